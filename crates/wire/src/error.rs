@@ -1,20 +1,19 @@
-//! Errors that say why bytes could not be decoded.
+//! Errors of decoding.
 //!
-//! One small `Copy` type for all decoders of message bodies: it names the field, where it starts
-//! and what was expected, and costs nothing until somebody prints it.
+//! One small `Copy` type for all decoders of message bodies: it names the field, its offset and the
+//! expectation, and costs nothing until it is printed.
 
 use std::fmt;
 
-/// Why a body could not be decoded, and where.
+/// Reason and place of a failure to decode a body.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct DecodeError {
     /// The fault itself.
     pub problem: Problem,
-    /// The field of the specification that was being read, such as `"page size"`.
+    /// The field of the specification that was read, such as `"page size"`.
     pub field: &'static str,
-    /// Where reading stopped: bytes from the start of the slice that was given to the decoder. This
-    /// is where the field starts, or behind its length if the length is there and what it counts is
-    /// not.
+    /// Offset in the decoder's input where reading stopped: the start of the field, or the end of
+    /// its length if only the content is missing.
     pub offset: usize,
 }
 
@@ -25,24 +24,24 @@ pub enum Problem {
     Truncated {
         /// Bytes that the field needs.
         needed: u64,
-        /// Bytes that are there.
+        /// Bytes present.
         left: usize,
     },
-    /// A length or count that must not be negative is.
+    /// A length or count is negative.
     Negative {
         /// The value found.
         found: i32,
     },
-    /// Text that is not UTF-8.
+    /// Text is not UTF-8.
     NotUtf8,
-    /// A number that must be one of a list is not.
+    /// A number is not in the list of known values.
     Unknown {
         /// The value found.
         found: u32,
-        /// The values that are known.
+        /// The known values.
         expected: &'static str,
     },
-    /// A number above its limit.
+    /// A number exceeds its limit.
     TooLarge {
         /// The value found.
         found: u64,

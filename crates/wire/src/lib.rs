@@ -1,10 +1,10 @@
 //! The CQL native protocol, versions 3 to 5, the aggregated frame, HTTP/1.1, NetMC's datagrams and
 //! Redis' RESP, as sans-IO codecs.
 //!
-//! Bytes come from the caller and go to a `Vec<u8>` of the caller; nothing here reads a socket, a
-//! clock or a file. Decoders borrow from their input and check every length before they use it: no
-//! input panics, and no length that a peer claims is believed before the bytes are there. What the
-//! proxy calls per query allocates nothing.
+//! The caller provides the bytes and a `Vec<u8>` for output; the crate reads no socket, clock or
+//! file. Decoders borrow from their input and check every length before use: no input panics, and
+//! no length claimed by a peer is trusted before the bytes have arrived. Functions that the proxy
+//! calls per query do not allocate.
 //!
 //! ```text
 //! bytes ─ cql::frame_v5 (v5 segments) ─┐
@@ -12,11 +12,10 @@
 //! '──────────── cql::reader ─────────────────'  └─ aggregate (many envelopes in one, opcode 0x64)
 //! ```
 //!
-//! `cql::reader` is the one way in, for every side of every connection; `cql::writer` the way out
-//! for those that do not pass bodies on as they are.
+//! `cql::reader` reads every side of every connection; `cql::writer` writes for code that does not
+//! pass bodies on unchanged.
 //!
-//! `cql::statement` looks into query text, `cql::types` into values; both are asked by routing
-//! alone.
+//! `cql::statement` reads query text and `cql::types` values; only routing uses them.
 
 pub mod aggregate;
 pub mod cql;

@@ -1,16 +1,16 @@
-//! What proxies and nodes of different versions say to each other: `fixtures` has the bytes as the
-//! version that began each layout wrote them, this file the values. The extension's
-//! `FrameFixturesTest` reads the same files.
+//! Formats between proxies and nodes of different versions: `fixtures` holds the bytes as written
+//! by the version that began each layout, this file the values. The extension's `FrameFixturesTest`
+//! reads the same files.
 //!
-//! `SHUNT_WRITE_FIXTURES=1` writes those that are missing and never one that is there: see
-//! "Changing a format" in CONTRIBUTING.md.
+//! `SHUNT_WRITE_FIXTURES=1` writes missing fixtures and never overwrites one: see "Changing a
+//! format" in CONTRIBUTING.md.
 
 use std::path::Path;
 
 use shunt_wire::aggregate::{AggregateReader, AggregateWriter, Entry, Limits, Offer};
 use shunt_wire::cql::envelope::{HEADER_BYTES, Header, flag, opcode};
 
-/// The fields of an entry in the order of the wire.
+/// The fields of an entry in wire order.
 type Fields = (i16, u32, u8, u8, u8, &'static [u8]);
 
 const QUERIES: [Fields; 5] = [
@@ -21,7 +21,7 @@ const QUERIES: [Fields; 5] = [
     (2, 10, 4, flag::COMPRESSION, opcode::PREPARE, b""),
 ];
 
-/// A RESULT without rows, one of a USE, and one of version 5 with a warning in front.
+/// A RESULT without rows, one of a USE, and one of version 5 with a leading warning.
 const ANSWERS: [Fields; 3] = [
     (1, 9, 4, 0, opcode::RESULT, b"\0\0\0\x01"),
     (-7, 0xFFFF_FFFE, 3, 0, opcode::RESULT, b"\0\0\0\x03\0\x02ks"),
@@ -30,7 +30,7 @@ const ANSWERS: [Fields; 3] = [
 
 const ROOMY: Limits = Limits { count_max: 100, bytes_max: 10_000 };
 
-/// The bytes of a fixture, which is what is written today.
+/// The bytes of a fixture, which equal today's output.
 fn kept(name: &str, written: &[u8]) -> Vec<u8> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name);
     if std::env::var_os("SHUNT_WRITE_FIXTURES").is_some() && !path.exists() {
@@ -101,7 +101,7 @@ fn the_offer_of_a_node() {
     assert_eq!(Offer::parse(text.lines()), Some(offer));
 }
 
-/// A node that knows a later layout alone gets ordinary envelopes; one that lists this layout too
+/// A node that knows only a later layout gets ordinary envelopes; one that also lists this layout
 /// gets frames.
 #[test]
 fn an_offer_of_a_version_to_come_is_not_taken() {

@@ -21,7 +21,7 @@ const LEFT_TO_THE_SERVER: &[&str] = &[
     "duration 1h",
 ];
 
-/// Cassandra refuses the whole query, so what is made of it does not matter.
+/// Cassandra refuses the whole query, so the bytes do not matter.
 const REFUSED_ANYWAY: &[&str] = &["double 1e400", "timeuuid f47ac10b-58cc-4372-a567-0e02b2c3d479"];
 
 #[test]

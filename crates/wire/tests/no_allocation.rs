@@ -1,4 +1,4 @@
-//! The functions that the proxy calls for each query allocate nothing once its buffers have grown.
+//! The functions that the proxy calls for each query do not allocate once its buffers have grown.
 
 #![allow(clippy::unwrap_used, reason = "a test may say what it expects and stop there")]
 
@@ -14,7 +14,7 @@ use shunt_wire::cql::message::{
 use shunt_wire::cql::reader::EnvelopeReader;
 use shunt_wire::cql::writer::EnvelopeWriter;
 
-/// Runs `work` often enough for its buffers to grow, and then counts what it allocates.
+/// Runs `work` until its buffers have grown, then counts its allocations.
 fn allocates_nothing(what: &str, mut work: impl FnMut()) {
     for _ in 0..10 {
         work();
@@ -83,7 +83,7 @@ fn reading_and_writing_errors() {
         encode::error_with(&mut out, 4, &message);
         let (_, found) = split_response_prefix(0, &out).unwrap();
         assert_eq!(ErrorMessage::decode(4, found).unwrap().unprepared_id(), Some(&[7; 16][..]));
-        // Nor does failing to read cost anything.
+        // A failed read does not allocate either.
         assert!(ErrorMessage::decode(4, &out[..5]).is_err());
     });
 }
@@ -109,7 +109,7 @@ fn envelopes_of_every_framing() {
                 writer.push(&mut out, Header::request(version, 1, opcode::EXECUTE), body);
             }
             writer.finish(&mut out);
-            // In two reads, and each envelope in one of its own if it is there.
+            // Two reads, and one read per envelope.
             let (mut start, mut bytes) = (0, 0);
             for end in [out.len() / 2, out.len()] {
                 loop {

@@ -1,4 +1,4 @@
-//! What is kept of a command of Redis that is not there as a whole.
+//! Memory held for an incomplete Redis command.
 
 use allocation_counter::measure;
 use shunt_wire::resp::{Command, read_command};
@@ -13,8 +13,7 @@ fn of_a_command_that_is_not_whole_a_place_alone_is_kept() {
             assert_eq!(read_command(&bytes[..arrived], 1 << 20, &mut command), Ok(false));
         }
     });
-    // An argument without a byte takes 6 on the wire: a list of them is a multiple of what is
-    // counted as read.
+    // An empty argument takes 6 bytes on the wire; its list entry takes several times that.
     assert_eq!(kept.bytes_current, 0, "of {} bytes", bytes.len());
     bytes.extend_from_slice(b"$1\r\nx\r\n");
     assert_eq!(read_command(&bytes, 1 << 20, &mut command), Ok(true));

@@ -1,4 +1,4 @@
-//! Framings at random sizes: what goes in comes out, whatever the sizes of envelopes, limits and
+//! Framings at random sizes: decoding restores the input for any sizes of envelopes, limits and
 //! pieces.
 
 #![allow(clippy::unwrap_used, reason = "a test may say what it expects and stop there")]

@@ -7,11 +7,11 @@
 //! count times:  [short] stream  [int] client_id  [byte] version  [byte] flags  [byte] opcode  [int] length  body
 //! ```
 //!
-//! The answer has the same layout with response opcodes. `stream` is the link's own number for the
-//! query, as on an ordinary connection, and is echoed by the node; `client_id` names the client
-//! whose state (its keyspace) the query sees, and is never 0. An entry with opcode
-//! [`opcode::CLIENT_GONE`] and no body lets the node forget a client and has no answer. A node that
-//! can do this lists [`SUPPORTED_KEY`] in SUPPORTED; see [`Offer`].
+//! The answer has the same layout with response opcodes. `stream` is the link's number for the
+//! query, as on an ordinary connection; the node echoes it. `client_id` names the client whose
+//! state (its keyspace) the query sees, and is never 0. An entry with opcode
+//! [`opcode::CLIENT_GONE`] and no body tells the node to forget a client and gets no answer. A node
+//! that takes aggregated frames lists [`SUPPORTED_KEY`] in SUPPORTED; see [`Offer`].
 
 mod offer;
 mod read;
@@ -26,7 +26,7 @@ pub use write::{AggregateWriter, Limits};
 #[cfg(doc)]
 use crate::cql::envelope::opcode;
 
-/// Protocol version in the header of an aggregated frame, whatever the versions of its entries.
+/// Protocol version in the header of an aggregated frame, independent of its entries' versions.
 pub const HEADER_VERSION: u8 = 4;
 
 /// Length of the count in front of the entries in bytes.

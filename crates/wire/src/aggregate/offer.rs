@@ -1,16 +1,15 @@
 //! The offer of aggregated frames that a node makes in SUPPORTED.
 
-/// Key in SUPPORTED under which a node lists that it takes aggregated frames, and within which
-/// limits.
+/// Key in SUPPORTED under which a node announces aggregated frames and their limits.
 pub const SUPPORTED_KEY: &str = "SHUNT_AGGREGATE";
 
-/// The version of the layout that is written and read here.
+/// Version of the layout that this module reads and writes.
 const LAYOUT: &str = "v1";
 const COUNT_MAX: &str = "count_max=";
 const BYTES_MAX: &str = "bytes_max=";
 const PORT: &str = "port=";
 
-/// The values under [`SUPPORTED_KEY`]: `["v1", "count_max=N", "bytes_max=N"]`, and `"port=N"` from
+/// The values under [`SUPPORTED_KEY`]: `["v1", "count_max=N", "bytes_max=N"]`, plus `"port=N"` from
 /// a node that takes frames on one port only.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Offer {
@@ -18,14 +17,13 @@ pub struct Offer {
     pub count_max: u32,
     /// Most bytes in the body of a frame.
     pub bytes_max: u32,
-    /// Where it takes them; `None`: on every port.
+    /// Port on which the node takes frames; `None` means every port.
     pub port: Option<u16>,
 }
 
 impl Offer {
-    /// Reads the values. `None` unless the layout is one known here and both limits are there, and
-    /// all are numbers and not 0; then the node gets ordinary envelopes. Values not known here are
-    /// passed over.
+    /// Reads the values. Returns `None` if the layout is unknown, a limit is missing, or a number
+    /// is invalid or 0; the node then gets ordinary envelopes. Unknown values are ignored.
     pub fn parse<'s>(values: impl IntoIterator<Item = &'s str>) -> Option<Offer> {
         let (mut known, mut count_max, mut bytes_max, mut port) = (false, None, None, None);
         for value in values {
@@ -43,7 +41,7 @@ impl Offer {
         (known && offer.count_max > 0 && offer.bytes_max > 0).then_some(offer)
     }
 
-    /// The values as they are listed.
+    /// The values for SUPPORTED.
     pub fn values(&self) -> Vec<String> {
         let limits =
             [format!("{COUNT_MAX}{}", self.count_max), format!("{BYTES_MAX}{}", self.bytes_max)];

@@ -7,9 +7,9 @@ use crate::error::{DecodeError, Problem};
 /// One query or answer of an aggregated frame.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Entry<'a> {
-    /// The link's number for the query.
+    /// The link's stream id of the query.
     pub stream: i16,
-    /// The client on whose behalf it is; 0 from a peer that misbehaves.
+    /// Client that sent the query; 0 only from a misbehaving peer.
     pub client_id: u32,
     /// Protocol version of the body, without a direction bit.
     pub version: u8,
@@ -19,11 +19,11 @@ pub struct Entry<'a> {
     pub opcode: u8,
     /// The body.
     pub body: &'a [u8],
-    /// Where `body` starts in the frame's body.
+    /// Offset of `body` in the frame's body.
     pub offset: usize,
 }
 
-/// Iterates over the entries of a whole body. After an error comes nothing more.
+/// Iterator over the entries of a complete body. Ends after the first error.
 #[derive(Clone, Debug)]
 pub struct AggregateReader<'a> {
     reader: Reader<'a>,
@@ -34,7 +34,7 @@ impl<'a> AggregateReader<'a> {
     /// Reads the count at the start of `body`.
     ///
     /// # Errors
-    /// When it is not there, is negative, or is more than the body has room for.
+    /// If the count is missing, negative, or larger than the body can hold.
     #[inline]
     pub fn new(body: &'a [u8]) -> Result<AggregateReader<'a>, DecodeError> {
         let mut reader = Reader::new(body);
@@ -47,11 +47,11 @@ impl<'a> AggregateReader<'a> {
         Ok(AggregateReader { reader, left })
     }
 
-    /// The stream of a body's only entry, from the body's first bytes; `None`: it has not exactly
-    /// one. For a body that is too long to be read whole.
+    /// Returns the stream of a body's only entry, read from the body's first bytes, or `None` if
+    /// the body does not hold exactly one entry. Meant for bodies too long to be read whole.
     ///
     /// # Errors
-    /// So little of it is there that this cannot be said.
+    /// If `start` is too short to tell.
     pub fn only_stream(start: &[u8]) -> Result<Option<i16>, DecodeError> {
         let mut reader = Reader::new(start);
         let count = reader.int("aggregate count")?;
@@ -59,7 +59,7 @@ impl<'a> AggregateReader<'a> {
         Ok((count == 1).then_some(stream))
     }
 
-    /// Entries not read yet.
+    /// Number of entries not yet read.
     pub fn left(&self) -> usize {
         self.left
     }

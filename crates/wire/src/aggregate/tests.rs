@@ -1,4 +1,4 @@
-//! Frames as they are laid out, within their limits, and damaged.
+//! Layout of frames, their limits, and damaged frames.
 
 use super::*;
 use crate::cql::envelope::{HEADER_BYTES, Header, opcode};

@@ -3,7 +3,7 @@
 use super::{COUNT_BYTES, ENTRY_HEADER_BYTES, HEADER_VERSION, Offer};
 use crate::cql::envelope::{HEADER_BYTES, Header, opcode};
 
-/// How large a frame may become.
+/// Size limits of a frame.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Limits {
     /// Most entries in a frame; at least 1.
@@ -13,7 +13,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// True if an entry with a body of `body_len` bytes fits into a frame at all. One that does not
+    /// True if a frame has room for an entry with a body of `body_len` bytes. An entry without room
     /// must travel as an ordinary envelope.
     #[inline]
     pub fn fits(&self, body_len: usize) -> bool {
@@ -29,9 +29,9 @@ impl From<Offer> for Limits {
 
 /// Packs queries, or answers, into aggregated frames at the end of an output buffer.
 ///
-/// While a frame is open nothing else may be appended to the buffer, and the buffer may not be sent
-/// or replaced; so [`AggregateWriter::finish`] comes before an ordinary envelope and before the
-/// flush. Takes no memory of its own.
+/// While a frame is open, nothing else may be appended to the buffer, and the buffer may not be
+/// sent or replaced. [`AggregateWriter::finish`] therefore comes before an ordinary envelope and
+/// before the flush. Allocates no memory besides the output.
 #[derive(Debug)]
 pub struct AggregateWriter {
     limits: Limits,
@@ -40,8 +40,8 @@ pub struct AggregateWriter {
     frames: u32,
 }
 
-/// The frame that is being filled: where it starts, where the buffer ended after the last push, and
-/// its entries.
+/// The frame being filled: its start, the end of the buffer after the last push, and the number of
+/// entries.
 #[derive(Clone, Copy, Debug)]
 struct Open {
     start: usize,
@@ -60,7 +60,7 @@ impl AggregateWriter {
         AggregateWriter { response: true, ..AggregateWriter::new(limits) }
     }
 
-    /// The limits.
+    /// The limits of a frame.
     pub fn limits(&self) -> Limits {
         self.limits
     }
@@ -76,8 +76,8 @@ impl AggregateWriter {
     }
 
     /// Appends an entry to the frame at the end of `out` and returns where in `out` its body
-    /// starts. A frame without room for it is completed and the next one opened. An entry that
-    /// [`Limits::fits`] refuses gets a frame of its own, above the limit.
+    /// starts. If the open frame has no room, the writer completes it and opens the next. An entry
+    /// that [`Limits::fits`] refuses gets a frame of its own, above the limit.
     #[inline]
     #[allow(
         clippy::too_many_arguments,
@@ -97,7 +97,7 @@ impl AggregateWriter {
         out.extend_from_slice(&stream.to_be_bytes());
         out.extend_from_slice(&client_id.to_be_bytes());
         out.extend_from_slice(&[version, flags, opcode]);
-        // An envelope's length is within 2^28, so a body always has one that fits.
+        // Envelopes are shorter than 2^28 bytes, so every body length fits.
         let length = i32::try_from(body.len()).unwrap_or(i32::MAX);
         out.extend_from_slice(&length.to_be_bytes());
         let body_at = out.len();
@@ -106,22 +106,22 @@ impl AggregateWriter {
         body_at
     }
 
-    /// Appends the entry that lets the node forget a client.
+    /// Appends the entry that tells the node to forget a client.
     pub fn push_client_gone(&mut self, out: &mut Vec<u8>, client_id: u32) {
         self.push(out, 0, client_id, HEADER_VERSION, 0, opcode::CLIENT_GONE, &[]);
     }
 
-    /// True if a frame has been completed since [`AggregateWriter::take_frames`] was last asked.
+    /// True if a frame was completed since the last call of [`AggregateWriter::take_frames`].
     pub fn has_frames(&self) -> bool {
         self.frames > 0
     }
 
-    /// Frames completed since this was last asked.
+    /// Returns the number of frames completed since the last call.
     pub fn take_frames(&mut self) -> u32 {
         std::mem::take(&mut self.frames)
     }
 
-    /// Completes the open frame, if there is one.
+    /// Completes the open frame, if any.
     #[inline]
     pub fn finish(&mut self, out: &mut [u8]) {
         if let Some(open) = self.take_open(out) {
@@ -142,15 +142,15 @@ impl AggregateWriter {
         Open { start, end: out.len(), count: 0 }
     }
 
-    /// Takes the open frame, unless the buffer is not as it was left: then its bytes are gone, and
-    /// to touch others would harm what they belong to.
+    /// Takes the open frame, if any. Returns `None` too if the buffer changed since the last push:
+    /// the frame's bytes are gone, and writing would damage other data.
     fn take_open(&mut self, out: &[u8]) -> Option<Open> {
         let open = self.open.take()?;
         debug_assert_eq!(open.end, out.len(), "the buffer was changed while a frame was open");
         (open.end == out.len()).then_some(open)
     }
 
-    /// Fills in header and count.
+    /// Fills in the header and the count.
     fn close(&mut self, out: &mut [u8], open: Open) {
         self.frames += 1;
         let length = u32::try_from(open.end - open.start - HEADER_BYTES).unwrap_or(u32::MAX);

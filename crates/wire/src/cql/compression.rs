@@ -14,10 +14,10 @@ use lz4_flex::block::{
     CompressTable, compress_into_with_table, decompress_into, get_maximum_output_size,
 };
 
-/// How bodies of a connection are compressed, as agreed in STARTUP.
+/// Compression of a connection's bodies, as agreed in STARTUP.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Algorithm {
-    /// LZ4 block with its length in front.
+    /// LZ4 block, preceded by its uncompressed length.
     Lz4,
     /// Raw snappy.
     Snappy,
@@ -54,7 +54,7 @@ impl std::error::Error for UnknownAlgorithm {}
 impl FromStr for Algorithm {
     type Err = UnknownAlgorithm;
 
-    /// Cassandra and drivers write the names in any case.
+    /// Cassandra and drivers write the names in any letter case.
     fn from_str(name: &str) -> Result<Algorithm, UnknownAlgorithm> {
         [Algorithm::Lz4, Algorithm::Snappy]
             .into_iter()
@@ -66,9 +66,9 @@ impl FromStr for Algorithm {
 /// Why a body could not be decompressed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum CompressionError {
-    /// The body ends within the length in front of it.
+    /// The body ends within its length field.
     Truncated {
-        /// Bytes that are there.
+        /// Bytes present.
         found: usize,
     },
     /// The body claims more bytes than are allowed.
@@ -87,7 +87,7 @@ pub enum CompressionError {
     },
     /// The compressed bytes are damaged.
     Damaged(Algorithm),
-    /// The body has another length than it claims.
+    /// The decompressed body does not have the length that it claims.
     LengthMismatch {
         /// Bytes claimed.
         claimed: usize,
@@ -129,16 +129,16 @@ impl fmt::Display for CompressionError {
 
 impl std::error::Error for CompressionError {}
 
-/// No LZ4 block expands further than this: a match of any length costs one byte per 255.
+/// Upper bound of LZ4's expansion: a match of any length costs one byte per 255.
 const LZ4_RATIO_MAX: u64 = 255;
-/// Nor snappy further than this: 64 bytes from a copy of 3.
+/// Upper bound of snappy's expansion: a copy of 3 bytes yields 64.
 const SNAPPY_RATIO_MAX: u64 = 22;
-/// Bodies shorter than this are compressed with a table of 8 KB, others with one of 16 KB.
+/// Shorter bodies are compressed with a table of 8 KB, longer ones with a table of 16 KB.
 const LZ4_SMALL_BYTES: usize = u16::MAX as usize;
-/// Room for the first, shorter elements, for which the ratios above do not hold.
+/// Allowance for the first, shorter elements, to which the ratios above do not apply.
 const RATIO_SLACK: u64 = 64;
 
-/// The bytes that a compressed body says it holds; 0 if it says nothing that can be read.
+/// Returns the uncompressed length that a compressed body claims; 0 if it has no readable claim.
 #[must_use]
 pub fn claimed_bytes(algorithm: Algorithm, body: &[u8]) -> usize {
     match algorithm {
@@ -152,8 +152,8 @@ pub fn claimed_bytes(algorithm: Algorithm, body: &[u8]) -> usize {
 /// Appends the decompressed `body` to `out`.
 ///
 /// # Errors
-/// When the body is damaged, or claims more than `max` bytes or more than it can hold. The claim is
-/// checked before memory is taken; on an error `out` is as it was.
+/// If the body is damaged, claims more than `max` bytes, or claims more than it can hold. The claim
+/// is checked before memory is allocated; an error leaves `out` unchanged.
 pub fn decompress(
     algorithm: Algorithm,
     body: &[u8],
@@ -180,7 +180,8 @@ fn decompress_lz4(body: &[u8], max: u32, out: &mut Vec<u8>) -> Result<(), Compre
     lz4_block(block, claimed as usize, out)
 }
 
-/// Appends the LZ4 block `block`, which holds `claimed` bytes; the claim has been checked.
+/// Appends the decompressed LZ4 block `block`, which holds `claimed` bytes; the caller has checked
+/// the claim.
 pub(super) fn lz4_block(
     block: &[u8],
     claimed: usize,
@@ -225,7 +226,7 @@ fn check_claim(
     Ok(())
 }
 
-/// Compresses bodies. Keeps its tables, so that it takes memory once and not per body.
+/// Compressor of bodies. Keeps its tables, so that it allocates once rather than per body.
 pub struct Compressor {
     lz4_small: Option<CompressTable>,
     lz4_large: Option<CompressTable>,
@@ -245,14 +246,14 @@ impl Default for Compressor {
 }
 
 impl Compressor {
-    /// A compressor for any algorithm. Takes memory when it is first used.
+    /// A compressor for any algorithm; allocates on first use.
     pub fn new() -> Compressor {
         Compressor { lz4_small: None, lz4_large: None, snappy: None }
     }
 
-    /// Appends the compressed `body` to `out` and returns `true`; or `false` and appends nothing if
-    /// compressing does not make it shorter, in which case the body goes out as it is and without
-    /// the compression flag.
+    /// Appends the compressed `body` to `out` and returns `true`. Returns `false` and appends
+    /// nothing if compression does not shorten the body; the body then goes out uncompressed and
+    /// without the compression flag.
     pub fn compress(&mut self, algorithm: Algorithm, body: &[u8], out: &mut Vec<u8>) -> bool {
         let start = out.len();
         let written = match algorithm {
@@ -269,9 +270,10 @@ impl Compressor {
         shorter
     }
 
-    /// Appends `body` as one LZ4 block; returns its length, or `None` and leaves nothing of use.
+    /// Appends `body` as one LZ4 block and returns its length. On `None` the content behind the old
+    /// end of `out` is undefined.
     pub(super) fn lz4_block(&mut self, body: &[u8], out: &mut Vec<u8>) -> Option<usize> {
-        // The table is cleared for each body, so the smaller one is worth having.
+        // Each body clears the table, so the smaller table pays off.
         let table = match body.len() < LZ4_SMALL_BYTES {
             true => self.lz4_small.get_or_insert_with(CompressTable::small),
             false => self.lz4_large.get_or_insert_with(CompressTable::large),

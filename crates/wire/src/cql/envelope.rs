@@ -9,16 +9,16 @@ pub const HEADER_BYTES: usize = 9;
 /// Largest body in bytes: "currently a frame is limited to 256MB in length" (v4, section 2.5).
 pub const BODY_BYTES_MAX: u32 = 256 * 1024 * 1024;
 
-/// Stream id of messages that the server sends of itself, which are events (v4, section 2.3).
+/// Stream id of messages that the server sends unprompted, which are events (v4, section 2.3).
 pub const EVENT_STREAM: i16 = -1;
 
 /// The bit of the version byte that marks a response.
 const DIRECTION_RESPONSE: u8 = 0x80;
 
-/// A decoded envelope header. Nothing in it has been validated: see [`Header::decode`].
+/// A decoded envelope header. [`Header::decode`] validates no field.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Header {
-    /// Protocol version without the direction bit; 3, 4 or 5 from a peer that behaves.
+    /// Protocol version without the direction bit; 3, 4 or 5 from a conforming peer.
     pub version: u8,
     /// True if the direction bit marks a response.
     pub response: bool,
@@ -33,11 +33,12 @@ pub struct Header {
 }
 
 impl Header {
-    /// Reads the header at the start of `bytes`; `None` when fewer than [`HEADER_BYTES`] are there.
+    /// Reads the header at the start of `bytes`; `None` if `bytes` is shorter than
+    /// [`HEADER_BYTES`].
     ///
-    /// Only splits the fields: whether version, opcode and length are acceptable is for the caller
-    /// to say, who knows the connection. A length above [`BODY_BYTES_MAX`] must be refused before
-    /// its body is waited for.
+    /// Only splits the fields. The caller, who knows the connection, decides whether version,
+    /// opcode and length are acceptable. The caller must refuse a length above [`BODY_BYTES_MAX`]
+    /// before waiting for the body.
     #[inline]
     pub fn decode(bytes: &[u8]) -> Option<Header> {
         let &[version, flags, stream_high, stream_low, opcode, a, b, c, d] =
@@ -52,7 +53,7 @@ impl Header {
         })
     }
 
-    /// The header as it goes on the wire.
+    /// Encodes the header for the wire.
     #[inline]
     pub fn to_bytes(self) -> [u8; HEADER_BYTES] {
         let direction = if self.response { DIRECTION_RESPONSE } else { 0 };
@@ -71,21 +72,21 @@ impl Header {
         ]
     }
 
-    /// A request header without flags and with a length of 0.
+    /// A request header with no flags and length 0.
     pub fn request(version: u8, stream: i16, opcode: u8) -> Header {
         Header { version, response: false, flags: 0, stream, opcode, length: 0 }
     }
 
-    /// A response header without flags and with a length of 0.
+    /// A response header with no flags and length 0.
     pub fn response(version: u8, stream: i16, opcode: u8) -> Header {
         Header { version, response: true, flags: 0, stream, opcode, length: 0 }
     }
 }
 
-/// Appends a whole envelope to `out`: `header`, then what `body` appends, with the header's length
-/// set to that.
+/// Appends a whole envelope to `out`: `header`, then whatever `body` appends. Sets the header's
+/// length to the length of the body.
 ///
-/// For v3 and v4, and for v5 before the handshake is over (v5, section 2.3.1). The value of
+/// Serves v3 and v4, and v5 before the handshake is over (v5, section 2.3.1). The value of
 /// `header.length` is ignored.
 pub fn append(out: &mut Vec<u8>, header: Header, body: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
@@ -98,17 +99,17 @@ pub fn append(out: &mut Vec<u8>, header: Header, body: impl FnOnce(&mut Vec<u8>)
     }
 }
 
-/// Opcodes (v5, section 2.4.1.4), and Shunt's three of its own.
+/// Opcodes (v5, section 2.4.1.4), and three opcodes that Shunt adds.
 pub mod opcode {
     /// Response: an error (section 4.2.1).
     pub const ERROR: u8 = 0x00;
     /// Request: opens the connection (section 4.1.1).
     pub const STARTUP: u8 = 0x01;
-    /// Response: ready for queries (section 4.2.2).
+    /// Response: the connection is ready for queries (section 4.2.2).
     pub const READY: u8 = 0x02;
-    /// Response: log in first (section 4.2.3).
+    /// Response: the client must log in (section 4.2.3).
     pub const AUTHENTICATE: u8 = 0x03;
-    /// Request: what does the server support (section 4.1.3).
+    /// Request: asks which options the server supports (section 4.1.3).
     pub const OPTIONS: u8 = 0x05;
     /// Response: answer to OPTIONS (section 4.2.4).
     pub const SUPPORTED: u8 = 0x06;
@@ -120,9 +121,9 @@ pub mod opcode {
     pub const PREPARE: u8 = 0x09;
     /// Request: execute a prepared statement (section 4.1.6).
     pub const EXECUTE: u8 = 0x0A;
-    /// Request: send me events (section 4.1.8).
+    /// Request: subscribes to events (section 4.1.8).
     pub const REGISTER: u8 = 0x0B;
-    /// Response that nobody asked for: an event (section 4.2.6).
+    /// Response without a request: an event (section 4.2.6).
     pub const EVENT: u8 = 0x0C;
     /// Request: several statements as one (section 4.1.7).
     pub const BATCH: u8 = 0x0D;
@@ -132,14 +133,14 @@ pub mod opcode {
     pub const AUTH_RESPONSE: u8 = 0x0F;
     /// Response: logged in (section 4.2.8).
     pub const AUTH_SUCCESS: u8 = 0x10;
-    /// Both ways: many envelopes in one; see [`crate::aggregate`].
+    /// Both directions: several envelopes in one; see [`crate::aggregate`].
     pub const AGGREGATE: u8 = 0x64;
     /// Inside an aggregated frame: the node may forget a client; see [`crate::aggregate`].
     pub const CLIENT_GONE: u8 = 0x65;
     /// Response: a large RESULT waits at the agent on the node's host (docs/internals/handover.md).
     pub const OFFERED: u8 = 0x66;
 
-    /// The name the specifications give an opcode, for error messages.
+    /// The specification's name of an opcode, for error messages.
     pub fn name(opcode: u8) -> Option<&'static str> {
         const NAMES: [&str; 17] = [
             "ERROR",
@@ -168,13 +169,13 @@ pub mod opcode {
 pub mod flag {
     /// The body is compressed. v3 and v4 only; "deprecated and ignored" in v5.
     pub const COMPRESSION: u8 = 0x01;
-    /// Request: trace this. Response: a tracing id leads the body.
+    /// Request: trace this query. Response: a tracing id leads the body.
     pub const TRACING: u8 = 0x02;
     /// A custom payload leads the body, after tracing id and warnings. v4 and later.
     pub const CUSTOM_PAYLOAD: u8 = 0x04;
     /// Response: warnings lead the body, after the tracing id. v4 and later.
     pub const WARNING: u8 = 0x08;
-    /// The client accepts a protocol version that is in beta.
+    /// The client accepts a beta protocol version.
     pub const BETA: u8 = 0x10;
 }
 

@@ -1,9 +1,8 @@
-//! Bytes of other protocols, by what they begin with: whoever sends them is to hear what it has
-//! met.
+//! Recognises other protocols by their first bytes, so that their clients get a helpful answer.
 
 use super::envelope::Header;
 
-/// What HTTP requests begin with, and the preface of HTTP/2.
+/// First bytes of HTTP requests, and the preface of HTTP/2.
 const METHODS: [&[u8]; 10] = [
     b"GET ",
     b"HEAD ",
@@ -17,20 +16,20 @@ const METHODS: [&[u8]; 10] = [
     b"PRI * HTT",
 ];
 
-/// The type of a TLS record with a handshake, and the first byte of its version.
+/// Type of a TLS handshake record, and the first byte of its version.
 const TLS_HANDSHAKE: [u8; 2] = [0x16, 0x03];
 
 /// A protocol that is not CQL.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Foreign {
-    /// A request of HTTP.
+    /// An HTTP request.
     Http,
     /// The beginning of a TLS connection.
     Tls,
 }
 
 impl Foreign {
-    /// The protocol whose first bytes these are, taken for a header.
+    /// Recognises the protocol whose first bytes were read as a header.
     pub fn of(header: Header) -> Option<Foreign> {
         let bytes = header.to_bytes();
         if bytes.starts_with(&TLS_HANDSHAKE) {
@@ -39,7 +38,7 @@ impl Foreign {
         METHODS.iter().any(|method| bytes.starts_with(method)).then_some(Foreign::Http)
     }
 
-    /// What whoever speaks it is told, or whoever reads the log.
+    /// Message for the peer and the log.
     pub fn text(self) -> &'static str {
         match self {
             Foreign::Http => {
@@ -52,8 +51,8 @@ impl Foreign {
     }
 }
 
-/// Whether a driver may begin with this version of the protocol: one of CQL, or of DataStax
-/// Enterprise, which its drivers try first. Another byte comes from something else.
+/// Returns true if a driver may begin with this protocol version: a version of CQL, or of DataStax
+/// Enterprise, which its drivers try first. Any other byte comes from a different protocol.
 pub const fn is_a_drivers(version: u8) -> bool {
     matches!(version, 1..=6 | 65..=66)
 }

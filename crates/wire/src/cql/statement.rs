@@ -1,10 +1,10 @@
-//! Reads from query text what routing must know: kind, table and partition key terms; and, when a
-//! node is lost, whether it may be repeated.
+//! Reads from query text the facts that routing needs: kind, table and partition key terms. Also
+//! decides whether a statement may be repeated after a node is lost.
 //!
-//! This is not a CQL parser: it recognises the statements applications send and answers "do not
-//! know" to the rest. It errs to one side only. A statement not fully understood has no key terms
-//! (it goes to any node, which coordinates it) and is never repeated. Nothing here allocates; terms
-//! are found again on demand from slices of the text.
+//! This module is not a CQL parser: it recognises the statements that applications send and gives
+//! up on the rest. It errs to the safe side: a statement not fully understood has no key terms (it
+//! goes to any node, which coordinates it) and is never repeated. The module never allocates; it
+//! finds terms again on demand from slices of the text.
 //!
 //! The tokens are those of Cassandra's `Lexer.g`, the clauses those of its `Parser.g`.
 
@@ -24,12 +24,12 @@ pub use terms::{KeyTerm, KeyTerms, Selected, SelectedColumns, SelectedTexts, Ter
 
 use terms::TermSource;
 
-/// The kinds of statements, by what they do.
+/// The kinds of statements.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub enum Kind {
     /// `SELECT`
     Select,
-    /// `INSERT`, also of JSON
+    /// `INSERT`, including `INSERT JSON`
     Insert,
     /// `UPDATE`
     Update,
@@ -40,54 +40,54 @@ pub enum Kind {
     /// `USE`: changes the session. Every text that a server would take as `USE` has this kind,
     /// well-formed or not.
     Use,
-    /// `CREATE`, `ALTER` or `DROP` of anything in the schema (not of roles)
+    /// `CREATE`, `ALTER` or `DROP` of a schema element (not of roles)
     Ddl,
     /// `TRUNCATE`
     Truncate,
-    /// `BEGIN TRANSACTION ..`, of which no more than these words is looked at.
+    /// `BEGIN TRANSACTION ..`; the rest of the text is not read.
     Transaction,
-    /// Anything else, and anything not understood.
+    /// Any other statement, and text that was not understood.
     Other,
 }
 
 /// A classified statement. Borrows from its text.
 #[derive(Copy, Clone, Debug)]
 pub struct Statement<'a> {
-    /// Its kind.
+    /// Kind of the statement.
     pub kind: Kind,
-    /// Keyspace written in front of the table's name; for [`Kind::Use`] the keyspace it changes to.
+    /// Keyspace written before the table's name; for [`Kind::Use`] the new keyspace of the session.
     pub keyspace: Option<Identifier<'a>>,
-    /// The table. For a batch, that of its first statement.
+    /// The table; for a batch, the table of its first statement.
     pub table: Option<Identifier<'a>>,
     /// A lightweight transaction: has an `IF`.
     pub conditional: bool,
-    /// How many bind markers it has (as far as it was understood).
+    /// Number of bind markers in the part that was understood.
     pub markers: u16,
-    /// `WHERE` is absent or nothing but `column = literal or marker` joined by `AND`, so that
-    /// [`Statement::key_terms`] says all of it.
+    /// True if `WHERE` is absent or consists only of `column = literal or marker` joined by `AND`,
+    /// so that [`Statement::key_terms`] is complete.
     pub plain_where: bool,
-    /// `SELECT` only: something follows `WHERE` (`LIMIT`, `ORDER BY`, `ALLOW FILTERING`, ..).
+    /// `SELECT` only: a clause follows `WHERE` (`LIMIT`, `ORDER BY`, `ALLOW FILTERING`, ..).
     pub has_tail: bool,
     selection: &'a str,
     tail: &'a str,
     terms: TermSource<'a>,
 }
 
-/// Bytes of a text that [`classify`] reads, from its first word on.
+/// Number of bytes of a text that [`classify`] reads, from its first word on.
 pub const TEXT_BYTES_MAX: usize = 64 * 1024;
 
-/// Classifies query text. Never fails and never allocates: what is not understood is
+/// Classifies query text. Never fails and never allocates: text that is not understood is
 /// [`Kind::Other`], or has its kind but no terms.
 ///
-/// Of a text that goes on behind [`TEXT_BYTES_MAX`] bytes no more is read, for a text of megabytes
-/// would hold up all other work. Such a statement has no terms, and counts as conditional unless it
-/// is a `SELECT`: a condition may follow.
+/// Reads at most [`TEXT_BYTES_MAX`] bytes, because a text of megabytes would hold up all other
+/// work. A longer statement has no terms, and counts as conditional unless it is a `SELECT`: a
+/// condition may follow.
 #[must_use]
 pub fn classify(text: &str) -> Statement<'_> {
     if text.len() <= TEXT_BYTES_MAX { parser::statement(text) } else { parser::head(text) }
 }
 
-/// Classifies a text of any length. Not for the data path: it reads the text to its end.
+/// Classifies a text of any length by reading it to its end. Must not be used on the data path.
 #[must_use]
 pub fn classify_whole(text: &str) -> Statement<'_> {
     parser::statement(text)
@@ -95,15 +95,15 @@ pub fn classify_whole(text: &str) -> Statement<'_> {
 
 impl<'a> Statement<'a> {
     /// The `column = term` pairs that fix columns to one value: equalities of `WHERE`, or the
-    /// columns and values of `INSERT`. Of a batch, those of its first statement. Terms that are not
-    /// one literal or bind marker are left out.
+    /// columns and values of `INSERT`. A batch returns the pairs of its first statement. Terms
+    /// other than a single literal or bind marker are omitted.
     #[must_use]
     pub fn key_terms(&self) -> KeyTerms<'a> {
         self.terms.iter()
     }
 
     /// Keyspace (if written) and table that a `SELECT` reads; `None` for other statements. The
-    /// proxy recognises reads of `system.local` and `system.peers` by it.
+    /// proxy uses it to recognise reads of `system.local` and `system.peers`.
     #[must_use]
     pub fn selected_table(&self) -> Option<(Option<Identifier<'a>>, Identifier<'a>)> {
         if self.kind != Kind::Select {
@@ -118,19 +118,19 @@ impl<'a> Statement<'a> {
         self.selection
     }
 
-    /// The text that follows the `WHERE` of a `SELECT`, or its table.
+    /// The text behind the `WHERE` clause of a `SELECT`, or behind its table.
     #[must_use]
     pub fn tail(&self) -> &'a str {
         self.tail
     }
 
-    /// The columns that a `SELECT` asks for, in order.
+    /// The columns that a `SELECT` lists, in order.
     #[must_use]
     pub fn selected_columns(&self) -> SelectedColumns<'a> {
         SelectedColumns::new(self.selection)
     }
 
-    /// The texts of what a `SELECT` asks for, one for each column of its result.
+    /// The text of each item that a `SELECT` lists, one per column of its result.
     #[must_use]
     pub fn selected_texts(&self) -> SelectedTexts<'a> {
         SelectedTexts::new(self.selection)

@@ -1,10 +1,10 @@
-//! CQL types: the type specifications inside result and prepared metadata, type names of the schema
-//! tables, and what routing needs of values: literals to bytes ([`literal`]) and the encoding of a
-//! partition key.
+//! CQL types: the type specifications in result and prepared metadata, type names of the schema
+//! tables, and the encodings that routing needs: literals to bytes ([`literal`]) and the partition
+//! key.
 //!
-//! Routing encodes the key columns of a statement exactly as the server will. Where that is not
-//! certain (a literal whose meaning depends on the server's time zone, a type unknown here) the
-//! answer is "no", and the query goes to any node: slower, never wrong.
+//! Routing encodes the key columns of a statement exactly as the server will. If the encoding is
+//! not certain (a literal whose meaning depends on the server's time zone, an unknown type), there
+//! is no key and the query goes to any node: slower, never wrong.
 
 mod literal;
 mod spec;
@@ -70,15 +70,15 @@ pub enum CqlType {
     Tuple(Vec<CqlType>),
     /// A user-defined type, with its fields in order.
     Udt {
-        /// Keyspace it is defined in.
+        /// Keyspace of the type.
         keyspace: String,
-        /// Its name.
+        /// Name of the type.
         name: String,
         /// Field names and types.
         fields: Vec<(String, CqlType)>,
     },
-    /// Known by name alone: a custom class of the wire format, or a schema type name that is not a
-    /// native type.
+    /// A type known only by name: a custom class of the wire format, or a schema type name that is
+    /// not a native type.
     Custom(String),
 }
 
@@ -107,18 +107,18 @@ const NATIVE: [(&str, CqlType); 21] = [
 ];
 
 impl CqlType {
-    /// A type name as in `system_schema.columns.type`. Anything but a native type becomes
-    /// [`CqlType::Custom`] with the name kept: routing cannot encode literals of it, and bind
-    /// values need no type.
+    /// Parses a type name of `system_schema.columns.type`. Anything but a native type becomes
+    /// [`CqlType::Custom`] with its name: routing cannot encode literals of it, and bind values
+    /// need no type.
     #[must_use]
     pub fn parse(name: &str) -> CqlType {
         let native = NATIVE.iter().find(|(known, _)| name.trim().eq_ignore_ascii_case(known));
         native.map_or_else(|| CqlType::Custom(name.to_owned()), |(_, cql_type)| cql_type.clone())
     }
 
-    /// Reads one type specification from the front of `input` and moves `input` past it
-    /// (`[option]`: native protocol v4, section 4.2.5.2). `None` if it is malformed, cut short or
-    /// nested deeper than any real schema.
+    /// Reads one type specification (`[option]`: native protocol v4, section 4.2.5.2) from the
+    /// front of `input` and advances `input`. `None` if it is malformed, truncated or nested deeper
+    /// than any real schema.
     pub fn decode(input: &mut &[u8]) -> Option<CqlType> {
         spec::decode(input, 0)
     }
@@ -152,24 +152,24 @@ impl fmt::Display for CqlType {
 pub struct Column {
     /// Name as stored (case-sensitive).
     pub name: String,
-    /// Its type.
+    /// Type of the column.
     pub cql_type: CqlType,
 }
 
 impl Column {
-    /// From a name and a type name, as in `system_schema.columns`.
+    /// A column from a name and a type name, as in `system_schema.columns`.
     #[must_use]
     pub fn new(name: impl Into<String>, type_name: &str) -> Column {
         Column { name: name.into(), cql_type: CqlType::parse(type_name) }
     }
 }
 
-/// Serializes a partition key from the values of its columns, in order, into `out` (which is
-/// cleared first): the bare value of a single column, or for several `[u16 length][value][0]` each
+/// Serializes a partition key into `out` (cleared first) from the values of its columns, in order:
+/// the bare value of a single column, or `[u16 length][value][0]` for each of several
 /// (`CompositeType`).
 ///
-/// False, with `out` empty, if there is no column, a value is missing (null or unset), or too long
-/// to be a key.
+/// Returns false and leaves `out` empty if there is no column, or a value is missing (null or
+/// unset) or too long for a key.
 pub fn partition_key<'v, I>(values: I, out: &mut Vec<u8>) -> bool
 where
     I: IntoIterator<Item = Option<&'v [u8]>>,
@@ -183,7 +183,8 @@ where
     })
 }
 
-/// As [`partition_key`], with `write(column, out)` appending the value of each column or saying no.
+/// Like [`partition_key`], but `write(column, out)` appends each value, or returns false if it
+/// cannot.
 pub(crate) fn build_key(
     columns: usize,
     out: &mut Vec<u8>,

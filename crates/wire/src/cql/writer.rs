@@ -1,7 +1,7 @@
-//! Envelopes into output buffers, in all three ways a CQL connection has: bare (v3, v4 and every
-//! handshake), with compressed bodies (v3, v4), in segments (v5). For whoever serves or uses a
-//! connection as a whole, which reads with [`super::reader`]; the proxy, which passes bodies on as
-//! they are, writes its links and clients itself.
+//! Writer of envelopes into output buffers, in all three framings of a CQL connection: bare (v3, v4
+//! and every handshake), with compressed bodies (v3, v4), in segments (v5). Serves code that
+//! handles a whole connection and reads with [`super::reader`]. The proxy passes bodies on
+//! unchanged and writes its links and clients itself.
 
 #[cfg(test)]
 mod tests;
@@ -10,35 +10,36 @@ use super::compression::{Algorithm, Compressor};
 use super::envelope::{HEADER_BYTES, Header, flag};
 use super::frame_v5::SegmentWriter;
 
-/// What a connection remembers of how its envelopes are sent.
+/// State of a connection for sending envelopes.
 #[derive(Debug, Default)]
 pub struct EnvelopeWriter {
     segments: Option<SegmentWriter>,
-    /// Algorithm of compressed bodies (v3, v4), once negotiated.
+    /// Algorithm of compressed bodies (v3, v4), once agreed.
     pub compression: Option<Algorithm>,
     compressor: Compressor,
 }
 
 impl EnvelopeWriter {
-    /// From here on everything is sent in segments (v5, section 2.3.1), with LZ4 if STARTUP agreed
-    /// on it.
+    /// Sends all following envelopes in segments (v5, section 2.3.1), with LZ4 if STARTUP agreed on
+    /// it.
     pub fn start_segments(&mut self, lz4: bool) {
         self.segments = Some(SegmentWriter::new(lz4));
     }
 
-    /// True if [`EnvelopeWriter::finish`] has to be called before the buffer is sent.
+    /// True if [`EnvelopeWriter::finish`] must be called before the buffer is sent.
     #[inline]
     pub fn is_segmented(&self) -> bool {
         self.segments.is_some()
     }
 
-    /// Whether segments may be compressed with LZ4; `None` if there are none.
+    /// Returns whether segments may be compressed with LZ4; `None` if the connection has no
+    /// segments.
     #[inline]
     pub(super) fn segments_lz4(&self) -> Option<bool> {
         self.segments.as_ref().map(SegmentWriter::is_lz4)
     }
 
-    /// Appends one envelope to `out`; the header's length is set here.
+    /// Appends one envelope to `out` and sets the header's length.
     #[inline]
     pub fn push(&mut self, out: &mut Vec<u8>, mut header: Header, body: &[u8]) {
         header.length = body.len() as u32;
@@ -52,8 +53,8 @@ impl EnvelopeWriter {
         }
     }
 
-    /// Appends one envelope to `out` with the flags and body it has; the header's length is set
-    /// here.
+    /// Appends one envelope to `out` with its flags and body unchanged, and sets the header's
+    /// length.
     pub fn push_as_is(&mut self, out: &mut Vec<u8>, mut header: Header, body: &[u8]) {
         header.length = body.len() as u32;
         out.extend_from_slice(&header.to_bytes());

@@ -1,26 +1,26 @@
-//! Where a body ends. Bytes pass as they are; chunks are checked on the way.
+//! Finds the end of a body. Bytes pass unchanged; chunks are checked on the way.
 
 use super::head::{checked_line, field};
 use super::limits::{CHUNK_LINE_BYTES_MAX, TRAILER_BYTES_MAX};
 use super::{Refusal, names};
 
-/// How the end of a body is told.
+/// Rule that determines the end of a body.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Framing {
-    /// There is none.
+    /// No body.
     None,
-    /// So many bytes.
+    /// A number of bytes.
     Length(u64),
-    /// Chunks; the bytes of their frame count as the body's here.
+    /// Chunks; the bytes of the chunk framing count as the body's.
     Chunked,
-    /// The connection ends with it.
+    /// The body ends with the connection.
     UntilClose,
 }
 
-/// What comes next in a body of chunks.
+/// The next element of a chunked body.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Place {
-    /// The line with a chunk's size: the digits first, then (`seen_end`) what stands behind them.
+    /// The line with a chunk's size: the digits first, then (`seen_end`) the rest of the line.
     Size {
         size: u64,
         digits: u8,
@@ -47,10 +47,10 @@ enum Place {
 #[derive(Clone, Debug)]
 pub struct BodyReader {
     framing: Framing,
-    /// Of a body of known length.
+    /// Bytes left of a body of known length.
     left: u64,
     place: Place,
-    /// The line behind the last chunk that is not whole.
+    /// The incomplete line behind the last chunk.
     line: Vec<u8>,
     trailer_bytes: usize,
 }
@@ -58,23 +58,23 @@ pub struct BodyReader {
 const SIZE: Place = Place::Size { size: 0, digits: 0, line_bytes: 0, in_extension: false };
 
 impl BodyReader {
-    /// At the start of a body.
+    /// A reader at the start of a body.
     pub fn new(framing: Framing) -> Self {
         let left = if let Framing::Length(length) = framing { length } else { 0 };
         Self { framing, left, place: SIZE, line: Vec::new(), trailer_bytes: 0 }
     }
 
-    /// How its end is told.
+    /// Framing of the body.
     pub fn framing(&self) -> Framing {
         self.framing
     }
 
-    /// Takes what belongs to the body from the start of `data`, and returns how many bytes these
-    /// are: fewer than all only if the body ends there.
+    /// Takes the bytes at the start of `data` that belong to the body and returns their number:
+    /// fewer than all only if the body ends there.
     ///
     /// # Errors
-    /// The chunks are malformed. The bytes in front of the fault were not counted; the connection
-    /// cannot go on.
+    /// The chunks are malformed. The bytes in front of the fault are not counted; the connection
+    /// must close.
     pub fn take(&mut self, data: &[u8]) -> Result<usize, Refusal> {
         match self.framing {
             Framing::None => Ok(0),
@@ -88,7 +88,7 @@ impl BodyReader {
         }
     }
 
-    /// Whether all of it was there. One that ends with the connection is never known to be.
+    /// True if the whole body was taken. Never true for a body that ends with the connection.
     pub fn is_complete(&self) -> bool {
         match self.framing {
             Framing::None => true,
@@ -98,7 +98,7 @@ impl BodyReader {
         }
     }
 
-    /// Whether the end of the connection is the end of the body here, and not its loss.
+    /// True if the end of the connection here would end the body rather than truncate it.
     pub fn may_end_here(&self) -> bool {
         self.framing == Framing::UntilClose || self.is_complete()
     }
@@ -122,7 +122,7 @@ impl BodyReader {
         Ok(at)
     }
 
-    /// Takes one byte that is none of a chunk's own.
+    /// Takes one byte of the chunk framing.
     fn step(&mut self, byte: u8) -> Result<Place, Refusal> {
         match self.place {
             Place::Size { size, digits, line_bytes, in_extension } => {
@@ -189,7 +189,7 @@ impl BodyReader {
     }
 }
 
-/// The size with one digit more, below 2^63.
+/// The size with one more digit, below 2^63.
 fn append_digit(size: u64, digit: u32) -> Option<u64> {
     let size = size.checked_mul(16)?.checked_add(u64::from(digit))?;
     (size <= i64::MAX as u64).then_some(size)

@@ -1,9 +1,9 @@
-//! Why bytes are not taken for HTTP/1.1.
+//! Reasons to refuse bytes as HTTP/1.1.
 
 use std::fmt;
 
-/// A reason to refuse a head or a body. Each is one thing, so that an answer, a log line or a test
-/// can name it.
+/// A reason to refuse a head or a body. Each variant is a single fault, so that an answer, a log
+/// line or a test can name it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Refusal {
     /// A line ends with a line feed alone.
@@ -12,24 +12,24 @@ pub enum Refusal {
     BareCarriageReturn,
     /// A byte of value 0.
     Nul,
-    /// The first line is no request line or status line.
+    /// The first line is not a request line or a status line.
     StartLine,
-    /// A method with bytes that are none of a token.
+    /// A method contains bytes that are not allowed in a token.
     Method,
     /// CONNECT, which asks for a tunnel.
     Connect,
-    /// A target with blanks, control characters or bytes beyond ASCII, or in a form that does not
-    /// go with the method.
+    /// A target has blanks, control characters or bytes beyond ASCII, or a form that the method
+    /// does not allow.
     Target,
-    /// Another version than HTTP/1.0 and HTTP/1.1.
+    /// A version other than HTTP/1.0 and HTTP/1.1.
     Version,
-    /// A status that is not three digits, from 100.
+    /// A status that is not a number of three digits from 100.
     Status,
     /// A line that begins with a blank: a folded field (obs-fold).
     FoldedField,
     /// A blank between the name of a field and its colon.
     SpaceBeforeColon,
-    /// A field without colon, or a name with bytes that are none of a token.
+    /// A field without a colon, or a name with bytes that are not allowed in a token.
     FieldName,
     /// A value with control characters.
     FieldValue,
@@ -48,42 +48,41 @@ pub enum Refusal {
         /// The limit.
         limit: usize,
     },
-    /// HTTP/1.1 without Host, a head with more than one, or one that is no host.
+    /// HTTP/1.1 without Host, a head with several, or one that is not a host.
     Host,
     /// A Content-Length that is not a decimal number of at most 2^63 - 1.
     ContentLength,
-    /// Content-Length more than once, be it with one value or several.
+    /// Content-Length more than once, with equal or different values.
     SeveralContentLengths,
     /// Content-Length and Transfer-Encoding in one head.
     LengthAndEncoding,
-    /// A Transfer-Encoding that is not exactly `chunked`, stands there twice, or comes with
-    /// HTTP/1.0.
+    /// A Transfer-Encoding that is not exactly `chunked`, is repeated, or comes with HTTP/1.0.
     TransferEncoding,
     /// An expectation other than 100-continue.
     Expectation,
-    /// Connection names a field that says where the message ends or whom it is for.
+    /// Connection names a field that says where the message ends or which host it is for.
     ConnectionNamesFraming,
-    /// Connection names a field that is for everybody on the way, or for the server.
+    /// Connection names an end-to-end field.
     ConnectionNamesOther,
-    /// The name of a field that matters, but for what is no letter or digit: to some servers it is
-    /// the same.
+    /// A field name that differs from a significant one only in characters other than letters and
+    /// digits; some servers treat both as the same.
     DisguisedField,
-    /// A target with an authority, and a Host that is another.
+    /// The authority of the target differs from Host.
     TargetAndHost,
-    /// A chunk whose size is no hexadecimal number, or not followed by what has to follow.
+    /// A chunk whose size is not a hexadecimal number or has an invalid end of line.
     ChunkSize,
     /// A chunk larger than 2^63 - 1 bytes.
     ChunkTooLarge,
-    /// Bytes behind a chunk that are no line end.
+    /// The bytes behind a chunk are not a line end.
     ChunkEnd,
-    /// A chunk's line or the fields behind the last one are too long.
+    /// A chunk's line or the trailer is too long.
     ChunkLineTooLong,
-    /// A field behind the last chunk that is none, or may not stand there.
+    /// A trailer field is malformed or not allowed there.
     Trailer,
 }
 
 impl Refusal {
-    /// The status to answer a request with (RFC 9110, section 15; RFC 6585 for 431).
+    /// The status of the answer to the refused request (RFC 9110, section 15; RFC 6585 for 431).
     pub fn status(self) -> u16 {
         match self {
             Refusal::Version => 505,
@@ -97,7 +96,7 @@ impl Refusal {
         }
     }
 
-    /// A short name, as in metrics and logs.
+    /// A short name for metrics and logs.
     pub fn name(self) -> &'static str {
         match self {
             Refusal::BareLineFeed => "bare-line-feed",

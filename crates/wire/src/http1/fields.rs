@@ -1,9 +1,9 @@
-//! What the fields of a head say together: where the body ends, whether the connection goes on, and
-//! which of them are for this connection alone.
+//! Combined meaning of the fields of a head: where the body ends, whether the connection persists,
+//! and which fields are hop-by-hop.
 
 use super::{Head, Refusal, Version, elements, names};
 
-/// What was found in the fields of a head.
+/// Findings in the fields of a head.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Found {
     pub(super) content_length: Option<u64>,
@@ -15,13 +15,13 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// Reads the fields that matter here.
+    /// Reads the fields that affect framing and forwarding.
     pub(super) fn read(head: Head<'_, '_>, version: Version) -> Result<Found, Refusal> {
         let mut found = Found::default();
         let mut encodings = 0;
         for (name, value) in head.fields() {
             let is = |other: &str| name.eq_ignore_ascii_case(other.as_bytes());
-            // By length first: few fields have one of these.
+            // Compares lengths first: few fields have one of these.
             match name.len() {
                 4 if is("host") => found.hosts += 1,
                 6 if is("expect") => found.expect(value)?,
@@ -30,7 +30,7 @@ impl Found {
                 17 if is("transfer-encoding") => {
                     encodings += 1;
                     found.chunked = value.eq_ignore_ascii_case(b"chunked");
-                    // RFC 9112, section 6.1: with HTTP/1.0 the framing is to be taken as faulty.
+                    // RFC 9112, section 6.1: with HTTP/1.0 the framing is to be treated as faulty.
                     if encodings > 1 || !found.chunked || version == Version::Http10 {
                         return Err(Refusal::TransferEncoding);
                     }
@@ -48,8 +48,8 @@ impl Found {
         Ok(found)
     }
 
-    /// Whether the connection goes on after this message, if its end can be told (RFC 9112, section
-    /// 9.3).
+    /// True if the connection persists after this message, provided its end is known (RFC 9112,
+    /// section 9.3).
     pub(super) fn persists(&self, version: Version) -> bool {
         !self.close && (version == Version::Http11 || self.keep_alive)
     }
@@ -70,8 +70,8 @@ impl Found {
             if names::is_framing(option) {
                 return Err(Refusal::ConnectionNamesFraming);
             }
-            // What is for everybody must not be named here: it would be taken out, and the server
-            // decide without it.
+            // Connection must not name an end-to-end field: it would be removed, and the server
+            // would decide without it.
             if names::is_of_the_head(option) {
                 return Err(Refusal::ConnectionNamesOther);
             }
@@ -91,7 +91,7 @@ impl Found {
     }
 }
 
-/// Digits alone, below 2^63.
+/// A decimal number of digits only, below 2^63.
 pub(super) fn decimal(text: &[u8]) -> Option<u64> {
     if text.is_empty() || !text.iter().all(u8::is_ascii_digit) {
         return None;
@@ -100,8 +100,8 @@ pub(super) fn decimal(text: &[u8]) -> Option<u64> {
     text.iter().try_fold(0, add).filter(|length| *length <= i64::MAX as u64)
 }
 
-/// Appends the head with another first line perhaps, without what is for one connection alone, and
-/// with `extra` in place of it. With `has_framing` false it does not say where a body ends either.
+/// Appends the head, optionally with another first line, without hop-by-hop fields and with `extra`
+/// in their place. If `has_framing` is false, the fields that frame a body are omitted too.
 pub(super) fn forward(
     head: Head<'_, '_>,
     start_line: &[u8],

@@ -1,8 +1,8 @@
-//! Finds the end of a head as its bytes arrive, and the positions of the fields in it.
+//! Finds the end of a head as its bytes arrive, and the positions of its fields.
 
 use super::{HeadLimits, Refusal, is_token};
 
-/// Where a field stands in its head.
+/// Position of a field in its head.
 #[derive(Clone, Copy, Debug)]
 struct Span {
     name_start: u32,
@@ -11,16 +11,16 @@ struct Span {
     value_end: u32,
 }
 
-/// Reads one head after the other. It keeps positions only: what was not whole is presented again,
-/// with more behind it.
+/// Reads one head after another. It stores positions only: the caller presents an incomplete head
+/// again with more bytes behind it.
 #[derive(Debug)]
 pub struct HeadReader {
     limits: HeadLimits,
-    /// Bytes that were looked at and have no line end.
+    /// Bytes scanned without finding a line end.
     scanned: usize,
-    /// Where the line that is being read begins.
+    /// Start of the current line.
     line_start: usize,
-    /// Where the first line ends, without its line end; 0 before that.
+    /// End of the first line, without its line end; 0 while unknown.
     start_line_end: usize,
     fields: Vec<Span>,
 }
@@ -31,14 +31,14 @@ impl HeadReader {
         Self { limits, scanned: 0, line_start: 0, start_line_end: 0, fields: Vec::new() }
     }
 
-    /// Looks for a whole head at the start of `data`, which is what it was the last time with
-    /// nothing or something behind it. `None`: it is not whole yet. After a head, or an error,
-    /// [`reset`](HeadReader::reset) comes first.
+    /// Looks for a complete head at the start of `data`, which must be the data of the last call
+    /// with bytes appended. `None` if the head is incomplete. After a head or an error, call
+    /// [`reset`](HeadReader::reset) first.
     ///
     /// The outcome does not depend on where the bytes were cut.
     ///
     /// # Errors
-    /// The head is malformed or beyond a limit, which is known as soon as the bytes show it.
+    /// The head is malformed or beyond a limit; reported as soon as the bytes show it.
     pub fn read<'h, 'd>(&'h mut self, data: &'d [u8]) -> Result<Option<Head<'h, 'd>>, Refusal> {
         loop {
             let (line_limit, head_limit) =
@@ -65,18 +65,18 @@ impl HeadReader {
         }
     }
 
-    /// Makes ready for the next head.
+    /// Prepares for the next head.
     pub fn reset(&mut self) {
         (self.scanned, self.line_start, self.start_line_end) = (0, 0, 0);
         self.fields.clear();
     }
 
-    /// Whether nothing of a head has been seen.
+    /// True if no byte of a head has been seen.
     pub fn is_fresh(&self) -> bool {
         self.scanned == 0
     }
 
-    /// Takes the line up to its line feed; true if it is the empty one that ends the head.
+    /// Takes the line up to its line feed; true for the empty line that ends the head.
     fn take_line(&mut self, data: &[u8], start: usize, feed: usize) -> Result<bool, Refusal> {
         let line = checked_line(&data[start..feed])?;
         let end = start + line.len();
@@ -105,7 +105,7 @@ impl HeadReader {
     }
 }
 
-/// The line without the carriage return that stands before its line feed.
+/// The line without the carriage return before its line feed.
 pub(super) fn checked_line(line: &[u8]) -> Result<&[u8], Refusal> {
     let Some((b'\r', line)) = line.split_last() else { return Err(Refusal::BareLineFeed) };
     match line.iter().find(|byte| matches!(byte, b'\r' | 0)) {
@@ -115,7 +115,7 @@ pub(super) fn checked_line(line: &[u8]) -> Result<&[u8], Refusal> {
     }
 }
 
-/// Length of the name, and the value without blanks around it.
+/// Length of the name, and the value without surrounding blanks.
 pub(super) fn field(line: &[u8]) -> Result<(usize, &[u8]), Refusal> {
     if let Some(b' ' | b'\t') = line.first() {
         return Err(Refusal::FoldedField);
@@ -128,7 +128,7 @@ pub(super) fn field(line: &[u8]) -> Result<(usize, &[u8]), Refusal> {
     if name.is_empty() || !name.iter().all(|byte| is_token(*byte)) {
         return Err(Refusal::FieldName);
     }
-    // RFC 9110, section 5.5: visible characters, blanks and what is beyond ASCII.
+    // RFC 9110, section 5.5: visible characters, blanks and bytes beyond ASCII.
     if rest.iter().any(|byte| byte.is_ascii_control() && *byte != b'\t') {
         return Err(Refusal::FieldValue);
     }
@@ -139,7 +139,7 @@ fn offset_of_value(rest: &[u8]) -> usize {
     rest.len() - rest.trim_ascii_start().len()
 }
 
-/// A whole head: the first line, and fields in the form that every line was found to have.
+/// A complete head: the first line, and fields whose lines are well-formed.
 #[derive(Clone, Copy, Debug)]
 pub struct Head<'h, 'd> {
     reader: &'h HeadReader,
@@ -147,13 +147,13 @@ pub struct Head<'h, 'd> {
 }
 
 impl<'d> Head<'_, 'd> {
-    /// Bytes of the head, with the empty line that ends it.
+    /// Length of the head in bytes, including the empty line that ends it.
     #[allow(clippy::len_without_is_empty, reason = "no head is empty")]
     pub fn len(&self) -> usize {
         self.data.len()
     }
 
-    /// All of it.
+    /// The whole head.
     pub fn bytes(&self) -> &'d [u8] {
         self.data
     }

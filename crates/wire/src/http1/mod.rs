@@ -1,15 +1,15 @@
-//! HTTP/1.0 and HTTP/1.1 (RFC 9110, RFC 9112) for whoever stands between a client and a server:
-//! heads, where a body ends, and whether the connection goes on.
+//! HTTP/1.0 and HTTP/1.1 (RFC 9110, RFC 9112) for an intermediary between client and server: heads,
+//! the end of a body, and the persistence of the connection.
 //!
 //! ```text
 //! bytes ─ head (lines, limits) ─┬─ request  ─┐
 //!                               └─ response ─┴─ fields (what they say together) ─ body (where it ends)
 //! ```
-//! Nothing here holds a body or changes one: chunks pass as they are, checked. What two readers of
-//! the same bytes could understand differently is refused by name ([`Refusal`]) instead of being
-//! read in one of the ways: that is what request smuggling lives on.
+//! The module stores and changes no body: it checks chunks and passes them on. Bytes that two
+//! readers could understand differently are refused by name ([`Refusal`]) instead of interpreted,
+//! since request smuggling depends on such differences.
 //!
-//! A head costs no allocation once the list of positions has its size; the bytes stay the caller's.
+//! A head costs no allocation once the list of positions has grown; the bytes remain the caller's.
 
 mod body;
 mod error;
@@ -29,17 +29,17 @@ pub use limits::{CHUNK_LINE_BYTES_MAX, HeadLimits, TRAILER_BYTES_MAX};
 pub use request::RequestHead;
 pub use response::{ContentRange, ResponseHead};
 
-/// The versions that are understood.
+/// The supported versions.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Version {
-    /// HTTP/1.0: the connection ends after an answer unless both sides say otherwise.
+    /// HTTP/1.0: the connection ends after an answer unless both sides agree otherwise.
     Http10,
-    /// HTTP/1.1: the connection goes on unless one side says otherwise.
+    /// HTTP/1.1: the connection persists unless one side closes it.
     Http11,
 }
 
 impl Version {
-    /// As it stands in a head.
+    /// The version as written in a head.
     pub fn as_str(self) -> &'static str {
         match self {
             Version::Http10 => "HTTP/1.0",
@@ -62,8 +62,7 @@ impl Version {
     }
 }
 
-/// Whether the byte may stand in a token (RFC 9110, section 5.6.2): a method, or the name of a
-/// field.
+/// True if a token may contain the byte (RFC 9110, section 5.6.2), as in a method or a field name.
 const fn is_token(byte: u8) -> bool {
     matches!(
         byte,
@@ -84,8 +83,8 @@ const fn is_token(byte: u8) -> bool {
     ) || byte.is_ascii_alphanumeric()
 }
 
-/// The elements of a list (RFC 9110, section 5.6.1), without blanks around them; empty ones are
-/// left out.
+/// The elements of a list (RFC 9110, section 5.6.1) without surrounding blanks; empty elements are
+/// omitted.
 fn elements(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).filter(|element| !element.is_empty())
 }

@@ -1,16 +1,16 @@
-//! Names of fields, by whom they are for. What is in no list here is nothing to whoever stands
-//! between a client and a server.
+//! Names of fields, grouped by their recipient. An intermediary ignores fields in none of these
+//! lists.
 
-/// They say where a message ends, or whom it is for.
+/// Fields that say where a message ends or which host it is for.
 const FRAMING: [&str; 3] = ["content-length", "transfer-encoding", "host"];
 
-/// Fields of one connection alone, whatever Connection says (RFC 9110, section 7.6.1).
-/// Transfer-Encoding is one as well, but bodies pass with the framing that they have.
+/// Hop-by-hop fields, whatever Connection says (RFC 9110, section 7.6.1). Transfer-Encoding is one
+/// too, but bodies keep their framing.
 const OF_ONE_CONNECTION: [&str; 5] =
     ["connection", "keep-alive", "proxy-connection", "te", "upgrade"];
 
-/// By these a request is allowed, understood or sent on, or an answer kept and shown: they are for
-/// everybody on the way.
+/// End-to-end fields: they decide whether a request is allowed, understood or forwarded, or whether
+/// an answer is kept and shown.
 const OF_THE_HEAD: [&str; 32] = [
     "age",
     "authentication-info",
@@ -46,11 +46,11 @@ const OF_THE_HEAD: [&str; 32] = [
     "x-real-ip",
 ];
 
-/// The same, with any end.
+/// Prefixes of end-to-end fields.
 const OF_THE_HEAD_PREFIXES: [&str; 6] =
     ["content-", "if-", "sec-", "x-forwarded-", "x-original-", "x-rewrite-"];
 
-/// They are about bytes that have gone by, and so come behind them (RFC 9530, section 6).
+/// Digests of the preceding body, which therefore follow it (RFC 9530, section 6).
 const OF_THE_BODY: [&str; 2] = ["content-digest", "content-md5"];
 
 fn is_in(list: &[&str], name: &[u8]) -> bool {
@@ -65,7 +65,7 @@ pub(super) fn is_of_one_connection(name: &[u8]) -> bool {
     is_in(&OF_ONE_CONNECTION, name)
 }
 
-/// It is not for one connection alone, whatever Connection says.
+/// True for an end-to-end field, whatever Connection says.
 pub(super) fn is_of_the_head(name: &[u8]) -> bool {
     let begins = |prefix: &&str| {
         name.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix.as_bytes()))
@@ -74,8 +74,8 @@ pub(super) fn is_of_the_head(name: &[u8]) -> bool {
         && (is_in(&OF_THE_HEAD, name) || OF_THE_HEAD_PREFIXES.iter().any(begins))
 }
 
-/// It may not stand behind a body: who looks there for it decides anew what has been decided (RFC
-/// 9110, section 6.5.1).
+/// True if a trailer must not contain the field: a reader of trailers would decide again what the
+/// head has decided (RFC 9110, section 6.5.1).
 pub(super) fn is_barred_behind(name: &[u8]) -> bool {
     let is_barred = |name: &[u8]| {
         is_framing(name)
@@ -86,15 +86,16 @@ pub(super) fn is_barred_behind(name: &[u8]) -> bool {
     is_barred(name) || plain(name).is_some_and(|plain| is_barred(&plain))
 }
 
-/// It is a name that matters to who hands fields over as variables, where what is no letter or
-/// digit is `_` (RFC 3875, section 4.1.18), but none to who reads fields.
+/// True if the name equals a significant one for servers that pass fields as variables, where any
+/// character but letters and digits becomes `_` (RFC 3875, section 4.1.18), but not for servers
+/// that read fields.
 pub(super) fn is_disguised(name: &[u8]) -> bool {
     plain(name).is_some_and(|plain| {
         is_framing(&plain) || is_of_one_connection(&plain) || is_of_the_head(&plain)
     })
 }
 
-/// The name with a hyphen for all that is no letter or digit, if it is another one.
+/// The name with every character but letters and digits replaced by a hyphen; `None` if unchanged.
 fn plain(name: &[u8]) -> Option<Vec<u8>> {
     let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'-';
     let changed = || name.iter().map(|byte| if is_plain(byte) { *byte } else { b'-' }).collect();

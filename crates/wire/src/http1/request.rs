@@ -3,30 +3,30 @@
 use super::fields::{self, Found};
 use super::{Framing, Head, Refusal, Version, is_token};
 
-/// A request's head, checked.
+/// The checked head of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestHead<'h, 'd> {
     head: Head<'h, 'd>,
-    /// The method, case as it came (methods are told apart by case).
+    /// The method as received (methods are case-sensitive).
     pub method: &'d [u8],
-    /// The target, as it came.
+    /// The target as received.
     pub target: &'d [u8],
     /// The client's version.
     pub version: Version,
-    /// Where the body ends. A request's never ends with the connection.
+    /// End of the body; a request's body never ends with the connection.
     pub framing: Framing,
-    /// The client would go on with this connection after the answer.
+    /// The client wants to keep the connection after the answer.
     pub keep_alive: bool,
-    /// The client waits for `100 Continue` before it sends the body; never without one, nor in
+    /// The client waits for `100 Continue` before sending the body; never set without a body or in
     /// HTTP/1.0.
     pub expects_continue: bool,
 }
 
 impl<'h, 'd> RequestHead<'h, 'd> {
-    /// Reads what the head says.
+    /// Interprets the head.
     ///
     /// # Errors
-    /// It is malformed, or could be understood in two ways.
+    /// The head is malformed or ambiguous.
     pub fn read(head: Head<'h, 'd>) -> Result<Self, Refusal> {
         let mut parts = head.start_line().splitn(3, |byte| *byte == b' ');
         let (Some(method), Some(target), Some(version)) =
@@ -40,7 +40,7 @@ impl<'h, 'd> RequestHead<'h, 'd> {
         let version = Version::read(version)?;
         let authority = check_target(method, target)?;
         let found = Found::read(head, version)?;
-        // RFC 9112, section 3.2: one, and with HTTP/1.0 at most one.
+        // RFC 9112, section 3.2: exactly one, and with HTTP/1.0 at most one.
         if found.hosts > 1 || found.hosts == 0 && version == Version::Http11 {
             return Err(Refusal::Host);
         }
@@ -57,37 +57,36 @@ impl<'h, 'd> RequestHead<'h, 'd> {
         Ok(Self { head, method, target, version, framing, keep_alive, expects_continue })
     }
 
-    /// The head it was read from.
+    /// The underlying head.
     pub fn head(&self) -> Head<'h, 'd> {
         self.head
     }
 
-    /// GET or HEAD: any copy of the data may answer.
+    /// True for GET and HEAD, which any copy of the data may answer.
     pub fn is_read(&self) -> bool {
         matches!(self.method, b"GET" | b"HEAD")
     }
 
-    /// Whether sending it twice comes to the same as sending it once (RFC 9110, section 9.2.2).
+    /// True if sending the request twice equals sending it once (RFC 9110, section 9.2.2).
     pub fn is_idempotent(&self) -> bool {
         matches!(self.method, b"GET" | b"HEAD" | b"PUT" | b"DELETE" | b"OPTIONS" | b"TRACE")
     }
 
-    /// Appends the head as the next server is to see it: without the fields of this connection,
-    /// with `extra` at the end.
+    /// Appends the head for the next server: without hop-by-hop fields, with `extra` at the end.
     pub fn forward(&self, extra: &[(&str, &str)], out: &mut Vec<u8>) {
         fields::forward(self.head, self.head.start_line(), true, extra, out);
     }
 }
 
-/// The host that an absolute URI names, and the port that is meant where none is named.
+/// The host that an absolute URI names, and its scheme's default port.
 #[derive(Clone, Copy)]
 struct Authority<'d> {
     text: &'d [u8],
     default_port: &'static [u8],
 }
 
-/// RFC 9112, section 3.2: a path, an absolute URI, or `*` with OPTIONS. Tells what host it names,
-/// if it does.
+/// Checks the target (RFC 9112, section 3.2): a path, an absolute URI, or `*` with OPTIONS. Returns
+/// the host that it names, if any.
 fn check_target<'d>(method: &[u8], target: &'d [u8]) -> Result<Option<Authority<'d>>, Refusal> {
     if method == b"CONNECT" {
         return Err(Refusal::Connect);
@@ -105,8 +104,8 @@ fn check_target<'d>(method: &[u8], target: &'d [u8]) -> Result<Option<Authority<
     }
 }
 
-/// That of an absolute URI (RFC 3986, section 3), without a login, which only phishing has there
-/// (RFC 9110, section 4.2.4).
+/// The authority of an absolute URI (RFC 3986, section 3). Refuses user information, which is used
+/// only for phishing (RFC 9110, section 4.2.4).
 fn authority(target: &[u8]) -> Option<Authority<'_>> {
     let at = target.windows(3).position(|part| part == b"://")?;
     let scheme = &target[..at];
@@ -121,16 +120,16 @@ fn authority(target: &[u8]) -> Option<Authority<'_>> {
     (end > 0 && is_host(&rest[..end])).then_some(Authority { text: &rest[..end], default_port })
 }
 
-/// Whether it may be a host and a port (RFC 3986, section 3.2.2): else a server may find a path or
-/// a login in it.
+/// True if the text can be a host and a port (RFC 3986, section 3.2.2). Otherwise a server might
+/// find a path or a login in it.
 fn is_host(text: &[u8]) -> bool {
     let is_known =
         |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+,;=:[]".contains(byte);
     text.iter().all(is_known)
 }
 
-/// Servers go by the target's host, if it has one (RFC 9112, section 3.2.2), but what stands before
-/// them may go by Host.
+/// Servers use the target's host if it has one (RFC 9112, section 3.2.2), but an intermediary may
+/// use Host, so the two must agree.
 fn check_host(head: Head<'_, '_>, authority: Option<Authority<'_>>) -> Result<(), Refusal> {
     let Some(host) = head.field("host") else { return Ok(()) };
     if !is_host(host) {
@@ -144,7 +143,7 @@ fn check_host(head: Head<'_, '_>, authority: Option<Authority<'_>>) -> Result<()
     }
 }
 
-/// The host alone, if its port is this one or none.
+/// The host alone, if the text has this port or none.
 fn without_port<'t>(text: &'t [u8], port: &[u8]) -> &'t [u8] {
     match text.strip_suffix(port).unwrap_or(text) {
         [host @ .., b':'] => host,

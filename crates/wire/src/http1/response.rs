@@ -3,19 +3,18 @@
 use super::fields::{self, Found};
 use super::{Framing, Head, Refusal, Version};
 
-/// Which bytes of a representation a body is: the first and the last of them, and how many the
-/// whole has.
+/// The bytes of a representation that a body holds, and the total length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContentRange {
-    /// The first, from 0 on.
+    /// Offset of the first byte.
     pub first: u64,
-    /// The last, which belongs to it.
+    /// Offset of the last byte, inclusive.
     pub last: u64,
-    /// Of the whole.
+    /// Total length of the representation.
     pub total: u64,
 }
 
-/// A response's head, checked.
+/// The checked head of a response.
 #[derive(Clone, Copy, Debug)]
 pub struct ResponseHead<'h, 'd> {
     head: Head<'h, 'd>,
@@ -23,23 +22,23 @@ pub struct ResponseHead<'h, 'd> {
     pub version: Version,
     /// The status.
     pub status: u16,
-    /// Where the body ends.
+    /// End of the body.
     pub framing: Framing,
-    /// The Content-Length, which an answer to HEAD and a 304 have without a body.
+    /// The Content-Length, which answers to HEAD and 304 carry without a body.
     pub content_length: Option<u64>,
-    /// The server would go on with this connection after the answer.
+    /// The server wants to keep the connection after the answer.
     pub keep_alive: bool,
 }
 
 impl<'h, 'd> ResponseHead<'h, 'd> {
-    /// Reads what the head says. `to_head`: it answers a HEAD request, and has no body whatever it
-    /// says.
+    /// Interprets the head. `to_head`: the response answers HEAD and has no body, whatever its
+    /// fields say.
     ///
     /// # Errors
-    /// It is malformed, or could be understood in two ways.
+    /// The head is malformed or ambiguous.
     pub fn read(head: Head<'h, 'd>, to_head: bool) -> Result<Self, Refusal> {
-        // RFC 9112, section 4: the reason may be empty; that the blank in front of it is then
-        // missing is forgiven.
+        // RFC 9112, section 4: the reason may be empty; a missing blank in front of it is
+        // tolerated.
         let mut parts = head.start_line().splitn(3, |byte| *byte == b' ');
         let (Some(version), Some(status)) = (parts.next(), parts.next()) else {
             return Err(Refusal::StartLine);
@@ -60,8 +59,7 @@ impl<'h, 'd> ResponseHead<'h, 'd> {
             (false, Some(length)) => Framing::Length(length),
             (false, None) => Framing::UntilClose,
         };
-        // What such an answer says of its body may follow all the same, and would be taken for the
-        // next answer.
+        // The announced body may follow anyway, and would be taken for the next answer.
         let says_more = has_no_body(status)
             && (found.chunked || found.content_length.is_some_and(|length| length > 0));
         let keep_alive = found.persists(version) && framing != Framing::UntilClose && !says_more;
@@ -75,24 +73,24 @@ impl<'h, 'd> ResponseHead<'h, 'd> {
         })
     }
 
-    /// The head it was read from.
+    /// The underlying head.
     pub fn head(&self) -> Head<'h, 'd> {
         self.head
     }
 
-    /// A 1xx: another answer follows.
+    /// True for a 1xx, which another answer follows.
     pub fn is_interim(&self) -> bool {
         self.status < 200
     }
 
-    /// The ETag, if it is a strong one: bytes with equal ones are equal (RFC 9110, section 8.8.1).
+    /// The ETag, if it is strong: equal strong tags mean equal bytes (RFC 9110, section 8.8.1).
     pub fn strong_etag(&self) -> Option<&'d [u8]> {
         self.head
             .field("etag")
             .filter(|tag| tag.len() >= 2 && tag.starts_with(b"\"") && tag.ends_with(b"\""))
     }
 
-    /// The Content-Range, if it is one of bytes, and says all (RFC 9110, section 14.4).
+    /// The Content-Range, if its unit is bytes and it is complete (RFC 9110, section 14.4).
     pub fn content_range(&self) -> Option<ContentRange> {
         let mut values =
             self.head.fields().filter(|(name, _)| name.eq_ignore_ascii_case(b"content-range"));
@@ -112,9 +110,8 @@ impl<'h, 'd> ResponseHead<'h, 'd> {
         is_right.then_some(range)
     }
 
-    /// Appends the head as the client is to see it: without the fields of this connection, without
-    /// the length of a body that cannot be there, with `extra` at the end, and of version 1.1
-    /// whatever the server's is (RFC 9110, section 2.5).
+    /// Appends the head for the client: without hop-by-hop fields, without the length of an
+    /// impossible body, with `extra` at the end, and always of version 1.1 (RFC 9110, section 2.5).
     pub fn forward(&self, extra: &[(&str, &str)], out: &mut Vec<u8>) {
         let line = self.head.start_line();
         out.extend_from_slice(Version::Http11.as_str().as_bytes());
@@ -123,8 +120,8 @@ impl<'h, 'd> ResponseHead<'h, 'd> {
     }
 }
 
-/// Nor may it say where one ends (RFC 9110, section 8.6; RFC 9112, section 6.1). An answer to HEAD
-/// and a 304 may.
+/// True for a status without a body. Such an answer may not frame a body either (RFC 9110, section
+/// 8.6; RFC 9112, section 6.1); an answer to HEAD and a 304 may.
 fn has_no_body(status: u16) -> bool {
     matches!(status, 100..=199 | 204)
 }

@@ -1,44 +1,45 @@
-//! Why a datagram is not taken for one of NetMC.
+//! Reasons to refuse a datagram as NetMC.
 
 use std::fmt;
 
-/// A reason to drop a datagram. Each is one thing, so that a metric or a test can name it.
+/// A reason to drop a datagram. Each variant is a single fault, so that a metric or a test can name
+/// it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Malformed {
-    /// Shorter than what its header says, or than a header.
+    /// Shorter than a header, or than its header claims.
     Short,
-    /// Bytes behind what the header counts.
+    /// Bytes behind the end that the header gives.
     Long,
-    /// A version of the layout that is not known here.
+    /// An unknown version of the layout.
     Version {
         /// The version found.
         found: u8,
     },
-    /// An operation that is not known, or not taken here.
+    /// An operation that is unknown or not accepted here.
     Op {
         /// The code found.
         found: u8,
     },
-    /// CLO has bits that are not known, or that do not go together.
+    /// CLO has unknown or conflicting bits.
     Clo,
     /// NUMKEY is 0, more than 16, or more than OP allows.
     NumKey,
     /// KEYIDX does not end as many groups as there are servers, or ends one behind the last key.
     KeyIdx,
-    /// OID, STARTIDX or NUMSRV do not go with the rest.
+    /// OID, STARTIDX or NUMSRV contradict the other fields.
     Place,
-    /// A server stands there twice.
+    /// A server is repeated.
     Server,
-    /// The ends of the groups do not rise, or are not those of KEYS.
+    /// The ends of the groups do not rise, or do not match KEYS.
     Ends,
-    /// KEYS is not made of as many keys as NUMKEY says, or one is too long.
+    /// KEYS does not hold NUMKEY keys, or one is too long.
     Keys,
-    /// An item with a status that is not known, or with a value it may not have.
+    /// An item has an unknown status, or a value that its status forbids.
     Item,
 }
 
 impl Malformed {
-    /// A short name, as in metrics.
+    /// A short name for metrics.
     pub fn name(self) -> &'static str {
         match self {
             Malformed::Short => "short",

@@ -1,16 +1,16 @@
-//! NetMC: a multiget in one datagram, which the network splits into a part for each server, and
-//! whose answers the client merges.
+//! NetMC: a multiget in one datagram, which the network splits into a part per server. The client
+//! merges the answers.
 //!
 //! ```text
 //! client ── whole request ──> switch ── parts ──> shim beside each server
 //!        <───────────────── replies ─────────────┘
 //! ```
-//! The layout is in `docs/internals/netmc.md`, field by field: the paper's, and what was added to
-//! it. [`split`] is what a switch does, as the reference for the program in the kernel; a client
-//! without a switch does the same by itself.
+//! `docs/internals/netmc.md` describes each field of the layout: the paper's, and additions.
+//! [`split`] does what a switch does, as the reference for the kernel program; a client without a
+//! switch calls it itself.
 //!
-//! A switch looks at the header alone ([`Request::parse`]), a server also at the keys
-//! ([`Request::own_keys`]): what fails either is dropped whole.
+//! A switch reads only the header ([`Request::parse`]), a server also the keys
+//! ([`Request::own_keys`]). A datagram that fails either check is dropped whole.
 
 mod error;
 mod reply;
@@ -26,38 +26,38 @@ pub use split::{Trim, split};
 
 /// The version of the layout, in the upper half of the first byte.
 pub const VERSION: u8 = 1;
-/// Bytes of the header in front of SRV.
+/// Bytes of the header before SRV.
 pub const HEADER_BYTES: usize = 12;
-/// Keys of one request: KEYIDX has a bit for each.
+/// Most keys of one request: KEYIDX has a bit for each.
 pub const KEYS_MAX: usize = 16;
-/// Bytes of a key; a longer one is asked for over TCP.
+/// Most bytes of a key; longer keys go over TCP.
 pub const KEY_BYTES_MAX: usize = 1024;
-/// Bytes of a datagram's payload, so that it is never cut into fragments where 1,500 bytes pass:
-/// without the headers of IPv6 and UDP.
+/// Most bytes of a datagram's payload: 1,500 less the headers of IPv6 and UDP, so that a network
+/// with that MTU never fragments it.
 pub const DATAGRAM_BYTES_MAX: usize = 1500 - 40 - 8;
-/// CLO: a switch has split this.
+/// CLO: a switch has split the request.
 pub const CLO_SPLIT: u8 = 1;
-/// CLO: KEYS has the keys of this group alone.
+/// CLO: KEYS holds only the keys of this group.
 pub const CLO_TRIMMED: u8 = 2;
 
 const _: () = assert!(KEYS_MAX <= u16::BITS as usize);
 const _: () = assert!(HEADER_BYTES + 3 + 2 + KEY_BYTES_MAX <= DATAGRAM_BYTES_MAX);
 
-/// What a datagram is.
+/// The operation of a datagram.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Op {
-    /// Ask for the values of several keys; a key that has no plain value is missing.
+    /// Asks for the values of several keys; a key without a plain value is missing.
     MultiGet,
-    /// Ask for the value of one key; that it has no plain value is an error of the server's.
+    /// Asks for the value of one key; a key without a plain value is an error of the server's.
     Get,
-    /// The answer, or a part of it.
+    /// An answer, or a part of one.
     MultiGetReply,
     /// The answer to [`Op::Get`].
     GetReply,
 }
 
 impl Op {
-    /// The first byte.
+    /// The first byte of a datagram with this operation.
     pub(crate) fn to_byte(self) -> u8 {
         let code = match self {
             Op::MultiGet => 1,
@@ -81,13 +81,13 @@ impl Op {
         }
     }
 
-    /// True of a datagram that is a reply, if it is anything.
+    /// True if the datagram can only be a reply.
     pub fn is_reply(data: &[u8]) -> bool {
         data.first()
             .is_some_and(|first| matches!(Op::of(*first), Ok(Op::MultiGetReply | Op::GetReply)))
     }
 
-    /// What it is answered with.
+    /// The operation of the answer.
     pub fn reply(self) -> Op {
         match self {
             Op::MultiGet | Op::MultiGetReply => Op::MultiGetReply,

@@ -1,4 +1,4 @@
-//! Replies: some items of a part, from its server straight to the client. A part has as many
+//! Replies: some items of a part, sent from its server straight to the client. A part has as many
 //! replies as its values need.
 
 use super::{HEADER_BYTES, KEYS_MAX, Malformed, Op, u16_at, u32_at};
@@ -6,16 +6,17 @@ use super::{HEADER_BYTES, KEYS_MAX, Malformed, Op, u16_at, u32_at};
 /// Bytes of an item besides key and value.
 const ITEM_BYTES: usize = 5;
 
-/// What became of a key.
+/// Outcome for a key.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Status {
-    /// Its value is there.
+    /// The value is present.
     Hit,
-    /// It has none.
+    /// The key has no value.
     Miss,
-    /// Its value does not fit a datagram, or is more than may be sent to who asked: ask over TCP.
+    /// The value does not fit a datagram or exceeds the amount that this client may get; ask over
+    /// TCP.
     TooBig,
-    /// The server did not say; it may over TCP.
+    /// The server gave no outcome; ask over TCP.
     AskOverTcp,
 }
 
@@ -30,18 +31,18 @@ impl Status {
     }
 }
 
-/// A key with what became of it.
+/// A key and its outcome.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Item<'d> {
-    /// What became of it.
+    /// Outcome for the key.
     pub status: Status,
-    /// The key, so that an answer is of use to nobody but who asked for it.
+    /// The key, so that an answer is useless to anyone but the client that asked.
     pub key: &'d [u8],
-    /// Its value; empty unless it is a [`Status::Hit`].
+    /// The value; empty unless the status is [`Status::Hit`].
     pub value: &'d [u8],
 }
 
-/// Bytes of an item.
+/// Encoded length of an item in bytes.
 pub fn item_bytes(item: &Item<'_>) -> usize {
     ITEM_BYTES + item.key.len() + item.value.len()
 }
@@ -51,19 +52,19 @@ pub fn item_bytes(item: &Item<'_>) -> usize {
 pub struct ReplyHeader {
     /// [`Op::MultiGetReply`] or [`Op::GetReply`].
     pub op: Op,
-    /// That of the request.
+    /// Id of the request.
     pub id: u32,
-    /// That of the part.
+    /// Number of the part.
     pub oid: u8,
     /// Items in this reply.
     pub numkey: u8,
-    /// The position of the first of them in the whole request.
+    /// Position of its first item in the whole request.
     pub startidx: u8,
-    /// A coordinator's digest of its servers in their order; 0 in a server's own reply.
+    /// A coordinator's digest of its servers in order; 0 in a server's own reply.
     pub list_digest: u32,
 }
 
-/// Writes one reply.
+/// Writer of one reply.
 #[derive(Debug)]
 pub struct ReplyWriter<'b> {
     out: &'b mut Vec<u8>,
@@ -71,7 +72,7 @@ pub struct ReplyWriter<'b> {
 }
 
 impl<'b> ReplyWriter<'b> {
-    /// Begins a reply behind what is in `out`.
+    /// Begins a reply behind the content of `out`.
     pub fn begin(out: &'b mut Vec<u8>, op: Op, id: u32, oid: u8, startidx: u8) -> Self {
         let start = out.len();
         out.push(op.reply().to_byte());
@@ -80,7 +81,8 @@ impl<'b> ReplyWriter<'b> {
         Self { out, start }
     }
 
-    /// Says whose answers the coordinator has put together: see [`ReplyHeader::list_digest`].
+    /// Sets the digest of the servers whose answers the coordinator merged; see
+    /// [`ReplyHeader::list_digest`].
     #[must_use]
     pub fn with_list_digest(self, list_digest: u32) -> Self {
         let [a, b, c, d] = list_digest.to_be_bytes();
@@ -89,12 +91,12 @@ impl<'b> ReplyWriter<'b> {
         self
     }
 
-    /// Bytes so far.
+    /// Bytes written so far.
     pub fn bytes(&self) -> usize {
         self.out.len() - self.start
     }
 
-    /// Adds the next item. The caller has seen to it that it fits.
+    /// Appends the next item. The caller ensures that it fits.
     pub fn push(&mut self, item: &Item<'_>) {
         self.out.push(item.status.to_byte());
         self.out.extend_from_slice(&(item.key.len() as u16).to_be_bytes());
@@ -105,7 +107,7 @@ impl<'b> ReplyWriter<'b> {
     }
 }
 
-/// A reply that is sound, and its items.
+/// A valid reply and its items.
 #[derive(Clone, Debug)]
 pub struct ReplyReader<'d> {
     /// The header.
@@ -114,10 +116,10 @@ pub struct ReplyReader<'d> {
 }
 
 impl<'d> ReplyReader<'d> {
-    /// Reads a header, and checks it and all items.
+    /// Reads the header and validates it and all items.
     ///
     /// # Errors
-    /// What is wrong; nothing of such a reply is of use.
+    /// The fault; the reply must be dropped whole.
     pub fn parse(data: &'d [u8]) -> Result<ReplyReader<'d>, Malformed> {
         let first = data.first().ok_or(Malformed::Short)?;
         let op = Op::of(*first)?;

@@ -1,4 +1,4 @@
-//! Requests: whole ones, as a client makes them, and parts, as a switch does.
+//! Requests: whole ones from clients, and parts from switches.
 
 use super::{
     CLO_SPLIT, CLO_TRIMMED, DATAGRAM_BYTES_MAX, HEADER_BYTES, KEY_BYTES_MAX, KEYS_MAX, Malformed,
@@ -10,27 +10,27 @@ const CLO_SPLIT_AND_TRIMMED: u8 = CLO_SPLIT | CLO_TRIMMED;
 /// The keys of one server in a request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Group {
-    /// The server's number, which switch and client know the address of.
+    /// Number of the server; switch and client map it to an address.
     pub server: u8,
-    /// How many of the request's keys are its own; they follow those of the group before.
+    /// Number of the request's keys in this group; they follow those of the group before.
     pub keys: u8,
 }
 
-/// A request whose header is sound. Its keys are not looked at before
-/// [`own_keys`](Request::own_keys).
+/// A request with a valid header. The keys are not checked before [`own_keys`](Request::own_keys).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Request<'d> {
     /// [`Op::MultiGet`] or [`Op::Get`].
     pub op: Op,
-    /// Which request of its client.
+    /// Number of the request at its client.
     pub id: u32,
-    /// Which group this is for: 0 before the split.
+    /// Number of the group that this is for; 0 before the split.
     pub oid: u8,
-    /// Keys of this group; before the split, of all.
+    /// Keys of this group; before the split, of all groups.
     pub numkey: u8,
-    /// A bit for each key from the top: 1 ends a group. In a part what is left behind its own.
+    /// One bit per key from the top; a 1 ends a group. In a part the bits of earlier groups are
+    /// shifted out.
     pub keyidx: u16,
-    /// The position of its first key among all.
+    /// Position of its first key among all keys.
     pub startidx: u8,
     /// [`CLO_SPLIT`] and [`CLO_TRIMMED`].
     pub clo: u8,
@@ -39,21 +39,21 @@ pub struct Request<'d> {
     pub(crate) keys: &'d [u8],
 }
 
-/// Bytes that a key takes in a request.
+/// Encoded length of a key in bytes.
 pub fn key_bytes(key: &[u8]) -> usize {
     2 + key.len()
 }
 
-/// Bytes of a request with so many groups, whose keys take `keys_bytes` together.
+/// Length of a request with this many groups whose keys take `keys_bytes` together.
 pub fn request_bytes(groups: usize, keys_bytes: usize) -> usize {
     HEADER_BYTES + 3 * groups + keys_bytes
 }
 
-/// Appends a whole request. The keys come in the order of the groups, as many as these count.
+/// Appends a whole request. The keys come in the order of the groups, as many as the groups count.
 ///
 /// # Panics
-/// There is no group, one of them is empty, there are more than [`KEYS_MAX`] keys, or one is longer
-/// than [`KEY_BYTES_MAX`]: all of these a client has seen to before.
+/// There is no group, a group is empty, there are more than [`KEYS_MAX`] keys, or a key is longer
+/// than [`KEY_BYTES_MAX`]. The client must check these first.
 pub fn encode_request<'k>(
     out: &mut Vec<u8>,
     op: Op,
@@ -91,10 +91,10 @@ pub fn encode_request<'k>(
 }
 
 impl<'d> Request<'d> {
-    /// Reads a header, and checks that its fields go together and with the length.
+    /// Reads the header and validates its fields against each other and the length.
     ///
     /// # Errors
-    /// What does not.
+    /// The first field that is invalid.
     pub fn parse(data: &'d [u8]) -> Result<Request<'d>, Malformed> {
         let first = data.first().ok_or(Malformed::Short)?;
         if data.len() > DATAGRAM_BYTES_MAX {
@@ -135,7 +135,7 @@ impl<'d> Request<'d> {
                 if self.oid != 0 || self.startidx != 0 {
                     return Err(Malformed::Place);
                 }
-                // The last key ends a group, and nothing does behind it.
+                // The last key ends a group, and no group ends behind it.
                 if keyidx.trailing_zeros() != u16::BITS - numkey {
                     return Err(Malformed::KeyIdx);
                 }
@@ -150,7 +150,7 @@ impl<'d> Request<'d> {
                 {
                     return Err(Malformed::Place);
                 }
-                // What is left has been moved up by the keys up to the end of this group.
+                // The remaining bits are shifted by the keys up to the end of this group.
                 if keyidx.trailing_zeros() < last.min(u16::BITS) && keyidx != 0 {
                     return Err(Malformed::KeyIdx);
                 }
@@ -186,24 +186,25 @@ impl<'d> Request<'d> {
         u16_at(self.ends, 2 * group).unwrap_or(0)
     }
 
-    /// Where the keys of a group are in the KEYS of the whole; none if they end before they begin.
+    /// Range of a group's keys in the KEYS of the whole request; `None` if the end precedes the
+    /// start.
     pub(crate) fn range(&self, group: usize) -> Option<std::ops::Range<usize>> {
         let start = if group == 0 { 0 } else { self.end(group - 1) };
         let end = self.end(group);
         (start < end).then_some(usize::from(start)..usize::from(end))
     }
 
-    /// True if a switch has split it, or nothing is to be split: a server may answer it.
+    /// True if a switch has split the request, or it has one group: a server may answer it.
     pub fn is_for_one_server(&self) -> bool {
         self.clo & CLO_SPLIT != 0 || self.servers.len() == 1
     }
 
-    /// The number of the server that this is for; of a whole one the first.
+    /// Number of the server that the part is for; for a whole request, of the first server.
     pub fn server(&self) -> u8 {
         self.servers[usize::from(self.oid)]
     }
 
-    /// For each of the [`own_keys`](Request::own_keys) the number of its server.
+    /// Server number of each of the [`own_keys`](Request::own_keys).
     pub fn own_servers(&self) -> impl Iterator<Item = u8> {
         let ends_before = |position: u32| {
             (u32::from(self.keyidx) >> (u16::BITS - position)).count_ones() as usize
@@ -214,11 +215,11 @@ impl<'d> Request<'d> {
         (0..u32::from(self.numkey)).map(move |position| self.servers[group(position)])
     }
 
-    /// The keys of this group; of a whole request those of all groups.
+    /// The keys of this group; for a whole request, of all groups.
     ///
     /// # Errors
-    /// KEYS is not made of as many keys as NUMKEY says, or a group ends within one, or a key stands
-    /// there twice: a few bytes would have a server bring a large value as often.
+    /// KEYS does not hold NUMKEY keys, a group ends within a key, or a key is repeated: a few bytes
+    /// could make a server send a large value many times.
     pub fn own_keys(&self) -> Result<OwnKeys<'d>, Malformed> {
         let own = match self.clo {
             CLO_SPLIT => &self.keys[self.range(usize::from(self.oid)).ok_or(Malformed::Ends)?],
@@ -248,7 +249,7 @@ impl<'d> Request<'d> {
     }
 }
 
-/// Keys, one after the other.
+/// Iterator over keys.
 #[derive(Clone, Debug)]
 pub struct OwnKeys<'d> {
     left: &'d [u8],

@@ -1,25 +1,25 @@
-//! The split, as a switch does it: the reference for the program in the kernel, and how a client
+//! The split as a switch does it: the reference for the kernel program, and the way a client
 //! without a switch makes its parts.
 
 use super::{CLO_SPLIT, CLO_TRIMMED, HEADER_BYTES, Malformed, Request};
 
-/// What a part has of the keys.
+/// Keys that a part carries.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Trim {
-    /// All of them, as the paper has it.
+    /// The keys of all groups, as in the paper.
     Full,
-    /// Those of its group.
+    /// Only the keys of its group.
     Own,
 }
 
-/// Calls `each` with the number of a server and the part that is for it, once for each group.
-/// Nothing is called unless the whole is sound. `buffer` is overwritten.
+/// Calls `each` once per group with the number of a server and its part. Calls nothing unless the
+/// whole request is valid. Overwrites `buffer`.
 ///
-/// The paper does one group per pass through the switch: OID and STARTIDX go on by a group, KEYIDX
-/// moves up by its keys, NUMKEY is their number. The outcome is the same.
+/// The paper handles one group per pass through the switch: it advances OID and STARTIDX by a
+/// group, shifts KEYIDX by its keys, and sets NUMKEY to their number. The outcome is the same.
 ///
 /// # Errors
-/// Why there is nothing to be split: it is malformed, or was split before.
+/// The request is malformed or was split before.
 pub fn split(
     data: &[u8],
     trim: Trim,

@@ -1,5 +1,5 @@
-//! Requests, parts and replies: what is written is read again, a split covers each key once, and
-//! what is not sound is refused by name.
+//! Requests, parts and replies: output can be read again, a split covers each key once, and invalid
+//! datagrams are refused by name.
 
 use std::collections::HashSet;
 

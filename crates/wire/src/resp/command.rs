@@ -4,47 +4,47 @@ use std::ops::Range;
 
 use super::{HEAD_BYTES_MAX, Malformed, length, line_within, string_end};
 
-/// Arguments of one command, its name among them.
+/// Most arguments of one command, including its name.
 pub const ARGUMENTS_MAX: usize = 1 << 20;
 
-/// A command: how far it was read, and once it is there as a whole, its arguments. The list of
-/// their positions is used again.
+/// A command: the progress of reading it and, once complete, its arguments. The list of positions
+/// is reused.
 #[derive(Clone, Debug, Default)]
 pub struct Command {
     arguments: Vec<Range<usize>>,
-    /// How far it was read.
+    /// Bytes read so far.
     length: usize,
-    /// Arguments that are still to come, if a part of it was read.
+    /// Arguments still to come, if a part of the command was read.
     left: Option<usize>,
 }
 
 impl Command {
-    /// Bytes of it.
+    /// Length of the command in bytes.
     pub fn len(&self) -> usize {
         self.length
     }
 
-    /// True if a part of it was read.
+    /// True if a part of the command was read.
     pub fn is_begun(&self) -> bool {
         self.left.is_some()
     }
 
-    /// True for an empty line or array, which is no command and has no answer.
+    /// True for an empty line or array, which is not a command and gets no answer.
     pub fn is_empty(&self) -> bool {
         self.arguments.is_empty()
     }
 
-    /// How many arguments there are, the name among them.
+    /// Number of arguments, including the name.
     pub fn count(&self) -> usize {
         self.arguments.len()
     }
 
-    /// An argument out of the bytes that it was read from; the name is the first.
+    /// An argument in the bytes that the command was read from; the name is the first.
     pub fn argument<'b>(&self, bytes: &'b [u8], index: usize) -> Option<&'b [u8]> {
         bytes.get(self.arguments.get(index)?.clone())
     }
 
-    /// The arguments from one on.
+    /// The arguments from `index` on.
     pub fn arguments<'b>(
         &'b self,
         bytes: &'b [u8],
@@ -54,13 +54,13 @@ impl Command {
     }
 }
 
-/// Reads the command at the start of `bytes`; false if it is not there as a whole. Until then the
-/// same bytes have to be shown again with the same `command`, and more behind them: how far they
-/// were looked at is kept, and where the arguments are is found once the last one is there.
-/// Afterwards the next command begins.
+/// Reads the command at the start of `bytes`; false if it is incomplete. Until it is complete, the
+/// caller must present the same bytes again, with more behind them, and the same `command`, which
+/// stores the progress. Positions of arguments are valid once the last one is present. The next
+/// call begins a new command.
 ///
 /// # Errors
-/// It is none, or longer than `bytes_max`.
+/// The bytes are not a command, or it is longer than `bytes_max`.
 pub fn read_command(
     bytes: &[u8],
     bytes_max: usize,
@@ -79,8 +79,8 @@ pub fn read_command(
     command.length = found.at;
     if found.left > 0 {
         command.left = Some(found.left);
-        // Who sends a command by and by may take any time for it. An argument takes 6 bytes there,
-        // and a place in this list more.
+        // A client that sends a command slowly may take any time. Each argument takes 6 bytes on
+        // the wire, and more in this list.
         command.arguments = Vec::new();
         return Ok(false);
     }
@@ -90,17 +90,17 @@ pub fn read_command(
     Ok(true)
 }
 
-/// How far a command was read, and how many arguments are still to come.
+/// Length of the part read, and number of arguments still to come.
 #[derive(Clone, Copy)]
 struct Begun {
     at: usize,
     left: usize,
 }
 
-/// Reads what a command begins with.
+/// Reads the head of a command.
 fn begin(bytes: &[u8]) -> Result<Option<Begun>, Malformed> {
-    // Commands in plain text are for people with telnet. An empty line is passed over, as Redis
-    // does.
+    // Commands in plain text are for people with telnet and are refused. An empty line is skipped,
+    // as Redis does.
     if !matches!(bytes, [] | [b'*' | b'\r' | b'\n', ..]) {
         return Err(Malformed::Command);
     }
@@ -113,7 +113,7 @@ fn begin(bytes: &[u8]) -> Result<Option<Begun>, Malformed> {
     Ok(Some(Begun { at, left }))
 }
 
-/// Reads the arguments that are there, from one on.
+/// Reads the arguments that are present, starting at an offset.
 fn go_on(
     bytes: &[u8],
     bytes_max: usize,
@@ -123,7 +123,7 @@ fn go_on(
     while begun.left > 0 {
         let at = begun.at;
         let Some((head, behind)) = line_within(&bytes[at..], HEAD_BYTES_MAX)? else {
-            // It may still come, unless it is too much already.
+            // The rest may still arrive, unless the command is too long already.
             let is_too_long = at.max(bytes.len()) > bytes_max;
             return if is_too_long {
                 Err(Malformed::TooLong { limit: bytes_max })
@@ -144,7 +144,7 @@ fn go_on(
     Ok(begun)
 }
 
-/// How many arguments follow: none for less than nothing, as for Redis.
+/// Number of arguments that follow; 0 for a negative count, as in Redis.
 fn count(digits: &[u8]) -> Result<usize, Malformed> {
     match digits.strip_prefix(b"-").map(length) {
         Some(Ok(Some(1..))) => Ok(0),

@@ -1,17 +1,17 @@
-//! Why bytes are not taken for RESP.
+//! Reasons to refuse bytes as RESP.
 
 use std::fmt;
 
-/// A reason to give a connection up.
+/// A reason to close a connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Malformed {
     /// A line or a string does not end with carriage return and line feed.
     LineEnd,
-    /// A line is longer than any should be.
+    /// A line exceeds its limit.
     LineTooLong,
-    /// A length or a count is no number, or too large.
+    /// A length or a count is not a number, or is too large.
     Length,
-    /// The first byte of a value is none that is known.
+    /// The first byte of a value is unknown.
     Type {
         /// The byte found.
         found: u8,

@@ -1,9 +1,9 @@
-//! RESP, the protocol of Redis and Valkey, versions 2 and 3, for who stands between a client and a
+//! RESP, the protocol of Redis and Valkey, versions 2 and 3, for an intermediary between client and
 //! server.
 //!
-//! Commands are read to their arguments, for these say where a command goes. Of answers only the
-//! end is looked for ([`Scanner`]): they are passed on as the bytes they are, in the version that
-//! the client speaks. The answer to MGET is the exception ([`values`]).
+//! Commands are read to their arguments, which determine the command's destination. Answers are
+//! only searched for their end ([`Scanner`]) and passed on unchanged in the client's protocol
+//! version. The answer to MGET is the exception ([`values`]).
 
 mod command;
 mod error;
@@ -19,13 +19,13 @@ pub use write::{
     Version, put_array, put_bulk, put_command, put_error, put_integer, put_map, put_nil, put_simple,
 };
 
-/// Bytes of a line: a length, a number, an error, a status.
+/// Most bytes of a line: a length, a number, an error, a status.
 const LINE_BYTES_MAX: usize = 64 << 10;
 
-/// Bytes of a line in a command: a letter and a length.
+/// Most bytes of a line in a command: a letter and a length.
 const HEAD_BYTES_MAX: usize = 32;
 
-/// The line at the start, without its end, and where the next one begins.
+/// The line at the start, without its end, and the offset of the next line.
 fn line(bytes: &[u8]) -> Result<Option<(&[u8], usize)>, Malformed> {
     line_within(bytes, LINE_BYTES_MAX)
 }
@@ -40,8 +40,8 @@ fn line_within(bytes: &[u8], bytes_max: usize) -> Result<Option<(&[u8], usize)>,
     }
 }
 
-/// A length or count: decimal without zeros in front, as Redis wants it, at most 2^31 - 1, or -1
-/// for nothing.
+/// A length or count: decimal without leading zeros, as Redis requires, at most 2^31 - 1, or -1 for
+/// null.
 fn length(digits: &[u8]) -> Result<Option<usize>, Malformed> {
     if digits == b"-1" {
         return Ok(None);
@@ -61,7 +61,7 @@ fn length(digits: &[u8]) -> Result<Option<usize>, Malformed> {
         .ok_or(Malformed::Length)
 }
 
-/// Where a string of so many bytes and its line end are over, if all of it is there.
+/// End of a string of `length` bytes and its line end, if complete.
 fn string_end(bytes: &[u8], start: usize, length: usize) -> Result<Option<usize>, Malformed> {
     match bytes.get(start + length..start + length + 2) {
         Some(b"\r\n") => Ok(Some(start + length + 2)),

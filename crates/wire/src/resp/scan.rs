@@ -1,42 +1,40 @@
-//! Answers of servers: where they end, and the values in the answer to MGET.
+//! Answers of servers: their ends, and the values in the answer to MGET.
 
 use super::{Malformed, length, line, string_end};
 
-/// Finds the end of one answer after the other while they arrive. What was looked at is not looked
-/// at again.
+/// Finds the end of consecutive answers as they arrive, without scanning any byte twice.
 #[derive(Clone, Debug)]
 pub struct Scanner {
-    /// How far it has come within the answer.
+    /// Progress within the answer.
     at: usize,
-    /// Values that are still to come.
+    /// Values still to come.
     left: u64,
     bytes_max: usize,
-    /// The answer is longer than the limit, and so many bytes more are those of a string in it.
+    /// The answer exceeds the limit, and this many more bytes belong to a string in it.
     passed_over: Option<usize>,
-    /// What that answer began with, which is thrown away before its end is there.
+    /// First byte of that answer, which is dropped before its end arrives.
     kind: u8,
 }
 
-/// What bytes begin with, for who passes over answers that are too long.
+/// The element at the start of the bytes, for callers that skip oversized answers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Step {
-    /// An answer that is not there as a whole: show the same bytes again, with more behind them.
+    /// An incomplete answer: present the same bytes again, with more behind them.
     Waits,
-    /// An answer of this length.
+    /// A complete answer of this length.
     Whole(usize),
-    /// So many bytes of an answer that is too long. They are to be thrown away: next is what is
-    /// behind them.
+    /// Bytes of an oversized answer. The caller must drop them; the next call starts behind them.
     Part(usize),
-    /// So many bytes which are the last of an answer that is too long.
+    /// The last bytes of an oversized answer.
     TooLong {
-        /// How many.
+        /// Number of these bytes.
         length: usize,
-        /// The first byte of the answer, which is not among them if parts came before.
+        /// First byte of the answer, which is not among these bytes if parts came before.
         kind: u8,
     },
 }
 
-/// What a line says of what follows.
+/// Content announced by a line.
 enum Head {
     Nothing,
     String(usize),
@@ -51,23 +49,23 @@ fn head_of(line: &[u8]) -> Result<Head, Malformed> {
         b'$' | b'!' | b'=' => length(digits)?.map_or(Head::Nothing, Head::String),
         b'*' | b'~' | b'>' => Head::Values(count(digits)?),
         b'%' => Head::Values(2 * count(digits)?),
-        // Attributes stand in front of the value that they are about.
+        // Attributes precede the value that they describe.
         b'|' => Head::Values(2 * count(digits)? + 1),
         found => return Err(Malformed::Type { found: *found }),
     })
 }
 
 impl Scanner {
-    /// For answers of at most so many bytes.
+    /// A scanner for answers of at most `bytes_max` bytes.
     pub fn new(bytes_max: usize) -> Self {
         Self { at: 0, left: 1, bytes_max, passed_over: None, kind: 0 }
     }
 
-    /// The length of the answer that `bytes` begins with, if it is there as a whole. Until then the
-    /// same bytes have to be shown again, with more behind them; afterwards the next answer begins.
+    /// Length of the answer at the start of `bytes`, if complete. Until then the caller must
+    /// present the same bytes again, with more behind them. The next call begins a new answer.
     ///
     /// # Errors
-    /// It is no answer, or longer than the limit.
+    /// The bytes are not an answer, or it is longer than the limit.
     pub fn find(&mut self, bytes: &[u8]) -> Result<Option<usize>, Malformed> {
         while self.left > 0 {
             let Some((head, behind)) = line(&bytes[self.at..])? else {
@@ -85,7 +83,7 @@ impl Scanner {
                 Head::Values(more) => (self.at + behind, more),
             };
             self.at = end;
-            // Each is four bytes at least, and so the limit is one on their number too.
+            // Each value has at least four bytes, so the limit also bounds their number.
             self.left = self.left - 1 + more;
             if self.left.saturating_mul(3) > self.bytes_max as u64 && self.left > 1 {
                 return Err(Malformed::TooLong { limit: self.bytes_max });
@@ -99,18 +97,18 @@ impl Scanner {
         Ok(Some(found))
     }
 
-    /// As [`find`](Self::find), for who goes on behind an answer that is longer than the limit: it
-    /// is passed over while it arrives, and no more of it than the limit is kept.
+    /// Like [`find`](Self::find), but skips an answer longer than the limit as it arrives, so that
+    /// no more of it than the limit is buffered.
     ///
     /// # Errors
-    /// It is no answer.
+    /// The bytes are not an answer.
     pub fn find_or_pass_over(&mut self, bytes: &[u8]) -> Result<Step, Malformed> {
         if self.passed_over.is_none() {
             match self.find(bytes) {
                 Ok(Some(length)) => return Ok(Step::Whole(length)),
                 Ok(None) => return Ok(Step::Waits),
                 Err(Malformed::TooLong { .. }) => {
-                    // Nothing of it was passed over before, so the bytes are those from its start.
+                    // No part was skipped before, so the bytes start with the answer.
                     (self.passed_over, self.kind) =
                         (Some(0), bytes.first().copied().unwrap_or_default());
                 }
@@ -153,25 +151,25 @@ impl Scanner {
     }
 }
 
-/// A value that is no aggregate.
+/// A value, or the head of an aggregate.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Value<'b> {
     /// A string.
     Bulk(&'b [u8]),
-    /// Nothing.
+    /// Null.
     Nil,
-    /// An error, in the server's words.
+    /// An error with the server's text.
     Error(&'b [u8]),
     /// A number.
     Integer(i64),
-    /// So many values follow.
+    /// An array; this many values follow.
     Array(usize),
-    /// Anything else.
+    /// Any other value.
     Other,
 }
 
-/// The first value in `bytes`, which are there as a whole, and where the next begins. An aggregate
-/// ends behind its header.
+/// The first value in the complete `bytes`, and the offset of the next. An aggregate ends behind
+/// its header.
 pub fn value(bytes: &[u8]) -> Option<(Value<'_>, usize)> {
     let (head, behind) = line(bytes).ok()??;
     let (kind, digits) = head.split_first()?;
@@ -193,8 +191,7 @@ pub fn value(bytes: &[u8]) -> Option<(Value<'_>, usize)> {
     Some((found, behind))
 }
 
-/// The values of the answer to MGET, which is there as a whole; none if it is something else, such
-/// as an error.
+/// The values of a complete answer to MGET; `None` for any other answer, such as an error.
 pub fn values(answer: &[u8]) -> Option<(usize, impl Iterator<Item = Value<'_>>)> {
     let (head, mut at) = line(answer).ok()??;
     let count = length(head.strip_prefix(b"*")?).ok()??;

@@ -65,7 +65,7 @@ fn commands_are_read_to_their_arguments() {
 fn what_was_read_of_a_command_is_not_read_again() {
     let (mut bytes, mut command) = (b"*2\r\n$3\r\nGET\r\n$1".to_vec(), Command::default());
     assert_eq!((read_command(&bytes, LIMIT, &mut command), command.is_begun()), (Ok(false), true));
-    // If these were looked at again before the last one is there, they would be refused.
+    // Scanning these again before the last one arrives would refuse them.
     let start = bytes[..8].to_vec();
     bytes[..8].fill(b'?');
     bytes.extend_from_slice(b"\r\n");
@@ -115,9 +115,8 @@ fn answers_that_are_none_or_too_long_are_refused() {
     }
 }
 
-/// What is found in a stream that arrives in pieces by who passes over what is longer than this:
-/// the first bytes of answers, with their lengths, 0 of those passed over. And the most bytes that
-/// it kept.
+/// Reads a stream that arrives in pieces and skips answers longer than the limit. Returns the first
+/// byte and length of each answer (length 0 if skipped), and the most bytes buffered.
 fn passed_over(
     stream: &[u8],
     piece: usize,
@@ -174,7 +173,7 @@ fn answers_that_are_too_long_are_passed_over_and_others_are_found_behind_them() 
     for piece in 1..=stream.len() {
         let (found, kept) = passed_over(&stream, piece, limit).unwrap();
         assert_eq!(found, expected, "pieces of {piece}");
-        // A line is kept until it ends.
+        // A line is buffered until it ends.
         assert!(kept <= 304, "{kept} bytes kept of pieces of {piece}");
     }
     assert_eq!(passed_over(b"$300\r\n", 3, limit), Ok((vec![], 3)));

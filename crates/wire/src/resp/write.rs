@@ -2,10 +2,10 @@
 
 use std::io::Write as _;
 
-/// The version that a client speaks.
+/// The protocol version of a client.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Version {
-    /// RESP2, which connections begin with.
+    /// RESP2, the initial version of a connection.
     #[default]
     Two,
     /// RESP3, after `HELLO 3`.
@@ -13,7 +13,7 @@ pub enum Version {
 }
 
 fn put_head(out: &mut Vec<u8>, kind: char, number: usize) {
-    // A vector takes what it is given.
+    // Writing to a vector cannot fail.
     let _ = write!(out, "{kind}{number}\r\n");
 }
 
@@ -43,7 +43,7 @@ pub fn put_bulk(out: &mut Vec<u8>, text: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Nothing.
+/// Null.
 pub fn put_nil(out: &mut Vec<u8>, version: Version) {
     out.extend_from_slice(match version {
         Version::Two => b"$-1\r\n",
@@ -61,7 +61,7 @@ pub fn put_simple(out: &mut Vec<u8>, text: &str) {
     let _ = write!(out, "+{text}\r\n");
 }
 
-/// An error; a line end in it becomes a blank.
+/// An error; line ends in it become blanks.
 pub fn put_error(out: &mut Vec<u8>, text: &str) {
     out.push(b'-');
     out.extend(text.bytes().map(|byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { byte }));

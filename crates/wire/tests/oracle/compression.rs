@@ -1,4 +1,4 @@
-//! Whole bodies, compressed by one and decompressed by the other.
+//! Whole bodies, compressed by one codec and decompressed by the other.
 
 use cassandra_protocol::compression::Compression;
 use proptest::prelude::*;

@@ -1,5 +1,5 @@
-//! Our codecs against independent ones: what one writes the other reads, both ways, and the bytes
-//! are the same.
+//! Our codecs against independent ones: each side reads the other's output, and the bytes are
+//! equal.
 //!
 //! `cassandra-protocol` knows v3 to v5, requests and responses, and both framings of v5;
 //! `scylla-cql` knows v4.

@@ -1,4 +1,4 @@
-//! Responses: ours are read by them, written again byte by byte as they were, and read by us.
+//! Responses: their codec reads ours and writes the same bytes, which ours reads.
 
 use cassandra_protocol::frame::message_response::ResponseBody;
 use cassandra_protocol::frame::message_result::{ColType, ResResultBody};
@@ -13,7 +13,7 @@ use shunt_wire::cql::message::{
 
 use super::{VERSIONS, body};
 
-/// Their reading of `bytes`, after checking that they write the same.
+/// Their reading of `bytes`, after a check that they write the same bytes.
 fn read(bytes: &[u8], opcode: Opcode, version: Version) -> ResponseBody {
     let read = ResponseBody::try_from(bytes, opcode, version).unwrap();
     let written = match &read {
@@ -79,8 +79,8 @@ fn errors() {
     ];
     for (version, their_version) in VERSIONS {
         for (code, details) in cases {
-            // Their v5 failure map has ports that the specification has not; a test beside the code
-            // has ours.
+            // Their v5 failure map has ports, which the specification lacks; a unit test covers
+            // ours.
             let failure = matches!(code, error_code::READ_FAILURE | error_code::WRITE_FAILURE);
             if version == 5 && failure {
                 continue;

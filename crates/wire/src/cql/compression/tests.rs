@@ -1,4 +1,4 @@
-//! Round trips, and bodies that lie about their length.
+//! Round trips, and bodies with a false length.
 
 use super::*;
 
@@ -84,7 +84,7 @@ fn damage_is_an_error_and_leaves_the_output_as_it_was() {
 
 #[test]
 fn a_long_run_of_length_bytes_does_not_overflow() {
-    // LZ4 adds up bytes of 255 to a length; enough of them pass 2^32.
+    // LZ4 adds bytes of 255 to a length; enough of them exceed 2^32.
     let mut body = vec![0xFF; 17_000_000];
     body[..4].copy_from_slice(&[0, 1, 0, 0]);
     let error = decompress(Algorithm::Lz4, &body, MAX, &mut Vec::new()).unwrap_err();

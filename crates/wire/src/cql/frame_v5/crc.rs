@@ -5,11 +5,11 @@
 const CRC24_INITIAL: u32 = 0x0087_5060;
 const CRC24_POLYNOMIAL: u32 = 0x0197_4F0B;
 
-/// Cassandra feeds these bytes to the CRC32 in front of the payload, so that a payload of zeros has
-/// not a CRC of 0. The specification does not mention it.
+/// Cassandra feeds these bytes to the CRC32 in front of the payload, so that the CRC of an all-zero
+/// payload is not 0. The specification does not mention them.
 const CRC32_PREFIX: [u8; 4] = [0xFA, 0x2D, 0x55, 0xCA];
 
-/// CRC32 of [`CRC32_PREFIX`] alone, from which the payload's goes on.
+/// CRC32 of [`CRC32_PREFIX`] alone, the initial value for a payload.
 const CRC32_AFTER_PREFIX: u32 = crc32_bitwise(&CRC32_PREFIX);
 
 const CRC24_TABLE: [u32; 256] = crc24_table();

@@ -1,7 +1,7 @@
-//! v5's outer framing: segments, each with two checksums, around a stream of envelopes.
+//! v5's outer framing: segments with two checksums each around a stream of envelopes.
 //!
 //! v5, section 2 calls a segment "frame". A segment holds one or more whole envelopes ("self
-//! contained") or a part of one large envelope. Everything before the answer to STARTUP is not
+//! contained") or a part of one large envelope. Messages before the answer to STARTUP are not
 //! framed (section 2.3.1).
 //!
 //! ```text
@@ -33,46 +33,46 @@ const fn header_bytes(lz4: bool) -> usize {
     length_bytes(lz4) + CRC24_BYTES
 }
 
-/// Length of the lengths and the flag in a segment header in bytes.
+/// Length of the length fields and the flag in a segment header in bytes.
 const fn length_bytes(lz4: bool) -> usize {
     if lz4 { 5 } else { 3 }
 }
 
-/// A segment whose checksums are right.
+/// A segment with correct checksums.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Segment<'a> {
-    /// The payload as received, perhaps compressed; see [`Segment::append_payload`].
+    /// The payload as received, possibly compressed; see [`Segment::append_payload`].
     pub payload: &'a [u8],
-    /// Length of the payload once it is decompressed, in bytes.
+    /// Length of the decompressed payload in bytes.
     pub uncompressed_len: usize,
     /// True if `payload` is an LZ4 block.
     pub compressed: bool,
-    /// True if the payload is whole envelopes; if not, it is a part of one, which [`super::reader`]
-    /// puts together.
+    /// True if the payload consists of whole envelopes. Otherwise it is a part of one envelope,
+    /// which [`super::reader`] assembles.
     pub self_contained: bool,
-    /// Bytes of the input that the segment takes.
+    /// Number of input bytes that the segment occupies.
     pub consumed: usize,
 }
 
 impl Segment<'_> {
-    /// Appends the payload to `out`, decompressed if it has to be.
+    /// Appends the payload to `out` and decompresses it if needed.
     ///
     /// # Errors
-    /// When the LZ4 block is damaged or has another length than it claims.
+    /// If the LZ4 block is damaged or does not have the length that it claims.
     pub fn append_payload(&self, out: &mut Vec<u8>) -> Result<(), FrameError> {
         if !self.compressed {
             out.extend_from_slice(self.payload);
             return Ok(());
         }
-        // The claim is below 2^17, so it can be believed before it is tried.
+        // The claim is below 2^17, so allocating that much is safe.
         lz4_block(self.payload, self.uncompressed_len, out).map_err(FrameError::Payload)
     }
 }
 
-/// Why bytes are no segment, or what they hold is no envelope that may be taken.
+/// Reasons why bytes are not a segment, or a segment's content is not an acceptable envelope.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum FrameError {
-    /// The CRC24 of a segment header is wrong; where the next segment starts is not known.
+    /// The CRC24 of a segment header is wrong, so the start of the next segment is unknown.
     HeaderCrc {
         /// The checksum of the bytes received.
         expected: u32,
@@ -86,22 +86,22 @@ pub enum FrameError {
         /// The checksum received.
         found: u32,
     },
-    /// A payload could not be decompressed.
+    /// A payload cannot be decompressed.
     Payload(CompressionError),
-    /// An envelope has a body longer than allowed.
+    /// An envelope's body is longer than allowed.
     EnvelopeTooLarge {
-        /// Bytes that the envelope's header claims.
+        /// Bytes claimed by the envelope's header.
         claimed: u32,
         /// Bytes allowed.
         max: u32,
     },
     /// A self-contained segment ends in the middle of an envelope.
     PartialEnvelope,
-    /// A self-contained segment comes before the envelope in the segments before it is whole.
+    /// A self-contained segment arrived before the envelope of the preceding segments was complete.
     InterruptedEnvelope,
-    /// A body is compressed by itself (v3, v4), and STARTUP agreed on no compression.
+    /// A body is compressed on its own (v3, v4), but STARTUP agreed on no compression.
     CompressionNotAgreed,
-    /// A body that is compressed by itself (v3, v4) could not be decompressed.
+    /// A body compressed on its own (v3, v4) cannot be decompressed.
     Body(CompressionError),
 }
 
@@ -134,14 +134,14 @@ impl fmt::Display for FrameError {
 
 impl std::error::Error for FrameError {}
 
-/// The segment at the start of `bytes`; `None` when it is not there whole. `lz4` says whether
+/// Returns the segment at the start of `bytes`, or `None` if it is incomplete. `lz4` says whether
 /// STARTUP agreed on LZ4.
 ///
-/// At most [`PAYLOAD_BYTES_MAX`] bytes and header and checksums are ever waited for. The header's
-/// checksum is looked at before its lengths are believed.
+/// The caller never waits for more than [`PAYLOAD_BYTES_MAX`] bytes plus header and checksums. The
+/// header's checksum is verified before its lengths are used.
 ///
 /// # Errors
-/// When a checksum is wrong.
+/// If a checksum is wrong.
 #[inline]
 pub fn decode(bytes: &[u8], lz4: bool) -> Result<Option<Segment<'_>>, FrameError> {
     let Some(header) = SegmentHeader::decode(bytes, lz4)? else {
@@ -170,15 +170,15 @@ pub fn decode(bytes: &[u8], lz4: bool) -> Result<Option<Segment<'_>>, FrameError
     }))
 }
 
-/// Returns how many of `bytes`, in segments with LZ4, can be taken so that at most `most` bytes are
-/// decompressed, and how many bytes those segments claim to hold. A segment that claims more is
-/// taken alone. This checks no checksum: the caller weighs the claim before the work is done.
+/// Returns how many of `bytes`, in segments with LZ4, the caller can take so that at most `most`
+/// bytes get decompressed, and how many bytes those segments claim to hold. A segment that claims
+/// more is returned alone. Verifies no checksum: the caller weighs the claim before doing the work.
 pub fn claimed_part(bytes: &[u8], most: usize) -> (usize, usize) {
     let (mut rest, mut claimed) = (bytes, 0);
     while let Some(header) = SegmentHeader::read(rest, true)
         && let Some(behind) = rest.get(header_bytes(true) + header.payload_len + CRC32_BYTES..)
     {
-        // One that is not compressed claims nothing, and never ends a part.
+        // An uncompressed segment claims nothing and never ends a part.
         let is_over = header.uncompressed_len > 0 && claimed + header.uncompressed_len > most;
         if claimed > 0 && is_over {
             return (bytes.len() - rest.len(), claimed);
@@ -189,11 +189,11 @@ pub fn claimed_part(bytes: &[u8], most: usize) -> (usize, usize) {
     (bytes.len(), claimed)
 }
 
-/// Lengths and flag of a segment header.
+/// Length fields and flag of a segment header.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct SegmentHeader {
     payload_len: usize,
-    /// 0 if the payload is not compressed, and always without LZ4.
+    /// 0 if the payload is not compressed; always 0 without LZ4.
     uncompressed_len: usize,
     self_contained: bool,
 }
@@ -215,7 +215,7 @@ impl SegmentHeader {
         Ok(SegmentHeader::read(bytes, lz4))
     }
 
-    /// The fields of a header that is there whole, whatever its checksum says.
+    /// Reads the fields of a complete header without verifying its checksum.
     #[inline]
     fn read(bytes: &[u8], lz4: bool) -> Option<SegmentHeader> {
         let lengths = little_endian(bytes.get(..header_bytes(lz4))?.get(..length_bytes(lz4))?);
@@ -227,7 +227,7 @@ impl SegmentHeader {
         })
     }
 
-    /// Writes the header with its CRC24 over `room`, which has [`header_bytes`] bytes.
+    /// Writes the header with its CRC24 into `room`, which has [`header_bytes`] bytes.
     fn encode(self, lz4: bool, room: &mut [u8]) {
         let flag = u64::from(self.self_contained);
         let lengths = match lz4 {
@@ -240,8 +240,8 @@ impl SegmentHeader {
     }
 }
 
-/// A segment of any payload up to [`PAYLOAD_BYTES_MAX`], with the flag given: what a
-/// [`SegmentWriter`] need not write.
+/// A segment with any payload up to [`PAYLOAD_BYTES_MAX`] and the given flag, including segments
+/// that a [`SegmentWriter`] would not write.
 #[cfg(test)]
 pub(crate) fn segment_of(payload: &[u8], self_contained: bool, lz4: bool) -> Vec<u8> {
     let mut block = Vec::new();

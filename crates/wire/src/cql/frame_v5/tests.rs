@@ -1,10 +1,10 @@
-//! Segments against vectors that an independent implementation (the Python driver) wrote, and
-//! against damage.
+//! Segments against vectors written by an independent implementation (the Python driver), and
+//! damaged segments.
 
 use super::*;
 use crate::cql::envelope::{HEADER_BYTES, Header, opcode};
 
-/// An OPTIONS request of v5 on stream 5, which is what the vectors hold.
+/// An OPTIONS request of v5 on stream 5, the content of the vectors.
 const OPTIONS: [u8; 9] = [5, 0, 0, 5, 5, 0, 0, 0, 0];
 const OPTIONS_SEGMENT: &str = "090002a4c8c1050000050500000000a317e51d";
 const OPTIONS_SEGMENT_LZ4: &str = "0900000004c2b895050000050500000000a317e51d";
@@ -22,7 +22,7 @@ fn header(body: &[u8]) -> [u8; HEADER_BYTES] {
     Header { length, ..Header::request(5, 1, opcode::QUERY) }.to_bytes()
 }
 
-/// Bytes that LZ4 cannot make shorter.
+/// Bytes that LZ4 cannot shorten.
 fn noise(length: usize) -> Vec<u8> {
     let mut state = 0x9E37_79B9_u32;
     let step = || {
@@ -34,7 +34,7 @@ fn noise(length: usize) -> Vec<u8> {
     std::iter::repeat_with(step).take(length).collect()
 }
 
-/// All segments of `bytes` with their payloads; panics if something is left over.
+/// Returns all segments of `bytes` with their payloads; panics if bytes are left over.
 fn decode_all(mut bytes: &[u8], lz4: bool) -> Vec<(bool, Vec<u8>)> {
     let mut segments = Vec::new();
     while !bytes.is_empty() {

@@ -1,4 +1,4 @@
-//! Writing segments: envelopes go in one by one, segments come out at the end of an output buffer.
+//! Writer of segments: takes envelopes one by one and appends segments to an output buffer.
 
 use std::cell::RefCell;
 
@@ -6,29 +6,29 @@ use super::{PAYLOAD_BYTES_MAX, SegmentHeader, crc, header_bytes};
 use crate::cql::compression::Compressor;
 use crate::cql::envelope::HEADER_BYTES;
 
-/// Shorter payloads are not compressed: what they could save is less than what trying costs.
+/// Shorter payloads are sent uncompressed: compression would cost more than it saves.
 const COMPRESSED_BYTES_MIN: usize = 128;
 
 thread_local! {
-    /// The compressor's tables and the room for its result, some 200 KB. A thread serves thousands
-    /// of connections and completes one segment at a time, so it has them once, and a connection
-    /// that idles costs nothing.
+    /// The compressor's tables and its result buffer, about 200 KB. A thread serves thousands of
+    /// connections and completes one segment at a time, so the tables are per thread and an idle
+    /// connection costs nothing.
     static LZ4: RefCell<(Compressor, Vec<u8>)> = RefCell::new((Compressor::new(), Vec::new()));
 }
 
 /// Packs envelopes into segments at the end of an output buffer, as many as fit into each.
 ///
-/// While a segment is open nothing else may be appended to the buffer, and the buffer may not be
-/// sent or replaced; so [`SegmentWriter::finish`] comes before the flush. No memory is taken per
-/// envelope or segment once the buffers have grown and, for LZ4, the thread has its tables.
+/// While a segment is open, nothing else may be appended to the buffer, and the buffer may not be
+/// sent or replaced. [`SegmentWriter::finish`] therefore comes before the flush. The writer
+/// allocates nothing per envelope or segment once the buffers have grown and, for LZ4, the thread
+/// has its tables.
 #[derive(Debug)]
 pub struct SegmentWriter {
     lz4: bool,
     open: Option<Open>,
 }
 
-/// The segment that is being filled: where it starts, and where the buffer ended after the last
-/// push.
+/// The segment being filled: its start, and the end of the buffer after the last push.
 #[derive(Clone, Copy, Debug)]
 struct Open {
     start: usize,
@@ -36,17 +36,17 @@ struct Open {
 }
 
 impl SegmentWriter {
-    /// A writer for a connection whose STARTUP agreed on LZ4, or on no compression.
+    /// A writer for a connection whose STARTUP agreed on LZ4 or on no compression.
     pub fn new(lz4: bool) -> SegmentWriter {
         SegmentWriter { lz4, open: None }
     }
 
     /// Appends an envelope to the segment at the end of `out`, opening and closing segments as
-    /// needed; one that does not fit into a single payload is split over segments of its own.
+    /// needed. An envelope longer than one payload gets segments to itself.
     ///
-    /// Returns where in `out` the body starts, if it lies there in one piece and will stay
-    /// uncompressed; else `usize::MAX`. `header` holds the length of `body`, which is not checked
-    /// here.
+    /// Returns the offset of the body in `out` if the body is contiguous and will stay
+    /// uncompressed, else `usize::MAX`. `header` holds the length of `body`; the writer does not
+    /// check it.
     #[inline]
     pub fn push(&mut self, out: &mut Vec<u8>, header: &[u8; HEADER_BYTES], body: &[u8]) -> usize {
         let envelope_len = HEADER_BYTES + body.len();
@@ -63,7 +63,7 @@ impl SegmentWriter {
         if self.lz4 { usize::MAX } else { body_at }
     }
 
-    /// Completes the open segment, if there is one.
+    /// Completes the open segment, if any.
     #[inline]
     pub fn finish(&mut self, out: &mut Vec<u8>) {
         if let Some(open) = self.take_open(out) {
@@ -81,7 +81,7 @@ impl SegmentWriter {
         self.open.is_some()
     }
 
-    /// The open segment, after closing one without room for `envelope_len` bytes.
+    /// Returns the open segment after closing one without room for `envelope_len` bytes.
     fn open_with_room(&mut self, out: &mut Vec<u8>, envelope_len: usize) -> Open {
         if let Some(open) = self.take_open(out) {
             let payload_len = open.end - open.start - header_bytes(self.lz4);
@@ -95,15 +95,15 @@ impl SegmentWriter {
         Open { start, end: out.len() }
     }
 
-    /// Takes the open segment, unless the buffer is not as it was left: then its bytes are gone,
-    /// and to touch others would harm what they belong to.
+    /// Takes the open segment, if any. Returns `None` too if the buffer changed since the push: the
+    /// segment's bytes are gone, and writing would damage other data.
     fn take_open(&mut self, out: &[u8]) -> Option<Open> {
         let open = self.open.take()?;
         debug_assert_eq!(open.end, out.len(), "the buffer was changed while a segment was open");
         (open.end == out.len()).then_some(open)
     }
 
-    /// Appends an envelope as segments that are not self contained.
+    /// Appends an envelope as segments that are not self-contained.
     fn split(&self, out: &mut Vec<u8>, header: &[u8; HEADER_BYTES], body: &[u8]) {
         let (first, rest) = body.split_at(body.len().min(PAYLOAD_BYTES_MAX - HEADER_BYTES));
         self.part(out, header, first);
@@ -120,7 +120,7 @@ impl SegmentWriter {
         self.close(out, start, false);
     }
 
-    /// Turns what follows the room left at `start` into the payload of a segment.
+    /// Turns the bytes behind the gap at `start` into the payload of a segment.
     fn close(&self, out: &mut Vec<u8>, start: usize, self_contained: bool) {
         let payload_at = start + header_bytes(self.lz4);
         let uncompressed_len = if self.lz4 { compress_from(out, payload_at) } else { 0 };
@@ -136,8 +136,8 @@ impl SegmentWriter {
     }
 }
 
-/// Compresses the end of `out` in place. Returns how long it was, or 0 if it was left as it is,
-/// since compressing does not make it shorter.
+/// Compresses the end of `out` in place. Returns its uncompressed length, or 0 if compression does
+/// not shorten it and the bytes stay unchanged.
 fn compress_from(out: &mut Vec<u8>, payload_at: usize) -> usize {
     let payload_len = out.len().saturating_sub(payload_at);
     if payload_len < COMPRESSED_BYTES_MIN {

@@ -1,11 +1,11 @@
 //! Views of the lists and maps of the specification's notations (section 3).
 //!
-//! [`Reader`] walks over a collection once, so that iterating over its view cannot fail.
+//! [`Reader`] validates a collection once, so that iterating over its view cannot fail.
 
 use super::primitive::Reader;
 use crate::error::DecodeError;
 
-/// Items that have been walked over once, so that reading them again cannot fail.
+/// Validated items; reading them again cannot fail.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct Counted<'a> {
     count: u16,
@@ -13,7 +13,7 @@ pub(super) struct Counted<'a> {
 }
 
 impl<'a> Counted<'a> {
-    /// `count` items, which fill `items` and have been walked over.
+    /// `count` validated items, which fill `items`.
     pub(super) fn new(count: u16, items: &'a [u8]) -> Counted<'a> {
         Counted { count, items }
     }
@@ -66,7 +66,7 @@ impl<'a> StringMap<'a> {
         self.0.iter(|reader| Ok((reader.string("key")?, reader.string("value")?)))
     }
 
-    /// The value of `key`; the last one if it is there more than once.
+    /// The value of `key`; the last one if the key is repeated.
     pub fn get(self, key: &str) -> Option<&'a str> {
         self.iter().filter(|(found, _)| *found == key).last().map(|(_, value)| value)
     }
@@ -92,7 +92,7 @@ impl<'a> StringMultimap<'a> {
     }
 }
 
-/// A view of a `[bytes map]`, which is what a custom payload is.
+/// A view of a `[bytes map]`, the form of a custom payload.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct BytesMap<'a>(Counted<'a>);
 

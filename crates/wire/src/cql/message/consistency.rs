@@ -2,13 +2,13 @@
 
 use std::fmt;
 
-/// `[consistency]`, as the number on the wire. Any number is carried through: whether it is
-/// acceptable is for the node to say.
+/// `[consistency]`, as the number on the wire. Any number passes through; the node decides whether
+/// it is acceptable.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Consistency(pub u16);
 
 impl Consistency {
-    /// A write that any node may hold for the replica.
+    /// A write that any node may store on behalf of the replica.
     pub const ANY: Consistency = Consistency(0);
     /// One replica.
     pub const ONE: Consistency = Consistency(1);
@@ -31,7 +31,8 @@ impl Consistency {
     /// One replica in the coordinator's datacentre.
     pub const LOCAL_ONE: Consistency = Consistency(10);
 
-    /// True if every node knows the number; Cassandra's own NODE_LOCAL (11) only later ones do.
+    /// True if every node version knows the number. Only later versions know Cassandra's NODE_LOCAL
+    /// (11).
     #[inline]
     pub fn is_known(self) -> bool {
         self.0 <= 10

@@ -1,7 +1,8 @@
-//! Encoders: each appends the body of one message. Headers are [`crate::cql::envelope`]'s.
+//! Encoders, each of which appends the body of one message. [`crate::cql::envelope`] writes
+//! headers.
 //!
-//! Views that hold everything that goes on the wire encode themselves; what needs more is a
-//! function here.
+//! Views that hold every field of their message encode themselves; this file has a function for
+//! each of the others.
 
 use super::consistency::Consistency;
 use super::errors::ErrorMessage;
@@ -21,12 +22,12 @@ pub fn query(out: &mut Vec<u8>, version: u8, text: &str, params: &QueryParams<'_
     params.put(out, version);
 }
 
-/// QUERY with a consistency level and nothing else.
+/// QUERY with only a consistency level.
 pub fn query_simple(out: &mut Vec<u8>, version: u8, text: &str, consistency: Consistency) {
     query(out, version, text, &QueryParams::simple(consistency));
 }
 
-/// PREPARE. The keyspace is left out before v5.
+/// PREPARE. Versions before v5 omit the keyspace.
 pub fn prepare(out: &mut Vec<u8>, version: u8, text: &str, keyspace: Option<&str>) {
     put::long_string(out, text);
     if version < 5 {
@@ -41,8 +42,8 @@ pub fn prepare(out: &mut Vec<u8>, version: u8, text: &str, keyspace: Option<&str
     }
 }
 
-/// EXECUTE. In v5 a `result_metadata_id` of `None` is written as an empty one; before, it is left
-/// out.
+/// EXECUTE. In v5 a `result_metadata_id` of `None` is written as an empty id; earlier versions omit
+/// the field.
 pub fn execute(
     out: &mut Vec<u8>,
     version: u8,
@@ -57,7 +58,7 @@ pub fn execute(
     params.put(out, version);
 }
 
-/// BATCH. Children beyond the 65,535th are left out.
+/// BATCH. Omits children beyond the 65,535th.
 pub fn batch<'s>(
     out: &mut Vec<u8>,
     version: u8,
@@ -92,13 +93,13 @@ pub fn auth_response(out: &mut Vec<u8>, token: Option<&[u8]>) {
     put::bytes(out, token);
 }
 
-/// ERROR whose code adds nothing to code and text.
+/// ERROR with a code that has no extra fields.
 pub fn error(out: &mut Vec<u8>, code: i32, message: &str) {
     put::int(out, code);
     put::string(out, message);
 }
 
-/// ERROR with what its code adds.
+/// ERROR with the fields that its code adds.
 pub fn error_with(out: &mut Vec<u8>, version: u8, message: &ErrorMessage<'_>) {
     message.put(out, version);
 }

@@ -5,11 +5,10 @@ use super::metadata::metadata_flag;
 use super::put;
 use super::result::result_kind;
 
-/// A column as the encoders take it: its name and its type `[option]`, such as [`native::INT`].
+/// A column for the encoders: its name and its type `[option]`, such as [`native::INT`].
 pub type Column<'a> = (&'a str, &'a [u8]);
 
-/// Type options of the native types (section 4.2.5.2), ready to be written, and of sets and lists
-/// of text.
+/// Encoded type options of the native types (section 4.2.5.2), and of collections of text.
 pub mod native {
     /// `ascii`.
     pub const ASCII: &[u8] = &[0, 0x01];
@@ -77,7 +76,7 @@ impl<'o> RowsWriter<'o> {
         RowsWriter::after_metadata(out, columns.len())
     }
 
-    /// Appends metadata without column specifications, for a client that asked to skip them.
+    /// Appends metadata without column specifications, for a client that set the skip flag.
     pub fn without_metadata(out: &'o mut Vec<u8>, column_count: usize) -> RowsWriter<'o> {
         put::int(out, result_kind::ROWS);
         put::int(out, metadata_flag::NO_METADATA);
@@ -91,14 +90,14 @@ impl<'o> RowsWriter<'o> {
         RowsWriter { out, count_at, column_count, values: 0 }
     }
 
-    /// Appends the next value; `None` is null. Rows follow from the number of columns.
+    /// Appends the next value; `None` is null. The number of columns determines where rows end.
     pub fn value(&mut self, value: Option<&[u8]>) -> &mut RowsWriter<'o> {
         put::bytes(self.out, value);
         self.values += 1;
         self
     }
 
-    /// Fills up the last row with nulls and sets the row count.
+    /// Fills the last row with nulls and sets the row count.
     pub fn finish(mut self) {
         while self.column_count != 0 && !self.values.is_multiple_of(self.column_count) {
             self.value(None);
@@ -123,7 +122,7 @@ pub struct PreparedSpec<'a> {
     pub bind: &'a [Column<'a>],
     /// Index of the bind marker for each column of the partition key; written from v4.
     pub partition_key: &'a [u16],
-    /// Columns of the result; none for a statement that returns no rows.
+    /// Columns of the result; empty for a statement that returns no rows.
     pub result: &'a [Column<'a>],
 }
 
@@ -160,7 +159,7 @@ fn put_metadata(out: &mut Vec<u8>, keyspace: &str, table: &str, columns: &[Colum
     put_columns(out, keyspace, table, columns);
 }
 
-/// The table for all columns and then the columns; nothing if there are none.
+/// Appends the table once for all columns, then the columns; nothing if there are no columns.
 fn put_columns(out: &mut Vec<u8>, keyspace: &str, table: &str, columns: &[Column<'_>]) {
     if columns.is_empty() {
         return;

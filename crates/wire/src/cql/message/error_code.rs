@@ -6,9 +6,9 @@ pub const SERVER_ERROR: i32 = 0x0000;
 pub const PROTOCOL_ERROR: i32 = 0x000A;
 /// Authentication was required and failed.
 pub const BAD_CREDENTIALS: i32 = 0x0100;
-/// Fewer replicas alive than the consistency needs.
+/// Fewer replicas are alive than the consistency level needs.
 pub const UNAVAILABLE: i32 = 0x1000;
-/// The coordinator has too much to do.
+/// The coordinator is overloaded.
 pub const OVERLOADED: i32 = 0x1001;
 /// The coordinator is joining the ring.
 pub const IS_BOOTSTRAPPING: i32 = 0x1002;
@@ -36,12 +36,13 @@ pub const UNAUTHORIZED: i32 = 0x2100;
 pub const INVALID: i32 = 0x2200;
 /// The statement is not valid under the configuration.
 pub const CONFIG_ERROR: i32 = 0x2300;
-/// A keyspace or table is there already.
+/// The keyspace or table exists.
 pub const ALREADY_EXISTS: i32 = 0x2400;
 /// The node does not know the id of a prepared statement.
 pub const UNPREPARED: i32 = 0x2500;
 
-/// The code of the ERROR in `body`, without looking further; `None` if not even that is there.
+/// Returns the code of the ERROR in `body` without decoding the rest; `None` if the code is
+/// missing.
 pub fn peek(body: &[u8]) -> Option<i32> {
     body.first_chunk().map(|code| i32::from_be_bytes(*code))
 }

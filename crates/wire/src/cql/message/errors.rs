@@ -1,4 +1,5 @@
-//! ERROR: code, text and what some codes add (v5, sections 4.2.1 and 8; v3 and v4, section 9).
+//! ERROR: code, text and the fields that some codes add (v5, sections 4.2.1 and 8; v3 and v4,
+//! section 9).
 
 use std::net::IpAddr;
 
@@ -9,10 +10,10 @@ use super::primitive::Reader;
 use super::put;
 use crate::error::DecodeError;
 
-/// A view of an ERROR body; also what its encoder takes.
+/// A view of an ERROR body; also the input of its encoder.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ErrorMessage<'a> {
-    /// One of [`error_code`], or one that is not known here.
+    /// One of [`error_code`], or an unknown code.
     pub code: i32,
     /// Text for humans.
     pub message: &'a str,
@@ -23,7 +24,7 @@ pub struct ErrorMessage<'a> {
 /// The fields that follow the text of an error, by code.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ErrorDetails<'a> {
-    /// Nothing, or nothing known: codes without details, and codes not known here.
+    /// A code without details, or an unknown code.
     None,
     /// Details of `UNAVAILABLE`.
     Unavailable {
@@ -40,32 +41,32 @@ pub enum ErrorDetails<'a> {
         counts: ReplicaCounts,
         /// `SIMPLE`, `BATCH`, `UNLOGGED_BATCH`, `COUNTER`, `BATCH_LOG`, `CAS`, `VIEW` or `CDC`.
         write_type: &'a str,
-        /// How often a conditional write met another (v5, `CAS` only).
+        /// Number of conflicts that a conditional write met (v5, `CAS` only).
         contentions: Option<u16>,
     },
     /// Details of `READ_TIMEOUT`.
     ReadTimeout {
         /// Answers.
         counts: ReplicaCounts,
-        /// True if the replica that was asked for the data itself answered.
+        /// True if the replica that was asked for the full data answered.
         data_present: bool,
     },
     /// Details of `READ_FAILURE`.
     ReadFailure {
         /// Answers.
         counts: ReplicaCounts,
-        /// Which replicas failed.
+        /// Replicas that failed.
         failures: Failures<'a>,
-        /// True if the replica that was asked for the data itself answered.
+        /// True if the replica that was asked for the full data answered.
         data_present: bool,
     },
     /// Details of `WRITE_FAILURE`.
     WriteFailure {
         /// Acknowledgements.
         counts: ReplicaCounts,
-        /// Which replicas failed.
+        /// Replicas that failed.
         failures: Failures<'a>,
-        /// As in `WriteTimeout`.
+        /// The same values as in `WriteTimeout`.
         write_type: &'a str,
     },
     /// Details of `FUNCTION_FAILURE`.
@@ -86,7 +87,7 @@ pub enum ErrorDetails<'a> {
     AlreadyExists {
         /// The keyspace.
         keyspace: &'a str,
-        /// The table; empty if it was a keyspace that should be created.
+        /// The table; empty if the statement was to create a keyspace.
         table: &'a str,
     },
     /// Details of `UNPREPARED`.
@@ -96,7 +97,7 @@ pub enum ErrorDetails<'a> {
     },
 }
 
-/// How many replicas answered and how many were needed.
+/// Number of replicas that answered, and number needed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ReplicaCounts {
     /// Level of the query.
@@ -107,10 +108,10 @@ pub struct ReplicaCounts {
     pub block_for: i32,
 }
 
-/// Which replicas failed: a number in v4, addresses with reasons in v5.
+/// The replicas that failed: a number in v4, addresses with reasons in v5.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Failures<'a> {
-    /// v4: how many failed.
+    /// v4: number of failed replicas.
     Count(i32),
     /// v5: a reason code for each address.
     Reasons(FailureReasons<'a>),
@@ -137,7 +138,7 @@ impl<'a> FailureReasons<'a> {
 }
 
 impl<'a> ErrorMessage<'a> {
-    /// An error whose code adds nothing.
+    /// An error whose code has no extra fields.
     pub fn plain(code: i32, message: &'a str) -> ErrorMessage<'a> {
         ErrorMessage { code, message, details: ErrorDetails::None }
     }
@@ -145,7 +146,7 @@ impl<'a> ErrorMessage<'a> {
     /// Reads an ERROR body.
     ///
     /// # Errors
-    /// When the text or the details of a known code are not there or not valid.
+    /// If the text or the details of a known code are missing or invalid.
     pub fn decode(version: u8, body: &'a [u8]) -> Result<ErrorMessage<'a>, DecodeError> {
         let mut reader = Reader::new(body);
         let code = reader.int("error code")?;
@@ -161,7 +162,7 @@ impl<'a> ErrorMessage<'a> {
         }
     }
 
-    /// Appends the body of the error as `version` writes it. The details must be those of the code.
+    /// Appends the body of the error in the layout of `version`. The details must match the code.
     pub fn put(&self, out: &mut Vec<u8>, version: u8) {
         put::int(out, self.code);
         put::string(out, self.message);
@@ -236,8 +237,8 @@ fn read_failures<'a>(version: u8, reader: &mut Reader<'a>) -> Result<Failures<'a
     }
     let count = reader.count("failure count")?;
     let start = reader.position();
-    // Each turn reads at least 7 bytes or fails, so a false count costs no more than the body is
-    // long.
+    // Each iteration reads at least 7 bytes or fails, so a false count costs no more than the
+    // body's length.
     for _ in 0..count {
         reader.inet_address("failed replica")?;
         reader.short("failure reason")?;
@@ -294,7 +295,7 @@ fn put_counts(out: &mut Vec<u8>, counts: ReplicaCounts) {
     put::int(out, counts.block_for);
 }
 
-/// A number goes to v5 as a map without entries, a map to v4 as its number of entries.
+/// A number is written to v5 as a map without entries, a map to v4 as its number of entries.
 fn put_failures(out: &mut Vec<u8>, failures: Failures<'_>, version: u8) {
     match failures {
         Failures::Count(_) if version >= 5 => put::int(out, 0),

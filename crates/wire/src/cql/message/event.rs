@@ -1,4 +1,4 @@
-//! EVENT, and the schema change that is also a result (v5, sections 4.2.6 and 4.2.5.5).
+//! EVENT, and the schema change, which is also a result (v5, sections 4.2.6 and 4.2.5.5).
 
 use std::net::SocketAddr;
 
@@ -7,7 +7,7 @@ use super::primitive::Reader;
 use super::put;
 use crate::error::DecodeError;
 
-/// A view of an EVENT body; also what its encoder takes.
+/// A view of an EVENT body; also the input of its encoder.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Event<'a> {
     /// A node joined or left.
@@ -30,7 +30,7 @@ pub enum Event<'a> {
     Other {
         /// The kind.
         kind: &'a str,
-        /// All that follows it.
+        /// The bytes that follow the kind.
         rest: &'a [u8],
     },
 }
@@ -44,7 +44,7 @@ pub struct SchemaChange<'a> {
     pub target: &'a str,
     /// The keyspace.
     pub keyspace: &'a str,
-    /// Name of what changed in the keyspace; `None` for `KEYSPACE`.
+    /// Name of the changed item in the keyspace; `None` for `KEYSPACE`.
     pub name: Option<&'a str>,
     /// CQL types of the arguments, for `FUNCTION` and `AGGREGATE`.
     pub arguments: Option<StringList<'a>>,
@@ -61,7 +61,7 @@ impl<'a> Event<'a> {
     /// Reads an EVENT body.
     ///
     /// # Errors
-    /// When a part of a known kind of event is not there or not valid.
+    /// If a part of a known kind of event is missing or invalid.
     pub fn decode(body: &'a [u8]) -> Result<Event<'a>, DecodeError> {
         let mut reader = Reader::new(body);
         Ok(match reader.string("event kind")? {
@@ -78,7 +78,7 @@ impl<'a> Event<'a> {
         })
     }
 
-    /// The kind as clients register for it.
+    /// The kind under which clients register for the event.
     pub fn kind(&self) -> &'a str {
         match *self {
             Event::TopologyChange { .. } => TOPOLOGY_CHANGE,
@@ -106,8 +106,7 @@ impl<'a> SchemaChange<'a> {
     /// Reads the parts after the event kind, or after the result kind.
     ///
     /// # Errors
-    /// When a part is not there or not valid. A target that no specification lists is read like a
-    /// table.
+    /// If a part is missing or invalid. A target that no specification lists is read like a table.
     pub fn read(reader: &mut Reader<'a>) -> Result<SchemaChange<'a>, DecodeError> {
         let change = reader.string("change")?;
         let target = reader.string("target")?;
@@ -120,7 +119,7 @@ impl<'a> SchemaChange<'a> {
         Ok(SchemaChange { change, target, keyspace, name, arguments })
     }
 
-    /// Appends the parts. Those that are there must be those of the target.
+    /// Appends the parts. The parts present must match the target.
     pub fn put(&self, out: &mut Vec<u8>) {
         put::string(out, self.change);
         put::string(out, self.target);

@@ -20,24 +20,24 @@ pub mod metadata_flag {
 pub struct Metadata<'a> {
     /// Bits of [`metadata_flag`].
     pub flags: i32,
-    /// Columns in each row, also if there are no specifications.
+    /// Columns in each row, even if the specifications are absent.
     pub column_count: usize,
-    /// Where the next page starts, if there is one.
+    /// Start of the next page, if there is one.
     pub paging_state: Option<&'a [u8]>,
-    /// Id of metadata that has changed since the statement was prepared (v5).
+    /// New id of metadata that changed after the statement was prepared (v5).
     pub new_metadata_id: Option<&'a [u8]>,
-    /// All bytes of the metadata as received.
+    /// The bytes of the metadata as received.
     pub raw: &'a [u8],
-    /// Where `raw` starts in the body.
+    /// Offset of `raw` in the body.
     pub offset: usize,
     columns: Columns<'a>,
 }
 
 impl<'a> Metadata<'a> {
-    /// Reads the metadata of rows, walking over the column specifications once.
+    /// Reads the metadata of rows and validates the column specifications.
     ///
     /// # Errors
-    /// When a part that the flags announce is not there or not valid.
+    /// If a part that the flags announce is missing or invalid.
     pub fn read(reader: &mut Reader<'a>, version: u8) -> Result<Metadata<'a>, DecodeError> {
         let offset = reader.position();
         let flags = reader.int("metadata flags")?;
@@ -59,7 +59,7 @@ impl<'a> Metadata<'a> {
         Ok(Metadata { flags, column_count, paging_state, new_metadata_id, raw, offset, columns })
     }
 
-    /// The column specifications; none if the metadata was left out.
+    /// The column specifications; empty if the metadata was omitted.
     pub fn columns(&self) -> impl Iterator<Item = ColumnSpec<'a>> + use<'a> {
         self.columns.iter()
     }
@@ -83,7 +83,7 @@ pub struct ColumnSpec<'a> {
     pub type_option: &'a [u8],
 }
 
-/// Column specifications that have been walked over once, so that reading them again cannot fail.
+/// Validated column specifications; reading them again cannot fail.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct Columns<'a> {
     count: usize,
@@ -102,8 +102,8 @@ impl<'a> Columns<'a> {
             false => None,
         };
         let start = reader.position();
-        // Each turn reads at least 4 bytes or fails, so a false count costs no more than the body
-        // is long.
+        // Each iteration reads at least 4 bytes or fails, so a false count costs no more than the
+        // body's length.
         for _ in 0..count {
             read_column(reader, global)?;
         }
@@ -130,8 +130,8 @@ fn read_column<'a>(
     Ok(ColumnSpec { keyspace, table, name, type_option: reader.since(start) })
 }
 
-/// Deepest nesting of types that is read. Cassandra's parser nests by recursion and gives up long
-/// before a real schema comes near this.
+/// Deepest nesting of types that is accepted. Cassandra's recursive parser gives up long before a
+/// real schema comes near this depth.
 const TYPE_DEPTH_MAX: u32 = 64;
 
 /// Skips one type `[option]` (section 4.2.5.2).

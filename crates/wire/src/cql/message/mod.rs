@@ -1,12 +1,12 @@
-//! Message bodies as views that borrow from the bytes they came in, and their encoders.
+//! Message bodies as views that borrow from the received bytes, and their encoders.
 //!
-//! Each view has `decode(version, body)`, where a version matters, or `decode(body)`. A body is
-//! what follows the header, decompressed and without its prefix ([`prefix`]). Bytes after the end
-//! of a message are ignored: "the body may contain more data than what is described in this
-//! document" (v5, section 2.4). Section numbers are those of the v5 specification, in which
-//! sections 4 and 8 hold what is section 4 and 9 of v3 and v4.
+//! Each view has `decode(version, body)` if the version matters, else `decode(body)`. A body is the
+//! part behind the header, decompressed and without its prefix ([`prefix`]). Bytes after the end of
+//! a message are ignored: "the body may contain more data than what is described in this document"
+//! (v5, section 2.4). Section numbers are those of the v5 specification, whose sections 4 and 8
+//! correspond to sections 4 and 9 of v3 and v4.
 //!
-//! OPTIONS and READY have empty bodies and so neither view nor encoder.
+//! OPTIONS and READY have empty bodies and therefore no view or encoder.
 
 pub mod collections;
 pub mod consistency;

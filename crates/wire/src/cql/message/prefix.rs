@@ -1,7 +1,7 @@
-//! The fields that may stand before the message in a body, as the header's flags say.
+//! Optional fields in front of the message in a body, announced by the header's flags.
 //!
-//! v5, section 4: `[<tracing_id>][<warnings>][<custom_payload>]<message>`. A request has the custom
-//! payload alone; its tracing flag adds no bytes.
+//! v5, section 4: `[<tracing_id>][<warnings>][<custom_payload>]<message>`. A request has only the
+//! custom payload; its tracing flag adds no bytes.
 
 use super::collections::{BytesMap, StringList};
 use super::primitive::Reader;
@@ -9,16 +9,16 @@ use super::put;
 use crate::cql::envelope::flag;
 use crate::error::DecodeError;
 
-/// The parts before a response's message.
+/// The parts before the message of a response.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct ResponsePrefix<'a> {
-    /// Id of the trace, if tracing was asked for.
+    /// Id of the trace, if the request asked for tracing.
     pub tracing_id: Option<[u8; 16]>,
     /// Warnings of the server.
     pub warnings: Option<StringList<'a>>,
     /// Custom payload of the server.
     pub custom_payload: Option<BytesMap<'a>>,
-    /// Bytes that all of these take.
+    /// Total length of the parts in bytes.
     pub length: usize,
 }
 
@@ -31,7 +31,7 @@ impl ResponsePrefix<'_> {
             | bit(flag::CUSTOM_PAYLOAD, self.custom_payload.is_some())
     }
 
-    /// Appends the parts that are there.
+    /// Appends the parts that are present.
     pub fn put(&self, out: &mut Vec<u8>) {
         if let Some(tracing_id) = self.tracing_id {
             out.extend_from_slice(&tracing_id);
@@ -48,7 +48,7 @@ impl ResponsePrefix<'_> {
 /// Splits the body of a response into the parts that `flags` announce and the message.
 ///
 /// # Errors
-/// When an announced part is not there or not valid.
+/// If an announced part is missing or invalid.
 #[inline]
 pub fn split_response_prefix(
     flags: u8,
@@ -75,7 +75,7 @@ pub fn split_response_prefix(
 /// Splits the body of a request into its custom payload, if `flags` announce one, and the message.
 ///
 /// # Errors
-/// When the payload is not a `[bytes map]`.
+/// If the payload is not a `[bytes map]`.
 #[inline]
 pub fn split_request_prefix(
     flags: u8,

@@ -1,7 +1,7 @@
 //! The notations of the specification (section 3): a bounds-checked reader.
 //!
-//! [`Reader`] is the only place of this crate that takes bytes out of a body. Every method names
-//! the field it reads, so that an error can say what was missing.
+//! [`Reader`] is the only code in this crate that takes bytes out of a body. Every method names the
+//! field it reads, so that an error can say what is missing.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -9,8 +9,8 @@ use super::collections::{BytesMap, Counted, StringList, StringMap, StringMultima
 use super::consistency::Consistency;
 use crate::error::{DecodeError, Problem};
 
-/// A position in a body. Methods advance it by what they return, or leave it where it was and
-/// return an error.
+/// A position in a body. Methods advance it past the value they return; on an error it stays
+/// unchanged.
 #[derive(Clone, Copy, Debug)]
 pub struct Reader<'a> {
     bytes: &'a [u8],
@@ -28,17 +28,17 @@ impl<'a> Reader<'a> {
         self.position
     }
 
-    /// Everything that has not been read.
+    /// The unread bytes.
     pub fn rest(&self) -> &'a [u8] {
         self.bytes.get(self.position..).unwrap_or_default()
     }
 
-    /// The bytes from `start`, an earlier [`Reader::position`], up to here.
+    /// The bytes from `start`, an earlier [`Reader::position`], to the current position.
     pub fn since(&self, start: usize) -> &'a [u8] {
         self.bytes.get(start..self.position).unwrap_or_default()
     }
 
-    /// An error about `field`, which starts here.
+    /// An error about `field`, which starts at the current position.
     pub fn error(&self, field: &'static str, problem: Problem) -> DecodeError {
         DecodeError { problem, field, offset: self.position }
     }
@@ -91,7 +91,7 @@ impl<'a> Reader<'a> {
         self.array(field).map(i32::from_be_bytes)
     }
 
-    /// `[int]` that is a count or a length and so not negative.
+    /// `[int]` used as a count or a length, so never negative.
     #[inline]
     pub fn count(&mut self, field: &'static str) -> Result<usize, DecodeError> {
         let start = *self;
@@ -141,7 +141,7 @@ impl<'a> Reader<'a> {
         self.or_back_to(start, result)
     }
 
-    /// `[bytes]`; `None` is null, which any negative length means.
+    /// `[bytes]`; `None` is null, encoded as any negative length.
     #[inline]
     pub fn bytes(&mut self, field: &'static str) -> Result<Option<&'a [u8]>, DecodeError> {
         let start = *self;
@@ -153,7 +153,7 @@ impl<'a> Reader<'a> {
         self.or_back_to(start, result)
     }
 
-    /// `[consistency]`. Values that no version of the specification lists pass; see
+    /// `[consistency]`. Accepts values that no version of the specification lists; see
     /// [`Consistency`].
     #[inline]
     pub fn consistency(&mut self, field: &'static str) -> Result<Consistency, DecodeError> {
@@ -196,12 +196,12 @@ impl<'a> Reader<'a> {
         self.or_back_to(start, result)
     }
 
-    /// `[string list]`. Walks it, so that iterating over the list cannot fail.
+    /// `[string list]`. Validates the items, so that iterating over the list cannot fail.
     pub fn string_list(&mut self, field: &'static str) -> Result<StringList<'a>, DecodeError> {
         self.list(field, |reader| reader.string(field).map(drop)).map(StringList::new)
     }
 
-    /// `[string map]`. Walks it, so that iterating over the map cannot fail.
+    /// `[string map]`. Validates the items, so that iterating over the map cannot fail.
     pub fn string_map(&mut self, field: &'static str) -> Result<StringMap<'a>, DecodeError> {
         self.list(field, |reader| {
             reader.string(field)?;
@@ -210,7 +210,7 @@ impl<'a> Reader<'a> {
         .map(StringMap::new)
     }
 
-    /// `[string multimap]`. Walks it, so that iterating over the map cannot fail.
+    /// `[string multimap]`. Validates the items, so that iterating over the map cannot fail.
     pub fn string_multimap(
         &mut self,
         field: &'static str,
@@ -222,7 +222,7 @@ impl<'a> Reader<'a> {
         .map(StringMultimap::new)
     }
 
-    /// `[bytes map]`. Walks it, so that iterating over the map cannot fail.
+    /// `[bytes map]`. Validates the items, so that iterating over the map cannot fail.
     pub fn bytes_map(&mut self, field: &'static str) -> Result<BytesMap<'a>, DecodeError> {
         self.list(field, |reader| {
             reader.string(field)?;
@@ -231,7 +231,7 @@ impl<'a> Reader<'a> {
         .map(BytesMap::new)
     }
 
-    /// A `[short]` count and as many items, each walked over by `item`.
+    /// A `[short]` count and that many items, each validated by `item`.
     fn list(
         &mut self,
         field: &'static str,
@@ -252,7 +252,7 @@ impl<'a> Reader<'a> {
         std::str::from_utf8(bytes).map_err(|_| self.error(field, Problem::NotUtf8))
     }
 
-    /// Puts the position back to `start` if `result` is an error.
+    /// Restores the position `start` if `result` is an error.
     #[inline]
     fn or_back_to<T>(
         &mut self,

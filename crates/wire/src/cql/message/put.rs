@@ -1,9 +1,9 @@
-//! The notations of the specification (section 3), appended to a buffer: what [`super::primitive`]
-//! reads.
+//! Writers of the notations of the specification (section 3), the counterpart of
+//! [`super::primitive`].
 //!
-//! A length that its field cannot hold cannot be an error of a peer, since peers' lengths have been
-//! through the same field; it can only come from our own texts. So what is too long is cut, never
-//! wrapped around.
+//! A length that its field cannot hold is never a peer's error, since a peer's lengths came through
+//! the same field; it can only come from Shunt's own texts. A value that is too long is therefore
+//! cut and never wraps around.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -76,12 +76,12 @@ pub fn inet(out: &mut Vec<u8>, value: SocketAddr) {
     int(out, i32::from(value.port()));
 }
 
-/// `[string list]`; what is beyond 65,535 strings is left out.
+/// `[string list]`; omits strings beyond the 65,535th.
 pub fn string_list<'s>(out: &mut Vec<u8>, values: impl IntoIterator<Item = &'s str>) {
     counted(out, values, string);
 }
 
-/// `[string map]`; what is beyond 65,535 pairs is left out.
+/// `[string map]`; omits pairs beyond the 65,535th.
 pub fn string_map<'s>(out: &mut Vec<u8>, pairs: impl IntoIterator<Item = (&'s str, &'s str)>) {
     counted(out, pairs, |out, (key, value)| {
         string(out, key);
@@ -89,7 +89,7 @@ pub fn string_map<'s>(out: &mut Vec<u8>, pairs: impl IntoIterator<Item = (&'s st
     });
 }
 
-/// `[bytes map]`; what is beyond 65,535 pairs is left out.
+/// `[bytes map]`; omits pairs beyond the 65,535th.
 pub fn bytes_map<'s>(
     out: &mut Vec<u8>,
     pairs: impl IntoIterator<Item = (&'s str, Option<&'s [u8]>)>,
@@ -100,7 +100,7 @@ pub fn bytes_map<'s>(
     });
 }
 
-/// A `[short]` count and as many items.
+/// A `[short]` count and that many items.
 pub(super) fn counted<T>(
     out: &mut Vec<u8>,
     items: impl IntoIterator<Item = T>,
@@ -118,7 +118,7 @@ pub(super) fn counted<T>(
     }
 }
 
-/// The longest start of `text` that has at most `max` bytes and ends between characters.
+/// The longest prefix of `text` that has at most `max` bytes and ends between characters.
 fn cut(text: &str, max: usize) -> &str {
     if text.len() <= max {
         text

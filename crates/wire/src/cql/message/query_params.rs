@@ -11,7 +11,7 @@ use crate::error::DecodeError;
 pub mod query_flag {
     /// Values follow.
     pub const VALUES: u32 = 0x0001;
-    /// The client knows the result's metadata and does not want it again.
+    /// The client knows the result's metadata and does not need it.
     pub const SKIP_METADATA: u32 = 0x0002;
     /// A page size follows.
     pub const PAGE_SIZE: u32 = 0x0004;
@@ -23,25 +23,25 @@ pub mod query_flag {
     pub const TIMESTAMP: u32 = 0x0020;
     /// The values have names.
     pub const NAMES: u32 = 0x0040;
-    /// A keyspace follows. It is version 5's, and Cassandra reads it in all.
+    /// A keyspace follows. Only v5 defines it, but Cassandra reads it in every version.
     pub const KEYSPACE: u32 = 0x0080;
-    /// The query's idea of now follows; v5.
+    /// The query's current time follows; v5.
     pub const NOW_IN_SECONDS: u32 = 0x0100;
 }
 
-/// A view of query parameters; also what the encoders take.
+/// A view of query parameters; also the input of the encoders.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct QueryParams<'a> {
     /// Consistency level of the read or write.
     pub consistency: Consistency,
-    /// Bits of [`query_flag`] as they were received, unknown ones too. The encoders take from it
-    /// [`query_flag::SKIP_METADATA`] alone and set the others by what is there.
+    /// Bits of [`query_flag`] as received, including unknown ones. The encoders use only
+    /// [`query_flag::SKIP_METADATA`] and derive the others from the fields.
     pub flags: u32,
-    /// Bound values; empty if there are none.
+    /// Bound values; may be empty.
     pub values: Values<'a>,
     /// Wanted rows per page; 0 or less means no paging.
     pub page_size: Option<i32>,
-    /// Where the page starts, from an earlier response. Present and null is as good as absent.
+    /// Start of the page, from an earlier response. A null state is equivalent to none.
     pub paging_state: Option<&'a [u8]>,
     /// Consistency of the serial phase of a conditional statement.
     pub serial_consistency: Option<Consistency>,
@@ -49,12 +49,12 @@ pub struct QueryParams<'a> {
     pub timestamp: Option<i64>,
     /// Keyspace of the statement instead of the connection's (v5).
     pub keyspace: Option<&'a str>,
-    /// The query's idea of now in seconds since 1970 (v5).
+    /// The query's current time in seconds since 1970 (v5).
     pub now_in_seconds: Option<i32>,
 }
 
 impl<'a> QueryParams<'a> {
-    /// Parameters that hold a consistency level and nothing else.
+    /// Parameters with only a consistency level.
     pub fn simple(consistency: Consistency) -> QueryParams<'a> {
         QueryParams {
             consistency,
@@ -69,14 +69,14 @@ impl<'a> QueryParams<'a> {
         }
     }
 
-    /// True if the client asked to leave the metadata out of the result.
+    /// True if the client asked to omit the metadata from the result.
     pub fn skips_metadata(&self) -> bool {
         self.flags & query_flag::SKIP_METADATA != 0
     }
 
-    /// True if a node may find that it cannot read them: a paging state is opaque here, and numbers
-    /// pass that no specification lists. Cassandra closes a v5 connection at the second such
-    /// message in one segment.
+    /// True if a node may be unable to read the parameters: a paging state is opaque to Shunt, and
+    /// numbers that no specification lists pass. Cassandra closes a v5 connection at the second
+    /// such message in one segment.
     pub fn is_doubtful(&self) -> bool {
         !self.consistency.is_known()
             || self.paging_state.is_some()
@@ -86,10 +86,10 @@ impl<'a> QueryParams<'a> {
 
     /// Reads the parameters of a QUERY, an EXECUTE or a BATCH.
     ///
-    /// Flags of a version later than `version` are kept in `flags` but not acted on.
+    /// Flags of a version later than `version` are kept in `flags` but have no effect.
     ///
     /// # Errors
-    /// When a part that the flags announce is not there or not valid.
+    /// If a part that the flags announce is missing or invalid.
     #[inline]
     pub fn read(reader: &mut Reader<'a>, version: u8) -> Result<QueryParams<'a>, DecodeError> {
         let consistency = reader.consistency("consistency")?;
@@ -114,8 +114,8 @@ impl<'a> QueryParams<'a> {
         if has(query_flag::TIMESTAMP) {
             params.timestamp = Some(reader.long("timestamp")?);
         }
-        // Only version 5 has it, but nodes read it in each, and go by it: whoever took it for
-        // nothing would take one table for another.
+        // Only v5 defines the keyspace, but nodes read and apply it in every version. Ignoring it
+        // would mistake one table for another.
         if has(query_flag::KEYSPACE) {
             params.keyspace = Some(reader.string("keyspace")?);
         }
@@ -125,8 +125,8 @@ impl<'a> QueryParams<'a> {
         Ok(params)
     }
 
-    /// Reads what routing needs of the parameters and goes past the rest, as strictly as
-    /// [`QueryParams::read`] does: the consistency, the values, and whether they are
+    /// Reads the parameters that routing needs and skips the rest, as strictly as
+    /// [`QueryParams::read`]: the consistency, the values, and whether the parameters are
     /// [doubtful](QueryParams::is_doubtful).
     #[inline]
     pub(super) fn read_routing(
@@ -165,8 +165,8 @@ impl<'a> QueryParams<'a> {
         Ok((consistency, values, doubtful))
     }
 
-    /// Appends the parameters as `version` writes them. What time it is now is left out before v5;
-    /// a keyspace is not, for nodes go by it.
+    /// Appends the parameters in the layout of `version`. Versions before v5 omit the current time
+    /// but keep a keyspace, because nodes apply it.
     pub fn put(&self, out: &mut Vec<u8>, version: u8) {
         let now_in_seconds = self.now_in_seconds.filter(|_| version >= 5);
         let mut flags = self.flags & query_flag::SKIP_METADATA;

@@ -1,4 +1,4 @@
-//! Requests: what clients send (v5, section 4.1).
+//! Requests of clients (v5, section 4.1).
 
 use super::Consistency;
 use super::collections::{StringList, StringMap};
@@ -10,7 +10,7 @@ use crate::error::{DecodeError, Problem};
 /// STARTUP (section 4.1.1): options of the connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Startup<'a> {
-    /// The options: `CQL_VERSION` and, if wanted, `COMPRESSION`, `DRIVER_NAME` and others.
+    /// The options: `CQL_VERSION` and optionally `COMPRESSION`, `DRIVER_NAME` and others.
     pub options: StringMap<'a>,
 }
 
@@ -18,7 +18,7 @@ impl<'a> Startup<'a> {
     /// Reads a STARTUP body.
     ///
     /// # Errors
-    /// When it is not a `[string map]`.
+    /// If it is not a `[string map]`.
     pub fn decode(body: &'a [u8]) -> Result<Startup<'a>, DecodeError> {
         Ok(Startup { options: Reader::new(body).string_map("startup options")? })
     }
@@ -37,7 +37,7 @@ impl<'a> Query<'a> {
     /// Reads a QUERY body.
     ///
     /// # Errors
-    /// When the text is not UTF-8, or the parameters are not what their flags announce.
+    /// If the text is not UTF-8, or the parameters do not match their flags.
     #[inline]
     pub fn decode(version: u8, body: &'a [u8]) -> Result<Query<'a>, DecodeError> {
         let mut reader = Reader::new(body);
@@ -55,14 +55,14 @@ pub struct Prepare<'a> {
     pub keyspace: Option<&'a str>,
 }
 
-/// "With keyspace" among the flags of PREPARE in v5; the only one.
+/// The flag "with keyspace" of PREPARE in v5, its only flag.
 pub(super) const PREPARE_KEYSPACE: i32 = 0x01;
 
 impl<'a> Prepare<'a> {
-    /// Reads a PREPARE body. v3 and v4 have the text alone.
+    /// Reads a PREPARE body. v3 and v4 have only the text.
     ///
     /// # Errors
-    /// When the text is not UTF-8, or a keyspace is announced and not there.
+    /// If the text is not UTF-8, or an announced keyspace is missing.
     pub fn decode(version: u8, body: &'a [u8]) -> Result<Prepare<'a>, DecodeError> {
         let mut reader = Reader::new(body);
         let text = reader.long_string("query text")?;
@@ -88,7 +88,7 @@ impl<'a> Execute<'a> {
     /// Reads an EXECUTE body.
     ///
     /// # Errors
-    /// When an id ends beyond the body, or the parameters are not what their flags announce.
+    /// If an id ends beyond the body, or the parameters do not match their flags.
     #[inline]
     pub fn decode(version: u8, body: &'a [u8]) -> Result<Execute<'a>, DecodeError> {
         let mut reader = Reader::new(body);
@@ -99,8 +99,8 @@ impl<'a> Execute<'a> {
     }
 }
 
-/// The part of an EXECUTE that routing needs. The query it belongs to is on its way a few
-/// instructions later, so nothing is made of the rest.
+/// The part of an EXECUTE that routing needs. The query leaves a few instructions later, so the
+/// rest is not decoded.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ExecuteRouting<'a> {
     /// Id of the prepared statement.
@@ -109,15 +109,15 @@ pub struct ExecuteRouting<'a> {
     pub consistency: Consistency,
     /// Bound values.
     pub values: Values<'a>,
-    /// The answer of [`QueryParams::is_doubtful`] for its parameters.
+    /// Result of [`QueryParams::is_doubtful`] for its parameters.
     pub doubtful: bool,
 }
 
 impl<'a> ExecuteRouting<'a> {
-    /// Reads an EXECUTE body; refuses what [`Execute::decode`] refuses.
+    /// Reads an EXECUTE body; refuses everything that [`Execute::decode`] refuses.
     ///
     /// # Errors
-    /// As [`Execute::decode`].
+    /// The same as [`Execute::decode`].
     #[inline]
     pub fn decode(version: u8, body: &'a [u8]) -> Result<ExecuteRouting<'a>, DecodeError> {
         let mut reader = Reader::new(body);
@@ -133,7 +133,7 @@ impl<'a> ExecuteRouting<'a> {
 /// Kind of a batch.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum BatchKind {
-    /// All or nothing, by way of the batch log.
+    /// All or nothing, through the batch log.
     Logged = 0,
     /// Statements that merely travel together.
     Unlogged = 1,
@@ -146,7 +146,7 @@ pub enum BatchKind {
 pub struct Batch<'a> {
     /// Logged, unlogged or counter.
     pub kind: BatchKind,
-    /// Consistency and the rest; of a batch that follows the specification its values are empty.
+    /// Consistency and the rest; the values of a conforming batch are empty.
     pub params: QueryParams<'a>,
     version: u8,
     count: u16,
@@ -154,13 +154,13 @@ pub struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    /// Reads a BATCH body, walking over all children once.
+    /// Reads a BATCH body and validates all children.
     ///
-    /// Values of children have no names even if the names flag is set, which comes only after them:
+    /// Values of children have no names even if the names flag is set, since the flag follows them:
     /// "this feature does not work and should not be used".
     ///
     /// # Errors
-    /// An unknown kind, or a child or parameter that is not there or not valid.
+    /// An unknown kind, or a missing or invalid child or parameter.
     pub fn decode(version: u8, body: &'a [u8]) -> Result<Batch<'a>, DecodeError> {
         let mut reader = Reader::new(body);
         let kind = match reader.byte("batch kind")? {
@@ -212,7 +212,7 @@ impl<'a> Batch<'a> {
 pub struct BatchChild<'a> {
     /// The statement.
     pub statement: BatchStatement<'a>,
-    /// Its bound values.
+    /// Bound values of the statement.
     pub values: Values<'a>,
 }
 
@@ -250,7 +250,7 @@ impl<'a> Register<'a> {
     /// Reads a REGISTER body.
     ///
     /// # Errors
-    /// When it is not a `[string list]`.
+    /// If it is not a `[string list]`.
     pub fn decode(body: &'a [u8]) -> Result<Register<'a>, DecodeError> {
         Ok(Register { events: Reader::new(body).string_list("event kinds")? })
     }
@@ -267,7 +267,7 @@ impl<'a> AuthResponse<'a> {
     /// Reads an AUTH_RESPONSE body.
     ///
     /// # Errors
-    /// When it is not `[bytes]`.
+    /// If it is not `[bytes]`.
     pub fn decode(body: &'a [u8]) -> Result<AuthResponse<'a>, DecodeError> {
         Ok(AuthResponse { token: Reader::new(body).bytes("authentication token")? })
     }

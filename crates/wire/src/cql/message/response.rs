@@ -15,7 +15,7 @@ impl<'a> Authenticate<'a> {
     /// Reads an AUTHENTICATE body.
     ///
     /// # Errors
-    /// When it is not a `[string]`.
+    /// If it is not a `[string]`.
     pub fn decode(body: &'a [u8]) -> Result<Authenticate<'a>, DecodeError> {
         Ok(Authenticate { class: Reader::new(body).string("authenticator")? })
     }
@@ -32,7 +32,7 @@ impl<'a> AuthToken<'a> {
     /// Reads an AUTH_CHALLENGE or AUTH_SUCCESS body.
     ///
     /// # Errors
-    /// When it is not `[bytes]`.
+    /// If it is not `[bytes]`.
     pub fn decode(body: &'a [u8]) -> Result<AuthToken<'a>, DecodeError> {
         Ok(AuthToken { token: Reader::new(body).bytes("authentication token")? })
     }
@@ -41,7 +41,7 @@ impl<'a> AuthToken<'a> {
 /// SUPPORTED (section 4.2.4).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Supported<'a> {
-    /// Options of STARTUP with the values that the server takes, and others such as
+    /// Options of STARTUP with the values that the server accepts, and others such as
     /// `PROTOCOL_VERSIONS`.
     pub options: StringMultimap<'a>,
 }
@@ -50,7 +50,7 @@ impl<'a> Supported<'a> {
     /// Reads a SUPPORTED body.
     ///
     /// # Errors
-    /// When it is not a `[string multimap]`.
+    /// If it is not a `[string multimap]`.
     pub fn decode(body: &'a [u8]) -> Result<Supported<'a>, DecodeError> {
         Ok(Supported { options: Reader::new(body).string_multimap("supported options")? })
     }

@@ -7,7 +7,7 @@ use crate::error::{DecodeError, Problem};
 
 /// Kinds of results.
 pub mod result_kind {
-    /// Nothing to say.
+    /// No content.
     pub const VOID: i32 = 1;
     /// Rows.
     pub const ROWS: i32 = 2;
@@ -18,12 +18,13 @@ pub mod result_kind {
     /// Answer to a statement that changed the schema.
     pub const SCHEMA_CHANGE: i32 = 5;
 
-    /// The kind of the result in `body`, without looking further; `None` if not even that is there.
+    /// Returns the kind of the result in `body` without decoding the rest; `None` if the kind is
+    /// missing.
     pub fn peek(body: &[u8]) -> Option<i32> {
         body.first_chunk().map(|kind| i32::from_be_bytes(*kind))
     }
 
-    /// The id in an answer to PREPARE, without looking at the metadata behind it.
+    /// Returns the id in an answer to PREPARE without decoding the metadata behind it.
     pub fn prepared_id(body: &[u8]) -> Option<&[u8]> {
         let mut reader = super::Reader::new(body);
         let kind = reader.int("result kind").ok()?;
@@ -34,7 +35,7 @@ pub mod result_kind {
 /// A view of a RESULT body.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ResultMessage<'a> {
-    /// Nothing to say (section 4.2.5.1).
+    /// No content (section 4.2.5.1).
     Void,
     /// Rows (section 4.2.5.2).
     Rows(Rows<'a>),
@@ -47,10 +48,10 @@ pub enum ResultMessage<'a> {
 }
 
 impl<'a> ResultMessage<'a> {
-    /// Reads a RESULT body. Of rows only the metadata are walked over.
+    /// Reads a RESULT body. Of rows, only the metadata is validated.
     ///
     /// # Errors
-    /// An unknown kind, or a part that is not there or not valid.
+    /// An unknown kind, or a missing or invalid part.
     pub fn decode(version: u8, body: &'a [u8]) -> Result<ResultMessage<'a>, DecodeError> {
         let mut reader = Reader::new(body);
         Ok(match reader.int("result kind")? {
@@ -76,9 +77,9 @@ pub struct Rows<'a> {
     pub metadata: Metadata<'a>,
     /// Number of rows.
     pub row_count: usize,
-    /// The rows as received, and what may follow them.
+    /// The rows as received, and any bytes behind them.
     pub content: &'a [u8],
-    /// Where `content` starts in the body.
+    /// Offset of `content` in the body.
     pub content_offset: usize,
 }
 
@@ -88,8 +89,8 @@ impl<'a> Rows<'a> {
         let count_at = *reader;
         let row_count = reader.count("row count")?;
         let content = reader.rest();
-        // A row has at least the 4-byte length of each column; a row without columns has no end
-        // that could be found.
+        // A row has at least the 4-byte length of each column. The end of a row without columns
+        // cannot be found.
         let row_bytes_min = (metadata.column_count as u64).saturating_mul(4);
         let row_count_max = (content.len() as u64).checked_div(row_bytes_min).unwrap_or(0);
         if row_count as u64 > row_count_max {
@@ -99,7 +100,7 @@ impl<'a> Rows<'a> {
         Ok(Rows { metadata, row_count, content, content_offset: reader.position() })
     }
 
-    /// The rows in order. After an error, whose offset counts from `content`, comes nothing more.
+    /// The rows in order. Ends after an error, whose offset counts from `content`.
     pub fn rows(&self) -> impl Iterator<Item = Result<Row<'a>, DecodeError>> + use<'a> {
         let mut reader = Reader::new(self.content);
         let mut left = self.row_count;
@@ -148,7 +149,7 @@ pub struct Prepared<'a> {
     pub result_metadata_id: Option<&'a [u8]>,
     /// The bind markers.
     pub bind: BindMetadata<'a>,
-    /// Metadata of what the statement will return.
+    /// Metadata of the statement's result.
     pub result: Metadata<'a>,
 }
 
@@ -157,7 +158,7 @@ pub struct Prepared<'a> {
 pub struct BindMetadata<'a> {
     /// Number of bind markers.
     pub count: usize,
-    /// All bytes of this metadata as received.
+    /// The bytes of this metadata as received.
     pub raw: &'a [u8],
     partition_key: &'a [u8],
     markers: Columns<'a>,
@@ -198,7 +199,7 @@ impl<'a> BindMetadata<'a> {
     }
 
     /// The index of the bind marker for each column of the partition key, in key order. Empty if a
-    /// column has none, and always in v3.
+    /// key column has no marker, and always in v3.
     pub fn partition_key(&self) -> impl ExactSizeIterator<Item = u16> + use<'a> {
         self.partition_key.as_chunks::<2>().0.iter().map(|index| u16::from_be_bytes(*index))
     }

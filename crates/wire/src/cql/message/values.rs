@@ -1,8 +1,8 @@
-//! Bound values of QUERY, EXECUTE and BATCH, read where they lie.
+//! Bound values of QUERY, EXECUTE and BATCH, read in place.
 //!
 //! v5, section 4.1.4: a `[short]` n followed by n `[value]`, each preceded by a `[string]` name if
-//! the names flag is set. The list is walked once when its message is decoded, to find what follows
-//! it; after that reading it cannot fail.
+//! the names flag is set. Decoding the message validates the list and finds its end; reading the
+//! list later cannot fail.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,7 +10,7 @@ use super::primitive::Reader;
 use super::put;
 use crate::error::{DecodeError, Problem};
 
-/// One bound value.
+/// A bound value.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Value<'a> {
     /// The serialized value; may be empty.
@@ -22,7 +22,7 @@ pub enum Value<'a> {
 }
 
 impl<'a> Value<'a> {
-    /// The bytes, if there are any.
+    /// The bytes, if the value is neither null nor unset.
     pub fn bytes(self) -> Option<&'a [u8]> {
         match self {
             Value::Bytes(bytes) => Some(bytes),
@@ -41,7 +41,7 @@ pub struct Values<'a> {
 }
 
 impl<'a> Values<'a> {
-    /// Reads a count and as many values, with names if `named`.
+    /// Reads a count and that many values, with names if `named`.
     ///
     /// # Errors
     /// A value that ends beyond the body, a name that is not UTF-8, or (v4 and later) a length
@@ -63,7 +63,7 @@ impl<'a> Values<'a> {
         Ok(Values { count, named, version, items: reader.since(start) })
     }
 
-    /// So many values by position, as they are written in a message of `version`.
+    /// `count` positional values in the layout of `version`.
     pub fn positional(version: u8, count: u16, items: &'a [u8]) -> Values<'a> {
         Values { count, named: false, version, items }
     }
@@ -89,14 +89,14 @@ impl<'a> Values<'a> {
         self.iter().nth(index).map(|(_, value)| value)
     }
 
-    /// The value with the name `name`, compared byte by byte; `None` too if the values have no
+    /// The value with the name `name`, compared byte by byte; `None` also if the values have no
     /// names.
     pub fn named(&self, name: &str) -> Option<Value<'a>> {
         self.iter().find(|(found, _)| *found == Some(name)).map(|(_, value)| value)
     }
 
-    /// Those of the values that have one of these names, and of each name the first, as
-    /// [`Values::named`] finds it. The list is walked once, however many names there are.
+    /// The first value of each of these names, as [`Values::named`] finds it. Walks the list once,
+    /// whatever the number of names.
     pub fn with_names<'n>(
         &self,
         names: impl IntoIterator<Item = &'n str>,
@@ -197,13 +197,13 @@ impl ValueList {
         ValueList { named: true, ..ValueList::positional(version) }
     }
 
-    /// Appends a value. The name of a value that has none in a list of named ones is empty. Values
-    /// beyond the 65,535th are left out. In v3, which has no unset values, unset becomes null.
+    /// Appends a value. In a list with names the value gets an empty name. Omits values beyond the
+    /// 65,535th. v3 has no unset values, so unset becomes null.
     pub fn push(&mut self, value: Value<'_>) -> &mut ValueList {
         self.push_named("", value)
     }
 
-    /// Appends a value with its name, which is left out if the list is one without names.
+    /// Appends a value with its name; a list without names drops the name.
     pub fn push_named(&mut self, name: &str, value: Value<'_>) -> &mut ValueList {
         let Some(count) = self.count.checked_add(1) else {
             return self;
@@ -220,13 +220,13 @@ impl ValueList {
         self
     }
 
-    /// Takes all values out and keeps the memory.
+    /// Removes all values and keeps the memory.
     pub fn clear(&mut self) {
         self.count = 0;
         self.items.clear();
     }
 
-    /// The list as the encoders take it.
+    /// The list for the encoders.
     pub fn values(&self) -> Values<'_> {
         Values { count: self.count, named: self.named, version: self.version, items: &self.items }
     }

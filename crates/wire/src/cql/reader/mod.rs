@@ -1,18 +1,18 @@
-//! Envelopes out of received bytes, one after the other, for every side of every connection.
+//! Reader of envelopes from received bytes, for every side of every connection.
 //!
-//! A connection owns an [`EnvelopeReader`], which is what has to be remembered between two reads.
-//! For the time of one read it lends itself, the received bytes and a buffer of the event loop to
-//! [`Envelopes`], which hands out envelopes as they are asked for: bare ones (v3, v4 and every
-//! handshake) and whole ones in plain v5 segments straight from the receive buffer, without a copy;
-//! from a buffer what was compressed or came in several segments.
+//! A connection owns an [`EnvelopeReader`], the state between two reads. For the duration of one
+//! read it lends the state, the received bytes and a buffer of the event loop to [`Envelopes`],
+//! which yields envelopes on request. Bare envelopes (v3, v4 and every handshake) and whole
+//! envelopes in plain v5 segments come straight from the receive buffer without a copy; compressed
+//! ones and those that span several segments come from a buffer.
 //!
-//! Bodies that are compressed one by one (v3, v4) are decompressed into the same buffer for who
-//! asks by [`Envelopes::next`]; the proxy, which passes most bodies on as they are, does not.
+//! [`Envelopes::next`] also decompresses bodies that are compressed one by one (v3, v4), into the
+//! same buffer. The proxy passes most bodies on unchanged and does not use it.
 //!
-//! The caller pulls, so it may judge a header before the body has come, stop anywhere and go on
-//! later at the same envelope, throw away a message as its bytes come, and switch to segments in
-//! the middle of what was received. It takes the reader out of its state first: then the handler
-//! may change that state as it likes, close the connection included.
+//! The caller pulls. It can judge a header before the body has arrived, stop anywhere and later
+//! continue at the same envelope, discard a message while its bytes arrive, and switch to segments
+//! in the middle of the received bytes. It takes the reader out of the connection's state first, so
+//! that the handler may change that state freely, including closing the connection.
 //!
 //! ```
 //! use shunt_wire::cql::envelope::{Header, opcode};
@@ -52,8 +52,7 @@
 //! # assert_eq!(received(&mut connection, &mut Vec::new(), &[4, 0, 0, 1, 5, 0, 0, 0, 0, 4]), Ok(9));
 //! ```
 //!
-//! Envelopes that were held back come with another call of the same function, whose `data` may be
-//! empty.
+//! Held envelopes come again with another call of the same function, whose `data` may be empty.
 
 #[cfg(test)]
 mod tests;
@@ -63,7 +62,7 @@ use super::envelope::{HEADER_BYTES, Header, flag};
 use super::frame_v5::{self, FrameError};
 use super::writer::EnvelopeWriter;
 
-/// How envelopes travel.
+/// Framing of envelopes.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 enum Framing {
     #[default]
@@ -72,25 +71,24 @@ enum Framing {
     SegmentsLz4,
 }
 
-/// The memory of a connection between two reads. It is small, so that it can be taken out of a
-/// connection's state and put back, and without memory of its own unless an envelope is under way
-/// in segments.
+/// State of a connection between two reads. It is small, so that it can move out of a connection's
+/// state and back, and owns no memory unless an envelope is in progress in segments.
 #[derive(Debug, Default)]
 pub struct EnvelopeReader {
     carry: Option<Box<Carry>>,
-    /// Bytes still to come of an envelope that is thrown away.
+    /// Bytes still to come of a discarded envelope.
     skip: u32,
     kept_bytes: u32,
     framing: Framing,
 }
 
-/// Payloads of segments which are taken and whose envelopes are not.
+/// Payloads of consumed segments whose envelopes are not consumed yet.
 #[derive(Debug, Default)]
 struct Carry {
     bytes: Vec<u8>,
-    /// Bytes at its head that are done with.
+    /// Consumed bytes at its head.
     at: usize,
-    /// The last segment in it was self contained.
+    /// The last segment in it was self-contained.
     self_contained: bool,
 }
 
@@ -101,15 +99,14 @@ impl Carry {
 }
 
 impl EnvelopeReader {
-    /// A reader of bare envelopes that keeps a buffer of up to `bytes` for envelopes in several
-    /// segments when it needs it no longer. The default keeps none: right where there are many
-    /// connections.
+    /// A reader of bare envelopes that keeps an unused buffer of up to `bytes` for envelopes in
+    /// several segments. The default keeps none, which suits many connections.
     pub fn keeping(bytes: u32) -> EnvelopeReader {
         EnvelopeReader { kept_bytes: bytes, ..EnvelopeReader::default() }
     }
 
-    /// Begins to read `data`: what was received and not yet done with, oldest first. `scratch` is
-    /// for what has to be decompressed, segments or bodies; what it holds is lost.
+    /// Begins to read `data`: the received bytes not consumed so far, oldest first. `scratch` takes
+    /// decompressed segments or bodies; its old content is lost.
     #[inline]
     pub fn read<'a>(&'a mut self, data: &'a [u8], scratch: &'a mut Vec<u8>) -> Envelopes<'a> {
         let mut envelopes = Envelopes {
@@ -133,20 +130,19 @@ impl EnvelopeReader {
         envelopes
     }
 
-    /// Everything received from now on comes in segments (v5, section 2.3.1: after the answer to
-    /// STARTUP), with LZ4 if STARTUP agreed on it. While [`Envelopes`] are being read see
-    /// [`Envelopes::start_segments`].
+    /// Switches to segments for all bytes from now on (v5, section 2.3.1: after the answer to
+    /// STARTUP), with LZ4 if STARTUP agreed on it. During a read use [`Envelopes::start_segments`].
     pub fn start_segments(&mut self, lz4: bool) {
         self.framing = if lz4 { Framing::SegmentsLz4 } else { Framing::Segments };
     }
 
-    /// True when envelopes come in segments.
+    /// True if envelopes come in segments.
     pub fn is_segmented(&self) -> bool {
         self.framing != Framing::Bare
     }
 
-    /// Bytes of envelopes that were taken out of their segments and not handed out: a part of one,
-    /// or what was held.
+    /// Bytes of envelopes taken out of their segments and not yet handed out: a partial envelope,
+    /// or held ones.
     pub fn carried_bytes(&self) -> usize {
         self.carry.as_ref().map_or(0, |carry| carry.unread().len())
     }
@@ -157,10 +153,10 @@ impl EnvelopeReader {
     }
 }
 
-/// Where the unread envelopes lie.
+/// Location of the unread envelopes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Place {
-    /// In what was received: bare, or the payload of a plain segment.
+    /// In the received bytes: bare, or the payload of a plain segment.
     Received,
     /// In the scratch: the payload of a compressed segment.
     Scratch,
@@ -168,37 +164,37 @@ enum Place {
     Carry,
 }
 
-/// One read of a connection: hands out the envelopes in what was received.
+/// One read of a connection: hands out the envelopes in the received bytes.
 ///
-/// [`Envelopes::header`] and then [`Envelopes::body`], or both at once: [`Envelopes::next`]. An
-/// envelope is done with when the next one's header is asked for, or at [`Envelopes::finish`].
-/// After an error the connection has to be closed; what was handed out before it was right.
+/// Call [`Envelopes::header`] and then [`Envelopes::body`], or [`Envelopes::next`] for both. An
+/// envelope is consumed by the call for the next header or by [`Envelopes::finish`]. After an error
+/// the connection must be closed; envelopes handed out before it were correct.
 #[derive(Debug)]
 #[must_use = "finish() says how much of the input is done with"]
 pub struct Envelopes<'a> {
-    /// The unread bytes, as long as they are in what was received: bare, or the payload of a plain
+    /// The unread bytes while they are in the received bytes: bare, or the payload of a plain
     /// segment.
     direct: &'a [u8],
-    /// Where what is unread begins, in the scratch or the carry.
+    /// Start of the unread bytes in the scratch or the carry.
     at: usize,
-    /// Length of the envelope whose body was handed out, until it is done with.
+    /// Length of the envelope whose body was handed out and that is not consumed.
     taken: usize,
     bare: bool,
     place: Place,
-    /// The last segment taken was self contained: nothing of an envelope may be missing at its end.
+    /// The last segment was self-contained: no part of an envelope may be missing at its end.
     self_contained: bool,
-    /// The bytes received behind the segments taken so far.
+    /// The received bytes behind the segments taken so far.
     behind: &'a [u8],
     received: usize,
-    /// Bytes still to come of an envelope that is thrown away; if there are, nothing is unread.
+    /// Bytes still to come of a discarded envelope; if not 0, no bytes are unread.
     skip: u32,
     reader: &'a mut EnvelopeReader,
     scratch: &'a mut Vec<u8>,
 }
 
 impl Envelopes<'_> {
-    /// The header of the next envelope, whether or not its body has come; `None` when it has not
-    /// come itself. Nothing in it has been judged.
+    /// The header of the next envelope, whether or not its body has arrived; `None` if the header
+    /// is incomplete. The reader does not validate it.
     ///
     /// # Errors
     /// A segment is damaged or ends in the middle of this envelope.
@@ -215,7 +211,7 @@ impl Envelopes<'_> {
         self.gather_header()
     }
 
-    /// The body of the envelope whose header was asked for last; `None` when it is not there whole.
+    /// The body of the envelope whose header was returned last; `None` if it is incomplete.
     ///
     /// # Errors
     /// A segment is damaged or ends in the middle of this envelope.
@@ -238,14 +234,13 @@ impl Envelopes<'_> {
         self.gather_body()
     }
 
-    /// The next whole envelope, if its body has at most `body_bytes_max` bytes. A body that is
-    /// compressed by itself (v3, v4, section 5) comes decompressed, by the algorithm that STARTUP
-    /// agreed on; its header stays as it was received.
+    /// The next whole envelope, if its body has at most `body_bytes_max` bytes. A body compressed
+    /// on its own (v3, v4, section 5) is decompressed by the algorithm agreed in STARTUP; its
+    /// header stays as received.
     ///
     /// # Errors
-    /// Its body is longer, or would be once decompressed, and is refused by what it claims; it is
-    /// compressed where nothing was agreed on, or damaged; or a segment is damaged or ends in the
-    /// middle of the envelope.
+    /// The body is longer, or claims to be once decompressed; it is compressed without an agreed
+    /// algorithm, or damaged; or a segment is damaged or ends in the middle of the envelope.
     #[inline]
     pub fn next(
         &mut self,
@@ -270,8 +265,8 @@ impl Envelopes<'_> {
         Ok(body.map(|body| (header, body)))
     }
 
-    /// The bytes that have come of the body of the envelope whose header was asked for last: at
-    /// least `bytes` of it, unless the body is shorter or more must come first.
+    /// The bytes that have arrived of the body of the envelope whose header was returned last: at
+    /// least `bytes`, unless the body is shorter or more must arrive first.
     ///
     /// # Errors
     /// A segment is damaged or ends in the middle of this envelope.
@@ -283,8 +278,8 @@ impl Envelopes<'_> {
         Ok(unread.get(HEADER_BYTES..end).unwrap_or_default())
     }
 
-    /// Throws away the envelope whose header was asked for last: what there is of it now, the rest
-    /// as it comes.
+    /// Discards the envelope whose header was returned last: the bytes present now, the rest as it
+    /// arrives.
     pub fn skip(&mut self) {
         self.taken = 0;
         let Some(header) = Header::decode(self.unread()) else { return };
@@ -293,8 +288,8 @@ impl Envelopes<'_> {
         self.skip_on();
     }
 
-    /// Everything behind the envelope handed out last comes in segments (v5, section 2.3.1), with
-    /// LZ4 if STARTUP agreed on it.
+    /// Switches to segments behind the envelope handed out last (v5, section 2.3.1), with LZ4 if
+    /// STARTUP agreed on it.
     pub fn start_segments(&mut self, lz4: bool) {
         debug_assert!(self.bare, "segments start once");
         self.reader.start_segments(lz4);
@@ -303,9 +298,9 @@ impl Envelopes<'_> {
         self.behind = std::mem::take(&mut self.direct);
     }
 
-    /// Goes on as `writer` does: the message that makes one direction of a connection switch to
-    /// segments makes the other switch too, behind the envelope handed out last. Does nothing
-    /// before, and nothing once it has.
+    /// Adopts the framing of `writer`: the message that switches one direction of a connection to
+    /// segments switches the other too, behind the envelope handed out last. Does nothing before
+    /// the switch or after it was adopted.
     #[inline]
     pub fn follow(&mut self, writer: &EnvelopeWriter) {
         if self.bare
@@ -315,16 +310,16 @@ impl Envelopes<'_> {
         }
     }
 
-    /// Ends the read behind the envelope handed out last; returns how many of the bytes received
-    /// are done with. The others have to be there again, first, at the next read.
+    /// Ends the read behind the envelope handed out last and returns the number of consumed bytes.
+    /// The caller must present the others again at the start of the next read.
     #[inline]
     pub fn finish(&mut self) -> usize {
         self.consume();
         self.hold()
     }
 
-    /// Ends the read in front of the envelope handed out last: the next read hands it out once
-    /// more. Returns how many of the bytes received are done with, like [`Envelopes::finish`].
+    /// Ends the read in front of the envelope handed out last, so that the next read returns it
+    /// again. Returns the number of consumed bytes, like [`Envelopes::finish`].
     #[inline]
     pub fn hold(&mut self) -> usize {
         self.reader.skip = self.skip;
@@ -335,7 +330,7 @@ impl Envelopes<'_> {
         self.received - self.behind.len()
     }
 
-    /// The bytes at hand that are not done with.
+    /// The bytes at hand that are not consumed.
     #[inline]
     fn unread(&self) -> &[u8] {
         let buffer = match self.place {
@@ -346,7 +341,7 @@ impl Envelopes<'_> {
         buffer.get(self.at..).unwrap_or_default()
     }
 
-    /// Is done with `bytes` of the unread bytes.
+    /// Consumes `bytes` of the unread bytes.
     #[inline]
     fn advance(&mut self, bytes: usize) {
         match self.place {
@@ -355,21 +350,21 @@ impl Envelopes<'_> {
         }
     }
 
-    /// Is done with the envelope whose body was handed out.
+    /// Consumes the envelope whose body was handed out.
     #[inline]
     fn consume(&mut self) {
         let taken = std::mem::take(&mut self.taken);
         self.advance(taken);
     }
 
-    /// Throws away what is at hand of an envelope that is thrown away.
+    /// Drops the bytes at hand of a discarded envelope.
     fn skip_on(&mut self) {
         let skipped = self.unread().len().min(self.skip as usize);
         self.skip -= skipped as u32;
         self.advance(skipped);
     }
 
-    /// As [`Envelopes::body`], of a bare envelope and out of the scratch, which nothing else needs
+    /// Like [`Envelopes::body`] for a bare envelope, into the scratch, which has no other use
     /// before segments start.
     #[inline(never)]
     fn decompressed_body(
@@ -409,7 +404,7 @@ impl Envelopes<'_> {
         Ok(self.unread().get(HEADER_BYTES..whole))
     }
 
-    /// Takes segments until `bytes` are unread; false when they have not all come.
+    /// Takes segments until `bytes` are unread; false if they have not all arrived.
     #[inline(never)]
     fn gather(&mut self, bytes: usize) -> Result<bool, FrameError> {
         loop {
@@ -429,14 +424,13 @@ impl Envelopes<'_> {
         }
     }
 
-    /// True where the next segment has to go on with an envelope: with what is `unread`, or with
-    /// one that is thrown away.
+    /// True if the next segment must continue an envelope: the `unread` one or a discarded one.
     fn is_within(&self, unread: bool) -> bool {
         unread || self.skip > 0
     }
 
-    /// Takes the next segment, whose payload goes behind what is `unread` if there is anything;
-    /// false when it has not come whole.
+    /// Takes the next segment and appends its payload to the `unread` bytes, if any; false if the
+    /// segment is incomplete.
     fn next_segment(&mut self, unread: bool) -> Result<bool, FrameError> {
         let lz4 = self.reader.framing == Framing::SegmentsLz4;
         let Some(segment) = frame_v5::decode(self.behind, lz4)? else { return Ok(false) };
@@ -463,7 +457,7 @@ impl Envelopes<'_> {
         Ok(true)
     }
 
-    /// Moves what is unread to the head of the carry.
+    /// Moves the unread bytes to the head of the carry.
     fn carry_unread(&mut self) -> &mut Carry {
         let carry = self.reader.carry.get_or_insert_default();
         match self.place {
@@ -477,7 +471,7 @@ impl Envelopes<'_> {
         carry
     }
 
-    /// Empties the carry, of which nothing is unread; its memory stays only if it is little.
+    /// Empties the carry, which has no unread bytes; keeps only a small allocation.
     fn release_carry(&mut self) {
         if self.place != Place::Carry {
             return;
@@ -505,8 +499,8 @@ impl Envelopes<'_> {
         if self.unread().is_empty() {
             return self.release_carry();
         }
-        // What is done with stays at the head of a carry: many envelopes may be held one by one,
-        // and each would move all that follow.
+        // Consumed bytes stay at the head of a carry: many envelopes may be held one by one, and
+        // each would move all bytes behind it.
         let (at, self_contained) = (self.at, self.self_contained);
         if self.place == Place::Carry
             && let Some(carry) = &mut self.reader.carry

@@ -20,7 +20,7 @@ fn body(stream: i16, length: usize) -> Vec<u8> {
     (0..length).map(|at| (at / 7) as u8 ^ stream as u8).collect()
 }
 
-/// One envelope after the other, with numbers for stream ids.
+/// Envelopes of the given lengths, with consecutive stream ids.
 fn envelopes(lengths: &[usize]) -> Vec<Vec<u8>> {
     lengths.iter().enumerate().map(|(stream, length)| envelope(stream as i16, *length)).collect()
 }
@@ -33,9 +33,9 @@ struct Connection {
     scratch: Vec<u8>,
     found: Vec<Found>,
     skipped: Vec<i16>,
-    /// Stream id of the envelope after which segments start, and whether with LZ4.
+    /// Stream id of the envelope after which segments start, and whether they use LZ4.
     switch: Option<(i16, bool)>,
-    /// Stream ids of envelopes that are thrown away.
+    /// Stream ids of envelopes to discard.
     skip: Vec<i16>,
 }
 
@@ -47,7 +47,7 @@ enum Act {
     StopBefore,
     /// Ends the read between header and body.
     StopAtHeader,
-    /// Looks at the body and wants to see it again.
+    /// Looks at the body and asks to see it again.
     Hold,
 }
 
@@ -136,7 +136,7 @@ fn a_whole_envelope_is_borrowed_from_what_was_received() {
         let found = envelopes.body().unwrap().unwrap();
         assert_eq!(found, body(1, 100));
         assert!(data.as_ptr_range().contains(&found.as_ptr()));
-        // Asked for again it is the same.
+        // A second call returns the same body.
         assert_eq!(envelopes.body().unwrap().unwrap(), body(1, 100));
         assert_eq!(envelopes.header(), Ok(None));
         assert_eq!(envelopes.finish(), data.len());
@@ -356,14 +356,14 @@ fn a_self_contained_segment_ends_with_an_envelope() {
             Err(FrameError::PartialEnvelope)
         );
     }
-    // Held in the middle, it is no less known.
+    // A hold in the middle loses no information.
     let mut connection = Connection::segmented(false);
     let mut acts = [Act::Handle, Act::StopBefore].into_iter();
     connection.receive(&segment_of(&late, true, false), || acts.next().unwrap()).unwrap();
     assert_eq!(connection.handle(&[]), Err(FrameError::PartialEnvelope));
 }
 
-/// What such a segment holds is whole, so nothing of it is of an envelope that came before.
+/// A self-contained segment holds whole envelopes, so it continues no earlier one.
 #[test]
 fn a_self_contained_segment_is_no_part_of_an_envelope() {
     let (long, other) = (envelope(0, 40), envelope(1, 100));
@@ -380,7 +380,7 @@ fn a_self_contained_segment_is_no_part_of_an_envelope() {
             }
         }
     }
-    // One that is thrown away ends with its segment as well.
+    // A discarded envelope also ends with its segment.
     let bytes =
         [segment_of(&long[..30], true, false), segment_of(&long[30..], false, false)].concat();
     let mut connection = Connection { skip: vec![0], ..Connection::segmented(false) };
@@ -423,7 +423,7 @@ fn act() -> impl Strategy<Value = Act> {
     prop_oneof![6 => Just(Act::Handle), 1 => Just(Act::StopBefore), 1 => Just(Act::StopAtHeader), 1 => Just(Act::Hold)]
 }
 
-/// Segments with parts of this many bytes, cut regardless of where envelopes end.
+/// Segments with parts of the given sizes, cut regardless of envelope boundaries.
 fn cut_anyhow(bytes: &[u8], sizes: &[usize], lz4: bool) -> Vec<u8> {
     let (mut out, mut left, mut sizes) = (Vec::new(), bytes, sizes.iter().cycle());
     while !left.is_empty() {
@@ -460,7 +460,7 @@ proptest! {
         acts in vec(act(), 1..50),
         skip in vec(0..20_i16, 0..4),
     ) {
-        // Cuts of no bytes at all would go on for ever.
+        // Cuts of zero bytes only would never end.
         let cut = cut.filter(|sizes| sizes.iter().any(|size| *size > 0));
         let sent = envelopes(&lengths);
         let bare = switch.map_or(sent.len(), |(after, _)| sent.len().min(after as usize + 1));
@@ -478,7 +478,7 @@ proptest! {
         for piece in &pieces {
             connection.receive(piece, || acts.next().unwrap()).unwrap();
         }
-        // What was held comes without more being received.
+        // Held envelopes come without new bytes.
         connection.handle(&[]).unwrap();
         let mut all = expected(&lengths);
         let (skipped, expected): (Vec<_>, Vec<_>) = all.drain(..).partition(|(stream, _)| skip.contains(stream));

@@ -3,9 +3,9 @@
 use std::cmp::Ordering;
 use std::fmt::{self, Write};
 
-/// A keyspace, table, column or marker name as it stands in a statement. Unquoted names mean their
-/// lower-case form, quoted ones are taken as they are with `""` for `"`. Compare it to stored
-/// names; it is never turned into a `String` on the data path.
+/// A keyspace, table, column or marker name as written in a statement. An unquoted name means its
+/// lower-case form; a quoted one is taken as is, with `""` for `"`. Callers compare it to stored
+/// names; the data path never turns it into a `String`.
 #[derive(Copy, Clone, Debug)]
 pub struct Identifier<'a> {
     raw: &'a str,
@@ -14,16 +14,16 @@ pub struct Identifier<'a> {
 
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 enum Form {
-    /// Unquoted: case does not matter.
+    /// Unquoted: letter case does not matter.
     Folded,
-    /// Between double quotes (which `raw` does not include).
+    /// Between double quotes (which `raw` excludes).
     Quoted,
-    /// A stored name, standing for itself.
+    /// A stored name.
     Exact,
 }
 
 impl<'a> Identifier<'a> {
-    /// A stored name in the place of a written one, for example the keyspace of a session.
+    /// A stored name in the place of a written one, such as the keyspace of a session.
     #[must_use]
     pub fn exact(name: &'a str) -> Identifier<'a> {
         Identifier { raw: name, form: Form::Exact }
@@ -38,8 +38,8 @@ impl<'a> Identifier<'a> {
         Identifier { raw, form: Form::Quoted }
     }
 
-    /// Where it begins in the text that it was read from, in bytes; its quotes are part of it.
-    /// None: it is of another text.
+    /// Byte offset of the name, including its quotes, in the text it was read from; `None` for
+    /// another text.
     #[must_use]
     pub fn place_in(&self, text: &str) -> Option<usize> {
         let start = (self.raw.as_ptr().addr()).checked_sub(text.as_ptr().addr())?;
@@ -48,26 +48,25 @@ impl<'a> Identifier<'a> {
         text.is_char_boundary(start).then_some(start).filter(|start| *start <= end)
     }
 
-    /// True if it means this stored name.
+    /// True if the identifier means this stored name.
     #[must_use]
     pub fn matches(&self, name: &str) -> bool {
         self.compare(name) == Ordering::Equal
     }
 
-    /// Order of the name it means relative to a stored name, as `str` orders them: for binary
-    /// search.
+    /// Compares the name with a stored name in the order of `str`, for binary search.
     #[must_use]
     pub fn compare(&self, name: &str) -> Ordering {
         self.bytes().cmp(name.bytes())
     }
 
-    /// Appends the name it means.
+    /// Appends the name.
     pub fn write_to(&self, out: &mut String) {
         // Writing to a String cannot fail.
         let _ = write!(out, "{self}");
     }
 
-    /// The name's bytes: folding and un-doubling touch ASCII alone, so they work on UTF-8 bytes.
+    /// The name's bytes. Folding and un-doubling affect ASCII only, so they work on UTF-8 bytes.
     fn bytes(&self) -> impl Iterator<Item = u8> {
         let form = self.form;
         let mut after_quote = false;
@@ -85,7 +84,7 @@ impl<'a> Identifier<'a> {
     }
 }
 
-/// Two names are equal when they mean the same.
+/// Two identifiers are equal if they mean the same name.
 impl PartialEq for Identifier<'_> {
     fn eq(&self, other: &Self) -> bool {
         self.bytes().eq(other.bytes())
@@ -94,7 +93,7 @@ impl PartialEq for Identifier<'_> {
 
 impl Eq for Identifier<'_> {}
 
-/// The name it means.
+/// Shows the name without quotes, folded if unquoted.
 impl fmt::Display for Identifier<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.form {

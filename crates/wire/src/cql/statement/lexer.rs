@@ -7,9 +7,9 @@ use super::Identifier;
 pub(super) enum TokenKind {
     /// Keyword or unquoted name.
     Word,
-    /// Name in double quotes; the text has them.
+    /// Name in double quotes, which the text includes.
     Quoted,
-    /// `'..'` or `$$..$$`; the text has the quotes.
+    /// `'..'` or `$$..$$`; the text includes the quotes.
     String,
     /// Integer, float or duration, with a sign directly in front of it.
     Number,
@@ -19,7 +19,7 @@ pub(super) enum TokenKind {
     Blob,
     /// Any other character of the grammar.
     Punctuation(u8),
-    /// Something no CQL statement contains, or an unterminated string or comment.
+    /// A character that no CQL statement contains, or an unterminated string or comment.
     Bad,
     /// End of the text.
     End,
@@ -29,7 +29,7 @@ pub(super) enum TokenKind {
 pub(super) struct Token<'a> {
     pub(super) kind: TokenKind,
     pub(super) text: &'a str,
-    /// Offset of its first byte.
+    /// Offset of the first byte.
     pub(super) start: usize,
 }
 
@@ -54,7 +54,7 @@ impl<'a> Token<'a> {
         }
     }
 
-    /// A literal that is one token, apart from the words `true`, `false`, `null`, `nan` and
+    /// True for a literal of one token other than the words `true`, `false`, `null`, `nan` and
     /// `infinity`.
     pub(super) fn is_literal(&self) -> bool {
         matches!(
@@ -64,7 +64,7 @@ impl<'a> Token<'a> {
     }
 }
 
-/// Cuts text into tokens. Cheap to copy: a copy is a look-ahead.
+/// Splits text into tokens. Cheap to copy: a copy serves as look-ahead.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Lexer<'a> {
     text: &'a str,
@@ -76,7 +76,7 @@ impl<'a> Lexer<'a> {
         Lexer { text, position: 0 }
     }
 
-    /// True if the last token that was taken reaches to the end of the text.
+    /// True if the last token reaches the end of the text.
     pub(super) fn is_at_end(&self) -> bool {
         self.position >= self.text.len()
     }
@@ -91,7 +91,7 @@ impl<'a> Lexer<'a> {
         self.text.get(start..end).unwrap_or_default()
     }
 
-    /// Takes the next token; at the end, `End` for ever.
+    /// Takes the next token; returns `End` forever at the end.
     pub(super) fn next(&mut self) -> Token<'a> {
         let start = match self.skip_blank() {
             Ok(()) => self.position,
@@ -128,7 +128,7 @@ impl<'a> Lexer<'a> {
         Token { kind, text: self.slice(start, end), start }
     }
 
-    /// Skips white space and comments; `Err` with the offset of a comment that does not end.
+    /// Skips white space and comments; `Err` has the offset of an unterminated comment.
     fn skip_blank(&mut self) -> Result<(), usize> {
         let bytes = self.text.as_bytes();
         loop {
@@ -151,7 +151,7 @@ impl<'a> Lexer<'a> {
 const UUID_CHARS: usize = 36;
 
 fn is_uuid(rest: &[u8]) -> bool {
-    // Almost every other token fails the first test.
+    // Most other tokens fail this first test.
     rest.get(8) == Some(&b'-')
         && rest.len() >= UUID_CHARS
         && rest[..UUID_CHARS].iter().enumerate().all(|(position, &byte)| match position {
@@ -174,7 +174,7 @@ fn find(bytes: &[u8], end: &[u8; 2]) -> Option<usize> {
 
 /// Length of a number without its sign: digits, fraction, exponent, or the units of a duration.
 /// Letters that directly follow belong to it, so `1AND` is one (meaningless) token and the
-/// statement is then not understood.
+/// statement is not understood.
 fn number(rest: &[u8]) -> usize {
     let mut length = run(rest, |byte| byte.is_ascii_digit());
     // `1..2` is a range, not two fractions.
@@ -189,7 +189,7 @@ fn number(rest: &[u8]) -> usize {
     length + run(&rest[length..], is_word_byte)
 }
 
-/// A string or name between two of `quote`, doubled inside for itself.
+/// A string or name between two `quote` characters; a doubled quote inside stands for one.
 fn delimited(kind: TokenKind, rest: &[u8], quote: u8) -> (TokenKind, usize) {
     let mut end = 1;
     loop {

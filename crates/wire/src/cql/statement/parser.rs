@@ -1,7 +1,7 @@
-//! Recognises statements, without recursion: nesting is counted, so no text can exhaust the stack.
+//! Recognises statements without recursion. Nesting is counted, so no text can exhaust the stack.
 //!
-//! Functions return `None` when they meet something they do not understand; the statement then
-//! keeps what was found so far but is neither routed by key nor repeated.
+//! Functions return `None` at text they do not understand. The statement keeps the facts found so
+//! far but is neither routed by key nor repeated.
 
 mod clause;
 mod mutation;
@@ -16,7 +16,7 @@ pub(super) fn statement(text: &str) -> Statement<'_> {
     read(&mut Parser::new(text, 0)).0
 }
 
-/// The same for a text of which only the first bytes are read, from its first word on.
+/// Reads only the head of a text, from its first word on.
 #[cold]
 pub(super) fn head(text: &str) -> Statement<'_> {
     let start = Parser::new(text, 0).token.start;
@@ -29,8 +29,8 @@ pub(super) fn head(text: &str) -> Statement<'_> {
     let begins = parser.token.is_word("BEGIN");
     let (found, _) = read(&mut parser);
     let kind = match found.kind {
-        // What comes behind BEGIN may come later. A transaction says so at its beginning, or is
-        // refused by nodes.
+        // The keyword behind BEGIN may lie beyond the head. A transaction says so at its beginning,
+        // or nodes refuse it.
         Kind::Other if begins => Kind::Batch,
         kind => kind,
     };
@@ -43,16 +43,16 @@ pub(super) fn head(text: &str) -> Statement<'_> {
     found
 }
 
-/// The findings about a second execution.
+/// Findings about a second execution.
 pub(super) struct Verdict {
-    /// The statement was understood to its end, and nothing in it makes a second execution differ
+    /// The statement was understood to its end and has no part that makes a second execution differ
     /// from the first.
     pub(super) repeatable: bool,
-    /// Each of its writes says when it was written.
+    /// Each of its writes has an explicit timestamp.
     pub(super) stamped: bool,
 }
 
-/// A statement, and whether it may be executed twice.
+/// The statement, and whether it may be executed twice.
 pub(super) fn judged<'a>(text: &'a str, setting: &'a dyn Setting) -> (Statement<'a>, Verdict) {
     let mut parser = Parser { setting: Some(setting), ..Parser::new(text, 0) };
     let (statement, clean) = read(&mut parser);
@@ -82,7 +82,7 @@ fn read<'a>(parser: &mut Parser<'a>) -> (Statement<'a>, bool) {
     statement.markers = parser.markers;
     match ending {
         Some(Ending::Clean) => return (statement, true),
-        // Behind the end of what is read there may be a comment only.
+        // Only a comment may follow the part that was read.
         Some(Ending::AnotherStatement) if statement.kind != Kind::Use && !parser.is_cut => {
             return (Statement::unknown(Kind::Other), false);
         }
@@ -108,21 +108,21 @@ pub(super) struct Parser<'a> {
     lexer: Lexer<'a>,
     /// The next token, not taken yet.
     token: Token<'a>,
-    /// More text follows that is not read.
+    /// The text continues beyond the part that is read.
     is_cut: bool,
     markers: u16,
-    /// The facts that the text does not have; `None`: nobody asks whether it may be executed twice.
+    /// Facts that the text lacks; `None` if no caller asks about a second execution.
     setting: Option<&'a dyn Setting>,
-    /// Nothing was seen that makes a second execution differ from the first.
+    /// No part seen so far makes a second execution differ from the first.
     repeatable: bool,
-    /// A batch says when all in it was written.
+    /// A batch has a timestamp for all its writes.
     stamped: bool,
-    /// Some write does not say when it was written.
+    /// A write has no explicit timestamp.
     unstamped: bool,
 }
 
 impl<'a> Parser<'a> {
-    /// `markers`: how many bind markers come before this text.
+    /// `markers`: number of bind markers before this text.
     pub(super) fn new(text: &'a str, markers: u16) -> Parser<'a> {
         let mut lexer = Lexer::new(text);
         let token = lexer.next();
@@ -138,7 +138,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// The table that a statement writes, if that is asked and it is known.
+    /// The table that a statement writes, if the verdict is wanted and the table is known.
     fn cells(&self, statement: &Statement<'a>) -> Option<&'a Cells> {
         self.setting?.table(statement.keyspace.as_ref(), statement.table.as_ref()?)
     }
@@ -181,14 +181,14 @@ impl<'a> Parser<'a> {
         self.token.kind == TokenKind::End || self.token.is(b';')
     }
 
-    /// The next marker's position. More than a message can carry is not understood.
+    /// Position of the next marker; `None` beyond the number that a message can carry.
     fn count_marker(&mut self) -> Option<u16> {
         let index = self.markers;
         self.markers = index.checked_add(1)?;
         Some(index)
     }
 
-    /// Takes `?` or `:name` if one is next; inner `None` if not.
+    /// Takes `?` or `:name` if one is next; the inner option is `None` if not.
     fn marker(&mut self) -> Option<Option<Term<'a>>> {
         if self.eat(b'?') {
             return Some(Some(Term::Marker(self.count_marker()?)));
@@ -253,7 +253,7 @@ impl<'a> Parser<'a> {
             if self.pass().is_some() {
                 continue;
             }
-            // The table is found all the same: FROM is no name, unless it is quoted.
+            // The table is still found: FROM is not a name unless it is quoted.
             is_understood = false;
             while !self.token.is_word("FROM") {
                 if matches!(self.bump().kind, TokenKind::End | TokenKind::Bad) {
@@ -277,12 +277,12 @@ impl<'a> Parser<'a> {
             self.pass()?;
         }
         statement.tail = self.lexer.slice(tail, self.token.start);
-        // Reading twice does no harm, whatever functions it calls.
+        // Reading twice is harmless, whatever functions the statement calls.
         self.repeatable = true;
         Some(())
     }
 
-    /// Passes over one token, or a bracket and all in it.
+    /// Skips one token, or a bracket and its content.
     fn pass(&mut self) -> Option<()> {
         if self.marker()?.is_some() {
             return Some(());

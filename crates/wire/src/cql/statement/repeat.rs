@@ -1,22 +1,21 @@
-//! Decides whether a statement may be sent twice while a first is somewhere: on its way, carried
-//! out, or still to be carried out when a node that stood still goes on, long after the second was
-//! answered.
+//! Decides whether a statement may be sent twice while the fate of a first copy is unknown: in
+//! transit, executed, or to be executed when a stalled node continues, long after the second copy
+//! was answered.
 //!
-//! It must never be said of a statement that it may be repeated, when a second execution, at
-//! whatever time, could leave anything behind that one alone would not. So these are never
-//! repeated:
+//! A statement must never count as repeatable if a second execution, at any time, could leave an
+//! effect that one execution would not. Never repeatable are therefore:
 //!
-//! * what is not understood to its end, conditions, counters, functions (their value may be
-//!   another);
-//! * what writes a list that is not frozen: each execution puts the elements into cells of its own,
-//!   or finds an element by where it stands now;
-//! * JSON, which may name any column, and tables or columns that are not known;
-//! * values with a time to live: it begins when a node carries the write out, so that an expired
-//!   value could come back.
+//! * statements not understood to their end, conditions, counters, functions (their value may
+//!   differ);
+//! * writes to a list that is not frozen: each execution puts the elements into new cells, or finds
+//!   an element by its current position;
+//! * JSON, which may name any column, and unknown tables or columns;
+//! * values with a time to live: it begins when a node executes the write, so that an expired value
+//!   could come back.
 //!
-//! Any other write may be repeated with a time that its client gave, because it then is as old as
-//! it was, whenever it is carried out. Without one a node stamps it when it gets to it, and it
-//! would take back, or delete, what was acknowledged meanwhile.
+//! Any other write may be repeated if its client gave a timestamp, because the write keeps its age
+//! whenever it is executed. Otherwise a node stamps the write on execution, and a late copy would
+//! overwrite or delete data acknowledged in the meantime.
 
 use std::fmt;
 
@@ -24,27 +23,27 @@ use super::parser;
 use super::routing::Bind;
 use super::{Identifier, Kind, TEXT_BYTES_MAX};
 
-/// How far a statement may be sent a second time; the less it may, the smaller.
+/// Permission to send a statement a second time, in ascending order.
 #[derive(Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Debug)]
 pub enum Repeatable {
-    /// Not at all.
+    /// Must not be repeated.
     Never,
-    /// If its message carries a default timestamp.
+    /// Repeatable if its message carries a default timestamp.
     WithTimestamp,
-    /// In any case: it reads, or says itself when it was written.
+    /// Always repeatable: it reads, or has an explicit timestamp.
     Always,
 }
 
-/// The facts about a statement that its text does not have.
+/// Facts about a statement that its text lacks.
 pub trait Setting: fmt::Debug {
-    /// The table that these names mean; `None` if it is not known.
+    /// The table with these names; `None` if unknown.
     fn table(&self, keyspace: Option<&Identifier<'_>>, table: &Identifier<'_>) -> Option<&Cells>;
 
     /// True if a bind marker has a value: neither null nor unset nor missing.
     fn has_value(&self, marker: &Bind<'_>) -> bool;
 }
 
-/// How a table keeps its rows, as far as it matters to a write that is carried out twice.
+/// Storage of a table's rows, as far as it matters to a repeated write.
 #[derive(Clone, Eq, PartialEq, Debug, Default)]
 pub struct Cells {
     /// Sorted by name.
@@ -52,24 +51,24 @@ pub struct Cells {
     expire: bool,
 }
 
-/// How a column keeps its values.
+/// Storage of a column's values.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub enum ColumnKind {
-    /// Written as a whole, or (a user-defined type) field by field: one value has one place.
+    /// Written as a whole, or (a user-defined type) field by field: each value has one place.
     Single,
-    /// A set or a map: the place of an element follows from its value or key.
+    /// A set or a map: an element's value or key determines its place.
     Keyed,
-    /// A list: each write makes new places.
+    /// A list: each write creates new places.
     List,
     /// A counter.
     Counter,
 }
 
 impl ColumnKind {
-    /// From a type as `system_schema.columns` shows it.
+    /// The kind of a type as written in `system_schema.columns`.
     #[must_use]
     pub fn of(cql_type: &str) -> ColumnKind {
-        // A type by the name of its class is quoted.
+        // A type given by its class name is quoted.
         if cql_type.starts_with("list<")
             || cql_type.starts_with('\'') && cql_type.contains("ListType")
         {
@@ -98,7 +97,7 @@ impl Cells {
         Cells { columns, expire }
     }
 
-    /// The kind of a column; `None` if it is not known.
+    /// The kind of a column; `None` if unknown.
     #[must_use]
     pub fn kind(&self, name: &Identifier<'_>) -> Option<ColumnKind> {
         let position =
@@ -106,7 +105,7 @@ impl Cells {
         self.columns.get(position).map(|(_, kind)| *kind)
     }
 
-    /// True if it is a table of counters.
+    /// True for a table of counters.
     #[must_use]
     pub fn has_counters(&self) -> bool {
         self.columns.iter().any(|(_, kind)| *kind == ColumnKind::Counter)
@@ -119,8 +118,8 @@ impl Cells {
     }
 }
 
-/// Decides whether a statement may be sent twice. A text that is longer than [`TEXT_BYTES_MAX`] may
-/// not: reading it to its end would hold up all other work.
+/// Decides whether a statement may be sent twice. Always [`Repeatable::Never`] for a text longer
+/// than [`TEXT_BYTES_MAX`]: reading it to its end would hold up all other work.
 #[must_use]
 pub fn repeatable(text: &str, setting: &dyn Setting) -> Repeatable {
     if text.len() > TEXT_BYTES_MAX {

@@ -1,26 +1,26 @@
-//! From a statement and a table's partition key to the serialized key.
+//! Builds the serialized partition key from a statement and a table's partition key.
 
 use super::terms::Term;
 use super::{Identifier, Statement};
 use crate::cql::message::{Value, Values};
 use crate::cql::types::{Column, build_key, literal};
 
-/// A bind marker whose value is asked for.
+/// A bind marker whose value is requested.
 #[derive(Copy, Clone, Debug)]
 pub struct Bind<'a> {
     /// Position among the statement's markers, from 0, in order of appearance.
     pub index: u16,
-    /// Name a value would have in a message with named values: that of `:name`, or for `?` the
-    /// column it is compared or assigned to.
+    /// Name of the value in a message with named values: the name in `:name`, or for `?` the column
+    /// it is compared or assigned to.
     pub name: Identifier<'a>,
 }
 
-/// Named values of a message among which one is searched for.
+/// Most named values of a message that are searched.
 const NAMED_VALUES_MAX: usize = 2_048;
 
 impl Bind<'_> {
-    /// Its value among those of a message; none among more than 2,048 named ones, which would take
-    /// long to search.
+    /// The marker's value in a message. `None` if the message has more than 2,048 named values,
+    /// which would take long to search.
     #[must_use]
     pub fn of<'v>(&self, values: &Values<'v>) -> Option<Value<'v>> {
         if values.is_named() {
@@ -37,17 +37,17 @@ impl Bind<'_> {
     }
 }
 
-/// Key columns of a table whose statements are routed by key when they are given as text.
+/// Most key columns of a table whose text statements are routed by key.
 const KEY_COLUMNS_MAX: usize = 32;
 
-/// Builds the serialized partition key of a statement into `out` (cleared first), from literals of
-/// the text and bind values. The text is read once, however many columns the key has.
+/// Builds the serialized partition key of a statement in `out` (cleared first) from literals of the
+/// text and bind values. Reads the text once, whatever the number of key columns.
 ///
 /// * `partition_key`: the table's key columns, in order.
-/// * `value`: gives the bytes of a bind value, or `None` if it is absent, null or unset.
+/// * `value`: returns the bytes of a bind value, or `None` if it is absent, null or unset.
 ///
-/// False, with `out` empty, if some key column is not fixed to one value that can be encoded with
-/// certainty, or the key has more than 32 columns: then the statement goes to any node.
+/// Returns false and leaves `out` empty if a key column is not fixed to one value with a certain
+/// encoding, or the key has more than 32 columns; the statement then goes to any node.
 pub fn routing_key<'v>(
     statement: &Statement<'_>,
     partition_key: &[Column],

@@ -1,15 +1,15 @@
-//! Iterators over the parts of a classified statement; they read its text again instead of keeping
+//! Iterators over the parts of a classified statement. They read its text again instead of storing
 //! a list.
 
 use super::Identifier;
 use super::lexer::{Lexer, TokenKind};
 use super::parser::Parser;
 
-/// A term that a column is compared or assigned to.
+/// A term compared with or assigned to a column.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub enum Term<'a> {
-    /// A literal of one token as it stands in the text, with its quotes; also `true`, `false`,
-    /// `null`, `NaN` and `Infinity`. [`crate::cql::types::literal`] reads it.
+    /// A literal of one token as written, with its quotes; also `true`, `false`, `null`, `NaN` and
+    /// `Infinity`. [`crate::cql::types::literal`] reads it.
     Literal(&'a str),
     /// `?`, with its position among the statement's markers, from 0.
     Marker(u16),
@@ -27,11 +27,11 @@ pub enum Term<'a> {
 pub struct KeyTerm<'a> {
     /// The column.
     pub column: Identifier<'a>,
-    /// Its value.
+    /// Value of the column.
     pub term: Term<'a>,
 }
 
-/// Where key terms are found. Only made for text the parser has been through once.
+/// The place of key terms. Only created for text that the parser has read once.
 #[derive(Copy, Clone, Debug)]
 pub(super) enum TermSource<'a> {
     None,
@@ -60,7 +60,7 @@ impl<'a> TermSource<'a> {
     }
 }
 
-/// See [`super::Statement::key_terms`].
+/// Iterator of [`super::Statement::key_terms`].
 #[derive(Clone, Debug)]
 pub struct KeyTerms<'a>(Walk<'a>);
 
@@ -76,7 +76,7 @@ impl<'a> Iterator for KeyTerms<'a> {
 
     fn next(&mut self) -> Option<KeyTerm<'a>> {
         loop {
-            // Each step gives a term, or nothing for one that is not simple; the end is where the
+            // Each step yields a term, or nothing for a complex one; iteration ends where the
             // parser stops.
             let (term, more) = match &mut self.0 {
                 Walk::Done => return None,
@@ -112,14 +112,14 @@ pub enum Selected<'a> {
     Column {
         /// The column.
         name: Identifier<'a>,
-        /// The name that it has in the result instead.
+        /// Name of the column in the result.
         alias: Option<Identifier<'a>>,
     },
-    /// Anything else: a function, a cast, `DISTINCT x`, `JSON x`.
+    /// Any other item: a function, a cast, `DISTINCT x`, `JSON x`.
     Other,
 }
 
-/// See [`super::Statement::selected_columns`].
+/// Iterator of [`super::Statement::selected_columns`].
 #[derive(Clone, Debug)]
 pub struct SelectedColumns<'a>(Option<Lexer<'a>>);
 
@@ -149,7 +149,7 @@ impl<'a> Iterator for SelectedColumns<'a> {
                 item = Selected::Other;
             }
         }
-        // An item that does not end here is an expression: pass over the rest of it.
+        // An item that continues is an expression: skip the rest of it.
         let mut depth = i32::from([b'(', b'[', b'{'].into_iter().any(|bracket| first.is(bracket)));
         loop {
             let token = lexer.next();
@@ -168,12 +168,12 @@ impl<'a> Iterator for SelectedColumns<'a> {
     }
 }
 
-/// See [`super::Statement::selected_texts`].
+/// Iterator of [`super::Statement::selected_texts`].
 #[derive(Clone, Debug)]
 pub struct SelectedTexts<'a> {
     selection: &'a str,
     lexer: Lexer<'a>,
-    /// Where the next item begins; `None`: there is none.
+    /// Offset of the next item; `None` at the end.
     start: Option<usize>,
 }
 

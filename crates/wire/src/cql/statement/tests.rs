@@ -1,4 +1,4 @@
-//! Statements as lists: what goes in, what must be known of it.
+//! Tables of statements and the facts expected of them.
 
 mod key_terms;
 mod kinds;

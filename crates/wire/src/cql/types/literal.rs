@@ -1,7 +1,7 @@
-//! Literals as they stand in a statement to serialized values, as the server would serialize them.
+//! Serializes literals of statements as the server would.
 //!
-//! Which literals a type takes is `Constants.Literal.testAssignment` in Cassandra; the bytes are
-//! those of its serializers and of the native protocol, v4, section 6.
+//! Cassandra's `Constants.Literal.testAssignment` defines which literals a type accepts; its
+//! serializers and the native protocol (v4, section 6) define the bytes.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -10,8 +10,8 @@ use super::{CqlType, time};
 /// Appends the serialized value of a literal (one token, with its quotes) for a column of the given
 /// type.
 ///
-/// False, with `out` as it was, if the text is no literal of that type or its bytes cannot be told
-/// with certainty.
+/// Returns false and leaves `out` unchanged if the text is not a literal of that type or its bytes
+/// are uncertain.
 pub fn literal(cql_type: &CqlType, text: &str, out: &mut Vec<u8>) -> bool {
     let start = out.len();
     let written = write(cql_type, text, out).is_some();
@@ -101,13 +101,13 @@ fn write_string(text: &str, out: &mut Vec<u8>) -> Option<()> {
     Some(())
 }
 
-/// A string literal without quotes inside: what addresses and dates are written as.
+/// A string literal without inner quotes, the form of addresses and dates.
 fn plain_string(text: &str) -> Option<&str> {
     quoted(text).map(|(inside, _)| inside).filter(|inside| !inside.contains('\''))
 }
 
 /// `-?[0-9]+`. Values beyond 128 bits, which only `varint` and `decimal` could hold, are not worth
-/// big numbers.
+/// big integers.
 fn integer(text: &str) -> Option<i128> {
     let digits = text.strip_prefix('-').unwrap_or(text);
     (!digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())).then_some(())?;
@@ -118,7 +118,7 @@ fn bigint(text: &str) -> Option<[u8; 8]> {
     Some(i64::try_from(integer(text)?).ok()?.to_be_bytes())
 }
 
-/// Two's complement, big-endian, as short as possible (`BigInteger.toByteArray`).
+/// Two's complement, big-endian, of minimal length (`BigInteger.toByteArray`).
 fn write_varint(value: i128, out: &mut Vec<u8>) {
     let sign_bits = if value < 0 { value.leading_ones() } else { value.leading_zeros() };
     // One sign bit must stay.
@@ -126,8 +126,8 @@ fn write_varint(value: i128, out: &mut Vec<u8>) {
     out.extend_from_slice(&value.to_be_bytes()[redundant..]);
 }
 
-/// `[int] scale`, then the unscaled value as a varint. The scale is what `new BigDecimal(text)`
-/// gives it, so `1.50` and `1.5` differ, on the server too.
+/// `[int] scale`, then the unscaled value as a varint. The scale is that of `new BigDecimal(text)`,
+/// so `1.50` and `1.5` differ, on the server too.
 fn write_decimal(text: &str, out: &mut Vec<u8>) -> Option<()> {
     let (mantissa, exponent) = match text.split_once(['e', 'E']) {
         Some((mantissa, exponent)) => {
@@ -148,7 +148,7 @@ fn write_decimal(text: &str, out: &mut Vec<u8>) -> Option<()> {
     Some(())
 }
 
-/// Java and Rust both round decimal text to the nearest value; NaN has the same bits in both.
+/// Java and Rust both round decimal text to the nearest value, and use the same bits for NaN.
 fn float<F: std::str::FromStr>(text: &str) -> Option<F> {
     let unsigned = text.strip_prefix('-').unwrap_or(text);
     let number = unsigned.starts_with(|first: char| first.is_ascii_digit())
@@ -193,8 +193,8 @@ fn write_blob(text: &str, out: &mut Vec<u8>) -> Option<()> {
     Some(())
 }
 
-/// Addresses only: a host name would be looked up by the server. Java gives an IPv4 address for a
-/// mapped IPv6 one.
+/// Accepts addresses only: the server would look up a host name. Java turns an IPv4-mapped IPv6
+/// address into an IPv4 address.
 fn write_inet(text: &str, out: &mut Vec<u8>) -> Option<()> {
     match text.parse().ok()? {
         IpAddr::V4(address) => out.extend_from_slice(&address.octets()),

@@ -1,9 +1,8 @@
-//! Type specifications: `[option]`s of the native protocol, an id of two bytes and what belongs to
-//! it.
+//! Type specifications: `[option]`s of the native protocol, an id of two bytes and its parameters.
 
 use super::CqlType;
 
-/// Nothing legitimate nests deeper; a hostile peer could otherwise overflow the stack.
+/// No legitimate type nests deeper; a hostile peer could otherwise overflow the stack.
 const DEPTH_MAX: u32 = 64;
 
 mod id {
@@ -26,7 +25,7 @@ pub(super) fn decode(input: &mut &[u8], depth: u32) -> Option<CqlType> {
         id::LIST => CqlType::List(Box::new(element(input)?)),
         id::SET => CqlType::Set(Box::new(element(input)?)),
         id::MAP => CqlType::Map(Box::new(element(input)?), Box::new(element(input)?)),
-        // Counts are not believed: vectors grow only as elements are found.
+        // Counts are not trusted: vectors grow only as elements are read.
         id::TUPLE => {
             CqlType::Tuple((0..short(input)?).map(|_| element(input)).collect::<Option<_>>()?)
         }
@@ -41,7 +40,7 @@ pub(super) fn decode(input: &mut &[u8], depth: u32) -> Option<CqlType> {
     })
 }
 
-/// Moves `input` past one type specification without building it; `None` as for
+/// Advances `input` past one type specification without building it; `None` as for
 /// [`CqlType::decode`].
 pub fn skip_spec(input: &mut &[u8]) -> Option<()> {
     skip(input, 0)
@@ -84,7 +83,7 @@ fn native(id: u16) -> Option<CqlType> {
         0x09 => CqlType::Int,
         0x0B => CqlType::Timestamp,
         0x0C => CqlType::Uuid,
-        // 0x0A was `text` in v1 and v2; servers speak of `varchar` only.
+        // 0x0A was `text` in v1 and v2; servers send only `varchar`.
         0x0A | 0x0D => CqlType::Text,
         0x0E => CqlType::Varint,
         0x0F => CqlType::Timeuuid,

@@ -1,11 +1,11 @@
-//! Type specifications, names, partition keys, and any text as a literal. What literals serialize
-//! to is in `tests/literals.rs`, against Cassandra's own bytes.
+//! Type specifications, names, partition keys, and arbitrary text as a literal. `tests/literals.rs`
+//! compares serialized literals with Cassandra's bytes.
 
 use proptest::prelude::*;
 
 use super::{Column, CqlType, literal, partition_key, skip_spec};
 
-/// `[option]`s as in the native protocol v4, section 4.2.5.2, followed by a byte that must be left.
+/// `[option]`s as in the native protocol v4, section 4.2.5.2, followed by a byte that must remain.
 #[test]
 fn type_specifications() {
     let list: &[(&[u8], &str)] = &[
@@ -125,13 +125,13 @@ proptest! {
         prop_assert_eq!(&out[..], &value.to_be_bytes()[..]);
         out.clear();
         prop_assert!(literal(&CqlType::Varint, &value.to_string(), &mut out));
-        // Sign extension of the shortest form gives the value back, and no shorter form does.
+        // Sign extension of the shortest form restores the value, and no shorter form does.
         let extend = |bytes: &[u8]| bytes.iter().skip(1).fold(i64::from(bytes[0].cast_signed()), |all, byte| all << 8 | i64::from(*byte));
         prop_assert_eq!(extend(&out), value);
         prop_assert!(out.len() == 1 || extend(&out[1..]) != value);
     }
 
-    /// Against a slow count of days.
+    /// Compares with a slow count of days.
     #[test]
     fn dates(days in 0u32..3_000_000) {
         let (mut year, mut left) = (1583u32, days);

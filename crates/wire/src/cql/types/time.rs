@@ -1,12 +1,11 @@
-//! Dates and times in string literals. Only the forms whose meaning does not depend on the server's
-//! settings: a timestamp without a time zone is not understood.
+//! Dates and times in string literals, limited to the forms whose meaning does not depend on the
+//! server's settings: a timestamp without a time zone is refused.
 
 const HOUR_NS: i64 = 3_600_000_000_000;
 pub(super) const DAY_NS: i64 = 24 * HOUR_NS;
 const DAY_MS: i64 = 86_400_000;
 
-/// `yyyy-mm-dd`, or a plain number of days, to the unsigned number that stands for it: 2^31 is
-/// 1970-01-01.
+/// Reads `yyyy-mm-dd`, or a plain number of days, as the unsigned day number: 2^31 is 1970-01-01.
 pub(super) fn date_days(text: &str) -> Option<u32> {
     if let Some(number) = plain_number(text) {
         return u32::try_from(number).ok();
@@ -67,7 +66,7 @@ fn plain_number(text: &str) -> Option<i64> {
     digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }
 
-/// The part of the text that is still to be read.
+/// The unread part of the text.
 struct Cursor<'a>(&'a [u8]);
 
 impl Cursor<'_> {

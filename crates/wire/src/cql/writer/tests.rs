@@ -1,4 +1,4 @@
-//! What the writer sends, as the reader finds it: every framing, in pieces of every kind.
+//! The reader decodes the writer's output, in every framing and in pieces of any size.
 
 use super::*;
 use crate::cql::envelope::opcode;
@@ -10,7 +10,7 @@ fn body(length: usize) -> Vec<u8> {
     (0..length).map(|at| (at / 7) as u8).collect()
 }
 
-/// Sends a STARTUP and bodies of all lengths; returns what was sent.
+/// Sends a STARTUP and bodies of all lengths; returns the bytes sent.
 fn sent(version: u8, compression: Option<Algorithm>, segments: Option<bool>) -> Vec<u8> {
     let (mut wire, mut writer) = (Vec::new(), EnvelopeWriter::default());
     writer.push(&mut wire, Header::request(version, -1, opcode::STARTUP), b"options");
@@ -23,7 +23,7 @@ fn sent(version: u8, compression: Option<Algorithm>, segments: Option<bool>) -> 
     wire
 }
 
-/// Reads what was sent in pieces of so many bytes, and goes over to segments as a server does that
+/// Reads the bytes in pieces of the given size, and switches to segments as a server does that
 /// answers STARTUP.
 fn found(
     wire: &[u8],
@@ -69,7 +69,7 @@ fn every_framing_in_whole_and_in_pieces() {
             assert!(
                 found[1..].iter().zip(LENGTHS).all(|((_, found), length)| *found == body(length))
             );
-            // Bodies that compressing makes no shorter go as they are.
+            // Bodies that compression does not shorten stay as they are.
             let compressed =
                 found.iter().filter(|(header, _)| header.flags & flag::COMPRESSION != 0).count();
             assert_eq!(compressed, if compression.is_some() { 4 } else { 0 });

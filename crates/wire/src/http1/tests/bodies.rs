@@ -1,8 +1,8 @@
-//! Bodies: ends are found, and chunks that are none are refused.
+//! Bodies: their ends, and refusal of malformed chunks.
 
 use super::*;
 
-/// How many bytes belong to the body, if it is whole.
+/// Number of bytes that belong to the body, if it is complete.
 fn chunks(text: &[u8]) -> Result<Option<usize>, Refusal> {
     let mut reader = BodyReader::new(Framing::Chunked);
     let taken = reader.take(text)?;

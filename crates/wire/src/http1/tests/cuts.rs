@@ -1,17 +1,16 @@
-//! Wherever the bytes are cut, the outcome is the same.
+//! The outcome does not depend on where the bytes are cut.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// Small, so that inputs reach them.
+/// Small limits, so that inputs reach them.
 const LIMITS: HeadLimits = HeadLimits { head_bytes: 160, line_bytes: 48, fields: 5 };
 
-/// Fields, framing, whether the connection goes on, and bytes of the body.
+/// Fields, framing, whether the connection persists, and bytes of the body.
 type Message = (Vec<(Vec<u8>, Vec<u8>)>, Framing, bool, usize);
 
-/// What is known of a stream after all of it was read: heads with what they say, bodies, and what
-/// ended it.
+/// Result of reading a whole stream: heads and their meaning, bodies, and the final error.
 #[derive(Debug, PartialEq)]
 struct Outcome {
     messages: Vec<Message>,
@@ -19,7 +18,7 @@ struct Outcome {
     unread: usize,
 }
 
-/// Reads requests, one after the other, out of bytes that arrive in pieces.
+/// Reads consecutive requests from bytes that arrive in pieces.
 fn read(stream: &[u8], cuts: &[usize]) -> Outcome {
     let mut outcome = Outcome { messages: Vec::new(), refusal: None, unread: 0 };
     let (mut reader, mut body): (_, Option<BodyReader>) = (HeadReader::new(LIMITS), None);
@@ -40,7 +39,7 @@ fn read(stream: &[u8], cuts: &[usize]) -> Outcome {
             }
         }
     }
-    // Where a body was refused within a piece is no part of the outcome.
+    // The position of a refusal within a piece is not part of the outcome.
     outcome.unread = if outcome.refusal.is_some() { 0 } else { unread.len() };
     outcome
 }
@@ -71,7 +70,7 @@ fn step(
     Ok(length)
 }
 
-/// Pieces of requests, some of them bad.
+/// Pieces of requests, some of them invalid.
 fn pieces() -> impl Strategy<Value = Vec<u8>> {
     let piece = prop_oneof![
         8 => Just(b"GET / HTTP/1.1\r\nHost: a\r\n".to_vec()),

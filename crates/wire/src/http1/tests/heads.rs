@@ -203,7 +203,7 @@ fn a_target_with_a_host_names_the_same_as_host() {
     for host in ["a b", "a/b", "b@a", "a, b", "a?b", "a#b", "a\\b", "ä"] {
         assert_eq!(outcome("/", host), Err(Refusal::Host), "{host}");
     }
-    // There may be none in HTTP/1.0.
+    // HTTP/1.0 may omit Host.
     assert_eq!(with_request(b"GET http://a/ HTTP/1.0\r\n\r\n", |_| ()), Ok(()));
 }
 
@@ -219,7 +219,7 @@ fn an_answer_that_has_no_body_has_no_length() {
     };
     for (text, keep_alive) in [
         ("HTTP/1.1 204 No Content\r\nA: b\r\nContent-Length: 0\r\n\r\n", true),
-        // What follows would be its body, whose end is not looked for.
+        // The following bytes would be its body, whose end is not sought.
         ("HTTP/1.1 204 No Content\r\nA: b\r\nContent-Length: 5\r\n\r\n", false),
         ("HTTP/1.1 204 No Content\r\nTransfer-Encoding: chunked\r\nA: b\r\n\r\n", false),
     ] {

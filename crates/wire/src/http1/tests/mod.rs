@@ -1,4 +1,5 @@
-//! Heads and bodies: what is taken, what is refused and by which name, wherever the bytes are cut.
+//! Heads and bodies: what is accepted, what is refused and by which name, wherever the bytes are
+//! cut.
 
 mod bodies;
 mod cuts;
@@ -6,7 +7,7 @@ mod heads;
 
 use super::*;
 
-/// Reads a request's head that is whole, and hands it to `check`.
+/// Reads a complete request head and passes it to `check`.
 fn with_request<T>(
     text: &[u8],
     check: impl FnOnce(RequestHead<'_, '_>) -> T,
@@ -17,7 +18,7 @@ fn with_request<T>(
     RequestHead::read(head).map(check)
 }
 
-/// The same of a response, to HEAD or another request.
+/// Reads a complete response head, to HEAD or another request.
 fn with_response<T>(
     text: &[u8],
     to_head: bool,

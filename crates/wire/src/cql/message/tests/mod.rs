@@ -1,4 +1,5 @@
-//! Messages by example: what the versions differ in, what is refused, and where.
+//! Messages by example: differences between versions, refused messages, and the offset of the
+//! error.
 
 mod request;
 mod response;
@@ -13,7 +14,7 @@ fn body(write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     out
 }
 
-/// Checks that every proper start of `body` is refused, at a place within it.
+/// Checks that every proper prefix of `body` is refused, at an offset within it.
 fn refuses_every_start<'a, T>(body: &'a [u8], decode: impl Fn(&'a [u8]) -> Result<T, DecodeError>) {
     assert!(decode(body).is_ok());
     for length in 0..body.len() {

@@ -87,8 +87,7 @@ fn what_a_node_may_be_unable_to_read_is_told() {
     }
 }
 
-/// Cassandra 5 carries `INSERT INTO t` out in the keyspace that a message of version 3 or 4 names
-/// so.
+/// Cassandra 5 executes `INSERT INTO t` in the keyspace that a v3 or v4 message names in this way.
 #[test]
 fn a_keyspace_is_read_in_all_versions_as_nodes_do() {
     for version in [3, 4] {

@@ -1,4 +1,4 @@
-//! Clauses that several statements have: the table, `WHERE`, `USING`, `IF`.
+//! Clauses shared by several statements: the table, `WHERE`, `USING`, `IF`.
 
 use super::Parser;
 use crate::cql::statement::lexer::TokenKind;
@@ -8,14 +8,15 @@ use crate::cql::statement::{Bind, Identifier, Statement};
 /// The contents of `USING`.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Using {
-    /// When it was written.
+    /// The write has an explicit timestamp.
     pub(super) stamped: bool,
-    /// That what it writes has a time to live, or has none, whatever is usual in the table.
+    /// Whether `TTL` gives a time to live (false for 0); `None` leaves it to the table.
     pub(super) lives: Option<bool>,
 }
 
-/// Words that end a list of relations or conditions. All but `GROUP` and `PER` are reserved, and
-/// these two can only be columns at the start of a relation, where they are not looked for.
+/// Words that end a list of relations or conditions. `GROUP` and `PER` are not reserved, but can
+/// only be columns at the start of a relation, where the parser does not look for them. The others
+/// are reserved.
 const CLAUSE_ENDS: [&str; 12] = [
     "ORDER", "GROUP", "LIMIT", "PER", "ALLOW", "IF", "WITH", "USING", "INSERT", "UPDATE", "DELETE",
     "APPLY",
@@ -34,8 +35,8 @@ impl<'a> Parser<'a> {
             keyspace = Some(std::mem::replace(&mut table, self.identifier()?));
         }
         if self.is_cut && self.lexer.is_at_end() {
-            // The name may go on, or be that of a keyspace: what follows it is not known, and may
-            // be half of a comment's beginning.
+            // The name may continue, or may be a keyspace: the text behind it is unknown, and may
+            // be half of a comment's opening.
             return None;
         }
         (statement.keyspace, statement.table) = (keyspace, Some(table));
@@ -128,7 +129,8 @@ impl<'a> Parser<'a> {
                 return None;
             }
             if what.is_word("TIMESTAMP") {
-                // Unset, the statement has the message's timestamp or none; null is refused.
+                // With an unset marker the statement has the message's timestamp or none; nodes
+                // refuse null.
                 using.stamped = marker.is_none_or(|marker| self.has_value(&marker));
             } else if what.is_word("TTL") {
                 using.lives = Some(marker.is_some() || literal.text != "0");
@@ -139,7 +141,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// True if the marker of `USING TIMESTAMP` has a value; the name is what Cassandra calls it.
+    /// True if the marker of `USING TIMESTAMP` has a value. The marker's name is Cassandra's.
     fn has_value(&self, marker: &Term<'a>) -> bool {
         let bind = match *marker {
             Term::Literal(_) => return true,

@@ -7,8 +7,8 @@ use crate::cql::statement::terms::TermSource;
 use crate::cql::statement::{ColumnKind, Identifier, Kind, Statement};
 
 impl<'a> Parser<'a> {
-    /// Judges a second execution of a whole INSERT, UPDATE or DELETE, apart from the columns that
-    /// it writes.
+    /// Judges a second execution of a complete INSERT, UPDATE or DELETE, except for the columns
+    /// that it writes.
     fn conclude(&mut self, statement: &Statement<'a>, using: Using, gives_values: bool) {
         self.unstamped |= !using.stamped;
         let cells = self.cells(statement);
@@ -18,7 +18,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// The kind of the column that is written, if that is asked and it is known.
+    /// The kind of the written column, if the verdict is wanted and the column is known.
     fn written(&self, statement: &Statement<'a>, column: &Identifier<'a>) -> Option<ColumnKind> {
         self.cells(statement)?.kind(column)
     }
@@ -27,7 +27,7 @@ impl<'a> Parser<'a> {
         self.expect_word("INTO")?;
         self.table(statement)?;
         if self.eat_word("JSON") {
-            // The key is inside the document, and so are the columns: not looked into.
+            // The JSON document contains key and columns, and is not parsed.
             self.repeatable = false;
             if self.marker()?.is_none() && self.bump().kind != TokenKind::String {
                 return None;
@@ -100,7 +100,8 @@ impl<'a> Parser<'a> {
         self.condition(statement)
     }
 
-    /// One assignment of `SET`; whether executing it twice is the same as once.
+    /// Reads one assignment of `SET` and returns whether executing it twice equals executing it
+    /// once.
     fn assignment(&mut self, statement: &Statement<'a>) -> Option<bool> {
         let column = self.identifier()?;
         let kind = self.written(statement, &column);
@@ -128,8 +129,8 @@ impl<'a> Parser<'a> {
         Some(self.term()?.fixed && fixed && is_replaced(kind))
     }
 
-    /// Reads the term that is added to or taken from a column. A counter, and a list that grows,
-    /// differ after a second execution; a set or a map does not.
+    /// Reads the term that is added to or taken from a column. A second execution changes a counter
+    /// or a growing list again, but not a set or a map.
     fn addend(&mut self, kind: Option<ColumnKind>) -> Option<bool> {
         Some(self.term()?.fixed && kind == Some(ColumnKind::Keyed))
     }
@@ -139,7 +140,7 @@ impl<'a> Parser<'a> {
         self.deleted(None)?;
         self.expect_word("FROM")?;
         self.table(statement)?;
-        // Once more, now that the table is known.
+        // Second pass, now that the table is known.
         if let Some(mut columns) = columns {
             columns.deleted(Some(statement))?;
             self.repeatable &= columns.repeatable;
@@ -156,8 +157,8 @@ impl<'a> Parser<'a> {
         while !self.token.is_word("FROM") {
             let column = self.identifier()?;
             if self.eat(b'[') {
-                // Deleting an element of a list moves the later ones up, so a second time deletes
-                // another.
+                // Deleting an element of a list moves the later ones up, so a second execution
+                // deletes another element.
                 let keyed = table
                     .is_none_or(|table| self.written(table, &column) == Some(ColumnKind::Keyed));
                 self.repeatable &= self.term()?.fixed && keyed;
@@ -172,8 +173,8 @@ impl<'a> Parser<'a> {
         Some(())
     }
 
-    /// Statements up to `APPLY BATCH`, with or without semicolons. The first one's table and terms
-    /// stand for all.
+    /// Reads statements up to `APPLY BATCH`, with or without semicolons. The batch takes the table
+    /// and terms of the first.
     pub(super) fn batch(&mut self, statement: &mut Statement<'a>) -> Option<()> {
         let using = self.using()?;
         self.stamped = using.stamped;
@@ -203,7 +204,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// True if giving such a column a value twice leaves it as it was after the first time.
+/// True if assigning a value to such a column twice equals assigning it once.
 fn is_replaced(kind: Option<ColumnKind>) -> bool {
     matches!(kind, Some(ColumnKind::Single | ColumnKind::Keyed))
 }

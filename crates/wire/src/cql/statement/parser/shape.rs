@@ -1,15 +1,15 @@
-//! Terms: literals, markers, collections, casts, function calls and what is calculated from them.
+//! Terms: literals, markers, collections, casts, function calls and arithmetic on them.
 
 use super::Parser;
 use crate::cql::statement::lexer::{Token, TokenKind};
 use crate::cql::statement::terms::Term;
 
-/// The make-up of a term.
+/// The composition of a term.
 #[derive(Copy, Clone, Debug)]
 pub(in crate::cql::statement) struct Shape<'a> {
     /// The term, if it is one literal or one marker.
     pub(in crate::cql::statement) term: Option<Term<'a>>,
-    /// Nothing but literals and markers: executing it twice gives the same value.
+    /// Only literals and markers: a second execution gives the same value.
     pub(super) fixed: bool,
 }
 
@@ -23,10 +23,11 @@ impl<'a> Shape<'a> {
     }
 }
 
-/// The terms that were seen between brackets.
+/// Terms seen between brackets.
 pub(super) struct Nested {
     pub(super) function: bool,
-    /// Words that are neither constants nor field names of a UDT: perhaps columns, perhaps a type.
+    /// Words that are neither constants nor field names of a UDT: possibly columns, possibly a
+    /// type.
     words: bool,
 }
 
@@ -39,7 +40,7 @@ impl<'a> Parser<'a> {
                 TokenKind::Punctuation(b'+' | b'-' | b'*' | b'/' | b'%') => {
                     self.bump();
                 }
-                // `c -1` is two tokens to Cassandra's lexer too, a name and a number.
+                // Cassandra's lexer also splits `c -1` into two tokens, a name and a number.
                 TokenKind::Number if self.token.text.starts_with('-') => {}
                 _ => return Some(shape),
             }
@@ -49,7 +50,7 @@ impl<'a> Parser<'a> {
     }
 
     fn primary(&mut self) -> Option<Shape<'a>> {
-        // What stands before the value proper: signs and casts.
+        // Signs and casts before the value.
         let mut prefixed = false;
         let mut fixed = true;
         loop {
@@ -87,9 +88,9 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// After `(..)`: does a value follow, so that it was a cast? A negative number is taken for
-    /// subtraction instead, which is the cautious reading, and so is a word, which may be the next
-    /// clause.
+    /// After `(..)`: returns whether a value follows, so that the bracket was a cast. A negative
+    /// number counts as subtraction instead, which is the cautious reading; a word too does not
+    /// count, since it may start the next clause.
     fn at_cast_value(&self) -> bool {
         let negative = self.token.kind == TokenKind::Number && self.token.text.starts_with('-');
         (self.token.is_literal() && !negative)
@@ -113,13 +114,13 @@ impl<'a> Parser<'a> {
         Some(Shape::compound(false))
     }
 
-    /// Passes over everything up to the bracket that closes the one just taken, counting markers.
-    /// Kinds of brackets need not be told apart: text that mixes them is refused by every server.
+    /// Skips to the bracket that closes the one just taken, counting markers. Kinds of brackets
+    /// need no distinction: every server refuses text that mixes them.
     pub(super) fn nested(&mut self) -> Option<Nested> {
         let mut nested = Nested { function: false, words: false };
         let mut depth = 1u32;
-        // In `{'k': :v}` the first colon separates and the second begins a marker: it is where a
-        // value is due.
+        // In `{'k': :v}` the first colon separates and the second begins a marker, because a value
+        // is due there.
         let mut value_due = true;
         while depth > 0 {
             if self.token.is(b'?') || (value_due && self.token.is(b':')) {

@@ -131,7 +131,7 @@ fn names_match_as_the_server_would_read_them() {
     }
 }
 
-/// What is read of a statement of which much more follows.
+/// The facts read from a statement that continues far beyond the head.
 fn long(text: &str) -> (Kind, String, bool, usize) {
     let text = text.replace("{}", &" ".repeat(TEXT_BYTES_MAX));
     let statement = classify(&text);
@@ -152,7 +152,7 @@ fn of_a_long_text_the_head_is_read() {
         ("ALTER TABLE t {} WITH comment = 'x'", Ddl, "-.-", false),
         ("{} USE ks{}", Use, "-.-", false),
         ("USE {} ks", Use, "-.-", false),
-        // A name at the end of the head may go on, or be that of a keyspace.
+        // A name at the end of the head may continue, or be a keyspace.
         ("SELECT * FROM t{}", Select, "-.-", false),
         ("SELECT * FROM ks{}.t", Select, "-.-", false),
         ("SELECT * FROM ks.{}t", Select, "-.-", false),
@@ -176,7 +176,7 @@ fn blanks_in_front_of_a_statement_are_not_counted() {
     assert_eq!((statement.kind, statement.key_terms().count()), (Select, 1));
 }
 
-/// Wherever the head ends, the name that it has is the right one, or none.
+/// Wherever the head ends, the name found is correct or absent.
 #[test]
 fn no_end_of_the_head_makes_another_name() {
     for text in [

@@ -1,4 +1,4 @@
-//! Any text at all.
+//! Arbitrary text never panics.
 
 use proptest::prelude::*;
 
@@ -25,7 +25,7 @@ fn exercise(text: &str) {
     }
 }
 
-/// Pieces of statements in random order reach deeper than random characters.
+/// Random sequences of statement pieces reach deeper than random characters.
 fn pieces() -> impl Strategy<Value = String> {
     let piece = prop::sample::select(vec![
         "SELECT",
@@ -135,8 +135,8 @@ proptest! {
         let (before, after) = base.split_at(at);
         exercise(before);
         exercise(&format!("{before}{with}{}", &after[1..]));
-        // The first is an ordinary INSERT without its condition; the others are dangerous however
-        // short.
+        // The first is an ordinary INSERT without its condition; the others are dangerous at any
+        // length.
         prop_assert!((repeatable(before, &Known::new()) == Repeatable::Never) || base.starts_with("INSERT"), "{before}");
     }
 
@@ -146,7 +146,7 @@ proptest! {
         after in "[a-z0-9'?, ]{0,20}",
     ) {
         let text = format!("INSERT INTO t (a, b) VALUES ({before} f(1) {after})");
-        // Inside a string it is no call.
+        // Inside a string it is not a call.
         prop_assume!(!before.contains('\''));
         prop_assert_eq!(repeatable(&text, &Known::new()), Repeatable::Never, "{}", text);
     }

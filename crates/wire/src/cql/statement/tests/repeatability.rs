@@ -3,8 +3,8 @@
 use crate::cql::statement::repeat::{Cells, ColumnKind, Repeatable, Setting, repeatable};
 use crate::cql::statement::{Bind, Identifier};
 
-/// Keyspace `ks` with table `t`; the same without counters but with a time to live, `ttl`; and `n`
-/// with counters. Markers from the fourth on have no value, nor has `:unset`.
+/// Keyspace `ks` with table `t`; `ttl`, the same without counters but with a time to live; and `n`
+/// with counters. Markers from the fourth on and `:unset` have no value.
 #[derive(Debug)]
 pub(super) struct Known([(&'static str, Cells); 3]);
 
@@ -89,7 +89,7 @@ const DANGEROUS: &[&str] = &[
     "DELETE l[?] FROM t WHERE k = 1",
     "DELETE a, l[:i] FROM t WHERE k = 1",
     "DELETE m['a'], l['b'] FROM t WHERE k = 1",
-    // What could be a list, for all that is known.
+    // Possibly lists.
     "INSERT INTO t JSON '{\"k\": 1}'",
     "INSERT INTO t JSON ? DEFAULT UNSET USING TIMESTAMP 7",
     "INSERT INTO t (k, v) VALUES (1, fromJson('[1]'))",
@@ -105,7 +105,7 @@ const DANGEROUS: &[&str] = &[
     "UPDATE n SET c = c + 1 WHERE k = 1",
     "DELETE FROM n WHERE k = 1",
     "DELETE c FROM n WHERE k = 1",
-    // What lives for a time lives from when a node gets to it.
+    // A time to live starts when a node executes the write.
     "INSERT INTO t (k, v) VALUES (1, 'a') USING TTL 10",
     "INSERT INTO t (k, v) VALUES (1, 'a') USING TIMESTAMP 7 AND TTL ?",
     "UPDATE t USING TTL :t AND TIMESTAMP 7 SET v = 'a' WHERE k = 1",
@@ -143,7 +143,7 @@ const DANGEROUS: &[&str] = &[
     "DELETE FROM t WHERE k = 1 if exists",
     "BEGIN BATCH INSERT INTO t (k) VALUES (1) IF NOT EXISTS; APPLY BATCH",
     "UPDATE t SET v = 1 WHERE k = 2IF EXISTS",
-    // Batches are as bad as their worst statement.
+    // A batch is as bad as its worst statement.
     "BEGIN BATCH INSERT INTO t (k) VALUES (1); UPDATE t SET l = l + [1] WHERE k = 1; APPLY BATCH",
     "BEGIN BATCH INSERT INTO t (k) VALUES (1); INSERT INTO t (k) VALUES (uuid()); APPLY BATCH",
     "BEGIN BATCH INSERT INTO t (k) VALUES (1); UPDATE t SET l = [1] WHERE k = 1; APPLY BATCH",
@@ -177,7 +177,7 @@ const DANGEROUS: &[&str] = &[
     "SELECT * FROM t WHERE a = 1 UNION",
 ];
 
-/// Executed twice with one timestamp these are the same as once.
+/// Executing these twice with one timestamp equals executing them once.
 const WITH_TIMESTAMP: &[&str] = &[
     "INSERT INTO t (k, v) VALUES (?, :v)",
     "INSERT INTO t (k, v) VALUES ('now()', $$uuid()$$)",
@@ -200,7 +200,7 @@ const WITH_TIMESTAMP: &[&str] = &[
     "DELETE FROM ttl WHERE k = 1",
     "INSERT INTO ttl (k, v) VALUES (1, 'a') USING TTL 0",
     "BEGIN UNLOGGED BATCH INSERT INTO t (k) VALUES (1); DELETE FROM t WHERE k = 2; APPLY BATCH;",
-    // They may say when they were written, and do not, or not all of them do.
+    // Statements that could have an explicit timestamp, but where some or all writes have none.
     "INSERT INTO t (k, v, w) VALUES (?, ?, ?) USING TIMESTAMP ?",
     "UPDATE t USING TIMESTAMP :unset SET v = 'a' WHERE k = 1",
     "BEGIN BATCH USING TIMESTAMP :unset DELETE FROM t WHERE k = 1; APPLY BATCH",
