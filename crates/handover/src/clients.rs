@@ -1,15 +1,14 @@
-//! Which clients' connections the event loops of one process have, wherever those are.
+//! Clients' connections of all event loops of one process, wherever they are.
 //!
-//! All loops of a process steer by one table of the kernel's, and each speaks with agents for
-//! itself. An agent may name a connection that a process before this one has handed over; whoever
-//! believes it sends that client's packets to the agent's host. So a loop has to know of the
-//! clients of all others, and of what another has taken over just now. The kernel knows only part
-//! of it: a connection that is away has no socket here, and an entry does not say whose it is.
+//! All loops of a process share one steering table in the kernel, and each talks to agents itself.
+//! An agent may claim a connection that an earlier process handed over; a loop that believes it
+//! redirects that client's packets to the agent's host. So a loop must know the clients of all
+//! others, and the connections that another loop has just taken over. The kernel knows only some: a
+//! connection that is away has no socket here, and an entry does not name its owner.
 //!
-//! It is written when a client's connection is accepted and when it is gone for good, never for a
-//! request, nor for a hand-over. That takes a lock, of one of many parts that are chosen by a hash,
-//! so that loops hardly ever meet; it is held for one step of a map, and nothing waits for anything
-//! while it has it.
+//! Loops write here when a client's connection is accepted and when it is gone for good, never for
+//! a request or a hand-over. A write locks one of many parts chosen by a hash, so that loops hardly
+//! ever meet, and holds the lock for one map operation without blocking.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -18,10 +17,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::types::Flow;
 
-/// Many more than there are loops.
+/// Many more parts than loops.
 const PARTS: usize = 64;
 
-/// As the kernel's table has them: one way to write an address.
+/// Addresses in the notation of the kernel's table: one form for each address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Key {
     local: (IpAddr, u16),
@@ -35,15 +34,15 @@ impl Key {
     }
 }
 
-/// Clients' connections of all event loops of a process; copies are the same.
+/// Clients' connections of all event loops of a process; clones share the same set.
 #[derive(Clone, Debug)]
 pub struct Clients(Arc<Parts>);
 
 #[derive(Debug)]
 struct Parts {
     hash: RandomState,
-    /// How many there are of each: the next one of the same addresses may come to another loop
-    /// before this one has seen the end of the last.
+    /// Count for each pair of addresses: another loop may accept the next connection before this
+    /// one has seen the last one end.
     parts: [Mutex<HashMap<Key, u32>>; PARTS],
 }
 
@@ -58,17 +57,17 @@ impl Clients {
     fn part(&self, key: &Key) -> MutexGuard<'_, HashMap<Key, u32>> {
         let Parts { hash, parts } = &*self.0;
         let part = hash.hash_one(key) as usize % PARTS;
-        // Each step leaves the map whole.
+        // Each operation leaves the map consistent.
         parts[part].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A client's connection has come to one of the loops.
+    /// A loop has accepted a client's connection.
     pub fn came(&self, flow: Flow) {
         let key = Key::of(flow);
         *self.part(&key).entry(key).or_default() += 1;
     }
 
-    /// It is gone for good, or what was claimed is claimed no more.
+    /// A connection is gone for good, or a claim has ended.
     pub fn left(&self, flow: Flow) {
         let key = Key::of(flow);
         let mut part = self.part(&key);
@@ -76,15 +75,15 @@ impl Clients {
         *count -= 1;
         if *count == 0 {
             part.remove(&key);
-            // What a crowd of clients took is given back.
+            // Give back the memory of a burst of clients.
             if part.len() < part.capacity() / 8 {
                 part.shrink_to_fit();
             }
         }
     }
 
-    /// Claims a connection of which an agent says that it has it. False if one of the loops has a
-    /// client of its addresses, or has claimed it.
+    /// Claims a connection that an agent reports. False if a loop has a client of its addresses, or
+    /// has claimed it.
     #[must_use]
     pub fn claim(&self, flow: Flow) -> bool {
         let key = Key::of(flow);
@@ -96,7 +95,7 @@ impl Clients {
         is_free
     }
 
-    /// How many there are.
+    /// Number of connections.
     #[must_use]
     pub fn len(&self) -> usize {
         let count = |part: &Mutex<HashMap<Key, u32>>| {
@@ -105,7 +104,7 @@ impl Clients {
         self.0.parts.iter().map(count).sum()
     }
 
-    /// True if there are none.
+    /// True if there are no connections.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0

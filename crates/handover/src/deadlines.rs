@@ -1,8 +1,8 @@
-//! What is due when: at most one time for each thing.
+//! Deadlines: at most one for each key.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Times, in milliseconds of the caller's clock, by what is due then.
+/// Times in milliseconds of the caller's clock, by key and in order.
 #[derive(Clone, Debug, Hash)]
 pub(crate) struct Deadlines<K> {
     of: BTreeMap<K, u64>,
@@ -16,26 +16,26 @@ impl<K> Default for Deadlines<K> {
 }
 
 impl<K: Ord + Copy> Deadlines<K> {
-    /// It is due then, and not when it was before.
+    /// Sets a key's deadline, replacing an earlier one.
     pub(crate) fn set(&mut self, key: K, at_ms: u64) {
         self.clear(key);
         self.of.insert(key, at_ms);
         self.order.insert((at_ms, key));
     }
 
-    /// It is not due any more.
+    /// Removes a key's deadline.
     pub(crate) fn clear(&mut self, key: K) {
         if let Some(at_ms) = self.of.remove(&key) {
             self.order.remove(&(at_ms, key));
         }
     }
 
-    /// The time of what is due first.
+    /// The earliest deadline.
     pub(crate) fn next(&self) -> Option<u64> {
         self.order.first().map(|(at_ms, _)| *at_ms)
     }
 
-    /// Takes out something that is due.
+    /// Removes a key whose deadline has passed, and returns it.
     pub(crate) fn pop(&mut self, now_ms: u64) -> Option<K> {
         let (at_ms, key) = *self.order.first()?;
         if at_ms > now_ms {
@@ -45,7 +45,7 @@ impl<K: Ord + Copy> Deadlines<K> {
         Some(key)
     }
 
-    /// True if nothing will ever be due.
+    /// True if no deadline is set.
     pub(crate) fn is_empty(&self) -> bool {
         self.of.is_empty()
     }

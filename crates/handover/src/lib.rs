@@ -2,29 +2,29 @@
 //! dispatcher) to an agent beside the backend that has a large answer, and comes back when the
 //! answer is out.
 //!
-//! Without I/O, clock or threads: events and the time come in, actions go out. What loops have in
-//! common is in `clients.rs` alone.
+//! The crate has no I/O, clock or threads: events and the time come in, actions go out. Only
+//! `clients.rs` is shared between loops.
 //!
-//! | file | what is there |
+//! | file | content |
 //! |---|---|
-//! | `owner/` | the side that clients connect to: which connections are elsewhere, on their way, or coming back |
-//! | `agent/` | the side beside a backend: answers that are offered, and connections to send them on |
+//! | `owner/` | the side that clients connect to: connections that are elsewhere, on their way, or coming back |
+//! | `agent/` | the side beside a backend: offered answers, and connections to send them on |
 //! | `message/` | the control protocol: messages as bytes, and bytes as messages |
-//! | `session.rs` | both sides show that they have the key, and what follows from it |
-//! | `clients.rs` | which clients' connections the event loops of one process have |
-//! | `steer.rs` | what sends the packets of a connection elsewhere |
-//! | `types.rs` | what both sides have in common; a TCP connection as plain data is the reactor's |
-//! | `deadlines.rs`, `limits.rs` | what is due when; bounds |
+//! | `session.rs` | the handshake, in which both sides prove that they have the key, and the session's keys |
+//! | `clients.rs` | clients' connections of all event loops of one process |
+//! | `steer.rs` | redirection of a connection's packets |
+//! | `types.rs` | types of both sides; a TCP connection as plain data is the reactor's |
+//! | `deadlines.rs`, `limits.rs` | deadlines; bounds |
 //!
-//! What may never happen, whatever comes in which order, and whoever of the two ends at whichever
+//! Five things must never happen, in any order of events, and whichever side ends at whichever
 //! step:
-//! - two ends of one connection that are alive at a time, or a copy that is used after the
-//!   connection went on elsewhere;
+//! - two live ends of one connection at a time, or use of a copy after the connection went on
+//!   elsewhere;
 //! - a byte of an answer that reaches the client twice, not at all, or among those of another,
 //!   unless the connection is closed visibly;
 //! - an answer that is cut and looks whole;
 //! - a packet of the client that finds no connection while there is one;
-//! - something that is kept for ever.
+//! - state that is kept for ever.
 //!
 //! `docs/internals/handover.md` draws the states.
 

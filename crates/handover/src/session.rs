@@ -1,4 +1,4 @@
-//! How two sides find out that both have the key, and the keys of the session that follows.
+//! The handshake, in which both sides prove that they have the key, and the keys of the session.
 //!
 //! ```text
 //! agent -> owner   HELLO    u16 version | u8 protocol | u64 instance | 32 bytes of nonce
@@ -6,15 +6,14 @@
 //! agent -> owner   WELCOME  32 bytes of MAC
 //! ```
 //!
-//! Both MACs and both keys are HMAC-SHA256 under the shared key over a word that says which of the
-//! four it is, and all that both have said before. So nothing of one session fits another, nor what
-//! one side says the other: who has recorded a session has nothing to replay, and who answers a
-//! side with its own words is refused. Nonces have to come from the operating system's generator;
-//! where they are drawn is the caller's business, as all I/O is.
+//! Both MACs and both keys are HMAC-SHA256 under the shared key over a word that names which of the
+//! four it is, and all earlier bytes of both sides. So no byte of one session fits another, and no
+//! message of one side fits the other: a recorded session cannot be replayed, and a side that is
+//! sent its own bytes refuses them. Nonces must come from the operating system's generator; the
+//! caller draws them, because it does all I/O.
 //!
-//! An instance is a number that a process draws when it starts. Each side learns by it whether the
-//! other is still the process that it has spoken to: what that one had in its memory is gone with
-//! it.
+//! An instance is a number that a process draws when it starts. It tells each side whether the
+//! other is still the same process: the memory of an earlier one is gone.
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;

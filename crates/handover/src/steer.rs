@@ -1,4 +1,4 @@
-//! Where packets of moved connections go, as far as an owner has a say in it.
+//! Control of where packets of moved connections go.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -8,20 +8,19 @@ use crate::types::Flow;
 
 /// Sends packets of a connection to an agent's host.
 pub trait Steer: Send + fmt::Debug {
-    /// The client's packets go to the host of this agent from now on, for so long; again: to renew.
+    /// Redirects the client's packets to this agent's host for this time; repeat the call to renew.
     /// False if that is not possible.
     fn steer(&mut self, flow: Flow, agent: SocketAddr, lease_ms: u64) -> bool;
-    /// They come here again.
+    /// Ends the redirection: packets come here again.
     fn unsteer(&mut self, flow: Flow);
-    /// They go nowhere from now on, for so long, and are noted; again: to renew. False if that is
-    /// not possible.
+    /// Drops the client's packets for this time, and records them; repeat the call to renew. False
+    /// if that is not possible.
     fn hold(&mut self, flow: Flow, lease_ms: u64) -> bool;
-    /// What was noted of its packets since they went elsewhere.
+    /// Record of the client's packets since they were redirected.
     fn seen(&self, flow: Flow) -> Option<Seen>;
 }
 
-/// For connections that are found wherever they are: in a simulation, and by a mover that passes
-/// descriptors on.
+/// For connections that need no steering: in a simulation, or where a mover passes descriptors on.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Anywhere;
 

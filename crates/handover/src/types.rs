@@ -1,18 +1,18 @@
-//! What owners and agents have in common.
+//! Types that owners and agents share.
 
 use std::net::SocketAddr;
 
-/// The addresses of a client's connection, which name it: on whichever host it is, there is no
-/// other of the same.
+/// Addresses of a client's connection, which identify it: no host has two connections of the same
+/// addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Flow {
     /// The address that moves.
     pub local: SocketAddr,
-    /// The client's.
+    /// The client's address.
     pub peer: SocketAddr,
 }
 
-/// A message that does not fit what was said before. The session with its sender is to be ended.
+/// A message that does not fit earlier ones. The session with its sender must end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unexpected(pub &'static str);
 

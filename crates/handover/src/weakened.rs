@@ -1,5 +1,5 @@
-//! Steps that a test leaves out, to see that its checks notice. A product has them all: without the
-//! feature `weakened`, and outside of tests, every question here is answered by a constant.
+//! Steps that a test leaves out to see that its checks notice. A product has them all: without the
+//! feature `weakened`, and outside of tests, each query here has a constant answer.
 
 /// A step that can be left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -8,34 +8,34 @@
     expect(unreachable_pub, reason = "only tests name it")
 )]
 pub enum Step {
-    /// The client's packets go elsewhere before its connection is frozen, not after.
+    /// Packets are redirected before the connection is frozen, not after.
     SteerBeforeFreeze,
-    /// They come here again after its connection was put in, not before.
+    /// The redirection ends after the connection was restored, not before.
     RestoreBeforeUnsteer,
     /// A copy is not used while the other end may be alive.
     WaitWhileInDoubt,
-    /// What was never taken is known only when all is told, of an agent that has not been started
-    /// anew since.
+    /// A connection counts as never taken only after a complete report of an agent that has not
+    /// restarted since.
     SameAgentInstance,
-    /// An agent's host lets nothing through to a connection that is taken out of it.
+    /// An agent's host drops packets for a connection that is being frozen.
     GuardBeforeFreeze,
-    /// A connection that was given back to one process of an owner is not given to the next.
+    /// A connection that was returned to one process of an owner is not returned to the next.
     SameOwnerInstance,
-    /// Endings are kept until the owner has heard of them.
+    /// Endings are kept until the owner has confirmed them.
     KeepEndings,
-    /// The client's packets go nowhere while it is asked how far it is whose agent is lost.
+    /// The client's packets are dropped while its progress is checked after the loss of its agent.
     HoldBeforeLook,
-    /// A connection does not go on if its client has sent what only the lost agent had.
+    /// A connection does not go on if its client has sent bytes that only the lost agent had.
     NothingUnheard,
-    /// No end of a connection leaves an agent's host because the process died that had it. It is
-    /// the host's, so that only the model asks.
+    /// No FIN leaves an agent's host because a process died. This step belongs to the host, so only
+    /// the model asks.
     #[cfg(any(test, feature = "weakened"))]
     KeepEndsBack,
-    /// All is told only when nothing is being put in any more.
+    /// `HELD_END` waits until no connection is being restored.
     TellWhenSettled,
 }
 
-/// The steps of one side.
+/// Steps that one side carries out.
 #[derive(Clone, Copy, Debug, Default, Hash)]
 pub(crate) struct Steps {
     #[cfg(any(test, feature = "weakened"))]

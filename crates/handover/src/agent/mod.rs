@@ -1,12 +1,12 @@
-//! The side beside a backend: answers that it has offered, and connections that it was given to
-//! send them on.
+//! The side beside a backend: answers that it has offered, and connections given to it to send them
+//! on.
 //!
 //! | from | on | first | then | to |
 //! |---|---|---|---|---|
 //! | offered | `FETCH` | | relay | |
-//! | offered | `TAKE` that may not be | `REFUSED` | | offered |
+//! | offered | `TAKE`, not allowed | `REFUSED` | | offered |
 //! | offered | `TAKE` | expect | restore | restoring |
-//! | any of the next | `FETCH`, `CANCEL` | | the session ends: no owner says that | |
+//! | any of the next | `FETCH`, `CANCEL` | | the session ends: no correct owner sends that | |
 //! | restoring | not restored | disown | `REFUSED` | offered |
 //! | restoring | restored | own, `TAKEN` | start the answer | sending |
 //! | sending | the answer is out and acknowledged | | | done |
@@ -16,13 +16,13 @@
 //! | returning | `SETTLED` | | forget the copy | gone |
 //! | sending, done | the client is gone, or its time is over | disown | `CLOSED` | gone |
 //!
-//! An agent that loses its owner goes on: the answer is completed, and the connection is kept for a
-//! while, for whoever shows by the handshake that it is this owner. To such a one it says what it
-//! has (`HELD`), what it was giving back (`RETURN`) and what has ended (`CLOSED`), and then that
-//! this is all (`HELD_END`).
+//! An agent that loses its owner goes on: it completes the answer and keeps the connection for a
+//! while, for a process that proves in the handshake that it is this owner. The agent tells it which
+//! connections it holds (`HELD`), was giving back (`RETURN`) or has ended (`CLOSED`), and then that
+//! the report is complete (`HELD_END`).
 //!
-//! `offers.rs` has the offers, `steps.rs` the steps of one connection, `owners.rs` what concerns
-//! all those of an owner.
+//! `offers.rs` handles the offers, `steps.rs` the steps of one connection, `owners.rs` all
+//! connections of an owner.
 
 mod offers;
 mod owners;
@@ -41,34 +41,34 @@ use crate::types::Flow;
 use crate::weakened::Steps;
 use shunt_reactor::moving::Frozen;
 
-/// The caller's name for a control connection, which it never uses again for another.
+/// The caller's id for a control connection, never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(pub u64);
 
 /// Bounds of one agent.
 #[derive(Clone, Copy, Debug, Hash)]
 pub struct AgentLimits {
-    /// Connections that were taken.
+    /// Connections that this agent has taken.
     pub flows: usize,
-    /// Answers that nobody has asked for yet.
+    /// Offered answers that no owner has requested yet.
     pub offers: usize,
-    /// Bytes of bodies kept for offers, in all.
+    /// Bytes of bodies kept for all offers.
     pub budget_bytes: u64,
-    /// The same for one offer.
+    /// Bytes of bodies kept for one offer.
     pub budget_bytes_each: u64,
-    /// Endings that their owner has not heard of.
+    /// Endings not yet confirmed by their owners.
     pub ended: usize,
     /// Tries to freeze a connection.
     pub freezes: u8,
-    /// Of this host's entry for a connection, milliseconds.
+    /// Lease of this host's entry for a connection, milliseconds.
     pub lease_ms: u64,
-    /// Of an offer.
+    /// Validity of an offer, milliseconds.
     pub offer_ms: u64,
-    /// Of connections, returns and endings whose owner is lost.
+    /// Time for which connections, returns and endings of a lost owner are kept, milliseconds.
     pub orphan_ms: u64,
-    /// Of a connection whose client takes nothing.
+    /// Longest time for which a client may take nothing, milliseconds.
     pub stall_ms: u64,
-    /// Of a connection whose client says nothing.
+    /// Longest time for which a client may be silent, milliseconds.
     pub idle_ms: u64,
 }
 
@@ -90,74 +90,75 @@ impl Default for AgentLimits {
     }
 }
 
-/// How a connection is closed.
+/// Way to close a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Close {
-    /// The client is to know that its answer is cut, by a reset of whoever its packets go to. None
-    /// leaves this host: its owner may have given the connection to another by then.
+    /// By a reset, so that the client knows its answer is cut. The reset must come from the host
+    /// that gets the client's packets, never from this one: the owner may have given the connection
+    /// to another host.
     Reset,
-    /// In order: the client has all of its answer, and has ended its direction.
+    /// By a FIN: the client has its whole answer, and has ended its direction.
     InOrder,
-    /// Without a word: the connection is somebody else's, or nobody's, and its client is told by
-    /// others.
+    /// Without a packet: another host has the connection, or none, and the client learns of it
+    /// elsewhere.
     Silent,
 }
 
-/// Where actions go. Called from within methods of [`Agent`], in the order in which they are to be
+/// Receiver of actions. Methods of [`Agent`] call it in the order in which the actions must be
 /// carried out.
 pub trait AgentSink {
-    /// No packet of the client reaches a connection of this host, and none is answered, for as
-    /// long.
+    /// Drops the client's packets for this time: none reaches a connection here, and none is
+    /// answered.
     fn expect(&mut self, flow: Flow, lease_ms: u64);
-    /// The client's packets reach the connection that is here, for as long. Called again to renew.
+    /// Lets the client's packets reach the connection here for this time. Repeat the call to renew.
     fn own(&mut self, flow: Flow, lease_ms: u64);
-    /// The client has ended the connection that is here, and is answered that.
+    /// Lets the reply to the client's FIN out.
     fn let_end(&mut self, flow: Flow);
-    /// The connection is not here: no packet reaches this host, and none of it leaves.
+    /// Removes the entry: the connection is not here, no packet reaches this host, and none leaves.
     fn disown(&mut self, flow: Flow);
-    /// Puts the connection in; [`Agent::restored`] is to be called. Nothing of the answer may be
-    /// sent before [`AgentSink::start`].
+    /// Restores the connection and then calls [`Agent::restored`]. No byte of the answer may go out
+    /// before [`AgentSink::start`].
     fn restore(&mut self, flow: Flow, frozen: Frozen);
-    /// Takes it out; [`Agent::frozen`] is to be called, unless it ends first
+    /// Freezes the connection and then calls [`Agent::frozen`], unless it ends first
     /// ([`Agent::client_gone`]).
     fn freeze(&mut self, flow: Flow);
-    /// Sends the answer that was offered on this connection, from this byte on.
+    /// Sends the offered answer on this connection, from this byte on.
     fn start(&mut self, flow: Flow, session: SessionId, ticket: Ticket, answer_sent: u64);
-    /// Relays it, within the credit of the exchange.
+    /// Relays the answer, within the credit of the exchange.
     fn relay(&mut self, session: SessionId, ticket: Ticket);
-    /// Nobody wants the answer any more, nor what comes of it.
+    /// Drops an answer that nobody wants.
     fn drop_answer(&mut self, session: SessionId, ticket: Ticket);
-    /// Ends a connection that is here, on its way in, or on its way out, and what is left of its
-    /// answer. Nothing more is heard of it.
+    /// Ends a connection that is here, on its way in, or on its way out, together with the rest of
+    /// its answer. No further events of it follow.
     fn close(&mut self, flow: Flow, how: Close);
-    /// Says this to an owner.
+    /// Sends a message to an owner.
     fn send(&mut self, session: SessionId, ticket: Ticket, message: Message<'static>);
-    /// The owner has heard that this connection comes back, and has it.
+    /// The owner has confirmed that this connection is back.
     fn settled(&mut self, flow: Flow);
-    /// Ends this control connection: its owner has another. [`Agent::session_lost`] need not be
-    /// called.
+    /// Ends this control connection, because its owner has another. Calling [`Agent::session_lost`]
+    /// is not necessary.
     fn drop_session(&mut self, session: SessionId);
 }
 
-/// An answer that was offered.
+/// Identifies an offered answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct OfferId {
     session: SessionId,
     ticket: Ticket,
 }
 
-/// Where a connection is.
+/// Stage of a connection.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Stage {
-    /// On its way in; its owner may have lost us since.
+    /// On its way in; its owner may have lost this agent since.
     Restoring { answer_sent: u64 },
-    /// Here; its answer goes out.
+    /// Here; its answer is going out.
     Sending,
-    /// Here; the answer is out.
+    /// Here; its answer is out.
     Done { answer_sent: u64, is_complete: bool },
-    /// In the loop still; its packets do not reach it.
+    /// Still in the loop; its packets no longer reach it.
     Freezing { answer_sent: u64, is_complete: bool },
-    /// Nowhere. Once it was said to one process of the owner, no other may have it.
+    /// Nowhere. Once one process of the owner has been offered it, no other may get it.
     Returning { copy: Frozen, answer_sent: u64, is_complete: bool, told: Option<Instance> },
 }
 
@@ -165,24 +166,23 @@ enum Stage {
 struct Move {
     owner: OwnerId,
     ticket: Ticket,
-    /// The owner's process that it came from, or that has acknowledged it since.
+    /// The owner's process that sent it, or that has acknowledged it since.
     from: Instance,
-    /// The session by which its owner can be told, if there is one and the owner has said that it
-    /// knows.
+    /// The session that can tell its owner, if the owner has one and knows of the connection.
     session: Option<SessionId>,
-    /// Of the offer, until it was taken.
+    /// The offer it was given for.
     offer: OfferId,
     /// The client has sent something.
     is_waited_for: bool,
     is_recalled: bool,
-    /// Tries to freeze it that came to nothing, since its client was seen to take something.
+    /// Failed tries to freeze it since the client last took something.
     freezes: u32,
-    /// Bytes that were queued when it was tried last.
+    /// Queued bytes at the last try.
     queued: Option<usize>,
     stage: Stage,
 }
 
-/// A connection that is here no more, of which its owner may not have heard.
+/// A connection that has ended here, perhaps without its owner's knowledge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Ended {
     from: Instance,
@@ -195,17 +195,17 @@ struct Ended {
 struct Session {
     owner: OwnerId,
     instance: Instance,
-    /// `HELD_END` was said.
+    /// `HELD_END` was sent.
     is_told: bool,
 }
 
-/// What can be due.
+/// Kinds of deadlines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Due {
     Offer(OfferId),
-    /// The end of a stage.
+    /// End of a stage.
     Wait(Flow),
-    /// The end of the wait for an owner.
+    /// End of the wait for an owner.
     Orphan(Flow),
     Renewal(Flow),
     Ended(OwnerId, Ticket),
@@ -215,24 +215,24 @@ enum Due {
 #[derive(Clone, Debug, Hash)]
 pub struct Agent {
     limits: AgentLimits,
-    /// The addresses that may be taken.
+    /// Addresses whose connections may be taken.
     allowed: BTreeSet<SocketAddr>,
     sessions: BTreeMap<SessionId, Session>,
     offers: BTreeSet<OfferId>,
-    /// Bytes of bodies that are kept, by exchange, and in all.
+    /// Bytes kept of bodies, by exchange, and their sum.
     budgets: BTreeMap<OfferId, u64>,
     budget_bytes: u64,
     moves: BTreeMap<Flow, Move>,
     tickets: BTreeMap<(OwnerId, Ticket), Flow>,
     ended: BTreeMap<(OwnerId, Ticket), Ended>,
-    /// Owners of which an ending was forgotten for want of room, and their process.
+    /// Owners for which an ending was dropped for lack of room, with their process.
     forgot: BTreeMap<OwnerId, Instance>,
     deadlines: Deadlines<Due>,
     steps: Steps,
 }
 
 impl Agent {
-    /// Without connections. Those to `allowed` addresses may be taken, no others.
+    /// Creates an agent without connections. It takes connections only to `allowed` addresses.
     #[must_use]
     pub fn new(limits: AgentLimits, allowed: impl IntoIterator<Item = SocketAddr>) -> Self {
         Self {
@@ -257,19 +257,19 @@ impl Agent {
         self.steps = Steps::without(step);
     }
 
-    /// When [`Agent::tick`] is to be called next.
+    /// Time of the next call of [`Agent::tick`].
     #[must_use]
     pub fn next_deadline_ms(&self) -> Option<u64> {
         self.deadlines.next()
     }
 
-    /// Connections that are here, on their way in, or on their way out.
+    /// Number of connections that are here, on their way in, or on their way out.
     #[must_use]
     pub fn flows(&self) -> usize {
         self.moves.len()
     }
 
-    /// Answers that were offered, and of which nobody has said how they go.
+    /// Number of offered answers whose path is undecided.
     #[must_use]
     pub fn offers(&self) -> usize {
         self.offers.len()
@@ -281,13 +281,13 @@ impl Agent {
         self.moves.contains_key(&flow)
     }
 
-    /// True if the owner of this session has given a connection by this ticket.
+    /// True if the owner of this session has given a connection under this ticket.
     #[must_use]
     pub fn has_taken(&self, session: SessionId, ticket: Ticket) -> bool {
         self.flow_of(session, ticket).is_some()
     }
 
-    /// True if nothing is kept of any connection or offer.
+    /// True if no state of any connection or offer is left.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         let has_moves =

@@ -1,12 +1,12 @@
-//! Answers that are offered, and the bytes that are kept of them meanwhile.
+//! Offered answers, and the bytes kept of them meanwhile.
 
 use super::{Agent, AgentSink, Due, OfferId, SessionId};
 use crate::message::{Message, Ticket};
 
 impl Agent {
-    /// A large answer has begun: may it be offered? If so, `OFFER` is to be sent, and so many bytes
-    /// of the body may be taken in before its source is paused. If not, there is no room, and it is
-    /// relayed.
+    /// Asks whether a large answer may be offered. If so, the caller sends `OFFER` and may take in
+    /// this many bytes of the body before it pauses the source. `None`: there is no room, and the
+    /// answer is relayed.
     pub fn offer(&mut self, now_ms: u64, session: SessionId, ticket: Ticket) -> Option<u64> {
         let id = OfferId { session, ticket };
         let is_known = self.offers.contains(&id) || self.budgets.contains_key(&id);
@@ -29,7 +29,7 @@ impl Agent {
         Some(bytes)
     }
 
-    /// What was taken in of this answer has been sent on, or thrown away.
+    /// Frees the budget of an answer whose kept bytes have been sent or dropped.
     pub fn budget_free(&mut self, session: SessionId, ticket: Ticket) {
         let id = OfferId { session, ticket };
         if !self.offers.contains(&id) {
@@ -37,7 +37,7 @@ impl Agent {
         }
     }
 
-    /// The source of an answer that is offered has failed, or the exchange has ended otherwise.
+    /// The source of an offered answer has failed, or the exchange has ended otherwise.
     pub fn offer_over(&mut self, session: SessionId, ticket: Ticket) {
         self.take_offer(OfferId { session, ticket });
         self.free(OfferId { session, ticket });
@@ -47,8 +47,8 @@ impl Agent {
         if self.take_offer(id) {
             sink.relay(id.session, id.ticket);
         } else {
-            // An offer whose time was over has been reported as failed, but perhaps to one who was
-            // about to move the connection.
+            // An expired offer was reported as failed, but the owner may have been about to move
+            // the connection.
             self.say_failed(id, "the answer that was offered is not kept any more", sink);
         }
     }
@@ -68,7 +68,7 @@ impl Agent {
         sink.drop_answer(id.session, id.ticket);
     }
 
-    /// True if the offer still stood.
+    /// Removes an offer; true if it was still valid.
     pub(super) fn take_offer(&mut self, id: OfferId) -> bool {
         self.deadlines.clear(Due::Offer(id));
         self.offers.remove(&id)

@@ -1,4 +1,4 @@
-//! Owners that come, go and say what they want; and what is due.
+//! Owners: their arrival, loss and messages; and deadlines.
 
 use super::{Agent, AgentSink, Close, Due, Move, OfferId, Session, SessionId, Stage};
 use crate::message::{Ending, Message, Ticket};
@@ -7,8 +7,8 @@ use crate::types::{Flow, Unexpected};
 use crate::weakened::Step;
 
 impl Agent {
-    /// A session with this owner begins: it is told what there is of its connections. An owner has
-    /// one session; from here on nothing counts that came by an earlier one.
+    /// Starts a session with this owner and reports the owner's connections. An owner has one
+    /// session; messages of earlier ones no longer count.
     pub fn session_up(
         &mut self,
         now_ms: u64,
@@ -29,14 +29,14 @@ impl Agent {
         for flow in flows {
             let Some(known) = self.moves.get_mut(&flow) else { continue };
             match &known.stage {
-                // Said when it is settled.
+                // Reported once it is settled.
                 Stage::Restoring { .. } => {}
                 Stage::Returning { told: Some(told), .. } if *told == instance => {
                     known.session = Some(id);
                     self.deadlines.clear(Due::Orphan(flow));
                     self.say_return(flow, sink);
                 }
-                // The process that was told may have had it, used it, and ended.
+                // The earlier process may have got it, used it, and ended.
                 Stage::Returning { told: Some(_), .. }
                     if self.steps.has(Step::SameOwnerInstance) =>
                 {
@@ -62,8 +62,7 @@ impl Agent {
         self.tell_end(owner, sink);
     }
 
-    /// The session has ended. Answers that its owner has not asked for are of no use any more; its
-    /// connections stay.
+    /// Ends a session. Its undecided offers are dropped; the owner's connections stay.
     pub fn session_lost(&mut self, now_ms: u64, id: SessionId, sink: &mut impl AgentSink) {
         let Some(session) = self.sessions.remove(&id) else { return };
         for flow in self.of(session.owner) {
@@ -72,7 +71,7 @@ impl Agent {
                 self.deadlines.set(Due::Orphan(flow), now_ms + self.limits.orphan_ms);
             }
         }
-        // An offer that is being taken goes on.
+        // An offer whose connection is on its way stays.
         let taken: Vec<OfferId> = self.moves.values().map(|known| known.offer).collect();
         let open: Vec<OfferId> =
             self.offers.iter().filter(|offer| offer.session == id).copied().collect();
@@ -86,11 +85,10 @@ impl Agent {
         }
     }
 
-    /// An owner says something about an offer or a connection.
+    /// Handles an owner's message about an offer or a connection.
     ///
     /// # Errors
-    /// It is nothing that owners say about them, or not of an offer whose connection they have
-    /// given.
+    /// The message is not one of these, or does not fit an offer whose connection was given.
     pub fn heard(
         &mut self,
         now_ms: u64,
@@ -105,9 +103,9 @@ impl Agent {
         let id = OfferId { session, ticket };
         let flow = self.flow_of(session, ticket);
         match message {
-            // A connection is here, or on its way, for this answer, which goes out on that or on
-            // none: relayed or thrown away, it would be missing there. An owner that wants it
-            // otherwise waits for `REFUSED`, `RETURN` or `CLOSED`.
+            // A connection for this answer is here or on its way, and the answer can go out only on
+            // that: relayed or dropped, it would be missing there. An owner that wants it otherwise
+            // waits for `REFUSED`, `RETURN` or `CLOSED`.
             Message::Fetch | Message::Cancel if flow.is_some() => {
                 return Err(Unexpected(
                     "FETCH or CANCEL of an offer for which a connection was given",
@@ -133,7 +131,7 @@ impl Agent {
             }
             Message::Settled => {
                 self.settle((owner, ticket));
-                // A connection that is here is not settled by this.
+                // `SETTLED` does not affect a connection that is still here.
                 if let Some(flow) = flow.filter(|flow| self.is_returning(*flow)) {
                     self.forget(flow);
                     sink.settled(flow);
@@ -149,7 +147,7 @@ impl Agent {
         Ok(())
     }
 
-    /// The owner has the connection in its books: it can be given back.
+    /// The owner has recorded the connection: it can be given back.
     fn acknowledged(&mut self, flow: Flow, id: SessionId, sink: &mut impl AgentSink) {
         let (Some(known), Some(session)) = (self.moves.get_mut(&flow), self.sessions.get(&id))
         else {
@@ -162,8 +160,8 @@ impl Agent {
         self.give_back(flow, sink);
     }
 
-    /// The owner wants nothing of it, and has told the client, or has another connection of its
-    /// addresses.
+    /// The owner gives the connection up: it has told the client, or has another connection of the
+    /// same addresses.
     fn release(&mut self, flow: Flow, sink: &mut impl AgentSink) {
         let Some(known) = self.forget(flow) else { return };
         self.take_offer(known.offer);
@@ -175,7 +173,7 @@ impl Agent {
         self.tell_end(known.owner, sink);
     }
 
-    /// Says that a connection is here, if its owner is.
+    /// Reports a connection as held, if its owner has a session.
     pub(super) fn tell_held(&mut self, flow: Flow, sink: &mut impl AgentSink) {
         let Some(known) = self.moves.get(&flow) else { return };
         let Some(session) = self.session_of(known.owner) else { return };
@@ -183,12 +181,12 @@ impl Agent {
         sink.send(session, known.ticket, held);
     }
 
-    /// Says that all was said, once it was: never while a connection is on its way in, which may
-    /// yet be here.
+    /// Sends `HELD_END` once everything was reported: never while a connection is on its way in,
+    /// because it may yet arrive.
     pub(super) fn tell_end(&mut self, owner: OwnerId, sink: &mut impl AgentSink) {
         let Some(id) = self.session_of(owner) else { return };
-        // Asked at each step of each connection: nearly always it was said, and then nothing grows
-        // with their number.
+        // Each step of each connection calls this: return early in the usual case, so that the cost
+        // does not grow with their number.
         if self.sessions.get(&id).is_none_or(|session| session.is_told) {
             return;
         }
@@ -204,7 +202,7 @@ impl Agent {
         }
     }
 
-    /// What is due by now.
+    /// Handles all deadlines that have passed.
     pub fn tick(&mut self, now_ms: u64, sink: &mut impl AgentSink) {
         while let Some(due) = self.deadlines.pop(now_ms) {
             match due {
@@ -229,14 +227,14 @@ impl Agent {
         }
     }
 
-    /// A client that takes nothing, or an owner that does not come.
+    /// The client took nothing for too long, or the owner did not come back.
     fn waited(&mut self, now_ms: u64, flow: Flow, sink: &mut impl AgentSink) {
         match self.moves.get(&flow).map(|known| &known.stage) {
-            // Settled one way or the other by the loop, at once.
+            // The loop is about to settle it either way.
             Some(Stage::Restoring { .. } | Stage::Freezing { .. }) => {
                 self.deadlines.set(Due::Orphan(flow), now_ms + self.limits.orphan_ms);
             }
-            // Nobody has it; its owner, if there is one, has given it up.
+            // No host has it; its owner, if it lives, has given it up.
             Some(Stage::Returning { answer_sent, .. }) => {
                 let answer_sent = *answer_sent;
                 self.ended(now_ms, flow, Ending::TimedOut, answer_sent, sink);

@@ -1,4 +1,4 @@
-//! The steps of one connection. What each may never do stands beside it.
+//! Steps of one connection, each with its invariants.
 
 use super::{Agent, AgentSink, Close, Due, Ended, Move, OfferId, SessionId, Stage};
 use crate::message::{Ending, Message, Refusal, Ticket};
@@ -6,11 +6,11 @@ use crate::types::Flow;
 use crate::weakened::Step;
 use shunt_reactor::moving::{Frozen, NotFrozen};
 
-/// Callers look at what is due ten times a second.
+/// Callers check deadlines ten times a second.
 const AGAIN_MS_MIN: u64 = 100;
 
 impl Agent {
-    /// The owner gives a connection. Refused here, nothing has been done with it.
+    /// Takes a connection from the owner. If it is refused here, nothing has been done with it.
     pub(super) fn take(
         &mut self,
         now_ms: u64,
@@ -49,15 +49,16 @@ impl Agent {
         };
         self.tickets.insert((taken.owner, id.ticket), flow);
         self.moves.insert(flow, taken);
-        // The offer waits for what becomes of it, not for its time.
+        // The offer now depends on the connection, not on its own deadline.
         self.deadlines.clear(Due::Offer(id));
         self.deadlines.set(Due::Renewal(flow), now_ms + self.limits.lease_ms / 3);
-        // Never restored before: a packet that finds half a connection is answered by a reset.
+        // Restoring must never come first: a packet that finds half a connection is answered with a
+        // reset.
         sink.expect(flow, self.limits.lease_ms);
         sink.restore(flow, connection.clone());
     }
 
-    /// The connection is in, or the host did not let it in.
+    /// The connection has been restored, or could not be.
     pub fn restored(&mut self, now_ms: u64, flow: Flow, is_in: bool, sink: &mut impl AgentSink) {
         let Some(known) = self.moves.get_mut(&flow) else { return };
         let Stage::Restoring { answer_sent } = known.stage else { return };
@@ -65,7 +66,7 @@ impl Agent {
         if !is_in {
             self.forget(flow);
             sink.disown(flow);
-            // If the owner has lost us since, it hears that the connection was never taken.
+            // An owner that has lost this agent since learns that the connection was never taken.
             match session {
                 Some(session) => {
                     self.deadlines.set(Due::Offer(id), now_ms + self.limits.offer_ms);
@@ -87,7 +88,7 @@ impl Agent {
         known.stage = Stage::Sending;
         self.take_offer(id);
         sink.own(flow, self.limits.lease_ms);
-        // Never before it is in: from `TAKEN` on the owner has no copy.
+        // `TAKEN` must never go out earlier: from then on the owner has no copy.
         match session {
             Some(session) => sink.send(session, ticket, Message::Taken),
             None => self.tell_held(flow, sink),
@@ -104,7 +105,7 @@ impl Agent {
         }
     }
 
-    /// All of the answer is out and acknowledged, as far as the loop can tell.
+    /// The whole answer is out and acknowledged, as far as the loop can tell.
     pub fn delivered(
         &mut self,
         now_ms: u64,
@@ -115,9 +116,9 @@ impl Agent {
         self.finish(now_ms, flow, answer_sent, true, sink);
     }
 
-    /// The source of the answer has failed, and what was sent of it is acknowledged, as far as the
-    /// loop can tell. The connection goes back with that: its owner has the rest from elsewhere, or
-    /// cuts it off. Nobody takes it for the whole.
+    /// The source of the answer has failed, and the bytes sent are acknowledged, as far as the loop
+    /// can tell. The connection goes back at that point: its owner gets the rest elsewhere or
+    /// resets the client, which never takes the part for the whole.
     pub fn answer_failed(
         &mut self,
         now_ms: u64,
@@ -133,7 +134,7 @@ impl Agent {
         self.finish(now_ms, flow, answer_sent, false, sink);
     }
 
-    /// The client has sent something, which stays unread, or has no more to say.
+    /// The client has sent bytes, which stay unread, or has ended its direction.
     pub fn client_waits(&mut self, flow: Flow, sink: &mut impl AgentSink) {
         let Some(known) = self.moves.get_mut(&flow) else { return };
         known.is_waited_for = true;
@@ -153,8 +154,8 @@ impl Agent {
             |stage: &Stage| !matches!(stage, Stage::Restoring { .. } | Stage::Returning { .. });
         if self.moves.get(&flow).is_some_and(|known| is_here(&known.stage)) {
             match reason {
-                // Its end has come by here, and so by its owner's host: it does not go on
-                // elsewhere.
+                // The client's FIN came through the owner's host and this one: the connection does
+                // not go on elsewhere.
                 Ending::Client => sink.let_end(flow),
                 _ => sink.disown(flow),
             }
@@ -162,7 +163,7 @@ impl Agent {
         }
     }
 
-    /// The connection was taken out of the loop, or was not and goes on in it.
+    /// The connection was frozen, or could not be and goes on in the loop.
     pub fn frozen(
         &mut self,
         now_ms: u64,
@@ -180,7 +181,7 @@ impl Agent {
                     sink.expect(flow, self.limits.lease_ms);
                 }
                 self.say_return(flow, sink);
-                // Packets go back to the owner's host: its steering entry is there until it has the
+                // Packets go back to the owner's host: its steering entry lasts until it has the
                 // connection.
                 sink.disown(flow);
                 self.deadlines.clear(Due::Renewal(flow));
@@ -190,8 +191,8 @@ impl Agent {
                 known.freezes += 1;
                 let again_ms = self.limits.idle_ms.div_ceil(16).max(AGAIN_MS_MIN);
                 let freezes_max = match why {
-                    // The kernel still sends what it was given: a client that takes it has as long
-                    // as one that is being sent an answer.
+                    // The kernel still sends queued bytes: a client that takes them has as much
+                    // time as one that is being sent an answer.
                     NotFrozen::TooLong(bytes) => {
                         if known.queued.replace(bytes).is_none_or(|before| bytes < before) {
                             known.freezes = 0;
@@ -204,7 +205,7 @@ impl Agent {
                 let is_over = known.freezes >= freezes_max;
                 sink.own(flow, self.limits.lease_ms);
                 if why == NotFrozen::NotEstablished && is_complete {
-                    // The client has no more to say, and has all of its answer.
+                    // The client has ended its direction and has its whole answer.
                     sink.disown(flow);
                     sink.close(flow, Close::InOrder);
                     return self.ended(now_ms, flow, Ending::Client, answer_sent, sink);
@@ -214,7 +215,7 @@ impl Agent {
                     sink.close(flow, Close::Reset);
                     return self.ended(now_ms, flow, Ending::NotFrozen, answer_sent, sink);
                 }
-                // What moved stands still a little later.
+                // Bytes in flight will come to rest a little later.
                 self.deadlines.set(Due::Wait(flow), now_ms + again_ms);
             }
         }
@@ -239,8 +240,7 @@ impl Agent {
         self.give_back(flow, sink);
     }
 
-    /// Begins to give a connection back, if somebody waits for that and an owner is there to take
-    /// it.
+    /// Starts giving a connection back, if it is wanted and its owner can take it.
     pub(super) fn give_back(&mut self, flow: Flow, sink: &mut impl AgentSink) {
         let Some(known) = self.moves.get_mut(&flow) else { return };
         let Stage::Done { answer_sent, is_complete } = known.stage else { return };
@@ -249,16 +249,16 @@ impl Agent {
         }
         known.stage = Stage::Freezing { answer_sent, is_complete };
         self.deadlines.clear(Due::Wait(flow));
-        // Never frozen before: what comes between would be acknowledged to the client and lost, or
-        // answered by a reset.
+        // Freezing must never come first: bytes that arrive in between would be acknowledged and
+        // lost, or answered with a reset.
         if self.steps.has(Step::GuardBeforeFreeze) {
             sink.expect(flow, self.limits.lease_ms);
         }
         sink.freeze(flow);
     }
 
-    /// Says that a connection comes back. Never to two processes of an owner: the first may have
-    /// used it.
+    /// Announces a connection's return. Never to two processes of an owner: the first may have used
+    /// it.
     pub(super) fn say_return(&mut self, flow: Flow, sink: &mut impl AgentSink) {
         let Some(known) = self.moves.get_mut(&flow) else { return };
         let Some(session) = known.session else { return };
@@ -276,8 +276,8 @@ impl Agent {
         sink.send(session, known.ticket, Message::Return { connection, answer_sent, is_complete });
     }
 
-    /// A connection is here no more, and does not come back. Its owner is told, and told again
-    /// until it has heard.
+    /// Notes that a connection has ended here and does not come back. Reports it to the owner until
+    /// the owner confirms.
     pub(super) fn ended(
         &mut self,
         now_ms: u64,
@@ -306,7 +306,7 @@ impl Agent {
         self.tell_end(known.owner, sink);
     }
 
-    /// The session by which an owner can be told something.
+    /// The current session of an owner.
     pub(super) fn session_of(&self, owner: crate::session::OwnerId) -> Option<SessionId> {
         self.sessions.iter().find(|(_, session)| session.owner == owner).map(|(id, _)| *id)
     }

@@ -1,5 +1,4 @@
-//! What the model has no room for: bounds, foreign addresses, and owners that ask for what is not
-//! theirs.
+//! Cases outside the model: bounds, foreign addresses, and owners that ask for others' connections.
 
 use super::*;
 use crate::message::Refusal;
@@ -130,7 +129,7 @@ fn only_offered_answers_on_allowed_addresses_are_taken() {
         assert_eq!(refusal(&said), Some(Refusal::ForeignAddress), "{foreign}");
     }
     assert!(said.done.is_empty() && agent.flows() == 0, "{:?}", said.done);
-    // What was refused is still offered.
+    // The refused answer is still offered.
     agent.heard(0, HERE, Ticket(5), &Message::Fetch, &mut said).unwrap();
     assert_eq!(said.done, ["relay 5"]);
 }
@@ -144,7 +143,7 @@ fn a_connection_is_expected_then_restored_then_owned_and_only_then_taken() {
     agent.restored(1, flow(1), true, &mut said);
     assert_eq!(said.done, ["expect", "restore", "own", "start 5 from 0"]);
     assert_eq!(said.last(), Some(&Message::Taken));
-    // Its addresses are taken now, for anybody.
+    // Its addresses are occupied now, for every owner.
     agent.offer(0, OTHER, Ticket(5)).unwrap();
     take(&mut agent, &mut said, OTHER, 5, connection("192.0.2.1:80", 1));
     assert_eq!(refusal(&said), Some(Refusal::Occupied));
@@ -218,7 +217,7 @@ fn endings_that_were_forgotten_for_want_of_room_are_owned_up_to() {
     agent.session_up(0, SessionId(3), OwnerId(1), Instance(1), &mut said);
     assert_eq!(said.last(), Some(&Message::HeldEnd { is_complete: false }));
     assert!(matches!(said.messages[0], (_, Ticket(1), Message::Closed { .. })));
-    // The owner's next process has nothing to ask after.
+    // The owner's next process has no connections to ask about.
     agent.session_up(0, SessionId(4), OwnerId(1), Instance(7), &mut said);
     assert_eq!(said.last(), Some(&Message::HeldEnd { is_complete: true }));
     assert_eq!(said.done.last().map(String::as_str), Some("drop session 3"));
@@ -271,7 +270,7 @@ fn a_client_that_has_no_more_to_say_is_closed_in_order_only_if_it_has_the_whole_
         agent.offer(0, HERE, Ticket(5)).unwrap();
         take(&mut agent, &mut said, HERE, 5, connection("192.0.2.1:80", 1));
         agent.restored(0, flow(1), true, &mut said);
-        // Within the answer, of which it has a right to the rest.
+        // Within the answer the client has a right to the rest.
         agent.client_waits(flow(1), &mut said);
         assert_ne!(said.done.last().map(String::as_str), Some("freeze"));
         match is_whole {

@@ -1,5 +1,4 @@
-//! A frozen connection as bytes, and the checks that it has to pass before any kernel is asked to
-//! believe it.
+//! A frozen connection as bytes, and the checks that it must pass before a kernel is given it.
 //!
 //! ```text
 //! u8 family (4, 6) | local address | u16 port | peer address | u16 port | u32 send sequence | u32 receive sequence | u16 MSS
@@ -16,12 +15,12 @@ use shunt_reactor::moving::{Frozen, TcpState, Window};
 const TIMESTAMPS: u8 = 1;
 const SACK: u8 = 2;
 const SCALING: u8 = 4;
-/// Linux takes none below (`TCP_MIN_SND_MSS`).
+/// Linux accepts no smaller MSS (`TCP_MIN_SND_MSS`).
 const MSS_MIN: u16 = 48;
-/// RFC 7323, 2.3: a shift count is at most 14.
+/// RFC 7323, section 2.3: a shift count is at most 14.
 const SCALE_MAX: u8 = 14;
 
-/// Fields of a payload, taken from its front.
+/// Fields of a payload, read from its front.
 pub(crate) struct Fields<'a> {
     pub(crate) rest: &'a [u8],
     pub(crate) kind: u8,
@@ -56,7 +55,7 @@ impl<'a> Fields<'a> {
         Ok(u64::from_be_bytes(self.array()?))
     }
 
-    /// A yes or no; any other byte says neither.
+    /// Reads a boolean byte, 0 or 1.
     pub(crate) fn flag(&mut self, name: &'static str) -> Result<bool, Error> {
         match self.u8()? {
             0 => Ok(false),
@@ -138,7 +137,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// No connection is between such addresses.
+/// Refuses addresses that no connection can have.
 fn check_addresses(local: SocketAddr, peer: SocketAddr) -> Result<(), Error> {
     if local.is_ipv4() != peer.is_ipv4() {
         return Err(Error::Contradictory("the addresses of a connection are of two families"));
@@ -159,15 +158,15 @@ fn check_addresses(local: SocketAddr, peer: SocketAddr) -> Result<(), Error> {
     Ok(())
 }
 
-/// Bytes that a queue may have.
+/// Limit of a queue's bytes.
 fn most(queue: &str) -> usize {
     if queue == UNREAD { UNREAD_BYTES_MAX } else { QUEUE_BYTES_MAX }
 }
 
-/// The name of what a client has sent and nobody has read.
+/// Name of the queue of bytes that the client has sent and no process has read.
 const UNREAD: &str = "unread";
 
-/// What makes that a connection cannot be sent.
+/// Checks that a connection can be sent.
 pub(crate) fn check_frozen(frozen: &Frozen) -> Result<(), Error> {
     check_addresses(frozen.state.local, frozen.state.peer)?;
     check_state(&frozen.state)?;
@@ -182,7 +181,7 @@ pub(crate) fn check_frozen(frozen: &Frozen) -> Result<(), Error> {
     }
 }
 
-/// What a kernel would refuse, or believe to its harm.
+/// Refuses state that a kernel would reject, or accept to its harm.
 fn check_state(state: &TcpState) -> Result<(), Error> {
     if state.mss < MSS_MIN {
         return Err(Error::Field("MSS"));
@@ -218,7 +217,7 @@ pub(crate) fn put_addresses(
 /// Appends a connection.
 ///
 /// # Errors
-/// The decoder would refuse it; what was appended is of no use then.
+/// The decoder would refuse it; the appended bytes are then useless.
 pub fn encode_frozen(frozen: &Frozen, out: &mut Vec<u8>) -> Result<(), Error> {
     check_frozen(frozen)?;
     let state = &frozen.state;
@@ -257,10 +256,10 @@ pub fn encode_frozen(frozen: &Frozen, out: &mut Vec<u8>) -> Result<(), Error> {
     Ok(())
 }
 
-/// A connection from bytes that hold nothing else.
+/// Decodes a connection from bytes that hold nothing else.
 ///
 /// # Errors
-/// They do not say one, or one that contradicts itself or is too large.
+/// The bytes are no connection, or one that contradicts itself or is too large.
 pub fn decode_frozen(bytes: &[u8]) -> Result<Frozen, Error> {
     let mut fields = Fields { rest: bytes, kind: super::kind::TAKE };
     let frozen = fields.frozen()?;

@@ -1,4 +1,4 @@
-//! Bytes as messages, as they come.
+//! Decoding of messages from a stream of bytes.
 
 use super::connection::Fields;
 use super::{
@@ -10,50 +10,50 @@ use crate::limits::{
 };
 use crate::session::{Instance, SessionKey};
 
-/// What [`Decoder::next`] has found.
+/// Result of [`Decoder::next`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Read<'a> {
-    /// A whole message, which is authentic.
+    /// A whole, authentic message.
     Message(Ticket, Message<'a>),
-    /// Bytes of a body, as many as are there.
+    /// Bytes of a body, as many as have come.
     Body(Ticket, &'a [u8]),
 }
 
-/// Reads the messages of one side.
+/// Decoder of one side's messages.
 #[derive(Clone, Debug)]
 pub struct Decoder {
     from: Side,
     key: SessionKey,
     /// Messages so far.
     sequence: u64,
-    /// Of a body that has begun: whose, and the bytes that are still to come.
+    /// Ticket of a body that has begun, and its bytes still to come.
     body: Option<(Ticket, usize)>,
 }
 
 impl Decoder {
-    /// The decoder of a session that begins.
+    /// Creates the decoder of a new session.
     #[must_use]
     pub fn new(from: Side, key: SessionKey) -> Self {
         Self { from, key, sequence: 0, body: None }
     }
 
-    /// The same, for messages of that side.
+    /// Turns the decoder into one for the other side's messages.
     #[cfg(test)]
     pub(super) fn of(self, from: Side) -> Self {
         Self { from, ..self }
     }
 
-    /// What `input` begins with, and how many bytes of it that is; nothing if there is too little.
+    /// Decodes the front of `input`; returns the bytes used, or `None` if there are too few.
     ///
     /// # Errors
-    /// What comes is no message of the other side; the session is to be ended.
+    /// The bytes are no message of the other side; the session must end.
     pub fn next<'a>(&mut self, input: &'a [u8]) -> Result<Option<(usize, Read<'a>)>, Error> {
         if let Some((ticket, left)) = self.body {
             return Ok(self.piece(ticket, left, input, 0));
         }
         let Some((length, kind, ticket)) = header(input)? else { return Ok(None) };
         if kind == kind::BODY {
-            // A body in a message is never empty, so that each call which takes bytes gives some.
+            // A message's body is never empty, so each call that uses bytes returns some.
             let bytes = length - AFTER_LENGTH_BYTES;
             if bytes == 0 || bytes > BODY_BYTES_MAX {
                 return Err(Error::Length(length as u32));
@@ -93,11 +93,11 @@ impl Decoder {
     }
 }
 
-/// Length, kind and ticket of a message, if they are there.
+/// Length, kind and ticket of a message, once they have come.
 pub(crate) fn header(input: &[u8]) -> Result<Option<(usize, u8, Ticket)>, Error> {
     let Some((length, rest)) = input.split_first_chunk::<4>() else { return Ok(None) };
     let length = u32::from_be_bytes(*length);
-    // Refused before there is more of it, so that nobody waits for what never comes.
+    // Refused before more bytes come, so that the decoder does not wait for ones that never will.
     if (length as usize) < AFTER_LENGTH_BYTES
         || length as usize > MESSAGE_BYTES_MAX.max(BODY_BYTES_MAX + 64)
     {
@@ -115,10 +115,10 @@ fn can_come(kind: u8, from: Side) -> bool {
     }
 }
 
-/// A message of one side from its kind and its payload, which are known to be authentic.
+/// Decodes one side's message from its kind and its authentic payload.
 ///
 /// # Errors
-/// It is none, or not of that side.
+/// The payload is no message, or not of that side.
 pub fn decode_payload(from: Side, kind: u8, bytes: &[u8]) -> Result<Message<'_>, Error> {
     if can_come(kind, from) { payload(kind, bytes) } else { Err(Error::Kind(kind)) }
 }
@@ -197,7 +197,7 @@ fn payload(kind: u8, bytes: &[u8]) -> Result<Message<'_>, Error> {
     Ok(message)
 }
 
-/// A head, which is the rest of its message.
+/// A head takes the rest of its message.
 fn head<'a>(fields: &mut Fields<'a>) -> Result<&'a [u8], Error> {
     let head = std::mem::take(&mut fields.rest);
     match head.len() {

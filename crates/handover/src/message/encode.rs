@@ -1,4 +1,4 @@
-//! Messages as bytes.
+//! Encoding of messages.
 
 use super::connection::{encode_frozen, put_addresses};
 use super::{
@@ -8,7 +8,7 @@ use super::{
 use crate::limits::{BODY_BYTES_MAX, ETAG_BYTES_MAX, HEAD_BYTES_MAX, REASON_BYTES_MAX};
 use crate::session::SessionKey;
 
-/// Makes the bytes of one side's messages, in the order in which they are sent.
+/// Encoder of one side's messages, in the order in which they are sent.
 #[derive(Clone, Debug)]
 pub struct Encoder {
     key: SessionKey,
@@ -17,7 +17,7 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// The encoder of a session that begins.
+    /// Creates the encoder of a new session.
     #[must_use]
     pub fn new(key: SessionKey) -> Self {
         Self { key, sequence: 0 }
@@ -48,10 +48,10 @@ impl Encoder {
         Ok(())
     }
 
-    /// The header of a message with `length` bytes of a body, which are to be sent right behind it.
+    /// Encodes the header of a message with `length` bytes of a body, which must follow at once.
     ///
     /// # Errors
-    /// There are none, or more than a message may have.
+    /// `length` is 0, or more than a message may have.
     pub fn body_header(
         &mut self,
         ticket: Ticket,
@@ -68,7 +68,7 @@ impl Encoder {
         Ok(header)
     }
 
-    /// Appends bytes of a body, in as many messages as they take.
+    /// Appends bytes of a body, in as many messages as they need.
     pub fn body(&mut self, ticket: Ticket, bytes: &[u8], out: &mut Vec<u8>) {
         for piece in bytes.chunks(BODY_BYTES_MAX) {
             if let Ok(header) = self.body_header(ticket, piece.len()) {
@@ -79,7 +79,7 @@ impl Encoder {
     }
 }
 
-/// Appends a header for a payload of so many bytes, with nothing behind it.
+/// Appends only the header, for a payload of this many bytes.
 pub(crate) fn put_header(kind: u8, ticket: Ticket, payload: usize, out: &mut Vec<u8>) {
     out.extend(((AFTER_LENGTH_BYTES + payload) as u32).to_be_bytes());
     out.push(kind);

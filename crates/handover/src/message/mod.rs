@@ -1,4 +1,4 @@
-//! The control protocol: what an owner and an agent say to one another on one TCP connection.
+//! The control protocol between an owner and an agent, on one TCP connection.
 //!
 //! ```text
 //! u32 length of what follows | u8 kind | u64 ticket | payload | 16 bytes of MAC
@@ -9,14 +9,14 @@
 //! session and direction (`session.rs`). A message of kind `BODY` has none, and the messages of the
 //! handshake carry their own.
 //!
-//! | file | what is there |
+//! | file | content |
 //! |---|---|
-//! | `encode.rs` | messages as bytes |
-//! | `decode.rs` | bytes as messages, as they come; nothing is copied, and a body is passed on before all of it is there |
+//! | `encode.rs` | encoding of messages |
+//! | `decode.rs` | decoding without copying; a body is passed on before all of it has come |
 //! | `connection.rs` | a frozen connection as bytes, and its checks |
 //!
-//! Whatever is wrong is refused by name, and ends the session: after it, nothing that comes can be
-//! trusted to be where it seems to be.
+//! An invalid message is refused by name and ends the session: the position of anything behind it
+//! cannot be trusted.
 
 pub(crate) mod connection;
 mod decode;
@@ -40,20 +40,19 @@ pub const HEADER_BYTES: usize = 4 + AFTER_LENGTH_BYTES;
 /// Bytes of a header that the length counts.
 pub(crate) const AFTER_LENGTH_BYTES: usize = 1 + 8;
 
-/// Of a CQL answer that was offered, the head of `REQUEST` is the header that its client is to be
-/// sent, and behind it, if it goes in segments (v5), one of these: with no compression, or with LZ4
-/// where that makes them shorter.
+/// Framing of an offered CQL answer. The head of its `REQUEST` is the header for the client,
+/// followed, if the answer goes in segments (v5), by this byte for uncompressed ones or by
+/// [`SEGMENTS_LZ4`].
 pub const SEGMENTS: u8 = 1;
-/// The same.
+/// As [`SEGMENTS`], with LZ4 where that makes segments shorter.
 pub const SEGMENTS_LZ4: u8 = 2;
 
-/// Names one exchange of one client connection. An owner never uses one twice: its first is drawn
-/// at random when the process starts, and each next one is greater by one, also over several
-/// sessions.
+/// Identifies one exchange of one client connection. An owner never reuses one: the first is random
+/// at the start of the process, and each next one is greater by one, across sessions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);
 
-/// Who has sent a message.
+/// Sender of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Side {
     /// The side that clients connect to: the dispatcher or proxy.
@@ -62,35 +61,35 @@ pub enum Side {
     Agent,
 }
 
-/// Where the body of an answer ends.
+/// Framing of an answer's body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Framing {
-    /// There is none.
+    /// No body.
     None,
-    /// After so many bytes.
+    /// A body of this many bytes.
     Length(u64),
-    /// After the last of the chunks that it comes in.
+    /// A body in chunks.
     Chunked,
-    /// Where the connection ends.
+    /// A body that ends with the connection.
     UntilClose,
 }
 
-/// Why an agent did not take a connection. The owner has its state and puts it in again.
+/// Reason why an agent did not take a connection. The owner has its state and restores it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Refusal {
-    /// There is no offer of that ticket, or none any more.
+    /// The ticket names no current offer.
     UnknownTicket,
-    /// The address or port is not among those that this agent serves.
+    /// The agent does not serve this address or port.
     ForeignAddress,
-    /// This agent has a connection of the same addresses, or puts one in.
+    /// The agent has, or is restoring, a connection of the same addresses.
     Occupied,
-    /// It has as many connections as it may have.
+    /// The agent's limit on connections is reached.
     Full,
-    /// The host did not let the connection in.
+    /// The kernel did not restore the connection.
     NotRestored,
 }
 
-/// Why an agent has a connection no more, and gives none back.
+/// Reason why a connection ended at an agent and does not come back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Ending {
     /// The client closed it, or it ended in order after its answer.
@@ -99,119 +98,119 @@ pub enum Ending {
     Reset,
     /// Its time was over: the client takes nothing, or the owner is gone.
     TimedOut,
-    /// It could not be taken out of the host again.
+    /// The agent could not freeze it again.
     NotFrozen,
-    /// The owner said so.
+    /// The owner released it.
     Released,
 }
 
 /// One message. Those that an owner sends come first.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Message<'a> {
-    /// Answer this request.
+    /// Request to be answered.
     Request {
-        /// Its head.
+        /// Head of the request.
         head: &'a [u8],
         /// `BODY` messages and `END` follow.
         has_body: bool,
-        /// It may be carried out twice.
+        /// The request may be carried out twice.
         is_idempotent: bool,
     },
-    /// The exchange is of no use any more.
+    /// Cancels the exchange.
     Cancel,
-    /// Relay the answer that you offered.
+    /// Asks the agent to relay the offered answer.
     Fetch,
-    /// Take this connection, and send the answer that you offered on it.
+    /// Gives the agent this connection to send the offered answer on.
     Take {
         /// The connection.
         connection: Frozen,
-        /// Bytes of the answer that the client has been sent.
+        /// Bytes of the answer that the client has already been sent.
         answer_sent: u64,
     },
-    /// Give the connection back as soon as its answer is out.
+    /// Recalls the connection as soon as its answer is out.
     Recall,
-    /// The connection that you named by `HELD` is still mine: go on.
+    /// Acknowledges `HELD`: the connection still belongs to the sender, and the agent goes on.
     HeldAck,
-    /// What you said of this connection, by `RETURN` or `CLOSED`, has arrived: forget it.
+    /// Acknowledges `RETURN` or `CLOSED`: the agent may forget the connection.
     Settled,
-    /// Close the connection of this ticket without a word to the client.
+    /// Asks the agent to close the connection of this ticket without a packet to the client.
     Release,
-    /// Are you there?
+    /// Asks for a `PONG`.
     Ping,
-    /// So many bytes more of a body may be sent; either side.
+    /// Allows this many more bytes of a body; from either side.
     Credit {
         /// Bytes.
         bytes: u32,
     },
-    /// The body has ended; either side.
+    /// Ends a body; from either side.
     End,
-    /// The head of an answer that is relayed; `BODY` and `END` follow, unless there is no body.
+    /// Head of a relayed answer; `BODY` and `END` follow, unless it has no body.
     Response {
         /// The head.
         head: &'a [u8],
-        /// Where the body ends.
+        /// Framing of the body.
         framing: Framing,
     },
-    /// The exchange has failed.
+    /// Reports that the exchange has failed.
     Failed {
-        /// The status that a relay would answer with.
+        /// Status for the client.
         status: u16,
-        /// What was wrong.
+        /// Cause of the failure.
         reason: &'a str,
     },
-    /// There is a large answer: shall it go over the client's own connection?
+    /// Offers a large answer, which may go over the client's own connection.
     Offer {
-        /// The head of the answer.
+        /// Head of the answer.
         head: &'a [u8],
-        /// Where the body ends.
+        /// Framing of the body.
         framing: Framing,
-        /// Its entity tag, if it is a strong one; else empty.
+        /// Entity tag if it is a strong one; otherwise empty.
         etag: &'a [u8],
     },
     /// The connection is here and alive.
     Taken,
-    /// The connection is not here and never will be by this ticket.
+    /// The connection is not here and never will be under this ticket.
     Refused {
-        /// Why.
+        /// The reason.
         reason: Refusal,
     },
-    /// The connection comes back.
+    /// Returns the connection.
     Return {
         /// The connection.
         connection: Frozen,
-        /// Bytes of the answer that were put in, those in its queues among them.
+        /// Bytes of the answer put into it, including those in its queues.
         answer_sent: u64,
-        /// Those are all.
+        /// These bytes are the whole answer.
         is_complete: bool,
     },
     /// The connection has ended here.
     Closed {
-        /// Why.
+        /// The reason.
         reason: Ending,
-        /// Bytes of the answer that were put in.
+        /// Bytes of the answer put into it.
         answer_sent: u64,
-        /// Those are all, and the client has acknowledged them.
+        /// These bytes are the whole answer, and the client has acknowledged them.
         is_complete: bool,
     },
-    /// After the handshake: this connection of yours is here.
+    /// After the handshake: the agent has this connection of the owner's.
     Held {
         /// The address that moves.
         local: SocketAddr,
-        /// The client's.
+        /// The client's address.
         peer: SocketAddr,
-        /// The owner's process that it came from.
+        /// The owner's process that sent it.
         from: Instance,
     },
-    /// All connections, returns and endings that concern you have been named.
+    /// The agent has named all connections, returns and endings of this owner.
     HeldEnd {
-        /// Nothing was forgotten for want of room: what was not named was never taken.
+        /// Nothing was dropped for lack of room: a connection that was not named was never taken.
         is_complete: bool,
     },
-    /// I am here.
+    /// Answers `PING`.
     Pong,
 }
 
-/// Numbers of kinds. `BODY` and the handshake are no [`Message`]s.
+/// Numbers of kinds. `BODY` and the handshake are not [`Message`]s.
 pub(crate) mod kind {
     pub(crate) const HELLO: u8 = 1;
     pub(crate) const WELCOME: u8 = 2;
@@ -239,28 +238,28 @@ pub(crate) mod kind {
     pub(crate) const PONG: u8 = 41;
 }
 
-/// What was wrong with bytes of the control protocol, or with a message that was to become bytes.
+/// Fault in bytes of the control protocol, or in a message to be encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error {
-    /// The length is less than a header's or more than any message's.
+    /// The length is below a header's or above any message's.
     Length(u32),
-    /// No message is of this kind, or not from this side.
+    /// No message has this kind, or not from this side.
     Kind(u8),
-    /// The MAC is another: the message was not sent by who has the key, or not here.
+    /// The MAC does not match: the sender lacks the key, or sent the message elsewhere.
     Mac,
-    /// A message of this kind has fewer bytes than its fields take.
+    /// A message of this kind is shorter than its fields.
     Short(u8),
     /// A message of this kind has bytes behind its fields.
     Behind(u8),
-    /// A field has a value that means nothing; its name.
+    /// The named field has an invalid value.
     Field(&'static str),
-    /// A field is longer than it may be; its name.
+    /// The named field is too long.
     Oversized(&'static str),
-    /// Two fields contradict each other; what they say.
+    /// Two fields contradict each other, as described.
     Contradictory(&'static str),
-    /// The other side speaks another version of the protocol.
+    /// The other side has another version of the protocol.
     Version(u16),
-    /// The agent serves another protocol than was asked for.
+    /// The agent serves another protocol than requested.
     Protocol(u8),
 }
 

@@ -1,4 +1,4 @@
-//! Each message as bytes and back, and what a decoder refuses.
+//! Round trips of each message, and the inputs that a decoder refuses.
 
 use super::*;
 use crate::limits::{BODY_BYTES_MAX, HEAD_BYTES_MAX, REASON_BYTES_MAX, UNREAD_BYTES_MAX};
@@ -159,7 +159,7 @@ fn a_message_that_is_changed_moved_doubled_or_left_out_is_not_authentic() {
         changed[at] ^= 0x40;
         assert!(!matches!(decoder.clone().next(&changed), Ok(Some(_))), "byte {at}");
     }
-    // A body that somebody has put in moves the number of what follows.
+    // An inserted body changes the sequence number of the messages behind it.
     let mut behind_body = decoder.clone();
     let mut body = Vec::new();
     encoder.body(T, b"b", &mut body);
@@ -182,7 +182,7 @@ fn lengths_are_refused_before_there_is_what_they_count() {
     assert_eq!(decoder.next(&header(25, kind::HELLO)), Err(Error::Kind(kind::HELLO)));
 }
 
-/// What a decoder says to a payload that is authentic.
+/// The decoder's error for an authentic payload.
 fn refused(from: Side, kind: u8, payload: &[u8]) -> Error {
     let mut bytes = Vec::new();
     encode::put_header(kind, T, payload.len() + MAC_BYTES, &mut bytes);
@@ -259,7 +259,7 @@ fn a_connection_that_contradicts_itself_is_refused_on_both_ends() {
     let mut good = Vec::new();
     encode_frozen(&v4(), &mut good).unwrap();
     assert_eq!(decode_frozen(&good), Ok(v4()));
-    // The places of a v4 state's fields.
+    // Positions of a v4 state's fields.
     let decoded = |at: usize, value: u8| {
         let mut bytes = good.clone();
         bytes[at] = value;

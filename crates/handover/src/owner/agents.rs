@@ -1,4 +1,4 @@
-//! Agents that come, go and say what they have; and what is due.
+//! Agents: their arrival, loss and messages; and deadlines.
 
 use super::salvage::{is_salvaged, state_of};
 use super::{Agent, AgentId, Due, Gone, Move, Owner, OwnerSink, Stage, Then};
@@ -8,8 +8,8 @@ use crate::types::{Flow, Unexpected};
 use crate::weakened::Step;
 
 impl Owner {
-    /// A session with this agent begins. It says next which connections it has; until `HELD_END`
-    /// what it does not say means nothing.
+    /// Starts a session with this agent, which reports its connections next; until `HELD_END`
+    /// silence about one means nothing.
     pub fn control_up(
         &mut self,
         now_ms: u64,
@@ -23,8 +23,8 @@ impl Owner {
         if !self.steps.has(Step::SameAgentInstance) {
             return;
         }
-        // The process that had them, or was to have them, is no more. What the client has of them
-        // is not known: the copy of one that it may have had is never used as it is.
+        // The agent's earlier process is gone with its connections. The client's progress is
+        // unknown: a copy that the agent may have had is never used unchanged.
         let all = self.at(id, |known| known.instance != instance && is_open(&known.stage));
         for ticket in all {
             self.agent_lost(now_ms, ticket, sink);
@@ -40,7 +40,7 @@ impl Owner {
         {
             let Some(known) = self.moves.get(&ticket) else { continue };
             // `TAKE` may have arrived and `TAKEN` be on its way: from here on the copy is used only
-            // when the agent has said that it does not have the connection.
+            // once the agent says that it does not have the connection.
             let (stage, wait_ms) = match &known.stage {
                 Stage::Taking { copy } if !self.steps.has(Step::WaitWhileInDoubt) => {
                     let copy = copy.clone();
@@ -57,17 +57,17 @@ impl Owner {
         }
     }
 
-    /// A steering entry was found when this process started: whoever has the connection will say
-    /// so, or it is closed.
+    /// Notes a steering entry found at the start of this process: an agent will claim the
+    /// connection, or it is closed.
     pub fn found_pinned(&mut self, now_ms: u64, flow: Flow) {
         self.pinned.insert(flow, ());
         self.deadlines.set(Due::Pinned(flow), now_ms + self.limits.pinned_ms);
     }
 
-    /// An agent says something about a connection.
+    /// Handles an agent's message about connections.
     ///
     /// # Errors
-    /// It does not fit what was said before, or is nothing that agents say about connections.
+    /// The message does not fit earlier ones, or is not about connections.
     pub fn heard(
         &mut self,
         now_ms: u64,
@@ -111,7 +111,7 @@ impl Owner {
         }
     }
 
-    /// The agent has this connection.
+    /// The agent reports that it has this connection.
     fn held(
         &mut self,
         now_ms: u64,
@@ -129,10 +129,9 @@ impl Owner {
                 self.enter(ticket, Stage::There);
             }
             Some(_) => return sink.send(id, ticket, Message::Release),
-            // This process has given it up, and its client was told so by a reset; or there is no
-            // room for it; or its addresses are those of a client that is here now, perhaps in
-            // another loop: the loops of a process share the table of steering entries, and this
-            // one's would send away the packets of that client.
+            // Release it if this process has given it up and reset its client; if there is no room;
+            // or if a client with its addresses is here, perhaps in another loop: the loops share
+            // the table of steering entries, and a new entry would redirect that client's packets.
             None if from == self.instance
                 || self.flows.contains_key(&flow)
                 || self.moves.len() >= self.limits.flows
@@ -150,7 +149,7 @@ impl Owner {
         self.say_recall(ticket, sink);
     }
 
-    /// A connection that was handed over by this owner's former process is this one's.
+    /// Takes over a connection that this owner's former process handed over.
     fn adopt(&mut self, now_ms: u64, id: AgentId, ticket: Ticket, flow: Flow) {
         let Some(agent) = self.agents.get(&id) else { return };
         let (session, instance) = (agent.session, agent.instance);
@@ -177,8 +176,8 @@ impl Owner {
         self.deadlines.set(Due::Renewal(ticket), now_ms + self.limits.lease_ms / 3);
     }
 
-    /// Whatever was not named is not there. If all was named, it was never taken either; else
-    /// nobody knows.
+    /// A connection that was not named is not at the agent. If the report is complete, it was never
+    /// taken either; otherwise that is unknown.
     fn held_end(&mut self, now_ms: u64, id: AgentId, is_complete: bool, sink: &mut impl OwnerSink) {
         for ticket in
             self.at(id, |known| matches!(known.stage, Stage::InDoubt { .. } | Stage::Lost))
@@ -193,7 +192,7 @@ impl Owner {
         }
     }
 
-    /// What is due by now.
+    /// Handles all deadlines that have passed.
     pub fn tick(&mut self, now_ms: u64, sink: &mut impl OwnerSink) {
         while let Some(due) = self.deadlines.pop(now_ms) {
             match due {
@@ -206,8 +205,8 @@ impl Owner {
                 }
                 Due::Wait(ticket) => {
                     match self.moves.get(&ticket).map(|known| (&known.stage, known.agent)) {
-                        // An agent that does not answer is as good as lost, but what it will do is
-                        // not known.
+                        // An agent that does not answer counts as lost, but its actions are
+                        // unknown.
                         Some((Stage::Taking { .. }, agent)) => {
                             sink.drop_control(agent);
                             self.control_lost(now_ms, agent, sink);
@@ -215,8 +214,8 @@ impl Owner {
                         Some((Stage::InDoubt { .. } | Stage::Lost, _)) => {
                             self.agent_lost(now_ms, ticket, sink)
                         }
-                        // This process may have stood still: put in beside it, the connection would
-                        // find its place taken.
+                        // This process may have been paused: with the probe still in the loop, the
+                        // restored connection would find its place taken.
                         Some((Stage::Salvaging { .. }, _)) if self.is_probing(ticket, sink) => {
                             self.deadlines.set(Due::Wait(ticket), now_ms + self.limits.look_ms);
                         }
@@ -234,7 +233,7 @@ impl Owner {
 
     fn renew(&mut self, now_ms: u64, ticket: Ticket, sink: &mut impl OwnerSink) {
         let Some(known) = self.moves.get(&ticket) else { return };
-        // A renewal that fails is tried again before the entry has ended.
+        // A failed renewal is repeated before the entry expires.
         match is_salvaged(&known.stage) {
             true => sink.hold(known.flow, self.limits.lease_ms),
             false => sink.steer(known.flow, known.agent, self.limits.lease_ms),
@@ -251,7 +250,7 @@ impl Owner {
     }
 }
 
-/// True if the connection is at an agent, or may be.
+/// True if the connection is or may be at an agent.
 fn is_open(stage: &Stage) -> bool {
     matches!(stage, Stage::Taking { .. } | Stage::InDoubt { .. } | Stage::There | Stage::Lost)
 }

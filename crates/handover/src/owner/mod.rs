@@ -1,5 +1,5 @@
-//! The side that clients connect to: which of its connections are elsewhere, on their way, or
-//! coming back.
+//! The side that clients connect to: its connections that are elsewhere, on their way, or coming
+//! back.
 //!
 //! | from | on | first | then | to |
 //! |---|---|---|---|---|
@@ -8,24 +8,23 @@
 //! | freezing | not frozen | unsteer | `FETCH` | here |
 //! | taking | `TAKEN` | forget the copy | | there |
 //! | taking | `REFUSED` | restore the copy | | restoring |
-//! | taking | its time, or the agent is lost | | | in doubt |
+//! | taking | its time is over, or the agent is lost | | | in doubt |
 //! | in doubt | `HELD` | `HELD_ACK`, forget the copy | | there |
-//! | in doubt | all was told, and not this | restore the copy | | restoring |
-//! | in doubt | its time, or the agent was started anew | unsteer | | gone |
-//! | there, in doubt | `RETURN` | `SETTLED` | restore what came | restoring |
+//! | in doubt | a complete report without it | restore the copy | | restoring |
+//! | in doubt | its time is over, or the agent has restarted | unsteer | | gone |
+//! | there, in doubt | `RETURN` | `SETTLED` | restore the returned connection | restoring |
 //! | there, in doubt | `CLOSED` | `SETTLED` | unsteer | gone |
-//! | there, in doubt | the agent is lost for too long, or has it no more, and the rest could be had | hold | look | salvaging |
-//! | the same, and it could not | | unsteer | | gone |
-//! | salvaging | two looks agree how far the client is | restore what was kept, so far on | | restoring |
-//! | salvaging | it cannot go on there, or that is not found out | unsteer | | gone |
+//! | there, in doubt | the agent is lost for too long, or no longer has it, and the rest is available | hold | look | salvaging |
+//! | the same, and the rest is not available | | unsteer | | gone |
+//! | salvaging | two looks agree on the client's progress | restore the kept state, advanced to it | | restoring |
+//! | salvaging | it cannot go on there, or the progress stays unknown | unsteer | | gone |
 //! | restoring | restored | unsteer | `FETCH`, another agent, or the next request | here |
 //!
-//! A connection is gone when it is nowhere and its packets come here: the client's next one reaches
-//! a host without it, which resets it, and the client is made to send one. It never takes that for
-//! the end of an answer.
+//! A connection is gone when no host has it and its packets come here: the client is made to send a
+//! packet, and this host answers with a reset. The client never takes that for the end of an answer.
 //!
-//! `steps.rs` has the steps of one connection, `salvage.rs` those of one whose agent is lost,
-//! `agents.rs` what concerns all those of an agent.
+//! `steps.rs` handles the steps of one connection, `salvage.rs` those after its agent is lost,
+//! `agents.rs` all connections of an agent.
 
 mod agents;
 mod salvage;
@@ -47,7 +46,7 @@ use crate::types::Flow;
 use crate::weakened::Steps;
 use shunt_reactor::moving::{Frozen, TcpState};
 
-/// The caller's name for an agent.
+/// The caller's id for an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AgentId(pub u32);
 
@@ -56,19 +55,19 @@ pub struct AgentId(pub u32);
 pub struct OwnerLimits {
     /// Connections that are elsewhere or on their way.
     pub flows: usize,
-    /// Of these, those on their way.
+    /// Connections on their way.
     pub moves: usize,
-    /// Of a steering entry, milliseconds.
+    /// Lifetime of a steering entry, milliseconds.
     pub lease_ms: u64,
-    /// For the answer to a `TAKE`.
+    /// Time limit for the answer to a `TAKE`, milliseconds.
     pub taken_ms: u64,
-    /// To hear if a connection was taken.
+    /// Time to learn whether a connection was taken, milliseconds.
     pub doubt_ms: u64,
-    /// For an agent that is lost and has connections.
+    /// Time for a lost agent with connections to come back, milliseconds.
     pub lost_ms: u64,
-    /// For connections that were handed over before this process started.
+    /// Time for agents to claim connections handed over before this process started, milliseconds.
     pub pinned_ms: u64,
-    /// Between two looks how far a client is.
+    /// Interval between checks of a client's progress, milliseconds.
     pub look_ms: u64,
 }
 
@@ -87,86 +86,85 @@ impl Default for OwnerLimits {
     }
 }
 
-/// Why an answer is relayed though it was offered.
+/// Reason why an offered answer is relayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Relayed {
-    /// There are as many connections elsewhere, or on their way, as there may be.
+    /// The limit on connections elsewhere or on their way is reached.
     Full,
-    /// Its packets could not be sent elsewhere.
+    /// The client's packets could not be redirected.
     NotSteered,
-    /// It could not be taken out of the loop.
+    /// The connection could not be frozen.
     NotFrozen,
-    /// Its state cannot be sent.
+    /// The connection's state cannot be sent.
     NotSendable,
-    /// The agent did not take it.
+    /// The agent refused the connection.
     Refused(Refusal),
 }
 
-/// Why a connection is nobody's any more.
+/// Reason why a connection is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Gone {
-    /// It ended at the agent.
+    /// The connection ended at the agent.
     Ended {
-        /// Why.
+        /// The agent's reason.
         reason: Ending,
-        /// Bytes of the answer that were put in.
+        /// Bytes of the answer put into it.
         answer_sent: u64,
-        /// Those are all, and the client has acknowledged them.
+        /// These bytes are the whole answer, and the client has acknowledged them.
         is_complete: bool,
     },
-    /// Its agent was lost, and did not come back with it.
+    /// The agent was lost, and did not come back with the connection.
     AgentLost,
-    /// The same; the connection was to go on here, and did not.
+    /// The agent was lost; the connection should have gone on here, and did not.
     NotSalvaged(NotSalvaged),
-    /// It came back, or was to stay, and the host did not let it in.
+    /// The kernel did not restore the connection when it came back or was to stay.
     NotRestored,
-    /// Its client closed it before it was frozen.
+    /// The client closed it before it was frozen.
     Client,
 }
 
-/// Why a connection whose agent is lost does not go on here.
+/// Reason why a connection whose agent is lost does not go on here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NotSalvaged {
-    /// The client has sent something that the agent had and nobody else has, or has ended its
-    /// stream.
+    /// The client has sent bytes that only the agent had, or has ended its stream.
     ClientSentMore,
-    /// The client is at no place of the answer from which it could go on.
+    /// The answer cannot be resumed at the client's place in it.
     NoPlace,
-    /// How far the client is was not found out.
+    /// The client's progress could not be determined.
     NotFound,
 }
 
-/// What was noted of the client's packets.
+/// Record of the client's packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Seen {
-    /// How many there were.
+    /// Number of packets.
     pub packets: u64,
-    /// The first acknowledgement, a sequence number, and how many bytes more the client has
-    /// acknowledged since.
+    /// The first acknowledgement, a sequence number, and the bytes acknowledged since.
     pub acknowledged: Option<(u32, u64)>,
-    /// The sequence number behind its last byte.
+    /// Sequence number after the client's last byte.
     pub sequence_end: Option<u32>,
-    /// It has ended its stream, or the connection.
+    /// The client has ended its stream or the connection.
     pub has_ended: bool,
 }
 
-/// How a hand-over has ended. The ticket is not used again, but after [`Outcome::Relay`].
+/// End of a hand-over. The ticket is not used again, except after [`Outcome::Relay`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Outcome {
-    /// The connection is here, nothing of the answer was sent, and the agent has been asked to
+    /// The connection is here, no byte of the answer was sent, and the agent has been asked to
     /// relay it.
     Relay(Relayed),
-    /// The connection is here, nothing of the answer was sent, and this agent will not send it.
+    /// The connection is here, no byte of the answer was sent, and this agent will not send it.
     Elsewhere,
-    /// The connection is here again.
+    /// The connection is back.
     Back {
-        /// Bytes of the answer that are in it or have left.
+        /// Bytes of the answer that are in its queues or have left.
         answer_sent: u64,
-        /// Those are all; if not, nothing but a close can follow, unless there are none.
+        /// These bytes are the whole answer; if not, only a close can follow, unless the count is
+        /// 0.
         is_complete: bool,
     },
-    /// The agent was lost, and the connection is here again. It sends what it is given behind so
-    /// many bytes of the answer.
+    /// The agent was lost, and the connection is back. Its next bytes continue the answer at
+    /// `answer_sent`.
     Salvaged {
         /// Bytes of the answer that the client has.
         answer_sent: u64,
@@ -175,70 +173,68 @@ pub enum Outcome {
     Gone(Gone),
 }
 
-/// Where actions go. Called from within methods of [`Owner`], in the order in which they are to be
+/// Receiver of actions. Methods of [`Owner`] call it in the order in which the actions must be
 /// carried out.
 pub trait OwnerSink {
-    /// The client's packets go to this agent's host from now on, for as long, and none of its
-    /// packets reaches a connection here after the call. Called again to renew. False if that is
-    /// not possible.
+    /// Redirects the client's packets to this agent's host for this time; after the call none
+    /// reaches a connection here. Repeat the call to renew. False if that is not possible.
     fn steer(&mut self, flow: Flow, agent: AgentId, lease_ms: u64) -> bool;
-    /// They come here again.
+    /// Ends the redirection: packets come here again.
     fn unsteer(&mut self, flow: Flow);
-    /// The client's packets go nowhere from now on, for as long. Called again to renew. False if
-    /// that is not possible.
+    /// Drops the client's packets for this time. Repeat the call to renew. False if that is not
+    /// possible.
     fn hold(&mut self, _flow: Flow, _lease_ms: u64) -> bool {
         false
     }
-    /// What was noted of the client's packets since they are steered.
+    /// Record of the client's packets since they were redirected.
     fn seen(&self, _flow: Flow) -> Option<Seen> {
         None
     }
-    /// Puts the connection in and takes it out again, by which the client is made to say what it
-    /// has. Nothing is to be called.
+    /// Restores the connection and freezes it again, which makes the client reveal its state. No
+    /// call follows.
     fn probe(&mut self, _flow: Flow, _frozen: Frozen) {}
-    /// True while what was put in by that is not out again.
+    /// True while a probing connection is still in the loop.
     fn is_probing(&self, _flow: Flow) -> bool {
         false
     }
-    /// True if the answer on this connection could go on from elsewhere: behind so many bytes, or
-    /// behind some.
+    /// True if another backend could continue the answer on this connection: at this byte, or for
+    /// `None` at any.
     fn could_go_on(&self, _flow: Flow, _answer_sent: Option<u64>) -> bool {
         false
     }
-    /// Takes the connection out of the loop; [`Owner::frozen`] is to be called, unless it ends
-    /// first ([`Owner::client_gone`]).
+    /// Freezes the connection and then calls [`Owner::frozen`], unless it ends first
+    /// ([`Owner::client_gone`]).
     fn freeze(&mut self, flow: Flow);
-    /// Puts it in; [`Owner::restored`] is to be called.
+    /// Restores the connection and then calls [`Owner::restored`].
     fn restore(&mut self, flow: Flow, frozen: Frozen);
-    /// Nobody has the connection, and its packets come here: makes the client send one, which is
-    /// answered by a reset, for a client that waits would not. `state` is what was last known of
-    /// it; without it only the client's own next packet helps. `frozen_at_ms`: of when its clock is
+    /// Resets a client whose connection is gone: makes it send a packet, which is answered with a
+    /// reset; a waiting client would not send one. `state` is the last known one; without it the
+    /// client resets at its own next packet. `frozen_at_ms` is the time of the state's clock
     /// ([`aged`]).
     fn reset(&mut self, flow: Flow, state: Option<TcpState>, frozen_at_ms: u64);
-    /// Says this to the agent.
+    /// Sends a message to the agent.
     fn send(&mut self, agent: AgentId, ticket: Ticket, message: Message<'static>);
-    /// Ends the control connection to this agent, which does not answer. [`Owner::control_lost`]
-    /// need not be called.
+    /// Ends the control connection to an agent that does not answer. Calling
+    /// [`Owner::control_lost`] is not necessary.
     fn drop_control(&mut self, agent: AgentId);
-    /// An agent says that it has this connection, from a process before this one. False if it
-    /// cannot be so: this process has a client of its addresses, in whichever of its loops and
-    /// wherever the connection is, or another loop has claimed it. If not, it is claimed from now
-    /// on.
+    /// Claims a connection that an agent reports from an earlier process. False if a loop of this
+    /// process has a client of its addresses, wherever its connection is, or another loop has
+    /// claimed it.
     fn claim(&mut self, flow: Flow) -> bool;
-    /// What was claimed is so no more: it has ended, or it is a client of this loop by now.
+    /// Ends a claim: the connection has ended, or is a client of this loop.
     fn unclaim(&mut self, flow: Flow);
     /// The hand-over has ended.
     fn outcome(&mut self, flow: Flow, ticket: Ticket, outcome: Outcome);
 }
 
-/// Where a connection is.
+/// Stage of a connection.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Stage {
-    /// In the loop still; its packets go elsewhere.
+    /// Still in the loop; its packets go elsewhere.
     Freezing,
     /// Nowhere, or at the agent: `TAKE` was sent.
     Taking { copy: Frozen },
-    /// The same, and the agent is lost.
+    /// As `Taking`, and the agent is lost.
     InDoubt { copy: Frozen },
     /// At the agent.
     There,
@@ -246,12 +242,11 @@ enum Stage {
     Lost,
     /// Nowhere: on its way into the loop.
     Restoring { then: Then },
-    /// Nowhere, or at an agent that is lost: its packets are held, and its client asked how far it
-    /// is.
+    /// Nowhere, or at a lost agent: its packets are dropped, and its client is probed.
     Salvaging { looks: u8, last: Option<Look> },
 }
 
-/// What follows when a connection is here again.
+/// Next step once a connection is restored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Then {
     Relay(Relayed),
@@ -260,19 +255,19 @@ enum Then {
     Salvaged { answer_sent: u64 },
 }
 
-/// What was seen of a client at a look.
+/// Record of a client at one check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Look {
     packets: u64,
     acknowledged: u64,
-    /// Packets had come since the look before.
+    /// Packets have come since the check before.
     is_new: bool,
 }
 
-/// What is kept of a connection that an agent has, besides its state.
+/// Data kept of a connection that an agent has, besides its state.
 #[derive(Clone, Debug, Hash)]
 struct Kept {
-    /// Bytes in front of the answer that the client had not acknowledged.
+    /// Bytes before the answer that the client had not acknowledged.
     queued: u64,
     unread: Vec<u8>,
 }
@@ -280,42 +275,42 @@ struct Kept {
 #[derive(Clone, Debug, Hash)]
 struct Move {
     flow: Flow,
-    /// When it was frozen.
+    /// Time of the freeze.
     frozen_at_ms: u64,
     agent: AgentId,
-    /// The control connection that the offer came by.
+    /// Number of the control connection that the offer came by.
     session: u64,
-    /// The process at the other end of it.
+    /// The agent's process at that time.
     instance: Instance,
     /// Bytes of the answer that the client had been sent before.
     answer_sent: u64,
-    /// It is to come back as soon as its answer is out.
+    /// The connection is to come back as soon as its answer is out.
     is_recalled: bool,
-    /// As it was frozen.
+    /// State at the freeze.
     state: Option<TcpState>,
     kept: Option<Kept>,
-    /// It was handed over by a process before this one.
+    /// An earlier process handed it over.
     is_claimed: bool,
     stage: Stage,
 }
 
-/// What is known of an agent.
+/// State of an agent.
 #[derive(Clone, Copy, Debug, Hash)]
 struct Agent {
     is_up: bool,
-    /// Counts control connections.
+    /// Number of its control connections so far.
     session: u64,
     instance: Instance,
 }
 
-/// What can be due.
+/// Kinds of deadlines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Due {
-    /// The end of a wait.
+    /// End of a wait.
     Wait(Ticket),
-    /// The renewal of a steering entry.
+    /// Renewal of a steering entry.
     Renewal(Ticket),
-    /// The end of the wait for one who has a connection from before.
+    /// End of the wait for an agent to claim an earlier process's connection.
     Pinned(Flow),
 }
 
@@ -327,7 +322,7 @@ pub struct Owner {
     agents: BTreeMap<AgentId, Agent>,
     moves: BTreeMap<Ticket, Move>,
     flows: BTreeMap<Flow, Ticket>,
-    /// Steering entries that were found at the start.
+    /// Steering entries found at the start.
     pinned: BTreeMap<Flow, ()>,
     /// Moves that are not [`Stage::There`] or [`Stage::Lost`].
     on_their_way: usize,
@@ -336,8 +331,8 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// Without connections elsewhere. `instance` is the number of this process that agents are told
-    /// in the handshake.
+    /// Creates an owner without connections elsewhere. `instance` is the number of this process in
+    /// the handshake.
     #[must_use]
     pub fn new(limits: OwnerLimits, instance: Instance) -> Self {
         Self {
@@ -359,25 +354,25 @@ impl Owner {
         self.steps = Steps::without(step);
     }
 
-    /// When [`Owner::tick`] is to be called next.
+    /// Time of the next call of [`Owner::tick`].
     #[must_use]
     pub fn next_deadline_ms(&self) -> Option<u64> {
         self.deadlines.next()
     }
 
-    /// Connections that are elsewhere or on their way.
+    /// Number of connections that are elsewhere or on their way.
     #[must_use]
     pub fn flows(&self) -> usize {
         self.moves.len()
     }
 
-    /// Of these, those on their way, one way or the other.
+    /// Number of connections on their way, in either direction.
     #[must_use]
     pub fn on_their_way(&self) -> usize {
         self.on_their_way
     }
 
-    /// True if nothing is kept of any connection.
+    /// True if no state of any connection is left.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.moves.is_empty()

@@ -1,17 +1,17 @@
-//! A connection whose agent is lost goes on here, behind what its client has, where that is
-//! certain.
+//! Resumption of a connection whose agent is lost, at the client's place in the answer, where that
+//! is safe.
 //!
-//! What makes it certain:
-//! - Nobody else ends it. The kernel of an agent's host lets no end and no reset of an agent's
-//!   connections out, unless the client has ended first: neither when a process dies, nor from one
-//!   that comes to again. What it still sends of the answer is the same as follows from here, for
-//!   nothing goes on but what is the same wherever it comes from, of which
-//!   [`OwnerSink::could_go_on`] knows.
-//! - The client's packets are held: from here on nobody acknowledges what it sends. If the agent's
-//!   host has acknowledged something since the connection left, it has passed here, and was seen:
-//!   then the connection is given up, for nobody has that any more.
-//! - How far the client is, it says itself: it is asked until it has said the same twice, what was
-//!   under way having arrived.
+//! Three facts make it safe:
+//! - No other host ends the connection. The kernel of an agent's host lets no FIN and no reset of
+//!   an agent's connections out unless the client's FIN came first: neither when a process dies,
+//!   nor from a process that was paused. Any bytes of the answer that it still sends equal those
+//!   sent from here, because only answers that every backend gives alike are resumed
+//!   ([`OwnerSink::could_go_on`]).
+//! - The client's packets are dropped: from here on no host acknowledges them. Bytes that the
+//!   agent's host acknowledged since the connection left have passed here and were recorded: then
+//!   the connection is given up, because they are lost with the agent.
+//! - The client reveals its progress itself: it is probed until two replies agree, after everything
+//!   under way has arrived.
 
 use super::{Due, Gone, Kept, Look, NotSalvaged, Owner, OwnerSink, Seen, Stage, Then};
 use crate::limits::{KEPT_BYTES_MAX, LOOKS_MAX, WINDOW_MAX};

@@ -1,4 +1,4 @@
-//! The steps of one connection. What each may never do stands beside it.
+//! Steps of one connection, each with its invariants.
 
 use super::salvage::{acknowledged, is_salvaged, place};
 use super::{Due, Gone, Move, Outcome, Owner, OwnerSink, Relayed, Stage, Then};
@@ -10,10 +10,11 @@ use crate::weakened::Step;
 use shunt_reactor::moving::{Frozen, NotFrozen};
 
 impl Owner {
-    /// An agent offers the answer of `ticket`, which is the next thing that the client of `flow` is
-    /// to be sent; `answer_sent` bytes of it have been. Nothing else of that client may be under
-    /// way: what is not answered when this process ends would never be. The connection is plain
-    /// TCP. [`OwnerSink::outcome`] says how it has ended, perhaps at once.
+    /// Hands over the connection of `flow` for the answer of `ticket`, which an agent offers. That
+    /// answer must be the next for the client, which already has `answer_sent` bytes of it. No
+    /// other exchange of the client may be under way: it would never be answered if this process
+    /// ended. The connection must be plain TCP. [`OwnerSink::outcome`] reports the end, perhaps
+    /// during this call.
     pub fn offer(
         &mut self,
         now_ms: u64,
@@ -32,8 +33,8 @@ impl Owner {
             sink.send(agent, ticket, Message::Fetch);
             return sink.outcome(flow, ticket, Outcome::Relay(Relayed::Full));
         }
-        // Never frozen before: a packet of the client's that comes to a host without its connection
-        // is answered by a reset.
+        // Freezing must never come first: a packet that reaches a host without its connection is
+        // answered with a reset.
         if self.steps.has(Step::SteerBeforeFreeze) && !sink.steer(flow, agent, self.limits.lease_ms)
         {
             sink.send(agent, ticket, Message::Fetch);
@@ -63,7 +64,7 @@ impl Owner {
         sink.freeze(flow);
     }
 
-    /// The connection was taken out of the loop, or was not and goes on in it.
+    /// The connection was frozen, or could not be and goes on in the loop.
     pub fn frozen(
         &mut self,
         now_ms: u64,
@@ -106,7 +107,7 @@ impl Owner {
         self.deadlines.set(Due::Wait(ticket), now_ms + self.limits.taken_ms);
     }
 
-    /// The client's connection has ended in the loop before it was frozen.
+    /// The client's connection ended in the loop before it was frozen.
     pub fn client_gone(&mut self, flow: Flow, sink: &mut impl OwnerSink) {
         let Some(ticket) = self.flows.get(&flow).copied() else { return };
         let Some(known) = self.moves.get(&ticket).filter(|known| known.stage == Stage::Freezing)
@@ -119,7 +120,7 @@ impl Owner {
         self.gone(ticket, Gone::Client, sink);
     }
 
-    /// The connection is in the loop, or the host did not let it in.
+    /// The connection has been restored, or could not be.
     pub fn restored(&mut self, flow: Flow, is_in: bool, sink: &mut impl OwnerSink) {
         let Some(ticket) = self.flows.get(&flow).copied() else { return };
         let Some(Move { stage: Stage::Restoring { then }, agent, .. }) = self.moves.get(&ticket)
@@ -131,13 +132,12 @@ impl Owner {
             return self.gone(ticket, Gone::NotRestored, sink);
         }
         let is_reachable = self.moves.get(&ticket).is_some_and(|known| self.is_reachable(known));
-        // Only now: packets that come before find no connection.
+        // Unsteering must never come earlier: packets would find no connection.
         self.forget(ticket, sink);
         self.tell_here(flow, ticket, agent, then, is_reachable, sink);
     }
 
-    /// The connection is to come back as soon as its answer is out, whether or not the client asks
-    /// for more.
+    /// Recalls the connection as soon as its answer is out, even if the client sends no request.
     pub fn recall(&mut self, flow: Flow, sink: &mut impl OwnerSink) {
         let Some(ticket) = self.flows.get(&flow).copied() else { return };
         let Some(known) = self.moves.get_mut(&ticket) else { return };
@@ -146,7 +146,7 @@ impl Owner {
         }
     }
 
-    /// The agent has it, and no other may: the copy is not used again as it is.
+    /// The agent has the connection, and no other host may: the copy is never used again unchanged.
     pub(super) fn taken(
         &mut self,
         ticket: Ticket,
@@ -162,7 +162,8 @@ impl Owner {
         Ok(())
     }
 
-    /// The agent does not have it and never will by this ticket, so that the copy may be used.
+    /// The agent does not have the connection and never will under this ticket, so the copy may be
+    /// used.
     pub(super) fn refused(
         &mut self,
         ticket: Ticket,
@@ -186,7 +187,7 @@ impl Owner {
         Ok(())
     }
 
-    /// What comes back is the connection as it is now; the copy is older.
+    /// The agent returns the current connection, which replaces the older copy.
     pub(super) fn returned(
         &mut self,
         ticket: Ticket,
@@ -197,10 +198,10 @@ impl Owner {
         let Some(known) = self.moves.get(&ticket) else { return Ok(()) };
         match known.stage {
             Stage::There | Stage::Lost | Stage::InDoubt { .. } => {}
-            // It was said twice, and has been heard.
+            // A repeated message, already handled.
             Stage::Restoring { .. } => return Ok(()),
-            // It was given up, and its client may have had more since from here. If it has sent
-            // something meanwhile, that has been seen.
+            // The connection was given up, and its client may have got more from here since. Bytes
+            // that it sent meanwhile were seen.
             Stage::Salvaging { .. } => return Ok(()),
             _ => return Err(Unexpected("RETURN of a connection that was not taken")),
         }
@@ -211,7 +212,7 @@ impl Owner {
         Ok(())
     }
 
-    /// True if the offer of this move still stands at the other end of a control connection.
+    /// True if the offer of this move is still valid at the other end of a control connection.
     pub(super) fn is_reachable(&self, known: &Move) -> bool {
         self.agents
             .get(&known.agent)
@@ -224,7 +225,7 @@ impl Owner {
         }
     }
 
-    /// Puts a connection in. Only if no other end of it is alive, or can become so.
+    /// Restores a connection. Only if no other end of it is alive, or can become so.
     pub(super) fn restore(
         &mut self,
         ticket: Ticket,
@@ -241,12 +242,12 @@ impl Owner {
         sink.restore(flow, frozen);
     }
 
-    /// Nobody has it, or nobody can be told to use it: the client's next packet is answered by a
-    /// reset.
+    /// Gives a connection up: no host has it, or none can be told to use it. The client's next
+    /// packet is answered with a reset.
     pub(super) fn gone(&mut self, ticket: Ticket, why: Gone, sink: &mut impl OwnerSink) {
         let Some(known) = self.moves.get(&ticket) else { return };
         let (flow, state, frozen_at_ms) = (known.flow, known.state, known.frozen_at_ms);
-        // As far as its client is by now: it takes no reset that is of another place.
+        // Advance the state to the client's current place: it ignores a reset for another.
         let state = state.map(|state| {
             sink.seen(flow).map_or(state, |seen| place(&state, acknowledged(&state, &seen)))
         });
@@ -257,7 +258,7 @@ impl Owner {
         sink.outcome(flow, ticket, Outcome::Gone(why));
     }
 
-    /// A connection is here, as it never was elsewhere or is so no more.
+    /// Reports a connection that is here: it never left, or is back.
     fn tell_here(
         &mut self,
         flow: Flow,
@@ -288,7 +289,7 @@ impl Owner {
         }
     }
 
-    /// The steering entry goes with what is known.
+    /// Removing a move also removes its steering entry.
     fn forget(&mut self, ticket: Ticket, sink: &mut impl OwnerSink) {
         self.enter(ticket, Stage::There);
         if let Some(known) = self.moves.remove(&ticket) {

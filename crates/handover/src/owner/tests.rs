@@ -1,4 +1,4 @@
-//! What the model has no room for: bounds, agents that lie, and connections of a former process.
+//! Cases outside the model: bounds, lying agents, and connections of a former process.
 
 use super::*;
 use crate::{Clients, Frozen, NotFrozen, TcpState, Unexpected, Window};
@@ -14,10 +14,10 @@ pub(super) struct Said {
     pub(super) cannot_steer: bool,
     pub(super) clients: Clients,
     pub(super) seen: Option<Seen>,
-    /// The answer goes on behind these.
+    /// Places at which the answer can be resumed.
     pub(super) places: std::ops::Range<u64>,
     pub(super) probes: Vec<Frozen>,
-    /// A probe is in the loop still.
+    /// A probe is still in the loop.
     pub(super) is_probing: bool,
     pub(super) restored: Vec<Frozen>,
 }
@@ -213,11 +213,11 @@ fn connections_of_a_former_process_are_taken_over_if_their_addresses_are_free() 
     }
     let answers: Vec<_> =
         said.messages.iter().map(|(_, ticket, message)| (ticket.0, message.clone())).collect();
-    // The second's addresses are somebody's who is here; the third was given up by this process.
+    // The second one's addresses belong to a present client; this process gave the third one up.
     let expected = [(101, Message::HeldAck), (102, Message::Release), (103, Message::Release)];
     assert_eq!(answers, expected);
     assert_eq!(owner.flows(), 1);
-    // Nobody has claimed the other entry.
+    // No agent has claimed the other entry.
     said.done.clear();
     owner.tick(limits::PINNED_MS, &mut said);
     assert_eq!(
@@ -243,7 +243,7 @@ fn what_is_taken_over_is_claimed_before_all_loops_until_it_is_over() {
     let closed = Message::Closed { reason: Ending::Client, answer_sent: 9, is_complete: true };
     one.heard(0, A, Ticket(101), &closed, &mut said).unwrap();
     assert!(said.clients.is_empty(), "it is over");
-    // One that cannot be steered is not kept.
+    // A connection that cannot be steered is not kept.
     heard.cannot_steer = true;
     other.heard(0, B, Ticket(103), &held(Instance(99)), &mut heard).unwrap();
     assert!(

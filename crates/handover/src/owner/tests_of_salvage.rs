@@ -1,13 +1,12 @@
-//! Connections whose agents are lost: what they go on with, and when they do not.
+//! Connections whose agents are lost: when they go on, and when they end.
 
 use super::tests::{A, B, Said, connection, flow, handed_over, owner};
 use super::*;
 
-/// Another process of the agent, which has nothing.
+/// Another process of the agent, without connections.
 const NEXT: Instance = Instance(99);
 
-/// One connection with an agent that is lost, of an answer that goes on behind bytes in these
-/// places.
+/// A connection whose agent is lost, with an answer that can be resumed at these places.
 fn lost(places: std::ops::Range<u64>) -> (Owner, Said) {
     let (mut owner, mut said) = owner(OwnerLimits::default());
     (said.places, said.seen) = (places, Some(Seen::default()));
@@ -17,7 +16,7 @@ fn lost(places: std::ops::Range<u64>) -> (Owner, Said) {
     (owner, said)
 }
 
-/// The client has said that it has so many bytes more, and sent nothing.
+/// The client acknowledges this many more bytes, and sends none.
 fn says(said: &mut Said, acknowledged: u64) {
     let packets = said.seen.map_or(0, |seen| seen.packets) + 1;
     said.seen = Some(Seen {
@@ -37,7 +36,7 @@ fn it_goes_on_behind_what_the_client_has_said_twice() {
     let (mut owner, mut said) = lost(1..1_000);
     owner.control_up(6_000, A, NEXT, &mut said);
     assert_eq!((&said.done[..], said.probes.len()), (&["hold"][..], 1));
-    // What it says changes once more, and then is the same.
+    // The acknowledgement changes once more, and then stays.
     for (look, acknowledged) in [(1, 10), (2, 500), (3, 500)] {
         says(&mut said, acknowledged);
         owner.tick(6_000 + look * limits::LOOK_MS, &mut said);
@@ -66,7 +65,7 @@ fn who_says_nothing_new_is_asked_again_and_given_up_in_the_end() {
         (said.probes.len(), &said.outcomes),
         (usize::from(limits::LOOKS_MAX), &gone(NotSalvaged::NotFound))
     );
-    // It is held all the while.
+    // The packets are held all the while.
     assert!(said.done.len() >= 3 && said.done.ends_with(&["unsteer", "reset"]));
     assert!(said.done.iter().all(|done| *done != "steer" && *done != "restore"), "{:?}", said.done);
     assert!(owner.is_empty());
@@ -179,7 +178,7 @@ fn an_agent_that_comes_to_again_lets_go_and_changes_nothing() {
         said.messages[1..].iter().map(|(_, _, message)| message.clone()).collect();
     assert_eq!(answers, [Message::Release, Message::Settled, Message::Settled]);
     assert!(said.outcomes.is_empty() && said.restored.is_empty());
-    // Of another agent it is nothing at all.
+    // From another agent the message is an error.
     assert!(owner.heard(30_000, B, Ticket(1), &late[0], &mut said).is_err());
 }
 
@@ -189,7 +188,7 @@ fn acknowledgements_are_counted_beyond_32_bits_and_from_before_the_freeze() {
     owner.control_up(6_000, A, NEXT, &mut said);
     for look in 1..4 {
         says(&mut said, 5 << 32);
-        // The first that was seen was ten bytes older than the freeze.
+        // The first acknowledgement seen was ten bytes older than the freeze.
         said.seen.as_mut().unwrap().acknowledged = Some((1_u32.wrapping_sub(10), (5 << 32) + 10));
         owner.tick(6_000 + look * limits::LOOK_MS, &mut said);
     }

@@ -1,4 +1,4 @@
-//! Handshakes: who learns what, and what is refused.
+//! Handshakes: results for each side, and refusals.
 
 use super::*;
 use crate::message::{Message, Read};
@@ -96,8 +96,7 @@ fn any_changed_byte_of_a_handshake_is_refused() {
         changed[at] ^= 1;
         assert!(agent.read(&changed, &mut Vec::new()).is_err(), "byte {at} of the owner's hello");
     }
-    // A changed agent's hello is noticed by the agent, which hears an answer to something that it
-    // did not say.
+    // The agent notices a changed HELLO of its own: the answer fits other bytes than it sent.
     for at in HEADER_BYTES..hello.len() {
         let mut changed = hello.clone();
         changed[at] ^= 1;
@@ -134,7 +133,7 @@ fn a_recorded_session_cannot_be_replayed_to_either_side() {
 fn what_a_side_says_is_no_answer_to_it() {
     let key = key(1);
     let (_, mut agents, mut owners) = shake(&agent(&key, 1), &mut owner(&key, 2)).unwrap();
-    // `CREDIT` may come from both, so that the MAC alone tells whose it is.
+    // Both sides may send `CREDIT`, so only the MAC tells the sender.
     let mut bytes = Vec::new();
     agents.encoder.message(Ticket(5), &Message::Credit { bytes: 1 }, &mut bytes).unwrap();
     assert_eq!(agents.decoder.next(&bytes), Err(Error::Mac));
@@ -169,7 +168,7 @@ fn keys_that_can_be_guessed_are_refused_and_none_is_shown() {
     );
 }
 
-/// RFC 4231, test case 2 has a key shorter than a block, as all of ours are.
+/// RFC 4231, test case 2 has a key shorter than a block, like all of ours.
 #[test]
 fn macs_are_hmac_sha256_cut_to_sixteen_bytes() {
     let mut key = [0; 32];

@@ -1,72 +1,73 @@
-//! What can happen next.
+//! Events that can happen next.
 
 use super::world::{Host, OWNER, PACKETS_MAX, Up, World};
 
-/// Kinds of events, for who draws among them.
+/// Number of kinds of events, for drawing among them.
 pub(super) const KINDS: usize = 24;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
-    /// The client sends its next byte, or one that is not acknowledged once more, or none.
+    /// The client sends its next byte, an unacknowledged byte again, or an empty packet.
     ClientSends {
         position: Option<u8>,
     },
-    /// A packet of the client's comes to the owner's host, and by its entry goes on.
+    /// A packet of the client reaches the owner's host, and follows its entry.
     Steered {
         packet: usize,
     },
-    /// It comes to an agent's host, and by its entry goes in, back, or nowhere.
+    /// A packet reaches an agent's host, and the guard lets it in, sends it back, or drops it.
     Guarded {
         host: usize,
         packet: usize,
     },
-    /// It comes to a connection, or finds none.
+    /// A packet reaches a connection, or finds none.
     Arrives {
         host: usize,
         packet: usize,
     },
-    /// A connection sends the byte at this place of its queue, or none.
+    /// A connection sends the byte at this place of its queue, or an empty packet.
     Sends {
         host: usize,
         index: Option<u8>,
     },
-    /// What a killed process has left sends the byte at this place of its queue, or none.
+    /// The socket left by a killed process sends the byte at this place of its queue, or an empty
+    /// packet.
     LeftSends {
         host: usize,
         index: Option<u8>,
     },
-    /// It ends, and waits for the client to hear that.
+    /// The socket sends its FIN, and waits for the client's acknowledgement.
     LeftEnds {
         host: usize,
     },
-    /// It has waited long enough.
+    /// The socket has waited long enough.
     LeftGoes {
         host: usize,
     },
-    /// A packet comes to the client.
+    /// A packet reaches the client.
     ComesDown {
         packet: usize,
     },
     Lost {
         packet: usize,
     },
-    /// Whoever freezes a connection reads it.
+    /// The mover reads the connection that it freezes.
     Reads {
         host: usize,
     },
-    /// It looks if that is still so.
+    /// The mover compares the connection with its copy.
     Looks {
         host: usize,
     },
-    /// It closes the connection without a word.
+    /// The mover closes the connection without a packet.
     TakesOut {
         host: usize,
     },
-    /// The process that wanted it hears of it.
+    /// The process that ordered the freeze learns of it.
     Hears {
         host: usize,
     },
-    /// It does not succeed.
+    /// The freeze fails.
     FreezeFails {
         host: usize,
     },
@@ -78,7 +79,7 @@ pub(super) enum Event {
     Notices {
         host: usize,
     },
-    /// The client is gone, and the host has heard of it.
+    /// The client is gone, and the host has learned of it.
     Dies {
         host: usize,
     },
@@ -108,14 +109,14 @@ pub(super) enum Event {
     Starts {
         host: usize,
     },
-    /// The next deadline of this process is here.
+    /// The next deadline of this process has come.
     Ticks {
         host: usize,
     },
 }
 
 impl Event {
-    /// True if it makes things worse.
+    /// True for faults.
     pub(super) fn is_fault(self) -> bool {
         matches!(
             self,
@@ -127,7 +128,7 @@ impl Event {
         )
     }
 
-    /// Numbers its kind, below [`KINDS`].
+    /// Number of the event's kind, below [`KINDS`].
     pub(super) fn kind(self) -> usize {
         match self {
             Self::ClientSends { position: None } => 0,
@@ -161,7 +162,7 @@ impl Event {
         }
     }
 
-    /// The process that does it, by its host; one that is stopped does nothing.
+    /// Host of the process that acts; a paused process does nothing.
     pub(super) fn process(self) -> Option<usize> {
         match self {
             Self::Hears { host }
@@ -237,7 +238,7 @@ impl World {
         events.extend((0..here.lane.len()).map(|packet| Event::Guarded { host, packet }));
         events.extend((0..here.stack.len()).map(|packet| Event::Arrives { host, packet }));
         if here.restoring.is_some() {
-            // The kernel has one of the same addresses still.
+            // The kernel still has a connection of the same addresses.
             let is_free = here.left.is_none();
             if is_free {
                 events.push(Event::Restored { host, is_in: true });
@@ -250,7 +251,7 @@ impl World {
             events.push(Event::Hears { host });
         }
         if let Some(left) = &here.left {
-            // It waits for longer than any owner does.
+            // The socket outlasts any owner's wait.
             if !left.is_stale {
                 events.push(Event::LeftEnds { host });
             } else if self.steering.is_none() || here.restoring.is_some() {
@@ -281,7 +282,7 @@ impl World {
             }
         }
         if socket.dump.is_some() {
-            // A connection under repair says what it has, and sends nothing.
+            // A connection under repair sends acknowledgements, and no data.
             indices.truncate(bare);
         }
         if self.down.len() < self.packets_max() {
@@ -301,7 +302,7 @@ impl World {
             (true, Some(_)) if socket.is_same || self.bounds.looks_once => {
                 events.push(Event::TakesOut { host })
             }
-            // What had passed the entry before it was changed has arrived by now.
+            // Packets that passed the entry before it changed have arrived.
             (true, Some(_)) if here.stack.is_empty() => events.push(Event::Looks { host }),
             _ => {}
         }
@@ -326,7 +327,7 @@ impl World {
         } else if self.kills > 0 {
             events.push(Event::Killed { host });
         }
-        // Time passes for all: nobody's deadline comes before another's that is earlier by much.
+        // Time passes for all: no deadline comes long before another process's earlier one.
         if next.is_some_and(|next| {
             self.ticks > 0 && self.earliest().is_some_and(|first| next <= first + 1_000)
         }) {

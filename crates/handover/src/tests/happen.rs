@@ -1,4 +1,4 @@
-//! What comes of an event in the network and on the hosts.
+//! Effects of events in the network and on the hosts.
 
 use super::events::Event;
 use super::sinks::{AtAgent, AtOwner};
@@ -17,7 +17,7 @@ pub(super) fn packet_of(socket: &Socket, index: Option<u8>) -> Down {
 }
 
 impl World {
-    /// Lets it happen, and says what may never happen if that did.
+    /// Carries out an event; the error names a violated invariant.
     pub(super) fn happen(&mut self, event: Event) -> Result<(), String> {
         match event {
             Event::ClientSends { position } => {
@@ -57,7 +57,7 @@ impl World {
             Event::FreezeFails { host } => {
                 self.failures -= 1;
                 self.is_disturbed = true;
-                // An agent closes what cannot move at all.
+                // An agent closes a connection that can never move.
                 let why = if host == OWNER { NotFrozen::Moved } else { NotFrozen::Unsupported };
                 self.frozen(host, Err(why));
             }
@@ -100,7 +100,7 @@ impl World {
         }
         match to {
             Some(NOWHERE) => {}
-            // Packets that were sent back once are not sent there again.
+            // Packets that were sent back once are not redirected again.
             Some(_) if packet.bounced => {}
             Some(agent) => push(&mut self.hosts[agent].lane, packet),
             None => push(&mut self.hosts[OWNER].stack, packet),
@@ -120,8 +120,8 @@ impl World {
         let packet = self.hosts[host].stack.remove(packet);
         let here = &mut self.hosts[host];
         let Some(socket) = here.socket.as_mut().or(here.left.as_mut()) else {
-            // No reset leaves an agent's host for an address that is not its own, nor the owner's
-            // for a connection that is elsewhere.
+            // No reset leaves an agent's host for a foreign address, nor the owner's for a
+            // connection that is elsewhere.
             if host == OWNER && self.steered_to().is_none() && !self.client.is_closed {
                 self.client.is_closed = true;
                 if !self.is_ended {
@@ -132,7 +132,7 @@ impl World {
         };
         let taken = packet.acknowledged.saturating_sub(socket.unacknowledged);
         if taken > socket.sent && self.bounds.alike {
-            // Another end has sent it: a kernel drops what acknowledges what it has not sent.
+            // Another end has sent it: a kernel drops acknowledgements of bytes it has not sent.
             return;
         }
         if taken > socket.sent {
@@ -249,8 +249,8 @@ impl World {
             let socket = Socket::restore(&frozen);
             if !self.client.is_closed {
                 let known = usize::from(socket.unacknowledged) + usize::from(socket.sent);
-                // What is still under way of an answer that goes on from elsewhere, the client may
-                // have before.
+                // The client may already have bytes still under way of an answer that is resumed
+                // elsewhere.
                 let is_behind = known < self.client.received.len() && !self.bounds.alike;
                 if socket.next < self.client.acknowledged || is_behind {
                     self.violate("an old state was put in");
@@ -389,7 +389,7 @@ impl World {
         }
     }
 
-    /// The agent a move is with, as the owner's machine names it.
+    /// Id of an agent in the owner's state machine.
     pub(super) fn id(agent: usize) -> AgentId {
         AgentId(agent as u32)
     }

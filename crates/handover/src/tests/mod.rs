@@ -1,27 +1,26 @@
-//! A model of hand-overs: the [`crate::owner::Owner`] and two [`crate::agent::Agent`]s, what is
-//! around them, and whatever can happen.
+//! A model of hand-overs: the [`crate::owner::Owner`] and two [`crate::agent::Agent`]s, their
+//! surroundings, and all events that can happen.
 //!
-//! They are the real state machines, as processes have them. Around them is a model of the rest:
+//! The state machines are the real ones. Around them is a model of the rest:
 //!
-//! | of the model | stands for |
+//! | in the model | stands for |
 //! |---|---|
 //! | the client and the ends of its connection (`world.rs`) | TCP: bytes have positions, are sent until they are acknowledged, and are taken in order |
-//! | packets (`happen.rs`) | the network: they come in any order, late, twice, or not at all; from the owner's host they are redirected by its entry, at an agent's host they pass its guard |
-//! | `stack` | what has passed an entry or guard and has not come to a connection yet |
-//! | reads, looks, takes out | the mover: the queues are read, compared once more, and the socket is closed without a word |
-//! | links (`processes.rs`) | control connections: in order, broken at any time, with what is still in them read or not; each side hears of it when it does |
-//! | services (`processes.rs`, `happen.rs`) | the dispatcher and the agent around the state machines: which agent is asked, and what is relayed |
+//! | packets (`happen.rs`) | the network: they arrive in any order, late, twice, or not at all; the owner's entry redirects them at its host, the guard filters them at an agent's |
+//! | `stack` | packets that have passed an entry or guard and have not reached a connection yet |
+//! | reads, looks, takes out | the mover: the queues are read, compared once more, and the socket is closed without a packet |
+//! | links (`processes.rs`) | control connections: in order, broken at any time, with bytes still in them read or not; each side learns of the break later |
+//! | services (`processes.rs`, `happen.rs`) | the dispatcher and the agent around the state machines: choice of agents, and relaying |
 //!
-//! A process that is stopped is one to which nothing happens. One that is killed leaves its host's
-//! entries behind, and nothing else. Each agent answers a request with other bytes than the other,
-//! so that a mixture of two answers is a wrong byte; where answers are to go on from elsewhere,
-//! only the first byte is another. An agent that is killed leaves the socket that it had to its
-//! kernel, which sends, acknowledges and ends.
+//! A paused process gets no events. A killed one leaves only its host's entries behind. Each agent
+//! answers a request with different bytes, so that a mixture of two answers shows as a wrong byte;
+//! where answers are to be resumed elsewhere, only the first byte differs. A killed agent leaves
+//! its socket to the kernel, which sends, acknowledges and ends.
 //!
-//! What may never happen is in `happen.rs` where it would; in the end, when faults are over, the
-//! client has every byte of every answer, or its connection was closed visibly and somebody had a
-//! reason to, and nobody keeps anything. For each step that this relies on, there is a search
-//! without it that must find a violation.
+//! The invariants are checked in `happen.rs` where they could be violated. In the end, when faults
+//! are over, the client has every byte of every answer, or its connection was closed visibly and
+//! for a reason, and no process keeps any state. For each step that this relies on, a search
+//! without it must find a violation.
 
 mod events;
 mod happen;

@@ -1,4 +1,4 @@
-//! What comes of an event between the processes.
+//! Effects of events between the processes.
 
 use super::sinks::AtOwner;
 use super::world::{Exchange, Link, OWNER, Wire, World, flow};
@@ -153,7 +153,7 @@ impl World {
         self.now_ms = self.now_ms.max(next.unwrap_or(0));
         let now_ms = self.now_ms;
         if self.steering.is_some_and(|(_, until)| until <= now_ms) {
-            // Whoever renews it does so long before, unless it is not there.
+            // A live owner renews the entry long before.
             if self.owner.as_ref().is_some_and(|owner| owner.0.flows() > 0) && host != OWNER {
                 self.violate("an entry has run out though its owner is there");
             }
@@ -175,7 +175,7 @@ impl World {
     }
 }
 
-/// What was asked of this agent, by this ticket or by any, is asked again.
+/// Repeats the request that this agent was asked for, under this ticket or any.
 fn again(at: &mut AtOwner<'_>, agent: usize, of: Option<Ticket>) {
     if let Some((
         request,

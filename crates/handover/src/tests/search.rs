@@ -1,4 +1,4 @@
-//! Histories: drawn by a seed, to their end; or all there are, breadth first, so that the first
+//! Histories: drawn by a seed, to their end; or all of them, breadth first, so that the first
 //! violation has a shortest history.
 
 use std::collections::{HashSet, VecDeque};
@@ -29,7 +29,7 @@ impl Random {
 const EVENTS: usize = 300;
 const EVENTS_TO_REST_MAX: usize = 30_000;
 
-/// What a history has come to.
+/// Results of a history.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Came {
     pub(super) handed_over: u32,
@@ -38,7 +38,7 @@ pub(super) struct Came {
     pub(super) is_whole: bool,
 }
 
-/// One history.
+/// Runs one history.
 pub(super) fn history(bounds: Bounds, seed: u64) -> Result<Came, String> {
     let mut random = Random(seed);
     let mut world = World::new(bounds);
@@ -48,11 +48,11 @@ pub(super) fn history(bounds: Bounds, seed: u64) -> Result<Came, String> {
         world.happen(event).map_err(|what| tell(bounds, seed, &told, &what))
     };
     let mut stopped = None;
-    // In each history some things happen late and others at once.
+    // Each history delays some kinds of events and not others.
     let lateness: [usize; KINDS] = std::array::from_fn(|_| [0, 0, 8, 15][random.below(4)]);
     for _ in 0..EVENTS {
         world.events(&mut events);
-        // One process at a time stands still for a while, and everything else goes on.
+        // One process at a time is paused for a while, and all others go on.
         if random.below(30) == 0 {
             stopped = [None, Some(0), Some(1), Some(2)][random.below(4)];
         }
@@ -63,7 +63,7 @@ pub(super) fn history(bounds: Bounds, seed: u64) -> Result<Came, String> {
             .iter()
             .filter(|event| event.is_fault() || matches!(event, Event::Ticks { .. }))
             .count();
-        // Faults are rare enough that something happens between them.
+        // Faults are rare, so that other events happen between them.
         if faults > 0 && random.below(12) > 0 {
             events.retain(|event| !event.is_fault() && !matches!(event, Event::Ticks { .. }));
         }
@@ -92,7 +92,7 @@ pub(super) fn history(bounds: Bounds, seed: u64) -> Result<Came, String> {
             return Err(tell(bounds, seed, &told, "at rest, and the client waits"));
         }
         world.events(&mut events);
-        // Time passes when nothing else is left to happen but what can be repeated for ever.
+        // Time passes when only events are left that can repeat for ever.
         let is_busy = events.iter().any(|event| !is_repeated(*event));
         let only_time = events.iter().all(|event| matches!(event, Event::Ticks { .. }));
         if !only_time && (is_busy || random.below(8) > 0) {
@@ -128,7 +128,7 @@ fn is_repeated(event: Event) -> bool {
     )
 }
 
-/// The client has all or knows that it has not; nobody keeps anything.
+/// The client has everything, or knows that it has not; no process keeps any state.
 fn is_at_rest(world: &World) -> bool {
     let is_answered = world.client.is_closed
         || world.client.received.len() == world.whole()
@@ -150,7 +150,7 @@ fn is_at_rest(world: &World) -> bool {
 
 fn tell(bounds: Bounds, seed: u64, events: &[Event], what: &str) -> String {
     let mut text = format!("{what}\n  {bounds:?}, seed {seed}\n");
-    // What goes on for ever in the end says nothing.
+    // Endless repetitions at the end are of no interest.
     let end = events.len()
         - events.iter().rev().take_while(|event| is_repeated(**event)).count().saturating_sub(20);
     for (number, event) in events.iter().enumerate().take(end).skip(end.saturating_sub(160)) {
@@ -159,7 +159,7 @@ fn tell(bounds: Bounds, seed: u64, events: &[Event], what: &str) -> String {
     text
 }
 
-/// What a search has found.
+/// Results of a search.
 pub(super) struct Found {
     pub(super) states: usize,
     pub(super) depth: u32,
@@ -168,7 +168,7 @@ pub(super) struct Found {
     pub(super) was_taken: bool,
 }
 
-/// All states, or so many of the nearest.
+/// Visits all states, or this many of the nearest.
 pub(super) fn search(bounds: Bounds, states_max: usize) -> Found {
     let first = World::new(bounds);
     let mut known = HashSet::from([hash(&first)]);

@@ -1,4 +1,4 @@
-//! What the state machines do to the world.
+//! Actions of the state machines on the world.
 
 use super::world::{AgentService, Exchange, Guard, OWNER, OwnerService, Wire, World, flow};
 use crate::Flow;
@@ -25,7 +25,7 @@ impl AtOwner<'_> {
 impl OwnerSink for AtOwner<'_> {
     fn steer(&mut self, _: Flow, agent: AgentId, lease_ms: u64) -> bool {
         self.world.steering = Some((agent.0 as usize, self.world.now_ms + lease_ms));
-        // Elsewhere it would only be more states.
+        // Recording it in other cases would only multiply states.
         if self.world.bounds.alike {
             self.world.seen.get_or_insert_default();
         }
@@ -50,7 +50,7 @@ impl OwnerSink for AtOwner<'_> {
     }
 
     fn could_go_on(&self, _: Flow, answer_sent: Option<u64>) -> bool {
-        // The first byte stands for the head, which is another at each agent.
+        // The first byte stands for the head, which differs between agents.
         let answer = u64::from(self.world.bounds.answer);
         let is_place = answer_sent.is_none_or(|sent| (1..=answer).contains(&sent));
         self.world.bounds.alike && self.service.exchange.is_some() && is_place
@@ -98,7 +98,7 @@ impl OwnerSink for AtOwner<'_> {
 
     fn outcome(&mut self, _: Flow, ticket: Ticket, outcome: Outcome) {
         let Some((request, exchange)) = self.service.exchange else {
-            // Of a connection that was handed over by the process before.
+            // The connection was handed over by the process before.
             self.world.is_ended |= matches!(outcome, Outcome::Gone(_));
             return;
         };
@@ -217,7 +217,7 @@ impl AgentSink for AtAgent<'_> {
         {
             self.world.violate("an agent closes what it does not have");
         }
-        // It says nothing itself: its client hears it from whoever has its packets.
+        // The agent sends nothing: the host that gets the client's packets tells it.
         if how == Close::Reset && !is_stale {
             if !self.world.is_disturbed && !self.world.client.is_closed {
                 self.world.violate("closed without need");

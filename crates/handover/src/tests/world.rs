@@ -1,4 +1,4 @@
-//! What there is: a client, three hosts, the network between them, and the processes.
+//! State of the world: a client, three hosts, the network between them, and the processes.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -12,7 +12,7 @@ use shunt_reactor::moving::{Frozen, TcpState, Window};
 
 /// The owner's host; the agents' are 1 and 2.
 pub(super) const OWNER: usize = 0;
-/// Where packets of a connection go that is held.
+/// Target of a held connection's packets.
 pub(super) const NOWHERE: usize = 3;
 /// Packets of one kind that are under way at a time.
 pub(super) const PACKETS_MAX: usize = 2;
@@ -21,47 +21,47 @@ pub(super) fn flow() -> Flow {
     Flow { local: "192.0.2.1:80".parse().unwrap(), peer: "198.51.100.7:40000".parse().unwrap() }
 }
 
-/// How much happens, and what is left out.
+/// Bounds on a history, and the steps left out.
 #[derive(Clone, Copy, Debug, Hash)]
 pub(super) struct Bounds {
     pub(super) requests: u8,
     /// Bytes of each answer.
     pub(super) answer: u8,
-    /// The client may ask before it has the answer to what it asked before.
+    /// The client may send a request before it has the previous answer.
     pub(super) pipelined: bool,
     /// Control connections that break.
     pub(super) breaks: u8,
     /// Processes that are killed.
     pub(super) kills: u8,
-    /// Hosts that do not let a connection in, and freezes that are refused.
+    /// Restores and freezes that fail.
     pub(super) failures: u8,
-    /// Deadlines that pass before everything else has happened.
+    /// Deadlines that pass before all other events have happened.
     pub(super) ticks: u8,
     /// Packets that are lost for good.
     pub(super) losses: u8,
-    /// All agents answer alike but for the first byte, as those do whose servers have the same
-    /// file: what one has begun another may go on with.
+    /// All agents give the same answer except for the first byte, like servers that have the same
+    /// file: another agent may continue it.
     pub(super) alike: bool,
-    /// The client asks for more just when its connection is put in at the owner's, or when it is
-    /// there.
+    /// The client sends another request just when its connection is restored at the owner's, or
+    /// after.
     pub(super) asks_late: bool,
     pub(super) left_out: Option<Step>,
-    /// Whoever freezes a connection does not look again if its bytes have moved.
+    /// The mover does not check again whether the bytes have moved.
     pub(super) looks_once: bool,
-    /// Behind each `TAKE` the owner says `FETCH` or `CANCEL` of the same offer, as no owner does
-    /// that is in order.
+    /// After each `TAKE` the owner sends `FETCH` or `CANCEL` for the same offer, which no correct
+    /// owner does.
     pub(super) says_more: bool,
-    /// One packet of a kind is under way at a time, and none is sent that has no news. For searches
+    /// At most one packet of a kind is under way, and none without news is sent. For searches
     /// through all states.
     pub(super) is_sparse: bool,
 }
 
-/// A packet of the client's: a byte of a request perhaps, and how far it has the answers.
+/// A packet from the client: a byte of a request perhaps, and its progress in the answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Up {
     pub(super) position: Option<u8>,
     pub(super) acknowledged: u8,
-    /// It was sent back once.
+    /// The packet was sent back once.
     pub(super) bounced: bool,
 }
 
@@ -70,27 +70,27 @@ pub(super) struct Up {
 pub(super) struct Down {
     pub(super) byte: Option<(u8, u8)>,
     pub(super) acknowledged: u8,
-    /// It ends the connection.
+    /// The packet ends the connection.
     pub(super) is_end: bool,
 }
 
 /// One end of the client's connection, on a host.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Socket {
-    /// Position of the first byte that is not acknowledged.
+    /// Position of the first unacknowledged byte.
     pub(super) unacknowledged: u8,
     pub(super) bytes: Vec<u8>,
-    /// Of these, those that were sent.
+    /// Number of `bytes` that were sent.
     pub(super) sent: u8,
     /// Position of the next byte of requests.
     pub(super) next: u8,
     pub(super) unread: Vec<u8>,
-    /// What whoever freezes it has read.
+    /// Copy that the mover has read.
     pub(super) dump: Option<Frozen>,
     pub(super) is_freezing: bool,
-    /// What was read has been compared with what is there, and is the same.
+    /// The copy was compared with the connection, and is the same.
     pub(super) is_same: bool,
-    /// The owner has given its process up, and the connection goes on elsewhere.
+    /// The owner has given the agent's process up, and the connection goes on elsewhere.
     pub(super) is_stale: bool,
 }
 
@@ -139,20 +139,20 @@ pub(super) enum Guard {
 #[derive(Clone, Debug, Default, Hash)]
 pub(super) struct Host {
     pub(super) socket: Option<Socket>,
-    /// What a process has left that was killed: the kernel sends what is in it, and then its end.
+    /// Socket left by a killed process: the kernel sends its bytes, and then a FIN.
     pub(super) left: Option<Socket>,
     pub(super) restoring: Option<Frozen>,
-    /// Out of the host; its process has not heard of it.
+    /// Frozen, and the process has not learned of it yet.
     pub(super) taken_out: Option<Frozen>,
-    /// Until when; of agents' hosts.
+    /// Guard of an agent's host, and its end.
     pub(super) guard: Option<(Guard, u64)>,
-    /// Redirected here and not arrived.
+    /// Packets redirected here that have not arrived.
     pub(super) lane: Vec<Up>,
-    /// Past the entry, and not at a connection yet.
+    /// Packets past the entry that have not reached a connection.
     pub(super) stack: Vec<Up>,
 }
 
-/// What is said on a control connection.
+/// Content of a control connection.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Wire {
     Welcome(Instance),
@@ -177,7 +177,7 @@ pub(super) struct Link {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Exchange {
-    /// No agent has been asked, or none that still answers; this one was asked last.
+    /// No agent has been asked that can still answer; this one was asked last.
     Open {
         last: Option<usize>,
     },
@@ -199,7 +199,7 @@ pub(super) enum Exchange {
 pub(super) struct OwnerService {
     pub(super) instance: Instance,
     pub(super) next_ticket: u64,
-    /// The request, and how far it is.
+    /// The request, and its progress.
     pub(super) exchange: Option<(u8, Exchange)>,
     /// Bytes of its answer that the client has.
     pub(super) skip: u8,
@@ -210,9 +210,9 @@ pub(super) struct OwnerService {
 #[derive(Clone, Debug, Default, Hash)]
 pub(super) struct AgentService {
     pub(super) answers: BTreeMap<(SessionId, Ticket), Vec<u8>>,
-    /// Bytes of the answer that were put in.
+    /// Bytes of the answer put into the connection.
     pub(super) put_in: u8,
-    /// Relayed, so that their bytes are kept no more.
+    /// Exchanges that are relayed and whose bytes are no longer kept.
     pub(super) relayed: Vec<(SessionId, Ticket)>,
 }
 
@@ -231,9 +231,9 @@ pub(super) struct World {
     pub(super) client: Client,
     pub(super) up: Vec<Up>,
     pub(super) down: Vec<Down>,
-    /// To which agent, and until when.
+    /// The agent that packets go to, and the end of the entry.
     pub(super) steering: Option<(usize, u64)>,
-    /// What was noted of what was steered.
+    /// Record of the redirected packets.
     pub(super) seen: Option<Seen>,
     pub(super) hosts: [Host; 3],
     pub(super) links: [Vec<Link>; 3],
@@ -241,7 +241,7 @@ pub(super) struct World {
     pub(super) runs: u64,
     pub(super) owner: Option<(Owner, OwnerService)>,
     pub(super) agents: [Option<(Agent, AgentService, Instance)>; 3],
-    /// Faults that are left.
+    /// Faults left to happen.
     pub(super) breaks: u8,
     pub(super) kills: u8,
     pub(super) failures: u8,
@@ -249,7 +249,7 @@ pub(super) struct World {
     pub(super) losses: u8,
     /// A process was killed, a deadline passed, or a host refused something.
     pub(super) is_disturbed: bool,
-    /// Somebody has decided that the connection ends, or it died with its process.
+    /// A process decided to end the connection, or it died with its process.
     pub(super) is_ended: bool,
     pub(super) violation: Option<String>,
     pub(super) handed_over: u32,
@@ -334,7 +334,7 @@ impl World {
         }
     }
 
-    /// The client's packets are dropped.
+    /// Drops the client's packets for this time.
     pub(super) fn hold(&mut self, lease_ms: u64) {
         self.steering = Some((NOWHERE, self.now_ms + lease_ms));
     }
@@ -352,14 +352,14 @@ impl World {
         self.violation.get_or_insert_with(|| what.to_owned());
     }
 
-    /// The value that byte `index` of the answer to `request` has at an agent: no two agents answer
-    /// alike, but for heads if they are to.
+    /// The agent's answer to `request`: it differs between agents, or with `alike` only in its
+    /// first byte.
     pub(super) fn answer(&self, request: u8, agent: usize) -> Vec<u8> {
         let of = |index: u8| if self.bounds.alike && index > 0 { 0 } else { agent as u8 };
         (0..self.bounds.answer).map(|index| request << 6 | index << 2 | of(index)).collect()
     }
 
-    /// The connection that a process had has ended with it, if it is nowhere else.
+    /// Marks the connection as ended with its process, if no host has it.
     pub(super) fn ended_with_process(&mut self) {
         if self.hosts.iter().all(|host| host.socket.is_none()) {
             self.is_ended = true;
