@@ -4,8 +4,8 @@
 //!
 //! `cargo run --release -p shunt-storage --example catalogue [ROWS] [ROUNDS] [DIRECTORY]`
 //!
-//! Every round has rows of its own. A line of JSON for each way to store them, as `shunt bench run
-//! catalogue` reads them.
+//! Every round uses its own rows and prints a line of JSON per storage format, for `shunt bench run
+//! catalogue`.
 
 use shunt_storage::catalogue::{Catalogue, Limits, RecordView, decode_row, encode_row};
 use shunt_storage::engine::{
@@ -26,7 +26,7 @@ mod data;
 
 const TABLE: TableId = TableId(1);
 
-/// For records that are never merged.
+/// Merger for records that are never merged.
 struct Keep;
 
 impl Merger for Keep {
@@ -43,8 +43,8 @@ impl Merger for Keep {
     }
 }
 
-/// Names in every row; timestamps as 8 bytes each, as wide-column stores have had them, or as
-/// differences.
+/// Encodes the names in every row, with timestamps of 8 bytes each, as in earlier wide-column
+/// stores, or as differences.
 fn named(row: &Row, names: &[String], differences: bool) -> Vec<u8> {
     let mut out = vec![row.cells.len() as u8];
     out.extend_from_slice(&row.cells[0].timestamp.to_be_bytes());
@@ -63,7 +63,7 @@ fn named(row: &Row, names: &[String], differences: bool) -> Vec<u8> {
     out
 }
 
-/// Bytes on disk of these records after compaction.
+/// Size of these records on disk after compaction, in bytes.
 fn disk_bytes(
     directory: &Path,
     records: &[Vec<u8>],
@@ -82,14 +82,14 @@ fn disk_bytes(
     Ok(bytes)
 }
 
-/// How rows are stored.
+/// Storage formats under test.
 const ARMS: [&str; 3] = ["names", "differences", "catalogue"];
 const DIFFERENCES: usize = 1;
 const CATALOGUE: usize = 2;
-/// The figures measured of each.
+/// Figures measured for one format.
 type Figures = BTreeMap<String, f64>;
 
-/// Nanoseconds that `work` takes for each of `count`.
+/// Average duration of `work` over `count` items, in nanoseconds.
 fn ns_each(
     count: usize,
     work: impl FnOnce() -> Result<(), Box<dyn Error>>,
@@ -143,7 +143,7 @@ fn measure_bytes(
     Ok(())
 }
 
-/// The columns that a record with names has.
+/// The columns of a record with names.
 fn decode_named(record: &[u8], ids: &HashMap<&[u8], u32>) -> Option<Row> {
     let (count, mut rest) = record.split_first()?;
     let first = i64::from_be_bytes(*rest.first_chunk()?);
@@ -169,8 +169,8 @@ fn decode_named(record: &[u8], ids: &HashMap<&[u8], u32>) -> Option<Row> {
     Some(Row { cells, ..Row::default() })
 }
 
-/// Whole rows read and written at some share of reads: how many a second, with names in the rows
-/// and with the catalogue.
+/// Reads and writes whole rows at a given share of reads, with names in the rows and with the
+/// catalogue; returns operations per second.
 fn measure_mixed(
     data: &Data,
     round: u64,

@@ -1,4 +1,4 @@
-//! Measures the store: the time of writes and reads.
+//! Measures the duration of the store's writes and reads.
 //!
 //! `cargo run --release -p shunt-storage --example measure [ROWS] [DIRECTORY]`
 

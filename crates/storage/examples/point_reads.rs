@@ -1,5 +1,5 @@
-//! Measures reads of whole rows: out of the row cache's memory, off its SSD, out of the engine's
-//! block cache; and writes of rows that are cached, which are merged in or dropped.
+//! Measures reads of whole rows from the row cache's memory, its SSD and the engine's block cache;
+//! and writes to cached rows, which are merged into the cache or drop the row.
 //!
 //! `cargo run --release -p shunt-storage --example point_reads [ROWS] [DIRECTORY]`
 
@@ -66,7 +66,7 @@ fn filled(
     Ok(store)
 }
 
-/// Time and allocations of each call; the keys go round and round.
+/// Duration and allocations of each call; cycles through the keys.
 fn timed(name: &str, rows: usize, mut act: impl FnMut(&[u8])) {
     let keys: Vec<Vec<u8>> = (0..rows).map(key).collect();
     keys.iter().for_each(|key| act(key));
@@ -84,7 +84,7 @@ fn read(store: &Store, key: &[u8]) {
     }
 }
 
-/// All columns, without taking the row out of its record.
+/// Reads all columns without decoding the row.
 fn look(store: &Store, key: &[u8]) {
     let place = (TABLE, PartitionKey(key), Target::Row(b""));
     let bytes = store.with_row(place, NOW_S, ReadTier::Memory, |row| {

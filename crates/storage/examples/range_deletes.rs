@@ -1,6 +1,5 @@
-//! Measures what many deletions of ranges in one partition, and many elements of one collection,
-//! cost whoever reads there: the first read after they were written, the median of 21 more, a
-//! slice, and a flush of them.
+//! Measures the cost for readers of many range deletions in one partition, and of many elements in
+//! one collection: the first read after the writes, the median of 21 more, a slice, and a flush.
 //!
 //! `cargo run --release -p shunt-storage --example range_deletes [COUNT ..]`
 
@@ -37,7 +36,7 @@ fn write(store: &Store, target: Target<'_>, fragment: Fragment) -> Result<(), Bo
     Ok(())
 }
 
-/// Times `act`: the first time, and the median of the next.
+/// Times `act`: the first call, and the median of the following ones.
 fn timed(
     mut act: impl FnMut() -> Result<(), Box<dyn Error>>,
 ) -> Result<[Duration; 2], Box<dyn Error>> {
@@ -46,7 +45,7 @@ fn timed(
         let begun = Instant::now();
         act()?;
         times.push(begun.elapsed());
-        // Whoever waits for minutes has seen enough.
+        // A measurement of minutes is long enough.
         if times.iter().sum::<Duration>() > Duration::from_secs(60) {
             break;
         }
@@ -75,7 +74,7 @@ fn measure(count: usize, collection: bool) -> Result<(), Box<dyn Error>> {
             )?;
             continue;
         }
-        // Disjoint, in no order; every other row is in one.
+        // Disjoint, in shuffled order; every other row is in one.
         let at = number * 7919 % count * 2;
         let deletion = Deletion { timestamp: NOW_S * 1_000_000 + number as i64, local: NOW_S };
         let range = RangeTombstone::new(

@@ -1,11 +1,11 @@
 //! The row cache on a slow disk: CaSSanDra's experiment (Menon et al., ICDE 2014, section V),
 //! scaled down.
 //!
-//! Rows of 5 columns of 75 bytes, fragmented over files first; then reads and updates of single
+//! Loads rows of 5 columns of 75 bytes, fragmented over files, then reads and updates single
 //! columns in the 'latest' distribution, in a closed loop. Arms: no row cache; memory; the same
-//! memory and an SSD; memory and SSD in the budget of that memory; memory of the budget of both.
-//! Every arm begins with the same data, warms its caches up while the disk is fast, and is measured
-//! while it is slow.
+//! memory and an SSD; memory and SSD within the budget of that memory; memory with the budget of
+//! both. Every arm begins with the same data, warms its caches up while the disk is fast, and is
+//! measured while it is slow.
 //!
 //! `experiments/slow-disk run cargo run --release -p shunt-storage --example row_cache -- --cache
 //! DIRECTORY`
@@ -32,10 +32,10 @@ const TABLE: TableId = TableId(1);
 const COLUMNS: u32 = 5;
 const VALUE_BYTES: usize = 75;
 const START_US: i64 = 1_790_000_000_000_000;
-/// The durability of all writes: what a crash may lose is not measured here.
+/// Durability of all writes; the example does not measure loss in a crash.
 const LATE: Durability = Durability::Periodic { interval: Duration::from_secs(1) };
 
-/// The plan of a measurement, from the command line: `--name value`.
+/// Parameters of a measurement, from the command line: `--name value`.
 struct Plan {
     rows: u64,
     data: PathBuf,
@@ -60,7 +60,7 @@ impl SlowDisk {
         Ok(fs::write(&self.limit, format!("{} {iops}", self.device))?)
     }
 
-    /// Reads that the device has completed.
+    /// Number of reads that the device has completed.
     fn reads(&self) -> Outcome<u64> {
         let stat = fs::read_to_string(format!("/sys/dev/block/{}/stat", self.device))?;
         Ok(stat.split_whitespace().next().ok_or("no figures of the device")?.parse()?)
@@ -166,7 +166,7 @@ impl Zipf {
         (rank as u64).min(self.items - 1)
     }
 
-    /// Picks a key, those written last more often.
+    /// Picks a key, favouring the most recent ones.
     fn latest(&self, random: &mut Random) -> u64 {
         self.items - 1 - self.sample(random)
     }
@@ -213,7 +213,8 @@ fn store_options(row_cache: Option<RowCacheOptions>) -> StoreOptions {
     StoreOptions { engine, row_cache, reserve_bytes: 0, ..StoreOptions::default() }
 }
 
-/// All rows whole, then a column of as many rows as there are, chosen as the reads will be.
+/// Writes all rows whole, then one column of as many rows, chosen with the distribution of the
+/// reads.
 fn load(plan: &Plan) -> Outcome<PathBuf> {
     let directory = plan.data.join("loaded");
     let store = Store::open(&directory, store_options(None))?;
@@ -243,7 +244,7 @@ fn load(plan: &Plan) -> Outcome<PathBuf> {
     Ok(directory)
 }
 
-/// The counts of the threads of one arm.
+/// Counts of the threads of one arm.
 #[derive(Default)]
 struct Counts {
     reads: AtomicU64,
@@ -252,7 +253,7 @@ struct Counts {
     stop: AtomicBool,
 }
 
-/// Reads and updates until told to stop, or so many.
+/// Reads and updates until told to stop, or up to a number of operations.
 fn client(
     store: &Store,
     zipf: &Zipf,
@@ -293,7 +294,7 @@ fn client(
     Ok(latencies)
 }
 
-/// The results of one arm.
+/// Results of one arm.
 struct Measured {
     ops_per_second: f64,
     read_ms: f64,
@@ -308,7 +309,7 @@ struct Measured {
     write_amplification: f64,
 }
 
-/// Throughput if the disk were all there is: IOPS / (read share x misses x disk reads per miss).
+/// Throughput if the disk were the only limit: IOPS / (read share x misses x disk reads per miss).
 impl Measured {
     fn model(&self) -> f64 {
         self.iops / (self.read_share * (1.0 - self.hits) * self.reads_per_miss)
@@ -398,7 +399,7 @@ fn remove(directory: &Path) -> Outcome<()> {
     }
 }
 
-/// The arms: name, and memory and SSD in thousandths of the rows' bytes.
+/// Arms: name, and memory and SSD in thousandths of the rows' bytes.
 const ARMS: [(&str, u64, u64, SsdAdmission); 6] = [
     ("no row cache", 0, 0, SsdAdmission::All),
     ("memory 2 %", 20, 0, SsdAdmission::All),

@@ -1,4 +1,4 @@
-//! Small files that have to survive a crash whole, and directories that have to survive one at all.
+//! Replaces small files atomically and durably, and makes directories durable.
 
 use std::cell::Cell;
 use std::fmt;
@@ -10,21 +10,20 @@ thread_local! {
     static FAILS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The next directory that this thread syncs is not. For tests: no file system fails in this on
-/// demand.
+/// Makes this thread's next directory sync fail. For tests: no file system fails on demand here.
 #[doc(hidden)]
 pub fn fail_next_directory_sync() {
     FAILS.set(true);
 }
 
-/// Why a file was not replaced, or not for good.
+/// Reasons why a file was not replaced, or not durably.
 #[derive(Debug)]
 pub enum ReplaceError {
-    /// It is as it was.
+    /// The file is unchanged.
     Unchanged(io::Error),
-    /// It has the new contents, and may have the old ones again after a power failure: its
-    /// directory could not be synced. Whoever goes on as if it were as it was goes on without what
-    /// lies there.
+    /// The file has the new contents, but may have the old ones again after a power failure: its
+    /// directory could not be synced. A caller that continues as if the file were unchanged ignores
+    /// the new contents.
     Undurable(io::Error),
 }
 
@@ -44,7 +43,7 @@ impl fmt::Display for ReplaceError {
 
 impl std::error::Error for ReplaceError {}
 
-/// For those who give up in both cases.
+/// For callers that give up in both cases.
 impl From<ReplaceError> for io::Error {
     fn from(error: ReplaceError) -> Self {
         match error {
@@ -54,11 +53,11 @@ impl From<ReplaceError> for io::Error {
     }
 }
 
-/// Replaces the file at `path`: after a crash it has the old contents or the new, never half of
-/// them. Durable when this returns. For one caller at a time.
+/// Replaces the file at `path`: after a crash it has the old or the new contents, never a mixture.
+/// Durable on return. Must have one caller at a time.
 ///
 /// # Errors
-/// What the file system says, and which of the two the file has now.
+/// The error of the file system, and which contents the file has now.
 pub fn replace(path: &Path, bytes: &[u8]) -> Result<(), ReplaceError> {
     let beside = path.with_extension("new");
     let written = fs::File::create(&beside).and_then(|mut file| {
@@ -66,17 +65,17 @@ pub fn replace(path: &Path, bytes: &[u8]) -> Result<(), ReplaceError> {
         file.sync_all()
     });
     if let Err(error) = written.and_then(|()| fs::rename(&beside, path)) {
-        // Half a file is of no use, and on a full disk its room is.
+        // A partial file is useless, and a full disk needs its room.
         let _ = fs::remove_file(&beside);
         return Err(ReplaceError::Unchanged(error));
     }
     sync_directory(parent(path)).map_err(ReplaceError::Undurable)
 }
 
-/// Makes a directory with all above it that are missing, so that they outlast a power failure.
+/// Creates a directory and its missing parents, durably.
 ///
 /// # Errors
-/// What the file system says.
+/// The error of the file system.
 pub fn create_directory(path: &Path) -> io::Result<()> {
     if path.is_dir() {
         return Ok(());
@@ -84,17 +83,17 @@ pub fn create_directory(path: &Path) -> io::Result<()> {
     let above = parent(path);
     create_directory(above)?;
     match fs::create_dir(path) {
-        // Somebody else was quicker.
+        // Another process was faster.
         Err(_) if path.is_dir() => {}
         made => made?,
     }
     sync_directory(above)
 }
 
-/// Makes the names in a directory durable.
+/// Makes the entries of a directory durable.
 ///
 /// # Errors
-/// What the file system says.
+/// The error of the file system.
 pub fn sync_directory(directory: &Path) -> io::Result<()> {
     if FAILS.replace(false) {
         return Err(io::Error::other("the test says so"));
@@ -102,7 +101,7 @@ pub fn sync_directory(directory: &Path) -> io::Result<()> {
     fs::File::open(directory)?.sync_all()
 }
 
-/// The directory that a path is in.
+/// The directory that contains a path.
 pub fn parent(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }

@@ -1,21 +1,21 @@
-//! Keys: table, token, partition key, and what of the partition it is.
+//! Keys: table, token, partition key, and the place within the partition.
 //!
 //! ```text
 //! table (4, big endian)  token (8)  length of the rest (1 or 3)  partition key  part (1)  clustering
 //! ```
 //!
-//! The length makes a partition's keys a range of their own: no partition is the beginning of
-//! another. Partitions are in the order of their tokens; those of one token (which is as good as
-//! never) by length, then by bytes. In a partition the header comes first, then the static row,
-//! then the rows by their clustering bytes.
+//! The length gives each partition a separate range of keys: no partition is a prefix of another.
+//! Partitions sort by token, then (for the very rare equal tokens) by length, then by bytes. In a
+//! partition the header comes first, then the static row, then the rows by their clustering bytes.
 
 use crate::row::{PartitionKey, TableId};
 
 /// Longest partition key after the token, as in Cassandra.
 pub const KEY_BYTES_MAX: usize = 65_535;
 
-/// Longest clustering. The columns of a row may have 65,535 bytes, as in Cassandra; bytes that are
-/// in order take more: two for each zero, and a few for each column and for each value within one.
+/// Longest clustering. The columns of a row may have 65,535 bytes, as in Cassandra; their sortable
+/// encoding takes more: two bytes for each zero, and a few for each column and each value within
+/// one.
 pub const CLUSTERING_BYTES_MAX: usize = 256 << 10;
 
 /// The table of the storage's own records.
@@ -26,7 +26,7 @@ const TOKEN_BYTES: usize = 8;
 const PART_HEADER: u8 = 0;
 const PART_STATIC: u8 = 1;
 const PART_ROW: u8 = 2;
-/// Above all parts: where a partition's keys end.
+/// Greater than all parts: the end of a partition's keys.
 const PART_END: u8 = 3;
 
 /// A place within a partition.
@@ -36,14 +36,14 @@ pub enum Target<'a> {
     Header,
     /// The static row.
     Static,
-    /// The row of these clustering bytes; empty in a table without clustering columns.
+    /// The row with these clustering bytes; empty in a table without clustering columns.
     Row(&'a [u8]),
 }
 
-/// Why a key cannot be stored.
+/// Reasons why a key cannot be stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyError {
-    /// The table number is kept for the storage itself.
+    /// The table number is reserved for the storage itself.
     Table,
     /// Shorter than a token.
     PartitionTooShort(usize),
@@ -72,7 +72,7 @@ impl std::fmt::Display for KeyError {
 
 impl std::error::Error for KeyError {}
 
-/// Encodes the table and partition: all keys of the partition begin with it.
+/// Encodes the table and partition, the common prefix of the partition's keys.
 pub(crate) fn partition_prefix(
     table: TableId,
     partition: PartitionKey<'_>,
@@ -120,7 +120,7 @@ pub(crate) fn record(
     Ok(key)
 }
 
-/// Makes a partition's prefix the key of one of its records.
+/// Turns a partition's prefix into the key of one of its records.
 pub(crate) fn push_target(key: &mut Vec<u8>, target: Target<'_>) -> Result<(), KeyError> {
     match target {
         Target::Header => key.push(PART_HEADER),
@@ -136,7 +136,7 @@ pub(crate) fn push_target(key: &mut Vec<u8>, target: Target<'_>) -> Result<(), K
     Ok(())
 }
 
-/// A partition's prefix made the end of its keys.
+/// Turns a partition's prefix into the end of its keys.
 pub(crate) fn partition_end(prefix: &[u8]) -> Vec<u8> {
     [prefix, &[PART_END]].concat()
 }
@@ -148,7 +148,7 @@ pub(crate) fn token_start(table: TableId, token: Option<[u8; TOKEN_BYTES]>) -> V
     key
 }
 
-/// Where a table's keys end.
+/// The end of a table's keys.
 pub(crate) fn table_end(table: TableId) -> Vec<u8> {
     table.0.saturating_add(1).to_be_bytes().to_vec()
 }
@@ -158,7 +158,7 @@ pub(crate) fn table_of(key: &[u8]) -> Option<TableId> {
     key.first_chunk().map(|bytes| TableId(u32::from_be_bytes(*bytes)))
 }
 
-/// How much of a key names its partition; the whole key if it is not one of ours.
+/// Length of the part of a key that names its partition; the whole key if its format is unknown.
 pub(crate) fn prefix_bytes(key: &[u8]) -> usize {
     let head = TABLE_BYTES + TOKEN_BYTES;
     let end = match key.get(head..) {
@@ -169,8 +169,7 @@ pub(crate) fn prefix_bytes(key: &[u8]) -> usize {
     end.min(key.len())
 }
 
-/// Splits a key into its parts, for readers and for error messages. `None` if it is not one of
-/// ours.
+/// Splits a key into its parts, for readers and error messages. `None` if its format is unknown.
 pub(crate) fn split(key: &[u8]) -> Option<(TableId, Vec<u8>, Target<'_>)> {
     let prefix = prefix_bytes(key);
     let target = match key.get(prefix..)? {
@@ -182,7 +181,7 @@ pub(crate) fn split(key: &[u8]) -> Option<(TableId, Vec<u8>, Target<'_>)> {
     Some((table_of(key)?, partition_of(&key[..prefix])?, target))
 }
 
-/// The partition key of a partition's prefix.
+/// The partition key in a partition's prefix.
 pub(crate) fn partition_of(prefix: &[u8]) -> Option<Vec<u8>> {
     let token = prefix.get(TABLE_BYTES..TABLE_BYTES + TOKEN_BYTES)?;
     let head = if *prefix.get(TABLE_BYTES + TOKEN_BYTES)? == u8::MAX { 3 } else { 1 };
@@ -190,7 +189,7 @@ pub(crate) fn partition_of(prefix: &[u8]) -> Option<Vec<u8>> {
     Some([token, rest].concat())
 }
 
-/// Encodes a key of the storage's own.
+/// Encodes a key of the storage's own table.
 pub(crate) fn own(name: &[u8]) -> Vec<u8> {
     [&OWN_TABLE.0.to_be_bytes(), name].concat()
 }

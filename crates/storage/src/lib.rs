@@ -1,8 +1,8 @@
 //! Rows on disk and in caches: fragments of rows merged by an LSM engine, records without column
 //! names.
 //!
-//! Knows bytes and their order, nothing of CQL's text or types: keys arrive encoded so that the
-//! order of their bytes is the order wanted. Data flows down on writes and up on reads:
+//! The crate knows bytes and their order, but not CQL's text or types: callers encode keys so that
+//! their byte order is the desired order. Data flows down on writes and up on reads:
 //!
 //! ```text
 //! store       what the node calls: apply, read, scan, durability, snapshot, check

@@ -1,8 +1,8 @@
-//! How the engine merges fragments of rows and headers, and what it forgets while compacting.
+//! Merging of rows and headers for the engine, and purging during compaction.
 //!
-//! Many fragments may be put on one key before anybody merges them: what it takes may not grow
-//! faster than they do (but for a logarithm), so they are merged all together and never one after
-//! another into what has grown already.
+//! Many fragments may pile up on one key before a merge. The cost must grow only linearly with them
+//! (times a logarithm), so they are merged all together and never one after another into a growing
+//! result.
 
 use crate::catalogue::{
     Catalogue, DecodeError, decode_header, decode_row, decode_unmerged, encode_header, encode_row,
@@ -19,10 +19,10 @@ use std::sync::{Arc, PoisonError, RwLock};
 /// Seconds since 1970.
 pub type Clock = Arc<dyn Fn() -> i64 + Send + Sync>;
 
-/// As in Cassandra: ten days.
+/// Ten days, as in Cassandra.
 pub const GC_GRACE_DEFAULT_S: i64 = 864_000;
 
-/// How long tombstones of each table stay, in seconds.
+/// Retention of each table's tombstones, in seconds.
 #[derive(Debug, Default)]
 pub(crate) struct GraceTimes {
     tables: RwLock<HashMap<TableId, i64>>,
@@ -39,16 +39,16 @@ impl GraceTimes {
     }
 }
 
-/// Merges records with the catalogue's help.
+/// Merges records with the help of the catalogue.
 pub(crate) struct RowMerger {
     pub(crate) catalogue: Arc<Catalogue>,
     pub(crate) grace: Arc<GraceTimes>,
     pub(crate) clock: Clock,
-    /// Keys whose values have something to forget that compaction itself cannot rewrite.
+    /// Keys whose values have data to purge that compaction itself cannot rewrite.
     pub(crate) rewrites: Option<SyncSender<Vec<u8>>>,
-    /// Merges that met a broken fragment.
+    /// Number of merges that met a broken fragment.
     pub(crate) broken: AtomicU64,
-    /// Somebody looks for the schemas in use: what is merged for a reader counts.
+    /// A search for schemas in use is in progress: merges for readers count too.
     pub(crate) looks_for_schemas: AtomicBool,
 }
 
@@ -74,8 +74,8 @@ impl RowMerger {
     ) -> Result<Vec<u8>, DecodeError> {
         match key::split(key) {
             Some((table, _, Target::Row(_) | Target::Static)) => self.rows(table, parts, purge),
-            // Deletions of partitions and ranges are forgotten by a sweep alone: compaction does
-            // not know which rows they still cover.
+            // Only a sweep purges deletions of partitions and ranges: compaction does not know
+            // which rows they still cover.
             Some((_, _, Target::Header)) => {
                 let headers: Vec<Header> =
                     parts.iter().map(|part| decode_header(part)).collect::<Result<_, _>>()?;
@@ -97,8 +97,8 @@ impl Merger for RowMerger {
             None => base.into_iter().chain(fragments.iter().copied()).collect(),
         };
         if !purge && self.looks_for_schemas.load(Ordering::Acquire) {
-            // The fragments may stay as they are for long: what they name is in use, whatever the
-            // row that they make names.
+            // The fragments may stay unmerged for long: the schemas they name are in use, whatever
+            // schema the merged row names.
             parts.iter().for_each(|part| self.catalogue.note_use(part));
         }
         if let ([part], false) = (&parts[..], purge) {
@@ -109,8 +109,7 @@ impl Merger for RowMerger {
             encode_unmerged(parts.iter().copied(), &mut out);
             out
         };
-        // A reader looks for one place in a header: that is less than it takes to put a header
-        // together.
+        // A reader looks for one place in a header, which is cheaper than merging the header.
         if !purge && matches!(key::split(key), Some((_, _, Target::Header))) {
             return apart();
         }
@@ -143,7 +142,7 @@ impl Merger for RowMerger {
         if purged != row
             && let Some(rewrites) = &self.rewrites
         {
-            // Full is as well: the next compaction of this key asks again.
+            // A full queue is fine as well: the next compaction of this key asks again.
             let _ = rewrites.try_send(key.to_vec());
         }
         Verdict::Keep

@@ -1,5 +1,5 @@
-//! The readers of raw bytes that are the crate's own business, each beside its writer: for the fuzz
-//! targets and for the tests that keep old formats readable. No part of the interface.
+//! Readers of the crate's internal formats, each beside its writer, for fuzz targets and tests of
+//! old formats. Not part of the interface.
 
 use crate::catalogue::{self, CatalogueError};
 use crate::engine::{self, LOGS, LogMark, ManifestMark, Noted};
@@ -11,7 +11,7 @@ use std::path::Path;
 /// The key of a record.
 ///
 /// # Errors
-/// A part that does not fit into a key.
+/// A part does not fit into a key.
 pub fn key(
     table: TableId,
     partition: PartitionKey<'_>,
@@ -20,7 +20,7 @@ pub fn key(
     key::record(table, partition, target)
 }
 
-/// The table, partition and place of a key; `None` if it is not one of ours.
+/// The table, partition and place of a key; `None` if its format is unknown.
 pub fn split_key(key: &[u8]) -> Option<(TableId, Vec<u8>, Target<'_>)> {
     key::split(key)
 }
@@ -29,11 +29,11 @@ pub fn split_key(key: &[u8]) -> Option<(TableId, Vec<u8>, Target<'_>)> {
 /// they have.
 pub type CatalogueSchema = (u32, TableId, Vec<ColumnId>, bool);
 
-/// The file `catalogue`: its schemas, the first id that was not given out, and where the last whole
-/// entry ends.
+/// Decodes the file `catalogue`: its schemas, the first unassigned id, and the end of the last
+/// complete entry.
 ///
 /// # Errors
-/// What is wrong, where in the file.
+/// The fault and its offset.
 pub fn decode_catalogue(bytes: &[u8]) -> Result<(Vec<CatalogueSchema>, u32, u64), CatalogueError> {
     let (contents, end) = catalogue::read_file(Path::new("catalogue"), bytes)?;
     let schemas = contents.schemas.iter();
@@ -43,12 +43,12 @@ pub fn decode_catalogue(bytes: &[u8]) -> Result<(Vec<CatalogueSchema>, u32, u64)
     Ok((schemas, contents.next_id, end))
 }
 
-/// The entry of the file `catalogue` that has this payload.
+/// The entry of the file `catalogue` for this payload.
 pub fn catalogue_entry(payload: &[u8]) -> Vec<u8> {
     catalogue::file_entry(payload)
 }
 
-/// How much of a key names its partition.
+/// Length of the part of a key that names its partition.
 pub fn prefix_bytes(key: &[u8]) -> usize {
     key::prefix_bytes(key)
 }
@@ -57,23 +57,24 @@ pub fn prefix_bytes(key: &[u8]) -> usize {
 /// manifest; logs.
 pub type Synced = (u64, (u64, u64, u32), [LogMark; LOGS]);
 
-/// The file `synced`.
+/// Encodes the file `synced`.
 pub fn encode_synced((sequence, (number, bytes, checksum), logs): Synced) -> Vec<u8> {
     Noted { sequence, manifest: ManifestMark { number, bytes, checksum }, logs }.encode().to_vec()
 }
 
-/// The file `synced` read; `None` if it is damaged.
+/// Decodes the file `synced`; `None` if it is damaged.
 pub fn decode_synced(bytes: &[u8]) -> Option<Synced> {
     let Noted { sequence, manifest, logs } = Noted::decode(bytes)?;
     Some((sequence, (manifest.number, manifest.bytes, manifest.checksum), logs))
 }
 
-/// The whole records of one of RocksDB's logs, or of its manifest, as far as it is undamaged.
+/// The complete records of a RocksDB log or manifest, up to the first damage.
 pub fn log_records(bytes: &[u8]) -> Vec<Vec<u8>> {
     engine::records(bytes).collect()
 }
 
-/// The log number that an edit of RocksDB's manifest sets: `None` if the edit is not understood.
+/// The log number that an edit of RocksDB's manifest sets: `None` if the edit cannot be
+/// interpreted.
 #[allow(
     clippy::option_option,
     reason = "an edit that is not understood is not one without a log number"
@@ -82,8 +83,8 @@ pub fn log_number(edit: &[u8]) -> Option<Option<u64>> {
     engine::log_number(edit)
 }
 
-/// A record of the row cache on SSD: its key, what is cached (`None`: that there is no such row)
-/// and its epoch.
+/// A record of the row cache on SSD: its key, the cached row (`None` if the row does not exist) and
+/// its epoch.
 pub type CacheRecord<'a> = (&'a [u8], Option<&'a [u8]>, u32);
 
 /// A page of these records; `None` if they do not fit.
@@ -107,10 +108,10 @@ pub fn cache_records(page: &[u8], sequence: u64) -> Vec<(u8, CacheRecord<'_>)> {
         .collect()
 }
 
-/// The record in a slot of a page, or why it is none.
+/// The record in a slot of a page.
 ///
 /// # Errors
-/// The fault, in words.
+/// Description of the fault.
 pub fn cache_record(page: &[u8], sequence: u64, slot: u8) -> Result<CacheRecord<'_>, String> {
     let record = page::record_at(page, sequence, slot).map_err(|fault| format!("{fault:?}"))?;
     Ok((record.key, record.payload, record.epoch))

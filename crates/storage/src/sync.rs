@@ -1,6 +1,6 @@
-//! What the row cache decides races by: std's types, or with the feature `loom` their twins, so
-//! that models (`row_cache/models.rs`) go through every order in which threads can meet in them.
-//! What only counts, and the SSD tier's own parts, are not among them.
+//! Primitives that decide races in the row cache: std's types, or with the feature `loom` their
+//! twins, so that models (`row_cache/models.rs`) cover every interleaving of threads. Excludes pure
+//! counters and the SSD tier's own parts.
 
 #[cfg(feature = "loom")]
 pub(crate) use loom::sync::atomic::{AtomicU32, Ordering};

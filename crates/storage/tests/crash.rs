@@ -1,8 +1,8 @@
-//! A process that writes is killed with SIGKILL at random moments, many times over one directory.
-//! What it had acknowledged as durable is there when the directory is opened again; a control
-//! without durability shows that the test can see a loss.
+//! A writing process is killed with SIGKILL at random moments, many times over one directory. Its
+//! acknowledged durable writes are there when the directory is opened again; a control without
+//! durability shows that the test can detect a loss.
 //!
-//! The process that dies is this test's own executable, started again with the directory in an
+//! The killed process is this test's own executable, started again with the directory in an
 //! environment variable. `SHUNT_CRASH_ROUNDS` sets the number of kills.
 
 #![allow(clippy::unwrap_used, reason = "what cannot be had fails the test, as it should")]
@@ -27,10 +27,10 @@ const ROUNDS: &str = "SHUNT_CRASH_ROUNDS";
 const TABLE: TableId = TableId(1);
 const WRITERS: u8 = 4;
 const KEYS: u64 = 64;
-/// Writes that a writer does not wait for.
+/// Number of writes in flight.
 const IN_FLIGHT: usize = 32;
 
-/// Xorshift, so that rounds differ and a run can be had again.
+/// Xorshift, so that rounds differ and a run can be repeated.
 struct Random(u64);
 
 impl Random {
@@ -42,7 +42,7 @@ impl Random {
     }
 }
 
-/// Small memtables: flushes and compactions are under way at every moment.
+/// Small memtables: flushes and compactions are always in progress.
 fn options() -> StoreOptions {
     let engine = EngineOptions {
         memtable_bytes: 256 << 10,
@@ -59,7 +59,7 @@ fn partition(writer: u8, key: u64) -> Vec<u8> {
 }
 
 /// Version `version` of a key: two rows in one batch, a column that changes from version to
-/// version, and now and then a deletion of what a range had before.
+/// version, and occasionally a deletion of an earlier range.
 fn mutations(partition: &[u8], version: i64) -> Vec<Mutation<'_>> {
     let cell = |column, value: Vec<u8>| Cell {
         column: ColumnId(column),
@@ -95,8 +95,7 @@ fn mutations(partition: &[u8], version: i64) -> Vec<Mutation<'_>> {
     batch
 }
 
-/// Not a test of its own: what the killed process runs. Without the variable it checks that there
-/// is nothing to do.
+/// Not a separate test: the code of the killed process. Without the variable it does nothing.
 #[test]
 fn child() {
     let Some(directory) = std::env::var_os(DIRECTORY) else {
@@ -163,8 +162,8 @@ fn stored(store: &Store, partition: &[u8]) -> Option<i64> {
     }
 }
 
-/// Lets a child write until some number of acknowledgements, kills it, and collects all it
-/// acknowledged.
+/// Lets a child write up to a number of acknowledgements, kills it, and collects its
+/// acknowledgements.
 fn kill_one(directory: &Path, durability: &str, acks: u64, newest: &mut BTreeMap<(u8, u64), i64>) {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "child", "--nocapture", "--test-threads=1"])
@@ -177,7 +176,7 @@ fn kill_one(directory: &Path, durability: &str, acks: u64, newest: &mut BTreeMap
     let (mut line, mut seen) = (String::new(), 0);
     loop {
         line.clear();
-        // Also after the kill: what is in the pipe was acknowledged.
+        // Also after the kill: lines in the pipe were acknowledged.
         if lines.read_line(&mut line).unwrap() == 0 || !line.ends_with('\n') {
             break;
         }
@@ -195,7 +194,7 @@ fn kill_one(directory: &Path, durability: &str, acks: u64, newest: &mut BTreeMap
     child.wait().unwrap();
 }
 
-/// How many acknowledged writes the store has not.
+/// Number of acknowledged writes that the store lacks.
 fn lost(directory: &Path, newest: &BTreeMap<(u8, u64), i64>) -> usize {
     assert_eq!(check(directory, &options()).unwrap(), Vec::new());
     let store = Store::open(directory, options()).unwrap();
@@ -222,7 +221,7 @@ fn no_acknowledged_write_is_lost() {
 
 #[test]
 fn the_control_without_durability_sees_a_loss() {
-    // What was written just before a memtable was full is not lost: then there is another child.
+    // Writes just before a full memtable are not lost; another child follows then.
     let loses = || {
         let directory = tempfile::tempdir().unwrap();
         let mut newest = BTreeMap::new();

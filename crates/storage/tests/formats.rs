@@ -1,9 +1,9 @@
-//! Everything that lies on disk, as the version that began each format wrote it: `fixtures` has the
-//! bytes, this file the values. They are read to these values for as long as the format is read,
-//! and what today's version writes of the values is these bytes.
+//! Every format on disk, as written by the version that began it: `fixtures` holds the bytes, this
+//! file the values. Today's code must read them to these values for as long as the format is
+//! supported, and write these bytes for the values.
 //!
-//! `SHUNT_WRITE_FIXTURES=1` writes those that are missing and never one that is there: see
-//! "Changing a format" in CONTRIBUTING.md.
+//! `SHUNT_WRITE_FIXTURES=1` writes missing fixtures and never overwrites one: see "Changing a
+//! format" in CONTRIBUTING.md.
 
 #![allow(clippy::unwrap_used, reason = "what cannot be had fails the test, as it should")]
 
@@ -35,8 +35,8 @@ fn is_writing() -> bool {
     std::env::var_os("SHUNT_WRITE_FIXTURES").is_some()
 }
 
-/// The bytes of a fixture; `written` is what today's version makes of its values, `version` where
-/// its version stands.
+/// The bytes of a fixture; `written` is today's encoding of its values, `version` the place of its
+/// version.
 fn kept(name: &str, written: &[u8], version: &str) -> Vec<u8> {
     let path = fixture(name);
     if is_writing() && !path.exists() {
@@ -53,7 +53,7 @@ fn kept(name: &str, written: &[u8], version: &str) -> Vec<u8> {
     bytes
 }
 
-/// Says of a fixture that is not read any more what is to be done.
+/// Panics with instructions for a fixture that is no longer readable.
 fn unread(name: &str, found: impl std::fmt::Debug) -> ! {
     panic!(
         "fixture {name} is not read as it was: {found:?}. A format that was ever released stays readable: give the new one \
@@ -140,7 +140,7 @@ fn rows() -> Vec<(&'static str, Row)> {
     ]
 }
 
-/// With the exact schema 0 of columns 1 to 3 and the base 1 of those and 300, and room for no more.
+/// With the exact schema 0 of columns 1 to 3, the base 1 of those and 300, and no more room.
 fn catalogue() -> Catalogue {
     let catalogue = Catalogue::in_memory(Limits { exact: 1, bases: 1, ..Limits::default() });
     for columns in [&[1, 2, 3][..], &[300]] {
@@ -269,8 +269,8 @@ fn the_file_of_schemas() {
     assert_eq!(fs::read(&path).unwrap(), later, "and left as it is");
 }
 
-/// Its length is its version: the first had the number of the write alone, the second the manifest
-/// too.
+/// The length is the version: the first had only the number of the write, the second also the
+/// manifest.
 #[test]
 fn the_file_of_what_was_synced() {
     let mut logs = [LogMark::default(); 8];
@@ -296,8 +296,8 @@ fn the_file_of_what_was_synced() {
             other => unread(name, other),
         }
     }
-    // One that is longer than any says nothing, as one that is damaged: what it would say is
-    // checked, not needed.
+    // A file longer than any version shows nothing, like a damaged one: its content is checked, not
+    // needed.
     assert_eq!(raw::decode_synced(&[&written[..], &[0; 16]].concat()), None);
 }
 
@@ -320,7 +320,7 @@ fn partition(number: u8) -> [u8; 9] {
     [0x80, 0, 0, 0, 0, 0, 0, number, number]
 }
 
-/// Rows in a file, then a header and rows in the log alone, one of them upon a row of the file.
+/// Rows in a file, then a header and rows only in the log, one of them over a row of the file.
 fn write_store(directory: &Path) {
     let store = Store::open(directory, StoreOptions { create: true, ..options() }).unwrap();
     let put = |number: u8, target, fragment| {
@@ -356,7 +356,7 @@ fn newer() -> Row {
     Row { cells: vec![Cell { timestamp: TIMESTAMP + 1, ..live(2, b"newer") }], ..Row::default() }
 }
 
-/// What RocksDB needs of its directory; the rest says where it was made.
+/// The files that RocksDB needs; the others describe where the directory was made.
 fn copy_store(from: &Path, to: &Path) {
     fs::create_dir_all(to.join("db")).unwrap();
     for (below, keep) in [("", None), ("db", Some(["LOG", "OPTIONS", "LOCK", "IDENTITY"]))] {
@@ -416,7 +416,7 @@ fn a_data_directory() {
     assert_eq!(values(&store, 9, Target::Row(b"bb")), []);
     assert_eq!(values(&store, 9, Target::Row(b"ca")), [(1, is(b"not covered"))]);
     assert_eq!(store.tables().unwrap(), [TABLE]);
-    // And it is written on.
+    // The store accepts writes.
     let partition = partition(10);
     let mutation = Mutation {
         table: TABLE,

@@ -1,8 +1,8 @@
-//! A disk that really fills up: writes are refused with the reason, reads go on, writes go on when
-//! there is room again, and nothing that was acknowledged is lost.
+//! A disk that really fills up: writes are refused with the reason, reads continue, writes resume
+//! when there is room, and no acknowledged write is lost.
 //!
-//! The disk is a small tmpfs in a mount namespace of its own, in which this executable starts
-//! itself again. Where the kernel does not let one be made, the test says so and proves nothing.
+//! The disk is a small tmpfs in a separate mount namespace, in which this executable starts itself
+//! again. If the kernel does not allow one, the test reports it and proves nothing.
 
 #![allow(clippy::unwrap_used, reason = "what cannot be had fails the test, as it should")]
 
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 const DISK: &str = "SHUNT_SMALL_DISK";
 const TABLE: TableId = TableId(1);
 
-/// Without a reserve: the engine itself runs into the end of the disk.
+/// Without a reserve: the engine itself runs out of disk space.
 fn options() -> StoreOptions {
     let engine =
         EngineOptions { memtable_bytes: 1 << 20, compression: false, ..EngineOptions::default() };

@@ -1,8 +1,8 @@
-//! Rows that are measured: the paper's and telemetry's.
+//! Test data: the paper's rows and telemetry.
 
 use shunt_storage::row::{Cell, CellValue, ColumnId, Liveness, Row};
 
-/// When the first of them was written.
+/// Timestamp of the first row.
 pub(crate) const START_US: i64 = 1_790_000_000_000_000;
 
 /// Xorshift.
@@ -21,7 +21,7 @@ impl Random {
     }
 }
 
-/// Rows to store, with the names of their columns.
+/// Rows to store, and the names of their columns.
 pub(crate) struct Data {
     pub(crate) name: &'static str,
     pub(crate) columns: Vec<String>,
@@ -41,7 +41,7 @@ pub(crate) fn row(at: usize, values: Vec<(u32, Vec<u8>)>) -> Row {
     Row { liveness: Some(Liveness { timestamp, expiry: None }), cells, ..Row::default() }
 }
 
-/// Paper 5: 5 to 10 of 10 columns, names of 5 bytes, values of 10.
+/// Paper 5: 5 to 10 of 10 columns, with names of 5 bytes and values of 10.
 pub(crate) fn paper(rows: usize, random: &mut Random) -> Data {
     let columns = (0..10).map(|at| format!("fiel{at}")).collect();
     let mut one = |at| {
@@ -55,8 +55,8 @@ pub(crate) fn paper(rows: usize, random: &mut Random) -> Data {
     Data { name: "paper", columns, rows: (0..rows).map(&mut one).collect() }
 }
 
-/// Telemetry: hosts of 64 kinds, each with its own 20 to 40 of 40 columns with real names, three of
-/// them missing at times.
+/// Telemetry: hosts of 64 kinds, each with 20 to 40 of 40 columns with real names, of which up to
+/// three are missing at times.
 pub(crate) fn telemetry(rows: usize, random: &mut Random) -> Data {
     let parts = ["cpu", "mem", "disk", "net", "jvm", "http", "gc", "db"];
     let kinds = [

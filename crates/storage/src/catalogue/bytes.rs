@@ -2,7 +2,7 @@
 
 use super::DecodeError;
 
-/// Appends `value`, seven bits to a byte, the lowest first.
+/// Appends `value` in groups of seven bits, lowest first.
 pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
@@ -11,23 +11,23 @@ pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// Appends a signed integer so that small ones of either sign are short.
+/// Appends a signed integer so that small values of either sign are short.
 pub(crate) fn put_signed(out: &mut Vec<u8>, value: i64) {
     put_varint(out, ((value << 1) ^ (value >> 63)) as u64);
 }
 
-/// Appends length and bytes.
+/// Appends the length and the bytes.
 pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     put_varint(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
 }
 
-/// How many bytes `put_varint` takes.
+/// Number of bytes that `put_varint` appends.
 pub(crate) fn varint_bytes(value: u64) -> usize {
     (70 - (value | 1).leading_zeros() as usize) / 7
 }
 
-/// Reads a record from its beginning; whatever does not fit is an error that says where.
+/// Reads a record from its beginning; an invalid field is an error with its offset.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Reader<'a> {
     bytes: &'a [u8],
@@ -92,8 +92,8 @@ impl<'a> Reader<'a> {
         Ok((value >> 1) as i64 ^ -((value & 1) as i64))
     }
 
-    /// A count of things that take a byte each at least, so that no count makes us reserve more
-    /// than the record has.
+    /// A count of items of at least one byte each, so that no count reserves more memory than the
+    /// record's length.
     pub(crate) fn count(&mut self, what: &'static str) -> Result<usize, DecodeError> {
         let value = self.varint(what)?;
         usize::try_from(value)

@@ -1,4 +1,4 @@
-//! From records back to whole rows.
+//! Decodes records to whole rows.
 
 use super::bytes::Reader;
 use super::layout::{KIND_UNMERGED, VERSION};
@@ -6,7 +6,7 @@ use super::view::{CellView, RecordView, ValueView};
 use super::{Catalogue, DecodeError};
 use crate::row::{Cell, CellValue, ColumnId, Row};
 
-/// The row of a record.
+/// Decodes the row of a record.
 pub fn decode_row(bytes: &[u8], catalogue: &Catalogue) -> Result<Row, DecodeError> {
     let mut view = RecordView::parse(bytes, catalogue)?;
     let complex = std::mem::take(&mut view.complex);
@@ -46,8 +46,7 @@ fn owned(column: ColumnId, path: Option<&[u8]>, cell: CellView<'_>) -> Cell {
     }
 }
 
-/// The fragments of a record that keeps what could not be merged; `None` if it is another kind of
-/// record.
+/// The fragments of a record of unmergeable fragments; `None` for another kind of record.
 pub fn decode_unmerged(bytes: &[u8]) -> Option<Vec<&[u8]>> {
     if *bytes.first()? != VERSION << 4 | KIND_UNMERGED {
         return None;

@@ -1,11 +1,11 @@
-//! From rows and headers to records.
+//! Encodes rows and headers as records.
 
 use super::bytes::{put_bytes, put_signed, put_varint, varint_bytes};
 use super::layout::*;
 use super::{Catalogue, Presence};
 use crate::row::{Cell, CellValue, ColumnId, Cut, Deletion, Expiry, Header, Row, TableId};
 
-/// The times that the cells' own times are relative to.
+/// Base of the cells' relative times.
 #[derive(Clone, Copy)]
 struct Base {
     timestamp: i64,
@@ -70,7 +70,7 @@ pub fn encode_row(row: &Row, table: TableId, catalogue: &Catalogue, out: &mut Ve
     out.extend_from_slice(&values);
 }
 
-/// The row's own timestamp, or the first cell's: what most of its cells have.
+/// The row's own timestamp or the first cell's, which most cells share.
 fn base_of(row: &Row) -> Base {
     if let Some(liveness) = row.liveness {
         return Base { timestamp: liveness.timestamp, expiry: liveness.expiry };
@@ -84,7 +84,7 @@ fn base_of(row: &Row) -> Base {
     }
 }
 
-/// The length of a value that needs no metadata.
+/// Length of a value that needs no metadata.
 fn plain_bytes(group: &[Cell]) -> Option<usize> {
     match group {
         [Cell { path: None, value: CellValue::Live(bytes), .. }] => Some(bytes.len()),
@@ -165,7 +165,7 @@ fn put_presence(out: &mut Vec<u8>, presence: Option<Presence>, columns: &[Column
     }
 }
 
-/// How many bytes naming these columns in the record takes.
+/// Number of bytes for naming these columns in the record.
 pub(super) fn inline_bytes(columns: &[ColumnId]) -> usize {
     let mut last = 0;
     let mut total = varint_bytes(columns.len() as u64);
@@ -224,7 +224,7 @@ fn put_value(out: &mut Vec<u8>, cell: &Cell) {
 fn put_elements(out: &mut Vec<u8>, elements: &[Cell], base: Base) {
     put_varint(out, elements.len() as u64);
     for cell in elements {
-        // One more than the path's length; 0 for none.
+        // The path's length plus one; 0 for no path.
         put_varint(out, cell.path.as_ref().map_or(0, |path| path.len() as u64 + 1));
         out.extend_from_slice(cell.path.as_deref().unwrap_or_default());
         put_cell_metadata(out, cell, base);
@@ -262,8 +262,7 @@ fn put_cut(out: &mut Vec<u8>, cut: &Cut) {
     }
 }
 
-/// Appends a record that only keeps fragments which could not be merged, as they were, oldest
-/// first.
+/// Appends a record that preserves unmergeable fragments unchanged, oldest first.
 pub fn encode_unmerged<'a>(fragments: impl ExactSizeIterator<Item = &'a [u8]>, out: &mut Vec<u8>) {
     out.push(VERSION << 4 | KIND_UNMERGED);
     put_varint(out, fragments.len() as u64);

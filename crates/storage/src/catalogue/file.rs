@@ -1,8 +1,8 @@
-//! The catalogue's file: one entry per schema, appended and synced before the id is used.
+//! File of the catalogue: one entry per schema, appended and synced before any record uses the id.
 //!
-//! An entry is its payload's length, a checksum of that length, a checksum of the payload, and the
-//! payload. An end that was cut off while being written is dropped: its ids were never used. Any
-//! other damage is an error, for ids that are lost could be given out again for other columns.
+//! An entry consists of its payload's length, a checksum of that length, a checksum of the payload,
+//! and the payload. A truncated entry at the end is dropped, since its ids were never used. Any
+//! other damage is an error, because lost ids could be assigned again to other columns.
 
 use super::bytes::{Reader, put_varint};
 use super::{DecodeError, Schema};
@@ -14,7 +14,7 @@ use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What a catalogue begins with, before its version.
+/// First bytes of a catalogue, before its version.
 const MAGIC: &[u8; 7] = b"SHUNTCA";
 /// The version of the format, one byte.
 const VERSION: u8 = 1;
@@ -23,26 +23,26 @@ const ENTRY_HEAD_BYTES: usize = 12;
 
 const ENTRY_EXACT: u8 = 1;
 const ENTRY_BASE: u8 = 2;
-/// Ids below this one have been given out.
+/// Ids below this one are assigned.
 const ENTRY_NEXT_ID: u8 = 3;
 
-/// Why the catalogue's file cannot be used.
+/// Reasons why the catalogue's file cannot be used.
 #[derive(Debug)]
 pub enum CatalogueError {
-    /// The operating system says so.
+    /// An error of the operating system.
     Io {
         /// The file.
         path: PathBuf,
         /// The operating system's error.
         source: io::Error,
     },
-    /// It is damaged, or of another version.
+    /// The file is damaged or of another version.
     Corrupt {
         /// The file.
         path: PathBuf,
-        /// At which byte.
+        /// Offset of the fault.
         at: usize,
-        /// How.
+        /// Description of the fault.
         what: String,
     },
 }
@@ -74,13 +74,13 @@ pub(crate) struct Contents {
 pub(super) struct File {
     path: PathBuf,
     file: fs::File,
-    /// Where the next entry goes; beyond it is what a failed write left.
+    /// Offset of the next entry; bytes beyond it come from a failed write.
     end: u64,
-    /// Schemas below this id were appended since it was opened or rewritten: one that cannot be
-    /// used yet comes again.
+    /// Schemas below this id were appended since the file was opened or rewritten. A schema that
+    /// cannot be used yet is passed again.
     appended: u32,
-    /// True if another file may lie at the path, now or after a power failure. Nothing may be
-    /// appended to this one, for it might be gone with it: all is written anew first.
+    /// True if another file may lie at the path, now or after a power failure. The next append must
+    /// rewrite the file first, since this one may be lost.
     uncertain: bool,
 }
 
@@ -97,14 +97,14 @@ impl File {
         Ok((File { path: path.to_owned(), file, end, appended: 0, uncertain: false }, contents))
     }
 
-    /// The contents, and where the last whole entry ends.
+    /// Reads the contents, and the end of the last complete entry.
     pub(super) fn read(path: &Path) -> Result<(Contents, u64), CatalogueError> {
         let bytes = fs::read(path)
             .map_err(|source| CatalogueError::Io { path: path.to_owned(), source })?;
         read_file(path, &bytes)
     }
 
-    /// Appends those that are not there yet; their ids rise.
+    /// Appends the schemas that are not in the file yet; their ids rise.
     pub(super) fn append(&mut self, schemas: &[Arc<Schema>]) -> Result<(), CatalogueError> {
         if self.uncertain {
             return self.append_anew(schemas);
@@ -121,8 +121,8 @@ impl File {
             .and_then(|_| self.file.write_all(&bytes))
             .and_then(|()| self.file.sync_data());
         if let Err(source) = written {
-            // So that half an entry is not followed by whole ones. If this fails too, the next
-            // append overwrites.
+            // Removes the partial entry, so that no whole entry follows it. If this fails too, the
+            // next append overwrites it.
             let _ = self.file.set_len(self.end);
             return Err(CatalogueError::Io { path: self.path.clone(), source });
         }
@@ -146,7 +146,7 @@ impl File {
         Ok(())
     }
 
-    /// Fails with the file as it was, or with the new one in its place.
+    /// On failure the old file stays in place or the new one has replaced it.
     pub(super) fn rewrite(
         &mut self,
         next_id: u32,
@@ -168,8 +168,8 @@ impl File {
     }
 }
 
-/// The contents of the file's bytes, and where the last whole entry ends. The path is for the
-/// message.
+/// Decodes the file's bytes: the contents, and the end of the last complete entry. The path is only
+/// for messages.
 pub(crate) fn read_file(path: &Path, bytes: &[u8]) -> Result<(Contents, u64), CatalogueError> {
     let corrupt = |at, what: &str| CatalogueError::Corrupt {
         path: path.to_owned(),
@@ -218,7 +218,7 @@ pub(crate) fn file_entry(payload: &[u8]) -> Vec<u8> {
     entry
 }
 
-/// Beside the path first, so that at every moment one of the two is whole.
+/// Writes beside the path first, so that one of the two files is always complete.
 fn write_whole(path: &Path, next_id: u32, schemas: &[Arc<Schema>]) -> Result<(), ReplaceError> {
     let mut bytes = [&MAGIC[..], &[VERSION]].concat();
     let mut payload = vec![ENTRY_NEXT_ID];

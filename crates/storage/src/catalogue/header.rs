@@ -1,10 +1,10 @@
-//! Headers of partitions read in place: what lies over one row, without taking thousands of ranges
-//! out of the record.
+//! Reads headers of partitions in place: finds the deletion over one row without decoding thousands
+//! of ranges.
 //!
-//! To a reader a header may come as the fragments that it was written in, one after another
-//! ([`super::encode_unmerged`]): putting them together costs more than looking at each. It may
-//! never take a fragment that is broken for one that says nothing, nor skip what lies behind it:
-//! then the whole header is an error.
+//! A reader may get a header as a list of the fragments it was written in
+//! ([`super::encode_unmerged`]): merging them costs more than reading each. A broken fragment must
+//! never count as empty, nor may the fragments behind it be skipped: it makes the whole header an
+//! error.
 
 use super::DecodeError;
 use super::bytes::Reader;
@@ -12,14 +12,14 @@ use super::layout::{EPOCH_US, KIND_HEADER, KIND_UNMERGED, VERSION};
 use super::view::{kind, read_deletion};
 use crate::row::{Cut, Deletion, Header, RangeTombstone};
 
-/// Where fragments put on a header are worth folding into it: a quarter of its size, so that a
-/// header of any size is rewritten as often as it doubles, times a constant.
+/// Fragments on a header are worth folding into it once they reach a quarter of its size. A header
+/// of any size is then rewritten only a constant number of times per doubling.
 const FOLD_SHARE: usize = 4;
 
-/// A cut, borrowed: kind, bytes, side. In the order of cuts.
+/// A borrowed cut: kind, bytes, side. Sorts in the order of cuts.
 type CutView<'a> = (u8, &'a [u8], u8);
 
-/// The header of a record, of all fragments if it keeps several.
+/// Decodes the header of a record, merging its fragments if it has several.
 pub fn decode_header(bytes: &[u8]) -> Result<Header, DecodeError> {
     let mut fragments = Vec::new();
     each_fragment(bytes, |fragment| {
@@ -29,8 +29,8 @@ pub fn decode_header(bytes: &[u8]) -> Result<Header, DecodeError> {
     Ok(Header::merge_all(fragments))
 }
 
-/// Returns the deletion that a header's record has at the row of these clustering bytes; without
-/// them, what it deletes everywhere.
+/// Returns the deletion in a header's record at the row of these clustering bytes; without
+/// clustering bytes, the deletion of the whole partition.
 pub fn covering(bytes: &[u8], clustering: Option<&[u8]>) -> Result<Option<Deletion>, DecodeError> {
     let mut strongest = None;
     each_fragment(bytes, |fragment| {
@@ -40,7 +40,7 @@ pub fn covering(bytes: &[u8], clustering: Option<&[u8]>) -> Result<Option<Deleti
     Ok(strongest)
 }
 
-/// True if a header's record keeps fragments that are worth being put together.
+/// True if a header's record has fragments that are worth merging.
 pub fn is_worth_folding(bytes: &[u8]) -> bool {
     let mut reader = Reader::new(bytes);
     let mut first = || {
@@ -66,7 +66,7 @@ fn each_fragment<'a>(
     reader.end("bytes after the last fragment")
 }
 
-/// The deletion of the partition, and how many ranges follow.
+/// Reads the deletion of the partition, and the number of ranges that follow.
 fn read_head(reader: &mut Reader<'_>) -> Result<(Option<Deletion>, usize), DecodeError> {
     kind(reader, KIND_HEADER)?;
     let head = reader.varint("ranges")?;

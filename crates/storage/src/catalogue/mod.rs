@@ -1,14 +1,13 @@
-//! The schema catalogue and the record format: rows on disk name a set of columns, not its members.
+//! The schema catalogue and the record format: rows on disk name a set of columns, not each column.
 //!
-//! A schema id (32 bits, increasing, never given twice) stands for a table's sorted set of columns.
-//! Ids are given out when a row with a new set is written, but a record may use an id only once the
-//! catalogue's file holds it, synced; until then, and whenever the file cannot be written, records
-//! name their columns themselves. So no writer ever waits for the catalogue, and no record is ever
-//! without its schema.
+//! A schema id (32 bits, increasing, never reused) stands for a table's sorted set of columns. The
+//! catalogue assigns an id when a row with a new set is written, but a record may use the id only
+//! once the catalogue's file holds it, synced. Until then, and whenever the file cannot be written,
+//! records list their columns. No writer therefore ever waits for the catalogue, and no record is
+//! ever without its schema.
 //!
-//! A table may have [`Limits::exact`] sets of its own. Rows of other sets refer to a *base*: a
-//! larger set, with a bit for each of its columns in the record. Very wide tables have several
-//! bases.
+//! A table may have [`Limits::exact`] exact sets. Rows of other sets refer to a *base*: a larger
+//! set, with a bit for each of its columns in the record. Very wide tables have several bases.
 
 mod bytes;
 mod decode;
@@ -41,26 +40,26 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// Why a record cannot be read.
+/// Reasons why a record cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DecodeError {
-    /// Written by another version of the format.
+    /// The record has another version of the format.
     Version {
-        /// The one that it claims.
+        /// Version in the record.
         found: u8,
     },
-    /// It names a schema that the catalogue does not have.
+    /// The record names a schema that the catalogue lacks.
     UnknownSchema {
-        /// The one that it names.
+        /// Id in the record.
         id: u32,
     },
-    /// It keeps fragments of which at least one is broken.
+    /// The record has several fragments, at least one of them broken.
     Unmerged,
-    /// Its bytes make no sense.
+    /// The record's bytes are invalid.
     Malformed {
-        /// Which part.
+        /// Name of the invalid part.
         what: &'static str,
-        /// At which byte.
+        /// Offset of the invalid part.
         at: usize,
     },
 }
@@ -83,13 +82,13 @@ impl std::error::Error for DecodeError {}
 /// A set of columns with an id.
 #[derive(Debug)]
 pub struct Schema {
-    /// The number by which records name it.
+    /// Number by which records name the schema.
     pub id: u32,
-    /// Whose columns they are.
+    /// Table of the columns.
     pub table: TableId,
     /// Sorted, not empty.
     pub columns: Box<[ColumnId]>,
-    /// True if records say which of the columns they have.
+    /// True if each record says which of the columns it has.
     pub(crate) base: bool,
     /// Named by a record since `forget_uses`.
     used: AtomicBool,
@@ -105,7 +104,7 @@ impl Schema {
     }
 
     fn mark_used(&self) {
-        // Read first: the line of a busy schema stays shared among the cores.
+        // Reads first, so that the cache line of a busy schema stays shared among the cores.
         if !self.used.load(Ordering::Relaxed) {
             self.used.store(true, Ordering::Release);
         }
@@ -116,7 +115,7 @@ impl Schema {
     }
 }
 
-/// How a record names its columns.
+/// The way in which a record names its columns.
 #[derive(Debug, Clone)]
 pub(crate) enum Presence {
     Exact(u32),
@@ -129,24 +128,24 @@ pub(crate) enum Presence {
 pub struct CatalogueCounts {
     /// Schemas that records may name.
     pub schemas: usize,
-    /// Those of them with a bitmap in each record.
+    /// Schemas with a bitmap in each record.
     pub bases: usize,
-    /// Waiting for the file.
+    /// Schemas that wait for the file.
     pub pending: usize,
 }
 
-/// All schemas of a store.
+/// Schemas of a store.
 #[derive(Debug)]
 pub struct Catalogue {
     state: RwLock<State>,
     file: Mutex<Option<File>>,
-    /// Without a file there is nothing to wait for.
+    /// Set without a file: ids are usable immediately.
     immediate: bool,
     pending: AtomicBool,
 }
 
 impl Catalogue {
-    /// Without a file: ids are usable at once. For tests and tools.
+    /// A catalogue without a file, for tests and tools: ids are usable immediately.
     pub fn in_memory(limits: Limits) -> Self {
         Catalogue::new(State::new(limits), None)
     }
@@ -161,7 +160,7 @@ impl Catalogue {
         }
     }
 
-    /// Reads the catalogue's file, or begins one.
+    /// Opens the catalogue's file, or creates it.
     pub fn open(path: &Path, limits: Limits) -> Result<Self, CatalogueError> {
         let (file, contents) = File::open(path)?;
         let mut state = State::new(limits);
@@ -169,19 +168,19 @@ impl Catalogue {
         Ok(Catalogue::new(state, Some(file)))
     }
 
-    /// Reads the file without changing it, not even to take off a torn end.
+    /// Opens the file without changing it; even a torn end stays.
     pub fn open_read_only(path: &Path, limits: Limits) -> Result<Self, CatalogueError> {
         let mut state = State::new(limits);
         state.restore(File::read(path)?.0);
         Ok(Catalogue::new(state, None))
     }
 
-    /// The schema of an id.
+    /// The schema with this id.
     pub fn schema(&self, id: u32) -> Option<Arc<Schema>> {
         self.read().schema(id)
     }
 
-    /// The first id that has not been given out.
+    /// The first unassigned id.
     pub fn next_id(&self) -> u32 {
         self.read().next_id
     }
@@ -191,14 +190,14 @@ impl Catalogue {
         self.pending.load(Ordering::Acquire)
     }
 
-    /// Writes the schemas that were asked for since, syncs, and only then lets records use them.
-    /// Blocks: not for an event loop.
+    /// Writes the pending schemas and syncs, and only then lets records use them. Blocks; must not
+    /// run on an event loop.
     pub fn persist(&self) -> Result<(), CatalogueError> {
         self.persist_and(|_| true)
     }
 
-    /// As [`Catalogue::persist`], with a word in between: `note` is told the first id that has not
-    /// been given out, and unless it agrees the new ids are not used yet.
+    /// Like [`Catalogue::persist`], with a callback in between: `note` gets the first unassigned
+    /// id, and unless it returns true the new ids stay unused for now.
     pub(crate) fn persist_and(&self, note: impl FnOnce(u32) -> bool) -> Result<(), CatalogueError> {
         // Held throughout, so that two callers cannot interleave; readers and encoders do not take
         // it.
@@ -225,14 +224,14 @@ impl Catalogue {
         Ok(())
     }
 
-    /// How a record of these columns names them; asks for a new schema if that pays.
+    /// Chooses how a record names these columns; requests a new schema if that pays.
     pub(crate) fn presence(&self, table: TableId, columns: &[ColumnId]) -> Presence {
         let known = self.read().lookup(table, columns);
         if let Some(presence) = known {
             return presence;
         }
-        // Never the file's lock: it is held over a sync and over a write to the engine, and that
-        // may wait for a compaction which asks here.
+        // Must not take the file's lock: it is held during a sync and a write to the engine, which
+        // may wait for a compaction that calls this function.
         let mut state = self.write();
         if !state.ask(table, columns) {
             return Presence::Inline;
@@ -246,13 +245,13 @@ impl Catalogue {
         Presence::Inline
     }
 
-    /// Begins a search for unused schemas: what encoders name from now on counts as used.
+    /// Begins a search for unused schemas: every schema that an encoder names from now on counts as
+    /// used.
     pub fn forget_uses(&self) {
         self.read().schemas.values().for_each(|schema| schema.used.store(false, Ordering::Release));
     }
 
-    /// Counts the schema that a row's record names as used. A record that cannot be read names
-    /// none.
+    /// Marks the schema named by a row's record as used. An unreadable record names none.
     pub(crate) fn note_use(&self, record: &[u8]) {
         if let Some(schema) = RecordView::parse(record, self).ok().and_then(|view| view.schema_id())
         {
@@ -260,24 +259,24 @@ impl Catalogue {
         }
     }
 
-    /// Retires all schemas but those `in_use` and those named by an encoder since `forget_uses`,
-    /// and rewrites the file. Their ids are not given out again. Returns the retired ones, whatever
-    /// becomes of the file: nobody names them any more, and they can be read until the next call,
-    /// for the sake of reads that go on meanwhile.
+    /// Retires all schemas except those `in_use` and those named by an encoder since `forget_uses`,
+    /// and rewrites the file. Their ids are never assigned again. Returns the retired schemas even
+    /// if the file could not be written: no encoder names them any more, and they stay readable
+    /// until the next call for the sake of ongoing reads.
     pub fn reclaim(
         &self,
         in_use: &BTreeSet<u32>,
     ) -> (Vec<Arc<Schema>>, Result<(), CatalogueError>) {
         let mut file = self.lock_file();
-        // Encoders look schemas up under the same lock: each has named its schema before, or does
-        // not find it any more.
+        // Encoders look schemas up under the same lock: each has either named its schema before, or
+        // no longer finds it.
         let (retired, kept, next_id) = {
             let mut state = self.write();
             let retired = state.retire(in_use);
             (retired, state.schemas.values().cloned().collect::<Vec<_>>(), state.next_id)
         };
-        // Without the lock, for readers must not wait for the disk. A file that has more than it
-        // need is no fault.
+        // Without the lock, because readers must not wait for the disk. Superfluous entries in the
+        // file do no harm.
         let written = match file.as_mut() {
             Some(file) if !retired.is_empty() => file.rewrite(next_id, &kept),
             _ => Ok(()),

@@ -1,4 +1,4 @@
-//! Which schema a set of columns is written with, and when a new one is worth its place.
+//! Chooses the schema for a set of columns, and decides when a new one is worthwhile.
 
 use super::encode::inline_bytes;
 use super::file::Contents;
@@ -7,23 +7,22 @@ use crate::row::{ColumnId, TableId};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-/// How many schemas there may be.
+/// Limits on the number and size of schemas.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Sets of columns with an id of their own, per table.
+    /// Exact sets of columns per table.
     pub exact: usize,
-    /// Bases per table that rows are written with; fewer columns than those of another base do not
-    /// count.
+    /// Bases per table for writing rows; a base contained in another does not count.
     pub bases: usize,
-    /// Columns of a base: a bit each in every record that refers to it.
+    /// Columns of a base; each takes a bit in every record that refers to it.
     pub base_columns: usize,
-    /// Columns of any schema; rows with more name them themselves.
+    /// Columns of any schema; rows with more list their columns.
     pub schema_columns: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        // 64 sets are what tables written by a few statements have; 256 columns are a bitmap of 32
+        // Tables written by a few statements have up to 64 sets; 256 columns need a bitmap of 32
         // bytes.
         Limits { exact: 64, bases: 32, base_columns: 256, schema_columns: 4096 }
     }
@@ -32,20 +31,20 @@ impl Default for Limits {
 #[derive(Debug, Default)]
 struct TableSchemas {
     exact: HashMap<Box<[ColumnId]>, Arc<Schema>>,
-    /// Fewest columns first, so that the first that fits is the best.
+    /// Fewest columns first, so that the first match is the best.
     bases: Vec<Arc<Schema>>,
-    /// Asked for and not yet usable.
+    /// Requested and not yet usable.
     exact_pending: usize,
     bases_pending: usize,
 }
 
-/// The state that the catalogue knows.
+/// State of the catalogue.
 #[derive(Debug)]
 pub(super) struct State {
     limits: Limits,
     pub(super) schemas: HashMap<u32, Arc<Schema>>,
-    /// Named by no record that is written from now on, and by none in the newest state of the data;
-    /// a read that began before may still meet one.
+    /// Schemas that no new record and no record in the newest state of the data names; a read that
+    /// began earlier may still need one.
     retired: HashMap<u32, Arc<Schema>>,
     tables: HashMap<TableId, TableSchemas>,
     pub(super) pending: Vec<Arc<Schema>>,
@@ -73,7 +72,7 @@ impl State {
         self.schemas.get(&id).or_else(|| self.retired.get(&id)).cloned()
     }
 
-    /// `None` if a schema should be asked for.
+    /// `None` if a new schema should be requested.
     pub(super) fn lookup(&self, table: TableId, columns: &[ColumnId]) -> Option<Presence> {
         let schemas = self.tables.get(&table)?;
         if let Some(schema) = schemas.exact.get(columns) {
@@ -88,7 +87,7 @@ impl State {
         }
         let best = schemas.bases.iter().find(|schema| contains(&schema.columns, columns));
         if let Some(schema) = best {
-            // A few columns out of very many are shorter by name.
+            // A few columns out of very many are shorter as a list.
             if schema.bitmap_bytes() + 1 > inline_bytes(columns) {
                 return Some(Presence::Inline);
             }
@@ -98,8 +97,8 @@ impl State {
         (schemas.bases.len() >= self.limits.bases).then_some(Presence::Inline)
     }
 
-    /// Gives out an id for this set, or for a base with room for it; says whether there is
-    /// something to persist.
+    /// Assigns an id to this set, or to a base with room for it; returns whether a schema must be
+    /// persisted.
     pub(super) fn ask(&mut self, table: TableId, columns: &[ColumnId]) -> bool {
         if columns.len() > self.limits.schema_columns {
             return false;
@@ -131,7 +130,7 @@ impl State {
         true
     }
 
-    /// These are in the file now.
+    /// Marks these schemas as present in the file.
     pub(super) fn publish(&mut self, schemas: &[Arc<Schema>]) {
         let ids: BTreeSet<u32> = schemas.iter().map(|schema| schema.id).collect();
         self.pending.retain(|schema| !ids.contains(&schema.id));
@@ -146,9 +145,8 @@ impl State {
         }
     }
 
-    /// Retires all schemas but those `in_use` and those an encoder has named since its uses were
-    /// forgotten, and forgets what was retired the last time. What is pending stays. Returns the
-    /// retired ones.
+    /// Retires all schemas except those `in_use` and those named by an encoder since `forget_uses`,
+    /// and drops the previously retired ones. Pending schemas stay. Returns the retired ones.
     pub(super) fn retire(&mut self, in_use: &BTreeSet<u32>) -> Vec<Arc<Schema>> {
         let all = std::mem::take(&mut self.schemas);
         for table in self.tables.values_mut() {
@@ -169,8 +167,7 @@ impl State {
     fn insert(&mut self, schema: Arc<Schema>) {
         let table = self.tables.entry(schema.table).or_default();
         if schema.base {
-            // A base that grew takes the place of what it grew from: that is read from now on, no
-            // longer written.
+            // A grown base replaces its predecessor, which is still read but no longer written.
             table.bases.retain(|base| !contains(&schema.columns, &base.columns));
             if !table.bases.iter().any(|base| contains(&base.columns, &schema.columns)) {
                 let at =
@@ -184,8 +181,8 @@ impl State {
     }
 }
 
-/// All columns the table is known to have, if they fit a base; else the set joined with the nearest
-/// base that has room; else the set alone.
+/// All known columns of the table, if they fit a base; otherwise the set joined with the nearest
+/// base that has room; otherwise the set alone.
 fn base_for(known: &TableSchemas, columns: &[ColumnId], limits: &Limits) -> Box<[ColumnId]> {
     let joined = |other: &mut dyn Iterator<Item = ColumnId>| {
         let all: BTreeSet<ColumnId> = other.chain(columns.iter().copied()).collect();
@@ -203,7 +200,7 @@ fn base_for(known: &TableSchemas, columns: &[ColumnId], limits: &Limits) -> Box<
     nearest.unwrap_or_else(|| columns.into())
 }
 
-/// True if the sorted `set` has all of the sorted `columns`.
+/// True if the sorted `set` contains all of the sorted `columns`.
 fn contains(set: &[ColumnId], columns: &[ColumnId]) -> bool {
     let mut rest = set.iter();
     columns.len() <= set.len()

@@ -1,4 +1,4 @@
-//! Records there and back, damage, bounds against variable tables, and the file.
+//! Round trips of records, damage, size bounds for variable tables, and the file.
 
 use super::*;
 use crate::row::strategies::{header, row};
@@ -84,8 +84,7 @@ proptest! {
             let at = at % record.len();
             record[at] ^= bits;
         }
-        // Either refused, or a row that can be written again: the bytes may have said something
-        // else.
+        // Either refused, or a row that can be encoded: the changed bytes may be valid.
         if let Ok(other) = decode_row(&record, &catalogue) {
             let again = decode_row(&encoded(&other, &catalogue), &catalogue).unwrap();
             prop_assert_eq!(again, other);
@@ -114,11 +113,11 @@ proptest! {
 fn a_plain_insert_costs_eleven_bytes_beside_its_values() {
     let catalogue = Catalogue::in_memory(Limits::default());
     assert_eq!(encoded(&insert(0..10, b"0123456789"), &catalogue).len(), 100 + 11);
-    // One length each when they differ.
+    // One length each if they differ.
     let mut row = insert(0..10, b"0123456789");
     row.cells[3].value = CellValue::Live(b"short".to_vec());
     assert_eq!(encoded(&row, &catalogue).len(), 95 + 10 + 10);
-    // A TTL for all of them costs the TTL, and nothing per column.
+    // A common TTL costs only its own bytes, and nothing per column.
     let expiry = Expiry { ttl: 60, at: 1_790_000_060 };
     row.liveness = row.liveness.map(|liveness| Liveness { expiry: Some(expiry), ..liveness });
     row.cells.iter_mut().for_each(|cell| cell.expiry = Some(expiry));
@@ -134,13 +133,13 @@ fn variable_tables_share_a_base() {
     let records: Vec<_> =
         (0..4096).map(|seed| encoded(&insert(sets(seed), b"v"), &catalogue)).collect();
     let counts = catalogue.counts();
-    // It grew with the columns that turned up, and no further.
+    // The base grew with the columns that appeared, and no further.
     assert!(counts.schemas <= 8 + 12 && counts.bases >= 1, "{counts:?}");
     for (seed, record) in (0..).zip(&records) {
         assert_eq!(decode_row(record, &catalogue).unwrap(), insert(sets(seed), b"v"));
     }
-    // Once the base has all columns: its id and three bytes of bitmap where a set of its own would
-    // cost its id.
+    // Once the base has all columns: its id and three bytes of bitmap, where an exact set would
+    // cost only its id.
     let widest = records.last().unwrap();
     assert!(widest.len() <= 10 + 1 + 3 + 20, "{}", widest.len());
 }
@@ -244,8 +243,8 @@ fn a_torn_end_is_dropped_and_other_damage_is_named() {
 
 const MAGIC_BYTES: usize = 8;
 
-/// A record that version 1 of the format has written stays readable. A change here needs a new
-/// version, and this one kept.
+/// A record written in version 1 of the format stays readable. A change here needs a new version,
+/// and this test stays.
 #[test]
 fn the_bytes_of_version_one() {
     let catalogue = Catalogue::in_memory(limits(1, 1));
@@ -304,8 +303,8 @@ const VERSION_ONE: [&str; 2] = [
     "105d8089ec82c3bd603c00030900030102010f000315020400200e13086f6e6501046b65791007656c656d656e74fffffffffffffffe",
 ];
 
-/// An event loop that writes new columns does not wait for the sync of those that were asked for
-/// before; nor does a compaction, for which the note in between may wait in its turn.
+/// An event loop that writes new columns does not wait for the sync of earlier requests; neither
+/// does a compaction, for which the callback in between may wait in turn.
 #[test]
 fn nobody_who_encodes_waits_for_the_file() {
     let directory = tempfile::tempdir().unwrap();
@@ -329,8 +328,7 @@ fn nobody_who_encodes_waits_for_the_file() {
     assert_eq!(catalogue.counts().pending, 1);
 }
 
-/// While the engine takes no writes the word in between is refused, and asked for again every
-/// second.
+/// While the engine refuses writes, the callback in between fails and is retried every second.
 #[test]
 fn schemas_that_cannot_be_used_yet_are_written_once() {
     let directory = tempfile::tempdir().unwrap();
@@ -349,8 +347,7 @@ fn schemas_that_cannot_be_used_yet_are_written_once() {
     assert_eq!(again.counts().schemas, catalogue.counts().schemas);
 }
 
-/// The file at the path then is the new file. Appended to the old one, schemas would be lost with
-/// it.
+/// The path then names the new file. Schemas appended to the old one would be lost with it.
 #[test]
 fn schemas_are_in_the_file_after_its_directory_could_not_be_synced() {
     let directory = tempfile::tempdir().unwrap();
@@ -368,7 +365,7 @@ fn schemas_are_in_the_file_after_its_directory_could_not_be_synced() {
     assert_eq!(retired.len(), 2);
     let error = written.unwrap_err().to_string();
     assert!(error.contains("may be as before"), "{error}");
-    // Nor is anything appended before the directory is in order again.
+    // The catalogue appends nothing before the directory sync succeeds.
     crate::files::fail_next_directory_sync();
     assert!(ask(3).is_err() && catalogue.has_pending());
     assert!(matches!(catalogue.presence(TABLE, &columns(3)), Presence::Inline));

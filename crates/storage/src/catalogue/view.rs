@@ -1,4 +1,4 @@
-//! Records read in place: the row's own times first, columns by position when they are asked for.
+//! Reads records in place: the row's own times first, columns by position on demand.
 
 use super::bytes::Reader;
 use super::layout::*;
@@ -6,7 +6,7 @@ use super::{Catalogue, DecodeError, Schema};
 use crate::row::{ColumnId, Deletion, Expiry, Liveness};
 use std::sync::Arc;
 
-/// Which columns a record has, in the order of its values.
+/// The columns of a record, in the order of its values.
 #[derive(Debug)]
 enum Columns<'a> {
     None,
@@ -15,8 +15,8 @@ enum Columns<'a> {
     Inline(Vec<ColumnId>),
 }
 
-/// A row's record, borrowed. Parsing reads the row's own times and which columns there are, and
-/// touches no value.
+/// A borrowed record of a row. Parsing reads the row's own times and the list of columns, but no
+/// value.
 #[derive(Debug)]
 pub struct RecordView<'a> {
     pub(super) liveness: Option<Liveness>,
@@ -27,7 +27,7 @@ pub struct RecordView<'a> {
     metadata: bool,
     uniform: Option<usize>,
     columns: Columns<'a>,
-    /// At the first column's metadata.
+    /// Positioned at the first column's metadata.
     reader: Reader<'a>,
 }
 
@@ -38,10 +38,10 @@ pub enum ValueView<'a> {
     Live(&'a [u8]),
     /// A deletion.
     Tombstone {
-        /// In seconds.
+        /// Time of the deletion in seconds.
         local: i64,
     },
-    /// A counter's value.
+    /// Value of a counter.
     Counter(i64),
     /// The number to be added to a counter.
     CounterDelta(i64),
@@ -52,15 +52,15 @@ pub enum ValueView<'a> {
 /// A cell, borrowed from its record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CellView<'a> {
-    /// In µs.
+    /// Timestamp in µs.
     pub timestamp: i64,
-    /// The expiry of a value with a TTL.
+    /// Expiry of a value with a TTL.
     pub expiry: Option<Expiry>,
-    /// The content.
+    /// Content of the cell.
     pub value: ValueView<'a>,
 }
 
-/// An element of a collection: its path, and what it holds.
+/// An element of a collection: its path and its cell.
 pub type Element<'a> = (Option<&'a [u8]>, CellView<'a>);
 
 impl<'a> RecordView<'a> {
@@ -97,12 +97,12 @@ impl<'a> RecordView<'a> {
         })
     }
 
-    /// That the row was inserted.
+    /// Liveness of an inserted row.
     pub fn liveness(&self) -> Option<Liveness> {
         self.liveness
     }
 
-    /// The columns that have something, in order.
+    /// The columns with content, in order.
     pub fn columns(&self) -> Vec<ColumnId> {
         match &self.columns {
             Columns::None => Vec::new(),
@@ -115,17 +115,17 @@ impl<'a> RecordView<'a> {
         }
     }
 
-    /// True if there is anything in it that a reader can see: that it was inserted, or a column.
+    /// True if readers can see any content: the insertion, or a column.
     pub fn has_content(&self) -> bool {
         self.liveness.is_some() || self.count() > 0
     }
 
-    /// True if it has something in a column.
+    /// True if the column has content.
     pub fn has_column(&self, column: ColumnId) -> bool {
         self.position(column).is_some()
     }
 
-    /// Bytes of its values and of what they are found by.
+    /// Total size of the values and of the data for finding them, in bytes.
     pub fn value_bytes(&self) -> usize {
         self.reader.remaining()
     }
@@ -162,8 +162,8 @@ impl<'a> RecordView<'a> {
         }
     }
 
-    /// One column, without decoding the others: their lengths are walked over, their values never
-    /// touched.
+    /// Reads one column without decoding the others: skips their lengths and never touches their
+    /// values.
     pub fn column(&self, column: ColumnId) -> Result<Option<CellView<'a>>, DecodeError> {
         let Some(position) = self.position(column) else { return Ok(None) };
         let mut reader = self.reader;
@@ -185,7 +185,7 @@ impl<'a> RecordView<'a> {
         Ok(Some(head.with(reader.take(length, "value")?)?))
     }
 
-    /// Every column in order, to a visitor.
+    /// Passes every column in order to a visitor.
     pub(super) fn each_column(
         &self,
         mut visit: impl FnMut(ColumnId, CellView<'a>) -> Result<(), DecodeError>,
@@ -273,7 +273,7 @@ impl<'a> RecordView<'a> {
     }
 }
 
-/// Beside the two bits of a cell's own kinds.
+/// Used together with the two bits of a cell's kind.
 const ELEMENTS: u8 = CELL_ELEMENTS;
 
 /// A cell without its value.
@@ -304,7 +304,7 @@ impl CellHead {
     }
 }
 
-/// Reads the first byte of a record that has to be of this kind.
+/// Reads the first byte of a record, which must be of this kind.
 pub(super) fn kind(reader: &mut Reader<'_>, expected: u8) -> Result<(), DecodeError> {
     let first = reader.byte("first byte")?;
     if first >> 4 != VERSION {
@@ -366,7 +366,7 @@ fn read_deletions(reader: &mut Reader<'_>, base: i64) -> Result<Deletions, Decod
     Ok((deletion, complex))
 }
 
-/// Columns are written as differences and rise.
+/// Columns are stored as differences and rise.
 fn next_column(reader: &mut Reader<'_>, last: Option<ColumnId>) -> Result<ColumnId, DecodeError> {
     let step = reader.number("column")?;
     let column = match last {
@@ -407,15 +407,13 @@ fn read_presence<'a>(
     }
 }
 
-/// True if it is a row's record that has values of one time and nothing else; cheap, from its
-/// flags.
+/// True for a row's record with values of one time and no other content; cheap, from its flags.
 pub fn is_plain(record: &[u8]) -> bool {
     const MORE: u8 = EXPIRY | METADATA | DELETIONS | LIVENESS_OWN;
     matches!(record, [first, flags, ..] if *first == VERSION << 4 | KIND_ROW && flags & MORE == 0)
 }
 
-/// True if a row's record may have anything that expires or can be forgotten; cheap, from its
-/// flags.
+/// True if a row's record may contain data that expires or can be purged; cheap, from its flags.
 pub fn needs_purge(record: &[u8]) -> bool {
     match record {
         [first, flags, ..] if *first == VERSION << 4 | KIND_ROW => {

@@ -1,38 +1,38 @@
-//! Keeps how far each of the engine's logs was synced, so that a log that is gone, cut off or
-//! damaged is noticed and named before the engine opens.
+//! Records how far each of the engine's logs was synced, so that a missing, truncated or damaged
+//! log is detected and named before the engine opens.
 //!
-//! RocksDB replays the logs that it finds. It does not notice that a log is missing. It takes a log
-//! that ends early, or in a record whose length makes no sense, for one that a crash cut off. In
-//! both cases it goes on with the next log, so the writes of an older log can be lost without a
-//! trace. Of a damaged record in between it says that there is one, not where.
+//! RocksDB replays the logs that it finds and does not notice a missing one. It treats a log that
+//! ends early, or in a record with an invalid length, as truncated by a crash. In both cases it
+//! continues with the next log, so the writes of an older log can be lost without a trace. For a
+//! damaged record in the middle it reports the damage but not the place.
 //!
 //! A mark is never ahead of the disk. Bytes behind it are not checked here, since no sync has
-//! covered them. A log that is gone because its rows are in files by now is no loss, and must never
-//! be taken for one.
+//! covered them. A log that is gone because its rows are in files is not a loss, and must never be
+//! reported as one.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A log as it was synced: all of these bytes, which end with a record.
+/// A log as of its last sync: these bytes, which end with a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LogMark {
-    /// The number in its name.
+    /// Number in the log's name.
     pub number: u64,
-    /// Its length.
+    /// Length of the log.
     pub bytes: u64,
 }
 
-/// RocksDB writes records in blocks; none begins where its head has no room.
+/// RocksDB writes records in blocks; no record begins where its head would not fit.
 const BLOCK_BYTES: usize = 32 << 10;
-/// A record's head is a checksum (4), its length (2) and its kind (1).
+/// A record's head consists of a checksum (4), its length (2) and its kind (1).
 const HEAD_BYTES: usize = 7;
 
 pub(crate) fn path(directory: &Path, number: u64) -> PathBuf {
     directory.join(format!("{number:06}.log"))
 }
 
-/// The logs in a directory with their lengths, oldest first.
+/// Lists the logs in a directory with their lengths, oldest first.
 pub(super) fn list(directory: &Path) -> io::Result<Vec<LogMark>> {
     let mut logs = Vec::new();
     for entry in fs::read_dir(directory)? {
@@ -44,7 +44,7 @@ pub(super) fn list(directory: &Path) -> io::Result<Vec<LogMark>> {
         let Some(number) = number else { continue };
         match fs::metadata(path(directory, number)) {
             Ok(data) => logs.push(LogMark { number, bytes: data.len() }),
-            // Deleted in between.
+            // Deleted in the meantime.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }
@@ -53,9 +53,9 @@ pub(super) fn list(directory: &Path) -> io::Result<Vec<LogMark>> {
     Ok(logs)
 }
 
-/// The logs as they are now; `known` is how they were. All are listed only if the newest has not
-/// grown, for then there may be a newer one. There must be no writer meanwhile, so that each log
-/// ends with a record.
+/// Returns the current logs; `known` is their earlier state. Lists the directory only if the newest
+/// log has not grown, since there may be a newer one. No writer may run in the meantime, so that
+/// each log ends with a record.
 pub(super) fn advance(directory: &Path, known: &[LogMark]) -> io::Result<Vec<LogMark>> {
     if let Some((newest, older)) = known.split_last()
         && let Ok(data) = fs::metadata(path(directory, newest.number))
@@ -68,8 +68,8 @@ pub(super) fn advance(directory: &Path, known: &[LogMark]) -> io::Result<Vec<Log
 }
 
 impl LogMark {
-    /// Describes what has happened to the log since, in words and with its name. To be asked of a
-    /// log that is needed: see [`super::first_log_needed`].
+    /// Describes later damage to the log, with its name. Must be called only for a log that is
+    /// needed: see [`super::first_log_needed`].
     pub(crate) fn damage(&self, directory: &Path) -> io::Result<Option<String>> {
         let path = path(directory, self.number);
         let bytes = match fs::read(&path) {
@@ -99,7 +99,8 @@ impl LogMark {
     }
 }
 
-/// The pieces of records with their kinds; ends at one that is not whole, or where no more follows.
+/// Iterates over the pieces of records with their kinds; ends at an incomplete piece or at the end
+/// of the log.
 struct Pieces<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -128,7 +129,7 @@ impl<'a> Iterator for Pieces<'a> {
     }
 }
 
-/// Whole records, as far as they are undamaged.
+/// Complete records up to the first damage.
 pub(crate) fn records(bytes: &[u8]) -> impl Iterator<Item = Vec<u8>> {
     const FULL: u8 = 1;
     const FIRST: u8 = 2;
@@ -143,7 +144,7 @@ pub(crate) fn records(bytes: &[u8]) -> impl Iterator<Item = Vec<u8>> {
     })
 }
 
-/// As the checksums of checksums are not to be mistaken for these.
+/// Masks a checksum, so that a checksum of data containing checksums stays distinct.
 fn masked(checksum: u32) -> u32 {
     checksum.rotate_right(15).wrapping_add(0xa282_ead8)
 }

@@ -1,10 +1,10 @@
-//! How far the engine's list of its files has been seen, so that damage to it is noticed before the
+//! Records the checked extent of the engine's manifest, so that damage to it is detected before the
 //! engine opens.
 //!
-//! RocksDB takes a manifest that stops in the middle of a record for one whose last record was
-//! being written, also when it was cut off or a length in it is damaged. It then opens without the
-//! files that the rest would have named, and deletes them. So length and checksum of what was there
-//! are kept outside of it.
+//! RocksDB treats a manifest that ends in the middle of a record as one whose last record was being
+//! written, even if the file was truncated or a length in it is damaged. It then opens without the
+//! files that the rest would have named, and deletes them. Length and checksum of the earlier
+//! content are therefore stored outside the manifest.
 
 use super::logs;
 use crate::catalogue::Reader;
@@ -12,18 +12,18 @@ use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-/// A manifest as it was seen, durable then. One without bytes says nothing.
+/// Durable state of a manifest at the last check; 0 bytes mean that there is none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct ManifestMark {
-    /// The number in its name.
+    /// Number in the manifest's name.
     pub(crate) number: u64,
-    /// How long it was.
+    /// Length of the manifest.
     pub(crate) bytes: u64,
     /// CRC-32 of these bytes.
     pub(crate) checksum: u32,
 }
 
-/// The number of the manifest that `CURRENT` names.
+/// Number of the manifest that `CURRENT` names.
 fn current(directory: &Path) -> io::Result<u64> {
     let text = fs::read_to_string(directory.join("CURRENT"))?;
     let number = text.trim_end().strip_prefix("MANIFEST-").and_then(|number| number.parse().ok());
@@ -35,8 +35,8 @@ fn path(directory: &Path, number: u64) -> PathBuf {
 }
 
 impl ManifestMark {
-    /// As it is now. Reads what is new alone, and sees to it that it is durable: a mark is never
-    /// ahead of the disk.
+    /// Returns the current state. Reads only new bytes, and syncs them: a mark is never ahead of
+    /// the disk.
     pub(crate) fn advance(self, directory: &Path) -> io::Result<ManifestMark> {
         let number = current(directory)?;
         let seen = if number == self.number {
@@ -58,9 +58,8 @@ impl ManifestMark {
         Ok(ManifestMark { number, bytes, checksum: hasher.finalize() })
     }
 
-    /// Describes what has happened to it since, in words and with its name; `None` if it has only
-    /// grown, or made place for a newer one. What cannot be read at all is left for the engine to
-    /// report.
+    /// Describes later damage to the manifest, with its name; `None` if it has only grown or a
+    /// newer one replaced it. Unreadable files are left for the engine to report.
     pub(crate) fn damage(&self, directory: &Path) -> Option<String> {
         let number = current(directory).ok()?;
         let shown = path(directory, number);
@@ -90,8 +89,8 @@ impl ManifestMark {
     }
 }
 
-/// The number of the first log whose rows are not all in files, as the manifest in use says; `None`
-/// if it says what is not understood here.
+/// Number of the first log whose rows are not all in files, according to the current manifest;
+/// `None` if the manifest cannot be interpreted.
 pub(crate) fn first_log_needed(directory: &Path) -> Option<u64> {
     let bytes = fs::read(path(directory, current(directory).ok()?)).ok()?;
     let mut first = 0;
@@ -101,11 +100,11 @@ pub(crate) fn first_log_needed(directory: &Path) -> Option<u64> {
     Some(first)
 }
 
-/// Tags of RocksDB's version edits, and what follows each.
+/// Tags of RocksDB's version edits, and the fields after each.
 const LOG_NUMBER: u64 = 2;
 const IGNORABLE: u64 = 1 << 13;
 
-/// The log number that an edit sets, if it sets one. There is one column family.
+/// The log number that an edit sets, if any. There is one column family.
 #[allow(
     clippy::option_option,
     reason = "an edit that is not understood is not one without a log number"
@@ -120,13 +119,13 @@ pub(crate) fn log_number(edit: &[u8]) -> Option<Option<u64>> {
                 found = Some(reader.varint("log").ok()?);
                 (0, 0)
             }
-            // Next file, last sequence, previous log, first log to keep, column family, their
-            // number, atomic group.
+            // Next file, last sequence, previous log, first log to keep, column family, maximum
+            // column family, atomic group.
             3 | 4 | 9 | 10 | 200 | 203 | 300 => (1, 0),
             // Comparator, name of a column family.
             1 | 201 => (0, 1),
             202 => (0, 0),
-            // Where compaction is; a file that is gone; a new file, in three ways.
+            // Compaction pointer; deleted file; new file, in three formats.
             5 => (1, 1),
             6 => (2, 0),
             7 => (3, 2),
@@ -145,7 +144,7 @@ pub(crate) fn log_number(edit: &[u8]) -> Option<Option<u64>> {
             reader.varint("number").ok()?;
             reader.varint("number").ok()?;
         }
-        // Fields with tags of their own, until one that ends them.
+        // Tagged fields up to the terminator.
         while tag == 103 && reader.varint("field").ok()? != 1 {
             reader.bytes("field").ok()?;
         }

@@ -1,5 +1,5 @@
-//! The engine's twin in memory: what the trait means, in as few lines as will do. For tests of what
-//! stands on it.
+//! The engine's twin in memory: the meaning of the trait in minimal code. For tests of the layers
+//! above.
 
 use super::{
     Cursor, DataFile, Engine, EngineError, Entry, Found, Merger, Pace, ReadTier, Sizes, Span,
@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-/// A value with the fragments that have come since.
+/// A value and the fragments written since.
 #[derive(Debug, Clone, Default)]
 struct Kept {
     base: Option<Vec<u8>>,
@@ -23,7 +23,7 @@ impl Kept {
     }
 }
 
-/// What happens during one sync.
+/// Work to run during one sync.
 type DuringSync = Box<dyn FnOnce() + Send>;
 
 /// Keys and fragments in a map.
@@ -38,7 +38,7 @@ pub struct MemoryEngine {
 }
 
 impl MemoryEngine {
-    /// An empty one.
+    /// An empty engine.
     pub fn new(merger: Arc<dyn Merger>) -> Self {
         MemoryEngine {
             merger,
@@ -51,23 +51,23 @@ impl MemoryEngine {
         }
     }
 
-    /// How writes fare from now on, as where compaction does not keep up. Delayed ones are taken
-    /// from whoever waits.
+    /// Sets the pace of writes from now on, as if compaction fell behind. Delayed writes are
+    /// accepted from callers that wait.
     pub fn set_pace(&self, pace: Pace) {
         *self.pace.lock().unwrap_or_else(PoisonError::into_inner) = pace;
     }
 
-    /// Sets the answer that every sync gives from now on; `None` for success.
+    /// Sets the result of every sync from now on; `None` for success.
     pub fn fail_syncs(&self, error: Option<EngineError>) {
         *self.sync_error.lock().unwrap_or_else(PoisonError::into_inner) = error;
     }
 
-    /// Sets the answer that every write gives from now on; `None` for success.
+    /// Sets the result of every write from now on; `None` for success.
     pub fn fail_writes(&self, error: Option<EngineError>) {
         *self.write_error.lock().unwrap_or_else(PoisonError::into_inner) = error;
     }
 
-    /// Runs `work` during the next sync, which does not cover what the work writes.
+    /// Runs `work` during the next sync, which does not cover writes made by `work`.
     pub fn during_sync(&self, work: impl FnOnce() + Send + 'static) {
         *self.during_sync.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(work));
     }
@@ -206,9 +206,9 @@ impl Engine for MemoryEngine {
     }
 }
 
-/// Over a copy, which is what makes it a view of one moment.
+/// Iterates over a copy, which makes it a view of one moment.
 struct MemoryCursor {
-    /// Without a value where merging it would take too long.
+    /// No value if merging would take too long.
     entries: Vec<(Vec<u8>, Option<Vec<u8>>, u32)>,
     at: Option<usize>,
 }

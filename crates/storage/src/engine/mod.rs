@@ -1,7 +1,7 @@
-//! The engine: ordered keys, values that are merged from fragments, atomic batches, cursors.
+//! The engine: ordered keys, values merged from fragments, atomic batches, cursors.
 //!
-//! A narrow trait, so that the store above does not know RocksDB, and a twin in memory for tests.
-//! What a value is and how fragments merge is the [`Merger`]'s business.
+//! A narrow trait, so that the store above does not depend on RocksDB and tests can use a twin in
+//! memory. The [`Merger`] defines values and how fragments merge.
 
 mod logs;
 mod manifest;
@@ -29,19 +29,18 @@ pub use rocks::{EngineOptions, RocksEngine};
 use std::fmt;
 use std::path::Path;
 
-/// The reason why an operation of the engine failed.
+/// Reason why an operation of the engine failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EngineError {
-    /// Bytes on disk are not what was written. The text names the file.
+    /// Bytes on disk differ from the bytes written. The text names the file.
     Corrupt(String),
-    /// No room on the disk.
+    /// The disk has no room.
     NoSpace(String),
-    /// Writes come faster than they are compacted; the same write may succeed a little later.
+    /// Writes arrive faster than compaction; the same write may succeed a little later.
     Busy,
-    /// A read that may look at memory alone has not found all of it there, or has looked at as much
-    /// as it may.
+    /// A read limited to memory did not find all of its data there, or reached its limit.
     WouldBlock,
-    /// Anything else: the operating system's word, usually.
+    /// Any other error, usually from the operating system.
     Failed(String),
 }
 
@@ -59,25 +58,25 @@ impl fmt::Display for EngineError {
 
 impl std::error::Error for EngineError {}
 
-/// Where a read may look.
+/// Tiers that a read may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ReadTier {
-    /// Wherever it has to.
+    /// Memory and disk.
     #[default]
     Disk,
-    /// Memory only, and not at much of it; what is not there, or takes too long to merge, is
+    /// Memory only, and within limits; a value that is not there or takes too long to merge is
     /// [`Found::WouldBlock`].
     Memory,
 }
 
-/// Fragments that are merged for a reader who may not wait, and bytes of them: half a millisecond's
+/// Most fragments and bytes that are merged for a reader that must not wait: half a millisecond's
 /// work.
 pub const QUICK_FRAGMENTS_MAX: usize = 256;
 /// See [`QUICK_FRAGMENTS_MAX`].
 pub const QUICK_BYTES_MAX: usize = 64 << 10;
 
-/// True if these may be merged for a reader who may not wait. What is in one piece already is not
-/// looked at: who reads it does.
+/// True if these may be merged for a reader that must not wait. A single piece always passes; its
+/// reader checks it.
 fn is_quick(base: Option<&[u8]>, fragments: &[&[u8]]) -> bool {
     let bytes = || {
         base.map_or(0, <[u8]>::len) + fragments.iter().map(|fragment| fragment.len()).sum::<usize>()
@@ -86,19 +85,19 @@ fn is_quick(base: Option<&[u8]>, fragments: &[&[u8]]) -> bool {
     !several || (fragments.len() <= QUICK_FRAGMENTS_MAX && bytes() <= QUICK_BYTES_MAX)
 }
 
-/// The result of a read.
+/// Result of a read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Found {
-    /// No such key.
+    /// The key does not exist.
     Absent,
-    /// Its value.
+    /// The key has a value.
     Value {
-        /// Merged.
+        /// Merged value.
         bytes: Vec<u8>,
-        /// From how many fragments.
+        /// Number of fragments merged.
         fragments: u32,
     },
-    /// It would take a look at the disk.
+    /// The read would need the disk.
     WouldBlock,
 }
 
@@ -107,137 +106,138 @@ pub enum Found {
 pub enum Write {
     /// Adds a fragment to a key.
     Merge(Vec<u8>, Vec<u8>),
-    /// Sets a key, whatever was there.
+    /// Sets a key, replacing any value.
     Put(Vec<u8>, Vec<u8>),
     /// Deletes a key.
     Delete(Vec<u8>),
-    /// Deletes all keys from the first to before the second.
+    /// Deletes all keys from the first up to but excluding the second.
     DeleteRange(Vec<u8>, Vec<u8>),
 }
 
-/// The fate of a write that comes faster than compaction.
+/// Treatment of a write that arrives faster than compaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stall {
-    /// It waits, for as long as that takes.
+    /// The write waits, however long that takes.
     Wait,
-    /// It is [`EngineError::Busy`].
+    /// The write fails with [`EngineError::Busy`].
     Refuse,
 }
 
-/// How writes fare at the moment.
+/// Current pace of writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pace {
-    /// As fast as they come.
+    /// Writes pass at full speed.
     Free,
-    /// More slowly than they come.
+    /// Writes are slowed down.
     Delayed,
-    /// Not at all, until compaction has caught up.
+    /// Writes are blocked until compaction has caught up.
     Stopped,
 }
 
-/// The decision of compaction about a value.
+/// Decision of compaction about a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// Nothing.
+    /// Keeps the value.
     Keep,
-    /// It is as good as absent.
+    /// Treats the value as absent.
     Remove,
 }
 
-/// How fragments become a value. Called by readers and by compaction, on any thread.
+/// Merges fragments into values. Readers and compaction call it, on any thread.
 pub trait Merger: Send + Sync + 'static {
-    /// The value of a key: `base`, if there is one, and the fragments after it, oldest first.
-    /// Cannot fail: what does not merge has to be kept as it is. `purge` is set in compaction,
-    /// where what may be forgotten need not be written.
+    /// Returns the value of a key: `base`, if there is one, and the later fragments, oldest first.
+    /// Cannot fail: unmergeable data must be preserved. `purge` is set in compaction, where expired
+    /// data need not be written.
     fn merge(&self, key: &[u8], base: Option<&[u8]>, fragments: &[&[u8]], purge: bool) -> Vec<u8>;
-    /// One fragment for several neighbours, oldest first; `None` keeps them apart.
+    /// Merges several neighbouring fragments, oldest first, into one; `None` keeps them separate.
     fn merge_fragments(&self, key: &[u8], fragments: &[&[u8]]) -> Option<Vec<u8>>;
     /// Decides what compaction does with a value.
     fn verdict(&self, key: &[u8], value: &[u8]) -> Verdict;
 }
 
-/// The keys that a cursor sees.
+/// Range of keys that a cursor sees.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Span {
     /// First key.
     pub from: Vec<u8>,
-    /// After the last key.
+    /// End of the range, excluded.
     pub to: Vec<u8>,
-    /// All keys of it are of one partition, so that filters may say that there are none.
+    /// True if all keys belong to one partition, so that filters can rule it out.
     pub one_partition: bool,
-    /// True if blocks read go into the block cache. Not for scans of everything.
+    /// True if read blocks go into the block cache. False for full scans.
     pub cache: bool,
     /// With [`ReadTier::Memory`] the cursor ends in [`EngineError::WouldBlock`] where it would have
-    /// to read.
+    /// to read the disk.
     pub tier: ReadTier,
 }
 
 /// Key and value.
 pub type Entry<'a> = (&'a [u8], &'a [u8]);
 
-/// Walks over keys and merged values, as they were when the cursor was made.
+/// Iterates over keys and merged values as of the cursor's creation.
 pub trait Cursor {
-    /// To the first key at or after this one.
+    /// Moves to the first key at or after this one.
     fn seek(&mut self, key: &[u8]);
-    /// To the last key before this one.
+    /// Moves to the last key before this one.
     fn seek_before(&mut self, key: &[u8]);
-    /// One on.
+    /// Moves one key forward.
     fn next(&mut self);
-    /// One back.
+    /// Moves one key back.
     fn previous(&mut self);
-    /// From how many fragments the value was merged.
+    /// Number of fragments that the value was merged from.
     fn fragments(&self) -> u32;
-    /// Key and value, `None` beyond the ends.
+    /// Key and value; `None` beyond the ends.
     fn entry(&self) -> Result<Option<Entry<'_>>, EngineError>;
 }
 
-/// How much there is.
+/// Sizes of the data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Sizes {
-    /// The size of the files in use.
+    /// Size of the files in use.
     pub disk_bytes: u64,
-    /// The size of what is not in files yet.
+    /// Size of the data not yet in files.
     pub memtable_bytes: u64,
-    /// Used of the block cache.
+    /// Used bytes of the block cache.
     pub cache_bytes: u64,
-    /// The size of indexes and filters outside the block cache.
+    /// Size of indexes and filters outside the block cache.
     pub reader_bytes: u64,
-    /// An estimate.
+    /// Estimated number of keys.
     pub keys: u64,
-    /// Files in use.
+    /// Number of files in use.
     pub files: u64,
 }
 
 /// Ordered keys with merged values.
 pub trait Engine: Send + Sync {
-    /// One value.
+    /// Reads one value.
     fn get(&self, key: &[u8], tier: ReadTier) -> Result<Found, EngineError>;
-    /// All or nothing, visible to every read that begins afterwards; durable after
-    /// [`Engine::sync`].
+    /// Writes all or nothing, visible to every later read; durable after [`Engine::sync`].
     fn write(&self, batch: &[Write], stall: Stall) -> Result<(), EngineError>;
-    /// How writes fare at the moment. Takes a lock of the engine: for when one was refused.
+    /// Current pace of writes. Takes a lock of the engine: call it only after a refused write.
     fn pace(&self) -> Pace;
-    /// A view of a range.
+    /// A cursor over a range.
     fn cursor(&self, span: &Span) -> Box<dyn Cursor + '_>;
-    /// The number of the last write; later ones have greater numbers, also after a reopening.
+    /// Number of the last write. Later writes have greater numbers, also after the engine is
+    /// reopened.
     fn sequence(&self) -> u64;
-    /// Makes everything written before durable.
+    /// Makes every earlier write durable.
     fn sync(&self) -> Result<(), EngineError>;
-    /// The newest of its logs, oldest first, as far as the last sync covered them.
+    /// The newest logs, oldest first, as far as the last sync covered them.
     fn synced_logs(&self) -> Vec<LogMark> {
         Vec::new()
     }
-    /// Writes what is in memory to files.
+    /// Writes the memtables to files.
     fn flush(&self) -> Result<(), EngineError>;
-    /// Merges and purges a range in its files, down to the last level. Takes as long as it takes.
+    /// Merges and purges a range in the files, down to the last level. Takes as long as needed.
     fn compact(&self, from: &[u8], to: &[u8]);
-    /// Drops whole files of a deleted range at once.
+    /// Immediately drops whole files of a deleted range.
     fn drop_files(&self, from: &[u8], to: &[u8]) -> Result<(), EngineError>;
-    /// A copy to open elsewhere, which shares files with this one where the file system can.
+    /// Makes a copy that can be opened elsewhere and shares files with this engine where the file
+    /// system allows it.
     fn checkpoint(&self, directory: &Path) -> Result<(), EngineError>;
-    /// How much there is.
+    /// Sizes of the data.
     fn sizes(&self) -> Sizes;
-    /// Counters for metrics, by the engine's own names.
+    /// Counters for metrics, under the engine's names.
     fn statistics(&self) -> Vec<(String, u64)>;
     /// The files in use with their first and last keys.
     fn files(&self) -> Result<Vec<DataFile>, EngineError>;
@@ -246,12 +246,12 @@ pub trait Engine: Send + Sync {
 /// A file of the engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DataFile {
-    /// Within the directory.
+    /// File name within the directory.
     pub name: String,
     /// First key.
     pub from: Vec<u8>,
     /// Last key.
     pub to: Vec<u8>,
-    /// Its size.
+    /// Size in bytes.
     pub bytes: u64,
 }

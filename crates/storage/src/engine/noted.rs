@@ -1,24 +1,24 @@
-//! The bytes of the file `synced`: how far log and manifest were synced. A file of its own, so that
-//! it is read without an engine.
+//! Contents of the file `synced`: how far log and manifest were synced. A separate file, readable
+//! without an engine.
 //!
 //! ```text
 //! number of the last write (8)  manifest: number (8)  length (8)  checksum (4)  logs, newest first: number (8)  length (8)
 //! checksum of all before (4)
 //! ```
-//! Little endian. The oldest stores have no more than the number and its checksum, and those after
-//! them no logs: the length tells which it is.
+//! Little endian. The oldest stores have only the number and its checksum, later ones also the
+//! manifest, current ones also the logs: the length tells the version.
 
 use super::logs::LogMark;
 use super::manifest::ManifestMark;
 
-/// Logs that are noted, the newest ones. There are as many as memtables, and one more for a moment.
-/// Zeros where there are fewer.
+/// Number of recorded logs, the newest ones. There are as many as memtables, and briefly one more.
+/// Unused entries are zero.
 pub(crate) const LOGS: usize = 8;
 const BYTES: usize = MANIFEST_END + LOGS * 16 + 4;
 const MANIFEST_END: usize = 28;
-/// Before it had logs.
+/// Length before logs were added.
 const BYTES_WITHOUT_LOGS: usize = MANIFEST_END + 4;
-/// Before it had the manifest.
+/// Length before the manifest was added.
 const BYTES_BEFORE: usize = 12;
 
 /// The contents of the file.
@@ -45,7 +45,7 @@ impl Noted {
         bytes
     }
 
-    /// `None` if it is damaged, or of no length that is known.
+    /// `None` if the bytes are damaged or have an unknown length.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Noted> {
         let long =
             |at: usize| bytes.get(at..)?.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));

@@ -1,10 +1,10 @@
-//! The functions that RocksDB calls back: merging, and forgetting while it compacts.
+//! Functions that RocksDB calls back: merging, and purging during compaction.
 //!
-//! A read that may look at memory alone may not take long either, and RocksDB hands over all
-//! fragments of a key at once, however many. Beyond a bound ([`super::is_quick`]) they are not
-//! merged for it: what RocksDB is told then is no value, and may never be shown to anybody. Who
-//! reads asks [`Reading::is_given_up`] before looking at it. It is not kept either: what is merged
-//! for a reader goes to that reader alone.
+//! A read limited to memory must not take long either, but RocksDB passes all fragments of a key at
+//! once. Beyond a bound ([`super::is_quick`]) this module does not merge them for such a read.
+//! RocksDB then gets a placeholder that is not a value and must never reach a caller: the reader
+//! checks [`Reading::is_given_up`] first. The placeholder is not stored either, since a merge for a
+//! reader goes to that reader alone.
 
 use super::{Merger, ReadTier, Verdict, is_quick};
 use rocksdb::compaction_filter::{CompactionFilter, Decision};
@@ -16,8 +16,8 @@ use std::ffi::CStr;
 use std::sync::Arc;
 
 thread_local! {
-    /// Where this thread's read may look, if it is in one: the merge operator then says how much it
-    /// merged, and purges nothing.
+    /// Tier of this thread's current read, if any. The merge operator then reports the number of
+    /// fragments and purges nothing.
     static READING: Cell<Option<ReadTier>> = const { Cell::new(None) };
     static FRAGMENTS: Cell<u32> = const { Cell::new(0) };
     static GIVEN_UP: Cell<bool> = const { Cell::new(false) };
@@ -25,10 +25,10 @@ thread_local! {
     static LOWERED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The kernel's.
+/// The kernel's maximum.
 const NICE_MAX: i32 = 19;
 
-/// While a read goes on.
+/// Guard for the duration of a read.
 pub(super) struct Reading(());
 
 impl Reading {
@@ -39,12 +39,12 @@ impl Reading {
         Reading(())
     }
 
-    /// From how many fragments the value was merged.
+    /// Number of fragments that the value was merged from.
     pub(super) fn fragments(&self) -> u32 {
         FRAGMENTS.get().max(1)
     }
 
-    /// True if there were more fragments than it may merge.
+    /// True if there were more fragments than the read may merge.
     pub(super) fn is_given_up(&self) -> bool {
         GIVEN_UP.get()
     }
@@ -78,22 +78,22 @@ pub(super) fn set_merger(db: &mut Options, merger: Arc<dyn Merger>) {
     db.set_compaction_filter_factory(PurgeFactory { merger });
 }
 
-/// The number that compaction's threads add to the nice value of the process. On few cores they
-/// would take the time of event loops and syncs, which a client waits for; nobody waits for
+/// Amount by which compaction threads raise their nice value above the process's. On few cores they
+/// would take time from event loops and syncs, which clients wait for; no client waits for
 /// compaction until it is far behind.
 const COMPACTION_NICE: i32 = 5;
 
-/// Lowers the priority of this thread, once.
+/// Lowers the priority of this thread once.
 fn lower_priority() {
     if !LOWERED.replace(true) {
-        // Linux takes the calling thread for the process. Where it may not be changed, compaction
-        // competes.
+        // Linux applies this call to the calling thread only. Where it is not permitted, compaction
+        // competes for the CPU.
         let lower = getpriority_process(None).map(|nice| (nice + COMPACTION_NICE).min(NICE_MAX));
         let _ = lower.and_then(|nice| setpriority_process(None, nice));
     }
 }
 
-/// Makes the filter of each compaction.
+/// Creates the filter of each compaction.
 struct PurgeFactory {
     merger: Arc<dyn Merger>,
 }
@@ -101,7 +101,7 @@ struct PurgeFactory {
 impl CompactionFilterFactory for PurgeFactory {
     type Filter = Purge;
 
-    /// On the thread that compacts.
+    /// Runs on the thread that compacts.
     fn create(&mut self, _context: CompactionFilterContext) -> Purge {
         lower_priority();
         Purge { merger: Arc::clone(&self.merger) }
@@ -112,7 +112,7 @@ impl CompactionFilterFactory for PurgeFactory {
     }
 }
 
-/// Sees values that are merged down to their base; fragments above them it never sees.
+/// Filter that sees values merged down to their base, but no fragments above them.
 struct Purge {
     merger: Arc<dyn Merger>,
 }

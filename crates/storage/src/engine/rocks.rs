@@ -1,17 +1,17 @@
 //! The engine on RocksDB.
 //!
-//! All tables are in one column family: one log, so that a batch over tables is one write, and one
-//! set of files, so that ten tables do not need ten sets of memtables. A table is a range of keys;
-//! dropping it is a range deletion.
+//! All tables are in one column family: one log, so that a batch over several tables is one write;
+//! and one set of files, so that ten tables do not need ten sets of memtables. A table is a range
+//! of keys; dropping it is a range deletion.
 //!
-//! Compaction is levelled with dynamic level sizes: about 1.1 times the data on disk and a key in
-//! few files, which is what a node with one disk and many reads wants. Universal compaction writes
-//! less, but needs up to twice the space and rewrites on every opening. Filters hold whole keys and
-//! partitions: a read of a missing row or of a missing partition touches no disk. Blocks are LZ4,
-//! those of the last level Zstandard.
+//! Compaction is levelled with dynamic level sizes: it takes about 1.1 times the data on disk and
+//! keeps a key in few files, which suits a node with one disk and many reads. Universal compaction
+//! writes less, but needs up to twice the space and rewrites on every opening. Filters hold whole
+//! keys and partitions: a read of a missing row or of a missing partition touches no disk. Blocks
+//! are LZ4, those of the last level Zstandard.
 //!
-//! The log is written when it is synced, by [`Engine::sync`]: writers that wait for one sync share
-//! it, and a crash of the process loses exactly what a crash of the machine would.
+//! [`Engine::sync`] writes and syncs the log. Writers that wait for one sync share it, and a crash
+//! of the process loses exactly as much as a crash of the machine.
 
 use super::logs;
 use super::operator::{Reading, set_merger};
@@ -32,28 +32,28 @@ use std::ffi::CStr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-/// The options of the engine.
+/// Options of the engine.
 #[derive(Debug, Clone)]
 pub struct EngineOptions {
-    /// The size of the cache for blocks, indexes and filters in memory.
+    /// Size of the cache for blocks, indexes and filters in memory.
     pub block_cache_bytes: usize,
-    /// The size of one memtable; there may be three.
+    /// Size of one memtable; there may be three.
     pub memtable_bytes: usize,
-    /// The size of a block before compression: a read of a row reads one block.
+    /// Size of a block before compression; a read of a row reads one block.
     pub block_bytes: usize,
     /// Threads for flushes and compactions.
     pub background_jobs: i32,
-    /// Files kept open.
+    /// Most files kept open.
     pub open_files_max: i32,
     /// True if blocks are compressed.
     pub compression: bool,
-    /// Past the page cache, where that is small or to measure the disk.
+    /// Bypass the page cache, if it is small or to measure the disk.
     pub direct_reads: bool,
-    /// Counters of cache, filters and compaction.
+    /// Collect counters of cache, filters and compaction.
     pub statistics: bool,
-    /// Begins a database where there is none.
+    /// Create the database if it is absent.
     pub create: bool,
-    /// Opens although the log is damaged before its end, and loses what comes after the damage.
+    /// Open despite damage in the middle of the log, losing the writes behind the damage.
     pub accept_damaged_log: bool,
 }
 
@@ -83,17 +83,17 @@ pub struct RocksEngine {
     writes_at_once: WriteOptions,
     disk_reads: ReadOptions,
     memory_reads: ReadOptions,
-    /// Writers hold it shared. Alone is who hands the log's buffer to the kernel: if that fails,
-    /// RocksDB notes it only a moment later, and a writer that comes in between meets a log that is
-    /// not to be used any more. RocksDB then gives up for good, or ends the process where it is
-    /// built with assertions. It keeps writers waiting meanwhile anyway.
+    /// Writers hold it shared. The thread that passes the log's buffer to the kernel holds it
+    /// exclusively: if that fails, RocksDB records the failure only a moment later, and a writer in
+    /// between would meet an unusable log. RocksDB would then stop permanently, or abort the
+    /// process in builds with assertions. RocksDB blocks writers during that call anyway.
     log: RwLock<()>,
     directory: PathBuf,
     synced_logs: Mutex<Vec<LogMark>>,
 }
 
 impl RocksEngine {
-    /// Opens or begins a database; replays what the log has that the files do not.
+    /// Opens or creates a database; replays the part of the log that is not in files.
     pub fn open(
         directory: &Path,
         options: &EngineOptions,
@@ -104,7 +104,7 @@ impl RocksEngine {
         RocksEngine::from_parts(db, db_options, cache, directory)
     }
 
-    /// Opens a database for reading alone; nothing in the directory changes.
+    /// Opens a database read-only; the directory stays unchanged.
     pub fn open_read_only(
         directory: &Path,
         options: &EngineOptions,
@@ -140,7 +140,7 @@ impl RocksEngine {
         })
     }
 
-    /// Changes options of an open database, by RocksDB's names.
+    /// Changes options of an open database, under RocksDB's names.
     #[cfg(test)]
     pub(super) fn set_options(&self, options: &[(&str, &str)]) {
         self.db
@@ -154,8 +154,8 @@ impl RocksEngine {
     }
 }
 
-/// Reads that look at memory alone. This version of the crate does not export the type of its read
-/// tiers; it can be read from its name.
+/// Options for reads from memory only. This version of the crate does not export the type of its
+/// read tiers, but the tier can be parsed from its name.
 fn memory_reads() -> Result<ReadOptions, EngineError> {
     let mut options = ReadOptions::default();
     let name: StrDeserializer<'_, serde::de::value::Error> = "BlockCache".into_deserializer();
@@ -187,7 +187,7 @@ fn build_options(
         |key| &key[..prefix_bytes(key)],
         None,
     ));
-    // A read asks for a header and a static row that most partitions do not have.
+    // A read looks for a header and a static row, which most partitions lack.
     db.set_memtable_prefix_bloom_ratio(0.02);
     db.set_memtable_whole_key_filtering(true);
     db.set_level_compaction_dynamic_level_bytes(true);
@@ -202,17 +202,17 @@ fn build_options(
     db.set_max_background_jobs(options.background_jobs);
     db.set_max_open_files(options.open_files_max);
     db.set_manual_wal_flush(true);
-    // Damage anywhere but in what was being written at the end stops the opening: records after it
-    // were acknowledged.
+    // Damage anywhere except in an unfinished write at the end prevents opening: later records were
+    // acknowledged.
     db.set_wal_recovery_mode(match options.accept_damaged_log {
         false => DBRecoveryMode::TolerateCorruptedTailRecords,
         true => DBRecoveryMode::PointInTime,
     });
     db.set_use_direct_reads(options.direct_reads);
     db.set_bytes_per_sync(1 << 20);
-    // Its log has its options and nothing after. A line that finds no room on the disk makes
-    // RocksDB's logger unusable, and the line after that ends the process where RocksDB is built
-    // with assertions, as Debian's is. That build would also write two lines for every sync.
+    // RocksDB's information log gets only its options. A line that does not fit on the disk breaks
+    // RocksDB's logger, and the next line aborts the process in builds with assertions, such as
+    // Debian's. Such builds would also log two lines for every sync.
     db.set_log_level(LogLevel::Header);
     db.set_keep_log_file_num(4);
     db.set_stats_dump_period_sec(0);
@@ -225,8 +225,7 @@ fn build_options(
 }
 
 fn engine_error(error: rocksdb::Error) -> EngineError {
-    // A file that is missing is looked for under LevelDB's name as well, and reported under that
-    // alone.
+    // RocksDB also tries LevelDB's name for a missing file, and reports only that name.
     let text = error.to_string().replace(".ldb", ".sst");
     match error.kind() {
         _ if text.contains("No space left on device") || text.contains("NoSpace") => {
@@ -288,7 +287,7 @@ impl Engine for RocksEngine {
     fn cursor(&self, span: &Span) -> Box<dyn Cursor + '_> {
         let mut options = match span.tier {
             ReadTier::Disk => ReadOptions::default(),
-            // As at the opening, which would have failed else.
+            // As at the opening, which would have failed otherwise.
             ReadTier::Memory => memory_reads().unwrap_or_default(),
         };
         options.set_iterate_lower_bound(span.from.clone());
@@ -312,7 +311,7 @@ impl Engine for RocksEngine {
             let _alone = self.log.write().unwrap_or_else(PoisonError::into_inner);
             self.db.flush_wal(false).map_err(engine_error)?;
             let known = self.synced_logs();
-            // Without it damage goes unnoticed, and nothing else.
+            // A failure only means that damage could go unnoticed.
             logs::advance(&self.directory, &known).unwrap_or(known)
         };
         self.db.flush_wal(true).map_err(engine_error)?;
@@ -369,7 +368,7 @@ impl Engine for RocksEngine {
         .into_iter()
         .map(|(name, property)| (name.to_owned(), self.property(property)))
         .collect();
-        // A line is `name COUNT : number`, or the percentiles of a histogram, which are left out.
+        // A line is `name COUNT : number`, or the percentiles of a histogram, which are skipped.
         let text = self.options.get_statistics().unwrap_or_default();
         figures.extend(text.lines().filter_map(|line| {
             let (name, count) = line.split_once(" COUNT : ")?;
@@ -396,7 +395,7 @@ struct RocksCursor<'a> {
     iterator: DBRawIterator<'a>,
     tier: ReadTier,
     fragments: u32,
-    /// The value at hand is none: merging it was left to somebody who may take longer.
+    /// The current value is missing: its merge was left to a reader that may take longer.
     given_up: bool,
 }
 

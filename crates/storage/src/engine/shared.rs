@@ -1,4 +1,4 @@
-//! An engine that several hold.
+//! An engine with several owners.
 
 use super::{
     Cursor, DataFile, Engine, EngineError, Found, LogMark, Pace, ReadTier, Sizes, Span, Stall,

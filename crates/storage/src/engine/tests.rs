@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Values are texts, fragments append to them; those that begin with `!` never meet another before
-/// a value is asked for.
+/// Values are texts and fragments append to them; fragments that begin with `!` never merge with
+/// each other before a read.
 struct Append;
 
 impl Merger for Append {
@@ -48,7 +48,7 @@ enum Step {
     Reopen,
 }
 
-/// Generates keys of three partitions with three rows each.
+/// Keys of three partitions with three rows each.
 fn key() -> impl Strategy<Value = Vec<u8>> {
     (0..3u8, 0..3u8).prop_map(|(partition, row)| {
         [&[0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, partition, 1, 7], &[2, row][..]].concat()
@@ -185,7 +185,7 @@ fn compaction_removes_what_the_merger_gives_up() {
         .unwrap();
     engine.flush().unwrap();
     engine.compact(&[0], &[1]);
-    // The first compaction merges fragments into values, and values are what the next one filters.
+    // The first compaction merges fragments into values; the next one filters values.
     engine.compact(&[0], &[1]);
     assert_eq!(engine.get(&key(1), ReadTier::Disk).unwrap(), Found::Absent);
     assert_eq!(
@@ -194,7 +194,7 @@ fn compaction_removes_what_the_merger_gives_up() {
     );
 }
 
-/// Merges when the test lets it, and says that it would.
+/// Merges when the test permits, and reports when it starts.
 struct Held(Arc<Mutex<()>>, Arc<AtomicBool>);
 
 impl Held {
@@ -234,7 +234,7 @@ fn writes_that_come_faster_than_compaction_are_refused_if_they_may_not_wait() {
     ]);
     engine.set_options(&[("level0_stop_writes_trigger", "2")]);
     let compaction = lock.lock().unwrap();
-    // The first few are being compacted and do not count, from when that has begun.
+    // The first fragments are being compacted and do not count once that has begun.
     while !begun.load(Ordering::SeqCst) {
         if write(Stall::Refuse).is_ok() {
             engine.flush().unwrap();
@@ -254,7 +254,7 @@ fn writes_that_come_faster_than_compaction_are_refused_if_they_may_not_wait() {
     write(Stall::Refuse).unwrap();
 }
 
-/// Notes how nice the threads are on which values are purged.
+/// Records the nice value of the threads that purge values.
 struct Nice(Arc<Mutex<Vec<i32>>>);
 
 impl Merger for Nice {
@@ -284,7 +284,7 @@ fn compaction_comes_after_who_is_waited_for() {
     assert_eq!(*seen.lock().unwrap(), [(own + 5).min(19)]);
 }
 
-/// A log that is not needed any more may be missing.
+/// An obsolete log may be missing.
 #[test]
 fn the_manifest_says_which_logs_are_needed() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! The cost of merging very many fragments: counted, not timed.
+//! Cost of merging very many fragments: counted, not timed.
 
 use super::*;
 use crate::catalogue::Limits;
@@ -20,11 +20,11 @@ fn key(target: Target<'_>) -> Vec<u8> {
     key::record(TableId(1), PartitionKey(&[0; 9]), target).unwrap()
 }
 
-/// Bytes that merging so many fragments reserves: what is copied again and again is reserved again
-/// and again.
+/// Bytes that merging `count` fragments allocates: data copied repeatedly is also allocated
+/// repeatedly.
 fn cost(count: u32, key: &[u8], fragment: impl Fn(u32, &Catalogue) -> Vec<u8>) -> u64 {
     let merger = merger();
-    // In no order, so that none continues the one before.
+    // Shuffled, so that no fragment continues the previous one.
     let fragments: Vec<Vec<u8>> =
         (0..count).map(|number| fragment(number * 7919 % count, &merger.catalogue)).collect();
     let parts: Vec<&[u8]> = fragments.iter().map(Vec::as_slice).collect();
@@ -44,7 +44,7 @@ fn cost(count: u32, key: &[u8], fragment: impl Fn(u32, &Catalogue) -> Vec<u8>) -
 
 fn grows_like_its_work(key: &[u8], fragment: impl Fn(u32, &Catalogue) -> Vec<u8>) {
     let (few, many) = (cost(500, key, &fragment), cost(4_000, key, &fragment));
-    // Eight times as many; a logarithm may make it twelve, the square makes it 64.
+    // Eight times as many: a logarithm may make it twelve times, a square makes it 64.
     assert!(many < few * 16, "500 fragments take {few} bytes, 4,000 take {many}");
 }
 

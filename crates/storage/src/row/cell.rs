@@ -1,12 +1,12 @@
-//! One cell, and which of two cells of the same column and path stays.
+//! One cell, and the choice between two cells of the same column and path.
 
 use super::{Bytes, ColumnId};
 use std::cmp::Ordering;
 
-/// When a value written with a TTL ends.
+/// Expiry of a value written with a TTL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Expiry {
-    /// As given by the client, in seconds; `ttl()` and the tombstone's local time come from it.
+    /// TTL given by the client, in seconds; `ttl()` and the tombstone's local time derive from it.
     pub ttl: u32,
     /// First second at which the value is gone.
     pub at: i64,
@@ -17,14 +17,14 @@ pub struct Expiry {
 pub enum CellValue {
     /// A value.
     Live(Bytes),
-    /// A deletion, taken by the node in second `local`.
+    /// A deletion that the node received in second `local`.
     Tombstone {
-        /// Grace before collection counts from here.
+        /// Start of the grace period before collection.
         local: i64,
     },
-    /// A counter's value, whatever came before.
+    /// A counter's value, which replaces any earlier one.
     Counter(i64),
-    /// The number that a write adds to a counter.
+    /// Amount that a write adds to a counter.
     CounterDelta(i64),
 }
 
@@ -36,16 +36,16 @@ pub struct Cell {
     /// Element of a non-frozen collection or UDT: set element, map key, list position, field
     /// number.
     pub path: Option<Bytes>,
-    /// In µs; of a counter the newest, for the deletions of partitions and ranges.
+    /// In µs; for a counter, the newest of its writes, for deletions of partitions and ranges.
     pub timestamp: i64,
-    /// The expiry of a value written with a TTL.
+    /// Expiry of a value written with a TTL.
     pub expiry: Option<Expiry>,
-    /// The content.
+    /// Content of the cell.
     pub value: CellValue,
 }
 
 impl Cell {
-    /// True if a reader sees it at `now` (s).
+    /// True if a reader sees the cell at `now` (s).
     pub fn is_live(&self, now: i64) -> bool {
         match self.value {
             CellValue::Tombstone { .. } => false,
@@ -54,23 +54,23 @@ impl Cell {
         }
     }
 
-    /// True if it is a counter's value or something added to one.
+    /// True for a counter's value or delta.
     pub fn is_counter(&self) -> bool {
         matches!(self.value, CellValue::Counter(_) | CellValue::CounterDelta(_))
     }
 
-    /// True if it is no column's, see [`ColumnId::KEY_AS_WRITTEN`].
+    /// True if the cell belongs to no column, see [`ColumnId::KEY_AS_WRITTEN`].
     pub fn is_key(&self) -> bool {
         self.column == ColumnId::KEY_AS_WRITTEN
     }
 
-    /// The order of cells within a row.
+    /// Sort key of cells within a row.
     pub(crate) fn place(&self) -> (ColumnId, Option<&[u8]>) {
         (self.column, self.path.as_deref())
     }
 
-    /// Returns the cell that stays of two of one place. `older` came first into the store, which
-    /// matters for counters and keys alone.
+    /// Returns the winner of two cells in one place. `older` came first into the store, which
+    /// matters only for counters and keys.
     pub fn reconcile(older: Cell, newer: Cell) -> Cell {
         if older.is_key() {
             return older;
@@ -81,22 +81,22 @@ impl Cell {
         if older.order(&newer) == Ordering::Less { newer } else { older }
     }
 
-    /// `Cells.resolveRegular` as an order: the greater stays.
+    /// `Cells.resolveRegular` as an order: the greater cell wins.
     fn order(&self, other: &Cell) -> Ordering {
         self.timestamp
             .cmp(&other.timestamp)
             .then_with(|| self.finality().cmp(&other.finality()))
             .then_with(|| self.ends_at().cmp(&other.ends_at()))
             .then_with(|| self.live_bytes().cmp(other.live_bytes()))
-            // Cassandra leaves this case open; without it the order of arrival would decide what
-            // `ttl()` answers.
+            // Cassandra leaves this case open; without a rule the order of arrival would decide the
+            // result of `ttl()`.
             .then_with(|| {
                 self.expiry.map(|expiry| expiry.ttl).cmp(&other.expiry.map(|expiry| expiry.ttl))
             })
     }
 
-    /// CASSANDRA-14592: at one timestamp a tombstone beats what will become one, and that beats
-    /// what stays.
+    /// CASSANDRA-14592: at one timestamp a tombstone beats an expiring cell, which beats a
+    /// permanent one.
     fn finality(&self) -> u8 {
         match (&self.value, self.expiry) {
             (CellValue::Tombstone { .. }, _) => 2,
@@ -121,8 +121,8 @@ impl Cell {
     }
 }
 
-/// A delta adds to whatever is there, a value or tombstone replaces it. A delta upon a tombstone is
-/// a value, so that merging with what came before the tombstone cannot bring that back.
+/// A delta adds to the value before it; a value or tombstone replaces it. A delta on a tombstone
+/// becomes a value, so that a merge with cells before the tombstone cannot restore them.
 fn reconcile_counters(older: Cell, newer: Cell) -> Cell {
     let CellValue::CounterDelta(added) = newer.value else { return newer };
     let value = match older.value {

@@ -10,9 +10,9 @@ use std::ops::Bound;
 pub enum Cut {
     /// Before every row.
     Start,
-    /// Before the row of these clustering bytes.
+    /// Before the row with these clustering bytes.
     Before(Bytes),
-    /// After it.
+    /// After the row with these clustering bytes.
     After(Bytes),
     /// After every row.
     End,
@@ -48,16 +48,16 @@ impl PartialOrd for Cut {
 /// The deletion of all rows between two cuts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RangeTombstone {
-    /// Where it begins.
+    /// Start of the range.
     pub start: Cut,
-    /// Where it ends.
+    /// End of the range.
     pub end: Cut,
-    /// The deletion that it has there.
+    /// Deletion of the rows in the range.
     pub deletion: Deletion,
 }
 
 impl RangeTombstone {
-    /// From bounds as a statement has them.
+    /// A range from the bounds of a statement.
     pub fn new(start: Bound<Bytes>, end: Bound<Bytes>, deletion: Deletion) -> Self {
         let start = match start {
             Bound::Included(bytes) => Cut::Before(bytes),
@@ -72,7 +72,7 @@ impl RangeTombstone {
         RangeTombstone { start, end, deletion }
     }
 
-    /// As bounds of a read.
+    /// The range as bounds of a read.
     pub fn bounds(&self) -> (Bound<Bytes>, Bound<Bytes>) {
         let start = match &self.start {
             Cut::Before(bytes) => Bound::Included(bytes.clone()),
@@ -101,18 +101,18 @@ pub struct Header {
 }
 
 impl Header {
-    /// True if nothing is deleted.
+    /// True if the header deletes nothing.
     pub fn is_empty(&self) -> bool {
         self.deletion.is_none() && self.ranges.is_empty()
     }
 
-    /// Merges another fragment into this one: everywhere the superseding deletion stays.
+    /// Merges another fragment into this one: at every place the superseding deletion wins.
     pub fn merge(&mut self, other: Header) {
         *self = Header::merge_all([std::mem::take(self), other]);
     }
 
-    /// Merges fragments, in any order and however many: n ranges take n log n steps, however they
-    /// are spread over fragments.
+    /// Merges fragments in any order and number: n ranges take n log n steps, however they are
+    /// spread over fragments.
     pub fn merge_all(fragments: impl IntoIterator<Item = Header>) -> Header {
         let mut merged = Header::default();
         let mut several = false;
@@ -132,14 +132,14 @@ impl Header {
         merged
     }
 
-    /// Brings a fragment made by hand into canonical form.
+    /// Brings a hand-made fragment into canonical form.
     pub fn canonicalise(&mut self) {
         self.ranges.retain(|range| range.start < range.end);
         self.ranges = canonical_ranges(std::mem::take(&mut self.ranges));
         self.drop_covered();
     }
 
-    /// Returns the deletion at the row of these clustering bytes.
+    /// Returns the deletion at the row with these clustering bytes.
     pub fn covering(&self, clustering: &[u8]) -> Option<Deletion> {
         let after = self.ranges.partition_point(|range| range.start.is_before(clustering));
         let range = after.checked_sub(1).map(|at| &self.ranges[at]);
@@ -148,8 +148,8 @@ impl Header {
         self.deletion.max(ranged)
     }
 
-    /// Drops what `swept` deletes as well, wherever it is dropped: for when the rows that `swept`
-    /// covers know it themselves. What came since stays, however old it says that it is.
+    /// Drops the deletions that `swept` contains, once the rows that `swept` covers hold them.
+    /// Later deletions stay, whatever their timestamp.
     pub fn forget(&mut self, swept: &Header) {
         self.deletion =
             self.deletion.filter(|deletion| swept.deletion.is_none_or(|swept| *deletion > swept));
@@ -171,21 +171,21 @@ impl Header {
     }
 }
 
-/// An end of a range on the way along all of them.
+/// A range open at the current place.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Open<'a> {
     deletion: Deletion,
     end: &'a Cut,
 }
 
-/// Makes the canonical form of ranges in any order, none of them empty. One way along all cuts,
-/// with the deletions that lie over the place at hand in a heap: n ranges take n log n steps, and a
-/// cut is copied only into the result.
+/// Makes the canonical form of nonempty ranges in any order. One pass over all cuts, with the
+/// deletions over the current place in a heap: n ranges take n log n steps, and only the result
+/// copies cuts.
 fn canonical_ranges(mut ranges: Vec<RangeTombstone>) -> Vec<RangeTombstone> {
     if ranges.len() <= 1 {
         return ranges;
     }
-    // Several canonical fragments one after another are runs, which the sort only has to merge.
+    // Consecutive canonical fragments are sorted runs, which the sort only has to merge.
     ranges.sort_by(|left, right| left.start.cmp(&right.start));
     let mut cuts: Vec<&Cut> = ranges.iter().flat_map(|range| [&range.start, &range.end]).collect();
     cuts.sort();
@@ -193,13 +193,13 @@ fn canonical_ranges(mut ranges: Vec<RangeTombstone>) -> Vec<RangeTombstone> {
     let mut merged: Vec<RangeTombstone> = Vec::with_capacity(ranges.len());
     let mut open: BinaryHeap<Open<'_>> = BinaryHeap::new();
     let mut begins = ranges.iter().peekable();
-    // What is being deleted, and since where.
+    // The current deletion and its start.
     let mut current: Option<(Deletion, &Cut)> = None;
     for cut in cuts {
         while let Some(range) = begins.next_if(|range| range.start == *cut) {
             open.push(Open { deletion: range.deletion, end: &range.end });
         }
-        // What lies below the strongest and has ended is found when it comes up.
+        // Ended ranges below the strongest are dropped when they reach the top.
         while open.peek().is_some_and(|top| top.end <= cut) {
             open.pop();
         }

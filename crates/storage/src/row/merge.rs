@@ -1,10 +1,10 @@
-//! Merging rows, and taking out of them what has expired or may be forgotten.
+//! Merges rows, and drops expired and purgeable data from them.
 
 use super::{Cell, CellValue, ColumnId, Deletion, Liveness, Row};
 use std::cmp::Ordering;
 
 impl Row {
-    /// True if it says nothing at all.
+    /// True if the row has no content.
     pub fn is_empty(&self) -> bool {
         self.liveness.is_none()
             && self.deletion.is_none()
@@ -12,7 +12,7 @@ impl Row {
             && self.cells.is_empty()
     }
 
-    /// True if a reader sees the row at `now` (s): it was inserted, or has a value.
+    /// True if a reader sees the row at `now` (s): it was inserted, or has a live value.
     pub fn is_live(&self, now: i64) -> bool {
         self.liveness.is_some_and(|liveness| liveness.is_live(now))
             || self.cells.iter().any(|cell| cell.is_live(now))
@@ -23,8 +23,8 @@ impl Row {
         self.cells.iter().any(Cell::is_counter)
     }
 
-    /// True if it has anything that a reader may have seen, expired or not: it was inserted, or has
-    /// a value. Counters are none.
+    /// True if the row has content that a reader may have seen, expired or not: an insertion or a
+    /// value other than a counter.
     pub fn has_values(&self) -> bool {
         self.liveness.is_some()
             || self
@@ -33,8 +33,7 @@ impl Row {
                 .any(|cell| matches!(cell.value, CellValue::Live(_)) && !cell.is_key())
     }
 
-    /// True if it has values and nothing else: no counter, nothing that expires, nothing that
-    /// deletes.
+    /// True if the row has only values: no counter, no expiry, no deletion.
     pub fn is_plain(&self) -> bool {
         self.deletion.is_none()
             && self.complex.is_empty()
@@ -45,12 +44,10 @@ impl Row {
                 .all(|cell| matches!(cell.value, CellValue::Live(_)) && cell.expiry.is_none())
     }
 
-    /// Merges `newer` into this row. Which of the two is newer in the store matters for counters
-    /// and keys alone.
+    /// Merges `newer` into this row. The order in the store matters only for counters and keys.
     pub fn merge(&mut self, newer: Row) {
         if newer.deletion.is_some() {
-            // Counters have no timestamps of clients: a deletion takes what was added before it
-            // came.
+            // Counters have no client timestamps: a deletion removes all earlier deltas.
             self.cells.retain(|cell| !cell.is_counter());
         }
         self.deletion = self.deletion.max(newer.deletion);
@@ -70,8 +67,8 @@ impl Row {
         self.drop_covered();
     }
 
-    /// Merges fragments, oldest first. By halves: a collection written element by element is taken
-    /// up as often as it can be halved, and not once for each element.
+    /// Merges fragments, oldest first. Merges by halves: a collection written element by element is
+    /// copied a logarithmic number of times, not once per element.
     pub fn merge_all(mut fragments: Vec<Row>) -> Row {
         if fragments.len() > 2 {
             let newer = fragments.split_off(fragments.len() / 2);
@@ -93,15 +90,15 @@ impl Row {
         self.drop_lone_key();
     }
 
-    /// True if it is in canonical form as far as that is cheap to see: a fragment with deletions
-    /// may not be.
+    /// True if the row is in canonical form, as far as a cheap check shows: a fragment with
+    /// deletions may not be.
     pub(crate) fn is_canonical(&self) -> bool {
         self.deletion.is_none()
             && self.complex.is_empty()
             && self.cells.is_sorted_by(|left, right| left.place() < right.place())
     }
 
-    /// Brings a fragment made by hand into canonical form; see [`Row`].
+    /// Brings a hand-made fragment into canonical form; see [`Row`].
     pub fn canonicalise(&mut self) {
         if !self.complex.is_sorted_by(|left, right| left.0 < right.0) {
             self.complex.sort();
@@ -144,12 +141,12 @@ impl Row {
         }
     }
 
-    /// Takes the values out of what has expired at `now` (s), and drops tombstones, expired cells
-    /// and deletions from before `gc_before` (s). `i64::MIN` keeps them all.
+    /// Drops the values of cells expired at `now` (s), and drops tombstones, expired cells and
+    /// deletions from before `gc_before` (s). `i64::MIN` keeps them all.
     ///
-    /// Cassandra turns an expired cell into a tombstone. Here it stays what it is, without its
-    /// value: a tombstone would win against a cell of the same timestamp and a longer TTL that
-    /// comes later, which the expired cell does not.
+    /// Cassandra turns an expired cell into a tombstone. Here the cell stays an expired cell
+    /// without its value: a tombstone would win over a later cell with the same timestamp and a
+    /// longer TTL; the expired cell does not.
     pub fn purge(&mut self, now: i64, gc_before: i64) {
         let collectable = |liveness: &Liveness| {
             !liveness.is_live(now) && liveness.expiry.is_some_and(|expiry| expiry.at < gc_before)
@@ -161,7 +158,7 @@ impl Row {
             (CellValue::Tombstone { local }, _) => *local >= gc_before,
             (CellValue::Live(value), Some(expiry)) if expiry.at <= now => {
                 *value = Vec::new();
-                // The second in which it was written, as of a tombstone.
+                // The second of the write, as for a tombstone.
                 expiry.at.saturating_sub(i64::from(expiry.ttl)) >= gc_before
             }
             _ => true,
@@ -169,7 +166,7 @@ impl Row {
         self.drop_lone_key();
     }
 
-    /// Where nothing else is left to say, how the key was written is nothing either.
+    /// Drops the written form of the key if no other content remains.
     fn drop_lone_key(&mut self) {
         let says_more =
             self.liveness.is_some() || self.deletion.is_some() || !self.complex.is_empty();
@@ -183,7 +180,7 @@ fn max_deletion(left: (ColumnId, Deletion), right: (ColumnId, Deletion)) -> (Col
     left.max(right)
 }
 
-/// Both sorted by `key` without repetition, as is the result.
+/// Both inputs are sorted by `key` without duplicates, and so is the result.
 fn merge_sorted<T, K: Ord>(
     left: Vec<T>,
     right: Vec<T>,
@@ -209,7 +206,7 @@ fn merge_sorted<T, K: Ord>(
     merged
 }
 
-/// As `merge_sorted`, for a key that borrows from the cell.
+/// Like `merge_sorted`, for a key that borrows from the cell.
 fn merge_cells(left: Vec<Cell>, right: Vec<Cell>) -> Vec<Cell> {
     if left.is_empty() {
         return right;

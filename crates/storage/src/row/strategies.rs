@@ -1,4 +1,4 @@
-//! Random rows and headers for property tests, from domains so small that fragments meet.
+//! Random rows and headers for property tests, from domains so small that fragments collide.
 
 use super::{Cell, CellValue, ColumnId, Deletion, Expiry, Header, Liveness, RangeTombstone, Row};
 use proptest::collection::vec;
@@ -57,7 +57,7 @@ fn bound() -> impl Strategy<Value = Bound<Vec<u8>>> {
     ]
 }
 
-/// Range tombstones as statements make them, some of them empty.
+/// Range tombstones as statements create them, some of them empty.
 pub(crate) fn ranges() -> impl Strategy<Value = Vec<RangeTombstone>> {
     vec(
         (bound(), bound(), deletion())

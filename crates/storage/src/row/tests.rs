@@ -18,7 +18,7 @@ fn joined(left: &Header, right: &Header) -> Header {
     joined
 }
 
-/// Reconciliation spelt out case by case, as `Cells.resolveRegular` has it.
+/// Reconciliation spelt out case by case, as in `Cells.resolveRegular`.
 fn model_wins(left: &Cell, right: &Cell) -> bool {
     if left.timestamp != right.timestamp {
         return left.timestamp > right.timestamp;
@@ -43,7 +43,7 @@ fn model_wins(left: &Cell, right: &Cell) -> bool {
     (bytes(left), ttl(left)) >= (bytes(right), ttl(right))
 }
 
-/// Everything said about one row, and only then what stays of it.
+/// Collects all content of one row, then decides what remains.
 fn model(fragments: &[Row]) -> Row {
     let deletion = fragments.iter().filter_map(|row| row.deletion).max();
     let gone = |timestamp: i64| deletion.is_some_and(|deletion| timestamp <= deletion.timestamp);
@@ -109,7 +109,7 @@ proptest! {
         let mut again = purged.clone();
         again.purge(now, gc_before);
         prop_assert_eq!(again, purged);
-        // Expired cells keep covering what is older, so long as nothing is collected.
+        // Expired cells keep covering older ones as long as nothing is collected.
         let mut early = a.clone();
         early.purge(now, i64::MIN);
         let early = merged(&early, &b);
@@ -151,7 +151,7 @@ fn counters_add_up_and_forget_what_a_deletion_came_after() {
     let value = |row: &Row| row.cells.first().map(|cell| cell.value.clone());
     for deletion in [row_deletion, cell_deletion] {
         let parts = [add(3), add(4), deletion, add(10), add(20)];
-        // Split at every place: the store may have merged either side on its own.
+        // Splits at every place: the store may have merged either side separately.
         for split in 0..=parts.len() {
             let fold =
                 |parts: &[Row]| parts.iter().fold(Row::default(), |all, part| merged(&all, part));

@@ -1,4 +1,4 @@
-//! The counts of the cache, for metrics: totals since it was opened, and sizes now.
+//! Counts of the cache for metrics: totals since it was opened, and current sizes.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -20,8 +20,7 @@ impl Counter {
     }
 }
 
-/// The counters of one shard, so that threads at work in different ones do not share a line of
-/// memory.
+/// Counters of one shard, so that threads in different shards do not share a cache line.
 #[derive(Default)]
 pub(super) struct ShardCounters {
     pub(super) memory_hits: Counter,
@@ -53,35 +52,35 @@ pub(super) struct SsdCounters {
 pub struct RowCacheStatistics {
     /// Look-ups answered from memory.
     pub memory_hits: u64,
-    /// Look-ups answered by the SSD tier, those out of its write buffer included.
+    /// Look-ups answered by the SSD tier, including its write buffer.
     pub ssd_hits: u64,
-    /// The hits among these that were answered from the write buffer, without a read.
+    /// SSD hits answered from the write buffer, without a read.
     pub ssd_buffer_hits: u64,
     /// Look-ups that neither tier answered.
     pub misses: u64,
-    /// Rows put in after a miss.
+    /// Rows inserted after a miss.
     pub fills: u64,
-    /// Rows not put in after a miss: written since the miss, or too large.
+    /// Rows not inserted after a miss: written since the miss, or too large.
     pub fills_dropped: u64,
-    /// Rows that left memory for want of room.
+    /// Rows evicted from memory.
     pub memory_evictions: u64,
     /// Rows in memory now.
     pub memory_rows: u64,
-    /// Bytes of memory used by rows, with their whole overhead.
+    /// Bytes of memory used by rows, including all overhead.
     pub memory_bytes: u64,
     /// True if there is an SSD tier and it is on.
     pub ssd_on: bool,
-    /// Rows written to SSD after they left memory.
+    /// Rows written to SSD after leaving memory.
     pub ssd_rows_written: u64,
-    /// Bytes of these rows, as they are kept on SSD.
+    /// Bytes of these rows as stored on SSD.
     pub ssd_row_bytes_written: u64,
-    /// Bytes written to SSD for them: whole pages, and what collection wrote again.
+    /// Bytes written to SSD for these rows: whole pages, including rewrites by collection.
     pub ssd_bytes_written: u64,
-    /// Rows on their way to SSD that were dropped: no room in the queue, or written to meanwhile.
+    /// Rows dropped on their way to SSD: queue full, or row written in the meantime.
     pub ssd_rows_dropped: u64,
-    /// Live rows that collection wrote again.
+    /// Live rows rewritten by collection.
     pub ssd_rows_rewritten: u64,
-    /// Live rows that collection dropped, and rows that found no room in the index.
+    /// Live rows dropped by collection, and rows without room in the index.
     pub ssd_evictions: u64,
     /// Segments collected.
     pub ssd_segments_collected: u64,
@@ -91,7 +90,7 @@ pub struct RowCacheStatistics {
     pub ssd_read_errors: u64,
     /// Writes that failed; each turned the tier off.
     pub ssd_write_errors: u64,
-    /// Reads that found the row of another key with the same tag.
+    /// Reads that found another key's row with the same tag.
     pub ssd_key_mismatches: u64,
     /// Bytes of segments allocated on SSD.
     pub ssd_bytes: u64,
@@ -99,12 +98,12 @@ pub struct RowCacheStatistics {
     pub ssd_queue_bytes: u64,
     /// Rows on SSD.
     pub index_entries: u64,
-    /// Bytes of memory of the index of the SSD tier.
+    /// Memory of the SSD tier's index in bytes.
     pub index_bytes: u64,
 }
 
 impl RowCacheStatistics {
-    /// Bytes written to SSD per byte of a row that was brought there; 0 as long as there is none.
+    /// Bytes written to SSD per byte of a row brought there; 0 if there is none.
     pub fn ssd_write_amplification(&self) -> f64 {
         match self.ssd_row_bytes_written {
             0 => 0.0,

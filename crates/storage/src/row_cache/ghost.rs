@@ -1,19 +1,18 @@
-//! The rows that left the cache lately: two bytes a row, so that a row that comes back soon is
-//! known to be worth keeping.
+//! Rows that recently left the cache, two bytes each: a row that soon comes back is worth keeping.
 //!
-//! Buckets of eight fingerprints, newest first. A new one pushes out the oldest of its bucket, so
-//! memory is fixed and the table forgets in about the order it learnt. A false positive (one in
-//! eight thousand) keeps one row too long.
+//! Buckets of eight fingerprints, newest first. A new one evicts the oldest of its bucket, so
+//! memory is fixed and the table forgets roughly in order of age. A false positive (one in eight
+//! thousand) keeps one row too long.
 
 const WAYS: usize = 8;
 
-/// A bounded, forgetful set of hashes.
+/// Bounded, forgetful set of hashes.
 pub(super) struct Ghost {
     buckets: Box<[[u16; WAYS]]>,
 }
 
 impl Ghost {
-    /// Remembers about `rows` rows.
+    /// A set that remembers about `rows` rows.
     pub(super) fn new(rows: usize) -> Self {
         Ghost { buckets: vec![[0; WAYS]; rows.div_ceil(WAYS).max(1)].into_boxed_slice() }
     }
@@ -24,7 +23,7 @@ impl Ghost {
         bucket[0] = fingerprint;
     }
 
-    /// True if the row left lately; forgets it.
+    /// True if the row left recently; forgets it.
     pub(super) fn recall(&mut self, hash: u64) -> bool {
         let (bucket, fingerprint) = self.place(hash);
         let Some(at) = bucket.iter().position(|known| *known == fingerprint) else { return false };

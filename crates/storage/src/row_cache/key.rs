@@ -1,8 +1,8 @@
-//! Keys of the cache, their hash, and the epochs that void whole tables at once.
+//! Keys of the cache, their hash, and the epochs that invalidate whole tables at once.
 //!
-//! An epoch is a counter that only grows, chosen by the key's table. A cached row remembers what it
-//! was when its read began, and is void once it is another: that is all it takes to drop a table of
-//! any size. Tables that hash alike share a counter, which costs a few rows their place and never
+//! An epoch is a growing counter, chosen by the key's table. A cached row remembers the epoch at
+//! which its read began, and is void once the epoch has changed; that is enough to drop a table of
+//! any size. Tables with equal hashes share a counter, which costs a few rows their place and never
 //! shows a stale one.
 
 use std::hash::BuildHasher;
@@ -11,11 +11,11 @@ use hashbrown::DefaultHashBuilder;
 
 use crate::sync::{AtomicU32, Ordering};
 
-/// Counters of tables. Two of some tables that hash alike are cleared together. A model makes them
-/// anew for every execution.
+/// Number of table counters. Two tables with equal hashes are cleared together. A model recreates
+/// the counters for every execution.
 const TABLE_EPOCHS: usize = if cfg!(feature = "loom") { 2 } else { 1024 };
 
-/// A key with what one visit to the cache needs of it, computed once.
+/// A key with the derived values that one access to the cache needs, computed once.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Probe<'a> {
     pub(super) key: &'a [u8],
@@ -23,8 +23,8 @@ pub(super) struct Probe<'a> {
     pub(super) epoch: u32,
 }
 
-/// Hashes keys with a seed of this process, so that no client can choose keys that collide, and
-/// keeps the epochs.
+/// Hashes keys with a seed of this process, so that no client can choose colliding keys, and holds
+/// the epochs.
 pub(super) struct Keys {
     seed: DefaultHashBuilder,
     table_prefix_bytes: usize,
@@ -41,7 +41,7 @@ impl Keys {
         Probe { key, hash: self.hash(key), epoch: self.table(key).load(Ordering::SeqCst) }
     }
 
-    /// The hash of a key found on SSD. Every bit of it depends on every bit of the key: different
+    /// Hash of a key found on SSD. Every bit of the hash depends on every bit of the key: different
     /// uses take different bits.
     pub(super) fn hash(&self, bytes: &[u8]) -> u64 {
         mix(self.seed.hash_one(bytes))

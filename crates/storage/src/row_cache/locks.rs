@@ -1,6 +1,5 @@
-//! Taking locks. A poisoned one means that a thread panicked inside; what it guards is a cache
-//! whose parts are checked wherever they are used, so going on is right and failing queries would
-//! not be.
+//! Lock helpers. A poisoned lock means that a thread panicked while holding it. It guards a cache
+//! whose parts are checked on every use, so continuing is correct and failing queries would not be.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

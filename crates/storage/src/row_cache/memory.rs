@@ -1,10 +1,11 @@
-//! The memory tier of one shard: whole rows bounded in bytes, everything they cost included.
+//! The memory tier of one shard: whole rows, bounded in bytes including all overhead.
 //!
-//! S3-FIFO: a new row enters a small queue (a tenth of the space) and has to be read again before
-//! it leaves it to stay, in the main queue; what a scan reads once passes through the small queue
-//! alone. A row that comes back soon after it left (see `ghost`) goes to the main queue at once. A
-//! hit only raises a counter of the row, under a shared lock. The paper's rule that the largest
-//! leave first is kept by asking more reads of a row that is many times the mean.
+//! S3-FIFO: a new row enters a small queue (a tenth of the space) and must be read again before it
+//! leaves that queue to move to the main queue. Rows that a scan reads once pass only through the
+//! small queue. A row that comes back soon after it left (see `ghost`) enters the main queue
+//! directly. A hit only raises a counter of the row, under a shared lock. The paper's rule that the
+//! largest rows leave first is kept by requiring more reads of a row many times larger than the
+//! mean.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -15,11 +16,11 @@ use super::key::Probe;
 use super::row::CachedRow;
 use super::slab::{NIL, Slab};
 
-/// Reads a row's counter remembers at most.
+/// Most reads that a row's counter remembers.
 const FREQUENCY_MAX: u8 = 3;
-/// The small queue's share of the space: one part in so many.
+/// Share of the small queue in the space, as a divisor.
 const SMALL_SHARE: usize = 10;
-/// A shard accepts no row larger than this part of it.
+/// A shard accepts no row larger than this fraction of it, as a divisor.
 const ROW_SHARE_MAX: usize = 8;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,7 +29,7 @@ pub(super) enum QueueName {
     Main,
 }
 
-/// A row with its place in a queue.
+/// A row and its place in a queue.
 pub(super) struct Resident {
     pub(super) row: CachedRow,
     pub(super) hash: u64,
@@ -72,11 +73,11 @@ impl MemoryTier {
         }
     }
 
-    /// The row under a key, read once more.
+    /// Returns the row under a key and counts a read.
     pub(super) fn get(&self, probe: &Probe<'_>) -> Option<&CachedRow> {
         let resident = self.valid(probe)?;
-        // A count lost to another reader costs nothing; a store saved on the hottest rows keeps
-        // their line shared.
+        // A count lost to another reader costs nothing; skipping a store on the hottest rows keeps
+        // their cache line shared.
         let frequency = resident.frequency.load(Ordering::Relaxed);
         if frequency < FREQUENCY_MAX {
             resident.frequency.store(frequency + 1, Ordering::Relaxed);
@@ -84,23 +85,23 @@ impl MemoryTier {
         Some(&resident.row)
     }
 
-    /// The row under a key, without counting that as a read: a write is none.
+    /// Returns the row under a key without counting a read, for writes.
     pub(super) fn peek(&self, probe: &Probe<'_>) -> Option<&CachedRow> {
         self.valid(probe).map(|resident| &resident.row)
     }
 
-    /// A row of another epoch is void, and gone as soon as its turn comes.
+    /// A row of another epoch is void and leaves when its turn comes.
     fn valid(&self, probe: &Probe<'_>) -> Option<&Resident> {
         self.slab.get(self.find(probe)?).filter(|resident| resident.epoch == probe.epoch)
     }
 
-    /// True if a valid or void row is kept under the key.
+    /// True if a valid or void row is stored under the key.
     pub(super) fn holds(&self, hash: u64, key: &[u8]) -> bool {
         self.slots.find(hash, |slot| self.matches(*slot, hash, key)).is_some()
     }
 
-    /// Puts a row in, in place of the one under the same key; `warm` rows were read before. Says no
-    /// to a row that is too large. The caller takes out what is too much with
+    /// Inserts a row, replacing the one under the same key; `warm` rows were read before. Returns
+    /// false for a row that is too large. The caller removes the excess with
     /// [`Self::evict_excess`].
     pub(super) fn insert(&mut self, probe: &Probe<'_>, row: CachedRow, warm: bool) -> bool {
         if row.allocated_bytes() > self.row_bytes_max() {
@@ -135,7 +136,7 @@ impl MemoryTier {
         self.take(slot)
     }
 
-    /// Takes out the next row to go while more bytes are used than allowed.
+    /// Removes the next row to evict while more bytes are used than allowed.
     pub(super) fn evict_excess(&mut self) -> Option<Resident> {
         while self.allocated_bytes() > self.capacity_bytes {
             let small_first =
@@ -164,8 +165,8 @@ impl MemoryTier {
         self.slots.len()
     }
 
-    /// Everything the tier holds on to: rows as the allocator rounds them, their slots, the hash
-    /// table, the ghosts.
+    /// Total memory of the tier: rows as rounded by the allocator, their slots, the hash table, the
+    /// ghosts.
     pub(super) fn allocated_bytes(&self) -> usize {
         let rows = self.small.bytes + self.main.bytes;
         rows + self.slab.allocated_bytes()
@@ -177,7 +178,7 @@ impl MemoryTier {
         self.capacity_bytes / ROW_SHARE_MAX
     }
 
-    /// A row of the usual size stays if it was read once since it came or since its last turn.
+    /// A row of the usual size stays if it was read once since its insertion or its last turn.
     fn reads_wanted(&self, resident: &Resident) -> u8 {
         let mean = (self.small.bytes + self.main.bytes) / self.slots.len().max(1);
         match resident.row.allocated_bytes() / mean.max(1) {
@@ -187,7 +188,7 @@ impl MemoryTier {
         }
     }
 
-    /// Another turn in the main queue.
+    /// Gives the row another turn in the main queue.
     fn keep(&mut self, slot: u32, reads: u8) {
         self.unlink(slot);
         if let Some(resident) = self.slab.get_mut(slot) {

@@ -1,26 +1,26 @@
-//! The row cache: whole, merged rows in memory, and on SSD those that no longer fit there.
+//! The row cache: whole, merged rows in memory, and on SSD the rows that no longer fit there.
 //!
 //! ```text
 //! lookup -> memory (S3-FIFO, bounded in bytes) -> index without keys -> write buffer -> ticket -> one read of the SSD
 //! fill   -> memory -> what leaves it -> bounded queue -> one thread -> 16 KB buffer -> segment log
 //! ```
-//! Keys and records are bytes. After CaSSanDra (Menon et al., ICDE 2014): the chain of an in-memory
-//! cache and an append-only cache file with a memory-resident index, asynchronous cascade,
-//! garbage-driven collection. Ours differs in the policies (rows read once do not displace those
-//! read often, nor reach the SSD) and in what the index needs.
+//! Keys and records are bytes. The design follows CaSSanDra (Menon et al., ICDE 2014): the chain of
+//! an in-memory cache and an append-only cache file with a memory-resident index, asynchronous
+//! cascade, garbage-driven collection. This one differs in its policies (rows read once neither
+//! displace rows read often nor reach the SSD) and in the memory of its index.
 //!
-//! **Consistent with writes.** The cache is right if its users keep three rules:
+//! **Consistent with writes.** The cache is correct if its users follow three rules:
 //! 1. A read that misses calls [`RowCache::begin_fill`] *before* it reads the engine, and
 //!    [`RowCache::fill`] after.
 //! 2. A write is in the engine, visible to reads, *before* [`RowCache::invalidate`] or
-//!    [`RowCache::update`] is called, and is acknowledged after. No look-up that begins later sees
-//!    what was before the write.
-//! 3. Where no reader may see an unacknowledged write and another one later the state before it,
-//!    the write takes place inside [`RowCache::begin_write`]: meanwhile all reads of its key go to
-//!    the engine.
+//!    [`RowCache::update`] is called, and is acknowledged after. No later look-up sees the state
+//!    before the write.
+//! 3. Where no reader may see an unacknowledged write and a later reader the state before it, the
+//!    write takes place inside [`RowCache::begin_write`]: during it all reads of its key go to the
+//!    engine.
 //!
-//! Nothing here holds a lock over I/O. `lookup` does no I/O at all; `read_ssd` does exactly one
-//! read and may block.
+//! The cache never holds a lock during I/O. `lookup` does no I/O; `read_ssd` does exactly one read
+//! and may block.
 
 mod counters;
 mod ghost;
@@ -62,24 +62,24 @@ pub struct RowCache {
 }
 
 impl RowCache {
-    /// The thread that writes to the SSD, if there is one.
+    /// The thread that writes to the SSD, if any.
     pub(crate) fn thread(&self) -> Option<&JoinHandle<()>> {
         self.cascade.as_ref()
     }
 }
 
-/// The answer that the cache has about a row without I/O.
+/// Answer of the cache about a row without I/O.
 #[derive(Debug)]
 pub enum Lookup {
-    /// The row, or that there is none.
+    /// The row, or its known absence.
     Hit(CachedRow),
-    /// The row may be on SSD: [`RowCache::read_ssd`] tells.
+    /// The row may be on SSD: call [`RowCache::read_ssd`].
     OnSsd(SsdTicket),
-    /// Read the engine, and [`RowCache::fill`].
+    /// The caller must read the engine and call [`RowCache::fill`].
     Miss,
 }
 
-/// The right to put in what is read from the engine from now on; void once the row is written to.
+/// Permission to insert the result of a later read of the engine; void once the row is written.
 #[derive(Debug, Clone, Copy)]
 pub struct FillToken {
     hash: u64,
@@ -88,7 +88,7 @@ pub struct FillToken {
 }
 
 impl RowCache {
-    /// Looks a row up. No I/O, and no allocation for a row in memory.
+    /// Looks a row up without I/O, and without allocating for a row in memory.
     pub fn lookup(&self, key: &[u8]) -> Lookup {
         let probe = self.shared.probe(key);
         let shard = self.shared.shard(probe.hash);
@@ -109,8 +109,8 @@ impl RowCache {
             shard.counters.misses.increment();
             return Lookup::Miss;
         };
-        // Under the same lock as the look-up: as long as the index points there, the segment is not
-        // used again.
+        // Under the same lock as the look-up: the segment is not reused while the index points
+        // there.
         let place = Place { location, sequence: ssd.log.sequence(location.page) };
         let generation = state.generation(probe.hash);
         drop(state);
@@ -131,26 +131,25 @@ impl RowCache {
         }
     }
 
-    /// Reads the row a ticket stands for, with one read of the SSD; blocks meanwhile. `None` is a
-    /// miss: the row was written to, its place was used again, or the disk failed.
+    /// Reads the row of a ticket with one blocking read of the SSD. `None` is a miss: the row was
+    /// written, its place was reused, or the disk failed.
     pub fn read_ssd(&self, ticket: SsdTicket) -> Option<CachedRow> {
         let ssd = self.shared.ssd.as_ref()?;
         let probe = self.shared.probe(ticket.key());
         let shard = self.shared.shard(probe.hash);
-        // What was looked up before its table was cleared was a hit then; it is not worth the read
-        // now.
+        // A hit from before its table was cleared is not worth the read now.
         let found = if ssd.is_on() && probe.epoch == ticket.epoch {
             ssd.read(ticket.place, &ticket.key, ticket.epoch)
         } else {
             Found::Recycled
         };
-        // Again, as the table may have been cleared during the read.
+        // Probes again, as the table may have been cleared during the read.
         let probe = self.shared.probe(ticket.key());
         let found = if probe.epoch == ticket.epoch { found } else { Found::Recycled };
         self.conclude(ssd, shard, &probe, ticket.generation, ticket.place, found)
     }
 
-    /// Looks a row up in both tiers, reading the SSD if need be.
+    /// Looks a row up in both tiers, reading the SSD if needed.
     pub fn get(&self, key: &[u8]) -> Option<CachedRow> {
         match self.lookup(key) {
             Lookup::Hit(row) => Some(row),
@@ -159,16 +158,16 @@ impl RowCache {
         }
     }
 
-    /// To be called after a miss and before the engine is read.
+    /// Begins a fill; must be called after a miss and before the engine is read.
     pub fn begin_fill(&self, key: &[u8]) -> FillToken {
         let probe = self.shared.probe(key);
         let generation = self.shared.shard(probe.hash).read().generation(probe.hash);
         FillToken { hash: probe.hash, epoch: probe.epoch, generation }
     }
 
-    /// Puts in what the engine said: the record, or that there is no row. Dropped if the row (or
-    /// another of its stripe) was written to since the token was given out, if its table was
-    /// cleared, or if it is too large; returns whether it was put in.
+    /// Inserts the engine's answer: the record, or the absence of the row. Drops it if the row (or
+    /// another of its stripe) was written since the token was issued, if its table was cleared, or
+    /// if it is too large; returns whether it was inserted.
     pub fn fill(&self, token: FillToken, key: &[u8], record: Option<&[u8]>) -> bool {
         let probe = self.shared.probe(key);
         debug_assert_eq!(probe.hash, token.hash, "the token of another key");
@@ -188,15 +187,14 @@ impl RowCache {
         filled
     }
 
-    /// Drops every row of a table: to be called after its rows are gone from the engine. `prefix`
-    /// is what the keys of the table begin with, `table_prefix_bytes` long. Costs the same for any
-    /// number of rows; their space is taken back as their turn comes.
+    /// Drops every row of a table; must be called after its rows are gone from the engine. `prefix`
+    /// is the common start of the table's keys, `table_prefix_bytes` long. Costs the same for any
+    /// number of rows; their space is reclaimed when their turn comes.
     pub fn clear_table(&self, prefix: &[u8]) {
         self.shared.keys.clear_table(prefix);
     }
 
-    /// Concludes a lookup from what was found at a place on SSD and from the row's right to be
-    /// there.
+    /// Concludes a look-up from the record found on SSD and from the row's validity.
     fn conclude(
         &self,
         ssd: &SsdTier,
@@ -209,7 +207,7 @@ impl RowCache {
         let row = match found {
             Found::Row(row) => {
                 let state = shard.write();
-                // Written to meanwhile? Then this is the row as it was.
+                // If the row was written in the meantime, this is its old state.
                 let valid = state.agrees(probe.hash, generation);
                 if valid {
                     self.shared.admit(shard, state, probe, row.clone(), true);

@@ -1,11 +1,11 @@
-//! Models of what decides races in the row cache: a shard's lock, its stripes' generations and open
-//! writes, tables' epochs. Every order in which readers and writers can meet, within a bound of
-//! preemptions, and every value that a processor's memory may show them.
+//! Models of the parts that decide races in the row cache: a shard's lock, its stripes' generations
+//! and open writes, tables' epochs. They cover every interleaving of readers and writers, within a
+//! bound of preemptions, and every value that a processor's memory may show.
 //!
-//! `cargo test -p shunt-storage --no-default-features --features loom --lib models`, without
-//! RocksDB: the engine is a number that nothing orders but the cache's own rules (`Relaxed`). One
-//! shard of one stripe, and no SSD tier. So that nothing is left out unnoticed, each model says
-//! which outcomes it has to have seen.
+//! Run with `cargo test -p shunt-storage --no-default-features --features loom --lib models`,
+//! without RocksDB: the engine is a number that only the cache's own rules order (`Relaxed`). One
+//! shard of one stripe, and no SSD tier. To prevent silent gaps, each model lists the outcomes that
+//! it must have seen.
 
 #![allow(clippy::unwrap_used, reason = "a model may panic")]
 
@@ -20,11 +20,11 @@ use super::memory::MemoryTier;
 use super::shard::ShardState;
 use super::*;
 
-/// Switches away from a thread that could go on; most mistakes take one or two.
+/// Most preemptions of a runnable thread; most mistakes take one or two.
 const PREEMPTIONS_MAX: usize = 3;
 
 const KEY: &[u8] = b"tbl one";
-/// In the same stripe, as there is but one.
+/// In the same stripe, as there is only one.
 const OTHER: &[u8] = b"tbl other";
 const TABLE: &[u8] = b"tbl ";
 
@@ -41,8 +41,7 @@ fn outcomes<T: Ord + Send + 'static>(model: impl Fn() -> T + Send + Sync + 'stat
     std::mem::take(&mut *seen.lock().unwrap())
 }
 
-/// A cache before an engine that has one row, and the word of its writer that a write is
-/// acknowledged.
+/// A cache before an engine with one row, and its writer's signal that a write is acknowledged.
 struct Store {
     cache: RowCache,
     engine: AtomicU8,
@@ -58,7 +57,7 @@ impl Store {
         Arc::new(Store { cache, engine: AtomicU8::new(0), acknowledged: AtomicBool::new(false) })
     }
 
-    /// With the row in the cache already.
+    /// A store with the row already cached.
     fn filled() -> Arc<Self> {
         let store = Self::new();
         assert_eq!((store.read(), store.cached()), (0, Some(0)));
@@ -73,7 +72,7 @@ impl Store {
         }
     }
 
-    /// As users read: from the cache, or from the engine into the cache.
+    /// Reads like a user: from the cache, or from the engine into the cache.
     fn read(&self) -> u8 {
         self.cached().unwrap_or_else(|| {
             let token = self.cache.begin_fill(KEY);
@@ -83,8 +82,7 @@ impl Store {
         })
     }
 
-    /// What a reader has who was told of the write's end if it had ended: the row, and whether it
-    /// had.
+    /// Reads after checking the signal: returns the row, and whether the write was acknowledged.
     fn read_after_word(&self) -> (u8, bool) {
         let acknowledged = self.acknowledged.load(Ordering::Acquire);
         let row = self.read();
@@ -101,11 +99,10 @@ fn spawn<T: 'static>(
     thread::spawn(move || body(&store))
 }
 
-/// Never: a row that was read before a write comes in, or is seen, after the write's invalidation.
+/// Never: a row read before a write enters the cache, or is seen, after the write's invalidation.
 ///
-/// Caught: the generation is advanced `Relaxed`, or read `Relaxed`; an invalidation that advances
-/// nothing; a fill that does not compare generations; a fill that compares them before it has the
-/// lock.
+/// Caught: the generation is advanced or read `Relaxed`; an invalidation advances nothing; a fill
+/// does not compare generations; a fill compares them before it has the lock.
 #[test]
 fn no_stale_row_is_filled_after_an_invalidation() {
     let seen = outcomes(|| {
@@ -121,8 +118,8 @@ fn no_stale_row_is_filled_after_an_invalidation() {
     assert_eq!(seen, [(0, None), (1, None), (1, Some(1))].into());
 }
 
-/// Never: somebody who was told that a write is done finds the row as it was before, held in the
-/// cache or read back there.
+/// Never: a reader that knows that a write is done finds the row as before it, held in the cache or
+/// inserted again.
 ///
 /// Caught: an invalidation that leaves the row in memory.
 #[test]
@@ -140,10 +137,10 @@ fn a_row_in_memory_is_gone_when_the_write_is_acknowledged() {
     assert_eq!(seen, [(0, false), (1, false), (1, true)].into());
 }
 
-/// Never: a row updated in place misses one of two writes that came at once, be the other an update
-/// or an invalidation.
+/// Never: a row updated in place misses one of two concurrent writes, whether the other is an
+/// update or an invalidation.
 ///
-/// Caught: what was merged goes in without a look whether the row is still there, or still the one
+/// Caught: a merged row is inserted without a check that the row is still there, and still the one
 /// it was merged with.
 #[test]
 fn of_two_writes_of_a_row_none_is_lost() {
@@ -169,7 +166,7 @@ fn of_two_writes_of_a_row_none_is_lost() {
     }
 }
 
-/// Never: an update of a row that is not there lets in what was read before it.
+/// Never: an update of an absent row admits a row read before it.
 ///
 /// Caught: an update that does not advance the generation.
 #[test]
@@ -187,17 +184,17 @@ fn an_update_keeps_out_what_was_read_before() {
     assert_eq!(seen, [(0, None), (0, Some(1)), (1, None), (1, Some(1))].into());
 }
 
-/// Never: with two writers in a stripe, a reader sees a write in the engine that is not
-/// acknowledged, and then the row before it in the cache.
+/// Never: with two writers in a stripe, a reader sees an unacknowledged write in the engine, and
+/// then the earlier row in the cache.
 ///
-/// Caught: the end of the other's write ends both (a flag instead of a count); a look-up that does
-/// not ask for open writes; the end of a write that does not advance the generation.
+/// Caught: the end of the other's write ends both (a flag instead of a count); a look-up ignores
+/// open writes; the end of a write does not advance the generation.
 #[test]
 fn a_read_never_goes_back_while_two_write_in_a_stripe() {
     let seen = outcomes(|| {
         let store = Store::filled();
         let other = spawn(&store, |store| drop(store.cache.begin_write(OTHER)));
-        // As a scan reads: from the engine alone.
+        // Reads like a scan: from the engine alone.
         let reader = spawn(&store, |store| {
             [store.engine.load(Ordering::Acquire), store.read(), store.read()]
         });
@@ -213,11 +210,11 @@ fn a_read_never_goes_back_while_two_write_in_a_stripe() {
     assert_eq!(seen, [[0, 0, 0], [0, 0, 1], [0, 1, 1], [1, 1, 1]].into());
 }
 
-/// Never: a row of a table that was cleared comes back, or is seen by somebody who was told that it
-/// is cleared.
+/// Never: a row of a cleared table comes back, or is seen by a reader that knows that the table is
+/// cleared.
 ///
-/// Caught: the epoch is counted up `Relaxed`, or read `Relaxed`; a fill takes the epoch of the
-/// present for that of its token; a look-up that does not compare epochs.
+/// Caught: the epoch is incremented or read `Relaxed`; a fill uses the current epoch instead of its
+/// token's; a look-up does not compare epochs.
 #[test]
 fn no_row_outlives_its_table() {
     for new in [Store::new, Store::filled] {

@@ -1,4 +1,4 @@
-//! Opening and closing a cache, switching its SSD tier, and telling its figures.
+//! Opening and closing a cache, switching its SSD tier, and reporting its figures.
 
 use std::sync::Arc;
 use std::thread;
@@ -14,19 +14,18 @@ use super::ssd::{Directory, Log, PAGE_BYTES, SegmentStore, SsdIndex, SsdTier, ru
 
 /// More shards than cores, so that threads seldom meet; the hash has six bits for them.
 const SHARDS_MAX: usize = 64;
-/// A shard should hold rows of some size.
+/// Least memory of a shard, so that it can hold rows of some size.
 const SHARD_BYTES_MIN: usize = 1 << 20;
-/// Stripes of keys that share a generation. A write drops the fills under way for one key in so
-/// many.
+/// Most stripes of keys that share a generation. A write drops the fills in progress in its stripe.
 const STRIPES_MAX: usize = 64 * 1024;
 const STRIPES_MIN: usize = 256;
-/// Memory a stripe is worth: generations take less than one percent.
+/// Bytes of memory per stripe: generations take less than one percent.
 const STRIPE_SHARE: usize = 1024;
-/// Bytes of cached data per row that is remembered for a while after it left memory.
+/// Bytes of cached data per remembered row that left memory.
 const GHOST_ROW_BYTES: u64 = 256;
 
 impl RowCache {
-    /// Opens a cache, empty.
+    /// Opens an empty cache.
     pub fn open(options: RowCacheOptions) -> Result<Self, RowCacheError> {
         options.check()?;
         let store = match &options.ssd {
@@ -62,7 +61,7 @@ impl RowCache {
         Ok(cache)
     }
 
-    /// Totals since the cache was opened and sizes now. Visits every shard.
+    /// Totals since the cache was opened and current sizes. Visits every shard.
     pub fn statistics(&self) -> RowCacheStatistics {
         let mut statistics = RowCacheStatistics::default();
         for shard in &self.shared.shards {
@@ -93,7 +92,7 @@ impl Drop for RowCache {
             ssd.queue.close();
         }
         if let Some(cascade) = self.cascade.take() {
-            // It panicked, or it ended: either way it is gone.
+            // The thread panicked or ended: either way it is gone.
             let _ = cascade.join();
         }
     }

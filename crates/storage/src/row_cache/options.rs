@@ -1,4 +1,4 @@
-//! The options a row cache is opened with, and the errors of opening it.
+//! Options for opening a row cache, and errors of opening it.
 
 use std::fmt;
 use std::io;
@@ -9,22 +9,22 @@ use super::ssd::page::PAGE_BYTES;
 
 const MEMORY_BYTES_MIN: usize = 256 * 1024;
 const SEGMENT_BYTES_MIN: u64 = 256 * 1024;
-/// One that takes records, one that is free, one to collect.
+/// One segment for appending, one free, one to collect.
 const SEGMENTS_MIN: u64 = 3;
-/// Each is an open file.
+/// Each segment is an open file.
 const SEGMENTS_MAX: u64 = 4096;
 const EXPECTED_ROW_BYTES_MIN: usize = 16;
 
-/// How large a row cache is, and where.
+/// Size and location of a row cache.
 #[derive(Debug, Clone)]
 pub struct RowCacheOptions {
-    /// Bytes of memory for rows, everything they cost there included; at least 256 KB. The index of
-    /// the SSD tier comes on top (`ssd.bytes / ssd.expected_row_bytes` rows at 9.4 bytes each) and
-    /// so does its queue.
+    /// Bytes of memory for rows, including all their overhead; at least 256 KB. The index of the
+    /// SSD tier (`ssd.bytes / ssd.expected_row_bytes` rows at 9.4 bytes each) and its queue are
+    /// additional.
     pub memory_bytes: usize,
-    /// How many leading bytes of a key name its table: at most 8.
+    /// Number of leading bytes of a key that name its table: at most 8.
     pub table_prefix_bytes: usize,
-    /// The second tier; without it what leaves memory is gone.
+    /// The second tier; without it, rows that leave memory are lost.
     pub ssd: Option<SsdOptions>,
 }
 
@@ -34,25 +34,26 @@ impl Default for RowCacheOptions {
     }
 }
 
-/// The SSD tier.
+/// Options of the SSD tier.
 #[derive(Debug, Clone)]
 pub struct SsdOptions {
-    /// A directory for this cache alone. Segments found there are removed: the cache starts cold.
+    /// A directory for this cache alone. Opening removes segments found there: the cache starts
+    /// cold.
     pub dir: PathBuf,
     /// Bytes on SSD, at least three segments.
     pub bytes: u64,
     /// Size of a segment: a multiple of 4 KB, at least 256 KB. Collection reads and frees one at a
     /// time.
     pub segment_bytes: u64,
-    /// The mean size of key and record: it sizes the index. Rows half as large use half of the
-    /// space only.
+    /// Mean size of key and record, which determines the size of the index. Rows half as large use
+    /// only half of the space.
     pub expected_row_bytes: usize,
-    /// Bytes of rows that may wait to be written; more are dropped.
+    /// Most bytes of rows waiting to be written; rows beyond are dropped.
     pub queue_bytes: usize,
     /// Reads that may fail or find a broken record before the tier turns itself off. A failing
-    /// write does at once.
+    /// write turns it off immediately.
     pub read_errors_max: u32,
-    /// Which of the rows that leave memory go to SSD.
+    /// Selection of the rows that move from memory to SSD.
     pub admission: SsdAdmission,
 }
 
@@ -73,13 +74,13 @@ impl SsdOptions {
     }
 }
 
-/// Which rows that leave memory go to SSD.
+/// Selection of the rows that move from memory to SSD.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SsdAdmission {
-    /// All of them, as in the paper: most hits as long as nobody scans.
+    /// Every row, as in the paper: gives most hits if there are no scans.
     All,
-    /// Those that were read again while in memory, or came back soon after they left: scans pass
-    /// by.
+    /// Rows that were read again while in memory, or came back soon after they left: excludes
+    /// scans.
     #[default]
     ReadAgain,
 }
@@ -128,12 +129,12 @@ impl RowCacheOptions {
     }
 }
 
-/// Why a row cache, or its SSD tier, could not be opened.
+/// Reasons why a row cache, or its SSD tier, could not be opened.
 #[derive(Debug)]
 pub enum RowCacheError {
-    /// An option has a value it cannot have.
+    /// An option has an invalid value.
     Options(String),
-    /// The directory or a segment in it cannot be made, or belongs to another cache.
+    /// The directory or a segment in it cannot be created, or belongs to another cache.
     Ssd {
         /// The directory.
         dir: PathBuf,

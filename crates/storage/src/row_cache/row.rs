@@ -1,18 +1,18 @@
-//! A cached row: key and record in one shared allocation, so that a hit hands it out without
-//! copying or allocating.
+//! A cached row: key and record in one shared allocation, so that a hit returns it without copying
+//! or allocating.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// Counts of strong and weak references before the bytes of an `Arc`.
+/// Reference counts in front of the bytes of an `Arc`.
 const SHARED_HEADER_BYTES: usize = 16;
-/// The bytes that the allocator adds to a piece, and the multiple it rounds pieces up to (glibc;
-/// others differ little).
+/// Bytes that the allocator adds to an allocation, and the multiple it rounds to (glibc; others
+/// differ little).
 const ALLOCATION_HEADER_BYTES: usize = 8;
 const ALLOCATION_ROUND_BYTES: usize = 16;
 
-/// A row out of the cache: its record, or the knowledge that there is none. Keeps its bytes alive,
-/// whatever the cache does.
+/// A row from the cache: its record, or its known absence. Keeps its bytes alive independently of
+/// the cache.
 #[derive(Clone)]
 pub struct CachedRow {
     entry: Arc<[u8]>,

@@ -1,10 +1,10 @@
 //! One shard: the rows, the index entries and the generations of the keys that hash to it, under
-//! one lock that is never held over I/O. Everything the cache says about a key is decided here, so
-//! races are decided by who has the lock first.
+//! one lock that is never held during I/O. All decisions about a key are made here, so the order of
+//! taking the lock decides races.
 //!
-//! A *generation* counts the writes to a stripe of keys. Whoever brings a row in from outside (a
-//! fill after a miss, a read of the SSD, a row on its way there) has noted the generation before,
-//! and is turned away if it is another now.
+//! A *generation* counts the writes to a stripe of keys. Code that brings a row in from outside (a
+//! fill after a miss, a read of the SSD, a row on its way there) notes the generation first, and is
+//! refused if it has changed.
 
 use super::counters::ShardCounters;
 use super::key::{Keys, Probe};
@@ -14,7 +14,7 @@ use super::row::CachedRow;
 use super::ssd::{Location, Log, Spill, SsdIndex};
 use crate::sync::{AtomicU32, Ordering, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// Aligned so that shards do not share lines of memory.
+/// Aligned so that shards do not share cache lines.
 #[repr(align(128))]
 pub(super) struct Shard {
     state: RwLock<ShardState>,
@@ -39,7 +39,7 @@ impl Shard {
 #[derive(Default)]
 struct Stripe {
     generation: AtomicU32,
-    /// Writes that have begun and not ended; meanwhile the cache says nothing about these keys.
+    /// Writes in progress, during which the cache gives no answer about these keys.
     open_writes: u32,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct ShardState {
     pub(super) memory: MemoryTier,
     pub(super) index: Option<SsdIndex>,
     stripes: Box<[Stripe]>,
-    /// The open writes of all stripes.
+    /// Writes in progress in all stripes.
     open_writes: u32,
 }
 
@@ -61,9 +61,9 @@ impl ShardState {
         self.stripe(hash).generation.load(Ordering::Acquire)
     }
 
-    /// From now on nothing read before comes in. Readers may share the lock, so it does not order
-    /// this with what they do under it: whoever notes the new generation before a read of the
-    /// engine has to find there what was written before.
+    /// Refuses all rows read before this call. Readers may share the lock, so the lock does not
+    /// order this with their accesses: a reader that notes the new generation before it reads the
+    /// engine must find there the write that came first.
     pub(super) fn advance(&self, hash: u64) {
         self.stripe(hash).generation.fetch_add(1, Ordering::Release);
     }
@@ -121,7 +121,7 @@ impl ShardState {
         removed
     }
 
-    /// Points the index to where the row is now. Returns whether another row had to go for it.
+    /// Points the index to the row's new place. Returns whether another row was evicted for it.
     pub(super) fn point_to(&mut self, hash: u64, location: Location, log: &Log) -> bool {
         let Some(index) = &mut self.index else { return false };
         let known = index.contains(hash);
@@ -133,7 +133,7 @@ impl ShardState {
         displaced.is_some() && !known
     }
 
-    /// Drops every index entry.
+    /// Drops the index entries of these pages.
     pub(super) fn forget_pages(&mut self, pages: std::ops::Range<u32>, log: &Log) -> u32 {
         self.index
             .as_mut()
@@ -149,27 +149,27 @@ impl ShardState {
         &mut self.stripes[hash as usize % stripes]
     }
 
-    /// Bytes of memory, without the index.
+    /// Memory in bytes, without the index.
     pub(super) fn allocated_bytes(&self) -> usize {
         self.memory.allocated_bytes() + Self::stripe_bytes(self.stripes.len())
     }
 
-    /// Bytes of memory for `stripes` stripes.
+    /// Memory for `stripes` stripes in bytes.
     pub(super) fn stripe_bytes(stripes: usize) -> usize {
         stripes * size_of::<Stripe>()
     }
 }
 
-/// The rows that left memory when a row came in.
+/// Rows that left memory when a row was inserted.
 #[derive(Default)]
 pub(super) struct Evicted {
     pub(super) rows: u64,
-    /// Those that are to go to SSD.
+    /// Rows to move to SSD.
     pub(super) spills: Vec<Spill>,
 }
 
 impl ShardState {
-    /// Puts a row into memory. `all_to_ssd`: rows that nobody read again go on to SSD as well.
+    /// Inserts a row into memory. `all_to_ssd`: rows that were not read again move to SSD as well.
     pub(super) fn admit(
         &mut self,
         probe: &Probe<'_>,
@@ -189,7 +189,7 @@ impl ShardState {
         (admitted, evicted)
     }
 
-    /// A row on SSD already need not go there again, and a void one must not.
+    /// A row already on SSD need not be written again, and a void one must not.
     fn spill(&self, resident: Resident, keys: &Keys) -> Option<Spill> {
         let Resident { row, hash, epoch, .. } = resident;
         if self.is_on_ssd(hash) || row.key().is_empty() || keys.probe(row.key()).epoch != epoch {

@@ -1,4 +1,4 @@
-//! The state that all users of a cache and its SSD thread share.
+//! State shared by all users of a cache and its SSD thread.
 
 use tracing::warn;
 
@@ -10,7 +10,7 @@ use super::ssd::{Log, SsdTier};
 
 pub(super) struct Shared {
     pub(super) keys: Keys,
-    /// A power of two of them.
+    /// A power of two in number.
     pub(super) shards: Box<[Shard]>,
     pub(super) ssd: Option<SsdTier>,
 }
@@ -20,7 +20,7 @@ impl Shared {
         self.keys.probe(key)
     }
 
-    /// Bits 32 to 37 choose the shard: buckets, tags and the hash table use others.
+    /// Bits 32 to 37 choose the shard: buckets, tags and the hash table use other bits.
     pub(super) fn shard(&self, hash: u64) -> &Shard {
         &self.shards[(hash >> 32) as usize & (self.shards.len() - 1)]
     }
@@ -29,8 +29,8 @@ impl Shared {
         self.ssd.as_ref().map(|ssd| &ssd.log)
     }
 
-    /// Puts a row into memory, under the lock given, and sends what leaves it to SSD when the lock
-    /// is free.
+    /// Inserts a row into memory under the given lock, and sends evicted rows to SSD after
+    /// releasing it.
     pub(super) fn admit(
         &self,
         shard: &Shard,
@@ -53,7 +53,7 @@ impl Shared {
         admitted
     }
 
-    /// Turns the SSD tier off: first it takes no more, then nothing points into it.
+    /// Turns the SSD tier off: first it accepts no more rows, then its index entries are removed.
     pub(super) fn turn_ssd_off(&self, why: &str) {
         let Some(ssd) = &self.ssd else { return };
         if !ssd.set_off() {
@@ -69,7 +69,7 @@ impl Shared {
         if ssd.is_on() {
             return Ok(());
         }
-        // Whoever turned it off may not be through yet.
+        // Another thread may still be turning the tier off.
         self.forget_ssd(ssd);
         ssd.set_on(&mut appender)
     }

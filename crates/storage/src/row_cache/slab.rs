@@ -1,16 +1,15 @@
-//! Places of resident rows by number, in chunks: growing allocates one chunk more and moves
-//! nothing.
+//! Numbered slots of resident rows, in chunks: growing allocates one more chunk and moves nothing.
 
 use super::memory::Resident;
 
-/// No place.
+/// No slot.
 pub(super) const NIL: u32 = u32::MAX;
 
 const CHUNK_ROWS: usize = 64;
 
 enum Place {
     Taken(Resident),
-    /// The next free place, or `NIL`.
+    /// Number of the next free slot, or `NIL`.
     Free(u32),
 }
 

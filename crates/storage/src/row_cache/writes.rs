@@ -1,26 +1,26 @@
-//! The effects of a write on the cache.
+//! Effects of a write on the cache.
 
 use super::key::Probe;
 use super::row::CachedRow;
 use super::{RowCache, Shared};
 
-/// Times an update is tried again when another one came between; after that the row is dropped.
+/// Attempts of an update interrupted by others; after that the row is dropped.
 const UPDATE_ATTEMPTS: usize = 4;
 
-/// The fate of a cached row.
+/// New state of a cached row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Update {
-    /// The row is this now.
+    /// The row has this record now.
     Record(Vec<u8>),
-    /// There is no row now.
+    /// The row does not exist now.
     Absent,
-    /// Not known here: the cache forgets it.
+    /// Unknown: the cache forgets the row.
     Forget,
 }
 
 impl RowCache {
-    /// Drops a row from both tiers, and keeps out what was read before: to be called after the
-    /// write is visible in the engine. Cheap for a row that is not there.
+    /// Drops a row from both tiers, and refuses rows read before. Must be called after the write is
+    /// visible in the engine. Cheap for an absent row.
     pub fn invalidate(&self, key: &[u8]) {
         let probe = self.shared.probe(key);
         if self.keep_out(&probe) {
@@ -28,35 +28,35 @@ impl RowCache {
         }
     }
 
-    /// The half of an invalidation that readers may share: what was read before stays out. Whether
-    /// the row is held, too.
+    /// The half of an invalidation that readers may share: refuses rows read before. Returns
+    /// whether the row is held.
     pub(super) fn keep_out(&self, probe: &Probe<'_>) -> bool {
         let state = self.shared.shard(probe.hash).read();
         state.advance(probe.hash);
         state.may_hold(probe)
     }
 
-    /// The other half. Since the first one somebody may have found the row on SSD, or sent it there
-    /// from memory: that is not to come in again either.
+    /// The other half. Since the first one, a reader may have found the row on SSD, or an eviction
+    /// may have sent it there; neither may enter again.
     pub(super) fn take_out(&self, probe: &Probe<'_>) {
         let mut state = self.shared.shard(probe.hash).write();
         state.advance(probe.hash);
         state.forget(probe, self.shared.log());
     }
 
-    /// Brings a row in memory up to date instead of dropping it, after the write is visible in the
-    /// engine: `merge` is given the record (`None`: there was no row). It may be called again if
-    /// another update comes between, and not at all. A row that is only on SSD is dropped.
+    /// Updates a row in memory instead of dropping it, after the write is visible in the engine:
+    /// `merge` gets the record (`None`: the row does not exist). It may be called again if another
+    /// update intervenes, or not at all. A row that is only on SSD is dropped.
     ///
-    /// For writes that may be merged twice with the same result: a fill between the engine's write
-    /// and this call has the write in it already. Counters must be invalidated.
+    /// Only for writes that can be merged twice with the same result: a fill between the engine's
+    /// write and this call already contains the write. Counters must be invalidated.
     pub fn update(&self, key: &[u8], merge: impl FnMut(Option<&[u8]>) -> Update) {
         let probe = self.shared.probe(key);
         finish(&self.shared, &probe, merge, false);
     }
 
-    /// Begins a write: until the guard is gone look-ups of the key miss and fills are dropped, so
-    /// that all reads agree with the engine. Begin before the engine's write, end when it is
+    /// Begins a write: until the guard is dropped, look-ups of the key miss and fills are dropped,
+    /// so that all reads agree with the engine. Begin before the engine's write, end when it is
     /// visible.
     pub fn begin_write<'k>(&self, key: &'k [u8]) -> WriteGuard<'_, 'k> {
         let hash = self.shared.keys.hash(key);
@@ -65,7 +65,7 @@ impl RowCache {
     }
 }
 
-/// A write that has begun. Dropping it invalidates the row, which is right whether the write
+/// A write in progress. Dropping it invalidates the row, which is correct whether the write
 /// succeeded or not.
 #[must_use = "reads of the key go to the engine until this is dropped"]
 pub struct WriteGuard<'c, 'k> {
@@ -75,7 +75,7 @@ pub struct WriteGuard<'c, 'k> {
 }
 
 impl WriteGuard<'_, '_> {
-    /// Ends the write, leaving the row in memory up to date; see [`RowCache::update`].
+    /// Ends the write and updates the row in memory; see [`RowCache::update`].
     pub fn update(mut self, merge: impl FnMut(Option<&[u8]>) -> Update) {
         self.open = false;
         let shared = &self.cache.shared;
@@ -92,8 +92,8 @@ impl Drop for WriteGuard<'_, '_> {
     }
 }
 
-/// Merges outside of the lock; what was merged goes in if the row is still the same, or else all
-/// again.
+/// Merges outside the lock; the result is inserted if the row is unchanged, otherwise the merge is
+/// repeated.
 fn finish(
     shared: &Shared,
     probe: &Probe<'_>,

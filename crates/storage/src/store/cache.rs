@@ -1,21 +1,21 @@
-//! Puts the row cache into the path of reads and writes. It holds records as the engine merges
-//! them, under the engine's own keys.
+//! Places the row cache in the path of reads and writes. It holds records as the engine merges
+//! them, under the engine's keys.
 //!
-//! A record is cached before anything is left out of it: what its partition's deletions cover and
-//! what has expired is decided by each reader ([`Shared::resolve`]). That is why a deletion of a
-//! partition or of a range leaves the cached rows alone: it is a write to the partition's header, a
-//! record like any other, cached and dropped by itself. Only a sweep, which moves old deletions
+//! A record is cached before any data is left out: each reader decides which data its partition's
+//! deletions cover and which has expired ([`Shared::resolve`]). A deletion of a partition or of a
+//! range therefore leaves the cached rows alone: it is a write to the partition's header, which is
+//! a record like any other, cached and dropped separately. Only a sweep, which moves old deletions
 //! from the header into the rows, writes to both, and drops both.
 //!
 //! The engine's own work changes no reader's answer, so it drops no cached record: merging
-//! fragments is associative, and no reader sees what compaction or a write-back forgets (values
-//! that expired, tombstones past their grace). A write with a time before such a tombstone is
-//! visible once the engine has forgotten the tombstone; that write drops the cached record, and
+//! fragments is associative, and no reader sees the data that compaction or a write-back purges
+//! (expired values, tombstones past their grace). A write with a timestamp before such a tombstone
+//! is visible once the engine has purged the tombstone; that write drops the cached record, and
 //! with it the tombstone.
 //!
-//! Writes go through [`WriteGuard`]s: as long as a write is between the engine and its ticket,
-//! reads of its row go to the engine. So no reader sees a write and another one later the state
-//! before it, acknowledged or not. Scans and slices pass by the cache and never fill it.
+//! Writes use [`WriteGuard`]s: while a write is between the engine and its ticket, reads of its row
+//! go to the engine. No reader thus sees a write and a later reader the state before it,
+//! acknowledged or not. Scans and slices bypass the cache and never fill it.
 
 use super::read::Read;
 use super::{Shared, StoreError};
@@ -30,11 +30,10 @@ use crate::row_cache::{
 /// Leading bytes of a key that name its table.
 const TABLE_PREFIX_BYTES: usize = key::TABLE_BYTES;
 
-/// Larger records are dropped by a write: merging them costs more than the read that brings them
-/// back.
+/// A write drops larger records: merging them costs more than reading them again.
 const WRITE_THROUGH_BYTES_MAX: usize = 4 << 10;
 
-/// A record, wherever it was.
+/// A record from the cache or the engine.
 pub(super) enum Stored {
     Cached(CachedRow),
     Read(Option<Bytes>),
@@ -49,8 +48,8 @@ impl Stored {
     }
 }
 
-/// Opens the cache of a store. Its second tier begins empty at every opening, and is left out if
-/// its disk is full or fails.
+/// Opens the cache of a store. Its second tier starts empty at every opening, and is omitted if its
+/// disk is full or fails.
 pub(super) fn open(options: Option<&RowCacheOptions>) -> Result<Option<RowCache>, RowCacheError> {
     let Some(options) = options else { return Ok(None) };
     let options = RowCacheOptions { table_prefix_bytes: TABLE_PREFIX_BYTES, ..options.clone() };
@@ -64,7 +63,7 @@ pub(super) fn open(options: Option<&RowCacheOptions>) -> Result<Option<RowCache>
 }
 
 impl Shared {
-    /// A record out of the cache, else out of the engine and then into the cache.
+    /// Fetches a record from the cache, or from the engine into the cache.
     pub(super) fn fetch(&self, key: &[u8], tier: ReadTier) -> Result<Read<Stored>, StoreError> {
         let Some(cache) = &self.cache else { return self.fetch_from_engine(key, tier) };
         let cached = match cache.lookup(key) {
@@ -94,10 +93,10 @@ impl Shared {
         })
     }
 
-    /// Writes a batch that changes what readers see: until it is visible to all of them, none is
-    /// answered by the cache.
+    /// Writes a batch that changes the view of readers: until all of them see it, the cache answers
+    /// none of them.
     pub(super) fn write_visibly(&self, batch: &[Write], stall: Stall) -> Result<(), StoreError> {
-        // The last to be dropped: the row cache has it by then.
+        // Dropped last, after the row cache is updated.
         let _under_way = self.stamps.begin(batch);
         let Some(cache) = &self.cache else { return self.write(batch, stall) };
         let guarded = batch.iter().filter_map(|write| match write {
@@ -108,7 +107,7 @@ impl Shared {
         let guards: Vec<(WriteGuard<'_, '_>, _)> = guarded
             .map(|(key, fragment)| (cache.begin_write(key), fragment.map(|record| (key, record))))
             .collect();
-        // Should it fail, the guards drop what they guard: nobody knows then what the engine has.
+        // On failure the guards drop their rows: the engine's state is unknown then.
         self.write(batch, stall)?;
         for (guard, merged) in guards {
             match merged {
@@ -121,9 +120,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Merges a plain fragment into a cached record, if it is plain itself. Counters are not, as
-    /// they must not be added twice; nor is what compaction forgets one day, for the engine may
-    /// have forgotten it already.
+    /// Merges a plain fragment into a plain cached record. Counters are not plain, as they must not
+    /// be added twice; nor is purgeable data, as the engine may have purged it already.
     fn merged(&self, key: &[u8], cached: Option<&[u8]>, fragment: &[u8]) -> Update {
         let Some(cached) = cached else { return Update::Record(fragment.to_vec()) };
         let decoded =
@@ -141,7 +139,7 @@ impl Shared {
         Update::Record(record)
     }
 
-    /// Drops what is cached of a table, after it is gone from the engine.
+    /// Drops the cached rows of a table, after it is gone from the engine.
     pub(super) fn clear_cached(&self, table: TableId) {
         if let Some(cache) = &self.cache {
             cache.clear_table(&key::token_start(table, None));
@@ -149,8 +147,8 @@ impl Shared {
     }
 }
 
-/// A statement's values have one time, so most fragments are told to be plain by their flags;
-/// counters and headers never.
+/// A statement's values have one time, so flags identify most fragments as plain; counters and
+/// headers never are.
 fn writes_through(fragment: &[u8]) -> bool {
     fragment.len() <= WRITE_THROUGH_BYTES_MAX && is_plain(fragment)
 }

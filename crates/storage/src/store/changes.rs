@@ -1,41 +1,39 @@
-//! Which records were written lately, by the hashes of their keys: whether one has changed since it
-//! was read, how many fragments were put on it that nobody has put together yet, and whether it
-//! waits for that already.
+//! Recent writes by hash of the key: whether a record has changed since it was read, how many
+//! unmerged fragments it has, and whether it already waits for a merge.
 //!
-//! Tables of counters of a fixed size: no lock, nothing allocated, nothing kept per record. Two
-//! records that hash alike may make each other look changed, which costs another attempt, or forget
-//! how many fragments there are, which costs a slower read. A record that has changed may never
-//! look as if it had not.
+//! Fixed-size tables of counters: no lock, no allocation, no state per record. Two records with
+//! equal hashes may make each other look changed, which costs another attempt, or lose the count of
+//! fragments, which costs a slower read. A changed record must never look unchanged.
 
 use crate::engine::Write;
 use hashbrown::DefaultHashBuilder;
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The number of slots of each table.
+/// Number of slots of each table.
 const SLOTS: usize = 4096;
 
-/// Fragments put on one record after which it is worth being put together, though nobody has read
+/// Number of fragments on one record after which a merge is worthwhile even if no reader asked for
 /// it, and again after as many more.
 const PILE: u64 = 64;
 
-/// Beyond so many a reader who may not wait does not even have them gathered.
+/// Above this number a reader that must not wait does not even gather the fragments.
 const PILE_MAX: u64 = 1024;
 
-/// The part of a pile's slot that counts; the rest says whose it is.
+/// Bits of a pile's slot that count; the others identify the record.
 const COUNT: u64 = u16::MAX as u64;
 
-/// See the module.
+/// Tables of counters described above.
 pub(super) struct Changes {
     seed: DefaultHashBuilder,
-    /// Changes of all records at once: deleted ranges of keys, and schemas that are looked for.
+    /// Changes of all records at once: deleted ranges of keys, and searches for schemas.
     all: AtomicU64,
     changes: Box<[AtomicU64]>,
     piles: Box<[AtomicU64]>,
     waiting: Box<[AtomicU64]>,
 }
 
-/// The state of a record at a moment. Equal if nothing was written in between.
+/// State of a record at a moment; equal if no write came in between.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Seen(u64);
 
@@ -56,16 +54,17 @@ impl Changes {
         self.seed.hash_one(key)
     }
 
-    /// To be asked before a record is read. Its writer tells of a change after the write and before
-    /// leaving the gate: who has read, closes the gate and sees the same again has read everything.
+    /// Must be called before a record is read. Its writer reports a change after the write and
+    /// before leaving the gate: a reader that closes the gate afterwards and sees the same state
+    /// has read everything.
     pub(super) fn seen(&self, key: &[u8]) -> Seen {
-        // Both only grow, so the sum is the same only if neither did.
+        // Both only grow, so the sum is unchanged only if neither grew.
         let one = slot(&self.changes, self.hash(key)).load(Ordering::Acquire);
         Seen(one.wrapping_add(self.all.load(Ordering::Acquire)))
     }
 
-    /// After a batch, written or not: what a failed one left is not known. `told` is given the
-    /// records that have got many fragments.
+    /// Must be called after a batch, successful or not: a failed one leaves an unknown state.
+    /// `told` gets the records with many fragments.
     pub(super) fn wrote(&self, batch: &[Write], mut told: impl FnMut(&[u8])) {
         for write in batch {
             match write {
@@ -85,7 +84,7 @@ impl Changes {
         }
     }
 
-    /// Every record counts as changed.
+    /// Marks every record as changed.
     pub(super) fn all_changed(&self) {
         self.all.fetch_add(1, Ordering::AcqRel);
     }
@@ -98,13 +97,12 @@ impl Changes {
         } else {
             1
         };
-        // What another thread counts at this moment may be lost: the next multiple comes a little
-        // later.
+        // A concurrent count may be lost: the next multiple then comes a little later.
         slot.store(hash & !COUNT | count, Ordering::Relaxed);
         count
     }
 
-    /// The fragments of a record are one, or it is gone.
+    /// Resets the count of a record that was merged or removed.
     pub(super) fn put_together(&self, key: &[u8]) {
         let hash = self.hash(key);
         let slot = slot(&self.piles, hash);
@@ -113,20 +111,20 @@ impl Changes {
         }
     }
 
-    /// True if a record has so many fragments that who may not wait does not look at it.
+    /// True if a record has too many fragments for a reader that must not wait.
     pub(super) fn is_piled_up(&self, key: &[u8]) -> bool {
         let hash = self.hash(key);
         let known = slot(&self.piles, hash).load(Ordering::Relaxed);
         known & !COUNT == hash & !COUNT && known & COUNT > PILE_MAX
     }
 
-    /// True if a record did not wait yet; from now on it does.
+    /// True if the record did not wait yet; marks it as waiting.
     pub(super) fn begins_to_wait(&self, key: &[u8]) -> bool {
         let hash = self.hash(key) | 1;
         slot(&self.waiting, hash >> 1).swap(hash, Ordering::Relaxed) != hash
     }
 
-    /// It does not any more.
+    /// Marks the record as not waiting.
     pub(super) fn ends_to_wait(&self, key: &[u8]) {
         let hash = self.hash(key) | 1;
         let _ = slot(&self.waiting, hash >> 1).compare_exchange(

@@ -1,4 +1,4 @@
-//! Verifying a data directory that nobody has open: every checksum, every key, every record.
+//! Verifies a closed data directory: every checksum, every key, every record.
 
 use super::directory::{DirectoryLock, Layout, name_logs};
 use super::error::describe;
@@ -14,15 +14,15 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// After so many the directory is broken enough.
+/// Most problems reported.
 const PROBLEMS_MAX: usize = 100;
 
-/// Something broken in a data directory.
+/// A fault in a data directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     /// A file, or a record by table, partition and place.
     pub place: String,
-    /// How.
+    /// Description of the fault.
     pub what: String,
 }
 
@@ -32,8 +32,8 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Reads everything in a data directory and changes nothing. No problem is an empty answer; an
-/// error says that there is nothing to check, or that somebody has it open.
+/// Reads everything in a data directory and changes nothing. Returns an empty list for a sound
+/// directory; an error means that there is nothing to check, or that another process has it open.
 pub fn check(directory: &Path, options: &StoreOptions) -> Result<Vec<Problem>, StoreError> {
     let layout = Layout::new(directory);
     let broken = |place: &Path, what: &dyn fmt::Display| {
@@ -94,7 +94,7 @@ pub fn check(directory: &Path, options: &StoreOptions) -> Result<Vec<Problem>, S
 fn check_records(engine: &dyn Engine, catalogue: &Catalogue) -> Vec<Problem> {
     let mut problems = Vec::new();
     let from = Vec::new();
-    // No key of ours begins with so many of these.
+    // No valid key begins with this many of these bytes.
     let to = vec![u8::MAX; key::KEY_BYTES_MAX];
     let mut cursor = engine.cursor(&Span {
         from: from.clone(),
@@ -119,7 +119,7 @@ fn check_records(engine: &dyn Engine, catalogue: &Catalogue) -> Vec<Problem> {
                 let file = file_named(&files, &error).filter(|file| !named.contains(&file.name));
                 let place = file.map_or("data files".to_owned(), |file| file.name.clone());
                 problems.push(Problem { place, what: error.to_string() });
-                // Behind the broken file; what else lies in its range is not looked at.
+                // Continues behind the broken file, skipping the rest of its range.
                 let Some(file) = file else { break };
                 named.push(file.name.clone());
                 cursor.seek(&[&file.to[..], &[0]].concat());

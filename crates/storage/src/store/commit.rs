@@ -1,9 +1,9 @@
-//! Group commit: one thread syncs for all who wait, and keeps watch over the disk.
+//! Group commit: one thread syncs for all waiting writers, and watches the disk space.
 //!
-//! A writer takes its ticket after its batch is in the log; the thread notes the last ticket,
-//! syncs, and everything up to that ticket is durable. Writers that come during a sync share the
-//! next. A sync that fails poisons the store: what the disk holds then is not known, and syncing
-//! again would not tell (the kernel may have dropped the pages).
+//! A writer takes its ticket after its batch is in the log. The thread notes the last ticket and
+//! syncs, which makes everything up to that ticket durable. Writers that arrive during a sync share
+//! the next. A failed sync poisons the store: the state of the disk is unknown then, and another
+//! sync would not reveal it (the kernel may have dropped the pages).
 
 use super::{Durability, Shared, StoreError, Ticket};
 use crate::engine::EngineError;
@@ -12,23 +12,22 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Told when a ticket is durable, or never will be. Runs on the sync thread: it must be short and
+/// Called when a ticket is durable or has failed. Runs on the sync thread: it must be short and
 /// must not wait.
 pub type DurableCallback = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
 
-/// Told of every sync: the newest durable ticket, or why there is none. One wake-up of an event
-/// loop for all its writers. Runs on the sync thread: it must be short, and must not call the
-/// store.
+/// Called after every sync with the newest durable ticket or the error, so that one wake-up of an
+/// event loop serves all its writers. Runs on the sync thread: it must be short, and must not call
+/// the store.
 pub type SyncListener = Box<dyn Fn(&Result<Ticket, StoreError>) + Send>;
 
-/// The room on the disk is not asked for more often while there is some: a busy store syncs
-/// thousands of times per second.
+/// Least time between checks of the disk space while there is some: a busy store syncs thousands of
+/// times per second.
 const WATCH_INTERVAL_MIN: Duration = Duration::from_millis(20);
 
-/// A part of RocksDB's words for a write that comes after a sync has failed, and before that is
-/// known here.
+/// Part of RocksDB's error for a write after a failed sync that the store does not know of yet.
 const OF_ANOTHER: &str = "previous error";
-/// What the other error was is known a moment later; a writer waits no longer than this for it.
+/// Longest wait of a writer for the original error, which is known a moment later.
 const OF_ANOTHER_MAX: Duration = Duration::from_secs(1);
 
 const HEALTHY: u8 = 0;
@@ -37,15 +36,15 @@ const POISONED: u8 = 2;
 
 #[derive(Default)]
 struct CommitState {
-    /// A sync is asked for no later than this.
+    /// Latest time of the next requested sync.
     deadline: Option<Instant>,
     callbacks: Vec<(Ticket, DurableCallback)>,
     reason: String,
-    /// The sync thread waits for work. Waking nobody is a system call too.
+    /// The sync thread waits for work. Needless wake-ups are system calls too.
     idle: bool,
     /// Threads in `wait`.
     blocked: usize,
-    /// The last ticket of a sync that failed: tickets up to here are answered with the failure.
+    /// Last ticket of a failed sync: tickets up to here get the failure.
     failed_up_to: Ticket,
     stop: bool,
 }
@@ -54,21 +53,21 @@ struct CommitState {
 pub(super) struct Commit {
     written: AtomicU64,
     durable: AtomicU64,
-    /// Up to which of the engine's numbers everything was in the log before the last sync.
+    /// Engine sequence number up to which the last sync covered everything.
     synced_sequence: AtomicU64,
     urgent: AtomicBool,
-    /// The shortest interval within which a sync is asked for already, in µs; `u64::MAX` for none.
+    /// Shortest requested interval for a periodic sync, in µs; `u64::MAX` for none.
     periodic_us: AtomicU64,
     health: AtomicU8,
-    /// The engine met the end of the disk and has not recovered yet. Nothing may touch its log
-    /// until it has, see `watch_space`.
+    /// The engine ran out of disk space and has not recovered. No code may touch its log until it
+    /// has, see `watch_space`.
     engine_full: AtomicBool,
     state: Mutex<CommitState>,
-    /// Apart from the state, which event loops lock: telling them takes a system call each.
+    /// Separate from the state, which event loops lock: each notification takes a system call.
     listeners: Mutex<Vec<SyncListener>>,
-    /// For the sync thread.
+    /// Wakes the sync thread.
     work: Condvar,
-    /// For those who block in `wait`.
+    /// Wakes callers blocked in `wait`.
     progress: Condvar,
 }
 
@@ -91,12 +90,12 @@ impl Default for Commit {
 }
 
 impl Commit {
-    /// The ticket of what is in the log now.
+    /// Ticket of the log's current content.
     pub(super) fn ticket(&self) -> Ticket {
         Ticket(self.written.fetch_add(1, Ordering::AcqRel) + 1)
     }
 
-    /// Asks for the sync that a write with this durability waits for.
+    /// Requests the sync that a write with this durability waits for.
     pub(super) fn ask(&self, durability: Durability) {
         match durability {
             Durability::Batch => self.hurry(),
@@ -104,7 +103,7 @@ impl Commit {
         }
     }
 
-    /// Asks for a sync now.
+    /// Requests a sync now.
     pub(super) fn hurry(&self) {
         if !self.urgent.swap(true, Ordering::AcqRel) {
             // With the lock, so that the thread is either before its check or in its wait.
@@ -112,7 +111,7 @@ impl Commit {
         }
     }
 
-    /// Asks for a sync some time within the interval. Free if there will be one anyway.
+    /// Requests a sync within the interval. Free if one is due anyway.
     fn ask_within(&self, interval: Duration) {
         let interval_us = u64::try_from(interval.as_micros()).unwrap_or(u64::MAX - 1);
         if self.periodic_us.fetch_min(interval_us, Ordering::AcqRel) > interval_us {
@@ -135,9 +134,9 @@ impl Commit {
         Ticket(self.durable.load(Ordering::Acquire))
     }
 
-    /// A ticket for all that is visible, with the engine at `sequence`; it is asked for a sync
-    /// unless it is durable. What was written since the last sync may not have its ticket yet: a
-    /// writer takes it after its write is visible.
+    /// Returns a ticket for everything visible with the engine at `sequence`, and requests a sync
+    /// unless it is durable. A recent write may not have its ticket yet: a writer takes it after
+    /// its write is visible.
     pub(super) fn settle_all(&self, sequence: u64) -> Ticket {
         let newest = match sequence > self.synced_sequence.load(Ordering::Acquire) {
             true => self.ticket(),
@@ -149,7 +148,7 @@ impl Commit {
         newest
     }
 
-    /// Returns the outcome of a ticket, if that is known.
+    /// Returns the outcome of a ticket, if known.
     pub(super) fn known(&self, ticket: Ticket) -> Option<Result<(), StoreError>> {
         self.outcome(&self.lock(), ticket)
     }
@@ -205,7 +204,7 @@ impl Commit {
         }
     }
 
-    /// Checks that writes are taken.
+    /// Checks that the store accepts writes.
     pub(super) fn check(&self) -> Result<(), StoreError> {
         match self.health.load(Ordering::Acquire) {
             HEALTHY => Ok(()),
@@ -213,7 +212,7 @@ impl Commit {
         }
     }
 
-    /// Checks that writes are taken that make room.
+    /// Checks that the store accepts writes that free space.
     pub(super) fn check_sound(&self) -> Result<(), StoreError> {
         match self.health.load(Ordering::Acquire) {
             HEALTHY | FULL => Ok(()),
@@ -221,7 +220,7 @@ impl Commit {
         }
     }
 
-    /// Records a failed write or sync, and returns the error that it means for the store.
+    /// Records a failed write or sync, and returns the resulting error of the store.
     pub(super) fn failed(&self, error: &EngineError) -> StoreError {
         let mut state = self.lock();
         match error {
@@ -245,7 +244,7 @@ impl Commit {
         self.error(&state)
     }
 
-    /// The state once it has a reason, or when that takes too long.
+    /// Waits until the state has a reason, up to a limit.
     fn named<'s>(&'s self, state: MutexGuard<'s, CommitState>) -> MutexGuard<'s, CommitState> {
         let has_none = |state: &mut CommitState| state.reason.is_empty();
         let waited = self.progress.wait_timeout_while(state, OF_ANOTHER_MAX, has_none);
@@ -272,8 +271,7 @@ impl Commit {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until there is something to do; says whether that is a sync, and whether it is the
-    /// last.
+    /// Waits for work; returns whether to sync, and whether it is the last time.
     fn next_work(&self, watch_interval: Duration) -> (bool, bool) {
         let mut state = self.lock();
         let watch_at = Instant::now() + watch_interval;
@@ -282,7 +280,7 @@ impl Commit {
             let due = state.deadline.is_some_and(|deadline| deadline <= now);
             if self.urgent.swap(false, Ordering::AcqRel) || state.stop || due {
                 state.deadline = None;
-                // Whoever asked before wrote before, and is seen by the sync.
+                // Earlier requests follow earlier writes, which the sync covers.
                 self.periodic_us.swap(u64::MAX, Ordering::AcqRel);
                 return (true, state.stop);
             }
@@ -300,7 +298,7 @@ impl Commit {
         }
     }
 
-    /// Answers everyone a sync decides on.
+    /// Answers all waiters that a sync decides.
     fn settle(&self, up_to: Ticket, result: Result<(), EngineError>) {
         let outcome = match &result {
             Ok(()) => {
@@ -333,10 +331,10 @@ impl Commit {
     }
 }
 
-/// The sync thread, until the store is closed.
+/// The sync thread; runs until the store is closed.
 pub(super) fn run(shared: &Arc<Shared>) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| serve(shared))) {
-        // Whoever waits would wait for ever.
+        // Waiters would wait forever otherwise.
         let died =
             EngineError::Failed("the thread that syncs has died; the log says where".to_owned());
         let up_to = Ticket(shared.commit.written.load(Ordering::Acquire));
@@ -351,8 +349,7 @@ fn serve(shared: &Arc<Shared>) {
     loop {
         let (sync, last) = commit.next_work(shared.options.watch_interval);
         if shared.catalogue.has_pending() {
-            // Rows name their columns themselves meanwhile, so a failure here costs bytes and
-            // nothing else.
+            // Rows list their columns in the meantime, so a failure here only costs bytes.
             if shared.catalogue.persist_and(|next_id| shared.note_schemas(next_id)).is_err() {
                 shared.figures.catalogue_failed();
             }
@@ -365,7 +362,7 @@ fn serve(shared: &Arc<Shared>) {
             noted = Instant::now();
         }
         if last {
-            // Callbacks that nobody will answer any more.
+            // Answers callbacks that no later sync would.
             commit.settle(Ticket(0), Ok(()));
             return;
         }
@@ -394,7 +391,7 @@ fn sync_once(shared: &Arc<Shared>) {
     if result.is_ok() {
         commit.synced_sequence.fetch_max(sequence, Ordering::AcqRel);
         if let Some(marker) = &shared.marker {
-            // Without it a loss goes unnoticed, and nothing else.
+            // A failure only means that a loss could go unnoticed.
             let _ = marker.note(sequence, &shared.engine.synced_logs());
         }
     }
@@ -402,13 +399,13 @@ fn sync_once(shared: &Arc<Shared>) {
     commit.settle(up_to, result);
 }
 
-/// Closes the store for writes before the disk is really full, which leaves room for compaction to
-/// make more; opens it again when there is enough, and the engine can sync again.
+/// Closes the store for writes before the disk is completely full, which leaves room for compaction
+/// to free space; opens it again when there is enough, and the engine can sync again.
 ///
-/// After a write that found no room the engine recovers by itself: it looks for room every five
+/// After a write that found no room the engine recovers by itself: it checks for room every five
 /// seconds, writes its memtables out and begins a new log. A sync in between would fail for another
-/// reason than room, and the engine gives up on that. So it is asked by a write, which is refused
-/// before it touches anything for as long as that lasts.
+/// reason than room, after which the engine gives up. The engine is therefore probed with a write,
+/// which it refuses untouched until it has recovered.
 fn watch_space(shared: &Arc<Shared>) {
     let commit = &shared.commit;
     let free = shared.free_bytes();
@@ -423,12 +420,12 @@ fn watch_space(shared: &Arc<Shared>) {
             if commit.engine_full.load(Ordering::Acquire) {
                 match shared.probe() {
                     Ok(()) => commit.engine_full.store(false, Ordering::Release),
-                    // Also when it has given up, which `failed` notes.
+                    // Also if the engine has given up, which `failed` records.
                     Err(error) => return drop(commit.failed(&error)),
                 }
             }
             if shared.engine.sync().is_ok() {
-                // Only from full: a failure meanwhile stays.
+                // Only from full: a failure in the meantime stays.
                 let reopened = commit.health.compare_exchange(
                     FULL,
                     HEALTHY,

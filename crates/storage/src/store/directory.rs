@@ -1,4 +1,4 @@
-//! The data directory: whose it is, of which version, and where in it what lies.
+//! The data directory: its owner, its version, and the places of its files.
 //!
 //! ```text
 //! FORMAT     version of the directory
@@ -17,10 +17,10 @@ use std::path::{Path, PathBuf};
 
 const FORMAT: &str = "shunt storage 1\n";
 
-/// The bytes that opening may write: the log's rows as a file, a manifest, options.
+/// Bytes that opening may write: the log's rows as a file, a manifest, options.
 const ROOM_TO_OPEN_BYTES: u64 = 1 << 20;
 
-/// Where things lie in a data directory.
+/// Places of the files in a data directory.
 #[derive(Debug, Clone)]
 pub(super) struct Layout {
     pub(super) root: PathBuf,
@@ -47,8 +47,7 @@ impl Layout {
         self.root.join("FORMAT")
     }
 
-    /// Refuses a directory of another version; an empty or absent one becomes one of ours if
-    /// `create`.
+    /// Refuses a directory of another version; initialises an empty or absent one if `create`.
     pub(super) fn check_format(&self, create: bool) -> Result<(), StoreError> {
         let path = self.format();
         match fs::read(&path) {
@@ -74,9 +73,9 @@ impl Layout {
         }
     }
 
-    /// Checks that the engine's files are there. What is missing of a store that was begun must not
-    /// begin anew: schema ids are in the records, and an engine that finds no `CURRENT` deletes all
-    /// files that it does not know.
+    /// Checks that the engine's files are present. A store with missing parts must not start
+    /// afresh: records contain schema ids, and an engine that finds no `CURRENT` deletes all files
+    /// that it does not know.
     pub(super) fn check_parts(&self, create: bool) -> Result<bool, StoreError> {
         let current = self.engine().join("CURRENT");
         let begun = current.exists();
@@ -85,7 +84,7 @@ impl Layout {
         }
         let wanted = match begun {
             true => [Some(self.catalogue()), None],
-            // The last that is made of a new store.
+            // The marker is the last file created in a new store.
             false if !create || self.marker().exists() || self.has_rows()? => {
                 [Some(current), Some(self.catalogue())]
             }
@@ -97,13 +96,13 @@ impl Layout {
         }
     }
 
-    /// Room on the disk; as much as can be where that is not known.
+    /// Free bytes on the disk; the maximum value if unknown.
     pub(super) fn free_bytes(&self) -> u64 {
         let space = rustix::fs::statvfs(&self.root).ok().filter(|space| space.f_blocks > 0);
         space.map_or(u64::MAX, |space| space.f_bavail.saturating_mul(space.f_frsize))
     }
 
-    /// Refuses to open on a disk that is full: the engine writes before it can be asked anything.
+    /// Refuses to open on a full disk: the engine writes before it accepts any call.
     pub(super) fn check_room(&self) -> Result<(), StoreError> {
         let free = self.free_bytes();
         if free >= ROOM_TO_OPEN_BYTES {
@@ -115,13 +114,13 @@ impl Layout {
         Err(StoreError::io(&self.root, std::io::Error::new(std::io::ErrorKind::StorageFull, what)))
     }
 
-    /// True if there is a file of rows, or a log.
+    /// True if there is a file of rows or a log.
     fn has_rows(&self) -> Result<bool, StoreError> {
         Ok(self.engine_files()?.iter().any(|name| name.ends_with(".sst") || name.ends_with(".log")))
     }
 
-    /// The engine's logs, for messages: it does not say itself in which one something is wrong. To
-    /// be asked before it opens, which puts a new one in their place.
+    /// Names of the engine's logs, for messages: the engine does not say which one is faulty. Must
+    /// be called before it opens, which replaces them.
     pub(super) fn logs(&self) -> String {
         let mut logs = self.engine_files().unwrap_or_default();
         logs.retain(|name| name.ends_with(".log"));
@@ -143,7 +142,7 @@ impl Layout {
             .collect()
     }
 
-    /// Makes the directory itself, and what lies in it, outlast a power failure.
+    /// Makes the directory and its entries durable.
     pub(super) fn make_durable(&self) -> Result<(), StoreError> {
         let own = self.root.canonicalize().map_err(|error| StoreError::io(&self.root, error))?;
         for directory in [Some(own.as_path()), own.parent()].into_iter().flatten() {
@@ -159,8 +158,8 @@ impl Layout {
     }
 }
 
-/// Held for as long as the store is open; the operating system lets go of it when the process ends,
-/// however it ends.
+/// Held while the store is open; the operating system releases it when the process ends for any
+/// reason.
 #[derive(Debug)]
 pub(super) struct DirectoryLock {
     _file: File,
@@ -180,7 +179,7 @@ impl DirectoryLock {
         DirectoryLock::lock(&file, &path)?;
         let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         let holder = format!("process {} on {}\n", std::process::id(), host.trim_end());
-        // Only for the message, too: on a full disk there is no room for it.
+        // The content is only for the message; a full disk has no room for it.
         let _ = file
             .set_len(0)
             .and_then(|()| file.seek(SeekFrom::Start(0)))
@@ -188,8 +187,8 @@ impl DirectoryLock {
         Ok(DirectoryLock { _file: file })
     }
 
-    /// For one who changes nothing, also where nothing can be changed. A directory without the file
-    /// is nobody's.
+    /// For a caller that only reads, including on read-only media. A directory without the file is
+    /// unlocked.
     pub(super) fn take_to_read(root: &Path) -> Result<Option<Self>, StoreError> {
         let path = root.join("LOCK");
         match File::open(&path) {
@@ -218,8 +217,7 @@ impl DirectoryLock {
     }
 }
 
-/// Adds the names of the logs to what the engine says of damage without a name: that is in one of
-/// them.
+/// Adds the names of the logs to an engine error about unnamed damage, which is in one of them.
 pub(super) fn name_logs(error: EngineError, logs: &str) -> EngineError {
     match error {
         EngineError::Corrupt(what) if !what.contains('/') => {
@@ -229,7 +227,7 @@ pub(super) fn name_logs(error: EngineError, logs: &str) -> EngineError {
     }
 }
 
-/// Describes what is wrong with the file that names the manifest, if it names none that is there.
+/// Describes the fault of the file that names the manifest, if its target does not exist.
 fn dangling(current: &Path) -> Option<String> {
     let Ok(text) = fs::read_to_string(current) else { return Some("it is not text".to_owned()) };
     let name = text.trim_end();

@@ -1,4 +1,4 @@
-//! The errors of a store, with whose fault they are.
+//! Errors of a store, each with its cause.
 
 use crate::catalogue::{CatalogueError, DecodeError};
 use crate::engine::EngineError;
@@ -10,69 +10,69 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Why a store did not do what it was asked to.
+/// Reasons why a store failed to carry out a call.
 #[derive(Debug, Clone)]
 pub enum StoreError {
-    /// The operating system says so.
+    /// An error of the operating system.
     Io {
         /// The file or directory.
         path: PathBuf,
         /// The operating system's error.
         source: Arc<io::Error>,
     },
-    /// The directory is of another version of the store, or not one of a store at all.
+    /// The directory has another version of the store, or is not a store.
     Format {
-        /// The file that says so.
+        /// The file that shows it.
         path: PathBuf,
-        /// Its contents, or what it lacks.
+        /// Contents of the file, or what is missing.
         found: String,
     },
-    /// Another process has the directory.
+    /// Another process has locked the directory.
     Locked {
         /// The lock file.
         path: PathBuf,
-        /// Who that is, as it says itself.
+        /// The holder, as written in the file.
         holder: String,
     },
     /// The catalogue's file cannot be used.
     Catalogue(Arc<CatalogueError>),
-    /// The engine says so.
+    /// An error of the engine.
     Engine(EngineError),
-    /// The row cache cannot be opened as it is configured.
+    /// The row cache cannot be opened with its configuration.
     RowCache(Arc<RowCacheError>),
     /// A record is broken.
     Corrupt {
         /// Table, partition and place of the record.
         record: String,
-        /// How.
+        /// Description of the fault.
         what: DecodeError,
     },
-    /// A key that cannot be stored. The caller's fault.
+    /// A key that cannot be stored; the caller's fault.
     Key(KeyError),
-    /// A fragment of the wrong kind for its place. The caller's fault.
+    /// A fragment of the wrong kind for its place; the caller's fault.
     Misplaced,
-    /// More in one call than may be. The caller's fault.
+    /// A call exceeds the size limit; the caller's fault.
     TooLarge {
-        /// The size of the fragments together.
+        /// Total size of the fragments.
         bytes: usize,
-        /// The most that is allowed.
+        /// The limit.
         most: usize,
     },
-    /// The end of the log is missing: writes that were acknowledged are gone.
-    /// `EngineOptions::accept_damaged_log` opens what is left.
+    /// The end of the log is missing: acknowledged writes are lost.
+    /// `EngineOptions::accept_damaged_log` opens the rest.
     LogLost {
-        /// The file that says so.
+        /// The file that shows it.
         path: PathBuf,
-        /// From where to where.
+        /// Extent of the loss.
         what: String,
     },
-    /// Writes come faster than they are compacted, and have for as long as a write waits. It was
-    /// not carried out.
+    /// Writes arrived faster than compaction for as long as a write waits. The write was not
+    /// executed.
     Stalled(Duration),
-    /// The disk is full: reads go on, writes again when there is room.
+    /// The disk is full: reads continue, writes resume when there is room.
     Full(String),
-    /// A write failed in a way that leaves open what is on disk: reads go on, writes do not until
-    /// the store is opened anew.
+    /// A failed write left the disk in an unknown state: reads continue, writes are refused until
+    /// the store is reopened.
     Poisoned(String),
 }
 
@@ -157,7 +157,7 @@ impl StoreError {
     }
 }
 
-/// Names a record in words.
+/// Describes a record by its key.
 pub(super) fn describe(key: &[u8]) -> String {
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     match key::split(key) {

@@ -1,4 +1,4 @@
-//! The counts of a store, for metrics.
+//! Counts of a store, for metrics.
 
 use crate::catalogue::CatalogueCounts;
 use crate::engine::Sizes;
@@ -6,10 +6,10 @@ use crate::row_cache::RowCacheStatistics;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Upper ends of the classes of fragments per read; one more class is above the last.
+/// Upper bounds of the classes of fragments per read; one more class is above the last.
 pub const FRAGMENT_CLASSES: [u32; 6] = [1, 2, 4, 8, 16, 32];
 
-/// Counters, in one place.
+/// Counters of a store.
 #[derive(Debug, Default)]
 pub(super) struct Figures {
     applies: AtomicU64,
@@ -27,30 +27,30 @@ pub(super) struct Figures {
     catalogue_errors: AtomicU64,
 }
 
-/// A reading of them.
+/// A snapshot of the counters.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct StoreFigures {
     /// Batches written.
     pub applies: u64,
-    /// Fragments in them.
+    /// Fragments in these batches.
     pub mutations: u64,
     /// Batches that had to wait for compaction.
     pub stalled: u64,
-    /// How long all of them waited, in µs.
+    /// Total time of these waits, in µs.
     pub stalled_us: u64,
     /// Syncs of the log.
     pub syncs: u64,
-    /// Batches that these made durable.
+    /// Batches that the syncs made durable.
     pub synced: u64,
-    /// Time they took, in µs.
+    /// Total time of the syncs, in µs.
     pub sync_us: u64,
-    /// The longest, in µs.
+    /// Longest sync, in µs.
     pub sync_us_max: u64,
     /// Records read from the engine, one by one or as rows of a partition.
     pub reads: u64,
     /// Reads answered with "would block".
     pub would_block: u64,
-    /// Reads by how many fragments they merged; the classes are [`FRAGMENT_CLASSES`].
+    /// Reads by number of merged fragments, in the classes of [`FRAGMENT_CLASSES`].
     pub fragments: Vec<u64>,
     /// Merged rows written back.
     pub written_back: u64,
@@ -58,12 +58,12 @@ pub struct StoreFigures {
     pub broken_merges: u64,
     /// Failures to write the catalogue's file.
     pub catalogue_errors: u64,
-    /// The counts of the catalogue.
+    /// Counts of the catalogue.
     pub catalogue: CatalogueCounts,
-    /// The sizes of the engine.
+    /// Sizes of the engine.
     pub sizes: Sizes,
-    /// The statistics of the row cache, if there is one. A read that would block counts as a miss,
-    /// and again where it may wait.
+    /// Statistics of the row cache, if there is one. A read that would block counts as a miss, and
+    /// again when it is repeated with waiting.
     pub row_cache: Option<RowCacheStatistics>,
 }
 
@@ -90,7 +90,7 @@ impl Figures {
         self.sync_us_max.fetch_max(took, Ordering::Relaxed);
     }
 
-    /// Counts a read that met this many, 0 if there was nothing.
+    /// Counts a read of a value with this many fragments, 0 if there was no value.
     pub(super) fn read(&self, fragments: u32) {
         add(&self.reads, 1);
         if fragments > 0 {

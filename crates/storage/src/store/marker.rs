@@ -1,10 +1,10 @@
-//! How far log and manifest were synced, so that an end of them that went missing is noticed.
+//! Records how far log and manifest were synced, so that a missing end is detected.
 //!
-//! The engine takes a log that stops in the middle of a write for one that was cut off there by a
-//! crash, and a damaged length looks like that too. So after every sync the number of the last
-//! write in it is noted in a file of its own, which is not synced: after a power failure it may be
-//! behind, which misses a loss; it is never ahead, which would make one up. The same goes for the
-//! manifest and for each log, see [`Noted`].
+//! The engine treats a log that stops in the middle of a write as truncated by a crash, and a
+//! damaged length looks the same. After every sync the number of the last write in it is therefore
+//! recorded in a separate file, which is not synced. After a power failure that number may be
+//! behind, which misses a loss; it is never ahead, which would invent one. The same applies to the
+//! manifest and to each log, see [`Noted`].
 
 use super::StoreError;
 use super::directory::Layout;
@@ -24,8 +24,8 @@ pub(super) struct Marker {
 }
 
 impl Marker {
-    /// Refuses a log that ends before what the file says, unless that is accepted. `logs` names
-    /// what was there before the engine opened.
+    /// Refuses a log that ends before the recorded position, unless the loss is accepted. `logs`
+    /// names the logs present before the engine opened.
     pub(super) fn open(
         layout: &Layout,
         engine: &dyn Engine,
@@ -45,7 +45,7 @@ impl Marker {
         Ok(marker)
     }
 
-    /// Notes the number of the last write that a sync made durable, and how far it covered the
+    /// Records the number of the last write that a sync made durable, and how far it covered the
     /// logs.
     pub(super) fn note(&self, sequence: u64, logs: &[LogMark]) -> io::Result<()> {
         let mut noted = self.lock();
@@ -55,7 +55,7 @@ impl Marker {
         self.write(&noted)
     }
 
-    /// Notes what the manifest has come to, if it has changed.
+    /// Records the state of the manifest if it has changed.
     pub(super) fn note_manifest(&self) -> io::Result<()> {
         let mut noted = self.lock();
         let manifest = noted.manifest.advance(&self.engine)?;
@@ -75,8 +75,7 @@ impl Marker {
     }
 }
 
-/// Describes which part of the log is missing. A marker that is absent or damaged itself says
-/// nothing.
+/// Describes the missing part of the log. An absent or damaged marker shows nothing.
 pub(super) fn missing(
     path: &Path,
     engine: &dyn Engine,
@@ -88,8 +87,8 @@ pub(super) fn missing(
         .then(|| format!("write {synced} was synced, the log ({logs}) ends at write {found}")))
 }
 
-/// Refuses a manifest that has lost something. To be asked before the engine opens, which deletes
-/// what it does not know.
+/// Refuses a manifest that has lost content. Must be called before the engine opens, which deletes
+/// unknown files.
 pub(super) fn check_manifest(path: &Path, directory: &Path) -> Result<(), StoreError> {
     match read(path)?.and_then(|noted| noted.manifest.damage(directory)) {
         Some(what) => Err(StoreError::Engine(EngineError::Corrupt(what))),
@@ -97,11 +96,11 @@ pub(super) fn check_manifest(path: &Path, directory: &Path) -> Result<(), StoreE
     }
 }
 
-/// Refuses logs that have lost something that was synced, by name. To be asked before the engine
-/// opens, which puts a new one in their place. With all that is wrong, however many.
+/// Refuses logs that have lost synced content, by name and with every fault. Must be called before
+/// the engine opens, which replaces them.
 pub(super) fn check_logs(path: &Path, directory: &Path) -> Result<(), StoreError> {
     let Some(noted) = read(path)? else { return Ok(()) };
-    // A log that is gone because its rows are in files is no loss.
+    // A log that is gone because its rows are in files is not a loss.
     let Some(first) = first_log_needed(directory) else { return Ok(()) };
     let mut damages = Vec::new();
     for log in noted.logs.iter().rev().filter(|log| log.bytes > 0 && log.number >= first) {
@@ -114,7 +113,8 @@ pub(super) fn check_logs(path: &Path, directory: &Path) -> Result<(), StoreError
     }
 }
 
-/// True if the file itself is damaged. What a power failure leaves of it, nothing or zeros, is not.
+/// True if the file itself is damaged. Remains of a power failure, an empty file or zeros, do not
+/// count.
 pub(super) fn is_damaged(path: &Path) -> Result<bool, StoreError> {
     let bytes = read_bytes(path)?;
     Ok(bytes.iter().any(|byte| *byte != 0) && Noted::decode(&bytes).is_none())

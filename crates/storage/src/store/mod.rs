@@ -1,9 +1,9 @@
-//! A store: what the node reads and writes through.
+//! A store: the node's interface for reads and writes.
 //!
 //! Writes are blind: `append` and `apply` put fragments into the log and the memtable and return a
-//! [`Ticket`]; when that is durable says `wait_durable`, a callback or a listener, so that an event
-//! loop never waits for a disk. Reads merge fragments, apply the deletions of the partition and
-//! leave out what has expired.
+//! [`Ticket`]. `wait_durable`, a callback or a listener reports when it is durable, so that an
+//! event loop never waits for a disk. Reads merge fragments, apply the deletions of the partition
+//! and leave out expired data.
 
 mod cache;
 mod changes;
@@ -57,10 +57,10 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread::JoinHandle;
 
-/// Keys waiting to be written back; more are not worth remembering.
+/// Most keys waiting to be written back.
 const REWRITES_WAITING_MAX: usize = 1024;
 
-/// The state that the store's threads share.
+/// State shared by the store's threads.
 pub(crate) struct Shared {
     options: StoreOptions,
     engine: Box<dyn Engine>,
@@ -70,37 +70,36 @@ pub(crate) struct Shared {
     commit: Commit,
     figures: Figures,
     cache: Option<RowCache>,
-    /// Tells whether what is read of a partition is of one moment.
+    /// Tells whether the records read from a partition are of one moment.
     stamps: Stamps,
     layout: Option<Layout>,
     marker: Option<Marker>,
-    /// Tables in which a read has to look for deletions of partitions and ranges.
+    /// Tables in which a read must look for deletions of partitions and ranges.
     headers: RwLock<HashSet<TableId>>,
-    /// Writers hold it shared; a row is written back, and schemas are reclaimed, with no writer in
-    /// between. Who has it alone may neither read a disk nor merge more than a reader would who may
-    /// not wait.
+    /// Writers hold it shared; writing back a row and reclaiming schemas exclude writers. An
+    /// exclusive holder must neither read a disk nor merge more than a reader that must not wait.
     gate: RwLock<()>,
     changes: Changes,
-    /// Writers that the engine makes wait. As long as there is one, no event loop takes a lock that
-    /// it holds.
+    /// Number of writers that the engine delays. While it is not 0, no event loop takes a lock that
+    /// they hold.
     delayed: AtomicUsize,
     rewrites: SyncSender<Vec<u8>>,
     stop_sweeping: AtomicBool,
-    /// One sweep, reclaim or snapshot at a time.
+    /// Allows one sweep, reclaim or snapshot at a time.
     upkeep: Mutex<()>,
 }
 
 /// An open store. Threads share it by reference or in an `Arc`.
 pub struct Store {
     shared: Arc<Shared>,
-    /// Until it is closed.
+    /// Running until the store is closed.
     threads: Mutex<Vec<JoinHandle<()>>>,
     stop_upkeep: SyncSender<Vec<u8>>,
     _lock: Option<DirectoryLock>,
 }
 
 impl Store {
-    /// Opens the store in a directory, or begins one there.
+    /// Opens the store in a directory, or creates one there.
     pub fn open(directory: &Path, options: StoreOptions) -> Result<Store, StoreError> {
         if options.create {
             files::create_directory(directory).map_err(|error| StoreError::io(directory, error))?;
@@ -125,7 +124,7 @@ impl Store {
         Store::assemble(options, catalogue, cache, Some((layout, lock)), open)
     }
 
-    /// A store on an engine of the caller's making, without a directory. For tests.
+    /// A store on the caller's engine, without a directory. For tests.
     pub fn on_engine(
         options: StoreOptions,
         engine: impl FnOnce(Arc<dyn crate::engine::Merger>) -> Box<dyn Engine>,
@@ -193,12 +192,12 @@ impl Store {
         Ok(Store { shared, threads, stop_upkeep: rewrites, _lock: lock })
     }
 
-    /// Deletes all data of a table, which goes on to exist. Also where there is too little room for
-    /// other writes.
+    /// Deletes all data of a table, which continues to exist. Works even where there is too little
+    /// room for other writes.
     pub fn truncate(&self, table: TableId, durability: Durability) -> Result<Ticket, StoreError> {
         self.shared.commit.check_sound()?;
         let deletion = [Write::DeleteRange(key::token_start(table, None), key::table_end(table))];
-        // Through the gate: a row on its way back into the engine would come after the deletion.
+        // Through the gate: a row being written back would otherwise come after the deletion.
         self.shared.write_patiently(|shared, stall| shared.write(&deletion, stall))?;
         self.shared.clear_cached(table);
         let ticket = self.shared.commit.ticket();
@@ -206,14 +205,15 @@ impl Store {
         Ok(ticket)
     }
 
-    /// Deletes all data of a table whose number is never used again; its files go at once.
+    /// Deletes all data of a table whose number is never used again; its files are removed
+    /// immediately.
     pub fn drop_table(&self, table: TableId, durability: Durability) -> Result<Ticket, StoreError> {
         let ticket = self.truncate(table, durability)?;
         self.shared.engine.drop_files(&key::token_start(table, None), &key::table_end(table))?;
         Ok(ticket)
     }
 
-    /// The tables of which there is a record, dropped ones included that could not be deleted.
+    /// The tables with at least one record, including dropped ones that could not be deleted.
     ///
     /// # Errors
     /// The engine cannot read.
@@ -221,45 +221,45 @@ impl Store {
         Ok(own::tables(&*self.shared.engine)?)
     }
 
-    /// How long tombstones of a table stay, in seconds. Not kept: the node says so after every
-    /// opening.
+    /// Sets the retention of a table's tombstones in seconds. Not persisted: the node sets it after
+    /// every opening.
     pub fn set_gc_grace(&self, table: TableId, seconds: i64) {
         self.shared.grace.set(table, seconds);
     }
 
-    /// The newest ticket that is durable, and with it all before.
+    /// The newest ticket that is durable together with all before it.
     pub fn durable(&self) -> Ticket {
         self.shared.commit.durable()
     }
 
-    /// A ticket at or after every write that a read has seen so far, with a sync asked for if it is
-    /// not durable yet.
+    /// A ticket at or after every write seen by reads so far; requests a sync if it is not durable
+    /// yet.
     pub fn settle(&self) -> Ticket {
         self.shared.commit.settle_all(self.shared.engine.sequence())
     }
 
-    /// Returns the outcome of a ticket, if that is known.
+    /// Returns the outcome of a ticket, if known.
     pub fn outcome(&self, ticket: Ticket) -> Option<Result<(), StoreError>> {
         self.shared.commit.known(ticket)
     }
 
-    /// Blocks until a ticket is durable. Not for an event loop.
+    /// Blocks until a ticket is durable. Must not run on an event loop.
     pub fn wait_durable(&self, ticket: Ticket) -> Result<(), StoreError> {
         self.shared.commit.wait(ticket)
     }
 
-    /// Calls back when a ticket is durable or never will be; at once, on this thread, if that is
-    /// known already.
+    /// Calls back when a ticket is durable or has failed; immediately, on this thread, if that is
+    /// already known.
     pub fn when_durable(&self, ticket: Ticket, callback: DurableCallback) {
         self.shared.commit.when_durable(ticket, callback);
     }
 
-    /// Tells of every sync from now on.
+    /// Reports every sync from now on.
     pub fn subscribe(&self, listener: SyncListener) {
         self.shared.commit.subscribe(listener);
     }
 
-    /// Why writes are refused, if they are.
+    /// The reason why writes are refused, if they are.
     pub fn health(&self) -> Result<(), StoreError> {
         self.shared.commit.check()
     }
@@ -269,8 +269,8 @@ impl Store {
         Ok(self.shared.engine.flush()?)
     }
 
-    /// A copy of the store in an absent directory, to be opened elsewhere while this one goes on.
-    /// Of one that fails nothing stays.
+    /// Copies the store into a new directory, which can be opened elsewhere while this store
+    /// continues. A failed copy is removed.
     pub fn snapshot(&self, directory: &Path) -> Result<(), StoreError> {
         let failed = |error| StoreError::io(directory, error);
         let Some(own) = &self.shared.layout else {
@@ -280,7 +280,7 @@ impl Store {
         fs::create_dir(directory).map_err(failed)?;
         let written = self.write_snapshot(own, directory);
         if written.is_err() {
-            // Its links keep room from being free.
+            // Links in the copy would keep room occupied.
             let _ = fs::remove_dir_all(directory);
         }
         written
@@ -290,7 +290,7 @@ impl Store {
         let failed = |error| StoreError::io(directory, error);
         let copy = Layout::new(directory);
         self.shared.engine.checkpoint(&copy.engine())?;
-        // After the rows: every schema that one of them uses is in the file by then.
+        // After the rows: the file then contains every schema that one of them uses.
         let catalogue = fs::read(own.catalogue()).map_err(failed)?;
         files::replace(&copy.catalogue(), &catalogue).map_err(|error| failed(error.into()))?;
         // Last: without it the directory is not a store.
@@ -298,8 +298,8 @@ impl Store {
         copy.make_durable()
     }
 
-    /// Names of the store's threads that have ended, which none does before the store is closed:
-    /// they have panicked.
+    /// Names of the store's threads that have ended. No thread ends before the store is closed, so
+    /// these have panicked.
     pub fn dead_threads(&self) -> Vec<String> {
         let threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         let of_cache = self.shared.cache.as_ref().and_then(RowCache::thread);
@@ -307,15 +307,14 @@ impl Store {
         dead.map(|thread| thread.thread().name().unwrap_or_default().to_owned()).collect()
     }
 
-    /// Syncs what was written, and ends the threads that do that and look after records; false if
-    /// one of them had panicked. Writes after it are refused, or their tickets lost. As dropping
-    /// the store does, for whoever wants to know.
+    /// Syncs, and ends the sync and upkeep threads; false if one of them had panicked. Later writes
+    /// are refused or their tickets lost. Dropping the store does the same without reporting it.
     pub fn close(&self) -> bool {
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         if threads.is_empty() {
             return true;
         }
-        // An empty key is no key: it ends the thread.
+        // An empty key is not a valid key: it ends the thread.
         let _ = self.stop_upkeep.send(Vec::new());
         self.shared.commit.stop();
         threads.drain(..).filter_map(|thread| thread.join().err()).count() == 0
@@ -329,12 +328,12 @@ impl Store {
         shared.figures.reading(broken, shared.catalogue.counts(), shared.engine.sizes(), cache)
     }
 
-    /// The engine's counters, by its own names.
+    /// The engine's counters, under its own names.
     pub fn engine_statistics(&self) -> Vec<(String, u64)> {
         self.shared.engine.statistics()
     }
 
-    /// The schemas that records refer to, for whoever reads records in place.
+    /// The schemas that records refer to, for callers that read records in place.
     pub fn catalogue(&self) -> &Catalogue {
         &self.shared.catalogue
     }
@@ -363,7 +362,7 @@ fn start_threads(
 }
 
 impl Shared {
-    /// As much as can be where nobody watches.
+    /// The maximum value if no directory is watched.
     fn free_bytes(&self) -> u64 {
         let watched = self.layout.as_ref().filter(|_| self.options.reserve_bytes > 0);
         watched.map_or(u64::MAX, Layout::free_bytes)

@@ -1,8 +1,8 @@
-//! The newest time that records carry: what somebody who has read a row, and may be seen by nobody
-//! as having written before that, has to come after.
+//! The newest timestamp in records: a writer that has read a row must use a later one, so that no
+//! reader sees its write as earlier.
 //!
-//! It may never be less than that of anything which could cover or outlive such a write: it counts
-//! values that have expired and tombstones of whatever age as much as what a reader sees.
+//! The result must never be less than any timestamp that could cover or outlive such a write: it
+//! counts expired values and tombstones of any age like live data.
 
 use super::read::Read;
 use super::{Shared, Slice, Store, StoreError};
@@ -11,8 +11,8 @@ use crate::engine::{ReadTier, Span};
 use crate::key::{self, Target};
 use crate::row::{PartitionKey, Row, TableId};
 
-/// The newest timestamp of all that a row, or a fragment of one, says. How a key was written has no
-/// time that counts.
+/// The newest timestamp in a row or a fragment. The written form of a key has no relevant
+/// timestamp.
 fn newest_of(row: &Row) -> Option<i64> {
     let cells = row.cells.iter().filter(|cell| !cell.is_key()).map(|cell| cell.timestamp);
     let complex = row.complex.iter().map(|(_, deletion)| deletion.timestamp);
@@ -25,8 +25,8 @@ fn newest_of(row: &Row) -> Option<i64> {
 }
 
 impl Store {
-    /// The newest timestamp of a row, static or not, and of what its partition's header deletes
-    /// there, in µs; `None` where nothing ever was.
+    /// The newest timestamp of a row, static or not, and of its partition's deletion there, in µs;
+    /// `None` if there was never any.
     pub fn newest_of_row(
         &self,
         table: TableId,
@@ -35,7 +35,7 @@ impl Store {
     ) -> Result<Option<i64>, StoreError> {
         let shared = &*self.shared;
         let key = key::record(table, partition, target)?;
-        // Deletions are moved from headers into rows, so the row comes last.
+        // Deletions move from headers into rows, so the row is read last.
         let deletion =
             shared.read_covering((table, partition, target), ReadTier::Disk)?.ready().flatten();
         let own = match shared.fetch(&key, ReadTier::Disk)? {
@@ -47,8 +47,8 @@ impl Store {
         Ok(own.flatten().max(deletion.map(|deletion| deletion.timestamp)))
     }
 
-    /// The newest timestamp of all rows of a slice, and of the static row if that is asked for; of
-    /// the partition's header nothing.
+    /// The newest timestamp of all rows of a slice, and of the static row on request; excludes the
+    /// partition's header.
     pub fn newest_of_slice(
         &self,
         table: TableId,

@@ -1,4 +1,4 @@
-//! The options of a store, and the values that its callers hand over.
+//! Options of a store, and the values that its callers pass.
 
 use crate::catalogue::Limits;
 use crate::engine::EngineOptions;
@@ -10,32 +10,32 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// How a store is opened.
+/// Options for opening a store.
 #[derive(Clone)]
 pub struct StoreOptions {
-    /// True if a store is begun where there is none; else what is missing is an error.
+    /// True to create a store if absent; otherwise missing parts are an error.
     pub create: bool,
-    /// The options of the engine.
+    /// Options of the engine.
     pub engine: EngineOptions,
-    /// The limits of the schema catalogue.
+    /// Limits of the schema catalogue.
     pub catalogue: Limits,
-    /// Whole rows in memory and, beyond that, on an SSD, in front of the engine; `None` for none.
-    /// The store says itself how many bytes of a key name its table. What is on the SSD does not
-    /// outlive the store: it is opened empty.
+    /// Cache of whole rows in memory and, beyond that, on an SSD, in front of the engine; `None`
+    /// for none. The store itself sets the number of key bytes that name the table. The SSD's
+    /// content does not outlive the store: it starts empty.
     pub row_cache: Option<RowCacheOptions>,
-    /// A read that merged so many fragments has the merged row written back; `u32::MAX` for never.
+    /// Number of merged fragments in a read that triggers a write-back of the row; `u32::MAX` for
+    /// never.
     pub write_back_fragments: u32,
-    /// The largest size of the fragments of one `apply` together.
+    /// Largest total size of the fragments of one `apply`.
     pub batch_bytes_max: usize,
-    /// How long an `apply` waits for compaction, if writes come faster than that, before it is
-    /// refused. Event loops do not wait, see `append`.
+    /// Longest wait of an `apply` for compaction before it is refused. Event loops do not wait, see
+    /// `append`.
     pub stall_wait_max: Duration,
-    /// With less room than this on the disk the store takes no writes; 0 looks at the disk's errors
-    /// alone.
+    /// With less free space than this the store refuses writes; 0 relies on errors of the disk.
     pub reserve_bytes: u64,
-    /// How often the room on the disk is looked at.
+    /// Interval between checks of the disk space.
     pub watch_interval: Duration,
-    /// The clock that tells compaction the time.
+    /// Clock for compaction.
     pub clock: Clock,
 }
 
@@ -73,14 +73,14 @@ impl fmt::Debug for StoreOptions {
     }
 }
 
-/// When a write counts.
+/// Condition for acknowledging a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
-    /// Acknowledged once it is synced. Whoever waits at the same time shares a sync.
+    /// Acknowledged once synced. Concurrent waiters share a sync.
     Batch,
-    /// Acknowledged at once, synced within the interval.
+    /// Acknowledged immediately, synced within the interval.
     Periodic {
-        /// The longest time of writes that a crash may lose.
+        /// Longest time span of writes that a crash may lose.
         interval: Duration,
     },
 }
@@ -92,22 +92,22 @@ pub struct Mutation<'a> {
     pub table: TableId,
     /// The partition.
     pub partition: PartitionKey<'a>,
-    /// Where in it.
+    /// Place in the partition.
     pub target: Target<'a>,
-    /// The fragment to write: a header for [`Target::Header`], else a row.
+    /// The fragment to write: a header for [`Target::Header`], otherwise a row.
     pub fragment: Fragment,
 }
 
-/// As [`Mutation`], of a fragment that somebody else keeps.
+/// Like [`Mutation`], with a borrowed fragment.
 #[derive(Debug, Clone, Copy)]
 pub struct MutationRef<'a> {
     /// The table.
     pub table: TableId,
     /// The partition.
     pub partition: PartitionKey<'a>,
-    /// Where in it.
+    /// Place in the partition.
     pub target: Target<'a>,
-    /// The fragment to write: a header for [`Target::Header`], else a row.
+    /// The fragment to write: a header for [`Target::Header`], otherwise a row.
     pub fragment: &'a Fragment,
 }
 
@@ -118,6 +118,6 @@ impl<'a> From<&'a Mutation<'_>> for MutationRef<'a> {
     }
 }
 
-/// The place of an `apply` in the order of all of them; durable when all before it are.
+/// Position of an `apply` in the order of all writes; durable when all before it are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Ticket(pub u64);

@@ -1,5 +1,5 @@
-//! The store's own records, in a table of their own: written in one batch with what they are about,
-//! or before it.
+//! The store's own records, in a separate table: written in one batch with their subject, or before
+//! it.
 
 use super::{Shared, StoreError};
 use crate::catalogue::CatalogueError;
@@ -12,12 +12,12 @@ use std::sync::{Arc, PoisonError};
 
 /// Followed by a table that has partition headers.
 const HEADERS_OF: &[u8] = b"headers/";
-/// Written when the disk was full, to see whether it still is.
+/// Written when the disk was full, to test whether it still is.
 const PROBE: &[u8] = b"probe";
-/// The first schema id that has not been given out.
+/// The first unassigned schema id.
 const SCHEMAS: &[u8] = b"schemas";
 
-/// In which tables readers have to look for headers.
+/// The tables in which readers must look for headers.
 pub(super) fn tables_with_headers(engine: &dyn Engine) -> Result<HashSet<TableId>, EngineError> {
     let from = key::own(HEADERS_OF);
     let to = vec![u8::MAX; from.len()];
@@ -39,7 +39,7 @@ pub(super) fn tables_with_headers(engine: &dyn Engine) -> Result<HashSet<TableId
     Ok(tables)
 }
 
-/// Lists the tables of which there is a record, the store's own left out.
+/// Lists the tables with at least one record, without the store's own.
 pub(super) fn tables(engine: &dyn Engine) -> Result<Vec<TableId>, EngineError> {
     let (from, to) = (key::token_start(TableId(0), None), key::token_start(OWN_TABLE, None));
     let mut cursor = engine.cursor(&Span {
@@ -57,16 +57,16 @@ pub(super) fn tables(engine: &dyn Engine) -> Result<Vec<TableId>, EngineError> {
                 tables.push(table);
                 cursor.seek(&key::table_end(table));
             }
-            // No key of ours; a check names it.
+            // Not a valid key; a check reports it.
             None => cursor.next(),
         }
     }
     Ok(tables)
 }
 
-/// Refuses a catalogue that has lost ids which were given out: it would give them out again, and
-/// the records that have them would be read as something else. `next_id` is the catalogue's before
-/// the engine was opened: recovery merges rows, and that may ask for schemas.
+/// Refuses a catalogue that has lost assigned ids: it would assign them again, and records with
+/// them would be misread. `next_id` is the catalogue's before the engine was opened: recovery
+/// merges rows, which may request schemas.
 pub(super) fn check_schemas(
     engine: &dyn Engine,
     next_id: u32,
@@ -95,27 +95,27 @@ impl Shared {
         self.commit.check().and_then(|()| self.write(&[note], Stall::Refuse)).is_ok()
     }
 
-    /// Now and then: a manifest changes with flushes and compactions.
+    /// Called periodically: a manifest changes with flushes and compactions.
     pub(super) fn note_manifest(&self) {
         if let Some(marker) = &self.marker {
-            // Without it damage goes unnoticed, and nothing else.
+            // A failure only means that damage could go unnoticed.
             let _ = marker.note_manifest();
         }
     }
 
-    /// A write that changes nothing, to see whether there can be one.
+    /// A write without effect, to test whether writes are possible.
     pub(super) fn probe(&self) -> Result<(), EngineError> {
         self.engine.write(&[Write::Put(key::own(PROBE), Vec::new())], Stall::Refuse)
     }
 
-    /// Readers look for headers only in tables that have had one: noted in the same batch, and in
-    /// memory before.
+    /// Readers look for headers only in tables that have had one: recorded in memory first, then in
+    /// the same batch.
     pub(super) fn note_header(&self, table: TableId, batch: &mut Vec<Write>) {
         let known = self.has_headers(table);
         if !known {
             self.headers.write().unwrap_or_else(PoisonError::into_inner).insert(table);
         }
-        // Every time, for the batch that noted it first may have failed.
+        // Every time, because the batch that recorded it first may have failed.
         batch.push(Write::Put(key::own(&[HEADERS_OF, &table.0.to_be_bytes()].concat()), vec![1]));
     }
 

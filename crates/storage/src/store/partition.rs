@@ -1,4 +1,4 @@
-//! A partition as it was at one moment: through one cursor, past the row cache.
+//! A partition as of one moment: read through one cursor, past the row cache.
 
 use super::read::{Reach, Read, Slice, clustering, takes_long};
 use super::{Shared, StoreError};
@@ -9,14 +9,14 @@ use crate::row::{Bytes, Deletion, Header, PartitionKey, Row, TableId};
 use std::ops::Bound;
 
 impl Slice {
-    /// The keys within which its rows are, the second excluded.
+    /// Range of keys of the slice's rows, end excluded.
     pub(super) fn bounds(&self, prefix: &[u8]) -> Result<(Bytes, Bytes), StoreError> {
         Ok((lower(prefix, &self.from)?, upper(prefix, &self.to)?))
     }
 }
 
 impl Shared {
-    /// A partition as it is now, past the row cache.
+    /// The partition's current state, past the row cache.
     pub(super) fn view(
         &self,
         table: TableId,
@@ -44,23 +44,23 @@ impl Shared {
     }
 }
 
-/// A partition as it was at one moment.
+/// A partition as of one moment.
 pub(super) struct View<'a> {
     cursor: Box<dyn Cursor + 'a>,
-    /// The key of the header, and the record that it names.
+    /// The key of the header, and its record.
     key: Bytes,
     header: Option<Bytes>,
     tier: ReadTier,
 }
 
 impl View<'_> {
-    /// Returns the deletion that the partition's header has for a place.
+    /// Returns the deletion in the partition's header for a place.
     pub(super) fn deletion(&self, target: Target<'_>) -> Result<Option<Deletion>, StoreError> {
         let Some(header) = &self.header else { return Ok(None) };
         covering(header, clustering(target)).map_err(|what| StoreError::corrupt(&self.key, what))
     }
 
-    /// One of its records.
+    /// Reads one of the partition's records.
     pub(super) fn record(&mut self, key: &[u8]) -> Result<Read<Option<&[u8]>>, StoreError> {
         self.cursor.seek(key);
         match self.cursor.entry() {
@@ -75,14 +75,14 @@ impl View<'_> {
     }
 }
 
-/// The live rows of a partition, one after another.
+/// Iterator over the live rows of a partition.
 pub struct PartitionRows<'a> {
     shared: &'a Shared,
     cursor: Box<dyn Cursor + 'a>,
     prefix: Bytes,
     header: Header,
     static_row: Option<Row>,
-    /// Within these keys, the second excluded.
+    /// Range of keys, end excluded.
     bounds: (Bytes, Bytes),
     reversed: bool,
     left: usize,
@@ -112,7 +112,7 @@ impl<'a> PartitionRows<'a> {
         let bounds = slice.bounds(&prefix)?;
         match slice.reversed {
             true => cursor.seek_before(&bounds.1),
-            // The cursor is at the first row already, which is where most slices begin.
+            // The cursor is at the first row already, where most slices begin.
             false if slice.from == Bound::Unbounded => {}
             false => cursor.seek(&bounds.0),
         }
@@ -131,7 +131,7 @@ impl<'a> PartitionRows<'a> {
         })
     }
 
-    /// Goes on with other rows, as they were at the same moment.
+    /// Continues with another slice, as of the same moment.
     pub fn move_to(&mut self, slice: &Slice) -> Result<(), StoreError> {
         self.bounds = slice.bounds(&self.prefix)?;
         (self.reversed, self.left, self.reach) = (slice.reversed, slice.limit, slice.reach);
@@ -142,12 +142,12 @@ impl<'a> PartitionRows<'a> {
         Ok(())
     }
 
-    /// The static row, if it is live.
+    /// The static row, if live.
     pub fn static_row(&self) -> Option<&Row> {
         self.static_row.as_ref()
     }
 
-    /// The next live row with its clustering bytes; `None` at the end or at the limit.
+    /// The next live row with its clustering bytes; `None` at the end or the limit.
     #[allow(
         clippy::should_implement_trait,
         reason = "a failing read is not the end of an iterator"
@@ -208,7 +208,7 @@ pub(super) fn read_head(
 fn bound_key(prefix: &[u8], clustering: &[u8], after: bool) -> Result<Bytes, StoreError> {
     let mut key = prefix.to_vec();
     key::push_target(&mut key, Target::Row(clustering))?;
-    // The next possible key is this one with a zero behind it.
+    // The next possible key is this one followed by a zero.
     key.extend(after.then_some(0));
     Ok(key)
 }

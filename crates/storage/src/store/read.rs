@@ -1,4 +1,4 @@
-//! Reading single records, and a few of a partition as they were at one moment.
+//! Reads of single records, and of a few in a partition as of one moment.
 
 use super::partition::PartitionRows;
 use super::{Shared, Store, StoreError};
@@ -11,17 +11,17 @@ use crate::row::{Bytes, ColumnId, Deletion, Header, PartitionKey, Row, TableId};
 use std::ops::Bound;
 use std::time::Instant;
 
-/// The result of a read that may not wait.
+/// Result of a read that must not wait.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Read<T> {
-    /// All of it was in memory.
+    /// The whole result was in memory.
     Ready(T),
-    /// It has to be asked again where it may wait for the disk.
+    /// The read must be repeated where it may wait for the disk.
     WouldBlock,
 }
 
 impl<T> Read<T> {
-    /// The answer, if there is one.
+    /// The result, if available.
     pub fn ready(self) -> Option<T> {
         match self {
             Read::Ready(answer) => Some(answer),
@@ -30,52 +30,53 @@ impl<T> Read<T> {
     }
 }
 
-/// A row as it is stored: merged, but without the partition's deletions, and with what has expired.
+/// A row as stored: merged, but without applying the partition's deletions, and including expired
+/// data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
-    /// See [`crate::catalogue::RecordView`]. Its schema may be reclaimed when schemas are.
+    /// Encoded record, see [`crate::catalogue::RecordView`]. Its schema may be reclaimed with
+    /// others.
     pub bytes: Bytes,
-    /// From how many fragments it was merged.
+    /// Number of fragments that it was merged from.
     pub fragments: u32,
 }
 
-/// A row that a reader sees.
+/// A row as seen by a reader.
 #[derive(Debug, Clone, Copy)]
 pub enum RowRef<'a> {
-    /// Where it lies, in its record: values of one time, which neither expire nor are deleted.
+    /// In place in its record: values of one time, which neither expire nor are deleted.
     InPlace(&'a RecordView<'a>),
-    /// Taken out of its record, with what is deleted or has expired left out.
+    /// Decoded from its record, without deleted and expired data.
     Decoded(&'a Row),
 }
 
-/// Which rows of a partition.
+/// Selection of a partition's rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Slice {
-    /// The lower bound of the clustering, whatever the direction.
+    /// Lower bound of the clustering, whatever the direction.
     pub from: Bound<Bytes>,
-    /// The upper bound.
+    /// Upper bound of the clustering.
     pub to: Bound<Bytes>,
-    /// From the upper bound down.
+    /// True to read from the upper bound down.
     pub reversed: bool,
-    /// So many live rows at most.
+    /// Most live rows to return.
     pub limit: usize,
-    /// How far it may look.
+    /// Limits of the read.
     pub reach: Reach,
 }
 
-/// How far a read of many records may look: where, and at how many. Beyond that it is
-/// [`EngineError::WouldBlock`].
+/// Limits of a read of many records. Beyond them it fails with [`EngineError::WouldBlock`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reach {
-    /// Where.
+    /// Tier that may be read.
     pub tier: ReadTier,
-    /// Records, live or not.
+    /// Most records, live or not.
     pub records: usize,
-    /// Not beyond this time, about.
+    /// Approximate deadline.
     pub until: Option<Instant>,
 }
 
-/// Records between two looks at the clock.
+/// Records between two checks of the clock.
 const RECORDS_PER_LOOK: usize = 256;
 
 impl Default for Reach {
@@ -85,7 +86,7 @@ impl Default for Reach {
 }
 
 impl Reach {
-    /// Looks at one more record.
+    /// Counts one more record.
     pub(super) fn look_at(&mut self, record: &[u8]) -> Result<(), EngineError> {
         let left = self.records.checked_sub(1).filter(|_| !takes_long(record, self.tier));
         self.records = left.ok_or(EngineError::WouldBlock)?;
@@ -110,7 +111,7 @@ impl Default for Slice {
 }
 
 impl Store {
-    /// A row (static or not) as a reader at `now` (s) sees it; `None` if there is no live one.
+    /// A row (static or not) as seen by a reader at `now` (s); `None` if it is not live.
     pub fn read_row(
         &self,
         table: TableId,
@@ -122,8 +123,8 @@ impl Store {
         Ok(read.ready().flatten())
     }
 
-    /// As [`Store::read_row`], from memory alone: the first tier of the row cache, and what the
-    /// engine has there.
+    /// Like [`Store::read_row`], from memory alone: the first tier of the row cache, and the
+    /// engine's memory.
     pub fn read_row_nonblocking(
         &self,
         table: TableId,
@@ -134,9 +135,8 @@ impl Store {
         self.shared.read_row(table, partition, target, now, ReadTier::Memory)
     }
 
-    /// A row (static or not) as a reader at `now` (s) sees it, for `use_it` to look at; `None` if
-    /// there is no live one. Plain rows are not taken out of their record for it, wherever that was
-    /// found.
+    /// Passes a row (static or not) as seen by a reader at `now` (s) to `use_it`; `None` if it is
+    /// not live. Plain rows are not decoded for it, wherever they were found.
     pub fn with_row<T>(
         &self,
         (table, partition, target): (TableId, PartitionKey<'_>, Target<'_>),
@@ -150,7 +150,7 @@ impl Store {
             if deletion.is_none() && is_plain(record) {
                 let view = RecordView::parse(record, &shared.catalogue);
                 let view = view.map_err(|what| StoreError::corrupt(key, what))?;
-                // Who has kept its key as it was written shows that instead.
+                // A row with the written form of its key shows that instead.
                 if !view.has_column(ColumnId::KEY_AS_WRITTEN) {
                     return Ok(use_it(view.has_content().then_some(RowRef::InPlace(&view))));
                 }
@@ -160,7 +160,7 @@ impl Store {
         })
     }
 
-    /// A row as the engine has it, past the row cache: for tools and tests.
+    /// A row from the engine, past the row cache: for tools and tests.
     pub fn read_record(
         &self,
         table: TableId,
@@ -171,7 +171,7 @@ impl Store {
         self.shared.read_record(&key::record(table, partition, target)?, tier)
     }
 
-    /// The deletions of a partition and its ranges. Free where the table never had any.
+    /// The deletions of a partition and its ranges. Free if the table never had any.
     pub fn read_header(
         &self,
         table: TableId,
@@ -181,7 +181,7 @@ impl Store {
         self.shared.read_header(table, partition, tier)
     }
 
-    /// Returns what a reader at `now` (s) sees of a stored record that `deletion` lies over.
+    /// Returns the part of a stored record under `deletion` that a reader sees at `now` (s).
     pub fn resolve(
         &self,
         record: &[u8],
@@ -191,9 +191,8 @@ impl Store {
         self.shared.resolve(&[], record, deletion, now)
     }
 
-    /// Rows of a partition (static or not) as a reader at `now` (s) sees them, all as they were at
-    /// one moment; `None` for each that is not live. They are held together: not for more than a
-    /// few.
+    /// Rows of a partition (static or not) as seen by a reader at `now` (s), all as of one moment;
+    /// `None` for each that is not live. Keeps all of them in memory: only for a few.
     pub fn read_rows(
         &self,
         place: (TableId, PartitionKey<'_>),
@@ -204,7 +203,7 @@ impl Store {
         self.shared.read_rows(place, targets, now, tier)
     }
 
-    /// The rows of a partition. What the iterator sees is the partition as it is now.
+    /// The rows of a partition. The iterator sees the partition's current state.
     pub fn read_partition(
         &self,
         table: TableId,
@@ -231,7 +230,7 @@ impl Shared {
         })
     }
 
-    /// A row's record with the deletion that lies over it, as they were at one moment.
+    /// A row's record with the deletion over it, as of one moment.
     fn with_record<T>(
         &self,
         (table, partition, target): (TableId, PartitionKey<'_>, Target<'_>),
@@ -272,7 +271,7 @@ impl Shared {
         }
     }
 
-    /// Rows as they were at one moment.
+    /// Rows as of one moment.
     fn read_rows(
         &self,
         (table, partition): (TableId, PartitionKey<'_>),
@@ -317,8 +316,7 @@ impl Shared {
         self.with_header(table, partition, tier, decode_header)
     }
 
-    /// Returns the deletion that the partition's header has for a place, without taking the other
-    /// deletions out of it.
+    /// Returns the deletion in the partition's header for a place, without decoding the others.
     pub(super) fn read_covering(
         &self,
         (table, partition, target): (TableId, PartitionKey<'_>, Target<'_>),
@@ -379,8 +377,7 @@ impl Shared {
         }
     }
 
-    /// Counts the fragments of a record that was read, and asks for it to be written back if they
-    /// are many.
+    /// Counts the fragments of a record that was read, and requests a write-back if there are many.
     pub(super) fn met(&self, key: &[u8], record: &[u8], fragments: u32) {
         self.figures.read(fragments);
         self.ask_after_read(key, record, fragments);
@@ -393,13 +390,13 @@ impl Shared {
         }
     }
 
-    /// Asks for the fragments of a record to be put together.
+    /// Requests a merge of a record's fragments.
     pub(super) fn ask_write_back(&self, key: &[u8]) {
         let never = self.options.write_back_fragments == u32::MAX || Shared::is_own(key);
         if never || !self.changes.begins_to_wait(key) {
             return;
         }
-        // If too many wait already, it will be read or written again.
+        // If the queue is full, a later read or write requests it again.
         if self.rewrites.try_send(key.to_vec()).is_err() {
             self.changes.ends_to_wait(key);
         }
@@ -417,19 +414,19 @@ impl Shared {
         if let Some(deletion) = deletion {
             row.cover(deletion);
         }
-        // Readers have no use for tombstones, however young.
+        // Readers have no use for tombstones of any age.
         row.purge(now, i64::MAX);
         Ok(row.is_live(now).then_some(row))
     }
 }
 
-/// True if a record has so many deletions or elements that a reader who may not wait leaves it to
-/// another. Of values that lie in their place the size does not matter.
+/// True if a record has so many deletions or elements that a reader that must not wait leaves it to
+/// another. The size of values read in place does not matter.
 pub(super) fn takes_long(record: &[u8], tier: ReadTier) -> bool {
     tier == ReadTier::Memory && record.len() > QUICK_BYTES_MAX && !is_plain(record)
 }
 
-/// Where ranges may lie over a place.
+/// The clustering at which ranges may cover a place.
 pub(super) fn clustering(target: Target<'_>) -> Option<&[u8]> {
     match target {
         Target::Row(clustering) => Some(clustering),

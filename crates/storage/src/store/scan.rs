@@ -1,5 +1,4 @@
-//! Walking over the partitions of a table in the order of their tokens, with stops and resumptions
-//! between any two rows.
+//! Scans the partitions of a table in token order; can stop and resume between any two rows.
 
 use super::partition::read_head;
 use super::read::Reach;
@@ -9,25 +8,25 @@ use crate::key::{self, Target};
 use crate::row::{Bytes, Header, PartitionKey, Row, TableId};
 use std::sync::Arc;
 
-/// Where a scan goes on: after this row.
+/// Place where a scan resumes: after this row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Position {
-    /// The partition of the last row.
+    /// Partition of the last row.
     pub partition: Bytes,
-    /// The clustering of the last row; `None` if it was the static row.
+    /// Clustering of the last row; `None` for the static row.
     pub clustering: Option<Bytes>,
 }
 
-/// Which part of a table.
+/// Part of a table to scan.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ScanRange {
     /// First token, in key form (big endian, sign bit flipped).
     pub from: Option<[u8; 8]>,
     /// Last token, included.
     pub to: Option<[u8; 8]>,
-    /// Where an earlier scan stopped.
+    /// Place where an earlier scan stopped.
     pub after: Option<Position>,
-    /// How far it may look.
+    /// Limits of the scan.
     pub reach: Reach,
 }
 
@@ -36,20 +35,21 @@ pub struct ScanRange {
 pub struct ScanItem {
     /// The same `Arc` for all rows of a partition.
     pub partition: Arc<[u8]>,
-    /// `None` of the static row, which comes before the partition's rows, again after a resumption.
+    /// `None` for the static row, which comes before the partition's rows, and again after a
+    /// resumption.
     pub clustering: Option<Bytes>,
-    /// The row as a reader sees it.
+    /// The row as seen by a reader.
     pub row: Row,
 }
 
 impl ScanItem {
-    /// Where to go on after it.
+    /// Place to resume after this item.
     pub fn position(&self) -> Position {
         Position { partition: self.partition.to_vec(), clustering: self.clustering.clone() }
     }
 }
 
-/// A scan under way, over the table as it was when it began.
+/// A scan in progress, over the table as of its beginning.
 pub struct Scan<'a> {
     shared: &'a Shared,
     cursor: Box<dyn Cursor + 'a>,
@@ -116,7 +116,7 @@ impl Scan<'_> {
         Ok(())
     }
 
-    /// Takes the cursor's partition for the one it is in.
+    /// Enters the cursor's partition.
     fn enter(&mut self, prefix: Bytes) -> Result<(), StoreError> {
         (self.header, self.static_row) =
             read_head(self.shared, &mut *self.cursor, (&prefix, self.reach.tier), self.now)?;
@@ -160,7 +160,7 @@ impl Scan<'_> {
         }
     }
 
-    /// Goes on with the next partition, for `PER PARTITION LIMIT`.
+    /// Continues with the next partition, for `PER PARTITION LIMIT`.
     pub fn skip_partition(&mut self) {
         self.static_row = None;
         if !self.prefix.is_empty() {

@@ -1,33 +1,33 @@
-//! Notices that a partition was written to while several of its records were read.
+//! Detects writes to a partition while several of its records were read.
 //!
-//! A batch is in the engine in one step, but a reader of several records, from the engine and from
-//! the row cache, takes one after another. It looks at the partition's stamp before and after. If
-//! no write was under way and none came, all that it read is of one moment; otherwise it reads
-//! again through one cursor, which is a view of one moment by itself. Readers wait for nobody, and
-//! writers for no reader.
+//! A batch enters the engine in one step, but a reader of several records, from the engine and from
+//! the row cache, takes one after another. It reads the partition's stamp before and after. If no
+//! write was in progress and none came, the records are of one moment; otherwise it reads again
+//! through one cursor, which is itself a view of one moment. Readers and writers never wait for
+//! each other.
 //!
-//! The one thing that this may never do is to call records of two moments one: a write has begun
-//! here before anybody can see it, and has ended only when everybody sees it, in the row cache as
-//! in the engine. Partitions share stamps, so that a reader may read again for nothing.
+//! Records of two moments must never count as one: a write begins here before any reader can see
+//! it, and ends only when every reader sees it, in the row cache and in the engine. Partitions
+//! share stamps, so a reader may repeat a read needlessly.
 
 use crate::engine::Write;
 use crate::key;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-/// Partitions have so many stamps between them.
+/// Number of stamps shared by all partitions.
 const STAMPS: usize = 4096;
 
-/// One that has begun, in the upper half of a stamp; those that have ended are in the lower half.
+/// One begun write, in the upper half of a stamp; the lower half counts ended writes.
 const BEGUN: u64 = 1 << 32;
 
-/// For all partitions of a store.
+/// Stamps of all partitions of a store.
 pub(super) struct Stamps(Box<[AtomicU64]>);
 
-/// The stamp that a reader has seen of a partition before it read. `None`: a write was under way.
+/// The stamp of a partition seen before a read. `None`: a write was in progress.
 #[derive(Clone, Copy)]
 pub(super) struct Seen(Option<u64>);
 
-/// Writes that are under way.
+/// Guard of writes in progress.
 pub(super) struct UnderWay<'s> {
     stamps: &'s Stamps,
     batch: &'s [Write],
@@ -40,7 +40,8 @@ impl Default for Stamps {
 }
 
 impl Stamps {
-    /// By the partition's token, which is a hash of its key; records of the store's own have any.
+    /// Chosen by the partition's token, which is a hash of its key; the store's own records use any
+    /// stamp.
     fn of(&self, key: &[u8]) -> &AtomicU64 {
         let token =
             key.get(key::TABLE_BYTES..key::TABLE_BYTES + 8).and_then(|bytes| bytes.try_into().ok());
@@ -48,20 +49,21 @@ impl Stamps {
         &self.0[token as usize % STAMPS]
     }
 
-    /// Before the first record of a partition is read, of which any key will do.
+    /// Must be called before the first record of a partition is read, with any of its keys.
     pub(super) fn look(&self, key: &[u8]) -> Seen {
         let stamp = self.of(key).load(Ordering::Acquire);
         Seen((stamp >> 32 == stamp & (BEGUN - 1)).then_some(stamp))
     }
 
-    /// After the last one: whether all that was read is of one moment.
+    /// Must be called after the last record; returns whether all records are of one moment.
     pub(super) fn are_as(&self, seen: Seen, key: &[u8]) -> bool {
-        // What was read, was read before.
+        // Earlier reads stay before this load.
         fence(Ordering::Acquire);
         seen.0.is_some_and(|stamp| self.of(key).load(Ordering::Relaxed) == stamp)
     }
 
-    /// Before a batch is written; it is under way until what this returns is dropped.
+    /// Must be called before a batch is written; the write is in progress until the guard is
+    /// dropped.
     pub(super) fn begin<'s>(&'s self, batch: &'s [Write]) -> UnderWay<'s> {
         for key in keys(batch) {
             self.of(key).fetch_add(BEGUN, Ordering::AcqRel);
@@ -75,13 +77,13 @@ impl Drop for UnderWay<'_> {
         for key in keys(self.batch) {
             let count =
                 |stamp: u64| Some(stamp & !(BEGUN - 1) | u64::from((stamp as u32).wrapping_add(1)));
-            // Never the first half: a plain addition would carry into it.
+            // Must not touch the first half: a plain addition would carry into it.
             let _ = self.stamps.of(key).fetch_update(Ordering::AcqRel, Ordering::Acquire, count);
         }
     }
 }
 
-/// A range is deleted with its whole table, which nobody takes for one moment.
+/// Ranges are deleted only with their whole table, which no reader expects as of one moment.
 fn keys(batch: &[Write]) -> impl Iterator<Item = &[u8]> {
     batch.iter().filter_map(|write| match write {
         Write::Merge(key, _) | Write::Put(key, _) | Write::Delete(key) => Some(key.as_slice()),

@@ -1,5 +1,5 @@
-//! The work that keeps a store small and quick: merged rows written back, rows under old deletions
-//! swept out, schemas reclaimed.
+//! Upkeep of a small and fast store: writes back merged rows, sweeps rows under old deletions,
+//! reclaims schemas.
 
 use super::{Shared, Store, StoreError};
 use crate::catalogue::{
@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, PoisonError};
 
-/// The results of a sweep.
+/// Results of a sweep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Swept {
     /// Rows under an old deletion of their partition or range.
@@ -23,33 +23,32 @@ pub struct Swept {
     pub headers: u64,
 }
 
-/// Fragments put into one batch by a sweep.
+/// Most fragments in one batch of a sweep.
 const SWEEP_BATCH: usize = 256;
 
-/// Attempts to put a record together while nobody writes it.
+/// Attempts to merge a record between its writes.
 const ATTEMPTS: usize = 2;
 
-/// The upkeep thread: writes back what reads, writes and compaction ask for, until an empty key
-/// ends it.
+/// The upkeep thread: writes back records on request of reads, writes and compaction, until an
+/// empty key ends it.
 pub(super) fn run(shared: &Arc<Shared>, asked: &Receiver<Vec<u8>>) {
     while let Ok(key) = asked.recv() {
         if key.is_empty() {
             return;
         }
-        // A record that cannot be written back is as it was; reads and writes of it report what is
-        // wrong.
+        // A record that cannot be written back stays unchanged; its reads and writes report the
+        // fault.
         let _ = shared.write_back(&key);
         shared.changes.ends_to_wait(&key);
     }
 }
 
 impl Shared {
-    /// Puts what `make` makes of a record, and of how many fragments it was, in its place; says
-    /// whether it did. `make` has to say the same record in other words, or take away what nobody
-    /// else adds.
+    /// Replaces a record, merged from its fragments, with the result of `make`; returns whether it
+    /// did. The result must be equivalent, or remove only data that no other code adds.
     ///
-    /// A record is read, merged and encoded with writers going on, and written with none of them in
-    /// between if none has written it meanwhile. One that is always being written is read and
+    /// The record is read, merged and encoded while writers continue, and written with writers
+    /// excluded if it has not changed in the meantime. A record under constant writes is read and
     /// merged with the gate closed, if that is quick.
     fn replace(
         &self,
@@ -81,7 +80,7 @@ impl Shared {
         }
     }
 
-    /// Puts a record in the place of its fragments.
+    /// Replaces a record's fragments with the merged record.
     fn write_back(&self, key: &[u8]) -> Result<(), StoreError> {
         let Some((table, _, target)) = key::split(key) else { return Ok(()) };
         let make = |bytes: &[u8], fragments| {
@@ -94,7 +93,8 @@ impl Shared {
             }
             Ok(folded)
         };
-        // With the gate closed nobody waits for compaction: who reads next asks again.
+        // With the gate closed this must not wait for compaction: the next reader requests it
+        // again.
         if self.replace(key, make, |writes| self.write(writes, Stall::Refuse))? {
             self.figures.wrote_back();
         }
@@ -124,7 +124,7 @@ impl Shared {
         Ok(Some(Write::Put(key.to_vec(), record)))
     }
 
-    /// Nothing is forgotten: only a sweep knows which rows the deletions still cover.
+    /// Purges nothing: only a sweep knows which rows the deletions still cover.
     fn fold_header(
         &self,
         key: &[u8],
@@ -142,28 +142,27 @@ impl Shared {
 }
 
 impl Store {
-    /// Merges and purges a table in its files. Takes long, blocks nobody.
+    /// Merges and purges a table in its files. Takes long but blocks no caller.
     pub fn compact(&self, table: TableId) -> Result<(), StoreError> {
         self.shared.engine.flush()?;
         self.shared.engine.compact(&key::token_start(table, None), &key::table_end(table));
         Ok(())
     }
 
-    /// True if a table ever had deletions of partitions or ranges, which a sweep would look for.
+    /// True if a table ever had deletions of partitions or ranges, the subject of a sweep.
     pub fn has_deletions(&self, table: TableId) -> bool {
         self.shared.has_headers(table)
     }
 
-    /// Ends sweeps, the one under way at the end of a partition, before the store is dropped. What
-    /// is not swept stays deleted.
+    /// Stops sweeps before the store is dropped; one in progress stops at the end of a partition.
+    /// Unswept data stays deleted.
     pub fn stop_sweeping(&self) {
         self.shared.stop_sweeping.store(true, Ordering::Release);
     }
 
-    /// Removes the rows that deletions of partitions and ranges cover, if these are older than the
-    /// table's grace, and then these deletions. Compaction cannot: it sees one key at a time. Takes
-    /// as long as a scan of the table; blocks nobody. To be called now and then for tables with
-    /// such deletions.
+    /// Removes the rows covered by deletions of partitions and ranges older than the table's grace,
+    /// and then these deletions. Compaction cannot: it sees one key at a time. Takes as long as a
+    /// scan of the table but blocks no caller. Call it periodically for tables with such deletions.
     pub fn sweep(&self, table: TableId) -> Result<Swept, StoreError> {
         let _one = self.shared.lock_upkeep();
         if !self.shared.has_headers(table) {
@@ -191,27 +190,27 @@ impl Store {
         Ok(sweep.swept)
     }
 
-    /// Drops schemas that no record uses any more; says how many. Compacts everything on the way.
-    /// Reads that go on meanwhile can still read records with them, until this is called again; the
-    /// row cache drops its own.
+    /// Drops schemas that no record uses any more; returns their number. Also compacts everything.
+    /// Ongoing reads can still read records with these schemas until the next call; the row cache
+    /// drops its own.
     ///
-    /// A schema that a record names which may ever be read again may never be dropped. So what
-    /// counts is what records and fragments name that the engine hands over after the compaction,
-    /// whatever came of that; and what hides older ones is durable before the schemas of these are
-    /// dropped.
+    /// A schema named by a record that may ever be read again must never be dropped. Only schemas
+    /// named by records and fragments that the engine returns after the compaction therefore count
+    /// as in use, whatever the compaction achieved; and records that hide older ones are durable
+    /// before the schemas of the older ones are dropped.
     pub fn reclaim_schemas(&self) -> Result<usize, StoreError> {
         let shared = &self.shared;
         let _one = shared.lock_upkeep();
         {
-            // Whoever encoded before has written when this is reached; whoever encodes after is
-            // seen in `used`.
+            // Earlier encoders have written when this point is reached; later ones are recorded in
+            // `used`.
             let _gate = shared.gate.write().unwrap_or_else(PoisonError::into_inner);
             shared.catalogue.forget_uses();
-            // Who puts a record together has encoded it without the gate, and does so again.
+            // A thread that merges a record has encoded it without the gate, and does so again.
             shared.changes.all_changed();
         }
         shared.engine.flush()?;
-        // Merged fragments name fewer schemas. How far it came, it does not say.
+        // Merged fragments name fewer schemas. The engine does not report how far it came.
         shared.engine.compact(&EVERYTHING.0, &EVERYTHING.1);
         shared.merger.looks_for_schemas.store(true, Ordering::Release);
         let in_use = shared.schemas_in_use();
@@ -219,7 +218,7 @@ impl Store {
         let in_use = in_use?;
         shared.commit.wait(shared.commit.settle_all(shared.engine.sequence()))?;
         let (retired, written) = shared.catalogue.reclaim(&in_use);
-        // Before they are forgotten, which is the next time: then no cached record names one.
+        // Before they are dropped at the next call, no cached record may name one.
         let tables: BTreeSet<TableId> = retired.iter().map(|schema| schema.table).collect();
         tables.into_iter().for_each(|table| shared.clear_cached(table));
         written?;
@@ -227,12 +226,12 @@ impl Store {
     }
 }
 
-/// All keys.
+/// Range of all keys.
 const EVERYTHING: ([u8; 4], [u8; 4]) = ([0; 4], [u8::MAX; 4]);
 
 impl Shared {
-    /// Lists the schemas that values name. What fragments name that are merged on the way, the
-    /// merger notes as used.
+    /// Lists the schemas that values name. The merger marks the schemas of fragments that it merges
+    /// on the way.
     fn schemas_in_use(&self) -> Result<BTreeSet<u32>, StoreError> {
         let (from, to) = (EVERYTHING.0.to_vec(), EVERYTHING.1.to_vec());
         let span = Span {
@@ -255,18 +254,18 @@ impl Shared {
     }
 }
 
-/// A sweep under way: old deletions are merged into the rows that they cover, then taken out of the
-/// headers.
+/// A sweep in progress: merges old deletions into the rows that they cover, then removes them from
+/// the headers.
 struct Sweep<'a> {
     shared: &'a Shared,
     table: TableId,
-    /// In seconds.
+    /// Limit in seconds.
     gc_before: i64,
-    /// The prefix of the partition at hand, and what of its deletions is old.
+    /// The prefix of the current partition, and its old deletions.
     prefix: Vec<u8>,
     old: Header,
     batch: Vec<Write>,
-    /// Keys of headers with the old deletions in them, of partitions whose rows are in the batch or
+    /// Keys of headers with their old deletions, for partitions whose rows are in the batch or
     /// written.
     headers: Vec<(Vec<u8>, Header)>,
     swept: Swept,
@@ -287,7 +286,7 @@ impl<'a> Sweep<'a> {
         }
     }
 
-    /// Says whether it was the first record of a partition.
+    /// Returns whether the record was the first of its partition.
     fn meet(&mut self, key: &[u8], record: &[u8]) -> Result<bool, StoreError> {
         let first = self.prefix != key[..key::prefix_bytes(key)];
         if first {
@@ -321,15 +320,15 @@ impl<'a> Sweep<'a> {
         Ok(first)
     }
 
-    /// Lets a row know itself what of it a deletion covers. What has no values has nothing that
-    /// could come back.
+    /// Adds a deletion to a row that it covers. A row without values has nothing that could come
+    /// back.
     fn tell(&mut self, key: &[u8], record: &[u8], deletion: Deletion) -> Result<(), StoreError> {
-        // What cannot be read is told all the same; reads of it report what is wrong.
+        // Unreadable records get the deletion too; reads of them report the fault.
         let row = decode_row(record, &self.shared.catalogue);
         if row.as_ref().is_ok_and(Row::has_counter) {
             self.swept.rows += u64::from(self.shared.cover_counters(self.table, key, deletion)?);
         } else if row.map_or(true, |row| row.has_values()) {
-            // Merged as any write is, so that nothing written meanwhile is lost.
+            // Merged like any write, so that no concurrent write is lost.
             let row = Row { deletion: Some(deletion), ..Row::default() };
             let mut record = Vec::new();
             encode_row(&row, self.table, &self.shared.catalogue, &mut record);
@@ -346,7 +345,7 @@ impl<'a> Sweep<'a> {
         Ok(())
     }
 
-    /// The rows, and then the headers. Only between two partitions.
+    /// Writes the rows, and then the headers. Only between two partitions.
     fn write(&mut self) -> Result<(), StoreError> {
         self.write_rows()?;
         for (key, old) in std::mem::take(&mut self.headers) {
@@ -357,8 +356,8 @@ impl<'a> Sweep<'a> {
 }
 
 impl Shared {
-    /// Takes out of a row of counters what a deletion covers. Merged, the deletion would be newer
-    /// than all that was added since it came, and take that as well.
+    /// Removes the part of a row of counters that a deletion covers. A merge would make the
+    /// deletion newer than all later deltas and remove them too.
     fn cover_counters(
         &self,
         table: TableId,
@@ -383,8 +382,7 @@ impl Shared {
         self.replace(key, make, |writes| self.write_visibly(writes, Stall::Refuse))
     }
 
-    /// Takes deletions out of a header; with no writer in between, for nothing else can take
-    /// something away.
+    /// Removes deletions from a header with writers excluded, since only this code removes data.
     fn forget_deletions(&self, key: &[u8], old: &Header) -> Result<bool, StoreError> {
         let make = |bytes: &[u8], _| {
             let mut header = decode_header(bytes).map_err(|what| StoreError::corrupt(key, what))?;
@@ -396,7 +394,8 @@ impl Shared {
             encode_header(&header, &mut record);
             Ok(Some(Write::Put(key.to_vec(), record)))
         };
-        // A stall ends the sweep, and the next one goes on: with the gate closed nobody waits.
+        // A stall ends the sweep, and the next one continues: this must not wait with the gate
+        // closed.
         self.replace(key, make, |writes| self.write_visibly(writes, Stall::Refuse))
     }
 }

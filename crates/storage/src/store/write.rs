@@ -1,9 +1,9 @@
-//! The way of writes: encoded, past the gate, into the log and the memtable, visible to readers,
-//! and a ticket.
+//! Path of writes: encoded, through the gate, into the log and the memtable, visible to readers,
+//! with a ticket.
 //!
-//! Where writes come faster than they are compacted, the engine delays them, and then stops them.
-//! An event loop is told at once ([`Store::append`]); everybody else waits ([`Store::apply`]), with
-//! no lock held that a loop takes, and not for ever.
+//! If writes arrive faster than compaction, the engine delays them, and then stops them. An event
+//! loop is refused immediately ([`Store::append`]); other callers wait ([`Store::apply`]), for a
+//! limited time and without holding a lock that a loop takes.
 
 use super::{Durability, MutationRef, Shared, Store, StoreError, Ticket};
 use crate::catalogue::{encode_header, encode_row};
@@ -15,23 +15,22 @@ use std::sync::atomic::Ordering;
 use std::sync::{PoisonError, RwLockReadGuard, TryLockError};
 use std::time::{Duration, Instant};
 
-/// How long who waits for compaction sleeps before the next look.
+/// Sleep between two checks of a caller that waits for compaction.
 const STALL_POLL: Duration = Duration::from_millis(5);
 
-/// The outcome of an [`Store::append`].
+/// Outcome of an [`Store::append`].
 #[derive(Debug)]
 pub struct Appended {
-    /// The ticket of all that was written.
+    /// Ticket of everything that was written.
     pub ticket: Ticket,
-    /// The requests that cannot be carried out as they are, by their place, with why. All others
-    /// are written.
+    /// Requests that cannot be executed, by position, with the reason. All others are written.
     pub refused: Vec<(usize, StoreError)>,
 }
 
 impl Store {
-    /// Writes all of the mutations or none. They are visible at once, and durable when the ticket
-    /// is, for which a sync is asked. Not for an event loop: it waits where compaction does not
-    /// keep up, and fails with [`StoreError::Stalled`] after
+    /// Writes all of the mutations or none. They are visible immediately, and durable with the
+    /// ticket, for which a sync is requested. Must not run on an event loop: it waits if compaction
+    /// falls behind, and fails with [`StoreError::Stalled`] after
     /// [`super::StoreOptions::stall_wait_max`].
     pub fn apply<'m, M>(&self, mutations: M, durability: Durability) -> Result<Ticket, StoreError>
     where
@@ -52,10 +51,10 @@ impl Store {
         Ok(ticket)
     }
 
-    /// Writes what several requests write as one batch: one record in the log, and one ticket. A
-    /// request's mutations are written all or none; one that is refused leaves the others alone.
-    /// For an event loop: where compaction does not keep up, nothing is written, and the error is
-    /// [`EngineError::Busy`]. A sync is not asked for, see [`Store::request_sync`].
+    /// Writes the mutations of several requests as one batch: one record in the log, and one
+    /// ticket. A request's mutations are written all or none; a refused request does not affect the
+    /// others. For an event loop: if compaction falls behind, nothing is written, and the error is
+    /// [`EngineError::Busy`]. Does not request a sync, see [`Store::request_sync`].
     pub fn append<'m, R>(
         &self,
         requests: impl IntoIterator<Item = R>,
@@ -87,7 +86,7 @@ impl Store {
         Ok(Appended { ticket: shared.commit.ticket(), refused })
     }
 
-    /// Asks for the sync that makes durable what was written so far.
+    /// Requests the sync that makes all earlier writes durable.
     pub fn request_sync(&self, durability: Durability) {
         self.shared.commit.ask(durability);
         if self.shared.catalogue.has_pending() {
@@ -97,7 +96,7 @@ impl Store {
 }
 
 impl Shared {
-    /// Appends what a request writes to a batch; if it fails, a part of it may be there.
+    /// Appends the writes of a request to a batch; on an error, a part of them may be there.
     pub(super) fn encode<'m>(
         &self,
         mutations: impl IntoIterator<Item = MutationRef<'m>>,
@@ -135,15 +134,15 @@ impl Shared {
 
     pub(super) fn write(&self, batch: &[Write], stall: Stall) -> Result<(), StoreError> {
         let outcome = self.engine.write(batch, stall);
-        // What a failed one left is not known; one that was refused for now left nothing.
+        // A failed write leaves an unknown state; a temporarily refused one changes nothing.
         if outcome != Err(EngineError::Busy) {
             self.changes.wrote(batch, |key| self.ask_write_back(key));
         }
         outcome.map_err(|error| self.commit.failed(&error))
     }
 
-    /// Writes past the gate, again and again as long as the engine refuses for now. Between two
-    /// attempts nothing is held.
+    /// Writes through the gate, repeating while the engine refuses temporarily. Holds nothing
+    /// between two attempts.
     #[allow(clippy::disallowed_methods, reason = "no event loop comes here: they append")]
     pub(super) fn write_patiently(
         &self,
@@ -162,7 +161,7 @@ impl Shared {
                     std::thread::sleep(STALL_POLL);
                     Stall::Refuse
                 }
-                // The engine takes it, after a wait of its own that keeps to its rate.
+                // The engine accepts the write after a delay that keeps its rate.
                 Pace::Delayed => Stall::Wait,
             };
             match self.attempt(&write, stall) {
@@ -179,7 +178,7 @@ impl Shared {
         write: &impl Fn(&Shared, Stall) -> Result<(), StoreError>,
         stall: Stall,
     ) -> Result<(), StoreError> {
-        // Before the gate, so that a loop that finds it taken knows why.
+        // Before the gate, so that a loop that finds it taken knows the reason.
         let waits = usize::from(stall == Stall::Wait);
         self.delayed.fetch_add(waits, Ordering::SeqCst);
         let outcome = {
@@ -190,14 +189,13 @@ impl Shared {
         outcome
     }
 
-    /// As a writer: whoever puts a row in the place of its fragments is before or after, not in
-    /// between.
+    /// Enters as a writer: before or after a replacement of a row's fragments, never in between.
     fn enter_gate(&self) -> RwLockReadGuard<'_, ()> {
         self.gate.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// As a writer that waits for nobody who may wait for compaction. Who has the gate alone has it
-    /// for one row.
+    /// Enters as a writer that must not wait for one that may wait for compaction. An exclusive
+    /// holder keeps the gate for one row.
     fn enter_gate_at_once(&self) -> Option<RwLockReadGuard<'_, ()>> {
         if self.delayed.load(Ordering::SeqCst) > 0 {
             return None;

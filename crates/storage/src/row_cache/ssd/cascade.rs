@@ -1,8 +1,8 @@
-//! The thread that brings rows to SSD, and the collection of segments that makes room for them.
+//! The thread that writes rows to SSD, and the collection of segments that makes room for them.
 //!
-//! A row is appended first and pointed to afterwards, under the lock of its shard and only if
-//! nobody wrote to it since it left memory; otherwise what was appended is garbage. Collection
-//! moves a row the same way: only if the index still points to where it was found.
+//! A row is appended first. The index points to it afterwards, under the lock of its shard and only
+//! if the row was not written since it left memory; otherwise the appended bytes are garbage.
+//! Collection moves a row the same way: only if the index still points to its old place.
 
 use std::collections::VecDeque;
 use std::io;
@@ -16,11 +16,11 @@ use super::log::{Appender, Log};
 use super::page::{PAGE_BYTES, RECORD_PAGES_MAX, Record, pages_here, record_pages, records};
 use super::{Spill, SsdTier};
 
-/// Pages of a segment read at once for collection; no record is larger.
+/// Pages of a segment read at once by collection; no record is larger.
 const COLLECT_PAGES: usize = 64;
 const _: () = assert!(COLLECT_PAGES > RECORD_PAGES_MAX);
 
-/// Takes rows off the queue until it is closed.
+/// Processes the queue until it is closed.
 pub(crate) fn run(shared: &Shared) {
     let Some(ssd) = &shared.ssd else { return };
     let _end = End { shared, ssd };
@@ -39,7 +39,7 @@ pub(crate) fn run(shared: &Shared) {
     }
 }
 
-/// Nobody waits for a thread that is gone, however it went.
+/// Ends the tier with the thread, however it ended, so that no caller waits for it.
 struct End<'a> {
     shared: &'a Shared,
     ssd: &'a SsdTier,
@@ -85,7 +85,8 @@ impl Cascade<'_> {
             return Ok(());
         };
         let mut state = shard.write();
-        // Asked again under the lock: whoever turns the tier off empties the indexes afterwards.
+        // Checked again under the lock: the thread that turns the tier off empties the indexes
+        // afterwards.
         if self.ssd.is_on() && state.agrees(spill.hash, spill.generation) {
             self.ssd.counters.rows_written.increment();
             self.ssd.counters.row_bytes_written.add(record.encoded_bytes() as u64);
@@ -98,7 +99,7 @@ impl Cascade<'_> {
         Ok(())
     }
 
-    /// Goes on with the next segment, and collects one if it was the last that is free.
+    /// Continues with the next segment, and collects one if that was the last free one.
     fn roll(&mut self) -> io::Result<()> {
         self.appender.roll(self.log)?;
         if self.appender.is_last(self.log)
@@ -111,7 +112,7 @@ impl Cascade<'_> {
         Ok(())
     }
 
-    /// Rewrites the live rows of a segment that were referenced, drops the others.
+    /// Rewrites the live, referenced rows of a segment and drops the others.
     fn collect(&mut self, victim: u32) -> io::Result<()> {
         let pages = self.log.pages_of(victim);
         let sequence = self.log.sequence(pages.start);
@@ -136,8 +137,7 @@ impl Cascade<'_> {
             }
             page += at as u32;
         }
-        // Rows on pages that could not be understood: nothing may point into the segment when it is
-        // used again.
+        // Rows on unreadable pages: no index entry may point into the segment when it is reused.
         if self.log.live(victim) > 0 {
             let forgotten: u32 = self
                 .shared
@@ -160,7 +160,7 @@ impl Cascade<'_> {
         let shard = self.shared.shard(hash);
         let state = shard.read();
         let referenced = state.index.as_ref().and_then(|index| index.referenced_at(hash, from));
-        // A row that is in memory as well comes back here when it leaves it.
+        // A row that is also in memory comes back here when it leaves memory.
         let in_memory = state.memory.holds(hash, record.key);
         drop(state);
         let Some(referenced) = referenced else { return Ok(()) };

@@ -1,11 +1,10 @@
-//! Files of segments: a narrow interface to the disk, so that tests can put a failing one below the
-//! cache.
+//! Files of segments: a narrow interface to the disk, so that tests can put a failing disk below
+//! the cache.
 //!
-//! The real ones bypass the page cache (`O_DIRECT`) where the file system allows it. A row on SSD
-//! is read because it is *not* hot, so keeping its page in memory a second time is worth little,
-//! takes memory that nobody bounded from the engine's own block cache, and hides what the SSD does.
-//! Segments are allocated when they are created, so that a full disk is found out then and a
-//! segment does not fragment.
+//! The real files bypass the page cache (`O_DIRECT`) where the file system allows it. A row on SSD
+//! is read because it is *not* hot, so caching its page a second time is of little use, takes
+//! unbounded memory from the engine's own block cache, and hides the behaviour of the SSD. Segments
+//! are allocated on creation, so that a full disk is detected then and a segment does not fragment.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
@@ -22,31 +21,31 @@ const PREFIX: &str = "row-cache-";
 const SUFFIX: &str = ".segment";
 const LOCK: &str = "row-cache.lock";
 
-/// One segment's file. Buffers are aligned to pages and a multiple of them, and so are offsets.
+/// File of one segment. Buffers and offsets are aligned to pages, and lengths are a multiple of a
+/// page.
 pub(crate) trait SegmentFile: Send + Sync {
     /// Fills the buffer from `offset` on.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
-    /// Writes all of the buffer at `offset`.
+    /// Writes the whole buffer at `offset`.
     fn write_at(&self, buffer: &[u8], offset: u64) -> io::Result<()>;
 }
 
-/// Where segments' files come from.
+/// Source of segment files.
 pub(crate) trait SegmentStore: Send + Sync {
-    /// The file of a segment, of this size, with its space allocated; what it contains does not
-    /// matter.
+    /// Creates the file of a segment with this size and allocated space; its content is undefined.
     fn create(&self, number: u32, bytes: u64) -> io::Result<Arc<dyn SegmentFile>>;
 }
 
 /// Segments as files of a directory that belongs to this cache alone.
 pub(crate) struct Directory {
     path: PathBuf,
-    /// Held for as long as the cache is open; another process gets an error, not a shared log.
+    /// Held while the cache is open; another process gets an error instead of a shared log.
     _lock: File,
 }
 
 impl Directory {
-    /// Makes the directory if need be and takes it; files of an earlier run are removed, as their
-    /// rows may be stale.
+    /// Creates the directory if needed and locks it; removes files of an earlier run, as their rows
+    /// may be stale.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         fs::create_dir_all(path)?;
         let lock = File::create(path.join(LOCK))?;
@@ -75,7 +74,7 @@ impl SegmentStore for Directory {
         options.read(true).write(true).create(true).truncate(false);
         let direct = options.clone().custom_flags(OFlags::DIRECT.bits().cast_signed()).open(&path);
         let file = match direct {
-            // Some file systems (tmpfs of old kernels, overlays) have no way around the page cache.
+            // Some file systems (tmpfs of old kernels, overlays) cannot bypass the page cache.
             Err(error) if error.raw_os_error() == Some(rustix::io::Errno::INVAL.raw_os_error()) => {
                 info!(path = %path.display(), "no direct I/O here: the row cache goes through the page cache");
                 options.open(&path)?
@@ -100,7 +99,7 @@ impl SegmentFile for File {
     }
 }
 
-/// Bytes that begin at a page's boundary in memory, as going around the page cache requires.
+/// Bytes aligned to a page in memory, as bypassing the page cache requires.
 #[derive(Default)]
 pub(crate) struct AlignedBuffer {
     bytes: Vec<u8>,
@@ -116,7 +115,7 @@ impl AlignedBuffer {
         AlignedBuffer { bytes, start, length }
     }
 
-    /// Grows to at least so many bytes; what was in it is lost then.
+    /// Grows to at least `length` bytes; growing discards the content.
     pub(crate) fn reserve(&mut self, length: usize) {
         if self.length < length {
             *self = AlignedBuffer::new(length);

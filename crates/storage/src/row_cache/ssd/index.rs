@@ -1,10 +1,10 @@
-//! Where on the SSD the rows of one shard are: eight bytes a row and no keys.
+//! Locations of one shard's rows on the SSD: eight bytes a row and no keys.
 //!
 //! Buckets of eight entries, one cache line each; a row may be in either of two. An entry is `tag
-//! (24 bits) | referenced (1) | page (31) | slot (8)`. The tag tells rows of a bucket apart all but
-//! once in sixteen million; the key in the record tells the rest, at the price of one read. A row
-//! never has two entries, so a look-up names at most one page. Looking up takes a shared lock: only
-//! the reference bit is set, by an atomic.
+//! (24 bits) | referenced (1) | page (31) | slot (8)`. The tag confuses two rows of a bucket once
+//! in sixteen million; the key in the record resolves that at the cost of one read. A row never has
+//! two entries, so a look-up names at most one page. A look-up takes a shared lock: it only sets
+//! the reference bit, atomically.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,13 +14,13 @@ const WAYS: usize = 8;
 const TAG_SHIFT: u32 = 40;
 const REFERENCED: u64 = 1 << 39;
 const LOCATION_MASK: u64 = REFERENCED - 1;
-/// Two choices of eight fill to this part, in percent, before more than one or two in a thousand
+/// Load in percent that two choices of eight reach before more than one or two rows in a thousand
 /// find no room.
 const LOAD_PERCENT: usize = 85;
 /// Pages have 31 bits; page 0 stays unused, so that no entry is zero.
 pub(crate) const PAGES_MAX: u64 = (1 << 31) - 1;
 
-/// A page of the log, and what in it.
+/// A page of the log and a slot in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Location {
     pub(crate) page: u32,
@@ -47,13 +47,13 @@ pub(crate) struct SsdIndex {
 }
 
 impl SsdIndex {
-    /// Room for `rows` rows.
+    /// An index with room for `rows` rows.
     pub(crate) fn new(rows: usize) -> Self {
         let buckets = (rows * 100).div_ceil(LOAD_PERCENT * WAYS).max(2);
         SsdIndex { buckets: (0..buckets).map(|_| Bucket::default()).collect(), entries: 0 }
     }
 
-    /// Where the row is, if it is anywhere; marks it as referenced.
+    /// Location of the row, if any; marks it as referenced.
     pub(crate) fn reference(&self, hash: u64) -> Option<Location> {
         let (place, entry) = self.find(hash)?;
         if entry & REFERENCED == 0 {
@@ -66,15 +66,15 @@ impl SsdIndex {
         self.find(hash).is_some()
     }
 
-    /// Looks whether the row is at this place, and if so whether it was referenced since it was put
-    /// there.
+    /// Checks whether the row is at this place, and if so whether it was referenced since it was
+    /// put there.
     pub(crate) fn referenced_at(&self, hash: u64, location: Location) -> Option<bool> {
         let (_, entry) = self.find(hash)?;
         (Location::of(entry) == location).then_some(entry & REFERENCED != 0)
     }
 
-    /// Points the row to a new place, not referenced yet. Gives back the place of what had to go:
-    /// the row's old one, or that of a row that was in the way.
+    /// Points the row to a new, unreferenced place. Returns the place that was displaced: the row's
+    /// old one, or that of an evicted row.
     pub(crate) fn put(&mut self, hash: u64, location: Location) -> Option<Location> {
         let entry = tag(hash) << TAG_SHIFT | location.bits();
         if let Some((place, old)) = self.find(hash) {
@@ -91,13 +91,13 @@ impl SsdIndex {
             self.entries += 1;
             return None;
         }
-        // Full, both of them: somebody goes, one that nobody asked for if there is any.
+        // Both buckets are full: evicts an entry, preferably an unreferenced one.
         let unreferenced = |place: &&AtomicU64| place.load(Ordering::Relaxed) & REFERENCED == 0;
         let victim = ways.iter().find(unreferenced).unwrap_or(&ways[hash as usize % WAYS]);
         Some(Location::of(victim.swap(entry, Ordering::Relaxed)))
     }
 
-    /// Forgets the row; gives back where it was.
+    /// Removes the row and returns its place.
     pub(crate) fn remove(&mut self, hash: u64) -> Option<Location> {
         let (place, entry) = self.find(hash)?;
         place.store(0, Ordering::Relaxed);
@@ -105,12 +105,12 @@ impl SsdIndex {
         Some(Location::of(entry))
     }
 
-    /// Forgets the row if it is still at this place.
+    /// Removes the row if it is still at this place.
     pub(crate) fn remove_at(&mut self, hash: u64, location: Location) -> bool {
         self.referenced_at(hash, location).is_some() && self.remove(hash).is_some()
     }
 
-    /// Forgets every row on one of these pages, telling where each was; returns how many.
+    /// Removes every row on these pages, reporting the place of each; returns their number.
     pub(crate) fn remove_pages(
         &mut self,
         pages: std::ops::Range<u32>,

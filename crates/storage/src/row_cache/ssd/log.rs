@@ -1,10 +1,10 @@
-//! The segment log: one logical file, appended to at one place only, read anywhere.
+//! The segment log: one logical file, appended at one place only, read anywhere.
 //!
-//! Its segments are files of one size. The active one takes records through a buffer of 16 KB,
-//! which look-ups can read as well; the others only serve reads until they are collected and used
-//! again. One thread at a time appends (it holds the [`Appender`]); readers share what is in
-//! [`Log`] and wait for no I/O of anybody's: while the buffer is written out it can still be read,
-//! and only the moment in which it is emptied excludes readers.
+//! Its segments are files of equal size. The active one takes records through a buffer of 16 KB,
+//! which look-ups can read as well; the others only serve reads until they are collected and
+//! reused. One thread at a time appends (it holds the [`Appender`]). Readers share the state in
+//! [`Log`] and never wait for another thread's I/O: the buffer stays readable while it is written
+//! out, and only emptying it excludes readers for a moment.
 
 use std::collections::VecDeque;
 use std::io;
@@ -23,15 +23,15 @@ use crate::sync::RwLock;
 
 /// Pages written at once.
 pub(super) const BUFFER_PAGES: usize = 4;
-/// Collection chooses among the oldest segments, one part in so many. With all of them, or half, it
-/// drops rows too young to have been read: up to one point of the hit ratio less where the newest
-/// rows are asked for most.
+/// Collection chooses among the oldest segments, this fraction of all (a divisor). With all or half
+/// of them it drops rows too young to have been read: the hit ratio falls by up to one point if the
+/// newest rows are the most requested.
 const COLLECT_SHARE: usize = 4;
 
 struct Segment {
-    /// Which life of the segment this is; never the same twice, across restarts too.
+    /// Identifies the current life of the segment; unique, also across restarts.
     sequence: AtomicU64,
-    /// Records written in this life, and how many of them an index points to.
+    /// Records written in this life, and the number of them that an index points to.
     written: AtomicU32,
     live: AtomicU32,
     file: RwLock<Option<Arc<dyn SegmentFile>>>,
@@ -41,7 +41,7 @@ struct Segment {
 struct WriteBuffer {
     bytes: AlignedBuffer,
     first_page: u32,
-    /// As many as the segment still has room for, at most `BUFFER_PAGES`.
+    /// Limited by the remaining room of the segment and by `BUFFER_PAGES`.
     pages: u32,
     sequence: u64,
 }
@@ -51,7 +51,7 @@ pub(crate) struct Log {
     segments: Box<[Segment]>,
     segment_pages: u32,
     buffer: RwLock<WriteBuffer>,
-    /// Since the cache was opened.
+    /// Total since the cache was opened.
     written_bytes: AtomicU64,
 }
 
@@ -73,23 +73,23 @@ impl Log {
         }
     }
 
-    /// Which life of its segment a page belongs to now.
+    /// Identifies the life of its segment that a page belongs to now.
     pub(crate) fn sequence(&self, page: u32) -> u64 {
         self.segment_of(page).sequence.load(Ordering::Acquire)
     }
 
-    /// An index points to this place from now on.
+    /// Counts an index entry that points to this place.
     pub(crate) fn acquire(&self, location: Location) {
         self.segment_of(location.page).live.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// No index points to this place any more.
+    /// Uncounts an index entry that pointed to this place.
     pub(crate) fn release(&self, location: Location) {
         self.segment_of(location.page).live.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Returns what `take` makes of the record, if its page is still in the write buffer; `None` if
-    /// it is on SSD.
+    /// Applies `take` to the record if its page is still in the write buffer; `None` if it is on
+    /// SSD.
     pub(crate) fn in_buffer<T>(
         &self,
         location: Location,
@@ -104,7 +104,7 @@ impl Log {
         Some(take(record_at(bytes, sequence, location.slot)))
     }
 
-    /// The one read of a hit: the page or pages of a record.
+    /// The one read of a hit: reads the page or pages of a record.
     pub(crate) fn read<'b>(
         &self,
         location: Location,
@@ -127,12 +127,12 @@ impl Log {
         created as u64 * self.segment_bytes()
     }
 
-    /// Bytes written to the files, this far.
+    /// Bytes written to the files so far.
     pub(crate) fn written_bytes(&self) -> u64 {
         self.written_bytes.load(Ordering::Relaxed)
     }
 
-    /// The one way to a file.
+    /// The only function that writes to a file.
     fn write_pages(&self, first: u32, bytes: &[u8]) -> io::Result<()> {
         self.file_of(first)?.write_at(bytes, self.offset_of(first))?;
         self.written_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
@@ -147,7 +147,7 @@ impl Log {
         self.segments[segment as usize].written.load(Ordering::Relaxed)
     }
 
-    /// The pages of a segment, as indexes name them: from 1 on.
+    /// Pages of a segment as indexes number them: from 1 on.
     pub(super) fn pages_of(&self, segment: u32) -> std::ops::Range<u32> {
         let first = 1 + segment * self.segment_pages;
         first..first + self.segment_pages
@@ -172,12 +172,11 @@ impl Log {
     }
 }
 
-/// The right to append: where the next record goes, and which segments are free, filled and not
-/// made yet.
+/// Right to append: the place of the next record, and the free, filled and uncreated segments.
 pub(crate) struct Appender {
     active: Option<u32>,
-    /// The first page in the buffer, counted from the active segment's first; page in the buffer;
-    /// bytes taken of it (0: not begun); records in it.
+    /// First page in the buffer, counted from the active segment's first; page in the buffer; bytes
+    /// used in it (0: not begun); records in it.
     buffer_first: u32,
     page: usize,
     page_bytes: usize,
@@ -192,7 +191,7 @@ pub(crate) struct Appender {
 
 impl Appender {
     pub(crate) fn new() -> Self {
-        // Lives of segments are told apart across restarts, too, by beginning at the time.
+        // Starting at the current time makes lives of segments distinct across restarts too.
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Appender {
             active: None,
@@ -208,10 +207,10 @@ impl Appender {
         }
     }
 
-    /// Begins anew with an empty log and new files. No index may point into it.
+    /// Restarts with an empty log and new files. No index may point into it.
     pub(super) fn restart(&mut self, log: &Log) -> io::Result<()> {
         for segment in &log.segments {
-            // A ticket of before finds another life, not an error.
+            // An old ticket finds another life rather than an error.
             segment.sequence.store(0, Ordering::Release);
             *write(&segment.file) = None;
         }
@@ -238,7 +237,7 @@ impl Appender {
         Ok(location)
     }
 
-    /// Leaves the active segment and takes a free one, or makes one if there is none.
+    /// Leaves the active segment and takes a free one, or creates one.
     pub(super) fn roll(&mut self, log: &Log) -> io::Result<()> {
         if let Some(active) = self.active {
             self.flush(log, active)?;
@@ -256,8 +255,8 @@ impl Appender {
         }
         self.sequence += 1;
         segment.written.store(0, Ordering::Relaxed);
-        // Before anything of the old life is overwritten: a reader that finds a page changed finds
-        // this changed, too.
+        // Before anything of the old life is overwritten: a reader that finds a changed page also
+        // finds this change.
         segment.sequence.store(self.sequence, Ordering::Release);
         self.active = Some(next);
         self.buffer_first = 0;
@@ -270,14 +269,13 @@ impl Appender {
         self.free.is_empty() && self.made as usize == log.segments.len()
     }
 
-    /// True if so much of the active segment is taken that no more should be rewritten into it.
+    /// True if the active segment is too full for further rewrites.
     pub(super) fn is_half_full(&self, log: &Log) -> bool {
         self.buffer_first + self.page as u32 >= log.segment_pages / 2
     }
 
-    /// The segment to collect next: of the oldest quarter the one with the most garbage, age
-    /// deciding between equals. The younger ones keep the chance to be read that they were written
-    /// for.
+    /// The next segment to collect: the one of the oldest quarter with the most garbage, the oldest
+    /// among equals. Younger segments keep their chance to be read.
     pub(super) fn choose(&mut self, log: &Log) -> Option<u32> {
         let candidates = self.filled.len().div_ceil(COLLECT_SHARE);
         let percent_live = |segment: u32| {
@@ -328,7 +326,7 @@ impl Appender {
         Ok(Some(location))
     }
 
-    /// A record larger than a page is written at once, past the buffer.
+    /// Writes a record larger than a page immediately, past the buffer.
     fn append_large(
         &mut self,
         log: &Log,
@@ -354,7 +352,7 @@ impl Appender {
         Ok(Some(Location { page: first, slot }))
     }
 
-    /// Writes out what the buffer holds. Readers may read it meanwhile: nobody else writes to it.
+    /// Writes out the buffer. Readers may read it in the meantime: no other thread writes to it.
     fn flush(&mut self, log: &Log, active: u32) -> io::Result<()> {
         let pages = self.page + usize::from(self.page_bytes > 0);
         if pages == 0 {

@@ -1,9 +1,9 @@
 //! The SSD tier: an append-only log of records (`log`, `page`, `file`), an index without keys in
-//! memory (`index`, one per shard), a bounded queue and one thread that brings rows there (`queue`,
-//! `cascade`). Rows that are dropped stay in the log as garbage until their segment is collected.
+//! memory (`index`, one per shard), a bounded queue and one thread that writes rows (`queue`,
+//! `cascade`). Dropped rows stay in the log as garbage until their segment is collected.
 //!
-//! The tier is off when the disk fails it: look-ups find nothing in it, rows that leave memory are
-//! dropped, and no query notices anything but the time it takes.
+//! The tier turns off when the disk fails: look-ups find nothing in it, rows that leave memory are
+//! dropped, and queries only take longer.
 
 mod cascade;
 mod file;
@@ -31,12 +31,12 @@ use page::{PageFault, Record};
 pub(super) use queue::{Spill, SpillQueue};
 
 thread_local! {
-    /// The buffer that a thread reads pages into, so that a hit allocates its row and nothing else.
+    /// Per-thread read buffer, so that a hit allocates only its row.
     static READ_BUFFER: RefCell<AlignedBuffer> = RefCell::new(AlignedBuffer::new(PAGE_BYTES));
 }
 
-/// Where on the SSD a row is, or was: to be given to [`super::RowCache::read_ssd`] on a thread that
-/// may block.
+/// Past or present place of a row on the SSD, to be passed to [`super::RowCache::read_ssd`] on a
+/// thread that may block.
 #[derive(Debug)]
 pub struct SsdTicket {
     pub(super) key: Box<[u8]>,
@@ -46,7 +46,7 @@ pub struct SsdTicket {
 }
 
 impl SsdTicket {
-    /// The key that was looked up.
+    /// The looked-up key.
     pub fn key(&self) -> &[u8] {
         &self.key
     }
@@ -59,16 +59,16 @@ pub(super) struct Place {
     pub(super) sequence: u64,
 }
 
-/// The record found at a place.
+/// Result of reading a place.
 pub(super) enum Found {
     Row(CachedRow),
     /// The row of another key, or the row before its table was cleared.
     Other {
         key_matches: bool,
     },
-    /// The segment was used again since.
+    /// The segment was reused in the meantime.
     Recycled,
-    /// The disk failed, or gave back something else than what was written.
+    /// The disk failed or returned other bytes than were written.
     Broken(String),
 }
 
@@ -78,7 +78,7 @@ pub(super) struct SsdTier {
     pub(super) queue: SpillQueue,
     pub(super) appender: Mutex<Appender>,
     pub(super) counters: SsdCounters,
-    /// Since the tier was switched on.
+    /// Count since the tier was switched on.
     read_errors: AtomicU32,
     read_errors_max: u32,
     pub(super) admit_all: bool,
@@ -102,12 +102,12 @@ impl SsdTier {
         self.on.load(Ordering::SeqCst)
     }
 
-    /// Returns whether it was on.
+    /// Returns whether the tier was on.
     pub(super) fn set_off(&self) -> bool {
         self.on.swap(false, Ordering::SeqCst)
     }
 
-    /// Begins with an empty log; the caller holds the appender, and no index points into the log.
+    /// Starts with an empty log; the caller holds the appender, and no index points into the log.
     pub(super) fn set_on(&self, appender: &mut Appender) -> io::Result<()> {
         appender.restart(&self.log)?;
         self.read_errors.store(0, Ordering::Relaxed);
@@ -121,7 +121,7 @@ impl SsdTier {
         self.log.in_buffer(place.location, place.sequence, found)
     }
 
-    /// Reads the row at a place: one read, whatever comes of it.
+    /// Reads the row at a place with exactly one read.
     pub(super) fn read(&self, place: Place, key: &[u8], epoch: u32) -> Found {
         self.counters.reads.increment();
         READ_BUFFER.with_borrow_mut(|buffer| {
@@ -135,7 +135,7 @@ impl SsdTier {
         })
     }
 
-    /// Counts a failed read; returns whether it was one too many.
+    /// Counts a failed read; returns whether the limit is exceeded.
     pub(super) fn count_read_error(&self) -> bool {
         self.counters.read_errors.increment();
         self.read_errors.fetch_add(1, Ordering::Relaxed) >= self.read_errors_max

@@ -1,19 +1,19 @@
 //! Layout of the log's pages. A page holds whole records only, so that one read of one page answers
-//! a hit; a record larger than a page starts on a page of its own and takes as many in a row as it
-//! needs, read at once.
+//! a hit. A record larger than a page starts on its own page and takes as many consecutive pages as
+//! it needs, read at once.
 //!
 //! ```text
 //! page    magic u32 | sequence of the segment u64 | pages of the record that starts here u16 (1: packed) | 0 u16
 //! record  crc u32 | epoch u32 | key bytes u16 | flags u8 | record bytes u24 | key | record
 //! ```
 //! Little endian. The checksum covers the segment's sequence, the slot and all of the record: a
-//! page left over from a former life of its segment is no record, whatever it says, and a wrong
-//! length does not make one record stand in for another. Zero key bytes end a page.
+//! page left over from a former life of its segment never passes as a record, and a wrong length
+//! never turns one record into another. A key length of zero ends a page.
 
 pub(crate) const PAGE_BYTES: usize = 4096;
 pub(crate) const PAGE_HEADER_BYTES: usize = 16;
 pub(super) const RECORD_HEADER_BYTES: usize = 14;
-/// Slots from this one on say "a record of `slot - LARGE + 2` pages".
+/// Slots from this one on mean "a record of `slot - LARGE + 2` pages".
 pub(super) const LARGE: u8 = 224;
 /// The largest record, in pages.
 pub(super) const RECORD_PAGES_MAX: usize = (u8::MAX - LARGE) as usize + 2;
@@ -21,14 +21,14 @@ pub(super) const RECORD_PAGES_MAX: usize = (u8::MAX - LARGE) as usize + 2;
 const MAGIC: u32 = 0x5243_4853;
 const FLAG_ABSENT: u8 = 1;
 
-/// Why bytes are not the record looked for.
+/// Reasons why bytes are not the requested record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PageFault {
-    /// No page of ours, or of another life of the segment.
+    /// Not a page of the log, or a page of another life of the segment.
     Foreign,
     /// No record in this slot.
     NoSlot,
-    /// Lengths that do not fit, or a checksum that is wrong.
+    /// Invalid lengths or a wrong checksum.
     Broken,
 }
 
@@ -36,7 +36,7 @@ pub(crate) enum PageFault {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Record<'a> {
     pub(crate) key: &'a [u8],
-    /// `None`: the row is known not to exist.
+    /// `None` if the row is known not to exist.
     pub(crate) payload: Option<&'a [u8]>,
     pub(crate) epoch: u32,
 }
@@ -46,8 +46,8 @@ impl Record<'_> {
         RECORD_HEADER_BYTES + self.key.len() + self.payload.map_or(0, <[u8]>::len)
     }
 
-    /// Writes the record into the front of `into`; its key must not be empty and must have at most
-    /// 65,535 bytes, the record at most `RECORD_PAGES_MAX` pages.
+    /// Writes the record to the front of `into`. Its key must have 1 to 65,535 bytes, the record at
+    /// most `RECORD_PAGES_MAX` pages.
     pub(crate) fn encode(&self, sequence: u64, slot: u8, into: &mut [u8]) {
         let payload = self.payload.unwrap_or_default();
         let (header, body) = into[..self.encoded_bytes()].split_at_mut(RECORD_HEADER_BYTES);
@@ -62,13 +62,12 @@ impl Record<'_> {
     }
 }
 
-/// How many pages a record of so many encoded bytes takes for itself; 1 if it is packed with
-/// others.
+/// Number of pages for a record of this encoded length; 1 if it is packed with others.
 pub(super) fn record_pages(encoded_bytes: usize) -> usize {
     (PAGE_HEADER_BYTES + encoded_bytes).div_ceil(PAGE_BYTES)
 }
 
-/// How many pages to read for a slot.
+/// Number of pages to read for a slot.
 pub(crate) fn slot_pages(slot: u8) -> usize {
     if slot < LARGE { 1 } else { usize::from(slot - LARGE) + 2 }
 }
@@ -80,7 +79,8 @@ pub(crate) fn write_header(page: &mut [u8], sequence: u64, pages: usize) {
     page[14..16].fill(0);
 }
 
-/// Pages taken by what starts on this page; `None` if it is not of this life of the segment.
+/// Number of pages of the content that starts on this page; `None` if it is not of this life of the
+/// segment.
 pub(super) fn pages_here(page: &[u8], sequence: u64) -> Option<usize> {
     let header = page.get(..PAGE_HEADER_BYTES)?;
     let pages = usize::from(u16::from_le_bytes([header[12], header[13]]));
@@ -88,7 +88,7 @@ pub(super) fn pages_here(page: &[u8], sequence: u64) -> Option<usize> {
     (ours && (1..=RECORD_PAGES_MAX).contains(&pages)).then_some(pages)
 }
 
-/// The record in a slot of the page (or pages) given.
+/// The record in a slot of the given page or pages.
 pub(crate) fn record_at(bytes: &[u8], sequence: u64, slot: u8) -> Result<Record<'_>, PageFault> {
     if pages_here(bytes, sequence) != Some(slot_pages(slot)) {
         return Err(PageFault::Foreign);
@@ -101,8 +101,8 @@ pub(crate) fn record_at(bytes: &[u8], sequence: u64, slot: u8) -> Result<Record<
     }
 }
 
-/// All records that start on this page, with their slots; a broken one is left out, and one whose
-/// length is wrong hides those after it.
+/// All records that start on this page, with their slots. Omits broken records; one with a wrong
+/// length hides those after it.
 pub(crate) fn records<'a>(
     bytes: &'a [u8],
     sequence: u64,
@@ -110,8 +110,7 @@ pub(crate) fn records<'a>(
     let pages = pages_here(bytes, sequence);
     let spans = pages.map(|_| Spans { bytes, at: PAGE_HEADER_BYTES }).into_iter().flatten();
     let first = if pages.unwrap_or(1) > 1 { LARGE - 2 + pages.unwrap_or(2) as u8 } else { 0 };
-    // Behind a large one there is no other, whatever the bytes of the page say that do not stand
-    // under a checksum.
+    // A large record has none behind it, whatever the unchecked bytes of the page say.
     let most = if first == 0 { usize::from(LARGE) } else { 1 };
     let slots =
         spans.take(most).enumerate().map_while(|(slot, span)| Some((slot as u8, span.ok()?)));
@@ -120,7 +119,7 @@ pub(crate) fn records<'a>(
     })
 }
 
-/// The stretches that the lengths in a page name, one after another.
+/// Spans given by the lengths in a page, one after another.
 struct Spans<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -169,7 +168,7 @@ mod tests {
 
     use super::*;
 
-    /// A page with as many of the records as fit.
+    /// Packs as many of the records as fit into a page.
     fn pack(records: &[(Vec<u8>, Option<Vec<u8>>)], sequence: u64) -> (Vec<u8>, usize) {
         let mut page = vec![0; PAGE_BYTES];
         write_header(&mut page, sequence, 1);

@@ -1,6 +1,5 @@
-//! The bounded queue between memory and SSD. Rows that leave memory wait here for the one thread
-//! that appends; when it does not keep up they are dropped, so that neither a write nor a read ever
-//! waits for the SSD.
+//! The bounded queue between memory and SSD. Rows that leave memory wait here for the one appending
+//! thread; if it falls behind they are dropped, so that no write or read ever waits for the SSD.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -8,7 +7,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use super::super::locks::lock;
 use super::super::row::CachedRow;
 
-/// A row on its way to SSD, and what it must still agree with when it gets there.
+/// A row on its way to SSD, and the conditions it must still meet on arrival.
 pub(crate) struct Spill {
     pub(crate) row: CachedRow,
     pub(crate) hash: u64,
@@ -19,14 +18,14 @@ pub(crate) struct Spill {
 #[derive(Default)]
 struct State {
     waiting: VecDeque<Spill>,
-    /// The bytes of the rows waiting and of those being written.
+    /// Bytes of the rows waiting and of those being written.
     bytes: usize,
     closed: bool,
 }
 
 pub(crate) struct SpillQueue {
     state: Mutex<State>,
-    /// Something waits, or the queue was closed.
+    /// Signals a waiting row or the closing of the queue.
     ready: Condvar,
     bytes_max: usize,
 }
@@ -36,7 +35,7 @@ impl SpillQueue {
         SpillQueue { state: Mutex::default(), ready: Condvar::new(), bytes_max }
     }
 
-    /// Queues a row; says no if there is no room.
+    /// Queues a row; false if there is no room.
     pub(crate) fn push(&self, spill: Spill) -> bool {
         let bytes = cost(&spill);
         let mut state = lock(&self.state);
@@ -53,8 +52,8 @@ impl SpillQueue {
         true
     }
 
-    /// Waits for rows and takes them all; `false` when the queue was closed. Each counts until it
-    /// is [`Self::written`].
+    /// Waits for rows and takes them all; `false` once the queue is closed. Each row counts until
+    /// [`Self::written`].
     pub(crate) fn take(&self, batch: &mut VecDeque<Spill>) -> bool {
         let mut state = lock(&self.state);
         while state.waiting.is_empty() && !state.closed {
@@ -67,7 +66,7 @@ impl SpillQueue {
         true
     }
 
-    /// One row of the batch is on SSD, or is not going to be.
+    /// One row of the batch is on SSD, or was dropped.
     pub(crate) fn written(&self, spill: &Spill) {
         lock(&self.state).bytes -= cost(spill);
     }

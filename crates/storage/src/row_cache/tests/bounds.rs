@@ -1,4 +1,4 @@
-//! Tests of the memory that the cache may use, and of how it uses it.
+//! Tests of the cache's memory limit and of its use of memory.
 
 use super::*;
 

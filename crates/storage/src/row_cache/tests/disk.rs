@@ -10,22 +10,22 @@ use super::super::locks::lock;
 use super::super::ssd::{PAGE_BYTES, SegmentFile, SegmentStore};
 use super::Random;
 
-/// The faults that the disk can have, all of it switched off at first.
+/// Faults of the disk, all switched off at first.
 #[derive(Default)]
 pub(crate) struct Faults {
     pub(crate) failing_reads: AtomicBool,
     pub(crate) failing_writes: AtomicBool,
-    /// Half of the bytes are written, then an error.
+    /// Half of the bytes are written, then an error follows.
     pub(crate) short_writes: AtomicBool,
-    /// Nothing is written, and no error.
+    /// Writes do nothing and return no error.
     pub(crate) lost_writes: AtomicBool,
     /// No room for another segment.
     pub(crate) full: AtomicBool,
-    /// Every read has a bit flipped, somewhere.
+    /// Every read has one flipped bit.
     pub(crate) flipped_bits: AtomicBool,
-    /// Whoever writes panics.
+    /// Writes panic.
     pub(crate) panicking_writes: AtomicBool,
-    /// Others run while the disk works.
+    /// Other threads run while the disk works.
     pub(crate) slow: AtomicBool,
     reads: AtomicU64,
     writes: AtomicU64,
@@ -60,7 +60,7 @@ impl Disk {
         self.faults.writes.load(Ordering::SeqCst)
     }
 
-    /// Cuts every segment off, as a crash of the file system may.
+    /// Truncates every segment, as a crash of the file system may.
     pub(crate) fn truncate(&self, bytes: usize) {
         for segment in lock(&self.segments).values() {
             lock(&segment.bytes).truncate(bytes);
@@ -77,7 +77,7 @@ impl SegmentStore for Disk {
         if self.faults.full.load(Ordering::SeqCst) {
             return Err(io::ErrorKind::StorageFull.into());
         }
-        // What was in the file before stays in it, as with a real one.
+        // The file keeps its old content, like a real one.
         let mut segments = lock(&self.segments);
         let segment = segments.entry(number).or_insert_with(|| {
             Arc::new(Segment {

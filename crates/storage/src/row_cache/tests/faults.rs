@@ -1,4 +1,4 @@
-//! A disk that fails turns the SSD tier off, and never a wrong row out.
+//! A failing disk turns the SSD tier off and never yields a wrong row.
 
 use std::fs::OpenOptions;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,7 +7,7 @@ use super::*;
 
 const ROWS: u64 = 1_500;
 
-/// A cache most of whose rows are on SSD.
+/// A cache with most of its rows on SSD.
 fn filled(disk: &Disk) -> RowCache {
     let cache = open_on(disk, 256 << 10, small_ssd(8));
     fill_rows(&cache);
@@ -28,8 +28,7 @@ fn fill_rows(cache: &RowCache) {
 /// Reads every row; returns how many the cache had.
 fn read_all(cache: &RowCache) -> usize {
     let had = |row: &u64| {
-        // What is on its way to SSD is in neither tier, and each row that is read sends others
-        // there.
+        // A row on its way to SSD is in neither tier, and each row read sends others there.
         if row.is_multiple_of(64) && cache.statistics().ssd_on {
             cache.wait_for_cascade();
         }
@@ -150,7 +149,7 @@ fn a_row_with_the_tag_of_another_is_a_miss() {
     };
     let mut tickets = (0..ROWS).filter_map(on_ssd);
     let (mut one, other) = (tickets.next().unwrap(), tickets.next().unwrap());
-    // As if the index had answered for the one key with the place of the other.
+    // Simulates an index that answers for one key with the place of the other.
     one.place = other.place;
     assert!(cache.read_ssd(one).is_none());
     assert!(cache.read_ssd(other).is_some(), "the other keeps its place");
@@ -161,8 +160,8 @@ fn a_row_with_the_tag_of_another_is_a_miss() {
 fn a_write_the_disk_lost_is_noticed() {
     let disk = Disk::default();
     let cache = filled(&disk);
-    // Segments are used again now, and keep what they had before: the same rows at the same places,
-    // in another version.
+    // Segments are now reused and keep their old content: the same rows at the same places, in
+    // another version.
     for row in 0..ROWS {
         cache.invalidate(&key_of(1, row));
     }

@@ -1,6 +1,6 @@
-//! Figures, printed on demand: `cargo test --release -p shunt-storage row_cache::tests::measure --
-//! --ignored --nocapture --test-threads 1`. The directory of the SSD tier is `ROW_CACHE_DIR`, else
-//! the system's temporary one.
+//! Measurements, printed on demand: `cargo test --release -p shunt-storage
+//! row_cache::tests::measure -- --ignored --nocapture --test-threads 1`. `ROW_CACHE_DIR` is the
+//! directory of the SSD tier, by default in the system's temporary one.
 
 use std::collections::HashMap;
 use std::hint::black_box;
@@ -40,7 +40,7 @@ impl Zipf {
     }
 }
 
-/// Least recently used, bounded in the bytes our own rows cost: what others are compared with.
+/// Least recently used, bounded in the bytes that our own rows cost: the basis of comparison.
 struct Lru {
     rows: HashMap<u64, (u64, u64)>,
     order: std::collections::BTreeMap<u64, u64>,
@@ -53,7 +53,7 @@ impl Lru {
         Lru { rows: HashMap::new(), order: Default::default(), clock: 0, rows_max }
     }
 
-    /// True if the row was there in this version; it is the newest then.
+    /// True if the row was present in this version; makes it the newest.
     fn get(&mut self, row: u64) -> bool {
         self.clock += 1;
         let Some((_, stamp)) = self.rows.get_mut(&row) else { return false };
@@ -63,7 +63,7 @@ impl Lru {
         true
     }
 
-    /// Puts a row in; returns the one that left.
+    /// Inserts a row; returns the evicted one.
     fn put(&mut self, row: u64) -> Option<u64> {
         self.clock += 1;
         self.rows.insert(row, (0, self.clock));
@@ -83,15 +83,15 @@ impl Lru {
     }
 }
 
-/// Who is asked for which row, and what else goes on.
+/// Distribution of the requested rows, and concurrent activity.
 #[derive(Clone, Copy)]
 struct Load {
     name: &'static str,
-    /// The newest rows are asked for most, and new ones come in; else the same rows all the time,
+    /// The newest rows are requested most, and new ones arrive; otherwise the same rows throughout,
     /// in no order.
     latest: bool,
     write_percent: u64,
-    /// Reads of rows one after another, each once, in runs of 2,000.
+    /// Percentage of sequential reads, each row once, in runs of 2,000.
     scan_percent: u64,
 }
 
@@ -158,7 +158,7 @@ impl Source {
     }
 }
 
-/// Percent of the reads (not of the scans) answered from memory and from SSD, in the second half of
+/// Percent of the reads (without scans) answered from memory and from SSD, in the second half of
 /// the run.
 fn ratios(load: Load, mut read: impl FnMut(u64) -> u8, mut write: impl FnMut(u64)) -> (f64, f64) {
     let mut source = Source::new(load);
@@ -204,7 +204,7 @@ fn ratios_of_cache(load: Load, cache: &RowCache) -> (f64, f64) {
     ratios(load, read, |row| cache.invalidate(&key_of(1, row)))
 }
 
-/// Plain LRU in memory, and behind it LRU on SSD as large: the chain of the paper.
+/// Plain LRU in memory, and behind it an LRU on SSD: the chain of the paper.
 fn ratios_of_lru(load: Load, memory_rows: usize, ssd_rows: usize) -> (f64, f64) {
     let memory = std::cell::RefCell::new(Lru::new(memory_rows));
     let ssd = std::cell::RefCell::new(Lru::new(ssd_rows));
@@ -278,7 +278,7 @@ fn nanoseconds_each(times: u64, mut act: impl FnMut(u64)) -> f64 {
     start.elapsed().as_nanos() as f64 / times as f64
 }
 
-/// The same in time on the processor, which other users of the machine disturb less.
+/// The same in processor time, which is less sensitive to other users of the machine.
 fn processor_nanoseconds_each(times: u64, mut act: impl FnMut(u64)) -> f64 {
     let used = || -> u64 {
         let figures = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
@@ -301,7 +301,7 @@ fn times() {
     let cache = RowCache::open(options(64 << 20, Some(ssd))).unwrap();
     let record = record_of(1, RECORD_BYTES);
     let keys: Vec<_> = (0..rows).map(|row| key_of(1, row)).collect();
-    // Made in place, so that fetching the key is no part of the time.
+    // Built in place, so that the time excludes fetching the key.
     let absent = |row: u64| {
         let mut key = [2; 24];
         key[4..12].copy_from_slice(&(row / 10).to_be_bytes());

@@ -1,5 +1,5 @@
 //! The cache as a whole: against a model, under many threads, with a failing disk, and within its
-//! bounds.
+//! limits.
 
 mod bounds;
 pub(crate) mod disk;
@@ -79,13 +79,13 @@ pub(crate) fn open_on(disk: &Disk, memory_bytes: usize, ssd: SsdOptions) -> RowC
         .expect("a cache on a sound disk")
 }
 
-/// Fills as a reader does after a miss.
+/// Fills like a reader after a miss.
 fn fill(cache: &RowCache, key: &[u8], record: Option<&[u8]>) -> bool {
     let token = cache.begin_fill(key);
     cache.fill(token, key, record)
 }
 
-/// Record of a row, so that every row has its own size and content.
+/// Record of a row, with its own size and content.
 fn record_of(row: u64, bytes: usize) -> Vec<u8> {
     let mut random = Random::new(row);
     let mut record: Vec<_> = (0..bytes / 8 + 1).flat_map(|_| random.next().to_le_bytes()).collect();
@@ -93,7 +93,7 @@ fn record_of(row: u64, bytes: usize) -> Vec<u8> {
     record
 }
 
-/// 2,000 rows of 400 bytes, of which a cache with 256 KB of memory has sent the first ones to SSD.
+/// 2,000 rows of 400 bytes; a cache with 256 KB of memory has sent the first ones to SSD.
 fn fill_beyond_memory(cache: &RowCache) {
     for row in 0..2_000 {
         assert!(fill(cache, &key_of(1, row), Some(&record_of(row, 400))));
@@ -116,7 +116,7 @@ fn a_row_goes_from_memory_to_ssd_and_back() {
     assert_eq!(disk.reads(), reads + 1, "one read");
     assert!(matches!(cache.lookup(&key), Lookup::Hit(_)), "it is in memory again");
     let found = (0..2_000).filter(|row| {
-        // What is on its way to SSD is in neither tier.
+        // A row on its way to SSD is in neither tier.
         cache.wait_for_cascade();
         let found = cache.get(&key_of(1, *row));
         assert!(
@@ -175,7 +175,7 @@ fn a_fill_that_a_write_overtook_is_dropped() {
     cache.invalidate(&one);
     assert!(!cache.fill(token, &one, Some(b"stale")));
     assert!(cache.get(&one).is_none());
-    // A row whose hash happens to fall into the same stripe is.
+    // A row whose hash falls into the same stripe is dropped.
     let sound =
         others.into_iter().filter(|(token, key)| cache.fill(*token, key, Some(b"sound"))).count();
     assert!(sound >= 5, "rows of other stripes are not concerned: {sound} of 8");

@@ -1,5 +1,4 @@
-//! Random operations against a map that plays the engine: what the cache says is what the map says,
-//! always.
+//! Random operations against a map as the engine: the cache always agrees with the map.
 
 use std::collections::HashMap;
 
@@ -8,7 +7,7 @@ use super::*;
 const TABLES: u64 = 3;
 const ROWS: u64 = 1_500;
 
-/// A cache, the engine behind it, and reads of both under way.
+/// A cache, the engine behind it, and reads of both in progress.
 struct Model {
     seed: u64,
     random: Random,
@@ -52,14 +51,14 @@ impl Model {
         open_on(disk, (256 << 10) << (seed % 2), ssd)
     }
 
-    /// Few rows are asked for often.
+    /// A few rows are requested often.
     fn any_key(&mut self) -> Vec<u8> {
         let end = 1 + self.random.below(ROWS);
         let row = self.random.below(end);
         key_of(self.random.below(TABLES) as u32, row)
     }
 
-    /// Mostly small, some of them larger than a page.
+    /// Mostly small, some larger than a page.
     fn any_record(&mut self) -> Vec<u8> {
         let bytes = match self.random.below(20) {
             0 => self.random.below(60_000),
@@ -107,7 +106,7 @@ impl Model {
         }
     }
 
-    /// A read that took long ends now. It must not bring back what was written over since.
+    /// Ends a long read. It must not restore a row overwritten in the meantime.
     fn finish_a_read(&mut self) {
         if !self.fills.is_empty() {
             let (token, key, record) =

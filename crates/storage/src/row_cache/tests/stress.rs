@@ -1,6 +1,6 @@
 //! Many threads at once. Records carry the version of their row; the engine is an array of
-//! versions. No reader may see a version older than one acknowledged (or, with write guards, than
-//! one anybody saw) before its read began.
+//! versions. No reader may see a version older than one acknowledged (or, with write guards, one
+//! seen by any reader) before its read began.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -23,13 +23,13 @@ enum Writes {
 struct Arena {
     cache: RowCache,
     engine: Vec<AtomicU64>,
-    /// The least version that a read which begins now must see.
+    /// The least version that a read beginning now must see.
     floor: Vec<AtomicU64>,
     strict: bool,
     done: AtomicBool,
 }
 
-/// Some rows are larger than a page, and written to SSD at once.
+/// Some rows are larger than a page, and are written to SSD immediately.
 fn bytes_of(row: usize) -> usize {
     if row % 8 == 7 { 5_000 } else { 100 + row % 700 }
 }
@@ -87,7 +87,7 @@ impl Arena {
         let guard = matches!(how, Writes::Guarded | Writes::GuardedUpdate)
             .then(|| self.cache.begin_write(&key));
         let version = self.engine[row].fetch_add(1, Ordering::SeqCst) + 1;
-        // As with cells: the newer of the two stays, in whatever order they are merged.
+        // As with cells, the newer of the two wins, in whatever order they are merged.
         let merge = |old: Option<&[u8]>| {
             Update::Record(versioned(version.max(old.map_or(0, version_of)), row))
         };
@@ -100,7 +100,7 @@ impl Arena {
         self.floor[row].fetch_max(version, Ordering::SeqCst);
     }
 
-    /// Truncates, as far as the cache is concerned, and switches the SSD tier off and on.
+    /// Clears the table in the cache, and switches the SSD tier off and on.
     fn disturb(&self, random: &mut Random) {
         for row in 0..ROWS {
             self.engine[row].fetch_add(1, Ordering::SeqCst);
@@ -125,7 +125,7 @@ fn fight(how: Writes, disturbed: bool) {
         cache: open_on(&disk, 256 << 10, small_ssd(4)),
         engine: (0..ROWS).map(|_| AtomicU64::new(0)).collect(),
         floor: (0..ROWS).map(|_| AtomicU64::new(0)).collect(),
-        // A table that is cleared changes under the readers' eyes.
+        // A cleared table changes while readers use it.
         strict: matches!(how, Writes::Guarded | Writes::GuardedUpdate) && !disturbed,
         done: AtomicBool::new(false),
     };

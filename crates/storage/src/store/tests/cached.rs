@@ -1,5 +1,5 @@
-//! A store with a tiny row cache answers as one without, whatever is done to both: random
-//! operations from seeds.
+//! A store with a tiny row cache gives the same answers as one without, after any operations:
+//! random ones from seeds.
 
 use super::*;
 use crate::catalogue::Catalogue;
@@ -10,19 +10,19 @@ use crate::row_cache::{RowCacheOptions, RowCacheStatistics, SsdAdmission, SsdOpt
 use std::ops::Bound;
 use std::sync::atomic::AtomicI64;
 
-/// Rows in use, and where those with counters begin.
+/// Number of rows, and the first of those with counters.
 const ROWS: u64 = 400;
 const COUNTERS_FROM: u64 = 360;
 /// Rows of a partition; the last one is static.
 const PARTITION_ROWS: u64 = 8;
-/// Two tables, so that clearing the one shows in the other if it should not.
+/// Two tables, so that wrongly clearing the other one shows.
 const TABLES: [TableId; 2] = [TABLE, TableId(6)];
-/// Longer than timestamps are out of order: no write comes after a tombstone was forgotten that
-/// deletes it.
+/// Longer than timestamps are out of order: no write that a tombstone deletes comes after that
+/// tombstone was purged.
 const GRACE_S: i64 = 10;
 const MEMORY_BYTES: usize = 256 << 10;
 
-/// A row's place.
+/// Place of a row.
 struct Place {
     table: TableId,
     partition: [u8; 9],
@@ -153,7 +153,7 @@ impl Pair {
         Header { deletion: None, ranges: vec![range] }
     }
 
-    /// A batch of rows and deletions; few rows are asked for most.
+    /// Writes a batch of rows and deletions; a few rows are chosen most.
     fn write(&mut self) {
         let count = 1 + self.random.below(3);
         let mutations: Vec<(Place, Fragment)> = (0..count)
@@ -247,7 +247,7 @@ impl Pair {
         }
     }
 
-    /// Goes on for so many steps, then reads everything.
+    /// Runs a number of steps, then reads everything.
     fn run(&mut self, steps: usize) -> RowCacheStatistics {
         for _ in 0..steps {
             self.step();
@@ -258,7 +258,7 @@ impl Pair {
     }
 }
 
-/// On an engine in memory, with an SSD that does as it is told.
+/// A pair on an engine in memory, with an SSD controlled by the test.
 fn pair_on(disk: &Disk, segments: u64, seed: u64) -> Pair {
     Pair::new(seed, |options, cached| {
         let cache = cached.then(|| open_on(disk, MEMORY_BYTES, small_ssd(segments)));
@@ -323,12 +323,12 @@ fn a_failing_disk_of_the_cache_fails_no_query() {
     ];
     for (seed, fault) in (200..).zip(faults) {
         let disk = Disk::default();
-        // A full disk shows when another segment is made.
+        // A full disk shows when another segment is created.
         let mut pair = pair_on(&disk, 64, seed);
         let before = pair.run(4_000);
         assert!(before.ssd_on && before.ssd_rows_written > 0, "seed {seed}: {before:?}");
         fault(&disk).store(true, Ordering::SeqCst);
-        // How much of a run comes to the disk is up to the thread that writes there.
+        // The writing thread determines how much of a run reaches the disk.
         let is_off = (0..10).any(|_| !pair.run(5_000).ssd_on);
         assert!(is_off, "seed {seed}: {:?}", pair.with.figures());
     }

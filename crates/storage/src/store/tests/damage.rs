@@ -1,4 +1,4 @@
-//! Flipped bits: reported with what is broken, never served.
+//! Flipped bits: reported with the broken part, never served.
 
 use super::*;
 use std::path::PathBuf;
@@ -26,7 +26,7 @@ fn files(directory: &Path, ending: &str) -> Vec<PathBuf> {
     paths
 }
 
-/// Everything that can be read is what was written; the rest is an error.
+/// Everything readable equals the written data; the rest is an error.
 fn nothing_wrong_is_served(store: &Store) -> usize {
     let mut errors = 0;
     for number in 0..ROWS {
@@ -126,7 +126,7 @@ fn a_broken_fragment_is_kept_and_reported() {
         assert_eq!(text(&store, &good, Target::Row(b"r")).as_deref(), Some("v"));
         store.compact(TABLE).unwrap();
     }
-    // All three fragments are still there, in their order.
+    // All three fragments are still there, in order.
     let crate::engine::Found::Value { bytes, .. } =
         store.shared.engine.get(&key, crate::engine::ReadTier::Disk).unwrap()
     else {
@@ -169,8 +169,8 @@ fn a_catalogue_that_lost_schemas_is_refused() {
     );
 }
 
-/// RocksDB would begin anew without `CURRENT`, and go on with the files that half a manifest names;
-/// either way it deletes the others.
+/// RocksDB would start afresh without `CURRENT`, and continue with the files named by half a
+/// manifest; either way it deletes the others.
 #[test]
 fn what_is_gone_or_cut_off_is_refused_and_nothing_deleted() {
     let directory = tempfile::tempdir().unwrap();
@@ -197,13 +197,13 @@ fn what_is_gone_or_cut_off_is_refused_and_nothing_deleted() {
     }
 }
 
-/// A store that crashed while a memtable was being written to a file: its log, and the one after,
+/// A store that crashed while a memtable was being written to a file: its log and the next one,
 /// with nothing in files.
 fn crashed_with_two_logs(crashed: &Path) {
     let directory = tempfile::tempdir().unwrap();
     let held = Arc::new(Mutex::new(()));
     let flush = Arc::clone(&held);
-    // Asked when a value is merged into a file.
+    // Called when a value is merged into a file.
     let clock = move || {
         let _turn = flush.lock().unwrap_or_else(PoisonError::into_inner);
         NOW
@@ -226,7 +226,7 @@ fn crashed_with_two_logs(crashed: &Path) {
                 insert(0, 1, format!("value {number}").as_bytes()),
             );
         }
-        // Over several blocks.
+        // Spans several blocks.
         put(store, &partition(251), Target::Row(b"r"), insert(0, 1, &[b'x'; 100_000]));
         store.wait_durable(store.settle()).unwrap();
     };
@@ -236,7 +236,7 @@ fn crashed_with_two_logs(crashed: &Path) {
         scope.spawn(|| store.flush().unwrap());
         super::upkeep::until(|| files_of(directory.path(), ".log").len() == 2);
         rows(&store, ROWS / 2..ROWS);
-        // Some are noted a sync later.
+        // Some are recorded a sync later.
         rows(&store, ROWS / 2..ROWS);
         copy_all(directory.path(), crashed);
         drop(held);
@@ -253,7 +253,7 @@ fn files_of(directory: &Path, ending: &str) -> Vec<PathBuf> {
     paths
 }
 
-/// RocksDB goes on with the next log, whatever has become of the one before.
+/// RocksDB continues with the next log, whatever happened to the one before.
 #[test]
 fn a_log_before_the_last_that_is_damaged_cut_off_or_gone_is_refused_by_name() {
     let crashed = tempfile::tempdir().unwrap();
@@ -272,8 +272,8 @@ fn a_log_before_the_last_that_is_damaged_cut_off_or_gone_is_refused_by_name() {
             bytes[at] ^= 0x40;
             Some(bytes)
         };
-        // The length of the first record, a byte of a later one, half of the file, a record less at
-        // its end, nothing.
+        // Damages the length of the first record, a byte of a later one, half of the file, the last
+        // record, the whole file.
         let cut = |at: usize| Some(bytes[..at].to_vec());
         let damages = [
             flipped(5),
@@ -306,7 +306,7 @@ fn a_log_before_the_last_that_is_damaged_cut_off_or_gone_is_refused_by_name() {
                 problems.iter().any(|problem| problem.to_string().contains(name.to_str().unwrap())),
                 "{problems:?}"
             );
-            // Whoever accepts the loss gets on.
+            // Accepting the loss opens the store.
             let mut accepting = options();
             accepting.engine.accept_damaged_log = true;
             assert!(Store::open(copy.path(), accepting).is_ok(), "{shown}");

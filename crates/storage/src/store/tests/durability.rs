@@ -1,4 +1,4 @@
-//! Tickets, syncs that fail, full disks, locks and formats.
+//! Tickets, failing syncs, full disks, locks and formats.
 
 use super::upkeep::until;
 use super::*;
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Barrier, mpsc};
 use std::time::Instant;
 
-/// An engine whose syncs the test lets succeed or fail.
+/// An engine whose syncs succeed or fail at the test's command.
 fn failing() -> (Store, Arc<MemoryEngine>) {
     let kept = Arc::new(Mutex::new(None));
     let keep = Arc::clone(&kept);
@@ -36,7 +36,7 @@ fn everyone_who_waits_is_told() {
     }));
     let (tell, told) = mpsc::channel();
     let mut last = Ticket(0);
-    // The sync for the first lasts until the others have written, or one could come after each of
+    // The first sync lasts until the others have written; otherwise one sync could follow each of
     // them.
     let met = Arc::new(Barrier::new(2));
     engine.during_sync({
@@ -86,7 +86,7 @@ fn a_write_that_comes_during_a_sync_is_not_durable_after_it() {
         let partition = PartitionKey(&partition);
         let mutation =
             MutationRef { table, partition, target: Target::Static, fragment: &fragment };
-        // It asks for no sync.
+        // The call requests no sync.
         let written = writer.upgrade().unwrap().append([[mutation]]).unwrap();
         ticket.store(written.ticket.0, Ordering::SeqCst);
     });
@@ -94,7 +94,7 @@ fn a_write_that_comes_during_a_sync_is_not_durable_after_it() {
     store.wait_durable(first).unwrap();
     let late = Ticket(late.load(Ordering::SeqCst));
     assert!(late > first);
-    // Who waits may have asked for another sync, which comes at once.
+    // The waiting thread may have requested another sync, which follows immediately.
     assert_eq!(synced.recv().unwrap(), Some(first), "the sync covered {first:?} alone");
     store.request_sync(Durability::Batch);
     store.wait_durable(late).unwrap();
@@ -127,7 +127,7 @@ fn a_failed_sync_poisons_the_store() {
     let lost = batch(&store, 2).unwrap();
     let error = store.wait_durable(lost).unwrap_err().to_string();
     assert_eq!(error, "the store is read-only until it is opened anew: Input/output error");
-    // Even if the next sync would succeed: nobody knows what the first one left behind.
+    // Even if the next sync would succeed: the effect of the first is unknown.
     engine.fail_syncs(None);
     assert!(matches!(batch(&store, 3), Err(StoreError::Poisoned(_))));
     assert!(matches!(store.wait_durable(lost), Err(StoreError::Poisoned(_))));
@@ -135,12 +135,12 @@ fn a_failed_sync_poisons_the_store() {
     assert_eq!(text(&store, &partition(1), Target::Row(b"")).as_deref(), Some("x"));
 }
 
-/// RocksDB says "previous error" of a write that comes between a sync that failed and the store's
-/// knowing of it.
+/// RocksDB reports "previous error" for a write between a failed sync and the store's knowledge of
+/// it.
 #[test]
 fn a_write_that_fails_for_another_error_is_told_that_error() {
-    // The writer waits a second for the other error, and takes its own for the first if the sync
-    // stands still for longer.
+    // The writer waits a second for the original error, and takes its own as the first if the sync
+    // takes longer.
     let is_told = || {
         let begun = Instant::now();
         let told = error_of_a_write_during_a_failed_sync();
@@ -162,7 +162,7 @@ fn error_of_a_write_during_a_failed_sync() -> String {
         writers_engine
             .fail_writes(Some(EngineError::Failed("Writer has previous error.".to_owned())));
         std::thread::spawn(move || tell.send(batch(&writer, 3).unwrap_err().to_string()));
-        // Not for the test's truth: the writer is to come before the sync has ended.
+        // Not needed for correctness: the writer should arrive before the sync has ended.
         std::thread::park_timeout(Duration::from_millis(50));
     });
     let lost = batch(&store, 2).unwrap();
@@ -198,7 +198,8 @@ fn a_reserve_on_the_disk_is_kept_free() {
     let store =
         Store::open(directory.path(), StoreOptions { reserve_bytes: u64::MAX, ..options() })
             .unwrap();
-    // The watch comes by of itself; writes are taken until it does, which may be before the first.
+    // The watch runs on its own schedule; writes are accepted until it does, which may be before
+    // the first.
     let refused = std::iter::from_fn(|| {
         let ticket = batch(&store, 1).map(|ticket| store.wait_durable(ticket));
         Some(ticket.err())
@@ -244,7 +245,7 @@ fn writes_that_cannot_be_are_refused_whole() {
     assert_eq!(value(&store, &good, Target::Static), None);
 }
 
-/// Nobody would sync for those who wait.
+/// No thread would sync for the waiters.
 #[test]
 fn who_waits_for_a_thread_that_has_died_is_told() {
     let store = in_memory(options());
@@ -252,14 +253,14 @@ fn who_waits_for_a_thread_that_has_died_is_told() {
     let first = batch(&store, 1).unwrap();
     store.wait_durable(first).unwrap();
     store.subscribe(Box::new(|synced| assert!(synced.is_err(), "as the test wants it")));
-    // The thread dies after the next sync, or after the first one if it has not told of that yet.
+    // The thread dies after the next sync, or after the first one if it has not reported that yet.
     let error = loop {
         if let Err(error) = batch(&store, 2).and_then(|ticket| store.wait_durable(ticket)) {
             break error;
         }
     };
     assert!(matches!(error, StoreError::Poisoned(_)));
-    // The thread tells of its end before it has ended.
+    // The thread reports its end before it has ended.
     while store.dead_threads().is_empty() {
         std::thread::yield_now();
     }

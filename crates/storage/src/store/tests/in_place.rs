@@ -1,4 +1,4 @@
-//! Rows looked at where they lie, against the same rows taken out of their records.
+//! Rows read in place, compared with the same rows decoded.
 
 use super::*;
 use crate::catalogue::ValueView;
@@ -8,7 +8,7 @@ use crate::row_cache::RowCacheOptions;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// The cells of a row by column, each with its value; elements of collections apart.
+/// Cells of a row by column, with values; elements of collections separately.
 fn seen(
     store: &Store,
     partition: &[u8],
@@ -39,7 +39,7 @@ fn live(row: &Row) -> Vec<(ColumnId, Vec<u8>)> {
     row.cells.iter().map(|cell| (cell.column, bytes(cell))).collect()
 }
 
-/// Rows of one time and without elements, which are nearly all rows there are.
+/// Rows of one time and without elements, which nearly all rows are.
 fn plain() -> impl Strategy<Value = Row> {
     let values = vec(proptest::option::of(vec(any::<u8>(), 0..4)), 0..5);
     (values, 0..8i64, any::<bool>()).prop_map(|(values, timestamp, inserted)| {
@@ -74,7 +74,7 @@ fn both_ways_show_the_same() {
                 let row =
                     store.read_row(TABLE, PartitionKey(&one), Target::Row(b"r"), now).unwrap();
                 let expected = row.as_ref().map(live);
-                // Once more from the row cache, if there is one.
+                // The second time from the row cache, if there is one.
                 for _ in 0..2 {
                     let mut count = 0;
                     prop_assert_eq!(seen(&store, &one, now, &mut count), expected.clone());

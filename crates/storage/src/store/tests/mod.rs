@@ -1,4 +1,4 @@
-//! The store against a naive model, and what it promises about durability, damage and upkeep.
+//! The store against a naive model, and its promises of durability, damage detection and upkeep.
 
 mod cached;
 mod damage;
@@ -22,7 +22,7 @@ use std::time::Duration;
 const TABLE: TableId = TableId(5);
 const NOW: i64 = 5;
 
-/// Small, on a clock that stands still, and without an eye on the disk.
+/// Small, with a fixed clock and no watch of the disk.
 fn options() -> StoreOptions {
     let engine = EngineOptions {
         block_cache_bytes: 4 << 20,

@@ -1,4 +1,5 @@
-//! Random fragments, flushes, compactions and reopenings; every way of reading compared with a map.
+//! Random fragments, flushes, compactions and reopenings; every kind of read is compared with a
+//! map.
 
 use super::*;
 use crate::row::strategies::{header, row};
@@ -18,7 +19,7 @@ enum Step {
     Sweep,
 }
 
-/// Everything ever written, merged, by partition.
+/// Merged writes so far, by partition.
 #[derive(Debug, Default)]
 struct Model {
     headers: BTreeMap<u8, Header>,
@@ -38,7 +39,7 @@ impl Model {
         row.is_live(NOW).then_some(row)
     }
 
-    /// In the order of a scan.
+    /// In scan order.
     fn all(&self) -> Vec<(u8, Option<Vec<u8>>, Row)> {
         let keys = self.rows.keys();
         keys.filter_map(|key| Some((key.0, key.1.clone(), self.live(key.0, &key.1)?))).collect()
@@ -118,7 +119,7 @@ fn compare_scans(store: &Store, model: &Model) {
         .collect();
     let mut range = ScanRange::default();
     let mut scanned = Vec::new();
-    // Anew after every row, as paging does with a page of one row.
+    // Restarts after every row, as paging does with a page of one row.
     while let Some(item) = next_after(store, &range) {
         range.after = Some(item.position());
         scanned.push((item.partition.to_vec(), item.clustering, item.row));
@@ -140,7 +141,7 @@ fn compare_scans(store: &Store, model: &Model) {
     assert_eq!(middle.next().unwrap(), None);
 }
 
-/// The first row after a position; a static row that only comes again is passed over.
+/// The first row after a position; skips a repeated static row.
 fn next_after(store: &Store, range: &ScanRange) -> Option<ScanItem> {
     let mut scan = store.scan(TABLE, range, NOW).unwrap();
     let first = scan.next().unwrap()?;
@@ -159,7 +160,7 @@ proptest! {
         let directory = tempfile::tempdir().unwrap();
         let open = || {
             let store = Store::open(directory.path(), StoreOptions { write_back_fragments: 2, ..options() }).unwrap();
-            // Small timestamps: nothing written here is older than this grace.
+            // Small timestamps: no write here is older than this grace.
             store.set_gc_grace(TABLE, 1000);
             store
         };

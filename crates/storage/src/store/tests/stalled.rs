@@ -1,9 +1,9 @@
-//! Writes of several requests as one batch, and writes that come faster than compaction.
+//! Writes of several requests as one batch, and writes that arrive faster than compaction.
 
 use super::*;
 use crate::engine::{EngineError, Pace, Stall};
 
-/// A store with its engine in the test's hands.
+/// A store with its engine controlled by the test.
 fn held(options: StoreOptions) -> (Store, Arc<MemoryEngine>) {
     let mut kept = None;
     let store = Store::on_engine(options, |merger| {
@@ -69,7 +69,7 @@ fn a_stall_is_told_to_who_may_not_wait_and_waited_for_by_who_may() {
     let (store, engine) =
         held(StoreOptions { stall_wait_max: Duration::from_secs(180), ..options() });
     let mut tries = 0;
-    // A writer that stood still until it could write has waited for nothing: there is another.
+    // A writer that was paused until it could write has not waited; another one follows.
     while tries < 100 && store.figures().stalled_us < 30_000 {
         tries += 1;
         engine.set_pace(Pace::Stopped);
@@ -81,10 +81,10 @@ fn a_stall_is_told_to_who_may_not_wait_and_waited_for_by_who_may() {
         std::thread::scope(|scope| {
             let patient = &store;
             let waits = scope.spawn(move || patient.apply([mutation], Durability::Batch));
-            // Twice as long as asked for below: what it waits counts from its first attempt.
+            // Twice as long as required below: the wait counts from the first attempt.
             std::thread::sleep(Duration::from_millis(60));
             assert!(!waits.is_finished());
-            // Reads and syncs go on meanwhile.
+            // Reads and syncs continue in the meantime.
             assert_eq!(value(&store, &one, Target::Static), None);
             store.wait_durable(store.settle()).unwrap();
             engine.set_pace(Pace::Free);
@@ -97,7 +97,7 @@ fn a_stall_is_told_to_who_may_not_wait_and_waited_for_by_who_may() {
     assert!(figures.stalled <= u64::from(tries) && figures.stalled_us >= 30_000, "{figures:?}");
 }
 
-/// An engine that slows writes down keeps to its rate only if they wait inside of it.
+/// An engine that slows writes down keeps its rate only if they wait inside it.
 #[test]
 fn delayed_writes_wait_in_the_engine_and_loops_do_not() {
     let (store, engine) = held(options());
@@ -131,7 +131,7 @@ fn who_has_waited_long_enough_is_refused() {
     assert_eq!(value(&store, &one, Target::Static), None);
 }
 
-/// While somebody waits inside of the engine, a loop does not even take the locks.
+/// While a writer waits inside the engine, a loop does not even take the locks.
 #[test]
 fn a_loop_does_not_meet_who_waits_inside_of_the_engine() {
     let store = in_memory(options());
@@ -143,8 +143,8 @@ fn a_loop_does_not_meet_who_waits_inside_of_the_engine() {
     assert!(matches!(refused, StoreError::Engine(EngineError::Busy)), "{refused}");
 }
 
-/// A writer's ticket comes after its write is visible; who reads in between must wait for the sync
-/// all the same.
+/// A writer's ticket comes after its write is visible; a reader in between must still wait for the
+/// sync.
 #[test]
 fn what_is_visible_without_a_ticket_is_waited_for() {
     let store = in_memory(options());

@@ -1,6 +1,6 @@
-//! Many threads on a store with a tiny cache. Every row has versions that only grow, some of them
-//! deletions of its partition; no reader sees an older one than was acknowledged, or seen by
-//! anybody, before its read began.
+//! Many threads on a store with a tiny cache. Every row has growing versions, some of them
+//! deletions of its partition. No reader sees an older version than one acknowledged, or seen by
+//! any reader, before its read began.
 
 use super::*;
 use crate::catalogue::Catalogue;
@@ -14,13 +14,13 @@ const ROWS: usize = 300;
 const WRITERS: usize = 2;
 const READERS: u64 = 2;
 const WRITES: usize = 6_000;
-/// Every version that this divides deletes the row's partition.
+/// Every version divisible by this deletes the row's partition.
 const DELETES: u64 = 7;
 
 struct Arena {
     store: Store,
-    /// By row: the newest version that a writer has begun, and what a read that begins now must at
-    /// least see.
+    /// By row: the newest version begun by a writer, and the least version that a read beginning
+    /// now must see.
     begun: Vec<AtomicU64>,
     floor: Vec<AtomicU64>,
     done: AtomicBool,
@@ -38,14 +38,13 @@ fn key_of(row: usize) -> [u8; 10] {
 
 impl Arena {
     fn new(store: Store) -> Self {
-        // Deletions are older than the grace as soon as they are there: sweeps take all that they
-        // meet.
+        // Deletions exceed the grace immediately: sweeps take every one they meet.
         store.set_gc_grace(TABLE, 1);
         let zeros = || (0..ROWS).map(|_| AtomicU64::new(0)).collect();
         Arena { store, begun: zeros(), floor: zeros(), done: AtomicBool::new(false) }
     }
 
-    /// Only one writer writes to a row.
+    /// Each row has only one writer.
     fn write(&self, row: usize) {
         let version = self.begun[row].fetch_add(1, Ordering::SeqCst) + 1;
         let (key, timestamp) = (key_of(row), version as i64);

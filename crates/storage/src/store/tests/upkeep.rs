@@ -5,7 +5,7 @@ use super::*;
 use crate::row::{Expiry, RangeTombstone};
 use std::ops::Bound;
 
-/// Waits for the upkeep thread, which does nothing after what it was asked.
+/// Waits for the upkeep thread, which does nothing beyond its requests.
 pub(super) fn until(mut what: impl FnMut() -> bool) {
     let begun = std::time::Instant::now();
     while !what() {
@@ -28,7 +28,7 @@ fn a_row_of_many_fragments_is_written_back() {
         Store::open(directory.path(), StoreOptions { write_back_fragments: 3, ..options() })
             .unwrap();
     let key = partition(1);
-    // Four files would be compacted.
+    // A fourth file would trigger a compaction.
     for column in 0..3 {
         put(&store, &key, Target::Row(b"r"), insert(column, 1, b"v"));
         store.flush().unwrap();
@@ -147,7 +147,7 @@ fn a_sweep_removes_deleted_rows_and_then_the_deletions() {
 fn unused_schemas_are_reclaimed() {
     let directory = tempfile::tempdir().unwrap();
     let store = Store::open(directory.path(), options()).unwrap();
-    // Twice: the first row of each set asks for the schema, the second one uses it.
+    // Twice: the first row of each set requests the schema, the second one uses it.
     for round in 0..2 {
         for number in 0..20 {
             put(
@@ -208,8 +208,8 @@ fn a_snapshot_opens_elsewhere_while_the_store_goes_on() {
 fn reads_from_memory_alone_say_when_they_would_block() {
     let directory = tempfile::tempdir().unwrap();
     let key = partition(1);
-    // More than a block: opening reads what the store keeps for itself, and with it whatever shares
-    // a block.
+    // More than a block: opening reads the store's own records, and with them the rest of the
+    // block.
     let long = [b'v'; 9_000];
     {
         let store = Store::open(directory.path(), options()).unwrap();
@@ -219,7 +219,7 @@ fn reads_from_memory_alone_say_when_they_would_block() {
     let read = |store: &Store| {
         store.read_row_nonblocking(TABLE, PartitionKey(&key), Target::Row(b"r"), NOW).unwrap()
     };
-    // The engine's own threads may have read the row after an opening; not after every one.
+    // The engine's own threads may have read the row after an opening, but not after every one.
     let nothing_in_memory = || {
         let store = Store::open(directory.path(), options()).unwrap();
         (read(&store) == Read::WouldBlock).then_some(store)
@@ -240,8 +240,7 @@ fn reads_from_memory_alone_say_when_they_would_block() {
 fn slices_and_scans_look_as_far_as_they_may() {
     let directory = tempfile::tempdir().unwrap();
     let key = partition(1);
-    // Several blocks: opening reads what the store keeps for itself, and with it whatever shares a
-    // block.
+    // Several blocks: opening reads the store's own records, and with them the rest of the block.
     let long = [b'v'; 3_000];
     {
         let store = Store::open(directory.path(), options()).unwrap();
@@ -259,7 +258,7 @@ fn slices_and_scans_look_as_far_as_they_may() {
     let blocked = |error: Option<StoreError>| {
         matches!(error, Some(StoreError::Engine(EngineError::WouldBlock)))
     };
-    // The engine's own threads may have read the rows after an opening; not after every one.
+    // The engine's own threads may have read the rows after an opening, but not after every one.
     let nothing_in_memory = || {
         let store = Store::open(directory.path(), options()).unwrap();
         let slice = Slice {
@@ -298,7 +297,7 @@ fn slices_and_scans_look_as_far_as_they_may() {
     assert!(blocked(scan(Memory, 100).err()), "nothing is in memory yet");
     assert_eq!(slice(Disk, 100).unwrap(), 1);
     assert_eq!((slice(Memory, 100).unwrap(), scan(Memory, 100).unwrap()), (1, 1), "now it is");
-    // Rows that are deleted count, for they take time as well.
+    // Deleted rows count, because they take time too.
     assert!(blocked(slice(Memory, 5).err()) && blocked(scan(Disk, 5).err()));
 }
 
@@ -316,8 +315,8 @@ fn dropped_and_truncated_tables_are_empty() {
     assert_eq!(value(&store, &partition(1), Target::Row(b"r")), None);
 }
 
-/// A compaction may fail or leave fragments apart, and says nothing of it. What they name is in
-/// use.
+/// A compaction may fail or leave fragments separate without reporting it. The schemas they name
+/// are in use.
 #[test]
 fn schemas_of_fragments_that_no_compaction_merged_are_not_reclaimed() {
     let directory = tempfile::tempdir().unwrap();
@@ -327,13 +326,13 @@ fn schemas_of_fragments_that_no_compaction_merged_are_not_reclaimed() {
     let never = StoreOptions { write_back_fragments: u32::MAX, ..options() };
     let store = Watched::store(never, rocks, |_, _| (), false);
     let key = partition(1);
-    // Sets of their own, and never all three together.
+    // Sets of single columns, and never all three together.
     for column in 0..3 {
         put(&store, &key, Target::Row(b"r"), insert(column, 1, b"v"));
         store.flush().unwrap();
     }
     assert_eq!(store.catalogue().counts().schemas, 3);
-    // The second time forgets what the first has retired.
+    // The second call drops the schemas that the first retired.
     for _ in 0..2 {
         assert_eq!(store.reclaim_schemas().unwrap(), 0, "schemas of live fragments are retired");
         let row =
@@ -342,13 +341,14 @@ fn schemas_of_fragments_that_no_compaction_merged_are_not_reclaimed() {
     }
 }
 
-/// A record that hides older ones may be gone after a crash, and what they name is in use again.
+/// A record that hides older ones may be lost in a crash, and the schemas of the older ones are in
+/// use again.
 #[test]
 fn schemas_are_reclaimed_after_what_hides_their_last_records_is_durable() {
     let directory = tempfile::tempdir().unwrap();
     let store = Store::open(directory.path(), options()).unwrap();
     put(&store, &partition(1), Target::Row(b"r"), insert(0, 1, b"v"));
-    // A new schema brings a sync with it.
+    // A new schema triggers a sync.
     until(|| store.catalogue().counts().pending == 0);
     store.wait_durable(store.settle()).unwrap();
     let ticket = put(&store, &partition(1), Target::Row(b"r"), insert(0, 1, b"v"));
@@ -357,8 +357,8 @@ fn schemas_are_reclaimed_after_what_hides_their_last_records_is_durable() {
     assert!(matches!(store.outcome(ticket), Some(Ok(()))));
 }
 
-/// A counter has no time of its clients, but a sweep tells rows of deletions that are older than
-/// what was added since.
+/// A counter has no client timestamp, but a sweep applies deletions to rows that are older than
+/// later deltas.
 #[test]
 fn a_sweep_keeps_what_was_added_to_counters_after_the_deletion() {
     let directory = tempfile::tempdir().unwrap();
@@ -373,7 +373,7 @@ fn a_sweep_keeps_what_was_added_to_counters_after_the_deletion() {
     let targets = [Target::Static, Target::Row(b"a"), Target::Row(b"b")];
     put(&store, &key, targets[0], add(1, 1));
     put(&store, &key, targets[1], add(1, 1));
-    // As a node deletes a partition of counters: each row that is there, and the partition.
+    // A node deletes a partition of counters this way: each existing row, and the partition.
     put(&store, &key, targets[0], Row { deletion: Some(old), ..Row::default() });
     put(&store, &key, targets[1], Row { deletion: Some(old), ..Row::default() });
     delete(&store, &key, Header { deletion: Some(old), ranges: Vec::new() });

@@ -1,14 +1,13 @@
-//! An engine that tells a test what it is asked, and leaves undone what the test says.
+//! An engine that reports calls to a test, and skips those that the test selects.
 
 use super::*;
 use crate::engine::{Cursor, DataFile, Found, Merger, Pace, ReadTier, Sizes, Span};
 use std::sync::OnceLock;
 
-/// A function that a test calls at a read, with the key, and whether the gate is closed at that
-/// moment.
+/// Callback of a test at a read, with the key and whether the gate is closed at that moment.
 type OnGet = Box<dyn Fn(&[u8], bool) + Send + Sync>;
 
-/// See the module.
+/// Engine described above.
 pub(super) struct Watched {
     inner: Box<dyn Engine>,
     store: OnceLock<Arc<Shared>>,
@@ -17,7 +16,7 @@ pub(super) struct Watched {
 }
 
 impl Watched {
-    /// A store on such an engine, around one that `make` makes.
+    /// A store on such an engine, around one created by `make`.
     pub(super) fn store(
         options: StoreOptions,
         make: impl FnOnce(Arc<dyn Merger>) -> Box<dyn Engine>,

@@ -1,4 +1,4 @@
-//! Fragments put together: by whom, how often, and with whom kept waiting.
+//! Merging of fragments: by which thread, how often, and with which callers waiting.
 
 use super::upkeep::{fragments, until};
 use super::watched::Watched;
@@ -30,14 +30,14 @@ fn live(store: &Store, partition: &[u8], numbers: std::ops::Range<u32>) -> Vec<u
     numbers.filter(is_live).collect()
 }
 
-/// Every writer waits at the gate while it is closed: nothing may be merged there that nobody else
-/// writes meanwhile.
+/// Every writer waits at the gate while it is closed: nothing may be merged there unless other
+/// writers keep changing it.
 #[test]
 fn nothing_is_merged_while_writers_wait() {
     let behind_gate = Arc::new(AtomicU32::new(0));
     let seen = Arc::clone(&behind_gate);
-    // Reads of this thread take no part: they pass while a row is put back, for which the gate is
-    // closed.
+    // This thread's reads are excluded: they happen while a row is written back, for which the gate
+    // is closed.
     let reader = std::thread::current().id();
     let on_get = move |_: &[u8], closed| {
         seen.fetch_add(
@@ -61,7 +61,7 @@ fn nothing_is_merged_while_writers_wait() {
     }
 }
 
-/// However many reads ask for it.
+/// However many reads request it.
 #[test]
 fn a_row_waits_once_to_be_written_back() {
     let asked = Arc::new(AtomicU32::new(0));
@@ -80,13 +80,13 @@ fn a_row_waits_once_to_be_written_back() {
         put(&store, &two, Target::Row(b"r"), insert(column, 1, b"v"));
     }
     {
-        // The thread gets no further than this as long as it is held.
+        // The thread stops here while the gate is held.
         let _gate = store.shared.gate.read();
         for _ in 0..100 {
             assert!(text(&store, &one, Target::Row(b"r")).is_some());
         }
     }
-    // What was asked before is done before.
+    // Earlier requests finish earlier.
     assert!(text(&store, &two, Target::Row(b"r")).is_some());
     until(|| store.figures().written_back == 2);
     let asked = asked.load(Ordering::SeqCst) - 100;
@@ -106,7 +106,7 @@ fn counters_are_written_back_and_count_right() {
     assert_eq!(sum(&store, &quiet), 100);
     until(|| fragments(&store, &quiet, Target::Row(b"r")) == 1);
     assert_eq!(sum(&store, &quiet), 100);
-    // While others add to them, read them, flush and compact.
+    // While other threads add to them, read them, flush and compact.
     std::thread::scope(|scope| {
         for thread in 0..4 {
             let store = &store;
@@ -142,7 +142,7 @@ fn deleted_ranges_are_folded_and_what_is_too_long_for_a_loop_is_left_to_others()
     for number in 0..6 {
         put(&store, &one, Target::Row(&u32::to_be_bytes(number)), insert(0, 1, b"v"));
     }
-    // Nobody reads it, and it is put together all the same.
+    // The header is merged even though no caller reads it.
     for number in 0..2_000 {
         delete(&store, &one, range(number));
     }
@@ -150,9 +150,9 @@ fn deleted_ranges_are_folded_and_what_is_too_long_for_a_loop_is_left_to_others()
     until(|| {
         let is_put_together = fragments(&store, &one, Target::Header) < 200;
         if !is_put_together {
-            // A pile that came late beside a long record is left for now: it is not worth writing
-            // that anew. The same ranges once more make it so, but a record that is always written
-            // is not put together either.
+            // A late pile on a long record stays for now: rewriting the record is not worthwhile.
+            // Repeating the ranges makes it so, but a record under constant writes is not merged
+            // either.
             (0..64).for_each(|number| {
                 delete(&store, &one, range(number));
             });
@@ -179,7 +179,7 @@ fn deleted_ranges_are_folded_and_what_is_too_long_for_a_loop_is_left_to_others()
     assert_eq!(header.ranges.len(), 6_000);
 }
 
-/// The same, without anybody who puts it together: the loop does not merge what has piled up.
+/// The same without a merging thread: the loop does not merge the pile.
 #[test]
 fn a_loop_does_not_merge_what_has_piled_up() {
     for count in [300, 2_000] {
@@ -207,7 +207,7 @@ fn a_loop_does_not_merge_what_has_piled_up() {
     }
 }
 
-/// Nor does it take thousands of elements out of a record in which they are together already.
+/// The loop does not decode thousands of elements from a merged record either.
 #[test]
 fn a_loop_does_not_take_a_large_collection_apart() {
     let store = in_memory(options());
@@ -251,7 +251,7 @@ fn a_thread_that_dies_at_it_is_named() {
     assert!(text(&store, &partition(1), Target::Row(b"r")).is_some());
     until(|| !store.dead_threads().is_empty());
     assert_eq!(store.dead_threads(), ["store-upkeep"]);
-    // Reads and writes go on until the process ends.
+    // Reads and writes continue until the process ends.
     put(&store, &partition(1), Target::Row(b"r"), insert(0, 2, b"w"));
     assert_eq!(text(&store, &partition(1), Target::Row(b"r")).as_deref(), Some("w"));
     assert!(!store.close());
