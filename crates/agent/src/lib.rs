@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! dispatcher ── control connection ──> session ── request ──> pool ── connection ──> stock server
-//!        <── RESPONSE, BODY, END ──          <── answer ─────────────────────────
+//!            <── RESPONSE, BODY, END ──          <── answer ─────────────────────────
 //! ```
 //! Each control connection has one session, each of its requests one exchange, and each connection
 //! to the server at most one exchange at a time. An answer known to be large is offered before any

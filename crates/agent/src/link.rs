@@ -2,8 +2,8 @@
 //! is taken in and offered.
 //!
 //! ```text
-//! proxy ── handshake, REQUEST(threshold in bytes) ─> link ── connection ──> stock server
-//!   <── envelopes, OFFERED(ticket, length) ─────     <── envelopes ──
+//! proxy ── handshake, REQUEST(threshold in bytes) ──> link ── connection ──> stock server
+//!       <── envelopes, OFFERED(ticket, length) ──────     <── envelopes ──
 //! ```
 //! An offered answer leaves the link's stream, so that it does not hold up those behind it. It
 //! returns to the stream, between two envelopes, when the proxy wants it relayed or cannot be

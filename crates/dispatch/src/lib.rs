@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! client ── request ──> intake ── REQUEST, BODY, END ──> agent (a control connection for each backend)
-//!    <── answer ──                 <── RESPONSE, BODY, END
+//!        <── answer ──                 <── RESPONSE, BODY, END
 //! ```
 //! The dispatcher carries out the requests of one connection one after the other, so that answers
 //! are in order. Requests that only read go to the backend with the fewest requests in flight, all
