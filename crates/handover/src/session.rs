@@ -23,7 +23,7 @@ use crate::message::{
     AFTER_LENGTH_BYTES, Decoder, Encoder, Error, HEADER_BYTES, MAC_BYTES, Side, Ticket, kind,
 };
 
-/// The version of the control protocol.
+/// Version of the control protocol.
 pub const VERSION: u16 = 1;
 /// Bytes of a nonce.
 pub const NONCE_BYTES: usize = 32;
@@ -33,7 +33,7 @@ const OWNER_HELLO_BYTES: usize = 2 + 8 + 8 + NONCE_BYTES + PROOF_BYTES;
 
 type HmacSha256 = Hmac<Sha256>;
 
-/// What the agents' servers speak to their clients.
+/// Protocol between the agents' servers and their clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Protocol {
     /// HTTP/1.1.
@@ -61,7 +61,7 @@ impl std::fmt::Debug for SharedKey {
     }
 }
 
-/// A key that cannot be used.
+/// Error for a key of the wrong length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyLength(pub usize);
 
@@ -74,10 +74,10 @@ impl std::fmt::Display for KeyLength {
 impl std::error::Error for KeyLength {}
 
 impl SharedKey {
-    /// The key that these bytes are.
+    /// Makes a key of these bytes.
     ///
     /// # Errors
-    /// They are too few, or too many to be a key.
+    /// The bytes are too few, or too many for a key.
     pub fn new(bytes: &[u8]) -> Result<Self, KeyLength> {
         if !(KEY_BYTES_MIN..=KEY_BYTES_MAX).contains(&bytes.len()) {
             return Err(KeyLength(bytes.len()));
@@ -130,13 +130,13 @@ impl std::fmt::Debug for SessionKey {
 }
 
 impl SessionKey {
-    /// A key of these bytes, which have to be as good as random.
+    /// Makes a key of these bytes, which must be as good as random.
     #[must_use]
     pub fn new(key: [u8; 32]) -> Self {
         let mut block = sha2::digest::array::Array::default();
         let block_bytes: &mut [u8] = &mut block;
         block_bytes[..32].copy_from_slice(&key);
-        // As RFC 2104 has it, a key that is shorter than a block is filled up with zeros.
+        // RFC 2104: a key shorter than a block is padded with zeros.
         Self(HmacSha256::new(&block))
     }
 
@@ -159,7 +159,7 @@ impl SessionKey {
     }
 }
 
-/// Who an owner is: the same after a restart, and never the same for two at a time.
+/// Identity of an owner: the same after a restart, and unique at any time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OwnerId(pub u64);
 
@@ -167,16 +167,16 @@ pub struct OwnerId(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instance(pub u64);
 
-/// A session in which both sides have shown that they have the key.
+/// A session in which both sides have proved that they have the key.
 #[derive(Clone, Debug)]
 pub struct Established {
     /// The owner.
     pub owner: OwnerId,
     /// The process of the other side.
     pub instance: Instance,
-    /// Makes our messages.
+    /// Encodes this side's messages.
     pub encoder: Encoder,
-    /// Reads theirs.
+    /// Decodes the other side's messages.
     pub decoder: Decoder,
 }
 
@@ -188,7 +188,7 @@ pub struct AgentHandshake {
 }
 
 impl AgentHandshake {
-    /// Begins; [`AgentHandshake::hello`] is to be sent first.
+    /// Starts a handshake; send [`AgentHandshake::hello`] first.
     #[must_use]
     pub fn new(
         key: SharedKey,
@@ -204,17 +204,17 @@ impl AgentHandshake {
         Self { key, hello }
     }
 
-    /// Appends what the agent says first.
+    /// Appends the agent's `HELLO`.
     pub fn hello(&self, out: &mut Vec<u8>) {
         put(kind::HELLO, &self.hello, out);
     }
 
-    /// Reads the owner's answer. If it is there and right, the `WELCOME` is appended to `out`; with
-    /// it come how many bytes of `input` it was, and the session.
+    /// Reads the owner's `HELLO`. Once it has come and is valid, appends `WELCOME` to `out` and
+    /// returns the bytes of `input` used, and the session.
     ///
     /// # Errors
-    /// Whoever answered does not have the key, or speaks another version. The connection is to be
-    /// closed without another word.
+    /// The peer lacks the key, or has another version. Close the connection without another
+    /// message.
     pub fn read(
         &self,
         input: &[u8],
@@ -248,12 +248,12 @@ pub struct OwnerHandshake {
     owner: OwnerId,
     /// Version, owner, instance and nonce.
     claim: [u8; OWNER_HELLO_BYTES - PROOF_BYTES],
-    /// What both have said, once the agent has.
+    /// Bytes of both sides, once the agent has sent its own.
     transcript: Option<Vec<u8>>,
 }
 
 impl OwnerHandshake {
-    /// Begins; the agent speaks first.
+    /// Starts a handshake; the agent sends first.
     #[must_use]
     pub fn new(
         key: SharedKey,
@@ -270,13 +270,13 @@ impl OwnerHandshake {
         Self { key, protocol, owner, claim, transcript: None }
     }
 
-    /// Reads what the agent says. With its `HELLO` comes ours, appended to `out`, and the number of
-    /// bytes read; with its `WELCOME` the session as well. To be called again with the rest of the
-    /// input until there is a session or nothing.
+    /// Reads the agent's messages. For its `HELLO`, appends ours to `out` and returns the bytes
+    /// read; for its `WELCOME`, also the session. Call it again with the rest of the input until it
+    /// returns a session or `None`.
     ///
     /// # Errors
-    /// The agent does not have the key, speaks another version or serves another protocol. The
-    /// connection is to be closed.
+    /// The agent lacks the key, has another version or serves another protocol. Close the
+    /// connection.
     pub fn read(
         &mut self,
         input: &[u8],
@@ -317,8 +317,7 @@ fn put(kind: u8, payload: &[u8], out: &mut Vec<u8>) {
     out.extend(payload);
 }
 
-/// The payload of the one message that can come now. What cannot be its beginning is refused as
-/// soon as it is there.
+/// Payload of the one message that may come now. A wrong beginning is refused at once.
 fn take<const N: usize>(kind: u8, input: &[u8]) -> Result<Option<[u8; N]>, Error> {
     if let Some(length) = input.first_chunk::<4>() {
         let length = u32::from_be_bytes(*length);

@@ -17,9 +17,9 @@
 //! | sending, done | the client is gone, or its time is over | disown | `CLOSED` | gone |
 //!
 //! An agent that loses its owner goes on: it completes the answer and keeps the connection for a
-//! while, for a process that proves in the handshake that it is this owner. The agent tells it which
-//! connections it holds (`HELD`), was giving back (`RETURN`) or has ended (`CLOSED`), and then that
-//! the report is complete (`HELD_END`).
+//! while, for a process that proves in the handshake that it is this owner. The agent tells it
+//! which connections it holds (`HELD`), was giving back (`RETURN`) or has ended (`CLOSED`), and
+//! then that the report is complete (`HELD_END`).
 //!
 //! `offers.rs` handles the offers, `steps.rs` the steps of one connection, `owners.rs` all
 //! connections of an owner.
@@ -152,9 +152,9 @@ struct OfferId {
 enum Stage {
     /// On its way in; its owner may have lost this agent since.
     Restoring { answer_sent: u64 },
-    /// Here; its answer is going out.
+    /// At the agent; its answer is going out.
     Sending,
-    /// Here; its answer is out.
+    /// At the agent; its answer is out.
     Done { answer_sent: u64, is_complete: bool },
     /// Still in the loop; its packets no longer reach it.
     Freezing { answer_sent: u64, is_complete: bool },

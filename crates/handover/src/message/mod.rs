@@ -44,7 +44,7 @@ pub(crate) const AFTER_LENGTH_BYTES: usize = 1 + 8;
 /// followed, if the answer goes in segments (v5), by this byte for uncompressed ones or by
 /// [`SEGMENTS_LZ4`].
 pub const SEGMENTS: u8 = 1;
-/// As [`SEGMENTS`], with LZ4 where that makes segments shorter.
+/// Like [`SEGMENTS`], with LZ4 where that makes segments shorter.
 pub const SEGMENTS_LZ4: u8 = 2;
 
 /// Identifies one exchange of one client connection. An owner never reuses one: the first is random
@@ -96,7 +96,7 @@ pub enum Ending {
     Client,
     /// The client reset it.
     Reset,
-    /// Its time was over: the client takes nothing, or the owner is gone.
+    /// Timed out: the client takes nothing, or the owner is gone.
     TimedOut,
     /// The agent could not freeze it again.
     NotFrozen,
@@ -180,7 +180,7 @@ pub enum Message<'a> {
         connection: Frozen,
         /// Bytes of the answer put into it, including those in its queues.
         answer_sent: u64,
-        /// These bytes are the whole answer.
+        /// True if these bytes are the whole answer.
         is_complete: bool,
     },
     /// The connection has ended here.
@@ -189,7 +189,7 @@ pub enum Message<'a> {
         reason: Ending,
         /// Bytes of the answer put into it.
         answer_sent: u64,
-        /// These bytes are the whole answer, and the client has acknowledged them.
+        /// True if these bytes are the whole answer, and the client has acknowledged them.
         is_complete: bool,
     },
     /// After the handshake: the agent has this connection of the owner's.
@@ -203,7 +203,8 @@ pub enum Message<'a> {
     },
     /// The agent has named all connections, returns and endings of this owner.
     HeldEnd {
-        /// Nothing was dropped for lack of room: a connection that was not named was never taken.
+        /// True if nothing was dropped for lack of room: a connection that was not named was never
+        /// taken.
         is_complete: bool,
     },
     /// Answers `PING`.

@@ -21,7 +21,8 @@
 //! | restoring | restored | unsteer | `FETCH`, another agent, or the next request | here |
 //!
 //! A connection is gone when no host has it and its packets come here: the client is made to send a
-//! packet, and this host answers with a reset. The client never takes that for the end of an answer.
+//! packet, and this host answers with a reset. The client never takes that for the end of an
+//! answer.
 //!
 //! `steps.rs` handles the steps of one connection, `salvage.rs` those after its agent is lost,
 //! `agents.rs` all connections of an agent.
@@ -110,7 +111,7 @@ pub enum Gone {
         reason: Ending,
         /// Bytes of the answer put into it.
         answer_sent: u64,
-        /// These bytes are the whole answer, and the client has acknowledged them.
+        /// True if these bytes are the whole answer, and the client has acknowledged them.
         is_complete: bool,
     },
     /// The agent was lost, and did not come back with the connection.
@@ -159,8 +160,8 @@ pub enum Outcome {
     Back {
         /// Bytes of the answer that are in its queues or have left.
         answer_sent: u64,
-        /// These bytes are the whole answer; if not, only a close can follow, unless the count is
-        /// 0.
+        /// True if these bytes are the whole answer; if not, only a close can follow, unless the
+        /// count is 0.
         is_complete: bool,
     },
     /// The agent was lost, and the connection is back. Its next bytes continue the answer at
@@ -234,7 +235,7 @@ enum Stage {
     Freezing,
     /// Nowhere, or at the agent: `TAKE` was sent.
     Taking { copy: Frozen },
-    /// As `Taking`, and the agent is lost.
+    /// Like `Taking`, and the agent is lost.
     InDoubt { copy: Frozen },
     /// At the agent.
     There,

@@ -20,13 +20,13 @@ use crate::types::Flow;
 use crate::weakened::Step;
 use shunt_reactor::moving::{Frozen, TcpState, Window};
 
-/// True of a connection that goes on here without its agent, or is to.
+/// True if a connection goes on here without its agent, or is about to.
 pub(super) fn is_salvaged(stage: &Stage) -> bool {
     matches!(stage, Stage::Salvaging { .. } | Stage::Restoring { then: Then::Salvaged { .. } })
 }
 
 impl Owner {
-    /// Keeps of a connection that an agent is to have what it could go on with.
+    /// Keeps the data with which a connection could go on if its agent is lost.
     pub(super) fn keep(&mut self, now_ms: u64, ticket: Ticket, frozen: &Frozen) {
         let Some(known) = self.moves.get_mut(&ticket) else { return };
         (known.state, known.frozen_at_ms) = (Some(frozen.state), now_ms);
@@ -37,7 +37,7 @@ impl Owner {
         known.kept = Some(Kept { queued, unread: frozen.unread.clone() });
     }
 
-    /// The agent that has this connection, or may have it, is lost for good.
+    /// The agent that has or may have this connection is lost for good.
     pub(super) fn agent_lost(&mut self, now_ms: u64, ticket: Ticket, sink: &mut impl OwnerSink) {
         let Some(known) = self.moves.get(&ticket) else { return };
         let flow = known.flow;
@@ -51,8 +51,8 @@ impl Owner {
         {
             return self.gone(ticket, Gone::AgentLost, sink);
         }
-        // Never looked at before: what the client sends then might be acknowledged by who had the
-        // connection, and be lost.
+        // The check must never come first: bytes that the client sends then might be acknowledged
+        // at the agent's host and be lost.
         if self.steps.has(Step::HoldBeforeLook) && !sink.hold(flow, self.limits.lease_ms) {
             return self.gone(ticket, Gone::AgentLost, sink);
         }
@@ -60,7 +60,7 @@ impl Owner {
         self.look(now_ms, ticket, sink);
     }
 
-    /// Looks how far the client is, and goes on from there or asks it once more.
+    /// Checks the client's progress, and resumes there or probes once more.
     pub(super) fn look(&mut self, now_ms: u64, ticket: Ticket, sink: &mut impl OwnerSink) {
         let Some(known) = self.moves.get_mut(&ticket) else { return };
         let (flow, answer_before, frozen_at_ms) =
@@ -74,7 +74,7 @@ impl Owner {
             return self.gone(ticket, Gone::NotSalvaged(NotSalvaged::NotFound), sink);
         };
         let received = state.receive_sequence.wrapping_add(kept.unread.len() as u32);
-        // A packet in the client's name, perhaps: nothing is known of the client behind it.
+        // A forged packet, perhaps: it says nothing about the client.
         let is_foreign =
             seen.acknowledged.is_some_and(|(first, _)| is_far(first, state.send_sequence))
                 || seen.sequence_end.is_some_and(|end| is_far(end, received));
@@ -119,19 +119,19 @@ fn is_far(number: u32, known: u32) -> bool {
     number.wrapping_sub(known).cast_signed().unsigned_abs() > WINDOW_MAX
 }
 
-/// How many bytes the client has acknowledged since the connection was frozen.
+/// Bytes that the client has acknowledged since the connection was frozen.
 pub(super) fn acknowledged(state: &TcpState, seen: &Seen) -> u64 {
     let of = |(first, more): (u32, u64)| {
-        // The first that was seen may be older: it was under way when the connection was frozen.
+        // The first acknowledgement may be older: it was under way at the freeze.
         let before = first.wrapping_sub(state.send_sequence).cast_signed();
         more.saturating_add_signed(before.into())
     };
     seen.acknowledged.map_or(0, of)
 }
 
-/// As much of a connection as a reset takes, of what its client's packets have said.
+/// Builds enough of a state for a reset from the record of the client's packets.
 pub(super) fn state_of(flow: Flow, seen: &Seen) -> Option<TcpState> {
-    /// The least that an end takes (RFC 9293, section 3.7.1).
+    /// The smallest MSS of any host (RFC 9293, section 3.7.1).
     const MSS: u16 = 536;
     let (first, more) = seen.acknowledged?;
     let received = seen.sequence_end?;
@@ -155,14 +155,14 @@ pub(super) fn state_of(flow: Flow, seen: &Seen) -> Option<TcpState> {
     })
 }
 
-/// A connection whose client has so many bytes more.
+/// The state once the client has this many bytes more.
 pub(super) fn place(state: &TcpState, acknowledged: u64) -> TcpState {
     TcpState { send_sequence: state.send_sequence.wrapping_add(acknowledged as u32), ..*state }
 }
 
-/// A connection as it is so long after it was frozen: a client drops, and since Linux 6.14 does not
-/// even answer, what is older than what it had last (RFC 7323, section 5.3), from a clock that went
-/// on beside ours, in milliseconds, and may have been faster.
+/// The state this long after the freeze. A client drops, and since Linux 6.14 does not even answer,
+/// packets with timestamps older than the last (RFC 7323, section 5.3). The agent's clock, in
+/// milliseconds, went on beside ours and may have been faster.
 #[must_use]
 pub fn aged(state: &TcpState, elapsed_ms: u64) -> TcpState {
     let ahead_ms = elapsed_ms + elapsed_ms / 512 + 1_000;
@@ -172,10 +172,10 @@ pub fn aged(state: &TcpState, elapsed_ms: u64) -> TcpState {
     }
 }
 
-/// A connection as it is when the client has so many bytes more, so long after.
+/// The state once the client has this many bytes more, this long after the freeze.
 fn advanced(state: &TcpState, acknowledged: u64, elapsed_ms: u64) -> TcpState {
     let mut now = aged(&place(state, acknowledged), elapsed_ms);
-    // How much the client takes by now it says when it gets something.
+    // The client announces its current window with its next packet.
     now.window.send = state.window.send.min(u32::from(state.mss));
     now
 }

@@ -51,7 +51,7 @@ const WHOLE: Bounds = Bounds {
 };
 const FAULTS: Bounds = Bounds { breaks: 3, kills: 2, failures: 2, ticks: 12, ..WHOLE };
 
-/// Histories of each kind; `SHUNT_HANDOVER_SEEDS` makes them more.
+/// Histories of each kind; `SHUNT_HANDOVER_SEEDS` sets more.
 fn seeds() -> u64 {
     std::env::var("SHUNT_HANDOVER_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(1_000)
 }
@@ -125,7 +125,7 @@ fn all_faults_together_leave_connections_whole_or_visibly_closed() {
     all(Bounds { requests: 3, answer: 1, ..FAULTS });
 }
 
-/// Answers have a head, which no two agents have alike, and two more bytes.
+/// Answers have a head, which differs between agents, and two more bytes.
 const ALIKE: Bounds = Bounds { alike: true, requests: 2, answer: 3, ..WHOLE };
 
 #[test]
@@ -164,7 +164,7 @@ fn unless_what_only_the_agent_has_ends_the_connection_a_request_is_lost() {
     is_missed(bounds, REQUEST_LOST);
 }
 
-/// Most histories that are tried for a violation.
+/// Most histories tried for a violation.
 const TRIES_MAX: u64 = 40_000;
 
 /// Without a step, one of the histories has a violation; with it, the same one has none.
@@ -182,7 +182,7 @@ fn is_missed(bounds: Bounds, sought: &[&str]) {
     }
 }
 
-/// What two ends of one connection lead to, whichever is seen first.
+/// Effects of two live ends of one connection; either may be seen first.
 const TWO_ENDS: &[&str] = &["two ends are alive", "an old state was put in"];
 
 #[test]
@@ -249,7 +249,7 @@ fn unless_all_is_settled_before_all_is_told_there_are_two_ends() {
     is_missed(Bounds { left_out: Some(Step::TellWhenSettled), breaks: 2, ..WHOLE }, TWO_ENDS);
 }
 
-/// States that a search looks at, nearest first; `SHUNT_HANDOVER_STATES` makes them more.
+/// States that a search visits, nearest first; `SHUNT_HANDOVER_STATES` sets more.
 fn states() -> usize {
     std::env::var("SHUNT_HANDOVER_STATES").ok().and_then(|text| text.parse().ok()).unwrap_or(50_000)
 }
