@@ -1,5 +1,5 @@
-//! Compiles the programs in bpf/, where there is a clang. Without one the crate is built all the
-//! same, and says at run time what is missing.
+//! Compiles the programs in bpf/ if there is a clang. Without one the crate still builds, and
+//! reports at run time which programs are missing.
 
 use std::path::Path;
 use std::process::Command;
@@ -28,8 +28,8 @@ fn main() {
         if done.as_ref().is_ok_and(std::process::ExitStatus::success) {
             return true;
         }
-        // A compiler that nobody but these programs needs must not keep anybody from the rest. What
-        // there was may be of another source.
+        // A missing compiler must not break the build of the rest. An old object may come from
+        // another source: remove it.
         let _ = fs::remove_file(object);
         match done {
             Ok(done) => {
@@ -53,7 +53,7 @@ fn main() {
         println!("cargo:rustc-cfg=has_programs");
         return;
     }
-    // Who installs a compiler then and builds again is to have the programs.
+    // Build again once a compiler is installed.
     let path = env::var_os("PATH").unwrap_or_default();
     for directory in env::split_paths(&path).filter(|directory| directory.is_dir()) {
         println!("cargo:rerun-if-changed={}", directory.display());

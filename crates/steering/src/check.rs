@@ -1,4 +1,4 @@
-//! What a host's network must be like, looked at before programs are loaded.
+//! Checks of a host's network before programs are loaded.
 
 use std::fs;
 use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
@@ -11,22 +11,22 @@ use crate::load::Role;
 /// `BPF_FS_MAGIC` of linux/magic.h.
 const BPF_FILE_SYSTEM: u64 = 0xcafe_4a11;
 
-/// Something about this host that keeps steering from working, or may.
+/// A property of this host that prevents, or may prevent, steering.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// It cannot work like this.
+    /// True if steering certainly fails.
     pub is_certain: bool,
-    /// What is wrong, and what to do.
+    /// Description of the problem and its remedy.
     pub text: String,
 }
 
-/// True of a directory in which programs and maps can be pinned.
+/// True if programs and maps can be pinned in this directory.
 pub(crate) fn holds_pins(directory: &Path) -> bool {
-    // The type of this number is another on each architecture.
+    // The type of this number differs between architectures.
     statfs(directory).is_ok_and(|found| found.f_type as u64 & 0xffff_ffff == BPF_FILE_SYSTEM)
 }
 
-/// What is wrong with this host for this role.
+/// Finds the problems of this host for this role.
 #[must_use]
 pub fn problems(interface: &str, role: Role, vips: &[SocketAddr]) -> Vec<Problem> {
     let mut found = Vec::new();
@@ -34,7 +34,7 @@ pub fn problems(interface: &str, role: Role, vips: &[SocketAddr]) -> Vec<Problem
         Role::MultigetClient => {
             return vips.iter().filter_map(|vip| not_on_the_way(*vip)).collect();
         }
-        // What they let through, and what else comes, is none of theirs.
+        // A gateway lets other packets through, and needs none of these settings.
         Role::MultigetGateway => return found,
         Role::Dispatcher | Role::Backend | Role::Gateway => {}
     }
@@ -72,9 +72,9 @@ pub fn problems(interface: &str, role: Role, vips: &[SocketAddr]) -> Vec<Problem
     found
 }
 
-/// Sockets with this address can be made only where it is one of the host's.
+/// Sockets can be bound to this address only if the host has it.
 fn not_here(vip: IpAddr) -> Option<Problem> {
-    // The kernel would take an IPv6 address of that length for its own connections to agents.
+    // The kernel would use an IPv6 address without this lifetime for its own connections to agents.
     let prefix = if vip.is_ipv4() { "32 dev lo" } else { "128 dev lo preferred_lft 0" };
     TcpListener::bind((vip, 0)).is_err().then(|| Problem {
         is_certain: true,
@@ -82,8 +82,7 @@ fn not_here(vip: IpAddr) -> Option<Problem> {
     })
 }
 
-/// Nothing is sent to an address that this host knows no way to, and so nothing comes by the
-/// program.
+/// The kernel sends nothing to an address without a route, so the program would see no packets.
 fn not_on_the_way(vip: SocketAddr) -> Option<Problem> {
     let from = if vip.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
     let way = UdpSocket::bind(from).and_then(|socket| socket.connect(vip));
@@ -97,7 +96,7 @@ fn not_on_the_way(vip: SocketAddr) -> Option<Problem> {
     })
 }
 
-/// The greater of what is set for all interfaces and for this one, which is what counts.
+/// Effective setting: the greater of the values for all interfaces and for this one.
 fn setting(family: &str, interface: &str, name: &str) -> Option<u8> {
     let read = |of: &str| -> Option<u8> {
         fs::read_to_string(format!("/proc/sys/net/{family}/conf/{of}/{name}"))

@@ -1,28 +1,28 @@
-//! What may be wrong, and what to do about it.
+//! Errors of steering, with their remedies.
 
 use std::fmt;
 use std::path::PathBuf;
 
-/// Why packets cannot be steered.
+/// Reason why packets cannot be steered.
 #[derive(Debug)]
 pub enum Error {
     /// This build has no programs.
     NoPrograms,
-    /// There is no file system for pins at this directory.
+    /// This directory is not in a BPF file system.
     NoPins(PathBuf),
-    /// Nothing is pinned in this directory.
+    /// This directory has no pins.
     NotLoaded(PathBuf),
-    /// Something is pinned in this directory already.
+    /// This directory already has pins.
     Loaded(PathBuf),
     /// The kernel has no such interface.
     NoInterface(String),
     /// The kernel cannot attach such programs to interfaces.
     OldKernel(String),
-    /// This process may not do this.
+    /// This process lacks the right to do this.
     NotAllowed(&'static str),
-    /// There are as many entries as there may be.
+    /// The named table is full.
     Full(&'static str),
-    /// Anything else that the kernel says of what was tried.
+    /// Any other error of the kernel, with the action that failed.
     Kernel(&'static str, String),
 }
 

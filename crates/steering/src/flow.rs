@@ -1,4 +1,4 @@
-//! Connections and hardware addresses, as the maps have them.
+//! Connections and hardware addresses in the form that the maps use.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -9,13 +9,13 @@ use std::str::FromStr;
 pub struct Flow {
     /// The virtual address, which is the side that moves.
     pub local: SocketAddr,
-    /// The client.
+    /// The client's address.
     pub peer: SocketAddr,
 }
 
-/// Bytes of a key of the maps of flows.
+/// Bytes of a key in the maps of flows.
 pub(crate) const FLOW_BYTES: usize = 36;
-/// Bytes of a key of the map of services.
+/// Bytes of a key in the map of services.
 pub(crate) const SERVICE_BYTES: usize = 20;
 
 impl Flow {
@@ -56,11 +56,11 @@ pub(crate) fn mapped(address: IpAddr) -> [u8; 16] {
     }
 }
 
-/// The hardware address of a host in the network that both hosts are in.
+/// Hardware address of a host in a network that both hosts share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Mac(pub [u8; 6]);
 
-/// A text that is no hardware address.
+/// Error for a text that is not a hardware address.
 #[derive(Debug, PartialEq, Eq)]
 pub struct BadMac(String);
 
@@ -83,7 +83,7 @@ impl FromStr for Mac {
             let part = parts.next().filter(|part| part.len() == 2).ok_or_else(bad)?;
             *octet = u8::from_str_radix(part, 16).map_err(|_| bad())?;
         }
-        // To a group of hosts nothing may be sent that is one host's.
+        // Refuse group addresses: packets for one host must not go to a group.
         let is_one = parts.next().is_none() && octets[0] & 1 == 0 && octets != [0; 6];
         is_one.then_some(Mac(octets)).ok_or_else(bad)
     }

@@ -1,10 +1,10 @@
-//! The table of dispatchers behind one virtual address, worked from outside. Its layout is that of
-//! bpf/gateway.bpf.c.
+//! The table of dispatchers behind one virtual address, written from user space. Its layout is that
+//! of bpf/gateway.bpf.c.
 //!
 //! | map | key | value |
 //! |---|---|---|
-//! | `dispatchers` | 0 to 63, 4 bytes | hardware address 6; state 1 ([`State`], 0: none); 1 zero; interface 4, 0: where packets come in |
-//! | `placed_flows` | flow, 36 bytes | hardware address 6; key in `dispatchers` 2; seconds since boot when it was seen last 4: written by the program, forgotten when not used for long |
+//! | `dispatchers` | 0 to 63, 4 bytes | hardware address 6; state 1 ([`State`], 0: none); 1 zero; interface 4, 0: the one packets arrive on |
+//! | `placed_flows` | flow, 36 bytes | hardware address 6; key in `dispatchers` 2; time last seen in seconds since boot 4: written by the program, evicted when unused for long |
 //! | `services`, `counters` | as those of the other programs | |
 
 use std::fmt;
@@ -18,47 +18,47 @@ use crate::maps::{Counters, OPEN, of_entry, of_map, pinned};
 
 pub(crate) const MAPS: [&str; 4] = ["dispatchers", "placed_flows", "services", "counters"];
 
-/// Dispatchers that one gateway can have.
+/// Dispatchers per gateway.
 pub const DISPATCHERS_MAX: usize = 64;
 
-/// What a dispatcher is sent.
+/// Traffic that a dispatcher gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// New connections too.
+    /// Packets of its connections, and new connections.
     TakesNew = 1,
-    /// Packets of the connections that it has, and new ones only if all others are like it.
+    /// Packets of its connections; new ones only if all other dispatchers are in this state too.
     KeepsOld = 2,
 }
 
 /// A dispatcher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// Of its host, in a network that this host is in.
+    /// Hardware address of its host, in a network that this host is in.
     pub mac: Mac,
-    /// What it is sent.
+    /// Traffic that it gets.
     pub state: State,
-    /// Number of the interface by which it is reached; 0: the one that packets come in by.
+    /// Number of the interface that reaches it; 0: the one packets arrive on.
     pub interface: u32,
 }
 
-/// What the program counts.
+/// Counters of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placed {
-    /// Connections that were placed.
+    /// Connections placed.
     New,
-    /// Packets of those that were.
+    /// Packets of placed connections.
     Kept,
-    /// Packets of connections that were not known, or whose dispatcher is gone, and which were
-    /// placed then.
+    /// Packets of connections that were unknown, or whose dispatcher was gone, and that were placed
+    /// then.
     Unknown,
-    /// Packets for which there was no dispatcher.
+    /// Packets without any dispatcher.
     Nowhere,
-    /// Packets that had no hop left.
+    /// Packets whose hop limit was used up.
     HopsOver,
 }
 
 impl Placed {
-    /// All, in the order of the program, with their names.
+    /// Each counter with its name, in the order of the program.
     pub const ALL: [(Placed, &str); 5] = [
         (Placed::New, "placed"),
         (Placed::Kept, "kept"),
@@ -68,7 +68,7 @@ impl Placed {
     ];
 }
 
-/// The maps of a gateway's program that was loaded.
+/// Maps of a loaded gateway program.
 pub struct Gateway {
     pins: PathBuf,
     dispatchers: Array<MapData, [u8; 12]>,
@@ -82,10 +82,10 @@ impl fmt::Debug for Gateway {
 }
 
 impl Gateway {
-    /// Opens what is pinned in this directory.
+    /// Opens the maps pinned in this directory.
     ///
     /// # Errors
-    /// No gateway is pinned there, or this process may not open it.
+    /// The directory has no gateway's pins, or this process may not open them.
     pub fn open(pins: &Path) -> Result<Gateway, Error> {
         let map = Map::Array(pinned(pins, "dispatchers")?);
         Ok(Gateway {
@@ -95,13 +95,13 @@ impl Gateway {
         })
     }
 
-    /// Where it is pinned.
+    /// Directory of the pins.
     #[must_use]
     pub fn pins(&self) -> &Path {
         &self.pins
     }
 
-    /// The dispatchers, each with its key.
+    /// Dispatchers with their keys.
     #[must_use]
     pub fn targets(&self) -> Vec<(u32, Target)> {
         let all = (0..self.dispatchers.len())
@@ -109,11 +109,10 @@ impl Gateway {
         all.collect()
     }
 
-    /// These dispatchers and no others, from now on. One that was there keeps its key, and its
-    /// connections by that.
+    /// Replaces the dispatchers. One that stays keeps its key, and with it its connections.
     ///
     /// # Errors
-    /// There are more than [`DISPATCHERS_MAX`], or the kernel refuses.
+    /// `targets` has more than [`DISPATCHERS_MAX`], or the kernel refuses.
     pub fn set(&mut self, targets: &[Target]) -> Result<(), Error> {
         for (key, value) in placed_in(&self.targets(), targets).ok_or(Error::Full("dispatchers"))? {
             self.dispatchers
@@ -123,14 +122,14 @@ impl Gateway {
         Ok(())
     }
 
-    /// How often something was so, since the program was loaded.
+    /// Value of a counter since the program was loaded.
     #[must_use]
     pub fn count(&self, which: Placed) -> u64 {
         self.counters.of(which as u32)
     }
 }
 
-/// What is to be written so that those that are there become these; none if they are too many.
+/// Writes that turn the current dispatchers into the wanted ones; `None` if there are too many.
 fn placed_in(there: &[(u32, Target)], wanted: &[Target]) -> Option<Vec<(u32, Option<Target>)>> {
     let mut writes = Vec::new();
     let key_of =
@@ -144,7 +143,7 @@ fn placed_in(there: &[(u32, Target)], wanted: &[Target]) -> Option<Vec<(u32, Opt
             None => writes.push((free.next()?, Some(*target))),
         }
     }
-    // Behind those that come, so that there is always one.
+    // Removals come after additions, so that there is always a dispatcher.
     let is_gone = |old: &Target| !wanted.iter().any(|target| target.mac == old.mac);
     writes.extend(there.iter().filter(|(_, old)| is_gone(old)).map(|(key, _)| (*key, None)));
     Some(writes)

@@ -1,4 +1,4 @@
-//! Steering: where packets of a moved connection go, by programs that the kernel runs for each
+//! Steering: redirection of a moved connection's packets, by programs that the kernel runs for each
 //! packet.
 //!
 //! ```text
@@ -9,18 +9,19 @@
 //!            drops resets of what is elsewhere              drops resets of what is not here
 //! ```
 //!
-//! Where one virtual address has several dispatchers, packets come to a gateway first ([`Gateway`],
-//! [bpf/gateway.bpf.c](../../../bpf/gateway.bpf.c)), which sends all those of a connection to one
+//! If one virtual address has several dispatchers, packets first reach a gateway ([`Gateway`],
+//! [bpf/gateway.bpf.c](../../../bpf/gateway.bpf.c)), which sends all packets of a connection to one
 //! of them.
 //!
-//! A multiget that is one datagram becomes one for each server at the way out of its client's host,
-//! or at a gateway ([`Splitter`], [bpf/multiget.bpf.c](../../../bpf/multiget.bpf.c)).
+//! A multiget in one datagram is split into one datagram for each server on the way out of its
+//! client's host, or at a gateway ([`Splitter`],
+//! [bpf/multiget.bpf.c](../../../bpf/multiget.bpf.c)).
 //!
-//! [`load`] takes a privileged user once: it attaches the programs
+//! [`load`] needs a privileged user once: it attaches the programs
 //! ([bpf/handover.bpf.c](../../../bpf/handover.bpf.c)) to an interface and pins them and their
-//! maps, so that they outlive every process. [`Steering`] works the maps afterwards, and needs no
-//! more than the pins' files allow. Entries have leases, so that what a process has left behind
-//! when it died ends by itself.
+//! maps, so that they outlive every process. Afterwards [`Steering`] uses the maps and needs only
+//! access to the pins' files. Entries have leases, so that those of a process that died end by
+//! themselves.
 
 mod check;
 mod error;
@@ -42,6 +43,6 @@ pub use multiget::{Parts, SERVERS_MAX, Shim, Sources, Split, Splitter, find_host
 pub use neighbours::neighbours;
 pub use rate::Rate;
 
-/// Files of programs that the build could not compile, with commas; empty: it has all, and
-/// otherwise it can load none.
+/// Comma-separated source files of programs that the build could not compile. If not empty, the
+/// build can load no program.
 pub const MISSING_PROGRAMS: &str = env!("SHUNT_MISSING_PROGRAMS");

@@ -1,4 +1,4 @@
-//! Loading the programs, and undoing that.
+//! Loading and unloading of the programs.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -13,29 +13,29 @@ use crate::maps::{MAPS, Services};
 use crate::multiget::{Parts, Shim, Sources, Splitter};
 use crate::{gateway, multiget};
 
-/// Where the pins are unless something else is said.
+/// Default directory of the pins.
 pub const DEFAULT_PINS: &str = "/sys/fs/bpf/shunt";
 
-/// What a host does.
+/// Role of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Clients' connections begin and end here.
     Dispatcher,
-    /// They come here for a while.
+    /// Clients' connections come here for a while.
     Backend,
-    /// Their packets come here first, and go to one of several dispatchers.
+    /// Packets come here first, and go on to one of several dispatchers.
     Gateway,
     /// Multigets are made here, and split on their way out.
     MultigetClient,
-    /// Multigets of others come here, and are split on their way in.
+    /// Others' multigets come here, and are split on their way in.
     MultigetGateway,
 }
 
-/// All roles.
+/// Each role.
 const ROLES: [Role; 5] =
     [Role::Dispatcher, Role::Backend, Role::Gateway, Role::MultigetClient, Role::MultigetGateway];
 
-/// Which packets a program sees.
+/// Direction of the packets that a program sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     In,
@@ -43,7 +43,7 @@ enum Way {
 }
 
 impl Role {
-    /// The programs. The last is pinned last.
+    /// Programs of the role, in the order of pinning.
     fn programs(self) -> &'static [(&'static str, Way)] {
         match self {
             Role::Dispatcher => &[("dispatcher_in", Way::In), ("dispatcher_out", Way::Out)],
@@ -54,7 +54,7 @@ impl Role {
         }
     }
 
-    /// The maps of these programs.
+    /// Maps of these programs.
     fn maps(self) -> &'static [&'static str] {
         match self {
             Role::Dispatcher | Role::Backend => &MAPS,
@@ -63,7 +63,7 @@ impl Role {
         }
     }
 
-    /// True of what is pinned there: its last program was pinned last.
+    /// True if the role is pinned there, judged by its last program.
     fn is_at(self, pins: &Path) -> bool {
         self.programs().last().is_some_and(|(last, _)| pins.join(last).exists())
     }
@@ -73,16 +73,16 @@ impl Role {
 /// and their maps in this directory.
 ///
 /// # Errors
-/// What is missing, and what to do about it. Nothing is left behind then.
+/// The missing prerequisite and its remedy. Nothing is left behind then.
 pub fn load(interface: &str, role: Role, vips: &[SocketAddr], pins: &Path) -> Result<(), Error> {
     load_and(interface, role, pins, || serve(pins, vips, 1))
 }
 
-/// As [`load`], of a role that splits multigets for these addresses into parts for these servers.
-/// At a gateway those of these sources alone.
+/// Like [`load`], for a role that splits multigets to these addresses into parts for these servers;
+/// at a gateway only multigets from these sources.
 ///
 /// # Errors
-/// What is missing, and what to do about it. Nothing is left behind then.
+/// The missing prerequisite and its remedy. Nothing is left behind then.
 pub fn load_splitter(
     interface: &str,
     role: Role,
@@ -119,7 +119,7 @@ fn load_and(
     match fs::create_dir(pins) {
         Ok(()) => {}
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            // Without the last program there is what a load that was killed has left.
+            // Pins without the last program come from a load that was killed.
             if ROLES.into_iter().any(|role| role.is_at(pins)) {
                 return Err(Error::Loaded(pins.to_owned()));
             }
@@ -137,26 +137,26 @@ fn load_and(
     }
     let done = attach(interface, role, pins).and_then(|()| fill());
     if done.is_err() {
-        // All of it was made here. Why it failed is told, and not what becomes of this.
+        // This call made all of the pins. Report its own error, not one of the cleaning.
         let _ = clean(pins);
     }
     done
 }
 
-/// The number of an interface of this network namespace.
+/// Number of an interface of this network namespace.
 ///
 /// # Errors
-/// There is none of that name.
+/// The namespace has no interface of that name.
 pub fn interface_index(interface: &str) -> Result<u32, Error> {
     let socket = rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None);
     let index = socket.and_then(|socket| rustix::net::netdevice::name_to_index(socket, interface));
     index.map_err(|_| Error::NoInterface(interface.to_owned()))
 }
 
-/// Gives the pinned maps to a user, whose processes can work them then without being privileged.
+/// Gives the pinned maps to a user, whose processes can then use them without privileges.
 ///
 /// # Errors
-/// This process may not give files away.
+/// This process may not change the owner of files.
 pub fn give_to(pins: &Path, user: u32) -> Result<(), Error> {
     let maps =
         ROLES.into_iter().filter(|role| role.is_at(pins)).flat_map(|role| role.maps().iter());
@@ -168,7 +168,7 @@ pub fn give_to(pins: &Path, user: u32) -> Result<(), Error> {
     Ok(())
 }
 
-/// Detaches the programs and removes their maps. `false`: there was nothing.
+/// Detaches the programs and removes their maps. `false` if there were none.
 ///
 /// # Errors
 /// A file could not be removed.

@@ -1,10 +1,10 @@
-//! The maps of the programs, worked from outside. Their layouts are those of bpf/handover.bpf.c.
+//! The maps of the programs, used from user space. Their layouts are those of bpf/handover.bpf.c.
 //!
 //! | map | key | value |
 //! |---|---|---|
-//! | `steered_flows` | flow, 36 bytes | when its lease ends, boot-time ns, 8 bytes; hardware address 6; is held 2 |
+//! | `steered_flows` | flow, 36 bytes | end of its lease, boot-time ns, 8 bytes; hardware address 6; is held 2 |
 //! | `seen_flows` | flow | packets 8, acknowledged 8, end of the last packet 8, first acknowledgement 4, has ended 4: written by the program |
-//! | `owned_flows` | flow | when its lease ends 8, is ready 4, may end 4 |
+//! | `owned_flows` | flow | end of its lease 8, is ready 4, may end 4 |
 //! | `services` | virtual address and port, 20 bytes | 4 |
 //! | `counters` | number of a [`Count`] | 8, for each processor |
 
@@ -23,47 +23,46 @@ pub(crate) const MAPS: [&str; 5] =
     ["steered_flows", "seen_flows", "owned_flows", "services", "counters"];
 
 type Flows<const BYTES: usize> = HashMap<MapData, [u8; FLOW_BYTES], [u8; BYTES]>;
-/// Bytes of an entry of a steered connection, or of one that is here.
+/// Bytes of an entry in `steered_flows` or `owned_flows`.
 const ENTRY_BYTES: usize = 16;
 const SEEN_BYTES: usize = 32;
 
-/// What the programs have seen of a steered connection.
+/// The programs' record of a steered connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     /// Packets from the client.
     pub packets: u64,
-    /// The first acknowledgement, a sequence number, and how many bytes more the client has
-    /// acknowledged since.
+    /// The first acknowledgement, a sequence number, and the bytes acknowledged since.
     pub acknowledged: Option<(u32, u64)>,
-    /// The sequence number behind the client's last byte.
+    /// Sequence number after the client's last byte.
     pub sequence_end: Option<u32>,
     /// The client has ended its stream or the connection.
     pub has_ended: bool,
 }
 
-/// What the programs count.
+/// Counters of the programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Count {
-    /// Packets that were sent on to a backend.
+    /// Packets sent on to a backend.
     Steered,
-    /// Packets whose entry was past its lease, and which were treated as if there were none.
+    /// Packets whose entry was past its lease, treated as if it were absent.
     Expired,
-    /// Packets that had no hop left.
+    /// Packets whose hop limit was used up.
     HopsOver,
-    /// Resets and ends of this host's kernel that did not leave.
+    /// Resets and FINs of this host's kernel that were dropped.
     ResetsKeptBack,
     /// Packets for the virtual address while the connection was not here.
     NotReady,
     /// Packets for connections that are here.
     Passed,
-    /// Packets of connections that are held, which were dropped.
+    /// Packets of held connections, which were dropped.
     Held,
-    /// Packets of this host's kernel for connections that are not here, which did not leave.
+    /// Packets of this host's kernel for connections that are not here, which were dropped.
     Muted,
 }
 
 impl Count {
-    /// All, in the order of the programs, with their names.
+    /// Each counter with its name, in the order of the programs.
     pub const ALL: [(Count, &str); 8] = [
         (Count::Steered, "steered"),
         (Count::Expired, "expired"),
@@ -76,7 +75,7 @@ impl Count {
     ];
 }
 
-/// The maps of programs that were loaded.
+/// Maps of the loaded programs.
 pub struct Steering {
     pins: PathBuf,
     steered: Flows<ENTRY_BYTES>,
@@ -85,17 +84,17 @@ pub struct Steering {
     counters: Counters,
 }
 
-/// The virtual addresses that programs look at packets for.
+/// Virtual addresses whose packets the programs handle.
 pub(crate) struct Services(HashMap<MapData, [u8; SERVICE_BYTES], u32>);
 
 impl Services {
-    /// Opens what is pinned in this directory.
+    /// Opens the map pinned in this directory.
     pub(crate) fn open(pins: &Path) -> Result<Services, Error> {
         let map = Map::HashMap(pinned(pins, "services")?);
         HashMap::try_from(map).map(Services).map_err(|error| of_map(OPEN, &error))
     }
 
-    /// The programs look at packets for this address from now on, in this way if they know several.
+    /// Makes the programs handle packets for this address, in this mode if they know several.
     pub(crate) fn serve(&mut self, local: SocketAddr, how: u32) -> Result<(), Error> {
         self.0
             .insert(service_key(local), how, 0)
@@ -103,17 +102,17 @@ impl Services {
     }
 }
 
-/// What programs count, for each processor.
+/// The programs' counters, one value for each processor.
 pub(crate) struct Counters(PerCpuArray<MapData, u64>);
 
 impl Counters {
-    /// Opens what is pinned in this directory.
+    /// Opens the map pinned in this directory.
     pub(crate) fn open(pins: &Path) -> Result<Counters, Error> {
         let map = Map::PerCpuArray(pinned(pins, "counters")?);
         PerCpuArray::try_from(map).map(Counters).map_err(|error| of_map(OPEN, &error))
     }
 
-    /// Of all processors, since the programs were loaded.
+    /// Sum over all processors since the programs were loaded.
     pub(crate) fn of(&self, which: u32) -> u64 {
         self.0.get(&which, 0).map_or(0, |each| each.iter().sum())
     }
@@ -121,7 +120,7 @@ impl Counters {
 
 pub(crate) const OPEN: &str = "open the pinned maps";
 
-/// A map by its name.
+/// Opens a map by its name.
 pub(crate) fn pinned(pins: &Path, name: &str) -> Result<MapData, Error> {
     let path = pins.join(name);
     match fs::symlink_metadata(&path) {
@@ -143,10 +142,10 @@ impl fmt::Debug for Steering {
 }
 
 impl Steering {
-    /// Opens what is pinned in this directory.
+    /// Opens the maps pinned in this directory.
     ///
     /// # Errors
-    /// Nothing is pinned there, or this process may not open it.
+    /// The directory has no pins, or this process may not open them.
     pub fn open(pins: &Path) -> Result<Steering, Error> {
         Ok(Steering {
             pins: pins.to_owned(),
@@ -157,21 +156,21 @@ impl Steering {
         })
     }
 
-    /// Where they are pinned.
+    /// Directory of the pins.
     #[must_use]
     pub fn pins(&self) -> &Path {
         &self.pins
     }
 
-    /// Packets of this connection go to this host from now on, for as long as the lease; again: the
-    /// lease begins anew.
+    /// Redirects packets of this connection to this host until the lease ends. A repeated call
+    /// renews the lease.
     ///
     /// # Errors
-    /// There are as many as there may be, or the kernel refuses.
+    /// The table is full, or the kernel refuses.
     pub fn steer(&mut self, flow: &Flow, to: Mac, lease: Duration) -> Result<(), Error> {
         let key = flow.key();
-        // Before the first packet is sent on: none is missed. What was seen under an entry that is
-        // over was another connection's, perhaps.
+        // The record must exist before the first packet is redirected. One left by an expired entry
+        // may be another connection's.
         let is_renewed =
             self.steered.get(&key, 0).is_ok_and(|entry| !is_over(&entry, boot_time_ns()));
         if !is_renewed || self.seen.get(&key, 0).is_err() {
@@ -184,11 +183,11 @@ impl Steering {
         self.steered.insert(key, value, 0).map_err(|error| of_entry("moved connections", &error))
     }
 
-    /// Packets of this connection go nowhere from now on, for as long as the lease: they are noted,
-    /// and dropped. Again: the lease begins anew.
+    /// Records and drops packets of this connection until the lease ends. A repeated call renews
+    /// the lease.
     ///
     /// # Errors
-    /// There are as many as there may be, or the kernel refuses.
+    /// The table is full, or the kernel refuses.
     pub fn hold(&mut self, flow: &Flow, lease: Duration) -> Result<(), Error> {
         let mut value = entry(lease);
         value[14..].copy_from_slice(&1u16.to_ne_bytes());
@@ -197,23 +196,22 @@ impl Steering {
             .map_err(|error| of_entry("moved connections", &error))
     }
 
-    /// Packets of this connection come to this host's sockets again. Nothing is wrong if they did
-    /// before.
+    /// Ends the redirection of this connection's packets, if any.
     pub fn unsteer(&mut self, flow: &Flow) {
         let key = flow.key();
-        // What is not there needs not be removed.
+        // A missing entry is not an error.
         let _ = self.steered.remove(&key);
         let _ = self.seen.remove(&key);
     }
 
-    /// What was seen of a connection since it was steered; none if it was not.
+    /// Record of a connection since it was steered; `None` if it was not.
     #[must_use]
     pub fn seen(&self, flow: &Flow) -> Option<Seen> {
         let value = self.seen.get(&flow.key(), 0).ok()?;
         let long = |at: usize| value[at..at + 8].try_into().map_or(0, u64::from_ne_bytes);
         let short = |at: usize| value[at..at + 4].try_into().map_or(0, u32::from_ne_bytes);
         let (acknowledged, sequence_end, first) = (long(8), long(16), short(24));
-        // One in the upper half says that they are known.
+        // The program sets bit 32 once acknowledgements are known.
         let more = acknowledged.checked_sub((1 << 32) + u64::from(first));
         Some(Seen {
             packets: long(0),
@@ -223,32 +221,31 @@ impl Steering {
         })
     }
 
-    /// This connection is about to come here; its packets are dropped meanwhile.
+    /// Drops packets of this connection, which is about to come here.
     ///
     /// # Errors
-    /// There are as many as there may be, or the kernel refuses.
+    /// The table is full, or the kernel refuses.
     pub fn expect(&mut self, flow: &Flow, lease: Duration) -> Result<(), Error> {
         self.put_owned(flow, lease, false, false)
     }
 
-    /// A socket of this host has the connection; again: the lease begins anew.
+    /// Lets packets reach this host's socket of the connection. A repeated call renews the lease.
     ///
     /// # Errors
-    /// There are as many as there may be, or the kernel refuses.
+    /// The table is full, or the kernel refuses.
     pub fn own(&mut self, flow: &Flow, lease: Duration) -> Result<(), Error> {
         self.put_owned(flow, lease, true, false)
     }
 
-    /// The client has ended this connection: what this host's kernel says to that gets out, for as
-    /// long as the lease.
+    /// Lets this host's kernel answer the client's FIN until the lease ends.
     ///
     /// # Errors
-    /// There are as many as there may be, or the kernel refuses.
+    /// The table is full, or the kernel refuses.
     pub fn let_end(&mut self, flow: &Flow, lease: Duration) -> Result<(), Error> {
         self.put_owned(flow, lease, true, true)
     }
 
-    /// No socket of this host has the connection any more. Nothing is wrong if none had.
+    /// Removes the entry of a connection that this host no longer has, if any.
     pub fn disown(&mut self, flow: &Flow) {
         let _ = self.owned.remove(&flow.key());
     }
@@ -268,20 +265,19 @@ impl Steering {
             .map_err(|error| of_entry("connections that are here", &error))
     }
 
-    /// Connections whose packets go elsewhere, those past their leases too.
+    /// Steered connections, including those past their leases.
     #[must_use]
     pub fn steered(&self) -> Vec<Flow> {
         self.steered.keys().filter_map(Result::ok).map(|key| Flow::of_key(&key)).collect()
     }
 
-    /// Connections that are here or expected, those past their leases too.
+    /// Connections that are here or expected, including those past their leases.
     #[must_use]
     pub fn owned(&self) -> Vec<Flow> {
         self.owned.keys().filter_map(Result::ok).map(|key| Flow::of_key(&key)).collect()
     }
 
-    /// Removes entries past their leases, which the programs do not follow any more. How many there
-    /// were.
+    /// Removes entries past their leases, which the programs ignore. Returns their number.
     pub fn sweep(&mut self) -> usize {
         let now_ns = boot_time_ns();
         let over = |flows: &Flows<ENTRY_BYTES>| {
@@ -296,7 +292,7 @@ impl Steering {
         steered.len() + owned.len()
     }
 
-    /// How often something was so, since the programs were loaded.
+    /// Value of a counter since the programs were loaded.
     #[must_use]
     pub fn count(&self, which: Count) -> u64 {
         self.counters.of(which as u32)
@@ -307,21 +303,21 @@ fn flows<const BYTES: usize>(pins: &Path, name: &str) -> Result<Flows<BYTES>, Er
     Flows::try_from(Map::HashMap(pinned(pins, name)?)).map_err(|error| of_map(OPEN, &error))
 }
 
-/// An entry with this lease, and nothing else yet.
+/// An entry with this lease and no other field set.
 fn entry(lease: Duration) -> [u8; ENTRY_BYTES] {
     let mut value = [0; ENTRY_BYTES];
     value[..8].copy_from_slice(&expires_ns(lease).to_ne_bytes());
     value
 }
 
-/// True of an entry past its lease.
+/// True if the entry is past its lease.
 fn is_over(entry: &[u8; ENTRY_BYTES], now_ns: u64) -> bool {
     let mut expires_ns = [0; 8];
     expires_ns.copy_from_slice(&entry[..8]);
     u64::from_ne_bytes(expires_ns) < now_ns
 }
 
-/// When a lease ends that begins now, by the clock that the programs look at.
+/// End of a lease that begins now, on the programs' clock.
 fn expires_ns(lease: Duration) -> u64 {
     boot_time_ns().saturating_add(u64::try_from(lease.as_nanos()).unwrap_or(u64::MAX))
 }
@@ -353,7 +349,7 @@ pub(crate) fn is_denied(error: &std::io::Error) -> bool {
     error.kind() == std::io::ErrorKind::PermissionDenied
 }
 
-/// An error with all that it came of.
+/// Text of an error with its chain of causes.
 pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

@@ -1,12 +1,12 @@
-//! The table of servers that parts of a multiget go to, worked from outside. Its layout is that of
-//! bpf/multiget.bpf.c.
+//! The table of servers that a multiget's parts go to, written from user space. Its layout is that
+//! of bpf/multiget.bpf.c.
 //!
 //! | map | key | value |
 //! |---|---|---|
-//! | `servers` | number of the server, 4 bytes | IPv6 or mapped IPv4 address 16; port 2; hardware address 6; interface 4, 0: that of the request; version of IP 4, 0: there is none |
+//! | `servers` | number of the server, 4 bytes | IPv6 or mapped IPv4 address 16; port 2; hardware address 6; interface 4, 0: that of the request; version of IP 4, 0: no server |
 //! | `allowed` | bits 4, and the address that begins with them, as IPv6, 16: who may send to a gateway | 4 |
-//! | `costs` | 0, 4 bytes | what a request uses up of a second at a gateway, in nanoseconds, 8; 0: nothing |
-//! | `sources` | IPv6 or mapped IPv4 address, of IPv6 the first half, 16 | when all is used up that it has asked for, on the clock since boot, in nanoseconds, 8 |
+//! | `costs` | 0, 4 bytes | nanoseconds of each second that a request uses at a gateway, 8; 0: no limit |
+//! | `sources` | IPv6 or mapped IPv4 address, of IPv6 the first half, 16 | time since boot at which the cost of all its requests is paid off, in nanoseconds, 8 |
 //! | `services` | as those of the other programs | 4: which [`Parts`] |
 //! | `counters` | number of a [`Split`] | 8, for each processor |
 
@@ -30,71 +30,72 @@ pub(crate) const MAPS: [&str; 6] =
 
 /// Servers that a program can know: their number is one byte.
 pub const SERVERS_MAX: usize = 256;
-/// How often it is looked whether all hosts have said where they are.
+/// Interval between checks for the hosts' replies.
 const LOOK: Duration = Duration::from_millis(20);
 const SERVER_BYTES: usize = 32;
 
-/// What a part has of the keys.
+/// Keys that a part carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parts {
-    /// All of them.
+    /// All keys of the multiget.
     Full = 1,
-    /// Those of its server.
+    /// The keys of the part's server.
     Trimmed = 2,
 }
 
 /// A server's shim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shim {
-    /// Where it takes datagrams.
+    /// Address at which it takes datagrams.
     pub address: SocketAddr,
-    /// Of its host, or of the router towards it, in a network that this host is in.
+    /// Hardware address of its host, or of the router towards it, in a network that this host is
+    /// in.
     pub mac: Mac,
-    /// Number of the interface by which it is reached; 0: the one that requests come by.
+    /// Number of the interface that reaches it; 0: the one requests arrive on.
     pub interface: u32,
 }
 
-/// What the programs count.
+/// Counters of the programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Split {
-    /// Requests that were split.
+    /// Requests split.
     Requests,
-    /// The parts of these.
+    /// Parts of these requests.
     Parts,
-    /// Parts among them that the kernel had no room for.
+    /// Parts for which the kernel had no room.
     Lost,
-    /// Requests that were dropped, and why.
+    /// Dropped: shorter than its header says.
     Short,
-    /// More bytes than the header says, or than a datagram has.
+    /// Dropped: more bytes than the header says, or than a datagram may have.
     Long,
-    /// Another layout.
+    /// Dropped: another layout.
     Version,
-    /// Something else than MGET or GET.
+    /// Dropped: neither MGET nor GET.
     Op,
-    /// It was split before.
+    /// Dropped: already split.
     Clo,
-    /// No keys, or too many.
+    /// Dropped: no keys, or too many.
     NumKey,
-    /// Not as many groups as servers.
+    /// Dropped: the numbers of groups and servers differ.
     KeyIdx,
-    /// No servers, too many, or not the first group.
+    /// Dropped: no servers, too many, or not the first group.
     Place,
-    /// A server that stands there twice.
+    /// Dropped: a server is named twice.
     Server,
-    /// Keys that end before they begin.
+    /// Dropped: keys that end before they begin.
     Ends,
-    /// No datagram that is here whole and alone.
+    /// Dropped: not a single whole datagram.
     Packet,
-    /// A server that the table does not have, or has with the other version of IP.
+    /// Dropped: a server that the table lacks, or has with the other version of IP.
     Unknown,
-    /// At a gateway: sent by none of those that may.
+    /// Dropped at a gateway: the sender is not allowed.
     Source,
-    /// At a gateway: sent by one that asks too often.
+    /// Dropped at a gateway: the sender exceeds its rate.
     Rate,
 }
 
 impl Split {
-    /// All, in the order of the programs, with their names.
+    /// Each counter with its name, in the order of the programs.
     pub const ALL: [(Split, &str); 17] = [
         (Split::Requests, "split"),
         (Split::Parts, "parts"),
@@ -115,23 +116,23 @@ impl Split {
         (Split::Rate, "rate"),
     ];
 
-    /// True of a reason why a request was dropped.
+    /// True if the counter is a reason for a drop.
     #[must_use]
     pub fn is_reason(self) -> bool {
         !matches!(self, Split::Requests | Split::Parts | Split::Lost)
     }
 }
 
-/// Whose multigets a gateway splits.
+/// Sources whose multigets a gateway splits.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sources<'a> {
-    /// Those whose addresses begin with so many bits of one of these.
+    /// Networks of the allowed addresses, each with its prefix length.
     pub allow: &'a [(IpAddr, u8)],
-    /// How often each of them may ask.
+    /// Rate allowed to each source.
     pub rate: Rate,
 }
 
-/// The maps of a program that splits, and that was loaded.
+/// Maps of a loaded program that splits.
 pub struct Splitter {
     pins: PathBuf,
     servers: Array<MapData, [u8; SERVER_BYTES]>,
@@ -146,10 +147,10 @@ impl fmt::Debug for Splitter {
 }
 
 impl Splitter {
-    /// Opens what is pinned in this directory.
+    /// Opens the maps pinned in this directory.
     ///
     /// # Errors
-    /// Nothing that splits is pinned there, or this process may not open it.
+    /// The directory has no such program's pins, or this process may not open them.
     pub fn open(pins: &Path) -> Result<Splitter, Error> {
         let array = |name| pinned(pins, name).map(Map::Array);
         Ok(Splitter {
@@ -160,13 +161,13 @@ impl Splitter {
         })
     }
 
-    /// Where it is pinned.
+    /// Directory of the pins.
     #[must_use]
     pub fn pins(&self) -> &Path {
         &self.pins
     }
 
-    /// The shims, each with the number of its server.
+    /// Shims, each with the number of its server.
     #[must_use]
     pub fn shims(&self) -> Vec<(u32, Shim)> {
         let all = (0..self.servers.len())
@@ -174,10 +175,10 @@ impl Splitter {
         all.collect()
     }
 
-    /// The shims of the first servers, from now on.
+    /// Sets the shims of the first servers.
     ///
     /// # Errors
-    /// There are more than [`SERVERS_MAX`], or the kernel refuses.
+    /// `shims` has more than [`SERVERS_MAX`], or the kernel refuses.
     pub(crate) fn set(&mut self, shims: &[Shim]) -> Result<(), Error> {
         if shims.len() > SERVERS_MAX {
             return Err(Error::Full("servers"));
@@ -187,22 +188,22 @@ impl Splitter {
         })
     }
 
-    /// Addresses that begin with so many bits of this one may send to a gateway from now on.
+    /// Allows the network of `bits` leading bits of this address to send to a gateway.
     ///
     /// # Errors
-    /// There are as many as there may be, or the kernel refuses.
+    /// The table is full, or the kernel refuses.
     pub(crate) fn allow(&mut self, address: IpAddr, bits: u8) -> Result<(), Error> {
         let map = Map::LpmTrie(pinned(&self.pins, "allowed")?);
         let mut allowed =
             LpmTrie::<_, [u8; 16], u32>::try_from(map).map_err(|error| of_map(OPEN, &error))?;
-        // Those of IPv4 are in a network of IPv6.
+        // IPv4 addresses are mapped into an IPv6 network.
         let bits = u32::from(bits) + if address.is_ipv4() { 96 } else { 0 };
         allowed
             .insert(&Key::new(bits, mapped(address)), 1, 0)
             .map_err(|error| of_entry("sources", &error))
     }
 
-    /// So often may each source ask a gateway from now on.
+    /// Sets the rate that a gateway allows each source.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -210,13 +211,13 @@ impl Splitter {
         self.costs.set(0, rate.cost_ns(), 0).map_err(|error| of_entry("costs", &error))
     }
 
-    /// How often each source may ask a gateway.
+    /// Rate that a gateway allows each source.
     #[must_use]
     pub fn rate(&self) -> Rate {
         Rate::of_cost(self.costs.get(&0, 0).unwrap_or(0))
     }
 
-    /// How often something was so, since the program was loaded.
+    /// Value of a counter since the program was loaded.
     #[must_use]
     pub fn count(&self, which: Split) -> u64 {
         self.counters.of(which as u32)
@@ -245,10 +246,10 @@ fn read(bytes: &[u8; SERVER_BYTES]) -> Option<Shim> {
     (number(28) != 0).then(|| Shim { address, mac: Mac(mac), interface: number(24) })
 }
 
-/// The hardware addresses of these hosts, which are asked for them.
+/// Resolves the hardware addresses of these hosts.
 ///
 /// # Errors
-/// The first host that has not said within this time where it is.
+/// The first host that did not reply in time.
 pub fn find_hosts(hosts: &[IpAddr], within: Duration) -> Result<HashMap<IpAddr, Mac>, IpAddr> {
     let until = Instant::now() + within;
     loop {
@@ -260,8 +261,8 @@ pub fn find_hosts(hosts: &[IpAddr], within: Duration) -> Result<HashMap<IpAddr, 
             return Err(*first);
         }
         for host in missing {
-            // Whatever becomes of it: before it can be sent, the kernel has to know where to. Port
-            // 9 is that of what is thrown away.
+            // Sending makes the kernel resolve the address; the result does not matter. Port 9
+            // discards datagrams.
             let from = if host.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
             let _ = UdpSocket::bind(from).and_then(|socket| socket.send_to(&[], (host, 9)));
         }

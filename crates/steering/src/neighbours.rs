@@ -1,5 +1,5 @@
-//! Which hardware addresses the hosts have that this one has spoken with, as the kernel knows
-//! (RTM_GETNEIGH, rtnetlink(7)).
+//! Hardware addresses of the hosts that this one has talked to, from the kernel (RTM_GETNEIGH,
+//! rtnetlink(7)).
 
 use std::collections::HashMap;
 use std::io;
@@ -14,13 +14,13 @@ use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
 use crate::flow::Mac;
 
-/// Bytes that the kernel puts into one answer at most (NLMSG_GOODSIZE is less).
+/// Largest answer of the kernel in bytes (NLMSG_GOODSIZE is less).
 const ANSWER_BYTES: usize = 64 << 10;
 
 /// The hosts of this host's networks, by IPv4 and IPv6 addresses.
 ///
 /// # Errors
-/// The kernel does not say.
+/// The kernel refuses.
 pub fn neighbours() -> io::Result<HashMap<IpAddr, Mac>> {
     let mut socket = Socket::new(NETLINK_ROUTE)?;
     socket.bind_auto()?;
@@ -42,7 +42,7 @@ pub fn neighbours() -> io::Result<HashMap<IpAddr, Mac>> {
     }
 }
 
-/// Reads what came at once; true if it was the last.
+/// Reads the messages of one datagram; true if the last was among them.
 fn read_answer(mut bytes: &[u8], found: &mut HashMap<IpAddr, Mac>) -> io::Result<bool> {
     while !bytes.is_empty() {
         let message =
@@ -62,7 +62,7 @@ fn read_answer(mut bytes: &[u8], found: &mut HashMap<IpAddr, Mac>) -> io::Result
     Ok(false)
 }
 
-/// A host and its hardware address, if it has one that is known.
+/// A host and its hardware address, if that is known.
 fn entry(of: &NeighbourMessage) -> Option<(IpAddr, Mac)> {
     let address = of.attributes.iter().find_map(|attribute| match attribute {
         NeighbourAttribute::Destination(NeighbourAddress::Inet(address)) => {
@@ -117,8 +117,7 @@ mod tests {
 
     #[test]
     fn the_kernel_says_whom_it_knows() {
-        // Whether it knows somebody is not ours to say; that it answers, and that the answer is
-        // understood, is.
+        // The kernel may know no host; the test needs only an answer that can be read.
         let known = neighbours().expect("an answer");
         assert!(known.values().all(|mac| mac.0[0] & 1 == 0));
     }

@@ -1,21 +1,20 @@
-//! How often a source may have multigets split by a gateway: the model of what bpf/multiget.bpf.c
-//! does.
+//! Rate limit of a gateway on each source's multigets: the model of bpf/multiget.bpf.c.
 //!
-//! Of each source one number is kept, the time at which all is used up that it has asked for. So a
-//! processor needs one exchange for a request and no lock, and what was not heard of for a second
-//! is as if it had never been there: it may be forgotten.
+//! The only state for a source is the time at which the cost of all its requests is paid off. So a
+//! processor needs one exchange for a request and no lock, and a source silent for a second is
+//! equal to an unknown one: its entry may be evicted.
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// So many requests a second, and as many at once.
+/// Requests per second, all of which may come at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rate {
-    /// What a request uses up of a second; 0: nothing.
+    /// Nanoseconds of each second that a request uses; 0: no limit.
     cost_ns: u64,
 }
 
 impl Rate {
-    /// So many; 0: as many as they like.
+    /// Limits a source to this many requests per second; 0: no limit.
     #[must_use]
     pub fn new(requests: u32) -> Self {
         Self { cost_ns: SECOND_NS.checked_div(u64::from(requests)).unwrap_or(0) }
@@ -29,14 +28,14 @@ impl Rate {
         self.cost_ns
     }
 
-    /// How many requests, about; none: as many as they like.
+    /// Requests per second, rounded; `None`: no limit.
     #[must_use]
     pub fn requests(self) -> Option<u64> {
         SECOND_NS.checked_div(self.cost_ns)
     }
 
-    /// True if a request is let in now; `due_ns` is when all is used up that its source has asked
-    /// for, 0 of one that was not seen.
+    /// True if a request is admitted now. `due_ns` is when the cost of its source's requests is
+    /// paid off; 0 for a new source.
     pub fn admit(self, due_ns: &mut u64, now_ns: u64) -> bool {
         let after_ns = now_ns.max(*due_ns) + self.cost_ns;
         let is_let_in = after_ns - now_ns <= SECOND_NS;
@@ -61,7 +60,7 @@ mod tests {
         assert_eq!(let_in(rate, &mut due_ns, now_ns, 30), 10);
         assert_eq!(let_in(rate, &mut due_ns, now_ns + SECOND_NS / 2, 30), 5);
         assert_eq!(let_in(rate, &mut due_ns, now_ns + SECOND_NS * 6 / 10, 30), 1);
-        // Who is quiet saves up no more than that.
+        // A silent source saves up no more than one second's worth.
         assert_eq!(let_in(rate, &mut due_ns, now_ns + 60 * SECOND_NS, 30), 10);
         assert_eq!(let_in(Rate::new(1), &mut 0, now_ns, 30), 1);
     }

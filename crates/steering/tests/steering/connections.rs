@@ -1,4 +1,4 @@
-//! Connections that are elsewhere: where their packets go, and which do not leave.
+//! Connections that are elsewhere: the path of their packets, and the packets that are dropped.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -17,7 +17,7 @@ fn backend() -> Mac {
     mac_of(31).parse().expect("address")
 }
 
-/// A client that is connected, and the dispatcher's end of it.
+/// A connected client, and the dispatcher's end of the connection.
 fn connected(network: &Network, vip: &str) -> (TcpStream, TcpStream, Flow) {
     let vip: SocketAddr = vip.parse().expect("address");
     let listener = network.on("d", || TcpListener::bind(vip)).expect("listens");
@@ -52,7 +52,7 @@ fn packets_of_a_steered_connection_go_to_the_backend_which_lets_none_in_before_i
             "nobody has answered, nor reset it"
         );
         assert_eq!((of_dispatcher.steered(), of_backend.owned()), (vec![flow], vec![flow]));
-        // Nothing of it was lost: it is sent again.
+        // No byte was lost: the client sends it again.
         of_dispatcher.unsteer(&flow);
         of_backend.disown(&flow);
         let mut got = [0; 15];
@@ -69,17 +69,17 @@ fn a_reset_of_who_does_not_have_the_connection_does_not_leave() {
     let Some(mut of_backend) = network.load("b", Role::Backend) else { return };
     let (mut client, accepted, flow) = connected(&network, VIP);
     of_dispatcher.steer(&flow, backend(), LEASE).expect("room");
-    // Closed with something to say, and with something unread, the kernel resets it.
+    // Closing with unsent and unread bytes makes the kernel reset the connection.
     rustix::net::sockopt::set_socket_linger(&accepted, Some(Duration::ZERO)).expect("option");
     drop(accepted);
     until("the reset is kept back", || of_dispatcher.count(Count::ResetsKeptBack) == 1);
-    // The backend says that it has it, and has no socket: nor does its reset leave, for the
-    // connection may be elsewhere.
+    // The backend claims the connection without a socket: its reset does not leave either, because
+    // the connection may be elsewhere.
     of_backend.own(&flow, LEASE).expect("room");
     client.write_all(b"x").expect("sent");
     until("the reset is kept back", || of_backend.count(Count::ResetsKeptBack) > 0);
     assert!(is_silent(&mut client));
-    // The client has ended it, and is answered.
+    // The client's FIN is answered.
     of_backend.let_end(&flow, LEASE).expect("room");
     until(
         "the client is reset",
@@ -92,8 +92,7 @@ fn a_reset_of_who_does_not_have_the_connection_does_not_leave() {
 fn the_kernel_of_a_process_that_is_gone_ends_no_connection_and_is_mute_without_an_entry() {
     let Some(network) = Network::new("fence") else { return };
     let Some(mut of_backend) = network.load("b", Role::Backend) else { return };
-    // Connected outwards, the backend's end is one of the virtual address as one that was put in
-    // is.
+    // An outgoing connection from the virtual address serves as a restored one.
     let flow = Flow {
         local: VIP.parse().expect("address"),
         peer: "10.98.0.11:4000".parse().expect("address"),
@@ -127,7 +126,7 @@ fn the_kernel_of_a_process_that_is_gone_ends_no_connection_and_is_mute_without_a
     of_backend.own(&flow, LEASE).expect("room");
     let mut got = [0; 12];
     until("the client has what was queued", || client.read(&mut got).is_ok());
-    // As by a process that is killed.
+    // The same happens when a process is killed.
     drop(of_process);
     until("its end is kept back", || of_backend.count(Count::ResetsKeptBack) > 0);
     assert!(is_silent(&mut client));
@@ -160,7 +159,7 @@ fn what_a_client_says_is_noted_and_goes_nowhere_while_its_connection_is_held() {
     let mut got = [0; 4];
     until("the dispatcher gets it", || accepted.read(&mut got).is_ok());
     assert_eq!((&got, of_dispatcher.seen(&flow)), (b"held", None));
-    // What the client has acknowledged since is counted on.
+    // The client's later acknowledgements are added up.
     of_dispatcher.steer(&flow, backend(), LEASE).expect("room");
     of_dispatcher.hold(&flow, LEASE).expect("room");
     client.write_all(b"x").expect("sent");
@@ -175,7 +174,7 @@ fn what_a_client_says_is_noted_and_goes_nowhere_while_its_connection_is_held() {
     until("its end is seen", || of_dispatcher.seen(&flow).is_some_and(|seen| seen.has_ended));
 }
 
-/// A TCP packet without options or payload. The programs do not look at its checksum.
+/// A TCP packet without options or payload. The programs ignore its checksum.
 fn packet(flow: &Flow, sequence: u32, acknowledged: u32, flags: u8) -> Vec<u8> {
     let ports = [flow.peer.port(), flow.local.port()].map(u16::to_be_bytes);
     let numbers = [sequence, acknowledged].map(u32::to_be_bytes);
@@ -222,8 +221,8 @@ fn a_packet_in_a_clients_name_from_far_outside_its_windows_says_nothing() {
     ] {
         send(packet(&flow, sequence, acknowledged, flags));
     }
-    // Packets of one sender keep their order: once this one is seen, the others have been looked
-    // at.
+    // Packets of one sender keep their order: once this one is seen, the earlier ones have been
+    // handled.
     send(packet(&flow, end, acknowledged.wrapping_add(5), ACK));
     let more =
         || of_dispatcher.seen(&flow).and_then(|seen| seen.acknowledged).map(|(_, more)| more);
@@ -255,7 +254,7 @@ fn programs_and_pins_are_made_once_and_cleaned_without_a_trace() {
     let pins = network.pins("d");
     let again = network.on("d", || load("eth0", Role::Dispatcher, &[], &pins));
     assert!(matches!(again, Err(Error::Loaded(_))), "{again:?}");
-    // Nor for the other role, and what is there stays.
+    // The other role cannot be loaded either, and the existing pins stay.
     let other = network.on("d", || load("eth0", Role::Backend, &[], &pins));
     assert!(
         matches!(other, Err(Error::Loaded(_))) && pins.join("dispatcher_in").exists(),
@@ -278,7 +277,7 @@ fn programs_and_pins_are_made_once_and_cleaned_without_a_trace() {
         assert!(matches!(refused, Err(Error::NoInterface(_) | Error::NoPins(_))), "{refused:?}");
     }
     assert!(network.load("d", Role::Dispatcher).is_some(), "and it can be loaded again");
-    // As a load leaves it that was killed before its end.
+    // The state after a load that was killed.
     std::fs::remove_file(pins.join("dispatcher_out")).expect("removed");
     assert!(network.load("d", Role::Dispatcher).is_some(), "and what is left is in nobody's way");
 }

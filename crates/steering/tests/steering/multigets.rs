@@ -1,5 +1,5 @@
-//! Multigets that are split in the network: whatever datagram comes, its parts are those that the
-//! model makes, or there is none.
+//! Multigets that are split in the network: for any datagram the parts are those of the model, or
+//! none.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -22,25 +22,25 @@ use super::network::{Network, mac_of, run, unless_skipped, until};
 
 const SERVERS: u8 = 8;
 const PORT: u16 = 9700;
-/// Datagrams of all ways together, and of each.
+/// Datagrams over all ways together, and the number of ways.
 const DATAGRAMS: usize = 100_000;
 const WAYS: usize = 8;
-/// Sent before it is looked what came of them: so many as all buffers hold.
+/// Datagrams sent before their results are checked: as many as all buffers hold.
 const BATCH: usize = 24;
 const WAIT: Duration = Duration::from_secs(180);
-/// Of the requests that say where a batch ends; others have none of the upper half.
+/// Id of requests that mark the end of a batch; other requests stay in the lower half.
 const MARK: u32 = u32::MAX;
 
-/// Where things are.
+/// A role, addresses and limits.
 #[derive(Clone, Copy, Debug)]
 struct Way {
     role: Role,
     parts: Parts,
-    /// Who sends, who is sent to, and where the servers are.
+    /// Addresses of the sender, of the service, and of the servers.
     client: IpAddr,
     vip: SocketAddr,
     servers: IpAddr,
-    /// An address in the network of who may send.
+    /// An address in the allowed network.
     allowed: IpAddr,
     rate: Rate,
 }
@@ -55,7 +55,7 @@ impl Way {
             vip: SocketAddr::new(address(100), PORT),
             servers: address(31),
             allowed: address(0),
-            // So many that none of these tests has more.
+            // A rate that none of these tests reaches.
             rate: Rate::new(1_000_000_000),
         }
     }
@@ -65,7 +65,7 @@ impl Way {
     }
 }
 
-/// A client and servers, and between them a program that splits.
+/// A client and servers with a splitting program between them.
 struct Splitting<'n> {
     network: &'n Network,
     way: Way,
@@ -83,7 +83,7 @@ impl Drop for Splitting<'_> {
 }
 
 impl<'n> Splitting<'n> {
-    /// None, with the reason on standard output, where nothing can be loaded.
+    /// `None`, with the reason on standard output, if the program cannot be loaded.
     fn new(network: &'n Network, way: Way) -> Option<Self> {
         let pins = network.pins(way.host());
         let shims: Vec<Shim> = (0..u16::from(SERVERS))
@@ -119,12 +119,11 @@ impl<'n> Splitting<'n> {
         if self.way.parts == Parts::Trimmed { Trim::Own } else { Trim::Full }
     }
 
-    /// Sends a datagram, with its checksum, or without one that the kernel leaves to the network
-    /// card.
+    /// Sends a datagram, with a finished checksum or one left to the network card.
     fn send(&self, data: &[u8], has_sum: bool) {
         let sent = match data.split_last().filter(|(_, rest)| has_sum && !rest.is_empty()) {
             Some((last, rest)) => {
-                // What is put together piece by piece is summed on the way.
+                // The kernel sums a datagram that is sent in pieces.
                 rustix::net::send(&self.client, rest, SendFlags::MORE).expect("sent");
                 self.client.send(&[*last])
             }
@@ -133,7 +132,7 @@ impl<'n> Splitting<'n> {
         sent.expect("sent");
     }
 
-    /// All that has come for each server up to now, in an order of its own.
+    /// Datagrams that have come for each server since the last call, sorted.
     fn received(&mut self) -> BTreeMap<u8, Vec<Vec<u8>>> {
         self.marks += 1;
         let groups: Vec<Group> = (0..SERVERS).map(|server| Group { server, keys: 1 }).collect();
@@ -162,7 +161,7 @@ impl<'n> Splitting<'n> {
         found
     }
 
-    /// Has datagrams split, and compares what comes of each with the model.
+    /// Has datagrams split, and compares the results with the model.
     fn compare(&mut self, seed: u64, datagrams: usize) {
         let mut random = Random::new(seed);
         let mut reasons = BTreeMap::<&str, u64>::new();
@@ -200,7 +199,7 @@ impl<'n> Splitting<'n> {
         for ((count, name), before) in Split::ALL.iter().zip(before) {
             let expected = reasons.remove(name).unwrap_or(0);
             assert_eq!(self.splitter.count(*count) - before, expected, "{name}, {:?}", self.way);
-            // So few that come up would say that they are not tried.
+            // A low count would mean that the case is not exercised.
             let is_tried = datagrams < 10_000
                 || matches!(*name, "lost" | "packet" | "source" | "rate")
                 || expected > 20;
@@ -210,7 +209,7 @@ impl<'n> Splitting<'n> {
     }
 }
 
-/// What the model makes of a datagram, or why it makes nothing.
+/// The model's parts of a datagram, or its reason for none.
 fn modelled(data: &[u8], trim: Trim) -> Result<Vec<(u8, Vec<u8>)>, &'static str> {
     let mut parts = Vec::new();
     let outcome =
@@ -218,13 +217,12 @@ fn modelled(data: &[u8], trim: Trim) -> Result<Vec<(u8, Vec<u8>)>, &'static str>
     match outcome {
         Ok(()) if parts.iter().any(|(server, _)| *server >= SERVERS) => Err("unknown"),
         Ok(()) => Ok(parts),
-        // Of what was split before it is not looked at how.
+        // For a datagram that was split before, the program gives no other reason.
         Err(wrong) => Err(if is_part(data) { "clo" } else { wrong.name() }),
     }
 }
 
-/// True of what has a header, the first fields of which are sound, and says that it was split or
-/// trimmed.
+/// True if the first header fields are valid and say that the datagram was split or trimmed.
 fn is_part(data: &[u8]) -> bool {
     let Some(header) = data.get(..HEADER_BYTES).filter(|_| data.len() <= DATAGRAM_BYTES_MAX) else {
         return false;
@@ -239,7 +237,7 @@ fn is_part(data: &[u8]) -> bool {
         && header[10] != 0
 }
 
-/// A request, and often something that nearly is one.
+/// A request, often slightly damaged.
 fn datagram(random: &mut Random) -> Vec<u8> {
     let mut data = request(random);
     let header = HEADER_BYTES + 3 * usize::from(data[11]);
@@ -267,7 +265,7 @@ fn datagram(random: &mut Random) -> Vec<u8> {
         }
         _ => {}
     }
-    // Nobody's mark.
+    // The id must not be a mark.
     if let Some(first) = data.get_mut(1) {
         *first &= 0x7f;
     }
@@ -315,15 +313,15 @@ fn request(random: &mut Random) -> Vec<u8> {
     data
 }
 
-/// Hosts on which checksums that are left to the network card are made before the last link, and
-/// looked at behind it.
+/// Hosts whose checksums, if left to the network card, are computed before the last link and
+/// verified behind it.
 fn network(test: &str) -> Option<Network> {
     let network = Network::new(test)?;
     if let Err(why) = network.on("sw", || run("ethtool -K p-b tx off >/dev/null")) {
         println!("skipped: {why}: scripts/prerequisites net");
         return None;
     }
-    // So that more than a datagram may have is one all the same.
+    // A large MTU lets an oversized datagram pass in one packet.
     for (host, interfaces) in [
         ("sw", &["p-c", "p-d", "p-b", "br0"][..]),
         ("c", &["eth0"]),
@@ -359,7 +357,7 @@ fn the_parts_of_a_hundred_thousand_datagrams_are_those_of_the_model() {
     assert_eq!(seed, WAYS as u64);
 }
 
-/// Sends a datagram whose header is as it is given.
+/// Sends a datagram with exactly this header.
 fn send_raw(splitting: &Splitting<'_>, length: usize, sum: u16, payload: &[u8]) {
     let Splitting { network, way, client, .. } = splitting;
     let family = if way.vip.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
@@ -375,7 +373,7 @@ fn send_raw(splitting: &Splitting<'_>, length: usize, sum: u16, payload: &[u8]) 
         SendFlags::empty(),
         &to,
     );
-    // Of what is dropped on its way out the kernel tells.
+    // The kernel reports a packet dropped on its way out.
     assert!(sent.is_ok() || sent == Err(Errno::NOBUFS), "{sent:?}");
 }
 
@@ -389,11 +387,11 @@ fn a_wrong_checksum_stays_wrong_and_what_is_no_datagram_alone_is_dropped() {
                 let Some(mut splitting) = Splitting::new(&network, way) else { return };
                 let data = request(&mut Random::new(3));
                 let expected = modelled(&data, splitting.trim()).expect("it is sound").len() as u64;
-                // One in 65,535 would be right.
+                // The chance that a wrong checksum matches is one in 65,535.
                 send_raw(&splitting, data.len() + 8, 0x1234, &data);
                 assert!(splitting.received().is_empty(), "{way:?}");
                 assert_eq!(splitting.splitter.count(Split::Parts), expected + u64::from(SERVERS));
-                // Datagrams of IPv4 need have none.
+                // IPv4 datagrams may lack a checksum.
                 send_raw(&splitting, data.len() + 8, 0, &data);
                 let arrived: usize = splitting.received().values().map(Vec::len).sum();
                 assert_eq!(arrived as u64, if way.vip.is_ipv4() { expected } else { 0 }, "{way:?}");
@@ -436,8 +434,8 @@ fn what_is_not_for_the_service_passes_as_it_is() {
                 let count = elsewhere.recv(&mut found).expect("it has come");
                 assert!(found[..count] == data, "{way:?}");
             }
-            // A whole one in fragments is not split, nor is what says that it is a part. Those of
-            // IPv6 do not say what they are of.
+            // A fragmented datagram is not split, nor is one that claims to be a part. IPv6
+            // fragments do not show their protocol.
             let whole = network.on("d", || UdpSocket::bind(way.vip).expect("bound"));
             whole.set_read_timeout(Some(WAIT)).expect("an option");
             splitting.client.send(&[0x11; 4000]).expect("sent");
@@ -467,8 +465,7 @@ fn a_gateway_splits_for_those_that_it_knows() {
     }
 }
 
-/// At least, and at most, so many of these requests are let in within this time, if they come one
-/// after the other.
+/// Least and most of these requests admitted within this time, if they come one after the other.
 fn admitted(rate: Rate, requests: u64, within: Duration) -> (u64, u64) {
     let let_in = |due_ns: &mut u64, now_ns| {
         (0..requests).filter(|_| rate.admit(due_ns, now_ns)).count() as u64
@@ -488,8 +485,7 @@ fn each_source_may_ask_a_gateway_so_often_as_the_model_lets_it() {
             ..Way::new(Role::MultigetGateway, Parts::Trimmed, addresses)
         };
         let Some(splitting) = Splitting::new(&network, way) else { return };
-        // Of IPv6 the other one is in the same network of 64 bits, and of IPv4 it is a source of
-        // its own.
+        // The second address is in the same /64 for IPv6; for IPv4 it is a source of its own.
         let last = if way.vip.is_ipv4() { "12/24" } else { "12/64 nodad" };
         let other: IpAddr = format!("{addresses}12").parse().expect("an address");
         network
@@ -499,7 +495,7 @@ fn each_source_may_ask_a_gateway_so_often_as_the_model_lets_it() {
         let count = |which| splitting.splitter.count(which);
         let let_in = || count(Split::Requests) + count(Split::Version) + count(Split::Unknown);
         let begun = Instant::now();
-        // What is not sound counts as well, and costs as much.
+        // Invalid requests count and cost as much as valid ones.
         for number in 0..REQUESTS {
             splitting.send(&if number % 2 == 0 { request(&mut random) } else { vec![1] }, true);
         }

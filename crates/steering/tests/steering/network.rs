@@ -1,4 +1,4 @@
-//! Hosts that are network namespaces on a bridge, and what all tests do with them.
+//! Hosts as network namespaces on a bridge, with helpers for all tests.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -27,13 +27,13 @@ pub(crate) fn run(command: &str) -> Result<(), String> {
 }
 
 impl Network {
-    /// None, with the reason on standard output, where none can be made.
+    /// `None`, with the reason on standard output, if the network cannot be made.
     pub(crate) fn new(test: &str) -> Option<Network> {
         sweep();
         let name = format!("{PREFIX}{}-{test}", std::process::id());
         let pins = std::env::temp_dir().join(&name);
         let network = Network { name, pins };
-        // What takes privileges, and iproute2. Whatever fails behind it is a failure.
+        // Needs privileges and iproute2. A failure of any later step fails the test.
         let (name, pins) = (&network.name, network.pins.display());
         if let Err(why) =
             run(&format!("mkdir -p {pins} && mount -t bpf bpf {pins} && ip netns add {name}-sw"))
@@ -66,7 +66,7 @@ impl Network {
         ))
     }
 
-    /// Runs something on one of the hosts.
+    /// Runs a closure on one of the hosts.
     pub(crate) fn on<T: Send>(&self, host: &str, work: impl FnOnce() -> T + Send) -> T {
         let path = format!("/run/netns/{}-{host}", self.name);
         thread::scope(|scope| {
@@ -96,7 +96,8 @@ impl Network {
     }
 }
 
-/// What was loaded; none, with the reason on standard output, where nothing can be.
+/// Unwraps the result of a load; `None`, with the reason on standard output, if this host cannot
+/// load programs.
 pub(crate) fn unless_skipped<T>(loaded: Result<T, Error>) -> Option<T> {
     match loaded {
         Ok(loaded) => Some(loaded),
@@ -115,7 +116,7 @@ pub(crate) fn unless_skipped<T>(loaded: Result<T, Error>) -> Option<T> {
 
 const PREFIX: &str = "shunt-st-";
 
-/// Removes what a process has left that was killed.
+/// Removes the remains of killed processes.
 fn sweep() {
     let Ok(spaces) = std::fs::read_dir("/run/netns") else { return };
     for name in spaces.filter_map(|entry| entry.ok()?.file_name().into_string().ok()) {
