@@ -1,19 +1,19 @@
-//! Locks over HTTP, for whoever has no driver: a listener beside the data path, off unless it is
-//! given an address.
+//! Locks over HTTP, for clients without a driver: a listener beside the data path, off unless an
+//! address is configured.
 //!
 //! ```text
-//! server: accept -> room (how many, of whom) -> request, login (read) -> locks (statements) -> reply
+//! server: accept -> room (total, by address) -> request, login (read) -> locks (statements) -> reply
 //!                                                                          |  a connection out of the pool
 //!                                                                          v
 //!                                                       the proxy's own listener, as any client
 //! ```
-//! A request is carried out by a CQL client that connects to the same proxy with the login that the
-//! request has. So there is no second way to a lock: permissions, quotas, forwarding to the lock's
-//! owner, and errors are those of CQL, and this crate knows neither locks nor roles.
-//! `docs/adr/0017-locks-over-http.md` says what it may never do.
+//! A CQL client carries a request out: it connects to the same proxy with the request's login. So
+//! there is no second way to a lock: permissions, quotas, forwarding to the lock's owner, and
+//! errors are those of CQL, and this crate knows neither locks nor roles.
+//! `docs/adr/0017-locks-over-http.md` says what it must never do.
 //!
-//! Each request has a connection of its own, to here and to the proxy, while it is carried out. Who
-//! disconnects takes the second with the first, and so leaves the queue.
+//! Each request has a connection of its own, to here and to the proxy, while it is carried out. A
+//! client that disconnects ends both, and so leaves the queue.
 
 mod limits;
 mod locks;

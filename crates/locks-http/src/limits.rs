@@ -2,75 +2,73 @@
 
 use std::time::Duration;
 
-/// Connections at a time; the next wait in the listener's queue.
+/// Connections at a time; further ones wait in the listener's queue.
 pub(crate) const CONNECTIONS_MAX: usize = 1_024;
-/// Requests that are carried out at a time, waiting ones among them; the next are told to come
-/// back.
+/// Requests carried out at a time, including waiting ones; further clients are told to come back.
 pub(crate) const REQUESTS_MAX: usize = 512;
-/// Of these, those that wait for a lock: who holds one and renews or releases it must not stand
-/// behind who waits for it.
+/// Requests that may wait for a lock: a holder that renews or releases must not queue behind
+/// waiters.
 pub(crate) const WAITS_MAX: usize = REQUESTS_MAX / 4 * 3;
-/// Logins that are checked at a time. Each may cost a node 100 ms of a processor, and wrong ones
-/// cost as much as right ones.
+/// Logins checked at a time. Each may cost a node 100 ms of a processor, right or wrong.
 pub(crate) const LOGINS_MAX: usize = 16;
-/// Between two looks if a place among them is free.
+/// Interval between checks for a free login place.
 pub(crate) const LOGIN_PAUSE: Duration = Duration::from_millis(20);
-/// Queues that are put together, or whose answers are not taken yet: each may have megabytes.
+/// Queue listings being built or sent: each may have megabytes.
 pub(crate) const QUEUES_MAX: usize = 16;
-/// Of any of these, one address gets this part at most.
+/// One address gets at most this fraction of any of these limits.
 pub(crate) const PEER_PART: usize = 2;
-/// Bytes of an answer that the kernel takes from a connection before its client does.
+/// Bytes of an answer that the kernel buffers for a connection.
 pub(crate) const SEND_BUFFER_BYTES: u32 = 64 << 10;
-/// Bytes behind a request that are thrown away before their sender counts as gone.
+/// Bytes after a request that are discarded before the client counts as gone.
 pub(crate) const BYTES_BEHIND_MAX: usize = 64 << 10;
-/// Parameters of a request; there are six.
+/// Parameters of a request; six are defined.
 pub(crate) const PARAMETERS_MAX: usize = 8;
-/// Connections to the proxy that are kept for the next request, of all logins.
+/// Idle connections to the proxy, for all logins.
 pub(crate) const IDLE_MAX: usize = 64;
-/// The same, of one login.
+/// Idle connections to the proxy, for one login.
 pub(crate) const IDLE_OF_LOGIN_MAX: usize = 16;
 
-/// Bytes of a request's head: a name of 1024 and an owner of 256, all of them escaped, take 3840.
+/// Bytes of a request's head: a name of 1024 and an owner of 256, fully escaped, take 3840.
 pub(crate) const HEAD_BYTES_MAX: usize = 16 << 10;
-/// Bytes of a body that are read before it is refused: none are allowed, but who sends a few should
-/// hear why.
+/// Bytes of a body that are read before it is refused: bodies are not allowed, but a client that
+/// sends a short one should get an explanation.
 pub(crate) const BODY_BYTES_MAX: usize = 64 << 10;
 /// Bytes of a lock's name, as for any client.
 pub(crate) const NAME_BYTES_MAX: usize = 1_024;
 /// Seconds that a request may wait for a lock.
 pub(crate) const WAIT_SECONDS_MAX: u32 = 60;
 /// Seconds of the shortest hold that may be waited for: a wait at the proxy is more than a second
-/// shorter than it.
+/// shorter than the hold.
 pub(crate) const WAITED_TTL_SECONDS_MIN: u32 = 3;
 
-/// For the head of a request.
+/// Time limit for the head of a request.
 pub(crate) const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
-/// For a body, which is refused.
+/// Time limit for a body, which is refused.
 pub(crate) const BODY_TIMEOUT: Duration = Duration::from_secs(5);
-/// For each step of connecting to the proxy and logging in.
+/// Time limit for each step of connecting to the proxy and logging in.
 pub(crate) const CONNECT_STEP_TIMEOUT: Duration = Duration::from_secs(5);
-/// For a statement, beside what it waits for a lock. The proxy's own deadline, `query_timeout_ms`,
-/// is 12 s unless it was changed.
+/// Time limit for a statement, in addition to its wait for a lock. The proxy's own deadline,
+/// `query_timeout_ms`, is 12 s by default.
 pub(crate) const STATEMENT_TIMEOUT: Duration = Duration::from_secs(15);
-/// For a request, beside what it waits for a lock.
+/// Time limit for a request, in addition to its wait for a lock.
 pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
-/// For requests that wait when the proxy is told to stop: longer than `lock_wait_max_ms`, unless
-/// that was changed, so that most are answered by what the proxy says.
+/// Time left to waiting requests when the proxy stops: longer than the default of
+/// `lock_wait_max_ms`, so that most get the proxy's own answer.
 pub(crate) const STOP_GRACE: Duration = Duration::from_secs(2);
-/// For taking an answer.
+/// Time limit for the client to take an answer.
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-/// For a whole connection, until the answer is taken.
+/// Time limit for a whole connection, including its answer.
 pub(crate) const CONNECTION_TIMEOUT: Duration = Duration::from_secs(110);
-/// After an accept that failed, as when there are too many open files.
+/// Pause after a failed accept, for example when too many files are open.
 pub(crate) const ACCEPT_RETRY: Duration = Duration::from_secs(1);
-/// How often connections that are too old to be used again are closed.
+/// Interval at which connections too old for reuse are closed.
 pub(crate) const SWEEP_EVERY: Duration = Duration::from_secs(1);
 
-/// Between two tries for a lock while nobody can grant it, or while the proxy does not let requests
-/// wait.
+/// Pause between two tries for a lock while it cannot be granted, or while the proxy lets no
+/// request wait.
 pub(crate) const PAUSE: Duration = Duration::from_millis(200);
-/// A lock that was granted later than this after it was asked for is renewed before its holder
-/// hears of it.
+/// A lock granted later than this after its statement was sent is renewed before its holder is
+/// told.
 pub(crate) const RENEW_AFTER: Duration = Duration::from_millis(500);
 
 const _: () = assert!(REQUESTS_MAX <= CONNECTIONS_MAX && IDLE_OF_LOGIN_MAX <= IDLE_MAX);

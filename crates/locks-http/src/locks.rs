@@ -1,9 +1,9 @@
 //! Requests as statements, and the proxy's rows as answers.
 //!
-//! What waiting may never do: tell of a lock that is not held any more. A grant that came late, and
-//! one that is found again after a lost answer, is renewed before it is told of, and is in doubt
-//! where that fails. Nor may it be granted twice: a statement is sent again only when the one
-//! before was answered, by a row or by an error that says that it was certainly not carried out.
+//! Waiting must never report a lock that is no longer held. A grant that came late, or is found
+//! again after a lost answer, is renewed before it is reported, and is in doubt if the renewal
+//! fails. Nor may a lock be granted twice: a statement is repeated only after an answer to the one
+//! before, which is a row or an error that says that it was certainly not carried out.
 
 use std::time::{Duration, Instant};
 
@@ -16,9 +16,9 @@ use crate::limits::{PAUSE, RENEW_AFTER, STATEMENT_TIMEOUT};
 use crate::reply::Reply;
 use crate::request::{LockRequest, Operation};
 
-/// Who carries out statements.
+/// A proxy that carries out statements.
 pub(crate) trait Proxy: Send {
-    /// Carries out one within `limit`.
+    /// Carries out one statement within `limit`.
     fn query(
         &mut self,
         text: &str,
@@ -38,16 +38,16 @@ impl Proxy for AsyncClient {
     }
 }
 
-/// How requests wait at the proxy.
+/// Conditions for waiting at the proxy.
 pub(crate) struct Waiting<'a> {
-    /// The longest time that one statement may, `lock_wait_max_ms`.
+    /// Longest wait of one statement, `lock_wait_max_ms`.
     pub(crate) round_max: Duration,
-    /// Whether the proxy stops, so that nobody should be kept.
+    /// True once the proxy stops and waiting requests should end.
     pub(crate) is_stopping: &'a (dyn Fn() -> bool + Send + Sync),
 }
 
-/// Carries out a request. An error is the statement's that came to nothing; the connection is of
-/// use after it if it has a code.
+/// Carries out a request. An error comes from the failed statement; with a code, the connection can
+/// be reused.
 pub(crate) async fn carry_out(
     proxy: &mut impl Proxy,
     request: &LockRequest,
@@ -72,7 +72,7 @@ pub(crate) async fn carry_out(
     }
 }
 
-/// The lock that a request is about.
+/// The lock that a request names.
 struct Lock<'a> {
     request: &'a LockRequest,
 }
@@ -93,7 +93,7 @@ impl Row {
         Self { applied, owner, fence: bigint(table, 0, "fence"), known }
     }
 
-    /// With the lock's name, which a row of a lock that nobody holds lacks.
+    /// The row's known columns, with the lock's name, which a row of a free lock lacks.
     fn shown(mut self, name: &str) -> Map<String, Json> {
         self.known.insert("applied".to_owned(), self.applied.into());
         self.known.insert("name".to_owned(), name.into());
@@ -128,7 +128,7 @@ impl Lock<'_> {
             "INSERT INTO shunt.{} (name, owner{columns}, wait_ms) VALUES (?, ?{marks}, ?) IF NOT EXISTS USING TTL {ttl_s}",
             self.table()
         );
-        // The proxy lets nobody wait for so long that hardly anything would be left of the hold.
+        // The proxy allows no wait that would leave hardly anything of the hold.
         let bearable =
             Duration::from_secs(u64::from(ttl_s)).saturating_sub(Duration::from_millis(1_001));
         let until = Instant::now() + wait;
@@ -147,8 +147,8 @@ impl Lock<'_> {
                     if is_granted && asked.elapsed() <= RENEW_AFTER {
                         return Ok(self.done(row));
                     }
-                    // Granted a while ago, or before, to a request whose answer was lost: it may
-                    // have ended by now.
+                    // The grant is old, or went to an earlier request whose answer was lost: the
+                    // hold may have ended.
                     if is_granted || row.owner.as_deref() == Some(owner) {
                         row = self.renew(proxy, owner, ttl_s, row.fence).await.map_err(in_doubt)?;
                         if row.applied {
@@ -160,7 +160,7 @@ impl Lock<'_> {
                         return Ok(self.not_granted(row));
                     }
                 }
-                // Certainly not carried out.
+                // The statement was certainly not carried out.
                 Err(failed) if failed.code == Some(error_code::IS_BOOTSTRAPPING) && !is_last => {}
                 Err(failed) => return Err(failed),
             }
@@ -197,7 +197,7 @@ impl Lock<'_> {
         proxy.query(&text, &values, STATEMENT_TIMEOUT).await.map(|table| Row::read(&table))
     }
 
-    /// By which a hold is meant, with the values in it.
+    /// WHERE and IF clauses that identify a hold, with their values.
     fn condition(&self, owner: &str, fence: Option<i64>) -> (&'static str, Vec<Option<Vec<u8>>>) {
         let text = match (self.request.shared, fence) {
             (false, None) => "name = ? IF owner = ?",
@@ -241,7 +241,7 @@ impl Lock<'_> {
         Reply::done(row.shown(&self.request.name))
     }
 
-    /// The answer to a request for a lock that others have. `row`: its holder, or nobody's.
+    /// Answer to a request for a lock that others have. `row` names the holder, if any.
     fn not_granted(&self, row: Row) -> Reply {
         let message = match &row.owner {
             Some(holder) => format!("{holder} holds the lock"),
@@ -250,7 +250,7 @@ impl Lock<'_> {
         Reply::refused(StatusCode::CONFLICT, message, row.shown(&self.request.name))
     }
 
-    /// The answer to whoever meant to hold a lock. `row`: its holder, or nobody's.
+    /// Answer to a request whose owner does not hold the lock. `row` names the holder, if any.
     fn not_held(&self, row: Row, owner: &str) -> Reply {
         let Some(holder) = &row.owner else { return self.nobody() };
         let message = match holder == owner {
@@ -266,14 +266,14 @@ impl Lock<'_> {
     }
 }
 
-/// What is left of a lock that was granted when its renewal fails: it may be held, whatever the
-/// renewal's own error says.
+/// Marks a granted lock as in doubt when its renewal fails: it may be held, whatever the renewal's
+/// error says.
 fn in_doubt(mut failed: Failed) -> Failed {
     failed.code = failed.code.map(|_| error_code::WRITE_TIMEOUT);
     failed
 }
 
-/// The columns of a row that are there, as JSON.
+/// The row's columns that are present, as JSON.
 fn shown(table: &Table, row: usize, columns: &[&str]) -> Map<String, Json> {
     let is_there = |column: &&&str| table.columns.iter().any(|known| known == **column);
     let value = |column: &&str| {

@@ -1,9 +1,9 @@
-//! Logins as HTTP carries them: Basic credentials (RFC 7617). They are passed on as they are, and
-//! decided by a node.
+//! Logins of HTTP requests: Basic credentials (RFC 7617). They are passed on unchanged to a node,
+//! which decides.
 
 use shunt_proxy::config::{Credentials, Secret};
 
-/// A role and its password, exactly as they were sent.
+/// A role and its password, exactly as sent.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Login {
     username: String,
@@ -11,7 +11,7 @@ pub(crate) struct Login {
 }
 
 impl Login {
-    /// As the client sends it.
+    /// Credentials for the CQL client.
     pub(crate) fn credentials(&self) -> Credentials {
         Credentials {
             username: self.username.clone(),
@@ -22,7 +22,7 @@ impl Login {
     /// Reads the value of an Authorization header.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// A description of the fault.
     pub(crate) fn read(header: &[u8]) -> Result<Self, &'static str> {
         let text = std::str::from_utf8(header).map_err(|_| "Authorization is not UTF-8")?;
         let (scheme, encoded) =
@@ -35,8 +35,7 @@ impl Login {
         let text = String::from_utf8(bytes).map_err(|_| "the credentials are not UTF-8")?;
         // RFC 7617, section 2: the first colon ends the user-id.
         let (username, password) = text.split_once(':').ok_or("the credentials have no colon")?;
-        // The login that they are passed on in (SASL PLAIN, RFC 4616) has zero bytes between its
-        // parts.
+        // SASL PLAIN (RFC 4616), which passes the login on, separates its parts with zero bytes.
         if text.contains('\0') {
             return Err("neither role nor password may have a zero byte");
         }
@@ -44,7 +43,7 @@ impl Login {
     }
 }
 
-/// Base64 (RFC 4648, section 4), with its padding or without.
+/// Decodes Base64 (RFC 4648, section 4), with or without padding.
 fn decode(text: &[u8]) -> Option<Vec<u8>> {
     let end = text.iter().rposition(|byte| *byte != b'=').map_or(0, |last| last + 1);
     let (digits, padding) = text.split_at(end);

@@ -1,4 +1,4 @@
-//! What is seen of the listener from outside.
+//! Metrics and status of the listener.
 
 use std::fmt;
 use std::time::Instant;

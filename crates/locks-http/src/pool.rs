@@ -1,7 +1,7 @@
-//! Connections to the proxy between two requests, each for the login that it was made with.
+//! Idle connections to the proxy, each for the login that it was made with.
 //!
-//! What it may never do: give a connection to another login than its own, give one that has been
-//! logged in for longer than logins are believed, or keep more than the bounds say.
+//! The pool must never give a connection to another login, or one whose login is older than logins
+//! are trusted for, or keep more than the bounds allow.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::limits::{IDLE_MAX, IDLE_OF_LOGIN_MAX};
 use crate::login::Login;
 
-/// A connection, and since when the proxy believes its login: before it was asked to.
+/// A connection, and when its login began to be trusted: before it was sent.
 #[derive(Debug)]
 pub(crate) struct LoggedIn<T> {
     pub(crate) client: T,
@@ -23,14 +23,14 @@ impl<T> LoggedIn<T> {
     }
 }
 
-/// The connections that nobody uses at present.
+/// Idle connections by login.
 pub(crate) struct Pool<T> {
     idle: HashMap<Option<Login>, Vec<LoggedIn<T>>>,
     count: usize,
     is_closed: bool,
 }
 
-/// Shows no logins.
+/// Omits logins.
 impl<T> fmt::Debug for Pool<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pool")
@@ -47,7 +47,7 @@ impl<T> Default for Pool<T> {
 }
 
 impl<T> Pool<T> {
-    /// One of this login, if there is one that is not older than `age_max`.
+    /// Takes a connection of this login that is not older than `age_max`, if there is one.
     pub(crate) fn take(
         &mut self,
         login: &Option<Login>,
@@ -55,7 +55,7 @@ impl<T> Pool<T> {
         age_max: Duration,
     ) -> Option<LoggedIn<T>> {
         let idle = self.idle.get_mut(login)?;
-        // Where this one is too old another may not be: then a new one is made, which is right too.
+        // If this one is too old, a younger one may remain; a new connection is right too.
         let found = idle.pop();
         self.count -= usize::from(found.is_some());
         if idle.is_empty() {
@@ -64,13 +64,13 @@ impl<T> Pool<T> {
         found.filter(|found| found.is_fresh(now, age_max))
     }
 
-    /// Whether there is one to take.
+    /// True if [`Pool::take`] would return a connection.
     pub(crate) fn has(&self, login: &Option<Login>, now: Instant, age_max: Duration) -> bool {
         let last = self.idle.get(login).and_then(|idle| idle.last());
         last.is_some_and(|one| one.is_fresh(now, age_max))
     }
 
-    /// Keeps one for the next request, if there is room.
+    /// Keeps a connection for the next request, if there is room.
     pub(crate) fn put(&mut self, login: &Option<Login>, client: LoggedIn<T>) {
         if self.is_closed || self.count >= IDLE_MAX {
             return;
@@ -82,7 +82,7 @@ impl<T> Pool<T> {
         }
     }
 
-    /// Closes those that are too old.
+    /// Closes connections that are too old.
     pub(crate) fn sweep(&mut self, now: Instant, age_max: Duration) {
         self.idle.retain(|_, idle| {
             idle.retain(|one| one.is_fresh(now, age_max));
@@ -91,7 +91,7 @@ impl<T> Pool<T> {
         self.count = self.idle.values().map(Vec::len).sum();
     }
 
-    /// Closes all, and keeps no more.
+    /// Closes all connections, and keeps no more.
     pub(crate) fn close(&mut self) {
         *self = Self { is_closed: true, ..Self::default() };
     }
@@ -107,7 +107,7 @@ mod tests {
         Some(Login::read(basic.as_bytes()).expect("credentials"))
     }
 
-    /// ann:1, ann:2, bob:1, and nobody.
+    /// ann:1, ann:2, bob:1, and no login.
     fn logins() -> [Option<Login>; 4] {
         [login("Basic YW5uOjE="), login("Basic YW5uOjI="), login("Basic Ym9iOjE="), None]
     }

@@ -1,4 +1,4 @@
-//! Answers: a status, an object, and what the status needs beside it.
+//! Answers: a status, a JSON object, and the headers that the status needs.
 
 use http_body_util::Full;
 use hyper::body::Bytes;
@@ -11,36 +11,36 @@ use shunt_admin::labels;
 use shunt_proxy::control::client::Failed;
 use shunt_wire::cql::message::error_code as code;
 
-/// Seconds after which it may be better.
+/// Seconds after which a retry may succeed.
 const RETRY_AFTER_SECONDS: HeaderValue = HeaderValue::from_static("1");
 const CHALLENGE: HeaderValue = HeaderValue::from_static("Basic realm=\"shunt\", charset=\"UTF-8\"");
 
 labels! {
-    /// The status of an answer, as it is counted.
+    /// Status of an answer, as counted in metrics.
     pub enum Status = "status" {
-        /// It was done.
+        /// Carried out.
         Ok = "200",
-        /// It cannot be meant.
+        /// The request makes no sense.
         BadRequest = "400",
-        /// A login is missing or wrong.
+        /// The login is missing or wrong.
         Unauthorized = "401",
-        /// The role may not.
+        /// The role lacks the permission.
         Forbidden = "403",
-        /// Nobody holds the lock, or there is no such path.
+        /// The lock has no holder, or the path is unknown.
         NotFound = "404",
-        /// Not with this method.
+        /// The path does not support this method.
         NotAllowed = "405",
-        /// Somebody else holds the lock.
+        /// Another owner holds the lock.
         Conflict = "409",
-        /// It has a body.
+        /// The request has a body.
         TooLarge = "413",
         /// A quota is reached.
         TooMany = "429",
-        /// An error that was not foreseen.
+        /// An unexpected error.
         Internal = "500",
         /// Certainly not carried out.
         Unavailable = "503",
-        /// Nobody knows if it was carried out.
+        /// Unknown whether it was carried out.
         InDoubt = "504",
     }
 }
@@ -54,17 +54,17 @@ pub(crate) struct Reply {
 }
 
 impl Reply {
-    /// The request was carried out.
+    /// Answer to a request that was carried out.
     pub(crate) fn done(body: Map<String, Json>) -> Self {
         Self { status: StatusCode::OK, body: body.into(), allow: None }
     }
 
-    /// It was not. `message` says why, and what to do.
+    /// Answer to one that was not. `message` gives the reason and the remedy.
     pub(crate) fn error(status: StatusCode, message: impl Into<String>) -> Self {
         Self::refused(status, message, Map::new())
     }
 
-    /// The same, with what else is known.
+    /// Like [`Reply::error`], with further known columns.
     pub(crate) fn refused(
         status: StatusCode,
         message: impl Into<String>,
@@ -74,13 +74,13 @@ impl Reply {
         Self { status, body: known.into(), allow: None }
     }
 
-    /// There is such a path, but not for this method.
+    /// Answer for a known path with the wrong method.
     pub(crate) fn not_allowed(method: &Method, allow: &'static str) -> Self {
         let body = json!({ "error": format!("{method} is not allowed here, only {allow}") });
         Self { status: StatusCode::METHOD_NOT_ALLOWED, body, allow: Some(allow) }
     }
 
-    /// It was certainly not carried out, and may be after a while.
+    /// Answer for a request that was certainly not carried out, and may succeed later.
     pub(crate) fn unavailable(why: &str) -> Self {
         Self::error(
             StatusCode::SERVICE_UNAVAILABLE,
@@ -88,7 +88,7 @@ impl Reply {
         )
     }
 
-    /// Nobody knows if it was carried out.
+    /// Answer for a request that may have been carried out.
     pub(crate) fn in_doubt(why: &str) -> Self {
         let message = format!(
             "{why}; it may have been carried out, so ask again with the same owner: what was granted is found again"
@@ -96,13 +96,12 @@ impl Reply {
         Self::error(StatusCode::GATEWAY_TIMEOUT, message)
     }
 
-    /// The answer to a statement that came to nothing. `changes`: it was one that changes
-    /// something.
+    /// Answer for a failed statement. `changes`: the statement would change something.
     pub(crate) fn of_statement(failed: &Failed, changes: bool) -> Self {
         let Failed { code, message } = failed;
         let lost = if changes { Self::in_doubt } else { Self::unavailable };
         match *code {
-            // Sent, and not answered.
+            // The statement was sent and got no answer.
             None => lost(message),
             Some(
                 code::WRITE_TIMEOUT
@@ -124,7 +123,7 @@ impl Reply {
         }
     }
 
-    /// The answer where the proxy could not be connected to: nothing was asked of it yet.
+    /// Answer if the connection to the proxy failed: no statement was sent.
     pub(crate) fn of_connecting(failed: &Failed, has_login: bool) -> Self {
         match failed.code {
             Some(code::BAD_CREDENTIALS) if has_login => {
@@ -149,7 +148,7 @@ impl Reply {
         self.body.to_string()
     }
 
-    /// How it is counted.
+    /// Status for the metrics.
     pub(crate) fn counted(&self) -> Status {
         match self.status.as_u16() {
             200 => Status::Ok,
@@ -167,7 +166,7 @@ impl Reply {
         }
     }
 
-    /// As it is sent.
+    /// The HTTP response.
     pub(crate) fn response(self) -> Response<Full<Bytes>> {
         let mut response = Response::new(Full::from(format!("{}\n", self.body)));
         *response.status_mut() = self.status;

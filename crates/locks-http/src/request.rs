@@ -1,44 +1,44 @@
-//! What a request asks for, from its method, path and query. Nothing here does anything.
+//! Parsing of a request from its method, path and query, without effects.
 
 use hyper::{Method, StatusCode};
 
 use crate::limits::{NAME_BYTES_MAX, PARAMETERS_MAX, WAIT_SECONDS_MAX, WAITED_TTL_SECONDS_MIN};
 use crate::reply::Reply;
 
-/// How long a lock is held unless the request says it: as for `shunt lock`.
+/// Default hold of a lock, as for `shunt lock`.
 const TTL_SECONDS: u32 = 15;
 
 /// A request about one lock.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct LockRequest {
     pub(crate) name: String,
-    /// By the tables of shared locks.
+    /// Use the tables of shared locks.
     pub(crate) shared: bool,
-    /// By the tables of locks in memory.
+    /// Use the tables of locks in memory.
     pub(crate) fast: bool,
     pub(crate) operation: Operation,
 }
 
-/// What to do with it.
+/// Operation on the lock.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
-    /// PUT: take it, or renew what the owner has of it.
+    /// PUT: acquire the lock, or renew the owner's hold.
     Acquire { owner: String, ttl_s: u32, wait_s: u32 },
-    /// PATCH: renew it, if it is held still.
+    /// PATCH: renew the hold, if it still exists.
     Renew { owner: String, ttl_s: u32, fence: Option<i64> },
-    /// DELETE: give it back.
+    /// DELETE: release the lock.
     Release { owner: String, fence: Option<i64> },
-    /// GET: who holds it.
+    /// GET: the holder.
     Look,
-    /// GET of its queue: all who hold it or wait for it.
+    /// GET of the queue: all holders and waiters.
     Queue,
 }
 
 impl LockRequest {
-    /// Reads a request.
+    /// Parses a request.
     ///
     /// # Errors
-    /// The answer to one that is none.
+    /// The answer to an invalid request.
     pub(crate) fn read(method: &Method, path: &str, query: Option<&str>) -> Result<Self, Reply> {
         let (name, is_queue) = place(path)?;
         let mut given = Given::read(query.unwrap_or_default())?;
@@ -79,12 +79,12 @@ impl LockRequest {
         Ok(Self { name, shared, fast, operation })
     }
 
-    /// True if asking again may find that it was carried out, although there was no answer.
+    /// True if a request without an answer may have been carried out, as a repetition would show.
     pub(crate) fn changes_something(&self) -> bool {
         !matches!(self.operation, Operation::Look | Operation::Queue)
     }
 
-    /// How long it may wait for a lock.
+    /// Seconds that the request may wait for a lock.
     pub(crate) fn wait_s(&self) -> u32 {
         if let Operation::Acquire { wait_s, .. } = self.operation { wait_s } else { 0 }
     }
@@ -94,7 +94,7 @@ fn wrong(message: String) -> Reply {
     Reply::error(StatusCode::BAD_REQUEST, message)
 }
 
-/// The lock of a path, and whether it is about its queue.
+/// Lock named by a path, and whether the path is its queue.
 fn place(path: &str) -> Result<(String, bool), Reply> {
     let unknown = || {
         let message = format!(
@@ -119,8 +119,7 @@ fn place(path: &str) -> Result<(String, bool), Reply> {
     }
 }
 
-/// The parameters of a query. Each is taken out by who reads it, so that what is left is known to
-/// nobody.
+/// Parameters of a query. Reading one removes it, so that those left over are unknown.
 struct Given(Vec<(String, String)>);
 
 impl Given {
@@ -171,7 +170,7 @@ impl Given {
         let Some(text) = self.take(key) else { return Ok(default) };
         let number = text.parse::<u32>().ok().filter(|number| (least..=most).contains(number));
         number.ok_or_else(|| match most {
-            // What is too long for a hold is the proxy's to say.
+            // The proxy decides which holds are too long.
             u32::MAX => {
                 wrong(format!("`{key}={text}`: whole seconds are allowed, {least} or more"))
             }
@@ -194,11 +193,11 @@ impl Given {
     }
 }
 
-/// Takes percent-encoding away (RFC 3986, section 2.1). In a query `+` is a space, as forms and
-/// their libraries write it.
+/// Decodes percent-encoding (RFC 3986, section 2.1). In a query `+` is a space, as HTML forms
+/// encode it.
 ///
 /// # Errors
-/// What is wrong, to be put behind what it is in.
+/// A description of the fault, to follow the name of the encoded part.
 fn decoded(text: &str, is_query: bool) -> Result<String, &'static str> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();

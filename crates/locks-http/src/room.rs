@@ -1,5 +1,5 @@
-//! How many there may be at a time, in all and of one address, so that nobody takes the room of all
-//! others.
+//! Limits on concurrent users, in all and per address, so that one address cannot use up the room
+//! of all others.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::limits::PEER_PART;
 
-/// Room for so many.
+/// A limited number of places.
 #[derive(Debug)]
 pub(crate) struct Room {
     max: usize,
@@ -20,16 +20,16 @@ struct Taken {
     of: HashMap<IpAddr, usize>,
 }
 
-/// Why there is no room.
+/// Reason why there is no place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Full {
-    /// For nobody.
+    /// All places are taken.
     All,
-    /// For this address.
+    /// This address has its share.
     Peer,
 }
 
-/// A place, which is given back when this is dropped.
+/// A place, which is free again when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Place {
     room: Arc<Room>,
@@ -37,22 +37,22 @@ pub(crate) struct Place {
 }
 
 impl Room {
-    /// For so many, and the [`PEER_PART`] of it for one address.
+    /// Makes room for `max` users, a [`PEER_PART`]th of them from one address.
     pub(crate) fn new(max: usize) -> Arc<Self> {
         Arc::new(Self { max, taken: Mutex::default() })
     }
 
-    /// How many there are.
+    /// Number of places taken.
     pub(crate) fn taken(&self) -> usize {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner).all
     }
 
-    /// Whether there is room for somebody.
+    /// True if a place is free.
     pub(crate) fn has_room(&self) -> bool {
         self.taken() < self.max
     }
 
-    /// Takes a place for somebody at this address.
+    /// Takes a place for this address.
     pub(crate) fn enter(self: &Arc<Self>, peer: IpAddr) -> Result<Place, Full> {
         let peer = network_of(peer);
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
@@ -81,7 +81,7 @@ impl Drop for Place {
     }
 }
 
-/// What counts as one address: with IPv6 whoever has one has 2^64 of them.
+/// Unit of the limit per address: for IPv6 the /64, because each user has 2^64 addresses.
 fn network_of(peer: IpAddr) -> IpAddr {
     match peer.to_canonical() {
         IpAddr::V4(address) => address.into(),

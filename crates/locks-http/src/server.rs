@@ -1,4 +1,4 @@
-//! The listener: who may come in, how long each may take, and the life of a request.
+//! The listener: limits on connections, deadlines, and the life of a request.
 
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
@@ -38,14 +38,14 @@ use crate::request::{LockRequest, Operation};
 use crate::room::{Full as NoRoom, Place, Room};
 use crate::stream::{Stream, gone};
 
-/// What the listener is told by whoever has started it.
+/// Order to the listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// To serve.
+    /// Serve.
     Serve,
-    /// To take nothing new, and to end when what it has is answered.
+    /// Take nothing new, and end when all current requests are answered.
     Drain,
-    /// To end.
+    /// End now.
     End,
 }
 
@@ -65,7 +65,7 @@ pub struct LocksHttp {
     pub(crate) metrics: Metrics,
 }
 
-/// What is counted, on the thread that serves alone.
+/// Counts, written only by the serving thread.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
     pub(crate) answers: Family<Status, { Status::COUNT }>,
@@ -74,7 +74,8 @@ pub(crate) struct Metrics {
 }
 
 impl LocksHttp {
-    /// Carries requests out at `proxy`, where CQL is spoken and the locks of a fleet are kept.
+    /// Creates a server that carries requests out at `proxy`, which must speak CQL and keep a
+    /// fleet's locks.
     pub fn new(
         proxy: SocketAddr,
         config: watch::Receiver<Arc<Config>>,
@@ -94,8 +95,8 @@ impl LocksHttp {
         })
     }
 
-    /// Serves until it is told to end, or to drain and is done with that. Needs a tokio runtime of
-    /// one thread, with I/O and time.
+    /// Serves until an order to end, or to drain once drained. Needs a tokio runtime of one thread,
+    /// with I/O and time.
     pub async fn serve(self: Arc<Self>, listener: TcpListener) {
         let mut serving = JoinSet::new();
         let mut order = self.order.clone();
@@ -103,7 +104,7 @@ impl LocksHttp {
         sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
-                // Whoever could give one is gone: an order to end.
+                // A dropped sender counts as an order to end.
                 _ = order.wait_for(|order| *order != Order::Serve) => break,
                 _ = sweep.tick() => {
                     let age_max = self.age_max();
@@ -116,7 +117,7 @@ impl LocksHttp {
                         Err(_) => self.metrics.connections_refused.add(1),
                     },
                     Err(error) => {
-                        // Most likely out of files. At most one line in each pause.
+                        // Most likely out of files. The pause limits the log to one line each.
                         self.metrics.accepts_failed.add(1);
                         warn!(%error, "cannot accept connections for locks over HTTP for now");
                         sleep(ACCEPT_RETRY).await;
@@ -141,7 +142,8 @@ impl LocksHttp {
     /// Serves one request.
     async fn connection(self: Arc<Self>, stream: TcpStream, peer: IpAddr, place: Place) {
         let mut order = self.order.clone();
-        // What the peer does not take is here then, where it is counted, and not in the kernel.
+        // A small buffer keeps output that the client does not take in this process, where it is
+        // counted.
         let _ = SockRef::from(&stream).set_send_buffer_size(SEND_BUFFER_BYTES as usize);
         let stream = Arc::new(stream);
         let sending = Arc::new(Sending::default());
@@ -158,7 +160,7 @@ impl LocksHttp {
         let served = async {
             tokio::select! {
                 _ = order.wait_for(|order| *order != Order::Serve) => {}
-                // What goes wrong on a connection is its peer's affair.
+                // Errors of a connection concern its client only.
                 _ = connection.as_mut() => return,
             }
             connection.as_mut().graceful_shutdown();
@@ -188,8 +190,8 @@ impl LocksHttp {
         Ok(reply.response())
     }
 
-    /// If this is given up, because its client has gone, the connection to the proxy goes with it,
-    /// and what waits there.
+    /// Carries a request out. If the client leaves, this future is dropped, and with it the
+    /// connection to the proxy and any wait there.
     async fn answer(
         &self,
         request: Request<Incoming>,
@@ -205,7 +207,7 @@ impl LocksHttp {
             let message = "this is not for scripts of web pages, which could be anybody's: `Origin` is refused";
             return Reply::error(StatusCode::FORBIDDEN, message);
         }
-        // Before a place among the requests: who sends slowly has none.
+        // The body is read before a place among the requests is taken: slow senders hold none.
         if let Err(reply) = refuse_body(body).await {
             return reply;
         }
@@ -255,7 +257,7 @@ impl LocksHttp {
         }
     }
 
-    /// When nobody who waits is kept any longer, because the proxy stops.
+    /// Resolves once waiting requests should end because the proxy stops.
     async fn stopped(&self) {
         let mut order = self.order.clone();
         let _ = order.wait_for(|order| *order != Order::Serve).await;
@@ -282,7 +284,7 @@ impl LocksHttp {
         done.unwrap_or_else(|failed| Reply::of_statement(&failed, request.changes_something()))
     }
 
-    /// A connection to the proxy with this login.
+    /// Gets a connection to the proxy with this login.
     async fn logged_in(
         &self,
         login: &Option<Login>,
@@ -301,15 +303,15 @@ impl LocksHttp {
         let client =
             AsyncClient::connect(self.proxy, credentials.as_ref(), CONNECT_STEP_TIMEOUT).await?;
         if !client.keeps_locks() {
-            // Elsewhere what is meant for locks would be written as rows.
+            // Without locks, the proxy would write lock statements as plain rows.
             let message = format!("{} keeps no locks: it is no proxy of a fleet", self.proxy);
             return Err(Failed { code: None, message });
         }
         Ok(LoggedIn { client, since })
     }
 
-    /// Waits for a place among the logins that are checked, unless there is a connection that needs
-    /// none.
+    /// Waits for a place among the logins being checked, unless an idle connection makes it
+    /// unnecessary.
     async fn login_place(
         &self,
         login: &Option<Login>,
@@ -333,7 +335,7 @@ impl LocksHttp {
         }
     }
 
-    /// A login is believed for as long as the proxy believes one: after that it is checked again.
+    /// A login is trusted for as long as the proxy trusts one; after that it is checked again.
     fn age_max(&self) -> Duration {
         Duration::from_millis(self.config.borrow().auth_cache_ms)
     }
@@ -346,13 +348,13 @@ impl LocksHttp {
         *self.order.borrow() != Order::Serve
     }
 
-    /// Connections, and requests that are carried out.
+    /// Numbers of connections, and of requests being carried out.
     pub(crate) fn taken(&self) -> (f64, f64) {
         (self.connections.taken() as f64, self.requests.taken() as f64)
     }
 }
 
-/// A place for somebody, or the answer that there is none.
+/// Takes a place, or returns the answer that there is none.
 fn enter(room: &Arc<Room>, peer: IpAddr, max: usize, what: &str) -> Result<Place, Reply> {
     room.enter(peer).map_err(|full| match full {
         NoRoom::All => {
@@ -366,11 +368,11 @@ fn enter(room: &Arc<Room>, peer: IpAddr, max: usize, what: &str) -> Result<Place
     })
 }
 
-/// The answer of a connection, while it is on its way.
+/// A connection's answer while it is being sent.
 #[derive(Default)]
 struct Sending {
     begun: Notify,
-    /// What is held until it was taken.
+    /// Place held until the answer was taken.
     place: Mutex<Option<Place>>,
 }
 
@@ -380,8 +382,8 @@ impl Sending {
     }
 }
 
-/// A request has no body. One that is not too long is read nevertheless: who sends it hears what is
-/// wrong only then.
+/// Refuses a body. One that is not too long is read first: only then does its sender read the
+/// answer.
 async fn refuse_body(body: Incoming) -> Result<(), Reply> {
     let read = timeout(BODY_TIMEOUT, Limited::new(body, BODY_BYTES_MAX).collect()).await;
     let is_empty = read.is_ok_and(|read| read.is_ok_and(|read| read.to_bytes().is_empty()));
@@ -389,7 +391,7 @@ async fn refuse_body(body: Incoming) -> Result<(), Reply> {
     is_empty.then_some(()).ok_or_else(|| Reply::error(StatusCode::PAYLOAD_TOO_LARGE, message))
 }
 
-/// A connection that panicked is a bug, and the end of that connection alone.
+/// A panic in a connection is a bug, and ends that connection only.
 fn note(ended: Result<(), tokio::task::JoinError>) {
     if let Err(died) = ended
         && died.is_panic()

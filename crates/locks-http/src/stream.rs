@@ -1,7 +1,7 @@
-//! The stream of a connection, which can be looked at while hyper has it.
+//! The stream of a connection, readable while hyper has it.
 //!
-//! hyper sees that a client has gone only while it has nothing of it that is unread, so one byte
-//! behind a request would keep that request waiting for nobody.
+//! hyper notices that a client has gone only if it has read everything, so a single byte after a
+//! request would keep the request waiting for a client that has left.
 
 use std::io::{ErrorKind, Result};
 use std::pin::Pin;
@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 
 use crate::limits::BYTES_BEHIND_MAX;
 
-/// One of those who have it.
+/// One of the handles to the stream.
 pub(crate) struct Stream(pub(crate) Arc<TcpStream>);
 
 impl AsyncRead for Stream {
@@ -51,14 +51,14 @@ impl AsyncWrite for Stream {
         Poll::Ready(Ok(()))
     }
 
-    /// It is closed when the last lets go of it, which is at once.
+    /// Dropping the last handle closes the stream, which happens at once.
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Result<()>> {
         Poll::Ready(Ok(()))
     }
 }
 
-/// Waits until the client has gone. What it sends behind its only request is thrown away; who sends
-/// much of it counts as gone.
+/// Waits until the client has gone. Bytes after its only request are discarded; a client that sends
+/// too many counts as gone.
 pub(crate) async fn gone(stream: &TcpStream) {
     let (mut unwanted, mut thrown_away) = ([0; 512], 0);
     while thrown_away <= BYTES_BEHIND_MAX && stream.readable().await.is_ok() {
@@ -68,7 +68,7 @@ pub(crate) async fn gone(stream: &TcpStream) {
             Err(error) if error.kind() != ErrorKind::WouldBlock => return,
             Err(_) => {}
         }
-        // Others have their turn, however much it sends.
+        // Yield to other tasks, however much the client sends.
         tokio::task::yield_now().await;
     }
 }

@@ -1,4 +1,4 @@
-//! How requests are carried out, at a proxy that answers as the test wants it.
+//! Execution of requests at a proxy with scripted answers.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -16,15 +16,15 @@ type Answer = Result<Table, Failed>;
 /// A statement and its values.
 type Asked = (String, Vec<Vec<u8>>);
 
-/// A machine that makes anything later than it is to be by more than this stands still.
+/// On a machine that adds more delay than this, a run does not count.
 const LATE: Duration = Duration::from_millis(RENEW_AFTER.as_millis() as u64 / 8);
 
-/// Answers one statement after the other, each as late as it says, and keeps what it was asked.
+/// Gives scripted answers, each with a delay, and records the statements.
 struct Scripted {
     answers: VecDeque<(Duration, Answer)>,
     asked: Vec<Asked>,
     lacks_answers: bool,
-    /// When it answered last.
+    /// Time of the last answer.
     answered: Instant,
     stood_still: bool,
 }
@@ -67,8 +67,8 @@ fn error(code: i32) -> Answer {
     Err(Failed { code: Some(code), message: "said so".to_owned() })
 }
 
-/// The outcome of a request, and the statements that were asked meanwhile. A machine that stands
-/// still makes an answer late that is not to be: then it is asked again.
+/// Runs a request; returns its outcome and the statements. A run on a machine that stalled is
+/// repeated.
 fn run<const N: usize>(
     request: (Method, &str),
     answers: [(Duration, Answer); N],
@@ -141,7 +141,7 @@ fn a_lock_that_is_held_is_told_with_its_holder() {
     assert!(text(&done).contains(r#""owner":"other""#));
 }
 
-/// Never: a lock is told of that ended while its grant was on the way.
+/// A lock must never be reported that ended while its grant was on the way.
 #[test]
 fn a_lock_that_was_waited_for_is_renewed_before_it_is_told_of() {
     let late = RENEW_AFTER + Duration::from_millis(100);
@@ -150,7 +150,7 @@ fn a_lock_that_was_waited_for_is_renewed_before_it_is_told_of() {
     assert!(asked[1].0.starts_with("UPDATE shunt.locks USING TTL 15"), "{asked:?}");
     assert!(asked[1].1.contains(&7i64.to_be_bytes().to_vec()), "of this grant and no other");
     assert!(status(&done) == StatusCode::OK && text(&done).contains(r#""applied":true"#));
-    // It has ended: it is asked for again.
+    // The hold has ended: the lock is requested again.
     let answers = [
         (late, row(true, Some("me"), 7)),
         (NOW, row(false, None, 0)),
@@ -160,7 +160,7 @@ fn a_lock_that_was_waited_for_is_renewed_before_it_is_told_of() {
     assert!(status(&done) == StatusCode::OK && text(&done).contains(r#""fence":8"#));
     let answers = [(late, row(true, Some("me"), 7)), (NOW, row(false, Some("other"), 8))];
     assert_eq!(status(&run(PUT, answers, false).0), StatusCode::CONFLICT);
-    // Nobody knows if it was renewed: nothing is told but that.
+    // The renewal is in doubt, and so is the answer.
     let answers = [(late, row(true, Some("me"), 7)), (NOW, error(error_code::WRITE_TIMEOUT))];
     assert_eq!(
         run(WAIT, answers, false).0.expect_err("no answer").code,
@@ -168,7 +168,7 @@ fn a_lock_that_was_waited_for_is_renewed_before_it_is_told_of() {
     );
 }
 
-/// Never: it is said that nothing was carried out, while the lock is the asker's.
+/// An answer must never say that nothing was carried out while the lock is the client's.
 #[test]
 fn a_lock_that_was_granted_and_could_not_be_renewed_is_in_doubt() {
     let late = RENEW_AFTER + Duration::from_millis(100);
