@@ -1,13 +1,13 @@
-//! What a node answered, as the statement it was about understands it.
+//! Decoding of a node's answer according to its statement.
 
 use crate::columns::{BadRow, Column, Columns};
 use crate::ids::{Incarnation, Shards, View};
 use crate::schema::{FORMAT, FORMAT_MIN};
 use crate::statement::{Level, Statement};
 
-/// Rows of `member` that are looked at; an answer with more is not used.
+/// Rows of `member` that are read; an answer with more is refused.
 pub const MEMBER_ROWS_MAX: usize = 4096;
-/// The longest address of a member, in bytes.
+/// Longest address of a member, in bytes.
 pub const ADDRESS_BYTES_MAX: usize = 256;
 
 const FLEET: &str = "shunt_meta.fleet";
@@ -16,19 +16,19 @@ const MEMBER: &str = "shunt_meta.member";
 /// A row of `shunt_meta.fleet`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FleetRow {
-    /// The format of all rows.
+    /// Format of all rows.
     pub format: i32,
-    /// The levels of all statements.
+    /// Consistency levels of all statements.
     pub level: Level,
-    /// The fleet's datacentre; empty with [`Level::Serial`].
+    /// Datacentre of the fleet; empty with [`Level::Serial`].
     pub datacentre: String,
-    /// The longest time to live of a memory lock, in milliseconds.
+    /// Longest time to live of a memory lock, in milliseconds.
     pub max_ttl_ms: i32,
-    /// The lease of a member, in milliseconds.
+    /// Lease of a member, in milliseconds.
     pub lease_ms: i32,
-    /// How often ownership changed.
+    /// Number of changes of ownership.
     pub epoch: i64,
-    /// Who owns what.
+    /// Owners of all shards.
     pub view: View,
     /// Tokens of shards that change hands are above this, in microseconds.
     pub ts_floor_us: i64,
@@ -39,17 +39,17 @@ pub struct FleetRow {
 /// The state of a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum State {
-    /// It may have a lease.
+    /// The member may have a lease.
     Live = 1,
-    /// It has none and will never have one again.
+    /// The member has no lease and will never have one again.
     Dead = 2,
-    /// Nothing that it began is left to be done; what it wrote later counts for nothing.
+    /// All work that the member began is done; its later writes have no effect.
     Sealed = 3,
 }
 
 impl State {
-    /// The word by which an operator is told of a member, with what its row says of its leaving: a
-    /// declaration of death takes that back, so that who left by itself is known for good.
+    /// Name of the state for operators, given the row's `leaving`: a declaration of death clears
+    /// that, so that members which left by themselves stay distinguishable.
     pub fn word(self, leaving: bool) -> &'static str {
         match (self, leaving) {
             (State::Live, false) => "live",
@@ -64,54 +64,53 @@ impl State {
 /// A row of `shunt_meta.member`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MemberRow {
-    /// Who.
+    /// The member's incarnation.
     pub incarnation: Incarnation,
-    /// Where clients and other members reach it.
+    /// Address for clients and other members.
     pub address: String,
-    /// Its state.
+    /// State of the member.
     pub state: State,
-    /// How often it renewed its lease.
+    /// Number of lease renewals.
     pub beat: i64,
-    /// Its tokens are below this, in microseconds.
+    /// Limit of its tokens, exclusive, in microseconds.
     pub ts_limit_us: i64,
-    /// The newest format that it knows. The row itself has the fleet's.
+    /// Newest format that it knows. The row itself has the fleet's.
     pub format: i32,
-    /// It is about to stop.
+    /// The member is about to stop.
     pub leaving: bool,
 }
 
-/// What became of a statement.
+/// Outcome of a statement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// The condition held, and what the statement says was written.
+    /// The condition held, and the write was done.
     Applied,
-    /// The condition did not hold. (A node tells of a condition's columns only, so the row is read
+    /// The condition did not hold. (A node returns only the condition's columns, so the row is read
     /// afterwards.)
     NotApplied,
     /// The fleet's row, if it has one.
     Fleet(Option<Box<FleetRow>>),
     /// The rows of all members.
     Members {
-        /// Those that can be used.
+        /// Valid rows.
         rows: Vec<MemberRow>,
-        /// Those that cannot. Nobody declares them dead.
+        /// Invalid rows. Their members are never declared dead.
         unreadable: Vec<(Incarnation, BadRow)>,
     },
     /// The row of one member, if it has one.
     Member(Option<Box<MemberRow>>),
-    /// The fleet's row says that all rows have a format that this version does not know. Nothing
-    /// else in it is looked at.
+    /// The fleet's row names a format that this version does not know. No other column is read.
     UnknownFormat(i32),
-    /// The answer cannot be used.
+    /// The answer is invalid.
     Unreadable(BadRow),
-    /// No answer, or one that leaves open if the statement was or will be carried out.
+    /// No answer, or one that leaves open whether the statement was or will be carried out.
     Timeout,
-    /// A node's error, with its text. May have been carried out, for all that a member relies on.
+    /// A node's error, with its text. The statement counts as possibly carried out.
     Failed(String),
 }
 
 impl Statement {
-    /// Reads the rows that answered this statement. Never panics, whatever they are.
+    /// Decodes the rows that answered this statement. Never panics, whatever they hold.
     pub fn read_answer(&self, rows: &[&[Column<'_>]]) -> Outcome {
         let read = match self {
             Statement::ReadFleet { .. } => {
@@ -137,7 +136,7 @@ fn applied(rows: &[&[Column<'_>]]) -> Result<Outcome, BadRow> {
     Ok(if columns.boolean("[applied]")? { Outcome::Applied } else { Outcome::NotApplied })
 }
 
-/// Its format first: it says what the rest means.
+/// Reads the format first: it determines the meaning of the rest.
 fn fleet(row: &[Column<'_>]) -> Result<Outcome, BadRow> {
     let format = Columns { table: FLEET, columns: row }.int("format", 1)?;
     if !(FORMAT_MIN..=FORMAT).contains(&format) {

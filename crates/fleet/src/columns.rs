@@ -1,5 +1,5 @@
-//! Values of one row as a node sent them, found by column name and checked: types, ranges and
-//! lengths are never believed.
+//! Values of one row as a node sent them, found by column name, with checks of types, ranges and
+//! lengths.
 
 use std::fmt;
 
@@ -11,20 +11,20 @@ pub const TIMESTAMP_MAX_US: i64 = i64::MAX / 4;
 /// One column of one row of an answer.
 #[derive(Debug, Clone, Copy)]
 pub struct Column<'a> {
-    /// Its name.
+    /// Name of the column.
     pub name: &'a str,
-    /// Its value as serialised by Cassandra, protocol v3 and later; `None` is null.
+    /// Value as serialised by Cassandra, protocol v3 and later; `None` is null.
     pub value: Option<&'a [u8]>,
 }
 
-/// Says which column of a row cannot be used, and why.
+/// An invalid column of a row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BadRow {
-    /// The table.
+    /// Name of the table.
     pub table: &'static str,
-    /// The column.
+    /// Name of the column.
     pub column: &'static str,
-    /// What is wrong with it.
+    /// Fault of the value.
     pub why: &'static str,
 }
 
@@ -63,18 +63,18 @@ impl<'a> Columns<'a> {
         Ok(i8::from_be_bytes(self.fixed(name)?))
     }
 
-    /// An `int` that is not below `min`.
+    /// Reads an `int` of at least `min`.
     pub(crate) fn int(&self, name: &'static str, min: i32) -> Result<i32, BadRow> {
         let value = i32::from_be_bytes(self.fixed(name)?);
         if value < min { Err(self.bad(name, "is too small")) } else { Ok(value) }
     }
 
-    /// A `bigint` of any value.
+    /// Reads a `bigint` of any value.
     pub(crate) fn bits(&self, name: &'static str) -> Result<i64, BadRow> {
         Ok(i64::from_be_bytes(self.fixed(name)?))
     }
 
-    /// A `bigint` that counts something or is a time.
+    /// Reads a `bigint` that is a count or a time.
     pub(crate) fn bigint(&self, name: &'static str) -> Result<i64, BadRow> {
         match self.bits(name)? {
             value if value < 0 => Err(self.bad(name, "is negative")),
@@ -95,7 +95,7 @@ impl<'a> Columns<'a> {
         Ok(Incarnation(self.fixed(name)?))
     }
 
-    /// A `map<int, uuid>` from shards to their owners.
+    /// Reads a `map<int, uuid>` from shards to their owners.
     pub(crate) fn owners(&self, name: &'static str) -> Result<View, BadRow> {
         let mut rest = self.value(name)?;
         let entries = self.take::<4>(name, &mut rest).map(i32::from_be_bytes)?;

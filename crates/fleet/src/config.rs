@@ -1,5 +1,5 @@
-//! What a member is told at its start, what must agree with the fleet's row, and the times that
-//! follow from the lease.
+//! A member's settings, their agreement with the fleet's row, and the times that follow from the
+//! lease.
 
 use std::ops::RangeInclusive;
 
@@ -9,52 +9,50 @@ use crate::refusal::Refusal;
 use crate::schema::{FORMAT, FORMAT_MIN};
 use crate::statement::Level;
 
-/// Leases that are neither too short for a conditional statement and its repetition nor too long to
-/// wait for, in milliseconds.
+/// Allowed leases in milliseconds: long enough for a conditional statement and its repetition, and
+/// short enough to wait for.
 pub const LEASE_MS: RangeInclusive<i32> = 1_000..=60_000;
-/// The lease unless the fleet is made with another, in milliseconds.
+/// Default lease of a new fleet, in milliseconds.
 pub const LEASE_MS_DEFAULT: i32 = 6_000;
-/// A wall clock further than this from another host's is worth a word, in microseconds. Locks do
-/// not depend on it.
+/// Distance of another host's wall clock that is worth a warning, in microseconds. Locks do not
+/// depend on it.
 pub const CLOCK_OFFSET_MAX_US: u64 = 500_000;
-/// Fences further than this above the wall clock are an alarm, in microseconds: a member's headroom
-/// is two minutes at most.
+/// Distance of fences above the wall clock that raises an alarm, in microseconds: a member's
+/// headroom is two minutes at most.
 pub(crate) const FENCES_AHEAD_MAX_US: i64 = 3_600 * 1_000_000;
 
-/// What a member is told at its start.
+/// Settings of a member.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// The fleet's name, the key of all its rows.
+    /// Name of the fleet, the key of all its rows.
     pub cluster: String,
-    /// Where clients and other members reach this proxy.
+    /// Address of this proxy for clients and other members.
     pub address: String,
-    /// The lease, in milliseconds.
+    /// Lease, in milliseconds.
     pub lease_ms: i32,
-    /// The longest time to live of a memory lock, in milliseconds.
+    /// Longest time to live of a memory lock, in milliseconds.
     pub max_ttl_ms: i32,
-    /// The levels of all statements.
+    /// Consistency levels of all statements.
     pub level: Level,
-    /// The datacentre of this proxy. It matters with [`Level::LocalSerial`] only.
+    /// Datacentre of this proxy. Used with [`Level::LocalSerial`] only.
     pub datacentre: String,
-    /// The formats that this version can work with.
+    /// Formats that this version supports.
     pub formats: RangeInclusive<i32>,
-    /// The replication factor of `shunt_meta` as the caller found it: in the datacentre with
-    /// [`Level::LocalSerial`], else in all.
+    /// Replication factor of `shunt_meta` as found by the caller: in the datacentre with
+    /// [`Level::LocalSerial`], otherwise over all.
     pub replication_factor: u32,
-    /// The least replication factor to start with: 3, but for trials on fewer nodes.
+    /// Smallest replication factor to start with: 3, except for trials on fewer nodes.
     pub replication_factor_min: u32,
-    /// Earlier incarnations of this proxy that are known to be dead: no process of theirs runs, or
-    /// it is this one and all its cores have taken the mail that ended its lease. At most
-    /// [`SHARDS`].
+    /// Earlier incarnations of this proxy that are certainly dead: their process has ended, or it
+    /// is this one and all its cores have taken the mail that ended its lease. At most [`SHARDS`].
     pub own_dead: Vec<Incarnation>,
-    /// A dead member is sealed only after [`crate::Member::redone`]. Otherwise at once: there is
-    /// nothing to redo yet.
+    /// If true, a dead member is sealed only after [`crate::Member::redone`]; otherwise at once,
+    /// because there is nothing to redo.
     pub redo: bool,
 }
 
 impl Config {
-    /// The settings of a first fleet: three replicas, SERIAL, a lease of 6 s, memory locks of 30 s
-    /// at most.
+    /// Default settings: three replicas, SERIAL, a lease of 6 s, memory locks of 30 s at most.
     pub fn new(cluster: &str, address: &str) -> Self {
         Self {
             cluster: cluster.to_owned(),
@@ -71,7 +69,7 @@ impl Config {
         }
     }
 
-    /// Refuses what cannot work with any fleet.
+    /// Refuses settings that work with no fleet.
     pub(crate) fn check(&self) -> Result<(), Refusal> {
         if !LEASE_MS.contains(&self.lease_ms) {
             return Err(Refusal::Setting { name: "lease_ms", allowed: "1000 to 60000" });
@@ -92,7 +90,7 @@ impl Config {
         Ok(())
     }
 
-    /// Refuses a fleet that this member may not be part of.
+    /// Refuses a fleet that this member may not join.
     pub(crate) fn fits(&self, row: &FleetRow) -> Result<(), Refusal> {
         if !self.formats.contains(&row.format) {
             return Err(Refusal::Format { fleet: row.format, known: self.formats.clone() });
@@ -117,7 +115,7 @@ impl Config {
         Ok(())
     }
 
-    /// Refuses to be one member too many.
+    /// Refuses to join a fleet that has as many live members as shards.
     pub(crate) fn has_room(&self, members: &[&MemberRow]) -> Result<(), Refusal> {
         let live = members
             .iter()
@@ -130,26 +128,28 @@ impl Config {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Times {
     pub(crate) lease_ns: u64,
-    /// A lease is valid for so long from before its statement was sent: 1 % less, for this clock
-    /// may be slow.
+    /// Validity of a lease, counted from before its statement was sent: 1 % less, because this
+    /// clock may be slow.
     pub(crate) valid_ns: u64,
-    /// A beat unchanged for so long is a dead member's: 1 % more, for this clock may be fast.
+    /// Time without a new beat after which a member is dead: 1 % more, because this clock may be
+    /// fast.
     pub(crate) silent_ns: u64,
-    /// A lease is renewed when it is so old.
+    /// Age at which a lease is renewed.
     pub(crate) renew_ns: u64,
-    /// An answer is waited for so long.
+    /// Time limit for an answer.
     pub(crate) deadline_ns: u64,
-    /// Rows are read so often.
+    /// Interval between reads of the rows.
     pub(crate) poll_ns: u64,
-    /// The fleet's row is read so often while a change is expected; nothing is renewed more often.
+    /// Interval between reads of the fleet's row while a change is expected, and shortest interval
+    /// between renewals.
     pub(crate) watch_ns: u64,
-    /// Members act on the same finding one after the other, so much apart.
+    /// Delay between members that act on the same finding.
     pub(crate) stagger_ns: u64,
-    /// A beat that changed within this time is of a member that can be given shards.
+    /// Age of a beat up to which its member can be given shards.
     pub(crate) fresh_ns: u64,
-    /// Memory locks of a shard whose owner died have run out after so long.
+    /// Time after which memory locks of a dead owner's shard have run out.
     pub(crate) grace_ns: u64,
-    /// Tokens may be so far above the clock, in microseconds.
+    /// Largest distance of tokens above the clock, in microseconds.
     pub(crate) headroom_us: i64,
 }
 

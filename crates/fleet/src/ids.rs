@@ -1,16 +1,16 @@
-//! Names of what a fleet is made of: incarnations of proxies, shards, sets of shards, and the view
-//! that says whose each is.
+//! Identifiers of a fleet: incarnations of proxies, shards, sets of shards, and the view that maps
+//! shards to owners.
 
 use std::fmt;
 
-/// How many shards the locks of a fleet are divided into. Part of the row format: all members must
-/// agree on it.
+/// Number of shards into which the locks of a fleet are divided. Part of the row format: all
+/// members must agree on it.
 pub const SHARDS: usize = 64;
 
 /// The number of a shard, below [`SHARDS`].
 pub type Shard = u8;
 
-/// One start of one proxy: a UUID that is never used again.
+/// One start of one proxy: a UUID that is never reused.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Incarnation(pub [u8; 16]);
 
@@ -44,28 +44,28 @@ impl Shards {
         self.0.cast_signed()
     }
 
-    /// Tells if a shard is in the set.
+    /// True if the shard is in the set.
     pub fn contains(self, shard: Shard) -> bool {
         self.0 >> (shard as usize % SHARDS) & 1 == 1
     }
 
-    /// Puts a shard into the set, or takes it out.
+    /// Adds a shard to the set, or removes it.
     pub fn set(&mut self, shard: Shard, within: bool) {
         let bit = 1 << (shard as usize % SHARDS);
         self.0 = if within { self.0 | bit } else { self.0 & !bit };
     }
 
-    /// How many shards are in the set.
+    /// Number of shards in the set.
     pub fn len(self) -> usize {
         self.0.count_ones() as usize
     }
 
-    /// Tells if no shard is in the set.
+    /// True if the set is empty.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// The shards in the set, in rising order.
+    /// Shards in the set, in rising order.
     pub fn iter(self) -> impl DoubleEndedIterator<Item = Shard> {
         (0..SHARDS as Shard).filter(move |shard| self.contains(*shard))
     }
@@ -79,7 +79,7 @@ impl FromIterator<Shard> for Shards {
     }
 }
 
-/// Says whose each shard is; a shard may be nobody's.
+/// Owner of each shard; a shard may have none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct View([Option<Incarnation>; SHARDS]);
 
@@ -95,7 +95,7 @@ impl View {
         self.0[shard as usize % SHARDS]
     }
 
-    /// Gives a shard to an incarnation, or to nobody.
+    /// Gives a shard to an incarnation, or takes it from its owner.
     pub fn give(&mut self, shard: Shard, to: Option<Incarnation>) {
         self.0[shard as usize % SHARDS] = to;
     }
@@ -105,8 +105,7 @@ impl View {
         self.owned().filter(|(_, by)| *by == owner).map(|(shard, _)| shard).collect()
     }
 
-    /// The shards that are somebody's, in rising order, with their owners: the entries of the
-    /// column `view`.
+    /// Owned shards in rising order, with their owners: the entries of the column `view`.
     pub fn owned(&self) -> impl Iterator<Item = (Shard, Incarnation)> {
         self.0.iter().zip(0..).filter_map(|(owner, shard)| owner.map(|owner| (shard, owner)))
     }

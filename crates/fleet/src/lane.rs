@@ -1,4 +1,4 @@
-//! One statement in flight at a time, its deadline, and the pause before the next where one failed.
+//! One statement in flight at a time, its deadline, and the pause after a failure.
 
 use crate::output::{Output, Sink, StatementId};
 use crate::statement::Statement;
@@ -23,13 +23,12 @@ pub(crate) struct Flight {
 }
 
 impl Lane {
-    /// Tells if the next statement may be sent.
+    /// True if the next statement may be sent.
     pub(crate) fn is_free(&self, now_ns: u64) -> bool {
         self.flight.is_none() && now_ns >= self.not_before_ns
     }
 
-    /// When the lane wants to be looked at again: a deadline, or the end of a pause, or when the
-    /// next statement is due.
+    /// Time of the next check of the lane: a deadline, the end of a pause, or the next statement.
     pub(crate) fn wakeup_ns(&self, due_ns: u64) -> u64 {
         self.flight.as_ref().map_or(due_ns.max(self.not_before_ns), |flight| flight.deadline_ns)
     }
@@ -53,23 +52,23 @@ impl Lane {
         self.flight = Some(Flight { id, statement, sent_ns: now_ns, deadline_ns });
     }
 
-    /// The statement that an outcome is about; an outcome that comes late or twice is about none.
+    /// Takes the statement of an outcome; `None` if the outcome is late or repeated.
     pub(crate) fn take(&mut self, id: StatementId) -> Option<Flight> {
         self.flight.take_if(|flight| flight.id == id)
     }
 
-    /// The statement whose answer is not waited for any longer.
+    /// Takes the statement whose deadline has passed.
     pub(crate) fn take_expired(&mut self, now_ns: u64) -> Option<Flight> {
         self.flight.take_if(|flight| now_ns >= flight.deadline_ns)
     }
 
-    /// A statement was answered.
+    /// Notes that a statement was answered.
     pub(crate) fn succeeded(&mut self) {
         self.failures = 0;
     }
 
-    /// A statement was not, or with an error. The next goes to another coordinator after a pause,
-    /// which doubles from `pause_max_ns / 16` to `pause_max_ns`.
+    /// Notes that a statement got an error or no answer. The next goes to another coordinator after
+    /// a pause, which doubles from `pause_max_ns / 16` to `pause_max_ns`.
     pub(crate) fn failed(&mut self, now_ns: u64, pause_max_ns: u64) {
         self.failures = (self.failures + 1).min(5);
         self.coordinator = self.coordinator.wrapping_add(1);

@@ -1,21 +1,21 @@
-//! Which proxy of a fleet owns which locks, decided by conditional statements in Cassandra: leases,
-//! views, take-over.
+//! Ownership of locks among the proxies of a fleet, decided by conditional statements in Cassandra:
+//! leases, views, take-over.
 //!
-//! Without I/O, clock or threads: times and outcomes of statements come in, statements to be made
-//! go out. [`Member`] is one proxy's part; it runs on one core, over a CQL link of its own, and
-//! posts its lease and its shards to all cores.
+//! The crate has no I/O, clock or threads: times and outcomes of statements come in, statements to
+//! be sent go out. [`Member`] is one proxy's part; it runs on one core, over a CQL link of its own,
+//! and posts its lease and its shards to all cores.
 //!
-//! | module | what it is |
+//! | module | content |
 //! |---|---|
 //! | `ids` | incarnations, shards, views |
 //! | `schema` | the tables |
-//! | `statement`, `answer`, `columns` | statements on them, and what nodes answer |
-//! | `config`, `refusal` | what must agree before a proxy may join |
-//! | `plan` | who is to own what |
-//! | `others` | what has been seen of all members |
+//! | `statement`, `answer`, `columns` | statements on them, and nodes' answers |
+//! | `config`, `refusal` | settings that must agree before a proxy may join |
+//! | `plan` | distribution of shards |
+//! | `others` | observations of all members |
 //! | `lane` | one statement in flight at a time |
 //! | `member` | the state machine |
-//! | `output` | what it wants done |
+//! | `output` | its outputs |
 //! | `weakened` | steps that tests may leave out |
 
 mod answer;

@@ -1,10 +1,9 @@
-//! What a member has seen of all members: whose beat stands still, who is dead, of whom there is no
-//! row.
+//! A member's observations of all members: beats that stand still, deaths, missing rows.
 //!
-//! Reads may come late, out of order, or miss what is in doubt. So nothing here goes back (a state
-//! only gets worse, a beat only rises), silence is counted from when a beat was first known here,
-//! and only a read that was sent after that time is over shows that it lasted. None of it decides:
-//! that does the condition of the statement that is made because of it.
+//! Reads may come late, out of order, or miss statements in doubt. So no observation goes back (a
+//! state only gets worse, a beat only rises), silence counts from when a beat was first known here,
+//! and only a read sent after that time has passed proves the silence. Observations never decide:
+//! the condition of the resulting statement does.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,26 +12,26 @@ use crate::config::Times;
 use crate::ids::{Incarnation, View};
 use crate::output::Peer;
 
-/// A process that has ended may have renewed its lease once or twice more in statements that were
-/// on their way.
+/// Renewals that prove a rival: a process that has ended may have renewed once or twice more by
+/// statements that were on their way.
 const RENEWALS_OF_RIVAL: u32 = 3;
 
-/// What has been seen of one member.
+/// Observations of one member.
 #[derive(Debug, Clone)]
 pub(crate) struct Seen {
     pub(crate) row: MemberRow,
-    /// When this beat was first known here.
+    /// Time at which this beat was first known here.
     pub(crate) since_ns: u64,
-    /// How often the beat was seen to rise since another live member was first seen at the same
-    /// address; none: there is no such.
+    /// Rises of the beat since another live member was first seen at the same address; `None`
+    /// without such a member.
     pub(crate) beside: Option<u32>,
-    /// When it was known that the beat stood still too long.
+    /// Time at which the beat was known to have stood still too long.
     pub(crate) silent_at_ns: Option<u64>,
-    /// When the state was first known here.
+    /// Time at which the state was first known here.
     pub(crate) state_since_ns: u64,
-    /// The caller was asked to redo what it left undone.
+    /// The caller was asked to redo its unfinished work.
     pub(crate) redo_asked: bool,
-    /// The caller has.
+    /// The caller has redone it.
     pub(crate) redone: bool,
 }
 
@@ -44,7 +43,7 @@ struct Missing {
     confirmed: bool,
 }
 
-/// What has been seen of all members, this one included.
+/// Observations of all members, including this one.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Others {
     seen: BTreeMap<Incarnation, Seen>,
@@ -57,15 +56,15 @@ pub(crate) struct Others {
 pub(crate) struct Snapshot {
     pub(crate) rows: Vec<MemberRow>,
     pub(crate) unreadable: BTreeSet<Incarnation>,
-    /// It was linearizable. What another read does not show may be there all the same.
+    /// The read was linearizable. Rows that another read does not show may still exist.
     pub(crate) serial: bool,
     pub(crate) sent_ns: u64,
     pub(crate) now_ns: u64,
 }
 
 impl Others {
-    /// Takes one read. Tells if a linearizable one is wanted, because this one did not show what
-    /// was there before.
+    /// Takes one read. True if a linearizable read is needed, because this one lacked rows that
+    /// were there before.
     pub(crate) fn take(&mut self, snapshot: Snapshot, times: &Times) -> bool {
         let Snapshot { rows, unreadable, serial, sent_ns, now_ns } = snapshot;
         let present: BTreeSet<Incarnation> = rows.iter().map(|row| row.incarnation).collect();
@@ -85,7 +84,7 @@ impl Others {
         confirm
     }
 
-    /// Notes who is alone at its address, and who is not.
+    /// Notes which members share an address.
     fn note_addresses(&mut self) {
         let mut count: BTreeMap<String, u32> = BTreeMap::new();
         for seen in self.seen.values().filter(|seen| seen.row.state == State::Live) {
@@ -124,8 +123,8 @@ impl Others {
         seen.row = row;
     }
 
-    /// Notes which owners had no row in the last read, which was sent then. Tells if a linearizable
-    /// read is wanted, and of whom it is certain only now.
+    /// Notes owners without a row in the read that was sent at `sent_ns`. Returns whether a
+    /// linearizable read is needed, and the owners newly confirmed as missing.
     pub(crate) fn note_missing(
         &mut self,
         view: &View,
@@ -158,7 +157,7 @@ impl Others {
         absent
     }
 
-    /// All that was seen.
+    /// Observations of each member.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Seen> {
         self.seen.values()
     }
@@ -175,17 +174,17 @@ impl Others {
         self.seen.remove(&incarnation);
     }
 
-    /// A change of state that this member made itself.
+    /// Takes a change of state that this member made itself.
     pub(crate) fn set_state(&mut self, incarnation: Incarnation, state: State, now_ns: u64) {
         if let Some(seen) = self.seen.get_mut(&incarnation) {
             (seen.row.state, seen.state_since_ns) = (state, now_ns);
-            // As the declaration of a death writes it.
+            // The declaration of a death clears it.
             seen.row.leaving &= state != State::Dead;
         }
     }
 
-    /// Tells if an owner's shards may be taken, and with which limit of tokens; `None` where it
-    /// lives or nothing is known. `Some(None)` is an owner without a row, whose limit nobody knows.
+    /// Limit of tokens of an owner whose shards may be taken; `None` if it lives or nothing is
+    /// known. `Some(None)` is an owner without a row, whose limit is unknown.
     pub(crate) fn limit_of_dead(&self, owner: Incarnation) -> Option<Option<i64>> {
         match self.seen.get(&owner) {
             Some(seen) => (seen.row.state != State::Live).then_some(Some(seen.row.ts_limit_us)),
@@ -195,12 +194,12 @@ impl Others {
         }
     }
 
-    /// The largest limit of tokens in any row.
+    /// Largest limit of tokens in any row.
     pub(crate) fn limit_max_us(&self) -> i64 {
         self.seen.values().map(|seen| seen.row.ts_limit_us).max().unwrap_or(0)
     }
 
-    /// Other members that can be given shards: live, not leaving, and heard of lately. In rising
+    /// Other members that can be given shards: live, not leaving, and with a recent beat. In rising
     /// order.
     pub(crate) fn receivers(
         &self,
@@ -216,9 +215,9 @@ impl Others {
         self.seen.values().filter(can).map(|seen| seen.row.incarnation).collect()
     }
 
-    /// Live members, one for each address: of two incarnations of one proxy the one that was first
-    /// seen last. Not the one that was heard of last: where two processes live at one address, that
-    /// would be another at each renewal.
+    /// Live members, one for each address: of two incarnations of one proxy the one first seen
+    /// later. The one with the latest beat would not do: with two processes at one address it would
+    /// change at each renewal.
     pub(crate) fn peers(&self, me: Incarnation) -> Vec<Peer> {
         let mut by_address: BTreeMap<&str, &Seen> = BTreeMap::new();
         for seen in self.seen.values().filter(|seen| seen.row.state == State::Live) {
@@ -238,8 +237,8 @@ impl Others {
         peers
     }
 
-    /// Live members that go on renewing their leases side by side at one address: for each such
-    /// address two of them, this member first. One that another has followed would not.
+    /// Live members that keep renewing their leases side by side at one address: two for each such
+    /// address, this member first. A replaced incarnation would not keep renewing.
     pub(crate) fn rivals(&self, me: Incarnation) -> Vec<[&MemberRow; 2]> {
         let mut by_address: BTreeMap<&str, Vec<&MemberRow>> = BTreeMap::new();
         for seen in self
@@ -255,18 +254,18 @@ impl Others {
         all.iter().filter_map(|rows| rows.first_chunk::<2>().copied()).collect()
     }
 
-    /// Tells if there are rows that cannot be used.
+    /// True if some rows are invalid.
     pub(crate) fn has_unreadable(&self) -> bool {
         !self.unreadable.is_empty()
     }
 
-    /// The address of a member of which there is a row.
+    /// Address of a member that has a row.
     pub(crate) fn address(&self, incarnation: Incarnation) -> Option<&str> {
         self.seen.get(&incarnation).map(|seen| seen.row.address.as_str())
     }
 }
 
-/// What is known of owners without a row.
+/// Result of looking for owners without a row.
 #[derive(Debug, Default)]
 pub(crate) struct Absent {
     pub(crate) read_wanted: bool,

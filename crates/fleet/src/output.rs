@@ -1,5 +1,4 @@
-//! What a member wants done: statements, posts to the cores that keep locks, and what is to be
-//! known of the fleet.
+//! Outputs of a member: statements, posts to the cores that keep locks, and news of the fleet.
 
 use std::fmt;
 
@@ -8,13 +7,13 @@ use crate::ids::{Incarnation, Shard, View};
 use crate::refusal::Refusal;
 use crate::statement::Statement;
 
-/// The number of a statement, in the order in which they were made.
+/// Number of a statement, in the order of creation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct StatementId(pub u64);
 
-/// Receives outputs, in order.
+/// Receiver of outputs, in order.
 pub trait Sink {
-    /// Takes one.
+    /// Takes one output.
     fn put(&mut self, output: Output);
 }
 
@@ -27,127 +26,127 @@ impl Sink for Vec<Output> {
 /// The lease, for every core: it grants only while its own clock is below `valid_until_ns`, tokens
 /// below `ts_limit_us`.
 ///
-/// A post that comes late is as safe as one that comes at once. Of two posts the later counts, also
-/// where it shortens.
+/// A late post is as safe as an immediate one. Of two posts the later counts, also if it shortens
+/// the lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LeasePost {
-    /// Whose it is: the membership of this process.
+    /// Membership of this process.
     pub incarnation: Incarnation,
-    /// The view's epoch.
+    /// Epoch of the view.
     pub epoch: i64,
-    /// Boot-time clock; 0 ends the lease.
+    /// End of the lease on the boot-time clock; 0 ends it.
     pub valid_until_ns: u64,
     /// Tokens are below this, in microseconds.
     pub ts_limit_us: i64,
 }
 
-/// A shard that has become this member's.
+/// A shard that this member has gained.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Gain {
-    /// Which.
+    /// The shard.
     pub shard: Shard,
-    /// Since this epoch, or earlier.
+    /// This member has owned it since this epoch, or an earlier one.
     pub epoch: i64,
-    /// All its tokens are above this, in microseconds: no earlier owner can have granted one that
-    /// is not below or equal.
+    /// Floor of its tokens, exclusive, in microseconds: no earlier owner can have granted a higher
+    /// one.
     pub ts_floor_us: i64,
-    /// Memory locks are granted only from then on, boot-time clock; 0 is at once.
+    /// Memory locks are granted only from this boot time on; 0 is at once.
     pub memory_grace_until_ns: u64,
 }
 
 /// A live member as clients and other members see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Peer {
-    /// Who.
+    /// The member's incarnation.
     pub incarnation: Incarnation,
-    /// Where.
+    /// Address of the member.
     pub address: String,
-    /// It is about to stop.
+    /// The member is about to stop.
     pub leaving: bool,
 }
 
-/// What a member wants done.
+/// Output of a member.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Output {
-    /// A statement is to be sent. Its outcome is given back with its number; after the deadline it
-    /// is not waited for.
+    /// Send a statement. The caller returns its outcome with its number; after the deadline the
+    /// member no longer waits for it.
     Send {
-        /// Its number.
+        /// Number of the statement.
         id: StatementId,
-        /// What is to be sent.
+        /// The statement.
         statement: Statement,
-        /// Boot-time clock.
+        /// Deadline on the boot-time clock.
         deadline_ns: u64,
-        /// Rises with each failure: another number wants another coordinator.
+        /// Rises with each failure: another number asks for another coordinator.
         coordinator: u32,
     },
     /// For all cores.
     Lease(LeasePost),
-    /// For the shard's core: it may grant, with what is said there.
+    /// For the shard's core: it may grant, within these bounds.
     Gain(Gain),
-    /// For the shard's core: it stops granting, ends what it has begun and says so, by
+    /// For the shard's core: it must stop granting, finish the work it has begun and call
     /// [`crate::Member::drained`] with this number.
     Drain {
-        /// Which.
+        /// The shard.
         shard: Shard,
-        /// Which drain, for an earlier one's answer may still be on its way.
+        /// Number of the drain: an answer to an earlier one may still be on its way.
         number: u64,
     },
-    /// For the shard's core: it stays this member's after all, and all that is known of it holds.
+    /// For the shard's core: the shard stays this member's after all, and its state remains valid.
     Resume(Shard),
-    /// For the shard's core: it is another's now, or nobody's.
+    /// For the shard's core: the shard has another owner now, or none.
     Lost {
-        /// Which.
+        /// The shard.
         shard: Shard,
-        /// The epoch by which this is known.
+        /// Epoch by which this is known.
         epoch: i64,
     },
-    /// All live members.
+    /// Live members.
     Peers(Vec<Peer>),
-    /// A view that was not known before.
+    /// A new view.
     Owners {
-        /// Its epoch.
+        /// Epoch of the view.
         epoch: i64,
-        /// Who owns what.
+        /// Owners of all shards.
         view: Box<View>,
     },
-    /// What this dead member left undone is to be done; [`crate::Member::redone`] says that it was.
+    /// Finish the work that this dead member left undone, then call [`crate::Member::redone`].
     Redo(Incarnation),
-    /// An operator has told this member to leave, which it does; the process is to stop as well.
+    /// An operator has told this member to leave, which it does; the process should stop as well.
     ToldToLeave,
-    /// Something for the log.
+    /// Entry for the log.
     Event(Event),
-    /// Something for the operator.
+    /// Alarm for the operator.
     Alarm(Alarm),
-    /// The membership is over. Nothing comes after it; a new one needs a new incarnation.
+    /// The membership is over. This is the last output; a new membership needs a new incarnation.
     Ended(End),
 }
 
-/// Something for the log.
+/// Entry for the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// This proxy is a member.
     Joined,
     /// The lease ended before it could be renewed.
     LeaseLapsed,
-    /// It was renewed after that.
+    /// The lease was renewed after that.
     LeaseBack,
     /// This member declared another dead.
     DeclaredDead {
-        /// Which.
+        /// The dead member.
         incarnation: Incarnation,
-        /// Where it was reached.
+        /// Address of the member.
         address: String,
-        /// How many shards it had.
+        /// Number of its shards.
         shards: usize,
     },
     /// This member changed the view.
     ViewChanged {
-        /// Its new epoch.
+        /// New epoch.
         epoch: i64,
-        /// How many shards changed hands.
+        /// Number of shards that changed hands.
         moved: usize,
-        /// The owners were dead, or nobody.
+        /// The owners were dead, or absent.
         taken_over: bool,
     },
     /// This member sealed a dead one.
@@ -156,43 +155,43 @@ pub enum Event {
     FormatRaised(i32),
 }
 
-/// Something for the operator.
+/// Alarm for the operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Alarm {
-    /// Fences are, or will be, so far above this host's wall clock, in microseconds.
+    /// Fences are, or will be, this far above this host's wall clock, in microseconds.
     FencesAhead(i64),
-    /// A statement failed; told once for each text.
+    /// A statement failed; reported once for each text.
     StatementFailed(String),
-    /// A row cannot be used.
+    /// A row is invalid.
     Unreadable(BadRow),
-    /// Two members that live say that clients reach them at one address.
+    /// Two live members have one address for clients.
     SameAddress {
-        /// Which; this member first, if it is one of them.
+        /// The two; this member first, if it is one of them.
         incarnations: [Incarnation; 2],
-        /// Where.
+        /// Address of both.
         address: String,
     },
-    /// A view names somebody of whom there is no row: somebody removed it.
+    /// A view names a member without a row, which must have been deleted from outside.
     MissingMember(Incarnation),
     /// A shard was taken from this member while it lived.
     ShardTaken(Shard),
-    /// The fleet's row went back to an earlier epoch: somebody restored or rewrote it.
+    /// The fleet's row went back to an earlier epoch: it was restored or rewritten from outside.
     EpochBack {
-        /// As known.
+        /// Known epoch.
         known: i64,
-        /// As read.
+        /// Epoch just read.
         read: i64,
     },
 }
 
-/// How a membership ended.
+/// End of a membership.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum End {
-    /// It may not be a member.
+    /// The proxy may not be a member.
     Refused(Refusal),
     /// Others declared it dead, or its row is gone.
     Dead,
-    /// It was asked to stop, and has handed over all it could.
+    /// The proxy was asked to stop, and has handed over all it could.
     Left,
 }
 

@@ -1,10 +1,11 @@
-//! Who is to own what: shards without a live owner are given away evenly, and members with too many
-//! give to those with too few. Pure functions of view and members, so that all who know the same
-//! decide the same.
+//! Distribution of shards: shards without a live owner are given away evenly, and members with too
+//! many give to those with too few. Pure functions of view and members, so that members with the
+//! same knowledge decide alike.
 
 use crate::ids::{Incarnation, SHARDS, Shard, Shards, View};
 
-/// The receivers of so many shards, each to the one who then has least; of equals, to the first.
+/// Receivers of `without`: each shard goes to the member that then has least; among equals, to the
+/// first.
 pub(crate) fn spread(
     view: &View,
     without: Shards,
@@ -25,9 +26,9 @@ fn kept(view: &View, without: Shards, owner: Incarnation) -> usize {
     view.shards_of(owner).iter().filter(|shard| !without.contains(*shard)).count()
 }
 
-/// For each shard that `me` has too many, who is to get it. `members` are all to whom shards may
-/// belong, without doubles. Empty while a shard is nobody's or another's: what is dead is taken
-/// over first.
+/// Receivers of the shards that `me` has too many. `members` are all candidates, without
+/// duplicates. Empty while a shard has another owner or none: dead owners' shards are taken over
+/// first.
 ///
 /// The sum over all members is the least number of moves after which no two members differ by more
 /// than one. No two members fill the same gap.
@@ -37,7 +38,7 @@ pub(crate) fn surplus(view: &View, members: &[Incarnation], me: Incarnation) -> 
     if counts.is_empty() || counts.iter().map(|(count, _)| count).sum::<usize>() != SHARDS {
         return Vec::new();
     }
-    // Who has most may keep one of the shards that do not divide evenly.
+    // The members with most keep the shards that do not divide evenly.
     counts.sort_by_key(|(count, member)| (std::cmp::Reverse(*count), *member));
     let (share, more) = (SHARDS / counts.len(), SHARDS % counts.len());
     let target = |rank: usize| share + usize::from(rank < more);

@@ -1,5 +1,4 @@
-//! Reasons for which a proxy does not become, or does not stay, a member: what does not fit, and
-//! what to do about it.
+//! Reasons why a proxy does not become, or does not stay, a member, with their remedies.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -7,58 +6,58 @@ use std::ops::RangeInclusive;
 use crate::columns::BadRow;
 use crate::statement::Level;
 
-/// Why a proxy may not be a member of this fleet.
+/// Reason why a proxy may not be a member of this fleet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refusal {
     /// A setting that works with no fleet.
     Setting {
-        /// Its name.
+        /// Name of the setting.
         name: &'static str,
-        /// Its range.
+        /// Allowed range.
         allowed: &'static str,
     },
     /// The ring keeps too few replicas of `shunt_meta`.
     ReplicationFactor {
-        /// As found.
+        /// Replicas found.
         found: u32,
-        /// As wanted.
+        /// Replicas required.
         min: u32,
     },
-    /// There is no such fleet.
+    /// The fleet does not exist.
     NoFleet(String),
-    /// The fleet's row cannot be used.
+    /// The fleet's row is invalid.
     Row(BadRow),
     /// The fleet's rows have a format that this version does not know.
     Format {
-        /// The fleet's.
+        /// Format of the fleet.
         fleet: i32,
-        /// Those that this version knows.
+        /// Formats that this version knows.
         known: RangeInclusive<i32>,
     },
     /// The fleet uses another serial consistency.
     Level {
-        /// The fleet's.
+        /// Level of the fleet.
         fleet: Level,
-        /// This proxy's.
+        /// Level of this proxy.
         own: Level,
     },
     /// The fleet lives in another datacentre.
     Datacentre {
-        /// The fleet's.
+        /// Datacentre of the fleet.
         fleet: String,
-        /// This proxy's.
+        /// Datacentre of this proxy.
         own: String,
     },
-    /// A time that all members must agree on is another, in milliseconds.
+    /// A time that all members must share differs, in milliseconds.
     Time {
-        /// The setting.
+        /// Name of the setting.
         name: &'static str,
-        /// The fleet's.
+        /// Value of the fleet.
         fleet: i32,
-        /// This proxy's.
+        /// Value of this proxy.
         own: i32,
     },
-    /// There are as many members as shards.
+    /// The fleet has as many members as shards.
     Full,
 }
 

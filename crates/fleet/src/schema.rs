@@ -1,23 +1,23 @@
 //! The tables of a fleet: `shunt_meta`, in which its proxies agree, and `shunt`, whose tables
-//! clients see and which stay empty, but for that of rules.
+//! clients see and which stay empty, except that of rules.
 //!
-//! Made once, by `shunt fleet init`. Every table has a fixed id, so that two that make it at once
-//! make the same table.
+//! `shunt fleet init` makes them once. Every table has a fixed id, so that two concurrent runs make
+//! the same table.
 
-/// The format of the rows that this version writes by itself, the newest that it knows.
+/// Format of the rows that this version writes by default, the newest that it knows.
 pub const FORMAT: i32 = 1;
-/// The oldest format that this version can work with.
+/// Oldest format that this version supports.
 pub const FORMAT_MIN: i32 = 1;
 
-/// The keyspace in which the proxies agree. Its replication factor should be 3 at least.
+/// Keyspace in which the proxies agree. Its replication factor should be at least 3.
 pub const META_KEYSPACE: &str = "shunt_meta";
-/// The keyspace that clients see.
+/// Keyspace that clients see.
 pub const FACADE_KEYSPACE: &str = "shunt";
 
-/// How the ring keeps a keyspace.
+/// Replication of a keyspace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Replication {
-    /// That many replicas, regardless of datacentres.
+    /// This many replicas, regardless of datacentres.
     Simple(u32),
     /// A number of replicas for each datacentre.
     Datacentres(Vec<(String, u32)>),
@@ -38,8 +38,8 @@ impl std::fmt::Display for Replication {
     }
 }
 
-/// The entries of a value of `system_schema.keyspaces.replication`, a `map<text, text>`; none: it
-/// is cut off or no text.
+/// Entries of a value of `system_schema.keyspaces.replication`, a `map<text, text>`; `None` if it
+/// is truncated or not text.
 pub fn entries(map: &[u8]) -> Option<Vec<(&str, &str)>> {
     let (count, mut rest) = map.split_first_chunk::<4>()?;
     let mut text = || {
@@ -52,7 +52,7 @@ pub fn entries(map: &[u8]) -> Option<Vec<(&str, &str)>> {
     (0..i32::from_be_bytes(*count)).map(|_| Some((text()?, text()?))).collect()
 }
 
-/// What a value of `system_schema.keyspaces.replication` says; none: something else.
+/// Parses a value of `system_schema.keyspaces.replication`; `None` for another form.
 pub fn replication_of(map: &[u8]) -> Option<Replication> {
     let (mut class, mut simple, mut datacentres) = (None, None, Vec::new());
     for (key, value) in entries(map)? {
@@ -76,7 +76,7 @@ pub fn table_of(statement: &str) -> Option<(&str, &str, Vec<&str>)> {
     let (name, rest) = statement.strip_prefix("CREATE TABLE IF NOT EXISTS ")?.split_once(" (")?;
     let (keyspace, table) = name.split_once('.')?;
     let (columns, _) = rest.split_once(" WITH id")?;
-    // A type may have a comma of its own, and what is behind the columns is no column.
+    // A type may contain a comma, and the text after the columns holds none.
     let columns = columns.split(", ").filter_map(|column| column.split_once(' '));
     let columns = columns.map(|(name, _)| name.trim()).take_while(|name| *name != "PRIMARY");
     let is_name = |name: &&str| name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
@@ -108,13 +108,13 @@ pub fn create_keyspace(name: &str, replication: &Replication) -> String {
 
 /// The statements that make the tables of [`META_KEYSPACE`].
 ///
-/// Beside the design's columns: `fleet.lease_ms`, for a proxy with a shorter lease would declare
-/// the others dead too early; `fleet.handed_over`, a bit for each shard whose memory locks had run
-/// out when its owner last handed it over in order; `member.format`, the newest format that the
-/// member knows; `member.leaving`, set by a planned stop. `fleet.owners` and `lock.fence` are what
-/// the design calls `view` and `token`, which are reserved words of CQL. `gc_grace_seconds` is
-/// above the nodes' usual time for hints (3 hours), and short, for every start leaves a row behind
-/// that is deleted some time.
+/// Columns beside the design's: `fleet.lease_ms`, because a proxy with a shorter lease would
+/// declare the others dead too early; `fleet.handed_over`, a bit for each shard whose memory locks
+/// had run out when its owner last handed it over in order; `member.format`, the newest format that
+/// the member knows; `member.leaving`, set by a planned stop. `fleet.owners` and `lock.fence` are
+/// the design's `view` and `token`, which are reserved words of CQL. `gc_grace_seconds` is above
+/// the nodes' usual time for hints (3 hours), and short, because every start leaves a row that is
+/// deleted later.
 pub const META_TABLES: [&str; 3] = [
     "CREATE TABLE IF NOT EXISTS shunt_meta.fleet (cluster text PRIMARY KEY, format int, serial text, dc text, max_ttl_ms int, \
      lease_ms int, view_epoch bigint, owners frozen<map<int, uuid>>, ts_floor bigint, handed_over bigint) \
@@ -127,9 +127,9 @@ pub const META_TABLES: [&str; 3] = [
      WITH id = 516bd5b2-d40a-5a36-b1cb-4f451ff65cb5 AND gc_grace_seconds = 14400",
 ];
 
-/// The statements that make the tables in which transactions are put down (ADR 19), and the table
-/// that says which tables take part in them, also in [`META_KEYSPACE`]. A version that knows no
-/// transactions never looks at them.
+/// The statements that make the tables of transaction records (ADR 19), and the table that says
+/// which tables take part in transactions, also in [`META_KEYSPACE`]. A version without
+/// transactions ignores them.
 pub const TRANSACTION_TABLES: [&str; 6] = [
     "CREATE TABLE IF NOT EXISTS shunt_meta.txn_shard (cluster text, shard int, generation bigint, claim uuid, sealed bigint, \
      PRIMARY KEY ((cluster, shard))) \
@@ -167,8 +167,8 @@ pub const FACADE_TABLES: [&str; 5] = [
      WITH id = 1b79ab18-eb0a-5d2d-928b-9ac300885ea8",
 ];
 
-/// The statement that makes the one table of [`FACADE_KEYSPACE`] which has rows: clients write to
-/// it which locks those have to name who write to a table, and proxies read it.
+/// The statement that makes the one table of [`FACADE_KEYSPACE`] with rows: clients declare in it
+/// which locks the writers of a table must name, and proxies read it.
 pub const RULE_TABLES: [&str; 1] = [
     "CREATE TABLE IF NOT EXISTS shunt.guards (table_name text PRIMARY KEY, lock text, fast boolean, mode text) \
      WITH id = d165d94c-c9d4-59a7-ae79-7264a1efd371",

@@ -1,12 +1,11 @@
-//! The statements that a member makes: their text, their bind values in order, and the consistency
-//! they need.
+//! Statements of a member: text, bind values in order, and consistency.
 //!
-//! Nothing is encoded here: the caller writes the values as its protocol version wants them. What a
-//! node answers is read by [`Statement::read_answer`], which knows the statement it was about.
+//! The caller encodes the values as its protocol version requires. [`Statement::read_answer`]
+//! decodes a node's answer according to the statement.
 
 use crate::ids::{Incarnation, View};
 
-/// The consistency levels of a fleet, fixed in its row.
+/// Consistency levels of a fleet, fixed in its row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Level {
     /// SERIAL and QUORUM: agreement over all datacentres.
@@ -57,16 +56,16 @@ pub enum Consistency {
     LocalSerial,
 }
 
-/// How a statement is to be sent.
+/// Consistency levels of a statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Consistencies {
-    /// The level of the message. A read that is linearizable has the serial level here.
+    /// Level of the message. A linearizable read has the serial level here.
     pub consistency: Consistency,
-    /// The serial level of a conditional statement.
+    /// Serial level of a conditional statement.
     pub serial: Option<Consistency>,
 }
 
-/// A value to bind, to be written as the CQL type of the same name.
+/// A value to bind, to be encoded as the CQL type of the same name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Value<'a> {
     /// `text`
@@ -86,32 +85,32 @@ pub enum Value<'a> {
 /// The fleet's row as `shunt fleet init` writes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewFleet {
-    /// The format of all rows.
+    /// Format of all rows.
     pub format: i32,
-    /// The levels of all statements.
+    /// Consistency levels of all statements.
     pub level: Level,
-    /// The datacentre in which the fleet lives; empty with [`Level::Serial`].
+    /// Datacentre of the fleet; empty with [`Level::Serial`].
     pub datacentre: String,
-    /// The longest time to live of a memory lock, in milliseconds.
+    /// Longest time to live of a memory lock, in milliseconds.
     pub max_ttl_ms: i32,
-    /// The lease of a member, in milliseconds.
+    /// Lease of a member, in milliseconds.
     pub lease_ms: i32,
 }
 
-/// A row of `shunt_meta.fleet` as a change of ownership leaves it. All of it is written by each
-/// change, so that a reader never sees parts of two.
+/// A row of `shunt_meta.fleet` after a change of ownership. Each change writes all of it, so that a
+/// reader never sees parts of two.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ViewChange {
-    /// The epoch that the change replaces. Another epoch in the row refuses it, for ever, for
-    /// epochs only rise.
+    /// Epoch that the change replaces. A row with another epoch refuses it for ever, because epochs
+    /// only rise.
     pub epoch_seen: i64,
-    /// The owners after it.
+    /// Owners after the change.
     pub view: View,
     /// Tokens of gained shards are above this, in microseconds.
     pub ts_floor_us: i64,
-    /// [`crate::Shards`] handed over in order, as bits.
+    /// Set of [`crate::Shards`] handed over in order, as bits.
     pub handed_over: i64,
-    /// The format of all rows.
+    /// Format of all rows.
     pub format: i32,
 }
 
@@ -122,67 +121,67 @@ pub enum Statement {
     Found(NewFleet),
     /// Reads the fleet's row.
     ReadFleet {
-        /// Settles what is in doubt before it answers.
+        /// Settles statements in doubt before it answers.
         serial: bool,
     },
     /// Reads the rows of all members.
     ReadMembers {
-        /// Settles what is in doubt before it answers.
+        /// Settles statements in doubt before it answers.
         serial: bool,
     },
-    /// Reads the row of one member, and settles what is in doubt before.
+    /// Reads the row of one member, and settles statements in doubt first.
     ReadMember(Incarnation),
     /// Writes a member's first row.
     Join {
-        /// Who joins.
+        /// The new member.
         incarnation: Incarnation,
-        /// Where clients and other members reach it.
+        /// Address for clients and other members.
         address: String,
-        /// Its first tokens are below this, in microseconds.
+        /// Limit of its first tokens, exclusive, in microseconds.
         ts_limit_us: i64,
-        /// The newest format that it knows.
+        /// Newest format that it knows.
         format: i32,
     },
     /// Renews a lease.
     Renew {
-        /// Whose lease.
+        /// The member.
         incarnation: Incarnation,
-        /// The beat that is in the row; the next is written.
+        /// Beat in the row; the next one is written.
         beat_seen: i64,
-        /// Its tokens are below this, in microseconds.
+        /// Limit of its tokens, exclusive, in microseconds.
         ts_limit_us: i64,
-        /// It is about to stop and wants no shards. Where this is not said, what the row says of it
-        /// stays as it is: an operator may have written there that the member is to leave.
+        /// The member is about to stop and wants no shards. If false, the row's `leaving` stays
+        /// unchanged: an operator may have set it to make the member leave.
         leaving: bool,
     },
-    /// Tells a live member to hand over what it has and leave (`shunt fleet drain`). It finds that
-    /// in its row.
+    /// Tells a live member, through its row, to hand over its shards and leave (`shunt fleet
+    /// drain`).
     TellToLeave(Incarnation),
-    /// Says that a member is dead: it can never renew its lease again.
+    /// Declares a member dead: it can never renew its lease again.
     DeclareDead {
-        /// Who.
+        /// The member.
         incarnation: Incarnation,
-        /// The beat that it was last seen with. A member that renewed its lease since is not dead.
+        /// Beat that it was last seen with. A member that renewed its lease since is not dead.
         beat_seen: i64,
     },
-    /// Says that all that a dead member left undone has been done.
+    /// States that all work a dead member left undone is done.
     Seal(Incarnation),
-    /// A member that owns nothing any more ends its own membership.
+    /// Ends the membership of a member that owns nothing any more.
     Leave {
-        /// Who.
+        /// The member.
         incarnation: Incarnation,
-        /// The beat that is in its row.
+        /// Beat in its row.
         beat_seen: i64,
     },
     /// Removes the row of a sealed member.
     Purge(Incarnation),
-    /// Changes who owns what.
+    /// Changes the owners of shards.
     ChangeView(Box<ViewChange>),
 }
 
 impl Statement {
-    /// The text with a `?` for each of [`Statement::values`]. The same for one kind of statement,
-    /// of which [`Statement::Renew`] is two.
+    /// Text with a `?` for each of [`Statement::values`]. Each kind of statement has one text,
+    /// except [`Statement::Renew`], which has two.
     pub fn text(&self) -> &'static str {
         match self {
             Statement::Found(_) => {
@@ -216,8 +215,8 @@ impl Statement {
                 "UPDATE shunt_meta.member SET leaving = true WHERE cluster = ? AND inc = ? IF state = 1"
             }
             Statement::DeclareDead { .. } => {
-                // Whoever was told to leave and died has not left, and its row says so to whoever
-                // waits for that.
+                // A member that was told to leave and died has not left, and its row must show that
+                // to those who wait for it.
                 "UPDATE shunt_meta.member SET state = 2, leaving = false WHERE cluster = ? AND inc = ? IF state = 1 AND beat = ?"
             }
             Statement::Seal(_) => {
@@ -236,7 +235,7 @@ impl Statement {
         }
     }
 
-    /// The values for the markers of [`Statement::text`], in order. `cluster` is the fleet's name.
+    /// Values for the markers of [`Statement::text`], in order. `cluster` is the fleet's name.
     pub fn values<'a>(&'a self, cluster: &'a str) -> Vec<Value<'a>> {
         use Value::{BigInt, Int, Owners, Text, Uuid};
         match self {
@@ -285,8 +284,8 @@ impl Statement {
         }
     }
 
-    /// The levels to send it with. A plain read may miss what is in doubt, which every use of it
-    /// allows for.
+    /// Consistency levels to send it with. A plain read may miss statements in doubt, which every
+    /// use of it allows for.
     pub fn consistencies(&self, level: Level) -> Consistencies {
         match self {
             Statement::ReadFleet { serial: false } | Statement::ReadMembers { serial: false } => {
@@ -301,7 +300,7 @@ impl Statement {
         }
     }
 
-    /// Tells if it has a condition, and so is answered with `[applied]`.
+    /// True if it has a condition, and so is answered with `[applied]`.
     pub fn is_conditional(&self) -> bool {
         !matches!(
             self,

@@ -1,6 +1,5 @@
-//! Steps of the protocol that a test may leave out, to see that its checks notice. A product has
-//! the protocol whole: without the feature `weakened` every question here is answered by a
-//! constant.
+//! Steps of the protocol that a test may leave out to see that its checks notice. A product has the
+//! whole protocol: without the feature `weakened` each query here has a constant answer.
 
 /// A step that can be left out.
 #[cfg_attr(not(feature = "weakened"), expect(unreachable_pub, reason = "only tests name it"))]
@@ -8,7 +7,7 @@
 pub enum Step {
     /// The lease ends 1 % earlier than others may count it.
     Margin,
-    /// A lease begins before its statement is sent, not when the answer is there.
+    /// A lease begins before its statement is sent, not when the answer arrives.
     BeginsBeforeSend,
     /// A dead owner's limit raises the floor of tokens.
     TokenFloor,
@@ -18,9 +17,9 @@ pub enum Step {
     ReadBack,
     /// A shard that was offered to another stays closed until the epoch has moved.
     ClosedWhileOffered,
-    /// The limit of tokens never falls, whatever the wall clock does.
+    /// The limit of tokens never falls, even if the wall clock does.
     LimitNeverFalls,
-    /// Memory locks of a dead owner are waited for.
+    /// A new owner waits for the end of a dead owner's memory locks.
     Grace,
     /// A shard is drained before it is given away.
     DrainFirst,

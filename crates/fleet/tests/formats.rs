@@ -1,10 +1,9 @@
-//! Rows of every format that there was are still read, and a format that is not known is recognised
-//! as one, whatever else is in its row. `fixtures` has the tables and rows as the version that
-//! began a format wrote them.
+//! Rows of every past format are still read, and an unknown format is recognised as one, whatever
+//! else is in its row. `fixtures` has the tables and rows as the first version of each format wrote
+//! them.
 //!
-//! A test that fails here says that the rows have changed: other members of the same fleet may be
-//! of a version that reads them in the old way. CONTRIBUTING.md, "Changing a format", says what is
-//! to be done.
+//! A failing test here means that the rows have changed: other members of the same fleet may run a
+//! version that reads them in the old way. CONTRIBUTING.md, "Changing a format", says what to do.
 
 #![allow(clippy::unwrap_used, reason = "a test may stop where something is not as expected")]
 
@@ -109,7 +108,7 @@ fn rows_of_format_1_are_read() {
         format: 1,
         leaving: false,
     };
-    // A member of a later version, which the fleet may have as long as its row says the older
+    // A member of a later version, which the fleet may have as long as its row names the older
     // format.
     let sealed = MemberRow {
         incarnation: B,
@@ -124,8 +123,7 @@ fn rows_of_format_1_are_read() {
     assert_eq!(answer(&READ_MEMBERS, &of_table("member")), expected);
 }
 
-/// Whatever another format has in its other columns: it is not taken for a row that somebody has
-/// spoilt.
+/// Unknown contents of the other columns must not make a row of an unknown format look damaged.
 #[test]
 fn a_format_that_is_not_known_is_told_from_a_row_that_is_damaged() {
     let newest: Row = of_table("fleet").remove(0);
@@ -155,8 +153,7 @@ fn a_format_that_is_not_known_is_told_from_a_row_that_is_damaged() {
     }
 }
 
-/// A column more, or another type, is another format: the versions that know this one would not
-/// know what it means.
+/// A new column or type is another format: versions that know only this one could not interpret it.
 #[test]
 fn the_tables_of_a_format_are_what_they_were() {
     let newest = usize::try_from(FORMAT).unwrap();

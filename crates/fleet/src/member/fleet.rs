@@ -1,5 +1,5 @@
-//! The fleet's row: reading the view, taking over what nobody serves, giving away what is too much,
-//! raising the format.
+//! The fleet's row: reading the view, taking over shards without a live owner, giving away surplus
+//! ones, raising the format.
 
 use crate::answer::{FleetRow, Outcome, State};
 use crate::ids::{Incarnation, Shards};
@@ -13,16 +13,16 @@ use crate::weakened::Step;
 use super::shards::{Holding, unchanged};
 use super::{Member, Phase};
 
-/// What is there to be taken over.
+/// Shards that can be taken over.
 #[derive(Debug, Default)]
 struct Claim {
-    /// Shards of dead owners, or of nobody.
+    /// Shards of dead owners, or without an owner.
     shards: Shards,
-    /// Those of dead owners.
+    /// Shards of dead owners.
     of_dead: Shards,
-    /// The new floor is not below this.
+    /// Lower bound of the new floor.
     ts_floor_us: i64,
-    /// One of the owners is dead by the word of this host.
+    /// This host knows that one of the owners is dead.
     at_once: bool,
 }
 
@@ -71,7 +71,7 @@ impl Member {
             {
                 self.refuse(Refusal::NoFleet(self.config.cluster.clone()), sink);
             }
-            // Whatever it is by now: what its statements mean in that format it does not know.
+            // In any phase: the member does not know the meaning of its statements in that format.
             (Statement::ReadFleet { .. }, Outcome::UnknownFormat(fleet)) => {
                 self.refuse(Refusal::Format { fleet, known: self.config.formats.clone() }, sink);
             }
@@ -118,7 +118,7 @@ impl Member {
         }
     }
 
-    /// This member's own change was applied.
+    /// Applies this member's own change.
     fn changed(&mut self, change: ViewChange, now_ns: u64, sink: &mut dyn Sink) {
         let Some(old) = self.fleet.clone().filter(|row| row.epoch == change.epoch_seen) else {
             self.fleet_read.serial = true;
@@ -144,8 +144,7 @@ impl Member {
         self.take_row(row, now_ns, sink);
     }
 
-    /// The change that is to be made now, if any: take over first, then give away, then raise the
-    /// format.
+    /// The next change to make, if any: take over first, then give away, then raise the format.
     fn wanted_change(&mut self, now_ns: u64, wall_us: i64) -> Option<ViewChange> {
         if self.phase == Phase::Live {
             let taken = self.take_over(now_ns, wall_us);
@@ -165,8 +164,8 @@ impl Member {
                 continue;
             };
             let Some(limit_us) = self.limit_of_dead(owner) else { continue };
-            // Nobody knows how far an owner without a row has got: above all limits, and above this
-            // clock by a lease's worth.
+            // The tokens of an owner without a row are unknown: assume above all limits, and above
+            // this clock by a lease's worth.
             let unknown_us =
                 self.others.limit_max_us().max(wall_us.saturating_add(self.times.headroom_us));
             if self.steps.has(Step::TokenFloor) {
@@ -179,7 +178,7 @@ impl Member {
         (!claim.shards.is_empty()).then_some(claim)
     }
 
-    /// See [`crate::others::Others::limit_of_dead`]. This member is never dead to itself.
+    /// Like [`crate::others::Others::limit_of_dead`]; this member is never dead to itself.
     fn limit_of_dead(&self, owner: Incarnation) -> Option<Option<i64>> {
         if owner == self.me {
             return None;
@@ -226,10 +225,10 @@ impl Member {
         Some(change)
     }
 
-    /// The newest format that all live members know, where that is newer than the fleet's. Who
-    /// joins meanwhile and does not know it has no shards by then, for the view with them would
-    /// have another epoch, and reads the new format before it has any. An owner whose row has not
-    /// been read yet may be such a one.
+    /// The newest format that all live members know, if it is newer than the fleet's. A member that
+    /// joins meanwhile without knowing it has no shards yet: a view that gave it some would have
+    /// another epoch, and it reads the new format before it gets any. An owner whose row has not
+    /// been read yet may be such a member.
     fn raised_format(&self, now_ns: u64) -> Option<ViewChange> {
         let row = self.fleet.as_ref()?;
         let live = self.others.all().filter(|seen| seen.row.state == State::Live);
@@ -249,8 +248,8 @@ impl Member {
         Some(ViewChange { format: known, ..unchanged(row) })
     }
 
-    /// Tells if the view is about to change, as far as can be seen from here, so that it is to be
-    /// read often: for two leases at most, then not until what is seen has changed.
+    /// True if the view is about to change, as far as this member can see, and should be read
+    /// often: for two leases at most, then not until its observations change.
     fn watches(&mut self, now_ns: u64) -> bool {
         let Some(row) = &self.fleet else { return true };
         if self.phase == Phase::Checking {

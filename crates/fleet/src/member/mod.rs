@@ -1,17 +1,16 @@
-//! One proxy's part in the fleet: its own lease, the view, and what is to become of members that
-//! are silent.
+//! One proxy's part in the fleet: its own lease, the view, and the handling of silent members.
 //!
-//! Inputs are times, outcomes of statements and words of the cores; outputs go to a [`Sink`]. Three
-//! lanes have at most one statement in flight each: `own` renews this member's lease, `fleet` reads
-//! and changes the view, `rows` reads all members and declares dead, seals and purges others. What
-//! holds at any time:
+//! Inputs are times, outcomes of statements and reports of the cores; outputs go to a [`Sink`].
+//! Three lanes have at most one statement in flight each: `own` renews this member's lease, `fleet`
+//! reads and changes the view, `rows` reads all members and declares dead, seals and purges others.
+//! Three invariants hold:
 //!
-//! - A lease is valid only from before a renewal was sent that is known to have been applied.
-//!   Nobody declares a member dead who renewed, for the condition names the beat; nobody renews who
-//!   was declared dead, for the condition names the state.
-//! - A shard leaves a live owner only by its own change of the view, after its core said that it is
-//!   drained. Until an epoch above that of an offer is known, the shard stays closed, for the offer
-//!   may be applied yet.
+//! - A lease is valid only from before the sending of a renewal that was certainly applied. A
+//!   member that renewed cannot be declared dead, because the condition names the beat; a member
+//!   declared dead cannot renew, because the condition names the state.
+//! - A shard leaves a live owner only by its own change of the view, after its core reported it
+//!   drained. Until an epoch above that of an offer is known, the shard stays closed, because the
+//!   offer may yet be applied.
 //! - The floor of a changed view is not below any token that an owner who lost a shard by it can
 //!   have granted.
 
@@ -38,23 +37,24 @@ use own::OwnRow;
 use shards::Holding;
 pub use shown::Shown;
 
-/// Incarnations that the host's supervisor may report at once; more are found by their silence.
+/// Incarnations that the host's supervisor may report at once; further ones are found by their
+/// silence.
 const HOST_DEAD_MAX: usize = 64;
 
-/// How far a membership is.
+/// Phase of a membership.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
-    /// The fleet's rows are read before anything is written.
+    /// Reading the fleet's rows before any write.
     Checking,
-    /// The first row is being written.
+    /// Writing the first row.
     Joining,
     /// A member.
     Live,
-    /// A member that hands over what it has.
+    /// A member that hands over its shards.
     Leaving,
-    /// It owns nothing and is ending its membership.
+    /// Owning nothing and ending the membership.
     Closing,
-    /// Over.
+    /// Ended.
     Ended,
 }
 
@@ -69,7 +69,7 @@ pub struct Member {
     next_id: u64,
     own: OwnRow,
     own_lane: Lane,
-    /// The newest view that is known.
+    /// Newest known view.
     fleet: Option<FleetRow>,
     fleet_lane: Lane,
     fleet_read: Reading,
@@ -78,29 +78,30 @@ pub struct Member {
     rows_read: Reading,
     holdings: [Holding; SHARDS],
     next_drain: u64,
-    /// When the last shard was asked to drain.
+    /// Time at which the last drain was requested.
     drain_since_ns: u64,
-    /// Incarnations of which this host knows that they are dead.
+    /// Incarnations that this host knows to be dead.
     host_dead: BTreeSet<Incarnation>,
-    /// Since when there has been something to take over, at one epoch.
+    /// Epoch and time at which shards to take over were first seen.
     claim_since: Option<(i64, u64)>,
-    /// What is expected to change the view, and until when its row is read often.
+    /// Fingerprint of the observations that may change the view, and until when its row is read
+    /// often.
     watched: (u64, u64),
-    /// The highest token that any core granted, as far as it is known here.
+    /// Highest token reported by any core.
     last_token_us: i64,
     told: Told,
 }
 
-/// When rows are to be read next.
+/// Schedule of the reads of some rows.
 #[derive(Debug, Default)]
 struct Reading {
-    /// When the last read was sent.
+    /// Time at which the last read was sent.
     sent_ns: Option<u64>,
-    /// How long after it the next is due.
+    /// Interval until the next read.
     every_ns: u64,
-    /// A linearizable read has to settle what is in doubt, before anything else.
+    /// A linearizable read must first settle statements in doubt.
     serial: bool,
-    /// There is a reason to read at once.
+    /// Read at once.
     now: bool,
 }
 
@@ -113,7 +114,7 @@ impl Reading {
     }
 }
 
-/// What was last told, so that it is told once.
+/// Values last reported, so that each is reported once.
 #[derive(Debug, Default)]
 struct Told {
     peers: Vec<Peer>,
@@ -121,33 +122,33 @@ struct Told {
     joined: bool,
     failure: String,
     fences_ahead: bool,
-    /// Members that live at one address, by twos.
+    /// Pairs of live members at one address.
     rivals: BTreeSet<[Incarnation; 2]>,
     unreadable: Option<crate::columns::BadRow>,
 }
 
-/// A member as `/status` shows it.
+/// State of a member for `/status`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Status {
-    /// How far the membership is.
+    /// Phase of the membership.
     pub phase: Phase,
-    /// The view's epoch; -1 while none is known.
+    /// Epoch of the view; -1 while none is known.
     pub epoch: i64,
     /// Shards that this member serves.
     pub held: Shards,
     /// Shards that it is giving away.
     pub giving: Shards,
-    /// Boot-time clock; 0 is never.
+    /// End of the lease on the boot-time clock; 0 is never.
     pub valid_until_ns: u64,
-    /// The limit of tokens, in microseconds.
+    /// Limit of tokens, in microseconds.
     pub ts_limit_us: i64,
     /// Members that are dead and not yet sealed.
     pub unsealed: Vec<Incarnation>,
 }
 
 impl Member {
-    /// A member to be. `incarnation` was never used before. Refuses settings that work with no
-    /// fleet.
+    /// Creates a prospective member. `incarnation` must never have been used. Refuses settings that
+    /// work with no fleet.
     pub fn new(config: Config, incarnation: Incarnation) -> Result<Self, Refusal> {
         config.check()?;
         let times = Times::new(config.lease_ms, config.max_ttl_ms);
@@ -182,23 +183,23 @@ impl Member {
         })
     }
 
-    /// Leaves out a step of the protocol, for tests that want to see it missed.
+    /// Leaves out a step of the protocol, for tests that expect to see the effect.
     #[cfg(feature = "weakened")]
     pub fn leave_out(&mut self, step: crate::weakened::Step) {
         self.steps = Steps::without(step);
     }
 
-    /// Starts. `now_ns` is the boot-time clock, `wall_us` the wall clock, here and everywhere.
+    /// Starts. Here and everywhere `now_ns` is the boot-time clock and `wall_us` the wall clock.
     pub fn start(&mut self, now_ns: u64, wall_us: i64, sink: &mut dyn Sink) {
         self.step(now_ns, wall_us, sink);
     }
 
-    /// Time has passed: at [`Member::next_wakeup_ns`], or at any other time.
+    /// Advances time: call it at [`Member::next_wakeup_ns`], or at any other time.
     pub fn tick(&mut self, now_ns: u64, wall_us: i64, sink: &mut dyn Sink) {
         self.step(now_ns, wall_us, sink);
     }
 
-    /// A statement's outcome. One that comes late or twice changes nothing.
+    /// Takes a statement's outcome. A late or repeated one changes nothing.
     pub fn outcome(
         &mut self,
         id: StatementId,
@@ -218,7 +219,7 @@ impl Member {
         self.step(now_ns, wall_us, sink);
     }
 
-    /// The proxy is about to stop: hands over what it has, then ends with [`End::Left`].
+    /// Prepares for a stop of the proxy: hands over all shards, then ends with [`End::Left`].
     pub fn drain(&mut self, now_ns: u64, wall_us: i64, sink: &mut dyn Sink) {
         match self.phase {
             Phase::Checking => self.end(End::Left, sink),
@@ -228,8 +229,8 @@ impl Member {
         self.step(now_ns, wall_us, sink);
     }
 
-    /// A core has stopped granting in a shard. `last_token_us` is not below any token it granted
-    /// there; `memory_empty` says that no memory lock of the shard is held any more.
+    /// Takes a core's report that it has stopped granting in a shard. `last_token_us` is not below
+    /// any token granted there; `memory_empty` says that no memory lock of the shard is held.
     #[expect(clippy::too_many_arguments, reason = "one word of a core, and the time")]
     pub fn drained(
         &mut self,
@@ -249,8 +250,8 @@ impl Member {
         self.step(now_ns, wall_us, sink);
     }
 
-    /// The host's supervisor has reaped the process of another incarnation: it need not be waited
-    /// for.
+    /// Takes the supervisor's report that another incarnation's process on this host has ended:
+    /// there is no need to wait for it.
     pub fn host_says_dead(
         &mut self,
         incarnation: Incarnation,
@@ -264,20 +265,20 @@ impl Member {
         self.step(now_ns, wall_us, sink);
     }
 
-    /// A core's highest token. To be told again and again, several times a second while there are
-    /// grants: the limit follows it where tokens run ahead of the wall clock.
+    /// Takes a core's highest token. Cores call it several times a second while they grant: the
+    /// limit follows it where tokens run ahead of the wall clock.
     pub fn granted_up_to(&mut self, token_us: i64) {
         self.last_token_us = self.last_token_us.max(token_us);
     }
 
-    /// Another member speaks of an epoch. One that is not known here is a reason to read the view
-    /// at once.
+    /// Takes an epoch that another member mentioned. One unknown here makes this member read the
+    /// view at once.
     pub fn epoch_heard(&mut self, epoch: i64, now_ns: u64, wall_us: i64, sink: &mut dyn Sink) {
         self.fleet_read.now |= self.fleet.as_ref().is_some_and(|row| row.epoch < epoch);
         self.step(now_ns, wall_us, sink);
     }
 
-    /// What a dead member left undone has been done, as [`Output::Redo`] asked for.
+    /// Notes that the work a dead member left undone is done, as [`Output::Redo`] asked.
     pub fn redone(
         &mut self,
         incarnation: Incarnation,
@@ -291,7 +292,7 @@ impl Member {
         self.step(now_ns, wall_us, sink);
     }
 
-    /// The boot time at which [`Member::tick`] is to be called, if nothing happens before.
+    /// Boot time of the next call of [`Member::tick`], if nothing happens before.
     pub fn next_wakeup_ns(&self) -> u64 {
         if self.phase == Phase::Ended {
             return u64::MAX;
@@ -305,15 +306,14 @@ impl Member {
         lanes.into_iter().min().unwrap_or(u64::MAX).min(lease_ends_ns)
     }
 
-    /// Where a shard's owner is reached: its address, if it has a row, and the epoch by which that
-    /// is known.
+    /// Owner of a shard, its address if it has a row, and the epoch of the view.
     pub fn owner(&self, shard: Shard) -> Option<(Incarnation, Option<&str>, i64)> {
         let row = self.fleet.as_ref()?;
         let owner = row.view.owner(shard)?;
         Some((owner, self.others.address(owner), row.epoch))
     }
 
-    /// The member for `/status`.
+    /// State for `/status`.
     pub fn status(&self) -> Status {
         Status {
             phase: self.phase,
@@ -349,8 +349,8 @@ impl Member {
         self.tell_rivals(sink);
     }
 
-    /// Two processes with one configuration: nothing else would say so. Whoever sees it tells of
-    /// it, for the two may not.
+    /// Reports two processes with one configuration: nothing else would reveal them. Any member
+    /// that sees them reports it, because they may not notice themselves.
     fn tell_rivals(&mut self, sink: &mut dyn Sink) {
         let mut told = BTreeSet::new();
         for [one, other] in self.others.rivals(self.me) {
@@ -366,7 +366,8 @@ impl Member {
         self.told.rivals = told;
     }
 
-    /// A member whose clock is ahead lifts the fences of all when its shards are others'.
+    /// Reports fences far ahead of the clock: a member whose clock is ahead raises the fences of
+    /// all when its shards change hands.
     fn tell_fences_ahead(&mut self, wall_us: i64, sink: &mut dyn Sink) {
         let floor_us = self.fleet.as_ref().map_or(0, |row| row.ts_floor_us);
         let ahead_us = floor_us.max(self.others.limit_max_us()).saturating_sub(wall_us);
@@ -377,7 +378,7 @@ impl Member {
         self.told.fences_ahead = is_ahead;
     }
 
-    /// Tells of failures, each once until another comes.
+    /// Reports failures, each once until a different one comes.
     fn hear(&mut self, outcome: &Outcome, sink: &mut dyn Sink) {
         match outcome {
             Outcome::Failed(text) if *text != self.told.failure => {
@@ -401,7 +402,7 @@ impl Member {
         }
     }
 
-    /// Tells of what has changed.
+    /// Reports all changes.
     fn tell(&mut self, now_ns: u64, sink: &mut dyn Sink) {
         if self.phase == Phase::Ended {
             return;
@@ -455,8 +456,7 @@ impl Member {
         now_ns < self.own.valid_until_ns
     }
 
-    /// Changes of other rows are made only by a member whose lease is valid: what it knows is not
-    /// old.
+    /// True if this member may change other rows: its lease is valid, so its knowledge is not old.
     fn may_act(&self, now_ns: u64) -> bool {
         matches!(self.phase, Phase::Live | Phase::Leaving) && self.is_valid(now_ns)
     }
@@ -466,8 +466,8 @@ impl Member {
         StatementId(self.next_id)
     }
 
-    /// This member's place among those that could act on the same finding, as the time to leave to
-    /// those before it.
+    /// Delay before this member acts on a finding that other members share: it depends on the
+    /// member's rank among them.
     fn turn_ns(&self, now_ns: u64) -> u64 {
         let before = self.others.receivers(self.me, now_ns, &self.times);
         let rank = before.iter().filter(|other| **other < self.me).count() as u64;

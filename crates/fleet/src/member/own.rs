@@ -1,8 +1,8 @@
 //! A member's own row: joining, renewing the lease, leaving.
 //!
 //! Each beat is written once, by the one of its attempts that was applied; the condition refuses
-//! all others. So an attempt of unknown fate is settled by reading the row, and where the beat has
-//! risen, the lease counts from the first attempt.
+//! all others. So reading the row settles an attempt of unknown fate, and if the beat has risen,
+//! the lease counts from the first attempt.
 
 use crate::answer::{MemberRow, Outcome, State};
 use crate::columns::TIMESTAMP_MAX_US;
@@ -14,29 +14,29 @@ use crate::weakened::Step;
 
 use super::{Member, Phase};
 
-/// What is known of the own row.
+/// Knowledge of the own row.
 #[derive(Debug, Default)]
 pub(super) struct OwnRow {
-    /// The beat that is in the row; `None` before it is known that there is a row.
+    /// Beat in the row; `None` before the row certainly exists.
     pub(super) beat: Option<i64>,
-    /// When the statement that wrote this beat was sent, or one before it.
+    /// Time at which the statement that wrote this beat, or an earlier one, was sent.
     began_ns: u64,
-    /// The lease ends then, on this clock; 0 is no lease.
+    /// End of the lease on this clock; 0 is no lease.
     pub(super) valid_until_ns: u64,
-    /// The limit of tokens that is in the row, in microseconds.
+    /// Limit of tokens in the row, in microseconds.
     pub(super) ts_limit_us: i64,
-    /// When the first attempt to write the next beat was sent.
+    /// Time at which the first attempt to write the next beat was sent.
     attempts_since_ns: Option<u64>,
-    /// An attempt is of unknown fate: the row is read before the next.
+    /// An attempt is of unknown fate: read the row before the next.
     read_back: bool,
-    /// There is a reason to renew now.
+    /// Renew now.
     pub(super) renew_now: bool,
-    /// The row says that this member is leaving, since then.
+    /// Time since which the row says that this member is leaving.
     pub(super) leaving_since_ns: Option<u64>,
 }
 
 impl Member {
-    /// When the own row is to be written or read next, if nothing happens before.
+    /// Time of the next write or read of the own row, if nothing happens before.
     pub(super) fn own_due_ns(&self) -> u64 {
         match self.phase {
             Phase::Checking | Phase::Ended => u64::MAX,
@@ -95,8 +95,8 @@ impl Member {
         }
     }
 
-    /// The limit for the next lease: above all that tokens can reach before it is over, and never
-    /// below the present one, up to which a core may have granted.
+    /// Limit for the next lease: above all that tokens can reach before it ends, and never below
+    /// the present one, up to which a core may have granted.
     fn next_limit_us(&self, wall_us: i64) -> i64 {
         let floor_us = self.fleet.as_ref().map_or(0, |row| row.ts_floor_us);
         let reached_us = wall_us.max(floor_us).max(self.last_token_us);
@@ -108,22 +108,22 @@ impl Member {
         }
     }
 
-    /// Nothing is left to hand over: the membership can end.
+    /// Starts closing the membership once nothing is left to hand over.
     fn close(&mut self, now_ns: u64) {
         if self.phase == Phase::Leaving && self.has_told_leaving(now_ns) && self.owns_nothing() {
             self.phase = Phase::Closing;
         }
     }
 
-    /// The others have had the time to see that this member is leaving: they give it nothing, and
-    /// expect its shards.
+    /// True once the others have had time to see that this member is leaving: they give it no
+    /// shards, and expect to get its own.
     pub(super) fn has_told_leaving(&self, now_ns: u64) -> bool {
         let since_ns = self.own.leaving_since_ns;
         since_ns.is_some_and(|since_ns| now_ns >= since_ns.saturating_add(2 * self.times.poll_ns))
     }
 
-    /// Renews before its time where tokens come near the limit: the wall clock leapt, the floor was
-    /// raised, or there are more grants than microseconds.
+    /// Renews early if tokens come near the limit: the wall clock leapt, the floor was raised, or
+    /// there are more grants than microseconds.
     fn want_higher_limit(&mut self, wall_us: i64) {
         let floor_us = self.fleet.as_ref().map_or(0, |row| row.ts_floor_us);
         let reached_us = wall_us.max(floor_us).max(self.last_token_us);
@@ -132,7 +132,7 @@ impl Member {
             room_us < self.times.headroom_us / 2 && self.own.ts_limit_us < TIMESTAMP_MAX_US;
     }
 
-    /// Everything has been read that can refuse it.
+    /// Joins, or ends with a refusal, once all rows have been read.
     fn try_to_join(&mut self, sink: &mut dyn Sink) {
         let Some(row) = self.fleet.as_ref().filter(|_| self.others.was_read) else { return };
         let members: Vec<&MemberRow> = self.others.all().map(|seen| &seen.row).collect();
@@ -185,8 +185,8 @@ impl Member {
         if self.steps.has(Step::BeginsBeforeSend) { flight.sent_ns } else { now_ns }
     }
 
-    /// The row after an attempt of unknown fate. Whoever has not joined yet may find no row, and
-    /// tries again.
+    /// Takes the row after an attempt of unknown fate. A member that has not joined may find no
+    /// row, and tries again.
     fn read_back(&mut self, row: Option<&MemberRow>, sink: &mut dyn Sink) {
         self.own.read_back = false;
         let next = self.own.beat.map_or(0, |beat| beat.saturating_add(1));
@@ -226,8 +226,8 @@ impl Member {
         self.post_lease(sink);
     }
 
-    /// A read of all rows showed the own one. What it says of death is certain; that there is none
-    /// may be old, unless the read was linearizable.
+    /// Takes the own row from a read of all rows. A death in it is certain; a missing row may be
+    /// due to an old read, unless the read was linearizable.
     pub(super) fn own_row_seen(
         &mut self,
         row: Option<&MemberRow>,
@@ -245,7 +245,7 @@ impl Member {
         }
     }
 
-    /// An operator may have written into the row that this member is to leave.
+    /// Leaves if an operator has written into the row that this member should.
     fn look_if_told_to_leave(&mut self, row: &MemberRow, sink: &mut dyn Sink) {
         if row.leaving && self.phase == Phase::Live {
             self.phase = Phase::Leaving;
@@ -253,7 +253,7 @@ impl Member {
         }
     }
 
-    /// The fleet's row says that this member may not be one.
+    /// Ends the membership because the fleet's row does not allow it.
     pub(super) fn refuse(&mut self, refusal: Refusal, sink: &mut dyn Sink) {
         self.end(End::Refused(refusal), sink);
     }

@@ -11,7 +11,7 @@ use crate::statement::Statement;
 
 use super::{Member, Phase};
 
-/// Rows of sealed members that are kept, for a look at what happened.
+/// Rows of sealed members that are kept for later inspection.
 const SEALED_KEPT: usize = 8;
 
 impl Member {
@@ -65,7 +65,7 @@ impl Member {
                 let own = rows.iter().find(|row| row.incarnation == self.me);
                 let unreadable: BTreeSet<Incarnation> =
                     unreadable.into_iter().map(|(incarnation, _)| incarnation).collect();
-                // A row that cannot be used is not one that is gone.
+                // An invalid row is not a missing one.
                 let is_there = !serial || unreadable.contains(&self.me);
                 self.own_row_seen(own, !is_there, sink);
                 let (serial, sent_ns) = (*serial, flight.sent_ns);
@@ -101,12 +101,12 @@ impl Member {
         }
     }
 
-    /// Dead members whose work may not all be done, and who own nothing any more or will soon not.
+    /// Dead members whose work may not all be done, and that own nothing any more or soon will not.
     pub(super) fn unsealed(&self) -> impl Iterator<Item = &Seen> {
         self.others.all().filter(|seen| seen.row.state == State::Dead)
     }
 
-    /// What is to be done about others now: one thing at a time.
+    /// The next statement about other members, one at a time.
     fn wanted_of_others(&mut self, now_ns: u64, sink: &mut dyn Sink) -> Option<Statement> {
         let turn_ns = self.turn_ns(now_ns);
         let dead = self.others.all().find(|seen| {
@@ -130,7 +130,7 @@ impl Member {
             .is_none_or(|row| row.view.owned().any(|(_, owner)| owner == incarnation))
     }
 
-    /// A dead member that owns nothing any more is sealed when what it left undone has been done.
+    /// Seals a dead member that owns nothing, once its unfinished work is done.
     fn wanted_seal(&mut self, now_ns: u64, turn_ns: u64, sink: &mut dyn Sink) -> Option<Statement> {
         let mine = |seen: &&Seen| now_ns >= seen.state_since_ns.saturating_add(turn_ns);
         let ready: Vec<Incarnation> =
@@ -150,8 +150,8 @@ impl Member {
         None
     }
 
-    /// Of too many rows of sealed members, the one with the lowest limit of tokens, which is the
-    /// oldest.
+    /// Removes the sealed member with the lowest limit of tokens, the oldest, if there are too
+    /// many.
     fn wanted_purge(&self, turn_ns: u64) -> Option<Statement> {
         let sealed = self.others.all().filter(|seen| seen.row.state == State::Sealed);
         let sealed: Vec<&Seen> =

@@ -9,21 +9,21 @@ use crate::weakened::Step;
 
 use super::{Member, Phase};
 
-/// What this member has of a shard.
+/// This member's hold on a shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Holding {
-    /// Nothing.
+    /// None.
     Foreign,
-    /// Its core may grant.
+    /// The core may grant.
     Mine,
-    /// Its core was asked to stop.
+    /// The core was asked to stop.
     Draining { number: u64 },
-    /// Its core has stopped.
+    /// The core has stopped.
     Drained {
         last_token_us: i64,
         memory_empty: bool,
-        /// It was offered to another by a change of the view at this epoch, which may be applied as
-        /// long as the epoch stands.
+        /// Epoch of the change that offered the shard to another member; the change may be applied
+        /// as long as the epoch stands.
         offered_at: Option<i64>,
     },
 }
@@ -41,7 +41,7 @@ impl Member {
         Shards::ALL.iter().filter(|shard| is(self.holding(*shard))).collect()
     }
 
-    /// A view that was not known before.
+    /// Takes a new view.
     pub(super) fn take_view(&mut self, row: &FleetRow, now_ns: u64, sink: &mut dyn Sink) {
         for shard in Shards::ALL.iter() {
             let mine = row.view.owner(shard) == Some(self.me);
@@ -68,8 +68,8 @@ impl Member {
                             Holding::Drained { last_token_us, memory_empty, offered_at: None },
                         );
                     } else {
-                        // It may have been another's in between, or never: what is known of it here
-                        // counts as what an earlier owner did.
+                        // Another member may have owned it in between: the knowledge about it
+                        // counts as an earlier owner's.
                         self.lose(shard, row.epoch, sink);
                         self.gain(shard, row, last_token_us, memory_empty, now_ns, sink);
                     }
@@ -107,8 +107,8 @@ impl Member {
         sink.put(Output::Lost { shard, epoch });
     }
 
-    /// A linearizable read found the epoch of an offer: the offer has not been applied, but may be
-    /// yet.
+    /// Handles a linearizable read at the epoch of an offer: the offer has not been applied, but
+    /// may be yet.
     pub(super) fn offers_stand(&mut self) {
         if self.steps.has(Step::ClosedWhileOffered) {
             return;
@@ -120,8 +120,8 @@ impl Member {
         }
     }
 
-    /// Who is to get shards of this member, one name for each shard; nobody's are those that nobody
-    /// can take.
+    /// Receivers of this member's surplus shards, one entry for each shard; `None` if no member can
+    /// take it.
     fn wanted_gifts(&self, now_ns: u64) -> Vec<Option<Incarnation>> {
         let Some(row) = &self.fleet else { return Vec::new() };
         let mut receivers = self.others.receivers(self.me, now_ns, &self.times);
@@ -138,13 +138,13 @@ impl Member {
                 .map(|(_, to)| Some(to))
                 .collect();
         }
-        // Whoever has just joined is given shards when it has renewed its lease once.
+        // A new member gets shards only after renewing its lease once.
         receivers.retain(|other| self.others.find(*other).is_some_and(|seen| seen.row.beat > 0));
         receivers.push(self.me);
         plan::surplus(&row.view, &receivers, self.me).into_iter().map(Some).collect()
     }
 
-    /// The shards to give, those that are closed already first.
+    /// Shards to give, closed ones first.
     fn chosen_gifts(&self, count: usize) -> Vec<Shard> {
         let mut mine: Vec<Shard> =
             self.shards_where(|holding| holding != Holding::Foreign).iter().rev().collect();
@@ -158,7 +158,7 @@ impl Member {
         mine
     }
 
-    /// Closes shards that are to be given away, and opens those that are to be kept after all.
+    /// Closes shards that are to be given away, and reopens those that are to be kept after all.
     pub(super) fn settle_giving(&mut self, now_ns: u64, sink: &mut dyn Sink) {
         if !self.may_act(now_ns) {
             return;
@@ -192,8 +192,8 @@ impl Member {
         }
     }
 
-    /// The change of the view that gives away what is closed. It waits for shards that are still
-    /// being drained, for a while.
+    /// The change of the view that gives closed shards away. For a while it waits for shards that
+    /// are still draining.
     pub(super) fn gift(&self, now_ns: u64) -> Option<ViewChange> {
         let row = self.fleet.as_ref()?;
         let wanted = self.wanted_gifts(now_ns);
@@ -216,22 +216,21 @@ impl Member {
         (change.view != row.view).then_some(change)
     }
 
-    /// A change that changes nothing but the epoch, so that offers which are not wanted any more
-    /// can never be applied.
+    /// A change of the epoch alone, after which unwanted offers can never be applied.
     pub(super) fn voided_offers(&self) -> Option<ViewChange> {
         let offered = |holding| matches!(holding, Holding::Drained { offered_at: Some(_), .. });
         let row = self.fleet.as_ref()?;
         (!self.shards_where(offered).is_empty()).then(|| unchanged(row))
     }
 
-    /// Tells if neither a view nor an offer has anything to do with this member any more.
+    /// True if no view or offer concerns this member any more.
     pub(super) fn owns_nothing(&self) -> bool {
         let held = self.shards_where(|holding| holding != Holding::Foreign);
         let viewed = self.fleet.as_ref().is_some_and(|row| !row.view.shards_of(self.me).is_empty());
         held.is_empty() && !viewed
     }
 
-    /// Notes which closed shards a change offers to others.
+    /// Notes the closed shards that a change offers to others.
     pub(super) fn note_offers(&mut self, change: &ViewChange) {
         for shard in Shards::ALL.iter() {
             if let Holding::Drained { last_token_us, memory_empty, .. } = self.holding(shard)
@@ -247,7 +246,7 @@ impl Member {
     }
 }
 
-/// A change that changes nothing yet.
+/// A change equal to the current row.
 pub(super) fn unchanged(row: &FleetRow) -> ViewChange {
     ViewChange {
         epoch_seen: row.epoch,

@@ -1,4 +1,4 @@
-//! What `/status` shows of all members, as this one has last read of them.
+//! All members for `/status`, as this one last read them.
 
 use super::Member;
 use crate::answer::State;
@@ -7,26 +7,26 @@ use crate::ids::Incarnation;
 /// One of the fleet's members.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shown {
-    /// Who.
+    /// The member's incarnation.
     pub incarnation: Incarnation,
-    /// Where clients and other members reach it.
+    /// Address for clients and other members.
     pub address: String,
-    /// Its state.
+    /// State of the member.
     pub state: State,
-    /// It is about to stop, or has.
+    /// The member is about to stop, or has stopped.
     pub leaving: bool,
-    /// How many shards are its own.
+    /// Number of its shards.
     pub shards: usize,
-    /// Another that lives has the same address, this member or one of the others: see
-    /// [`crate::Alarm::SameAddress`]. This member is not a rival of its own.
+    /// Another live member has the same address: see [`crate::Alarm::SameAddress`]. This member is
+    /// never a rival of itself.
     pub is_rival: bool,
-    /// For how long it has not been seen to renew its lease, in nanoseconds.
+    /// Time since it was last seen to renew its lease, in nanoseconds.
     pub silent_ns: u64,
 }
 
 impl Member {
-    /// So many members at most, this one among them, and how many are left out: those that live
-    /// first, the others by how lately they did.
+    /// Up to `most` members including this one, and the number left out: live ones first, the
+    /// others by how recently they lived.
     pub fn members(&self, now_ns: u64, most: usize) -> (Vec<Shown>, usize) {
         let rivals = self.others.rivals(self.me);
         let is_rival = |incarnation| {
@@ -61,7 +61,7 @@ impl Member {
         (shown, left_out)
     }
 
-    /// How this member is called.
+    /// Incarnation of this member.
     pub fn incarnation(&self) -> Incarnation {
         self.me
     }

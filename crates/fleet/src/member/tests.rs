@@ -1,4 +1,4 @@
-//! What a member tells its operator.
+//! A member's reports to its operator.
 
 use super::Member;
 use crate::answer::{FleetRow, MemberRow, Outcome, State};
@@ -41,8 +41,7 @@ fn alarms_of(ts_floor_us: i64, wall_us: i64) -> Vec<Alarm> {
     outputs.into_iter().filter_map(alarm).collect()
 }
 
-/// A member's clock was a year ahead: the fences of all are from now on, and nothing else would say
-/// so.
+/// A member's clock was a year ahead: so are all fences from now on, and only the alarm reveals it.
 #[test]
 fn fences_far_ahead_of_the_clock_are_told_once() {
     const HOUR_US: i64 = 3_600_000_000;
@@ -57,8 +56,8 @@ fn fences_far_ahead_of_the_clock_are_told_once() {
     );
 }
 
-/// Two processes have one configuration. The row of one that was started anew stands beside the new
-/// one's for a while, too.
+/// Two processes have one configuration. The row of a restarted process also stands beside the new
+/// one's for a while.
 #[test]
 fn another_that_lives_at_the_same_address_is_told_of_once_and_a_former_start_is_not() {
     let (me, other) = (Incarnation([1; 16]), Incarnation([2; 16]));
@@ -105,7 +104,7 @@ fn another_that_lives_at_the_same_address_is_told_of_once_and_a_former_start_is_
     assert_eq!(rivals, [(me, false), (other, true)]);
 }
 
-/// The declaration of a death takes it back in the row, which this member reads again some time
+/// The declaration of a death clears `leaving` in the row, which this member reads again some time
 /// later.
 #[test]
 fn who_was_told_to_leave_and_is_declared_dead_has_not_left() {
@@ -173,8 +172,8 @@ fn members_are_shown_with_this_one_and_those_that_live_however_many_are_dead() {
     assert_eq!(member.members(1_150, 500).1, 0);
 }
 
-/// Two processes have one address (a copied configuration). The other proxies must not tell their
-/// clients of a change at each renewal.
+/// Two processes have one address (a copied configuration). The other proxies must not announce a
+/// change to their clients at each renewal.
 #[test]
 fn two_at_one_address_are_one_change_for_the_clients_of_others_and_an_alarm() {
     let (me, one, two) = (Incarnation([9; 16]), Incarnation([1; 16]), Incarnation([2; 16]));
@@ -221,8 +220,8 @@ fn two_at_one_address_are_one_change_for_the_clients_of_others_and_an_alarm() {
     );
 }
 
-/// A proxy that ended and was started again is no rival of its former start, whoever looks and
-/// however long that one had lived.
+/// A restarted proxy is no rival of its former start, for any observer and however long that one
+/// lived.
 #[test]
 fn a_proxy_that_was_started_again_is_no_rival_of_what_it_was_for_those_who_look() {
     let (me, before, after) = (Incarnation([9; 16]), Incarnation([2; 16]), Incarnation([1; 16]));
@@ -258,9 +257,9 @@ fn a_proxy_that_was_started_again_is_no_rival_of_what_it_was_for_those_who_look(
     assert!(member.members(50, 9).0.iter().all(|shown| !shown.is_rival));
 }
 
-/// An attempt that timed out may be the one that wrote the beat, though a read in between did not
-/// show it and another attempt followed. A lease that counted from the later attempt would outlast
-/// what the others grant.
+/// An attempt that timed out may have written the beat, though a read in between did not show it
+/// and another attempt followed. A lease counted from the later attempt would outlast the time that
+/// others allow it.
 #[test]
 fn a_lease_counts_from_the_first_of_the_attempts_that_may_have_written_its_beat() {
     const SECOND_NS: u64 = 1_000_000_000;

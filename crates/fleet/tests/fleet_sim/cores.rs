@@ -1,22 +1,21 @@
-//! What the cores of one proxy do with what its member posts: they grant, as long as their own
-//! clock lets them.
+//! The cores of one proxy: they grant according to the member's posts and their own clock.
 
 use shunt_fleet::{Gain, Incarnation, LeasePost, SHARDS, Shard};
 
-/// Tokens of one shard are so far apart at least, microseconds.
+/// Smallest distance between the tokens of one shard, microseconds.
 const STEP_US: i64 = 64;
 
-/// A shard that may be granted in.
+/// A shard in which cores may grant.
 #[derive(Clone, Copy)]
 struct Served {
     last_us: i64,
     grace_until_ns: u64,
-    /// When the last lock in memory that was granted will have run out.
+    /// End of the last memory lock granted.
     memory_until_ns: u64,
     open: bool,
 }
 
-/// The cores.
+/// The cores of one proxy.
 pub(crate) struct Cores {
     lease: LeasePost,
     shards: [Option<Served>; SHARDS],
@@ -53,8 +52,7 @@ impl Cores {
         }
     }
 
-    /// What is told of a shard that was drained: its last token, and that no lock in memory is held
-    /// there.
+    /// Report for a drained shard: its last token, and that no memory lock is held there.
     pub(crate) fn drained(&self, shard: Shard, now_ns: u64) -> (i64, bool) {
         let served = self.shards[usize::from(shard)];
         served.map_or((0, true), |served| {
@@ -62,13 +60,13 @@ impl Cores {
         })
     }
 
-    /// True if it would grant in this shard now.
+    /// True if the cores would grant in this shard now.
     pub(crate) fn serves(&self, shard: Shard, now_ns: u64) -> bool {
         now_ns < self.lease.valid_until_ns
             && self.shards[usize::from(shard)].is_some_and(|served| served.open)
     }
 
-    /// Grants: the token, and whether a lock in memory was granted too, for `ttl_ns`.
+    /// Grants: returns the token, and whether a memory lock was granted too, for `ttl_ns`.
     pub(crate) fn grant(
         &mut self,
         shard: Shard,

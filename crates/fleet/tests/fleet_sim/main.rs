@@ -1,12 +1,12 @@
-//! A fleet in simulation: hosts whose clocks differ, a store whose statements end either way,
-//! proxies that crash, stand still and stop in order.
+//! A fleet in simulation: hosts with different clocks, a store whose statements may succeed or not,
+//! proxies that crash, pause and stop in order.
 //!
-//! At every grant: no other host believes that it owns the shard (with clock rates within 1 %), and
-//! the token is above all tokens granted in that shard before (whatever the clocks do). When faults
-//! end, every shard is served again within a bound of simulated time. With one of five steps of the
-//! protocol left out, one of these is seen to fail. Three more steps can be left out of which these
-//! histories do not show the need: the margin of the lease, draining, and keeping an offered shard
-//! closed. `SHUNT_SIM_SEED` replays a seed.
+//! At every grant, no other host believes that it owns the shard (with clock rates within 1 %), and
+//! the token is above all earlier tokens of that shard (with any clocks). When faults end, every
+//! shard is served again within a bound of simulated time. With one of five steps of the protocol
+//! left out, one of these checks fails. These histories do not show the need for three more steps
+//! that can be left out: the margin of the lease, draining, and keeping an offered shard closed.
+//! `SHUNT_SIM_SEED` replays a seed.
 
 #![allow(clippy::unwrap_used, reason = "a test may stop where something is not as expected")]
 
@@ -18,7 +18,7 @@ use shunt_fleet::{Config, End, Incarnation, Member, Outcome, Output, Statement, 
 use store::Store;
 use world::{Settings, World};
 
-/// The first seed with a violation, and what it is.
+/// The first seed with a violation, and the violation.
 fn first_violation(seeds: u64, settings: Settings) -> Option<(u64, String)> {
     let given = std::env::var("SHUNT_SIM_SEED").ok().map(|text| text.parse::<u64>().unwrap());
     let range = given.map_or(1..seeds + 1, |seed| seed..seed + 1);
@@ -94,8 +94,8 @@ fn an_order_to_leave_is_heeded_whenever_it_is_written() {
     }
 }
 
-/// Versions that know another format each are members beside each other, and the format is raised
-/// when all know it: then the older one may be a member no more.
+/// Versions with different newest formats are members at the same time, and the format is raised
+/// when all know it: then the older version may no longer be a member.
 #[test]
 fn the_format_is_raised_when_all_know_it_and_then_keeps_older_versions_out() {
     let (mut raised, mut refused) = (0, 0);

@@ -1,5 +1,4 @@
-//! The rows that a fleet agrees by, kept by a store that carries statements out one after the
-//! other.
+//! The fleet's rows, in a store that carries statements out one after the other.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +10,7 @@ use shunt_fleet::{
 pub(crate) struct Store {
     pub(crate) fleet: FleetRow,
     members: BTreeMap<Incarnation, MemberRow>,
-    /// Of the view.
+    /// Changes of the view.
     pub(crate) changes: u64,
 }
 
@@ -31,7 +30,7 @@ impl Store {
         Self { fleet, members: BTreeMap::new(), changes: 0 }
     }
 
-    /// Carries a statement out, now.
+    /// Carries a statement out now.
     pub(crate) fn apply(&mut self, statement: &Statement) -> Outcome {
         let applied = match statement {
             Statement::ReadFleet { .. } => {

@@ -1,4 +1,4 @@
-//! Hosts, their clocks, the network to the store, and what goes wrong.
+//! Hosts, their clocks, the network to the store, and faults.
 
 use shunt_fleet::schema::FORMAT;
 use shunt_fleet::{
@@ -13,27 +13,27 @@ const MS: u64 = 1_000_000;
 const SECOND: u64 = 1000 * MS;
 const LEASE_MS: i32 = 6000;
 const MAX_TTL_MS: i32 = 8000;
-/// Faults end then.
+/// Time at which faults end.
 const FAULTS_UNTIL_NS: u64 = 90 * SECOND;
-/// All hosts have the new version by then, for the first time.
+/// Time by which all hosts have had the new version once.
 const UPGRADED_UNTIL_NS: u64 = 70 * SECOND;
-/// A statement in doubt may be carried out so much later.
+/// Longest delay of a statement in doubt.
 const LATE_MAX_NS: u64 = 9 * SECOND;
-/// After the last fault everything is served again within so many simulated seconds: late
-/// statements, two leases at clocks a tenth off, and what follows from them.
+/// Simulated time from the last fault until all shards are served again: late statements, two
+/// leases at clocks a tenth off, and their consequences.
 const SETTLED_WITHIN_NS: u64 = LATE_MAX_NS + 40 * SECOND;
 
-/// What a run is like.
+/// Settings of a run.
 #[derive(Clone, Copy)]
 pub(crate) struct Settings {
     pub(crate) drift_ppm: u64,
-    /// Clocks are as far apart as they may be.
+    /// Clocks differ by as much as allowed.
     pub(crate) extreme: bool,
     /// Two owners at one moment are a violation.
     pub(crate) exclusive: bool,
     pub(crate) left_out: Option<Step>,
-    /// Hosts get a version that knows one more format, at different times, and some go back to the
-    /// old one for a while.
+    /// Hosts get a version with one more format, at different times, and some go back to the old
+    /// one for a while.
     pub(crate) upgrade: bool,
 }
 
@@ -65,22 +65,22 @@ struct Host {
     member: Option<Member>,
     incarnation: Incarnation,
     cores: Cores,
-    /// Stands still until then.
+    /// End of the host's pause.
     paused_until_ns: u64,
-    /// Its statements are lost until then.
+    /// Time until which its statements are lost.
     cut_until_ns: u64,
     starts_at_ns: u64,
     wakes_at_ns: u64,
     proves_death: bool,
-    /// The newest format that its version knows.
+    /// Newest format that its version knows.
     knows: i32,
     upgraded_at_ns: u64,
-    /// From when and until when it has the old version once more.
+    /// Start and end of its return to the old version.
     back: Option<(u64, u64)>,
 }
 
 impl Host {
-    /// The newest format that the version knows which it is to have.
+    /// Newest format of the version that the host should run.
     fn wanted_format(&self, real_ns: u64) -> i32 {
         let is_back =
             self.back.is_some_and(|(from_ns, until_ns)| (from_ns..until_ns).contains(&real_ns));
@@ -97,7 +97,7 @@ impl Host {
 }
 
 enum Happens {
-    /// A statement reaches the store; its outcome goes back, or does not.
+    /// A statement reaches the store; its outcome goes back, or is lost.
     Applied {
         host: usize,
         incarnation: Incarnation,
@@ -128,14 +128,14 @@ pub(crate) struct World {
     pending: Vec<(u64, Happens)>,
     incarnations: u64,
     last_token: [i64; SHARDS],
-    /// Who granted the last lock in memory, and until when it may be held, in real time.
+    /// Host that granted the last memory lock, and its latest end, in real time.
     memory: [(usize, u64); SHARDS],
     pub(crate) grants: u64,
     pub(crate) statements: u64,
     pub(crate) declared_dead: u64,
     pub(crate) told_to_leave: u64,
     pub(crate) raised: u64,
-    /// Members that were refused for the format of the rows.
+    /// Members refused for the format of the rows.
     pub(crate) refused: u64,
     violation: Option<String>,
 }
@@ -207,12 +207,12 @@ impl World {
         self.real_ns / (60 * SECOND)
     }
 
-    /// Runs to the end; what was violated, if anything was.
+    /// Runs to the end; returns the violation, if any.
     pub(crate) fn run(&mut self) -> Option<String> {
         while self.real_ns < FAULTS_UNTIL_NS + SETTLED_WITHIN_NS && self.violation.is_none() {
             self.step();
         }
-        // A shard that is moving in order is not served for a moment.
+        // A shard that is moving in order is briefly not served.
         let mut dark = self.dark();
         for _ in 0..2000 {
             if dark.is_none() || self.violation.is_some() || self.settings.left_out.is_some() {
@@ -230,7 +230,7 @@ impl World {
         self.violation.take()
     }
 
-    /// What is not served.
+    /// Describes the shards that are not served.
     fn dark(&self) -> Option<String> {
         let owned: usize = self
             .hosts
@@ -363,7 +363,7 @@ impl World {
         let serves = |(other, host): (usize, &Host)| {
             other != index && host.cores.serves(shard, host.now_ns(real_ns))
         };
-        // One that stands still grants nothing until it goes on, and looks at its clock then.
+        // A paused host grants nothing until it resumes, and checks its clock then.
         let both = self
             .hosts
             .iter()
@@ -384,7 +384,7 @@ impl World {
                     "a lock in memory of shard {shard} while another's may be held"
                 ));
             }
-            // A client counts its time by a clock of its own, from before its request: never longer
+            // A client measures the time by its own clock, from before its request: never longer
             // than this.
             self.memory[usize::from(shard)] = (index, real_ns + ttl_ns);
         }
@@ -443,7 +443,7 @@ impl World {
         }
     }
 
-    /// Lets a member do something, and carries out what it wants.
+    /// Calls a member, and carries out its outputs.
     fn with_member(&mut self, index: usize, act: impl FnOnce(&mut Member, &mut Vec<Output>)) {
         let mut outputs = Vec::new();
         let Some(member) = &mut self.hosts[index].member else { return };
@@ -494,7 +494,7 @@ impl World {
         let fair = self.real_ns >= FAULTS_UNTIL_NS;
         let cut = self.hosts[host].cut_until_ns > self.real_ns;
         let (late, delay_ns) = match self.random.below(40) {
-            // Its fate is unknown to whoever sent it: carried out soon, much later, or never.
+            // Its sender does not know its fate: carried out soon, much later, or never.
             0..=3 if !fair => (
                 true,
                 self.random.below(if self.random.0.is_multiple_of(2) {
