@@ -15,17 +15,15 @@ use crate::{
 /// A command of `shunt bench`.
 #[derive(Debug, Subcommand)]
 pub enum BenchCommand {
-    /// Run CQL nodes that answer at memory speed.
+    /// Run CQL nodes that answer at memory speed
     Stub(StubArgs),
-    /// Put load on any CQL endpoint, and report latency and the CPU time of chosen processes.
+    /// Put load on a CQL endpoint, and report latency and CPU time
     Load(Box<LoadArgs>),
-    /// Ask several Redis servers for multigets, and report what that costs.
+    /// Put multigets on several Redis servers, and report their cost
     Multiget(Box<MultigetArgs>),
-    /// Run experiments that are written down as scenarios, compare their arms, and check what they
-    /// claim.
+    /// Run scenarios, compare their arms, and check their claims
     Run(RunArgs),
-    /// Measure what a query costs two binaries of Shunt, side by side, and print the medians and
-    /// their ratio by shape.
+    /// Compare the cost of a query between two builds, side by side
     Compare(CompareArgs),
 }
 

@@ -55,7 +55,7 @@ const PATIENCE_MS_MIN: u64 = 10;
 options! {
     section "Addresses";
 
-    /// Addresses for clients
+    /// Addresses that clients connect to
     listen: Vec<SocketAddr> {
         kind: List<Listen>,
         value: "ADDR",
@@ -64,14 +64,14 @@ options! {
         change: AfterRestart,
         manual: "Several with commas, in the file as a list",
     }
-    /// Nodes to ask for the ring, any of them will do: HOST or HOST:PORT
+    /// Nodes that describe the ring, HOST or HOST:PORT; one reachable is enough
     contact_points: Vec<String> {
         kind: List<String>,
         value: "HOST",
         default: Vec::new() => "",
         allowed: Form("hosts", "10.0.0.1,10.0.0.2:9043"),
         change: OnReload,
-        manual: "Required. Names are looked up at every attempt",
+        manual: "Required. The proxy looks names up at every attempt",
     }
     /// Address of metrics, health and status, or `off`
     admin: Option<AdminAddress> {
@@ -80,18 +80,18 @@ options! {
         default: "127.0.0.1:9180",
         allowed: Form("address or `off`", "127.0.0.1:9999"),
         change: AfterRestart,
-        manual: "There is no login: keep it off public networks. List accepted host names after it: `10.0.9.1:9180,proxy.example`",
+        manual: "The page has no login: keep it off public networks. List accepted host names after it: `10.0.9.1:9180,proxy.example`",
     }
-    /// Address that drivers are told
+    /// Address that drivers see for this proxy
     advertise: Option<SocketAddr> {
         kind: Advertise,
         value: "ADDR",
-        default: None => "the one they connected to",
+        default: None => "the address of the connection",
         allowed: Form("address", "192.0.2.1:9042"),
         change: OnReload,
-        manual: "It is in `system.local`. Port 0 or none: the port they connected to",
+        manual: "`system.local` shows it. Port 0 or none: the port of the connection",
     }
-    /// CQL port of nodes older than Cassandra 4.0, which do not tell theirs
+    /// CQL port of nodes before Cassandra 4.0, which do not publish theirs
     node_port: Option<u16> {
         kind: u16,
         value: "PORT",
@@ -103,7 +103,7 @@ options! {
 
     section "Ring";
 
-    /// Datacentre whose nodes are used, and no others'
+    /// Datacentre of the nodes to use
     local_datacentre: Option<String> {
         kind: String,
         value: "NAME",
@@ -112,7 +112,7 @@ options! {
         change: OnReload,
         manual: "Set it. [Which one](deploying.md#which-ring-which-datacentre)",
     }
-    /// Role for the proxy's own connection to the ring; clients always log in with theirs
+    /// Role of the proxy's own connection to the ring; clients log in with theirs
     username: Option<String> {
         kind: String,
         value: "ROLE",
@@ -121,7 +121,7 @@ options! {
         change: OnReload,
         manual: "",
     }
-    /// Its password; shows in the list of processes, so prefer --password-file
+    /// Password of that role; visible in the list of processes, so prefer --password-file
     password: Option<Secret> {
         kind: Secret,
         value: "TEXT",
@@ -130,7 +130,7 @@ options! {
         change: OnReload,
         manual: "",
     }
-    /// File with its password in the first line
+    /// File with the password of that role in its first line
     password_file: Option<PathBuf> {
         kind: PathBuf,
         value: "FILE",
@@ -139,7 +139,7 @@ options! {
         change: OnReload,
         manual: "Not together with `--password`",
     }
-    /// How often topology and schema are read without a cause
+    /// Interval between two reads of topology and schema
     refresh_interval_ms: u64 {
         kind: Millis,
         value: "MS",
@@ -148,7 +148,7 @@ options! {
         change: OnReload,
         manual: "",
     }
-    /// End with code 4 if no contact point answers in this time; 0 = keep trying
+    /// Time for a contact point to answer before the process ends with code 4; 0 keeps trying
     require_ring_ms: u64 {
         kind: Millis,
         value: "MS",
@@ -176,9 +176,9 @@ options! {
         default: "auto",
         allowed: Form("`auto`, `epoll`, `uring`", "epoll"),
         change: AfterRestart,
-        manual: "`auto` is epoll. Where io_uring is not to be had, epoll is used and the log says so",
+        manual: "`auto` is epoll. Without io_uring in the kernel the proxy uses epoll, and the log says so",
     }
-    /// How long to wait for more queries before handling those that came: microseconds, or `auto`
+    /// Time a turn waits for more queries before it handles those it has, or `auto`
     window_us: Window {
         kind: Window,
         value: "US",
@@ -187,14 +187,14 @@ options! {
         change: OnReload,
         manual: "",
     }
-    /// How long queries may wait to share a frame while the node has not answered others; 0 = not
+    /// Longest time queries wait to share a frame while a node has others to answer; 0 disables
     gather_us: u64 {
         kind: Micros,
         value: "US",
         default: "100",
         allowed: Numbers(0, 100_000),
         change: OnReload,
-        manual: "It matters for aggregated frames only. [Why](architecture.md#when-a-frame-waits)",
+        manual: "Only aggregated frames use it. [Why](architecture.md#when-a-frame-waits)",
     }
     /// Aggregated frames to nodes that offer them: auto or off
     aggregate: Aggregate {
@@ -208,16 +208,16 @@ options! {
 
     section "IN queries";
 
-    /// Whether prepared SELECTs with IN on the partition key are asked in parts: off or split
+    /// Split prepared SELECTs with IN on the partition key: off or split
     multiget: Multiget {
         kind: Multiget,
         value: "HOW",
         default: "off",
         allowed: Form("`off`, `split`", "split"),
         change: AfterRestart,
-        manual: "Guardrails of the nodes on the number of keys then see the parts. [What is split](multiget.md)",
+        manual: "Guardrails of the nodes on the number of keys then see the parts. [Which queries](multiget.md)",
     }
-    /// Keys of an IN that is split; one with more goes whole
+    /// Most keys of an IN that is split; a longer one goes whole
     multiget_keys_max: usize {
         kind: usize,
         value: "N",
@@ -229,17 +229,16 @@ options! {
 
     section "Hand-over";
 
-    /// Whether large answers go from nodes' hosts to clients, over the clients' own connections:
-    /// off or auto
+    /// Send large answers from nodes' hosts over the clients' own connections: off or auto
     handover: Handover {
         kind: Handover,
         value: "WHEN",
         default: "off",
         allowed: Form("`off`, `auto`", "auto"),
         change: AfterRestart,
-        manual: "It takes an agent on each node's host, and a key; aggregated frames are not used then. [What it takes](hand-over.md#cql)",
+        manual: "Needs an agent on each node's host, and a key; turns aggregated frames off. [Set-up](hand-over.md#cql)",
     }
-    /// Answers of so many bytes are handed over
+    /// Least size of an answer that is handed over
     handover_threshold: u32 {
         kind: Bytes,
         value: "BYTES",
@@ -248,7 +247,7 @@ options! {
         change: AfterRestart,
         manual: "",
     }
-    /// Port of the agents, each at its node's address
+    /// Port of the agents at their nodes' addresses
     handover_agent_port: u16 {
         kind: u16,
         value: "PORT",
@@ -266,7 +265,7 @@ options! {
         change: AfterRestart,
         manual: "16 to 4096 bytes, readable by its owner alone",
     }
-    /// Who this proxy is to the agents; each needs a name of its own
+    /// Name of this proxy for the agents; each proxy needs another one
     handover_name: Option<String> {
         kind: String,
         value: "NAME",
@@ -275,7 +274,7 @@ options! {
         change: AfterRestart,
         manual: "",
     }
-    /// Where `shunt switch load --role dispatcher` has pinned the tables of the kernel
+    /// Directory where `shunt switch load --role dispatcher` pinned the kernel's tables
     handover_pins: PathBuf {
         kind: PathBuf,
         value: "DIR",
@@ -305,7 +304,7 @@ options! {
         change: OnReload,
         manual: "Logging in is included",
     }
-    /// How long SIGTERM waits for queries in flight
+    /// Longest time SIGTERM waits for queries in flight
     drain_timeout_ms: u64 {
         kind: Millis,
         value: "MS",
@@ -314,16 +313,16 @@ options! {
         change: OnReload,
         manual: "",
     }
-    /// How long a client may take to log in
+    /// Deadline of a client's login
     handshake_timeout_ms: u64 {
         kind: Millis,
         value: "MS",
         default: "10000",
         allowed: Numbers(PATIENCE_MS_MIN, DAY_MS),
         change: OnReload,
-        manual: "It counts from connecting to READY",
+        manual: "From the connection to READY",
     }
-    /// Idle time after which a link to a node is probed
+    /// Idle time before the proxy probes a link to a node
     heartbeat_interval_ms: u64 {
         kind: Millis,
         value: "MS",
@@ -332,37 +331,37 @@ options! {
         change: OnReload,
         manual: "",
     }
-    /// How long a role's successful login is remembered
+    /// Time the proxy trusts a successful login of a role
     auth_cache_ms: u64 {
         kind: Millis,
         value: "MS",
         default: "2000",
         allowed: Numbers(0, DAY_MS),
         change: OnReload,
-        manual: "It is believed for further clients that send the same; so long counts, too, what a node said of a role's right to use locks",
+        manual: "Further clients with the same password log in without a node's word. The time also holds for a role's right to use locks",
     }
 
     section "Limits";
 
-    /// Clients; more are refused
+    /// Most clients; the proxy refuses more
     clients_max: usize {
         kind: usize,
         value: "N",
         default: "60000",
         allowed: Numbers(1, 10_000_000),
         change: OnReload,
-        manual: "They are of the whole process, and shared out evenly to the cores",
+        manual: "The limit holds for the process; each core has an even share",
     }
-    /// Links per core, node and pool of clients that may share
+    /// Links per core, node and pool of clients
     links_per_node: usize {
         kind: usize,
         value: "N",
         default: "1",
         allowed: Numbers(1, 64),
         change: AfterRestart,
-        manual: "More than one helps when a node's one event loop thread per connection is the limit",
+        manual: "More than one helps where a node's thread for one connection is the limit",
     }
-    /// Queries in flight on one link
+    /// Most queries in flight on one link
     in_flight_max: u32 {
         kind: u32,
         value: "N",
@@ -371,7 +370,7 @@ options! {
         change: AfterRestart,
         manual: "A link has 32,767 stream ids",
     }
-    /// Largest answer of a node; requests are also bound by 16 MiB
+    /// Largest answer of a node; a request may have 16 MiB at most
     frame_bytes_max: u32 {
         kind: Bytes,
         value: "BYTES",
@@ -380,7 +379,7 @@ options! {
         change: OnReload,
         manual: "",
     }
-    /// Replies a client may leave untaken before it is no longer read
+    /// Unread replies of one client at which the proxy stops reading from it
     client_backlog_bytes: usize {
         kind: Bytes,
         value: "BYTES",
@@ -389,21 +388,19 @@ options! {
         change: OnReload,
         manual: "",
     }
-    /// Replies not taken and requests not complete of all clients; beyond it the one with the most
-    /// is closed
+    /// Unread replies and incomplete requests of all clients; beyond it the largest is closed
     clients_bytes_max: usize {
         kind: Bytes,
         value: "BYTES",
         default: "1073741824",
         allowed: Numbers(1 << 20, 1 << 40),
         change: OnReload,
-        manual: "At least `client_backlog_bytes`. Each core has its share, which is at least `frame_bytes_max` and `client_backlog_bytes`. The log says who was closed",
+        manual: "At least `client_backlog_bytes`. Each core has a share of at least `frame_bytes_max` and `client_backlog_bytes`. The log names the client that was closed",
     }
 
     section "Locks and fleet";
 
-    /// Fleet of proxies to be a member of, made by `shunt fleet init`; without one there are no
-    /// locks
+    /// Fleet to join, created by `shunt fleet init`; locks and transactions need one
     fleet: Option<String> {
         kind: String,
         value: "NAME",
@@ -412,50 +409,50 @@ options! {
         change: AfterRestart,
         manual: "",
     }
-    /// Least replicas of `shunt_meta` to be a member with
+    /// Fewest replicas of `shunt_meta` with which the proxy joins the fleet
     fleet_replicas_min: u32 {
         kind: u32,
         value: "N",
         default: "3",
         allowed: Numbers(1, 1000),
         change: AfterRestart,
-        manual: "With fewer than 3 a lost node stops all locks, or lets them be granted twice. Lower it for trials only",
+        manual: "With fewer than 3, a lost node stops all locks, or two clients get the same lock. Lower it for trials only",
     }
-    /// File by which a restarted proxy proves that its former process has ended
+    /// File that lets a restarted proxy prove that its former process ended
     fleet_state: Option<PathBuf> {
         kind: PathBuf,
         value: "FILE",
         default: None => "",
         allowed: Form("path", "/run/shunt/fleet"),
         change: AfterRestart,
-        manual: "Its locks are then served again at once, and not after the lease. Each proxy needs a file of its own, on this host, that lasts from one process to the next",
+        manual: "The proxy then serves its locks again at once, not after the lease. Each proxy needs another file, on this host, that outlives the process",
     }
-    /// Longest time that a request may wait for a lock
+    /// Longest time a request waits for a lock
     lock_wait_max_ms: u64 {
         kind: Millis,
         value: "MS",
         default: "1500",
         allowed: Numbers(0, 600_000),
         change: OnReload,
-        manual: "Drivers give a request up after some seconds, most of them after 2 to 12",
+        manual: "Most drivers give a request up after 2 to 12 s",
     }
-    /// After so long rows of durable locks that nobody holds are deleted; 0: never
+    /// Age at which rows of free durable locks are deleted; 0 keeps them
     lock_rows_kept_ms: u64 {
         kind: Millis,
         value: "MS",
         default: "3600000",
         allowed: Numbers(0, 31_536_000_000),
         change: OnReload,
-        manual: "A released lock leaves a row, so that its holder does not come back. It is deleted when every replica is up; see [Rows in Cassandra](fleet.md#rows-in-cassandra)",
+        manual: "A released lock leaves a row, so that its former holder stays out. The fleet deletes it while every replica is up; see [Rows in Cassandra](fleet.md#rows-in-cassandra)",
     }
-    /// lease or lwt: by what a proxy knows that transactions are still its own
+    /// Proof that a shard is still this proxy's when it commits: lease or lwt
     transaction_commit: Commit {
         kind: Commit,
         value: "HOW",
         default: "lease",
         allowed: Form("`lease`, `lwt`", "lwt"),
         change: AfterRestart,
-        manual: "`lease`: by its clock, whose rate must be right. `lwt`: by asking Cassandra each time, [whatever clocks say](transactions.md#without-clocks)",
+        manual: "`lease` relies on the rate of the clock. `lwt` asks Cassandra each time, [whatever clocks say](transactions.md#without-clocks)",
     }
     /// Address of locks over HTTP, or `off`
     locks_http: Option<SocketAddr> {
@@ -464,12 +461,12 @@ options! {
         default: "off",
         allowed: Form("address or `off`", "127.0.0.1:9190"),
         change: AfterRestart,
-        manual: "Needs `--fleet`. Logins travel in clear text, so keep it off networks that you do not trust. [What it answers](locks.md#over-http)",
+        manual: "Needs `--fleet`. Logins travel in clear text, so keep it off networks that you do not trust. [Requests](locks.md#over-http)",
     }
 
     section "Logs";
 
-    /// error, warn, info, debug, trace, or `tracing` directives
+    /// Level: error, warn, info, debug or trace; or `tracing` directives
     log: String {
         kind: String,
         value: "LEVEL",
@@ -478,7 +475,7 @@ options! {
         change: OnReload,
         manual: "`off` is a level too; directives are such as `info,shunt_proxy::control=debug`",
     }
-    /// text or json
+    /// Format: text or json
     log_format: LogFormat {
         kind: LogFormat,
         value: "FORMAT",

@@ -41,7 +41,7 @@ pub(crate) struct Doctor {
     /// Name of the fleet
     #[arg(long, value_name = "NAME", default_value = "main")]
     name: String,
-    /// One JSON object per line
+    /// Print one JSON object per line
     #[arg(long)]
     json: bool,
 }

@@ -3,21 +3,45 @@
 use std::fmt;
 use std::process::ExitCode;
 
-/// The table for `shunt --help`.
-pub(crate) const HELP: &str = "\
-Exit codes:
-  0    done; for proxy, node and up: stopped by a signal, after draining
-  1    a bench command failed; for fleet drain: it has not left in time; for doctor: warnings
-  2    wrong command line or configuration; for bench: wrong answers, or not run to its end; for fleet, lock and locks: refused; for doctor: errors
-  3    an address cannot be listened on
-  4    no contact point answered within --require-ring-ms; for locks: not every proxy answered; for fleet and lock: nothing did
-  5    the data directory cannot be used; for node check: it is damaged
-  6    the ring has no such local datacentre, or the contact points leave a choice of datacentre or ring
-  70   internal error, such as a thread that died, also while draining
-  75   lock: somebody else had it to the end of the wait; -E gives another code
-  76   lock: it was lost, and the command was stopped
-  127  lock: the command could not be started; all other codes of lock are the command's
-  130  stopped by another signal, a second or more after the first, without waiting for the drain";
+/// A code, the commands that end with it, and its meaning there.
+type Meaning = (u8, &'static [&'static str], &'static str);
+
+/// Commands that run until a signal ends them.
+const SERVERS: &[&str] = &["up", "proxy", "node", "dispatch", "agent", "multiget"];
+
+/// The meanings of the codes. [`help`] shows each command its own.
+const MEANINGS: &[Meaning] = &[
+    (0, SERVERS, "stopped by a signal, after draining"),
+    (0, &["check"], "the configuration is valid"),
+    (0, &["fleet", "locks", "switch", "bench"], "done"),
+    (0, &["doctor"], "no finding"),
+    (1, &["fleet"], "drain: the member has not left in time, or died"),
+    (1, &["doctor"], "warnings"),
+    (1, &["bench"], "a measurement failed"),
+    (2, SERVERS, "wrong command line or configuration"),
+    (2, &["check", "switch"], "wrong command line or configuration"),
+    (2, &["fleet", "lock", "locks"], "wrong command line, or the request was refused"),
+    (2, &["doctor"], "errors, or no node answered"),
+    (2, &["bench"], "wrong command line, wrong answers, or an incomplete run"),
+    (3, SERVERS, "cannot listen on an address"),
+    (4, &["proxy"], "no contact point answered within --require-ring-ms"),
+    (4, &["fleet", "lock"], "no contact point answered"),
+    (4, &["locks"], "some proxies did not answer"),
+    (5, &["up", "node"], "the data directory cannot be used; node check: the data is damaged"),
+    (6, &["up", "proxy"], "no such local datacentre, or the contact points span several rings"),
+    (70, SERVERS, "internal error, such as a thread that died"),
+    (75, &["lock"], "still held by another owner when --wait expired; -E sets another code"),
+    (76, &["lock"], "the lock was lost, and the command was stopped"),
+    (127, &["lock"], "the command could not be started; other codes are the command's own"),
+    (130, SERVERS, "stopped by a second signal, without waiting for the drain"),
+];
+
+/// The exit codes of a command, for the end of its help.
+pub(crate) fn help(command: &str) -> String {
+    let own = MEANINGS.iter().filter(|(_, commands, _)| commands.contains(&command));
+    let lines = own.map(|(code, _, meaning)| format!("  {code:<4} {meaning}\n"));
+    format!("Exit codes:\n{}", lines.collect::<String>())
+}
 
 /// A lock was held by somebody else: EX_TEMPFAIL of sysexits.h, as flock(1) has it by `-E`.
 pub(crate) const LOCK_HELD: u8 = 75;

@@ -12,6 +12,7 @@ use toml::de::{DeTable, DeValue};
 use crate::cli::Cli;
 use crate::exit::Exit;
 use crate::faults::Sources;
+use crate::help;
 use crate::settings::{one_line, place_of};
 
 /// Least likeness (Jaro-Winkler, 0 to 1) at which another key is suggested.
@@ -39,7 +40,8 @@ pub(crate) fn parse(arguments: Vec<OsString>) -> Result<(Cli, Sources), Exit> {
 /// Parses the command line, with all that cannot be read of the commands that have such a file:
 /// options that are wrong are left out, so that what else is wrong is found, too.
 fn read(mut arguments: Vec<OsString>) -> Result<(Cli, Sources), (Sources, clap::Error)> {
-    let mut command = Cli::command();
+    let shows_all = help::take_help_all(&mut arguments);
+    let mut command = help::arrange(Cli::command(), shows_all);
     let mut sources = Sources::default();
     let names = subcommands(&arguments);
     if let Some((names, path)) = names.as_ref().zip(path(&arguments)) {

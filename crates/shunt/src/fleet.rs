@@ -27,7 +27,7 @@ const LIMIT: Duration = Duration::from_secs(15);
 /// `shunt fleet`.
 #[derive(Args, Debug)]
 pub(crate) struct Fleet {
-    /// What to do.
+    /// The task.
     #[command(subcommand)]
     pub(crate) command: FleetCommand,
 }
@@ -35,23 +35,22 @@ pub(crate) struct Fleet {
 /// The commands about fleets.
 #[derive(Debug, Subcommand)]
 pub(crate) enum FleetCommand {
-    /// Make the tables of a fleet and its row, once, before its first proxy starts; what is there
-    /// is left as it is
+    /// Create the tables and the row of a fleet, once, before its first proxy starts
     #[command(
         after_help = "Examples:\n  shunt fleet init --contact-points 10.0.0.1 --datacentre dc1\n  \
                             shunt fleet init --contact-points 10.0.0.1 --replicas 3 --name orders"
     )]
     Init(Init),
-    /// Show the members, and whose the locks are
+    /// Show the members and their shares of the locks
     #[command(after_help = "Examples:\n  shunt fleet status --contact-points 10.0.0.1\n  \
                             shunt fleet status --contact-points 10.0.0.1 --json\n\n\
-                            States: live; leaving, told to leave; left, has handed over what it had; dead, silent for its lease; \
-                            sealed, dead with its shards taken over")]
+                            States:\n  live\n  leaving  was told to leave\n  left     has handed over its shards\n  \
+                            dead     was silent for its lease\n  sealed   dead, and others have its shards")]
     Status(Status),
-    /// Make a proxy hand its locks over, leave the fleet and stop, as SIGTERM does
+    /// Have a proxy hand over its locks, leave the fleet and stop, as SIGTERM does
     #[command(
         after_help = "Example:\n  shunt fleet drain 10.0.0.5:9042 --contact-points 10.0.0.1\n\n\
-                            Exit codes: 0 it has left, 1 it has not left in time or died meanwhile"
+                            Exit codes:\n  0    the member has left\n  1    it has not left in time, or died"
     )]
     Drain(Drain),
 }
@@ -59,14 +58,14 @@ pub(crate) enum FleetCommand {
 /// Where to connect to, and as whom.
 #[derive(Args, Debug)]
 pub(crate) struct Access {
-    /// Whom to ask, any of them will do: HOST or HOST:PORT. Nodes; for `lock` and `locks` proxies
-    /// of the fleet
+    /// Contact points, HOST or HOST:PORT; one reachable is enough. Nodes of the ring, or for `lock`
+    /// and `locks` proxies of the fleet
     #[arg(long, value_name = "HOST", value_delimiter = ',', default_value = "127.0.0.1:9042")]
     contact_points: Vec<String>,
     /// Role to log in with
     #[arg(long, value_name = "ROLE", requires = "password_file")]
     username: Option<String>,
-    /// File with its password in the first line
+    /// File with the password of that role in its first line
     #[arg(long, value_name = "FILE", requires = "username")]
     password_file: Option<PathBuf>,
 }
@@ -79,22 +78,21 @@ pub(crate) struct Init {
     /// Name of the fleet
     #[arg(long, value_name = "NAME", default_value = "main")]
     name: String,
-    /// Replicas of the tables; there must be as many nodes, in the datacentre if one is given
+    /// Replicas of the tables; the ring, or the datacentre, must have as many nodes
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     replicas: u32,
-    /// The one datacentre in which the fleet lives: its proxies agree there. Without it they agree
-    /// over all datacentres
+    /// Datacentre in which the proxies agree [default: all datacentres together]
     #[arg(long, value_name = "NAME")]
     datacentre: Option<String>,
-    /// How long a proxy that is silent keeps its locks to itself: milliseconds, or with a unit
+    /// Time a silent proxy keeps its shards: milliseconds, or with a unit
     #[arg(long, value_name = "MS", default_value_t = shunt_fleet::LEASE_MS_DEFAULT, value_parser = |text: &str| millis(text, shunt_fleet::LEASE_MS))]
     lease_ms: i32,
-    /// Longest TTL of locks in memory: milliseconds, or with a unit; so long none are granted after
-    /// a proxy has died
+    /// Longest TTL of locks in memory, which is also how long grants pause after a proxy dies:
+    /// milliseconds, or with a unit
     #[arg(long, value_name = "MS", default_value_t = MAX_TTL_MS, value_parser = |text: &str| millis(text, 1_000..=600_000))]
     max_ttl_ms: i32,
-    /// Make it although the ring has another fleet. They share the rows of durable locks, so it
-    /// must not run beside the other
+    /// Create it although the ring has another fleet. Both would share the rows of durable locks, so
+    /// never run both
     #[arg(long)]
     beside_others: bool,
 }
@@ -107,7 +105,7 @@ pub(crate) struct Status {
     /// Name of the fleet
     #[arg(long, value_name = "NAME", default_value = "main")]
     name: String,
-    /// One JSON object
+    /// Print one JSON object
     #[arg(long)]
     json: bool,
 }
@@ -120,10 +118,10 @@ pub(crate) struct Drain {
     /// Name of the fleet
     #[arg(long, value_name = "NAME", default_value = "main")]
     name: String,
-    /// How long to wait until it has left: whole seconds, or with a unit, as in 2m
+    /// Longest wait until the member has left: seconds, or with a unit, as in 2m
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = |text: &str| seconds(text, 1..=3_600))]
     wait: u32,
-    /// The proxy's address as `shunt fleet status` shows it, or its incarnation
+    /// Address of the proxy as `shunt fleet status` shows it, or its incarnation
     #[arg(value_name = "MEMBER")]
     member: String,
 }

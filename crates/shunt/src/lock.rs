@@ -43,31 +43,30 @@ const TTL_SURVIVES: u32 = 10;
 pub(crate) struct Lock {
     #[command(flatten)]
     access: Access,
-    /// How long the lock is held unless it is renewed, which is done while the command runs: whole
-    /// seconds, or with a unit, as in 1m
+    /// Time to live of the lock, which is renewed while the command runs: seconds, or with a unit, as
+    /// in 1m
     #[arg(long, value_name = "SECONDS", default_value = "15", value_parser = |text: &str| seconds(text, 3..=86_400))]
     ttl: u32,
-    /// How long to wait for it: whole seconds, or with a unit, as in 1m; 0 to try once
+    /// Longest wait for the lock: seconds, or with a unit, as in 1m; 0 tries once
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = |text: &str| seconds(text, 0..=86_400))]
     wait: u32,
-    /// Share it with others who do
+    /// Take a shared lock, beside other shared holders
     #[arg(long)]
     shared: bool,
-    /// A lock in memory: faster, and nobody's for a while after a proxy has died
+    /// Take a lock in memory: faster, but unavailable for a while after a proxy dies
     #[arg(long)]
     fast: bool,
-    /// Who holds it. Two that say the same are taken for one: both commands run at once [default:
-    /// host, process and time]
+    /// Name of the owner. Two commands with the same owner count as one, and run at the same time
+    /// [default: host, process and time]
     #[arg(long, value_name = "TEXT")]
     owner: Option<String>,
-    /// Exit code when somebody else has it to the end of the wait
+    /// Exit code when another owner still holds the lock as --wait expires
     #[arg(short = 'E', long, value_name = "CODE", default_value_t = LOCK_HELD)]
     conflict_exit_code: u8,
     /// Name of the lock
     #[arg(value_name = "NAME")]
     name: String,
-    /// The command with its arguments; it finds the lock's name and fence in SHUNT_LOCK_NAME and
-    /// SHUNT_LOCK_FENCE
+    /// The command and its arguments
     #[arg(value_name = "COMMAND", required = true, last = true)]
     command: Vec<String>,
 }

@@ -34,21 +34,21 @@ const SHOWN_MAX: usize = 40;
 pub(crate) struct Locks {
     #[command(flatten)]
     access: Access,
-    /// Locks in memory only
+    /// Show locks in memory only
     #[arg(long)]
     fast: bool,
-    /// Locks to show at most
+    /// Most locks to show
     #[arg(long, value_name = "N", default_value = "20", value_parser = clap::value_parser!(u32).range(1..=1_000), conflicts_with = "name")]
     limit: u32,
-    /// Take the lock from whoever holds it; needs --force. With --fast the one in memory, else the
-    /// durable one
+    /// Take the lock from its holder: the one in memory with --fast, else the durable one. Needs
+    /// --force
     #[arg(long, requires = "name")]
     release: bool,
-    /// Yes: the holder hears of it only when it renews, and until then only fences keep out what it
-    /// does
+    /// Confirm --release. The holder learns of its loss when it renews the lock; until then only
+    /// fences stop its writes
     #[arg(long, requires = "release")]
     force: bool,
-    /// The lock to show, with all who wait for it [default: all locks, the longest queues first]
+    /// The lock to show, with its queue [default: all locks, the longest queues first]
     #[arg(value_name = "NAME")]
     name: Option<String>,
 }

@@ -9,6 +9,7 @@ mod exit;
 mod faults;
 mod file_defaults;
 mod fleet;
+mod help;
 mod lock;
 mod locks;
 mod logging;

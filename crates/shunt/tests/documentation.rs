@@ -55,14 +55,15 @@ fn shunt(arguments: &[&str]) -> Output {
 }
 
 fn help(command: &str) -> String {
-    String::from_utf8(shunt(&[command, "--help"]).stdout).unwrap()
+    String::from_utf8(shunt(&[command, "--help-all"]).stdout).unwrap()
 }
 
 /// Flags of a command: lines of its help that begin with one.
 fn flags_of(command: &str) -> Vec<String> {
     let text = help(command);
     let flag = |line: &str| {
-        let name = line.trim_start().strip_prefix("--")?;
+        // Help that continues on the next line stands further to the right.
+        let name = line.strip_prefix("      --")?;
         Some(name.split([' ', '=']).next().unwrap_or_default().to_owned())
     };
     text.lines().filter_map(flag).collect()
@@ -119,8 +120,9 @@ fn assert_none(rule: &str, offenders: Vec<String>) {
 
 /// Flags, and rows of a table that begin with one, that the other does not have.
 fn check_options(page: &str, text: &str, flags: &[String]) {
-    let missing =
-        flags.iter().filter(|flag| *flag != "help" && !text.contains(&format!("| `--{flag}` |")));
+    let missing = flags
+        .iter()
+        .filter(|flag| !flag.starts_with("help") && !text.contains(&format!("| `--{flag}` |")));
     assert_none(&format!("options that the table of {page} lacks"), missing.cloned().collect());
     let rows = text.lines().filter_map(|line| line.strip_prefix("| `--")?.split('`').next());
     let stale = rows.filter(|row| !flags.iter().any(|flag| flag == row)).map(str::to_owned);
@@ -256,12 +258,11 @@ fn options_and_metrics_of_multiget_are_documented() {
     let text = read(page);
     let known: BTreeSet<&str> = words(&text, "-").collect();
     for command in ["serve", "shim"] {
-        let output = shunt(&["multiget", command, "--help"]);
+        let output = shunt(&["multiget", command, "--help-all"]);
         let help = String::from_utf8(output.stdout).unwrap();
-        let flags = help
-            .lines()
-            .filter_map(|line| line.trim_start().strip_prefix("--")?.split([' ', '=']).next());
-        let flags: Vec<&str> = flags.filter(|flag| *flag != "help").collect();
+        let flags =
+            help.lines().filter_map(|line| line.strip_prefix("      --")?.split([' ', '=']).next());
+        let flags: Vec<&str> = flags.filter(|flag| !flag.starts_with("help")).collect();
         assert!(flags.len() >= 10, "{flags:?}");
         let missing = flags.iter().filter(|flag| !known.contains(format!("--{flag}").as_str()));
         assert_none(
@@ -277,12 +278,20 @@ fn options_and_metrics_of_multiget_are_documented() {
 
 #[test]
 fn every_exit_code_is_documented() {
-    let (text, help) = (operations(), help("proxy"));
-    let list = help.split_once("Exit codes:\n").unwrap().1;
-    let codes: Vec<&str> = list.lines().map_while(|line| line.split_whitespace().next()).collect();
-    assert!(codes.len() > 3 && codes.iter().all(|code| code.parse::<u8>().is_ok()), "{codes:?}");
-    let missing = codes.into_iter().filter(|code| !text.contains(&format!("| `{code}` |")));
-    assert_none("exit codes that docs/limits.md lacks", missing.map(str::to_owned).collect());
+    let text = operations();
+    let mut codes = BTreeSet::new();
+    for command in ["up", "proxy", "node", "lock", "locks", "fleet", "doctor", "bench", "check"] {
+        let help = help(command);
+        let list = help.split_once("Exit codes:\n").unwrap().1;
+        let own =
+            list.lines().filter_map(|line| line.split_whitespace().next()?.parse::<u8>().ok());
+        let count = codes.len();
+        codes.extend(own);
+        assert!(codes.len() > count || list.lines().count() > 1, "{command}: {help}");
+    }
+    assert!(codes.len() > 10, "{codes:?}");
+    let missing = codes.iter().filter(|code| !text.contains(&format!("| `{code}` |")));
+    assert_none("exit codes that docs/limits.md lacks", missing.map(u8::to_string).collect());
 }
 
 #[test]
@@ -380,6 +389,9 @@ fn before_tests(source: &str) -> &str {
 
 /// The names that a source file gives to threads; a number in one is `N`.
 fn threads_of(source: &str) -> Vec<String> {
+    // rustfmt breaks a long chain of calls before a dot.
+    let lines: String = source.lines().map(|line| format!("\n{}", line.trim_start())).collect();
+    let source = &lines.replace("\n.", ".");
     let starts = ["thread::Builder::new().name(", "threads::spawn("];
     let arguments = starts.iter().flat_map(|start| source.split(start).skip(1));
     // Who is told the name by another has none of its own.
@@ -406,7 +418,15 @@ fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
 fn every_thread_is_in_the_list_of_threads() {
     let (mut threads, mut files) = (BTreeSet::new(), Vec::new());
     for name in [
-        "admin", "http", "language", "node", "proxy", "reactor", "shunt", "storage", "topology",
+        "admin",
+        "locks-http",
+        "language",
+        "node",
+        "proxy",
+        "reactor",
+        "shunt",
+        "storage",
+        "topology",
         "wire",
     ] {
         sources(&root().join("crates").join(name).join("src"), &mut files);

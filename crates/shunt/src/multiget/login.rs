@@ -13,10 +13,10 @@ const PASSWORD_BYTES_MAX: usize = 4096;
 
 #[derive(Args, Clone, Debug)]
 pub(super) struct ServerLogin {
-    /// User of the servers, if not the default one
+    /// User at the servers [default: the servers' default user]
     #[arg(long, value_name = "NAME", requires = "password_file", help_heading = "Login")]
     user: Option<String>,
-    /// File with the password for the servers, readable by its owner alone
+    /// File with the password for the servers, readable by its owner only
     #[arg(long, value_name = "FILE", help_heading = "Login")]
     password_file: Option<PathBuf>,
     /// Number of the servers' database

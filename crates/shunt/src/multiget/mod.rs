@@ -21,10 +21,9 @@ pub(crate) struct Multiget {
 
 #[derive(Debug, Subcommand)]
 enum MultigetCommand {
-    /// Take commands of applications: MGET, DEL, MSET and the like are split over servers, others
-    /// are passed on
+    /// Run a sidecar, which splits MGET, DEL, MSET and the like over servers, and relays the rest
     Serve(Box<serve::Serve>),
-    /// Answer datagrams with the values of the server beside it
+    /// Run a shim, which answers datagrams from the server beside it
     Shim(Box<shim::Shim>),
 }
 

@@ -26,7 +26,7 @@ const FROM: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 /// `shunt multiget serve`.
 #[derive(Args, Clone, Debug)]
 pub(super) struct Serve {
-    /// Addresses for applications. There is no login: leave it on the loopback interface
+    /// Addresses for applications. The sidecar has no login: keep it on the loopback interface
     #[arg(
         long,
         value_name = "ADDR",
@@ -35,37 +35,36 @@ pub(super) struct Serve {
         help_heading = "Addresses"
     )]
     listen: Vec<SocketAddr>,
-    /// Redis or Valkey servers. Which keys are whose is their order, the same for everybody; with
-    /// =HOST:PORT behind it where its shim is, if not at --shim-port of the same address
+    /// Redis or Valkey servers, in the same order for each sidecar, as the order places the keys.
+    /// Add =HOST:PORT where a shim is not at --shim-port of its server's address
     #[arg(long, value_name = "HOST:PORT", required = true, num_args = 1.., value_delimiter = ',', help_heading = "Addresses")]
     server: Vec<String>,
     /// Port of the shims
     #[arg(long, value_name = "PORT", default_value_t = SHIM_PORT, help_heading = "Addresses")]
     shim_port: u16,
-    /// Address that datagrams leave from, on the network of the shims
+    /// Source address of datagrams, on the network of the shims
     #[arg(long, value_name = "ADDR", default_value_t = FROM, help_heading = "Addresses")]
     from: SocketAddr,
-    /// Who splits a multiget and puts the answers together: `tcp`, this sidecar, and there are no
-    /// shims; `cli`, this sidecar, by datagrams to shims; `coordinator`, the shim of one of the
-    /// servers, started with --peer; `netmc`, the network splits at --switch, and this sidecar puts
-    /// together
+    /// Place of split and merge. `tcp`: this sidecar, without shims. `cli`: this sidecar, by datagrams
+    /// to shims. `coordinator`: the shim of one server, started with --peer. `netmc`: the network
+    /// splits at --switch, and this sidecar merges
     #[arg(long, value_name = "MODE", default_value = "tcp", help_heading = "Multigets")]
     mode: Splits,
-    /// With --mode netmc: where multigets are sent, which is --vip of `shunt switch load --role
-    /// multiget-client` on this host, or multiget-gateway on another
+    /// Destination of multigets with --mode netmc: --vip of `shunt switch load --role
+    /// multiget-client` on this host, or of multiget-gateway on another
     #[arg(long, value_name = "ADDR:PORT", help_heading = "Multigets")]
     switch: Option<SocketAddr>,
-    /// The servers are nodes of a Redis Cluster, which say themselves who has which keys and who
-    /// else there is. Start their shims with --cluster, too
+    /// The servers are nodes of a Redis Cluster, which publish its slots and nodes. Start the shims
+    /// with --cluster, too
     #[arg(long, help_heading = "Multigets")]
     cluster: bool,
-    /// Connections of applications; more are closed at once
+    /// Most connections of applications; the sidecar closes more at once
     #[arg(long, value_name = "N", default_value = "10000", value_parser = clients, help_heading = "Limits")]
     clients_max: usize,
-    /// How long a command may take
+    /// Deadline of a command
     #[arg(long, value_name = "MS", default_value = "2s", value_parser = patience, help_heading = "Times")]
     timeout_ms: Duration,
-    /// After so long without an answer keys are asked for again; three times, then over TCP
+    /// Silence after which the sidecar asks for keys again: three times by datagram, then over TCP
     #[arg(long, value_name = "MS", default_value = "20", value_parser = duration, help_heading = "Times")]
     resend_ms: Duration,
     /// Who connects to the servers.

@@ -22,7 +22,7 @@ pub(super) struct Shim {
     /// Address for datagrams of sidecars and switches
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9700", help_heading = "Addresses")]
     listen: SocketAddr,
-    /// The Redis or Valkey beside it
+    /// The Redis or Valkey server beside the shim
     #[arg(
         long,
         value_name = "HOST:PORT",
@@ -30,24 +30,24 @@ pub(super) struct Shim {
         help_heading = "Addresses"
     )]
     server: String,
-    /// Shims of all servers, in the order of the sidecars' --server and with --listen of this one
-    /// among them: it asks them for sidecars with --mode coordinator
+    /// Shims of all servers, this one included, in the order of the sidecars' --server. The shim
+    /// coordinates for sidecars with --mode coordinator
     #[arg(long, value_name = "HOST:PORT", value_delimiter = ',', num_args = 1.., help_heading = "Addresses")]
     peer: Vec<String>,
     /// The server is a node of a Redis Cluster
     #[arg(long, conflicts_with = "peer", help_heading = "Addresses")]
     cluster: bool,
-    /// Networks of sidecars, which get whole answers
+    /// Networks of sidecars, which get complete answers
     #[arg(long, value_name = "PREFIX", default_values = ["127.0.0.0/8", "::1"], value_delimiter = ',', num_args = 1.., help_heading = "Limits")]
     allow: Vec<Prefix>,
-    /// Requests a second from each address in these; more are dropped
+    /// Most requests a second from each address in --allow; the shim drops more
     #[arg(long, value_name = "N", default_value = "200000", help_heading = "Limits")]
     rate_max: u32,
-    /// Requests a second from all other addresses together. Their answers have at most three times
-    /// the bytes of the request, so that a forged source is no amplifier; 0: they are dropped
+    /// Most requests a second from all other addresses together; 0 drops them. An answer has at most
+    /// three times the bytes of its request, so a forged source gains little
     #[arg(long, value_name = "N", default_value = "0", help_heading = "Limits")]
     others_rate_max: u32,
-    /// How long the server may take for an answer
+    /// Deadline of an answer of the server
     #[arg(long, value_name = "MS", default_value = "500", value_parser = patience, help_heading = "Times")]
     timeout_ms: Duration,
     /// Who connects to the server.

@@ -28,7 +28,7 @@ const CLIENTS_MAX: usize = 10_000_000;
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct NodeCommand {
-    /// The task to do on the data, if not to run a node on it.
+    /// A task on the data; without one a node runs on it.
     #[command(subcommand)]
     pub(crate) task: Option<Task>,
     /// Options of the node.
@@ -39,13 +39,13 @@ pub(crate) struct NodeCommand {
 /// A task on the data of a node.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Task {
-    /// Copy the data to a new directory, also while nodes run on it
+    /// Copy the data to a new directory; nodes may run meanwhile
     #[command(
         after_help = "Example:\n  shunt node snapshot --data /var/lib/shunt /backup/shunt-1\n  \
                             shunt node --data /backup/shunt-1 --listen 127.0.0.1:9142"
     )]
     Snapshot(Snapshot),
-    /// Verify the data: every checksum, every key, every row; no node may run on it
+    /// Verify every checksum, key and row of the data; no node may run on it
     #[command(after_help = "Example:\n  shunt node check /var/lib/shunt")]
     Check(CheckData),
 }
@@ -56,8 +56,7 @@ pub(crate) struct Snapshot {
     /// Data to copy
     #[arg(long, value_name = "DIR")]
     pub(crate) data: PathBuf,
-    /// Where to, a directory that does not exist; on the same file system files are linked, not
-    /// copied
+    /// Directory to create for the copy; on the same file system, files are linked
     #[arg(value_name = "NEW_DIR")]
     pub(crate) to: PathBuf,
 }
@@ -73,7 +72,7 @@ pub(crate) struct CheckData {
 /// Options of a node.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct NodeOptions {
-    /// Where the data is kept; made if it does not exist
+    /// Directory of the data; created if missing
     #[arg(long, value_name = "DIR", required = true, help_heading = "Data")]
     pub(crate) data: Option<PathBuf>,
     /// Address for clients and proxies
@@ -82,10 +81,10 @@ pub(crate) struct NodeOptions {
     /// Event loops, one thread each [default: half of the CPUs, 1 to 8]
     #[arg(long, value_name = "N", help_heading = "Event loop")]
     pub(crate) cores: Option<Given<usize>>,
-    /// How long SIGTERM waits for answers that clients do not take
+    /// Longest time SIGTERM waits for clients to read their answers
     #[arg(long, value_name = "MS", default_value = "30000", help_heading = "Times")]
     pub(crate) drain_timeout_ms: Given<Millis>,
-    /// Connections; more are refused
+    /// Most connections; the node refuses more
     #[arg(long, value_name = "N", default_value = "60000", help_heading = "Limits")]
     pub(crate) clients_max: Given<usize>,
     /// What `shunt up` has as well.
@@ -101,8 +100,8 @@ pub(crate) struct CommonOptions {
     /// [default: 127.0.0.1:9180; for `up`: port 9180 at the address of --listen]
     #[arg(long, value_name = "ADDR", help_heading = "Addresses")]
     pub(crate) admin: Option<Given<Admin>>,
-    /// Listen on an address that other machines reach: there are no logins, so whoever connects may
-    /// do everything
+    /// Allow an address that other machines reach. The node has no logins: each client may do
+    /// everything
     #[arg(long, help_heading = "Addresses")]
     pub(crate) insecure: bool,
     /// How the data is kept.
@@ -197,22 +196,22 @@ pub(crate) struct StorageOptions {
     /// Memory for blocks of files, per node
     #[arg(long, value_name = "BYTES", default_value = "128MiB", help_heading = "Data")]
     pub(crate) block_cache_bytes: Given<Bytes>,
-    /// Memory for what is not in files yet, per node; up to three of these
+    /// Size of one memtable, per node; a node has up to three
     #[arg(long, value_name = "BYTES", default_value = "64MiB", help_heading = "Data")]
     pub(crate) memtable_bytes: Given<Bytes>,
-    /// Memory for whole rows that were read, per node; 0 for no row cache
+    /// Memory of the row cache, per node; 0 disables it
     #[arg(long, value_name = "BYTES", default_value = "64MiB", help_heading = "Data")]
     pub(crate) row_cache_bytes: Given<Bytes>,
-    /// Directory on an SSD for rows that leave that memory, when the data is on slower disks
+    /// Directory on an SSD for rows that leave the row cache, where the data is on slower disks
     #[arg(long, value_name = "DIR", requires = "row_cache_ssd_bytes", help_heading = "Data")]
     pub(crate) row_cache_ssd: Option<PathBuf>,
-    /// Room for them, per node
+    /// Space for these rows, per node
     #[arg(long, value_name = "BYTES", requires = "row_cache_ssd", help_heading = "Data")]
     pub(crate) row_cache_ssd_bytes: Option<Given<Bytes>>,
-    /// Room on the disk below which writes are refused
+    /// Free disk space below which a node refuses writes
     #[arg(long, value_name = "BYTES", default_value = "256MiB", help_heading = "Data")]
     pub(crate) reserve_bytes: Given<Bytes>,
-    /// Open although the log is damaged before its end, and lose what comes after the damage
+    /// Open a store whose log is damaged before its end, and lose the writes after the damage
     #[arg(long, help_heading = "Data")]
     pub(crate) accept_damaged_log: bool,
 }
@@ -220,10 +219,10 @@ pub(crate) struct StorageOptions {
 /// Options of the log.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct LogOptions {
-    /// error, warn, info, debug, trace, or `tracing` directives [default: info; for `up`: warn]
+    /// Level: error, warn, info, debug or trace; or `tracing` directives [default: info; for `up`: warn]
     #[arg(long, value_name = "LEVEL", help_heading = "Logs")]
     pub(crate) log: Option<String>,
-    /// text or json
+    /// Format: text or json
     #[arg(long, value_name = "FORMAT", default_value = "text", help_heading = "Logs")]
     pub(crate) log_format: Given<LogFormat>,
 }

@@ -34,26 +34,26 @@ const CLIENTS_MAX: usize = 10_000;
 /// `shunt up`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct UpOptions {
-    /// Nodes, each with its part of the data; cannot change once there is data [default: 3, or as
-    /// many as the data has]
+    /// Number of nodes, each with a part of the data; fixed once there is data [default: 3, or the
+    /// number that the data has]
     #[arg(long, value_name = "N")]
     pub(crate) nodes: Option<Given<u8>>,
-    /// Where the data is kept between runs; made if it does not exist
+    /// Directory of the data, kept between runs; created if missing
     #[arg(long, value_name = "DIR", default_value = "shunt-data", help_heading = "Data")]
     pub(crate) data: PathBuf,
-    /// Proxies, which are one fleet; of --listen, --admin and --locks-http each has the next
-    /// address, 127.0.0.1, 127.0.0.2, ...
+    /// Number of proxies, which form one fleet. Each has the next address of --listen, --admin and
+    /// --locks-http: 127.0.0.1, 127.0.0.2, ...
     #[arg(long, value_name = "N", default_value = "1")]
     pub(crate) proxies: Given<u8>,
-    /// Address of the proxy for clients, or of the first
+    /// Address of the first proxy for clients
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9042", help_heading = "Addresses")]
     pub(crate) listen: Given<Listen>,
     /// Address of locks over HTTP, or `off`
     #[arg(long, value_name = "ADDR", default_value = "off", help_heading = "Addresses")]
     pub(crate) locks_http: Given<LocksHttp>,
-    /// Port of the nodes, which listen on the address of --listen and the next ones, 127.0.0.1,
-    /// 127.0.0.2, ... [default: the first after that of --listen that --admin and --locks-http do
-    /// not use]
+    /// Port of the nodes, which listen on the address of --listen and the next ones: 127.0.0.1,
+    /// 127.0.0.2, ... [default: the next port after --listen that is free of --admin and
+    /// --locks-http]
     #[arg(long, value_name = "PORT", help_heading = "Addresses")]
     pub(crate) node_port: Option<Given<u16>>,
     /// What `shunt node` has as well.

@@ -42,40 +42,40 @@ impl Protocol {
 /// `shunt agent`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct AgentCommand {
-    /// Address for dispatchers or proxies; whoever has the key may have requests answered there, so
-    /// keep it on a network of its own
+    /// Address for dispatchers or proxies. A program with the key can use the server through it, so
+    /// keep it on a private network
     #[arg(long, value_name = "ADDR", required = true, help_heading = "Addresses")]
     listen: SocketAddr,
-    /// The server, on this host
+    /// The stock server, on this host
     #[arg(long, value_name = "HOST:PORT", required = true, help_heading = "Addresses")]
     upstream: String,
-    /// What the server speaks
+    /// Protocol of the server
     #[arg(long, value_name = "PROTOCOL", default_value = "http", help_heading = "Addresses")]
     protocol: Protocol,
-    /// Answers of at least so many bytes are offered to the dispatcher for hand-over, or `off`
+    /// Least size of an answer that the agent offers for hand-over, or `off`
     #[arg(long, value_name = "BYTES", default_value = "64KiB", value_parser = threshold, help_heading = "Limits")]
     handover_threshold: Threshold,
-    /// How long an answer of unknown size is held back, so that it may turn out to be large; after
-    /// that it is relayed
+    /// Longest time the agent holds back an answer of unknown size, to learn whether it is large;
+    /// after that it relays
     #[arg(long, value_name = "MS", default_value = "20ms", value_parser = duration, help_heading = "Times")]
     hold_ms: Duration,
-    /// Virtual address and port of dispatchers, whose clients' connections may be taken for large
-    /// answers; repeatable. Without it all is relayed. With it there is one event loop
+    /// Virtual address and port of dispatchers whose clients' connections the agent may take;
+    /// repeatable. Without it the agent relays all answers. With it there is one event loop
     #[arg(long = "vip", value_name = "ADDR:PORT", help_heading = "Hand-over")]
     vips: Vec<SocketAddr>,
-    /// How they get here.
+    /// The transport of connections.
     #[command(flatten)]
     means: Means,
-    /// Connections to the server; requests beyond it wait, and links of proxies are refused
+    /// Most connections to the server; further requests wait, further links of proxies are refused
     #[arg(long, value_name = "N", default_value = "256", value_parser = clap::value_parser!(u32).range(1..=65_536), help_heading = "Limits")]
     upstream_connections_max: u32,
-    /// How long the server may take for an answer to begin, or be silent within one
+    /// Longest silence of the server before or within an answer
     #[arg(long, value_name = "MS", default_value = "60s", value_parser = patience, help_heading = "Times")]
     upstream_timeout_ms: Duration,
-    /// Options that the dispatcher has as well.
+    /// Options shared with the dispatcher.
     #[command(flatten)]
     common: Common,
-    /// What keeps others out.
+    /// The shared key.
     #[command(flatten)]
     key: Key,
 }

@@ -23,7 +23,7 @@ use crate::faults::{Faults, Sources};
 /// `shunt dispatch`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct DispatchCommand {
-    /// Addresses for clients
+    /// Addresses that clients connect to
     #[arg(
         long,
         value_name = "ADDR",
@@ -32,14 +32,14 @@ pub(crate) struct DispatchCommand {
         help_heading = "Addresses"
     )]
     listen: Vec<SocketAddr>,
-    /// Agents, the primary first: it alone gets requests other than GET and HEAD
+    /// Agents, the primary first; requests other than GET and HEAD go to it alone
     #[arg(long, value_name = "HOST:PORT", required = true, num_args = 1.., value_delimiter = ',', help_heading = "Addresses")]
     backend: Vec<String>,
-    /// Who this dispatcher is to the agents: after a restart it has its connections back by that.
-    /// Each needs a name of its own [default: the host's name]
+    /// Name of this dispatcher for the agents; a restarted dispatcher regains its connections by
+    /// it. Each dispatcher needs another one [default: the host's name]
     #[arg(long, value_name = "NAME", help_heading = "Hand-over")]
     name: Option<String>,
-    /// Whether large answers go over the client's own connection, from the agent's host
+    /// Send large answers from the agent's host over the client's own connection
     #[arg(
         long,
         value_enum,
@@ -48,40 +48,39 @@ pub(crate) struct DispatchCommand {
         help_heading = "Hand-over"
     )]
     handover: When,
-    /// How they get there.
+    /// The transport of connections.
     #[command(flatten)]
     means: Means,
-    /// Connections of clients; more are closed at once
+    /// Most connections of clients; the dispatcher closes more at once
     #[arg(long, value_name = "N", default_value = "10000", value_parser = clients, help_heading = "Limits")]
     clients_max: usize,
-    /// Largest body of a request; larger ones are refused with 413
+    /// Largest body of a request; a larger one gets 413
     #[arg(long, value_name = "BYTES", default_value = "1GiB", value_parser = bytes, help_heading = "Limits")]
     body_bytes_max: u64,
-    /// How long a connection may be without a request
+    /// Longest time a connection may be idle
     #[arg(long, value_name = "MS", default_value = "60s", value_parser = patience, help_heading = "Times")]
     idle_timeout_ms: Duration,
-    /// How long the head of a request may take
+    /// Deadline of the head of a request
     #[arg(long, value_name = "MS", default_value = "10s", value_parser = patience, help_heading = "Times")]
     head_timeout_ms: Duration,
-    /// How long a client may send nothing of a body, or take nothing of an answer
+    /// Longest pause of a client within a body or an answer
     #[arg(long, value_name = "MS", default_value = "30s", value_parser = patience, help_heading = "Times")]
     body_timeout_ms: Duration,
-    /// Bytes a second, within that time, below which a body counts as not coming; 0: any byte
-    /// counts
+    /// Least rate of a body, in bytes a second over --body-timeout-ms; 0 accepts any byte
     #[arg(long, value_name = "BYTES", default_value = "256", value_parser = bytes, help_heading = "Limits")]
     body_rate_min: u64,
-    /// How long an answer may take to begin; longer than the agents' --upstream-timeout-ms, which
-    /// say what was wrong
+    /// Deadline of the begin of an answer. Make it longer than the agents' --upstream-timeout-ms,
+    /// whose errors name the cause
     #[arg(long, value_name = "MS", default_value = "75s", value_parser = patience, help_heading = "Times")]
     answer_timeout_ms: Duration,
-    /// How long after SIGTERM new connections are still taken, while `/readyz` says that none are
-    /// to come: longer than whoever spreads them takes to see it
+    /// Time after SIGTERM in which the dispatcher still accepts connections, while `/readyz` fails.
+    /// Make it longer than the load balancer takes to notice
     #[arg(long, value_name = "MS", default_value = "0", value_parser = duration, help_heading = "Times")]
     drain_delay_ms: Duration,
-    /// Options that the agent has as well.
+    /// Options shared with the agent.
     #[command(flatten)]
     common: Common,
-    /// What keeps others out.
+    /// The shared key.
     #[command(flatten)]
     key: Key,
 }
@@ -91,8 +90,7 @@ pub(crate) struct DispatchCommand {
 enum When {
     /// Never
     Off,
-    /// Where an agent offers an answer; where this host cannot, the log says so once, and all is
-    /// relayed
+    /// Where an agent offers an answer; a host that cannot logs that once, and relays
     Auto,
 }
 

@@ -81,7 +81,7 @@ pub(crate) fn checked(outcome: Result<Vec<String>, Failure>) -> Exit {
 #[derive(Args, Clone, Debug)]
 struct Key {
     /// File with the key that dispatchers and agents share: 16 to 4096 bytes, readable by its owner
-    /// alone
+    /// only
     #[arg(long, value_name = "FILE", help_heading = "Key")]
     key_file: std::path::PathBuf,
 }
@@ -89,24 +89,23 @@ struct Key {
 /// Options that all commands of event loops have.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Common {
-    /// TOML file with options, `_` for `-` in their names; what the command line gives goes before
-    /// it
+    /// TOML file with options, `_` for `-` in their names; flags override it
     #[arg(long, value_name = "FILE", help_heading = "Configuration")]
     config: Option<std::path::PathBuf>,
-    /// Address of metrics, health and status, such as 127.0.0.1:9180, or `off`; list accepted host
-    /// names after commas
+    /// Address of metrics, health and status, such as 127.0.0.1:9180, with accepted host names after
+    /// commas; or `off`
     #[arg(long, value_name = "ADDR", default_value = "off", value_parser = admin_address, help_heading = "Addresses")]
     admin: Admin,
     /// Event loops, one thread each
     #[arg(long, value_name = "N", default_value = "1", value_parser = cores, help_heading = "Event loop")]
     pub(crate) cores: usize,
-    /// How long SIGTERM waits for answers that are under way
+    /// Longest time SIGTERM waits for answers under way
     #[arg(long, value_name = "MS", default_value = "30s", value_parser = duration, help_heading = "Times")]
     drain_timeout_ms: Duration,
-    /// error, warn, info, debug, trace, or `tracing` directives
+    /// Level: error, warn, info, debug or trace; or `tracing` directives
     #[arg(long, value_name = "LEVEL", default_value = "info", help_heading = "Logs")]
     log: String,
-    /// Form of the log
+    /// Format: text or json
     #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = format, help_heading = "Logs")]
     log_format: LogFormat,
 }

@@ -27,11 +27,11 @@ const UNKNOWN: Duration = Duration::from_millis(500);
 /// How connections get from one process to another.
 #[derive(Args, Clone, Debug)]
 pub(super) struct Means {
-    /// Where `shunt switch load` has pinned the tables of the kernel
+    /// Directory where `shunt switch load` pinned the kernel's tables
     #[arg(long, value_name = "DIR", default_value = DEFAULT_PINS, help_heading = "Hand-over")]
     handover_pins: PathBuf,
-    /// For trials on one host, without privileges: connections go through a Unix socket at this
-    /// path, which the dispatcher and its agents share
+    /// Path of a Unix socket that moves connections between a dispatcher and its agents on one host,
+    /// for trials without privileges
     #[arg(long, value_name = "FILE", help_heading = "Hand-over")]
     handover_socket: Option<PathBuf>,
 }

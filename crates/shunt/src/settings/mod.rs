@@ -31,7 +31,7 @@ pub(crate) use given::Given;
 /// The options together with the file they may also come from.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Settings {
-    /// Configuration file (TOML); its keys are the options below with `_` for `-`, flags go before
+    /// Configuration file (TOML); its keys are the options below with `_` for `-`, and flags override
     /// it
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,

@@ -31,14 +31,14 @@ const LOST: u32 = 3;
 /// `shunt switch balance`.
 #[derive(Args, Debug)]
 pub(super) struct Balance {
-    /// A dispatcher: the address of its host in the gateway's network, and the port of its --admin;
+    /// Address of a dispatcher's host in the gateway's network, with the port of its --admin;
     /// repeatable
     #[arg(long = "dispatcher", value_name = "ADDR:PORT", required = true, num_args = 1.., value_delimiter = ',')]
     dispatchers: Vec<SocketAddr>,
-    /// How often each is asked, and how long it has to answer
+    /// Interval of the health checks, and the deadline of each
     #[arg(long, value_name = "MS", default_value = "1s", value_parser = patience)]
     interval_ms: Duration,
-    /// The interface by which dispatchers are reached; without it the one that packets come in by
+    /// Interface towards the dispatchers [default: the one that packets arrive on]
     #[arg(long, value_name = "NAME")]
     interface: Option<String>,
     #[command(flatten)]

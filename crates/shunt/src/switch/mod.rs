@@ -29,41 +29,39 @@ pub(crate) struct Switch {
 
 #[derive(Subcommand, Debug)]
 enum Action {
-    /// Attach the programs to an interface. They stay, whatever becomes of any process
+    /// Attach the programs to an interface, where they outlive every process
     Load(Load),
-    /// Show which connections are elsewhere or here, or where a gateway sends them, or the servers
-    /// of multigets, and what was counted
+    /// Show the connections, destinations or servers that the programs know, and their counters
     Status(Pins),
-    /// On a gateway: ask dispatchers whether they are ready, and send new connections to those that
-    /// are. Runs until it is ended
+    /// Check dispatchers from a gateway, and send new connections to ready ones, until stopped
     Balance(Balance),
-    /// Detach the programs and forget all entries. Connections that were handed over end
+    /// Detach the programs and drop their entries; connections that were handed over end
     Clean(Pins),
 }
 
 #[derive(Args, Debug)]
 struct Pins {
-    /// Where programs and tables are pinned: a directory in a BPF file system, made by load
+    /// Directory of pinned programs and tables, in a BPF file system; `load` creates it
     #[arg(long, value_name = "DIR", default_value = DEFAULT_PINS)]
     pins: PathBuf,
 }
 
 #[derive(Args, Debug)]
 struct Load {
-    /// What this host does
+    /// Role of this host
     #[arg(long, value_enum)]
     role: RoleName,
-    /// The interface by which clients' packets come; of a multiget's client the one by which they
+    /// Interface on which clients' packets arrive; for multiget-client, the one on which multigets
     /// leave
     #[arg(long, value_name = "NAME")]
     interface: String,
-    /// A virtual address and port that dispatchers listen on, or that multigets are sent to;
-    /// repeatable. Of all roles but a dispatcher's
+    /// Virtual address and port of dispatchers, or the destination of multigets; repeatable. Every
+    /// role but dispatcher needs it
     #[arg(long = "vip", value_name = "ADDR:PORT", required_if_eq_any([("role", "backend"), ("role", "gateway"), ("role", "multiget-client"), ("role", "multiget-gateway")]))]
     vips: Vec<SocketAddr>,
     #[command(flatten)]
     servers: Servers,
-    /// Number or name of the user who runs the dispatcher or agent, if that is not root
+    /// User, by number or name, that runs the dispatcher or agent [default: root]
     #[arg(long, value_name = "USER")]
     user: Option<String>,
     #[command(flatten)]
@@ -72,15 +70,15 @@ struct Load {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum RoleName {
-    /// Clients' connections begin and end here
+    /// Accepts the connections of clients
     Dispatcher,
-    /// They come here for large answers
+    /// Takes connections for large answers
     Backend,
-    /// Their packets come here first, and go to one of several dispatchers
+    /// Forwards packets of clients to one of several dispatchers
     Gateway,
-    /// Sidecars run here, and their multigets are split on their way out
+    /// Splits multigets of local sidecars on their way out
     MultigetClient,
-    /// Multigets of other hosts come here, and are split
+    /// Splits multigets of other hosts
     MultigetGateway,
 }
 

@@ -22,33 +22,30 @@ const RATE_MAX: u32 = 200_000;
 /// Options of `shunt switch load` for who splits multigets.
 #[derive(Args, Debug)]
 pub(super) struct Servers {
-    /// Who splits multigets: where a server's shim takes datagrams, in the order that sidecars
-    /// have; with =MAC behind it the hardware address of its host or of the router towards it, if
-    /// this host is not to ask for that
+    /// Multiget roles: addresses of the servers' shims, in the order of the sidecars. Add =MAC, the
+    /// hardware address of the shim's host or of the router towards it, to skip its discovery
     #[arg(long = "server", value_name = "ADDR:PORT", num_args = 1.., value_delimiter = ',', required_if_eq_any([("role", "multiget-client"), ("role", "multiget-gateway")]))]
     servers: Vec<Server>,
-    /// Who splits multigets: the interface by which servers are reached; without it the one of
-    /// --interface
+    /// Multiget roles: interface towards the servers [default: --interface]
     #[arg(long, value_name = "NAME")]
     servers_interface: Option<String>,
-    /// A gateway of multigets: networks of those whose datagrams are split; of others they are
-    /// dropped
+    /// multiget-gateway: networks whose multigets are split; the program drops those of others
     #[arg(long, value_name = "PREFIX", num_args = 1.., value_delimiter = ',', required_if_eq("role", "multiget-gateway"))]
     allow: Vec<Prefix>,
-    /// A gateway of multigets: requests a second from each address, of IPv6 from each /64; more are
-    /// dropped. 0: no bound
+    /// multiget-gateway: most requests a second from each address, or /64 of IPv6; the program drops
+    /// more. 0 sets no bound
     #[arg(long, value_name = "N", default_value_t = RATE_MAX)]
     rate_max: u32,
-    /// Who splits multigets: what each server is sent of the keys
+    /// Multiget roles: the keys that each server gets
     #[arg(long, value_enum, default_value = "trimmed")]
     parts: PartsName,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum PartsName {
-    /// Its own
+    /// Its own keys
     Trimmed,
-    /// Those of all, as the paper has it: less work here, more for the network
+    /// All keys, as in the paper: less work for the program, more for the network
     Full,
 }
 
