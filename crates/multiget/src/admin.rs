@@ -1,4 +1,4 @@
-//! Shim and sidecar as they are seen from outside: metrics, health and `/status`.
+//! Admin parts of shim and sidecar: metrics, health and `/status`.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -21,12 +21,12 @@ pub struct ShimAdmin {
 }
 
 impl ShimAdmin {
-    /// Of the loops with these metrics, beside this server.
+    /// Creates the admin part for loops with these metrics, beside this server.
     pub fn new(loops: Vec<Arc<ShimMetrics>>, server: SocketAddr) -> Arc<Self> {
         Arc::new(Self { loops: Loops::new(loops), server, draining: AtomicBool::new(false) })
     }
 
-    /// Nobody is to ask here from now on.
+    /// Marks the shim as draining: it should get no new requests.
     pub fn set_draining(&self) {
         self.draining.store(true, Ordering::Relaxed);
     }
@@ -112,7 +112,8 @@ pub struct SidecarAdmin {
 }
 
 impl SidecarAdmin {
-    /// Of the loops with these metrics, for servers with shims at these addresses.
+    /// Creates the admin part for loops with these metrics, for servers with shims at these
+    /// addresses.
     pub fn new(
         loops: Vec<Arc<SidecarMetrics>>,
         servers: Vec<(SocketAddr, SocketAddr)>,
@@ -121,7 +122,7 @@ impl SidecarAdmin {
         Arc::new(Self { loops: Loops::new(loops), servers, mode, draining: AtomicBool::new(false) })
     }
 
-    /// Nobody is to connect here from now on.
+    /// Marks the sidecar as draining: it should get no new connections.
     pub fn set_draining(&self) {
         self.draining.store(true, Ordering::Relaxed);
     }

@@ -1,23 +1,23 @@
-//! Multigets over several Redis or Valkey servers: one datagram asks, the network or the client
-//! splits it, the client merges.
+//! Multigets over several Redis or Valkey servers: the client sends one datagram, the network or
+//! the client splits it, the client merges the replies.
 //!
 //! ```text
 //! multiget ── client ── whole request ──> switch ── parts ──> shim ── MGET ──> its server
 //!              merge <─────────────── replies ───────────────┘
 //! ```
-//! | file | what is there |
+//! | file | content |
 //! |---|---|
-//! | `mode.rs` | who splits: the client, a server's shim, or the network |
-//! | `place.rs` | which server has a key |
+//! | `mode.rs` | place of the split: the client, a server's shim, or the network |
+//! | `place.rs` | placement of keys on servers |
 //! | `client/` | the client's side: requests made, repeated, merged |
-//! | `shim/` | the server's side: requests checked, let in, answered |
+//! | `shim/` | the server's side: requests checked, admitted, answered |
 //! | `store/` | the shim as a process: datagrams on one side, a connection to its server on the other |
 //! | `sidecar/` | the client as a process: applications speak RESP to it |
-//! | `login.rs` | how a connection to a server begins |
-//! | `metrics.rs`, `admin.rs` | what is seen from outside |
+//! | `login.rs` | first commands of a connection to a server |
+//! | `metrics.rs`, `admin.rs` | metrics and status |
 //!
 //! `client` and `shim` read no clock and no socket: events go in, datagrams and outcomes come out.
-//! `tests/` is a simulation of both with a network that loses, doubles and reorders between them.
+//! `tests/` simulates both with a network that loses, duplicates and reorders datagrams.
 
 mod admin;
 pub mod client;
@@ -37,10 +37,10 @@ pub use login::Login;
 pub use sidecar::{Sidecar, SidecarOptions};
 pub use store::{Store, StoreOptions};
 
-/// An order of the process.
+/// Order from the process.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Mail {
-    /// Take nothing new, finish what there is, and end.
+    /// Take nothing new, finish the work under way, and end.
     Drain,
     /// End now.
     End,

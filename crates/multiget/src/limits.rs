@@ -1,4 +1,4 @@
-//! Every bound of the multiget tier, with the relations between them checked when it is compiled.
+//! Every bound of the multiget tier, with compile-time checks of the relations between them.
 
 use shunt_wire::netmc::{DATAGRAM_BYTES_MAX, HEADER_BYTES, KEY_BYTES_MAX};
 
@@ -6,90 +6,86 @@ const MS: u64 = 1_000_000;
 
 /// Servers: SRV is one byte.
 pub const SERVERS_MAX: usize = 256;
-/// Keys of one multiget, those that stand there twice counted twice.
+/// Keys of one multiget, including duplicates.
 pub const KEYS_MAX: usize = 10_000;
-/// Multigets of one event loop at a time. Applications that ask for more wait in line; a
-/// coordinator drops more.
+/// Multigets of one event loop at a time. Further applications wait in line; a coordinator drops
+/// the excess.
 pub const MULTIGETS_MAX: usize = 4096;
-/// Multigets under way that one of several servers has not answered its keys of: so one that is
-/// silent holds up nobody but who asks it.
+/// Multigets under way with unanswered keys of one of several servers: a silent one holds up only
+/// those who ask it.
 pub const SERVER_MULTIGETS_MAX: usize = MULTIGETS_MAX / 2;
-/// Groups in a row that a shim answers by halves, so that the rest is asked for over TCP, before it
-/// is taken for silent: each holds its place in the window as long as one without any answer.
+/// Consecutive half-answered groups, whose rest goes over TCP, after which a shim counts as silent:
+/// each holds its place in the window as long as one without any answer.
 pub const HALVES_MAX: u8 = 3;
-/// How often the keys of a group are asked for in datagrams before they are asked for over TCP.
+/// Tries of a group in datagrams before its keys are fetched over TCP.
 pub const ATTEMPTS_MAX: u8 = 3;
-/// A silent server is asked over TCP, but for one group in this time.
+/// Interval at which a silent server gets one group in datagrams; others go over TCP.
 pub const PROBE_NS: u64 = 100 * MS;
-/// Requests in a row that a coordinator leaves unanswered, or parts for one server that a switch
-/// does, before no more are left to it, but for one in the same time.
+/// Consecutive requests unanswered by a coordinator, or parts lost by a switch, after which it gets
+/// only one per `PROBE_NS`.
 pub const MISSES_MAX: u8 = 3;
-/// After so long without an answer a coordinator asks for keys again, then after twice as long each
-/// time.
+/// Time without an answer after which a coordinator repeats keys; it doubles each time.
 pub const COORDINATOR_RESEND_NS: u64 = 10 * MS;
-/// How long a request may take a coordinator; its client has asked the servers long before.
+/// Time limit of a request at a coordinator; its client has turned to the servers long before.
 pub const COORDINATED_NS: u64 = 500 * MS;
-/// Groups under way at a time, over all servers: what their answers can be at most, about 1.5 MB,
-/// has to fit what the kernel holds.
+/// Groups under way at a time, over all servers: their largest answers, about 1.5 MB, must fit the
+/// kernel's buffers.
 pub const WINDOW_GROUPS: usize = 64;
 
-/// Bytes that a source nobody vouches for is answered with, for each that it sent.
+/// Bytes that an unlisted source may be sent for each byte from it.
 pub const AMPLIFICATION_MAX: usize = 3;
-/// Sources whose rates are known one by one; the others share one.
+/// Sources with a rate of their own; the others share one.
 pub const SOURCES_MAX: usize = 4096;
-/// Requests of a shim that wait for its server; more are dropped.
+/// Requests of a shim that wait for its server; further ones are dropped.
 pub const ASKED_MAX: usize = 4096;
 
-/// Commands of one client that are answered in order; it is not read while there are more.
+/// Commands of one client awaiting their answers; with more it is not read.
 pub const PIPELINE_MAX: usize = 1024;
-/// Keys of one client's multigets that have no answer; it is not read while there are as many, so
-/// that it takes up the memory and the window of one multiget at a time.
+/// Unanswered keys of one client's multigets; with as many it is not read, so that it uses the
+/// memory and window of one multiget at a time.
 pub const APP_KEYS_MAX: usize = KEYS_MAX;
-/// Bytes of one client's commands that have no answer; it is not read while there are as many.
+/// Bytes of one client's unanswered commands; with as many it is not read.
 pub const APP_ASKED_BYTES_MAX: usize = 4 << 20;
-/// Bytes of answers that wait for an earlier one, or are not taken by their client; it is not read
-/// while there are more.
+/// Bytes of a client's answers that wait for an earlier one, or are not taken; with more it is not
+/// read.
 pub const UNTAKEN_BYTES_MAX: usize = 4 << 20;
-/// With so many bytes of answers that wait or are not taken a client is closed: commands that were
-/// read before it was read no more may have any answers.
+/// Bytes of waiting or untaken answers with which a client is closed: commands read before reading
+/// stopped may have answers of any size.
 pub const APP_BYTES_MAX: usize = 256 << 20;
-/// Bytes that all applications of an event loop take up together: of answers, of commands that are
-/// not complete or not answered, and of values that were gathered. With more those that take up
-/// most are closed.
+/// Bytes of all applications of an event loop: answers, incomplete or unanswered commands, and
+/// gathered values. Beyond it those with the most are closed.
 pub const APPS_BYTES_MAX: usize = 1 << 30;
-/// Bytes of a command, and of an answer: what Redis takes of one string by default is more.
+/// Bytes of a command, and of an answer; Redis allows longer strings by default.
 pub const COMMAND_BYTES_MAX: usize = 64 << 20;
-/// Bytes written to a server and not taken by it; with more, applications wait in line with what
-/// they have for it.
+/// Unsent bytes to a server; with more, applications wait in line with commands for it.
 pub const LINK_BACKLOG_BYTES_MAX: usize = 64 << 20;
-/// Commands that wait for one server's answer, of one event loop; with as many, applications wait
-/// in line with what they have for it.
+/// Commands awaiting one server's answer, of one event loop; with as many, applications wait in
+/// line with commands for it.
 pub const LINK_COMMANDS_MAX: usize = 64 << 10;
-/// With so many bytes or commands they are refused. What is let in when there is room is not more,
-/// but nobody knows before what datagrams will not bring, or where nodes of a cluster will send
-/// commands.
+/// Bytes or commands beyond which a link refuses them. Those admitted while there is room stay
+/// below, but nobody knows in advance how many keys datagrams will not bring, or where nodes of a
+/// cluster will redirect commands.
 pub const LINK_BACKLOG_BYTES_REFUSED: usize = LINK_BACKLOG_BYTES_MAX + 2 * COMMAND_BYTES_MAX;
-/// The same of commands.
+/// Like [`LINK_BACKLOG_BYTES_REFUSED`], in commands.
 pub const LINK_COMMANDS_REFUSED: usize = LINK_COMMANDS_MAX + 2 * KEYS_MAX;
-/// How long connecting to a server may take.
+/// Time limit for connecting to a server.
 pub const CONNECT_NS: u64 = 1_000 * MS;
-/// After it failed, commands are refused at once for so long.
+/// Time after a failed connect during which commands are refused at once.
 pub const BACK_OFF_NS: u64 = 200 * MS;
-/// After a server was silent they are refused for as long, then for twice as long each time it is
-/// still silent, and for so long at most: by then one that has come back is known.
+/// Longest such time for a silent server; it starts at `BACK_OFF_NS` and doubles while the server
+/// stays silent.
 pub const BACK_OFF_NS_MAX: u64 = 10 * BACK_OFF_NS;
-/// Where the slots of a cluster are is asked so often at most.
+/// Shortest interval between requests for a cluster's slots.
 pub const SLOTS_NS: u64 = 500 * MS;
-/// How often a command is sent elsewhere by the nodes of a cluster before their answer stands.
+/// Redirections of a command by the nodes of a cluster before their answer is final.
 pub const HOPS_MAX: u8 = 5;
-/// How often time limits are looked at.
+/// Interval at which time limits are checked.
 pub const TICK_NS: u64 = 50 * MS;
 
 const _: () = assert!(APP_BYTES_MAX > UNTAKEN_BYTES_MAX + 2 * COMMAND_BYTES_MAX);
 const _: () = assert!(APPS_BYTES_MAX - APPS_BYTES_MAX / 4 > APP_BYTES_MAX);
 const _: () = assert!(KEYS_MAX < u16::MAX as usize);
 const _: () = assert!(SERVERS_MAX <= u8::MAX as usize + 1);
-// The answer that says least about a key of a request is smaller than this allows: 5 + key for 2 +
-// key, one header for one.
+// The shortest answer for a key fits this factor: 5 + key for 2 + key, one header for one.
 const _: () = assert!(AMPLIFICATION_MAX * 2 > 5 && AMPLIFICATION_MAX > 1);
 const _: () = assert!(HEADER_BYTES + 5 + KEY_BYTES_MAX <= DATAGRAM_BYTES_MAX);

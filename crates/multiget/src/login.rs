@@ -1,18 +1,18 @@
-//! How each connection to a server begins: with a login, a version of RESP and a database, as they
-//! are needed.
+//! First commands of a connection to a server: a login, a version of RESP and a database, as
+//! needed.
 
 use std::fmt;
 
 use shunt_wire::resp::{Version, put_command};
 
-/// Who connects to servers, and to which of their databases.
+/// Login and database for connections to servers.
 #[derive(Clone, Default, Eq, PartialEq)]
 pub struct Login {
-    /// The name; without it the password is that of the default user.
+    /// User name; without it the password is the default user's.
     pub user: Option<String>,
-    /// The password, if servers want one.
+    /// Password, if the servers require one.
     pub password: Option<Vec<u8>>,
-    /// The number of the database.
+    /// Number of the database.
     pub database: u32,
 }
 
@@ -28,7 +28,7 @@ impl fmt::Debug for Login {
     }
 }
 
-/// A command that a connection begins with.
+/// A command at the start of a connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Step {
     Auth,
@@ -37,7 +37,7 @@ pub(crate) enum Step {
 }
 
 impl Step {
-    /// What is wrong with a server that answers it with this error, and what to do.
+    /// Describes a server's refusal of this step, and the remedy.
     pub(crate) fn refused(self, error: &[u8]) -> String {
         let error = String::from_utf8_lossy(error);
         match self {
@@ -49,8 +49,7 @@ impl Step {
 }
 
 impl Login {
-    /// Writes what a connection begins with; `each` is called for each answer that this will have,
-    /// in order.
+    /// Writes the first commands; calls `each` for each answer that they will have, in order.
     pub(crate) fn put(&self, version: Version, out: &mut Vec<u8>, mut each: impl FnMut(Step)) {
         if let Some(password) = &self.password {
             let user = self.user.as_ref().map(String::as_bytes);

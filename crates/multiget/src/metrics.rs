@@ -1,4 +1,4 @@
-//! What a shim and a sidecar have done since their start. Each event loop writes its own; the admin
+//! Metrics of a shim and a sidecar since their start. Each event loop writes its own; the admin
 //! thread reads them.
 
 use shunt_admin::{Counter, Family, Gauge, Histogram, labels};
@@ -7,19 +7,20 @@ use crate::client::Counts;
 use crate::shim::Rejected;
 
 labels! {
-    /// Why a shim dropped a datagram.
+    /// Reason why a shim dropped a datagram.
     pub enum Why = "reason" {
-        /// It is no request of NetMC, or not sound.
+        /// Not a valid request of NetMC.
         Malformed = "malformed",
-        /// No switch has split it, and the shim coordinates nothing.
+        /// No switch has split it, and the shim does not coordinate.
         NotSplit = "not_split",
-        /// It is for several servers, or for one, and by the shim's `--peer` they are others.
+        /// By the shim's `--peer` list, the request is for another server, or its keys have other
+        /// servers.
         Elsewhere = "elsewhere",
-        /// Its source is not in `--allow`.
+        /// The source is not in `--allow`.
         Source = "source",
-        /// Its source asks too often.
+        /// The source exceeds its rate.
         Rate = "rate",
-        /// Too many wait for the server.
+        /// Too many requests wait for the server.
         Busy = "busy",
     }
 }
@@ -36,51 +37,51 @@ impl Why {
     }
 }
 
-/// Of a shim's event loop.
+/// Metrics of a shim's event loop.
 #[derive(Debug, Default)]
 pub struct ShimMetrics {
-    /// Counts up by one per turn of the loop; liveness is judged by it.
+    /// Turns of the loop; liveness is judged by this counter.
     pub turns: Counter,
-    /// Requests that were let in.
+    /// Requests admitted.
     pub requests: Counter,
     /// Keys in these.
     pub keys: Counter,
-    /// Requests for several servers that it was to answer.
+    /// Requests for several servers that the shim coordinates.
     pub coordinated: Counter,
     /// Datagrams dropped.
     pub rejected: Family<Why, { Why::COUNT }>,
     /// Replies sent.
     pub replies: Counter,
-    /// Requests answered without the server: it was not there, or silent.
+    /// Requests answered without the server, which was absent or silent.
     pub unserved: Counter,
     /// Requests that wait for the server.
     pub waiting: Gauge,
     /// Requests that wait for several servers.
     pub coordinating: Gauge,
-    /// 1 if there is a connection to the server.
+    /// 1 if the server is connected.
     pub up: Gauge,
     /// Datagrams that the kernel did not take.
     pub unsent: Gauge,
 }
 
-/// Of a sidecar's event loop.
+/// Metrics of a sidecar's event loop.
 #[derive(Debug, Default)]
 pub struct SidecarMetrics {
-    /// Counts up by one per turn of the loop; liveness is judged by it.
+    /// Turns of the loop; liveness is judged by this counter.
     pub turns: Counter,
-    /// Applications that are connected.
+    /// Connected applications.
     pub clients: Gauge,
-    /// Applications that were closed because of the memory that they took up.
+    /// Applications closed because of their memory.
     pub clients_closed: Counter,
     /// Commands passed on to a server over TCP.
     pub passed: Counter,
-    /// Commands that were split, GET and MGET not among them.
+    /// Commands split, except GET and MGET.
     pub split: Counter,
     /// Split commands that were answered with an error.
     pub split_failed: Counter,
-    /// Commands answered with an error of the sidecar's own.
+    /// Commands answered with an error by the sidecar itself.
     pub errors: Counter,
-    /// Connections to servers that were lost or could not be made.
+    /// Connections to servers that were lost or failed.
     pub links_lost: Counter,
     /// Multigets under way.
     pub under_way: Gauge,
@@ -92,9 +93,9 @@ pub struct SidecarMetrics {
     pub silent: Gauge,
     /// Datagrams that the kernel did not take.
     pub unsent: Gauge,
-    /// From the command to its answer, of GET and MGET.
+    /// Time from a GET or MGET to its answer.
     pub times: Histogram,
-    /// What the client counts, as it stands.
+    /// Current counts of the client.
     pub counts: ClientGauges,
 }
 
@@ -106,7 +107,7 @@ pub struct ClientGauges {
 }
 
 impl ClientGauges {
-    /// What each is, as in metrics, and in words.
+    /// Metric name and help text of each number.
     pub const NAMES: [(&str, &str); 17] = [
         ("begun", "Multigets that were begun."),
         ("done", "Multigets with an answer for each key."),
@@ -156,7 +157,7 @@ impl ClientGauges {
         self.numbers.iter().zip(numbers).for_each(|(gauge, number)| gauge.set(number));
     }
 
-    /// One of them.
+    /// Value of one number.
     pub fn get(&self, index: usize) -> u64 {
         self.numbers[index].get()
     }

@@ -1,28 +1,26 @@
-//! Where a multiget is split into what each server is asked, and where the answers are put
-//! together. What comes of it is the same.
+//! Places at which a multiget is split into one request per server, and its answers are merged. The
+//! result is the same.
 
 use std::net::SocketAddr;
 
-/// Where requests are split.
+/// Place of the split.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Mode {
-    /// By the client, which asks each server over TCP, and puts the answers together. There are no
-    /// shims.
+    /// The client splits, asks each server over TCP, and merges. No shims are needed.
     Tcp,
-    /// By the client, which puts the answers together: each part goes to its server.
+    /// The client splits and merges: each part goes to its server.
     Cli,
-    /// By the shim of one of the servers, which asks the others and answers for all.
+    /// The shim of one of the servers splits, asks the others and merges.
     Coordinator,
-    /// By the switch at this address, which knows the servers by the same numbers; the client puts
-    /// the answers together.
+    /// The switch at this address splits; it has the same numbers of servers. The client merges.
     Netmc {
-        /// Where whole requests go.
+        /// Receiver of whole requests.
         switch: SocketAddr,
     },
 }
 
 impl Mode {
-    /// Its name, as in options and on the `/status` page.
+    /// Name in options and on the `/status` page.
     pub fn name(self) -> &'static str {
         match self {
             Mode::Tcp => "tcp",

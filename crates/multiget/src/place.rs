@@ -1,18 +1,18 @@
-//! Which server has a key: the slots of Redis Cluster (its specification, "Key distribution
+//! Placement of keys on servers: the slots of Redis Cluster (its specification, "Key distribution
 //! model"), in equal ranges in the order of the servers, as `redis-cli --cluster create` deals them
 //! out. So `{hash tags}` keep keys together here, too.
 
 use std::net::{IpAddr, SocketAddr};
 
-/// Slots.
+/// Number of slots.
 pub const SLOTS: usize = 16_384;
 
-/// Which server has which key.
+/// Placement of keys.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Places {
-    /// Servers, so many, have equal ranges of slots in their order.
+    /// This many servers have equal ranges of slots, in their order.
     Equal(usize),
-    /// For each slot its server.
+    /// Server of each slot.
     Slots(Vec<u8>),
 }
 
@@ -27,8 +27,8 @@ impl Places {
         }
     }
 
-    /// Keys of one group may be in one command to their server: those of a server, or of a slot of
-    /// a cluster.
+    /// Keys with the same group may share a command to their server: a group is a server, or a slot
+    /// of a cluster.
     pub fn group(&self, key: &[u8]) -> usize {
         match self {
             Places::Equal(servers) => server(key, *servers),
@@ -37,8 +37,8 @@ impl Places {
     }
 }
 
-/// A digest of servers' shims in their order (FNV-1a), never 0: a sidecar and a coordinator that
-/// have the same list have the same digest.
+/// Digest of the servers' shims in their order (FNV-1a), never 0: a sidecar and a coordinator with
+/// the same list have the same digest.
 pub fn list_digest(shims: &[SocketAddr]) -> u32 {
     let mut digest: u32 = 0x811c_9dc5;
     let mut add = |byte: u8| digest = (digest ^ u32::from(byte)).wrapping_mul(0x0100_0193);
@@ -52,18 +52,18 @@ pub fn list_digest(shims: &[SocketAddr]) -> u32 {
     digest.max(1)
 }
 
-/// The slot of a key.
+/// Slot of a key.
 pub fn slot(key: &[u8]) -> u16 {
     crc16(hashed(key)) % SLOTS as u16
 }
 
-/// The server, of so many, that has a key.
+/// Server of a key, among this many servers.
 pub fn server(key: &[u8], servers: usize) -> usize {
     usize::from(slot(key)) * servers / SLOTS
 }
 
-/// "if the key contains a {...} pattern only the substring between { and } is hashed", if there is
-/// something between the first of them.
+/// Hashed part of a key. "if the key contains a {...} pattern only the substring between { and } is
+/// hashed", if the first such substring is not empty.
 fn hashed(key: &[u8]) -> &[u8] {
     let tag = key.iter().position(|byte| *byte == b'{').and_then(|open| {
         let rest = &key[open + 1..];
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn slots_are_those_of_redis_cluster() {
-        // The specification's own example, and what CLUSTER KEYSLOT says.
+        // The specification's example, and answers of CLUSTER KEYSLOT.
         assert_eq!(crc16(b"123456789"), 0x31c3);
         for (key, expected) in [(&b"foo"[..], 12_182), (b"bar", 5_061), (b"hello", 866), (b"", 0)] {
             assert_eq!(slot(key), expected, "{key:?}");

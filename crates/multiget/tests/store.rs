@@ -7,7 +7,7 @@ use shunt_multiget::{Login, Store, StoreOptions};
 use shunt_reactor::sim::{MILLISECOND, Options, SECOND, World};
 use shunt_reactor::{Accepted, CloseReason, ConnId, Io, Service};
 
-/// Answers before anybody asks.
+/// A server that answers before any query.
 #[derive(Default)]
 struct Hasty {
     accepted: usize,

@@ -1,7 +1,7 @@
-//! Requests that another answers for all servers. It is the shim of the server with the most keys
-//! of the request, so that most of the answer is near it. One that leaves several requests
-//! unanswered is not asked any more, but for one from time to time; and no request waits for it:
-//! what has no answer in time is asked of its servers.
+//! Requests that one shim answers for all servers: the shim of the server with the most keys of the
+//! request, so that most of the answer is near it. A coordinator that leaves several requests
+//! unanswered gets no more, except one from time to time. No request waits for it: keys without an
+//! answer in time are requested from their servers.
 
 use shunt_wire::netmc::Group as Head;
 
@@ -10,13 +10,13 @@ use crate::limits;
 use crate::mode::Mode;
 
 impl Client {
-    /// Who is to answer for all of these groups; none if each is asked of its server.
+    /// Coordinator for these groups; `None` if each goes to its server.
     pub(super) fn coordinator(&mut self, now_ns: u64, heads: &[Head]) -> Option<u8> {
         if self.options.mode != Mode::Coordinator || heads.len() == 1 {
             return None;
         }
-        // One of a silent server is there to find out if its shim answers, and another shim's
-        // answer does not say that.
+        // A group for a silent server tests whether its own shim answers, which a coordinator's
+        // answer would not show.
         if heads.iter().any(|head| self.servers[usize::from(head.server)].is_silent) {
             return None;
         }
@@ -31,7 +31,7 @@ impl Client {
         Some(chosen)
     }
 
-    /// A coordinator has answered this request, or a part of it.
+    /// Notes that a coordinator has answered this request, or a part of it.
     pub(super) fn heard(&mut self, id: u32, coordinator: u8) {
         if let Some(sent) = self.ids.get_mut(&id) {
             sent.is_settled = true;
@@ -39,8 +39,8 @@ impl Client {
         self.servers[usize::from(coordinator)].misses = 0;
     }
 
-    /// Keys of this request have to be asked for again. Whose silence that is counts once for a
-    /// request.
+    /// Notes that keys of this request must be repeated. Each request counts at most once against
+    /// its coordinator.
     pub(super) fn missed(&mut self, now_ns: u64, id: u32) {
         let Some(sent) = self.ids.get_mut(&id).filter(|sent| !sent.is_settled) else { return };
         sent.is_settled = true;
@@ -51,7 +51,7 @@ impl Client {
 }
 
 impl Server {
-    /// Once more nothing came of what was left to it, or to the switch for it.
+    /// Counts another failure of the server as a coordinator, or of the switch for it.
     pub(super) fn miss(&mut self, now_ns: u64) {
         self.misses = self.misses.saturating_add(1);
         if self.is_absent() {
@@ -59,7 +59,7 @@ impl Server {
         }
     }
 
-    /// It coordinates nothing, or is sent nothing by the switch, or not lately.
+    /// True if the server coordinates nothing, or the switch does not reach it, for now.
     pub(super) fn is_absent(&self) -> bool {
         self.misses >= limits::MISSES_MAX
     }

@@ -1,4 +1,4 @@
-//! What time brings: groups are asked for again, then over TCP, and multigets fail.
+//! Deadlines: repeating groups, falling back to TCP, and failing multigets.
 
 use std::cmp::Reverse;
 use std::collections::HashSet;
@@ -9,20 +9,19 @@ use super::send::Way;
 use super::state::{Client, Event, Failure, Server, Ticket, leaves_out};
 use crate::limits;
 
-/// Stands for the deadline among groups.
+/// Marks the deadline in place of a group's number.
 const DEADLINE: u16 = u16::MAX;
-/// Entries of multigets that are over may be so many times those of others, and a few, before they
-/// are thrown out.
+/// Ratio of stale entries to live ones, and a fixed number, beyond which stale ones are removed.
 const STALE_FACTOR: usize = 4;
 const STALE_MIN: usize = 1024;
 
 impl Client {
-    /// When [`look`](Client::look) is to be called, at the latest.
+    /// Time of the next call of [`look`](Client::look).
     pub fn due_at_ns(&self) -> Option<u64> {
         self.due.peek().map(|Reverse((at_ns, ..))| *at_ns)
     }
 
-    /// Does what is due.
+    /// Does the work that is due.
     pub fn look(&mut self, now_ns: u64, out: &mut dyn FnMut(SocketAddr, &[u8])) {
         self.throw_out();
         while let Some(Reverse((at_ns, ticket, group))) = self.due.peek().copied() {
@@ -42,7 +41,7 @@ impl Client {
         self.pump(now_ns, out);
     }
 
-    /// What refers to multigets that are over would stay until its time otherwise.
+    /// Removes stale entries; otherwise those of ended multigets would stay until their time.
     pub(super) fn throw_out(&mut self) {
         let alive = self.multigets.len() + self.alive_groups;
         if self.due.len() > STALE_FACTOR * alive + STALE_MIN {
@@ -125,8 +124,8 @@ impl Client {
 }
 
 impl Server {
-    /// What it has not answered of a group is asked for over TCP. If it answered a part it is
-    /// there, but not for long: what holds up the rest may hold up that of others, too.
+    /// Notes that the rest of a group goes over TCP. A server that answered a part is alive, but
+    /// only a few such halves are allowed: their cause may hold up others too.
     fn fell_back(&mut self, now_ns: u64, is_half: bool) {
         if is_half {
             self.halves = self.halves.saturating_add(1);

@@ -1,4 +1,4 @@
-//! One multiget: its keys, each once, and what is known of them.
+//! One multiget: its keys without duplicates, and their states.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -10,18 +10,18 @@ use shunt_wire::netmc::{
 use crate::limits;
 use crate::place::Places;
 
-/// What is known of a key.
+/// State of a key.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum State {
-    /// Nothing yet.
+    /// No answer yet.
     Wanted,
-    /// Nothing, and it is asked for over TCP.
+    /// No answer yet; requested over TCP.
     Fetching,
-    /// It has no value.
+    /// The key has no value.
     Nothing,
-    /// It would have to be asked for over TCP, and nobody does.
+    /// The key would need TCP, which this client does not use.
     NotKnown,
-    /// Its value, in `values`.
+    /// Range of its value in `values`.
     Value(Range<usize>),
 }
 
@@ -35,14 +35,14 @@ impl State {
 pub(super) struct Key {
     bytes: Range<usize>,
     pub(super) server: u8,
-    /// Which of the parts it is in.
+    /// Index of its part.
     part: u8,
-    /// Which of the groups it is in, if it is in one.
+    /// Index of its group, if it has one.
     pub(super) group: u16,
     pub(super) state: State,
 }
 
-/// All keys of one server.
+/// Keys of one server.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Part {
     pub(super) server: u8,
@@ -57,9 +57,9 @@ pub(super) struct Group {
     pub(super) keys: Vec<u16>,
     pub(super) attempts: u8,
     pub(super) in_flight: bool,
-    /// The request that a coordinator is to answer it with.
+    /// Id of the request that a coordinator should answer it with.
     pub(super) coordinated: Option<u32>,
-    /// A switch is to send it to its server.
+    /// The switch should send it to its server.
     pub(super) is_switched: bool,
 }
 
@@ -70,14 +70,14 @@ pub(super) struct Multiget {
     pub(super) op: Op,
     pub(super) keys: Vec<Key>,
     key_bytes: Vec<u8>,
-    /// For each key that was asked for, which of `keys` it is.
+    /// Index in `keys` of each requested key.
     order: Vec<u16>,
     values: Vec<u8>,
     /// Keys without an answer.
     pub(super) left: usize,
     pub(super) parts: Vec<Part>,
     pub(super) groups: Vec<Group>,
-    /// Which groups go in one request at first.
+    /// Ranges of groups that first go out in one request.
     pub(super) batches: Vec<Range<u16>>,
     pub(super) ids: Vec<u32>,
 }
@@ -100,7 +100,7 @@ impl Multiget {
                 let server = places.server(key) as u8;
                 let bytes = start..key_bytes.len();
                 let part = &mut part_of[usize::from(server)];
-                // Until it has one its part is the first, which is another's.
+                // The initial index is 0, which may be another server's part.
                 if parts.get(usize::from(*part)).is_none_or(|part| part.server != server) {
                     *part = parts.len() as u8;
                     parts.push(Part { server, left: 0 });
@@ -121,13 +121,13 @@ impl Multiget {
         self.keys.get(usize::from(position)).map_or(&[], |key| &self.key_bytes[key.bytes.clone()])
     }
 
-    /// Keys too long for a datagram.
+    /// True if the key is too long for a datagram.
     pub(super) fn is_too_long(&self, position: u16) -> bool {
         self.key(position).len() > KEY_BYTES_MAX
     }
 
-    /// Makes groups of the keys that are wanted, and batches of the groups. Grouped first and cut
-    /// then: a server has as few requests as can be.
+    /// Groups the wanted keys, and batches the groups. Grouping before cutting gives each server as
+    /// few requests as possible.
     pub(super) fn group(&mut self) {
         let mut positions: Vec<u16> = (0..self.keys.len() as u16).collect();
         positions.retain(|position| self.keys[usize::from(*position)].state == State::Wanted);
@@ -182,8 +182,7 @@ impl Multiget {
         }
     }
 
-    /// Takes an answer, and says how many its server's part still wants; nothing if there was one
-    /// before.
+    /// Takes an answer; returns the server's part, or `None` for a repeated answer.
     pub(super) fn answer(&mut self, position: u16, value: Option<&[u8]>) -> Option<Part> {
         let key = self.keys.get_mut(usize::from(position)).filter(|key| key.state.is_open())?;
         key.state = match value {
@@ -200,7 +199,7 @@ impl Multiget {
         Some(*part)
     }
 
-    /// A key is over without an answer.
+    /// Ends a key without an answer.
     pub(super) fn give_up(&mut self, position: u16) {
         if let Some(key) =
             self.keys.get_mut(usize::from(position)).filter(|key| key.state.is_open())
@@ -214,17 +213,17 @@ impl Multiget {
         self.left == 0
     }
 
-    /// Bytes of values that it has.
+    /// Bytes of values so far.
     pub(super) fn gathered(&self) -> usize {
         self.values.len()
     }
 
-    /// An answer may not have so many bytes, and no more of them are to be gathered.
+    /// True if the values exceed the limit of an answer, and no more should be gathered.
     pub(super) fn is_too_large(&self) -> bool {
         self.values.len() > limits::COMMAND_BYTES_MAX
     }
 
-    /// True if datagrams have nothing more to bring for a group.
+    /// True if datagrams can bring nothing more for a group.
     pub(super) fn is_over(&self, group: &Group) -> bool {
         group.keys.iter().all(|position| self.keys[usize::from(*position)].state != State::Wanted)
     }
@@ -235,10 +234,10 @@ impl Multiget {
     }
 }
 
-/// The values of a multiget.
+/// Values of a multiget.
 #[derive(Clone, Debug)]
 pub struct Values {
-    /// What was asked.
+    /// Operation of the request.
     pub op: Op,
     order: Vec<u16>,
     states: Vec<State>,
@@ -246,7 +245,7 @@ pub struct Values {
 }
 
 impl Values {
-    /// One for each key that was asked for, in that order; none where there is no value.
+    /// Value of each requested key, in order; `None` if it has none.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Option<&[u8]>> {
         self.states().map(|state| match state {
             State::Value(range) => Some(&self.bytes[range.clone()]),
@@ -254,7 +253,7 @@ impl Values {
         })
     }
 
-    /// Which of them are known; the others would have to be asked for over TCP.
+    /// For each requested key, whether its answer is known; unknown ones need TCP.
     pub(crate) fn known(&self) -> impl Iterator<Item = bool> {
         self.states().map(|state| *state != State::NotKnown)
     }

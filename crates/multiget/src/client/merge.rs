@@ -1,4 +1,4 @@
-//! What comes in: replies, and what was asked for over TCP.
+//! Input of a client: replies, and values fetched over TCP.
 
 use std::net::SocketAddr;
 
@@ -43,7 +43,7 @@ impl Client {
         };
         let positions = positions.filter(|positions| {
             let keys = reply.clone().map(|item| item.key);
-            // Another list of servers gives keys to servers that do not have them.
+            // A coordinator with another list of servers would ask the wrong servers for keys.
             let list = sent.coordinator.map_or(0, |_| self.list);
             reply.header.op == sent.op
                 && reply.header.list_digest == list
@@ -63,7 +63,7 @@ impl Client {
         self.merge(sent.ticket, positions, reply);
         self.settle(sent.ticket, positions);
         if self.in_flight < in_flight {
-            // Nothing is missing of a group: who has answered does not do it by halves.
+            // The whole group is answered: the server is not silent, and did not stop half-way.
             let server = &mut self.servers[usize::from(sent.coordinator.unwrap_or(server))];
             (server.is_silent, server.halves) = (false, 0);
         }
@@ -96,8 +96,8 @@ impl Client {
         self.fetch(ticket, &over_tcp);
     }
 
-    /// Of the groups of these keys, those for which datagrams have nothing more to bring leave the
-    /// window.
+    /// Removes from the window those of these keys' groups for which datagrams can bring nothing
+    /// more.
     pub(super) fn settle(&mut self, ticket: Ticket, positions: &[u16]) {
         for position in positions {
             let Some(multiget) = self.get_mut(ticket) else { return };
@@ -126,7 +126,7 @@ impl Client {
         }
     }
 
-    /// A key that was asked for over TCP has this value, or none.
+    /// Takes the value, or its absence, of a key that was fetched over TCP.
     pub fn fetched(&mut self, ticket: Ticket, position: u16, value: Option<&[u8]>) {
         if self.answer(ticket, position, value) {
             self.fail_if_too_large(ticket);
@@ -134,7 +134,7 @@ impl Client {
         }
     }
 
-    /// A key has an answer; false if it had one before, or its multiget is over.
+    /// Notes a key's answer; false for a repeated one, or if the multiget is over.
     fn answer(&mut self, ticket: Ticket, position: u16, value: Option<&[u8]>) -> bool {
         let Some(part) = self.get_mut(ticket).and_then(|multiget| multiget.answer(position, value))
         else {
@@ -146,7 +146,7 @@ impl Client {
         true
     }
 
-    /// A server that was asked over TCP has refused, or could not be asked.
+    /// Fails a multiget because a server refused over TCP, or could not be asked.
     pub fn fetch_failed(&mut self, ticket: Ticket, server: usize, text: &str) {
         if let Some(multiget) = self.remove(ticket) {
             self.counts.failed += 1;

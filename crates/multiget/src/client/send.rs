@@ -1,4 +1,4 @@
-//! Requests on their way out: planned, held back by the window, sent, and sent again.
+//! Output of requests: planned, held back by the window, sent, and sent again.
 
 use std::cmp::Reverse;
 use std::net::SocketAddr;
@@ -10,19 +10,19 @@ use super::state::{Client, Event, Sent, Server, Ticket, leaves_out};
 use crate::limits;
 use crate::mode::Mode;
 
-/// Who a request goes to.
+/// Receiver of a request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Way {
     /// The switch at this address, which splits it.
     Switch(SocketAddr),
-    /// A coordinator, if there is to be one.
+    /// A coordinator, if one is chosen.
     First,
     /// The keys' servers.
     Straight,
 }
 
 impl Client {
-    /// Decides what is asked for in datagrams and what over TCP, and queues the former.
+    /// Decides which keys go in datagrams and which over TCP, and queues the former.
     pub(super) fn plan(&mut self, now_ns: u64, ticket: Ticket) {
         if self.options.mode == Mode::Tcp {
             let count = self.get(ticket).map_or(0, |multiget| multiget.keys.len());
@@ -56,7 +56,7 @@ impl Client {
         self.waiting.extend((0..batches).map(|batch| (ticket, batch)));
     }
 
-    /// Has keys asked for over TCP, those of each server together.
+    /// Requests keys over TCP, those of each server together.
     pub(super) fn fetch(&mut self, ticket: Ticket, positions: &[u16]) {
         let has_tcp = self.has_tcp;
         let Some(multiget) = self.get_mut(ticket) else { return };
@@ -82,7 +82,7 @@ impl Client {
         self.finish_if_done(ticket);
     }
 
-    /// Sends what has room in the window.
+    /// Sends as many requests as the window has room for.
     pub(super) fn pump(&mut self, now_ns: u64, out: &mut dyn FnMut(SocketAddr, &[u8])) {
         while let Some((line, ticket, batch)) = self.next_waiting() {
             let mut open = self.open_groups(ticket, batch);
@@ -126,8 +126,8 @@ impl Client {
         }
     }
 
-    /// Who is next, and whose line it stands in: that of a server which has room again goes first,
-    /// for it came first.
+    /// The next request and its line: a server that has room again goes first, because its requests
+    /// came first.
     fn next_waiting(&self) -> Option<(Option<usize>, Ticket, u16)> {
         let first = |(index, server): (usize, &Server)| {
             server
@@ -140,13 +140,13 @@ impl Client {
         of_server.or_else(|| self.waiting.front().map(|(ticket, batch)| (None, *ticket, *batch)))
     }
 
-    /// One of several servers has at most half of the window, so that one that does not answer
-    /// holds up nobody else.
+    /// One of several servers may use at most half of the window, so that a silent one does not
+    /// block the others.
     fn has_room(&self, server: usize) -> bool {
         self.servers.len() == 1 || self.servers[server].in_flight < limits::WINDOW_GROUPS / 2
     }
 
-    /// Groups of a batch, with their servers, that datagrams can bring something for.
+    /// Groups of a batch for which datagrams can still bring something, with their servers.
     fn open_groups(&self, ticket: Ticket, batch: u16) -> Vec<(u16, usize)> {
         let Some(multiget) = self.get(ticket) else { return Vec::new() };
         let Some(groups) = multiget.batches.get(usize::from(batch)).cloned() else {
@@ -159,8 +159,8 @@ impl Client {
             .collect()
     }
 
-    /// What was not sent yet and is for a server that has become silent goes over TCP, but for one
-    /// group from time to time.
+    /// Moves unsent groups for a server that has become silent to TCP, except one group from time
+    /// to time.
     fn ask_silent_over_tcp(&mut self, now_ns: u64, ticket: Ticket, open: &[(u16, usize)]) {
         for (index, server) in open.iter().copied() {
             if !self.servers[server].is_silent || leaves_out!(self, no_fallback) {
@@ -181,7 +181,7 @@ impl Client {
         }
     }
 
-    /// Sends the keys without an answer of these groups in one request.
+    /// Sends the unanswered keys of these groups in one request.
     pub(super) fn send(
         &mut self,
         now_ns: u64,

@@ -1,4 +1,4 @@
-//! What a client consists of, and how a multiget begins and ends.
+//! State of a client, and the start and end of a multiget.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
@@ -16,84 +16,82 @@ use crate::place::{self, Places, SLOTS};
 /// Options of a client.
 #[derive(Clone, Debug)]
 pub struct ClientOptions {
-    /// The servers' shims, in the order that says which keys are whose.
+    /// Shims in the order of their servers, which determines the placement of keys.
     pub shims: Vec<SocketAddr>,
-    /// Where requests are split.
+    /// Place at which requests are split.
     pub mode: Mode,
-    /// How long a multiget may take.
+    /// Time limit of a multiget.
     pub deadline_ns: u64,
-    /// After so long without an answer a group is asked for again; then after twice as long each
-    /// time.
+    /// Time without an answer after which a group is repeated; it doubles each time.
     pub resend_ns: u64,
-    /// For the first ID and the step from one to the next.
+    /// Seed of the first id and of the step between ids.
     pub seed: u64,
 }
 
-/// Names a multiget of a client. Stale ones name nothing.
+/// Identifies a multiget of a client; a stale ticket identifies none.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, PartialOrd, Ord)]
 pub struct Ticket {
     pub(super) slot: u32,
     pub(super) generation: u32,
 }
 
-/// Something for who drives the client. `user` is what the multiget was begun with.
+/// Event for the driver of the client. `user` is the value given at the start of the multiget.
 #[derive(Debug)]
 pub enum Event {
-    /// All keys have answers.
+    /// Each key has an answer.
     Done {
-        /// Whose.
+        /// Value given at the start.
         user: u64,
         /// The values.
         values: Values,
     },
-    /// It is over without.
+    /// The multiget failed.
     Failed {
-        /// Whose.
+        /// Value given at the start.
         user: u64,
-        /// Why.
+        /// Cause of the failure.
         failure: Failure,
     },
-    /// These keys are to be asked for over TCP; tell by [`Client::fetched`] or
-    /// [`Client::fetch_failed`] what came of it.
+    /// Fetch these keys over TCP, then call [`Client::fetched`] or [`Client::fetch_failed`].
     Fetch {
-        /// Which multiget.
+        /// The multiget.
         ticket: Ticket,
-        /// [`Op::Get`] if an error of the server's is the answer.
+        /// [`Op::Get`] if an error of the server is the answer.
         op: Op,
-        /// Which server.
+        /// Number of the server.
         server: usize,
         /// Positions for [`Client::key`].
         keys: Vec<u16>,
     },
 }
 
-/// Why a multiget failed.
+/// Cause of a multiget's failure.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Failure {
     /// A server has not answered by the deadline.
     Deadline {
-        /// Which.
+        /// Number of the server.
         server: usize,
     },
-    /// Others filled the window until the deadline, and some keys were never asked for.
+    /// Others filled the window until the deadline, and some keys were never sent.
     NotSent,
-    /// Its values have more bytes than an answer may have.
+    /// The values exceed the limit of an answer.
     TooLarge,
     /// A server refused, or could not be reached over TCP either.
     Server {
-        /// Which.
+        /// Number of the server.
         server: usize,
-        /// In its words.
+        /// Message of the server.
         text: String,
     },
 }
 
-/// Why a multiget was not begun.
+/// Reason why a multiget was not started.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Refused {
-    /// More keys than one may have.
+    /// The multiget has too many keys.
     TooManyKeys,
-    /// As many as may be are under way.
+    /// The limit on multigets is reached.
     Busy,
 }
 
@@ -114,43 +112,43 @@ impl fmt::Display for Refused {
     }
 }
 
-/// What a client has done so far.
+/// Counts of a client.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Counts {
-    /// Multigets begun.
+    /// Multigets started.
     pub begun: u64,
-    /// Multigets with a value or nothing for each key.
+    /// Multigets with an answer for each key.
     pub done: u64,
     /// Multigets that failed.
     pub failed: u64,
     /// Multigets refused.
     pub refused: u64,
-    /// Multigets that nobody wanted to know of any more.
+    /// Multigets abandoned by their users.
     pub abandoned: u64,
-    /// Datagrams sent, those of repetitions too.
+    /// Datagrams sent, including repetitions.
     pub sent: u64,
-    /// Groups asked for again.
+    /// Groups repeated.
     pub repeated: u64,
-    /// Keys asked for over TCP because there was no answer, or the server was silent before.
+    /// Keys fetched over TCP because there was no answer, or the server was silent before.
     pub fell_back: u64,
-    /// Keys asked for over TCP because their value was too big, the key too long, or the shim said
-    /// so; all with [`Mode::Tcp`].
+    /// Keys fetched over TCP because the value or key was too long, or the shim asked for it; all
+    /// keys with [`Mode::Tcp`].
     pub over_tcp: u64,
     /// Items for keys that had an answer.
     pub duplicates: u64,
-    /// Datagrams that are no replies.
+    /// Datagrams that are not replies.
     pub malformed: u64,
-    /// Replies to no request that is under way.
+    /// Replies to requests that are no longer under way.
     pub late: u64,
-    /// Replies from another address than that of the keys' server, or with other keys.
+    /// Replies from an address other than that of the keys' server, or with other keys.
     pub foreign: u64,
-    /// Requests that a coordinator was to answer.
+    /// Requests given to a coordinator.
     pub coordinated: u64,
-    /// Those of them that it did not answer in time.
+    /// Requests that their coordinator did not answer in time.
     pub uncoordinated: u64,
-    /// Requests that a switch was to split.
+    /// Requests given to a switch.
     pub switched: u64,
-    /// Parts of these of which no answer came in time.
+    /// Parts of these without an answer in time.
     pub unswitched: u64,
 }
 
@@ -161,34 +159,34 @@ pub(super) struct Sent {
     pub(super) op: Op,
     pub(super) keys: [u16; REQUEST_KEYS_MAX],
     pub(super) count: u8,
-    /// Which server's shim answers for all of them, if one does.
+    /// Server whose shim answers for all of them, if one does.
     pub(super) coordinator: Option<u8>,
-    /// It was seen whether the coordinator answers.
+    /// The outcome of the coordinator is already counted.
     pub(super) is_settled: bool,
-    /// A switch is to split it.
+    /// A switch should split it.
     pub(super) is_switched: bool,
 }
 
-/// What is known of a server.
+/// State of a server.
 #[derive(Debug)]
 pub(super) struct Server {
     pub(super) shim: SocketAddr,
-    /// It did not answer datagrams lately, or not all of a group.
+    /// The server recently left datagrams, or parts of groups, unanswered.
     pub(super) is_silent: bool,
-    /// Groups in a row of which it answered a part, and the rest had to be asked for over TCP.
+    /// Consecutive groups of which it answered only a part, so that the rest went over TCP.
     pub(super) halves: u8,
-    /// When it is tried again.
+    /// Time of the next datagram to a silent server.
     pub(super) probe_at_ns: u64,
-    /// Its groups under way.
+    /// Groups under way to it.
     pub(super) in_flight: usize,
-    /// Multigets under way with keys of it that have no answer.
+    /// Multigets with unanswered keys of it.
     pub(super) multigets: usize,
-    /// Requests that wait until it has fewer under way; first in line among those that wait.
+    /// Requests that wait until it has fewer under way; they go before all other waiting ones.
     pub(super) waiting: VecDeque<(Ticket, u16)>,
-    /// Requests in a row that it was to answer for all and did not, or of which a switch was to
-    /// send it a part and no answer came.
+    /// Consecutive requests that it failed to coordinate, or parts that the switch failed to bring
+    /// to it.
     pub(super) misses: u8,
-    /// When that is tried again.
+    /// Time of the next trial.
     pub(super) tried_at_ns: u64,
 }
 
@@ -234,14 +232,14 @@ macro_rules! leaves_out {
 }
 pub(super) use leaves_out;
 
-/// The client's side of multigets, of one event loop.
+/// The client's side of multigets, for one event loop.
 #[derive(Debug)]
 pub struct Client {
     pub(super) options: ClientOptions,
-    /// Whoever drives it asks servers over TCP; otherwise what needs that is over without.
+    /// The driver can fetch over TCP; if false, keys that need it end without an answer.
     pub(super) has_tcp: bool,
     pub(super) servers: Vec<Server>,
-    /// The digest of their shims.
+    /// Digest of the servers' shims.
     pub(super) list: u32,
     places: Places,
     pub(super) multigets: Slab<Multiget>,
@@ -249,16 +247,16 @@ pub struct Client {
     pub(super) ids: HashMap<u32, Sent>,
     pub(super) next_id: u32,
     pub(super) id_step: u32,
-    /// Requests that wait for room in the window: whose, and which of its batches.
+    /// Requests that wait for room in the window: multiget and batch.
     pub(super) waiting: VecDeque<(Ticket, u16)>,
     pub(super) in_flight: usize,
     /// Groups of all multigets.
     pub(super) alive_groups: usize,
-    /// When to look at which group; `u16::MAX` is the deadline.
+    /// Times at which to check groups; `u16::MAX` is the deadline.
     pub(super) due: BinaryHeap<Reverse<(u64, Ticket, u16)>>,
     pub(super) events: VecDeque<Event>,
     pub(super) counts: Counts,
-    /// For requests and parts.
+    /// Buffers for requests and parts.
     pub(super) whole: Vec<u8>,
     pub(super) part: Vec<u8>,
     #[cfg(test)]
@@ -266,10 +264,10 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client without multigets.
+    /// Creates a client without multigets.
     ///
     /// # Panics
-    /// There is no server, or more than [`limits::SERVERS_MAX`].
+    /// The number of servers is 0 or above [`limits::SERVERS_MAX`].
     pub fn new(options: ClientOptions) -> Self {
         assert!(!options.shims.is_empty() && options.shims.len() <= limits::SERVERS_MAX);
         Self {
@@ -277,7 +275,7 @@ impl Client {
             list: place::list_digest(&options.shims),
             places: Places::Equal(options.shims.len()),
             next_id: options.seed as u32,
-            // Odd, so that all others are used before one comes again.
+            // An odd step visits all ids before one repeats.
             id_step: (options.seed >> 32) as u32 | 1,
             options,
             has_tcp: true,
@@ -297,16 +295,17 @@ impl Client {
         }
     }
 
-    /// The same for who asks nobody over TCP: what needs that is told as not known, see [`Values`].
+    /// Creates a client that never uses TCP: keys that need it are reported as unknown, see
+    /// [`Values`].
     pub(crate) fn without_tcp(options: ClientOptions) -> Self {
         Self { has_tcp: false, ..Self::new(options) }
     }
 
-    /// Begins a multiget; [`Event`]s tell of it under `user`. `out` is called with each datagram
-    /// and whom it is for.
+    /// Starts a multiget; [`Event`]s report on it under `user`. Calls `out` with each datagram and
+    /// its receiver.
     ///
     /// # Errors
-    /// It has too many keys, or there are too many multigets.
+    /// The multiget has too many keys, or too many are under way.
     pub fn begin<'k>(
         &mut self,
         now_ns: u64,
@@ -345,20 +344,19 @@ impl Client {
         Ok(())
     }
 
-    /// Which server has which key.
+    /// Placement of keys on servers.
     pub fn places(&self) -> &Places {
         &self.places
     }
 
-    /// From now on keys are looked for where this says; false if they were before. What is under
-    /// way goes on as it was begun.
+    /// Sets the placement of keys; false if it is unchanged. Multigets under way keep the old one.
     pub(crate) fn set_places(&mut self, places: Places) -> bool {
         let is_new = self.places != places;
         self.places = places;
         is_new
     }
 
-    /// A slot has gone to this server; false if it was there before.
+    /// Moves a slot to this server; false if it is already there.
     pub(crate) fn place_slot(&mut self, slot: usize, server: usize) -> bool {
         if let Places::Equal(servers) = self.places {
             self.places =
@@ -372,8 +370,7 @@ impl Client {
         }
     }
 
-    /// There is one server more, with its shim at this address. The caller has seen to it that
-    /// there are not too many.
+    /// Adds a server with this shim. The caller ensures that there are not too many.
     pub(crate) fn add_server(&mut self, shim: SocketAddr) {
         assert!(self.servers.len() < limits::SERVERS_MAX);
         self.servers.push(Server::new(shim));
@@ -381,7 +378,7 @@ impl Client {
         self.list = place::list_digest(&shims);
     }
 
-    /// What a ticket names.
+    /// The multiget of a ticket.
     pub(super) fn get(&self, ticket: Ticket) -> Option<&Multiget> {
         let is_current = self.generations.get(ticket.slot as usize) == Some(&ticket.generation);
         self.multigets.get(ticket.slot as usize).filter(|_| is_current)
@@ -392,7 +389,7 @@ impl Client {
         self.multigets.get_mut(ticket.slot as usize).filter(|_| is_current)
     }
 
-    /// Takes a multiget out, with all that refers to it.
+    /// Removes a multiget with all references to it.
     pub(super) fn remove(&mut self, ticket: Ticket) -> Option<Multiget> {
         self.get(ticket)?;
         let multiget = self.multigets.remove(ticket.slot as usize);
@@ -424,8 +421,7 @@ impl Client {
         }
     }
 
-    /// Multigets begun with one of these are over: nobody wants to know of them, and no event tells
-    /// of them.
+    /// Drops the multigets of these users; no event reports on them.
     pub fn abandon(
         &mut self,
         now_ns: u64,
@@ -441,43 +437,43 @@ impl Client {
         self.pump(now_ns, out);
     }
 
-    /// For each multiget under way what it was begun with, and how many bytes of values it has.
+    /// For each multiget under way its user and the bytes of its values.
     pub(crate) fn gathered(&self) -> impl Iterator<Item = (u64, usize)> {
         self.multigets.iter().map(|(_, multiget)| (multiget.user, multiget.gathered()))
     }
 
-    /// The key at a position that [`Event::Fetch`] told; none if its multiget is over.
+    /// The key at a position of [`Event::Fetch`]; `None` if its multiget is over.
     pub fn key(&self, ticket: Ticket, position: u16) -> Option<&[u8]> {
         self.get(ticket).map(|multiget| multiget.key(position))
     }
 
-    /// The next thing to be done; ask again until there is none.
+    /// Takes the next event, if there is one.
     pub fn event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 
-    /// What it has done.
+    /// Counts so far.
     pub fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// Multigets under way.
+    /// Number of multigets under way.
     pub fn under_way(&self) -> usize {
         self.multigets.len()
     }
 
-    /// Of these, those that a server has not answered its keys of.
+    /// Multigets with unanswered keys of this server.
     pub fn multigets_at(&self, server: usize) -> usize {
         self.servers.get(server).map_or(0, |server| server.multigets)
     }
 
-    /// A server is asked over TCP, and not in datagrams first.
+    /// True if a server is asked over TCP without trying datagrams first.
     pub(crate) fn is_asked_over_tcp(&self, server: usize) -> bool {
         self.options.mode == Mode::Tcp
             || self.servers.get(server).is_some_and(|server| server.is_silent)
     }
 
-    /// Groups under way, and those that wait for room.
+    /// Groups under way, and requests that wait for room.
     pub fn groups(&self) -> (usize, usize) {
         (
             self.in_flight,

@@ -1,18 +1,18 @@
-//! Requests that a switch splits. Whether it does is seen of each server for itself: it may be
-//! away, or send what is for one server to another host. A server of which several parts in a row
-//! came to nothing is sent its own by the client, but for one from time to time; and no request
-//! waits for it: what has no answer in time is asked of its servers.
+//! Requests that a switch splits. The client judges the switch separately for each server: it may
+//! be away, or send one server's parts to another host. After several lost parts in a row the
+//! client sends that server its requests itself, except one from time to time. No request waits for
+//! the switch: keys without an answer in time are requested from their servers.
 
 use super::state::Client;
 use crate::limits;
 use crate::mode::Mode;
 
-/// Groups of one request, and those that go straight to their servers.
+/// Groups of one request, and groups that go straight to their servers.
 type Ways = (Vec<u16>, Vec<u16>);
 
 impl Client {
-    /// Which of these groups, with their servers, are left to the switch. A request for one server
-    /// needs none, but to see whether it is there.
+    /// Divides these groups, with their servers, between the switch and the straight way. A request
+    /// for one server needs no switch, except to test it.
     pub(super) fn ways(&mut self, now_ns: u64, open: &[(u16, usize)]) -> Ways {
         let (mut switched, mut straight, mut is_trial) = (Vec::new(), Vec::new(), false);
         for (group, server) in open {
@@ -33,7 +33,7 @@ impl Client {
         (switched, straight)
     }
 
-    /// A part that the switch was to send to this server has no answer.
+    /// Notes that a part sent to this server through the switch got no answer.
     pub(super) fn unswitched(&mut self, now_ns: u64, server: usize) {
         self.counts.unswitched += 1;
         self.servers[server].miss(now_ns);

@@ -1,5 +1,5 @@
-//! Who may ask, and how often. A datagram's source can be forged, so this bounds what a shim can be
-//! made to send to others; it is no access control.
+//! Allowed sources and their rates. A datagram's source can be forged, so this limits the traffic
+//! that a shim can be made to send to others; it is no access control.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,18 +10,18 @@ use super::{Rejected, ShimOptions};
 use crate::limits;
 
 const SECOND_NS: u64 = 1_000_000_000;
-/// A full table is looked through for who is quiet so often at most: strangers may come with every
-/// datagram, and must not cost as much as all who are known.
+/// Shortest interval between searches of a full table for silent sources: unknown sources may come
+/// with every datagram, and must not each cost a search.
 const SWEEP_NS: u64 = SECOND_NS / 10;
 
-/// The addresses that begin with the same bits, as in `10.0.0.0/8`.
+/// Addresses with the same leading bits, as in `10.0.0.0/8`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Prefix {
     address: IpAddr,
     bits: u8,
 }
 
-/// A text is no prefix.
+/// Error for a text that is not a prefix.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct PrefixError;
 
@@ -34,12 +34,12 @@ impl fmt::Display for PrefixError {
 impl std::error::Error for PrefixError {}
 
 impl Prefix {
-    /// An address that begins with these bits, and how many they are.
+    /// An address with these leading bits, and their number.
     pub fn bits(&self) -> (IpAddr, u8) {
         (self.address, self.bits)
     }
 
-    /// True of an address that begins with these bits; IPv4 within IPv6 is IPv4.
+    /// True if the address begins with these bits; IPv4 within IPv6 is IPv4.
     pub fn contains(&self, address: IpAddr) -> bool {
         match (self.address, address.to_canonical()) {
             (IpAddr::V4(own), IpAddr::V4(other)) => {
@@ -72,7 +72,7 @@ impl fmt::Display for Prefix {
     }
 }
 
-/// So many requests a second, and as many at once.
+/// Requests per second, all of which may come at once.
 #[derive(Clone, Copy, Debug)]
 struct Bucket {
     left_ns: u64,
@@ -84,7 +84,7 @@ impl Bucket {
         Self { left_ns: SECOND_NS, seen_at_ns: now_ns }
     }
 
-    /// What is left now of a second's worth.
+    /// Remaining part of a second's worth.
     fn left_at(&self, now_ns: u64) -> u64 {
         self.left_ns.saturating_add(now_ns.saturating_sub(self.seen_at_ns)).min(SECOND_NS)
     }
@@ -100,8 +100,8 @@ impl Bucket {
     }
 }
 
-/// Under which address a source is counted. One host may have all addresses of a /64, so these are
-/// one source.
+/// Address under which a source is counted: for IPv6 the /64, because one host may have all its
+/// addresses.
 fn source(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => IpAddr::V6((address.to_bits() >> 64 << 64).into()),
@@ -109,32 +109,32 @@ fn source(address: IpAddr) -> IpAddr {
     }
 }
 
-/// The sources that were seen.
+/// Sources and their rates.
 #[derive(Debug)]
 pub struct Admission {
     allow: Vec<Prefix>,
     rate: u32,
     others_rate: u32,
     sources: HashMap<IpAddr, Bucket>,
-    /// Not before this is the table looked through.
+    /// Earliest time of the next search of the table.
     sweep_at_ns: u64,
-    /// Of sources that there was no place for.
+    /// Shared rate of sources without a place in the table.
     crowd: Bucket,
     others: Bucket,
 }
 
 impl Admission {
-    /// Nobody was seen.
+    /// Creates an admission that has seen no source.
     pub fn new(options: &ShimOptions) -> Self {
         let ShimOptions { allow, rate, others_rate } = options.clone();
         let (crowd, others) = (Bucket::full(0), Bucket::full(0));
         Self { allow, rate, others_rate, sources: HashMap::new(), sweep_at_ns: 0, crowd, others }
     }
 
-    /// Lets a request in; true if its source is vouched for.
+    /// Admits a request; true if its source is allowed by name.
     ///
     /// # Errors
-    /// Why it is dropped.
+    /// The reason for dropping it.
     pub fn admit(&mut self, now_ns: u64, from: IpAddr) -> Result<bool, Rejected> {
         if !self.allow.iter().any(|prefix| prefix.contains(from)) {
             if self.others_rate == 0 {
@@ -150,7 +150,7 @@ impl Admission {
         let is_full = self.sources.len() >= limits::SOURCES_MAX;
         if is_full && now_ns >= self.sweep_at_ns && !self.sources.contains_key(&from) {
             self.sweep_at_ns = now_ns.saturating_add(SWEEP_NS);
-            // Who has been quiet for a second has no history.
+            // A source silent for a second equals an unknown one.
             self.sources.retain(|_, bucket| bucket.left_at(now_ns) < SECOND_NS);
         }
         let bucket = if self.sources.len() < limits::SOURCES_MAX || self.sources.contains_key(&from)
@@ -245,7 +245,8 @@ mod tests {
         for index in 0..limits::SOURCES_MAX as u32 {
             assert!(admission.admit(0, IpAddr::from((0x0a00_0000 + index).to_be_bytes())).is_ok());
         }
-        // One looks and finds nobody quiet; a millisecond later all of them are, and nobody looks.
+        // The first search finds no silent source; a millisecond later all are silent, and no
+        // search runs.
         for (now_ns, left) in
             [(0, limits::SOURCES_MAX), (SECOND_NS / 1_000, limits::SOURCES_MAX), (SWEEP_NS, 1)]
         {

@@ -1,8 +1,8 @@
-//! A shim that answers for all servers: it asks their shims, its own among them, as a client does,
-//! and puts the answers together.
+//! A shim that answers for all servers: like a client it asks their shims, its own among them, and
+//! merges the answers.
 //!
-//! It asks nobody over TCP. What needs that it tells the client, which does; and it gives up long
-//! before its client does.
+//! A coordinator never uses TCP. It reports keys that need TCP to the client, which then fetches
+//! them; and it gives up long before its client does.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -15,26 +15,26 @@ use crate::client::{Client, ClientOptions, Event, Refused, Values};
 use crate::limits;
 use crate::mode::Mode;
 
-/// Options of a shim that coordinates.
+/// Options of a coordinating shim.
 #[derive(Clone, Debug)]
 pub struct CoordinatorOptions {
-    /// The shims of all servers, in the order that says which keys are whose.
+    /// Shims of all servers, in the order that determines the placement of keys.
     pub peers: Vec<SocketAddr>,
-    /// Which of them this one is.
+    /// Address of this shim.
     pub own: SocketAddr,
-    /// For the IDs of requests.
+    /// Seed of the ids of requests.
     pub seed: u64,
 }
 
 impl CoordinatorOptions {
-    /// Its own place among the peers; behind them if it is none of them, and so for no server's
-    /// requests.
+    /// Number of this shim among the peers; if it is absent, their count, so that it takes no
+    /// server's requests.
     pub fn own_number(&self) -> usize {
         self.peers.iter().position(|peer| *peer == self.own).unwrap_or(self.peers.len())
     }
 }
 
-/// What a coordinator has under way.
+/// Requests under way at a coordinator.
 #[derive(Debug)]
 pub struct Coordinator {
     client: Client,
@@ -43,10 +43,10 @@ pub struct Coordinator {
 }
 
 impl Coordinator {
-    /// A coordinator that nobody has asked.
+    /// Creates a coordinator without requests.
     ///
     /// # Panics
-    /// There is no peer, or more than [`limits::SERVERS_MAX`].
+    /// The number of peers is 0 or above [`limits::SERVERS_MAX`].
     pub fn new(options: &CoordinatorOptions) -> Self {
         let client = Client::without_tcp(ClientOptions {
             shims: options.peers.clone(),
@@ -58,10 +58,10 @@ impl Coordinator {
         Self { client, asked: Slab::new(), answered: VecDeque::new() }
     }
 
-    /// Asks for the keys of a whole request.
+    /// Starts fetching the keys of a whole request.
     ///
     /// # Errors
-    /// There are too many under way.
+    /// Too many are under way.
     pub fn begin(
         &mut self,
         now_ns: u64,
@@ -90,23 +90,23 @@ impl Coordinator {
         self.gather();
     }
 
-    /// Does what is due.
+    /// Does the work that is due.
     pub fn look(&mut self, now_ns: u64, out: &mut dyn FnMut(SocketAddr, &[u8])) {
         self.client.look(now_ns, out);
         self.gather();
     }
 
-    /// When [`look`](Self::look) is to be called, at the latest.
+    /// Time of the next call of [`look`](Self::look).
     pub fn due_at_ns(&self) -> Option<u64> {
         self.client.due_at_ns()
     }
 
-    /// The next request that has its answer; ask again until there is none.
+    /// Takes the next answered request, if there is one.
     pub fn answered(&mut self) -> Option<(Asked, Values)> {
         self.answered.pop_front()
     }
 
-    /// Requests under way.
+    /// Number of requests under way.
     pub fn under_way(&self) -> usize {
         self.asked.len()
     }
@@ -119,7 +119,7 @@ impl Coordinator {
                         self.answered.push_back((asked, values));
                     }
                 }
-                // Its client has asked the servers by then.
+                // The client has turned to the servers meanwhile.
                 Event::Failed { user, .. } => drop(self.asked.try_remove(user as usize)),
                 Event::Fetch { .. } => debug_assert!(false, "it asks nobody over TCP"),
             }

@@ -1,9 +1,9 @@
-//! The server's side: a datagram becomes a question for the server beside it, and the values become
-//! replies, each under the size that passes.
+//! The server's side: a datagram becomes a query to the server beside it, and the values become
+//! replies of a size that passes the network.
 //!
-//! Nothing is kept of a request once it is answered; whoever asks twice is answered twice, by what
-//! is there then. Who may ask, how often, and how much they are answered is in `admission.rs`. A
-//! request for several servers is for a shim that coordinates (`coordinator.rs`).
+//! The shim forgets a request once it is answered; a repeated request gets the values of that time.
+//! `admission.rs` limits sources, rates and sizes of answers. A request for several servers needs a
+//! coordinating shim (`coordinator.rs`).
 
 mod admission;
 mod coordinator;
@@ -24,90 +24,90 @@ use crate::place;
 /// Options of a shim.
 #[derive(Clone, Debug)]
 pub struct ShimOptions {
-    /// Sources that are vouched for, and get whole answers.
+    /// Sources that get whole answers.
     pub allow: Vec<Prefix>,
-    /// Requests a second from each of these.
+    /// Requests per second from each of these.
     pub rate: u32,
-    /// Requests a second from all others together; 0: they are not answered.
+    /// Requests per second from all others together; 0 gives them no answers.
     pub others_rate: u32,
 }
 
-/// Why a datagram is dropped.
+/// Reason why a datagram is dropped.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Rejected {
-    /// It is none of ours, or not sound.
+    /// Not a valid request.
     Malformed(Malformed),
-    /// No switch has split it, and this shim answers for no others.
+    /// No switch has split it, and this shim does not coordinate.
     NotSplit,
-    /// It has a key with another server than that which has it by the servers known here, or is for
-    /// another server than the one beside this shim.
+    /// By this shim's list, one of its keys has another server than it names, or it is for another
+    /// server than the one beside this shim.
     Elsewhere,
-    /// Its source is not vouched for, and others are not answered.
+    /// The source is not allowed, and others get no answers.
     Source,
-    /// Its source, or all that are not vouched for together, ask too often.
+    /// The source exceeds its rate, or all unlisted sources together do.
     Rate,
 }
 
-/// A request that is let in.
+/// An admitted request.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Asked {
-    /// Who is answered.
+    /// Address to answer.
     pub from: SocketAddr,
-    /// [`Op::MultiGet`], or [`Op::Get`] where an error of the server's is not the same as nothing.
+    /// [`Op::MultiGet`], or [`Op::Get`] if a server's error differs from a missing value.
     pub op: Op,
     id: u32,
     oid: u8,
     startidx: u8,
-    /// It is for several servers.
+    /// The request is for several servers.
     is_whole: bool,
-    /// The digest of the list of servers by which it is answered; 0 if by one server.
+    /// Digest of the list of servers by which it is answered; 0 for one server.
     list: u32,
     bytes: Vec<u8>,
-    /// Where each key ends in `bytes`.
+    /// End of each key in `bytes`.
     ends: Vec<u16>,
-    /// Bytes that the answers may have together.
+    /// Limit on the bytes of all answers.
     bytes_max: usize,
 }
 
-/// What the server says of a key.
+/// The server's answer for a key.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Found<'v> {
-    /// Its value.
+    /// The value.
     Value(&'v [u8]),
-    /// There is none.
+    /// No value.
     Nothing,
     /// An error.
     Error,
 }
 
-/// Lets requests in.
+/// Admission and parsing of requests.
 #[derive(Debug)]
 pub struct Shim {
     admission: Admission,
-    /// How many servers there are, if it answers for all of them.
+    /// Number of servers if it coordinates, otherwise 0.
     servers: usize,
-    /// Which of them is its own.
+    /// Number of its own server.
     own: usize,
-    /// The digest of their list.
+    /// Digest of the list of servers.
     list: u32,
 }
 
 impl Shim {
-    /// A shim that has seen nobody.
+    /// Creates a shim that has seen no source.
     pub fn new(options: &ShimOptions) -> Self {
         Self { admission: Admission::new(options), servers: 0, own: 0, list: 0 }
     }
 
-    /// Makes a shim that answers for the servers of all these shims, and is the one at `own`.
+    /// Creates a shim that coordinates the servers of these shims, and is number `own` of them.
     pub fn coordinating(options: &ShimOptions, shims: &[SocketAddr], own: usize) -> Self {
         Self { servers: shims.len(), own, list: place::list_digest(shims), ..Self::new(options) }
     }
 
-    /// Reads a datagram.
+    /// Parses and admits a datagram.
     ///
     /// # Errors
-    /// Why it is dropped. Nobody is told: an answer to a forged source would be one more datagram
-    /// to who never asked.
+    /// The reason for dropping it. The source is not told: with a forged source, the answer would
+    /// be an unwanted datagram to another host.
     pub fn datagram(
         &mut self,
         now_ns: u64,
@@ -117,7 +117,7 @@ impl Shim {
         let mut asked = self.read(from, data)?;
         if !self.admission.admit(now_ns, from.ip())? {
             if asked.is_whole {
-                // Who is not vouched for may have one datagram sent, not one to each server.
+                // An unlisted source may cause one datagram, not one to each server.
                 return Err(Rejected::Source);
             }
             asked.bytes_max = limits::AMPLIFICATION_MAX * data.len();
@@ -125,10 +125,10 @@ impl Shim {
         Ok(asked)
     }
 
-    /// Reads a datagram that this shim itself has sent.
+    /// Parses a datagram that this shim has sent itself.
     ///
     /// # Errors
-    /// It is none.
+    /// The datagram is not valid.
     pub(crate) fn own(&self, own: SocketAddr, data: &[u8]) -> Result<Asked, Rejected> {
         self.read(own, data)
     }
@@ -144,8 +144,8 @@ impl Shim {
         if is_whole && !keys.clone().zip(request.own_servers()).all(is_placed) {
             return Err(Rejected::Elsewhere);
         }
-        // Who asks has the servers in another order: that its own server has no such key says
-        // nothing of the one that is meant.
+        // The sender has the servers in another order: if this server lacks the key, that says
+        // nothing about the intended one.
         if !is_whole && self.servers > 0 && usize::from(request.server()) != self.own {
             return Err(Rejected::Elsewhere);
         }
@@ -177,7 +177,7 @@ impl Asked {
         self.is_whole
     }
 
-    /// How many keys.
+    /// Number of keys.
     pub fn count(&self) -> usize {
         self.ends.len()
     }
@@ -190,7 +190,7 @@ impl Asked {
         })
     }
 
-    /// Calls `each` with every reply, from what a coordinator has gathered.
+    /// Calls `each` with every reply, from values that a coordinator has gathered.
     pub(crate) fn answer_gathered(
         &self,
         values: &Values,
@@ -205,14 +205,13 @@ impl Asked {
         self.answer(found, buffer, each);
     }
 
-    /// Begins the reply whose first item is that of the key at `index`.
+    /// Starts the reply whose first item is the key at `index`.
     fn begin_reply<'b>(&self, buffer: &'b mut Vec<u8>, index: usize) -> ReplyWriter<'b> {
         ReplyWriter::begin(buffer, self.op, self.id, self.oid, self.startidx + index as u8)
             .with_list_digest(self.list)
     }
 
-    /// Calls `each` with every reply. What there is no word of in `found` is to be asked for over
-    /// TCP.
+    /// Calls `each` with every reply. Keys without an entry in `found` are marked for TCP.
     pub fn answer<'v>(
         &self,
         mut found: impl Iterator<Item = Found<'v>>,
@@ -233,7 +232,7 @@ impl Asked {
                 Some(Found::Nothing) => item.status = Status::Miss,
                 Some(Found::Error) | None => {}
             }
-            // Each value might begin a datagram of its own.
+            // Each value might start a datagram of its own.
             let costs = item.value.len() + HEADER_BYTES;
             if HEADER_BYTES + item_bytes(&item) > DATAGRAM_BYTES_MAX
                 || (item.status == Status::Hit && costs > room)

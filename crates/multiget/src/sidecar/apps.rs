@@ -10,16 +10,16 @@ use super::lines::Line;
 use crate::limits;
 
 const UNTAKEN: &str = "it has asked for more than it takes";
-/// Bytes of an application's name that the log has.
+/// Bytes of an application's name shown in the log.
 const NAME_BYTES_SHOWN: usize = 64;
 
-/// With so little not taken an application that was held for room is looked at again.
+/// Backlog at which an application held for room is checked again.
 pub(super) const DRAINED_BYTES: usize = limits::UNTAKEN_BYTES_MAX / 2;
 
-/// Which way a command goes.
+/// Route of a command.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Way {
-    /// It is answered here.
+    /// Answered here.
     Here,
     /// In datagrams.
     Datagrams,
@@ -27,29 +27,29 @@ pub(super) enum Way {
     Tcp,
 }
 
-/// What an application's next command waits for.
+/// Condition that an application's next command waits for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Held {
-    /// For fewer commands that are not answered, or smaller answers.
+    /// Fewer unanswered commands, or smaller answers.
     Room,
-    /// For all answers of the other way.
+    /// All answers of the other route.
     Until(Way),
-    /// For all answers of both ways.
+    /// All answers of both routes.
     Quiet,
-    /// For fewer multigets of all, or less for a server: in this line.
+    /// Fewer multigets in all, or less for a server: in this line.
     Turn(Line),
 }
 
-/// What a command keeps in memory until it is answered.
+/// Memory of a command until it is answered.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Cost {
-    /// Keys of a multiget, or of a command that is split.
+    /// Keys of a multiget, or of a split command.
     pub(super) keys: usize,
-    /// Of a command that is not answered here.
+    /// Bytes of a command that is not answered here.
     pub(super) bytes: usize,
 }
 
-/// Where an answer goes.
+/// Place of an answer in the order of commands.
 #[derive(Debug)]
 struct Place {
     way: Way,
@@ -63,21 +63,21 @@ pub(super) struct App {
     pub(super) conn: ConnId,
     pub(super) version: Version,
     pub(super) name: Vec<u8>,
-    /// From the first command that is not answered.
+    /// Places from the first unanswered command on.
     answers: VecDeque<Place>,
     first: u64,
-    /// Bytes of answers behind one that is not there.
+    /// Bytes of answers that wait behind a missing one.
     bytes: usize,
-    /// Of commands that have no answer.
+    /// Cost of all unanswered commands.
     asked: Cost,
     in_datagrams: usize,
     over_tcp: usize,
     pub(super) held: Option<Held>,
-    /// It waited in this line for its turn to send a command on, and this is it.
+    /// Line in which it waited for the turn that it now has.
     pub(super) turn: Option<Line>,
-    /// What was read of a command that is not there as a whole.
+    /// Part of a command that has not come completely.
     pub(super) begun: Option<Command>,
-    /// Nothing more is read: it has said QUIT, or broken the protocol.
+    /// The application has sent QUIT or broken the protocol: nothing more is read.
     pub(super) is_closing: bool,
 }
 
@@ -100,7 +100,7 @@ impl App {
         }
     }
 
-    /// The place of the next answer, that to a command of this cost.
+    /// Reserves the place of the answer to a command of this cost.
     pub(super) fn expect(&mut self, way: Way, cost: Cost) -> u64 {
         match way {
             Way::Here => {}
@@ -113,7 +113,7 @@ impl App {
         self.first + self.answers.len() as u64 - 1
     }
 
-    /// Why a command that goes this way has to wait, if it has to.
+    /// Condition that a command on this route must wait for, if any.
     pub(super) fn waits(&self, way: Way) -> Option<Held> {
         match way {
             Way::Datagrams if self.over_tcp > 0 => Some(Held::Until(Way::Tcp)),
@@ -122,7 +122,7 @@ impl App {
         }
     }
 
-    /// Nothing is under way to any server.
+    /// True if no command is under way to any server.
     pub(super) fn is_quiet(&self) -> bool {
         self.in_datagrams == 0 && self.over_tcp == 0
     }
@@ -134,7 +134,7 @@ impl App {
             && self.asked.bytes < limits::APP_ASKED_BYTES_MAX
     }
 
-    /// Bytes that are kept for it, but for those of multigets that are not answered.
+    /// Bytes kept for it, except those of unanswered multigets.
     pub(super) fn weight(&self, io: &Io) -> usize {
         let places = self.answers.capacity() * size_of::<Place>();
         self.bytes
@@ -161,7 +161,7 @@ impl App {
 }
 
 impl Sidecar {
-    /// An answer is there: it is written when all before it are.
+    /// Takes an answer, which is written once all before it are.
     pub(super) fn answer(&mut self, io: &mut Io, app: usize, sequence: u64, answer: Vec<u8>) {
         let Some(app) = self.apps.get_mut(app) else { return };
         let place =
@@ -199,7 +199,7 @@ impl Sidecar {
         self.grown(io, more);
     }
 
-    /// The same with an error of ours.
+    /// Answers with an error of the sidecar.
     pub(super) fn error(&mut self, io: &mut Io, app: usize, sequence: u64, text: &str) {
         self.metrics.errors.add(1);
         let mut answer = Vec::new();
@@ -207,7 +207,7 @@ impl Sidecar {
         self.answer(io, app, sequence, answer);
     }
 
-    /// Reads an application again, if what its command waited for has come.
+    /// Reads an application again, if the condition of its next command is met.
     pub(super) fn go_on(&mut self, io: &mut Io, conn: ConnId) {
         let Some(app) = self.app_of(conn) else { return };
         let app = &mut self.apps[app];
@@ -215,13 +215,13 @@ impl Sidecar {
             app.held = None;
             io.resume_reading(conn);
         } else if app.held == Some(Held::Room) && io.backlog(conn) > DRAINED_BYTES {
-            // One notice may be gone already: it came while answers waited for an earlier one,
-            // which are backlog now.
+            // An earlier notice may be gone: it came while answers waited for a missing one, and
+            // these are backlog now.
             io.notify_drained(conn, DRAINED_BYTES);
         }
     }
 
-    /// Closes one that takes too much memory; what there is of its answers is dropped.
+    /// Closes an application that uses too much memory, and drops its answers.
     pub(super) fn give_up(&mut self, io: &mut Io, conn: ConnId, held_bytes: usize, why: &str) {
         let Some(app) = self.app_of(conn) else { return };
         let app = self.remove_app(app);
@@ -240,7 +240,7 @@ impl Sidecar {
         app
     }
 
-    /// Sends what there is and closes.
+    /// Sends the remaining answers and closes.
     pub(super) fn close(&mut self, io: &mut Io, conn: ConnId) {
         if let Some(app) = self.app_of(conn) {
             self.remove_app(app);

@@ -1,10 +1,10 @@
-//! Redis Cluster: which node has which slot is asked of the nodes, and learnt from those that send
-//! a command elsewhere.
+//! Redis Cluster: the sidecar learns the placement of slots by asking the nodes, and from nodes
+//! that redirect a command.
 //!
-//! Until it is known everything is asked of the first server, which sends it to the right one. A
-//! command that is sent elsewhere goes there with its place among its application's answers. What
-//! applications send after it is known that keys are elsewhere waits for what they have under way,
-//! so that commands do not overtake one another.
+//! Until it is known, every command goes to the first server, which redirects it to the right one.
+//! A redirected command keeps its place among its application's answers. Once keys are known to
+//! have moved, applications' further commands wait for those under way, so that commands do not
+//! overtake one another.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -19,19 +19,19 @@ use crate::client::Ticket;
 use crate::limits;
 use crate::place::{Places, SLOTS};
 
-/// What is known of the cluster besides where its slots are.
+/// State of the cluster besides the placement of slots.
 #[derive(Debug, Default)]
 pub(super) struct Cluster {
     /// Port of the shims.
     shim_port: u16,
-    /// It is to be asked again where slots are.
+    /// The placement of slots should be requested again.
     wants_slots: bool,
     is_asking: bool,
-    /// Not before this.
+    /// Earliest time of that request.
     ask_at_ns: u64,
-    /// Who was asked last.
+    /// Node that was asked last.
     asked: usize,
-    /// It is logged that no more nodes can be known.
+    /// The log already says that no more nodes can be known.
     is_full: bool,
 }
 
@@ -39,12 +39,12 @@ pub(super) struct Cluster {
 #[derive(Clone, Debug)]
 pub(super) struct Again {
     command: Vec<u8>,
-    /// How often it was sent elsewhere.
+    /// Redirections so far.
     hops: u8,
 }
 
 impl Again {
-    /// The command that this writes.
+    /// Keeps the command that `write` writes.
     pub(super) fn new(write: impl FnOnce(&mut Vec<u8>)) -> Self {
         let mut command = Vec::new();
         write(&mut command);
@@ -52,12 +52,12 @@ impl Again {
     }
 }
 
-/// Where a node sends a command.
+/// A redirection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Elsewhere {
     slot: usize,
     node: SocketAddr,
-    /// For good; otherwise for this command alone.
+    /// Permanent; otherwise for this command alone.
     is_moved: bool,
 }
 
@@ -68,7 +68,7 @@ impl Cluster {
 }
 
 impl Elsewhere {
-    /// Reads `MOVED 3999 127.0.0.1:6381` or `ASK ..`. Without an address it is that of who says so.
+    /// Parses `MOVED 3999 127.0.0.1:6381` or `ASK ..`. Without an address it means the sender's.
     fn parse(error: &[u8], from: IpAddr) -> Option<Self> {
         let text = std::str::from_utf8(error).ok()?;
         let mut words = text.split(' ');
@@ -95,9 +95,9 @@ fn address(host: &str, from: IpAddr) -> Option<IpAddr> {
     }
 }
 
-/// The answer to CLUSTER SLOTS: ranges of slots, each with the node that has it. Nodes without an
-/// address, or with a name, are left out. None if it is none, or has slots twice or such as there
-/// are not: whoever reads it does so much work for each range as that has slots.
+/// Parses the answer to CLUSTER SLOTS: ranges of slots with their nodes. Nodes without an address,
+/// or with a name, are left out. `None` if it is invalid, or names slots twice or out of range:
+/// each range costs work for each of its slots.
 fn ranges(answer: &[u8], from: IpAddr) -> Option<Vec<(usize, usize, SocketAddr)>> {
     let (mut at, mut found, mut slots) = (0, Vec::new(), 0);
     let ranges = count(answer, &mut at)?;
@@ -154,7 +154,8 @@ fn skip(answer: &[u8], at: &mut usize) -> Option<()> {
 }
 
 impl Sidecar {
-    /// Asks one node after the other where slots are, if that is wanted and not too soon.
+    /// Asks the nodes in turn for the placement of slots, if that is wanted and the interval has
+    /// passed.
     pub(super) fn ask_for_slots(&mut self, io: &mut Io) {
         let (now_ns, servers) = (io.now_ns(), self.options.servers.len());
         let Some(cluster) = &mut self.cluster else { return };
@@ -172,21 +173,21 @@ impl Sidecar {
         }
     }
 
-    /// Slots may be elsewhere than was known.
+    /// Notes that slots may have moved.
     pub(super) fn want_slots(&mut self) {
         if let Some(cluster) = &mut self.cluster {
             cluster.wants_slots = true;
         }
     }
 
-    /// Nobody will say where slots are; another node is asked.
+    /// Notes that the current request will not be answered; another node is asked.
     pub(super) fn slots_failed(&mut self) {
         if let Some(cluster) = &mut self.cluster {
             (cluster.is_asking, cluster.wants_slots) = (false, true);
         }
     }
 
-    /// A node says where slots are.
+    /// Takes a node's placement of slots.
     pub(super) fn slots(&mut self, io: &mut Io, from: SocketAddr, answer: &[u8]) {
         let found = ranges(answer, from.ip()).filter(|found| !found.is_empty());
         let Some(found) = found else { return self.slots_failed() };
@@ -203,8 +204,8 @@ impl Sidecar {
         }
     }
 
-    /// The number of the server at this address, which is a new one if need be; none if there are
-    /// too many.
+    /// Number of the server at this address, which is added if unknown; `None` if there are too
+    /// many.
     fn server_at(&mut self, node: SocketAddr) -> Option<usize> {
         let cluster = self.cluster.as_mut()?;
         let shim_port = cluster.shim_port;
@@ -227,8 +228,8 @@ impl Sidecar {
         Some(servers.len() - 1)
     }
 
-    /// Follows an answer that sends a command elsewhere; gives it back if it does not, or has done
-    /// so too often.
+    /// Follows an answer that redirects a command; returns `expected` if it does not, or did so too
+    /// often.
     pub(super) fn follow(
         &mut self,
         io: &mut Io,
@@ -261,7 +262,7 @@ impl Sidecar {
         match expected {
             Expected::App { conn, sequence, again: Some(again) } => {
                 let expected = |again| Expected::App { conn, sequence, again: Some(again) };
-                // It is not sent for who is gone.
+                // A command of an application that has gone is not sent again.
                 if self.app_of(conn).is_some()
                     && let Err(text) = self.send_again(io, link, is_moved, again, expected)
                     && let Some(app) = self.app_of(conn)
@@ -287,8 +288,8 @@ impl Sidecar {
         None
     }
 
-    /// Keys are elsewhere from now on. What applications have under way may be sent there too, so
-    /// nothing is to go there before.
+    /// Holds all busy applications because keys have moved: their commands under way may be
+    /// redirected, so no later one may arrive first.
     fn hold_all(&mut self, io: &mut Io) {
         let busy = |(index, app): (usize, &App)| (!app.is_quiet()).then_some(index);
         let busy: Vec<usize> = self.apps.iter().filter_map(busy).collect();
@@ -322,7 +323,7 @@ impl Sidecar {
             .first()
             .and_then(|position| self.client.key(ticket, *position))
             .map(<[u8]>::to_vec);
-        // It is over, and nobody waits for it.
+        // The multiget is over, and nobody waits for it.
         let Some(key) = key else { return };
         let link = link_index(server, Version::Two);
         match self.open_permitted(io, link, is_moved) {
@@ -336,9 +337,8 @@ impl Sidecar {
         }
     }
 
-    /// Opens the connection for one more command. A node that is being given a slot takes a command
-    /// on it only after ASKING, which holds for the next command alone: both are sent, or neither
-    /// is.
+    /// Opens the connection for one more command. A node that imports a slot accepts a command on
+    /// it only after ASKING, which holds for the next command alone: both are sent, or neither is.
     fn open_permitted(
         &mut self,
         io: &mut Io,
@@ -440,7 +440,7 @@ mod tests {
         ranges(answer.as_bytes(), FROM).map(|found| found.len())
     }
 
-    /// Counts the warnings that are logged.
+    /// Counts logged warnings.
     struct Warnings(Arc<AtomicUsize>);
 
     impl Subscriber for Warnings {

@@ -37,8 +37,8 @@ impl Sidecar {
                         Route::Server(_) | Route::Split(_) => Way::Tcp,
                         Route::Here(_) | Route::Refused(_) => Way::Here,
                     };
-                    // It changes the form of answers and the link that is asked, so what was asked
-                    // before must not be under way.
+                    // HELLO changes the form of answers and the link, so earlier commands must have
+                    // ended.
                     let is_hello = route == Route::Here("HELLO");
                     let quiet = (is_hello && !self.apps[app].is_quiet()).then_some(Held::Quiet);
                     let waits = quiet.or_else(|| self.apps[app].waits(way));

@@ -1,23 +1,23 @@
-//! Lines of applications: one for a multiget's place at whatever server, one for that at each
-//! server, and one for each connection to a server that has as many commands or bytes as it may.
+//! Waiting lines of applications: one for a multiget's place at any server, one for that at each
+//! server, and one for each connection to a server that has reached its limits.
 
 use std::collections::VecDeque;
 
 use shunt_reactor::ConnId;
 
-/// What is waited for.
+/// Object of a wait.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Line {
-    /// The place of a multiget.
+    /// A place for a multiget.
     Any,
-    /// That of one that asks this server.
+    /// A place for a multiget that asks this server.
     Server(usize),
     /// Room in the connection of this index, for any other command.
     Link(usize),
 }
 
 impl Line {
-    /// Its place among all. A server has a line, and two connections.
+    /// Index of the line. Each server has one line, and two connections.
     fn index(self) -> usize {
         match self {
             Line::Any => 0,
@@ -39,16 +39,16 @@ impl Line {
     }
 }
 
-/// Who waits for a turn, and who has one.
+/// Waiting applications, and turns given out.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
     lines: Vec<Queue>,
-    /// Applications that wait for the place of a multiget, and for a connection.
+    /// Applications that wait for a multiget's place, and for a connection.
     pub(super) waiting: usize,
     pub(super) waiting_for_links: usize,
-    /// How many of the former may begin a multiget, and have not yet.
+    /// Turns for multigets that are given and not yet used.
     pub(super) given: usize,
-    /// The line that has the next turn, for each that has somebody in it has one after the other.
+    /// Line that gets the next turn, so that all get turns one after the other.
     next: usize,
 }
 
@@ -79,33 +79,33 @@ impl Turns {
         self.lines.get(line.index()).map_or(0, |queue| queue.given)
     }
 
-    /// Commands that may be sent over a connection, and are not yet: each is one, for how many keys
-    /// a multiget has is not known before.
+    /// Commands promised to a connection and not yet sent: each turn counts as one, because a
+    /// multiget's number of keys is unknown before.
     pub(super) fn given_at_link(&self, link: usize) -> usize {
         let multigets =
             if link.is_multiple_of(2) { self.given_at(Line::Server(link / 2)) } else { 0 };
         multigets + self.given_at(Line::Link(link))
     }
 
-    /// The line whose turn is next, of those that there are.
+    /// Takes the line that is next in turn.
     pub(super) fn next_line(&mut self) -> Line {
         let index = self.next % self.lines.len().max(1);
         self.next = index + 1;
         Line::of_index(index)
     }
 
-    /// Lines that somebody has waited in.
+    /// Number of lines.
     pub(super) fn lines(&self) -> usize {
         self.lines.len()
     }
 
-    /// An application waits in a line.
+    /// Adds an application to a line.
     pub(super) fn wait(&mut self, line: Line, conn: ConnId) {
         self.queue(line).waiting.push_back(conn);
         *self.count(line) += 1;
     }
 
-    /// Who waits longest in a line.
+    /// Takes the application that has waited longest in a line.
     pub(super) fn take_next(&mut self, line: Line) -> Option<ConnId> {
         let conn = self.queue(line).waiting.pop_front()?;
         *self.count(line) -= 1;

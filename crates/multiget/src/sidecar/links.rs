@@ -1,5 +1,5 @@
-//! Connections to servers: made when a command needs one, and shared by all applications that speak
-//! its version of RESP.
+//! Connections to servers: opened when a command needs one, and shared by all applications of the
+//! same version of RESP.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -15,21 +15,20 @@ use crate::client::Ticket;
 use crate::limits;
 use crate::login::Step;
 
-/// Whose answer is next.
+/// Purpose of the next answer.
 #[derive(Clone, Debug)]
 pub(super) enum Expected {
-    /// Nobody's: the connection began with it.
+    /// A first command of the connection.
     Begins(Step),
-    /// Nobody's: the next command may be about a slot that the node is being given.
+    /// ASKING, before a command about a slot that the node imports.
     Asking,
-    /// Where slots are.
+    /// Placement of slots.
     Slots,
-    /// An application's; of a cluster, whose nodes may send it elsewhere, with the command.
+    /// An application's command; in a cluster, whose nodes may redirect it, with the command.
     App { conn: ConnId, sequence: u64, again: Option<Again> },
-    /// The answer to a part of a split command, which has `keys` keys; in a cluster `again` has the
-    /// part.
+    /// A part of a split command with `keys` keys; in a cluster `again` has the part.
     Part { split: usize, keys: usize, again: Option<Again> },
-    /// That to keys which datagrams did not bring, and how often they were sent elsewhere.
+    /// Keys that datagrams did not bring, and their redirections so far.
     Fetch { ticket: Ticket, op: Op, keys: Vec<u16>, hops: u8 },
 }
 
@@ -39,15 +38,15 @@ pub(super) struct Link {
     address: SocketAddr,
     pub(super) conn: Option<ConnId>,
     scanner: Scanner,
-    /// Commands that wait until the server has taken what the connection began with: they would be
-    /// another user's, or about another database.
+    /// Commands that wait for the answers to the first ones: earlier they would run as another
+    /// user, or on another database.
     unsent: Vec<u8>,
-    /// In the order of their answers, with when they were asked.
+    /// Purposes in the order of answers, with the times of the commands.
     expected: VecDeque<(Expected, u64)>,
-    /// Why commands are refused: connecting has failed, or nothing was answered. A connection that
-    /// was lost otherwise is made again for the next command.
+    /// Reason for refusing commands: connecting failed, or the server was silent. After another
+    /// loss the next command reconnects at once.
     refused: Option<Refused>,
-    /// For how long after the next time that nothing is answered.
+    /// Duration of the next refusal for silence.
     back_off_ns: u64,
 }
 
@@ -55,12 +54,12 @@ pub(super) struct Link {
 struct Refused {
     until_ns: u64,
     why: String,
-    /// Then one command tries the connection, and all others are refused until there is an answer:
-    /// what waits for a server takes room from those that wait for others.
+    /// The server was silent: one command tries the connection, and all others are refused until
+    /// there is an answer, because those waiting for a server take room from others.
     is_silent: bool,
 }
 
-/// Two for each server.
+/// The two links of each server.
 pub(super) fn all(servers: &[(SocketAddr, SocketAddr)]) -> Vec<Link> {
     servers
         .iter()
@@ -69,7 +68,7 @@ pub(super) fn all(servers: &[(SocketAddr, SocketAddr)]) -> Vec<Link> {
         .collect()
 }
 
-/// The two of a server.
+/// The two links of a server.
 pub(super) fn of_server(server: usize, address: SocketAddr) -> [Link; 2] {
     let link = || Link {
         server,
@@ -84,12 +83,12 @@ pub(super) fn of_server(server: usize, address: SocketAddr) -> [Link; 2] {
     [link(), link()]
 }
 
-/// The link to a server on which this version of RESP is spoken.
+/// Index of the link to a server for this version of RESP.
 pub(super) fn link_index(server: usize, version: Version) -> usize {
     2 * server + usize::from(version == Version::Three)
 }
 
-/// Which version of RESP is spoken on the link of this index.
+/// Version of RESP on the link of this index.
 pub(super) fn version(index: usize) -> Version {
     if index.is_multiple_of(2) { Version::Two } else { Version::Three }
 }
@@ -99,12 +98,12 @@ impl Link {
         self.address
     }
 
-    /// The server has not taken yet what the connection began with.
+    /// True while the first commands are unanswered.
     fn begins(&self) -> bool {
         matches!(self.expected.front(), Some((Expected::Begins(_), _)))
     }
 
-    /// Why a command is not sent now.
+    /// Reason for sending no command now.
     fn refusal(&self, now_ns: u64) -> Option<&str> {
         let refused = self.refused.as_ref()?;
         let is_tried = refused.is_silent && self.conn.is_some();
@@ -113,7 +112,7 @@ impl Link {
 }
 
 impl Sidecar {
-    /// Sends a command to a server, `write` writes it; or says why that is not possible.
+    /// Sends a command, written by `write`, to a server.
     pub(super) fn ask(
         &mut self,
         io: &mut Io,
@@ -128,12 +127,12 @@ impl Sidecar {
         Ok(())
     }
 
-    /// Why a link takes no command now.
+    /// Reason why a link takes no command now.
     pub(super) fn refusal(&self, io: &Io, index: usize) -> Option<String> {
         self.links[index].refusal(io.now_ns()).map(str::to_owned)
     }
 
-    /// The connection of a link, made if there is none; or why it takes no command.
+    /// Connection of a link, opened if necessary; or the reason why it takes no command.
     pub(super) fn open_link(&mut self, io: &mut Io, index: usize) -> Result<ConnId, String> {
         let now_ns = io.now_ns();
         let link = &mut self.links[index];
@@ -164,7 +163,7 @@ impl Sidecar {
         Ok(conn)
     }
 
-    /// Sends a command over a link that was opened for it; `write` writes it.
+    /// Sends a command, written by `write`, over a link that was opened for it.
     pub(super) fn put(
         &mut self,
         io: &mut Io,
@@ -178,7 +177,7 @@ impl Sidecar {
         self.has_full_link |= self.is_link_full(io, index, 0);
     }
 
-    /// A link has as much as it may, with so many commands that are promised.
+    /// True if a link has reached its limits, counting this many promised commands.
     pub(super) fn is_link_full(&self, io: &Io, index: usize, promised: usize) -> bool {
         let Some(link) = self.links.get(index) else { return false };
         let unsent_bytes = link.unsent.len() + link.conn.map_or(0, |conn| io.backlog(conn));
@@ -186,7 +185,8 @@ impl Sidecar {
             || unsent_bytes > limits::LINK_BACKLOG_BYTES_MAX
     }
 
-    /// Whether one is full, as is noticed at once when it becomes so.
+    /// Clears the mark that a link is full once none is. The mark is set as soon as one becomes
+    /// full.
     pub(super) fn look_for_full_links(&mut self, io: &Io) {
         self.has_full_link = self.has_full_link
             && (0..self.links.len()).any(|index| self.is_link_full(io, index, 0));
@@ -201,7 +201,7 @@ impl Sidecar {
                     Ok(Found::Whole(length)) => {
                         (Cow::Borrowed(&data[at..at + length]), length, data[at])
                     }
-                    // What is there of it are its last bytes, which may be any.
+                    // Only its last bytes are left, which may hold anything.
                     Ok(Found::TooLong { length, kind }) => {
                         (Cow::Owned(self.too_long(index)), length, kind)
                     }
@@ -213,8 +213,7 @@ impl Sidecar {
                     }
                 };
             at += length;
-            // Nobody's answer, but something that the server says by itself; in RESP2 there is
-            // none.
+            // A push message of RESP3, which answers no command.
             if is_three && kind == b'>' {
                 continue;
             }
@@ -233,7 +232,7 @@ impl Sidecar {
         }
     }
 
-    /// Stands for an answer that was passed over, so that it costs nobody but who asked for it.
+    /// Error in place of an answer that was skipped, so that only its command fails.
     fn too_long(&self, index: usize) -> Vec<u8> {
         let (address, limit) = (self.links[index].address, limits::COMMAND_BYTES_MAX);
         let mut answer = Vec::new();
@@ -246,7 +245,7 @@ impl Sidecar {
         answer
     }
 
-    /// An answer as the server gave it, or what stands for one that was too long.
+    /// Handles a server's answer, or the error in place of one that was too long.
     fn link_answer(
         &mut self,
         io: &mut Io,
@@ -285,7 +284,7 @@ impl Sidecar {
     }
 
     fn fetched(&mut self, server: usize, ticket: Ticket, op: Op, keys: &[u16], answer: &[u8]) {
-        // MGET of one key by GET, as a cluster wants it.
+        // In a cluster GET fetches one key of an MGET.
         let is_one = op == Op::MultiGet && self.cluster.is_some();
         let first = value(answer).map(|(value, _)| value);
         if is_one && matches!(first, Some(Value::Error(text)) if text.starts_with(b"WRONGTYPE")) {
@@ -304,7 +303,7 @@ impl Sidecar {
         }
     }
 
-    /// A key has this value, or the server's word why not.
+    /// Takes a key's value, or returns the server's error.
     fn take(
         &mut self,
         ticket: Ticket,
@@ -314,7 +313,7 @@ impl Sidecar {
         plain(found).map(|value| self.client.fetched(ticket, position, value))
     }
 
-    /// Closes a link; whoever waits for it gets an error that names it.
+    /// Closes a link; all commands on it get an error that names it.
     pub(super) fn lose(&mut self, io: &mut Io, index: usize, what: &str) {
         let link = &mut self.links[index];
         if let Some(conn) = link.conn.take() {
@@ -322,11 +321,11 @@ impl Sidecar {
         }
         link.scanner = Scanner::new(limits::COMMAND_BYTES_MAX);
         let why = format!("ERR the server {} {what}", link.address);
-        // Another node may have its slots by now.
+        // Another node may have its slots now.
         self.want_slots();
         let link = &mut self.links[index];
         let (server, expected) = (link.server, std::mem::take(&mut link.expected));
-        // Of a server that has not let the connection begin, or is not there.
+        // The server has refused the first commands, or is absent.
         let is_refused =
             link.refused.as_ref().is_some_and(|refused| io.now_ns() < refused.until_ns);
         let was_sent = std::mem::take(&mut link.unsent).is_empty() && !is_refused;
@@ -370,7 +369,7 @@ impl Sidecar {
         self.lose(io, index, what);
     }
 
-    /// The server is left alone for a while.
+    /// Refuses commands to the server for a while.
     fn refuse(&mut self, io: &Io, index: usize, what: &str) {
         let link = &mut self.links[index];
         let why = format!("ERR the server {} {what}", link.address);
@@ -378,8 +377,8 @@ impl Sidecar {
             Some(Refused { until_ns: io.now_ns() + limits::BACK_OFF_NS, why, is_silent: false });
     }
 
-    /// The same for longer each time, for it is known only after a time limit that the server is
-    /// silent still.
+    /// Refuses commands for a time that doubles: each new trial of a silent server costs a whole
+    /// time limit.
     fn refuse_silent(&mut self, io: &Io, index: usize, what: &str) {
         let link = &mut self.links[index];
         let why = format!(
@@ -391,7 +390,7 @@ impl Sidecar {
         link.back_off_ns = (2 * link.back_off_ns).min(limits::BACK_OFF_NS_MAX);
     }
 
-    /// Links whose first command has waited for too long are of no use.
+    /// Closes links whose first command has waited too long.
     pub(super) fn lose_late(&mut self, io: &mut Io) {
         let (now_ns, timeout_ns) = (io.now_ns(), self.options.timeout_ns);
         for index in 0..self.links.len() {
@@ -400,14 +399,14 @@ impl Sidecar {
                 let text =
                     format!("has not answered within {} ms (--timeout-ms)", timeout_ns / 1_000_000);
                 self.lose(io, index, &text);
-                // Only then, for what is lost was sent.
+                // Set afterwards: the lost commands were sent.
                 self.refuse_silent(io, index, &text);
             }
         }
     }
 }
 
-/// What GET may bring.
+/// Value of a GET's answer.
 fn plain(found: Option<Value<'_>>) -> Result<Option<&[u8]>, String> {
     match found {
         Some(Value::Bulk(text)) => Ok(Some(text)),

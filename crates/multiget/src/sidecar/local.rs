@@ -1,4 +1,4 @@
-//! Commands that are answered here: they are about the connection, which ends here.
+//! Commands answered here, because they concern the connection, which ends here.
 
 use shunt_wire::resp::{
     Version, put_array, put_bulk, put_error, put_integer, put_map, put_nil, put_simple,
@@ -6,11 +6,10 @@ use shunt_wire::resp::{
 
 use super::apps::App;
 
-/// The version that HELLO tells: clients decide by it what a server can do.
+/// Version in the answer to HELLO: clients infer a server's features from it.
 const REDIS_VERSION: &str = "7.0.0";
 
-/// The answer to a command with this name in capitals and these arguments, its name not among them.
-/// All connections are to one database.
+/// Answers the command `name`, in capitals, with these arguments. All connections use one database.
 pub(super) fn answer(app: &mut App, name: &str, arguments: &[&[u8]], database: u32) -> Vec<u8> {
     let mut out = Vec::new();
     match (name, arguments) {
@@ -56,7 +55,7 @@ fn is(word: &[u8], known: &str) -> bool {
     word.eq_ignore_ascii_case(known.as_bytes())
 }
 
-/// The facts by which clients decide that a server is ready, and what it can do; by section.
+/// Facts by section from which clients infer that a server is ready, and its features.
 const FACTS: [(&str, &[(&str, &str)]); 4] = [
     ("Server", &[("redis_version", REDIS_VERSION), ("redis_mode", "standalone")]),
     ("Persistence", &[("loading", "0")]),
@@ -64,8 +63,8 @@ const FACTS: [(&str, &[(&str, &str)]); 4] = [
     ("Cluster", &[("cluster_enabled", "0")]),
 ];
 
-/// The facts of the sections that are asked for. What servers use and hold is not among them: there
-/// are several.
+/// Facts of the requested sections. The servers' resources are not among them, because there are
+/// several servers.
 fn information(asked: &[&[u8]]) -> String {
     let all = asked.is_empty()
         || asked
@@ -80,7 +79,7 @@ fn information(asked: &[&[u8]]) -> String {
     texts.collect::<Vec<_>>().join("\r\n")
 }
 
-/// Of commands nothing is told. What asks for hints, as `redis-cli` does, goes on without.
+/// Describes no commands. Clients that want hints, such as `redis-cli`, work without.
 fn command(app: &App, arguments: &[&[u8]], out: &mut Vec<u8>) {
     match arguments {
         [] => put_array(out, 0),
@@ -106,7 +105,7 @@ fn client(app: &mut App, arguments: &[&[u8]], out: &mut Vec<u8>) {
         [word] if is(word, "ID") => put_integer(out, id(app)),
         [word, _, _] if is(word, "SETINFO") => put_simple(out, "OK"),
         [word] if is(word, "INFO") => put_bulk(out, described(app).as_bytes()),
-        // What is so in any case.
+        // These settings hold anyway.
         [word, on] if is(word, "REPLY") && is(on, "ON") => put_simple(out, "OK"),
         [word, off] if is(word, "TRACKING") && is(off, "OFF") => put_simple(out, "OK"),
         [word, off] if (is(word, "NO-EVICT") || is(word, "NO-TOUCH")) && is(off, "OFF") => {
@@ -116,7 +115,7 @@ fn client(app: &mut App, arguments: &[&[u8]], out: &mut Vec<u8>) {
     }
 }
 
-/// The connection as `CLIENT INFO` shows it.
+/// The connection in the form of `CLIENT INFO`.
 fn described(app: &App) -> String {
     let version = if app.version == Version::Two { 2 } else { 3 };
     format!("id={} name={} resp={version}\n", id(app), String::from_utf8_lossy(&app.name))

@@ -1,6 +1,6 @@
 //! The client as a process: applications speak RESP to it. GET and MGET are multigets; commands
-//! with keys on one server are passed on to that server over TCP; DEL and MSET and their like are
-//! split; a few are answered here; all others are refused by name.
+//! with keys on one server are passed on to that server over TCP; DEL, MSET and the like are split;
+//! a few are answered here; all others are refused by name.
 //!
 //! ```text
 //! application ── command ──> intake ── GET, MGET ───> client ── datagrams ──> shims
@@ -9,22 +9,22 @@
 //! ```
 //! Answers are in the order of their commands. Reads in datagrams and commands over TCP of one
 //! application never overtake one another: a command of one kind waits until those of the other are
-//! answered, so that what was written before is what is read.
+//! answered, so that reads see earlier writes.
 //!
-//! | file | what is there |
+//! | file | content |
 //! |---|---|
-//! | `service.rs` | events of the loop, and what time brings |
+//! | `service.rs` | events of the loop, deadlines |
 //! | `intake.rs` | commands: read, and sent on their way |
-//! | `route.rs` | where a command goes |
-//! | `local.rs` | commands that are answered here |
-//! | `multigets.rs` | what the client wants done, and what came of multigets |
+//! | `route.rs` | routes of commands |
+//! | `local.rs` | commands answered here |
+//! | `multigets.rs` | requests and results of the client |
 //! | `parts.rs`, `split.rs` | commands that several servers carry out in parts |
-//! | `cluster.rs` | where the slots of a cluster are, and commands that its nodes send elsewhere |
+//! | `cluster.rs` | placement of a cluster's slots, and redirected commands |
 //! | `links.rs` | connections to servers |
 //! | `apps.rs` | applications, and their answers in order |
-//! | `lines.rs` | applications that wait, in line |
-//! | `turns.rs` | who is next while as much is under way as may be |
-//! | `weight.rs` | what all applications take up together |
+//! | `lines.rs` | waiting lines of applications |
+//! | `turns.rs` | turns while the limits are reached |
+//! | `weight.rs` | memory of all applications together |
 
 mod apps;
 mod cluster;
@@ -58,30 +58,30 @@ use lines::Turns;
 use links::Link;
 use split::{KeyPlace, Split};
 
-/// The timer of the client, which has something to do then.
+/// Key of the client's timer.
 const DUE: u64 = 2;
 
 /// Options of a sidecar.
 #[derive(Clone, Debug)]
 pub struct SidecarOptions {
-    /// Each server with its shim, in the order that says which keys are whose.
+    /// Servers with their shims, in the order that determines the placement of keys.
     pub servers: Vec<(SocketAddr, SocketAddr)>,
-    /// Where requests are split.
+    /// Place at which requests are split.
     pub mode: Mode,
-    /// The servers are nodes of a Redis Cluster, which know where keys are and of all others; shims
-    /// have this port.
+    /// Port of the shims if the servers are nodes of a Redis Cluster, which know the placement of
+    /// keys and all other nodes.
     pub cluster: Option<u16>,
-    /// How connections to servers begin.
+    /// Login for connections to servers.
     pub login: Login,
-    /// How long a multiget may take, and any other command's answer.
+    /// Time limit of a multiget, and of any other command's answer.
     pub timeout_ns: u64,
-    /// After so long without an answer keys are asked for again.
+    /// Time without an answer after which keys are repeated.
     pub resend_ns: u64,
-    /// For the IDs of requests.
+    /// Seed of the ids of requests.
     pub seed: u64,
 }
 
-/// Who is at the other end of a connection.
+/// Other end of a connection.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 enum Peer {
     #[default]
@@ -105,18 +105,18 @@ pub struct Sidecar {
     client: Client,
     apps: Slab<App>,
     peers: Vec<Peer>,
-    /// For each server one of each version of RESP, for an answer has the form of its version.
+    /// For each server one link per version of RESP, because answers have the form of their
+    /// version.
     links: Vec<Link>,
     askers: Slab<Asker>,
     splits: Slab<Split>,
-    /// The keys of a command while it is split.
+    /// Keys of a command while it is split.
     key_places: Vec<KeyPlace>,
     /// Applications that wait until others have less under way.
     turns: Turns,
-    /// A link had as much as it may, since that was looked at last.
+    /// A link was full at the last check, or has become so since.
     has_full_link: bool,
-    /// What applications take up together: as they were weighed last, and what has come since; and
-    /// how much that may be.
+    /// Bytes of all applications (the last weighing, plus later additions), and their limit.
     apps_bytes: usize,
     apps_bytes_max: usize,
     cluster: Option<Cluster>,
@@ -124,13 +124,13 @@ pub struct Sidecar {
     command: shunt_wire::resp::Command,
     /// A command to a server while it is written.
     written: Vec<u8>,
-    /// For when the timer is set.
+    /// Time for which the timer is set.
     armed_ns: Option<u64>,
     is_draining: bool,
 }
 
 impl Sidecar {
-    /// A sidecar without applications.
+    /// Creates a sidecar without applications.
     pub fn new(options: SidecarOptions) -> Self {
         let mut client = Client::new(ClientOptions {
             shims: options.servers.iter().map(|(_, shim)| *shim).collect(),
@@ -164,7 +164,7 @@ impl Sidecar {
         }
     }
 
-    /// What it does.
+    /// The sidecar's metrics.
     pub fn metrics(&self) -> Arc<SidecarMetrics> {
         self.metrics.clone()
     }
@@ -187,7 +187,7 @@ impl Sidecar {
         self.peers[index] = peer;
     }
 
-    /// The application of a connection, if it is still there.
+    /// Application of a connection, if it still exists.
     fn app_of(&self, conn: ConnId) -> Option<usize> {
         match self.peer(conn) {
             Peer::App(app) => Some(app),
@@ -195,7 +195,7 @@ impl Sidecar {
         }
     }
 
-    /// The timer is set to when the client has something to do.
+    /// Sets the timer for the client's next work.
     fn arm(&mut self, io: &mut Io) {
         let Some(due_ns) = self.client.due_at_ns() else { return };
         if self.armed_ns.is_none_or(|armed_ns| due_ns < armed_ns) {

@@ -1,4 +1,4 @@
-//! What the client wants done, and what came of multigets.
+//! Requests and results of the client.
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
@@ -13,11 +13,11 @@ use crate::client::{Event, Failure, Ticket, Values};
 use crate::limits;
 use crate::mode::Mode;
 
-/// What a value has besides its own bytes, about.
+/// Overhead of a value in an answer, approximately.
 const HEAD_BYTES: usize = 12;
 
 impl Sidecar {
-    /// Begins a multiget of an application.
+    /// Starts a multiget of an application.
     pub(super) fn begin<'k>(
         &mut self,
         io: &mut Io,
@@ -40,8 +40,8 @@ impl Sidecar {
         self.carry_out(io);
     }
 
-    /// An application is gone: what it asked for is of use to nobody, and would go on taking memory
-    /// and room from others.
+    /// Drops the multigets of an application that has gone, which would keep taking memory and room
+    /// from others.
     pub(super) fn abandon(&mut self, io: &mut Io, app: ConnId) {
         let theirs = |(user, asker): (usize, &Asker)| (asker.app == app).then_some(user as u64);
         let users: HashSet<u64> = self.askers.iter().filter_map(theirs).collect();
@@ -62,7 +62,7 @@ impl Sidecar {
         self.carry_out(io);
     }
 
-    /// Does what the client wants, until it wants nothing more.
+    /// Carries out all that the client requests.
     pub(super) fn carry_out(&mut self, io: &mut Io) {
         while let Some(event) = self.client.event() {
             match event {
@@ -98,13 +98,13 @@ impl Sidecar {
     }
 
     fn fetch(&mut self, io: &mut Io, ticket: Ticket, op: Op, server: usize, positions: Vec<u16>) {
-        // The keys of one node of a cluster are in several slots, which MGET refuses.
+        // A cluster node's keys are in several slots, which MGET refuses.
         let at_once = if self.cluster.is_some() { 1 } else { positions.len().max(1) };
         let name: &[u8] = if op == Op::Get || self.cluster.is_some() { b"GET" } else { b"MGET" };
         let mut command = std::mem::take(&mut self.written);
         for keys in positions.chunks(at_once) {
             if self.client.key(ticket, keys[0]).is_none() {
-                // It is over, and nobody waits for them.
+                // The multiget is over, and nobody waits for the keys.
                 break;
             }
             command.clear();
@@ -145,8 +145,8 @@ impl Sidecar {
     }
 }
 
-/// The answer, or why it is not given: a value that is asked for many times is held once and would
-/// be written many times.
+/// The answer, or the reason why it is too long: a value requested many times is held once and
+/// would be written many times.
 fn written(values: &Values, version: Version) -> Result<Vec<u8>, String> {
     let bytes: usize = values.iter().map(|value| value.map_or(0, <[u8]>::len) + HEAD_BYTES).sum();
     if bytes > limits::COMMAND_BYTES_MAX {

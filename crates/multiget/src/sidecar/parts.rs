@@ -2,8 +2,8 @@
 //! connections of other commands, and answers when the last part has its outcome.
 //!
 //! A part is all keys of one server; in a cluster it is one key, with all its places in the
-//! command. A node that gives a slot away, or is being given one, refuses several keys of the slot,
-//! but never one key alone. [`split`](super::split) says what may never happen.
+//! command. A node that exports or imports a slot refuses several keys of the slot, but never one
+//! key alone. [`split`](super::split) lists the invariants.
 
 use shunt_reactor::{ConnId, Io};
 use shunt_wire::resp::{Command, put_array, put_bulk};
@@ -84,7 +84,7 @@ impl Sidecar {
         });
     }
 
-    /// A server has answered a part, with an answer that was cut short or as a whole.
+    /// Takes a server's answer to a part, which may have been cut short.
     pub(super) fn take_part_answer(
         &mut self,
         io: &mut Io,
@@ -113,7 +113,7 @@ impl Sidecar {
         self.finish_split(io, split);
     }
 
-    /// A part was sent, and its connection was lost before its answer.
+    /// Takes the loss of a connection after a part was sent and before its answer.
     pub(super) fn mark_part_lost(&mut self, io: &mut Io, split: usize, keys: usize, text: &str) {
         if let Some(state) = self.splits.get_mut(split) {
             state.lost(keys, text.to_owned());
@@ -121,7 +121,7 @@ impl Sidecar {
         self.finish_split(io, split);
     }
 
-    /// Whose command it is, if somebody waits for it.
+    /// Application of the command, if it still waits.
     pub(super) fn split_app(&self, split: usize) -> Option<ConnId> {
         let conn = self.splits.get(split)?.app;
         self.app_of(conn).map(|_| conn)
@@ -142,7 +142,7 @@ impl Sidecar {
     }
 }
 
-/// The command with these of its keys alone.
+/// Writes the command with only these keys.
 fn put_part(out: &mut Vec<u8>, (command, bytes): (&Command, &[u8]), verb: Verb, keys: &[KeyPlace]) {
     put_array(out, 1 + keys.len() * verb.arguments_per_key());
     put_bulk(out, verb.name().as_bytes());

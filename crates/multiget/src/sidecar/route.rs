@@ -1,6 +1,6 @@
-//! Where a command goes. Commands that are not in these lists are refused: where their keys are is
-//! not known here, or they are about one server, or they change what a connection is, and the
-//! connections to servers are everybody's.
+//! Routes of commands. Commands missing from these lists are refused: their keys are unknown, they
+//! concern one server, or they change the state of a connection, and connections to servers are
+//! shared.
 
 use shunt_wire::resp::Command;
 
@@ -144,22 +144,22 @@ const TWO_KEYS: &[&str] =
 const LOCAL: &[&str] =
     &["PING", "ECHO", "HELLO", "CLIENT", "SELECT", "AUTH", "COMMAND", "INFO", "CONFIG", "QUIT"];
 
-/// Where a command goes.
+/// Route of a command.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum Route {
-    /// It is a multiget.
+    /// A multiget.
     Multiget,
-    /// It is passed on to this server.
+    /// Passed on to this server.
     Server(usize),
-    /// Several servers, or nodes that have its slots, carry out a part each.
+    /// Split between several servers, or nodes that have its slots.
     Split(Verb),
-    /// It is answered here; its name in capitals.
+    /// Answered here; the name in capitals.
     Here(&'static str),
-    /// Why it goes nowhere.
+    /// Refused, with the reason.
     Refused(String),
 }
 
-/// Where a command goes, with keys at these places and all connections to servers in this database.
+/// Route of a command, given the placement of keys and the database of all connections to servers.
 pub(super) fn route(command: &Command, bytes: &[u8], places: &Places, database: u32) -> Route {
     let name = command.argument(bytes, 0).unwrap_or_default();
     let is = |known: &&&str| name.eq_ignore_ascii_case(known.as_bytes());
@@ -219,7 +219,7 @@ pub(super) fn route(command: &Command, bytes: &[u8], places: &Places, database: 
     }
 }
 
-/// Why a command with keys on several servers is not split.
+/// Reason why a command with keys on several servers is not split.
 fn crossing(name: &[u8]) -> String {
     let (name, advice) = (shown(name), "keep them together with {tags}");
     match name.as_str() {
@@ -232,7 +232,7 @@ fn crossing(name: &[u8]) -> String {
     }
 }
 
-/// Whether a COPY is to another database. Its options may stand in any order, and more than once.
+/// True if a COPY leaves the database. Its options may come in any order, and repeatedly.
 fn leaves(command: &Command, bytes: &[u8], database: u32) -> bool {
     let (own, mut options) = (database.to_string(), command.arguments(bytes, 1).skip(2).peekable());
     while let Some(option) = options.next() {
@@ -245,7 +245,7 @@ fn leaves(command: &Command, bytes: &[u8], database: u32) -> bool {
     false
 }
 
-/// A name as it may stand in an error.
+/// A name in the form that errors show.
 fn shown(name: &[u8]) -> String {
     String::from_utf8_lossy(&name[..name.len().min(64)]).escape_debug().to_string().to_lowercase()
 }
@@ -314,7 +314,7 @@ mod tests {
             panic!("it goes somewhere")
         };
         assert!(text.contains("at most 10000 keys"), "{text}");
-        // What is on one server is not counted here.
+        // Keys on one server are not limited here.
         let one = format!("DEL{}", " foo".repeat(limits::KEYS_MAX + 1));
         assert_eq!(routed(&one), Route::Server(Places::Equal(5).server(b"foo")));
     }
@@ -339,7 +339,7 @@ mod tests {
             let Route::Refused(why) = routed(text) else { panic!("{text} goes somewhere") };
             assert!(why.contains("database 3 alone"), "{text}: {why}");
         }
-        // Keys may be called so.
+        // Keys may have this name.
         assert!(matches!(routed("COPY DB 5"), Route::Server(_) | Route::Refused(_)));
         assert_eq!(routed("COPY {foo}DB {foo}DB"), Route::Server(foo));
     }

@@ -1,4 +1,4 @@
-//! Events of the loop, each handed to the step that it is about, and what time brings.
+//! Events of the loop, each handed to the step it concerns, and the periodic work.
 
 use std::net::SocketAddr;
 
@@ -9,7 +9,7 @@ use super::{Peer, Sidecar};
 use crate::Mail;
 use crate::limits;
 
-/// The timer that comes round.
+/// Key of the periodic timer.
 const TICK: u64 = 1;
 
 impl Service for Sidecar {
@@ -29,7 +29,7 @@ impl Service for Sidecar {
     }
 
     fn connected(&mut self, _io: &mut Io, _conn: ConnId) {
-        // What is to be sent is in its output.
+        // The first bytes are already in its output.
     }
 
     fn received(&mut self, io: &mut Io, conn: ConnId, data: &[u8]) -> usize {
@@ -75,8 +75,8 @@ impl Service for Sidecar {
             self.carry_out(io);
             self.weigh(io);
         } else if self.armed_ns.is_none_or(|armed_ns| armed_ns <= io.now_ns()) {
-            // There is no cancel, so timers that were overtaken by an earlier one come too; each
-            // would set one more, for ever.
+            // Timers cannot be cancelled, so overtaken ones fire too; each would set another one
+            // for ever.
             self.armed_ns = None;
             self.look(io);
         }

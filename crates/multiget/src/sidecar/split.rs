@@ -1,16 +1,16 @@
-//! A command that several servers carry out in parts: the outcomes of the parts, and the one answer
-//! that is made of them.
+//! A command that several servers carry out in parts: the outcomes of the parts, and the single
+//! answer made of them.
 //!
-//! The table says what a split may never do, and which test would notice it.
+//! The table lists what a split must never do, and the test that would notice it.
 //!
 //! | never | noticed by |
 //! |---|---|
-//! | a part is carried out twice: it is sent again only after `MOVED` or `ASK`, which say that it was not carried out | `a_part_that_was_lost_is_not_repeated`, the simulation of moving slots |
-//! | a sum or OK although a part has no such answer | `an_answer_of_another_kind_is_no_outcome` |
-//! | an error that calls a part done or not done although nobody knows | `the_error_says_how_many_keys_were_done_and_how_many_not` |
-//! | a driver repeats by itself what was done in part: such an error has no code that drivers repeat on | the same |
-//! | a part is sent although it is known before that another one cannot be | `nothing_is_sent_if_a_server_is_known_to_refuse` |
-//! | a command overtakes, or is overtaken by, another one of its application | the simulations of applications |
+//! | carry a part out twice: it is repeated only after `MOVED` or `ASK`, which say that it was not carried out | `a_part_that_was_lost_is_not_repeated`, the simulation of moving slots |
+//! | answer with a sum or OK although a part has no such answer | `an_answer_of_another_kind_is_no_outcome` |
+//! | call a part done or not done although that is unknown | `the_error_says_how_many_keys_were_done_and_how_many_not` |
+//! | let a driver repeat a partly executed command by itself: such an error has no code that drivers repeat on | the same |
+//! | send a part although another one is known to be refused | `nothing_is_sent_if_a_server_is_known_to_refuse` |
+//! | let a command overtake, or be overtaken by, another one of its application | the simulations of applications |
 
 use std::net::SocketAddr;
 
@@ -30,7 +30,7 @@ pub(super) enum Verb {
 impl Verb {
     const ALL: [Self; 5] = [Self::Del, Self::Unlink, Self::Exists, Self::Touch, Self::Mset];
 
-    /// The command with this name, in whatever case, if it is split.
+    /// The split command with this name, in any case.
     pub(super) fn named(name: &[u8]) -> Option<Self> {
         Self::ALL.into_iter().find(|verb| name.eq_ignore_ascii_case(verb.name().as_bytes()))
     }
@@ -45,7 +45,7 @@ impl Verb {
         }
     }
 
-    /// Arguments of each key, itself among them.
+    /// Arguments per key, including the key.
     pub(super) fn arguments_per_key(self) -> usize {
         if self == Verb::Mset { 2 } else { 1 }
     }
@@ -60,20 +60,20 @@ impl Verb {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct KeyPlace {
     pub(super) server: usize,
-    /// Which argument it is.
+    /// Index of the argument.
     pub(super) index: usize,
 }
 
-/// The outcomes of a split command's parts so far.
+/// Outcomes of a split command's parts so far.
 #[derive(Debug)]
 pub(super) struct Split {
-    /// The application that waits for the answer, and the place of that among its answers.
+    /// Application that waits for the answer, and the answer's place.
     pub(super) app: ConnId,
     pub(super) sequence: u64,
     verb: Verb,
     /// Parts without an outcome.
     parts: usize,
-    /// The sum of the numbers that servers have answered.
+    /// Sum of the numbers in the servers' answers.
     sum: i64,
     keys: Outcomes,
     /// The first error.
@@ -91,7 +91,7 @@ struct Outcomes {
 #[derive(Debug)]
 struct Failure {
     text: String,
-    /// The server whose word it is. An error of the sidecar names the server itself.
+    /// Server that sent the error. An error of the sidecar names the server itself.
     server: Option<SocketAddr>,
 }
 
@@ -100,12 +100,12 @@ impl Split {
         Self { app, sequence, verb, parts, sum: 0, keys: Outcomes::default(), error: None }
     }
 
-    /// Every part has its outcome.
+    /// True if every part has its outcome.
     pub(super) fn is_over(&self) -> bool {
         self.parts == 0
     }
 
-    /// A server has answered a part of so many keys.
+    /// Takes a server's answer to a part of this many keys.
     pub(super) fn answered(&mut self, keys: usize, server: SocketAddr, answer: &[u8]) {
         match value(answer).map(|(value, _)| value) {
             Some(Value::Error(text)) => {
@@ -129,13 +129,13 @@ impl Split {
         }
     }
 
-    /// A part was not sent.
+    /// Notes that a part was not sent.
     pub(super) fn not_sent(&mut self, keys: usize, text: String) {
         self.keys.not_done += keys;
         self.failed(Failure { text, server: None });
     }
 
-    /// A part was sent, and has no answer that says what came of it.
+    /// Notes that a part was sent, and that its outcome is unknown.
     pub(super) fn lost(&mut self, keys: usize, text: String) {
         self.keys.unknown += keys;
         self.failed(Failure { text, server: None });
@@ -154,8 +154,8 @@ impl Split {
     /// The answer to the application.
     ///
     /// # Errors
-    /// A part has failed. If something was done or may have been done, and a repetition would do
-    /// harm, the error says for how many keys.
+    /// A part has failed. If keys were or may have been changed, and a repetition would do harm,
+    /// the error says how many.
     pub(super) fn answer(self) -> Result<Vec<u8>, String> {
         let Self { verb, sum, keys, error, .. } = self;
         let Some(error) = error else {
@@ -169,8 +169,8 @@ impl Split {
         if verb.is_repeatable() || (keys.done == 0 && keys.unknown == 0) {
             return Err(error.text);
         }
-        // With the server's code it would look as if nothing was done, and some drivers would
-        // repeat it.
+        // The server's code would suggest that nothing was done, and some drivers would repeat the
+        // command.
         let (name, all) = (verb.name(), keys.done + keys.not_done + keys.unknown);
         let mut text = format!("ERR {name} was carried out for {} of {all} keys", keys.done);
         if keys.done > 0 && verb != Verb::Mset {

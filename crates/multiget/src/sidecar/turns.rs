@@ -1,9 +1,9 @@
-//! Whose turn it is while as much is under way as may be: applications wait in line, and each that
-//! comes to the front sends one command on. So one that sends thousands ahead costs others time,
-//! and no errors. The lines are in `lines.rs`.
+//! Turns while the limits are reached: applications wait in line, and each that comes to the front
+//! sends one command on. So an application that sends thousands ahead costs others time, and no
+//! errors. The lines are in `lines.rs`.
 //!
-//! One of several servers has at most half of the places: if it is silent those who ask it wait,
-//! and nobody else.
+//! One of several servers has at most half of the places: a silent one holds up only the
+//! applications that ask it.
 
 use shunt_reactor::Io;
 use shunt_wire::resp::{Command, Version};
@@ -16,13 +16,13 @@ use super::split::Verb;
 use crate::limits;
 
 impl Sidecar {
-    /// There is room for one multiget more that is promised to nobody.
+    /// True if there is a free place for a multiget that is promised to no application.
     fn has_free_turn(&self) -> bool {
         self.client.under_way() + self.turns.given < limits::MULTIGETS_MAX
     }
 
-    /// A server has as many multigets as it may, or cannot be sent one; `with_promised` with what
-    /// is promised to others.
+    /// True if a server has its limit of multigets, or can take no command; `with_promised` counts
+    /// promised ones too.
     fn is_server_full(&self, io: &Io, server: usize, with_promised: bool) -> bool {
         let link = link_index(server, Version::Two);
         let (multigets, commands) = match with_promised {
@@ -34,8 +34,8 @@ impl Sidecar {
             || (self.client.is_asked_over_tcp(server) && self.is_link_full(io, link, commands))
     }
 
-    /// What an application has to wait for before it may begin a multiget of these keys. If that is
-    /// nothing it has to begin it, for it has no turn any more.
+    /// Condition for which an application must wait before it may start a multiget of these keys.
+    /// On `None` it must start, because its turn is used up.
     pub(super) fn wait_for_turn<'k>(
         &mut self,
         io: &Io,
@@ -44,15 +44,15 @@ impl Sidecar {
     ) -> Option<Held> {
         let turn = self.take_turn(app, Line::is_for_a_place);
         let is_full = |server: usize| match turn {
-            // It was at the front of a line: who is promised a place elsewhere does not hold it up,
-            // or two could hold up one another for ever.
+            // It was at the front of a line: promises to others elsewhere do not hold it up, or two
+            // applications could block each other for ever.
             Some(Line::Server(_)) => self.is_server_full(io, server, false),
             _ => {
                 self.turns.is_waited_for(Line::Server(server))
                     || self.is_server_full(io, server, true)
             }
         };
-        // Otherwise no server has as much as it may, and nobody waits for one: keys need no look.
+        // Otherwise no server is at its limit or waited for, and the keys need no check.
         let is_busy = self.client.under_way() + self.turns.given >= limits::SERVER_MULTIGETS_MAX;
         if is_busy || self.has_full_link || self.turns.waiting > 0 {
             let places = self.client.places();
@@ -66,14 +66,14 @@ impl Sidecar {
         (!is_free).then_some(Held::Turn(Line::Any))
     }
 
-    /// What it has to wait for before it may send a server another command; as above.
+    /// Like [`Self::wait_for_turn`], for another command to a server.
     pub(super) fn wait_for_link(&mut self, io: &Io, app: usize, server: usize) -> Option<Held> {
         let version = self.apps.get(app)?.version;
         let has_turn = self.take_turn(app, |turn| !turn.is_for_a_place()).is_some();
         self.full_link(io, has_turn, version, &mut std::iter::once(server))
     }
 
-    /// Does the same for a command that is split, with all its servers.
+    /// Like [`Self::wait_for_link`], for a split command and all its servers.
     pub(super) fn hold_for_links(
         &mut self,
         io: &Io,
@@ -81,8 +81,7 @@ impl Sidecar {
         verb: Verb,
         (command, bytes): (&Command, &[u8]),
     ) -> Option<Held> {
-        // Otherwise no connection has as much as it may, and nobody waits for one: keys need no
-        // look.
+        // Otherwise no connection is full or waited for, and the keys need no check.
         if !self.has_full_link && self.turns.waiting_for_links == 0 {
             return None;
         }
@@ -100,8 +99,7 @@ impl Sidecar {
         servers: &mut dyn Iterator<Item = usize>,
     ) -> Option<Held> {
         let is_full = |link: &usize| match has_turn {
-            // It was at the front of a line, and is held up by nobody's promise elsewhere, as
-            // above.
+            // It was at the front of a line: promises to others elsewhere do not hold it up.
             true => self.is_link_full(io, *link, 0),
             false => {
                 self.turns.is_waited_for(Line::Link(*link))
@@ -120,13 +118,13 @@ impl Sidecar {
         Some(line)
     }
 
-    /// The application does nothing with the turn that it was given; false if it has none.
+    /// Gives back an application's unused turn; false if it has none.
     pub(super) fn give_turn_back(&mut self, app: usize) -> bool {
         self.take_turn(app, |_| true).is_some()
     }
 
-    /// Lets those who wait longest go on, as far as there is room, one of each line after the
-    /// other.
+    /// Lets the longest-waiting applications go on as far as there is room, one of each line in
+    /// turn.
     pub(super) fn give_turns(&mut self, io: &mut Io) {
         let mut passed = 0;
         while passed < self.turns.lines()
@@ -138,7 +136,7 @@ impl Sidecar {
         }
     }
 
-    /// Lets who waits longest in this line go on; false if there is nobody, or no room.
+    /// Lets the longest-waiting application of this line go on; false if there is none, or no room.
     fn give_turn(&mut self, io: &mut Io, line: Line) -> bool {
         let has_room = match line {
             Line::Any => self.has_free_turn(),
@@ -149,7 +147,7 @@ impl Sidecar {
             return false;
         }
         while let Some(conn) = self.turns.take_next(line) {
-            // It may be gone, or wait for something else by now.
+            // It may be gone, or waiting for another condition.
             let Some(app) = self.app_of(conn).and_then(|app| self.apps.get_mut(app)) else {
                 continue;
             };
@@ -163,7 +161,7 @@ impl Sidecar {
         false
     }
 
-    /// The application waits in line; if it had another turn, another one has it.
+    /// Puts the application in line; an unused turn of it goes to another.
     pub(super) fn wait_in_line(&mut self, io: &mut Io, app: usize, line: Line) {
         self.give_turn_back(app);
         let Some(conn) = self.apps.get(app).map(|app| app.conn) else { return };

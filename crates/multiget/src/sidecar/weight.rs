@@ -1,5 +1,5 @@
-//! What all applications take up together. Each has bounds of its own, and many have many times as
-//! much: when it is too much, those with the most are closed, until there is room again.
+//! Limit on the memory of all applications together. Each application has bounds of its own, but
+//! their sum may be too much: then those with the most are closed until there is room again.
 
 use shunt_reactor::{ConnId, Io};
 
@@ -8,13 +8,13 @@ use super::Sidecar;
 const TOO_MUCH: &str = "all applications together take up too much, and it has the most that is not taken, not complete or not answered";
 
 impl Sidecar {
-    /// Applications of this event loop may take up so many bytes together. What only one may is
-    /// another bound.
+    /// Sets the limit on the bytes of all applications of this event loop; limits per application
+    /// are separate.
     pub fn set_apps_bytes_max(&mut self, bytes: usize) {
         self.apps_bytes_max = bytes;
     }
 
-    /// There are so many bytes more. What has gone since is seen when they are weighed again.
+    /// Adds bytes. Bytes that have gone since are noticed at the next weighing.
     pub(super) fn grown(&mut self, io: &mut Io, bytes: usize) {
         self.apps_bytes += bytes;
         if self.apps_bytes > self.apps_bytes_max {
@@ -22,7 +22,7 @@ impl Sidecar {
         }
     }
 
-    /// Weighs all applications, and closes those with the most if that is too much.
+    /// Weighs all applications, and closes those with the most if the sum exceeds the limit.
     pub(super) fn weigh(&mut self, io: &mut Io) {
         let mut weights: Vec<usize> = Vec::new();
         for (index, app) in &self.apps {
@@ -44,7 +44,7 @@ impl Sidecar {
 
     fn close_heaviest(&mut self, io: &mut Io, mut weights: Vec<(usize, ConnId)>) {
         weights.sort_unstable_by_key(|(weight, _)| *weight);
-        // With some room behind it, so that not each answer has all weighed again.
+        // The spare quarter avoids weighing all applications for every answer.
         let enough = self.apps_bytes_max - self.apps_bytes_max / 4;
         let mut heaviest = Vec::new();
         while self.apps_bytes > enough
@@ -53,7 +53,7 @@ impl Sidecar {
             self.apps_bytes -= weight;
             heaviest.push((weight, conn));
         }
-        // Others' answers may come of it, which count anew.
+        // Closing one may produce answers for others, which are counted again.
         for (weight, conn) in heaviest {
             self.give_up(io, conn, weight, TOO_MUCH);
         }

@@ -1,5 +1,5 @@
-//! Requests for several servers: begun, asked of all shims, and answered. What is for this shim
-//! itself does not leave it.
+//! Requests for several servers: started, sent to all shims, and answered. Datagrams for this shim
+//! itself do not leave it.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -17,7 +17,7 @@ pub(super) struct Coordinated {
     coordinator: Coordinator,
     /// Datagrams of this shim to itself.
     own_datagrams: VecDeque<Vec<u8>>,
-    /// For when the timer is set.
+    /// Time for which the timer is set.
     armed_ns: Option<u64>,
 }
 
@@ -35,7 +35,7 @@ impl Coordinated {
         self.coordinator.under_way()
     }
 
-    /// Calls the coordinator, and sends what it sends.
+    /// Calls the coordinator, and sends its datagrams.
     fn with<T>(
         &mut self,
         io: &mut Io,
@@ -67,7 +67,7 @@ impl Store {
         }
     }
 
-    /// A shim has replied.
+    /// Takes a shim's reply.
     pub(super) fn gather(&mut self, io: &mut Io, from: SocketAddr, data: &[u8]) {
         let Some(coordinated) = &mut self.coordinated else { return };
         coordinated
@@ -76,15 +76,15 @@ impl Store {
 
     pub(super) fn look(&mut self, io: &mut Io) {
         let Some(coordinated) = &mut self.coordinated else { return };
-        // Timers that were overtaken by an earlier one come too, and each would set one more.
+        // Overtaken timers fire too, and each would set another one.
         if coordinated.armed_ns.is_none_or(|armed_ns| armed_ns <= io.now_ns()) {
             coordinated.armed_ns = None;
             coordinated.with(io, |coordinator, now_ns, out| coordinator.look(now_ns, out));
         }
     }
 
-    /// Does what this shim has sent itself, and answers what has all its values. To be called after
-    /// all else.
+    /// Handles datagrams of this shim to itself, and answers requests that have all their values.
+    /// Call it after all other work.
     pub(super) fn coordinate(&mut self, io: &mut Io) {
         while let Some(coordinated) = &mut self.coordinated {
             let own = coordinated.own;

@@ -1,12 +1,11 @@
 //! The shim as a process: datagrams in, one MGET for each to the Redis or Valkey beside it,
 //! datagrams out.
 //!
-//! While the server is not there, each request is answered at once with the advice to ask over TCP,
-//! where the client learns what is wrong. A server that is silent for too long loses its
-//! connection.
+//! While the server is absent, each request is answered at once with the advice to use TCP, where
+//! the client learns the cause. A server that is silent for too long loses its connection.
 //!
-//! If it coordinates, requests for several servers go to `coordinated.rs`, and come back as
-//! requests to all shims, this one among them.
+//! In a coordinating shim, requests for several servers go to `coordinated.rs`, and come back as
+//! requests to all shims, including this one.
 
 mod coordinated;
 
@@ -25,38 +24,38 @@ use crate::metrics::{ShimMetrics, Why};
 use crate::shim::{Asked, CoordinatorOptions, Found, Shim, ShimOptions};
 use coordinated::Coordinated;
 
-/// The timer that comes round.
+/// Key of the periodic timer.
 const TICK: u64 = 1;
 /// Stands for an answer that fits no datagram.
 const TOO_BIG: &[u8] = b"-ERR too big\r\n";
-/// The coordinator has something to do.
+/// Key of the coordinator's timer.
 const DUE: u64 = 2;
 
 /// Options of a shim as a process.
 #[derive(Clone, Debug)]
 pub struct StoreOptions {
-    /// Who may ask.
+    /// Options of the protocol.
     pub shim: ShimOptions,
-    /// The server.
+    /// Address of the server.
     pub server: SocketAddr,
-    /// It is a node of a Redis Cluster, which takes no MGET of keys in several slots.
+    /// The server is a node of a Redis Cluster, which refuses an MGET of keys in several slots.
     pub is_in_cluster: bool,
-    /// How the connection to it begins.
+    /// Login for the connection to it.
     pub login: Login,
-    /// If it answers for all servers.
+    /// Options of the coordinator, if this shim has one.
     pub coordinator: Option<CoordinatorOptions>,
-    /// How long it may take for an answer.
+    /// Time limit for the server's answer.
     pub timeout_ns: u64,
 }
 
-/// What the server was asked.
+/// A query to the server.
 #[derive(Debug)]
 struct Question {
     asked: Asked,
     at_ns: u64,
     /// Answers to come.
     left: usize,
-    /// Those that have, if there are several.
+    /// Answers so far, if there are several.
     answers: Vec<u8>,
 }
 
@@ -66,16 +65,16 @@ pub struct Store {
     options: StoreOptions,
     shim: Shim,
     link: Option<ConnId>,
-    /// Answers to what the connection began with, still to come.
+    /// First commands of the connection that are still unanswered.
     begins: VecDeque<Step>,
-    /// It may be asked.
+    /// The connection takes queries.
     is_up: bool,
-    /// Why it refused the last connection.
+    /// Reason for its refusal of the last connection.
     refused: Option<String>,
-    /// Not before this is the server tried again.
+    /// Earliest time of the next connect.
     connect_at_ns: u64,
     scanner: Scanner,
-    /// In the order of their answers.
+    /// Queries in the order of their answers.
     asked: VecDeque<Question>,
     coordinated: Option<Coordinated>,
     metrics: Arc<ShimMetrics>,
@@ -84,7 +83,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// A shim that has not begun.
+    /// Creates a shim that has not started.
     pub fn new(options: StoreOptions) -> Self {
         let coordinator = options.coordinator.as_ref();
         Self {
@@ -109,7 +108,7 @@ impl Store {
         }
     }
 
-    /// What it does.
+    /// The shim's metrics.
     pub fn metrics(&self) -> Arc<ShimMetrics> {
         self.metrics.clone()
     }
@@ -135,7 +134,7 @@ impl Store {
         });
     }
 
-    /// Asks the server.
+    /// Sends a query to the server.
     fn serve(&mut self, io: &mut Io, asked: Asked) {
         let Some(link) = self.link.filter(|_| self.is_up) else {
             self.metrics.unserved.add(1);
@@ -158,7 +157,7 @@ impl Store {
         self.asked.push_back(Question { asked, at_ns: io.now_ns(), left, answers: Vec::new() });
     }
 
-    /// The connection is of no use any more: whoever waits is told to ask over TCP.
+    /// Drops the connection; waiting requests are told to use TCP.
     fn lose(&mut self, io: &mut Io) {
         (self.link, self.is_up) = (None, false);
         self.begins.clear();
@@ -170,8 +169,8 @@ impl Store {
         }
     }
 
-    /// The server has answered what the connection begins with; false if it wants none. The log
-    /// says so once, until that changes.
+    /// Takes the server's answer to a first command; false if it refuses. The log says so once per
+    /// reason.
     fn has_begun(&mut self, step: Step, answer: &[u8]) -> bool {
         if let Some((Value::Error(error), _)) = value(answer) {
             let why = step.refused(error);
@@ -188,7 +187,8 @@ impl Store {
         true
     }
 
-    /// False if nobody asked for it: then no other answer can be told whose it is either.
+    /// Takes an answer; false if no query awaits one, in which case further answers cannot be
+    /// assigned either.
     fn take_answer(&mut self, io: &mut Io, answer: &[u8]) -> bool {
         if let Some(step) = self.begins.pop_front() {
             return self.has_begun(step, answer);
@@ -196,7 +196,7 @@ impl Store {
         let Some(question) = self.asked.front_mut() else { return false };
         question.left -= 1;
         if self.options.is_in_cluster {
-            // What fits no datagram is asked for over TCP as well.
+            // Values too long for a datagram are fetched over TCP as well.
             let kept = if answer.len() > DATAGRAM_BYTES_MAX { TOO_BIG } else { answer };
             question.answers.extend_from_slice(kept);
             if question.left > 0 {
@@ -207,7 +207,7 @@ impl Store {
         let found = |value| match value {
             Value::Bulk(value) => Found::Value(value),
             Value::Nil => Found::Nothing,
-            // To MGET a value of another kind is none.
+            // MGET returns nil for a value of another type.
             Value::Error(text) if asked.op == Op::MultiGet && text.starts_with(b"WRONGTYPE") => {
                 Found::Nothing
             }
@@ -244,7 +244,7 @@ impl Service for Store {
     }
 
     fn accepted(&mut self, io: &mut Io, conn: ConnId, _origin: &Accepted) {
-        // It listens nowhere.
+        // The shim listens on no port.
         io.abort(conn);
     }
 
@@ -259,7 +259,7 @@ impl Service for Store {
                 Ok(Answer::Whole(length)) if self.take_answer(io, &data[at..at + length]) => {
                     at += length
                 }
-                // Its client is told to ask over TCP, and learns there that it asks for too much.
+                // The client is told to use TCP, and learns there that it requests too much.
                 Ok(Answer::TooLong { length, .. }) if self.take_answer(io, TOO_BIG) => at += length,
                 Ok(Answer::Waits) => break at,
                 Ok(Answer::Part(length)) => break at + length,

@@ -1,8 +1,8 @@
-//! Which values were current when.
+//! History of values.
 
 use std::collections::BTreeMap;
 
-/// All that was ever written, by key: when, and which version; none where it was deleted.
+/// All writes by key: time and version; `None` for a deletion.
 #[derive(Debug, Default)]
 pub(super) struct History {
     writes: BTreeMap<Vec<u8>, Vec<(u64, Option<u64>)>>,
@@ -28,7 +28,7 @@ impl History {
         self.writes.get(key).and_then(|writes| writes.last()).and_then(|(_, version)| *version)
     }
 
-    /// True if this was the key's value at some moment between the two.
+    /// True if the key had this value at some moment between the two.
     pub(super) fn was_current(
         &self,
         key: &[u8],

@@ -16,13 +16,13 @@ pub(super) fn shim_address(server: usize) -> SocketAddr {
     address(10 + server as u8, 9700)
 }
 
-/// How a shim is.
+/// State of a shim.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum State {
     Up,
-    /// What comes is lost.
+    /// Input is lost.
     Killed,
-    /// What comes waits.
+    /// Input waits.
     Paused,
 }
 
@@ -30,16 +30,16 @@ pub(super) enum State {
 pub(super) struct Server {
     shim: Shim,
     coordinator: Option<Coordinator>,
-    /// For a coordinator that begins again.
+    /// Options for a restarted coordinator.
     options: CoordinatorOptions,
     pub(super) state: State,
     pub(super) queue: VecDeque<(SocketAddr, Vec<u8>)>,
-    /// False: neither shim nor clients reach it over TCP.
+    /// If false, neither shim nor clients reach it over TCP.
     pub(super) has_store: bool,
 }
 
 impl Server {
-    /// One of so many; with a coordinator or without.
+    /// Creates server `index` of `servers`, with or without a coordinator.
     pub(super) fn new(index: usize, servers: usize, coordinates: bool, seed: u64) -> Self {
         let options = ShimOptions {
             allow: vec!["192.0.2.0/24".parse().unwrap()],
@@ -64,14 +64,14 @@ impl Server {
         }
     }
 
-    /// What was under way is forgotten.
+    /// Kills the shim: requests under way are forgotten.
     pub(super) fn kill(&mut self) {
         self.state = State::Killed;
         self.options.seed = self.options.seed.wrapping_mul(3);
         self.coordinator = self.coordinator.take().map(|_| Coordinator::new(&self.options));
     }
 
-    /// Its coordinator, if it has one that does anything.
+    /// The coordinator, if the server has one that is up.
     pub(super) fn coordinator(&mut self) -> Option<&mut Coordinator> {
         self.coordinator.as_mut().filter(|_| self.state == State::Up)
     }
@@ -80,7 +80,7 @@ impl Server {
         self.coordinator.as_ref().filter(|_| self.state == State::Up)?.due_at_ns()
     }
 
-    /// Requests that its coordinator has under way.
+    /// Number of requests under way at its coordinator.
     pub(super) fn under_way(&self) -> usize {
         self.coordinator
             .as_ref()
@@ -111,7 +111,7 @@ impl Server {
     }
 }
 
-/// What a coordinator replies.
+/// Replies of a coordinator.
 pub(super) fn coordinated(asked: &Asked, values: &Values) -> Vec<Vec<u8>> {
     let mut replies = Vec::new();
     asked.answer_gathered(values, &mut Vec::new(), |reply| replies.push(reply.to_vec()));
@@ -121,7 +121,7 @@ pub(super) fn coordinated(asked: &Asked, values: &Values) -> Vec<Vec<u8>> {
 /// A host that splits.
 #[derive(Debug)]
 pub(super) struct Switch {
-    /// The addresses of the servers; some may be those of others.
+    /// Addresses of the servers; some may be wrong.
     pub(super) table: Vec<SocketAddr>,
     pub(super) is_up: bool,
     pub(super) trim: Trim,

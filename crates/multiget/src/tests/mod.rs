@@ -1,12 +1,12 @@
 //! A simulation of clients, a switch, shims, coordinators and servers from a seed: datagrams are
-//! lost, doubled, held up and forged, shims are killed and stand still, the switch is away or sends
-//! to the wrong server, and values change all the while.
+//! lost, duplicated, delayed and forged, shims are killed and paused, the switch is away or sends
+//! to the wrong server, and values change meanwhile.
 //!
-//! | file | what is there |
+//! | file | content |
 //! |---|---|
-//! | `world.rs` | the clock, the network, and what happens when |
+//! | `world.rs` | the clock, the network, and the events |
 //! | `hosts.rs` | servers with their shims, the switch |
-//! | `history.rs` | which values were current when, and what may be read |
+//! | `history.rs` | values over time, and which of them a read may return |
 
 mod history;
 mod hosts;
@@ -30,7 +30,7 @@ use world::{Kind, World};
 
 /// Seeds of each run.
 const SEEDS: u64 = 400;
-/// Within so many a step that is left out has to be noticed.
+/// Seeds within which a left-out step must be noticed.
 const SEEDS_TO_NOTICE: u64 = 400;
 
 fn run(seed: u64, kind: Kind) {
@@ -95,7 +95,7 @@ fn who_never_got_room_in_the_window_is_told_so_and_no_server_is_blamed() {
         })
         .collect();
     assert_eq!(failures, [Failure::Deadline { server: 0 }]);
-    // The first one's room is the second one's, at last, and it is sent.
+    // The second one gets the first one's room at last, and is sent.
     client.look(101, &mut |_, _| {});
     assert!(matches!(
         client.event(),
@@ -104,7 +104,7 @@ fn who_never_got_room_in_the_window_is_told_so_and_no_server_is_blamed() {
     assert_eq!(client.groups(), (0, 0));
 }
 
-/// Keys of the server with this number, of two.
+/// Keys of this server, of two.
 fn keys_of(server: usize, count: usize) -> Vec<Vec<u8>> {
     let keys = (0..).map(|key: u32| key.to_string().into_bytes());
     keys.filter(|key| place::server(key, 2) == server).take(count).collect()
@@ -121,7 +121,7 @@ fn a_server_that_does_not_answer_leaves_others_half_of_the_window() {
         seed: 0,
     };
     let (mut client, mut user) = (Client::new(options), 0);
-    // Begins a multiget of whole groups, and says how many datagrams go where.
+    // Starts a multiget of whole groups; returns the datagrams per server.
     let mut begin = |client: &mut Client, now_ns: u64, server: usize, groups: usize| {
         let (keys, mut sent) = (keys_of(server, 16 * groups), [0; 2]);
         user += 1;
@@ -140,7 +140,7 @@ fn a_server_that_does_not_answer_leaves_others_half_of_the_window() {
     assert_eq!(begin(&mut client, 0, 0, 100), [limits::WINDOW_GROUPS / 2, 0]);
     assert_eq!(begin(&mut client, 0, 1, 10), [0, 10]);
     assert_eq!(fetched(&mut client), 0);
-    // Once it is known to be silent, nothing more waits for it, nor for the window.
+    // Once it is known to be silent, nothing waits for it or for the window.
     let mut now_ns = 0;
     while client.silent().count() < 2 {
         now_ns = client.due_at_ns().unwrap();
@@ -154,8 +154,8 @@ fn a_server_that_does_not_answer_leaves_others_half_of_the_window() {
     assert_eq!((begin(&mut client, now_ns + 1, 0, 20), fetched(&mut client)), ([0, 0], 16 * 20));
 }
 
-/// What a shim answers to a request of a client: every key with this, and of its datagrams the
-/// first ones.
+/// A shim's answer to a client's request: the same value for every key, but only the first
+/// datagrams.
 fn half_answer(
     client: &mut Client,
     now_ns: u64,
@@ -187,8 +187,8 @@ fn a_shim_that_answers_three_groups_in_a_row_by_halves_is_silent_until_one_is_wh
         seed: 0,
     };
     let (mut client, mut now_ns) = (Client::new(options), 0);
-    // Asks for two values that do not fit one datagram, and says how often; one of them comes, or
-    // both.
+    // Requests two values that do not fit one datagram; returns the number of requests. One value
+    // comes, or both.
     let mut ask = |client: &mut Client, later_ns: u64, most: usize| {
         let (keys, mut sent) = (keys_of(0, 2), Vec::new());
         now_ns += later_ns;
@@ -205,21 +205,20 @@ fn a_shim_that_answers_three_groups_in_a_row_by_halves_is_silent_until_one_is_wh
         }
         (asked, client.silent().count())
     };
-    // Whole ones between them begin the count anew.
+    // A whole answer in between restarts the count.
     for most in [1, 1, 2, 1, 1] {
         assert_eq!(ask(&mut client, 1, most), (1, 0));
     }
     assert_eq!(ask(&mut client, 1, 1), (1, 1));
     assert_eq!(ask(&mut client, 1, 2), (0, 1));
-    // One that is asked from time to time and answered by half changes nothing, and a whole one
-    // does.
+    // A half answer to a trial changes nothing, a whole one does.
     assert_eq!(ask(&mut client, PROBE_NS, 1), (1, 1));
     assert_eq!(ask(&mut client, 1, 2), (0, 1));
     assert_eq!(ask(&mut client, PROBE_NS, 2), (1, 0));
     assert_eq!(ask(&mut client, 1, 1), (1, 0));
 }
 
-/// A client of two shims that coordinate, and where its first datagram for a multiget of both goes.
+/// Starts a multiget of two coordinating shims' keys; returns its first datagrams.
 fn asks_a_coordinator(client: &mut Client, now_ns: u64) -> Vec<(SocketAddr, Vec<u8>)> {
     let (keys, mut sent) = ([keys_of(0, 2), keys_of(1, 1)].concat(), Vec::new());
     let mut out = |to: SocketAddr, data: &[u8]| sent.push((to, data.to_vec()));
@@ -241,7 +240,7 @@ fn a_coordinator_that_does_not_answer_costs_three_multigets_their_time_and_is_tr
     let mut client = Client::new(options);
     let whose = |sent: &[(SocketAddr, Vec<u8>)]| sent.iter().map(|(to, _)| *to).collect::<Vec<_>>();
     let mut now_ns = 0;
-    // The server with most of the keys; once it is known to be gone the other one, and then each
+    // The server with most of the keys; once it is known to be gone, the other one, and then each
     // server.
     for coordinator in [0, 1] {
         for _ in 0..limits::MISSES_MAX {
@@ -249,8 +248,8 @@ fn a_coordinator_that_does_not_answer_costs_three_multigets_their_time_and_is_tr
             now_ns += RESEND_NS;
             let mut sent = Vec::new();
             client.look(now_ns, &mut |to, _| sent.push(to));
-            // Nobody waits longer: servers are asked themselves. Others are older, and their turn
-            // may come as well.
+            // No key waits longer: the servers get requests themselves. Other keys are older and
+            // may be due as well.
             assert!(shims.iter().all(|shim| sent.contains(shim)));
         }
     }
@@ -292,7 +291,7 @@ fn a_switch_that_does_not_reach_a_server_costs_three_multigets_their_time_and_is
     let options =
         ShimOptions { allow: vec!["0.0.0.0/0".parse().unwrap()], rate: 100, others_rate: 0 };
     let mut shim = Shim::new(&options);
-    // What a server answers to its part, or to what it is sent itself.
+    // A server's answer to its part, or to a direct request.
     let mut answer = |client: &mut Client, now_ns: u64, server: usize, data: &[u8]| {
         let (mut parts, mut replies) = (Vec::new(), Vec::new());
         let _ = split(data, Trim::Own, &mut Vec::new(), |of, part| {
@@ -315,11 +314,11 @@ fn a_switch_that_does_not_reach_a_server_costs_three_multigets_their_time_and_is
         now_ns += RESEND_NS;
         let mut again = Vec::new();
         client.look(now_ns, &mut |to, data| again.push((to, data.to_vec())));
-        // Nobody waits longer: that server is asked itself.
+        // No key waits longer: that server gets its request directly.
         assert_eq!(whose(&again), [shims[1]]);
         answer(&mut client, now_ns, 1, &again[0].1);
     }
-    // Nothing for that server is left to the switch, and of what is for one other nothing need be.
+    // The switch gets nothing for that server, and a request for one other server needs no switch.
     let sent = asks_a_coordinator(&mut client, now_ns);
     assert_eq!((whose(&sent), client.counts().unswitched), (vec![shims[1], shims[0]], 3));
     assert_eq!(client.under_way(), 1);
@@ -327,7 +326,7 @@ fn a_switch_that_does_not_reach_a_server_costs_three_multigets_their_time_and_is
         .zip([1, 0])
         .for_each(|((_, data), server)| answer(&mut client, now_ns, server, data));
     assert_eq!(client.under_way(), 0);
-    // One is, later, and with its answer all of them are again.
+    // A later trial uses the switch, and after its answer all requests do again.
     now_ns += PROBE_NS;
     let sent = asks_a_coordinator(&mut client, now_ns);
     assert_eq!(whose(&sent), [switch]);
@@ -357,7 +356,7 @@ fn a_coordinator_that_knows_other_servers_refuses_and_none_answers_for_strangers
     }
 }
 
-/// The coordinator would say of another server's keys that they do not exist.
+/// A coordinator with another order would report other servers' keys as missing.
 #[test]
 fn answers_of_a_coordinator_that_has_the_servers_in_another_order_are_not_taken() {
     let shims: Vec<SocketAddr> = (0..3).map(hosts::shim_address).collect();
@@ -396,7 +395,7 @@ fn a_shim_that_knows_its_server_answers_for_no_other_one() {
         for (to, data) in &sent {
             let expected = (*to != hosts::shim_address(own)).then_some(Rejected::Elsewhere);
             assert_eq!(shim.datagram(0, from, data).err(), expected, "{to} asked, {own} has it");
-            // Who answers for its own server alone is not told which one it is.
+            // A shim that does not coordinate does not know the number of its server.
             assert!(Shim::new(&options).datagram(0, from, data).is_ok());
         }
     }

@@ -1,4 +1,4 @@
-//! The clock, the network, and what happens when.
+//! The clock, the network, and the events.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -16,11 +16,11 @@ use crate::shim::{Asked, Coordinator};
 
 const DEADLINE_NS: u64 = 2 * SECOND;
 const KEYS: u64 = 300;
-/// With those that never have a value.
+/// Keys including those that never have a value.
 const KEYS_ASKED: u64 = 1_500;
 const MULTIGETS: u64 = 30;
 
-/// What a run is about.
+/// Kind of a run.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Kind {
     /// Clients split; all faults.
@@ -31,7 +31,7 @@ pub(super) enum Kind {
     Network,
     /// No faults.
     Quiet,
-    /// Servers go away whole, and nobody answers for them.
+    /// Servers disappear completely, and no other answers for them.
     ServersGone,
 }
 
@@ -74,7 +74,7 @@ struct Asking {
     is_over: bool,
 }
 
-/// Counts of what there was to be survived.
+/// Counts of the faults that occurred.
 #[derive(Debug, Default)]
 struct Happened {
     lost: u64,
@@ -103,7 +103,7 @@ pub(super) struct World {
 }
 
 fn key(number: u64) -> Vec<u8> {
-    // Some are long, so that a request of sixteen does not fit, and a few do not fit at all.
+    // Some keys are long, so that sixteen do not fit a request, and a few fit none.
     let length = if number.is_multiple_of(50) {
         1_500
     } else if number.is_multiple_of(7) {
@@ -132,10 +132,10 @@ impl World {
             Kind::Network => modes[2],
             Kind::Quiet | Kind::ServersGone => modes[random.index(modes.len())],
         };
-        // Not all of them need to.
+        // Some shims need not coordinate.
         let coordinates = |random: &mut Random| mode == Mode::Coordinator && random.chance(0.8);
         let clients = (0..2).map(|_| {
-            // IDs that come round soon, or anywhere.
+            // Ids that wrap around soon, or random ones.
             let seed = if random.chance(0.5) { u64::from(u32::MAX - 5) } else { random.next() };
             let options = ClientOptions {
                 shims: shims.clone(),
@@ -209,7 +209,7 @@ impl World {
         self.queue.insert((self.now_ns + after_ns, self.sequence), happens);
     }
 
-    /// Until nothing is left to happen.
+    /// Runs until no event is left.
     pub(super) fn run(&mut self) -> Result<(), String> {
         loop {
             let next_ns = self.queue.first_key_value().map(|((at_ns, _), _)| *at_ns);
@@ -260,7 +260,7 @@ impl World {
         Ok(())
     }
 
-    /// Calls a client, sends what it sends and does what it wants.
+    /// Calls a client, and carries out its datagrams and events.
     fn with(
         &mut self,
         index: usize,
@@ -287,7 +287,7 @@ impl World {
         Ok(())
     }
 
-    /// Calls a server's coordinator, and sends what it sends and answers.
+    /// Calls a server's coordinator, and sends its datagrams and answers.
     fn with_coordinator(
         &mut self,
         server: usize,
@@ -373,7 +373,7 @@ impl World {
         for _ in 0..copies {
             let mut after_ns = self.random.range(&(20 * MICROSECOND..2 * MILLISECOND));
             if self.kind != Kind::Quiet && self.random.chance(0.02) {
-                // Later than its multiget may be under way.
+                // Later than any multiget may be under way.
                 after_ns = self.random.below(3 * SECOND);
                 self.happened.held_up += 1;
             }
@@ -391,7 +391,7 @@ impl World {
                         |key: &[u8]| self.history.now(key).map(|version| value(key, version));
                     keys.iter().map(|(position, key)| (*position, value(key))).collect()
                 });
-                // A host that is gone says nothing.
+                // An absent host does not answer.
                 if values.is_some() || self.random.chance(0.5) {
                     let after_ns = self.random.range(&(50 * MICROSECOND..5 * MILLISECOND));
                     self.after(after_ns, Happens::TcpAnswers { client, ticket, server, values });
@@ -427,7 +427,7 @@ impl World {
                 .with(client, |client, now_ns, out| client.datagram(now_ns, from, data, out));
         }
         if to == Switch::address() {
-            // The source stays the client's: servers answer it.
+            // The source stays the client's: servers answer it directly.
             for (server, part) in self.switch.parts(data) {
                 self.send(from, server, part);
             }
@@ -458,7 +458,7 @@ impl World {
     fn answers(&mut self, server: usize, asked: &Asked) {
         let count = self.servers.len();
         let value = |key: &[u8]| {
-            // What belongs to others is not here.
+            // This server lacks other servers' keys.
             let is_here = place::server(key, count) == server;
             self.history.now(key).filter(|_| is_here).map(|version| value(key, version))
         };
@@ -470,7 +470,7 @@ impl World {
 
     fn begin(&mut self, client: usize) -> Result<(), String> {
         let user = self.asking[client].len() as u64;
-        // Heavy-tailed; some are large enough to fill the window.
+        // Heavy-tailed sizes; some fill the window.
         let count = match self.random.below(20) {
             0 => 20 + self.random.below(1_500),
             1..=4 => 20 + self.random.below(60),
@@ -514,8 +514,8 @@ impl World {
         }
     }
 
-    /// Somebody who guesses an ID and a server's address, and not the keys; or knows all but may
-    /// not use that address.
+    /// Forges a reply whose sender guesses an id and a server's address, but not the keys; or knows
+    /// all but cannot use that address.
     fn forge(&mut self) {
         let client = self.random.index(self.clients.len());
         let Some(id) = self.clients[client].any_id() else { return };
@@ -530,7 +530,7 @@ impl World {
         self.after(0, Happens::Arrives { to: client_address(client), from, data });
     }
 
-    /// How much of each there was to be survived.
+    /// Counts of each kind of fault and reaction.
     pub(super) fn happened(&self) -> [u64; 11] {
         let Happened { lost, doubled, held_up, forged, faults, coordinated } = self.happened;
         let sum = |count: fn(&crate::client::Counts) -> u64| {

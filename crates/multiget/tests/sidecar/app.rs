@@ -1,4 +1,4 @@
-//! An application: commands on keys of its own, many sent ahead, and what each answer has to be.
+//! An application: commands on keys of its own, many sent ahead, and the required answers.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -31,7 +31,7 @@ impl App {
         let (mut plan, mut expected) = (Vec::new(), Vec::new());
         let mut values: HashMap<String, String> = HashMap::new();
         if version == Version::Three {
-            // Its own answer has an ID in it, so it is only counted.
+            // The answer contains an id, so it is only counted.
             plan.push(command(&["HELLO".to_owned(), "3".to_owned()]));
             expected.push(Vec::new());
         }
@@ -119,12 +119,12 @@ impl App {
         self.answers.len() == self.plan.len()
     }
 
-    /// Every command that was sent has its answer.
+    /// True if every command sent has its answer.
     pub(crate) fn waits_for_nothing(&self) -> bool {
         self.answers.len() == self.sent
     }
 
-    /// All keys that it names.
+    /// All keys that it uses.
     pub(crate) fn keys(&self) -> impl Iterator<Item = String> {
         let index = self.index;
         (0..KEYS).map(move |number| value_key(index, number)).chain([counter_key(index)])
@@ -136,13 +136,13 @@ impl App {
         }
     }
 
-    /// Every answer is what it has to be.
+    /// Asserts that every answer is as required.
     pub(crate) fn check_exactly(&self) {
         assert_eq!(self.answers.len(), self.plan.len());
         self.check_prefix();
     }
 
-    /// The answers that came are what they have to be.
+    /// Asserts that the answers so far are as required.
     pub(crate) fn check_prefix(&self) {
         for (index, (found, expected)) in self.answers.iter().zip(&self.expected).enumerate() {
             assert!(
@@ -154,8 +154,8 @@ impl App {
         }
     }
 
-    /// Every command has an answer of its kind or an error; returns how many errors there are.
-    /// After a lost write what is read is not known.
+    /// Asserts that every command has an answer of its kind or an error; returns the number of
+    /// errors. After a lost write later reads are unknown.
     pub(crate) fn check_with_errors(&self) -> usize {
         assert_eq!(self.answers.len(), self.plan.len());
         let mut errors = 0;

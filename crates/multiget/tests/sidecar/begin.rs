@@ -1,5 +1,5 @@
-//! What clients ask before they carry out anything, by themselves: libraries with their defaults,
-//! tools, health checks.
+//! Commands that clients send at their start by themselves: libraries with their defaults, tools,
+//! health checks.
 
 use shunt_reactor::sim::{SECOND, for_seeds};
 use shunt_wire::resp::Scanner;
@@ -13,7 +13,7 @@ fn what_clients_ask_before_they_begin_is_answered() {
         let mut scene = Scene::new(seed, whole(seed), 0);
         let script = scene.world.add("script", Script::new(listen_address()));
         let pipeline: [(&[&[u8]], &str); 17] = [
-            // ioredis waits until nothing is loading.
+            // ioredis waits until loading has ended.
             (&[b"INFO"], "loading:0\r\n"),
             (&[b"INFO"], "redis_version:7.0.0\r\n"),
             (

@@ -1,4 +1,4 @@
-//! What one application may cost: timers, room for answers, and answers that have no end.
+//! Bounds on the cost of one application: timers, room for answers, and endless answers.
 
 use shunt_multiget::limits;
 use shunt_multiget::place::Places;
@@ -7,7 +7,7 @@ use shunt_reactor::sim::{HostId, MILLISECOND, Options, SECOND, for_seeds};
 use crate::script::Script;
 use crate::{Scene, listen_address, whole};
 
-/// Larger than any that a command of these tests brings by itself.
+/// Larger than any other value in these tests.
 const LARGE: usize = 900_000;
 
 pub(crate) fn scene(seed: u64, options: Options) -> (Scene, HostId<Script>) {
@@ -21,7 +21,7 @@ pub(crate) fn send(scene: &mut Scene, script: HostId<Script>, words: &[&[u8]]) {
     scene.world.with(script, |script, io| script.send(io, words));
 }
 
-/// A key that another server has than this one's.
+/// A key on another server than this one.
 pub(crate) fn key_elsewhere(scene: &Scene, key: &[u8]) -> Vec<u8> {
     let places = Places::Equal(scene.servers.len());
     let mut others = (0..100).map(|other| format!("other {other}").into_bytes());
@@ -66,7 +66,7 @@ fn who_was_held_for_room_is_read_again_when_there_is_some() {
         expected.extend_from_slice(&text);
         expected.extend_from_slice(b"\r\n");
     }
-    // All that there is room for is answered, behind the answer that is not there.
+    // Answers are ready up to the limit, behind the missing one.
     scene.world.run_for(2 * SECOND);
     assert!(scene.world.host(script).received.is_empty());
     thaw(&mut scene);
@@ -103,7 +103,7 @@ fn hello_waits_for_what_was_asked_in_the_other_version() {
         let mut scanner = shunt_wire::resp::Scanner::new(1 << 20);
         while let Some(length) = scanner.find(&received[at..]).expect("the sidecar speaks RESP") {
             let answer = &received[at..at + length];
-            // HELLO's own answer has an ID in it; its first byte tells the version.
+            // The answer to HELLO contains an id; its first byte tells the version.
             let shown = if length > 60 { &answer[..1] } else { answer };
             answers.push(String::from_utf8_lossy(shown).into_owned());
             at += length;
@@ -126,7 +126,7 @@ fn hello_waits_for_what_was_asked_in_the_other_version() {
     });
 }
 
-/// Has a large value written.
+/// Writes a large value.
 fn write(scene: &mut Scene, script: HostId<Script>) {
     send(scene, script, &[b"SET", b"large", &vec![b'v'; LARGE]]);
     scene.world.run_for(10 * SECOND);
@@ -175,8 +175,8 @@ fn who_has_far_more_answered_than_it_takes_is_closed() {
 
 #[test]
 fn who_has_much_asked_for_is_not_read_until_it_is_answered() {
-    // As many keys as one multiget may have, and long ones: of the former two halves are let in, of
-    // the latter a few MiB.
+    // As many keys as one multiget may have, and long ones: two halves of the former are admitted,
+    // a few MiB of the latter.
     for (count, bytes, most) in [(limits::KEYS_MAX / 2, 8, 2), (1_000, 1_000, 5)] {
         let (mut scene, script) = scene(5, Options::calm());
         freeze(&mut scene);
@@ -216,8 +216,8 @@ fn what_an_application_that_is_gone_has_asked_for_is_given_up() {
     assert_eq!(metrics.errors.get(), 0);
 }
 
-/// One asks for a value of these bytes that is longer than an answer may be, and another one of the
-/// same server for what is not, over the same connection.
+/// One application requests a value of this byte that is longer than an answer may be; another one
+/// requests a short value of the same server over the same connection.
 fn asks_for_too_much(version: &[u8], byte: u8) {
     let (mut scene, script) = scene(7, Options::calm());
     let other = scene.world.add("other", Script::new(listen_address()));
@@ -278,7 +278,7 @@ fn who_asks_for_as_much_as_may_be_costs_others_time_and_no_error() {
     scene.world.run_for(SECOND);
     let metrics = scene.world.host(scene.sidecar).metrics();
     assert_eq!(metrics.under_way.get(), limits::MULTIGETS_MAX as u64);
-    // It comes last, and what it asks afterwards waits for nobody's second half.
+    // It comes last, and its next command waits for no other application's remaining ones.
     send(&mut scene, other, &[b"GET", b"key"]);
     scene.world.run_for(SECOND);
     thaw(&mut scene);
@@ -301,8 +301,8 @@ fn a_turn_that_is_not_used_is_given_to_the_next() {
         (0..limits::PIPELINE_MAX).for_each(|_| send(&mut scene, script, &[b"GET", b"key"]));
     }
     scene.world.run_for(SECOND);
-    // Some leave who have what is under way, others who wait for it, and those that stay have all
-    // their answers.
+    // Some that leave have commands under way, others wait for them; those that stay get all their
+    // answers.
     for script in all.iter().step_by(2) {
         scene.world.with(*script, Script::leave);
     }
@@ -316,12 +316,11 @@ fn a_turn_that_is_not_used_is_given_to_the_next() {
     assert_eq!((metrics.errors.get(), metrics.under_way.get()), (0, 0));
 }
 
-/// Applications that have more each than all may have together by far, of which each has less than
-/// it may.
+/// Applications within their own limits that together far exceed the common one.
 const MANY: usize = 12;
 const ALL_BYTES_MAX: usize = 8 << 20;
 
-/// A sidecar with so little room, many applications, and one that others are not to harm.
+/// A sidecar with so little room, many applications, and one that must not suffer from them.
 fn crowd(seed: u64) -> (Scene, Vec<HostId<Script>>, HostId<Script>) {
     let (mut scene, other) = scene(seed, Options::calm());
     scene.world.with(scene.sidecar, |sidecar, _| sidecar.set_apps_bytes_max(ALL_BYTES_MAX));
@@ -331,7 +330,8 @@ fn crowd(seed: u64) -> (Scene, Vec<HostId<Script>>, HostId<Script>) {
     (scene, many, other)
 }
 
-/// There is room again, only those with the most are gone, and the other one is answered.
+/// Asserts that there is room again, only those with the most are closed, and the other one is
+/// answered.
 fn has_room(scene: &mut Scene, other: HostId<Script>) {
     let metrics = scene.world.host(scene.sidecar).metrics();
     let closed = metrics.clients_closed.get() as usize;

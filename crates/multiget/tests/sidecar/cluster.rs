@@ -1,5 +1,5 @@
-//! Nodes of a cluster whose slots move all the while: every command is answered as if there were
-//! one server, in its turn.
+//! Nodes of a cluster whose slots keep moving: every command is answered in its turn, as if there
+//! were one server.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -23,17 +23,17 @@ use crate::{listen_address, server_address, whole};
 
 const NODES: u8 = 4;
 
-/// All that nodes know, at once: what is simulated is not how they come to agree.
+/// State that all nodes know at once: their agreement is not simulated.
 struct Shared {
-    /// Ordered, for a random one of its keys must be the same one in every run of a seed.
+    /// Ordered, so that a random key is the same in every run of a seed.
     values: BTreeMap<Vec<u8>, Vec<u8>>,
     owners: Vec<u8>,
-    /// For slots that move: where to, and which of their keys are there.
+    /// Targets of moving slots, and their keys that have moved.
     moving: HashMap<usize, (u8, HashSet<Vec<u8>>)>,
-    /// Slots that got another owner, or whose commands came to a node that is not their owner,
-    /// since their application last waited for nothing. They keep their owner until it does: a
-    /// command that is sent on twice, or to a node that becomes the owner before it gets those sent
-    /// ahead of it, can be overtaken.
+    /// Slots that changed owner, or whose commands reached a node that is not their owner, since
+    /// their application last waited for nothing. They keep their owner until it does: a command
+    /// redirected twice, or to a node that becomes the owner before earlier commands arrive, can be
+    /// overtaken.
     unsettled: BTreeSet<usize>,
     sent_elsewhere: usize,
 }
@@ -90,7 +90,7 @@ impl Node {
         let elsewhere = match moving {
             Some((to, _)) if owner != self.index && may_ask && *to == self.index => None,
             _ if owner != self.index => Some(("MOVED", owner)),
-            // A key that is not there, or not any more.
+            // A key that is absent or has moved.
             Some((to, moved)) if moved.contains(&key) || !shared.values.contains_key(&key) => {
                 moved.insert(key.clone());
                 Some(("ASK", *to))
@@ -119,7 +119,7 @@ impl Node {
                 Some(value) => put_bulk(out, value),
                 None => put_nil(out, version),
             },
-            // Of several keys some may be elsewhere.
+            // Some of several keys may have moved.
             [b"DEL" | b"UNLINK" | b"EXISTS" | b"TOUCH" | b"MSET", ..]
                 if keys.clone().any(|other| *other != key) =>
             {
@@ -193,7 +193,7 @@ struct Tier {
     nodes: Vec<HostId<Node>>,
 }
 
-/// Nodes, and a sidecar that is told one of them.
+/// Nodes, and a sidecar that is given one of them.
 fn scene(seed: u64) -> Tier {
     let mut world = World::new(seed, whole(seed));
     let owners = (0..SLOTS).map(|slot| (slot * usize::from(NODES) / SLOTS) as u8).collect();
@@ -242,8 +242,8 @@ fn commands_that_are_sent_ahead_do_not_overtake_those_that_are_sent_elsewhere() 
         for number in 0..COMMANDS {
             world.with(app, |app, io| app.send(io, &[b"INCR", b"hot"]));
             world.run_for(random.below(MILLISECOND));
-            // Nothing helps against a slot that moves again while what it has sent elsewhere is on
-            // its way.
+            // A slot that moves again while its redirected commands are on their way breaks the
+            // order; no sidecar can prevent that.
             if shared.borrow().sent_elsewhere > sent_elsewhere {
                 (settled, sent_elsewhere) = (number + 1, shared.borrow().sent_elsewhere);
             } else if count(&world.host(app).received) > settled {
@@ -291,7 +291,7 @@ fn while_slots_move_answers_are_in_order_and_say_what_was_true_at_their_turn() {
 
 #[test]
 fn many_keys_of_one_node_cost_others_time_and_no_error() {
-    // No multiple of three, so that no shims are asked.
+    // The seed is no multiple of three, so that no shims are used.
     let Tier { mut world, sidecar, nodes, .. } = scene(4);
     let many: Vec<_> = (0..8).map(|_| world.add("many", Script::new(listen_address()))).collect();
     let [other, writer] = [(); 2].map(|()| world.add("other", Script::new(listen_address())));
@@ -321,7 +321,7 @@ fn many_keys_of_one_node_cost_others_time_and_no_error() {
 #[test]
 fn a_node_that_was_silent_is_tried_with_the_command_that_is_sent_there_and_not_with_its_asking_alone()
  {
-    // No multiple of three, so that no shims are asked.
+    // The seed is no multiple of three, so that no shims are used.
     let Tier { mut world, shared, nodes, sidecar } = scene(4);
     let app = world.add("app", Script::new(listen_address()));
     world.run_for(SECOND);

@@ -1,5 +1,5 @@
-//! What connections to servers begin with: a command that comes before it is taken would be another
-//! user's, or about another database.
+//! First commands of connections to servers: a command before their answers would run as another
+//! user, or on another database.
 
 use shunt_multiget::Login;
 use shunt_reactor::sim::{Options, SECOND, for_seeds};
@@ -25,7 +25,7 @@ fn nothing_is_carried_out_on_a_connection_that_the_server_does_not_let_begin() {
         scene.world.run_for(60 * SECOND);
         let answers = String::from_utf8_lossy(&scene.world.host(script).received).into_owned();
         assert_eq!(answers.matches("refuses the database").count(), 3, "{answers}");
-        // None of them was sent.
+        // None of the commands was sent.
         assert!(!answers.contains("may have been carried out"), "{answers}");
         for server in scene.servers.clone() {
             assert!(
@@ -33,7 +33,7 @@ fn nothing_is_carried_out_on_a_connection_that_the_server_does_not_let_begin() {
                 "it was written to the database that nobody asked for"
             );
         }
-        // Once there is one, they are.
+        // Once the database exists, they are.
         for server in scene.servers.clone() {
             scene.world.with(server, |server, _| server.databases = 15);
         }
@@ -59,7 +59,7 @@ fn a_connection_that_is_lost_while_it_begins_leaves_nothing_behind() {
     }
     scene.world.run_for(SECOND);
     scene.world.with(script, |script, io| script.send(io, &[b"SET", b"key", b"old"]));
-    // It has not answered in time, and what was to be sent to it is not sent later.
+    // The server did not answer in time, and the waiting command is not sent later.
     scene.world.run_for(20 * SECOND);
     let answers = String::from_utf8_lossy(&scene.world.host(script).received).into_owned();
     assert!(answers.contains("has not answered within 5000 ms"), "{answers}");

@@ -1,6 +1,6 @@
 //! The whole sidecar in a simulation: applications that send ahead, servers, and a network that
-//! cuts what it carries anywhere. A simulated host has no datagrams, so all shims are silent, and
-//! every multiget ends over TCP.
+//! cuts the stream anywhere. A simulated host has no datagrams, so all shims are silent, and every
+//! multiget ends over TCP.
 
 mod app;
 mod begin;
@@ -75,7 +75,7 @@ impl Scene {
         self.world.run_until(limit_ns, |world| apps.iter().all(|app| world.host(*app).is_done()))
     }
 
-    /// Once applications have left, nothing of them is left.
+    /// Asserts that no state is left once applications have gone.
     fn is_at_rest(&mut self) {
         for app in self.apps.clone() {
             self.world.with(app, App::leave);
@@ -92,7 +92,7 @@ impl Scene {
     }
 }
 
-/// Cuts and delays, but no connection breaks.
+/// Options with cuts and delays, but no broken connections.
 fn whole(seed: u64) -> Options {
     let options = if seed.is_multiple_of(2) { Options::crumbs() } else { Options::mixed(seed) };
     Options { reset: 0.0, connect_refused: 0.0, connect_lost: 0.0, half_open: 0.0, ..options }

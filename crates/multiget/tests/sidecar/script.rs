@@ -1,4 +1,4 @@
-//! An application that sends what a test gives it, and keeps what it is answered.
+//! An application that sends what a test gives it, and keeps the answers.
 
 use std::net::SocketAddr;
 
@@ -27,7 +27,7 @@ impl Script {
         }
     }
 
-    /// Sends these bytes, whatever they are.
+    /// Sends these bytes unchanged.
     pub(crate) fn send_raw(&mut self, io: &mut Io, bytes: &[u8]) {
         self.unsent.extend_from_slice(bytes);
         if let Some(conn) = self.conn {

@@ -12,13 +12,13 @@ use shunt_wire::resp::{
 pub(crate) struct Server {
     pub(crate) values: HashMap<Vec<u8>, Vec<u8>>,
     versions: HashMap<ConnId, Version>,
-    /// Databases that it has besides the first.
+    /// Databases besides the first.
     pub(crate) databases: u8,
-    /// How often each key was deleted or set by a command that takes several.
+    /// Number of times each key was deleted or set by a command with several keys.
     pub(crate) carried_out: HashMap<Vec<u8>, usize>,
-    /// Deletions are answered with these bytes.
+    /// Answer to deletions, if set.
     pub(crate) answer: Option<Vec<u8>>,
-    /// Before each answer of RESP3 it says something by itself.
+    /// Sends a push message before each answer of RESP3.
     pub(crate) speaks_up: bool,
 }
 

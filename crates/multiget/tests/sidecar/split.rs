@@ -1,5 +1,5 @@
-//! Commands that several servers carry out in parts: one answer, errors that say what was done, and
-//! no part that is carried out twice.
+//! Commands that several servers carry out in parts: one answer, errors that say how many keys were
+//! changed, and no part carried out twice.
 
 use shunt_multiget::limits;
 use shunt_multiget::place::Places;
@@ -18,13 +18,13 @@ fn carried_out(scene: &Scene, key: &[u8]) -> usize {
     scene.world.host(server_of(scene, key)).carried_out.get(key).copied().unwrap_or_default()
 }
 
-/// Takes what a script has received.
+/// Takes the bytes that a script has received.
 fn received(scene: &mut Scene, script: HostId<Script>) -> String {
     let bytes = scene.world.with(script, |script, _| std::mem::take(&mut script.received));
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// A scene whose script has written both of these keys, which different servers have.
+/// A scene whose script has written these two keys, which are on different servers.
 fn written(seed: u64) -> (Scene, HostId<Script>, Vec<u8>) {
     let (mut scene, script) = scene(seed, Options::calm());
     let elsewhere = key_elsewhere(&scene, b"key");
@@ -77,7 +77,7 @@ fn parts_make_one_answer_in_its_turn() {
 fn a_part_that_was_lost_is_not_repeated() {
     let (mut scene, script, elsewhere) = written(1);
     let silent = server_of(&scene, b"key");
-    // It carries the part out, and its answer never comes.
+    // The server carries the part out, and its answer never comes.
     scene.world.with(silent, |server, _| server.answer = Some(Vec::new()));
     send(&mut scene, script, &[b"DEL", b"key", &elsewhere]);
     scene.world.run_for(20 * SECOND);
@@ -85,7 +85,7 @@ fn a_part_that_was_lost_is_not_repeated() {
     let expected = "-ERR DEL was carried out for 1 of 2 keys (1 of them existed), perhaps for 1: the server 192.0.2.12:6379 has not answered within 5000 ms (--timeout-ms)\r\n";
     assert_eq!(answer, expected);
     assert_eq!((carried_out(&scene, b"key"), carried_out(&scene, &elsewhere)), (1, 1));
-    // MSET, to a server that stands still.
+    // MSET, to a paused server.
     scene.world.freeze(silent);
     send(&mut scene, script, &[b"MSET", b"key", b"3", &elsewhere, b"4"]);
     scene.world.run_for(20 * SECOND);
@@ -120,7 +120,7 @@ fn nothing_is_sent_if_a_server_is_known_to_refuse() {
     scene.world.kill(gone);
     scene.world.run_for(SECOND);
     let is_out = "the server 192.0.2.12:6379 refuses connections: is it running, and is this its address?\r\n";
-    // What is not known yet costs one command its parts elsewhere.
+    // An unknown failure costs one command its parts elsewhere.
     send(&mut scene, script, &[b"UNLINK", b"key", &elsewhere, b"key"]);
     scene.world.run_for(50 * MILLISECOND);
     let answer = received(&mut scene, script);
@@ -160,7 +160,7 @@ fn an_answer_of_another_kind_is_no_outcome() {
             "{shown}: {text}"
         );
     }
-    // The words of a server are passed on, and its code is not, for something was done.
+    // The server's message is passed on, but not its code, because keys were changed.
     let refused = "-OOM command not allowed when used memory > 'maxmemory'.\r\n";
     scene.world.with(hostile, |server, _| server.answer = Some(refused.as_bytes().to_vec()));
     send(&mut scene, script, &[b"DEL", b"key", &elsewhere]);
@@ -200,8 +200,7 @@ fn an_application_that_splits_many_commands_costs_others_time_and_no_error() {
     scene.world.run_for(SECOND);
     freeze(&mut scene);
     let elsewhere = key_elsewhere(&scene, b"key");
-    // Some have both servers in their commands, others one of them alone: none holds up another for
-    // ever.
+    // Some commands involve both servers, others one: none blocks another for ever.
     let asked: [&[&[u8]]; 3] = [
         &[b"DEL", b"key", &elsewhere],
         &[b"DEL", b"key"],

@@ -1,4 +1,4 @@
-//! Servers that are silent, or have as much as they may, and whose turn it is meanwhile.
+//! Silent or fully loaded servers, and turns meanwhile.
 
 use shunt_multiget::limits;
 use shunt_multiget::place::Places;
@@ -20,7 +20,7 @@ fn a_silent_server_holds_up_those_who_ask_it_and_nobody_else() {
     scene.world.freeze(silent);
     let elsewhere = key_elsewhere(&scene, b"key");
     for (index, script) in all.iter().enumerate() {
-        // Some of them ask both, and what the other one has answered is not under way there.
+        // Some ask both servers, and answered keys do not count as under way.
         let words: &[&[u8]] =
             if index == 0 { &[b"MGET", b"key", &elsewhere] } else { &[b"GET", b"key"] };
         (0..limits::PIPELINE_MAX).for_each(|_| send(&mut scene, *script, words));
@@ -34,7 +34,7 @@ fn a_silent_server_holds_up_those_who_ask_it_and_nobody_else() {
         String::from_utf8_lossy(&scene.world.host(other).received),
         "*1\r\n$-1\r\n".repeat(3)
     );
-    // Not because anybody was given up.
+    // None of the multigets was given up.
     assert_eq!(
         (metrics.errors.get(), metrics.under_way.get()),
         (0, limits::SERVER_MULTIGETS_MAX as u64)
@@ -63,7 +63,7 @@ fn a_server_that_was_silent_is_tried_by_one_command_at_a_time() {
     while metrics.links_lost.get() == 0 {
         ask(&mut scene);
     }
-    // It is tried again and again, and each time others have their errors at once.
+    // The server is tried again and again, and each time others get their errors at once.
     while metrics.links_lost.get() < 6 {
         ask(&mut scene);
         assert!(metrics.under_way.get() <= 1, "{} wait", metrics.under_way.get());
@@ -117,8 +117,8 @@ fn who_asks_two_servers_that_have_as_much_as_they_may_has_its_turn() {
     assert_eq!((metrics.errors.get(), metrics.under_way.get()), (0, 0));
 }
 
-/// So many applications send each of these commands so often to a server that stands still, then
-/// another one does something there. All are answered, and nobody has an error.
+/// `many` applications each send this command `times` times to a paused server, then another one
+/// sends one. All are answered, and none gets an error.
 fn many_send(seed: u64, many: usize, times: usize, words: &[&[u8]]) {
     let (mut scene, first) = scene(seed, Options::calm());
     let mut all = vec![first];
