@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use shunt_language::{InvalidRequest, Refusal, SyntaxError};
+use shunt_transactions::rejection::{self, Rejection};
 use shunt_wire::cql::message::error_code;
 use shunt_wire::error::DecodeError;
 
@@ -130,6 +131,17 @@ impl From<Refusal> for Fault {
             Refusal::Syntax(error) => error.into(),
             Refusal::Invalid(error) => error.into(),
         }
+    }
+}
+
+impl From<Rejection> for Fault {
+    fn from(rejection: Rejection) -> Self {
+        let kind = match rejection.kind {
+            rejection::Kind::Invalid => FaultKind::Invalid,
+            rejection::Kind::Syntax => FaultKind::Syntax,
+            rejection::Kind::Overloaded => FaultKind::Overloaded,
+        };
+        Fault::new(kind, rejection.why)
     }
 }
 

@@ -18,7 +18,7 @@ use crate::fleet::roster::Fleet;
 use crate::locks::outbox::{Held, Reply, Verdict};
 use crate::locks::request::{Operation, Request};
 use crate::locks::word::Word;
-use crate::transactions::known::Head;
+use shunt_transactions::request::Head;
 
 /// Bytes of requests that may wait for a core.
 const WAITING_BYTES_MAX: usize = 4 * 1024 * 1024;

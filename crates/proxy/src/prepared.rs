@@ -22,8 +22,8 @@ use shunt_wire::cql::types::partition_key;
 use crate::limits;
 use crate::multiget::form::Form;
 use crate::plan::{After, Work, after_of, work_of};
-use crate::transactions::known::Known;
-use crate::transactions::routed::{Access, Named, tables_of};
+use shunt_transactions::catalogue::modes::{Access, Named, tables_of};
+use shunt_transactions::request::Known;
 
 pub(crate) use shape::Shape;
 pub(crate) use store::Account;

@@ -25,8 +25,9 @@ use crate::metrics::QueryKind;
 use crate::plan::{After, NO_STATEMENT, Plan, Work, after_of, work_of};
 use crate::prepared::ID_BYTES;
 use crate::router::Router;
-use crate::transactions::routed::Access;
-use crate::transactions::{besides, routed};
+use shunt_transactions::catalogue::modes as routed;
+use shunt_transactions::catalogue::modes::Access;
+use shunt_transactions::guard::request as besides;
 
 /// The way of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,7 +15,7 @@ use crate::ids::PoolId;
 use crate::link::Pools;
 use crate::link::links::Links;
 use crate::prepared::{PreparedCache, PreparedStore};
-use crate::transactions::routed::TableModes;
+use shunt_transactions::catalogue::modes::TableModes;
 
 /// The owner of all that tells a request its way.
 pub(crate) struct Router {

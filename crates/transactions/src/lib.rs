@@ -1,83 +1,51 @@
-//! Transactions, as one core of a proxy carries them out: their partitions are locked, what they
-//! write is put down in a redo record, and then it is written.
+//! Transactions, as one core of a proxy carries them out, without I/O, clock or threads: requests,
+//! times and outcomes of statements come in; statements to be made go out through a [`Sink`].
 //!
-//! Without I/O, clock or threads: what clients ask, times and outcomes of statements come in,
-//! statements to be made go out through a [`Sink`]. What a transaction reads and writes lies with
-//! the caller; here it is a list of partitions and a number of writes.
-//!
-//! | file | what happens there |
+//! | module | subject |
 //! |---|---|
-//! | `begin.rs` | a transaction is taken on, and its partitions are locked, in one order for all, first come first served |
-//! | `commit.rs` | it is decided, its record is written, and what it writes is written, until nodes have acknowledged it |
-//! | `forward.rs` | records that hold up the log are carried forward in it |
-//! | `time.rs` | deadlines, and what is repeated because its outcome is unknown |
-//! | `ownership.rs` | leases, and shards that come and go |
-//! | `partitions.rs` | who has a partition locked, and who waits for it |
-//! | `log.rs` | the places of records in the log of a shard, and which of them are done with |
-//! | `marks.rs` | others are told up to where all is done |
-//! | `record.rs` | a record as bytes |
-//! | `opening.rs` | whoever gains a shard claims a generation, and seals those before |
-//! | `recovery.rs` | what those before left undone is done |
-//! | `pauses.rs` | how long what failed waits before it is tried again |
-//!
-//! Each shard has a log for each generation, which is one owner's time with it. The log lies in
-//! three tables; what is said of them here is all that they are used for:
-//!
-//! ```text
-//! shunt_meta.txn_shard (shard int PRIMARY KEY, generation bigint, claim uuid, sealed bigint)    changed by conditional statements only
-//! shunt_meta.txn_low   (shard int, generation bigint, low bigint, PRIMARY KEY ((shard), generation))
-//! shunt_meta.txn_log   (shard int, generation bigint, bucket bigint, position bigint, body blob,
-//!                       PRIMARY KEY ((shard, generation, bucket), position))
-//! ```
-//!
-//! A transaction is committed from the moment at which a quorum has its record and this member,
-//! after it has heard that, still has the shard and a valid lease. From then on its writes are
-//! repeated until a quorum has each of them, by this member or by whoever gains the shard; they
-//! have the timestamp that the record says, so that repeating them changes nothing.
-//!
-//! A transaction that makes one write, which nodes carry out as a whole or not at all, may be
-//! decided to be alone: it has no record, and is committed from the moment at which a quorum has
-//! the write and this member, after it has heard that, still has the shard and a valid lease. If it
-//! is not heard of, it may be there at any later time. Whoever reads what it is about has to write
-//! over that by one with a later timestamp before anything else is decided by it.
-//!
-//! What may never happen, whatever comes in which order:
-//! - a transaction of which a part of the writes stays, and a part is never made;
-//! - a write of a transaction before its record is acknowledged, or after its generation was sealed
-//!   without the record;
-//! - a transaction that reads what another, which holds a partition of it, has written in part;
-//! - a timestamp that is not above those of all transactions of the shard before, on any proxy;
-//! - a record in a generation that is sealed, whose transaction is committed and not made;
-//! - the word that nothing was written, where something was or may be written; two answers to one
-//!   ticket, or none.
+//! | [`request`] | a client's request, and how proxies send it to each other |
+//! | [`guard`] | locks that a request relies on, and idempotency keys |
+//! | [`catalogue`] | which tables take part in transactions, and their rules and identity |
+//! | [`plan`] | from a text and its tables to what is locked, read and written |
+//! | [`engine`] | locks, the log, commits, recovery |
+//! | [`conditional`] | rows that a core knows, for statements that proxies decide by them |
+//! | [`quotas`] | how much of a core's room each client may take |
+//! | [`rejection`] | why a request is refused |
 
-mod begin;
-mod commit;
-mod forward;
-mod log;
-mod marks;
-mod opening;
-mod ownership;
-mod partitions;
-mod pauses;
-pub mod record;
-mod recovery;
-mod time;
-mod transactions;
-mod types;
-#[cfg(any(test, feature = "weakened"))]
-mod weakened;
+#[allow(missing_docs)]
+pub mod catalogue;
+#[allow(missing_docs)]
+pub mod conditional;
+pub mod engine;
+#[allow(missing_docs)]
+pub mod guard;
+#[allow(missing_docs)]
+pub mod plan;
+#[allow(missing_docs)]
+pub mod quotas;
+pub mod rejection;
+#[allow(missing_docs)]
+pub mod request;
 
 #[cfg(test)]
 mod tests;
 
-pub use commit::Refused;
-pub use log::{BUCKET_RECORDS, Generation, Place, Position};
-pub use opening::{Claim, Conditional, Failed, Found, Opened, Opening, OpeningSink, Page, Row};
-pub use transactions::{Transactions, no_lease};
-pub use types::{
+pub use engine::commit::Refused;
+pub use engine::log::{BUCKET_RECORDS, Generation, Place, Position};
+pub use engine::opening::{
+    Claim, Conditional, Failed, Found, Opened, Opening, OpeningSink, Page, Row,
+};
+pub use engine::record;
+pub use engine::transactions::{Transactions, no_lease};
+pub use engine::types::{
     Asked, Counters, Decision, Limits, Mode, NotExecuted, Outcome, Partition, Sink, Ticket,
     TransactionId,
 };
 #[cfg(feature = "weakened")]
-pub use weakened::{OpeningStep, Without};
+pub use engine::weakened::{OpeningStep, Without};
+
+/// Version of Cassandra's protocol in which values and types are kept.
+pub const PROTOCOL_VERSION: u8 = 4;
+
+/// Nanoseconds of a second.
+pub(crate) const SECOND_NS: u64 = 1_000_000_000;

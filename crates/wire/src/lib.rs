@@ -22,4 +22,5 @@ pub mod cql;
 pub mod error;
 pub mod http1;
 pub mod netmc;
+pub mod printable;
 pub mod resp;

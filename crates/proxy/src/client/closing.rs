@@ -10,7 +10,6 @@ use shunt_admin::Label as _;
 use shunt_handover::Flow;
 use shunt_reactor::{CloseReason, Io};
 
-use crate::client::who::printable_to;
 use crate::context::Context;
 use crate::core::Core;
 use crate::fault::{Fault, Party};
@@ -19,6 +18,7 @@ use crate::locks::{ask, requests};
 use crate::log_limits::Logged;
 use crate::metrics::Closing;
 use crate::reply;
+use shunt_wire::printable::printable_to;
 
 /// Why a client could not be given links.
 const TOO_MANY_POOLS: &str = "too many different combinations of role, keyspace and protocol version are in use on this proxy";

@@ -8,6 +8,8 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use shunt_wire::printable::printable_to;
+
 use crate::limits;
 
 /// The role of a token that is no PLAIN message.
@@ -122,24 +124,6 @@ fn role_of(token: &[u8]) -> Option<Arc<str>> {
 /// A client's text without anything that does not print, cut to [`limits::NAME_SHOWN_BYTES_MAX`].
 fn printable(text: &str) -> String {
     printable_to(text, limits::NAME_SHOWN_BYTES_MAX)
-}
-
-/// The same, cut to so many bytes.
-pub(crate) fn printable_to(text: &str, bytes_max: usize) -> String {
-    let mut shown = String::new();
-    for c in text.chars() {
-        let start = shown.len();
-        match c {
-            '\'' | '"' | '\\' => shown.push(c),
-            _ => shown.extend(c.escape_debug()),
-        }
-        if shown.len() > bytes_max {
-            shown.truncate(start);
-            shown.push('…');
-            break;
-        }
-    }
-    shown
 }
 
 #[cfg(test)]

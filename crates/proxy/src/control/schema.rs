@@ -13,8 +13,8 @@ use super::error::ControlError;
 use super::state::TableName;
 use super::tables::{self, Row};
 use crate::fault::is_right_missing;
-use crate::transactions::routed::{self, TableModes};
-use crate::transactions::rules;
+use shunt_transactions::catalogue::modes::{self as routed, TableModes};
+use shunt_transactions::catalogue::rules;
 
 const KEYSPACES: &str = "SELECT keyspace_name, replication FROM system_schema.keyspaces";
 const COLUMNS: &str = "SELECT keyspace_name, table_name, column_name, kind, position, type FROM system_schema.columns";

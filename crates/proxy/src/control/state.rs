@@ -15,7 +15,7 @@ use crate::config::Config;
 use crate::fleet::roster::Fleet;
 use crate::lanes::Batch;
 use crate::locks::told::CoreLocks;
-use crate::transactions::routed::TableModes;
+use shunt_transactions::catalogue::modes::TableModes;
 
 /// Everything a core needs to know about the ring; immutable, replaced as a whole.
 #[derive(Clone, Debug)]

@@ -11,7 +11,6 @@ use shunt_wire::cql::message::{
     self, Consistency, ResultMessage, Rows, Value, ValueList, Values, error_code,
 };
 
-use crate::client::who::printable_to;
 use crate::core::Core;
 use crate::fleet::statements::{self, Heard, Levels, Whose};
 use crate::limits;
@@ -19,6 +18,7 @@ use crate::locks::keep;
 use crate::locks::outbox::ROW_VALUES;
 use crate::locks::unsent;
 use crate::log_limits::Logged;
+use shunt_wire::printable::printable_to;
 
 const WRITE: &str = "INSERT INTO shunt_meta.lock (bucket, name, slot, owner, role, mode, fence, ttl_ms) \
                      VALUES (?, ?, ?, ?, ?, ?, ?, ?)";

@@ -7,13 +7,13 @@ use shunt_wire::cql::message::{
     Consistency, ErrorDetails, ErrorMessage, error_code, split_response_prefix,
 };
 
-use crate::client::who::printable_to;
 use crate::core::Core;
 use crate::fault::NodeError;
 use crate::link::Pending;
 use crate::metrics::{Outcome, QueryKind};
 use crate::plan::{Plan, Work};
 use crate::reply::{self, Answer};
+use shunt_wire::printable::printable_to;
 
 /// Bytes of a node's words that are told in an error of the proxy's own.
 const WORDS_BYTES_MAX: usize = 1_024;

@@ -21,7 +21,6 @@ use shunt_locks::Ticket;
 use shunt_reactor::Io;
 use shunt_wire::cql::message::{Consistency, error_code};
 
-use super::known::Known;
 use super::question;
 use super::verdicts::{Inquiry, Right, Waiting};
 use crate::core::Core;
@@ -30,6 +29,7 @@ use crate::fleet::peers::Login;
 use crate::fleet::statements::{self, Heard, Whose};
 use crate::ids::PoolId;
 use crate::transactions::part::{Part, Who};
+use shunt_transactions::request::Known;
 
 /// Sends a transaction on when it is known that its client may do all that it does.
 pub(super) fn ask(

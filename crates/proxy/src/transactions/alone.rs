@@ -10,11 +10,11 @@ use shunt_wire::cql::message::{
     Batch, BatchKind, BatchStatement, Execute, Query, QueryParams, ValueList, Values,
 };
 
-use super::known::{AsSent, Known};
 use super::observe;
 use crate::core::Core;
 use crate::fault::Fault;
 use crate::prepared::PreparedStatement;
+use shunt_transactions::request::{AsSent, Known};
 
 /// Reads a QUERY, EXECUTE or BATCH, and hands on what it is with its values. `session`: the
 /// keyspace of its connection.

@@ -16,13 +16,14 @@ use shunt_wire::cql::statement;
 use super::asker;
 use super::failed::Failed;
 use super::job::Job;
-use super::known::{self, Head, Known};
-use super::plan::{Plan, Shown};
-use super::{lone, own_rows};
+use super::lone;
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
 use crate::locks::outbox::Verdict;
 use crate::prepared::PreparedStatement;
+use shunt_transactions::guard::idempotency as own_rows;
+use shunt_transactions::plan::{Plan, Shown};
+use shunt_transactions::request::{self, Head, Known};
 
 /// An answer says by this, in its payload, if a transaction has written: 1, or 0.
 const APPLIED: &str = "shunt-applied";
@@ -214,7 +215,7 @@ pub(super) fn prepared(core: &mut Core, ticket: Ticket, text: &str, plan: &Arc<P
             (name, if is_fence { native::BIGINT } else { native::TEXT }),
         );
     }
-    let id = known::id_of(text, &known.keyspace);
+    let id = request::id_of(text, &known.keyspace);
     let version = asker::version_of(core, ticket);
     let keyspace = Some(&*known.keyspace).filter(|name| !name.is_empty());
     let learned = PreparedStatement::opaque(&id, text, &statement::classify(text), keyspace);

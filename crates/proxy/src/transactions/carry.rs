@@ -7,10 +7,8 @@ use shunt_wire::cql::envelope::opcode;
 use shunt_wire::cql::message::error_code;
 
 use super::draining::Draining;
-use super::known::Head;
-use super::named::WaitsForName;
 use super::outbox::Wanted;
-use super::part::{OneWrite, Part};
+use super::part::{OneWrite, Part, WaitsForName};
 use super::plans::Waiter;
 use super::timer::set_due;
 use super::unconfirmed::Unconfirmed;
@@ -20,6 +18,7 @@ use crate::core::Core;
 use crate::locks::word::Word;
 use crate::locks::{ask, requests, words};
 use crate::metrics::TransactionEvent;
+use shunt_transactions::request::Head;
 
 /// Empties the outbox. What is done may want more done, which is for the next call.
 #[cold]

@@ -7,9 +7,9 @@ use shunt_fleet::{Level, Shard};
 use shunt_language::transaction::mode::TransactionalMode;
 use shunt_locks::Ticket;
 
-use super::switching::{Full, Held};
 use crate::fleet::peers::Login;
 use crate::ids::PoolId;
+use shunt_transactions::catalogue::switching::{Full, Held};
 
 /// A change of a table's mode that is under way.
 pub(super) struct Change {

@@ -1,5 +1,7 @@
 //! Why a transaction came to nothing.
 
+use shunt_transactions::rejection::Rejection;
+
 use crate::fault::Fault;
 
 /// An error that is told instead of a result.
@@ -14,6 +16,12 @@ pub(super) enum Failed {
         code: i32,
         message: String,
     },
+}
+
+impl From<Rejection> for Failed {
+    fn from(rejection: Rejection) -> Failed {
+        Failed::Fault(rejection.into())
+    }
 }
 
 impl From<Fault> for Failed {

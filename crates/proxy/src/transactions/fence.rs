@@ -6,14 +6,14 @@
 
 use shunt_locks::Ticket;
 
-use super::besides::{Besides, Guard};
 use super::guarded::Guarded;
-use super::known::Asked;
 use super::outbox::Wanted;
-use super::own_rows::dead;
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
 use crate::locks::outbox::{Reply, Verdict};
+use shunt_transactions::guard::idempotency::dead;
+use shunt_transactions::guard::request::{Besides, Guard};
+use shunt_transactions::request::Asked;
 
 /// Who holds the lock is known, or nobody could say.
 pub(crate) fn heard(core: &mut Core, ticket: Ticket, outcome: &Reply<'_>) {
@@ -45,7 +45,7 @@ pub(crate) fn heard(core: &mut Core, ticket: Ticket, outcome: &Reply<'_>) {
                 message.into(),
             ));
         }
-        (Verdict::Seen, _) => dead(guard.name, guard.fence),
+        (Verdict::Seen, _) => dead(guard.name, guard.fence).into(),
         _ => {
             let why = format!(
                 "Shunt: it is not known if lock '{}' is held: the proxy that keeps it did not say; nothing was written, ask again",

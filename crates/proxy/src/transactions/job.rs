@@ -7,11 +7,11 @@ use shunt_language::terms::Value;
 use shunt_locks::Ticket;
 use shunt_transactions::{Partition, TransactionId};
 
-use super::deciding::Deciding;
 use super::failed::Failed;
-use super::named::{FLEETS_OWN, TableId};
-use super::own_rows::{Known as Told, OwnRows};
-use super::plan::{Plan, RowRead};
+use shunt_transactions::catalogue::table_identity::{FLEETS_OWN, TableId};
+use shunt_transactions::conditional::state::Deciding;
+use shunt_transactions::guard::idempotency::{Known as Told, OwnRows};
+use shunt_transactions::plan::{Plan, RowRead};
 
 /// A value that a transaction answers; none for null.
 pub(super) type Answered = Option<Vec<u8>>;

@@ -25,18 +25,10 @@ use shunt_wire::cql::envelope::opcode;
 use shunt_wire::cql::message::encode_result::RowsWriter;
 use shunt_wire::cql::message::{Consistency, ErrorMessage, ResultMessage, encode, error_code};
 
-use super::deciding::{Deciding, Observed};
-use super::doubt::Doubt;
 use super::failed::Failed;
 use super::job::Job;
-use super::known::Head;
-use super::named::{WaitsForName, What};
 use super::names;
-use super::part::{Parked, Part, Who};
-pub(super) use super::plan::lone::TIMESTAMPS;
-use super::plan::lone::{Lone, Verdict, when_applied, whole};
-use super::plan::{Plan, Shown};
-use super::row::{Change, Known, Of, ReadRow, Row};
+use super::part::{Parked, Part, WaitsForName, Who};
 use super::timer::set_due;
 use super::unconfirmed::Unconfirmed;
 use super::{confirm, levels, observe, reads, writes};
@@ -45,6 +37,14 @@ use crate::fault::{Fault, FaultKind};
 use crate::fleet::statements::{self, Heard, Levels, Whose};
 use crate::limits::SECOND_NS;
 use crate::metrics::Observation;
+use shunt_transactions::catalogue::table_identity::What;
+use shunt_transactions::conditional::doubt::Doubt;
+use shunt_transactions::conditional::row::{Change, Known, Of, ReadRow, Row};
+use shunt_transactions::conditional::state::{Deciding, Observed};
+pub(super) use shunt_transactions::plan::conditional::TIMESTAMPS;
+use shunt_transactions::plan::conditional::{Lone, Verdict, when_applied, whole};
+use shunt_transactions::plan::{Plan, Shown};
+use shunt_transactions::request::Head;
 
 /// How old it may be what a node said of the table's name, where the row is known and nothing else
 /// is asked.

@@ -8,7 +8,6 @@ use shunt_locks::{Namespace, Ticket};
 use shunt_reactor::Io;
 
 use super::asker;
-use super::besides::Guard;
 use super::guarded::Guarded;
 use crate::core::Core;
 use crate::fault::Fault;
@@ -17,6 +16,7 @@ use crate::locks::form::{Form, FormKind};
 use crate::locks::question::Question;
 use crate::locks::request::Operation;
 use crate::locks::requests::Asker;
+use shunt_transactions::guard::request::Guard;
 
 /// Requests that wait to hear of a lock, and bytes of them.
 const WAITING_MAX: usize = 4_096;

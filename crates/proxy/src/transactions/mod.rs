@@ -42,50 +42,33 @@ mod allowed;
 mod alone;
 pub(crate) mod answer;
 mod asker;
-pub(crate) mod besides;
 pub(crate) mod carry;
 mod changes;
 mod confirm;
-mod deciding;
-mod doubt;
 pub(crate) mod draining;
 mod failed;
 pub(crate) mod fence;
-mod fences;
 mod guarded;
 pub(crate) mod heard;
-mod in_text;
 mod job;
-pub(crate) mod known;
 mod levels;
 mod log;
 mod lone;
 mod look;
-mod mentions;
 pub(crate) mod modes;
-mod named;
 mod names;
 pub(crate) mod observe;
 mod open;
 mod openings;
 mod outbox;
-mod own_rows;
 pub(crate) mod part;
-mod plan;
 mod planning;
 mod plans;
 mod question;
 mod reads;
-mod replicas;
-pub(crate) mod routed;
-mod row;
 pub(crate) mod ruled;
-pub(crate) mod rules;
 pub(crate) mod run;
-mod schema;
-mod shares;
 pub(crate) mod still;
-mod switching;
 pub(crate) mod take;
 mod timer;
 mod unconfirmed;
@@ -106,23 +89,24 @@ use shunt_wire::cql::message::encode;
 use self::changes::Modes;
 use self::draining::Draining;
 use self::failed::Failed;
-use self::fences::Fences;
 use self::guarded::Guarded;
 use self::job::Job;
-use self::known::{Head, Known};
-use self::named::Names;
 use self::open::Open;
 use self::outbox::{Outbox, Wanted};
+use self::part::WaitsForName;
 use self::part::{OpeningPart, Parked, Who};
-use self::plans::Plans;
-use self::row::Rows;
-use self::rules::Looks;
-use self::shares::Shares;
+use self::plans::Plannings;
+use self::ruled::Looks;
 use self::unconfirmed::{Confirming, Unconfirmed};
 use self::unmade::{Trials, Unmade};
 use self::verdicts::Allowed;
 use crate::fleet::peers::Login;
 use crate::wakes::Wakes;
+use shunt_transactions::catalogue::table_identity::Names;
+use shunt_transactions::conditional::row::Rows;
+use shunt_transactions::guard::fences::Fences;
+use shunt_transactions::quotas::Shares;
+use shunt_transactions::request::{Head, Known};
 
 /// The key of the timer of transactions.
 pub(crate) const TIMER: u64 = 7;
@@ -142,8 +126,8 @@ pub(crate) struct TransactionKeeper {
     of_id: HashMap<TransactionId, u64>,
     /// Of the last that was asked.
     number: u64,
-    plans: Plans,
-    names: Names,
+    plannings: Plannings,
+    names: Names<WaitsForName>,
     /// Rows of tables with the mode `conditional`.
     rows: Rows,
     fences: Fences,
@@ -187,7 +171,7 @@ impl Default for TransactionKeeper {
             by_ticket: HashMap::new(),
             of_id: HashMap::new(),
             number: 0,
-            plans: Plans::default(),
+            plannings: Plannings::default(),
             names: Names::default(),
             rows: Rows::default(),
             fences: Fences::default(),
@@ -258,7 +242,7 @@ impl TransactionKeeper {
     pub(crate) fn schema_changed(&mut self) {
         self.rows.read_all_anew();
         self.names.forget_answers();
-        self.plans.forget_all();
+        self.plannings.plans.forget_all();
     }
 
     /// It is known of these if this proxy was alive when it heard them.

@@ -17,17 +17,20 @@ use super::changes::{Change, Step};
 use super::failed::Failed;
 use super::outbox::Wanted;
 use super::part::Part;
-use super::plan::Plan;
-use super::plan::lone::whole;
-use super::routed::{self, Routing, TableModes};
-use super::schema::{Retention, Table};
-use super::switching::{self, EVERY_NS, KNOWN_NS, Name, Next, SETTLES_NS, Told};
-use super::{VERSION, levels, log, observe, schema, still};
+use super::{VERSION, levels, log, observe, still};
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind, is_right_missing};
 use crate::fleet::statements::{self, Heard, Levels, Whose};
 use crate::ids::PoolId;
 use crate::limits::SECOND_NS;
+use shunt_transactions::catalogue::modes::{self as routed, Routing, TableModes};
+use shunt_transactions::catalogue::switching::{
+    self, EVERY_NS, KNOWN_NS, Name, Next, SETTLES_NS, Told,
+};
+use shunt_transactions::plan::Plan;
+use shunt_transactions::plan::conditional::whole;
+use shunt_transactions::plan::schema;
+use shunt_transactions::plan::schema::{Retention, Table};
 
 const CURRENT: &str =
     "SELECT mode FROM shunt_meta.transactional WHERE keyspace_name = ? AND table_name = ?";
@@ -132,7 +135,7 @@ pub(super) fn heard(core: &mut Core, io: &mut Io, heard: &Heard<'_>) {
     }
     if routed != core.router.modes {
         // A plan goes by the modes that it was made with.
-        core.fleet.transactions.plans.forget_all();
+        core.fleet.transactions.plannings.plans.forget_all();
     }
     core.router.modes = routed;
     still::see_if_caught_up(core);

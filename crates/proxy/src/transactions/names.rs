@@ -24,13 +24,14 @@ use std::sync::Arc;
 use shunt_reactor::Io;
 use shunt_wire::cql::message::{Consistency, ResultMessage, ValueList};
 
-use super::named::{Found, Key, Named, WaitsForName, What};
+use super::VERSION;
 use super::outbox::Wanted;
-use super::part::{OneWrite, Part, Who};
-use super::{VERSION, schema};
+use super::part::{OneWrite, Part, WaitsForName, Who};
 use crate::core::Core;
 use crate::fleet::statements::{self, Heard, Levels, Whose};
 use crate::limits::SECOND_NS;
+use shunt_transactions::catalogue::table_identity::{Found, Key, Named, What};
+use shunt_transactions::plan::schema;
 
 /// How old what a write is told may be.
 pub(super) const FRESH_NS: u64 = 20_000_000;

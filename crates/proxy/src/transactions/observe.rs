@@ -31,16 +31,8 @@ use shunt_wire::cql::message::{
 };
 use shunt_wire::cql::statement::{Kind, classify};
 
-use super::besides;
 use super::changes::Difference;
-use super::deciding::Deciding;
-use super::doubt::Doubt;
-use super::known::{AsSent, Asked, Head, Known};
 use super::levels;
-use super::plan::lone::whole;
-use super::plan::{Single, qualified};
-use super::routed::{Named, tables_of};
-use crate::client::who::printable_to;
 use crate::core::Core;
 use crate::fault::Fault;
 use crate::fleet::peers;
@@ -48,6 +40,14 @@ use crate::fleet::statements::{self, Heard, Levels, Whose};
 use crate::ids::PoolId;
 use crate::log_limits::Logged;
 use crate::metrics::Observation;
+use shunt_transactions::catalogue::modes::{Named, tables_of};
+use shunt_transactions::conditional::doubt::Doubt;
+use shunt_transactions::conditional::state::Deciding;
+use shunt_transactions::guard::request as besides;
+use shunt_transactions::plan::conditional::whole;
+use shunt_transactions::plan::{Single, qualified};
+use shunt_transactions::request::{AsSent, Asked, Head, Known};
+use shunt_wire::printable::printable_to;
 
 /// A request that may go to nodes as on any table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,13 +9,13 @@ use shunt_transactions::{
 };
 
 use super::failed::Failed;
-use super::known::{Head, Known};
-use super::named::{Named, WaitsForName};
-use super::part::OneWrite;
-use super::plan::Plan;
+use super::part::{OneWrite, WaitsForName};
 use super::plans::Waiter;
 use super::unconfirmed::Unconfirmed;
 use crate::fleet::peers::Login;
+use shunt_transactions::catalogue::table_identity::Named;
+use shunt_transactions::plan::Plan;
+use shunt_transactions::request::{Head, Known};
 
 /// One thing to do.
 #[derive(Debug)]

@@ -3,6 +3,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use shunt_fleet::Incarnation;
+use shunt_transactions::catalogue::table_identity::What;
 use shunt_transactions::{Claim, Generation, Place, Position, TransactionId};
 
 use crate::ids::PoolId;
@@ -63,6 +64,15 @@ impl OneWrite {
             OneWrite::Own { write, .. } | OneWrite::Found { write, .. } => write,
         }
     }
+}
+
+/// Who waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WaitsForName {
+    /// A transaction that is about to be decided, by its number, and which of its tables it is.
+    Job { number: u64, table: u16, what: What },
+    /// A write that is about to be sent.
+    Write(OneWrite),
 }
 
 /// What waits for room among the proxy's own statements.

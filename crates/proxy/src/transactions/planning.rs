@@ -15,15 +15,17 @@ use shunt_wire::cql::message::{Consistency, ErrorMessage, ResultMessage, Rows, e
 use super::failed::Failed;
 use super::outbox::Wanted;
 use super::part::{Part, Question, Who};
-use super::plan::{Draft, Outline, Plan, ShownText};
-use super::plans::{Entry, Planning, Plans, Waiter};
-use super::schema::{self, Table, Types};
-use super::switching::Told;
-use super::{levels, modes, question, reads, replicas};
+use super::plans::{Planning, Plannings, Waiter};
+use super::{levels, modes, question, reads};
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
 use crate::fleet::statements::{self, Heard, Whose};
 use crate::limits;
+use shunt_transactions::catalogue::replicas;
+use shunt_transactions::catalogue::switching::Told;
+use shunt_transactions::plan::cache::Entry;
+use shunt_transactions::plan::schema::{self, Table, Types};
+use shunt_transactions::plan::{Draft, Outline, Plan, ShownText};
 
 /// How long a plan is used before it is made anew, nanoseconds.
 const KEPT_NS: u64 = 5 * limits::SECOND_NS;
@@ -48,26 +50,26 @@ pub(super) fn want(
     waiter: Waiter,
 ) {
     let key: (Arc<str>, Arc<str>) = (keyspace.into(), text.into());
-    let plans = &mut core.fleet.transactions.plans;
+    let plannings = &mut core.fleet.transactions.plannings;
     let now_ns = io.now_ns();
     let mut waiter = Some(waiter);
     if let Some((plan, is_due)) =
-        plans.usable(&key, now_ns).map(|(plan, is_due)| (Arc::clone(plan), is_due))
+        plannings.plans.usable(&key, now_ns).map(|(plan, is_due)| (Arc::clone(plan), is_due))
     {
         waiter.take().into_iter().for_each(|waiter| give(core, waiter, Ok(&plan)));
         if !is_due {
             return;
         }
     }
-    let plans = &mut core.fleet.transactions.plans;
-    if let Some(Entry::Planning(number)) = plans.by_text.get(&key)
-        && let Some(planning) = plans.planning.get_mut(number)
+    let plannings = &mut core.fleet.transactions.plannings;
+    if let Some(Entry::Planning(number)) = plannings.plans.by_text.get(&key)
+        && let Some(planning) = plannings.planning.get_mut(number)
     {
         planning.waiting.extend(waiter);
         return;
     }
     let is_prepare = matches!(waiter, Some(Waiter::Prepare(..)));
-    if !has_room(plans, who, is_prepare) {
+    if !has_room(plannings, who, is_prepare) {
         let fault = Fault::overloaded(
             "Shunt: as many transactions are being prepared as may; ask again, or prepare your statements",
         );
@@ -82,13 +84,13 @@ pub(super) fn want(
             return waiter.into_iter().for_each(|waiter| give(core, waiter, Err(&failed)));
         }
     };
-    plans.make_room(0, now_ns);
-    plans.number += 1;
-    let number = plans.number;
-    match plans.by_text.get_mut(&key) {
+    plannings.plans.make_room(0, now_ns);
+    plannings.number += 1;
+    let number = plannings.number;
+    match plannings.plans.by_text.get_mut(&key) {
         // It is used until the next one is there.
         Some(Entry::Ready { renewal, .. }) => *renewal = Some(number),
-        _ => drop(plans.by_text.insert(key.clone(), Entry::Planning(number))),
+        _ => drop(plannings.plans.by_text.insert(key.clone(), Entry::Planning(number))),
     }
     let (domain, tables) = (outline.domain.clone(), outline.tables.iter().map(|_| None).collect());
     let planning = Planning {
@@ -106,7 +108,7 @@ pub(super) fn want(
         open: 0,
         failed: None,
     };
-    plans.planning.insert(number, planning);
+    plannings.planning.insert(number, planning);
     for (question, text, consistency) in [
         (
             Question::Keyspace,
@@ -130,9 +132,9 @@ pub(super) fn want(
 }
 
 /// True if one more text may be planned for this client.
-fn has_room(plans: &Plans, who: &Arc<str>, is_prepare: bool) -> bool {
+fn has_room(plannings: &Plannings, who: &Arc<str>, is_prepare: bool) -> bool {
     let (mut all, mut prepares) = ([0; 2], [0; 2]);
-    for planning in plans.planning.values() {
+    for planning in plannings.planning.values() {
         let is_theirs = usize::from(planning.who == *who);
         all = [all[0] + 1, all[1] + is_theirs];
         if planning.is_prepare {
@@ -144,7 +146,7 @@ fn has_room(plans: &Plans, who: &Arc<str>, is_prepare: bool) -> bool {
 }
 
 fn planning(core: &mut Core, number: u64) -> Option<&mut Planning> {
-    core.fleet.transactions.plans.planning.get_mut(&number)
+    core.fleet.transactions.plannings.planning.get_mut(&number)
 }
 
 fn whose_share(core: &mut Core, number: u64) -> Who {
@@ -487,13 +489,13 @@ fn draft(planning: &mut Planning, now_ms: i64) {
 /// It is over: all who wait are told.
 fn end(core: &mut Core, io: &mut Io, number: u64, plan: Option<Arc<Plan>>) {
     let now_ns = io.now_ns();
-    let plans = &mut core.fleet.transactions.plans;
-    let Some(planning) = plans.planning.remove(&number) else { return };
+    let plannings = &mut core.fleet.transactions.plannings;
+    let Some(planning) = plannings.planning.remove(&number) else { return };
     match &plan {
         Some(plan) if planning.key.1.len() <= KEPT_BYTES_MAX => {
-            plans.keep(planning.key, plan, now_ns + KEPT_NS, now_ns);
+            plannings.plans.keep(planning.key, plan, now_ns + KEPT_NS, now_ns);
         }
-        _ => drop(plans.by_text.remove(&planning.key)),
+        _ => drop(plannings.plans.by_text.remove(&planning.key)),
     }
     let failed = planning.failed.unwrap_or_else(|| {
         Fault::overloaded("Shunt: there is no plan for this transaction").into()

@@ -17,16 +17,17 @@ use shunt_wire::cql::message::{ErrorMessage, ResultMessage, Rows, error_code};
 
 use super::failed::Failed;
 use super::job::Job;
-use super::known::Head;
-use super::named::{Found, Named, WaitsForName, What};
-use super::part::{Part, Who};
-use super::plan::{Decided, Plan, RowRead};
+use super::part::{Part, WaitsForName, Who};
 use super::timer::set_due;
 use super::unconfirmed::Unconfirmed;
-use super::{answer, confirm, levels, lone, modes, names, own_rows};
+use super::{answer, confirm, levels, lone, modes, names};
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
 use crate::fleet::statements::{self, Heard, Levels, Whose};
+use shunt_transactions::catalogue::table_identity::{Found, Named, What};
+use shunt_transactions::guard::idempotency as own_rows;
+use shunt_transactions::plan::{Decided, Plan, RowRead};
+use shunt_transactions::request::Head;
 
 /// Bytes of the rows that one may return: they have to fit between proxies too.
 const SELECTED_BYTES_MAX: usize = 3 << 20;
@@ -132,7 +133,7 @@ pub(super) fn changed(core: &mut Core, number: u64) -> Failed {
     let keeper = &mut core.fleet.transactions;
     if let Some(plan) = keeper.jobs.get(&number).and_then(|job| job.plan.as_ref()) {
         let outline = &plan.draft.outline;
-        keeper.plans.forget(&(Arc::clone(&outline.keyspace), Arc::clone(&outline.text)));
+        keeper.plannings.plans.forget(&(Arc::clone(&outline.keyspace), Arc::clone(&outline.text)));
     }
     changed_just_now().into()
 }

@@ -4,19 +4,35 @@
 use shunt_reactor::Io;
 use shunt_wire::cql::message::{ResultMessage, error_code};
 
-use super::known::{Asked, Known};
 use super::part::Part;
-use super::rules::{self, ROWS_MAX, Row, Rules};
 use super::{levels, still};
-use crate::client::who::printable_to;
 use crate::core::Core;
 use crate::fault::is_right_missing;
 use crate::fleet::statements::{self, Heard, Whose};
 use crate::limits::{NAME_SHOWN_BYTES_MAX, SECOND_NS};
+use shunt_transactions::catalogue::rules::{self, ROWS_MAX, Row, Rules};
+use shunt_transactions::request::{Asked, Known};
+use shunt_wire::printable::printable_to;
 
 /// Between two looks, and the same after one that has failed.
 const EVERY_NS: u64 = 2 * SECOND_NS;
 const AGAIN_NS: u64 = SECOND_NS / 2;
+
+/// When rules are read.
+#[derive(Debug, Default)]
+pub(super) struct Looks {
+    pub(super) next_ns: u64,
+    pub(super) is_asked: bool,
+    /// When what is asked now was asked for, and what is known.
+    pub(super) asked_ns: u64,
+    pub(super) known_ns: Option<u64>,
+    /// This proxy's role may not read them, as a node has said last.
+    pub(super) is_forbidden: bool,
+    /// Rows that are rules of no table.
+    pub(super) unread: Vec<Box<str>>,
+    /// There may be more than were asked for.
+    pub(super) is_full: bool,
+}
 
 /// Looks, if it is time.
 pub(crate) fn tick(core: &mut Core, io: &mut Io) {

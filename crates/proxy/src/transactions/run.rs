@@ -13,12 +13,9 @@ use shunt_wire::cql::statement::{Kind, classify};
 
 use super::failed::Failed;
 use super::job::Job;
-use super::known::Asked;
 use super::observe::Original;
 use super::outbox::Wanted;
-use super::own_rows::OwnRows;
 use super::part::{OneWrite, Parked, Part, Who};
-use super::plan::{Moment, Plan, bytes_of};
 use super::plans::Waiter;
 use super::timer::set_due;
 use super::{answer, levels, modes, observe, planning, reads, ruled, still, writes};
@@ -27,6 +24,9 @@ use crate::fault::{Fault, FaultKind};
 use crate::fleet::statements::{Heard, Whose};
 use crate::locks::outbox::Verdict;
 use crate::metrics::Observation;
+use shunt_transactions::guard::idempotency::OwnRows;
+use shunt_transactions::plan::{Moment, Plan, bytes_of};
+use shunt_transactions::request::Asked;
 
 /// How long one may take, unless queries have less.
 const WITHIN_MS: u64 = 5_000;

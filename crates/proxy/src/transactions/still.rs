@@ -20,7 +20,7 @@ use crate::fault::{Fault, FaultKind};
 use crate::limits::{SECOND_NS, STILL_NS};
 
 use super::changes::Start;
-use super::switching::SETTLES_NS;
+use shunt_transactions::catalogue::switching::SETTLES_NS;
 
 /// The core begins.
 pub(crate) fn started(core: &mut Core, io: &Io) {

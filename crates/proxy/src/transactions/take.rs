@@ -9,12 +9,10 @@ use shunt_wire::cql::envelope::{Header, opcode};
 use shunt_wire::cql::message::{Prepare, Query, Values, split_request_prefix};
 use shunt_wire::cql::statement::{Kind, classify};
 
-use super::besides::Besides;
-use super::known::{AsSent, Asked, Known};
 use super::observe::{self, Left};
 use super::plans::Waiter;
 use super::timer::set_due;
-use super::{allowed, alone, asker, in_text, levels, look, modes, planning, run, still};
+use super::{allowed, alone, asker, levels, look, modes, planning, run, still};
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
 use crate::fleet::peers::forward::forward_transaction;
@@ -26,6 +24,9 @@ use crate::locks::{ask, core_of};
 use crate::metrics::{Observation, Outcome};
 use crate::plan::Plan;
 use crate::reply;
+use shunt_transactions::guard::request::Besides;
+use shunt_transactions::guard::text as in_text;
+use shunt_transactions::request::{AsSent, Asked, Known};
 
 /// Takes a request that is a transaction, or prepares one, and answers it. `false`: it is for a
 /// node, as on any table, and nothing was done.

@@ -11,8 +11,8 @@ use shunt_locks::Written;
 use shunt_transactions::Refused;
 
 use super::part::OneWrite;
-use crate::client::who::printable_to;
 use crate::limits::{self, SECOND_NS};
+use shunt_wire::printable::printable_to;
 
 /// A write that was refused each time for so long will not be made: what it names is not there any
 /// more.

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use shunt_locks::Ticket;
 
-use super::known::Known;
 use crate::fleet::peers::Login;
 use crate::ids::PoolId;
 use crate::transactions::part::Who;
+use shunt_transactions::request::Known;
 
 /// Verdicts that are kept; beyond that all are forgotten.
 const VERDICTS_MAX: usize = 16_384;

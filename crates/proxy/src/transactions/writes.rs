@@ -17,15 +17,15 @@ use shunt_transactions::Refused;
 use shunt_transactions::record::{self, Record};
 use shunt_wire::cql::message::{Value, ValueList, error_code};
 
-use super::named::{FLEETS_OWN, Found, Named, TableId, WaitsForName};
 use super::outbox::Wanted;
-use super::part::{OneWrite, Parked, Part, Share, Who};
-use super::plan::push;
+use super::part::{OneWrite, Parked, Part, Share, WaitsForName, Who};
 use super::unmade::Attempt;
 use super::{VERSION, levels, names};
 use crate::core::Core;
 use crate::fleet::statements::{self, Heard, Levels, Whose};
 use crate::log_limits::Logged;
+use shunt_transactions::catalogue::table_identity::{FLEETS_OWN, Found, Named, TableId};
+use shunt_transactions::plan::push;
 
 /// Writes that go on at a tick.
 const UNPARKED_MAX: usize = 64;

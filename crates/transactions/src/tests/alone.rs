@@ -2,8 +2,8 @@
 
 use shunt_locks::{Lease, Now, Written};
 
-use crate::opening::Opened;
-use crate::types::{
+use crate::engine::opening::Opened;
+use crate::engine::types::{
     Asked, Decision, Limits, Mode, NotExecuted, Outcome, Partition, Sink, Ticket, TransactionId,
 };
 use crate::{Claim, Generation, Place, Position, Refused, Transactions, no_lease};

@@ -3,7 +3,9 @@
 use shunt_locks::{Now, Written};
 
 use super::shards::{Said, serving};
-use crate::types::{Asked, Decision, Limits, Mode, Outcome, Partition, Ticket, TransactionId};
+use crate::engine::types::{
+    Asked, Decision, Limits, Mode, Outcome, Partition, Ticket, TransactionId,
+};
 use crate::{Refused, Transactions, no_lease};
 
 const NOW: Now = Now { boot_ns: 0, wall_us: 0 };

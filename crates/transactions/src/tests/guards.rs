@@ -37,7 +37,7 @@ mod rest;
 mod search;
 mod state;
 
-use crate::weakened::Without;
+use crate::engine::weakened::Without;
 use events::{Bounds, Event, LeftOut};
 use happen::Seen;
 use search::{Found, led, search};

@@ -5,8 +5,8 @@
 use std::collections::{HashMap, HashSet};
 
 use super::world::{Around, KEYS, Seen, Value, Weak, World};
-use crate::types::{NotExecuted, Outcome};
-use crate::weakened::Without;
+use crate::engine::types::{NotExecuted, Outcome};
+use crate::engine::weakened::Without;
 
 const RUN_MS: u64 = 25_000;
 

@@ -2,7 +2,7 @@
 
 use shunt_locks::{Lease, Now, Written};
 
-use crate::types::{
+use crate::engine::types::{
     Asked, Limits, Mode, NotExecuted, Outcome, Partition, Sink, Ticket, TransactionId,
 };
 use crate::{

@@ -17,10 +17,10 @@ use std::collections::{BTreeMap, HashMap};
 
 use shunt_locks::{Lease, Now, Written};
 
-use crate::types::{
+use crate::engine::types::{
     Asked, Decision, Limits, Mode, Outcome, Partition, Sink, Ticket, TransactionId,
 };
-use crate::weakened::Without;
+use crate::engine::weakened::Without;
 use crate::{
     Claim, Conditional, Failed, Found, Generation, Opened, Opening, OpeningSink, Page, Place,
     Position, Row, Transactions,

@@ -39,14 +39,14 @@ use slab::Slab;
 use crate::locks::request::Operation;
 
 /// The key of the custom payload of a statement that was forwarded.
-pub(crate) const PAYLOAD: &str = "shunt-hop";
+pub(crate) const PAYLOAD: &str = shunt_transactions::guard::request::FORWARDED_STATEMENT;
 /// Its value.
 const FORWARDED: u8 = 1;
 /// Its value where a lock is released that was granted to nobody who wants it.
 pub(crate) const GIVES_BACK: u8 = 2;
 /// The key in the custom payload of a transaction that was forwarded; its value is what
-/// [`crate::transactions::known::Asked`] writes.
-pub(crate) const TRANSACTION: &str = "shunt-transaction";
+/// [`shunt_transactions::request::Asked`] writes.
+pub(crate) const TRANSACTION: &str = shunt_transactions::guard::request::FORWARDED_TRANSACTION;
 /// Its value of a renewal that names the mode that its client has named. For a proxy that does not
 /// know it, it is [`FORWARDED`].
 pub(crate) const NAMES_MODE: u8 = 4;

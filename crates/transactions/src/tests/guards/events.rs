@@ -2,7 +2,7 @@
 
 use super::machine::{Machines, Sent};
 use super::state::{Change, FENCE, Fate, Message, Proxy, Request, State, What, X};
-use crate::weakened::Without;
+use crate::engine::weakened::Without;
 use crate::{Claim, Place};
 
 /// How much happens, and what is left out.

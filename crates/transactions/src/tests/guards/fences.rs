@@ -5,7 +5,7 @@ use super::happen::{DEADLINE_MS, Model};
 use super::machine::Machine;
 use super::rest;
 use super::state::{FENCE, Fate, State, What, X};
-use crate::types::{Asked as Begun, Decision, Mode, Partition, Ticket};
+use crate::engine::types::{Asked as Begun, Decision, Mode, Partition, Ticket};
 
 /// The fence that a proxy knows the row to have.
 fn known(bounds: &Bounds, machine: &Machine) -> Option<u8> {

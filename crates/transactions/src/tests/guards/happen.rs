@@ -9,7 +9,7 @@ use super::machine::{Machine, Machines, Said, Sent};
 use super::opener::{Opener, Wanted};
 use super::state::{Asked, Change, Fate, Message, Proxy, State, What};
 use super::{fences, rest};
-use crate::types::Outcome;
+use crate::engine::types::Outcome;
 use crate::{Claim, Conditional, Found, Generation, Opened, Opening, Page, Place, Position, Row};
 
 /// The clock of the first proxy is ahead.

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use shunt_locks::Now;
 
-use crate::transactions::{Apply, State};
-use crate::types::{Limits, Mode, Outcome, Sink, Ticket, TransactionId};
-use crate::weakened::Without;
+use crate::engine::transactions::{Apply, State};
+use crate::engine::types::{Limits, Mode, Outcome, Sink, Ticket, TransactionId};
+use crate::engine::weakened::Without;
 use crate::{Claim, Generation, Place, Position, Transactions};
 
 /// What [`Transactions`] have said and want done.

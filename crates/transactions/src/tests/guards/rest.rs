@@ -5,7 +5,7 @@ use super::events::{Bounds, row_of};
 use super::happen::Seen;
 use super::machine::Machines;
 use super::state::{FENCE, Fate, Message, State, What, X, Y};
-use crate::types::Outcome;
+use crate::engine::types::Outcome;
 
 /// The timestamp of a write.
 pub(super) fn timestamp(state: &State, what: What) -> Option<i64> {

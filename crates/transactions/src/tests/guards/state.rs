@@ -4,7 +4,7 @@
 use std::rc::Rc;
 
 use super::opener::Opener;
-use crate::types::Outcome;
+use crate::engine::types::Outcome;
 use crate::{Claim, Generation, Place, Row};
 
 pub(super) const REPLICAS: u8 = 3;

@@ -1,0 +1,89 @@
+//! The highest fences of locks that transactions have come with, as the core that owns their
+//! keyspace's shard knows them.
+//!
+//! A transaction that comes with the fence that its lock's row has reads nothing of it and writes
+//! nothing to it, so all those have the row locked together. Only the owner of the shard has such a
+//! row written; so it is as it was last read or written here, for as long as the shard is this
+//! core's.
+//!
+//! This must never: keep a fence beyond its shard's ownership; say one while a transaction is under
+//! way that may write another, though nobody hears of its end.
+
+use std::collections::HashMap;
+
+use crate::{Claim, Partition};
+
+/// Fences that are kept: those that were not used for the longest go.
+const FENCES_MAX: usize = 16_384;
+
+/// All fences that a core knows, in two halves: what is used goes to the younger one, and the older
+/// is let go of when that is full.
+#[derive(Debug, Default)]
+pub struct Fences {
+    young: HashMap<Partition, (Claim, i64)>,
+    old: HashMap<Partition, (Claim, i64)>,
+}
+
+impl Fences {
+    /// The fence that a row has, if that is known since this ownership.
+    pub fn get(&mut self, row: Partition, claim: Claim) -> Option<i64> {
+        if let Some((of, fence)) = self.old.remove(&row) {
+            self.put(row, of, fence);
+        }
+        self.young.get(&row).filter(|(of, _)| *of == claim).map(|(_, fence)| *fence)
+    }
+
+    /// A row has this fence, from now on until a transaction is about to write it.
+    pub fn put(&mut self, row: Partition, claim: Claim, fence: i64) {
+        if self.young.len() >= FENCES_MAX / 2 {
+            self.old = std::mem::take(&mut self.young);
+        }
+        self.old.remove(&row);
+        self.young.insert(row, (claim, fence));
+    }
+
+    /// A transaction may write it.
+    pub fn forget(&mut self, row: Partition) {
+        self.young.remove(&row);
+        self.old.remove(&row);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fence_is_known_for_as_long_as_its_shard_is_owned() {
+        let mut fences = Fences::default();
+        let (row, claim) = (Partition(1), Claim(1));
+        assert_eq!(fences.get(row, claim), None);
+        fences.put(row, claim, 7);
+        assert_eq!(
+            (fences.get(row, claim), fences.get(row, Claim(2)), fences.get(Partition(2), claim)),
+            (Some(7), None, None)
+        );
+        fences.forget(row);
+        assert_eq!(fences.get(row, claim), None);
+        fences.put(row, claim, 7);
+        fences.put(row, Claim(2), 8);
+        assert_eq!((fences.get(row, claim), fences.get(row, Claim(2))), (None, Some(8)));
+    }
+
+    #[test]
+    fn what_is_used_stays_and_there_are_never_more_than_may_be() {
+        let mut fences = Fences::default();
+        let (used, claim) = (Partition(u128::MAX), Claim(1));
+        fences.put(used, claim, 7);
+        for number in 0..100_000 {
+            fences.put(Partition(number), claim, 1);
+            assert_eq!(fences.get(used, claim), Some(7));
+            assert!(fences.young.len() + fences.old.len() <= FENCES_MAX);
+        }
+        assert_eq!(fences.get(Partition(0), claim), None);
+        // One that is in the older half is not there twice.
+        let old = *fences.old.keys().next().expect("an older half");
+        fences.forget(old);
+        assert_eq!(fences.get(old, claim), None);
+    }
+}

@@ -1,0 +1,236 @@
+//! What a client asks of a transaction besides its statements, in the custom payload of its
+//! request.
+//!
+//! - `shunt-lock: name=fence`, or `shunt-fast-lock` for a lock of `shunt.fast_locks`: it is carried
+//!   out only if the lock is held with this fence, and never after a transaction of the same
+//!   keyspace that came with a later one;
+//! - `shunt-idempotency: key`: carried out once. Whoever sends it again with the same key gets the
+//!   first outcome.
+//!
+//! With either, a plain SELECT, INSERT, UPDATE, DELETE or batch is a transaction that is this
+//! statement alone.
+
+use shunt_wire::cql::message::primitive::Reader;
+use shunt_wire::cql::message::{BytesMap, put};
+use shunt_wire::error::{DecodeError, Problem};
+
+use crate::rejection::Rejection;
+use shunt_wire::printable::printable_to;
+
+/// Names of ours begin so, and no other is taken.
+const OURS: &str = "shunt-";
+const LOCK: &str = "shunt-lock";
+const FAST_LOCK: &str = "shunt-fast-lock";
+const KEY: &str = "shunt-idempotency";
+/// Bytes of a payload's name that an error shows.
+const NAME_SHOWN_BYTES_MAX: usize = 64;
+/// Bytes of a key.
+const KEY_BYTES_MAX: usize = 64;
+/// Bytes of a lock's name.
+const NAME_BYTES_MAX: usize = shunt_language::facade::NAME_BYTES_MAX;
+
+/// What a guard is, as it is sent on.
+const GUARD: u8 = 1;
+const FAST_GUARD: u8 = 2;
+const OVER: u8 = 4;
+
+/// A lock that must be held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Guard<'a> {
+    /// It is one of `shunt.fast_locks`.
+    pub is_fast: bool,
+    pub name: &'a str,
+    /// With this fence.
+    pub fence: i64,
+    /// It is known not to be held with it: there may be an outcome from before.
+    pub is_over: bool,
+}
+
+/// All of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Besides<'a> {
+    pub guard: Option<Guard<'a>>,
+    /// By which its client finds the outcome again; empty: by nothing.
+    pub key: &'a [u8],
+}
+
+/// The key of a statement that one proxy forwards to another.
+pub const FORWARDED_STATEMENT: &str = "shunt-hop";
+/// The key of a transaction that one proxy forwards to another.
+pub const FORWARDED_TRANSACTION: &str = "shunt-transaction";
+
+const BETWEEN_PROXIES: [&str; 2] = [FORWARDED_STATEMENT, FORWARDED_TRANSACTION];
+
+fn is_ours(key: &str) -> bool {
+    let ours = key.get(..OURS.len()).is_some_and(|start| start.eq_ignore_ascii_case(OURS));
+    ours && !BETWEEN_PROXIES.contains(&key)
+}
+
+/// True if a payload asks for something that makes a transaction of any statement, or may have been
+/// meant to.
+pub fn is_asked(payload: &BytesMap<'_>) -> bool {
+    payload.iter().any(|(key, _)| is_ours(key))
+}
+
+impl<'a> Besides<'a> {
+    /// Reads a payload.
+    pub fn of(payload: Option<&BytesMap<'a>>) -> Result<Besides<'a>, Rejection> {
+        let mut besides = Besides::default();
+        for (name, value) in payload.into_iter().flat_map(|payload| payload.iter()) {
+            let value = value.unwrap_or_default();
+            match name {
+                LOCK | FAST_LOCK if besides.guard.is_some() => {
+                    return Err(Rejection::invalid(format!(
+                        "Shunt: {LOCK} and {FAST_LOCK} name one lock together: a statement is guarded by one"
+                    )));
+                }
+                LOCK | FAST_LOCK => besides.guard = Some(guard(name, value)?),
+                KEY if value.is_empty() || value.len() > KEY_BYTES_MAX => {
+                    return Err(Rejection::invalid(format!(
+                        "Shunt: {KEY} has {} bytes: 1 to {KEY_BYTES_MAX} are taken",
+                        value.len()
+                    )));
+                }
+                KEY => besides.key = value,
+                other if is_ours(other) => {
+                    let shown = printable_to(other, NAME_SHOWN_BYTES_MAX);
+                    return Err(Rejection::invalid(format!(
+                        "Shunt: there is no payload {shown}: {LOCK}, {FAST_LOCK} and {KEY} are taken, in lower case"
+                    )));
+                }
+                _ => {}
+            }
+        }
+        Ok(besides)
+    }
+
+    pub fn put(&self, out: &mut Vec<u8>) {
+        match self.guard {
+            None => out.push(0),
+            Some(guard) => {
+                out.push(
+                    if guard.is_fast { FAST_GUARD } else { GUARD }
+                        | if guard.is_over { OVER } else { 0 },
+                );
+                put::string(out, guard.name);
+                put::long(out, guard.fence);
+            }
+        }
+        put::short_bytes(out, self.key);
+    }
+
+    pub fn read(reader: &mut Reader<'a>) -> Result<Besides<'a>, DecodeError> {
+        let guard = match reader.byte("guard")? {
+            0 => None,
+            kind => Some(Guard {
+                is_fast: kind & FAST_GUARD != 0,
+                name: reader.string("lock")?,
+                fence: reader.long("fence")?,
+                is_over: kind & OVER != 0,
+            }),
+        };
+        let besides = Besides { guard, key: reader.short_bytes("key")? };
+        let is_long = besides.key.len() > KEY_BYTES_MAX
+            || besides
+                .guard
+                .is_some_and(|guard| guard.name.is_empty() || guard.name.len() > NAME_BYTES_MAX);
+        match is_long {
+            true => Err(reader.error(
+                "guard or key",
+                Problem::Unknown { found: 0, expected: "what a proxy sends" },
+            )),
+            false => Ok(besides),
+        }
+    }
+
+    /// It asks for nothing.
+    pub fn is_empty(&self) -> bool {
+        self.guard.is_none() && self.key.is_empty()
+    }
+}
+
+fn guard<'a>(key: &str, value: &'a [u8]) -> Result<Guard<'a>, Rejection> {
+    let text = std::str::from_utf8(value).ok();
+    // A name may have such a sign in it; a fence has none.
+    let split = text.and_then(|text| text.rsplit_once('='));
+    let read = split.and_then(|(name, fence)| checked(name, fence.parse().ok()?, key == FAST_LOCK));
+    read.ok_or_else(|| {
+        Rejection::invalid(format!(
+            "Shunt: the payload {key} is name=fence, as text: the name of a lock that the client holds, of 1 to {NAME_BYTES_MAX} bytes, and \
+             the number that it was granted with"
+        ))
+    })
+}
+
+/// A guard of a lock with this name, if one can have it.
+pub fn checked(name: &str, fence: i64, is_fast: bool) -> Option<Guard<'_>> {
+    let may_be = !name.is_empty() && name.len() <= NAME_BYTES_MAX;
+    may_be.then_some(Guard { is_fast, name, fence, is_over: false })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn payload(entries: &[(&str, &[u8])]) -> Vec<u8> {
+        let mut out = Vec::new();
+        put::bytes_map(&mut out, entries.iter().map(|(key, value)| (*key, Some(*value))));
+        out
+    }
+
+    fn read(bytes: &[u8]) -> Result<Besides<'_>, Rejection> {
+        let map = Reader::new(bytes).bytes_map("payload").expect("a map");
+        assert_eq!(is_asked(&map), map.iter().any(|(key, _)| key != "else"));
+        Besides::of(Some(&map))
+    }
+
+    #[test]
+    fn a_payload_names_a_lock_and_a_key() {
+        let bytes =
+            payload(&[("else", b"x"), ("shunt-lock", b"a=b=17"), ("shunt-idempotency", b"\x00k")]);
+        let besides = read(&bytes).expect("a payload");
+        let guard = Guard { is_fast: false, name: "a=b", fence: 17, is_over: false };
+        assert_eq!(besides, Besides { guard: Some(guard), key: b"\x00k" });
+        let bytes = payload(&[("shunt-fast-lock", b"a=-1")]);
+        let guard = Guard { is_fast: true, name: "a", fence: -1, is_over: false };
+        assert_eq!(read(&bytes).expect("one").guard, Some(guard));
+        let bytes = payload(&[("else", b"x")]);
+        assert!(read(&bytes).expect("nothing of ours").is_empty());
+    }
+
+    #[test]
+    fn what_is_not_understood_is_refused_by_name() {
+        let long = [b'k'; KEY_BYTES_MAX + 1];
+        for (key, value) in [
+            ("shunt-lock", &b"a"[..]),
+            ("shunt-lock", b"=1"),
+            ("shunt-lock", b"a="),
+            ("shunt-lock", b"a=1x"),
+            ("shunt-lock", b"a=99999999999999999999"),
+            ("shunt-fast-lock", b"\xff=1"),
+            ("shunt-idempotency", b""),
+            ("shunt-idempotency", &long),
+            ("Shunt-Lock", b"a=1"),
+            ("shunt-locks", b"a=1"),
+        ] {
+            let fault = read(&payload(&[(key, value)])).expect_err("no such payload");
+            assert!(fault.why.contains(key), "{}", fault.why);
+        }
+        let twice = payload(&[("shunt-lock", b"a=1"), ("shunt-fast-lock", b"b=1")]);
+        assert!(read(&twice).is_err());
+    }
+
+    #[test]
+    fn it_is_read_as_it_was_written() {
+        for (is_fast, is_over) in [(true, false), (false, false), (true, true), (false, true)] {
+            let guard = Some(Guard { is_fast, name: "a", fence: i64::MAX, is_over });
+            for besides in
+                [Besides::default(), Besides { guard, key: b"" }, Besides { guard, key: b"k" }]
+            {
+                let mut bytes = Vec::new();
+                besides.put(&mut bytes);
+                assert_eq!(Besides::read(&mut Reader::new(&bytes)), Ok(besides));
+            }
+        }
+    }
+}

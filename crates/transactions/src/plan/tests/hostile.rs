@@ -1,0 +1,125 @@
+//! Tables that somebody has made to harm the proxies: who may make tables needs no right on any
+//! other for that.
+
+use super::*;
+use crate::plan::cache::Plans;
+
+/// A table with one column of this type, in a keyspace with these types.
+fn table_of(types: &[(String, Vec<String>)], cql_type: &str) -> Result<Table, String> {
+    let list: &[u8] = native::LIST_OF_TEXT;
+    let of_types = [("type_name", native::TEXT), ("field_names", list), ("field_types", list)];
+    let names: Vec<String> = (0..64).map(|number| format!("f{number}")).collect();
+    let rows: Vec<_> = types
+        .iter()
+        .map(|(name, fields)| {
+            let names: Vec<&str> = names.iter().take(fields.len()).map(String::as_str).collect();
+            vec![
+                text(name),
+                texts(&names),
+                texts(&fields.iter().map(String::as_str).collect::<Vec<_>>()),
+            ]
+        })
+        .collect();
+    let types = with_rows(&of_types, &rows, |rows| Types::read("ks", rows));
+    let read = [vec![Some(vec![1; 16]), text("BLOCKING")]];
+    let table = with_rows(&[("id", native::UUID), ("read_repair", native::TEXT)], &read, |rows| {
+        Table::read(types, "t", rows)
+    });
+    let of_columns = [
+        ("column_name", native::TEXT),
+        ("kind", native::TEXT),
+        ("position", native::INT),
+        ("type", native::TEXT),
+    ];
+    let position = || Some((-1_i32).to_be_bytes().to_vec());
+    let rows = [
+        vec![text("k"), text("partition_key"), Some(vec![0; 4]), text("int")],
+        vec![text("v"), text("regular"), position(), text(cql_type)],
+    ];
+    with_rows(&of_columns, &rows, |rows| table.expect("a table").with_columns(rows))
+}
+
+/// Plans have the columns of their tables each, of which Cassandra takes ten thousand.
+#[test]
+fn plans_on_wide_tables_take_no_more_memory_than_others() {
+    let names: Vec<String> = (0..10_000).map(|number| format!("column{number}")).collect();
+    let regular = names.iter().map(|name| (name.as_str(), "regular", -1, "int"));
+    let columns: Vec<_> = [("k", "partition_key", 0, "int")].into_iter().chain(regular).collect();
+    let wide = table("wide", &columns);
+    assert!(wide.bytes() > 2_000_000, "{}", wide.bytes());
+    let mut plans = Plans::default();
+    for number in 0..400 {
+        let text = format!("UPDATE wide SET column1 = {number} WHERE k = 1");
+        let outline = Outline::read(&text, "ks").expect("a statement");
+        let table = Arc::new(Table::clone(&wide));
+        let draft = Draft::new(outline, &[table], 0, false).expect("a transaction");
+        let shown = shown(&draft, &[]);
+        let plan = Arc::new(Plan::new(draft, &shown).expect("a plan"));
+        plans.keep(("ks".into(), text.as_str().into()), &plan, 5, 0);
+        assert!(
+            plans.usable(&("ks".into(), text.as_str().into()), 0).is_some(),
+            "the last one is kept"
+        );
+        assert!(plans.by_text.len() < 40, "{number}");
+    }
+}
+
+/// Types that have the next one in each of so many fields; nodes keep each once.
+fn in_each_other(depth: usize, fields: usize) -> Vec<(String, Vec<String>)> {
+    let field = |level: usize| {
+        if level + 1 == depth { "int".to_owned() } else { format!("frozen<t{}>", level + 1) }
+    };
+    (0..depth).map(|level| (format!("t{level}"), vec![field(level); fields])).collect()
+}
+
+#[test]
+fn types_in_each_other_are_not_read_for_ever() {
+    assert!(table_of(&in_each_other(4, 5), "frozen<t0>").is_ok());
+    for cql_type in ["frozen<t0>", "map<text, frozen<list<frozen<t0>>>>"] {
+        // They would have two million fields.
+        let error = table_of(&in_each_other(9, 5), cql_type).err().unwrap_or_default();
+        assert!(error.contains(cql_type), "{error}");
+    }
+}
+
+#[test]
+fn a_type_that_is_deep_in_itself_is_refused() {
+    let deep = format!("{}int{}", "frozen<list<".repeat(20_000), ">>".repeat(20_000));
+    assert!(table_of(&[], &deep).is_err());
+}
+
+/// A name stands in a text more often than its value does in a message, and each of its places is
+/// bound.
+#[test]
+fn a_value_that_is_named_more_often_than_it_is_sent_is_counted_as_often() {
+    let text = |places: usize| {
+        let names = vec![":a"; places].join(", ");
+        format!(
+            "BEGIN TRANSACTION UPDATE accounts SET tags = {{{names}}} WHERE id = 1; COMMIT TRANSACTION"
+        )
+    };
+    let bind = |places: usize, bytes: usize| {
+        let draft = draft(&text(places)).expect("a transaction");
+        let shown = shown(&draft, &[]);
+        let plan = Plan::new(draft, &shown).expect("a plan");
+        let mut list = ValueList::named(4);
+        list.push_named("a", shunt_wire::cql::message::Value::Bytes(&vec![b'a'; bytes]));
+        plan.bind(&list.values()).map(|values| {
+            assert_eq!(
+                bytes_of(&values),
+                places * (bytes + size_of::<Value>()),
+                "what its client's share is counted"
+            );
+            values.len()
+        })
+    };
+    let refused = bind(4_096, 1 << 20).expect_err("4 GiB");
+    assert!(
+        refused.message.contains("binds values of more than 3145728 bytes"),
+        "{}",
+        refused.message
+    );
+    assert_eq!(bind(1, 3 << 20), Ok(1), "as much as a request may have");
+    assert_eq!(bind(4_096, 768), Ok(4_096));
+    assert!(bind(4_096, 769).is_err());
+}

@@ -1,0 +1,122 @@
+//! How much of a core's room for transactions each client may take, so that one that asks for more
+//! than others leaves them theirs.
+//!
+//! A client is known by its role. Where nobody logs in all have the same, and the keyspace of a
+//! transaction stands in its place: a core carries out those of many. It is not the keyspace
+//! everywhere, for that would leave two roles of one keyspace to each other.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::rejection::Rejection;
+
+/// Transactions that wait for their plan, or are under way, on one core.
+const JOBS_MAX: usize = 4_096;
+/// Those of one. Less than there may be of a shard
+/// ([`crate::Limits::transactions_of_shard`]).
+const JOBS_OF_ONE_MAX: usize = 768;
+/// Bytes of what they ask, beyond which no more are taken on.
+const BYTES_MAX: usize = 64 << 20;
+const BYTES_OF_ONE_MAX: usize = 32 << 20;
+/// Bytes of what they ask and have read and write.
+const HELD_MAX: usize = 128 << 20;
+const HELD_OF_ONE_MAX: usize = 64 << 20;
+
+/// What somebody has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Share {
+    jobs: usize,
+    bytes: usize,
+}
+
+/// What all have, and each.
+#[derive(Debug, Default)]
+pub struct Shares {
+    all: Share,
+    of: HashMap<Arc<str>, Share>,
+}
+
+impl Shares {
+    /// Takes a transaction of so many bytes on, if there is room for one more of this client.
+    pub fn take(&mut self, who: &Arc<str>, bytes: usize) -> Result<(), Rejection> {
+        if self.all.jobs >= JOBS_MAX || self.all.bytes + bytes > BYTES_MAX {
+            return Err(Rejection::overloaded(
+                "Shunt: as many transactions are under way as may; ask again",
+            ));
+        }
+        let own = self.of.get(who).copied().unwrap_or_default();
+        if own.jobs >= JOBS_OF_ONE_MAX || own.bytes + bytes > BYTES_OF_ONE_MAX {
+            return Err(Rejection::overloaded(
+                "Shunt: as many transactions of this role (where nobody logs in, of this keyspace) are under way as one may have; ask again",
+            ));
+        }
+        let own = self.of.entry(Arc::clone(who)).or_default();
+        for share in [own, &mut self.all] {
+            share.jobs += 1;
+            share.bytes += bytes;
+        }
+        Ok(())
+    }
+
+    /// One of this client's has so many bytes more. `false`: those are too many, and it is to be
+    /// given up.
+    #[must_use]
+    pub fn grow(&mut self, who: &Arc<str>, bytes: usize) -> bool {
+        let own = self.of.entry(Arc::clone(who)).or_default();
+        own.bytes += bytes;
+        self.all.bytes += bytes;
+        own.bytes <= HELD_OF_ONE_MAX && self.all.bytes <= HELD_MAX
+    }
+
+    /// One of this client's is over.
+    pub fn give_back(&mut self, who: &Arc<str>, bytes: usize) {
+        self.all.jobs -= 1;
+        self.all.bytes -= bytes;
+        if let Some(own) = self.of.get_mut(who) {
+            own.jobs -= 1;
+            own.bytes -= bytes;
+            if own.jobs == 0 {
+                self.of.remove(who);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Limits;
+
+    use super::*;
+
+    #[test]
+    fn whoever_takes_all_that_it_may_leaves_others_room_in_its_shard_too() {
+        let (greedy, other): (Arc<str>, Arc<str>) = ("greedy".into(), "other".into());
+        let mut shares = Shares::default();
+        while shares.take(&greedy, 10).is_ok() {}
+        assert_eq!(
+            shares.of[&greedy],
+            Share { jobs: JOBS_OF_ONE_MAX, bytes: 10 * JOBS_OF_ONE_MAX }
+        );
+        let left = Limits::default().transactions_of_shard - JOBS_OF_ONE_MAX;
+        (0..left).for_each(|_| shares.take(&other, 10).expect("room"));
+        (0..JOBS_OF_ONE_MAX).for_each(|_| shares.give_back(&greedy, 10));
+        assert!(shares.take(&greedy, 10).is_ok() && shares.of.len() == 2);
+    }
+
+    #[test]
+    fn bytes_of_one_leave_others_theirs_however_they_came() {
+        let (greedy, other): (Arc<str>, Arc<str>) = ("greedy".into(), "other".into());
+        let mut shares = Shares::default();
+        assert!(shares.take(&greedy, BYTES_OF_ONE_MAX).is_ok() && shares.take(&greedy, 1).is_err());
+        assert!(
+            !shares.grow(&greedy, HELD_OF_ONE_MAX - BYTES_OF_ONE_MAX + 1),
+            "it has read too much"
+        );
+        shares.give_back(&greedy, HELD_OF_ONE_MAX + 1);
+        assert!(shares.take(&greedy, 1).is_ok() && shares.grow(&greedy, BYTES_OF_ONE_MAX));
+        assert!(shares.take(&other, 1).is_ok() && shares.grow(&other, BYTES_OF_ONE_MAX));
+        shares.give_back(&greedy, 1 + BYTES_OF_ONE_MAX);
+        shares.give_back(&other, 1 + BYTES_OF_ONE_MAX);
+        assert_eq!((shares.all, shares.of.len()), (Share::default(), 0));
+    }
+}
