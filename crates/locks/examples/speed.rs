@@ -1,5 +1,5 @@
-//! What a lock costs in memory and in processor time: a million names, in memory, one core.
-//! `cargo run --release -p shunt-locks --example speed`
+//! Memory and processor time per lock: a million names, in memory, one core. Run it with `cargo run
+//! --release -p shunt-locks --example speed`.
 
 use std::hint::black_box;
 use std::time::Instant;

@@ -1,4 +1,4 @@
-//! A lock is asked for: granted, refused, or waited for in the order of arrival.
+//! Requests for a lock: granted, refused, or queued in the order of arrival.
 
 use crate::locks::Locks;
 use crate::slab::NIL;
@@ -8,9 +8,9 @@ use crate::types::{
 };
 
 impl Locks {
-    /// Asks for a lock, for `ttl_ms` from its grant, waiting for it for `wait_ms` at most, in the
-    /// order in which such requests came: a reader behind a writer that waits. The caller sees to
-    /// it that the TTL is longer than the wait. The handle of a request that is not answered yet.
+    /// Requests a lock for `ttl_ms` from its grant, waiting at most `wait_ms`, in the order of
+    /// requests: a reader queues behind a waiting writer. The caller ensures that the TTL is longer
+    /// than the wait. Returns the handle of a request that is not answered yet.
     pub fn acquire(
         &mut self,
         now: Now,
@@ -22,7 +22,7 @@ impl Locks {
         self.take(now, asked, Operation::Acquire { mode, ttl_ms, wait_ms }, NIL, sink)
     }
 
-    /// Takes a request on. `known`: it is in the table of requests already.
+    /// Processes a request. `known` is its number if it is already in the table of requests.
     pub(crate) fn take(
         &mut self,
         now: Now,
@@ -123,7 +123,7 @@ impl Locks {
         (asked.namespace == Namespace::Durable).then(|| self.handle(request))
     }
 
-    /// True if a lock can be granted in this mode, and nobody has waited for it longer.
+    /// True if a lock can be granted in this mode at once, ahead of no waiting request.
     fn is_free(&self, lock: u32, mode: Mode) -> bool {
         let lock = &self.locks[lock];
         lock.queue == NIL
@@ -156,7 +156,7 @@ impl Locks {
         Some(self.handle(request))
     }
 
-    /// The owner of a hold asks for it again: it is told its fence once its row is written.
+    /// Repeats a request by the owner of a hold: it is told the fence once the row is written.
     fn ask_again(
         &mut self,
         now: Now,
@@ -187,7 +187,7 @@ impl Locks {
         None
     }
 
-    /// Gives a lock to somebody: told at once if it is kept in memory, else when the row is
+    /// Grants a lock: the owner is told at once for a memory lock, otherwise when the row is
     /// written.
     pub(crate) fn grant(&mut self, now: Now, lock: u32, claim: Claim, sink: &mut impl Sink) {
         let Claim { owner, role, mode, ttl_ms, token, request, ticket } = claim;
@@ -207,7 +207,7 @@ impl Locks {
         sink.reply(ticket, Outcome::Granted { holder: self.holder(now, hold), waiters });
     }
 
-    /// Answers a request that is being taken on.
+    /// Answers a request that is being processed.
     pub(crate) fn tell(
         &mut self,
         asked: &Asked<'_>,
@@ -219,7 +219,7 @@ impl Locks {
         sink.reply(asked.ticket, outcome);
     }
 
-    /// Forgets a request that is answered, if it was in the table at all.
+    /// Forgets an answered request, if it was in the table.
     pub(crate) fn close(&mut self, known: u32) {
         if known != NIL {
             self.forget_request(known);

@@ -1,4 +1,4 @@
-//! Rows of durable locks: a grant is one when a quorum has its row, and the lease is still valid
+//! Rows of durable locks: a lock is granted once a quorum has its row, if the lease is still valid
 //! then.
 
 use crate::locks::Locks;
@@ -10,15 +10,14 @@ use crate::types::{
 };
 use crate::wheel::Links;
 
-/// Requests that one write is waited for by: its own, and its owner's repetitions.
+/// Requests that may wait for one write: the original one, and its owner's repetitions.
 const REQUESTS_PER_WRITE_MAX: u32 = 64;
-/// After so long a write whose outcome is unknown is repeated, milliseconds; twice as long after
-/// each further time.
+/// Delay before a write of unknown outcome is repeated, milliseconds; it doubles each further time.
 const REDRIVE_FIRST_MS: u64 = 100;
 const REDRIVE_LONGEST_MS: u64 = 3200;
 
 impl Locks {
-    /// The outcome of a write. Late ones, of holds that have ended since, are taken as well.
+    /// Takes the outcome of a write. Outcomes for holds that have ended are accepted too.
     pub fn written(&mut self, now: Now, id: WriteId, written: Written, sink: &mut impl Sink) {
         let (index, generation) = (id.0 as u32, (id.0 >> 32) as u32);
         let Some(write) = self.timed.writes.get(index) else { return };
@@ -44,15 +43,15 @@ impl Locks {
         #[cfg(any(test, feature = "weakened"))]
         let valid = valid || self.without.check_after_ack;
         if !valid {
-            // Another proxy may have read the rows before this one was there.
+            // Another proxy may have read the rows before this one was written.
             self.answer_all(index, Outcome::InDoubt, sink);
             self.timed.holds[hold].state = HoldState::Unconfirmed;
             self.forget_write(index);
             return;
         }
         let write = self.timed.writes[index];
-        // Only a hold that nobody was told of: its owner may hold the lock by an earlier proxy's
-        // word.
+        // Only a hold that was never reported may end here: an earlier proxy may have told the
+        // owner that it holds the lock.
         if write.abandoned
             && write.requests == 0
             && self.timed.holds[hold].state == HoldState::Writing
@@ -65,7 +64,7 @@ impl Locks {
         let timestamp_us = self.timestamp_us(hold);
         let entry = &mut self.timed.holds[hold];
         let fresh = entry.state == HoldState::Writing;
-        // A longer TTL that was asked for meanwhile is not in this row.
+        // The row lacks a longer TTL that was requested meanwhile.
         let done = timestamp_us == write.timestamp_us;
         entry.state = if done { HoldState::Held } else { HoldState::Unconfirmed };
         self.counters.grants += u64::from(fresh);
@@ -82,8 +81,8 @@ impl Locks {
                     self.extend(now, hold, ttl_ms);
                     self.tell_holder(now, request, hold, true, sink);
                 }
-                // Whoever asked again is told that it has the lock, as it would be a moment later:
-                // the TTL is not what it asked for.
+                // A repeated request learns that its owner has the lock, as it would a moment
+                // later: the TTL is not the requested one.
                 _ => {
                     self.timed.holds[hold].found_again |= request != write.original;
                     self.tell_holder(now, request, hold, request == write.original, sink);
@@ -116,22 +115,22 @@ impl Locks {
         sink.reply(ticket, if granted { Outcome::Granted { holder, waiters } } else { refused });
     }
 
-    /// The next holder after a take-over waits for the TTL in the row: before a renewal for longer
-    /// than that is confirmed the row is written with a longer one. At least twice as long, so that
-    /// it is a few times.
+    /// Raises the TTL in the row before a longer renewal is confirmed, because the next holder
+    /// after a take-over waits for the TTL in the row. The new TTL is at least twice the old, so
+    /// that few writes are needed.
     pub(crate) fn lengthen(&mut self, hold: u32, ttl_ms: u32) {
         let entry = &mut self.timed.holds[hold];
         entry.ttl_ms = ttl_ms.max(entry.ttl_ms.saturating_mul(2));
         if entry.state == HoldState::Held {
             entry.state = HoldState::Unconfirmed;
         }
-        // Tokens and the timestamps of what was found are 64 apart, and a TTL of a millisecond is
-        // doubled 27 times to a day. A row that somebody else wrote may have the last timestamp
-        // that there is.
+        // Tokens, and the timestamps given to found holds, are 64 apart, and doubling a TTL of a
+        // millisecond 27 times gives a day. A row written from outside may have the largest
+        // timestamp there is.
         self.change_row(hold, |row| row.timestamp_us = row.timestamp_us.saturating_add(1));
     }
 
-    /// Certainly nobody has the row.
+    /// No node has the row.
     fn not_sent(&mut self, now: Now, index: u32, hold: u32, sink: &mut impl Sink) {
         self.answer_all(index, Outcome::NotServed(NotServed::Store), sink);
         let fresh = self.timed.holds[hold].state == HoldState::Writing;
@@ -144,8 +143,8 @@ impl Locks {
         }
     }
 
-    /// Whoever waits is told so; the row is written again, with the same token, until its fate is
-    /// known or the hold has ended.
+    /// Tells waiting requests that the outcome is unknown; the row is written again with the same
+    /// token until its fate is known or the hold has ended.
     fn unknown(&mut self, now: Now, index: u32, sink: &mut impl Sink) {
         self.answer_all(index, Outcome::InDoubt, sink);
         let write = &mut self.timed.writes[index];
@@ -155,7 +154,7 @@ impl Locks {
         self.wheel.set(&mut self.timed, Due::Write(index).id());
     }
 
-    /// The time has come to repeat a write.
+    /// Repeats a write whose time has come.
     pub(crate) fn redrive(&mut self, now: Now, index: u32, sink: &mut impl Sink) {
         if !self.has_lease(now) {
             self.timed.writes[index].due_ms = now.ms() + REDRIVE_LONGEST_MS;
@@ -166,19 +165,19 @@ impl Locks {
         self.send_row(now, index, sink);
     }
 
-    /// The timestamp that a hold's row is written with, microseconds.
+    /// Timestamp of a hold's row, microseconds.
     pub(crate) fn timestamp_us(&self, hold: u32) -> i64 {
         let entry = &self.timed.holds[hold];
         if entry.row == NIL { entry.token } else { self.hold_rows[entry.row].timestamp_us }
     }
 
-    /// The write of a hold's row that is under way, or [`NIL`].
+    /// Pending write of a hold's row, or [`NIL`].
     pub(crate) fn write_of(&self, hold: u32) -> u32 {
         let row = self.timed.holds[hold].row;
         if row == NIL { NIL } else { self.hold_rows[row].write }
     }
 
-    /// Changes how a hold's row is written. What is settled is not kept.
+    /// Changes the writing state of a hold's row. A settled state takes no room.
     pub(crate) fn change_row(&mut self, hold: u32, change: impl FnOnce(&mut HoldRow)) {
         let Hold { row: known, token, .. } = self.timed.holds[hold];
         let settled = HoldRow::settled(token);
@@ -198,7 +197,7 @@ impl Locks {
         };
     }
 
-    /// A write of this hold's row, not sent yet.
+    /// Creates a write of this hold's row without sending it.
     pub(crate) fn begin_write(&mut self, hold: u32) -> u32 {
         let role = self.timed.holds[hold].role;
         self.roles.refer_again(role);
@@ -231,7 +230,7 @@ impl Locks {
         index
     }
 
-    /// Writes the row of a hold as it is.
+    /// Sends the current row of a hold.
     pub(crate) fn send_row(&mut self, now: Now, index: u32, sink: &mut impl Sink) {
         let timestamp_us = self.timestamp_us(self.timed.writes[index].hold);
         let write = &mut self.timed.writes[index];
@@ -267,7 +266,7 @@ impl Locks {
         }
     }
 
-    /// A hold is about to end: whoever waits for its row is told that it may have been written. The
+    /// Tells the requests waiting for the row of an ending hold that it may have been written. The
     /// write is forgotten, at the latest when its outcome comes.
     pub(crate) fn doubt(&mut self, hold: u32, sink: &mut impl Sink) {
         let write = self.write_of(hold);
@@ -280,7 +279,8 @@ impl Locks {
         }
     }
 
-    /// A request of a hold's own owner waits until the row is written, for the first time or again.
+    /// Makes a request of a hold's own owner wait until the row is written, for the first time or
+    /// again.
     pub(crate) fn join(
         &mut self,
         now: Now,
@@ -318,7 +318,7 @@ impl Locks {
         Some(handle)
     }
 
-    /// The same of a request that is in the table, and in no list.
+    /// Like [`Self::join`], for a request that is in the table, and in no list.
     pub(crate) fn await_row(&mut self, now: Now, request: u32, hold: u32, sink: &mut impl Sink) {
         let under_way = self.write_of(hold);
         let write = if under_way == NIL { self.begin_write(hold) } else { under_way };

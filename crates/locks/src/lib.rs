@@ -1,25 +1,25 @@
-//! Locks with fencing tokens, as one core of a proxy keeps them: who holds what, who waits for it,
-//! until when.
+//! Locks with fencing tokens, as one core of a proxy keeps them: holders, waiting requests, and
+//! their times.
 //!
-//! Without I/O, clock or threads: requests, times and outcomes of writes come in, answers and
-//! writes to be made go out through a [`Sink`]. [`Locks`] is the whole of it:
+//! The crate has no I/O, clock or threads: requests, times and outcomes of writes come in; answers
+//! and writes go out through a [`Sink`]. [`Locks`] is the state machine:
 //!
-//! | file | what happens there |
+//! | file | content |
 //! |---|---|
-//! | `acquire.rs` | a lock is asked for: granted, refused, or waited for in order |
-//! | `release.rs` | a hold ends, by its owner, an operator or its time, and the next is granted; renewals; looking |
-//! | `durable.rs` | a grant's row was written, or not, or nobody knows |
-//! | `load.rs` | rows that an earlier owner of the shard wrote are read before its locks are served |
-//! | `unneeded.rs` | rows that say nothing any more, for whoever deletes them |
+//! | `acquire.rs` | requests for a lock: granted, refused, or queued in order |
+//! | `release.rs` | end of a hold by its owner, an operator or its time, and the next grant; renewals; queries |
+//! | `durable.rs` | outcomes of writing a grant's row |
+//! | `load.rs` | rows of a shard's earlier owner, read before its locks are served |
+//! | `unneeded.rs` | obsolete rows, for deletion |
 //! | `ownership.rs` | leases, and shards that come and go |
-//! | `state.rs`, `table.rs`, `linked.rs` | what is known of locks, holds, requests and writes, and how they are linked |
-//! | `wheel.rs`, `text.rs`, `slab.rs` | what is due when; names, owners and roles; entries under numbers |
+//! | `state.rs`, `table.rs`, `linked.rs` | locks, holds, requests and writes, and the lists between them |
+//! | `wheel.rs`, `text.rs`, `slab.rs` | timers; names, owners and roles; entries under numbers |
 //!
-//! What may never happen, whatever comes in which order:
+//! Four things must never happen, in any order of events:
 //! - two holders of a lock, one of them exclusive, neither of whose time has run out;
-//! - a fence that is not above all fences granted of that lock before, on any proxy;
-//! - a grant, a renewal or the word of who holds a lock, without a valid lease, and for a durable
-//!   grant without one after its row was acknowledged;
+//! - a fence that is not above all fences granted before for that lock, on any proxy;
+//! - a grant, a renewal or a report of a holder without a valid lease, or a durable grant without
+//!   one after its row was acknowledged;
 //! - two answers to a ticket, or none.
 
 mod acquire;

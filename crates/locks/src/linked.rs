@@ -1,12 +1,11 @@
-//! How the holds of a lock, and the requests that wait for one thing, are linked in their order.
+//! Lists of a lock's holds, and of the requests that wait for one thing, in their order.
 
 use crate::locks::Locks;
 use crate::slab::NIL;
 use crate::state::{Awaits, Due, Hold, Neighbours, Queue, Request};
 
 impl Locks {
-    /// Puts a hold behind the others of its lock. One that is alone has no [`Neighbours`], as most
-    /// are.
+    /// Appends a hold to those of its lock. A single hold, the usual case, has no [`Neighbours`].
     pub(crate) fn link_hold(&mut self, lock: u32, hold: u32) {
         let first = self.locks[lock].first_hold;
         if first == NIL {
@@ -23,7 +22,7 @@ impl Locks {
             self.neighbours.insert(Neighbours { previous: last, next: NIL });
     }
 
-    /// Takes a hold out of those of its lock.
+    /// Removes a hold from those of its lock.
     pub(crate) fn unlink_hold(&mut self, hold: u32) {
         let Hold { lock, neighbours, .. } = self.timed.holds[hold];
         if neighbours == NIL {
@@ -45,7 +44,7 @@ impl Locks {
         }
     }
 
-    /// Of a hold that has some.
+    /// Neighbours of a hold that has some.
     fn neighbours_of(&mut self, hold: u32) -> &mut Neighbours {
         &mut self.neighbours[self.timed.holds[hold].neighbours]
     }
@@ -58,7 +57,7 @@ impl Locks {
         }
     }
 
-    /// The request that has waited longest for a lock, or [`NIL`].
+    /// The longest-waiting request for a lock, or [`NIL`].
     #[inline]
     pub(crate) fn first_waiter(&self, lock: u32) -> u32 {
         match self.locks[lock].queue {
@@ -67,7 +66,7 @@ impl Locks {
         }
     }
 
-    /// How many requests wait for a lock.
+    /// Number of requests that wait for a lock.
     #[inline]
     pub(crate) fn queue_length(&self, lock: u32) -> u32 {
         match self.locks[lock].queue {
@@ -76,7 +75,7 @@ impl Locks {
         }
     }
 
-    /// Puts a request last in a lock's queue: the one that was last before, or [`NIL`].
+    /// Appends a request to a lock's queue; returns the one that was last before, or [`NIL`].
     fn queue_behind(&mut self, lock: u32, request: u32) -> u32 {
         let known = self.locks[lock].queue;
         if known == NIL {
@@ -89,7 +88,7 @@ impl Locks {
         std::mem::replace(&mut queue.last, request)
     }
 
-    /// Puts a request behind the others that wait for a lock, or for a write.
+    /// Appends a request to those that wait for a lock, or for a write.
     pub(crate) fn wait(&mut self, request: u32, awaits: Awaits) {
         let last = match awaits {
             Awaits::Turn(lock) => self.queue_behind(lock, request),
@@ -110,7 +109,7 @@ impl Locks {
         (entry.awaits, entry.previous, entry.next) = (awaits, last, NIL);
     }
 
-    /// Takes a request out of the list that it waits in, and its wait out of the wheel.
+    /// Removes a request from its list, and its wait from the wheel.
     pub(crate) fn stop_waiting(&mut self, request: u32) {
         self.wheel.cancel(&mut self.timed, Due::Request(request).id());
         let Request { awaits, previous, next, .. } = self.timed.requests[request];

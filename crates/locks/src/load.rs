@@ -1,11 +1,11 @@
-//! Rows that an earlier owner of a shard has written are read before its durable locks are served.
+//! Rows of a shard's earlier owner are read before the shard's durable locks are served.
 //!
-//! All rows of a partition are read when the first request for one of its locks comes, or before,
-//! by whoever deletes rows that nobody needs. Requests wait for that, for a bounded time. A holder
-//! that is found gets its full TTL from now on, because renewals are not written; nobody is told
-//! that it holds the lock before its row was written once more, because it may have been found on
-//! one replica only. What earlier owners wrote of the lock may arrive yet, that it was released
-//! too: so the row gets a timestamp above all of theirs.
+//! All rows of a partition are read when the first request for one of its locks comes, or earlier
+//! for the deletion of obsolete rows. Requests wait for that, for a bounded time. A holder found in
+//! a row gets its full TTL from now on, because renewals are not written. It is told that it holds
+//! the lock only after its row was written once more, because the row may have been on one replica
+//! only. Earlier owners' writes for the lock, even of its release, may still arrive: so the new row
+//! gets a timestamp above all of theirs.
 
 use crate::locks::Locks;
 use crate::slab::NIL;
@@ -15,7 +15,7 @@ use crate::types::{
     shard_of_bucket,
 };
 
-/// So many may be kept that do not wait any more before they are looked for.
+/// Entries that no longer wait which may pile up before a sweep.
 const DEFERRED_KEPT: usize = 1_024;
 
 impl Locks {
@@ -23,8 +23,8 @@ impl Locks {
         self.buckets[usize::from(bucket)].state == BucketState::Loaded
     }
 
-    /// Makes a request wait for the rows of its partition, and reads them unless they are being
-    /// read.
+    /// Makes a request wait for the rows of its partition, and starts reading them unless that has
+    /// begun.
     pub(crate) fn defer(
         &mut self,
         now: Now,
@@ -56,8 +56,8 @@ impl Locks {
         Some(handle)
     }
 
-    /// Reads the rows of a partition for which nobody has asked yet. `None`: they are read already,
-    /// or this core may not read them now.
+    /// Reads the rows of a partition without a request. `None` if they are already read, or this
+    /// core may not read them now.
     pub fn read_ahead(&mut self, now: Now, bucket: u16, sink: &mut impl Sink) -> Option<LoadId> {
         let shard = shard_of_bucket(bucket);
         let is_unknown = self
@@ -70,8 +70,8 @@ impl Locks {
         self.load(bucket, sink)
     }
 
-    /// Takes the timestamp that holders are given who are found in a partition. `false`: there is
-    /// none below the lease's limit.
+    /// Reserves the timestamp for holders found in a partition. `false` if there is none below the
+    /// lease's limit.
     fn may_load(&mut self, now: Now, bucket: u16) -> bool {
         if self.buckets[usize::from(bucket)].state != BucketState::Unknown {
             return true;
@@ -84,7 +84,7 @@ impl Locks {
         found_us.is_some()
     }
 
-    /// Begins to read the rows of a partition. `None`: that was begun before.
+    /// Starts reading the rows of a partition. `None` if that has begun.
     fn load(&mut self, bucket: u16, sink: &mut impl Sink) -> Option<LoadId> {
         let state = &mut self.buckets[usize::from(bucket)];
         if state.state != BucketState::Unknown {
@@ -99,8 +99,8 @@ impl Locks {
         Some(load)
     }
 
-    /// Lets go of requests that do not wait for their partitions any more, where they are more than
-    /// those that do.
+    /// Removes entries of requests that no longer wait for their partitions, once these outnumber
+    /// the others.
     fn sweep_deferred(&mut self) {
         if self.deferred < 2 * self.timed.requests.len() + DEFERRED_KEPT {
             return;
@@ -130,9 +130,9 @@ impl Locks {
         bucket.state == BucketState::Loading && bucket.generation == load.generation
     }
 
-    /// Rows of a partition, in the table's order: by name, the exclusive one of each first. `last`:
-    /// these were all. `false`: there are more holders than may be, and the reading came to
-    /// nothing.
+    /// Takes rows of a partition, in the table's order: by name, the exclusive one of each first.
+    /// `last` marks the end. `false` if there are more holders than allowed, and the reading has
+    /// failed.
     pub fn loaded<'a>(
         &mut self,
         now: Now,
@@ -146,7 +146,7 @@ impl Locks {
         }
         for row in rows {
             if !row.owner.is_empty() && !self.has_room_for_loaded() {
-                // To leave out a holder would be to grant its lock twice.
+                // Leaving out a holder would mean to grant its lock twice.
                 self.load_failed(load, sink);
                 return false;
             }
@@ -163,14 +163,13 @@ impl Locks {
         true
     }
 
-    /// The rows of a partition could not be read; the next request for one of its locks tries
-    /// again. `false`: nobody wants them any more.
+    /// Takes the failure of reading a partition; the next request for one of its locks tries again.
+    /// `false` if the rows are no longer wanted.
     pub fn load_failed(&mut self, load: LoadId, sink: &mut impl Sink) -> bool {
         if !self.is_awaited(load) {
             return false;
         }
-        // What was read of it so far is not served, and would be there twice after the next
-        // reading.
+        // Rows read so far are not served, and would be duplicated by the next reading.
         if self.buckets[usize::from(load.bucket)].has_holds {
             self.forget_loaded(shard_of_bucket(load.bucket), load.bucket, sink);
         }
@@ -197,11 +196,11 @@ impl Locks {
         }
     }
 
-    /// The exclusive row of a name ends the shared holds whose rows are older; the newer row of a
-    /// shared hold, whether it is held or free, shows that the exclusive one has ended.
+    /// Takes a row. The exclusive row of a name ends shared holds with older rows; a newer row of a
+    /// shared hold, held or free, shows that the exclusive one has ended.
     fn take_row(&mut self, now: Now, bucket: u16, row: &Row<'_>) {
         if bucket_of(row.name) != bucket {
-            return; // No proxy wrote it, and none looks for it here.
+            return; // No proxy wrote this row, and none reads it here.
         }
         let shard = shard_of_bucket(bucket);
         self.saw_token(shard, row.token.max(row.timestamp_us));
@@ -221,7 +220,7 @@ impl Locks {
         }
         let lock = self.find(shard, Namespace::Durable, row.name);
         let first = lock.map_or(NIL, |lock| self.locks[lock].first_hold);
-        // A free row too: nobody shared the lock before the exclusive hold had ended.
+        // Also for a free row: the lock was not shared before the exclusive hold had ended.
         let ended = first != NIL && self.timed.holds[first].mode == Mode::Exclusive;
         #[cfg(any(test, feature = "weakened"))]
         let ended = ended && !(self.without.free_shared_row && row.owner.is_empty());
@@ -244,7 +243,7 @@ impl Locks {
         self.buckets[usize::from(bucket)].has_holds = true;
         let hold = self.add_hold(now, lock, HoldOf { owner, role, mode, state, token, ttl_ms });
         self.set_apart(hold);
-        // By an earlier owner of the shard, for all that is known.
+        // An earlier owner of the shard may have reported it.
         self.timed.holds[hold].found_again = true;
         self.change_row(hold, |of_hold| of_hold.timestamp_us = found_us.max(row.timestamp_us));
     }
@@ -263,7 +262,7 @@ impl Locks {
         self.take(now, &asked, request.operation, index, sink);
     }
 
-    /// Answers those who wait for a partition.
+    /// Answers all requests that wait for a partition.
     pub(crate) fn refuse_deferred(&mut self, bucket: u16, why: NotServed, sink: &mut impl Sink) {
         for deferred in self.take_all_deferred(bucket) {
             let index = deferred.handle.index;

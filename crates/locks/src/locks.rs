@@ -1,4 +1,4 @@
-//! The locks of one core, and what they are made of.
+//! The locks of one core, and their parts.
 
 use hashbrown::HashTable;
 use std::hash::RandomState;
@@ -13,7 +13,7 @@ use crate::types::{
 };
 use crate::wheel::Wheel;
 
-/// What may be due in one call of [`Locks::tick`]; the rest is left for the next.
+/// Due entries handled in one call of [`Locks::tick`]; the rest is left for the next.
 const DUE_PER_TICK: usize = 4096;
 
 /// The locks of one core.
@@ -35,13 +35,13 @@ pub struct Locks {
     pub(crate) shared: HashTable<u32>,
     pub(crate) owners: Texts,
     pub(crate) roles: Texts,
-    /// By the number of a role.
+    /// Use by each role, indexed by its number.
     pub(crate) uses: Vec<RoleUse>,
-    /// Locks whose next holder could not be granted for want of a lease.
+    /// Locks whose next holder could not be granted for lack of a lease.
     pub(crate) stalled: Vec<u32>,
-    /// Requests that wait for their partitions, and some that do not any more.
+    /// Requests that wait for their partitions, and some that no longer do.
     pub(crate) deferred: usize,
-    /// Bytes of the names and owners of all holds but those apart.
+    /// Bytes of the names and owners of all holds except those apart.
     pub(crate) text_bytes: u64,
     pub(crate) apart: Apart,
     pub(crate) hasher: RandomState,
@@ -52,7 +52,7 @@ pub struct Locks {
 }
 
 impl Locks {
-    /// None yet, and no shard.
+    /// Creates a core without locks or shards.
     pub fn new(limits: Limits) -> Self {
         Self {
             limits,
@@ -81,7 +81,7 @@ impl Locks {
         }
     }
 
-    /// Does what is due. True: there is more, and it should be called again soon.
+    /// Does the work that is due. True if there is more, and it should be called again soon.
     pub fn tick(&mut self, now: Now, sink: &mut impl Sink) -> bool {
         for _ in 0..DUE_PER_TICK {
             let Some(id) = self.wheel.next_due(&mut self.timed, now.ms()) else { return false };
@@ -94,13 +94,13 @@ impl Locks {
         true
     }
 
-    /// When [`Locks::tick`] has something to do next, by the milliseconds of [`Now::boot_ns`].
+    /// Time of the next work for [`Locks::tick`], in milliseconds of [`Now::boot_ns`].
     pub fn next_due_ms(&self) -> Option<u64> {
         self.wheel.next_ms()
     }
 
-    /// The client that made a request is gone, or takes it back: it gets no answer any more. A lock
-    /// that is being granted to it is released. `false`: it was answered before.
+    /// Cancels a request whose client has gone or withdrawn it: it gets no answer. A lock that is
+    /// being granted to it is released. `false` if it was answered before.
     pub fn cancel(&mut self, now: Now, handle: Handle, sink: &mut impl Sink) -> bool {
         let Some(request) = self.timed.requests.get(handle.index) else { return false };
         if request.generation != handle.generation {
@@ -122,39 +122,39 @@ impl Locks {
         true
     }
 
-    /// What has been counted.
+    /// Counts so far.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// Locks that somebody holds or waits for.
+    /// Number of locks with holders or waiting requests.
     pub fn len(&self) -> usize {
         self.locks.len()
     }
 
-    /// True if nobody holds a lock or waits for one.
+    /// True if no lock has a holder or waiting request.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Holds of all locks.
+    /// Number of holds of all locks.
     pub fn holds(&self) -> usize {
         self.timed.holds.len()
     }
 
-    /// Requests that are not answered.
+    /// Number of unanswered requests.
     pub fn requests(&self) -> usize {
         self.timed.requests.len()
     }
 
-    /// Answers a request that waited, and forgets it.
+    /// Answers a waiting request, and forgets it.
     pub(crate) fn answer(&mut self, request: u32, outcome: Outcome<'_>, sink: &mut impl Sink) {
         sink.reply(self.timed.requests[request].ticket, outcome);
         self.counters.in_doubt += u64::from(outcome == Outcome::InDoubt);
         self.forget_request(request);
     }
 
-    /// A request has waited long enough.
+    /// Ends a request's wait.
     fn wait_ended(&mut self, now: Now, request: u32, sink: &mut impl Sink) {
         match self.timed.requests[request].awaits {
             Awaits::Turn(lock) => {
@@ -162,8 +162,8 @@ impl Locks {
                 let ticket = self.timed.requests[request].ticket;
                 self.forget_request(request);
                 sink.reply(ticket, self.refused(now, lock));
-                // Readers behind a writer that waits no longer may share the lock with those who
-                // have it.
+                // Readers behind a writer that has stopped waiting may share the lock with its
+                // holders.
                 self.hand_over(now, lock, sink);
                 self.forget_unused(lock);
             }

@@ -1,4 +1,4 @@
-//! A look at all locks of a core: those with the longest queues, and others that are held.
+//! A list of a core's locks: those with the longest queues, and others that are held.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -7,13 +7,13 @@ use crate::locks::Locks;
 use crate::types::{Holder, Namespace, NotServed, Now};
 
 impl Locks {
-    /// Calls `see` for `most` locks at most, with their names, the first of their holders, and how
-    /// many wait: first those for which most wait, then others that somebody holds, whichever.
-    /// Durable locks of a shard that has just become this core's are there when somebody has asked
-    /// for one of their partition. Looks at every lock once.
+    /// Calls `see` for up to `most` locks, with name, first holder, and number of waiting requests:
+    /// first those with the longest queues, then any others that are held. Durable locks of a shard
+    /// that this core has just gained appear once their partition was requested. Visits every lock
+    /// once.
     ///
     /// # Errors
-    /// There is no valid lease: others may hold the locks by now.
+    /// This core has no valid lease: other proxies may have granted the locks since.
     pub fn longest(
         &self,
         now: Now,
@@ -30,7 +30,7 @@ impl Locks {
             if lock.is_unused() || lock.namespace != namespace {
                 continue;
             }
-            // The least of those chosen so far is on top.
+            // The shortest queue chosen so far is on top.
             let key = Reverse((self.queue_length(index), Reverse(index)));
             if chosen.len() < most {
                 chosen.push(key);

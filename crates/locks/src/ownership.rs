@@ -1,24 +1,23 @@
-//! What the fleet gives and takes: the lease, and shards.
+//! Changes by the fleet: the lease, and shards.
 
 use crate::locks::Locks;
 use crate::slab::NIL;
 use crate::state::BucketState;
 use crate::types::{BUCKETS_PER_SHARD, Lease, Namespace, NotServed, Now, Outcome, Sink};
 
-/// Fences of one lock are so far apart at least: a holder that writes past the proxy may use those
+/// Smallest distance between fences of one lock: a holder that writes past the proxy may use those
 /// in between as timestamps.
 pub(crate) const TOKEN_STEP: i64 = 64;
 
 impl Locks {
-    /// A lease, in the place of the one before. Those who wait for a lock that could not be granted
-    /// without one are served.
+    /// Replaces the lease. Requests for locks that could not be granted without one are served.
     pub fn set_lease(&mut self, now: Now, lease: Lease, sink: &mut impl Sink) {
         self.lease = lease;
         self.serve_stalled(now, sink);
     }
 
-    /// A shard becomes this core's: its fences are above `ts_floor_us`, and none of its locks in
-    /// memory is granted before `memory_grace_until_ns`.
+    /// Gains a shard for this core: its fences are above `ts_floor_us`, and none of its memory
+    /// locks is granted before `memory_grace_until_ns`.
     pub fn gain(
         &mut self,
         now: Now,
@@ -34,7 +33,7 @@ impl Locks {
         self.serve_stalled(now, sink);
     }
 
-    /// A shard is this core's no more. Its holds are forgotten, and whoever waits is told.
+    /// Loses a shard: forgets its holds, and answers all waiting requests.
     pub fn lose(&mut self, shard: u8, sink: &mut impl Sink) {
         self.shards[usize::from(shard)].owned = false;
         let locks: Vec<u32> = self.shards[usize::from(shard)].index.iter().copied().collect();
@@ -60,7 +59,7 @@ impl Locks {
         }
     }
 
-    /// The latest token of all shards, microseconds: the fleet's next limit is to be above it.
+    /// Latest token of all shards, microseconds: the fleet's next limit must be above it.
     pub fn last_token_us(&self) -> i64 {
         self.shards
             .iter()
@@ -70,13 +69,13 @@ impl Locks {
             .unwrap_or(0)
     }
 
-    /// True if nobody holds a lock of this shard in memory, by the word of this core or of an
-    /// earlier owner: its next owner need not wait for the longest TTL.
+    /// True if no lock of this shard is held in memory, by the record of this core or of an earlier
+    /// owner: its next owner need not wait for the longest TTL.
     pub fn is_memory_free(&self, now: Now, shard: u8) -> bool {
         !self.is_in_grace(now, shard) && self.has_no_memory_holds(shard)
     }
 
-    /// True if this core knows of nobody who holds a lock of this shard in memory.
+    /// True if this core has no record of a memory lock of this shard.
     pub fn has_no_memory_holds(&self, shard: u8) -> bool {
         let index = &self.shards[usize::from(shard)].index;
         !index.iter().any(|&lock| {
@@ -88,7 +87,7 @@ impl Locks {
         now.boot_ns < self.lease.valid_until_ns
     }
 
-    /// Whether this core may say anything about the locks of a shard now.
+    /// Checks whether this core may report on the locks of a shard now.
     #[inline]
     pub(crate) fn serves(&self, now: Now, shard: u8) -> Result<(), NotServed> {
         if !self.shards[usize::from(shard)].owned {
@@ -100,7 +99,7 @@ impl Locks {
         }
     }
 
-    /// True while locks in memory of this shard may be held that only its former owner knew.
+    /// True while memory locks of this shard may be held that only its former owner knew.
     pub(crate) fn is_in_grace(&self, now: Now, shard: u8) -> bool {
         #[cfg(any(test, feature = "weakened"))]
         if self.without.grace {
@@ -109,8 +108,8 @@ impl Locks {
         now.boot_ns < self.shards[usize::from(shard)].memory_grace_until_ns
     }
 
-    /// The next token of a shard: above all before, near the wall clock, and below the lease's
-    /// limit; none when that is reached.
+    /// The next token of a shard: above all earlier ones, near the wall clock, and below the
+    /// lease's limit; `None` if that is reached.
     pub(crate) fn next_token(&mut self, now: Now, shard: u8) -> Option<i64> {
         let state = &mut self.shards[usize::from(shard)];
         let token = state.last_token.checked_add(TOKEN_STEP)?.max(now.wall_us);
@@ -124,7 +123,7 @@ impl Locks {
         Some(token)
     }
 
-    /// A token of an earlier owner of the shard was read.
+    /// Takes a token of an earlier owner of the shard.
     pub(crate) fn saw_token(&mut self, shard: u8, token: i64) {
         let state = &mut self.shards[usize::from(shard)];
         state.last_token = state.last_token.max(token);

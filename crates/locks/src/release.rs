@@ -1,5 +1,5 @@
-//! A hold ends: by its owner, an operator, or its time; the next in line gets the lock. Renewals,
-//! and looking at a lock.
+//! End of a hold by its owner, an operator or its time, and the next grant. Renewals, and queries
+//! of a lock.
 
 use crate::locks::Locks;
 use crate::slab::NIL;
@@ -10,8 +10,8 @@ use crate::types::{
 };
 
 impl Locks {
-    /// Makes a hold last for `ttl_ms` from now, if it is the asker's and has this fence and this
-    /// mode, where one is named. The handle of a request that is not answered yet.
+    /// Extends a hold to `ttl_ms` from now, if it belongs to the owner and has this fence and mode,
+    /// if given. Returns the handle of a request that is not answered yet.
     pub fn renew(
         &mut self,
         now: Now,
@@ -23,9 +23,9 @@ impl Locks {
         self.take(now, asked, Operation::Renew { mode, ttl_ms, fence }, NIL, sink)
     }
 
-    /// Ends a hold, if it is the asker's and has this fence, where one is named. `forced`: the
-    /// owner's hold, whichever role's it is; that is for operators. The handle of a request that is
-    /// not answered yet.
+    /// Ends a hold, if it belongs to the owner and has this fence, if given. `forced`: the owner's
+    /// hold under any role; for operators only. Returns the handle of a request that is not
+    /// answered yet.
     pub fn release(
         &mut self,
         now: Now,
@@ -37,8 +37,8 @@ impl Locks {
         self.take(now, asked, Operation::Release { fence, forced }, NIL, sink)
     }
 
-    /// Ends a hold that was granted to a request whose client has gone, or does not want it: unless
-    /// its owner has asked again since, and was told that it holds the lock. The handle of a
+    /// Ends a hold that was granted to a request whose client has gone, or does not want it, unless
+    /// its owner has asked again since and was told that it holds the lock. Returns the handle of a
     /// request that is not answered yet.
     pub fn give_back(
         &mut self,
@@ -50,22 +50,21 @@ impl Locks {
         self.take(now, asked, Operation::GiveBack { fence }, NIL, sink)
     }
 
-    /// Tells who holds a lock. The handle of a request that is not answered yet.
+    /// Queries the holder of a lock. Returns the handle of a request that is not answered yet.
     pub fn look(&mut self, now: Now, asked: &Asked<'_>, sink: &mut impl Sink) -> Option<Handle> {
         self.take(now, asked, Operation::Look, NIL, sink)
     }
 
-    /// True if somebody may hold a lock in memory by the word of an earlier owner of its shard, and
-    /// nobody does by that of this core.
+    /// True if an earlier owner of the shard may have granted this memory lock, and this core has
+    /// no record of a holder.
     pub fn is_memory_unknown(&self, now: Now, name: &[u8]) -> bool {
         let shard = shard_of(name);
         let lock = self.find(shard, Namespace::Memory, name);
         self.is_in_grace(now, shard) && lock.is_none_or(|lock| self.locks[lock].first_hold == NIL)
     }
 
-    /// Calls `see` for every holder of a lock, in the order of their grants, and then for everybody
-    /// who waits, in order, with fence 0 and the time that the wait still lasts; until it says
-    /// `false`.
+    /// Calls `see` for every holder of a lock, in the order of their grants, and then for every
+    /// waiting request, in order, with fence 0 and the time left to wait, until it returns `false`.
     pub fn queue(
         &self,
         now: Now,
@@ -129,7 +128,7 @@ impl Locks {
         None
     }
 
-    /// A hold lasts so long from now.
+    /// Extends a hold to `ttl_ms` from now.
     pub(crate) fn extend(&mut self, now: Now, hold: u32, ttl_ms: u32) {
         self.counters.renewals += 1;
         self.timed.holds[hold].due_ms = now.ms() + u64::from(ttl_ms) + 1;
@@ -182,8 +181,8 @@ impl Locks {
         self.find(shard, asked.namespace, asked.name).map_or(0, |lock| self.queue_length(lock))
     }
 
-    /// The asker's hold, if it has this fence; `of_any_role`: that of the asker's owner. Otherwise
-    /// the asker is answered.
+    /// The owner's hold, if it has this fence; with `of_any_role` under any role. Otherwise answers
+    /// the request.
     fn own_hold(
         &mut self,
         now: Now,
@@ -225,8 +224,8 @@ impl Locks {
         let lock = self.find(shard, asked.namespace, asked.name);
         let holder = lock.and_then(|lock| self.first_holder(now, lock));
         let waiters = lock.map_or(0, |lock| self.queue_length(lock));
-        // Whoever was granted it by a former owner may count on it yet: it is not known that nobody
-        // has it.
+        // A holder granted by a former owner may still rely on it: the lock is not known to be
+        // free.
         let may_be_held = holder.is_none()
             && asked.namespace == Namespace::Memory
             && self.is_in_grace(now, shard);
@@ -240,9 +239,9 @@ impl Locks {
         );
     }
 
-    /// Ends a hold and grants the lock to those who are next. Of a durable lock that nobody gets
-    /// the row is written as free, for the shard's next owner; nobody waits for that, because its
-    /// loss only makes the next holder after a take-over wait.
+    /// Ends a hold and grants the lock to the next requests. If a durable lock becomes free, its
+    /// row is written as free for the shard's next owner. No request waits for that write, because
+    /// its loss only makes the next holder after a take-over wait.
     pub(crate) fn end_hold(&mut self, now: Now, index: u32, why: Freed, sink: &mut impl Sink) {
         match why {
             Freed::Released => self.counters.releases += 1,
@@ -269,8 +268,8 @@ impl Locks {
         if self.serves(now, shard).is_err() {
             return;
         }
-        // A hold that ended while rows are still read may have been followed by others, whose rows
-        // come later.
+        // If a hold ends while rows are still being read, later rows may show that others followed
+        // it.
         if !self.is_loaded(bucket_of(self.locks[hold.lock].name.bytes(&self.long_names))) {
             return;
         }
@@ -284,7 +283,7 @@ impl Locks {
         self.buckets[usize::from(bucket)].wrote(now);
     }
 
-    /// Grants a lock to those who have waited longest, as far as they can have it together.
+    /// Grants a lock to the longest-waiting requests, as far as they can share it.
     pub(crate) fn hand_over(&mut self, now: Now, lock: u32, sink: &mut impl Sink) -> Handed {
         let mut handed = Handed::Nobody;
         loop {
@@ -334,7 +333,7 @@ impl Locks {
         }
     }
 
-    /// A request's turn has come, and its owner has the lock by another one.
+    /// Handles a request whose turn has come, and whose owner has the lock by another one.
     fn holds_already(&mut self, now: Now, request: u32, hold: u32, sink: &mut impl Sink) {
         let (waiter, held) = (self.timed.requests[request], self.timed.holds[hold]);
         if held.role != waiter.role {

@@ -1,11 +1,11 @@
-//! Entries under small numbers that are used again.
+//! Entries under small numbers that are reused.
 
 use std::ops::{Index, IndexMut};
 
-/// The number of no entry.
+/// Stands for no entry.
 pub(crate) const NIL: u32 = u32::MAX;
 
-/// Entries by number. What is given back keeps its place, so that in steady state nothing is
+/// Entries by number. A removed entry keeps its place, so that in steady state nothing is
 /// allocated.
 #[derive(Debug)]
 #[cfg_attr(test, derive(Clone))]
@@ -34,23 +34,22 @@ impl<T> Slab<T> {
         }
     }
 
-    /// A number given back, with the entry as it was left, for those who use what it has allocated.
+    /// Takes a free number whose entry is left as it was, for callers that reuse its allocations.
     pub(crate) fn take_free(&mut self) -> Option<u32> {
         self.free.pop()
     }
 
-    /// Gives a number back; the entry stays as it is until the number is used again.
+    /// Frees a number; the entry stays as it is until the number is used again.
     pub(crate) fn remove(&mut self, index: u32) {
         self.free.push(index);
     }
 
-    /// Entries in use.
+    /// Number of entries in use.
     pub(crate) fn len(&self) -> usize {
         self.entries.len() - self.free.len()
     }
 
-    /// All entries with their numbers, in order; those given back are among them, as they were
-    /// left.
+    /// Entries with their numbers, in order, including removed ones as they were left.
     pub(crate) fn all(&self) -> impl Iterator<Item = (u32, &T)> {
         self.entries.iter().enumerate().map(|(index, entry)| (index as u32, entry))
     }

@@ -1,5 +1,4 @@
-//! What is known of a lock, a hold, a request and a write; how they are linked, and what is due of
-//! them.
+//! State of a lock, a hold, a request and a write; their links and timers.
 
 use hashbrown::HashTable;
 
@@ -8,21 +7,21 @@ use crate::text::Name;
 use crate::types::{Handle, Mode, Namespace, Now, Ticket};
 use crate::wheel::{Entries, Links};
 
-/// A lock that somebody holds or waits for. Others are not kept.
+/// A lock with a holder or a waiting request. Others take no room.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lock {
     pub(crate) name: Name,
     pub(crate) namespace: Namespace,
     pub(crate) shard: u8,
-    /// It is in the list of those whose next holder could not be granted for want of a lease.
+    /// The lock is in the list of those whose next holder could not be granted for lack of a lease.
     pub(crate) stalled: bool,
     /// The first of its holds, in the order of their grants.
     pub(crate) first_hold: u32,
-    /// The [`Queue`] of the requests that wait; [`NIL`] when none does.
+    /// The [`Queue`] of waiting requests; [`NIL`] without any.
     pub(crate) queue: u32,
 }
 
-/// The requests that wait for a lock, in the order in which they came.
+/// Requests that wait for a lock, in the order of arrival.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Queue {
     pub(crate) first: u32,
@@ -30,70 +29,70 @@ pub(crate) struct Queue {
     pub(crate) length: u32,
 }
 
-/// Where a hold is among those that share its lock.
+/// Place of a hold among those that share its lock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Neighbours {
-    /// Before the first is the last.
+    /// The hold before; for the first one, the last.
     pub(crate) previous: u32,
-    /// [`NIL`] behind the last.
+    /// The hold after; [`NIL`] for the last one.
     pub(crate) next: u32,
 }
 
-/// How far a hold has come.
+/// State of a hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HoldState {
-    /// Its owner was told, or may be.
+    /// The owner was told, or may be told.
     Held,
-    /// Its row is being written for the first time, or it is not known whether it was.
+    /// The row is being written for the first time, or the outcome of that is unknown.
     Writing,
-    /// It was read from a row, or its row was acknowledged too late: its owner is told after the
-    /// row was written again.
+    /// Read from a row, or its row was acknowledged too late: the owner is told after the row was
+    /// written again.
     Unconfirmed,
 }
 
-/// Somebody's hold of a lock. There may be millions, so what few have lies elsewhere, and nothing
-/// is padded to eight bytes.
+/// A hold of a lock. There may be millions, so rare data lies elsewhere, and nothing is padded to
+/// eight bytes.
 #[derive(Clone, Copy, Debug)]
 #[repr(Rust, packed(4))]
 pub(crate) struct Hold {
     pub(crate) lock: u32,
-    /// Its [`Neighbours`]; [`NIL`] of one that has had none.
+    /// Its [`Neighbours`]; [`NIL`] if it never had any.
     pub(crate) neighbours: u32,
     pub(crate) owner: u32,
     pub(crate) role: u32,
-    /// The TTL in its row, which no renewal exceeds.
+    /// TTL in its row, which no renewal exceeds.
     pub(crate) ttl_ms: u32,
-    /// Its [`HoldRow`]; [`NIL`] when that is [`HoldRow::settled`].
+    /// Its [`HoldRow`]; [`NIL`] if that is [`HoldRow::settled`].
     pub(crate) row: u32,
     pub(crate) links: Links,
     pub(crate) mode: Mode,
     pub(crate) state: HoldState,
-    /// Its owner was told of it by another request than the one that it was granted to.
+    /// The owner was told of it by a request other than the one it was granted to.
     pub(crate) found_again: bool,
-    /// It was found in a row, and its owner has not asked for it since: it is among [`Apart`].
+    /// Found in a row, and its owner has not asked for it since: counted in [`Apart`].
     pub(crate) is_apart: bool,
     pub(crate) token: i64,
-    /// When it ends, milliseconds.
+    /// End of the hold, milliseconds.
     pub(crate) due_ms: u64,
 }
 
-/// How the row of a hold is written.
+/// Writing state of a hold's row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HoldRow {
-    /// The timestamp that it is written with, microseconds.
+    /// Timestamp to write it with, microseconds.
     pub(crate) timestamp_us: i64,
-    /// The write of it that is under way.
+    /// The pending write of it.
     pub(crate) write: u32,
 }
 
 impl HoldRow {
-    /// Of most holds: written with the hold's token as its timestamp, or never to be written.
+    /// The usual state: written with the hold's token as its timestamp, or never to be written.
     pub(crate) fn settled(token: i64) -> Self {
         Self { timestamp_us: token, write: NIL }
     }
 }
 
-/// What a request asks for.
+/// Operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
     Acquire { mode: Mode, ttl_ms: u32, wait_ms: u32 },
@@ -103,20 +102,20 @@ pub(crate) enum Operation {
     Look,
 }
 
-/// What a request waits for.
+/// Object of a request's wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Awaits {
     /// Its turn with this lock.
     Turn(u32),
     /// This write.
     Write(u32),
-    /// The rows of this partition.
+    /// Rows of this partition.
     Load(u16),
-    /// Nothing: it is being taken on now.
+    /// No wait: it is being processed now.
     Nothing,
 }
 
-/// A request that is not answered.
+/// An unanswered request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request {
     pub(crate) ticket: Ticket,
@@ -125,43 +124,43 @@ pub(crate) struct Request {
     pub(crate) awaits: Awaits,
     pub(crate) owner: u32,
     pub(crate) role: u32,
-    /// Its neighbours in the list of what it waits for.
+    /// Its neighbours in the list that it waits in.
     pub(crate) previous: u32,
     pub(crate) next: u32,
     pub(crate) links: Links,
-    /// When its wait ends, milliseconds.
+    /// End of its wait, milliseconds.
     pub(crate) due_ms: u64,
 }
 
-/// A row that is being written and whose outcome matters.
+/// A row being written whose outcome matters.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PendingWrite {
     pub(crate) generation: u32,
-    /// The hold that the row is of; [`NIL`] when it has ended since.
+    /// Hold of the row; [`NIL`] if it has ended since.
     pub(crate) hold: u32,
-    /// The requests that are answered when it is done.
+    /// Requests that are answered when it is done.
     pub(crate) first_request: u32,
     pub(crate) last_request: u32,
     pub(crate) requests: u32,
     /// The request that the hold was granted to, while it waits.
     pub(crate) original: u32,
-    /// How often its outcome was unknown.
+    /// Number of unknown outcomes.
     pub(crate) unknown: u32,
-    /// The timestamp and the TTL in the row that was sent.
+    /// Timestamp and TTL in the row that was sent.
     pub(crate) timestamp_us: i64,
     pub(crate) ttl_ms: u32,
-    /// It was sent, and its outcome has not come.
+    /// Sent, and its outcome has not come.
     pub(crate) in_flight: bool,
-    /// The client whose grant it is has gone.
+    /// The client of the grant has gone.
     pub(crate) abandoned: bool,
-    /// Whose it is, also when the hold has ended.
+    /// Role of the hold, kept after its end.
     pub(crate) role: u32,
     pub(crate) links: Links,
-    /// When it is repeated, milliseconds.
+    /// Time of its repetition, milliseconds.
     pub(crate) due_ms: u64,
 }
 
-/// What can be due.
+/// Kinds of timers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Due {
     Hold(u32),
@@ -173,7 +172,7 @@ const KIND_SHIFT: u32 = 30;
 const INDEX_MASK: u32 = (1 << KIND_SHIFT) - 1;
 
 impl Due {
-    /// The number under which the wheel knows it.
+    /// Id of the timer in the wheel.
     pub(crate) fn id(self) -> u32 {
         match self {
             Due::Hold(index) => index,
@@ -192,7 +191,7 @@ impl Due {
     }
 }
 
-/// All that has a time.
+/// Entries with timers.
 #[derive(Debug, Default)]
 #[cfg_attr(test, derive(Clone))]
 pub(crate) struct Timed {
@@ -224,27 +223,27 @@ impl Lock {
         Self { name, namespace, shard, stalled: false, first_hold: NIL, queue: NIL }
     }
 
-    /// True if nobody holds it and nobody waits.
+    /// True without a holder and without waiting requests.
     pub(crate) fn is_unused(&self) -> bool {
         self.first_hold == NIL && self.queue == NIL
     }
 }
 
-/// What is known of one shard.
+/// State of one shard.
 #[derive(Debug, Default)]
 #[cfg_attr(test, derive(Clone))]
 pub(crate) struct Shard {
-    /// It is this proxy's, and this core's.
+    /// The shard belongs to this proxy and this core.
     pub(crate) owned: bool,
-    /// The latest token of any of its locks, microseconds.
+    /// Latest token of any of its locks, microseconds.
     pub(crate) last_token: i64,
-    /// Until when no lock in memory is granted, by [`Now::boot_ns`].
+    /// Time before which no memory lock is granted, by [`Now::boot_ns`].
     pub(crate) memory_grace_until_ns: u64,
-    /// Its locks that somebody holds or waits for.
+    /// Its locks with holders or waiting requests.
     pub(crate) index: HashTable<u32>,
 }
 
-/// How far the rows of a partition are known.
+/// Knowledge of a partition's rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum BucketState {
     #[default]
@@ -259,15 +258,16 @@ pub(crate) enum BucketState {
 pub(crate) struct Bucket {
     pub(crate) state: BucketState,
     pub(crate) generation: u32,
-    /// The timestamp of what is written of holds that are found in it: above all that earlier
-    /// owners wrote, microseconds.
+    /// Timestamp for writes to holds found in it: above all that earlier owners wrote,
+    /// microseconds.
     pub(crate) found_us: i64,
-    /// The name whose rows are being read, and the timestamp of its exclusive row.
+    /// Name whose rows are being read, and the timestamp of its exclusive row.
     pub(crate) name: Vec<u8>,
     pub(crate) exclusive_us: i64,
-    /// It has, or may have, a row: one was found when it was read, or was written since.
+    /// The partition has, or may have, rows: some were found when it was read, or were written
+    /// since.
     pub(crate) has_rows: bool,
-    /// When a row was written last, by [`Now::boot_ns`]: timestamps may be far from all clocks.
+    /// Time of the last write, by [`Now::boot_ns`]: timestamps may be far from all clocks.
     pub(crate) wrote_ns: u64,
     /// Holds were found in it since the reading began.
     pub(crate) has_holds: bool,
@@ -275,7 +275,7 @@ pub(crate) struct Bucket {
 }
 
 impl Bucket {
-    /// A row of it is written.
+    /// Notes that a row of it is written.
     pub(crate) fn wrote(&mut self, now: Now) {
         (self.has_rows, self.wrote_ns) = (true, now.boot_ns);
     }
@@ -289,28 +289,27 @@ pub(crate) struct Deferred {
     pub(crate) name: Vec<u8>,
 }
 
-/// What one role has.
+/// Use by one role.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RoleUse {
     pub(crate) holds: u32,
     pub(crate) requests: u32,
-    /// Rows that are being written.
+    /// Rows being written.
     pub(crate) writes: u32,
-    /// Of names and owners of holds.
+    /// Bytes of names and owners of holds.
     pub(crate) text_bytes: u64,
 }
 
-/// Holds that were found in rows, and of which no owner has asked since. Nobody was granted them
-/// here, so they take no room from others than their own roles, and have a limit of their own:
-/// [`crate::Limits::loaded`].
+/// Holds found in rows that no owner has asked for since. They were not granted here, so they count
+/// only for their own roles, and have a limit of their own: [`crate::Limits::loaded`].
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Apart {
     pub(crate) holds: u32,
-    /// Of their names and owners.
+    /// Bytes of their names and owners.
     pub(crate) text_bytes: u64,
 }
 
-/// What a new hold is; the references to owner and role become its own.
+/// Contents of a new hold, which takes over the references to owner and role.
 #[derive(Clone, Copy)]
 pub(crate) struct HoldOf {
     pub(crate) owner: u32,
@@ -321,26 +320,26 @@ pub(crate) struct HoldOf {
     pub(crate) ttl_ms: u32,
 }
 
-/// Who is to have a lock, and the request that asked for it.
+/// The new holder of a lock, and its request.
 pub(crate) struct Claim {
     pub(crate) owner: u32,
     pub(crate) role: u32,
     pub(crate) mode: Mode,
     pub(crate) ttl_ms: u32,
     pub(crate) token: i64,
-    /// [`NIL`]: it is answered at once.
+    /// [`NIL`] if the request is answered at once.
     pub(crate) request: u32,
     pub(crate) ticket: Ticket,
 }
 
-/// Why a hold ends.
+/// Reason for the end of a hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Freed {
     Released,
     Expired,
 }
 
-/// In which mode a lock was granted to those who waited.
+/// Mode in which a lock was granted to waiting requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Handed {
     Nobody,

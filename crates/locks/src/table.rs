@@ -1,4 +1,4 @@
-//! Locks, holds and requests: put in, found, taken out.
+//! Locks, holds and requests: insertion, search, removal.
 
 use std::hash::BuildHasher;
 
@@ -14,7 +14,7 @@ impl Locks {
         self.hasher.hash_one((namespace == Namespace::Durable, name))
     }
 
-    /// A lock that somebody holds or waits for.
+    /// Finds a lock that has a holder or waiting request.
     #[inline]
     pub(crate) fn find(&self, shard: u8, namespace: Namespace, name: &[u8]) -> Option<u32> {
         let found =
@@ -25,7 +25,7 @@ impl Locks {
         found.copied()
     }
 
-    /// A lock that nobody holds or waits for; somebody is to.
+    /// Adds a lock, which is about to get a holder or waiting request.
     pub(crate) fn add_lock(&mut self, shard: u8, namespace: Namespace, name: &[u8]) -> u32 {
         let hash = self.hash(namespace, name);
         let name = Name::new(name, &mut self.long_names);
@@ -38,7 +38,7 @@ impl Locks {
         index
     }
 
-    /// Gives up a lock, if nobody holds it or waits for it.
+    /// Removes a lock without holder and waiting requests.
     pub(crate) fn forget_unused(&mut self, index: u32) {
         let lock = self.locks[index];
         if !lock.is_unused() || lock.stalled {
@@ -57,7 +57,7 @@ impl Locks {
         self.hasher.hash_one((lock, owner))
     }
 
-    /// The hold of a lock under this owner's name, whatever the role.
+    /// The hold of a lock under this owner's name, for any role.
     #[inline]
     pub(crate) fn hold_of(&self, lock: u32, owner: &[u8]) -> Option<u32> {
         let first = self.locks[lock].first_hold;
@@ -76,7 +76,7 @@ impl Locks {
         found.copied()
     }
 
-    /// A new hold, behind the others of its lock, that ends when its TTL has passed.
+    /// Adds a hold, behind the others of its lock, that ends after its TTL.
     pub(crate) fn add_hold(&mut self, now: Now, lock: u32, of: HoldOf) -> u32 {
         let (owner, role) = (of.owner, of.role);
         let text_bytes = self.text_bytes_of(lock, owner);
@@ -114,7 +114,7 @@ impl Locks {
         index
     }
 
-    /// Takes a hold out. The requests that wait for its write stay with that.
+    /// Removes a hold. Requests that wait for its write stay with the write.
     pub(crate) fn remove_hold(&mut self, index: u32) {
         self.wheel.cancel(&mut self.timed, Due::Hold(index).id());
         let hold = self.timed.holds[index];
@@ -143,7 +143,7 @@ impl Locks {
         self.timed.holds.remove(index);
     }
 
-    /// The number of a role, with one more reference to it.
+    /// Number of a role, with one more reference to it.
     pub(crate) fn refer_role(&mut self, role: &[u8]) -> u32 {
         let role = self.roles.refer(role);
         if self.uses.len() <= role as usize {
@@ -160,7 +160,7 @@ impl Locks {
             as u64
     }
 
-    /// A hold that was found in a row is counted apart from those that were granted here.
+    /// Counts a hold found in a row apart from those granted here.
     pub(crate) fn set_apart(&mut self, hold: u32) {
         let text_bytes =
             self.text_bytes_of(self.timed.holds[hold].lock, self.timed.holds[hold].owner);
@@ -170,7 +170,7 @@ impl Locks {
         self.apart.text_bytes += text_bytes;
     }
 
-    /// Its owner has asked for it, and it is one as others are; or it ends.
+    /// Counts a hold in again, because its owner has asked for it or it ends.
     pub(crate) fn count_in(&mut self, hold: u32) {
         if !std::mem::take(&mut self.timed.holds[hold].is_apart) {
             return;
@@ -182,14 +182,14 @@ impl Locks {
         self.apart.text_bytes -= text_bytes;
     }
 
-    /// Room for one more hold that is found in a row.
+    /// True if there is room for one more hold found in a row.
     pub(crate) fn has_room_for_loaded(&self) -> bool {
         self.apart.holds < self.limits.loaded
             && self.apart.text_bytes < self.limits.loaded_text_bytes
     }
 
-    /// Room for one more row of a role that is being written: whoever asks for very much at once
-    /// leaves others their part.
+    /// Checks the room for one more row of a role to be written: a limit per role leaves room for
+    /// others.
     pub(crate) fn room_for_write(&self, role: &[u8]) -> Result<(), Quota> {
         let is_full = self.used_by(role).writes >= self.limits.writes_per_role;
         if is_full { Err(Quota::RequestsOfRole) } else { Ok(()) }
@@ -199,7 +199,7 @@ impl Locks {
         self.roles.find(role).map_or(RoleUse::default(), |role| self.uses[role as usize])
     }
 
-    /// Room for one more hold of a role.
+    /// Checks the room for one more hold of a role.
     pub(crate) fn room_for_hold(&self, role: &[u8], namespace: Namespace) -> Result<(), Quota> {
         let granted = self.timed.holds.len().saturating_sub(self.apart.holds as usize);
         if granted >= self.limits.holds as usize || self.text_bytes >= self.limits.text_bytes {
@@ -214,7 +214,7 @@ impl Locks {
         if is_full { Err(Quota::HoldsOfRole) } else { Ok(()) }
     }
 
-    /// A request that is not answered at once.
+    /// Adds a request that is not answered at once.
     pub(crate) fn add_request(
         &mut self,
         asked: &Asked<'_>,
@@ -253,12 +253,12 @@ impl Locks {
         Ok(index)
     }
 
-    /// The caller's name for a request that waits.
+    /// The caller's handle of a waiting request.
     pub(crate) fn handle(&self, request: u32) -> Handle {
         Handle { index: request, generation: self.timed.requests[request].generation }
     }
 
-    /// A request is answered, or its client gone.
+    /// Forgets a request that was answered or whose client has gone.
     pub(crate) fn forget_request(&mut self, request: u32) {
         self.stop_waiting(request);
         let entry = &mut self.timed.requests[request];
@@ -270,7 +270,7 @@ impl Locks {
         self.timed.requests.remove(request);
     }
 
-    /// A hold, as its owner and others are told of it.
+    /// A hold as answers describe it.
     pub(crate) fn holder(&self, now: Now, hold: u32) -> Holder<'_> {
         let hold = &self.timed.holds[hold];
         let ttl_ms = hold.due_ms.saturating_sub(now.ms() + 1).min(u64::from(u32::MAX)) as u32;
@@ -283,7 +283,7 @@ impl Locks {
         (first != NIL).then(|| self.holder(now, first))
     }
 
-    /// The answer to somebody who does not get a lock.
+    /// The answer to a request that does not get a lock.
     pub(crate) fn refused(&self, now: Now, lock: u32) -> Outcome<'_> {
         Outcome::Refused { holder: self.first_holder(now, lock), waiters: self.queue_length(lock) }
     }

@@ -6,10 +6,10 @@ use hashbrown::HashTable;
 
 use crate::slab::Slab;
 
-/// A lock's name: up to 15 bytes lie in it, longer ones in [`LongNames`].
+/// A lock's name: up to 15 bytes inline, longer ones in [`LongNames`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Name {
-    /// [`LONG`]: the bytes are the number of a long name.
+    /// Length; with [`LONG`] the bytes are the number of a long name.
     length: u8,
     bytes: [u8; INLINE_BYTES],
 }
@@ -17,7 +17,7 @@ pub(crate) struct Name {
 const INLINE_BYTES: usize = 15;
 const LONG: u8 = u8::MAX;
 
-/// A text that is forgotten leaves its room to the next; what a longer one took is given back.
+/// A forgotten text leaves its allocation to the next one, unless it is larger than this.
 const ROOM_KEPT_BYTES: usize = 128;
 
 fn give_back(room: &mut Vec<u8>) {
@@ -26,7 +26,7 @@ fn give_back(room: &mut Vec<u8>) {
     }
 }
 
-/// The names that do not fit into [`Name`].
+/// Names that do not fit into [`Name`].
 #[derive(Debug, Default)]
 #[cfg_attr(test, derive(Clone))]
 pub(crate) struct LongNames(Slab<Vec<u8>>);
@@ -54,7 +54,7 @@ impl Name {
         }
     }
 
-    /// Gives up what it has in `long`.
+    /// Frees its entry in `long`.
     pub(crate) fn release(&self, long: &mut LongNames) {
         if self.length == LONG {
             give_back(&mut long.0[self.long_index()]);
@@ -67,7 +67,7 @@ impl Name {
     }
 }
 
-/// Texts stored once, under a number, as long as somebody refers to them.
+/// Texts stored once, under a number, while they have references.
 #[derive(Debug, Default)]
 #[cfg_attr(test, derive(Clone))]
 pub(crate) struct Texts {
@@ -85,14 +85,14 @@ struct Text {
 }
 
 impl Texts {
-    /// The number of a text that somebody refers to.
+    /// Number of a text that has references.
     #[inline]
     pub(crate) fn find(&self, bytes: &[u8]) -> Option<u32> {
         let hash = self.hasher.hash_one(bytes);
         self.index.find(hash, |&index| self.texts[index].bytes == bytes).copied()
     }
 
-    /// The number of a text, with one more reference to it.
+    /// Number of a text, with one more reference to it.
     pub(crate) fn refer(&mut self, bytes: &[u8]) -> u32 {
         let hash = self.hasher.hash_one(bytes);
         if let Some(&index) = self.index.find(hash, |&index| self.texts[index].bytes == bytes) {
@@ -108,12 +108,12 @@ impl Texts {
         index
     }
 
-    /// One more reference to a text that has some.
+    /// Adds a reference to a text that has some.
     pub(crate) fn refer_again(&mut self, index: u32) {
         self.texts[index].references += 1;
     }
 
-    /// One reference less; without any the text is forgotten.
+    /// Drops a reference; without any the text is forgotten.
     pub(crate) fn release(&mut self, index: u32) {
         let text = &mut self.texts[index];
         text.references -= 1;
@@ -132,12 +132,12 @@ impl Texts {
         &self.texts[index].bytes
     }
 
-    /// How often a text is referred to: by holds and by requests.
+    /// Number of references to a text, by holds and by requests.
     pub(crate) fn references(&self, index: u32) -> u32 {
         self.texts[index].references
     }
 
-    /// Texts that somebody refers to.
+    /// Number of texts with references.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.texts.len()

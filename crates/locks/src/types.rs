@@ -1,8 +1,8 @@
-//! What goes into [`crate::Locks`] and what comes out.
+//! Inputs and outputs of [`crate::Locks`].
 
 /// Shards of all locks; each has one owner among the proxies of a fleet.
 pub const SHARDS: usize = 64;
-/// Partitions of the table that durable locks are kept in; 16 for each shard.
+/// Partitions of the table of durable locks; 16 for each shard.
 pub const BUCKETS: usize = SHARDS * BUCKETS_PER_SHARD;
 pub(crate) const BUCKETS_PER_SHARD: usize = 16;
 
@@ -18,20 +18,20 @@ fn stable_hash(name: &[u8]) -> u64 {
     hash ^ (hash >> 33)
 }
 
-/// The shard that a lock belongs to, durable or not.
+/// Shard of a lock, durable or not.
 #[inline]
 pub fn shard_of(name: &[u8]) -> u8 {
     (stable_hash(name) % SHARDS as u64) as u8
 }
 
-/// The partition that a durable lock's rows lie in.
+/// Partition of a durable lock's rows.
 pub fn bucket_of(name: &[u8]) -> u16 {
     let hash = stable_hash(name);
     let shard = hash % SHARDS as u64;
     (shard * BUCKETS_PER_SHARD as u64 + (hash >> 32) % BUCKETS_PER_SHARD as u64) as u16
 }
 
-/// The shard that the locks of a partition belong to.
+/// Shard of a partition's locks.
 #[inline]
 pub fn shard_of_bucket(bucket: u16) -> u8 {
     (usize::from(bucket) / BUCKETS_PER_SHARD) as u8
@@ -40,11 +40,10 @@ pub fn shard_of_bucket(bucket: u16) -> u8 {
 /// The present moment, by two clocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Now {
-    /// Of the clock that never goes back and counts suspended time too (`CLOCK_BOOTTIME`),
-    /// nanoseconds. Leases, TTLs and waits are measured by it.
+    /// Clock that never goes back and counts suspended time too (`CLOCK_BOOTTIME`), nanoseconds.
+    /// Leases, TTLs and waits are measured by it.
     pub boot_ns: u64,
-    /// Of the wall clock, microseconds since 1970. Fences are near it; nothing is wrong when it
-    /// jumps.
+    /// Wall clock, microseconds since 1970. Fences are near it; jumps do no harm.
     pub wall_us: i64,
 }
 
@@ -54,7 +53,7 @@ impl Now {
     }
 }
 
-/// How a lock is kept.
+/// Storage of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Namespace {
     /// Each grant is a row in Cassandra, so that the next owner of the shard knows the holders.
@@ -63,16 +62,16 @@ pub enum Namespace {
     Memory,
 }
 
-/// With whom a lock is shared.
+/// Sharing of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// With others who hold it in this mode.
+    /// Shared with others that hold it in this mode.
     Shared,
-    /// With nobody.
+    /// Held alone.
     Exclusive,
 }
 
-/// The caller's name for a request; each is answered once.
+/// The caller's id of a request; each is answered once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket(pub u64);
 
@@ -83,53 +82,52 @@ pub struct Handle {
     pub(crate) generation: u32,
 }
 
-/// Who asks, and for which lock.
+/// Lock, role and owner of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked<'a> {
-    /// How the lock is kept.
+    /// Storage of the lock.
     pub namespace: Namespace,
-    /// Its name, 1 to 1,024 bytes; the caller has checked it.
+    /// Name of the lock, 1 to 1,024 bytes; the caller has checked it.
     pub name: &'a [u8],
-    /// The role that has logged in; empty where nobody logs in.
+    /// Role of the login; empty without logins.
     pub role: &'a [u8],
-    /// Who holds, or is to hold, the lock, in the words of the client. A hold belongs to role and
-    /// owner.
+    /// Owner of the hold, in the client's words. A hold belongs to role and owner.
     pub owner: &'a [u8],
     /// The request.
     pub ticket: Ticket,
 }
 
-/// A proxy's right to grant, as the fleet has given it.
+/// A proxy's right to grant, given by the fleet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lease {
-    /// When it ends, by [`Now::boot_ns`].
+    /// End of the lease, by [`Now::boot_ns`].
     pub valid_until_ns: u64,
-    /// All fences granted under it are below, microseconds.
+    /// Limit of all fences granted under it, exclusive, microseconds.
     pub ts_limit_us: i64,
 }
 
-/// How much there may be on one core.
+/// Limits of one core.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Holds in all, without those that [`Limits::loaded`] is about.
+    /// Holds in all, except those counted by [`Limits::loaded`].
     pub holds: u32,
     /// Holds of one role.
     pub holds_per_role: u32,
-    /// Bytes of the names and owners of all these holds; one role's are half of that.
+    /// Bytes of the names and owners of all these holds; one role may have half of that.
     pub text_bytes: u64,
-    /// Holds that were found in rows of an earlier owner, and of which nobody has asked since: they
-    /// were granted elsewhere and cannot be refused. They count for their roles, and for nobody
-    /// else. A partition that has more is not served until some have ended.
+    /// Holds found in rows of an earlier owner that were not asked for since: they were granted
+    /// elsewhere and cannot be refused. They count for their own roles only. A partition that has
+    /// more is not served until some have ended.
     pub loaded: u32,
     /// Bytes of the names and owners of those.
     pub loaded_text_bytes: u64,
     /// Rows of one role that are being written.
     pub writes_per_role: u32,
-    /// Requests that wait, in all: for a lock, for a row to be written, or for rows to be read.
+    /// Waiting requests in all: for a lock, for a row to be written, or for rows to be read.
     pub requests: u32,
-    /// The same of one role.
+    /// Waiting requests of one role.
     pub requests_per_role: u32,
-    /// How long a request waits for rows to be read, milliseconds.
+    /// Longest wait of a request for rows to be read, milliseconds.
     pub load_ms: u32,
 }
 
@@ -139,7 +137,7 @@ impl Default for Limits {
             holds: 1_000_000,
             holds_per_role: 500_000,
             text_bytes: 256 << 20,
-            // What three others had that have died.
+            // The holds of three other cores that have died.
             loaded: 3_000_000,
             loaded_text_bytes: 768 << 20,
             writes_per_role: 8_192,
@@ -150,71 +148,70 @@ impl Default for Limits {
     }
 }
 
-/// A holder, as others are told of it.
+/// A holder as answers describe it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Holder<'a> {
-    /// In the words of its client.
+    /// Owner, in the client's words.
     pub owner: &'a [u8],
-    /// How it holds the lock.
+    /// Mode of the hold.
     pub mode: Mode,
-    /// Its fencing token.
+    /// Fencing token.
     pub fence: i64,
-    /// Time until it loses the lock, unless it renews, milliseconds.
+    /// Time until the hold ends unless renewed, milliseconds.
     pub ttl_ms: u32,
 }
 
 /// The answer to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome<'a> {
-    /// The lock is the asker's, newly or for longer.
+    /// The lock belongs to the requester, newly or for longer.
     Granted {
         /// The hold.
         holder: Holder<'a>,
         /// Requests that wait for the lock.
         waiters: u32,
     },
-    /// The asker holds it no more.
+    /// The requester no longer holds it.
     Released {
         /// Requests that wait for the lock.
         waiters: u32,
     },
-    /// Nothing has changed: somebody else holds the lock, or the asker does already, or, for a
-    /// renewal or release, does not.
+    /// Unchanged: the lock has another holder, or the requester already has it, or, for a renewal
+    /// or release, does not.
     Refused {
-        /// The first of the holders, or the asker where it is one.
+        /// First of the holders, or the requester if it is one.
         holder: Option<Holder<'a>>,
         /// Requests that wait for the lock.
         waiters: u32,
     },
-    /// What [`crate::Locks::look`] has found.
+    /// Result of [`crate::Locks::look`].
     Seen {
-        /// The first of the holders.
+        /// First of the holders.
         holder: Option<Holder<'a>>,
         /// Requests that wait for the lock.
         waiters: u32,
     },
-    /// Certainly not executed; asked again later, or elsewhere, it may be.
+    /// Certainly not executed; a later request, or one elsewhere, may succeed.
     NotServed(NotServed),
-    /// The grant's row may have been written, and may stay; asked again, the same owner gets the
-    /// same fence or another.
+    /// The grant's row may have been written, and may stay; a repeated request of the same owner
+    /// gets the same fence or another.
     InDoubt,
     /// Another role holds the lock under the same owner's name.
     Unauthorized,
-    /// The asker holds the lock in another mode than it names, which nothing changes: it has to
-    /// release it first.
+    /// The requester holds the lock in another mode, which stays: it must release the lock first.
     OtherMode,
-    /// There are as many as there may be.
+    /// A limit is reached.
     Quota(Quota),
 }
 
-/// Why a request was not executed.
+/// Reason why a request was not executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotServed {
-    /// The lock's shard is another proxy's.
+    /// Another proxy owns the lock's shard.
     Elsewhere,
     /// This proxy has no valid lease.
     LeaseOver,
-    /// An earlier owner of the shard may have granted locks in memory whose time has not run out.
+    /// An earlier owner of the shard may have granted memory locks whose time has not run out.
     Grace,
     /// The rows of an earlier owner of the shard could not be read in time.
     Loading,
@@ -222,61 +219,60 @@ pub enum NotServed {
     Store,
 }
 
-/// What there is too much of.
+/// Limit that is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quota {
-    /// Holds of the asker's role.
+    /// Holds of the requester's role.
     HoldsOfRole,
-    /// Holds.
+    /// Holds in all.
     Holds,
-    /// Waiting requests of the asker's role.
+    /// Waiting requests of the requester's role.
     RequestsOfRole,
-    /// Waiting requests.
+    /// Waiting requests in all.
     Requests,
 }
 
-/// Names a write, from [`Sink::write`] to [`crate::Locks::written`].
+/// Identifies a write, from [`Sink::write`] to [`crate::Locks::written`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteId(pub u64);
 
 impl WriteId {
-    /// Of a write whose outcome nobody waits for.
+    /// A write whose outcome does not matter.
     pub const UNWATCHED: Self = Self(u64::MAX);
 }
 
 /// A row of a durable lock: the exclusive one of its name, or that of one shared holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row<'a> {
-    /// The lock's name.
+    /// Name of the lock.
     pub name: &'a [u8],
-    /// Whose row it is among those of the name: empty for the exclusive one, else the shared
-    /// holder's owner text.
+    /// Key among the rows of the name: empty for the exclusive one, otherwise the shared holder's
+    /// owner text.
     pub slot: &'a [u8],
-    /// The holder; empty: there is none.
+    /// The holder; empty without one.
     pub owner: &'a [u8],
     /// The holder's role.
     pub role: &'a [u8],
     /// The holder's fence, microseconds.
     pub token: i64,
-    /// No holder's time is longer than this after any renewal, milliseconds.
+    /// Longest time of the holder after any renewal, milliseconds.
     pub ttl_ms: u32,
-    /// The timestamp that the row is written with, or its `WRITETIME`, microseconds: the token, or
-    /// later.
+    /// Timestamp to write the row with, or its `WRITETIME`, microseconds: the token, or later.
     pub timestamp_us: i64,
 }
 
 /// A row to be written at QUORUM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Write<'a> {
-    /// Names it in [`crate::Locks::written`], unless it is [`WriteId::UNWATCHED`].
+    /// Id for [`crate::Locks::written`], or [`WriteId::UNWATCHED`].
     pub id: WriteId,
     /// The partition.
     pub bucket: u16,
-    /// What is written.
+    /// Row to be written.
     pub row: Row<'a>,
 }
 
-/// Names a reading of a partition, from [`Sink::load`] to [`crate::Locks::loaded`].
+/// Identifies a reading of a partition, from [`Sink::load`] to [`crate::Locks::loaded`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoadId {
     /// The partition.
@@ -289,21 +285,21 @@ pub struct LoadId {
 pub enum Written {
     /// A quorum has it.
     Acknowledged,
-    /// It may have been executed.
+    /// Possibly executed.
     Unknown,
-    /// It certainly was not.
+    /// Certainly not executed.
     NotSent,
 }
 
-/// Where answers and writes go. Called from within methods of [`crate::Locks`].
+/// Receiver of answers and writes. Methods of [`crate::Locks`] call it.
 pub trait Sink {
-    /// The answer to a request.
+    /// Answers a request.
     fn reply(&mut self, ticket: Ticket, outcome: Outcome<'_>);
-    /// Writes a row; [`crate::Locks::written`] is to be called later, exactly once, unless nobody
-    /// waits for it.
+    /// Writes a row, and later calls [`crate::Locks::written`] exactly once, unless the write is
+    /// unwatched.
     fn write(&mut self, write: Write<'_>);
-    /// Reads all rows of a partition at QUORUM; [`crate::Locks::loaded`] or
-    /// [`crate::Locks::load_failed`] is to be called later.
+    /// Reads all rows of a partition at QUORUM, and later calls [`crate::Locks::loaded`] or
+    /// [`crate::Locks::load_failed`].
     fn load(&mut self, load: LoadId);
 }
 
@@ -312,7 +308,7 @@ pub trait Sink {
 pub struct Counters {
     /// Locks granted, at once or after a wait.
     pub grants: u64,
-    /// Of these, after a wait.
+    /// Locks granted after a wait.
     pub waited_grants: u64,
     /// Waits that ended without the lock.
     pub wait_timeouts: u64,

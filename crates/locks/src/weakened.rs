@@ -1,24 +1,23 @@
 //! Steps that a test may leave out, to see that its checks notice. A product has them all.
 
-/// Steps that are left out.
+/// Steps to leave out: true skips the step.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Without {
-    /// The lease is not looked at again when a row was acknowledged.
+    /// Check the lease again when a row was acknowledged.
     pub check_after_ack: bool,
-    /// Tokens may reach the lease's limit.
+    /// Keep tokens below the lease's limit.
     pub limit: bool,
-    /// Locks in memory are granted at once after a take-over.
+    /// Delay memory locks after a take-over.
     pub grace: bool,
-    /// A holder that was found in a row is told that it has the lock before the row was written
-    /// again.
+    /// Write the row of a found holder again before telling it that it has the lock.
     pub confirmation: bool,
-    /// The row of such a holder is written again with the timestamp that it had.
+    /// Give that row a later timestamp.
     pub later_timestamp: bool,
-    /// A free row of one who shared a lock says nothing of an exclusive holder.
+    /// Let the free row of a sharer end an exclusive hold.
     pub free_shared_row: bool,
-    /// A renewal for longer than the row says is confirmed at once.
+    /// Write the row before confirming a renewal longer than its TTL.
     pub longer_row: bool,
-    /// Who asks again for what it has is told that it is granted.
+    /// Refuse a repeated request of a holder instead of granting it.
     pub refusal: bool,
 }
 

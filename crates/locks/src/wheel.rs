@@ -1,9 +1,9 @@
-//! A hierarchical timer wheel: what is due when, without a look at what is not.
+//! A hierarchical timer wheel: finds due entries without visiting the others.
 //!
 //! Six levels of 64 slots; a slot of level n spans 64^n milliseconds. An entry lies in the slot of
 //! the lowest level in which its time differs from now's, and moves down when that slot's time
-//! comes. Setting, cancelling and finding what is due take constant time each, whatever the number
-//! of entries (Varghese and Lauck, 1987, scheme 7). Entries lie elsewhere and are linked through
+//! comes. Setting, cancelling and finding due entries take constant time each, for any number of
+//! entries (Varghese and Lauck, 1987, scheme 7). Entries lie elsewhere and are linked through
 //! [`Links`].
 
 use crate::slab::NIL;
@@ -11,29 +11,30 @@ use crate::slab::NIL;
 const LEVELS: usize = 6;
 const SLOT_BITS: u32 = 6;
 const SLOTS: usize = 1 << SLOT_BITS;
-/// Later times are looked at again then: two years.
+/// Longest delay, two years; later entries are set again then.
 const SPAN_MS: u64 = 1 << (SLOT_BITS * LEVELS as u32);
-/// Ids of entries are below; above are the slots that entries are the first of.
+/// Ids of entries are below this number; above it are the slots, as predecessors of their first
+/// entries.
 const FIRST_OF: u32 = 3 << 30;
 
 /// An entry's place among the others of its slot.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Links {
-    /// The entry before; of the first [`FIRST_OF`] and its slot; [`NIL`] of an entry that is in no
+    /// The entry before; [`FIRST_OF`] plus the slot for the first one; [`NIL`] for an entry in no
     /// slot.
     previous: u32,
     next: u32,
 }
 
 impl Links {
-    /// Of an entry that is in no slot.
+    /// Links of an entry in no slot.
     pub(crate) const NONE: Self = Self { previous: NIL, next: NIL };
 }
 
-/// Where the entries are.
+/// Storage of the entries.
 pub(crate) trait Entries {
     fn links(&mut self, id: u32) -> &mut Links;
-    /// When an entry is due, milliseconds.
+    /// Time at which an entry is due, milliseconds.
     fn due_ms(&self, id: u32) -> u64;
 }
 
@@ -41,10 +42,10 @@ pub(crate) trait Entries {
 #[derive(Debug)]
 #[cfg_attr(test, derive(Clone))]
 pub(crate) struct Wheel {
-    /// All that was due by then is out, milliseconds.
+    /// Time up to which all due entries are out, milliseconds.
     elapsed_ms: u64,
     heads: [u32; LEVELS * SLOTS],
-    /// For each level the slots that are not empty.
+    /// Occupied slots of each level.
     occupied: [u64; LEVELS],
 }
 
@@ -55,12 +56,12 @@ impl Default for Wheel {
 }
 
 impl Wheel {
-    /// Puts an entry where its time is, wherever it was before.
+    /// Sets an entry to its time, wherever it was before.
     pub(crate) fn set(&mut self, entries: &mut impl Entries, id: u32) {
         self.set_from(entries, id, self.elapsed_ms);
     }
 
-    /// The same with this time as now.
+    /// Like [`Self::set`], with this time as now.
     fn set_from(&mut self, entries: &mut impl Entries, id: u32, now_ms: u64) {
         self.cancel(entries, id);
         let due_ms = entries.due_ms(id).clamp(now_ms + 1, now_ms + SPAN_MS - 1);
@@ -76,7 +77,7 @@ impl Wheel {
         self.occupied[level] |= 1 << place;
     }
 
-    /// Takes an entry out, if it is in.
+    /// Removes an entry, if it is in a slot.
     pub(crate) fn cancel(&mut self, entries: &mut impl Entries, id: u32) {
         let Links { previous, next } = std::mem::replace(entries.links(id), Links::NONE);
         if previous == NIL {
@@ -96,7 +97,7 @@ impl Wheel {
         }
     }
 
-    /// The next entry that is due by then, taken out; none when there is no more.
+    /// Removes the next entry due by `now_ms`; `None` if there is none.
     pub(crate) fn next_due(&mut self, entries: &mut impl Entries, now_ms: u64) -> Option<u32> {
         loop {
             let Some((level, place, begins_ms)) =
@@ -105,8 +106,8 @@ impl Wheel {
                 self.elapsed_ms = self.elapsed_ms.max(now_ms);
                 return None;
             };
-            // Time stands just before the slot until it is empty, or the rest of it would be taken
-            // for the wheel's next turn.
+            // Time stays just before the slot until it is empty; otherwise the rest of it would
+            // count for the wheel's next turn.
             self.elapsed_ms = begins_ms - 1;
             let id = self.heads[level * SLOTS + place];
             if entries.due_ms(id) <= now_ms {
@@ -117,12 +118,12 @@ impl Wheel {
         }
     }
 
-    /// When the earliest slot that is not empty begins, milliseconds; nothing is due before.
+    /// Start of the earliest occupied slot, milliseconds; nothing is due before.
     pub(crate) fn next_ms(&self) -> Option<u64> {
         self.next_slot().map(|(.., begins_ms)| begins_ms)
     }
 
-    /// The earliest slot that is not empty: its level, its place there, and when it begins.
+    /// The earliest occupied slot: its level, its place there, and its start.
     fn next_slot(&self) -> Option<(usize, usize, u64)> {
         let mut earliest: Option<(usize, usize, u64)> = None;
         for level in 0..LEVELS {
@@ -134,7 +135,7 @@ impl Wheel {
             let ahead =
                 self.occupied[level].rotate_right((turn % SLOTS as u64) as u32).trailing_zeros();
             let turn = turn + u64::from(ahead);
-            // A slot of a higher level that now is in has entries that are later in it.
+            // The current slot of a higher level has entries that are later in it.
             let begins_ms = turn << shift;
             if earliest.is_none_or(|(.., least_ms)| begins_ms < least_ms) {
                 earliest = Some((level, (turn % SLOTS as u64) as usize, begins_ms));
@@ -167,7 +168,7 @@ mod tests {
         *state
     }
 
-    /// Sets, moves and cancels at random; what comes out is compared with a list.
+    /// Sets, moves and cancels at random; compares the output with a list.
     #[test]
     fn everything_comes_out_when_it_is_due_and_once() {
         for seed in 1..60u64 {

@@ -91,7 +91,7 @@ impl Member {
         sink: &mut dyn Sink,
     ) {
         if self.phase == Phase::Closing {
-            return; // It has said that it is no member any more; others will take the shard.
+            return; // The member has left; others will take the shard.
         }
         self.set_holding(shard, Holding::Mine);
         let at_once =

@@ -1,4 +1,4 @@
-//! What is bounded beside numbers of holds and requests.
+//! Bounds other than the numbers of holds and requests.
 
 use super::semantics::Core;
 use crate::Mode::Exclusive;
@@ -55,8 +55,8 @@ fn acquire(
     locks.acquire(NOW, &asked, Exclusive, (9_000, 0), heard)
 }
 
-/// What a million names take is told to users: a lock with its hold, and the index when it has just
-/// grown and is 7/16 full, of which an entry is a number and a byte.
+/// The documentation states the memory of a million names: a lock with its hold, and an entry (a
+/// number and a byte) of an index that has just grown and is 7/16 full.
 #[test]
 fn a_lock_that_one_holds_takes_at_most_96_bytes() {
     let index = (size_of::<u32>() + 1) as f64 * 16.0 / 7.0;
@@ -92,7 +92,7 @@ fn names_and_owners_have_a_bound_and_one_role_half_of_it() {
     assert_eq!(heard.granted, 1, "what was released is free again");
 }
 
-/// Clients that ask and leave, while a partition is being read for long.
+/// Clients ask and leave while a partition takes long to read.
 #[test]
 fn requests_that_were_given_up_are_not_kept_until_rows_are_read() {
     let (mut locks, mut heard) = locks(Limits::default());
@@ -108,9 +108,9 @@ fn requests_that_were_given_up_are_not_kept_until_rows_are_read() {
     assert!(handle.is_some());
 }
 
-/// Rows of holds that were released and whose free rows were lost are holds of the next owner, who
-/// reads all partitions by itself. They are the holder's role's, and take nothing from others; and
-/// of them, too, there is a bound.
+/// Holds that were released but whose free rows were lost are found by the next owner, which reads
+/// all partitions by itself. They count for the holder's role, take nothing from others, and are
+/// bounded, too.
 #[test]
 fn what_was_read_of_a_role_takes_no_room_from_others_and_is_within_a_bound_of_its_own() {
     #[derive(Default)]
@@ -206,7 +206,7 @@ fn what_was_read_of_a_role_takes_no_room_from_others_and_is_within_a_bound_of_it
         assert_eq!(acquire(&mut next, namespace, "modest", "modest"), "Granted { holder: Ho");
         assert_eq!(acquire(&mut next, namespace, "another", "greedy"), "Quota(HoldsOfRole)");
     }
-    // Who asks for what it holds has it as others have theirs.
+    // A hold whose owner asks for it counts like any other.
     for name in &names[..18] {
         assert_eq!(acquire(&mut next, Namespace::Durable, name, "greedy"), "Refused { holder: So");
     }
@@ -224,7 +224,7 @@ fn what_was_read_of_a_role_takes_no_room_from_others_and_is_within_a_bound_of_it
     );
 }
 
-/// Grants of a role that come faster than rows are written.
+/// Grants of a role come faster than rows are written.
 #[test]
 fn rows_of_one_role_that_are_being_written_have_a_bound_and_another_does_not_feel_it() {
     let mut core = Core::new(Limits { writes_per_role: 2, ..Limits::default() });
@@ -235,7 +235,7 @@ fn rows_of_one_role_that_are_being_written_have_a_bound_and_another_does_not_fee
     core.acquire(Namespace::Durable, "modest/d", crate::Mode::Shared, 9000, 0);
     core.acquire(Namespace::Memory, "greedy/e", crate::Mode::Shared, 9000, 0);
     assert_eq!(core.said(), [(3, "requests of role"), (5, "granted")]);
-    // Of a hold that has ended the row is on its way all the same.
+    // The row of a hold that has ended is still on its way.
     core.release(Namespace::Durable, "greedy/a");
     core.said();
     core.heard.writes.retain(|write| write.0 != crate::WriteId::UNWATCHED);

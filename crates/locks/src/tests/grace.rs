@@ -1,4 +1,4 @@
-//! What is said of locks in memory whose holders only the shard's former owner knows.
+//! Answers about memory locks whose holders only the shard's former owner knows.
 
 use super::semantics::Core;
 use crate::types::{Limits, Mode, Namespace, shard_of};
@@ -6,7 +6,7 @@ use crate::types::{Limits, Mode, Namespace, shard_of};
 use Mode::Exclusive;
 use Namespace::Memory;
 
-/// Nobody knows who has it: a list that names nobody would say that nobody does.
+/// The holder is unknown: an empty list would say that there is none.
 #[test]
 fn in_the_grace_of_locks_in_memory_it_is_not_known_who_has_one_until_somebody_has() {
     let mut core = Core::new(Limits::default());

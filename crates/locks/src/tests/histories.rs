@@ -1,5 +1,5 @@
-//! Random histories of two proxies and five clients: nothing that may never happen does; with a
-//! step left out, it does.
+//! Random histories of two proxies and five clients: no invariant is violated, and with a step left
+//! out one is.
 
 use std::ops::RangeInclusive;
 
@@ -49,7 +49,7 @@ fn histories_have_grants_and_take_overs() {
 
 #[test]
 fn without_a_look_at_the_lease_after_the_row_there_are_two_holders() {
-    // Of the first 2,700 histories none has the order of events that shows it.
+    // None of the first 2,700 histories has the order of events that shows it.
     let found =
         first_violation(2_700..=6_000, Without { check_after_ack: true, ..Without::default() });
     assert!(found.is_some_and(|(_, what)| what.contains("two holders") || what.contains("fence")));

@@ -1,4 +1,4 @@
-//! Tests of the whole.
+//! Tests of the whole state machine.
 
 pub(crate) use crate::weakened::Without;
 

@@ -1,11 +1,11 @@
-//! The mode of a hold stays what it is.
+//! The mode of a hold never changes.
 
 use super::semantics::Core;
 use crate::Mode::{Exclusive, Shared};
 use crate::Namespace::{Durable, Memory};
 use crate::{Limits, Written};
 
-/// Whoever named no mode, or whose proxy did not say which, has it renewed as it is.
+/// A renewal without a mode, perhaps from a proxy that did not pass it on, keeps the mode.
 #[test]
 fn a_renewal_that_names_the_other_mode_changes_nothing() {
     let mut core = Core::new(Limits::default());

@@ -1,6 +1,6 @@
-//! A lock that is released for somebody else. For a request whose client has gone: unless its owner
-//! was told by another request that it holds the lock, for it would believe so until its TTL is
-//! over. For an operator: whoever holds it.
+//! Releases on behalf of another: for a request whose client has gone, unless another request told
+//! its owner that it holds the lock, because the owner would believe so until its TTL is over; and
+//! for an operator, for any holder.
 
 use super::semantics::Core;
 use crate::types::{Limits, Mode, Namespace, Row, Written};
@@ -9,7 +9,7 @@ use Mode::{Exclusive, Shared};
 use Namespace::{Durable, Memory};
 
 impl Core {
-    /// Grants the lock to `ann`; its fence.
+    /// Grants the lock to `ann`; returns its fence.
     fn granted(&mut self, namespace: Namespace) -> i64 {
         self.acquire(namespace, "ann", Exclusive, 9000, 0);
         if namespace == Durable {

@@ -1,4 +1,4 @@
-//! What a lock is: who gets it, in which order, and what each is told.
+//! Semantics of a lock: its holders, their order, and the answers.
 
 use crate::types::{
     Asked, Handle, Lease, Limits, LoadId, Mode, Namespace, NotServed, Now, Outcome, Quota, Row,
@@ -11,7 +11,7 @@ use Namespace::{Durable, Memory};
 
 const WALL_US: i64 = 1_700_000_000_000_000;
 
-/// What was said to a ticket: a word, and the fence where there is one.
+/// Answer to a ticket: a keyword, and the fence if there is one.
 pub(super) type Answer = (u64, &'static str, i64);
 /// A write: its name, slot, owner, token, TTL and timestamp.
 pub(super) type Sent = (WriteId, Vec<u8>, Vec<u8>, i64, u32, i64);
@@ -129,7 +129,7 @@ impl Core {
         self.locks.release(self.now(), &asked, None, false, &mut self.heard);
     }
 
-    /// All that was said since the last time, without fences.
+    /// Answers since the last call, without fences.
     pub(super) fn said(&mut self) -> Vec<(u64, &'static str)> {
         std::mem::take(&mut self.heard.answers)
             .into_iter()
@@ -137,13 +137,13 @@ impl Core {
             .collect()
     }
 
-    /// The partition of the lock has these rows.
+    /// Loads these rows of the lock's partition.
     pub(super) fn load(&mut self, rows: &[Row<'_>]) {
         let load = self.heard.loads.pop().expect("it wants to read");
         self.locks.loaded(self.now(), load, rows.iter().copied(), true, &mut self.heard);
     }
 
-    /// The first write that nobody has heard of yet has this outcome.
+    /// Gives the first pending write this outcome.
     pub(super) fn written(&mut self, written: Written) -> Sent {
         let sent = self.heard.writes.remove(0);
         self.locks.written(self.now(), sent.0, written, &mut self.heard);
@@ -333,12 +333,12 @@ fn a_holder_found_in_a_row_has_its_whole_time_and_is_told_so_when_the_row_was_wr
     assert!(sent.3 > token + 64, "above what was read");
 }
 
-/// The former owner granted up to this token. What it wrote may arrive at any time, unless somebody
-/// was told of it.
+/// The former owner granted up to this token. Its writes may arrive at any time, unless a client
+/// was told of them.
 const FLOOR_US: i64 = WALL_US + 9_000_000;
 
-/// The row of whoever was told last, as the next owner of the shard finds it: later than whatever
-/// the former one wrote.
+/// The row of the last holder that was told, as the shard's next owner finds it: later than all of
+/// the former owner's writes.
 #[test]
 fn a_holder_found_in_a_row_is_confirmed_above_all_that_the_former_owner_wrote() {
     for (slot, mode) in [("", Exclusive), ("one", Shared)] {
@@ -358,8 +358,7 @@ fn a_holder_found_in_a_row_is_confirmed_above_all_that_the_former_owner_wrote() 
         let (_, _, owner, fence, ttl_ms, timestamp_us) = core.written(Written::Acknowledged);
         assert_eq!((fence, core.said()), (token, vec![(1, "refused")]), "its own fence");
         assert!(timestamp_us > FLOOR_US + 63, "{timestamp_us}: a release of it may be on its way");
-        // An exclusive row on its way ends no shared hold that was confirmed, nor the other way
-        // round.
+        // An exclusive row on its way ends no confirmed shared hold, nor the other way round.
         let mut next = Core::new(Limits::default());
         next.acquire(Durable, "other", Exclusive, 9000, 0);
         let found =
@@ -382,8 +381,8 @@ fn a_holder_found_in_a_row_is_confirmed_above_all_that_the_former_owner_wrote() 
     }
 }
 
-/// What has not been read yet may show that the hold had ended long ago, and that others share the
-/// lock since.
+/// Rows not yet read may show that the hold had ended long ago, and that others share the lock
+/// since.
 #[test]
 fn a_hold_whose_time_ends_while_rows_are_read_writes_none() {
     let mut core = Core::new(Limits { load_ms: 9000, ..Limits::default() });
@@ -416,8 +415,8 @@ fn a_hold_whose_time_ends_while_rows_are_read_writes_none() {
     assert_eq!((core.said(), core.heard.writes.len()), (vec![(1, "refused")], 0));
 }
 
-/// Somebody else has written it: its lock is in another partition, and is not to be freed when the
-/// time in it is over.
+/// The row was written from outside: its lock is in another partition, and must not be freed when
+/// the time in it is over.
 #[test]
 fn a_row_in_the_wrong_partition_is_nobodys() {
     let mut core = Core::new(Limits::default());
@@ -450,7 +449,7 @@ fn rows_that_cannot_be_read_let_nobody_wait_for_long() {
     core.locks.load_failed(load, &mut core.heard);
     core.acquire(Durable, "three", Exclusive, 9000, 0);
     assert_eq!(core.said(), [(1, "loading"), (2, "loading")]);
-    // Rows of the first reading come late: they are not those that are waited for.
+    // Late rows of the first reading do not complete the second.
     core.locks.loaded(core.now(), load, std::iter::empty(), true, &mut core.heard);
     assert!(core.said().is_empty());
     core.load(&[]);
@@ -516,7 +515,7 @@ fn a_hundred_thousand_share_wait_and_leave_from_any_end() {
     assert!(core.locks.is_empty());
 }
 
-/// Hears nothing.
+/// Ignores all answers.
 struct Deaf(Option<WriteId>);
 
 impl Sink for Deaf {

@@ -1,6 +1,6 @@
 //! Three replicas of the table of durable locks: the last write wins, writes reach replicas late or
-//! never, and a read at QUORUM asks two and repairs them. A deletion is remembered for a while
-//! only, as long as anything may be late.
+//! never, and a read at QUORUM asks two and repairs them. A deletion is remembered only as long as
+//! any write may be late.
 
 use std::collections::BTreeMap;
 
@@ -8,13 +8,13 @@ use super::world::Random;
 use crate::Unneeded;
 use crate::types::{Row, Write};
 
-/// A replica remembers a deletion for longer than anything is late.
+/// Time for which a replica remembers a deletion: longer than any write is late.
 const DELETION_KEPT_MS: u64 = 25_000;
 
 /// A row's key: its lock's name and its slot.
 type Key = (Vec<u8>, Vec<u8>);
 
-/// A row as it is stored.
+/// A row as stored.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Stored {
     timestamp_us: i64,
@@ -44,13 +44,13 @@ impl Stored {
     }
 }
 
-/// Rows of a lock that are deleted.
+/// Deletion of a lock's rows.
 #[derive(Clone, Debug)]
 struct Deletion {
     bucket: u16,
     name: Vec<u8>,
     unneeded: Unneeded,
-    /// When it is forgotten.
+    /// Time at which it is forgotten.
     until_ms: u64,
 }
 
@@ -63,7 +63,7 @@ impl Deletion {
     }
 }
 
-/// What is on its way to a replica.
+/// Content of a late message to a replica.
 enum What {
     Row(u16, Key, Stored),
     Deletion(Deletion),
@@ -113,7 +113,7 @@ pub(super) struct Store {
 }
 
 impl Store {
-    /// Writes to so many replicas within this time. The others get it later, or never.
+    /// Writes to this many replicas within this time. The others get it later, or never.
     pub(super) fn write(
         &mut self,
         (now_ms, within_ms): (u64, u64),
@@ -140,7 +140,7 @@ impl Store {
         }
     }
 
-    /// Deletes rows of a lock on so many replicas within this time, and on the others late or
+    /// Deletes rows of a lock on this many replicas within this time, and on the others late or
     /// never.
     pub(super) fn delete(
         &mut self,
@@ -195,7 +195,7 @@ impl Store {
         }
     }
 
-    /// Late writes arrive.
+    /// Delivers late writes.
     pub(super) fn deliver(&mut self, now_ms: u64) {
         let (due, late) =
             std::mem::take(&mut self.late).into_iter().partition(|late| late.at_ms <= now_ms);
@@ -211,7 +211,7 @@ impl Store {
         }
     }
 
-    /// The rows of a partition, by two replicas, which have them both from then on.
+    /// Rows of a partition from two replicas, both of which then have all of them.
     pub(super) fn read(&mut self, bucket: u16, random: &mut Random) -> Vec<(Key, Stored)> {
         let without = random.below(3) as usize;
         let asked: Vec<usize> = (0..3).filter(|replica| *replica != without).collect();

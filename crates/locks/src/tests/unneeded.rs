@@ -1,4 +1,4 @@
-//! Which rows may be deleted, and what a replica that misses it all does.
+//! Rows that may be deleted, and the effect of a replica that misses all of it.
 
 use super::semantics::Core;
 use super::store::Store;
@@ -11,7 +11,7 @@ use crate::types::{
 use Mode::{Exclusive, Shared};
 use Namespace::Durable;
 
-/// A core that has read the lock's partition, in which these rows were.
+/// A core that has read the lock's partition with these rows.
 fn loaded(rows: &[Row<'_>]) -> (Core, LoadId) {
     let mut core = Core::new(Limits::default());
     core.acquire(Durable, "one", Exclusive, 9000, 0);
@@ -44,7 +44,7 @@ fn of_a_lock_that_nobody_has_all_rows_and_of_one_that_somebody_has_the_older_one
         None,
         "a row above all fences is nobody's of ours"
     );
-    // The next grant is above all that is deleted, and above what is written in its place.
+    // The next grant is above all deleted rows, and above the row written in their place.
     core.acquire(Durable, "two", Exclusive, 9000, 0);
     let (.., next_us) = core.written(Written::Acknowledged);
     assert!(next_us > all.free_us);
@@ -72,7 +72,7 @@ fn the_oldest_of_those_who_share_says_how_far_and_one_that_is_being_granted_coun
     assert!(up_to_us > first_us, "the row of who has left is unneeded");
 }
 
-/// Its row has the old timestamp, and is told to be there when that is acknowledged.
+/// Its row has the old timestamp, and counts as written once that is acknowledged.
 #[test]
 fn a_grant_that_is_made_longer_before_its_row_is_there_keeps_it() {
     let mut core = Core::new(Limits::default());
@@ -133,8 +133,8 @@ fn nothing_is_deleted_of_a_holder_that_was_found_or_without_a_lease_or_by_an_old
     assert!(unneeded(&core, known, free_us).is_some());
 }
 
-/// A replica misses the free row and the deletion, and the others forget the deletion. What the
-/// next owner may read then.
+/// A replica misses the free row and the deletion, and the others forget the deletion. Returns the
+/// number of times the next owner finds the old holder.
 fn found_after(replaces: bool) -> usize {
     let mut found = 0;
     for seed in 1..50 {
@@ -176,7 +176,7 @@ fn a_free_row_in_the_place_of_a_deletion_that_a_replica_missed_keeps_the_last_ho
     assert!(found_after(false) > 0, "a check that cannot fail says nothing");
 }
 
-/// Rows of names that nobody uses any more are of partitions for which nobody may ever ask.
+/// Rows of names that are never used again may lie in partitions that no request will ever read.
 #[test]
 fn a_partition_for_which_nobody_has_asked_is_read_ahead_and_its_rows_are_unneeded() {
     let mut core = Core::new(Limits::default());
@@ -212,7 +212,7 @@ fn rows_of_a_shard_that_was_lost_are_not_awaited_nor_those_of_an_earlier_reading
     assert!(core.locks.is_awaited(second) && !core.locks.is_awaited(first));
 }
 
-/// To read a thousand empty partitions again and again would keep those waiting that have rows.
+/// Reading a thousand empty partitions again and again would delay those that have rows.
 #[test]
 fn a_partition_without_rows_is_not_looked_at_until_there_is_one() {
     let mut core = Core::new(Limits::default());
@@ -253,7 +253,7 @@ fn a_partition_without_rows_is_not_looked_at_until_there_is_one() {
     assert!(is_looked_at(&core), "there was one when it was read");
 }
 
-/// The clock of a member was ahead once: fences are far from all clocks from then on.
+/// A member's clock was ahead once: fences are far from all clocks from then on.
 #[test]
 fn a_partition_without_rows_is_known_to_have_none_though_fences_are_ahead_of_the_clock() {
     let mut core = Core::new(Limits::default());

@@ -1,5 +1,5 @@
-//! Proxies that take a shard over from each other, their store, and clients that believe what they
-//! are told.
+//! Proxies that take a shard over from each other, their store, and clients that believe their
+//! answers.
 
 mod sweep;
 
@@ -13,7 +13,7 @@ use crate::types::{
     WriteId, Written,
 };
 
-/// Numbers from a seed.
+/// Random numbers from a seed.
 pub(super) struct Random(u64);
 
 impl Random {
@@ -21,7 +21,7 @@ impl Random {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
-    /// Below `end`.
+    /// A number below `end`.
     pub(super) fn below(&mut self, end: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -64,16 +64,15 @@ struct Belief {
     until_ms: u64,
 }
 
-/// A holder that a reply names: owner, mode, fence, time left.
+/// Holder in a reply: owner, mode, fence, time left.
 type Told = (Vec<u8>, Mode, i64, u32);
 /// A write: its name, partition, texts, token, TTL and timestamp.
 type Wanted = (WriteId, u16, Vec<Vec<u8>>, i64, u32, i64);
 
-/// When rows come that were read to see which are unneeded, the partition, and the latest timestamp
-/// of each name.
+/// A reading for obsolete rows: arrival time, partition, and the latest timestamp of each name.
 type Swept = (u64, LoadId, Vec<(Vec<u8>, i64)>);
 
-/// What a proxy has said and wants written, taken up after each of its turns.
+/// Outputs of a proxy, handled after each of its turns.
 #[derive(Default)]
 pub(super) struct Said {
     replies: Vec<(Ticket, String, Option<Told>)>,
@@ -114,7 +113,7 @@ struct Proxy {
     /// Outcomes on their way to it.
     outcomes: Vec<(u64, WriteId, Written)>,
     loads: Vec<(u64, LoadId)>,
-    /// Rows that were read to see which are unneeded: of a name the latest timestamp.
+    /// Readings for obsolete rows: the latest timestamp of each name.
     swept: Vec<Swept>,
     open: Vec<(Handle, Ticket)>,
 }
@@ -122,11 +121,11 @@ struct Proxy {
 pub(super) struct World {
     random: Random,
     now_ms: u64,
-    /// How far the times of day of their hosts are.
+    /// Offsets of the hosts' wall clocks.
     wall_offset_us: [i64; 2],
     names: Vec<Vec<u8>>,
     proxies: [Proxy; 2],
-    /// The proxy that has all shards, by the fleet's word; the other may not know it yet.
+    /// The proxy that has all shards in the fleet's view; the other may not know it yet.
     owner: usize,
     ts_floor: i64,
     told_to_lose: bool,
@@ -134,7 +133,7 @@ pub(super) struct World {
     sent: HashMap<u64, Sent>,
     next_ticket: u64,
     beliefs: BTreeMap<(u64, usize, bool), Belief>,
-    /// The highest fence of an exclusive holder, and of any, for each lock.
+    /// Highest fences of an exclusive holder, and of any, for each lock.
     fences: HashMap<(bool, usize), (i64, i64)>,
     /// Fences that holders were told.
     heard: HashSet<((u64, usize, bool), i64)>,
@@ -142,7 +141,7 @@ pub(super) struct World {
     pub(super) grants: u64,
     pub(super) take_overs: u64,
     pub(super) deletions: u64,
-    /// What may never happen and has.
+    /// The violated invariant.
     pub(super) violation: Option<String>,
 }
 
@@ -267,7 +266,7 @@ impl World {
         }
     }
 
-    /// Nobody asks for anything any more, and the store works; in the end nothing is held.
+    /// Runs without further requests and with a working store; in the end nothing is held.
     pub(super) fn come_to_rest(&mut self) {
         self.quiet = true;
         for _ in 0..2000 {
@@ -317,7 +316,7 @@ impl World {
         let ticket = Ticket(self.next_ticket);
         self.next_ticket += 1;
         self.sent.insert(ticket.0, Sent { client, lock, operation, at_ms: self.now_ms });
-        // Now and then somebody asks the proxy that is not the owner any more, or not yet.
+        // Some requests go to the proxy that no longer is the owner, or not yet.
         let proxy = if self.random.one_in(8) { 1 - self.owner } else { self.owner };
         let (now, mut said) = (self.now(proxy), Said::default());
         let (owner, name) = (owner_text(client), self.names[name].clone());
@@ -402,7 +401,7 @@ impl World {
         }
     }
 
-    /// Does what a proxy wants done, and tells clients what it says.
+    /// Carries out a proxy's outputs, and gives its answers to clients.
     fn take_up(&mut self, proxy: usize, said: Said) {
         for (id, bucket, texts, token, ttl_ms, timestamp_us) in said.writes {
             let [name, slot, owner, role] = &texts[..] else { unreachable!() };
@@ -469,8 +468,8 @@ impl World {
         }
     }
 
-    /// A fence that its holder was not told before. Holders who share a lock may be told of theirs
-    /// in any order.
+    /// Checks a fence that its holder was not told before. Sharers of a lock may be told theirs in
+    /// any order.
     fn saw_fence(&mut self, key: (u64, usize, bool), mode: Mode, fence: i64, sent: &Sent) {
         let (exclusive, any) = self.fences.entry((key.2, key.1)).or_insert((i64::MIN, i64::MIN));
         let below = if mode == Mode::Exclusive { *any } else { *exclusive };
@@ -478,8 +477,8 @@ impl World {
         if mode == Mode::Exclusive {
             *exclusive = fence.max(*exclusive);
         }
-        // A holder that did not hear of its grant may ask again when another's grant is not told
-        // yet, but no later.
+        // A holder that missed its grant may ask again before another's grant was told, but not
+        // later.
         if fence < below
             || fence == below
                 && matches!(mode, Mode::Exclusive)

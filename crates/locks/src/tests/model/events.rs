@@ -1,4 +1,4 @@
-//! What can happen next.
+//! Events that can happen next.
 
 use super::machine::{Facts, InFlight, Machines, Outcomes, Times, Word};
 use super::state::{CLIENTS_MAX, Client, Operation, Owner, PROXIES, Pending, Proxy, State};
@@ -6,42 +6,42 @@ use super::store::Store;
 use crate::tests::Without;
 use crate::types::Namespace;
 
-/// Ticks that a lease lasts: shorter than a TTL, so that holds outlive the lease of who granted
-/// them.
+/// Ticks of a lease: shorter than a TTL, so that holds outlive the lease under which they were
+/// granted.
 pub(super) const LEASE: u8 = 1;
 pub(super) const TTL: u8 = 2;
 pub(super) const WAIT: u8 = 1;
-/// The time of day of the first proxy is five tokens ahead.
+/// The first proxy's wall clock is five tokens ahead.
 pub(super) const WALL: [i32; PROXIES] = [320, 0];
-/// An age at which no answer has any time left to give.
+/// Age at which no answer has any time left to give.
 pub(super) const AGE_MAX: u8 = 8;
 
-/// How much happens, and which of the steps that are not those of [`crate::Locks`] are left out.
+/// Bounds on the events, and the steps outside [`crate::Locks`] that are left out.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
     pub(super) namespace: Namespace,
     pub(super) clients: u8,
-    /// The lock is asked for in both modes, and waited for; otherwise neither shared nor waited
-    /// for.
+    /// The lock is requested in both modes, and with waiting; otherwise neither shared nor with
+    /// waiting.
     pub(super) modes: bool,
     /// Requests of all clients.
     pub(super) requests: u8,
-    /// How often the shard goes from one owner to another.
+    /// Changes of the shard's owner.
     pub(super) take_overs: u8,
-    /// Writes and readings that fail, clients that leave, proxies that end without a word.
+    /// Failed writes and readings, clients that leave, proxies that end without notice.
     pub(super) faults: u8,
-    /// The longest TTL, which renewals may ask for, in ticks; for so long the next owner of the
-    /// shard grants no lock in memory.
+    /// Longest TTL, which renewals may request, in ticks; for this long the next owner of the shard
+    /// grants no memory lock.
     pub(super) longest: u8,
-    /// How many tokens a lease allows, above those that there were when it was renewed.
+    /// Tokens that a lease allows, above those at its renewal.
     pub(super) tokens: i32,
-    /// Three, or one in the place of three.
+    /// Three, or one in place of three.
     pub(super) replicas: u8,
     pub(super) without: Without,
     pub(super) fleet: LeftOut,
-    /// Only such a violation is looked for.
+    /// The kind of violation to look for.
     pub(super) sought: &'static str,
-    /// What has happened when the search begins.
+    /// Events before the search begins.
     pub(super) begun: &'static [Event],
 }
 
@@ -51,7 +51,7 @@ pub(super) enum LeftOut {
     Nothing,
     /// The shard is taken before the owner's lease has run out.
     LeaseOver,
-    /// The next owner's tokens need not be above the limit of the owner before.
+    /// The next owner's tokens need not be above the former owner's limit.
     Floor,
     /// Rows are read from one replica.
     Quorum,
@@ -76,7 +76,7 @@ pub(super) enum Event {
     Resumes { proxy: u8 },
 }
 
-/// What was seen to happen in all histories.
+/// Cases that occurred in any history.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Seen {
     pub(super) exclusive: bool,
@@ -92,7 +92,7 @@ pub(super) struct Model {
     pub(super) bounds: Bounds,
     pub(super) machines: [Machines; PROXIES],
     pub(super) seen: Seen,
-    /// What was said, for whoever reads a history.
+    /// Answers and writes, for readers of a history.
     pub(super) log: Option<Vec<String>>,
     pub(super) violation: Option<String>,
 }
@@ -109,7 +109,7 @@ impl Model {
         self.machines.iter().map(Machines::len).sum()
     }
 
-    /// The first proxy owns the shard, nobody holds anything, and then what is to have happened.
+    /// The first proxy owns the shard and there are no holds; then the given events happen.
     pub(super) fn begin(&mut self) -> State {
         let mut state = State {
             proxies: [Proxy::default(); PROXIES],
@@ -130,7 +130,7 @@ impl Model {
         state
     }
 
-    /// All that can happen next.
+    /// Each event that can happen next.
     pub(super) fn events(&self, state: &State, out: &mut Vec<Event>) {
         out.clear();
         if !self.is_anybody_told(state) {
@@ -146,8 +146,7 @@ impl Model {
         }
     }
 
-    /// Whether a client may yet be told that it has the lock. Otherwise nothing that may never
-    /// happen can.
+    /// True if a client may yet be told that it has the lock. Otherwise no violation is possible.
     fn is_anybody_told(&self, state: &State) -> bool {
         let hears = |pending: Pending| pending.operation != Operation::Release;
         self.may_ask(state) || state.clients.iter().any(|client| client.pending.is_some_and(hears))
@@ -169,7 +168,7 @@ impl Model {
             }
             return;
         }
-        // Clients do not differ: the first is the first to ask.
+        // Clients are alike: the first one asks first.
         let is_turn = client == 0 || state.clients[usize::from(client) - 1].asked > 0;
         if !self.may_ask(state) || !is_turn {
             return;
@@ -177,8 +176,7 @@ impl Model {
         for proxy in (0..PROXIES as u8).filter(|proxy| self.facts(state, *proxy).owned) {
             let mut ask = |operation| out.push(Event::Asks { client, proxy, operation });
             for (shared, waits) in [(false, false), (false, true), (true, false), (true, true)] {
-                // Whoever holds the lock and asks for it again, because it did not hear, asks for
-                // the same.
+                // A holder that missed its answer repeats the same request.
                 let is_asked = self.bounds.modes || !shared && !waits;
                 if is_asked && of.belief.is_none_or(|belief| belief.shared == shared && !waits) {
                     ask(Operation::Acquire { shared, waits });

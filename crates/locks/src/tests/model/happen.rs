@@ -1,4 +1,4 @@
-//! What comes of what happens.
+//! Effects of events.
 
 use super::events::{AGE_MAX, Event, LEASE, LeftOut, Model, WALL};
 use super::machine::{InFlight, Outcomes, Said, Word};
@@ -7,7 +7,7 @@ use super::store::merged;
 use crate::types::Namespace;
 
 impl Model {
-    /// What comes of an event; an error if it is what may never happen.
+    /// Carries out an event; the error names a violated invariant.
     pub(super) fn happen(&mut self, state: &mut State, event: Event) -> Result<(), String> {
         use Event::{Crashes, Fails, Leaves, ReadFails};
         state.faults += u8::from(matches!(
@@ -127,9 +127,9 @@ impl Model {
         self.say(state, proxy, Word::Lease { ticks: LEASE, limit });
     }
 
-    /// The shard becomes a proxy's by the fleet's row, and the proxy's core hears of it.
+    /// Gives the shard to a proxy in the fleet's row, and tells the proxy's core.
     fn give(&mut self, state: &mut State, proxy: u8, memory_free: bool) {
-        // Only who has a lease takes over or is given a shard.
+        // Only a proxy with a lease takes over or is given a shard.
         self.renew(state, proxy);
         state.take_overs += 1;
         state.owner = Owner::Proxy(proxy);
@@ -145,7 +145,7 @@ impl Model {
         self.say(state, proxy, Word::Lose);
     }
 
-    /// A replica answers a reading; the second answer is the reading's.
+    /// A replica answers a reading; the second answer completes it.
     fn read(&mut self, state: &mut State, proxy: u8, replica: usize, way: u32) {
         state.store.arrive(replica, way);
         let rows = state.store.replicas[replica];
@@ -186,7 +186,7 @@ impl Model {
         }
     }
 
-    /// Says a word to a proxy's locks, and does what they want.
+    /// Passes an input to a proxy's locks, and carries out their outputs.
     pub(super) fn say(&mut self, state: &mut State, proxy: u8, word: Word) {
         let index = usize::from(proxy);
         let (machine, said) = self.machines[index].say(state.proxies[index].machine, word);

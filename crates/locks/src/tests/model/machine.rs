@@ -1,9 +1,9 @@
-//! The states that [`Locks`] can be in, each kept once under a number, and what each does with each
-//! event: tried once.
+//! The states of [`Locks`], each stored once under a number, and the effect of each input on each
+//! state, computed once.
 //!
-//! Times are told from the present, so that a state is the same whenever it comes. Numbers of
-//! entries and their generations are left out: the model names holds and requests by their clients,
-//! and what is stale for `Locks` it does not tell.
+//! Times are relative to the present, so that a state is the same whenever it occurs. Numbers of
+//! entries and their generations are left out: the model identifies holds and requests by their
+//! clients, and sends `Locks` no stale ones.
 
 use std::collections::HashMap;
 
@@ -18,16 +18,15 @@ use crate::types::{
     Sink, Ticket, Write, WriteId, Written, bucket_of,
 };
 
-/// Time passes in steps of so many milliseconds: longer than the wait before a write is first
-/// repeated.
+/// Milliseconds of a tick: longer than the wait before a write is first repeated.
 pub(super) const TICK_MS: u64 = 200;
 
-/// Milliseconds that are over when so many ticks have passed, and not before.
+/// Milliseconds that have passed after this many ticks, and not before.
 pub(super) fn ticks(count: u8) -> u32 {
     u32::from(count) * TICK_MS as u32 - 1
 }
 
-/// What can be said to [`Locks`].
+/// Inputs of [`Locks`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Word {
     Ask {
@@ -37,16 +36,16 @@ pub(super) enum Word {
     Cancel {
         client: u8,
     },
-    /// Of the row of this client's hold.
+    /// Outcome for the row of this client's hold.
     Written {
         client: u8,
         written: Outcomes,
     },
     Loaded(Rows),
     LoadFailed,
-    /// What is due is done.
+    /// Handle the timers that are due.
     Timers,
-    /// A tick passes.
+    /// One tick passes.
     Pass,
     Lease {
         ticks: u8,
@@ -57,7 +56,7 @@ pub(super) enum Word {
         grace: u8,
     },
     Lose,
-    /// Nothing is known any more.
+    /// Start anew without knowledge.
     Begin,
 }
 
@@ -68,20 +67,20 @@ pub(super) enum Outcomes {
     NotSent,
 }
 
-/// An answer, to this client.
+/// An answer to this client.
 #[derive(Clone, Debug)]
 pub(super) enum Answer {
     Granted {
         shared: bool,
         fence: i32,
     },
-    /// With its own hold, and the ticks that this has left.
+    /// The client's own hold, with the ticks left.
     Own {
         shared: bool,
         fence: i32,
         left: u8,
     },
-    /// For somebody else holds the lock, or nobody does.
+    /// The lock has another holder, or none.
     Refused,
     #[expect(dead_code, reason = "whoever reads a history sees it")]
     Other(String),
@@ -101,11 +100,11 @@ pub(super) struct InFlight {
     pub(super) client: u8,
     pub(super) slot: u8,
     pub(super) at: i32,
-    /// An earlier attempt may have been carried out.
+    /// An earlier attempt may have been executed.
     pub(super) repeated: bool,
 }
 
-/// What others see of a state.
+/// Visible facts of a state.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Facts {
     pub(super) owned: bool,
@@ -134,8 +133,7 @@ pub(super) struct Machines {
     namespace: Namespace,
     without: Without,
     times: Times,
-    /// The time of day on this host, which stands still: it can only matter by being ahead or
-    /// behind.
+    /// The host's wall clock, which stands still: only its offset can matter.
     wall_us: i64,
     name: Vec<u8>,
     numbers: HashMap<Vec<u8>, u32>,
@@ -166,7 +164,7 @@ impl Machines {
         machines
     }
 
-    /// [`Locks`] of which nobody has wanted anything yet; its number is 0.
+    /// [`Locks`] before any input; number 0.
     fn begin(&self) -> Locks {
         let mut locks = Locks::new(Limits { load_ms: TICK_MS as u32, ..Limits::default() });
         locks.without = self.without;
@@ -183,7 +181,7 @@ impl Machines {
         &self.facts[machine as usize]
     }
 
-    /// Says a word to a state: the state after it, and what it said.
+    /// Passes an input to a state; returns the state after it, and the outputs.
     pub(super) fn say(&mut self, machine: u32, word: Word) -> (u32, &Said) {
         if let Some((after, said)) = self.tried.get(&(machine, word)) {
             return (*after, &self.said[*said as usize]);
@@ -294,7 +292,7 @@ impl Machines {
         chain(first, |hold| locks.next_hold(hold))
     }
 
-    /// All requests that are not answered, in the order in which they lie in their lists.
+    /// Unanswered requests, in the order of their lists.
     fn requests(&self, locks: &Locks) -> Vec<u32> {
         let requests = &locks.timed.requests;
         let next = |request: u32| requests[request].next;
@@ -327,7 +325,7 @@ impl Machines {
         Some(WriteId(u64::from(index) | u64::from(write.generation) << 32))
     }
 
-    /// The number of a state, which may be new.
+    /// Number of a state, which may be new.
     fn number(&mut self, machine: Machine) -> u32 {
         let key = self.encode(&machine.locks, machine.tick);
         if let Some(number) = self.numbers.get(&key) {
@@ -407,7 +405,7 @@ impl Machines {
                 u8::from(write.abandoned),
                 original.unwrap_or(u8::MAX),
             ]);
-            // Nothing is due while it is in flight, and waits get no longer after the fifth time.
+            // No timer runs while the write is in flight, and delays stop growing after the fifth.
             out.extend([
                 write.unknown.min(5) as u8,
                 if write.in_flight { 0 } else { left(write.due_ms) },
@@ -432,7 +430,7 @@ impl Machines {
                 Asked::Renew { ttl_ms, .. } => out.push(2 + (u64::from(ttl_ms) / TICK_MS) as u8),
                 Asked::Release { .. } => out.push(u8::MAX),
                 Asked::Look => out.push(u8::MAX - 1),
-                // The model's clients do not give back: whether a hold was found again is no part
+                // The model's clients never give back: whether a hold was found again is not part
                 // of its states.
                 Asked::GiveBack { .. } => out.push(u8::MAX - 2),
             }
@@ -441,7 +439,7 @@ impl Machines {
     }
 }
 
-/// A list that is linked by numbers.
+/// Iterates a list that is linked by numbers.
 fn chain(first: u32, next: impl Fn(u32) -> u32) -> impl Iterator<Item = u32> {
     let there = |number: u32| (number != NIL).then_some(number);
     std::iter::successors(there(first), move |number| there(next(*number)))

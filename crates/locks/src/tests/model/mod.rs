@@ -1,10 +1,10 @@
-//! A model of locks: [`crate::Locks`] of two proxies, what is around them, and all that can happen,
-//! in every order.
+//! A model of locks: [`crate::Locks`] of two proxies, their surroundings, and all events that can
+//! happen, in every order.
 //!
-//! It is the real `Locks` that runs. Its states are told apart by what matters for what comes, so
-//! that each is tried with each event once (`machine.rs`). Around it is a model of the rest:
+//! The real `Locks` runs. States are distinguished by their effect on the future, so that each is
+//! tried with each event once (`machine.rs`). Around it is a model of the rest:
 //!
-//! | of the model | stands for |
+//! | in the model | stands for |
 //! |---|---|
 //! | `Event::Renews`, `TakesOver`, `HearsOfItsDeath` | `fleet`: `member/own.rs`, `claim` and `take_over` of `member/fleet.rs`, `End::Dead` |
 //! | `Event::Drains`, `HandsOver`, `Resumes` | `gift` of `member/shards.rs`, `Word::Drain` and `Word::Resume` of `proxy`'s `locks/words.rs` |
@@ -12,16 +12,16 @@
 //! | `store.rs` | Cassandra: a write at QUORUM, with its timestamp; a read of a partition at QUORUM, with its repair |
 //! | `told.rs` | clients that count their time from when they asked |
 //!
-//! Nobody has to do anything soon: a proxy that stands still is one to which nothing happens while
-//! time passes. Times are a few ticks, and a tick is longer than the shortest wait. A request is at
-//! the proxy when it is sent, and its answer at the client when it is given: later ones leave less
-//! time to believe in. What is not here: clocks of different speed, for which the fleet has margins
+//! No process is forced to act soon: a paused proxy is one without events while time passes. Times
+//! are a few ticks, and a tick is longer than the shortest wait. A request reaches the proxy when
+//! it is sent, and its answer the client when it is given: later arrivals would leave less time to
+//! believe in. The model leaves out clocks of different speed, for which the fleet has margins
 //! (`fleet_sim` tests them), operators, several locks, and more than one page of rows.
 //!
-//! Properties: no two holders of whom one is exclusive, by what clients believe; fences rise; who
-//! asks again for what it holds has the same fence; one answer to each request; no two rows of one
-//! timestamp. For each step that the design relies on there is a search without it, which must find
-//! a violation: `--nocapture` prints its history, with what proxies wrote and answered.
+//! Properties: no two holders of whom one is exclusive, by the clients' beliefs; fences rise; a
+//! holder that asks again gets the same fence; one answer to each request; no two rows of one
+//! timestamp. For each step that the design relies on, a search without it must find a violation:
+//! `--nocapture` prints its history, with the proxies' writes and answers.
 
 mod events;
 mod happen;
@@ -58,7 +58,7 @@ const DURABLE: Bounds = Bounds {
 };
 const MEMORY: Bounds =
     Bounds { namespace: Namespace::Memory, requests: 3, take_overs: 2, faults: 2, ..DURABLE };
-/// Without sharing and waiting: what can go wrong between owners.
+/// Without sharing and waiting: only faults between owners.
 const EXCLUSIVE: Bounds = Bounds { modes: false, faults: 0, ..DURABLE };
 const WHOLE: Without = Without {
     check_after_ack: false,
@@ -82,7 +82,7 @@ fn looked_at(name: &str, bounds: Bounds, states_max: usize) -> Found {
     found
 }
 
-/// Nothing is wrong in any state, and all states were looked at.
+/// Asserts that all states were visited and none has a violation.
 fn holds(name: &str, bounds: Bounds) -> Seen {
     let found = looked_at(name, bounds, STATES_MAX);
     if let Some((what, history)) = &found.violation {
@@ -92,7 +92,7 @@ fn holds(name: &str, bounds: Bounds) -> Seen {
     found.seen
 }
 
-/// Something is wrong, of this kind.
+/// Asserts that there is a violation of this kind.
 fn is_missed(name: &str, bounds: Bounds, sought: &'static str) {
     let found = looked_at(name, Bounds { sought, ..bounds }, STATES_MAX);
     let (what, history) =
@@ -112,7 +112,7 @@ const fn acknowledged(client: u8) -> Event {
     Event::Acknowledged { proxy: 0, client, without: 0 }
 }
 
-/// The lease, and so its limit of tokens.
+/// Renewal of the lease, and of its limit of tokens.
 const RENEWED: Event = Event::Renews { proxy: 0 };
 const READ: Event = Event::Read { proxy: 0, replica: 0, way: 0 };
 
@@ -136,7 +136,7 @@ fn durable_locks_hold_through_two_take_overs() {
     holds("durable, two take-overs", Bounds { take_overs: 2, faults: 2, ..EXCLUSIVE });
 }
 
-/// Not to the end: `make test-long` goes further.
+/// Not exhaustive: `make test-long` goes further.
 #[test]
 fn durable_locks_of_three_clients_hold_as_far_as_is_looked() {
     let states_max = std::env::var("SHUNT_MODEL_STATES")

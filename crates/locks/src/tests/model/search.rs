@@ -6,23 +6,23 @@ use std::hash::{DefaultHasher, Hasher};
 
 use super::events::{Bounds, Event, Model, Seen};
 
-/// What a search has found.
+/// Results of a search.
 pub(super) struct Found {
     pub(super) states: usize,
     pub(super) machines: usize,
     pub(super) depth: u32,
     pub(super) seen: Seen,
-    /// What may never happen, and the history that leads there.
+    /// The violation, and the history that leads to it.
     pub(super) violation: Option<(String, String)>,
-    /// There were more states than were to be looked at.
+    /// The limit on states was reached.
     pub(super) cut: bool,
 }
 
-/// Looks at all states, or at so many.
+/// Visits all states, or this many.
 pub(super) fn search(bounds: Bounds, states_max: usize) -> Found {
     let mut model = Model::new(bounds);
     let mut known = HashSet::new();
-    // For each state the one before it, and what happened between.
+    // For each state its predecessor, and the event between.
     let mut from: Vec<(u32, Event)> = Vec::new();
     let mut open = VecDeque::new();
     let (mut bytes, mut events) = (Vec::new(), Vec::new());
@@ -63,15 +63,15 @@ pub(super) fn search(bounds: Bounds, states_max: usize) -> Found {
     }
 }
 
-/// Of a state, for its place among those that are known: with ten million states, two have the same
-/// in one search of 400,000.
+/// Hash of a state, for the set of known states: with ten million states, one search in 400,000 has
+/// a collision.
 fn hash(bytes: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     hasher.write(bytes);
     hasher.finish()
 }
 
-/// Tells what happened, from the beginning.
+/// Describes the events from the beginning.
 fn history(bounds: Bounds, from: &[(u32, Event)], mut number: u32, last: Event) -> String {
     let mut events = vec![last];
     while number > 0 {

@@ -1,11 +1,11 @@
-//! What all of it is at one moment: proxies, the fleet's row, clients, rows.
+//! The whole state at one moment: proxies, the fleet's row, clients, rows.
 
 use super::store::{Rows, Store};
 
 pub(super) const CLIENTS_MAX: usize = 3;
 pub(super) const PROXIES: usize = 2;
 
-/// What a client asks for.
+/// Operation that a client requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Operation {
     Acquire { shared: bool, waits: bool },
@@ -13,7 +13,7 @@ pub(super) enum Operation {
     Release,
 }
 
-/// A request that is not answered.
+/// An unanswered request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pending {
     pub(super) proxy: u8,
@@ -22,12 +22,12 @@ pub(super) struct Pending {
     pub(super) age: u8,
 }
 
-/// What a client was told and has no reason to doubt yet.
+/// An answer that a client has no reason to doubt yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Belief {
     pub(super) shared: bool,
     pub(super) fence: i32,
-    /// Ticks until its time is over, counted from when it asked.
+    /// Ticks until its time is over, counted from the request.
     pub(super) left: u8,
 }
 
@@ -41,27 +41,27 @@ pub(super) struct Client {
     pub(super) asked: u8,
 }
 
-/// What a proxy knows of the shard, and the fleet of the proxy.
+/// A proxy's knowledge of the shard, and the fleet's of the proxy.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Proxy {
-    /// The state of its [`crate::Locks`], by number.
+    /// State of its [`crate::Locks`], by number.
     pub(super) machine: u32,
-    /// Its core has given the shard up, to hand it over: its last token, and whether nothing is
-    /// held in memory.
+    /// The core has drained the shard for a hand-over: its last token, and whether no memory lock
+    /// is held.
     pub(super) drained: Option<(i32, bool)>,
-    /// Ticks for which locks in memory may be held that it has forgotten.
+    /// Ticks for which forgotten memory locks may still be held.
     pub(super) forgotten: u8,
-    /// The first replica has answered its reading, with this.
+    /// First replica's answer to its reading.
     pub(super) read: Option<(u8, Rows)>,
     /// The fleet has declared its incarnation dead, and it does not know.
     pub(super) dead: bool,
     /// Ticks of its lease.
     pub(super) lease: u8,
-    /// Its tokens are below, by its row.
+    /// Limit of its tokens, by its row.
     pub(super) limit: i32,
 }
 
-/// Who owns the shard by the fleet's row.
+/// Owner of the shard in the fleet's row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
     Proxy(u8),
@@ -79,12 +79,12 @@ pub(super) struct State {
     pub(super) faults: u8,
     pub(super) clients: [Client; CLIENTS_MAX],
     pub(super) store: Store,
-    /// The highest fence of an exclusive holder, and of any, that was told.
+    /// Highest fences told to an exclusive holder, and to any.
     pub(super) highest: (i32, i32),
 }
 
 impl State {
-    /// Replicas do not differ but by what they have: puts them in an order.
+    /// Sorts the replicas, which differ only by their rows.
     pub(super) fn order_replicas(&mut self) {
         let asked = |replica: usize, state: &Self| {
             state
@@ -110,7 +110,7 @@ impl State {
         }
     }
 
-    /// All that matters for what can happen from now on.
+    /// Encodes everything that matters for future events.
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         out.clear();
         for proxy in &self.proxies {

@@ -1,30 +1,30 @@
 //! Three replicas of the rows of one lock. The last write wins on each; writes reach replicas at
 //! any time, in any order, or never.
 //!
-//! A write that has reached a replica shows only in what is read there, or in that it may be
-//! acknowledged. So nothing happens when it arrives: it is decided when a replica is read, or a
-//! write is acknowledged, which of the writes that were sent are there by then. A replica whose row
-//! is newer has the same row whether or not an older write has reached it.
+//! A write that has reached a replica shows only when the replica is read, or in that it may be
+//! acknowledged. So its arrival is no event: a read of a replica or an acknowledgement decides
+//! which of the writes sent have arrived. A replica with a newer row has the same row whether or
+//! not an older write has reached it.
 //!
-//! One replica can stand for three: what a quorum has acknowledged, or has been read from one,
-//! every quorum shows; what was sent it may show. A test below has both. Three are needed where a
-//! reading asks one only, or where its two answers are of different moments.
+//! One replica can stand for three: every quorum shows rows that a quorum has acknowledged or that
+//! were read from one; it may show rows that were sent. A test below compares both. Three are
+//! needed where a reading asks only one, or where its two answers are of different moments.
 
 /// The exclusive row, and one for each client that shares the lock.
 pub(super) const SLOTS: usize = 1 + super::state::CLIENTS_MAX;
 
-/// A row as it was written.
+/// A row as written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Version {
-    /// Its timestamp; 0: there is none.
+    /// Its timestamp; 0 without a row.
     pub(super) at: i32,
-    /// One more than the client that holds the lock; 0: nobody.
+    /// Number of the holding client plus one; 0 without a holder.
     pub(super) owner: u8,
     pub(super) token: i32,
     pub(super) ttl_ms: u32,
 }
 
-/// The rows of one lock.
+/// Rows of one lock.
 pub(super) type Rows = [Version; SLOTS];
 
 /// A write that some replica may not have yet.
@@ -32,25 +32,25 @@ pub(super) type Rows = [Version; SLOTS];
 pub(super) struct Sent {
     pub(super) slot: u8,
     pub(super) version: Version,
-    /// How often it was sent; 2 is more than once.
+    /// Times that it was sent; 2 means more than once.
     pub(super) times: u8,
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Store {
     pub(super) replicas: Vec<Rows>,
-    /// In the order of slots and timestamps.
+    /// Ordered by slot and timestamp.
     pub(super) sent: Vec<Sent>,
 }
 
 impl Store {
-    /// Of so many replicas.
+    /// Creates a store with this many replicas.
     pub(super) fn new(replicas: usize) -> Self {
         Self { replicas: vec![Rows::default(); replicas], sent: Vec::new() }
     }
 
-    /// A write is sent. An error if there is another row with its timestamp: of two such a replica
-    /// would have some columns of each.
+    /// Sends a write. An error if another row has its timestamp: a replica would mix columns of
+    /// both.
     pub(super) fn send(&mut self, slot: u8, version: Version) -> Result<(), String> {
         let here = self.replicas.iter().map(|rows| rows[usize::from(slot)]);
         let sent = self.sent.iter().filter(|sent| sent.slot == slot).map(|sent| sent.version);
@@ -67,7 +67,7 @@ impl Store {
         Ok(())
     }
 
-    /// A write turns out not to have been sent; false: it was.
+    /// Marks a write as not sent; false if it was.
     pub(super) fn unsend(&mut self, slot: u8, at: i32) -> bool {
         let is_it = |sent: &Sent| sent.slot == slot && sent.version.at == at;
         let reached = self.replicas.iter().any(|rows| rows[usize::from(slot)].at == at);
@@ -79,7 +79,7 @@ impl Store {
         true
     }
 
-    /// All replicas but one have a write. Of one that stands for the others there is none without.
+    /// Brings a write to all replicas except `without`; a single replica stands for all.
     pub(super) fn reach(&mut self, slot: u8, at: i32, without: usize) {
         let Some(sent) =
             self.sent.iter().find(|sent| sent.slot == slot && sent.version.at == at).copied()
@@ -99,12 +99,12 @@ impl Store {
         self.settle();
     }
 
-    /// In how many ways writes may have arrived at a replica.
+    /// Number of ways in which writes may have arrived at a replica.
     pub(super) fn arrivals(&self, replica: usize) -> u32 {
         (0..SLOTS).map(|slot| self.newer(replica, slot).count() as u32 + 1).product()
     }
 
-    /// Writes arrive at a replica, in one of these ways.
+    /// Delivers writes to a replica, in one of these ways.
     pub(super) fn arrive(&mut self, replica: usize, mut way: u32) {
         for slot in 0..SLOTS {
             let ways = self.newer(replica, slot).count() as u32 + 1;
@@ -127,7 +127,7 @@ impl Store {
         sent.map(|sent| sent.version)
     }
 
-    /// A replica is told what a read has found.
+    /// Updates a replica with the result of a read.
     pub(super) fn repair(&mut self, replica: usize, found: &Rows) {
         for (row, found) in self.replicas[replica].iter_mut().zip(found) {
             *row = (*row).max(*found);
@@ -135,7 +135,7 @@ impl Store {
         self.settle();
     }
 
-    /// Forgets writes that can change no replica any more.
+    /// Forgets writes that can no longer change any replica.
     fn settle(&mut self) {
         let Self { replicas, sent } = self;
         sent.retain(|sent| {
@@ -145,7 +145,7 @@ impl Store {
     }
 }
 
-/// The newer of each two rows.
+/// The newer of each pair of rows.
 pub(super) fn merged(one: &Rows, other: &Rows) -> Rows {
     std::array::from_fn(|slot| one[slot].max(other[slot]))
 }
@@ -162,7 +162,7 @@ mod tests {
         Read,
     }
 
-    /// What reads may find, all of them, in each way that writes may have arrived.
+    /// Every possible result of reads, over all ways in which writes may have arrived.
     fn found(store: &Store, steps: &[Step], before: &mut Vec<i32>, out: &mut BTreeSet<Vec<i32>>) {
         let Some((step, rest)) = steps.split_first() else {
             out.insert(before.clone());
@@ -208,7 +208,7 @@ mod tests {
         }
     }
 
-    /// Calls `each` with all orders of so many steps in which a write is sent once, and then
+    /// Calls `each` with all orders of up to `left` steps in which a write is sent once, and then
     /// perhaps acknowledged once.
     fn all_orders(steps: &mut Vec<Step>, left: usize, each: &mut impl FnMut(&[Step])) {
         each(steps);

@@ -1,11 +1,11 @@
-//! What clients are told, what they believe of it, and what may never be among that.
+//! Answers to clients, their beliefs, and the invariants on both.
 
 use super::events::{Model, TTL};
 use super::machine::Answer;
 use super::state::{Belief, Operation, Pending, State};
 
 impl Model {
-    /// A client hears the answer to its request, and believes it.
+    /// A client receives the answer to its request, and believes it.
     pub(super) fn told(&mut self, state: &mut State, client: u8, answer: &Answer) {
         let of = &mut state.clients[usize::from(client)];
         let Some(Pending { operation, age, proxy }) = of.pending.take() else {
@@ -53,8 +53,8 @@ impl Model {
         }
     }
 
-    /// A fence that its holder is told: above all that others were told before. Those who share a
-    /// lock may hear in any order.
+    /// Checks a fence told to its holder: it must be above all fences told to others before.
+    /// Sharers of a lock may be told in any order.
     fn saw_fence(&mut self, state: &mut State, client: u8, shared: bool, fence: i32) {
         let of = &mut state.clients[usize::from(client)];
         let known = of.heard == fence;

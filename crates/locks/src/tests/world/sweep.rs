@@ -1,12 +1,11 @@
-//! Proxies delete rows that say nothing any more: so does one that has lost the shard and does not
-//! know it.
+//! Proxies delete obsolete rows, including a proxy that has lost the shard and does not know it.
 
 use super::{LEASE_MS, Said, World};
 use crate::types::{Write, WriteId};
 
 impl World {
-    /// A proxy reads the rows of a lock's partition, to delete what is unneeded: so does one that
-    /// is not the owner any more.
+    /// A proxy reads the rows of a lock's partition to delete obsolete ones; it may no longer be
+    /// the owner.
     pub(super) fn sweep(&mut self) {
         let proxy = self.random.below(2) as usize;
         let bucket = crate::bucket_of(&self.names[self.random.below(2) as usize]);
@@ -27,7 +26,7 @@ impl World {
         self.proxies[proxy].swept.push((at_ms, known, newest));
     }
 
-    /// Nobody has asked for a lock of the partition yet.
+    /// Reads a partition without a request.
     fn read_ahead(&mut self, proxy: usize, bucket: u16) {
         let (now, mut said) = (self.now(proxy), Said::default());
         self.proxies[proxy].locks.read_ahead(now, bucket, &mut said);
