@@ -164,7 +164,7 @@ fn body(agent: &mut Agent, io: &mut Io, upstream: usize, exchange: usize, data: 
         return Step::Wait;
     }
     let Some(session) = agent.sessions.get_mut(state.session) else {
-        // The session is lost and the answer has no client connection: nobody waits for it.
+        // The session is lost and the answer has no client connection: it cannot reach the client.
         request::cancel(agent, io, exchange);
         return Step::Gone;
     };

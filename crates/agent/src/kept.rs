@@ -143,7 +143,7 @@ pub(crate) fn take(agent: &mut Agent, ticket: Ticket) -> Option<Kept> {
     Some(kept)
 }
 
-/// Drops an answer that nobody wants.
+/// Drops an unwanted answer.
 pub(crate) fn forget(agent: &mut Agent, ticket: Ticket) {
     if let Some(kept) = take(agent, ticket) {
         release(agent, kept.envelope.len());

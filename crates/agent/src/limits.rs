@@ -66,7 +66,7 @@ const ANSWER_HEAD_GROWN: usize = ANSWER_HEAD.head_bytes + 2 * ANSWER_HEAD.fields
 /// Interim answers (1xx) to one request; a server that sends more would never finish.
 pub(crate) const INTERIM_MAX: u32 = 64;
 
-/// An answer is slow if its client, and not the server, is the reason that it moved fewer than
+/// An answer is slow if its client, and not the server, caused it to move fewer than
 /// [`PACE_BYTES_MIN`] bytes in this time. While requests wait for a connection to the server, slow
 /// answers keep at most half of them.
 pub(crate) const PACE_INTERVAL_NS: u64 = 3 * SECOND;

@@ -161,7 +161,7 @@ pub(crate) fn end(agent: &mut Agent, io: &mut Io, key: usize) {
     }
 }
 
-/// A control connection has ended: cancels its requests, whose answers nobody awaits.
+/// A control connection has ended: cancels its requests.
 pub(crate) fn lost(agent: &mut Agent, io: &mut Io, key: usize) {
     let Some(session) = agent.sessions.try_remove(key) else { return };
     agent.set_peer(session.conn, Peer::Nobody);

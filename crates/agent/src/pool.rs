@@ -31,7 +31,7 @@ pub(crate) fn connect(agent: &mut Agent, io: &mut Io, exchange: usize) {
     join(agent, io, exchange, upstream);
 }
 
-/// Binds the exchange to this connection and sends what it has of its request.
+/// Binds the exchange to this connection and sends the part of its request that has come.
 fn join(agent: &mut Agent, io: &mut Io, exchange: usize, upstream: usize) {
     let (Some(connection), Some(state)) =
         (agent.upstreams.get_mut(upstream), agent.exchanges.get_mut(exchange))

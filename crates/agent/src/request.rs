@@ -129,7 +129,7 @@ pub(crate) fn end(agent: &mut Agent, io: &Io, exchange: usize) {
     pool::completed(agent, exchange);
 }
 
-/// Ends an exchange whose answer nobody awaits.
+/// Ends an exchange whose answer is no longer wanted.
 pub(crate) fn cancel(agent: &mut Agent, io: &mut Io, exchange: usize) {
     let upstream = forget(agent, exchange);
     if let Some(upstream) = upstream {

@@ -101,7 +101,7 @@ fn first_part(raw: &[u8], payload: &[u8], sink: &mut impl Sink) -> Result<Run, B
     pass_on(raw, payload.len(), whole, sink)
 }
 
-/// Takes in a part that is at most as long as what is missing.
+/// Takes in a part that is at most as long as the missing rest.
 fn take_in(mut envelope: Vec<u8>, whole: usize, payload: &[u8], sink: &mut impl Sink) -> Run {
     envelope.extend_from_slice(payload);
     if envelope.len() < whole {

@@ -83,7 +83,7 @@ pub(crate) fn send(
     state.exchange = Some(exchange);
 }
 
-/// Ends a client's exchange and tells the agent that nobody awaits the answer.
+/// Ends a client's exchange and tells the agent to cancel it.
 pub(crate) fn give_up(dispatcher: &mut Dispatcher, io: &mut Io, client: usize) -> Option<Exchange> {
     let exchange = dispatcher.take_exchange(client)?;
     dispatcher.backends[exchange.backend].send(io, exchange.ticket, &Message::Cancel);

@@ -1,4 +1,4 @@
-//! The rest of an answer: the request for it, and the check of what comes.
+//! The rest of an answer: the request for it, and the check of its answer.
 
 use shunt_handover::limits::{ETAG_BYTES_MAX, HEAD_BYTES_MAX};
 use shunt_handover::message::Framing;

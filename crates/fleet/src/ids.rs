@@ -34,7 +34,7 @@ impl Shards {
     /// All shards.
     pub const ALL: Self = Self(u64::MAX);
 
-    /// The set whose bit `s` is set for each shard `s` in it, as the column `handed_over` keeps it.
+    /// The set with shard `s` for each bit `s` that is set, as in the column `handed_over`.
     pub fn from_bits(bits: i64) -> Self {
         Self(bits.cast_unsigned())
     }

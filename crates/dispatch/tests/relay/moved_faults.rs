@@ -1,5 +1,5 @@
-//! The same promises while control connections are lost, agents and servers die, and clients reset
-//! their connections.
+//! The same guarantees while control connections are lost, agents and servers die, and clients
+//! reset their connections.
 
 use shunt_reactor::sim::{MILLISECOND, Options, Random, SECOND, World, for_seeds};
 

@@ -9,15 +9,15 @@ pub(crate) enum Request {
     Length(usize),
     /// Body of this many bytes, different for each run of a server.
     Versioned(usize),
-    /// As `Versioned`, with a weak tag that is the same for all versions.
+    /// Like `Versioned`, with a weak tag that is the same for all versions.
     Weak(usize),
-    /// As `Length`, with a request body that the server ignores.
+    /// Like `Length`, with a request body that the server ignores.
     WithBody(usize),
-    /// As `Length`, with a head of 20 KB.
+    /// Like `Length`, with a head of 20 KB.
     LongHead(usize),
-    /// As `Length`, in chunks.
+    /// Like `Length`, in chunks.
     Chunked(usize),
-    /// As `Length`, ended by the end of the connection.
+    /// Like `Length`, ended by the end of the connection.
     UntilClose(usize),
     /// HEAD of `Length`.
     Head(usize),
@@ -25,11 +25,11 @@ pub(crate) enum Request {
     Empty(u16),
     /// Sends a body of this many bytes; the server answers with its length and checksum.
     Upload(usize),
-    /// As `Upload`, in chunks.
+    /// Like `Upload`, in chunks.
     UploadChunked(usize),
-    /// As `Upload`, after `100 Continue`.
+    /// Like `Upload`, after `100 Continue`.
     UploadExpected(usize),
-    /// As `Length`, from an HTTP/1.0 client.
+    /// Like `Length`, from an HTTP/1.0 client.
     Old(usize),
     /// Bytes sent unchanged.
     Raw(String),

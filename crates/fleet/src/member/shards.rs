@@ -91,7 +91,7 @@ impl Member {
         sink: &mut dyn Sink,
     ) {
         if self.phase == Phase::Closing {
-            return; // The member has left; others will take the shard.
+            return; // The membership is ending; others will take the shard.
         }
         self.set_holding(shard, Holding::Mine);
         let at_once =

@@ -126,7 +126,7 @@ pub trait AgentSink {
     fn start(&mut self, flow: Flow, session: SessionId, ticket: Ticket, answer_sent: u64);
     /// Relays the answer, within the credit of the exchange.
     fn relay(&mut self, session: SessionId, ticket: Ticket);
-    /// Drops an answer that nobody wants.
+    /// Drops an unwanted answer.
     fn drop_answer(&mut self, session: SessionId, ticket: Ticket);
     /// Ends a connection that is here, on its way in, or on its way out, together with the rest of
     /// its answer. No further events of it follow.

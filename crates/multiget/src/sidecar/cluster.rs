@@ -323,7 +323,7 @@ impl Sidecar {
             .first()
             .and_then(|position| self.client.key(ticket, *position))
             .map(<[u8]>::to_vec);
-        // The multiget is over, and nobody waits for it.
+        // The multiget is over.
         let Some(key) = key else { return };
         let link = link_index(server, Version::Two);
         match self.open_permitted(io, link, is_moved) {

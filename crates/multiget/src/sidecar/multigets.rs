@@ -104,7 +104,7 @@ impl Sidecar {
         let mut command = std::mem::take(&mut self.written);
         for keys in positions.chunks(at_once) {
             if self.client.key(ticket, keys[0]).is_none() {
-                // The multiget is over, and nobody waits for the keys.
+                // The multiget is over, and its keys are no longer wanted.
                 break;
             }
             command.clear();
