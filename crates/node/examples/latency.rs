@@ -1,5 +1,5 @@
-//! Point reads on one event loop: how many in a second, and what a `count(*)` of the same table
-//! does to their time.
+//! Point reads on one event loop: reads per second, and the effect of a `count(*)` of the same
+//! table on their duration.
 //!
 //! `cargo run --release -p shunt-node --example latency [ROWS] [DIRECTORY] [cache]`
 
@@ -21,7 +21,7 @@ use shunt_wire::cql::message::{
 type Failure = Box<dyn Error + Send + Sync>;
 
 const VERSION: u8 = 4;
-/// Rows that are read again and again.
+/// Rows that are read repeatedly.
 const HOT_ROWS: i32 = 10_000;
 const IN_FLIGHT: usize = 64;
 const PHASE: Duration = Duration::from_secs(5);
@@ -50,7 +50,7 @@ impl Client {
         Ok(())
     }
 
-    /// Waits for an answer, which has to be none of an error.
+    /// Waits for an answer, which must not be an error.
     fn receive(&mut self) -> Result<(), Failure> {
         let mut head = [0; HEADER_BYTES];
         self.stream.read_exact(&mut head)?;
@@ -107,12 +107,13 @@ fn fill(client: &mut Client, rows: i32) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A row that is read often, another every time.
+/// A row from the hot set, another one for each read.
 fn hot(read: usize) -> i32 {
     (read * 7919 % HOT_ROWS as usize) as i32
 }
 
-/// Reads one after another until told to stop; microseconds of each, sorted.
+/// Reads one after another until told to stop; returns the duration of each in microseconds,
+/// sorted.
 fn one_by_one(
     client: &mut Client,
     id: &[u8],

@@ -1,4 +1,4 @@
-//! The nodes as they are seen from outside: their part of metrics, health and `/status`.
+//! Admin view of the nodes: their part of metrics, health and `/status`.
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,8 +24,7 @@ pub struct NodesAdmin {
     draining: AtomicBool,
 }
 
-/// Counters of the engine that are shown: their name in RocksDB, ours, what it is, and how many of
-/// it make one of ours.
+/// Engine counters to export: name in RocksDB, exported name, help text, unit, and divisor.
 const ENGINE_COUNTERS: [(&str, &str, &str, Option<Unit>, f64); 6] = [
     (
         "rocksdb.compact.read.bytes",
@@ -85,7 +84,7 @@ impl NodesAdmin {
         vec![("node", self.shared.info.nodes[node].address.to_string())]
     }
 
-    /// One value per node: a sum over its loops.
+    /// One value per node: the sum over its loops.
     fn per_node(&self, number: impl Fn(&LoopMetrics) -> u64) -> Vec<Value> {
         let sum = |loops: &Vec<Arc<LoopMetrics>>| {
             loops.iter().map(|metrics| number(metrics)).sum::<u64>() as f64

@@ -1,5 +1,4 @@
-//! The nodes of one process: what each is called, where it listens and which part of the token ring
-//! it owns.
+//! The nodes of one process: names, addresses, and their parts of the token ring.
 
 use std::net::SocketAddr;
 
@@ -7,14 +6,14 @@ use shunt_topology::Token;
 
 use crate::schema::Uuid;
 
-/// One node as the system tables show it.
+/// One node as shown by the system tables.
 #[derive(Clone, Debug)]
 pub struct NodeInfo {
-    /// Where it takes CQL connections.
+    /// Address for CQL connections.
     pub address: SocketAddr,
-    /// Its id, the same after every start on the same data.
+    /// Host id, stable across restarts on the same data.
     pub host_id: Uuid,
-    /// Ends of the token ranges it owns, ascending.
+    /// Ends of the node's token ranges, ascending.
     pub tokens: Vec<i64>,
 }
 
@@ -33,12 +32,12 @@ pub struct ClusterInfo {
     owners: Vec<(i64, usize)>,
 }
 
-/// Ranges that each node gets.
+/// Number of ranges per node.
 const RANGES_PER_NODE: usize = 16;
 
 impl ClusterInfo {
-    /// Nodes at these addresses, the ring in even parts that go round among them. The parts depend
-    /// on the number of nodes alone, so that a restart finds every row where it was. Host ids are
+    /// Nodes at these addresses, with the ring in even parts assigned in turn. The parts depend
+    /// only on the number of nodes, so that a restart finds every row in place. The host ids are
     /// those of nodes whose store has no id.
     pub fn new(name: &str, addresses: &[SocketAddr]) -> ClusterInfo {
         let count = addresses.len().max(1);
@@ -66,11 +65,11 @@ impl ClusterInfo {
         }
     }
 
-    /// Gives the nodes the host ids of the store in which their data is.
+    /// Gives the nodes host ids derived from the id of the store with their data.
     ///
-    /// Nodes of two stores must never have the same host id. A proxy tells rings apart by host id
-    /// and cluster name, all clusters have the same name, and what one store has acknowledged is
-    /// not in the other.
+    /// Nodes of two stores must never have the same host id. A proxy distinguishes rings by host id
+    /// and cluster name, all clusters have the same name, and one store lacks the writes
+    /// acknowledged by another.
     pub(crate) fn set_store(&mut self, store: &Uuid) {
         let store: String = store.iter().map(|byte| format!("{byte:02x}")).collect();
         for (index, node) in self.nodes.iter_mut().enumerate() {
@@ -78,7 +77,7 @@ impl ClusterInfo {
         }
     }
 
-    /// The index of the node that owns a token.
+    /// Index of the node that owns a token.
     #[inline]
     pub fn owner(&self, token: Token) -> usize {
         let range = self.owners.partition_point(|(end, _)| *end < token.0);
@@ -86,8 +85,8 @@ impl ClusterInfo {
     }
 }
 
-/// An id made of the store's id, or the cluster's name, and the node's number; version 4 by its
-/// bits.
+/// A host id derived from the store's id or the cluster's name, and the node's number; formatted as
+/// version 4.
 fn host_id(of: &str, index: usize) -> Uuid {
     let low = shunt_topology::token::token(format!("{of}/{index}/low").as_bytes()).0;
     let high = shunt_topology::token::token(format!("{of}/{index}/high").as_bytes()).0;

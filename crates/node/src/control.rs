@@ -1,11 +1,12 @@
-//! Orders to nodes that run, over a Unix socket in their data directory: whoever may write there
-//! may give them.
+//! Commands to running nodes over a Unix socket in their data directory: write permission there is
+//! required.
 //!
 //! One request per connection: a line `snapshot DIRECTORY`. The answer is a line `ok` or `error
 //! MESSAGE`.
 //!
-//! The address of a socket has 107 bytes at most, a path may have more. So the socket is reached
-//! through the open directory, under a name that is short however long that of the directory is.
+//! A socket address has at most 107 bytes, but a path may have more. The socket is therefore
+//! reached through the open directory, under a name that is short whatever the length of the
+//! directory's.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -24,15 +25,15 @@ use crate::layout;
 use crate::shared::Shared;
 use crate::stopped::{self, Stopped};
 
-/// How long one who connects may take to say what is wanted.
+/// Longest time for a client to send its request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long one who asks for a snapshot waits. Where files are linked it is a moment; to another
-/// file system they are copied.
+/// Longest wait for a snapshot. Linking files takes a moment; on another file system they are
+/// copied.
 const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
-/// Longest request: a path has 4096 bytes at most.
+/// Longest request: a path has at most 4096 bytes.
 const REQUEST_BYTES_MAX: u64 = 8192;
 
-/// The thread that takes orders.
+/// The thread that executes commands.
 pub(crate) struct Control {
     path: PathBuf,
     stopping: Arc<AtomicBool>,
@@ -42,7 +43,7 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    /// Listens in the data directory, whose lock the caller has: a socket that is there is a
+    /// Listens in the data directory, whose lock the caller holds: an existing socket is a
     /// leftover.
     pub(crate) fn start(shared: &Arc<Shared>) -> std::io::Result<Control> {
         let orders = Arc::clone(shared);
@@ -73,8 +74,8 @@ impl Control {
                     tracing::debug!(%error, "a control connection failed");
                 }
             }
-            // Before it tells that it has ended, by what is never sent anything: who waits for that
-            // may open the data again.
+            // Before the end is signalled by closing a channel without messages: its receiver may
+            // open the data again.
             drop(answer);
             drop(alive);
         };
@@ -82,16 +83,15 @@ impl Control {
         Ok(Control { path, stopping, ended, thread })
     }
 
-    /// The thread, if it has ended although nobody told it to.
+    /// Name of the thread if it has ended without being told to.
     pub(crate) fn dead_threads(&self) -> Vec<String> {
         stopped::ended([&self.thread])
     }
 
-    /// Ends the thread, after the order it is at; late if that takes longer than `limit`.
+    /// Ends the thread after its current command; late if that takes longer than `limit`.
     pub(crate) fn stop(self, limit: Duration) -> Stopped {
         self.stopping.store(true, Ordering::Release);
-        // Wakes the thread up. If nobody can connect any more it has ended already or cannot be
-        // ended.
+        // Wakes the thread. If nothing can connect, it has ended already or cannot be ended.
         let woken = connect(&self.path).is_ok();
         let _ = std::fs::remove_file(&self.path);
         let has_ended = woken && self.ended.recv_timeout(limit) != Err(RecvTimeoutError::Timeout);
@@ -130,7 +130,7 @@ fn answer(shared: &Shared, mut stream: &UnixStream) -> std::io::Result<()> {
     }
 }
 
-/// Has nodes that run on a data directory write a snapshot. `None`: none run there.
+/// Lets nodes running on a data directory write a snapshot. `None`: no node runs there.
 pub(crate) fn ask_snapshot(directory: &Path, to: &Path) -> Option<Result<(), String>> {
     let path = layout::control_socket(directory);
     let stream = connect(&path).ok()?;
@@ -163,7 +163,7 @@ mod tests {
         assert_eq!(well.stop(Duration::from_secs(60)), Stopped::InTime);
         let control =
             Control::start_with(directory.path(), |_| panic!("as the test wants it")).unwrap();
-        // Who asks is told that it was not done.
+        // The caller learns that the snapshot failed.
         assert!(ask_snapshot(directory.path(), Path::new("/nowhere")).unwrap().is_err());
         while control.dead_threads().is_empty() {
             std::thread::yield_now();

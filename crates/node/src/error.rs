@@ -1,4 +1,4 @@
-//! The errors of the native protocol, section 9, that a node gives.
+//! Errors of the native protocol (section 9) that a node returns.
 
 use shunt_language::error::FailedFunction;
 use shunt_language::{InvalidRequest, SyntaxError};
@@ -10,41 +10,41 @@ use shunt_wire::cql::message::{
 
 use crate::limits;
 
-/// Where native functions are.
+/// Keyspace of native functions.
 const NATIVE_KEYSPACE: &str = "system";
 
-/// An error as a client sees it.
+/// An error as seen by clients.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum CqlError {
     /// The text is not CQL.
     Syntax(String),
-    /// It is, and cannot be carried out as it stands.
+    /// The text is CQL but cannot be executed.
     Invalid(String),
     /// A function has no result for its arguments.
     Function { message: String, function: Box<FailedFunction> },
-    /// Nobody may do that.
+    /// The action is not permitted.
     Unauthorized(String),
     /// A property of a keyspace or table is wrong.
     Config(String),
-    /// A keyspace (with an empty table) or a table is there already.
+    /// A keyspace (with an empty table) or a table exists already.
     AlreadyExists { keyspace: String, table: String },
-    /// Nobody prepared a statement with this id here.
+    /// No statement with this id is prepared here.
     Unprepared(Vec<u8>),
-    /// The request is not what the protocol says.
+    /// The request violates the protocol.
     Protocol(String),
-    /// The node cannot carry it out: its disk failed, or a bound was hit.
+    /// The node cannot execute the request: its disk failed, or a limit was reached.
     Server(String),
     /// The consistency level needs more replicas than there are nodes.
     Unavailable { consistency: Consistency, required: u32, alive: u32 },
-    /// The node has more to do than it can; what was asked did not happen.
+    /// The node is overloaded and did not execute the request.
     Overloaded(String),
-    /// Some of the nodes that a write goes to have carried out their part, and another could not.
+    /// Some of the nodes that a write goes to have executed their part, and another could not.
     WrittenInPart(String),
-    /// A read took longer than it may, or nobody waits for it any more.
+    /// A read exceeded its time limit, or its client is gone.
     TimedOut,
-    /// Not for clients: it has to be executed where it may wait. Nothing has been changed yet.
+    /// Not for clients: the request must be executed where it may wait. It has changed nothing yet.
     WouldWait {
-        /// It will take long even if it does not wait.
+        /// True if it will take long even without waiting.
         long: bool,
     },
 }
@@ -80,7 +80,7 @@ impl CqlError {
                 ErrorMessage { code: error_code::UNAVAILABLE, message, details }.put(out, version);
             }
             CqlError::WrittenInPart(message) => {
-                // Drivers repeat after other errors, and after this one only what is of the kind
+                // Drivers retry after other errors, and after this one only for the type
                 // `BATCH_LOG`.
                 let counts =
                     ReplicaCounts { consistency: Consistency::ONE, received: 0, block_for: 1 };

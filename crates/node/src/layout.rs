@@ -7,9 +7,8 @@
 //! control.sock  while nodes run on it: see `control`
 //! ```
 //!
-//! A directory is *begun* until all of that is there for the first time. From then on anything that
-//! is missing has been lost, in a copy that was not finished for example, and is never made anew in
-//! silence.
+//! A directory is *begun* until all of that exists for the first time. From then on a missing part
+//! has been lost, in an unfinished copy for example, and is never silently recreated.
 
 use std::fs::{File, TryLockError};
 use std::hash::{BuildHasher, RandomState};
@@ -26,35 +25,35 @@ const BEGUN: &str = "begun";
 /// The contents of the file `nodes`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Claim {
-    /// How many nodes the data is divided among.
+    /// Number of nodes that the data is divided among.
     pub(crate) nodes: usize,
     /// True if the directory was complete once.
     pub(crate) complete: bool,
-    /// The store's id, from which its nodes have their host ids: random, made when the directory is
-    /// begun, never changed. Only copies of the directory share it. Directories from before there
-    /// were ids have none and get none, as proxies know their nodes by the host ids that they have.
+    /// The store's id, from which its nodes derive their host ids: random, created with the
+    /// directory, never changed. Only copies of the directory share it. Directories older than this
+    /// id have none and get none, as proxies know their nodes by the existing host ids.
     pub(crate) store: Option<Uuid>,
 }
 
-/// Where the store of a node is.
+/// Directory of a node's store.
 pub(crate) fn node_directory(directory: &Path, index: usize) -> PathBuf {
     directory.join(format!("node-{index}"))
 }
 
-/// Where nodes that run take orders.
+/// Socket of running nodes for commands.
 pub(crate) fn control_socket(directory: &Path) -> PathBuf {
     directory.join("control.sock")
 }
 
-/// Among how many nodes the data of a directory is divided; `None` if there is no data.
+/// Number of nodes that the data of a directory is divided among; `None` if there is no data.
 ///
 /// # Errors
-/// A file that is missing, cannot be read or is damaged; the message names it.
+/// A missing, unreadable or damaged file; the message names it.
 pub fn nodes_of(directory: &Path) -> Result<Option<usize>, String> {
     Ok(claim_of(directory)?.map(|claim| claim.nodes))
 }
 
-/// Reads what the file `nodes` of a directory says; `None` if there is no data.
+/// Reads the file `nodes` of a directory; `None` if there is no data.
 pub(crate) fn claim_of(directory: &Path) -> Result<Option<Claim>, String> {
     let path = directory.join("nodes");
     match std::fs::read(&path) {
@@ -66,7 +65,7 @@ pub(crate) fn claim_of(directory: &Path) -> Result<Option<Claim>, String> {
             )),
         },
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            // Whoever begins a directory writes this file first.
+            // Creating a directory starts with this file.
             let left = ["node-0", "schema.json"].iter().find(|name| directory.join(name).exists());
             left.map_or(Ok(None), |left| {
                 Err(format!(
@@ -79,8 +78,8 @@ pub(crate) fn claim_of(directory: &Path) -> Result<Option<Claim>, String> {
     }
 }
 
-/// A line: the number of nodes, `begun` or nothing, the store's id in 32 hexadecimal digits or
-/// nothing, and a checksum of what is before it. Before there were checksums it was the number
+/// Parses a line: the number of nodes, `begun` or nothing, the store's id in 32 hexadecimal digits
+/// or nothing, and a checksum of the preceding text. Files older than checksums have the number
 /// alone.
 fn parse(text: &str) -> Option<Claim> {
     let line = text.strip_suffix('\n')?;
@@ -107,9 +106,9 @@ fn id(digits: &str) -> Option<Uuid> {
     all.then(|| u128::from_str_radix(digits, 16).ok()).flatten().map(u128::to_be_bytes)
 }
 
-/// The id of a new store: 128 bits that nobody has seen before.
+/// Id of a new store: 128 random bits.
 fn new_id() -> Uuid {
-    // Each has other keys; the first of a thread has the system's random numbers.
+    // Each has different keys; the first of a thread uses the system's random numbers.
     let half = || u128::from(RandomState::new().hash_one(()));
     (half() << 64 | half()).to_be_bytes()
 }
@@ -118,8 +117,7 @@ fn sum(text: &str) -> String {
     format!("{:08x}", crc32fast::hash(text.as_bytes()))
 }
 
-/// Writes down among how many nodes the data is divided, whether everything is there, and the
-/// store's id.
+/// Records the number of nodes, whether the directory is complete, and the store's id.
 pub(crate) fn set_nodes(directory: &Path, claim: Claim) -> Result<(), String> {
     let path = directory.join("nodes");
     let mut said = claim.nodes.to_string();
@@ -133,7 +131,8 @@ pub(crate) fn set_nodes(directory: &Path, claim: Claim) -> Result<(), String> {
     files::replace(&path, line.as_bytes()).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// Rows lie with the node that owns their token, and who owns it depends on the number of nodes.
+/// Rows are stored with the node that owns their token, and ownership depends on the number of
+/// nodes.
 pub(crate) fn claim(directory: &Path, nodes: usize) -> Result<Claim, String> {
     files::create_directory(directory)
         .map_err(|error| format!("{}: {error}", directory.display()))?;
@@ -147,8 +146,8 @@ pub(crate) fn claim(directory: &Path, nodes: usize) -> Result<Claim, String> {
     }
 }
 
-/// Two that begin a directory at once must not end up with two ids; the store's own locks are taken
-/// later.
+/// Two processes that create a directory at once must not end up with two ids; the store's own
+/// locks are taken later.
 fn begin(directory: &Path, nodes: usize) -> Result<Claim, String> {
     let failed = |error: io::Error| format!("{}: {error}", directory.display());
     let held = File::open(directory).map_err(failed)?;
@@ -159,7 +158,7 @@ fn begin(directory: &Path, nodes: usize) -> Result<Claim, String> {
                 directory.display()
             ));
         }
-        // Some network file systems lock no directories; whoever is alone there needs no lock.
+        // Some network file systems cannot lock directories; a single process needs no lock there.
         Err(TryLockError::Error(error)) => {
             tracing::debug!(directory = %directory.display(), %error, "a directory cannot be locked");
         }
@@ -172,7 +171,7 @@ fn begin(directory: &Path, nodes: usize) -> Result<Claim, String> {
     set_nodes(directory, claim).map(|()| claim)
 }
 
-/// Refuses a place for a copy that is inside of what is to be copied.
+/// Refuses a target inside the directory to be copied.
 pub(crate) fn check_apart(directory: &Path, to: &Path) -> Result<(), String> {
     let real =
         |path: &Path| path.canonicalize().map_err(|error| format!("{}: {error}", path.display()));
@@ -190,8 +189,8 @@ pub(crate) fn check_apart(directory: &Path, to: &Path) -> Result<(), String> {
 mod tests {
     use super::*;
 
-    /// The file of every version there was. Whoever writes another lets these be read still: see
-    /// "Changing a format" in CONTRIBUTING.md.
+    /// Files of every earlier version. A new version must keep these readable: see "Changing a
+    /// format" in CONTRIBUTING.md.
     #[test]
     fn files_of_every_version_are_read() {
         let claim = |complete, store| Claim { nodes: 3, complete, store };

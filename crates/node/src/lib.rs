@@ -5,9 +5,9 @@
 //!                      '-- aggregated frames: entry by entry, one frame of answers
 //! ```
 //!
-//! `schema` says what keyspaces and tables there are, `system` shows it to drivers, `cluster` says
-//! which of the nodes of the process owns which tokens. What `execute` notes of a request that is
-//! traced is a `trace`, which `system` keeps.
+//! `schema` describes keyspaces and tables, `system` shows the schema to drivers, `cluster` assigns
+//! tokens to the nodes of the process. `execute` records traced requests as a `trace`, which
+//! `system` stores.
 
 pub mod admin;
 pub mod cluster;

@@ -1,5 +1,5 @@
-//! Operations on the data: what operators do with a data directory: copy it while nodes run on it,
-//! and verify it while none do.
+//! Maintenance of a data directory by operators: copying it while nodes run, and verifying it while
+//! none do.
 
 use std::path::Path;
 
@@ -12,13 +12,13 @@ use crate::layout::{Claim, claim_of, node_directory};
 use crate::schema::persist;
 use crate::shared::Shared;
 
-/// Writes a copy of a data directory to an absent directory, whether nodes run on it or not. The
-/// copy can be opened like the original. Files are linked where both are on one file system: it
-/// takes room only as the original changes.
+/// Writes a copy of a data directory to a new directory, whether nodes run on it or not. The copy
+/// can be opened like the original. Files are linked if both are on one file system: the copy takes
+/// room only as the original changes.
 ///
 /// # Errors
-/// What stands in the way, with its path. Nothing of the copy stays, unless the process is killed:
-/// then what was written until then, which does not open.
+/// The obstacle, with its path. A failed copy is removed, unless the process is killed: the remains
+/// then cannot be opened.
 pub fn snapshot(directory: &Path, to: &Path) -> Result<(), String> {
     let to = std::path::absolute(to).map_err(|error| format!("{}: {error}", to.display()))?;
     if to.as_os_str().as_encoded_bytes().contains(&b'\n') {
@@ -28,17 +28,17 @@ pub fn snapshot(directory: &Path, to: &Path) -> Result<(), String> {
         return done;
     }
     let nodes = data_in(directory)?.nodes;
-    // Nobody connects: addresses matter to clients only.
+    // There are no connections: addresses matter only to clients.
     let addresses = vec![std::net::SocketAddr::from(([127, 0, 0, 1], 0)); nodes];
     let info = ClusterInfo::new("snapshot", &addresses);
     Shared::open(directory, info, &StoreOptions::default())?.snapshot(&to)
 }
 
-/// Reads everything in a data directory on which no node runs, and changes nothing. Every line of
-/// the answer is something broken.
+/// Reads everything in a data directory on which no node runs, and changes nothing. Returns one
+/// line per fault.
 ///
 /// # Errors
-/// There is no data, or somebody has it open.
+/// There is no data, or another process has it open.
 pub fn check(directory: &Path) -> Result<Vec<String>, String> {
     let claim = data_in(directory)?;
     let mut problems = Vec::new();

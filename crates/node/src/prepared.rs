@@ -1,8 +1,7 @@
-//! Statements that are kept prepared: so many, and so many bytes of memory, that nobody who
-//! prepares takes it all.
+//! Prepared statements, limited in number and memory, so that no client takes it all.
 //!
-//! Beyond either the one prepared first is forgotten; who executes it is told to prepare it again.
-//! One that would put out a good part of all others is not prepared at all.
+//! Beyond either limit the oldest is dropped; its users are told to prepare it again. A statement
+//! that would displace a large part of the others is not prepared at all.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -11,7 +10,7 @@ use crate::error::CqlError;
 use crate::limits;
 use crate::statement::Statement;
 
-/// See the module.
+/// The prepared statements described above.
 #[derive(Default)]
 pub(crate) struct PreparedStatements {
     by_id: HashMap<[u8; 16], Arc<Statement>>,
@@ -20,12 +19,12 @@ pub(crate) struct PreparedStatements {
     bytes: usize,
 }
 
-/// Memory that a statement takes, about: mostly what its literals and markers become.
+/// Approximate memory of a statement: mostly its literals and markers.
 fn bytes_of(text: &str) -> usize {
     limits::PREPARED_STATEMENT_BYTES + text.len() * limits::PREPARED_BYTES_PER_CHARACTER
 }
 
-/// Refuses a text that is too long to be kept, before anything is made of it.
+/// Refuses a text too long to be kept, before preparing it.
 pub(crate) fn check(text: &str) -> Result<(), CqlError> {
     let (bytes, most) = (bytes_of(text), limits::PREPARED_BYTES_MAX / limits::PREPARED_SHARE);
     if bytes <= most {
@@ -44,9 +43,9 @@ impl PreparedStatements {
         self.by_id.get(id).cloned()
     }
 
-    /// Keeps a statement, in the place of the one with its id.
+    /// Keeps a statement, replacing one with its id.
     pub(crate) fn keep(&mut self, statement: &Arc<Statement>) {
-        // The same id is the same text.
+        // The same id means the same text.
         if self.by_id.insert(statement.id, Arc::clone(statement)).is_none() {
             self.order.push_back(statement.id);
             self.bytes += bytes_of(&statement.text);
@@ -77,7 +76,7 @@ mod tests {
         crate::schema::tests::after(&Schema::empty(), &[keyspace.to_owned(), table.to_owned()])
     }
 
-    /// The values that literals become take more than their text, and no more than is counted.
+    /// The values of literals take more memory than their text, but no more than is counted.
     #[test]
     fn statements_take_no_more_memory_than_is_counted() {
         let schema = schema();

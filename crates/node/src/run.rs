@@ -1,5 +1,5 @@
-//! Starts the nodes of a process: for each its listener, its event loop, and word from its store of
-//! what is durable.
+//! Starts the nodes of a process: a listener and an event loop for each, and reports of durable
+//! writes from its store.
 
 use std::fmt;
 use std::net::{SocketAddr, TcpListener};
@@ -28,38 +28,38 @@ use crate::shared::Shared;
 pub use crate::stopped::Stopped;
 use crate::upkeep::Upkeep;
 
-/// Mail and fresh connections that may wait for one loop; the accepting thread waits when it is
+/// Most messages and new connections waiting for one loop; the accepting thread waits when it is
 /// full.
 const MAILBOX_CAPACITY: usize = 4096;
-/// Connections of a loop, unless told otherwise.
+/// Default limit on a loop's connections.
 const CONNECTIONS_MAX: usize = 60_000;
 
-/// The options that nodes are started from.
+/// Options for starting nodes.
 pub struct NodesOptions {
-    /// Name of the cluster that they are.
+    /// Name of the cluster.
     pub cluster_name: String,
-    /// Where each listens for CQL. The data of a directory belongs to one number of nodes.
+    /// CQL address of each node. The data of a directory belongs to one number of nodes.
     pub listen: Vec<SocketAddr>,
-    /// Where the data is.
+    /// Data directory.
     pub directory: PathBuf,
-    /// The options of each node's store. The row cache on SSD has a directory per node below the
-    /// one given.
+    /// Options of each node's store. The row cache on SSD has a directory per node below the given
+    /// one.
     pub store: StoreOptions,
-    /// How loops wait for sockets.
+    /// I/O backend of the loops.
     pub io: IoChoice,
     /// Event loops of each node; at least one.
     pub loops_per_node: usize,
-    /// Connections of each loop; more are closed at once.
+    /// Most connections of each loop; further ones are closed immediately.
     pub connections_max: usize,
-    /// Told when a loop ends, and why if it should not have.
+    /// Called when a loop ends, with the reason if that was unexpected.
     pub ended: LoopEnded,
 }
 
-/// Told of the end of a node's loop: the node's number, and why if it should not have ended.
+/// Called when a node's loop ends: the node's number, and the reason if that was unexpected.
 pub type LoopEnded = Arc<dyn Fn(usize, Option<String>) + Send + Sync>;
 
 impl NodesOptions {
-    /// Nodes at these addresses with their data in a directory, and everything else as usual.
+    /// Nodes at these addresses with their data in a directory, and default options.
     pub fn new(directory: PathBuf, listen: Vec<SocketAddr>) -> Self {
         NodesOptions {
             cluster_name: "Shunt".to_owned(),
@@ -78,17 +78,17 @@ impl NodesOptions {
     }
 }
 
-/// Why nodes could not be started.
+/// Reasons why nodes could not be started.
 #[derive(Debug)]
 pub enum StartError {
-    /// An address cannot be listened on; the data has not been touched.
+    /// An address cannot be bound; the data has not been touched.
     Listen {
         /// The address.
         address: SocketAddr,
-        /// Why.
+        /// The operating system's error.
         error: std::io::Error,
     },
-    /// Anything else, with the name of what it is about: mostly the data.
+    /// Any other error with its subject: mostly the data.
     Other(String),
 }
 
@@ -111,7 +111,7 @@ impl fmt::Display for StartError {
 
 impl std::error::Error for StartError {}
 
-/// Nodes that run on threads of this process.
+/// Nodes running on threads of this process.
 pub struct Nodes {
     addresses: Vec<SocketAddr>,
     admin: Arc<NodesAdmin>,
@@ -127,7 +127,7 @@ pub struct Nodes {
     all_ended: Receiver<()>,
 }
 
-/// The parts that a loop is started from.
+/// Parts for starting a loop.
 struct LoopParts {
     shared: Arc<Shared>,
     node: usize,
@@ -141,7 +141,7 @@ impl Nodes {
     /// Opens the stores, binds the addresses and starts the loops.
     ///
     /// # Errors
-    /// What cannot be opened, bound or started, with its name.
+    /// The object that cannot be opened, bound or started.
     pub fn start(options: NodesOptions) -> Result<Nodes, StartError> {
         let listeners: Vec<TcpListener> =
             options.listen.iter().map(bind).collect::<Result<_, _>>()?;
@@ -217,7 +217,7 @@ impl Nodes {
             ..LoopOptions::default()
         };
         let serve = move || {
-            // Gone when it ends: the store closes with the last who has it.
+            // Dropped at the end: the store closes with its last owner.
             let mut service = service;
             run(io, options, &mut service, inbox)
         };
@@ -228,15 +228,15 @@ impl Nodes {
                 Ok(ticket) => NodeMail::Durable(ticket.0),
                 Err(error) => NodeMail::DurabilityLost(error.to_string()),
             };
-            // A loop that is gone has nobody left who waits.
+            // A loop that is gone has no waiting clients.
             let _ = told.post(mail);
         }));
         self.mailers.push(mailer.clone());
         Ok(CoreSlot { mailer, load })
     }
 
-    /// Names of threads that have ended although nobody told them to: they have panicked. The loops
-    /// are not among them, each of which tells of its end.
+    /// Names of threads that have ended without being told to: they have panicked. Loops are
+    /// excluded, since each reports its end.
     pub fn dead_threads(&self) -> Vec<String> {
         let acceptors =
             self.acceptors.iter().enumerate().filter(|(_, acceptor)| acceptor.has_died());
@@ -254,18 +254,18 @@ impl Nodes {
         self.shared.stores().iter().map(|store| store.figures()).collect()
     }
 
-    /// Where the nodes listen, as bound.
+    /// Bound addresses of the nodes.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 
-    /// The nodes as they are seen from outside.
+    /// Admin view of the nodes.
     pub fn admin(&self) -> Arc<NodesAdmin> {
         Arc::clone(&self.admin)
     }
 
-    /// Takes no more connections, answers what waits, closes the stores; late if a client or a
-    /// snapshot kept it from that for longer than `limit`.
+    /// Stops accepting connections, answers waiting requests, closes the stores; late if a client
+    /// or a snapshot delays it by more than `limit`.
     pub fn stop(self, limit: Duration) -> Stopped {
         self.admin.set_draining();
         let until = Instant::now() + limit;
@@ -275,7 +275,7 @@ impl Nodes {
         for mailer in &self.mailers {
             let _ = mailer.post(NodeMail::Drain);
         }
-        // Nothing is ever sent: the last loop that ends closes the channel.
+        // No message is ever sent: the last loop to end closes the channel.
         drop(self.alive);
         let left = || until.saturating_duration_since(Instant::now());
         let drained = self.all_ended.recv_timeout(left()) != Err(RecvTimeoutError::Timeout);
@@ -285,10 +285,10 @@ impl Nodes {
                 "a snapshot was not finished in time; what there is of the copy does not open"
             );
         }
-        // Whoever waited for them has its answer, or will have none.
+        // Waiting callers have their answer, or will get none.
         let at_rest = self.workers.stop(left()).max(self.upkeep.stop(left()));
         let ended = Stopped::of(drained, self.threads).max(at_rest).max(finished);
-        // Under one that is late they stay open until it ends, or the process does.
+        // With a late loop the stores stay open until it, or the process, ends.
         let closed_well = if ended == Stopped::Late {
             self.shared.dead_threads().is_empty()
         } else {
@@ -298,7 +298,7 @@ impl Nodes {
     }
 }
 
-/// The thread of a loop; however that ends, it is told.
+/// The thread of a loop; reports its end in any case.
 fn spawn_loop(
     node: usize,
     serve: impl FnOnce() -> std::io::Result<()> + Send + 'static,

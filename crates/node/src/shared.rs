@@ -1,8 +1,7 @@
-//! The state that the event loops of a process share: the stores, the schema, prepared statements.
+//! State shared by the event loops of a process: the stores, the schema, prepared statements.
 //!
-//! A node's loop nearly always works on its own store; a statement that touches partitions of
-//! another node goes to that node's store directly, which is why stores take several threads at
-//! once.
+//! A node's loop nearly always works on its own store; a statement on partitions of another node
+//! accesses that node's store directly, so stores support several threads at once.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,34 +29,34 @@ use crate::statement::Statement;
 use crate::system;
 use crate::system::traces::Traces;
 
-/// Locks that conditional statements and lists take, by partition.
+/// Number of locks for conditional statements and lists, by partition.
 const PARTITION_LOCKS: usize = 1024;
 
-/// The parts of a process with nodes.
+/// Parts of a process with nodes.
 pub struct Shared {
     pub(crate) info: ClusterInfo,
     stores: Vec<Arc<Store>>,
     schema: RwLock<Arc<Schema>>,
-    /// One change of the schema at a time.
+    /// Held during a change of the schema.
     changing: Mutex<()>,
     prepared: RwLock<PreparedStatements>,
     partitions: Vec<Mutex<()>>,
     directory: PathBuf,
-    /// The store's id, which copies share.
+    /// Id of the store, shared by copies.
     store: Option<Uuid>,
     clock: Clock,
     mailers: OnceLock<Vec<Mailer<NodeMail>>>,
     pub(crate) traces: Traces,
 }
 
-/// Time that never stands still nor runs backwards, and numbers made of it.
+/// Strictly increasing time, and numbers derived from it.
 #[derive(Default)]
 struct Clock {
     last_us: AtomicU64,
     random: AtomicU64,
 }
 
-/// The numbers in storage of all tables that have one.
+/// Storage numbers of all tables that have one.
 fn numbers(schema: &Schema) -> Vec<TableId> {
     let tables = schema.keyspaces.values().flat_map(|keyspace| keyspace.tables.values());
     tables.filter_map(|table| table.number).collect()
@@ -65,10 +64,10 @@ fn numbers(schema: &Schema) -> Vec<TableId> {
 
 impl Shared {
     /// Opens the stores of all nodes below `directory`, and the schema. The nodes have the host ids
-    /// of what is there.
+    /// of the existing data.
     ///
     /// # Errors
-    /// A directory that cannot be opened; the message names it and says what is wrong.
+    /// A directory that cannot be opened; the message names it and describes the fault.
     pub fn open(
         directory: &Path,
         mut info: ClusterInfo,
@@ -78,7 +77,7 @@ impl Shared {
         if let Some(store) = &claim.store {
             info.set_store(store);
         }
-        // Before anything is opened, which writes.
+        // Before any store is opened, which writes.
         load_schema(directory, &claim)?;
         let options = StoreOptions { create: options.create && !claim.complete, ..options.clone() };
         let open = |index: usize| {
@@ -88,7 +87,7 @@ impl Shared {
                 .map_err(|error| format!("{}: {error}", path.display()))
         };
         let stores: Vec<_> = (0..info.nodes.len()).map(open).collect::<Result<_, _>>()?;
-        // Again: now nobody else can change it.
+        // Again: no other process can change it now.
         let loaded = load_schema(directory, &claim)?;
         let mut schema = loaded.unwrap_or_else(Schema::empty);
         if !claim.complete {
@@ -116,15 +115,14 @@ impl Shared {
         Ok(shared)
     }
 
-    /// Another store in the place of the last one.
+    /// Replaces the last store.
     #[cfg(test)]
     pub(crate) fn replace_store(&mut self, store: Store) {
         self.stores.pop();
         self.stores.push(Arc::new(store));
     }
 
-    /// Threads of the stores, and the one of the traces, that have ended although nobody told them
-    /// to.
+    /// Names of the stores' and traces' threads that have ended without being told to.
     pub(crate) fn dead_threads(&self) -> Vec<String> {
         let of_stores = self.stores.iter().enumerate().flat_map(|(node, store)| {
             store.dead_threads().into_iter().map(move |thread| format!("{thread} of node {node}"))
@@ -132,9 +130,8 @@ impl Shared {
         of_stores.chain(self.traces.dead_threads()).collect()
     }
 
-    /// Writes what waits and syncs it, when nobody is left who writes; false if one of the threads
-    /// that do that had panicked. What has the parts of the process longer, like its pages, may
-    /// still look at them.
+    /// Writes and syncs pending data once no writers are left; false if one of the threads for that
+    /// had panicked. Remaining owners, such as admin pages, may still read.
     pub(crate) fn close(&self) -> bool {
         let lived = self.dead_threads().is_empty();
         // First: traces are written to the stores.
@@ -143,14 +140,14 @@ impl Shared {
         lived && traced && died == 0
     }
 
-    /// Where the data is.
+    /// Data directory.
     pub(crate) fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// A copy of everything in an absent directory, which can be opened as it is. The schema does
-    /// not change meanwhile; each node's part is as it was at one moment, and the moments of two
-    /// nodes may differ.
+    /// Copies everything to a new directory, which can be opened as it is. The schema does not
+    /// change during the copy; each node's part is as of one moment, and the moments of two nodes
+    /// may differ.
     pub(crate) fn snapshot(&self, to: &Path) -> Result<(), String> {
         let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let failed = |error: std::io::Error| match error.kind() {
@@ -163,7 +160,7 @@ impl Shared {
         std::fs::create_dir(to).map_err(failed)?;
         let written = self.write_snapshot(to);
         if written.is_err() {
-            // A part of a copy is of no use, and its links keep room from being free.
+            // A partial copy is useless, and its links keep room occupied.
             let _ = std::fs::remove_dir_all(to);
         }
         written
@@ -175,13 +172,13 @@ impl Shared {
             store.snapshot(&part).map_err(|error| format!("{}: {error}", part.display()))?;
         }
         persist::save(&self.schema(), to).map_err(|error| error.to_string())?;
-        // Last: without it the directory is no data.
+        // Last: without it the directory is not valid.
         set_nodes(to, Claim { nodes: self.stores.len(), complete: true, store: self.store })?;
         files::sync_directory(files::parent(to))
             .map_err(|error| format!("{}: {error}", to.display()))
     }
 
-    /// The schema as it is now.
+    /// The current schema.
     pub(crate) fn schema(&self) -> Arc<Schema> {
         Arc::clone(&self.schema.read().unwrap_or_else(PoisonError::into_inner))
     }
@@ -197,19 +194,19 @@ impl Shared {
         &self.stores
     }
 
-    /// The lock of a partition, which others share.
+    /// The lock of a partition, shared with others.
     pub(crate) fn lock_of(&self, token: Token) -> usize {
         token.0.rem_euclid(self.partitions.len() as i64) as usize
     }
 
-    /// Holds one lock, as somebody slow would.
+    /// Holds one lock, like a slow request.
     #[cfg(test)]
     pub(crate) fn hold_lock(&self, number: usize) -> MutexGuard<'_, ()> {
         self.partitions[number].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps others who change what they read from these partitions away. Locks are taken in one
-    /// order, each once.
+    /// Locks these partitions against other statements that change data they have read. Locks are
+    /// taken in a global order, each once.
     pub(crate) fn lock_partitions(&self, tokens: &[Token]) -> Vec<MutexGuard<'_, ()>> {
         let mut indexes: Vec<usize> = tokens.iter().map(|token| self.lock_of(*token)).collect();
         indexes.sort_unstable();
@@ -219,7 +216,7 @@ impl Shared {
         indexes.into_iter().map(lock).collect()
     }
 
-    /// Microseconds since 1970; every call gives a later one.
+    /// Microseconds since 1970; every call returns a later time.
     pub(crate) fn now_us(&self) -> i64 {
         let real =
             SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_micros() as u64);
@@ -232,13 +229,13 @@ impl Shared {
         real.max(last + 1) as i64
     }
 
-    /// As if this had been the time of the last call, and the wall clock were wherever it is.
+    /// Sets the time of the last call, whatever the wall clock.
     #[cfg(test)]
     pub(crate) fn set_clock_us(&self, last_us: u64) {
         self.clock.last_us.store(last_us, Ordering::Relaxed);
     }
 
-    /// 128 bits that nobody can have seen before.
+    /// 128 random, unique bits.
     pub(crate) fn random(&self) -> u128 {
         use std::hash::{BuildHasher, RandomState};
         let count = self.clock.random.fetch_add(1, Ordering::Relaxed);
@@ -254,8 +251,7 @@ impl Shared {
         id
     }
 
-    /// Carries out a statement that changes the schema; durable when this returns. `None`: all
-    /// stayed as it was.
+    /// Executes a statement that changes the schema; durable on return. `None` if nothing changed.
     pub(crate) fn change(
         &self,
         statement: &SchemaStatement,
@@ -271,7 +267,7 @@ impl Shared {
             datacentres,
         };
         let Some((new, change)) = old.change(statement, session, &moment)? else { return Ok(None) };
-        // Before anything is changed: what is dropped has to be deleted from all stores.
+        // Before any change: dropped data must be deleted from all stores.
         for store in &self.stores {
             if let Err(error @ StoreError::Poisoned(_)) = store.health() {
                 return Err(error.into());
@@ -284,8 +280,8 @@ impl Shared {
         self.tell_grace(&new);
         let new = Arc::new(new);
         *self.schema.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&new);
-        // A schema that may be back after a power failure has its data then. The next start deletes
-        // what is in none.
+        // If the old schema may come back after a power failure, its data must still exist. The
+        // next start deletes the data of unknown tables.
         let dropped = if saved.is_ok() { self.drop_data(&old, &new) } else { Ok(()) };
         for change in old.changes_with(change.clone()) {
             self.announce(&change);
@@ -295,25 +291,24 @@ impl Shared {
         Ok(Some(change))
     }
 
-    /// Where the loops of the nodes are reached.
+    /// Sets the mailboxes of the nodes' loops.
     pub(crate) fn set_mailers(&self, mailers: Vec<Mailer<NodeMail>>) {
         let _ = self.mailers.set(mailers);
     }
 
-    /// Tells all who registered for it of a change.
+    /// Reports a change to all registered clients.
     fn announce(&self, change: &Change) {
         let mut body = Vec::new();
         encode::event(&mut body, &Event::SchemaChange(wire_change(change)));
         let body: Arc<[u8]> = body.into();
         for mailer in self.mailers.get().into_iter().flatten() {
-            // A loop whose mailbox is full has clients that wait longer; drivers ask again by
-            // themselves.
+            // A loop with a full mailbox has clients that miss the event; drivers also poll.
             let _ = mailer.post(NodeMail::SchemaEvent(Arc::clone(&body)));
         }
     }
 
-    /// Data of tables that are no more, in all stores. What cannot be deleted now,
-    /// [`Shared::drop_leftovers`] does later.
+    /// Deletes the data of dropped tables in all stores. [`Shared::drop_leftovers`] deletes the
+    /// rest later.
     fn drop_data(&self, old: &Schema, new: &Schema) -> Result<(), CqlError> {
         let kept = numbers(new);
         let mut outcome = Ok(());
@@ -326,9 +321,8 @@ impl Shared {
         Ok(outcome?)
     }
 
-    /// Deletes what is left of tables that were dropped: the schema is written first, so a store
-    /// that could not take the deletion, or a process that died before it was durable, leaves rows
-    /// that nobody can reach.
+    /// Deletes leftovers of dropped tables: the schema is written first, so a store that could not
+    /// accept the deletion, or a process that died before it was durable, leaves unreachable rows.
     pub(crate) fn drop_leftovers(&self) -> Result<usize, StoreError> {
         let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let schema = self.schema();
@@ -362,13 +356,13 @@ impl Shared {
         self.prepared.read().unwrap_or_else(PoisonError::into_inner).find(&id)
     }
 
-    /// Keeps a prepared statement, in the place of the one with its id.
+    /// Keeps a prepared statement, replacing one with its id.
     pub(crate) fn keep_prepared(&self, statement: &Arc<Statement>) {
         self.prepared.write().unwrap_or_else(PoisonError::into_inner).keep(statement);
     }
 }
 
-/// The schema of a directory; `None` before there was any.
+/// The schema of a directory; `None` if there has been none.
 fn load_schema(directory: &Path, claim: &Claim) -> Result<Option<Schema>, String> {
     let loaded = persist::load(directory).map_err(|error| error.to_string())?;
     if loaded.is_none() && claim.complete {
@@ -377,7 +371,7 @@ fn load_schema(directory: &Path, claim: &Claim) -> Result<Option<Schema>, String
     Ok(loaded)
 }
 
-/// Options of one node's store: its row cache on SSD has a directory of its own.
+/// Options of one node's store: its row cache on SSD has a separate directory.
 fn of_node(options: &StoreOptions, index: usize) -> StoreOptions {
     let mut options = options.clone();
     if let Some(ssd) = options.row_cache.as_mut().and_then(|cache| cache.ssd.as_mut()) {
@@ -386,7 +380,7 @@ fn of_node(options: &StoreOptions, index: usize) -> StoreOptions {
     options
 }
 
-/// Returns what a keyspace asks of the store.
+/// Durability that a keyspace requires of the store.
 pub(crate) fn durability(keyspace: &Keyspace) -> StoreDurability {
     match keyspace.durability {
         Durability::Batch => StoreDurability::Batch,
@@ -394,8 +388,8 @@ pub(crate) fn durability(keyspace: &Keyspace) -> StoreDurability {
     }
 }
 
-/// How often what is not synced with each write goes to disk; Cassandra's `commitlog_sync_period`
-/// is ten seconds.
+/// Sync interval of writes that are not synced individually; Cassandra's `commitlog_sync_period` is
+/// ten seconds.
 const PERIODIC: std::time::Duration = std::time::Duration::from_secs(1);
 
 #[cfg(test)]
@@ -424,7 +418,7 @@ mod tests {
         let all: std::collections::HashSet<Uuid> = one.iter().chain(&other).copied().collect();
         assert_eq!(all.len(), 4, "{one:?} {other:?}");
         assert_eq!((of("one"), of("other")), (one.clone(), other), "after a restart");
-        // A copy is the same data, and a proxy may find it in the original's place.
+        // A copy has the same data, and a proxy may find it in the original's place.
         open(&directory.path().join("one"))
             .unwrap()
             .snapshot(&directory.path().join("copy"))

@@ -1,20 +1,20 @@
-//! How threads ended that were told to: in time, late, or not because of that.
+//! Outcome of stopping threads: in time, late, or panicked.
 
 use std::thread::JoinHandle;
 
-/// The outcome of telling threads to end.
+/// Outcome of telling threads to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stopped {
-    /// All have ended.
+    /// Every thread has ended.
     InTime,
-    /// Something has not; it goes on until the process ends.
+    /// A thread still runs, until the process ends.
     Late,
     /// A thread had panicked.
     Died,
 }
 
 impl Stopped {
-    /// Whether all is as it should be.
+    /// True if every thread ended in time.
     pub fn is_in_time(self) -> bool {
         self == Stopped::InTime
     }
@@ -23,8 +23,7 @@ impl Stopped {
         if ended { Stopped::InTime } else { Stopped::Late }
     }
 
-    /// Of threads that are done, or at least were told to end: joins them, but none that is not
-    /// done and would be waited for.
+    /// Joins threads that are finished or were told to end, skipping any that would block.
     pub(crate) fn of(are_done: bool, threads: impl IntoIterator<Item = JoinHandle<()>>) -> Stopped {
         let of_one = |thread: JoinHandle<()>| match are_done || thread.is_finished() {
             false => Stopped::Late,
@@ -40,8 +39,7 @@ impl Stopped {
     }
 }
 
-/// Names of those threads that have ended. Asked while none of them may end, it finds those that
-/// panicked.
+/// Names of ended threads. While none should end, these have panicked.
 pub(crate) fn ended<'a>(threads: impl IntoIterator<Item = &'a JoinHandle<()>>) -> Vec<String> {
     let ended = threads.into_iter().filter(|thread| thread.is_finished());
     ended.map(|thread| thread.thread().name().unwrap_or_default().to_owned()).collect()

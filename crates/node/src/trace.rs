@@ -1,7 +1,6 @@
-//! The trace of one request that asked for it: when it began, what was done for it and when, how
-//! long it took.
+//! The trace of one request: its beginning, its activities with their times, and its duration.
 //!
-//! It is written down while the request is executed, and goes into `system_traces` after the answer
+//! It is recorded during execution, and goes into `system_traces` after the answer
 //! ([`crate::system::traces`]).
 
 use std::net::IpAddr;
@@ -9,18 +8,18 @@ use std::time::Instant;
 
 use crate::schema::Uuid;
 
-/// How a client names the trace, and when and from where the request came.
+/// Client's id of the trace, and time and source of the request.
 #[derive(Clone, Debug)]
 pub(crate) struct Origin {
     /// A version 1 UUID.
     pub(crate) session: Uuid,
     /// Microseconds since 1970.
     pub(crate) started_us: i64,
-    /// None if it is not known.
+    /// `None` if unknown.
     pub(crate) client: Option<IpAddr>,
 }
 
-/// Something that was done.
+/// An activity.
 #[derive(Clone, Debug)]
 pub(crate) struct Event {
     /// Microseconds after the request came.
@@ -32,36 +31,36 @@ pub(crate) struct Event {
 #[derive(Clone, Debug)]
 pub(crate) struct Trace {
     pub(crate) origin: Origin,
-    /// The kind of request, in Cassandra's words.
+    /// Kind of the request, in Cassandra's words.
     pub(crate) request: &'static str,
-    /// Its text, values and consistency.
+    /// Text, values and consistency of the request.
     pub(crate) parameters: Vec<(String, String)>,
     pub(crate) events: Vec<Event>,
     begun: Instant,
-    /// Events that found no place.
+    /// Number of events beyond the limit.
     omitted: usize,
 }
 
-/// Events of one trace; what a statement does more often than that is counted.
+/// Most events of one trace; further ones are only counted.
 const EVENTS_MAX: usize = 200;
-/// Parameters of one trace.
+/// Most parameters of one trace.
 const PARAMETERS_MAX: usize = 200;
-/// Bytes of one text.
+/// Most bytes of one text.
 const TEXT_BYTES_MAX: usize = 8 << 10;
 
 impl Trace {
-    /// Begins the trace of a request that came just now.
+    /// Begins the trace of a request that has just arrived.
     pub(crate) fn begin(request: &'static str, origin: Origin) -> Trace {
         let begun = Instant::now();
         Trace { origin, request, parameters: Vec::new(), events: Vec::new(), begun, omitted: 0 }
     }
 
-    /// Microseconds since the request came.
+    /// Microseconds since the request arrived.
     pub(crate) fn elapsed_us(&self) -> u64 {
         u64::try_from(self.begun.elapsed().as_micros()).unwrap_or(u64::MAX)
     }
 
-    /// Something was done.
+    /// Notes an activity.
     pub(crate) fn note(&mut self, activity: String) {
         if self.events.len() < EVENTS_MAX {
             self.events
@@ -71,21 +70,21 @@ impl Trace {
         }
     }
 
-    /// Notes what came with the request.
+    /// Notes a parameter of the request.
     pub(crate) fn parameter(&mut self, name: impl Into<String>, value: String) {
         if self.parameters.len() < PARAMETERS_MAX {
             self.parameters.push((name.into(), shortened(value)));
         }
     }
 
-    /// Bytes of its texts.
+    /// Total length of the texts in bytes.
     pub(crate) fn bytes(&self) -> usize {
         let events = self.events.iter().map(|event| event.activity.len());
         let parameters = self.parameters.iter().map(|(name, value)| name.len() + value.len());
         events.chain(parameters).sum()
     }
 
-    /// Nothing more is done. How long it took in all, in microseconds.
+    /// Ends recording; returns the total duration in microseconds.
     pub(crate) fn end(&mut self) -> u64 {
         let elapsed_us = self.elapsed_us();
         if self.omitted > 0 {
@@ -96,7 +95,7 @@ impl Trace {
     }
 }
 
-/// No more of a text than is kept.
+/// Truncates a text to the limit.
 pub(crate) fn shortened(mut text: String) -> String {
     if text.len() > TEXT_BYTES_MAX {
         let mut end = TEXT_BYTES_MAX;

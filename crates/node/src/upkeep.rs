@@ -1,11 +1,9 @@
-//! The work that keeps the stores small, from time to time, on a thread of its own: sweeps of
-//! tables with old deletions of partitions and ranges, the reclaiming of schemas, and the rest of
-//! dropped tables.
+//! Periodic upkeep of the stores on a separate thread: sweeps of tables with old deletions of
+//! partitions and ranges, reclaiming of schemas, and leftovers of dropped tables.
 //!
-//! A sweep reads its whole table, so it is worth its while only when deletions have grown older
-//! than the table's grace: a table is swept again no sooner than a tenth of its grace after the
-//! last time, and not at all if it never had any. Reclaiming compacts everything, so it waits until
-//! there are many schemas more than it left the last time.
+//! A sweep reads its whole table, so it pays only once deletions are older than the table's grace:
+//! a table is swept at most once per tenth of its grace, and never if it had no deletions.
+//! Reclaiming compacts everything, so it waits until there are many more schemas than it last left.
 
 use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
@@ -19,19 +17,19 @@ use crate::limits;
 use crate::shared::Shared;
 use crate::stopped::{self, Stopped};
 
-/// The thread.
+/// The upkeep thread.
 pub(crate) struct Upkeep {
-    /// Nothing is ever sent: it stops when this is gone.
+    /// No message is ever sent: the thread stops when this is dropped.
     go_on: Sender<()>,
     ended: Receiver<()>,
     thread: JoinHandle<()>,
 }
 
 impl Upkeep {
-    /// Starts it.
+    /// Starts the thread.
     ///
     /// # Errors
-    /// The system has no thread left.
+    /// The system cannot create a thread.
     pub(crate) fn start(shared: &Arc<Shared>) -> std::io::Result<Upkeep> {
         let shared = Arc::downgrade(shared);
         Self::start_with(move |stopped| run(&shared, stopped))
@@ -48,13 +46,13 @@ impl Upkeep {
         Ok(Upkeep { go_on, ended, thread })
     }
 
-    /// The thread, if it has ended although nobody told it to.
+    /// Name of the thread if it has ended without being told to.
     pub(crate) fn dead_threads(&self) -> Vec<String> {
         stopped::ended([&self.thread])
     }
 
-    /// Ends it; says whether that was done within the limit, and well. A sweep ends soon once its
-    /// store is told to; a compaction goes on until it is through.
+    /// Ends the thread; returns whether it ended in time and without panic. A sweep ends soon after
+    /// its store is told to; a compaction runs to completion.
     pub(crate) fn stop(self, limit: Duration) -> Stopped {
         drop(self.go_on);
         Stopped::of(self.ended.recv_timeout(limit) != Err(RecvTimeoutError::Timeout), [self.thread])
@@ -83,16 +81,16 @@ fn interval(jitter: u64) -> Duration {
     whole * 3 / 4 + whole / 2 * (jitter % 1024) as u32 / 1024
 }
 
-/// The times at which work was done.
+/// Times of completed work.
 #[derive(Default)]
 struct Rounds {
     swept: HashMap<(usize, TableId), Instant>,
-    /// By node, schemas that were left, and when.
+    /// By node, the number of remaining schemas, and the time.
     reclaimed: HashMap<usize, (usize, Instant)>,
 }
 
 impl Rounds {
-    /// Does what is due, until told to stop.
+    /// Does due work until told to stop.
     fn round(&mut self, shared: &Shared, now: Instant, mut stop: impl FnMut() -> bool) {
         if stop() {
             return;
@@ -144,7 +142,7 @@ impl Rounds {
     }
 }
 
-/// A tenth of the grace: what is deleted takes at most that much longer to go.
+/// A tenth of the grace: deleted data stays at most that much longer.
 fn pause_between_sweeps(grace: Duration) -> Duration {
     (grace / 10).clamp(limits::UPKEEP_INTERVAL, limits::SWEEP_INTERVAL_MAX)
 }
@@ -173,7 +171,7 @@ mod tests {
     fn what_is_due_is_done_once() {
         let directory = tempfile::tempdir().unwrap();
         let info = ClusterInfo::new("test", &[SocketAddr::from(([127, 0, 0, 1], 9042))]);
-        // A deletion of this second is not older than a grace of none, so the store is a minute
+        // A deletion of this second does not exceed a grace of 0, so the store's clock is a minute
         // ahead.
         let real = StoreOptions::default().clock;
         let options =
@@ -234,7 +232,7 @@ mod tests {
         assert_eq!(store.tables().unwrap(), [gone, kept]);
         run(&mut executor, "DROP TABLE k.gone");
         assert_eq!(store.tables().unwrap(), [kept]);
-        // As after a process that died between the schema's file and the deletion.
+        // The state after a process died between the schema's file and the deletion.
         let liveness = Some(Liveness { timestamp: 1, expiry: None });
         let left = Mutation {
             table: gone,
@@ -246,7 +244,7 @@ mod tests {
         assert_eq!(store.tables().unwrap(), [gone, kept]);
         Rounds::default().round(&shared, Instant::now(), || false);
         assert_eq!(store.tables().unwrap(), [kept]);
-        // Tables of the node itself have numbers of their own, and no schema file names them.
+        // The node's own tables have separate numbers, and no schema file names them.
         assert_eq!(shared.drop_leftovers().unwrap(), 0);
     }
 

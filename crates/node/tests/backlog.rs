@@ -1,4 +1,4 @@
-//! Clients that do not take their answers, and clients that take them late.
+//! Clients that do not read their answers, and clients that read them late.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 
@@ -33,7 +33,7 @@ fn connections(nodes: &Nodes) -> u64 {
     status(nodes, "connections")
 }
 
-/// As the status page has it.
+/// A value on the status page.
 fn status(nodes: &Nodes, what: &str) -> u64 {
     let admin = nodes.admin();
     let mut page = admin.status();
@@ -48,7 +48,7 @@ fn who_does_not_read_is_cut_off_before_the_node_holds_all_answers() {
     let directory = tempfile::tempdir().unwrap();
     let nodes = filled(directory.path());
     let mut deaf = Client::connect(nodes.addresses()[0], 4);
-    // All at once: those that came before the first answer are all carried out.
+    // All at once: requests before the first answer are all executed.
     let reads: Vec<u8> = (0..600).flat_map(|stream| bytes::query(4, stream, READ)).collect();
     deaf.send_bytes(&reads);
     let deadline = Instant::now() + PATIENCE;
@@ -89,7 +89,7 @@ fn who_reads_late_gets_every_answer() {
     assert!(nodes.stop(PATIENCE).is_in_time());
 }
 
-/// Text of this length that LZ4 cannot make shorter.
+/// Text of this length that LZ4 cannot shorten.
 fn noise(length: usize) -> String {
     let next = |state: &u64| {
         Some(state.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(0x1405_7B7E_F767_814F))
@@ -99,21 +99,20 @@ fn noise(length: usize) -> String {
 }
 
 /// A client of v5 sends many reads in one segment, perhaps a few in a second, and reads no answer:
-/// the node stops inside the first segment, as these are more answers than kernels keep. When the
-/// client reads, it gets them all although nothing more arrives, in the order in which it asked.
+/// the node stops inside the first segment, as the answers exceed the kernels' buffers. When the
+/// client reads, it gets them all in order although no more bytes arrive.
 #[test]
 fn a_node_that_pauses_inside_a_segment_goes_on_there() {
     const FIRST: i16 = 500;
     let directory = tempfile::tempdir().unwrap();
-    // One loop, so that what was sent before another client's request has been read when that is
-    // answered.
+    // One loop, so that another client's answer proves that earlier bytes have been read.
     let options = NodesOptions { loops_per_node: 1, ..support::options(directory.path(), 1) };
     let nodes = Nodes::start(options).unwrap();
     let address = nodes.addresses()[0];
     let mut other = Client::connect(address, 4);
     other.run(&support::KEYSPACE.replace("batch", "periodic"));
     other.run("CREATE TABLE k.t (p int PRIMARY KEY, v text)");
-    // Nearly as much as a loop reads for one request without leaving it to a worker.
+    // Nearly as much as a loop reads for one request before a worker takes over.
     let value = noise(200 << 10);
     other.run(&format!("INSERT INTO k.t (p, v) VALUES (1, '{value}')"));
     for (compression, second) in [(None, 0), (Some(Algorithm::Lz4), 0), (None, 5)] {

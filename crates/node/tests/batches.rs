@@ -1,5 +1,5 @@
-//! Batches seen by many readers at once: of one partition whole or not at all, with and without the
-//! row cache.
+//! Batches seen by many concurrent readers: whole or not at all on one partition, with and without
+//! the row cache.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 
@@ -12,8 +12,8 @@ use shunt_node::run::Nodes;
 use shunt_testing::blocking::Client;
 use support::{PATIENCE, started};
 
-/// Writers overwrite what lies together, in one batch each; readers must always see all of one
-/// batch. Readers stop with the writers; each looks `reads` times at least.
+/// Writers overwrite related rows, in one batch each; readers must always see all of one batch.
+/// Readers stop with the writers; each reads at least `reads` times.
 fn torn(
     nodes: &Nodes,
     batch: impl Fn(usize) -> String + Sync,
@@ -45,7 +45,7 @@ fn torn(
     assert_eq!(broken.into_inner(), 0, "reads of {reads} that saw a part of a batch: {read}");
 }
 
-/// All values of all rows are one number.
+/// True if all values of all rows are equal.
 fn one_number(rows: &[Vec<Option<Vec<u8>>>], count: usize) -> bool {
     let first = rows.first().and_then(|row| row[0].clone());
     rows.len() == count && first.is_some() && rows.iter().flatten().all(|value| *value == first)

@@ -1,5 +1,5 @@
-//! How a node takes a connection's bytes apart: what follows STARTUP at once, envelopes in several
-//! segments, and bytes that lie.
+//! Parsing of a connection's bytes: requests directly behind STARTUP, envelopes in several
+//! segments, and false lengths.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 
@@ -15,7 +15,7 @@ use shunt_wire::cql::message::error_code;
 use shunt_wire::cql::writer::EnvelopeWriter;
 use support::{PATIENCE, start};
 
-/// Version of the protocol and compression.
+/// Protocol version and compression.
 type Layout = (u8, Option<Algorithm>);
 
 const LAYOUTS: [Layout; 6] = [
@@ -27,13 +27,13 @@ const LAYOUTS: [Layout; 6] = [
     (5, Some(Algorithm::Lz4)),
 ];
 
-/// A text of this many bytes that says something.
+/// A valid statement of this length.
 fn select(length: usize) -> String {
     let text = "SELECT cluster_name FROM system.local";
     format!("{text}{}", " ".repeat(length.saturating_sub(text.len())))
 }
 
-/// Requests of these lengths, as a connection sends them behind STARTUP.
+/// Requests of these lengths, as sent behind STARTUP.
 fn requests((version, compression): Layout, lengths: &[usize]) -> Vec<u8> {
     let (mut out, mut writer) = (Vec::new(), EnvelopeWriter::default());
     if version < 5 {
@@ -49,8 +49,8 @@ fn requests((version, compression): Layout, lengths: &[usize]) -> Vec<u8> {
     out
 }
 
-/// Sends STARTUP and, at once behind it, these bytes, in pieces; returns every answer until there
-/// are so many, or the node closes.
+/// Sends STARTUP and, directly behind it, these bytes, in pieces; returns every answer up to a
+/// number, or until the node closes.
 fn exchange(
     address: SocketAddr,
     layout: Layout,
@@ -115,7 +115,7 @@ fn bytes_that_lie_are_refused_and_say_why() {
     damaged[20] ^= 1;
     let lz4 = Some(Algorithm::Lz4);
     let too_long = (16 << 20) + 1;
-    // Its first bytes are no body for the header before them.
+    // Its first bytes are not a body for the header before them.
     let interrupted = [
         bytes::segment(&header(5, 40), false),
         bytes::segment(&bytes::query(5, 2, &select(0)), true),
@@ -149,8 +149,8 @@ fn bytes_that_lie_are_refused_and_say_why() {
     assert!(nodes.stop(PATIENCE).is_in_time());
 }
 
-/// Headers of v1 and v2 are a byte shorter, and other protocols have none: what looks like a length
-/// in them is not one, and must not be waited for.
+/// Headers of v1 and v2 are a byte shorter, and other protocols have none: their apparent length is
+/// meaningless, and must not be waited for.
 #[test]
 fn another_version_is_refused_before_its_body_comes() {
     let directory = tempfile::tempdir().unwrap();

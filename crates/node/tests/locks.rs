@@ -12,15 +12,15 @@ use shunt_node::run::Nodes;
 use shunt_testing::blocking::Client;
 use support::{PATIENCE, started};
 
-/// Connections that contend.
+/// Contending connections.
 const CLIENTS: usize = 8;
 
-/// True if a conditional statement was carried out.
+/// True if a conditional statement was applied.
 fn applied(client: &mut Client, text: &str) -> bool {
     client.rows(text)[0][0].as_deref() == Some(&[1])
 }
 
-/// Takes and gives back locks, and says how often somebody else was seen in one's own.
+/// Takes and releases locks; returns how often another holder was seen.
 fn contend(
     nodes: &Nodes,
     keys: usize,
@@ -43,8 +43,8 @@ fn contend(
                     taken.fetch_add(1, Ordering::Relaxed);
                     let before = holders[key].swap(me, Ordering::SeqCst);
                     let after = holders[key].swap(0, Ordering::SeqCst);
-                    // Nobody else was in it before, nor came meanwhile, and it is still one's own
-                    // to give back.
+                    // No other client held it before or in between, and it is still held for
+                    // release.
                     let mine = before == 0 && after == me && applied(&mut client, &give(key, me));
                     violations.fetch_add(usize::from(!mine), Ordering::Relaxed);
                 }
@@ -89,8 +89,8 @@ fn a_lock_in_a_static_column_has_one_holder() {
     assert!(nodes.stop(PATIENCE).is_in_time());
 }
 
-/// Given back by the deletion of a whole partition: the header's deletion must not cover what the
-/// next holder writes.
+/// Released by deleting the whole partition: the header's deletion must not cover the next holder's
+/// write.
 #[test]
 fn a_lock_taken_by_a_batch_has_one_holder() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Nodes on sockets: handshakes of every version, statements, aggregated frames, and what is left
+//! Nodes on sockets: handshakes of every version, statements, aggregated frames, and the state
 //! after a restart.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
@@ -76,8 +76,7 @@ fn an_aggregated_frame_is_answered_entry_by_entry() {
         texts.map(|text| bytes::body(|out| encode::query_simple(out, 5, text, Consistency::ONE)));
     let headers = (0..).map(|stream| Header::request(5, stream, opcode::QUERY));
     client.send_bytes(&bytes::aggregate(7, headers.zip(bodies.iter().map(Vec::as_slice))));
-    // The INSERT waits for the disk and is answered in a frame of its own; the others do not wait
-    // for it.
+    // The INSERT waits for the disk and gets a separate frame; the others do not wait for it.
     let mut answers = Vec::new();
     while answers.len() < texts.len() {
         for (client_id, answer) in client.receive().entries() {
@@ -92,8 +91,7 @@ fn an_aggregated_frame_is_answered_entry_by_entry() {
     assert!(nodes.stop(PATIENCE).is_in_time());
 }
 
-/// The limit of requests holds for what an entry's compressed body becomes, as in an envelope of
-/// its own.
+/// The request limit applies to the decompressed body of an entry, as in a separate envelope.
 #[test]
 fn an_entry_larger_than_any_request_is_refused() {
     let directory = tempfile::tempdir().unwrap();
@@ -115,7 +113,7 @@ fn an_entry_larger_than_any_request_is_refused() {
     assert!(nodes.stop(PATIENCE).is_in_time());
 }
 
-/// The trace of a write that waits for the disk ends when the answer leaves, whichever way it came.
+/// The trace of a write that waits for the disk ends when the answer leaves, in any framing.
 #[test]
 fn a_traced_write_shows_its_wait_for_the_disk() {
     let directory = tempfile::tempdir().unwrap();
@@ -137,7 +135,7 @@ fn a_traced_write_shows_its_wait_for_the_disk() {
         let id: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
         let id =
             format!("{}-{}-{}-{}-{}", &id[..8], &id[8..12], &id[12..16], &id[16..20], &id[20..]);
-        // As drivers do: until it has a duration.
+        // Retries until it has a duration, like drivers.
         let duration =
             format!("SELECT duration FROM system_traces.sessions WHERE session_id = {id}");
         let deadline = Instant::now() + PATIENCE;
@@ -164,7 +162,7 @@ fn a_traced_write_shows_its_wait_for_the_disk() {
     assert!(nodes.stop(PATIENCE).is_in_time());
 }
 
-/// DELETE takes what SELECT with the same WHERE shows, and nothing else, whatever the order of the
+/// DELETE removes exactly the rows of SELECT with the same WHERE, whatever the order of the
 /// columns.
 #[test]
 fn a_range_is_deleted_as_it_is_read() {
@@ -209,8 +207,7 @@ fn a_range_is_deleted_as_it_is_read() {
     assert!(nodes.stop(PATIENCE).is_in_time());
 }
 
-/// Drivers keep what they know of a keyspace by table and type, and forget each when they are told
-/// that it is gone.
+/// Drivers cache a keyspace's metadata by table and type, and drop each when told that it is gone.
 #[test]
 fn each_change_of_the_schema_is_an_event() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,5 +1,4 @@
-//! Requests that wait for the disk, or take long, and what others on the same loop notice of them:
-//! nothing.
+//! Requests that wait for the disk or take long do not affect others on the same loop.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 
@@ -17,7 +16,7 @@ use shunt_wire::cql::envelope::{Header, opcode};
 use shunt_wire::cql::message::{Consistency, encode};
 use support::{KEYSPACE, PATIENCE, options};
 
-/// Many more than a worker reads for one request without leaving it to those that take long.
+/// Many more than a worker reads for one request before a worker for long ones takes over.
 const ROWS: i64 = 6_000;
 
 /// One node with one loop, so that all connections share it, and a row cache.
@@ -55,11 +54,11 @@ fn rows_on_disk_are_read_by_workers_and_then_come_from_the_row_cache() {
         client.run(&format!("INSERT INTO k.c (p, c, v) VALUES (1, {row}, 'v{row}')"))
     });
     assert!(nodes.stop(PATIENCE).is_in_time());
-    // Twice, so that what the log had is in files.
+    // Twice, so that the log's content is in files.
     assert!(start(directory.path()).stop(PATIENCE).is_in_time());
     let asked = ["SELECT b FROM t WHERE a = 7", "SELECT v FROM c WHERE p = 1 AND c = 2"];
     let expected: [&[u8]; 2] = [b"value", b"v2"];
-    // The engine's own threads may have read the row after an opening; not after every one.
+    // The engine's own threads may have read the row after an opening, but not after every one.
     let opened = || {
         let nodes = start(directory.path());
         let mut client = Client::connect(nodes.addresses()[0], 5);
@@ -87,7 +86,7 @@ fn rows_on_disk_are_read_by_workers_and_then_come_from_the_row_cache() {
             (5, before.misses, before.fills)
         );
     }
-    // A slice, a page and a scan pass by the cache.
+    // A slice, a page and a scan bypass the cache.
     let before = statistics(&nodes);
     assert_eq!(client.column("SELECT v FROM c WHERE p = 1").len(), 3);
     assert_eq!(client.column("SELECT a FROM t LIMIT 10").len(), 10);
@@ -96,7 +95,7 @@ fn rows_on_disk_are_read_by_workers_and_then_come_from_the_row_cache() {
     assert!(nodes.stop(PATIENCE).is_in_time());
 }
 
-/// Sends two queries that a node reads at once: a worker may be through with the first before the
+/// Sends two queries that a node reads at once: otherwise a worker may finish the first before the
 /// second is sent.
 fn send_both(client: &mut Client, texts: [&str; 2]) {
     client.send_bytes(
@@ -117,7 +116,7 @@ fn a_point_read_overtakes_a_count_of_everything() {
     let expected = [(2, vec![b"value".to_vec()]), (1, vec![ROWS.to_be_bytes().to_vec()])];
     let seen = |answer: &Answer| (answer.stream(), answer.first_column());
     assert_eq!([client.receive(), client.receive()].each_ref().map(seen), expected);
-    // So it does in an aggregated frame: the answer that takes long follows in a later one.
+    // The same in an aggregated frame: the slow answer follows in a later one.
     let bodies = ["SELECT count(*) FROM k.t", "SELECT b FROM k.t WHERE a = 7"]
         .map(|text| bytes::body(|out| encode::query_simple(out, 4, text, Consistency::ONE)));
     let headers = (1..).map(|stream| Header::request(4, stream, opcode::QUERY));
@@ -164,8 +163,7 @@ fn statements_with_workers_see_the_connection_as_it_was() {
     answers.sort_by_key(Answer::stream);
     assert_eq!(answers[0].first_column(), [2_000i64.to_be_bytes()]);
     assert_eq!(client.column("SELECT count(*) FROM t"), [0i64.to_be_bytes()]);
-    // What was in the way of a conditional statement is in the way of all of them, whichever worker
-    // has it.
+    // A conditional statement blocked by a lock blocks all of them, whichever worker has it.
     thread::scope(|scope| {
         for _ in 0..4 {
             let mut client = Client::connect(nodes.addresses()[0], 4);

@@ -1,8 +1,7 @@
-//! The parts that an answer carries besides its message: the id of its trace, and warnings (native
-//! protocol v5, section 4).
+//! Parts of an answer besides its message: trace id and warnings (native protocol v5, section 4).
 //!
-//! Whoever executes a part of a request notes here what it does. That costs nothing unless the
-//! client asked for a trace.
+//! Code that executes a part of a request notes its work here, at no cost unless the client asked
+//! for a trace.
 
 use std::cell::RefCell;
 
@@ -11,7 +10,7 @@ use shunt_wire::cql::message::{QueryParams, put};
 
 use crate::trace::{Origin, Trace, shortened};
 
-/// The parameters of a trace that every request has, named as in Cassandra.
+/// Parameters in the trace of every request, named as in Cassandra.
 pub(super) fn parameters(
     text: Option<&str>,
     params: Option<&QueryParams<'_>>,
@@ -29,10 +28,10 @@ pub(super) fn parameters(
     found
 }
 
-/// Warnings of one answer.
+/// Most warnings of one answer.
 const WARNINGS_MAX: usize = 100;
 
-/// Collected while a request is executed.
+/// Trace and warnings of the request being executed.
 #[derive(Default)]
 pub(crate) struct Aside {
     trace: RefCell<Option<Box<Trace>>>,
@@ -40,7 +39,7 @@ pub(crate) struct Aside {
 }
 
 impl Aside {
-    /// Begins the additions to the answer of a request that is to be traced.
+    /// State for a request that is to be traced.
     pub(super) fn traced(request: &'static str, origin: Origin) -> Aside {
         Aside {
             trace: RefCell::new(Some(Box::new(Trace::begin(request, origin)))),
@@ -48,10 +47,9 @@ impl Aside {
         }
     }
 
-    /// Goes on with the additions to the answer of a request that is executed once more, by
-    /// somebody who may wait.
+    /// State for a request that is executed again where it may wait, with its earlier trace.
     pub(super) fn resumed(mut trace: Box<Trace>) -> Aside {
-        // They come again.
+        // The second execution adds them again.
         trace.parameters.clear();
         Aside { trace: RefCell::new(Some(trace)), ..Aside::default() }
     }
@@ -61,19 +59,19 @@ impl Aside {
         self.trace.borrow().is_some()
     }
 
-    /// The trace, if there is one. Nothing more is noted.
+    /// Takes the trace, if any, and ends its recording.
     pub(super) fn take_trace(&self) -> Option<Box<Trace>> {
         self.trace.borrow_mut().take()
     }
 
-    /// Something was done for the request.
+    /// Notes an activity for the request.
     pub(crate) fn note<T: Into<String>>(&self, activity: impl FnOnce() -> T) {
         if let Some(trace) = &mut *self.trace.borrow_mut() {
             trace.note(activity().into());
         }
     }
 
-    /// Notes what came with the request: names and values.
+    /// Notes names and values that came with the request.
     pub(super) fn parameters<N: Into<String>, P: IntoIterator<Item = (N, String)>>(
         &self,
         made: impl FnOnce() -> P,
@@ -83,7 +81,7 @@ impl Aside {
         }
     }
 
-    /// Something the client should know, although its request is carried out.
+    /// Adds a warning for the client of an executed request.
     pub(crate) fn warn(&self, text: impl Into<String>) {
         let mut warnings = self.warnings.borrow_mut();
         if warnings.len() < WARNINGS_MAX {
@@ -91,17 +89,17 @@ impl Aside {
         }
     }
 
-    /// Appends the id of the trace, which comes before all else, if there is one.
+    /// Appends the id of the trace, if any, which precedes all other parts.
     pub(super) fn put_tracing_id(&self, out: &mut Vec<u8>) {
         if let Some(trace) = &*self.trace.borrow() {
             out.extend_from_slice(&trace.origin.session);
         }
     }
 
-    /// Puts the warnings in front of the message, which begins at `message`. The flags for the
-    /// header, and the trace.
+    /// Inserts the warnings before the message, which begins at `message`. Returns the flags for
+    /// the header, and the trace.
     ///
-    /// v3 knows no warnings.
+    /// v3 has no warnings.
     pub(super) fn finish(
         &self,
         version: u8,

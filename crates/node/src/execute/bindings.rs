@@ -1,4 +1,4 @@
-//! Bind values of one execution, with the time and the random numbers that functions in it use.
+//! Bind values of one execution, with the time and the random numbers for its functions.
 
 use shunt_language::functions::{Environment, timeuuid};
 use shunt_language::terms::{Bindings, Value};
@@ -10,14 +10,14 @@ use super::aside::Aside;
 use crate::shared::Shared;
 use crate::statement::{Marker, Statement};
 
-/// Implements what terms need to be evaluated.
+/// Implements the bindings for evaluating terms.
 pub(crate) struct Bound<'a> {
     statement: &'a Statement,
     values: &'a Values<'a>,
     shared: &'a Shared,
-    /// Where it is noted what is done.
+    /// Receives notes for the trace.
     pub(crate) aside: &'a Aside,
-    /// When the statement began, microseconds since 1970.
+    /// Start of the statement, microseconds since 1970.
     pub(crate) now_us: i64,
 }
 
@@ -31,7 +31,7 @@ impl<'a> Bound<'a> {
         Self { statement, values, shared, aside, now_us: shared.now_us() }
     }
 
-    /// The values as literals, under the names that Cassandra gives them in traces.
+    /// The values as literals, named as in Cassandra's traces.
     pub(super) fn shown(&self) -> Vec<(String, String)> {
         let value = |(index, marker): (usize, &Marker)| {
             let value = match self.value(index as u16) {
@@ -78,7 +78,7 @@ impl Bindings for Bound<'_> {
         match found {
             Some(WireValue::Bytes(bytes)) => Value::Bytes(bytes.to_vec()),
             Some(WireValue::Null) => Value::Null,
-            // A value that was not sent at all is refused before anything is evaluated.
+            // A missing value is refused before evaluation.
             Some(WireValue::Unset) | None => Value::Unset,
         }
     }

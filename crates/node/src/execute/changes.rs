@@ -1,7 +1,7 @@
-//! Changes of single columns: what SET and DELETE say, with their values, put into a fragment.
+//! Changes of single columns: SET and DELETE with their values as parts of a fragment.
 //!
-//! Most are blind. Those that name an element of a list by its index or value read the list first;
-//! the caller then holds the partition's lock.
+//! Most are blind. Changes that name an element of a list by its index or value read the list
+//! first; the caller then holds the partition's lock.
 
 use shunt_language::functions::{self, Function};
 use shunt_language::terms::{Prepared, Value};
@@ -19,7 +19,7 @@ use crate::schema::{Column, Table};
 use crate::shared::Shared;
 use crate::statement::mutation::{ColumnChange, MutationPlan};
 
-/// Reads the cells that some changes of lists need: those by index and by value.
+/// Reads the cells needed by changes of list elements by index or value.
 pub(super) struct CellReader<'a> {
     pub(super) shared: &'a Shared,
     pub(super) table: &'a Table,
@@ -37,7 +37,7 @@ fn operation(name: &str, cql_type: &CqlType) -> Result<Function, CqlError> {
 }
 
 impl CellReader<'_> {
-    /// The value of a column as it is.
+    /// Current value of a column.
     fn value(&self, column: &Column) -> Result<Option<Vec<u8>>, CqlError> {
         let number = self
             .table
@@ -75,13 +75,12 @@ impl CellReader<'_> {
     }
 }
 
-/// True if a plan reads before it writes, so that nobody else may write to its partitions
-/// meanwhile.
+/// True if a plan reads before it writes, so that its partitions must be locked.
 pub(super) fn reads_lists(plan: &MutationPlan) -> bool {
     plan.read_columns().next().is_some()
 }
 
-/// Does to a fragment what a change says.
+/// Applies a change to a fragment.
 pub(super) fn apply(
     maker: &mut FragmentMaker<'_>,
     column: &Column,
@@ -112,7 +111,7 @@ pub(super) fn apply(
         }
         ColumnChange::Add(term) => match term.evaluate(bound)? {
             Value::Bytes(value) => maker.add(column, &value)?,
-            // What is unset elsewhere changes nothing; Cassandra fails here and here alone.
+            // An unset value elsewhere changes nothing; Cassandra fails only here.
             Value::Unset if matches!(column.cql_type, CqlType::List { .. }) => {
                 return Err(CqlError::Invalid(format!("Invalid unset value for column {name}")));
             }

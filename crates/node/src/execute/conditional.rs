@@ -1,8 +1,7 @@
-//! Conditional statements and batches of them (`CQL3CasRequest` of Cassandra): which rows of one
-//! partition have to be how, what is read to find out, and what a refusal shows.
+//! Conditional statements and batches of them (`CQL3CasRequest` of Cassandra): conditions on rows
+//! of one partition, the reads to check them, and the columns that a refusal shows.
 //!
-//! The partition is locked while it is read and written, so nobody else's condition or write to it
-//! comes between.
+//! The partition is locked during read and write, so that no other condition or write intervenes.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -22,27 +21,27 @@ use crate::schema::{ColumnKind, Table};
 use crate::shared::Shared;
 use crate::statement::mutation::{ConditionPlan, MutationPlan};
 
-/// The conditions that one row has to meet.
+/// Conditions on one row.
 enum RowTest<'a> {
     NotExists,
     Exists,
     Columns(Vec<BoundCondition<'a>>),
 }
 
-/// The conditions of a statement or batch.
+/// Conditions of a statement or batch.
 pub(super) struct Request<'a> {
     table: &'a Arc<Table>,
     pub(super) partition: Partition,
     static_row: Option<RowTest<'a>>,
     rows: BTreeMap<Vec<u8>, RowTest<'a>>,
-    /// Positions of the columns that a refusal shows, in its order; none: all.
+    /// Positions of the columns that a refusal shows, in order; `None` shows all.
     shown: Option<Vec<usize>>,
-    /// By position: whether a column is read. Others are not seen, not even to find out whether a
-    /// row is there.
+    /// By position: whether a column is read. Other columns are ignored, even for the existence of
+    /// a row.
     reads: Vec<bool>,
 }
 
-/// The rows that a request has read.
+/// Rows read by a request.
 pub(super) struct Current {
     static_row: Option<Row>,
     rows: BTreeMap<Vec<u8>, Row>,
@@ -115,7 +114,7 @@ impl<'a> Request<'a> {
                 .collect::<Result<Vec<_>, _>>()
         };
         let (of_row, of_statics) = (bound(false)?, bound(true)?);
-        // Those on regular columns come first.
+        // Conditions on regular columns come first.
         for wanted in [false, true] {
             let columns = all
                 .iter()
@@ -139,8 +138,7 @@ impl<'a> Request<'a> {
         Ok(())
     }
 
-    /// Puts a test of a row, the static one without clustering bytes, beside what is asked of the
-    /// row already.
+    /// Adds a test of a row (the static one without clustering bytes) to its earlier tests.
     fn put(&mut self, row: Option<Vec<u8>>, test: RowTest<'a>) -> Result<(), CqlError> {
         let known = match &row {
             Some(row) => self.rows.get_mut(row),
@@ -169,7 +167,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Reads what the conditions are about. The caller holds the partition's lock.
+    /// Reads the rows of the conditions. The caller holds the partition's lock.
     pub(super) fn read(
         &self,
         mutators: &[Mutator<'_>],
@@ -184,8 +182,8 @@ impl<'a> Request<'a> {
         let mut rows = BTreeMap::new();
         let mut static_row = None;
         if self.rows.is_empty() {
-            // With a condition on static columns alone the first row tells whether the partition is
-            // there.
+            // With a condition on static columns alone the first row shows whether the partition
+            // exists.
             let all = Slice::default();
             let mut found = store.read_partition(number, key, &all, now)?;
             static_row = found.static_row().cloned();
@@ -217,7 +215,7 @@ impl<'a> Request<'a> {
         Ok(Current { static_row, rows, now })
     }
 
-    /// A row with the columns that are read; none if nothing of it is live.
+    /// A row reduced to the columns that are read; `None` if no part of it is live.
     fn seen(&self, mut row: Row, now: i64) -> Option<Row> {
         let columns = || self.table.columns.iter().zip(&self.reads);
         row.cells.retain(|cell| {
@@ -241,8 +239,8 @@ impl<'a> Request<'a> {
         Ok(true)
     }
 
-    /// Returns what a refusal shows: the positions of columns, and their values in each row;
-    /// nothing if nothing is there.
+    /// Returns the content of a refusal: positions of columns, and their values in each row; empty
+    /// if no row exists.
     pub(super) fn refusal(
         &self,
         current: &Current,
@@ -316,8 +314,8 @@ fn partition(mutator: &Mutator<'_>, batch: bool) -> Result<Partition, CqlError> 
     }
 }
 
-/// Static columns are read if any is written, regular ones if rows are; else those that conditions
-/// or changes need.
+/// Static columns are read if any is written, regular ones if rows are; otherwise those that
+/// conditions or changes need.
 fn reads(mutators: &[Mutator<'_>]) -> Vec<bool> {
     let table = &mutators[0].plan.table;
     let conditional =

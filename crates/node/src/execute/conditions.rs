@@ -24,7 +24,7 @@ impl<'a> BoundCondition<'a> {
         Ok(Self { column: &table.columns[condition.column], bound: condition.test.bind(bound)? })
     }
 
-    /// True if it holds for a row; where there is none, all its values are null.
+    /// True if the condition holds for a row; an absent row has only null values.
     pub(super) fn holds(&self, row: Option<&Row>, now: i64) -> Result<bool, CqlError> {
         let value = row.and_then(|row| rows::value(row, self.column, now));
         Ok(self.bound.holds(value.as_deref())?)

@@ -1,10 +1,9 @@
-//! How far a request may go where it is executed.
+//! Limits of a request where it is executed.
 //!
-//! An event loop reads what is in memory, and little of it; a request that needs more is given up
-//! and executed again by a worker, which may wait. A worker gives it up again if it reads more than
-//! a few thousand records, and those that take long have workers of their own. There it ends when
-//! its time is over or its client is gone. So nothing may be changed before a request is past the
-//! point where it can be given up.
+//! An event loop reads a little data from memory; a request that needs more is given up and
+//! executed again by a worker, which may wait. A worker gives it up again if it reads more than a
+//! few thousand records; such requests have separate workers. They end when their time is over or
+//! their client is gone. A request must therefore change nothing while it can still be given up.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -21,34 +20,34 @@ use crate::limits;
 /// Records between two looks at the clock, a power of two.
 const RECORDS_PER_LOOK: usize = 64;
 
-/// Who executes a request.
+/// Executor of a request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Who {
-    /// It may not wait.
+    /// An event loop, which must not wait.
     Loop,
-    /// It may wait, but others wait for it.
+    /// A worker, which may wait while others wait for it.
     Worker,
-    /// It may take long.
+    /// A worker for long requests.
     LongWorker,
 }
 
-/// When a request that takes long is to end.
+/// Conditions that end a long request.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ends {
-    /// At this time.
+    /// Deadline.
     pub(crate) until: Option<Instant>,
-    /// When this is set: nobody is left who waits for its answer.
+    /// Set when no client waits for the answer.
     pub(crate) gone: Arc<AtomicBool>,
 }
 
-/// The amount that a request may still read before it is given up.
+/// Amount that a request may still read before it is given up.
 #[derive(Debug)]
 pub(crate) struct Effort {
     who: Who,
     records: Cell<usize>,
     bytes: Cell<usize>,
     ends: Ends,
-    /// The lock of a partition that the request will wait for.
+    /// Partition lock that the request will wait for.
     lock: Cell<Option<usize>>,
 }
 
@@ -63,32 +62,32 @@ impl Effort {
         }
     }
 
-    /// It may wait, and read as much as it likes until it has to end.
+    /// Effort of a request that may wait, and read without limit until it has to end.
     pub(crate) fn of_a_long_worker(ends: Ends) -> Effort {
         Effort::new(Who::LongWorker, usize::MAX, usize::MAX, ends)
     }
 
-    /// It may wait, but not take long.
+    /// Effort of a request that may wait, but not take long.
     pub(crate) fn of_a_worker(ends: Ends) -> Effort {
         Effort::new(Who::Worker, limits::WORKER_RECORDS, limits::WORKER_BYTES, ends)
     }
 
-    /// That of an event loop, for one request.
+    /// Effort of one request on an event loop.
     pub(crate) fn of_a_loop() -> Effort {
         Effort::new(Who::Loop, limits::LOOP_RECORDS, limits::LOOP_BYTES, Ends::default())
     }
 
-    /// True if it may not wait.
+    /// True if the request must not wait.
     pub(crate) fn is_of_a_loop(&self) -> bool {
         self.who == Who::Loop
     }
 
-    /// True if it may wait until compaction has caught up.
+    /// True if the request may wait until compaction has caught up.
     pub(crate) fn may_stall(&self) -> bool {
         self.who == Who::LongWorker
     }
 
-    /// Which lock of a partition is waited for, if it is given up.
+    /// Records the partition lock that the request would wait for if given up.
     pub(crate) fn will_lock(&self, lock: Option<usize>) {
         self.lock.set(lock);
     }
@@ -98,41 +97,40 @@ impl Effort {
         self.lock.get()
     }
 
-    /// How far the next read may look: one more than it may use, so that it is seen whether there
-    /// is more.
+    /// Limits of the next read: one more than allowed, so that an excess is detected.
     pub(crate) fn reach(&self) -> Reach {
         let tier = if self.is_of_a_loop() { ReadTier::Memory } else { ReadTier::Disk };
         Reach { tier, records: self.records.get().saturating_add(1), until: self.ends.until }
     }
 
-    /// Before something that may wait for the disk, or for somebody who waits for the disk.
+    /// Must be called before a step that may wait for the disk, or for another request that does.
     pub(crate) fn may_wait(&self) -> Result<(), CqlError> {
         if self.is_of_a_loop() { Err(CqlError::WouldWait { long: false }) } else { Ok(()) }
     }
 
-    /// Before something that takes long whatever is in memory.
+    /// Must be called before a step that takes long regardless of memory.
     pub(crate) fn may_take_long(&self) -> Result<(), CqlError> {
         if self.who == Who::LongWorker { Ok(()) } else { Err(CqlError::WouldWait { long: true }) }
     }
 
-    /// Before so many records are read, if that is known.
+    /// Must be called before reading this many records, if their number is known.
     pub(crate) fn may_read(&self, records: usize) -> Result<(), CqlError> {
         if records > self.records.get() { self.may_take_long() } else { Ok(()) }
     }
 
-    /// After a record was read.
+    /// Must be called after a record was read.
     pub(crate) fn has_read(&self, row: Option<&Row>) -> Result<(), CqlError> {
         self.has_read_bytes(
             row.map_or(0, |row| row.cells.iter().map(|cell| bytes_of(&cell.value)).sum()),
         )
     }
 
-    /// After a record with so many bytes of values was read.
+    /// Must be called after a record with this many bytes of values was read.
     pub(crate) fn has_read_bytes(&self, bytes: usize) -> Result<(), CqlError> {
         match (self.records.get().checked_sub(1), self.bytes.get().checked_sub(bytes)) {
             (Some(records), Some(bytes)) => {
                 self.records.set(records);
-                // What takes long is bounded by time; bytes of it are counted where they are kept.
+                // Long requests are limited by time; their bytes are counted where they are stored.
                 if self.who == Who::LongWorker {
                     return if records % RECORDS_PER_LOOK == 0 { self.check_end() } else { Ok(()) };
                 }
@@ -143,7 +141,7 @@ impl Effort {
         }
     }
 
-    /// Checks whether it may go on.
+    /// Checks whether the request may continue.
     fn check_end(&self) -> Result<(), CqlError> {
         let over = self.ends.until.is_some_and(|until| Instant::now() >= until);
         if over || self.ends.gone.load(Ordering::Relaxed) {

@@ -1,8 +1,8 @@
-//! The changes that a statement makes to one row, as the fragment that storage merges: cells with
-//! the statement's timestamp and time to live, tombstones for what it sets to null.
+//! Changes of one row as a fragment for storage: cells with the statement's timestamp and time to
+//! live, and tombstones for columns set to null.
 //!
 //! Writing a whole collection deletes its old elements first, with a deletion one microsecond older
-//! than the new ones, as Cassandra has it.
+//! than the new ones, as in Cassandra.
 
 use shunt_language::InvalidRequest;
 use shunt_language::types::CqlType;
@@ -13,10 +13,10 @@ use super::keys::{self, Partition};
 use super::rows::field_path;
 use crate::schema::{Column, Table};
 
-/// Largest number of elements that one statement writes.
+/// Most elements that one statement writes.
 const ELEMENTS_MAX: usize = 65_536;
 
-/// With what a statement writes.
+/// Times that a statement writes with.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WriteTime {
     /// Microseconds since 1970.
@@ -26,22 +26,22 @@ pub(crate) struct WriteTime {
     pub(crate) now: i64,
 }
 
-/// Positions of list elements: 8 bytes of time and 8 that tell apart what was written at the same
-/// time, both in the order of their bytes. Elements put in front count down from a time before any
-/// clock. Statements of a batch have one time, and each has numbers of its own.
+/// Positions of list elements: 8 bytes of time and 8 that distinguish elements of the same time,
+/// both in byte order. Elements put in front count down from a time before any clock. Statements of
+/// a batch share one time, and each has its own numbers.
 #[derive(Debug)]
 pub(crate) struct ListPositions {
     last_behind: u64,
     last_in_front: u64,
 }
 
-/// The sign bit flipped, so that bytes are in the order of numbers.
+/// Flips the sign bit, so that byte order is numeric order.
 fn ordered(number: i64) -> [u8; 8] {
     (number as u64 ^ 1 << 63).to_be_bytes()
 }
 
 impl ListPositions {
-    /// The positions of the statement at this place in its batch.
+    /// Positions for the statement at this index in its batch.
     pub(crate) fn of_statement(index: usize) -> ListPositions {
         let index = u32::try_from(index).unwrap_or(u32::MAX);
         ListPositions {
@@ -50,20 +50,20 @@ impl ListPositions {
         }
     }
 
-    /// Behind all elements that are there.
+    /// A position behind all existing elements.
     pub(crate) fn behind(&mut self, now_us: i64) -> Vec<u8> {
         self.last_behind += 1;
         [ordered(now_us), self.last_behind.to_be_bytes()].concat()
     }
 
-    /// In front of all that are there; the later the statement, the further in front.
+    /// A position in front of all existing elements; later statements are further in front.
     fn in_front(&mut self, now_us: i64) -> Vec<u8> {
         self.last_in_front += 1;
         [ordered(-now_us), self.last_in_front.to_be_bytes()].concat()
     }
 }
 
-/// A fragment being made.
+/// A fragment under construction.
 pub(crate) struct FragmentMaker<'p> {
     pub(crate) row: Row,
     time: WriteTime,
@@ -76,7 +76,7 @@ impl<'p> FragmentMaker<'p> {
         Self { row: Row::default(), time, positions, now_us }
     }
 
-    /// The row exists from now on, even without values.
+    /// Marks the row as existing, even without values.
     pub(crate) fn insert(&mut self) {
         self.row.liveness =
             Some(Liveness { timestamp: self.time.timestamp, expiry: self.time.expiry });
@@ -86,13 +86,13 @@ impl<'p> FragmentMaker<'p> {
         Deletion { timestamp, local: self.time.now }
     }
 
-    /// A cell with a value, or its tombstone.
+    /// Adds a cell with a value, or its tombstone.
     pub(crate) fn cell(&mut self, column: &Column, path: Option<Vec<u8>>, value: Option<Vec<u8>>) {
         let (value, expiry) = match value {
             Some(bytes) => (CellValue::Live(bytes), self.time.expiry),
             None => (CellValue::Tombstone { local: self.time.now }, None),
         };
-        // Another column of this name was dropped later than this is written.
+        // Another column of this name was dropped after this timestamp.
         if column.dropped_us.is_some_and(|dropped_us| self.time.timestamp <= dropped_us) {
             return;
         }
@@ -117,7 +117,7 @@ impl<'p> FragmentMaker<'p> {
         });
     }
 
-    /// Deletes the column's value, all elements of it.
+    /// Deletes the column's value with all its elements.
     pub(crate) fn delete(&mut self, column: &Column) {
         if column.is_multi_cell() {
             let deletion = self.deletion(self.time.timestamp);
@@ -141,12 +141,12 @@ impl<'p> FragmentMaker<'p> {
         self.row.complex.push((column.id, deletion));
         match value {
             Some(value) => self.add(column, &value),
-            // Overwritten with nothing: elements that come with the same time stay.
+            // Overwritten with nothing: elements with the same timestamp stay.
             None => Ok(()),
         }
     }
 
-    /// Adds the elements of a value: behind those of a list, into a set or map, over the fields of
+    /// Adds the elements of a value: to the end of a list, into a set or map, or over the fields of
     /// a type.
     pub(crate) fn add(&mut self, column: &Column, value: &[u8]) -> Result<(), InvalidRequest> {
         match &column.cql_type {
@@ -171,7 +171,7 @@ impl<'p> FragmentMaker<'p> {
                 let fields = split::tuple(count, value).map_err(|_| {
                     InvalidRequest::new(format!("Invalid value for {}", column.name))
                 })?;
-                // A null says nothing of the field, and the value as a whole has been overwritten.
+                // A null leaves the field alone; the value as a whole has been overwritten.
                 for (index, field) in fields
                     .into_iter()
                     .enumerate()
@@ -185,7 +185,7 @@ impl<'p> FragmentMaker<'p> {
         Ok(())
     }
 
-    /// Puts the elements of a list value in front, in their order.
+    /// Puts the elements of a list value in front, in order.
     pub(crate) fn prepend(&mut self, column: &Column, value: &[u8]) -> Result<(), InvalidRequest> {
         let elements = elements("list", value)?;
         let positions: Vec<Vec<u8>> =
@@ -196,7 +196,7 @@ impl<'p> FragmentMaker<'p> {
         Ok(())
     }
 
-    /// Takes the elements of a set value out of a set, or the keys it names out of a map.
+    /// Removes the elements of a set value from a set, or the keys it names from a map.
     pub(crate) fn remove(&mut self, column: &Column, value: &[u8]) -> Result<(), InvalidRequest> {
         for element in elements("set", value)? {
             self.cell(column, Some(element.to_vec()), None);
@@ -205,7 +205,7 @@ impl<'p> FragmentMaker<'p> {
     }
 }
 
-/// A row of which all values are given, in the order of the table's columns, and where it goes.
+/// A row with all values given, in the order of the table's columns, and its place.
 pub(crate) fn whole_row(
     table: &Table,
     values: &[Option<Vec<u8>>],

@@ -1,9 +1,8 @@
-//! Gathers the writes of one turn of an event loop, so that they are one batch for the engine, one
-//! record in the log, and one place in it to wait for.
+//! Gathers the writes of one turn of an event loop into one batch for the engine, with one log
+//! record and one place to wait for.
 //!
-//! Gathered writes are not visible yet. So they are carried out before anything that may ask for
-//! them: before a read of one of their partitions, before a request goes to a worker, and at the
-//! end of the turn.
+//! Gathered writes are not visible yet. They are therefore executed before a read of one of their
+//! partitions, before a request goes to a worker, and at the end of the turn.
 
 use std::cell::RefCell;
 use std::mem::take;
@@ -19,20 +18,20 @@ use crate::error::CqlError;
 use crate::limits;
 use crate::shared::Shared;
 
-/// The outcome of a request whose writes were gathered.
+/// Outcome of a request with gathered writes.
 #[derive(Clone, Debug)]
 pub(crate) enum Carried {
-    /// Its answer is true now.
+    /// The write succeeded; the answer is true now.
     Written,
-    /// Its answer is true when the node's own log is durable up to here.
+    /// The answer is true once the node's log is durable up to here.
     Durable(u64),
-    /// Compaction does not keep up; nothing of it was written.
+    /// Compaction falls behind; the request has written nothing.
     Stalled,
-    /// It failed, alone or with all others.
+    /// The request failed, alone or with all others.
     Failed(CqlError),
 }
 
-/// The writes that one event loop gathers.
+/// Writes gathered by one event loop.
 pub(crate) struct Gathering {
     shared: Arc<Shared>,
     node: usize,
@@ -42,23 +41,22 @@ pub(crate) struct Gathering {
 #[derive(Default)]
 struct State {
     writes: Vec<Write>,
-    /// For each request: where its writes end, and how durable they have to be.
+    /// For each request: end of its writes, and their durability.
     requests: Vec<(usize, Durability)>,
-    /// The outcomes of requests that were carried out and are not answered yet, in their order.
+    /// Outcomes of executed, unanswered requests, in order.
     carried: Vec<Carried>,
-    /// True: a sync is to be asked for at the end of the turn.
+    /// True if a sync is to be requested at the end of the turn.
     batch: bool,
     periodic: Option<Durability>,
 }
 
 impl Gathering {
-    /// Begins with nothing, for the store of the node with this number.
+    /// Starts empty, for the store of the node with this number.
     pub(super) fn new(shared: Arc<Shared>, node: usize) -> Gathering {
         Gathering { shared, node, state: RefCell::default() }
     }
 
-    /// Adds the writes of a request. When there are [`limits::GATHERED_WRITES_MAX`], all are
-    /// carried out.
+    /// Adds the writes of a request. At [`limits::GATHERED_WRITES_MAX`] all are executed.
     pub(super) fn add(&self, mut writes: Vec<Write>, durability: Durability) {
         let mut state = self.state.borrow_mut();
         state.writes.append(&mut writes);
@@ -70,7 +68,7 @@ impl Gathering {
         }
     }
 
-    /// Carries the writes out if one is in this partition, which is about to be read.
+    /// Executes the writes if one is in this partition, which is about to be read.
     pub(super) fn before_read(&self, token: Token) {
         let mut state = self.state.borrow_mut();
         if state.writes.iter().any(|write| write.partition.token == token) {
@@ -78,13 +76,12 @@ impl Gathering {
         }
     }
 
-    /// Carries the writes out, before many partitions are read or a worker reads.
+    /// Executes the writes, before many partitions are read or a worker reads.
     pub(super) fn carry_out(&self) {
         self.carry_out_in(&mut self.state.borrow_mut());
     }
 
-    /// Carries out all that was gathered and asks for the syncs. What became of it, in the order in
-    /// which it was gathered.
+    /// Executes the gathered writes, requests the syncs, and returns the outcomes in order.
     pub(super) fn finish(&self) -> Vec<Carried> {
         let mut state = self.state.borrow_mut();
         self.carry_out_in(&mut state);
@@ -134,7 +131,7 @@ impl Gathering {
         let store = &self.shared.stores()[self.node];
         if take(&mut state.batch) {
             store.request_sync(Durability::Batch);
-            // That makes all else durable as well.
+            // The batch sync makes all other writes durable as well.
             state.periodic = None;
         } else if let Some(periodic) = state.periodic.take() {
             store.request_sync(periodic);

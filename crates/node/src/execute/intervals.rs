@@ -1,9 +1,9 @@
 //! Restrictions of clustering columns as intervals of clustering bytes.
 //!
-//! An interval has its lower end and lacks its upper one. A prefix of the columns is below every
-//! key that begins with it, and above all of them with 0xFF behind it ([`ordered::after_prefix`]).
-//! Bounds of several columns, some of them descending, are several intervals. SELECT reads them,
-//! DELETE puts tombstones over them.
+//! An interval includes its lower end and excludes its upper one. A prefix of the columns sorts
+//! before every key that begins with it, and after all of them with 0xFF appended
+//! ([`ordered::after_prefix`]). Bounds of several columns, some of them descending, are several
+//! intervals. SELECT reads them, DELETE puts tombstones over them.
 
 use shunt_language::error::InvalidRequest;
 use shunt_language::terms::{Bindings, Value};
@@ -19,11 +19,11 @@ use crate::statement::restrictions::{Bound, ClusteringRestriction};
 pub(super) struct Interval {
     pub(super) from: Vec<u8>,
     pub(super) to: Vec<u8>,
-    /// It is the key `from` and no other.
+    /// The interval is the single key `from`.
     pub(super) is_row: bool,
 }
 
-/// Which rows of a partition are wanted: intervals in order, none touching another's rows.
+/// Wanted rows of a partition: ordered, disjoint intervals.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Intervals(pub(super) Vec<Interval>);
 
@@ -38,8 +38,8 @@ impl Interval {
         Interval { to: after(&prefix), from: prefix, is_row }
     }
 
-    /// Cuts off what is longer than any key there can be. The same rows are between the ends: none
-    /// of them is the beginning of an end. False if there is no row at all.
+    /// Truncates ends longer than any possible key. The same rows remain between the ends, since no
+    /// key is a prefix of an end. False if no row is left.
     fn fit(&mut self) -> bool {
         if self.is_row {
             return self.from.len() < CLUSTERING_BYTES_MAX;
@@ -51,14 +51,14 @@ impl Interval {
 }
 
 impl Intervals {
-    /// Builds the intervals that a statement with these values asks for.
+    /// Builds the intervals of a statement with these values.
     pub(super) fn new(
         table: &Table,
         restriction: &ClusteringRestriction,
         bindings: &dyn Bindings,
     ) -> Result<Intervals, InvalidRequest> {
         if table.clustering_len == 0 {
-            // A partition is one row.
+            // Each partition has one row.
             return Ok(Intervals(vec![Interval::of_prefix(Vec::new(), true)]));
         }
         let mut found = Vec::new();
@@ -89,12 +89,12 @@ impl Intervals {
         self.0.iter().all(|interval| interval.is_row)
     }
 
-    /// How many of what, for a trace.
+    /// Number and kind of the intervals, for a trace.
     pub(super) fn shown(&self) -> String {
         format!("{} {}", self.0.len(), if self.are_rows() { "row(s)" } else { "slice(s)" })
     }
 
-    /// Returns what is left behind a row, in the direction of reading.
+    /// Returns the remainder behind a row, in the direction of reading.
     pub(super) fn behind(&self, clustering: &[u8], reversed: bool) -> Intervals {
         let mut left = self.0.clone();
         let next = [clustering, &[0]].concat();
@@ -114,7 +114,7 @@ impl Intervals {
     }
 }
 
-/// The keys behind `prefix` whose next columns are greater (or less) than the values of a bound.
+/// Keys behind `prefix` whose next columns are greater (or less) than the values of a bound.
 fn side(
     columns: &[Column],
     prefix: &[u8],
@@ -155,7 +155,7 @@ fn side(
     Ok(joined(found))
 }
 
-/// Neighbours made one.
+/// Merges adjacent intervals.
 fn joined(intervals: Vec<Interval>) -> Vec<Interval> {
     let mut found: Vec<Interval> = Vec::new();
     for interval in intervals {
@@ -170,7 +170,7 @@ fn joined(intervals: Vec<Interval>) -> Vec<Interval> {
     found
 }
 
-/// Returns what two lists have in common.
+/// Returns the intersection of two lists.
 fn common(left: &[Interval], right: &[Interval]) -> Vec<Interval> {
     let (mut one, mut other) = (left.iter().peekable(), right.iter().peekable());
     let mut found = Vec::new();

@@ -9,7 +9,7 @@ use super::keys::{self, Partition};
 use crate::error::CqlError;
 use crate::schema::{Column, Table};
 
-/// Where the row is, and the values that the object names; those of the key among them.
+/// Place of the row, and the values named by the object, including the key's.
 pub(crate) struct JsonRow {
     pub(super) partition: Partition,
     pub(super) clustering: Vec<u8>,
@@ -21,7 +21,7 @@ pub(crate) struct JsonRow {
 type NamedValue = (String, Option<Vec<u8>>);
 
 impl JsonRow {
-    /// From the text that `term` is.
+    /// Parses the text given by `term`.
     pub(super) fn new(
         table: &Table,
         term: &Prepared,
@@ -49,7 +49,7 @@ impl JsonRow {
         Ok(JsonRow { partition, clustering, clustering_values, values })
     }
 
-    /// Returns what the object has for a column: nothing, null or a value.
+    /// Returns the object's entry for a column: none, null or a value.
     pub(super) fn value(&self, name: &str) -> Option<Option<&[u8]>> {
         self.values.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_deref())
     }

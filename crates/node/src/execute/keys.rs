@@ -1,5 +1,4 @@
-//! Partition keys and clustering prefixes of a statement, with its values in them, in the form that
-//! storage wants.
+//! Partition keys and clustering prefixes of a statement with its values, encoded for storage.
 
 use shunt_language::InvalidRequest;
 use shunt_language::terms::{Bindings, Prepared, Value};
@@ -13,25 +12,25 @@ use shunt_wire::cql::types::partition_key;
 use crate::schema::{Column, Table};
 use crate::statement::restrictions::{ClusteringRestriction, OneOf, Operand, TupleIn};
 
-/// Most combinations of values that the `IN`s of one statement make.
+/// Most combinations of values from the `IN`s of one statement.
 const COMBINATIONS_MAX: usize = 10_000;
 
 /// Most bytes of a partition's key, and of a row's clustering columns together.
 const KEY_BYTES_MAX: usize = 65_535;
 
-/// In front of a partition's key.
+/// Length of the token before a partition's key.
 const TOKEN_BYTES: usize = 8;
 
-/// A partition: its token, and its key as storage has it.
+/// A partition: its token, and its key as stored.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Partition {
     pub(crate) token: Token,
-    /// Token in the order of bytes, then the key as the protocol serializes it.
+    /// Token in byte order, then the key as the protocol serializes it.
     pub(crate) key: Vec<u8>,
 }
 
 impl Partition {
-    /// The partition of these values of its key's columns.
+    /// The partition with these values of its key columns.
     pub(crate) fn new<V: AsRef<[u8]>>(values: &[V]) -> Result<Partition, InvalidRequest> {
         let bytes: usize = values.iter().map(|value| value.as_ref().len() + 3).sum();
         let mut key = Vec::with_capacity(TOKEN_BYTES + bytes);
@@ -64,12 +63,12 @@ fn too_long(bytes: usize) -> InvalidRequest {
     InvalidRequest::new(format!("Key length of {bytes} is longer than maximum of {KEY_BYTES_MAX}"))
 }
 
-/// A token so that its bytes are in the order of tokens.
+/// Encodes a token so that byte order is token order.
 pub(crate) fn token_bytes(token: Token) -> [u8; 8] {
     (token.0 as u64 ^ 1 << 63).to_be_bytes()
 }
 
-/// A value that must be there.
+/// A value that must be present.
 fn required(value: Value, column: &Column) -> Result<Vec<u8>, InvalidRequest> {
     match value {
         Value::Bytes(bytes) => Ok(bytes),
@@ -119,7 +118,7 @@ fn list(
     }
 }
 
-/// The values that a column may have, each once, in the order of its type.
+/// Possible values of a column, each once, in the order of its type.
 pub(crate) fn alternatives(
     one_of: &OneOf,
     column: &Column,
@@ -160,7 +159,7 @@ fn product(columns: Vec<Vec<Vec<u8>>>) -> Result<Vec<Vec<Vec<u8>>>, InvalidReque
     Ok(rows)
 }
 
-/// The values of columns of which each has one; `None` if one may have several.
+/// Values of columns with one value each; `None` if a column may have several.
 fn equal<'k>(
     columns: impl Iterator<Item = (&'k OneOf, &'k Column)>,
     bindings: &dyn Bindings,
@@ -173,7 +172,7 @@ fn equal<'k>(
     Ok(Some(values))
 }
 
-/// The partitions that a statement names.
+/// Partitions named by a statement.
 pub(crate) fn partitions(
     table: &Table,
     keys: &[OneOf],
@@ -205,16 +204,16 @@ pub(crate) fn clustering<V: AsRef<[u8]>>(
 pub(crate) fn row<V: AsRef<[u8]>>(table: &Table, values: &[V]) -> Result<Vec<u8>, InvalidRequest> {
     let bytes = values.iter().map(|value| value.as_ref().len()).sum();
     let encoded = clustering(table, values)?;
-    // Cassandra's bound, and what is left of it for types within types of which storage makes many
-    // times as much.
+    // Cassandra's limit, and the remainder for nested types, whose stored form is many times as
+    // large.
     if bytes > KEY_BYTES_MAX || encoded.len() >= CLUSTERING_BYTES_MAX {
         return Err(too_long(bytes));
     }
     Ok(encoded)
 }
 
-/// Returns what a row keeps beside its key, which is `values`, where equal keys can be written
-/// otherwise.
+/// Returns the written form of `values` that a row keeps beside its key, if equal keys can be
+/// written differently.
 pub(crate) fn as_written<V: AsRef<[u8]>>(
     table: &Table,
     values: &[V],
@@ -232,8 +231,7 @@ pub(crate) fn as_written<V: AsRef<[u8]>>(
     table.keeps_written_keys.then(cell)
 }
 
-/// The values of the clustering columns that a statement gives by equality, `IN` and tuples: one
-/// row, or several.
+/// Values of the clustering columns given by equality, `IN` and tuples: one row, or several.
 pub(crate) fn clustering_values(
     table: &Table,
     restriction: &ClusteringRestriction,
@@ -258,8 +256,7 @@ pub(crate) fn clustering_values(
 /// A row: its clustering bytes, and the values of the clustering columns.
 pub(super) type NamedRow = (Vec<u8>, Vec<Vec<u8>>);
 
-/// The rows that a statement gives in this way: their clustering bytes with the values, each row
-/// once, in their order.
+/// Rows given in this way: clustering bytes with the values, each row once, in order.
 pub(crate) fn rows(
     table: &Table,
     restriction: &ClusteringRestriction,

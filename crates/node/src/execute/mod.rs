@@ -1,8 +1,7 @@
-//! Requests, executed: QUERY, PREPARE, EXECUTE and BATCH as bodies in, answers as bodies out.
+//! Execution of requests: QUERY, PREPARE, EXECUTE and BATCH as bodies in, answers as bodies out.
 //!
-//! An answer that tells of a write carries the place in the store's log at which the write is
-//! durable, if the keyspace wants that waited for; whoever serves the connection waits, not this
-//! module.
+//! An answer to a write carries the place in the store's log at which the write is durable, if the
+//! keyspace requires waiting; the connection's server waits, not this module.
 
 pub(crate) mod aside;
 mod batch;
@@ -54,16 +53,16 @@ pub(crate) use gather::Carried;
 use gather::Gathering;
 use select::{Page, Place};
 
-/// The state that statements of one connection share.
+/// State shared by the statements of one connection.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ClientState {
     /// Set by USE.
     pub(crate) keyspace: Option<Arc<str>>,
-    /// Where it connected from.
+    /// Address of the client.
     pub(crate) address: Option<IpAddr>,
 }
 
-/// A request as it came.
+/// A request as received.
 pub(crate) struct Request<'a> {
     pub(crate) version: u8,
     pub(crate) flags: u8,
@@ -71,56 +70,55 @@ pub(crate) struct Request<'a> {
     pub(crate) body: &'a [u8],
 }
 
-/// The outcome of a request; its body was appended to the buffer.
+/// Outcome of a request; its body was appended to the buffer.
 #[derive(Debug)]
 pub(crate) struct Done {
     pub(crate) opcode: u8,
     pub(crate) flags: u8,
-    /// The answer is true when the node's own log is durable up to here.
+    /// The answer is true once the node's log is durable up to here.
     pub(crate) durable_at: Option<u64>,
-    /// The answer is for when its writes, which are gathered, have been carried out
+    /// The answer must wait until its gathered writes have been executed
     /// ([`Executor::finish_gathered`]).
     pub(crate) gathered: bool,
-    /// To be kept when the answer is sent ([`Executor::keep_trace`]).
+    /// Must be kept when the answer is sent ([`Executor::keep_trace`]).
     pub(crate) trace: Option<Box<Trace>>,
 }
 
 impl Done {
-    /// An answer that waits for nothing.
+    /// An answer that need not wait.
     pub(crate) fn now(opcode: u8) -> Done {
         Done { opcode, flags: 0, durable_at: None, gathered: false, trace: None }
     }
 }
 
-/// The next step of an event loop with a request.
+/// Next step of an event loop with a request.
 #[derive(Debug)]
 pub(crate) enum Outcome {
     Done(Done),
-    /// Nothing yet: somebody who may wait has to execute it.
+    /// The request must be executed where it may wait.
     WouldWait(WouldWait),
 }
 
 /// A request that was given up.
 #[derive(Debug)]
 pub(crate) struct WouldWait {
-    /// It will take long.
+    /// The request will take long.
     pub(crate) long: bool,
-    /// The lock of the partition that it changes after reading it: one request at a time goes on
-    /// there.
+    /// Lock of the partition that the request reads and changes: it admits one request at a time.
     pub(crate) lock: Option<usize>,
-    /// The trace of what was done so far, for whoever takes it up ([`Executor::resume`]).
+    /// Trace so far, for the next executor ([`Executor::resume`]).
     pub(crate) trace: Option<Box<Trace>>,
 }
 
-/// Executes the requests of one node.
+/// Executor of one node's requests.
 pub(crate) struct Executor {
     shared: Arc<Shared>,
     node: usize,
-    /// The additions to the answer of the request that is being executed.
+    /// Additions to the answer of the current request.
     aside: Aside,
     effort: Effort,
     gathering: Gathering,
-    /// The trace of the next request, if it was begun elsewhere.
+    /// Trace of the next request, if it was begun elsewhere.
     resumed: Option<Box<Trace>>,
 }
 
@@ -139,7 +137,7 @@ impl Executor {
     }
 
     /// Executes one request and appends the body of its answer. May wait for the disk and take
-    /// long, until it has to end.
+    /// long, up to its deadline.
     pub(crate) fn execute_until(
         &mut self,
         ends: Ends,
@@ -150,12 +148,12 @@ impl Executor {
         self.effort = Effort::of_a_long_worker(ends);
         match self.attempt(client, request, out) {
             Outcome::Done(done) => done,
-            // It has no limits but that of time.
+            // Only time limits it.
             Outcome::WouldWait(_) => refused(&CqlError::TimedOut, request.version, out),
         }
     }
 
-    /// As [`Executor::execute_until`], for as long as it takes.
+    /// Like [`Executor::execute_until`], without a deadline.
     #[cfg(test)]
     pub(crate) fn execute(
         &mut self,
@@ -166,8 +164,8 @@ impl Executor {
         self.execute_until(Ends::default(), client, request, out)
     }
 
-    /// As [`Executor::execute_until`], waiting for the disk, but not for long; or else nothing, and
-    /// it says so.
+    /// Like [`Executor::execute_until`], waiting for the disk but not for long; otherwise reports
+    /// that without effect.
     pub(crate) fn execute_shortly(
         &mut self,
         ends: Ends,
@@ -179,8 +177,8 @@ impl Executor {
         self.attempt(client, request, out)
     }
 
-    /// As [`Executor::execute_until`], from memory alone and within bounds; or else nothing, and it
-    /// says so. Writes are gathered, until [`Executor::finish_gathered`] at the latest.
+    /// Like [`Executor::execute_until`], from memory alone and within limits; otherwise reports
+    /// that without effect. Writes are gathered, until [`Executor::finish_gathered`] at the latest.
     pub(crate) fn execute_at_once(
         &mut self,
         client: &mut ClientState,
@@ -201,14 +199,14 @@ impl Executor {
         self.aside = self.new_aside(client, request);
         self.aside.put_tracing_id(out);
         let start = out.len();
-        // A custom payload is for query handlers of the user's own, which a node has none of: it is
-        // taken and ignored, as Cassandra's own handler does.
+        // A custom payload is for user-defined query handlers, which a node lacks: it is accepted
+        // and ignored, as by Cassandra's own handler.
         let outcome = split_request_prefix(request.flags, request.body)
             .map_err(|error| CqlError::Protocol(error.to_string()))
             .and_then(|(_, body)| self.run(client, request, body, out));
         if let Err(CqlError::WouldWait { long }) = outcome {
             out.truncate(before);
-            // Whoever takes it up sees what this loop did before.
+            // The next executor sees this loop's earlier writes.
             self.gathering.carry_out();
             self.aside.note(|| "Handed over to a thread that may wait for the disk");
             return Outcome::WouldWait(WouldWait {
@@ -228,13 +226,12 @@ impl Executor {
         Outcome::Done(done)
     }
 
-    /// Carries out the writes that were gathered. What became of each request, in the order in
-    /// which they were executed.
+    /// Executes the gathered writes. Returns the outcome of each request, in order of execution.
     pub(crate) fn finish_gathered(&self) -> Vec<Carried> {
         self.gathering.finish()
     }
 
-    /// The next request is one that was given up elsewhere; its trace goes on.
+    /// Announces that the next request was given up elsewhere; its trace continues.
     pub(crate) fn resume(&mut self, trace: Option<Box<Trace>>) {
         self.resumed = trace;
     }
@@ -257,7 +254,7 @@ impl Executor {
         Aside::traced(kind, Origin { session, started_us, client: client.address })
     }
 
-    /// Keeps the trace of a request whose answer is on its way. Whether there was room.
+    /// Keeps the trace of a request whose answer is being sent. Returns whether there was room.
     pub(crate) fn keep_trace(&self, trace: Box<Trace>) -> bool {
         self.shared.traces.keep(trace, self.node)
     }
@@ -311,7 +308,7 @@ impl Executor {
         Ok(statement)
     }
 
-    /// A prepared statement, looked at again if the schema has changed since.
+    /// A prepared statement, prepared again if the schema has changed since.
     fn find_prepared(&self, id: &[u8]) -> Result<Arc<Statement>, CqlError> {
         let unknown = || CqlError::Unprepared(id.to_vec());
         let statement = self.shared.prepared(id).ok_or_else(unknown)?;
@@ -321,7 +318,7 @@ impl Executor {
         self.aside.note(|| "The schema has changed since the statement was prepared");
         let again = self.prepare(&statement.text, statement.keyspace.as_deref());
         let again = Arc::new(again.map_err(|_| unknown())?);
-        // What a client knows of the statement is no longer so: it has to ask again.
+        // The client's metadata is outdated: it must prepare again.
         if !again.looks_as(&statement) {
             return Err(unknown());
         }
@@ -426,18 +423,18 @@ impl Executor {
         Ok(Done::now(opcode::RESULT))
     }
 
-    /// The node's number.
+    /// Number of the node.
     pub(crate) fn node(&self) -> usize {
         self.node
     }
 
-    /// Why a place in the log of the node's own store will not become durable, if that is known.
+    /// Reason why a place in the log of the node's store will not become durable, if known.
     pub(crate) fn lost(&self, place: u64) -> Option<String> {
         let outcome = self.shared.stores()[self.node].outcome(shunt_storage::store::Ticket(place));
         outcome.and_then(Result::err).map(|error| error.to_string())
     }
 
-    /// Up to where the log of the node's own store is durable.
+    /// Durable position in the log of the node's store.
     pub(crate) fn durable(&self) -> u64 {
         self.shared.stores()[self.node].durable().0
     }
@@ -452,7 +449,7 @@ pub(crate) fn refused(error: &CqlError, version: u8, out: &mut Vec<u8>) -> Done 
 /// Refuses too many or too few bind values.
 fn check_values(statement: &Statement, values: &Values<'_>) -> Result<(), CqlError> {
     let (wanted, given) = (statement.markers.len(), values.len());
-    // A value that is not there by its name is not set.
+    // A value missing by its name is unset.
     if wanted != given && !values.is_named() {
         let message = format!(
             "Invalid amount of bind variables: there were {wanted} markers(?) in CQL but {given} bound variables"
@@ -462,7 +459,7 @@ fn check_values(statement: &Statement, values: &Values<'_>) -> Result<(), CqlErr
     Ok(())
 }
 
-/// A change as the protocol has it.
+/// Converts a change to the protocol's form.
 pub(crate) fn wire_change(change: &Change) -> SchemaChange<'_> {
     let (target, name) = match &change.object {
         Object::Keyspace => ("KEYSPACE", None),
@@ -485,7 +482,7 @@ fn put_prepared(statement: &Statement, version: u8, out: &mut Vec<u8>) {
     put::int(out, if global.is_some() { metadata_flag::GLOBAL_TABLE } else { 0 });
     put::int(out, statement.markers.len() as i32);
     if version >= 4 {
-        // Where the key is helps nobody if the markers are for several tables.
+        // The key's position is useless if the markers are for several tables.
         let key_markers = statement.key_markers.iter().filter(|_| one_table);
         put::int(out, key_markers.clone().count() as i32);
         key_markers.for_each(|index| put::short(out, *index));

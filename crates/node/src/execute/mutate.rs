@@ -1,4 +1,4 @@
-//! Statements that write, executed: from plans and bind values to mutations of the stores.
+//! Execution of statements that write: plans and bind values become mutations of the stores.
 
 use std::cell::OnceCell;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use crate::statement::restrictions::PartitionRestriction;
 /// A statement of a batch, or the only one.
 pub(super) type Item<'a> = (&'a MutationPlan, &'a Bound<'a>);
 
-/// Where in a partition a mutation goes, with bytes of its own.
+/// Place of a mutation in a partition, with owned bytes.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Place {
     Header,
@@ -45,20 +45,21 @@ impl Place {
     }
 }
 
-/// A mutation that is complete.
+/// A complete mutation.
 #[derive(Clone, Debug)]
 pub(crate) struct Write {
     pub(crate) table: TableId,
     pub(crate) partition: Partition,
     pub(crate) place: Place,
     pub(crate) fragment: Fragment,
-    /// The statement's, microseconds since 1970.
+    /// Timestamp of the statement, microseconds since 1970.
     pub(crate) timestamp: i64,
 }
 
 impl Write {
-    /// Puts deletions a microsecond before the values of the same write, which then stay.
-    /// Conditional batches have it so: what deletes a row and what writes to it have one time.
+    /// Moves deletions a microsecond before the values of the same write, which then survive.
+    /// Needed by conditional batches, where the deletion of a row and writes to it have one
+    /// timestamp.
     pub(super) fn deletions_first(&mut self) {
         let before = self.timestamp - 1;
         let earlier = |deletion: Deletion| Deletion { timestamp: before, ..deletion };
@@ -74,7 +75,7 @@ impl Write {
         }
     }
 
-    /// As storage takes it.
+    /// The mutation in the store's form.
     pub(crate) fn mutation(&self) -> MutationRef<'_> {
         MutationRef {
             table: self.table,
@@ -85,30 +86,30 @@ impl Write {
     }
 }
 
-/// One execution of a plan: its values, and what it writes with.
+/// One execution of a plan: its values and write times.
 pub(crate) struct Mutator<'a> {
     pub(crate) plan: &'a MutationPlan,
     pub(crate) bound: &'a Bound<'a>,
     pub(crate) shared: &'a Shared,
     pub(crate) time: WriteTime,
-    /// The statement has a timestamp of its own.
+    /// The statement has its own timestamp.
     timestamp_given: bool,
-    /// The time of the positions of list elements, in microseconds since 1970.
+    /// Time for the positions of list elements, in microseconds since 1970.
     positions_us: i64,
-    /// The error in its time to live.
+    /// Error in the time to live.
     refused: Option<CqlError>,
     positions: ListPositions,
-    /// The row that INSERT JSON gives.
+    /// The row given by INSERT JSON.
     json: Option<Arc<JsonRow>>,
-    /// Evaluated once: `uuid()` or `now()` in a key gives another one each time.
+    /// Evaluated once: `uuid()` or `now()` in a key differs at each evaluation.
     partitions: OnceCell<Vec<Partition>>,
-    /// Evaluated once, as `partitions` is.
+    /// Evaluated once, like `partitions`.
     rows: OnceCell<Vec<NamedRow>>,
 }
 
 impl<'a> Mutator<'a> {
-    /// `index` is the statement's place in its batch. `timestamp`: that of the request, of the
-    /// batch, or the node's own; the statement's goes before it.
+    /// `index` is the statement's place in its batch. `timestamp` is that of the request, the batch
+    /// or the node; the statement's own takes precedence.
     pub(crate) fn new(
         plan: &'a MutationPlan,
         bound: &'a Bound<'a>,
@@ -122,7 +123,7 @@ impl<'a> Mutator<'a> {
         if timestamp == i64::MIN {
             return Err(CqlError::Invalid(format!("Timestamp is out of range: {timestamp}")));
         }
-        // A condition that does not hold comes before a time to live that cannot be.
+        // A failed condition takes precedence over an invalid time to live.
         let (seconds, refused) = match time_to_live(plan, bound) {
             Ok(seconds) => (seconds, None),
             Err(error) => (0, Some(error)),
@@ -151,8 +152,8 @@ impl<'a> Mutator<'a> {
         })
     }
 
-    /// It takes place at `now_us` and not when it came: what waited for a lock must not have been
-    /// written before what the holders before wrote.
+    /// Sets the execution time to `now_us` instead of the arrival: a write that waited for a lock
+    /// must not be older than those of earlier holders.
     pub(super) fn begin_at(&mut self, now_us: i64) {
         self.positions_us = now_us;
         self.time.now = now_us / 1_000_000;
@@ -164,7 +165,7 @@ impl<'a> Mutator<'a> {
         }
     }
 
-    /// All that it writes has this time, whatever the statement says.
+    /// Gives all writes this timestamp, whatever the statement says.
     pub(super) fn set_timestamp(&mut self, timestamp: i64) {
         self.time.timestamp = timestamp;
     }
@@ -192,7 +193,7 @@ impl<'a> Mutator<'a> {
         Ok(self.partitions.get_or_init(|| found))
     }
 
-    /// The rows that the statement names by all clustering columns.
+    /// Rows that the statement names by all clustering columns.
     fn rows(&self) -> Result<&[NamedRow], CqlError> {
         if let Some(known) = self.rows.get() {
             return Ok(known);
@@ -201,8 +202,8 @@ impl<'a> Mutator<'a> {
         Ok(self.rows.get_or_init(|| found))
     }
 
-    /// The row that a statement without slices and without `IN` is about, by its clustering bytes;
-    /// none for the static row.
+    /// Clustering bytes of the row of a statement without slices and `IN`; `None` for the static
+    /// row.
     pub(crate) fn row(&self) -> Result<Option<Vec<u8>>, CqlError> {
         if let Some(json) = &self.json {
             return Ok(Some(json.clustering.clone()));
@@ -215,10 +216,10 @@ impl<'a> Mutator<'a> {
         Ok(Some(clustering.clone()))
     }
 
-    /// Everything the statement writes.
+    /// Returns all writes of the statement.
     pub(crate) fn writes(&mut self) -> Result<Vec<Write>, CqlError> {
         if let Some(refused) = self.refused.take() {
-            // Where no row is named, as by an empty IN, it is no matter.
+            // The error does not matter if no row is named, as with an empty IN.
             return if self.names_no_row()? { Ok(Vec::new()) } else { Err(refused) };
         }
         if let Some(json) = self.json.clone() {
@@ -238,27 +239,27 @@ impl<'a> Mutator<'a> {
         Ok(writes)
     }
 
-    /// True if its clustering columns are restricted to no value.
+    /// True if the clustering columns are restricted to no value.
     fn names_no_row(&self) -> Result<bool, CqlError> {
         let restriction = &self.plan.restrictions.clustering;
         let in_columns = self.plan.clustering_given() > 0;
         Ok(in_columns && keys::clustering_values(self.table(), restriction, self.bound)?.is_empty())
     }
 
-    /// Rows that are inserted, updated, or lose columns.
+    /// Writes of rows that are inserted, updated, or lose columns.
     fn write_rows(
         &mut self,
         partition: &Partition,
         writes: &mut Vec<Write>,
     ) -> Result<(), CqlError> {
-        // An INSERT without clustering columns is about the static row alone.
+        // An INSERT without clustering columns affects only the static row.
         let plan = self.plan;
         let static_only = plan.clustering_given() < self.table().clustering_len;
         if !static_only {
             self.rows()?;
         }
         let rows = self.rows.take().unwrap_or_default();
-        // The statement is carried out row by row, and each time adds to static counters and lists.
+        // The statement is executed row by row, and each time adds to static counters and lists.
         let times = if static_only { 1 } else { rows.len() };
         for _ in 0..if plan.repeats_statics() { times } else { times.min(1) } {
             let statics = self.changed_row(partition, ColumnKind::Static)?;
@@ -334,7 +335,7 @@ impl<'a> Mutator<'a> {
         })
     }
 
-    /// Whole rows, ranges of them, or partitions that go.
+    /// Deletions of whole rows, ranges of rows, or partitions.
     fn delete_rows(
         &mut self,
         partition: &Partition,
@@ -384,8 +385,8 @@ impl<'a> Mutator<'a> {
         Ok(())
     }
 
-    /// Counters have no time at which they were written, only the row's deletion makes them begin
-    /// anew: each row that is there gets one.
+    /// Counters have no write times, so only a deletion of the row resets them: each existing row
+    /// gets one.
     fn delete_counters(
         &self,
         partition: &Partition,
@@ -471,7 +472,7 @@ pub(crate) fn bigint(
     }
 }
 
-/// Seconds that what is written lives; 0: for ever.
+/// Time to live of the written values in seconds; 0 for none.
 fn time_to_live(plan: &MutationPlan, bound: &Bound<'_>) -> Result<u32, CqlError> {
     let default = plan.table.options.default_time_to_live;
     let Some(term) = &plan.time_to_live else { return Ok(default) };

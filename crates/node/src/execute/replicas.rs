@@ -1,6 +1,6 @@
 //! Consistency levels. A node has one copy of everything; it refuses the levels that Cassandra
-//! would refuse on a ring of as many nodes: those that a statement cannot have, and those that need
-//! more replicas than there are nodes to have them.
+//! would refuse on a ring of as many nodes: those invalid for the statement, and those that need
+//! more replicas than there are nodes.
 
 use shunt_wire::cql::message::Consistency;
 
@@ -10,9 +10,9 @@ use crate::error::CqlError;
 use crate::schema::{Keyspace, Table};
 use crate::statement::mutation::MutationPlan;
 
-/// Replicas that a keyspace asks for: everywhere, and in the datacentre of the nodes.
+/// Replicas requested by a keyspace: everywhere, and in the nodes' datacentre.
 fn factors(keyspace: &Keyspace, datacentre: &str) -> (u32, u32) {
-    // Of transient replicas, as in "3/1", the first number is of all.
+    // With transient replicas, as in "3/1", the first number is the total.
     let number = |text: &String| {
         text.split('/').next().and_then(|text| text.parse::<u32>().ok()).unwrap_or(0)
     };
@@ -31,7 +31,7 @@ fn factors(keyspace: &Keyspace, datacentre: &str) -> (u32, u32) {
                 .replication
                 .iter()
                 .filter(|(name, _)| *name != "class" && *name != datacentre);
-            // A factor without a datacentre is for each of them, and there is one.
+            // A factor without a datacentre applies to each, and there is one.
             let elsewhere: u32 = others
                 .filter(|(name, _)| *name != "replication_factor")
                 .map(|(_, n)| number(n))
@@ -70,7 +70,7 @@ pub(super) fn check(
     }
 }
 
-/// Refuses a level that a statement which writes without conditions cannot have.
+/// Refuses a level that is invalid for an unconditional write.
 fn check_plain(table: &Table, consistency: Consistency) -> Result<(), CqlError> {
     match (table.is_counter, consistency) {
         (true, Consistency::ANY) => {
@@ -90,7 +90,8 @@ fn check_plain(table: &Table, consistency: Consistency) -> Result<(), CqlError> 
     }
 }
 
-/// Refuses levels that a conditional statement cannot have: what decides, and what is then written.
+/// Refuses levels that are invalid for a conditional statement: the serial level, and that of the
+/// write.
 fn check_conditional(
     keyspace: &Keyspace,
     serial: Consistency,
@@ -141,7 +142,7 @@ impl Executor {
             .map_or(Ok(()), |keyspace| check(keyspace, &self.shared.info, consistency))
     }
 
-    /// Checks the level of a statement that writes; conditions are decided at a level of their own.
+    /// Checks the level of a statement that writes; conditions have a separate level.
     pub(super) fn check_write_level(
         &self,
         plan: &MutationPlan,
@@ -154,7 +155,7 @@ impl Executor {
         self.check_part_level(plan, consistency, serial)
     }
 
-    /// The same of a statement in a batch. One without conditions may have any level there.
+    /// The same for a statement in a batch. One without conditions may have any level there.
     pub(super) fn check_part_level(
         &self,
         plan: &MutationPlan,

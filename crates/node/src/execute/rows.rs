@@ -1,7 +1,7 @@
-//! Stored rows as values of columns: what a selector, a filter or a condition looks at.
+//! Stored rows as values of columns, for selectors, filters and conditions.
 //!
-//! A column that is one cell has that cell's value. A collection or user-defined type that is
-//! stored element by element is put together from its live cells, in the order of its type.
+//! A single-cell column has that cell's value. A collection or user-defined type stored element by
+//! element is assembled from its live cells, in the order of its type.
 
 use std::cmp::Ordering;
 
@@ -11,12 +11,12 @@ use shunt_storage::row::{Cell, CellValue, ColumnId, Row};
 
 use crate::schema::Column;
 
-/// The facts known of a cell besides its value.
+/// Metadata of a cell besides its value.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct CellInfo {
     /// Microseconds since 1970.
     pub(crate) timestamp: i64,
-    /// Seconds left; none without a time to live.
+    /// Seconds left; `None` without a time to live.
     pub(crate) ttl: Option<i32>,
 }
 
@@ -57,7 +57,7 @@ pub(crate) fn assemble(cql_type: &CqlType, mut elements: Vec<(&[u8], Vec<u8>)>) 
     }
     let count = elements.len();
     match cql_type {
-        // List positions are stored so that their bytes are in order.
+        // List positions are stored in byte order.
         CqlType::List { .. } => {
             Some(split::join_collection(count, elements.iter().map(|(_, value)| value)))
         }
@@ -90,7 +90,7 @@ pub(crate) fn field_path(index: usize) -> Vec<u8> {
     (index as u16).to_be_bytes().to_vec()
 }
 
-/// The field that a path stands for.
+/// The field that a path means.
 pub(crate) fn field_of(path: &[u8]) -> Option<usize> {
     <[u8; 2]>::try_from(path).ok().map(|bytes| usize::from(u16::from_be_bytes(bytes)))
 }

@@ -1,5 +1,4 @@
-//! Tests of what an answer carries besides its message: traces that can be read again, warnings;
-//! and what is refused by its size.
+//! Parts of an answer besides its message: traces that can be read, warnings; and refusals by size.
 
 use std::time::{Duration, Instant};
 
@@ -47,7 +46,8 @@ fn query(nodes: &mut Nodes, version: u8, flags: u8, text: &str) -> Answer {
     request(nodes, version, flags, opcode::QUERY, &body)
 }
 
-/// Keeps the trace of an answer as who sends it would, and waits for its rows. The id as a literal.
+/// Keeps the trace of an answer as its sender would, and waits for its rows. Returns the id as a
+/// literal.
 fn kept(nodes: &mut Nodes, mut answer: Answer) -> String {
     let id = answer.tracing_id.unwrap();
     assert!(nodes.executor.keep_trace(answer.done.trace.take().unwrap()));
@@ -200,7 +200,7 @@ fn every_kind_of_request_is_traced_under_its_name() {
     assert_eq!(session(&mut nodes, "request", &id), "'Execute batch of CQL3 queries'");
 }
 
-/// A request that a loop gives up is one request with one trace, from its coming to the answer.
+/// A request given up by a loop is one request with one trace, from arrival to answer.
 #[test]
 fn the_trace_of_a_request_goes_on_where_it_is_taken_up() {
     let mut nodes = table();
@@ -239,7 +239,7 @@ fn a_request_that_fails_has_a_trace_too() {
     assert!(events(&mut nodes, &id).last().unwrap().contains("The request failed"));
 }
 
-/// Whoever answers is not held up, and nothing is lost that is not counted.
+/// Answering is never delayed, and every lost trace is counted.
 #[test]
 fn more_traces_than_can_be_written_are_lost_and_counted() {
     let mut nodes = table();
@@ -247,7 +247,7 @@ fn more_traces_than_can_be_written_are_lost_and_counted() {
         query(&mut nodes, VERSION, flag::TRACING, "SELECT a FROM t").done.trace.unwrap();
     (0..150).for_each(|_| trace.note("x".repeat(8000)));
     let (mut kept, mut lost) = (0_u16, 0);
-    // They come faster than they are written, but for one who stands still in between.
+    // Traces arrive faster than they are written, unless this thread is paused in between.
     while lost < 50 && kept < u16::MAX {
         trace.origin.session[..2].copy_from_slice(&kept.to_be_bytes());
         let is_kept = nodes.executor.keep_trace(trace.clone());
@@ -302,7 +302,7 @@ fn aggregates_without_one_partition_are_warned_of() {
     assert!(matches!(ResultMessage::decode(4, &both.message), Ok(ResultMessage::Rows(_))));
 }
 
-/// A batch of so many rows with a text of so many bytes, in one partition or in as many as rows.
+/// A batch of rows with a text of the given length, in one partition or one per row.
 fn batch(nodes: &mut Nodes, kind: BatchKind, rows: usize, bytes: usize, spread: bool) -> Answer {
     let text = "x".repeat(bytes);
     let partition = |row: usize| if spread { row } else { 0 };
@@ -323,7 +323,7 @@ fn batch(nodes: &mut Nodes, kind: BatchKind, rows: usize, bytes: usize, spread: 
 #[test]
 fn large_batches_over_partitions_are_warned_of_or_refused() {
     let mut nodes = Nodes::new(&["CREATE TABLE wide (a int, c int, b text, PRIMARY KEY (a, c))"]);
-    // A row is its text and 16 bytes of times, 5 of clustering (as stored) and 8 of its own time.
+    // A row has its text and 16 bytes of times, 5 of clustering (as stored) and 8 of its own time.
     for (kind, rows, bytes, spread, warned) in [
         (BatchKind::Logged, 5, 995, true, None),
         (
@@ -358,7 +358,7 @@ fn large_batches_over_partitions_are_warned_of_or_refused() {
     assert_eq!(nodes.rows("SELECT a FROM wide"), "", "all or nothing");
 }
 
-/// Rust's driver binds counters to counters alone.
+/// Rust's driver binds counters only to counter markers.
 #[test]
 fn what_is_added_to_a_counter_is_a_counter() {
     let mut nodes = Nodes::new(&["CREATE TABLE counts (a int PRIMARY KEY, n counter)"]);
@@ -379,8 +379,8 @@ fn what_is_added_to_a_counter_is_a_counter() {
     assert_eq!(nodes.rows("SELECT n FROM counts"), "3");
 }
 
-/// The schema on the disk then is the new schema: going on with the old one, the node would give
-/// out its numbers again and be another after a restart.
+/// The schema on disk is then the new one: continuing with the old one, the node would reuse its
+/// numbers and differ after a restart.
 #[test]
 fn a_schema_whose_directory_could_not_be_synced_is_the_one_in_the_file() {
     let mut nodes =

@@ -1,5 +1,5 @@
-//! Conditional statements against what a row has from elsewhere: times of a clock that has stepped
-//! back since, and times that clients have made up.
+//! Conditional statements against foreign timestamps in a row: from a clock that has stepped back
+//! since, and from clients.
 
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
@@ -111,7 +111,7 @@ fn deletions_in_conditional_batches_take_what_a_clock_ahead_has_written() {
     );
 }
 
-/// A batch with conditions has one time throughout, as in Cassandra the ballot's, whatever single
+/// A batch with conditions has one timestamp, as in Cassandra the ballot's, whatever single
 /// statements say.
 #[test]
 fn times_that_clients_make_up_make_no_lock_wrong() {
@@ -138,8 +138,7 @@ fn times_that_clients_make_up_make_no_lock_wrong() {
             ("SELECT s, v FROM t WHERE p = 1", "1, 2"),
         ],
     );
-    // No time is later than that one: nothing can be written that would be seen, so nobody is told
-    // that it was.
+    // No timestamp is later than that one: no write would be visible, so none may be acknowledged.
     for text in [
         "DELETE FROM locks WHERE name = 3 IF owner = 7",
         "INSERT INTO locks (name, owner) VALUES (4, 8) IF NOT EXISTS",
@@ -160,8 +159,8 @@ fn times_that_clients_make_up_make_no_lock_wrong() {
     );
 }
 
-/// An element that is found by its index or value is gone afterwards, although it came while the
-/// statement waited for the lock.
+/// An element found by its index or value is deleted, although it was written while the statement
+/// waited for the lock.
 #[test]
 fn elements_of_lists_that_were_found_are_deleted_though_the_clock_has_stepped_back() {
     let mut nodes = stepped_back(&["UPDATE t SET l = [1, 2, 3] WHERE p = 1 AND c = 1"]);
@@ -175,8 +174,7 @@ fn elements_of_lists_that_were_found_are_deleted_though_the_clock_has_stepped_ba
     );
 }
 
-/// A condition is read under the lock of its partition: what somebody wrote who had the lock before
-/// decides.
+/// A condition is read under the lock of its partition: the previous holder's writes decide.
 #[test]
 fn a_condition_waits_for_who_holds_the_partition() {
     let table = "CREATE TABLE locks (name int PRIMARY KEY, owner int)";
@@ -195,7 +193,8 @@ fn a_condition_waits_for_who_holds_the_partition() {
             let done = Executor::new(shared, 0).execute(&mut client, &request, &mut Vec::new());
             tell.send(done.opcode).unwrap();
         });
-        // Long enough for a statement that does not wait; nothing is wrong if it has not begun.
+        // Long enough for a statement that does not wait; a statement that has not begun does no
+        // harm.
         let early = told.recv_timeout(Duration::from_millis(300));
         assert!(early.is_err(), "it was decided while somebody else held its partition");
         assert_eq!(nodes.rows("UPDATE locks SET owner = 9 WHERE name = 1"), "");

@@ -1,5 +1,4 @@
-//! Requests as an event loop executes them: writes that are gathered, stalls, and what a point read
-//! costs.
+//! Requests as executed by an event loop: gathered writes, stalls, and the cost of a point read.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -36,7 +35,7 @@ impl Loop {
         Loop::among(1)
     }
 
-    /// Among so many nodes, of which the last one's engine is the one at hand.
+    /// One of `count` nodes, the last of which has the test's engine.
     fn among(count: u8) -> Loop {
         let directory = tempfile::tempdir().expect("a directory");
         let info = {
@@ -74,7 +73,7 @@ impl Loop {
         this
     }
 
-    /// As a worker does.
+    /// Executes like a worker.
     fn patiently(&mut self, text: &str) -> (u8, Vec<u8>) {
         let (mut body, mut out) = (Vec::new(), Vec::new());
         encode::query_simple(&mut body, VERSION, text, Consistency::ONE);
@@ -95,7 +94,7 @@ impl Loop {
         (self.executor.execute_at_once(&mut self.client, &request, &mut out), out)
     }
 
-    /// A write that has to be gathered.
+    /// Executes a write that must be gathered.
     fn gather(&mut self, text: &str) {
         let (outcome, _) = self.at_once(text);
         let gathered =
@@ -218,8 +217,8 @@ fn a_loop_does_not_wait_for_compaction_and_a_worker_not_for_ever() {
     assert_eq!(this.column("SELECT v FROM k.t WHERE p IN (1, 2)"), ["x"]);
 }
 
-/// Counts the allocations of a prepared read of one cached row, values and all: fewer where the row
-/// is looked at in its record.
+/// Counts the allocations of a prepared read of one cached row, including values: fewer if the row
+/// is read in its record.
 #[test]
 fn a_point_read_of_a_plain_row_takes_nothing_out_of_its_record() {
     let mut this = Loop::new();
@@ -240,7 +239,7 @@ fn a_point_read_of_a_plain_row_takes_nothing_out_of_its_record() {
         encode::execute(&mut body, VERSION, &id, None, &params);
         let request = Request { version: VERSION, flags: 0, opcode: opcode::EXECUTE, body: &body };
         let mut out = Vec::with_capacity(1024);
-        // The first two bring it into the cache.
+        // The first two bring the row into the cache.
         for _ in 0..2 {
             out.clear();
             this.executor.execute_at_once(&mut this.client, &request, &mut out);
@@ -265,7 +264,7 @@ fn a_point_read_of_a_plain_row_takes_nothing_out_of_its_record() {
     assert!(plain <= PLAIN_READ_ALLOCATIONS_MAX, "{plain}");
 }
 
-/// The most allocations of a prepared read of one cached row.
+/// Most allocations of a prepared read of one cached row.
 const PLAIN_READ_ALLOCATIONS_MAX: u64 = 16;
 
 #[test]

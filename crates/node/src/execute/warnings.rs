@@ -1,5 +1,5 @@
-//! Batches that are larger than is good for them, and aggregates over a whole table: warned of, or
-//! refused, where an Apache Cassandra 5.0 with its default settings does so, and in its words.
+//! Oversized batches, and aggregates over a whole table: warned of, or refused, as in Apache
+//! Cassandra 5.0 with its default settings and in its words.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -40,8 +40,8 @@ pub(super) fn check_select(plan: &SelectPlan, aside: &Aside) {
     }
 }
 
-/// Warns of a batch that is large or goes to many partitions, and refuses one that is too large.
-/// One partition alone may have any size.
+/// Warns of a batch that is large or spans many partitions, and refuses one that is too large. A
+/// batch on one partition may have any size.
 pub(super) fn check_batch<'w>(
     kind: BatchKind,
     items: &[Item<'_>],
@@ -90,13 +90,13 @@ fn table_names(items: &[Item<'_>]) -> BTreeSet<String> {
     items.iter().map(|(plan, _)| format!("{}.{}", plan.table.keyspace, plan.table.name)).collect()
 }
 
-/// The tables as Java shows a set.
+/// The tables in the format of a Java set.
 fn tables(items: &[Item<'_>]) -> String {
     format!("[{}]", table_names(items).into_iter().collect::<Vec<_>>().join(", "))
 }
 
-/// Bytes of a mutation as Cassandra counts them (`IMutation.dataSize`): what stands in it, without
-/// the names of tables and columns, with 8 bytes for each time and 4 for a time to live.
+/// Bytes of a mutation as Cassandra counts them (`IMutation.dataSize`): its content without the
+/// names of tables and columns, with 8 bytes for each time and 4 for a time to live.
 fn data_size(write: &Write) -> usize {
     match &write.fragment {
         Fragment::Header(header) => {

@@ -1,5 +1,5 @@
-//! Writes, on their way into the stores: all of a statement or batch to one store at once, under
-//! the partition's lock where something was read before.
+//! Path of writes into the stores: all writes of a statement or batch to one store at once, under
+//! the partition's lock if a read preceded.
 
 use std::sync::{Arc, MutexGuard};
 
@@ -23,7 +23,7 @@ use crate::schema::Table;
 use crate::shared;
 
 impl Executor {
-    /// Carries out statements that write, all or none of them, and appends the answer. `timestamp`:
+    /// Executes statements that write, all or none of them, and appends the answer. `timestamp` is
     /// the request's own.
     pub(super) fn write(
         &self,
@@ -34,7 +34,7 @@ impl Executor {
         out: &mut Vec<u8>,
     ) -> Result<Done, CqlError> {
         let conditional = items.iter().any(|(plan, _)| plan.is_conditional());
-        // All statements of a batch have one.
+        // All statements of a batch share one time.
         let first = items.first().map_or(0, |(_, bound)| bound.now_us);
         let mut mutators = Vec::with_capacity(items.len());
         for (index, (plan, bound)) in items.iter().enumerate() {
@@ -47,7 +47,7 @@ impl Executor {
             )?);
         }
         if conditional {
-            // It reads under a lock that others hold while they read.
+            // The statement reads under a lock that others hold while they read.
             self.may_lock(&mutators)?;
             return self.write_if(&mut mutators, kind.is_some(), version, out);
         }
@@ -59,7 +59,7 @@ impl Executor {
         }
         let locks = self.lock_for_lists(&mutators)?;
         if timestamp.is_none() && !locks.is_empty() {
-            // Under the lock: who had it before has written before.
+            // Under the lock: earlier holders have finished writing.
             let now_us = self.shared.now_us();
             mutators.iter_mut().for_each(|mutator| mutator.begin_at(now_us));
         }
@@ -80,8 +80,8 @@ impl Executor {
         Ok(Done { durable_at, ..Done::now(opcode::RESULT) })
     }
 
-    /// Before partitions are locked. Who would have to wait for one lock says for which, so that
-    /// whoever hands requests out lets those for one partition go one after another; who needs
+    /// Must be called before partitions are locked. A request that would wait for one lock names
+    /// it, so that requests for one partition are dispatched one after another; one that needs
     /// several, or reads much under a lock, takes long.
     fn may_lock(&self, mutators: &[Mutator<'_>]) -> Result<(), CqlError> {
         let mut locks = Vec::new();
@@ -99,8 +99,7 @@ impl Executor {
         self.effort.may_wait()
     }
 
-    /// Locks the partitions whose lists are read first, each lock once and in one order for
-    /// everybody.
+    /// Locks the partitions whose lists are read first, each lock once and in a global order.
     fn lock_for_lists(
         &self,
         mutators: &[Mutator<'_>],
@@ -116,19 +115,19 @@ impl Executor {
         Ok(locks)
     }
 
-    /// True if writes can wait for others of this turn. Those that are traced go alone, as do those
-    /// to other nodes.
+    /// True if writes can wait for others of this turn. Traced writes and those to other nodes go
+    /// alone.
     fn may_gather(&self, writes: &[Write]) -> bool {
         let all_own = || writes.iter().all(|write| self.owner(write) == self.node);
         self.effort.is_of_a_loop() && !self.aside.is_traced() && !writes.is_empty() && all_own()
     }
 
-    /// The node whose store a write goes to.
+    /// Node whose store a write goes to.
     fn owner(&self, write: &Write) -> usize {
         self.shared.info.owner(write.partition.token)
     }
 
-    /// The strictest that any of the keyspaces asks for.
+    /// The strictest durability of the keyspaces.
     fn durability(&self, items: &[Item<'_>]) -> Durability {
         let schema = self.shared.schema();
         let durable = items.iter().filter_map(|(plan, _)| schema.keyspace(&plan.table.keyspace));
@@ -141,15 +140,15 @@ impl Executor {
     }
 
     /// Writes to the stores. A batch over several nodes is atomic in each of them. Once one has its
-    /// part, no error may say that nothing was done.
+    /// part, no error may claim that nothing was done.
     fn apply(&self, items: &[Item<'_>], writes: &[Write]) -> Result<Option<u64>, CqlError> {
         self.aside
             .note(|| format!("Made {} mutation(s) of {} statement(s)", writes.len(), items.len()));
         let durability = self.durability(items);
         let foreign = writes.iter().any(|write| self.owner(write) != self.node);
         let several = writes.windows(2).any(|two| self.owner(&two[0]) != self.owner(&two[1]));
-        // Over several nodes one may refuse what another has written, and a loop cannot try that
-        // again.
+        // With several nodes one may refuse after another has written, and a loop cannot retry
+        // that.
         if foreign && (durability == Durability::Batch || several) {
             self.effort.may_wait()?;
         }
@@ -179,8 +178,8 @@ impl Executor {
                     durable_at = Some(ticket.0);
                     self.aside.note(|| "Waiting until the log is on disk");
                 } else {
-                    // A statement that came to a node that does not own its partition: rare behind
-                    // a proxy.
+                    // A statement sent to a node that does not own its partition: rare behind a
+                    // proxy.
                     store.wait_durable(ticket)?;
                     self.aside.note(|| format!("The log of {address} is on disk"));
                 }
@@ -189,9 +188,9 @@ impl Executor {
         Ok(durable_at)
     }
 
-    /// A loop waits for compaction as little as for the disk, and of the workers those do that are
-    /// there for what takes long. Where another store has written its part already, there is no way
-    /// back.
+    /// A loop never waits for compaction or the disk; of the workers, only those for long requests
+    /// wait for compaction. If another store has written its part already, waiting is the only
+    /// choice.
     fn apply_to(
         &self,
         store: &Store,
@@ -202,7 +201,7 @@ impl Executor {
         if self.effort.may_stall() || several {
             return Ok(store.apply(own.iter().copied(), durability)?);
         }
-        // What came before goes before.
+        // Earlier writes go first.
         self.gathering.carry_out();
         match store.append([own.iter().copied()]) {
             Ok(mut appended) => match appended.refused.pop() {
@@ -217,8 +216,8 @@ impl Executor {
         }
     }
 
-    /// A refusal tells what others have written. It waits until that is on disk: what one client
-    /// was told of must not be gone for the next, if the process dies in between.
+    /// A refusal reveals writes of others. It waits until these are on disk: data that one client
+    /// has seen must not be lost for the next if the process dies in between.
     fn settle_read(&self, table: &Table, token: Token) -> Result<Option<u64>, CqlError> {
         let schema = self.shared.schema();
         let keyspace =
@@ -237,14 +236,13 @@ impl Executor {
         Ok((ticket > store.durable()).then_some(ticket.0))
     }
 
-    /// Writes what conditional statements write whose conditions hold. The caller holds the
+    /// Executes the writes of conditional statements whose conditions hold. The caller holds the
     /// partition's lock.
     ///
-    /// All of it has one time, as Cassandra's has that of the ballot, whatever single statements
-    /// say. It is later than all that what is written to carries already: a write that nobody would
-    /// see must not be acknowledged, and one of before must not come to light again. The clock
-    /// alone is no such time. It may have stepped back across a restart, and clients make up times
-    /// of their own.
+    /// All writes have one timestamp, like the ballot in Cassandra, whatever single statements say.
+    /// It is later than every timestamp on the written rows: an invisible write must not be
+    /// acknowledged, and an older one must not reappear. The clock alone does not suffice: it may
+    /// have stepped back across a restart, and clients choose timestamps.
     fn conditional_writes(
         &self,
         mutators: &mut [Mutator<'_>],
@@ -255,7 +253,7 @@ impl Executor {
         for write in &writes {
             newest = newest.max(self.newest(write)?);
         }
-        // Of a column that has the name of a dropped one, what is older is left out.
+        // A column with the name of a dropped one omits older values.
         let columns = mutators.iter().flat_map(|mutator| &mutator.plan.table.columns);
         newest = newest.max(columns.filter_map(|column| column.dropped_us).max());
         let Some(newest) = newest.filter(|newest| *newest >= now_us) else { return Ok(writes) };
@@ -271,7 +269,7 @@ impl Executor {
         Ok(writes)
     }
 
-    /// The newest time of what a write has to come after.
+    /// Newest timestamp that a write must exceed.
     fn newest(&self, write: &Write) -> Result<Option<i64>, CqlError> {
         let store = self.shared.store(write.partition.token);
         let (table, partition) = (write.table, PartitionKey(&write.partition.key));
@@ -290,7 +288,7 @@ impl Executor {
         Ok(newest)
     }
 
-    /// A statement, or a batch on one partition, with conditions.
+    /// Executes a conditional statement, or a conditional batch on one partition.
     fn write_if(
         &self,
         mutators: &mut [Mutator<'_>],
@@ -329,7 +327,7 @@ impl Executor {
     }
 }
 
-/// Returns what conditional statements write at a time.
+/// Returns the writes of conditional statements with a timestamp.
 fn writes_at(mutators: &mut [Mutator<'_>], timestamp: i64) -> Result<Vec<Write>, CqlError> {
     let (mut writes, mut whole) = (Vec::new(), Vec::new());
     for mutator in mutators.iter_mut() {
@@ -338,8 +336,8 @@ fn writes_at(mutators: &mut [Mutator<'_>], timestamp: i64) -> Result<Vec<Write>,
             merge(&mut writes, write, &mut whole);
         }
     }
-    // A row that is its whole partition is deleted as one, behind the back of what the same batch
-    // writes to it.
+    // A row that is its whole partition is deleted as one, before the writes of the same batch to
+    // it.
     for (write, deletion) in whole {
         if let Fragment::Row(row) = &mut writes[write].fragment {
             row.deletion = row.deletion.max(Some(deletion));
@@ -349,10 +347,10 @@ fn writes_at(mutators: &mut [Mutator<'_>], timestamp: i64) -> Result<Vec<Write>,
     Ok(writes)
 }
 
-/// Adds a write to what the same key is to get.
+/// Merges a write with earlier ones to the same key.
 ///
-/// Deletions of rows without clustering columns are put aside, with the position of the write they
-/// belong to.
+/// Deletions of rows without clustering columns are collected separately, with the index of their
+/// write.
 fn merge(writes: &mut Vec<Write>, mut write: Write, whole: &mut Vec<(usize, Deletion)>) {
     let is_whole = matches!(&write.place, Place::Row(clustering) if clustering.is_empty());
     let deletion = match &mut write.fragment {
@@ -389,7 +387,7 @@ fn put_columns(table: &Table, columns: &[usize], version: u8, out: &mut Vec<u8>)
     }
 }
 
-/// `[applied]` false, and what is there.
+/// Appends `[applied]` false and the current values.
 fn put_refused(
     table: &Table,
     columns: &[usize],

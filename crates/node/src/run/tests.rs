@@ -1,4 +1,4 @@
-//! Threads of nodes that panic while these serve.
+//! Threads of nodes that panic while the nodes serve.
 
 use std::net::SocketAddr;
 
@@ -23,7 +23,7 @@ fn a_thread_that_dies_is_named_and_the_nodes_have_not_ended_well() {
     };
     let trace = |nodes: &Nodes| {
         let origin = Origin { session: [0; 16], started_us: 0, client: None };
-        // There is no such node.
+        // The node does not exist.
         assert!(nodes.shared.traces.keep(Box::new(Trace::begin("a request", origin)), 9));
     };
     for (name, kill) in [("store-sync of node 0", sync as fn(&Nodes)), ("traces", trace)] {
@@ -32,7 +32,7 @@ fn a_thread_that_dies_is_named_and_the_nodes_have_not_ended_well() {
             let listen = vec![SocketAddr::from(([127, 0, 0, 1], 0))];
             let nodes =
                 Nodes::start(NodesOptions::new(directory.path().to_owned(), listen)).unwrap();
-            // Who looks at the pages does not keep the stores from being closed.
+            // Reading the pages does not keep the stores open.
             let _pages = nodes.admin();
             assert!(nodes.dead_threads().is_empty(), "{name}");
             kill(&nodes);

@@ -1,8 +1,7 @@
 //! Secondary indexes of a table.
 //!
-//! An index has no structure of its own: a statement that it answers reads the table, or the
-//! partition that the statement names, and tests each row. An index decides which statements need
-//! no ALLOW FILTERING.
+//! An index has no separate structure: a statement that it answers reads the table, or the named
+//! partition, and tests each row. The index decides which statements need no ALLOW FILTERING.
 
 use std::collections::BTreeMap;
 
@@ -17,20 +16,20 @@ pub(crate) const INDEXES_MAX: usize = 64;
 /// A secondary index.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Index {
-    /// The name, which no other index of the keyspace has.
+    /// Name, unique among the indexes of the keyspace.
     pub(crate) name: String,
     /// The indexed column.
     pub(crate) column: String,
-    /// The indexed part of it.
+    /// Indexed part of the column.
     pub(crate) target: IndexTarget,
-    /// The class of a storage-attached index, as the statement spells it; `None` for Cassandra's
-    /// older indexes.
+    /// Class of a storage-attached index, as spelt in the statement; `None` for Cassandra's older
+    /// indexes.
     pub(crate) class: Option<String>,
     /// `WITH OPTIONS`
     pub(crate) options: BTreeMap<String, String>,
 }
 
-/// The condition that a restriction sets for a column.
+/// Condition of a restriction on a column.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Condition {
     Equal,
@@ -44,7 +43,7 @@ pub(crate) enum Condition {
     Entry,
 }
 
-/// The part of a column that is indexed, as a statement says it.
+/// The indexed part of a column as written in a statement.
 pub(crate) fn target_text(target: IndexTarget, column: &str) -> String {
     let column = quoted_name(column);
     match target {
@@ -57,7 +56,7 @@ pub(crate) fn target_text(target: IndexTarget, column: &str) -> String {
 }
 
 impl Index {
-    /// The indexed part as `system_schema.indexes` has it.
+    /// The indexed part as shown in `system_schema.indexes`.
     pub(crate) fn target_text(&self) -> String {
         target_text(self.target, &self.column)
     }
@@ -67,7 +66,7 @@ impl Index {
         self.class.is_some()
     }
 
-    /// True if two indexes differ in nothing but their names.
+    /// True if two indexes differ only in their names.
     pub(crate) fn duplicates(&self, other: &Index) -> bool {
         (&self.column, self.target, &self.class, &self.options)
             == (&other.column, other.target, &other.class, &other.options)
@@ -104,7 +103,7 @@ fn has_ranges(cql_type: &CqlType) -> bool {
 }
 
 impl Table {
-    /// The names of the indexes on a column, separated by commas; `None` if there is no such index.
+    /// Names of the indexes on a column, separated by commas; `None` if there are none.
     pub(crate) fn index_names(&self, column: &str) -> Option<String> {
         let names: Vec<&str> = self
             .indexes

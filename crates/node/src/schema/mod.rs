@@ -1,8 +1,8 @@
-//! The keyspaces, tables and types that there are.
+//! Keyspaces, tables and types.
 //!
 //! A [`Schema`] is a value: a statement that changes it makes a new one ([`change`]), which is
-//! written to disk ([`persist`]) and then put in the place of the old one for everybody at once.
-//! Prepared statements remember which schema they were made for.
+//! written to disk ([`persist`]) and then replaces the old one for all users at once. Prepared
+//! statements remember their schema.
 
 pub(crate) mod change;
 pub(crate) mod index;
@@ -25,42 +25,42 @@ pub(crate) use options::TableOptions;
 /// A UUID as its 16 bytes.
 pub(crate) type Uuid = [u8; 16];
 
-/// Everything there is at one moment.
+/// The whole schema at one moment.
 #[derive(Clone, Debug)]
 pub(crate) struct Schema {
     /// Changes with every change of the schema.
     pub(crate) version: Uuid,
-    /// Counted up with every change; prepared statements of another number are looked at again.
+    /// Incremented by every change; prepared statements of another number are prepared again.
     pub(crate) number: u64,
     pub(crate) keyspaces: BTreeMap<String, Arc<Keyspace>>,
-    /// The number the next table gets in storage. Never given out twice.
+    /// Storage number of the next table; never reused.
     pub(crate) next_table: u32,
 }
 
-/// How soon a write is acknowledged.
+/// When a write is acknowledged.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Durability {
     /// After its log record is on disk.
     Batch,
-    /// At once; the log goes to disk every so often.
+    /// Immediately; the log is synced periodically.
     Periodic,
 }
 
 impl Durability {
-    /// Returns what a keyspace has that does not say. Without `durable_writes` Cassandra writes no
-    /// log at all; ours is written, and synced in the background.
+    /// Returns the default durability of a keyspace. Without `durable_writes` Cassandra writes no
+    /// log at all; the node writes one, and syncs it in the background.
     pub(crate) fn of(durable_writes: bool) -> Durability {
         if durable_writes { Durability::Batch } else { Durability::Periodic }
     }
 }
 
-/// A keyspace and what is in it.
+/// A keyspace and its content.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Keyspace {
     pub(crate) name: String,
     /// `durable_writes`.
     pub(crate) durable_writes: bool,
-    /// `replication`, kept as it was given; a node has one copy of everything whatever it says.
+    /// `replication` as given; a node always has one copy of everything.
     pub(crate) replication: BTreeMap<String, String>,
     pub(crate) durability: Durability,
     pub(crate) tables: BTreeMap<String, Arc<Table>>,
@@ -68,7 +68,7 @@ pub(crate) struct Keyspace {
 }
 
 impl Keyspace {
-    /// Sets `durable_writes`, and with it a durability that was not chosen.
+    /// Sets `durable_writes`, and with it a durability that was not set explicitly.
     pub(crate) fn set_durable_writes(&mut self, durable_writes: bool) {
         if self.durability == Durability::of(self.durable_writes) {
             self.durability = Durability::of(durable_writes);
@@ -77,7 +77,7 @@ impl Keyspace {
     }
 }
 
-/// The part that a column has in its table.
+/// Role of a column in its table.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) enum ColumnKind {
     PartitionKey,
@@ -91,28 +91,27 @@ pub(crate) enum ColumnKind {
 pub(crate) struct Column {
     pub(crate) name: String,
     pub(crate) kind: ColumnKind,
-    /// Place among the columns of the partition key, or among the clustering columns; 0 for others.
+    /// Index among the columns of the partition key, or among the clustering columns; 0 for others.
     pub(crate) position: usize,
     /// A clustering column in descending order.
     pub(crate) descending: bool,
     pub(crate) cql_type: CqlType,
-    /// Its number in storage. When the column is dropped, none has it again but one that comes back
-    /// under its name.
+    /// Storage number. After a drop only a column added again under the same name has it.
     pub(crate) id: ColumnId,
-    /// When a column of its name was dropped, microseconds since 1970: what is not written later is
-    /// not shown.
+    /// Time at which a column of its name was dropped, microseconds since 1970: only later writes
+    /// are shown.
     pub(crate) dropped_us: Option<i64>,
 }
 
 impl Column {
-    /// True if a stored cell is of this column, and not of one that was dropped after the cell was
+    /// True if a stored cell belongs to this column, rather than one dropped after the cell was
     /// written.
     pub(crate) fn shows(&self, cell: &Cell) -> bool {
         self.id == cell.column
             && self.dropped_us.is_none_or(|dropped_us| cell.timestamp > dropped_us)
     }
 
-    /// True if its value is stored element by element.
+    /// True if the value is stored element by element.
     pub(crate) fn is_multi_cell(&self) -> bool {
         self.cql_type.is_multi_cell()
     }
@@ -122,7 +121,7 @@ impl Column {
     }
 }
 
-/// A column that was dropped: what was written before is not shown when one of its name comes back.
+/// A dropped column: earlier writes stay hidden when one of its name is added again.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct DroppedColumn {
     pub(crate) column: Column,
@@ -136,16 +135,16 @@ pub(crate) struct Table {
     pub(crate) keyspace: String,
     pub(crate) name: String,
     pub(crate) id: Uuid,
-    /// Its number in storage; none for tables that show what the node knows of itself.
+    /// Storage number; `None` for tables that show the node's own state.
     pub(crate) number: Option<shunt_storage::row::TableId>,
-    /// In the order of results of `SELECT *`: partition key, clustering columns, then static and
-    /// regular by name.
+    /// In the order of `SELECT *`: partition key, clustering columns, then static and regular by
+    /// name.
     pub(crate) columns: Vec<Column>,
     pub(crate) partition_key_len: usize,
     pub(crate) clustering_len: usize,
     pub(crate) has_static: bool,
     pub(crate) is_counter: bool,
-    /// Rows keep their clustering columns' values as they were written, beside the key.
+    /// Rows keep the written form of their clustering values beside the key.
     pub(crate) keeps_written_keys: bool,
     pub(crate) next_column: u32,
     pub(crate) dropped: Vec<DroppedColumn>,
@@ -154,10 +153,10 @@ pub(crate) struct Table {
     pub(crate) options: TableOptions,
 }
 
-/// The order of the columns of one kind, as Cassandra's wildcard has it. It keeps values of one
-/// cell apart from those of many, each in an order with letters beyond ASCII first, and takes those
-/// beyond ASCII that come first among the latter for the end of the former. Then it puts both
-/// together by the names' bytes as signed numbers.
+/// The order of the columns of one kind, as in Cassandra's wildcard. It separates single-cell from
+/// multi-cell columns, each in an order with non-ASCII letters first, and takes the first non-ASCII
+/// names of the latter as the end of the former. It then merges both by the names' bytes as signed
+/// numbers.
 fn in_order(columns: Vec<Column>) -> Vec<Column> {
     let beyond_ascii =
         |column: &Column| column.name.as_bytes().first().is_some_and(|byte| !byte.is_ascii());
@@ -202,7 +201,7 @@ impl Table {
         &self.columns[self.partition_key_len + self.clustering_len..]
     }
 
-    /// Puts the columns in their order and works out what follows from them.
+    /// Sorts the columns and derives the dependent fields.
     pub(crate) fn arrange(&mut self) {
         self.columns.sort_by_key(|column| (column.kind, column.position));
         let is_key = |column: &Column| {
@@ -223,13 +222,13 @@ impl Table {
         self.has_static = count(ColumnKind::Static) > 0;
         self.keeps_written_keys =
             self.clustering().iter().any(|column| ordered::has_forms(&column.cql_type));
-        // Once a table of counters, always one: also when the last of them is dropped.
+        // A counter table stays one, even after its last counter is dropped.
         self.is_counter |= self.values().iter().any(|column| column.cql_type.is_counter());
     }
 }
 
 impl Schema {
-    /// No keyspaces.
+    /// A schema without keyspaces.
     pub(crate) fn empty() -> Schema {
         Schema { version: [0; 16], number: 0, keyspaces: BTreeMap::new(), next_table: 0 }
     }

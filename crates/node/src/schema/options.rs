@@ -1,4 +1,4 @@
-//! Options of a table: those of Cassandra 5.0, with its defaults. A node heeds
+//! Options of a table: those of Cassandra 5.0, with its defaults. A node applies
 //! `default_time_to_live` and `gc_grace_seconds`; it checks and keeps the others, so that schemas
 //! move in both directions unchanged.
 
@@ -11,24 +11,24 @@ use shunt_language::ast::{LiteralKind, PropertyValue};
 
 use crate::error::CqlError;
 
-/// Twenty years, Cassandra's bound on time to live, in seconds.
+/// Twenty years, Cassandra's limit on time to live, in seconds.
 pub(crate) const TTL_MAX: i64 = 20 * 365 * 24 * 60 * 60;
 
 /// The options of a table.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct TableOptions {
     pub(crate) comment: String,
-    /// Seconds; 0: none.
+    /// Seconds; 0 for none.
     pub(crate) default_time_to_live: u32,
     /// Seconds.
     pub(crate) gc_grace_seconds: u32,
-    /// Options that are numbers, by name.
+    /// Numeric options, by name.
     pub(crate) numbers: BTreeMap<&'static str, f64>,
-    /// Options that are texts, by name.
+    /// Text options, by name.
     pub(crate) texts: BTreeMap<&'static str, String>,
-    /// Options that are maps, by name.
+    /// Map options, by name.
     pub(crate) maps: BTreeMap<&'static str, BTreeMap<String, String>>,
-    /// Options that are yes or no, by name.
+    /// Boolean options, by name.
     pub(crate) flags: BTreeMap<&'static str, bool>,
 }
 
@@ -88,7 +88,7 @@ impl Default for TableOptions {
     }
 }
 
-/// A value that is not of the kind the option has.
+/// A value of the wrong kind for its option.
 fn malformed<T>(message: String) -> Result<T, CqlError> {
     Err(CqlError::Syntax(message))
 }
@@ -139,10 +139,10 @@ fn flag(name: &str, value: &PropertyValue) -> Result<bool, CqlError> {
 }
 
 impl TableOptions {
-    /// Sets one option, by the name it has in `WITH`.
+    /// Sets one option by its name in `WITH`.
     ///
     /// # Errors
-    /// A name or value that Cassandra would not take.
+    /// A name or value that Cassandra refuses.
     pub(crate) fn set(&mut self, name: &str, value: &PropertyValue) -> Result<(), CqlError> {
         match name {
             "comment" => self.comment = text(name, value)?,
@@ -155,12 +155,12 @@ impl TableOptions {
         Ok(())
     }
 
-    /// Options that are only kept.
+    /// Sets an option that is only stored.
     fn set_kept(&mut self, name: &str, value: &PropertyValue) -> Result<(), CqlError> {
         if let Some((name, default, least, greatest)) =
             NUMBERS.iter().find(|(known, ..)| *known == name)
         {
-            // What is whole by default has to be.
+            // Options with whole defaults must be whole.
             let fractional = default.fract() != 0.0 || *greatest <= 1.0;
             let given =
                 if fractional { number(name, value)? } else { whole_number(name, value)? as f64 };
@@ -188,7 +188,7 @@ impl TableOptions {
         Ok(())
     }
 
-    /// Refuses options that cannot be together.
+    /// Refuses conflicting options.
     pub(crate) fn check(&self) -> Result<(), CqlError> {
         let interval = |name: &str| self.numbers.get(name).copied().unwrap_or_default();
         let (min, max) = (interval("min_index_interval"), interval("max_index_interval"));

@@ -1,9 +1,9 @@
 //! The schema on disk: one JSON file, replaced as a whole. A change is answered after its file is
-//! durable, so a schema that was acknowledged is there after a crash, and one that was not is whole
-//! or absent.
+//! durable, so an acknowledged schema survives a crash, and an unacknowledged one is whole or
+//! absent.
 //!
-//! The first line has a checksum of all that follows: a name or number that has changed by itself
-//! would show the data of one table as that of another. Files of format 1 have none.
+//! The first line has a checksum of the rest: a corrupted name or number would show the data of one
+//! table as that of another. Files of format 1 have none.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -24,18 +24,18 @@ use super::{
     Uuid,
 };
 
-/// Format version of a file with indexes. A file without indexes has the version before, so that a
-/// program that knows no indexes reads it. Such a program refuses a file whose indexes it would
-/// lose.
+/// Format version of a file with indexes. A file without indexes has the previous version, so that
+/// a program without support for indexes reads it. Such a program refuses a file whose indexes it
+/// would lose.
 const FORMAT: u32 = 3;
 /// The version before indexes.
 const FORMAT_UNINDEXED: u32 = 2;
 /// The version before checksums.
 const FORMAT_UNCHECKED: u32 = 1;
-/// Its name in the data directory.
+/// File name in the data directory.
 pub(crate) const FILE: &str = "schema.json";
 
-/// The fields that every version has.
+/// Fields of every version.
 #[derive(Deserialize)]
 struct Head {
     format: u32,
@@ -56,7 +56,7 @@ struct KeyspaceRecord {
     durable_writes: bool,
     replication: BTreeMap<String, String>,
     batch_durability: bool,
-    /// In an order in which each uses earlier ones alone.
+    /// Ordered so that each uses only earlier ones.
     types: Vec<(String, Vec<(String, String)>)>,
     tables: Vec<TableRecord>,
 }
@@ -116,10 +116,10 @@ const TARGETS: [IndexTarget; 5] = [
     IndexTarget::Full,
 ];
 
-/// Writes the schema into a directory; durable when this returns.
+/// Writes the schema into a directory; durable on return.
 ///
 /// # Errors
-/// What the file system says, and whether the file is as it was.
+/// The error of the file system, and whether the file is unchanged.
 pub(crate) fn save(schema: &Schema, directory: &Path) -> Result<(), ReplaceError> {
     let own = schema
         .keyspaces
@@ -156,17 +156,17 @@ fn seal(members: &[u8]) -> String {
     format!("{{ \"crc32\": \"{:08x}\",\n", crc32fast::hash(members))
 }
 
-/// True if the first line is right.
+/// True if the checksum in the first line is correct.
 fn is_intact(text: &[u8]) -> bool {
     let line = text.iter().position(|byte| *byte == b'\n').map_or(text.len(), |end| end + 1);
     let (line, members) = text.split_at(line);
     line == seal(members).as_bytes()
 }
 
-/// Reads the schema of a directory; `None` when none was ever written there.
+/// Reads the schema of a directory; `None` if none was ever written there.
 ///
 /// # Errors
-/// A file that cannot be read or is not a schema; the message says what is wrong with it.
+/// An unreadable or invalid file; the message describes the fault.
 pub(crate) fn load(directory: &Path) -> io::Result<Option<Schema>> {
     let path = directory.join(FILE);
     let text = match fs::read(&path) {
@@ -221,7 +221,7 @@ fn keyspace_record(keyspace: &Keyspace) -> KeyspaceRecord {
     }
 }
 
-/// The user-defined types of a keyspace, those first that others use.
+/// The user-defined types of a keyspace in order of dependence.
 pub(crate) fn types_in_order(keyspace: &Keyspace) -> Vec<&Arc<UserType>> {
     let mut ordered: Vec<&Arc<UserType>> = Vec::new();
     while ordered.len() < keyspace.types.len() {
@@ -243,7 +243,7 @@ pub(crate) fn types_in_order(keyspace: &Keyspace) -> Vec<&Arc<UserType>> {
             }
         }
         if ordered.len() == before {
-            break; // Types in a circle, which no statement can make.
+            break; // Circular types, which no statement can create.
         }
     }
     ordered
@@ -391,7 +391,7 @@ fn table(schema: &Schema, keyspace: &str, record: TableRecord) -> Result<Table, 
     Ok(table)
 }
 
-/// Options by name; those of this program that the file does not have keep their defaults.
+/// Options by name; options missing in the file keep their defaults.
 fn options(record: OptionsRecord) -> TableOptions {
     fn fill<V>(into: &mut BTreeMap<&'static str, V>, mut from: BTreeMap<String, V>) {
         for (name, value) in into {

@@ -1,4 +1,4 @@
-//! Names of types, keyspaces and tables, looked up in a schema.
+//! Lookup of types, keyspaces and tables in a schema.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ impl TypeLookup for Types<'_> {
     }
 }
 
-/// The keyspace a name is in: its own, or the session's.
+/// Keyspace of a name: its own, or the session's.
 pub(crate) fn keyspace_of<'n>(
     name: &'n QualifiedName,
     session: Option<&'n str>,
@@ -73,7 +73,8 @@ pub(crate) fn mentions(cql_type: &CqlType, keyspace: &str, name: &str) -> bool {
     }
 }
 
-/// The type with tuples in the place of user-defined types, as what was dropped is remembered.
+/// The type with tuples in place of user-defined types, the form in which dropped columns are
+/// stored.
 pub(crate) fn without_udts(cql_type: &CqlType) -> CqlType {
     let inner = |inner: &Arc<CqlType>| Arc::new(without_udts(inner));
     match cql_type {
@@ -97,7 +98,7 @@ pub(crate) fn without_udts(cql_type: &CqlType) -> CqlType {
     }
 }
 
-/// The type with `changed` in the place of the user-defined type of its name.
+/// The type with `changed` replacing the user-defined type of its name.
 pub(crate) fn replace(cql_type: &CqlType, changed: &Arc<UserType>) -> CqlType {
     let inner = |inner: &Arc<CqlType>| Arc::new(replace(inner, changed));
     match cql_type {

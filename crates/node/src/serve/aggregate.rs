@@ -1,7 +1,7 @@
 //! Aggregated frames (opcode 0x64): a frame's requests are executed in order, and their answers
-//! leave in one frame. Answers to its writes, which are gathered with others of the turn, share one
-//! when the writes are carried out and durable. An answer that waits for the disk, or for a worker,
-//! follows in a later one, so that it holds nobody else's.
+//! leave in one frame. Answers to writes, which are gathered with others of the turn, share one
+//! once the writes are executed and durable. An answer that waits for the disk or a worker follows
+//! in a later frame, so that it delays no other.
 
 use shunt_reactor::{ConnId, Io};
 use shunt_wire::aggregate::{AggregateReader, AggregateWriter, Entry};
@@ -56,8 +56,7 @@ impl NodeService {
         self.metrics.requests_per_frame.record(requests);
     }
 
-    /// Executes one entry. An error here is one of the frame, whose sender cannot be trusted with
-    /// the rest of it.
+    /// Executes one entry. An error is one of the frame, the rest of which cannot be trusted.
     fn entry(
         &mut self,
         io: &mut Io,
@@ -78,8 +77,7 @@ impl NodeService {
         }
         let mut plain = Vec::new();
         let mut body = entry.body;
-        // Bodies of entries are compressed one by one, as they would be in envelopes of their own
-        // (v3, v4).
+        // Bodies of entries are compressed one by one, as in separate envelopes (v3, v4).
         if entry.flags & flag::COMPRESSION != 0 && entry.version < 5 {
             let algorithm = rest
                 .compression

@@ -1,5 +1,4 @@
-//! Answers to writes that an event loop gathers: kept until its turn ends and the writes are
-//! carried out, all in one.
+//! Answers to gathered writes, held until the turn ends and the writes are executed together.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,29 +11,29 @@ use super::requests::{Place, Waiting};
 use super::workers::Job;
 use crate::execute::{Carried, ClientState, Done, refused};
 
-/// A request whose writes were gathered, with its answer.
+/// A request with gathered writes, and its answer.
 pub(super) struct Held {
     place: Place,
-    /// The request's.
+    /// Header of the request.
     header: Header,
     client: ClientState,
-    /// The request's body among those kept.
+    /// Range of the request's body in `bodies`.
     body: Range<usize>,
-    /// The flags of the answer.
+    /// Flags of the answer.
     flags: u8,
     answer: Vec<u8>,
 }
 
-/// All of a turn.
+/// Held answers of a turn.
 #[derive(Default)]
 pub(super) struct HeldAnswers {
     list: Vec<Held>,
-    /// Bodies of requests, should workers have to execute them.
+    /// Bodies of requests, in case workers have to execute them.
     bodies: Vec<u8>,
 }
 
 impl HeldAnswers {
-    /// Keeps the answer to a request until its writes are carried out.
+    /// Holds the answer to a request until its writes are executed.
     pub(super) fn push(
         &mut self,
         place: Place,
@@ -59,8 +58,8 @@ impl HeldAnswers {
 }
 
 impl NodeService {
-    /// At the end of a turn: carries out what was gathered, and sends the answers or lets them wait
-    /// for the disk.
+    /// Ends a turn: executes the gathered writes, and sends the answers or lets them wait for the
+    /// disk.
     pub(super) fn finish_gathered(&mut self, io: &mut Io) {
         let carried = self.executor.finish_gathered();
         if carried.is_empty() {
@@ -113,8 +112,8 @@ impl NodeService {
         self.send_waiting(io, &ready);
     }
 
-    /// A worker waits for compaction in the loop's place. If too many wait already, there is an
-    /// answer at once.
+    /// Passes a request to a worker, which waits for compaction in place of the loop. If too many
+    /// wait already, returns an answer immediately.
     fn hand_over_held(&mut self, job: Job) -> Option<Waiting> {
         let (place, header) = (job.place, job.header);
         let mut session = self.take(place.conn())?;

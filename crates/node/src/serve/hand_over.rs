@@ -1,4 +1,4 @@
-//! Requests that this loop does not execute itself: over to a worker, and their answers back to the
+//! Passes requests that the loop does not execute to a worker, and returns the answers to the
 //! connection.
 
 use shunt_reactor::{ConnId, Io};
@@ -12,8 +12,8 @@ use crate::error::CqlError;
 use crate::execute::{Done, WouldWait, refused};
 
 impl NodeService {
-    /// Hands a request over; what its connection shares goes with it as it is now. If too many wait
-    /// already, there is an answer at once, put into `answer`.
+    /// Passes a request to a worker, with the current state of its connection. If too many wait
+    /// already, puts an answer into `answer`.
     pub(super) fn hand_over(
         &mut self,
         rest: &mut SessionRest,
@@ -58,7 +58,7 @@ impl NodeService {
         Some(refused(&CqlError::Overloaded(what), version, answer))
     }
 
-    /// Sends what workers have answered, or keeps it until it is durable.
+    /// Sends the answers of workers, or holds them until they are durable.
     pub(super) fn answers_came(&mut self, io: &mut Io) {
         let durable = self.executor.durable();
         let mut ready = Vec::new();
@@ -68,7 +68,7 @@ impl NodeService {
             } else if answer.durable_at() <= durable {
                 ready.push(answer);
             } else if let Some(why) = self.executor.lost(answer.durable_at()) {
-                // Word of that came while it was with a worker.
+                // The report of the loss came while the request was with a worker.
                 answer.fail(&why);
                 ready.push(answer);
             } else {
@@ -81,7 +81,7 @@ impl NodeService {
         }
     }
 
-    /// True if the connection is still there.
+    /// True if the connection still exists.
     fn returned(&mut self, conn: ConnId) -> bool {
         let session = self.sessions.get_mut(conn.index as usize).and_then(Option::as_mut);
         let Some(session) = session.filter(|session| session.conn == conn) else { return false };

@@ -1,4 +1,4 @@
-//! OPTIONS, STARTUP and REGISTER. A node on one machine asks for no login.
+//! OPTIONS, STARTUP and REGISTER. A node on one machine requires no login.
 
 use shunt_reactor::{ConnId, Io};
 use shunt_wire::aggregate::{Offer, SUPPORTED_KEY};
@@ -31,7 +31,7 @@ pub(super) fn put_supported(out: &mut Vec<u8>) {
 }
 
 impl NodeService {
-    /// The error that makes drivers step down, in the wording they look for.
+    /// The error that makes drivers downgrade, in the wording they expect.
     pub(super) fn refuse_version(
         &mut self,
         io: &mut Io,
@@ -52,7 +52,7 @@ impl NodeService {
         self.refuse(io, conn, rest, Header { version: 5, ..header }, &problem)
     }
 
-    /// Requests that are not executed.
+    /// Handles requests that are not executed.
     pub(super) fn handshake(
         &mut self,
         io: &mut Io,
@@ -129,7 +129,7 @@ fn compression_wanted(body: &[u8], version: u8) -> Result<Option<Algorithm>, Str
     }
 }
 
-/// Cassandra compresses even the empty body of READY, and some drivers count on it.
+/// Cassandra compresses even the empty body of READY, and some drivers rely on it.
 fn empty_body(compression: Option<Algorithm>) -> (u8, &'static [u8]) {
     match compression {
         None => (0, &[]),

@@ -8,9 +8,9 @@
 //!                                    '-- what would wait: hand_over -> workers -> answers -> bytes
 //! ```
 //!
-//! One [`NodeService`] serves the connections of one event loop. An answer that waits for the disk
-//! is kept in order of its place in the log and leaves when the store says that so much is durable;
-//! nothing here blocks.
+//! One [`NodeService`] serves the connections of one event loop. Answers that wait for the disk are
+//! ordered by their place in the log and leave when the store reports that place durable; nothing
+//! here blocks.
 
 mod aggregate;
 mod gathered;
@@ -47,25 +47,25 @@ const TICK: u64 = 1;
 /// The connections of one event loop to one node.
 pub struct NodeService {
     executor: Executor,
-    /// Where requests are handed over, and their answers lie.
+    /// Link for passing requests to workers and receiving answers.
     workers: WorkerLink,
     sessions: Vec<Option<Box<Session>>>,
     /// Connections whose output has an open segment.
     unfinished: Vec<ConnId>,
-    /// Answers that wait until what they tell of is durable, in the order of the log.
+    /// Answers waiting for the durability of their writes, in log order.
     waiting: VecDeque<Waiting>,
-    /// Answers to writes that are carried out when the turn ends.
+    /// Answers to writes that are executed when the turn ends.
     held: HeldAnswers,
-    /// Segments and bodies that had to be decompressed.
+    /// Buffer for decompressed segments and bodies.
     scratch: Vec<u8>,
-    /// The body being made.
+    /// Buffer for the current body.
     body: Vec<u8>,
     draining: bool,
     metrics: Arc<LoopMetrics>,
 }
 
 impl NodeService {
-    /// A node's service that waits for connections.
+    /// A node's service without connections.
     pub(crate) fn new(executor: Executor, workers: WorkerLink, metrics: Arc<LoopMetrics>) -> Self {
         Self {
             executor,
@@ -117,9 +117,9 @@ impl NodeService {
         self.watch_backlog(io, conn, rest);
     }
 
-    /// After something was put into the output of a connection: who leaves much there is not read
-    /// from, and who leaves too much, which answers to requests of before may still make it, is to
-    /// be cut off.
+    /// Checks a connection after output was added: a client with a large backlog is no longer read
+    /// from, and one with too large a backlog (possibly from answers to earlier requests) is marked
+    /// for disconnection.
     fn watch_backlog(&self, io: &mut Io, conn: ConnId, rest: &mut SessionRest) {
         let backlog = io.backlog(conn);
         if backlog > limits::CLIENT_BACKLOG_BYTES && !rest.held {
@@ -127,7 +127,7 @@ impl NodeService {
             io.pause_reading(conn);
             io.notify_drained(conn, limits::CLIENT_BACKLOG_BYTES / 2);
         }
-        // Behind a connection with aggregated frames are many clients.
+        // A connection with aggregated frames has many clients behind it.
         let most = if rest.frames {
             limits::LOOP_BACKLOG_BYTES_MAX
         } else {
@@ -136,7 +136,7 @@ impl NodeService {
         rest.deaf |= backlog > most;
     }
 
-    /// Puts a session back, or ends it if its client has left too much.
+    /// Puts a session back, or ends it if its backlog is too large.
     fn put_back(&mut self, io: &mut Io, session: Box<Session>) {
         if session.rest.deaf {
             return self.cut_off(io, &session);
@@ -152,7 +152,7 @@ impl NodeService {
         io.abort(session.conn);
     }
 
-    /// Cuts off those who leave the most as long as all together leave too much.
+    /// Disconnects the clients with the largest backlogs while the total is too large.
     fn bound_backlogs(&mut self, io: &mut Io) {
         let mut backlogs: Vec<(usize, ConnId)> = self
             .sessions
@@ -199,8 +199,8 @@ impl NodeService {
         rest.stage = Stage::Closing;
     }
 
-    /// Reads what was carried over and `data`, until the connection takes no more requests, which
-    /// may be in the middle of a segment. Returns how much of `data` is done with.
+    /// Reads the carried-over bytes and `data`, until the connection accepts no more requests,
+    /// which may be in the middle of a segment. Returns the consumed part of `data`.
     fn read(&mut self, io: &mut Io, mut session: Box<Session>, data: &[u8]) -> usize {
         let mut scratch = std::mem::take(&mut self.scratch);
         let outcome = self.serve_all(io, &mut session, data, &mut scratch);
@@ -211,7 +211,7 @@ impl NodeService {
             self.refuse(io, *conn, rest, header, &fault.to_string());
             data.len()
         });
-        // As `turn_ended` would: the connection may be closed before.
+        // Like `turn_ended`: the connection may be closed before.
         if rest.stage == Stage::Closing {
             rest.output.finish(io.output(*conn));
             io.close(*conn);
@@ -231,7 +231,7 @@ impl NodeService {
         let Session { conn, reader, rest } = session;
         let mut envelopes = reader.read(data, scratch);
         while rest.takes_requests() {
-            // What is no version of ours may not have its length where ours have it.
+            // An unknown version may have its length elsewhere.
             if rest.version == 0
                 && let Some(header) = envelopes.header()?
                 && !is_spoken(&header)
@@ -294,8 +294,7 @@ impl NodeService {
         }
     }
 
-    /// Closes connections that wait for nothing and have taken their answers; the loop ends with
-    /// the last of them.
+    /// Closes idle connections without unsent answers; the loop ends with the last of them.
     fn drain_step(&mut self, io: &mut Io) {
         if !self.draining {
             return;
@@ -315,7 +314,7 @@ impl NodeService {
     }
 }
 
-/// Whether it is the header of a request in a version that the node speaks.
+/// True for a request header in a version that the node supports.
 fn is_spoken(header: &Header) -> bool {
     !header.response && (3..=5).contains(&header.version)
 }
@@ -354,7 +353,7 @@ impl Service for NodeService {
     fn drained(&mut self, io: &mut Io, conn: ConnId) {
         let Some(mut session) = self.take(conn) else { return };
         session.rest.held = false;
-        // The rest of a segment is with the reader: no byte may have to come for it.
+        // The reader has the rest of a segment: no further byte may arrive for it.
         if session.reader.carried_bytes() > 0 {
             self.read(io, session, &[]);
         } else {
@@ -366,7 +365,7 @@ impl Service for NodeService {
         }
     }
 
-    /// Word of what is durable may be lost when the mailbox is full: what waits is looked after
+    /// A report of durable writes may be lost when the mailbox is full: waiting answers are checked
     /// here too.
     fn timer(&mut self, io: &mut Io, key: u64) {
         if key == TICK {
@@ -393,7 +392,7 @@ impl Service for NodeService {
 
     fn turn_ended(&mut self, io: &mut Io) {
         self.finish_gathered(io);
-        // Word of them may be lost when the mailbox is full.
+        // A report of answers may be lost when the mailbox is full.
         if self.workers.has_answers() {
             self.answers_came(io);
         }

@@ -1,4 +1,4 @@
-//! Requests that are executed, and answers that wait for the disk.
+//! Execution of requests, and answers that wait for the disk.
 
 use shunt_reactor::{ConnId, Io};
 use shunt_wire::aggregate::AggregateWriter;
@@ -10,12 +10,12 @@ use super::{AGGREGATE_LIMITS, NodeService};
 use crate::execute::{Outcome, Request};
 use crate::trace::Trace;
 
-/// Where an answer goes.
+/// Destination of an answer.
 #[derive(Clone, Copy)]
 pub(super) enum Place {
-    /// Into an envelope of its own.
+    /// A separate envelope.
     Envelope { conn: ConnId },
-    /// Into an aggregated frame, for this client of the proxy at the other end.
+    /// An aggregated frame, for this client of the connected proxy.
     Entry { conn: ConnId, client_id: u32 },
 }
 
@@ -47,7 +47,7 @@ impl Waiting {
         Self { durable_at, place, header, body, trace }
     }
 
-    /// The fate of its write is not known.
+    /// Turns the answer into an error: the fate of its write is unknown.
     pub(super) fn fail(&mut self, why: &str) {
         self.body.clear();
         encode::error(
@@ -82,7 +82,7 @@ impl Waiting {
 }
 
 impl NodeService {
-    /// Executes one request that came in an envelope of its own.
+    /// Executes one request from a separate envelope.
     pub(super) fn request(
         &mut self,
         io: &mut Io,
@@ -138,21 +138,21 @@ impl NodeService {
         self.body = answer;
     }
 
-    /// Keeps the trace of an answer that is on its way, if it has one.
+    /// Keeps the trace of an answer being sent, if any.
     pub(super) fn keep_trace(&self, trace: Option<Box<Trace>>) {
         if trace.is_some_and(|trace| !self.executor.keep_trace(trace)) {
             self.metrics.traces_lost.add(1);
         }
     }
 
-    /// Keeps an answer in the order of the log, which is nearly always the order of coming.
+    /// Holds an answer in log order, which is nearly always the order of arrival.
     pub(super) fn wait(&mut self, waiting: Waiting) {
         let after =
             self.waiting.iter().rposition(|earlier| earlier.durable_at <= waiting.durable_at);
         self.waiting.insert(after.map_or(0, |index| index + 1), waiting);
     }
 
-    /// Sends what waited for this place in the log.
+    /// Sends the answers that waited for this place in the log.
     pub(super) fn became_durable(&mut self, io: &mut Io, place: u64) {
         let count = self.waiting.partition_point(|waiting| waiting.durable_at <= place);
         let mut ready: Vec<Waiting> = self.waiting.drain(..count).collect();
@@ -162,8 +162,8 @@ impl NodeService {
         }
     }
 
-    /// Nothing will become durable any more: whoever waits is told that the fate of its write is
-    /// not known.
+    /// Answers all waiting requests with an error, since no more writes become durable: the fate of
+    /// their writes is unknown.
     pub(super) fn lost_durability(&mut self, io: &mut Io, why: &str) {
         let mut failed: Vec<Waiting> = self.waiting.drain(..).collect();
         failed.iter_mut().for_each(|waiting| waiting.fail(why));
@@ -191,7 +191,7 @@ impl NodeService {
         }
     }
 
-    /// Answers to one connection; those to entries of aggregated frames share a frame again.
+    /// Sends answers to one connection; those to entries of aggregated frames share a frame again.
     fn send_batch(&mut self, io: &mut Io, rest: &mut SessionRest, batch: &[Waiting]) {
         let mut writer = AggregateWriter::responses(AGGREGATE_LIMITS);
         for waiting in batch {

@@ -1,5 +1,4 @@
-//! One connection to a node: how far its handshake is, how its bytes are framed, what it registered
-//! for.
+//! One connection to a node: state of its handshake, framing, and registrations.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -12,22 +11,22 @@ use shunt_wire::cql::writer::EnvelopeWriter;
 
 use crate::execute::ClientState;
 
-/// How far the handshake is.
+/// Stage of the handshake.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Stage {
     /// Before STARTUP.
     New,
     /// Requests are served.
     Open,
-    /// An error was sent; nothing more is read.
+    /// An error was sent; the node reads no further.
     Closing,
 }
 
-/// Kinds of events a client can register for.
+/// Kinds of events that a client registered for.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct Registered {
     pub(super) schema: bool,
-    /// Topology and status: accepted, and never sent, because the nodes of one process come and go
+    /// Topology and status: accepted but never sent, because the nodes of one process come and go
     /// together.
     pub(super) ring: bool,
 }
@@ -39,39 +38,39 @@ pub(super) struct Session {
     pub(super) rest: SessionRest,
 }
 
-/// The state that requests change; apart from the reader, which is in use meanwhile.
+/// State changed by requests; separate from the reader, which is in use at the same time.
 pub(super) struct SessionRest {
     pub(super) stage: Stage,
     pub(super) version: u8,
     pub(super) output: EnvelopeWriter,
-    /// Compression of bodies (v3, v4), for the entries of aggregated frames too.
+    /// Compression of bodies (v3, v4), including entries of aggregated frames.
     pub(super) compression: Option<Algorithm>,
-    /// The state that statements of this connection share: the keyspace of USE.
+    /// State shared by statements of this connection: the keyspace of USE.
     pub(super) client: ClientState,
     pub(super) registered: Registered,
-    /// True if the output's open segment is already on the list of those to finish this turn.
+    /// True if the output's open segment is already on the list to finish this turn.
     pub(super) unfinished: bool,
-    /// It does not take its answers, and is not read from until it does.
+    /// The client does not read its answers, and is not read from until it does.
     pub(super) held: bool,
-    /// Aggregated frames come on it.
+    /// The connection carries aggregated frames.
     pub(super) frames: bool,
-    /// It has left so much that it is to be cut off.
+    /// The backlog is so large that the connection is to be closed.
     pub(super) deaf: bool,
-    /// Requests of it that are with workers.
+    /// Number of its requests at workers.
     pub(super) handed_over: u32,
-    /// Set when the connection is closed: workers do no more for it. Made when the first request is
-    /// handed over.
+    /// Set when the connection is closed: workers then drop its requests. Created with the first
+    /// such request.
     gone: Option<Arc<AtomicBool>>,
 }
 
 impl SessionRest {
-    /// False if the next request stays unread: for now, or because the connection ends.
+    /// False if the next request stays unread: temporarily, or because the connection ends.
     #[inline]
     pub(super) fn takes_requests(&self) -> bool {
         !self.held && !self.deaf && self.stage != Stage::Closing
     }
 
-    /// Returns the flag that tells workers that nobody waits any more.
+    /// Returns the flag that tells workers that the client is gone.
     pub(super) fn gone(&mut self) -> Arc<AtomicBool> {
         Arc::clone(self.gone.get_or_insert_default())
     }

@@ -1,15 +1,15 @@
-//! The threads that execute what an event loop gave up: requests that wait for the disk, or for
+//! Threads that execute the requests given up by event loops: those that wait for the disk or for
 //! others, or take long.
 //!
 //! ```text
 //! loop -> queue, bounded -> worker, with an executor -> answers for the loop -> mail to it -> connection
 //! ```
-//! One pool for all loops of a process. Requests that take long have a queue of their own and never
-//! all workers, so that a row on disk does not wait behind scans; one that turns out to take long
-//! goes to the end of that queue. Of requests that lock one partition a single one has a worker,
-//! the others wait aside: no number of them takes the workers away. Who is gone is not worked for.
-//! Answers lie in a list of their loop, which is told of the first: none is lost when its mailbox
-//! is full.
+//! One pool serves all loops of a process. Long requests have a separate queue and never occupy all
+//! workers, so that a row on disk does not wait behind scans; a request that turns out to take long
+//! goes to the end of that queue. Of the requests that lock one partition, only one has a worker
+//! and the others wait aside: no number of them occupies all workers. Requests of clients that are
+//! gone are dropped. Answers go to a list per loop, which is notified of the first: a full mailbox
+//! loses none.
 
 use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -31,27 +31,27 @@ use crate::shared::Shared;
 use crate::stopped::{self, Stopped};
 use crate::trace::Trace;
 
-/// A request that was given up, with all that it needs elsewhere.
+/// A request that was given up, with everything needed to execute it elsewhere.
 pub(super) struct Job {
     pub(super) node: usize,
     pub(super) place: Place,
-    /// The request's.
+    /// Header of the request.
     pub(super) header: Header,
     pub(super) client: ClientState,
     pub(super) body: Vec<u8>,
     pub(super) long: bool,
-    /// The lock of the partition that it reads and then changes.
+    /// Lock of the partition that the request reads and then changes.
     pub(super) lock: Option<usize>,
-    /// Requests of its connection that are with workers already, see `limits::WAITING_SHARE`.
+    /// Requests of its connection already at workers, see `limits::WAITING_SHARE`.
     pub(super) others: usize,
     /// Set when its connection is closed.
     pub(super) gone: Arc<AtomicBool>,
-    /// Begun where it was given up.
+    /// Begun where the request was given up.
     pub(super) trace: Option<Box<Trace>>,
 }
 
-/// Requests that wait, in the order in which they came, with how many they are and the bytes of
-/// their bodies: those that wait aside for a lock count as well.
+/// Waiting requests in order of arrival, with their number and the bytes of their bodies, including
+/// those waiting aside for a lock.
 #[derive(Default)]
 struct Line {
     waits: VecDeque<Waits>,
@@ -75,13 +75,13 @@ impl Line {
         self.waits.push_back(waits);
     }
 
-    /// One of them waits no longer.
+    /// Removes a request from the counts.
     fn left(&mut self, waits: &Waits) {
         self.count -= 1;
         self.bytes -= waits.job.body.len();
     }
 
-    /// How long its first may still wait, if there is one.
+    /// Longest remaining wait of the first request, if any.
     fn patience(&self) -> Option<Duration> {
         self.waits
             .front()
@@ -93,9 +93,9 @@ impl Line {
 struct Queue {
     short: Line,
     long: Line,
-    /// Workers at requests that take long.
+    /// Number of workers at long requests.
     at_long: usize,
-    /// Locks that requests need who are with workers, or wait aside.
+    /// Locks needed by requests that are at workers or wait aside.
     locks: HashMap<usize, Lock>,
     closed: bool,
 }
@@ -103,13 +103,13 @@ struct Queue {
 /// One lock of partitions.
 #[derive(Default)]
 struct Lock {
-    /// A worker has a request that needs it.
+    /// A worker has a request that needs the lock.
     taken: bool,
-    /// The others, in the order in which they came.
+    /// The other requests, in order of arrival.
     aside: VecDeque<Waits>,
 }
 
-/// A request with the loop that gave it up, and since when it waits.
+/// A request with the loop that gave it up, and the start of its wait.
 struct Waits {
     job: Job,
     answers: Arc<Answers>,
@@ -117,8 +117,8 @@ struct Waits {
 }
 
 impl Queue {
-    /// The next one to be executed; those that wait for a row on disk go first. One whose time is
-    /// over is only answered, and that does not wait for scans to end.
+    /// The next request to execute; those for a row on disk come first. An expired one is only
+    /// answered, without waiting for scans to end.
     fn next(&mut self) -> Option<Waits> {
         loop {
             let next = match self.short.waits.pop_front() {
@@ -148,8 +148,8 @@ impl Queue {
         if long { &mut self.long } else { &mut self.short }
     }
 
-    /// A worker is done with a request that needed a lock. The first who waits aside for it is the
-    /// next in its line; each that has been calls the one behind it, so none is left.
+    /// Releases the lock of a finished request. The first request waiting aside for it is next in
+    /// its line; each calls its successor, so none is forgotten.
     fn give_back(&mut self, number: usize) {
         let Some(lock) = self.locks.get_mut(&number) else { return };
         lock.taken = false;
@@ -163,7 +163,7 @@ impl Queue {
 /// Answers on their way to a loop.
 struct Answers {
     list: Mutex<Vec<Waiting>>,
-    /// The loop has been told.
+    /// The loop has been notified.
     told: AtomicBool,
     mailer: Mailer<NodeMail>,
 }
@@ -172,8 +172,8 @@ impl Answers {
     fn put(&self, answer: Waiting) {
         lock(&self.list).push(answer);
         if !self.told.swap(true, Ordering::AcqRel) {
-            // A loop with a full mailbox looks after its turn; one that is gone has nobody who
-            // waits.
+            // A loop with a full mailbox checks after its turn; one that is gone has no waiting
+            // clients.
             let _ = self.mailer.post(NodeMail::Answers);
         }
     }
@@ -186,25 +186,25 @@ pub(crate) struct WorkerLink {
 }
 
 impl WorkerLink {
-    /// Hands a request over, or says that too many wait already.
+    /// Passes a request to a worker, or returns false if too many wait already.
     pub(super) fn hand_over(&self, job: Job) -> bool {
         self.desk.put(Waits { job, answers: Arc::clone(&self.answers), since: Instant::now() })
     }
 
-    /// True if it is worth looking for answers.
+    /// True if there may be answers.
     pub(super) fn has_answers(&self) -> bool {
         self.answers.told.load(Ordering::Acquire)
     }
 
-    /// Takes what has been answered since the last time.
+    /// Takes the answers that arrived since the last call.
     pub(super) fn take_answers(&self) -> Vec<Waiting> {
-        // First: an answer that comes after the list was taken tells again.
+        // First: an answer that comes after the list was taken notifies again.
         self.answers.told.store(false, Ordering::Release);
         std::mem::take(&mut lock(&self.answers.list))
     }
 }
 
-/// Where requests wait for workers.
+/// Queue of requests for workers.
 #[derive(Default)]
 struct Desk {
     queue: Mutex<Queue>,
@@ -248,7 +248,7 @@ impl Desk {
         }
     }
 
-    /// Nobody waits any more: what is in the queue is forgotten.
+    /// Closes the queue and drops its requests.
     fn close(&self) {
         let mut queue = lock(&self.queue);
         queue.closed = true;
@@ -257,7 +257,7 @@ impl Desk {
         self.work.notify_all();
     }
 
-    /// A worker is done with a request of this kind.
+    /// Reports that a worker has finished a request of this kind.
     fn done(&self, long: bool, number: Option<usize>) {
         if !long && number.is_none() {
             return;
@@ -268,7 +268,7 @@ impl Desk {
             queue.give_back(number);
         }
         drop(queue);
-        // One that may take up the next, or see that all is done.
+        // Wakes a worker that may take the next request, or see that all are finished.
         self.work.notify_all();
     }
 }
@@ -277,7 +277,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The threads.
+/// The worker threads.
 pub(crate) struct Workers {
     desk: Arc<Desk>,
     threads: Vec<JoinHandle<()>>,
@@ -285,10 +285,10 @@ pub(crate) struct Workers {
 }
 
 impl Workers {
-    /// Starts them.
+    /// Starts the threads.
     ///
     /// # Errors
-    /// The system has no thread left.
+    /// The system cannot create a thread.
     pub(crate) fn start(shared: &Arc<Shared>) -> std::io::Result<Workers> {
         let (alive, all_ended) = channel();
         let mut workers = Workers { desk: Arc::default(), threads: Vec::new(), all_ended };
@@ -301,19 +301,19 @@ impl Workers {
         Ok(workers)
     }
 
-    /// For the loop with this mailbox.
+    /// A link for the loop with this mailbox.
     pub(crate) fn link(&self, mailer: Mailer<NodeMail>) -> WorkerLink {
         let answers = Answers { list: Mutex::default(), told: AtomicBool::new(false), mailer };
         WorkerLink { desk: Arc::clone(&self.desk), answers: Arc::new(answers) }
     }
 
-    /// Those that have ended, although nobody told them to.
+    /// Names of threads that have ended without being told to.
     pub(crate) fn dead_threads(&self) -> Vec<String> {
         stopped::ended(&self.threads)
     }
 
-    /// Ends them when no loop is left that waits for an answer. Says whether all ended within the
-    /// limit, and well; what one is at then goes on until the process ends.
+    /// Ends the threads once no loop waits for an answer. Returns whether all ended in time and
+    /// without panic; a current request continues until the process ends.
     pub(crate) fn stop(mut self, limit: Duration) -> Stopped {
         self.desk.close();
         let ended = self.all_ended.recv_timeout(limit) != Err(RecvTimeoutError::Timeout);
@@ -327,7 +327,7 @@ impl Drop for Workers {
     }
 }
 
-/// `_alive` is dropped when it ends.
+/// `_alive` is dropped at the end.
 fn work(desk: &Desk, shared: &Arc<Shared>, _alive: Sender<()>) {
     let mut executors: Vec<Executor> =
         (0..shared.stores().len()).map(|node| Executor::new(Arc::clone(shared), node)).collect();
@@ -349,7 +349,7 @@ fn work(desk: &Desk, shared: &Arc<Shared>, _alive: Sender<()>) {
 /// The outcome of a request.
 enum Executed {
     Answered(Box<Waiting>),
-    /// Nothing was changed; it is for those who take long.
+    /// Nothing was changed; a worker for long requests must execute it.
     TakesLong(Box<Job>),
 }
 
@@ -372,7 +372,7 @@ fn execute(executor: &mut Executor, since: Instant, mut job: Job) -> Executed {
         executor.resume(job.trace.take());
         let request = Request { version, flags, opcode, body: &job.body };
         let ends = Ends { until: Some(since + limits::READ_TIME_MAX), gone: Arc::clone(&job.gone) };
-        // Whoever asked would wait for ever, and everybody for this thread.
+        // The client would wait forever, and others for this thread.
         let executed = catch_unwind(AssertUnwindSafe(|| match job.long {
             true => {
                 Outcome::Done(executor.execute_until(ends, &mut job.client, &request, &mut body))
@@ -382,7 +382,7 @@ fn execute(executor: &mut Executor, since: Instant, mut job: Job) -> Executed {
         match executed {
             Ok(Outcome::Done(done)) => done,
             Ok(Outcome::WouldWait(given_up)) => {
-                // It has a place already.
+                // The request has a place already.
                 (job.long, job.trace, job.others) = (true, given_up.trace, 0);
                 return Executed::TakesLong(Box::new(job));
             }

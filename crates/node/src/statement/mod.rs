@@ -1,5 +1,5 @@
-//! Statements, looked at once: names found in the schema, values checked against types, what they
-//! read or write known.
+//! Prepared statements: names resolved in the schema, values checked against types, reads and
+//! writes determined.
 
 pub(crate) mod mutation;
 mod prepare;
@@ -13,10 +13,10 @@ use crate::schema::Uuid;
 use mutation::{BatchPlan, MutationPlan};
 use select::SelectPlan;
 
-/// A bind marker as metadata show it.
+/// A bind marker as shown in metadata.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Marker {
-    /// Keyspace and table it is for.
+    /// Keyspace and table of the marker.
     pub(crate) table: (String, String),
     pub(crate) name: String,
     pub(crate) cql_type: CqlType,
@@ -31,7 +31,7 @@ pub(crate) struct ResultColumn {
     pub(crate) cql_type: CqlType,
 }
 
-/// The work of a statement.
+/// Work of a statement.
 pub(crate) enum Plan {
     Select(Box<SelectPlan>),
     Mutation(Box<MutationPlan>),
@@ -42,19 +42,19 @@ pub(crate) enum Plan {
     Describe(Describe),
 }
 
-/// A statement that can be executed.
+/// An executable statement.
 pub(crate) struct Statement {
     /// MD5 of the keyspace and the text.
     pub(crate) id: [u8; 16],
     pub(crate) text: String,
-    /// Keyspace that unqualified names are in.
+    /// Keyspace of unqualified names.
     pub(crate) keyspace: Option<String>,
-    /// The schema it was prepared for ([`crate::schema::Schema::number`]).
+    /// Number of the schema it was prepared for ([`crate::schema::Schema::number`]).
     pub(crate) schema_number: u64,
     pub(crate) markers: Vec<Marker>,
-    /// Which markers are the partition key, in its order; empty if they are not all markers.
+    /// Indexes of the markers of the partition key, in key order; empty if the key has other terms.
     pub(crate) key_markers: Vec<u16>,
-    /// Columns of its result, if it has rows.
+    /// Columns of the result; empty if it has no rows.
     pub(crate) result: Vec<ResultColumn>,
     /// Changes when `result` does.
     pub(crate) result_id: Uuid,
@@ -69,7 +69,7 @@ impl Statement {
             && self.markers == other.markers
     }
 
-    /// The name of a marker; values may come by it.
+    /// The name of a marker, for values by name.
     pub(crate) fn marker_name(&self, index: u16) -> Option<&str> {
         self.markers.get(usize::from(index)).map(|marker| marker.name.as_str())
     }

@@ -1,5 +1,4 @@
-//! INSERT, UPDATE, DELETE and BATCH as plans: which rows, what happens to which columns, under
-//! which conditions.
+//! INSERT, UPDATE, DELETE and BATCH as plans: rows, changes of columns, and conditions.
 
 mod checks;
 mod parts;
@@ -19,32 +18,32 @@ use crate::error::CqlError;
 use crate::schema::{Column, Schema, Table};
 use parts::{change, conditions, deletion_of};
 
-/// The change of a column.
+/// Change of a column.
 #[derive(Clone, Debug)]
 pub(crate) enum ColumnChange {
-    /// Its value becomes this.
+    /// Sets the value.
     Set(Prepared),
-    /// This is added: to a counter, a collection, the end of a list.
+    /// Adds to a counter, a collection, or the end of a list.
     Add(Prepared),
-    /// This is added to the number, or put behind the text, that is there.
+    /// Adds to the current number, or appends to the current text.
     AddToValue(Prepared),
-    /// This is taken away.
+    /// Subtracts or removes.
     Subtract(Prepared),
-    /// This is put in front of a list.
+    /// Puts elements in front of a list.
     Prepend(Prepared),
-    /// The element of a map or list under this key or index becomes that.
+    /// Sets the element of a map or list with this key or index.
     SetElement(Prepared, Prepared),
-    /// A field of a user-defined type becomes this.
+    /// Sets a field of a user-defined type.
     SetField(usize, Prepared),
-    /// It goes.
+    /// Deletes the value.
     Delete,
-    /// The element under this key, or the element itself, goes.
+    /// Deletes the element with this key, or the element itself.
     DeleteElement(Prepared),
-    /// A field goes.
+    /// Deletes a field.
     DeleteField(usize),
 }
 
-/// The condition that must hold for the statement to be carried out.
+/// Condition for executing the statement.
 #[derive(Clone, Debug)]
 pub(crate) enum ConditionPlan {
     None,
@@ -65,15 +64,15 @@ pub(crate) struct Condition {
 pub(crate) struct MutationPlan {
     pub(crate) table: Arc<Table>,
     pub(crate) restrictions: Restrictions,
-    /// Positions in the table's columns, with what happens to each.
+    /// Positions in the table's columns, with the change of each.
     pub(crate) changes: Vec<(usize, ColumnChange)>,
-    /// It says that the row exists, apart from values.
+    /// The statement creates the row, apart from values.
     pub(crate) inserts: bool,
-    /// It deletes whole rows, ranges of them or partitions.
+    /// The statement deletes whole rows, ranges of them or partitions.
     pub(crate) deletes_rows: bool,
-    /// It is a DELETE.
+    /// The statement is a DELETE.
     pub(crate) is_delete: bool,
-    /// The JSON whose values become those of all columns, and whether absent ones stay as they are.
+    /// The JSON with the values of all columns, and whether absent ones stay unchanged.
     pub(crate) json: Option<(Prepared, bool)>,
     pub(crate) timestamp: Option<Prepared>,
     pub(crate) time_to_live: Option<Prepared>,
@@ -82,7 +81,7 @@ pub(crate) struct MutationPlan {
 
 /// A BATCH given as text.
 pub(crate) struct BatchPlan {
-    /// Which of `mutations` each marker is in; none for those of the batch itself.
+    /// Index in `mutations` of each marker; `None` for those of the batch itself.
     pub(crate) owners: Vec<Option<usize>>,
     pub(crate) kind: BatchKind,
     pub(crate) timestamp: Option<Prepared>,
@@ -90,7 +89,7 @@ pub(crate) struct BatchPlan {
 }
 
 impl MutationPlan {
-    /// Looks at a statement.
+    /// Prepares a statement.
     pub(crate) fn new(
         mutation: &Mutation,
         schema: &Schema,

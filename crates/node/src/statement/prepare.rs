@@ -1,4 +1,4 @@
-//! From text to a statement that can be executed.
+//! Prepares executable statements from text.
 
 use md5::{Digest, Md5};
 use shunt_language::ast::{self, Parsed};
@@ -12,14 +12,14 @@ use crate::error::CqlError;
 use crate::schema::resolve::Types;
 use crate::schema::{Column, Schema, Table, Uuid};
 
-/// Statements that one BATCH may have.
+/// Most statements of one BATCH.
 const BATCH_STATEMENTS_MAX: usize = 65_535;
 
 impl Statement {
-    /// Looks at a statement. `keyspace` is what unqualified names are in.
+    /// Prepares a statement. `keyspace` is that of unqualified names.
     ///
     /// # Errors
-    /// Text that is not CQL, names that are not there, values that do not fit.
+    /// Invalid CQL, unknown names, mismatched values.
     pub(crate) fn prepare(
         text: &str,
         keyspace: Option<&str>,
@@ -128,7 +128,7 @@ fn batch_plan(
     Ok(BatchPlan { kind: batch.kind, owners, timestamp, mutations })
 }
 
-/// Refuses a timestamp where the statements have their own, or are to have none.
+/// Refuses a timestamp where the statements have their own, or must have none.
 fn check_timestamp(kind: ast::BatchKind, mutations: &[MutationPlan]) -> Result<(), CqlError> {
     let message = if kind == ast::BatchKind::Counter {
         "Cannot provide custom timestamp for counter BATCH"
@@ -142,7 +142,7 @@ fn check_timestamp(kind: ast::BatchKind, mutations: &[MutationPlan]) -> Result<(
     Err(CqlError::invalid(message))
 }
 
-/// Keyspace and table of each marker. Those of a batch itself are in `[batch]`, as in Cassandra.
+/// Keyspace and table of each marker. Markers of a batch itself are in `[batch]`, as in Cassandra.
 fn marker_tables(plan: &Plan, table: Option<&Table>, count: usize) -> Vec<(String, String)> {
     let name = |table: &Table| (table.keyspace.clone(), table.name.clone());
     let Plan::Batch(batch) = plan else {
@@ -155,7 +155,7 @@ fn marker_tables(plan: &Plan, table: Option<&Table>, count: usize) -> Vec<(Strin
     batch.owners.iter().map(owner).collect()
 }
 
-/// Names and types of the markers; a marker that nothing gave a type to cannot be bound.
+/// Names and types of the markers; a marker without a type cannot be bound.
 fn marker_list(
     names: &[Option<String>],
     scope: &Scope<'_>,
@@ -174,9 +174,8 @@ fn marker_list(
     Ok(markers)
 }
 
-/// For each column of the partition key the last marker that is for it; empty if one of them has
-/// none, or if a batch is on several tables. Markers inside a list of `IN` and of comparisons
-/// count, as they do in Cassandra.
+/// The last marker for each column of the partition key; empty if a column has none, or a batch is
+/// on several tables. Markers inside a list of `IN` and of comparisons count, as in Cassandra.
 fn key_markers(plan: &Plan, table: Option<&Table>, scope: &Scope<'_>) -> Vec<u16> {
     let Some(table) = table else { return Vec::new() };
     if let Plan::Batch(batch) = plan
@@ -194,7 +193,7 @@ fn key_markers(plan: &Plan, table: Option<&Table>, scope: &Scope<'_>) -> Vec<u16
     table.partition_key().iter().map(is_for).collect::<Option<_>>().unwrap_or_default()
 }
 
-/// As Cassandra makes them, so that drivers and proxies that compute them agree.
+/// Computed as in Cassandra, so that drivers and proxies agree.
 fn id(keyspace: Option<&str>, text: &str) -> [u8; 16] {
     Md5::new().chain_update(keyspace.unwrap_or_default()).chain_update(text).finalize().into()
 }

@@ -1,10 +1,9 @@
-//! The restrictions of a WHERE clause, sorted by what it restricts: the partition key, the
-//! clustering columns in their order, the rest. Values are checked terms; they are worked out when
-//! the statement is executed.
+//! Restrictions of a WHERE clause by target: the partition key, the clustering columns in order,
+//! the rest. Values are checked terms, evaluated at execution.
 //!
 //! The rules are Cassandra's (`StatementRestrictions`): a partition key in whole or not at all, or
-//! a token range; of the clustering columns a prefix of equalities and then one slice; anything
-//! else is a filter and needs ALLOW FILTERING.
+//! a token range; of the clustering columns a prefix of equalities and then one slice; any other
+//! restriction is a filter and needs ALLOW FILTERING.
 
 mod collect;
 mod repetition;
@@ -19,11 +18,11 @@ use shunt_language::types::CqlType;
 use crate::schema::{Column, Table};
 use collect::Collector;
 
-/// A value to come: a term, or one part of a tuple.
+/// A future value: a term, or one part of a tuple.
 #[derive(Clone, Debug)]
 pub(crate) enum Operand {
     Term(Prepared),
-    /// This part of a tuple.
+    /// A part of a tuple.
     Part {
         tuple: Prepared,
         types: Arc<[CqlType]>,
@@ -31,7 +30,7 @@ pub(crate) enum Operand {
     },
 }
 
-/// One value of several that a column must have.
+/// Alternative values of a column.
 #[derive(Clone, Debug)]
 pub(crate) enum OneOf {
     Equal(Operand),
@@ -41,7 +40,7 @@ pub(crate) enum OneOf {
 }
 
 impl OneOf {
-    /// True if it is more than an equality; `IN` with one value is none.
+    /// True for more than an equality; `IN` with one value does not count.
     pub(crate) fn is_in(&self) -> bool {
         match self {
             OneOf::Equal(_) => false,
@@ -51,7 +50,7 @@ impl OneOf {
     }
 }
 
-/// Where a slice begins or ends: values for a run of clustering columns.
+/// End of a slice: values for a run of clustering columns.
 #[derive(Clone, Debug)]
 pub(crate) struct Bound {
     /// Position of the first column among the clustering columns.
@@ -69,7 +68,7 @@ pub(crate) enum TupleIn {
 }
 
 impl TupleIn {
-    /// True if it is more than an equality.
+    /// True for more than an equality.
     pub(crate) fn is_in(&self) -> bool {
         match self {
             TupleIn::Terms(values) => values.len() != 1,
@@ -78,29 +77,29 @@ impl TupleIn {
     }
 }
 
-/// The values that are asked of the partition key.
+/// Restriction of the partition key.
 #[derive(Clone, Debug)]
 pub(crate) enum PartitionRestriction {
-    /// A value, or several, for each column.
+    /// One or several values for each column.
     Keys(Vec<OneOf>),
     /// The token lies between these; `None` is open.
     Token { lower: Option<(Prepared, bool)>, upper: Option<(Prepared, bool)> },
-    /// Nothing.
+    /// No restriction.
     All,
 }
 
-/// The values that are asked of the clustering columns.
+/// Restriction of the clustering columns.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ClusteringRestriction {
-    /// For the first columns.
+    /// Alternatives for the first columns.
     pub(crate) equal: Vec<OneOf>,
-    /// For the columns from `equal.len()`: their types, and alternatives.
+    /// Types and alternatives for the columns from `equal.len()`.
     pub(crate) tuples: Option<(Arc<[CqlType]>, TupleIn)>,
     pub(crate) lower: Option<Bound>,
     pub(crate) upper: Option<Bound>,
 }
 
-/// A condition that rows are tested for after they were read.
+/// A condition tested on rows after reading.
 #[derive(Clone, Debug)]
 pub(crate) struct Filter {
     /// Position in the table's columns.
@@ -110,7 +109,7 @@ pub(crate) struct Filter {
     pub(crate) test: Test,
 }
 
-/// The test of a filter.
+/// Test of a filter.
 #[derive(Clone, Debug)]
 pub(crate) enum Test {
     Compare(Comparison, Operand),
@@ -129,8 +128,8 @@ impl Restrictions {
     /// Sorts the relations of a statement on `table`.
     ///
     /// # Errors
-    /// Relations that contradict the table or each other, in Cassandra's words where applications
-    /// see them.
+    /// Relations that contradict the table or each other, in Cassandra's words if applications see
+    /// them.
     pub(crate) fn new(
         table: &Table,
         relations: &[Relation],
@@ -143,7 +142,7 @@ impl Restrictions {
         collector.finish()
     }
 
-    /// True if it names whole partitions.
+    /// True if the clause names whole partitions.
     pub(crate) fn has_keys(&self) -> bool {
         matches!(self.partition, PartitionRestriction::Keys(_))
     }

@@ -6,10 +6,10 @@ use super::values::RowMaker;
 use crate::cluster::{ClusterInfo, NodeInfo};
 use crate::schema::Schema;
 
-/// The version that the node says it is: its statements follow this version of Cassandra.
+/// Version reported by the node, that of the Cassandra which its statements follow.
 pub(crate) const RELEASE_VERSION: &str = "5.0.0";
 
-/// The rows of one of its tables, as `node` shows them.
+/// Rows of one of these tables, as shown by `node`.
 pub(super) fn rows(
     name: &str,
     schema: &Schema,
@@ -36,8 +36,8 @@ pub(super) fn rows(
     }
 }
 
-/// The port nodes would talk to each other on, had they something to say. That of their clients,
-/// because `peers_v2` tells nodes apart by it and those of one process may share an address.
+/// Port between nodes, which nodes do not use. Reports the clients' port, because `peers_v2`
+/// distinguishes nodes by it and those of one process may share an address.
 fn port(address: SocketAddr) -> i32 {
     i32::from(address.port())
 }
@@ -45,7 +45,7 @@ fn port(address: SocketAddr) -> i32 {
 /// Columns that `local` and both kinds of `peers` have.
 fn shared(schema: &Schema, cluster: &ClusterInfo, node: &NodeInfo) -> RowMaker {
     let mut tokens: Vec<String> = node.tokens.iter().map(i64::to_string).collect();
-    tokens.sort_unstable(); // as texts, which they are to a client
+    tokens.sort_unstable(); // as texts, the form that clients see
     RowMaker::default()
         .inet("peer", node.address.ip())
         .text("data_center", &cluster.datacentre)

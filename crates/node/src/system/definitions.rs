@@ -1,5 +1,4 @@
-//! The tables that every Cassandra has, as the statements that would create them: what drivers and
-//! cqlsh read.
+//! Tables of every Cassandra, as the statements that create them: read by drivers and cqlsh.
 
 /// Keyspace and its tables, each as CREATE TABLE with its columns as in Cassandra 5.0.
 pub(super) const KEYSPACES: [(&str, &[&str]); 5] = [

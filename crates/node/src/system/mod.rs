@@ -1,9 +1,8 @@
-//! Tables that show what the node knows of itself: `system`, `system_schema` and what else drivers
-//! and cqlsh read.
+//! Tables that show the node's own state: `system`, `system_schema` and others that drivers and
+//! cqlsh read.
 //!
-//! They are tables like others to whoever prepares a statement; only their rows come from memory,
-//! made anew for every read, and nothing writes to them. Those of `system_traces` alone are stored
-//! as other tables are.
+//! Prepared statements treat them like any other table; only their rows come from memory, recreated
+//! for every read, and they are read-only. Tables of `system_traces` are stored like other tables.
 
 mod cluster;
 mod definitions;
@@ -29,7 +28,7 @@ pub(crate) type SystemRows = Vec<Vec<Option<Vec<u8>>>>;
 /// The system keyspaces.
 ///
 /// # Errors
-/// A definition that the node's own grammar does not take, which tests rule out.
+/// A definition that the node's grammar refuses, which tests rule out.
 pub(crate) fn keyspaces() -> Result<Vec<Keyspace>, String> {
     definitions::KEYSPACES.iter().map(|(name, tables)| keyspace(name, tables)).collect()
 }
@@ -59,13 +58,13 @@ fn keyspace(name: &str, statements: &[&str]) -> Result<Keyspace, String> {
     Ok(keyspace)
 }
 
-/// True if Cassandra shows a keyspace as one that no statement can create. Drivers read of those in
-/// `system_virtual_schema`, of all others in `system_schema`.
+/// True if Cassandra shows a keyspace as virtual, one that no statement can create. Drivers read
+/// about these in `system_virtual_schema`, about all others in `system_schema`.
 pub(crate) fn is_virtual(keyspace: &str) -> bool {
     matches!(keyspace, "system_views" | "system_virtual_schema")
 }
 
-/// Traces are spread over the nodes, all else each node has for itself.
+/// Traces are spread over the nodes; each node has its own copy of other system data.
 fn replication(keyspace: &str) -> BTreeMap<String, String> {
     let class = |name: &str| ("class".to_owned(), format!("org.apache.cassandra.locator.{name}"));
     match keyspace {
@@ -76,7 +75,7 @@ fn replication(keyspace: &str) -> BTreeMap<String, String> {
     }
 }
 
-/// The rows of a system table as they are now.
+/// Current rows of a system table.
 pub(crate) fn rows(
     table: &Table,
     schema: &Schema,

@@ -1,4 +1,4 @@
-//! `system_schema`: what drivers build their metadata from.
+//! `system_schema`: the source of drivers' metadata.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use shunt_language::values::split;
 use super::values::RowMaker;
 use crate::schema::{Column, ColumnKind, Index, Keyspace, Schema, Table};
 
-/// The rows of one of its tables, as far as they are about keyspaces that are `shown`.
+/// Rows of one of these tables, about keyspaces that are `shown`.
 pub(super) fn rows(name: &str, schema: &Schema, shown: impl Fn(&str) -> bool) -> Vec<RowMaker> {
     let keyspaces = || schema.keyspaces.values().filter(|keyspace| shown(&keyspace.name));
     let tables = || keyspaces().flat_map(|keyspace| keyspace.tables.values());
@@ -53,7 +53,7 @@ fn table_row(table: &Table) -> RowMaker {
         };
     }
     for (name, value) in &options.texts {
-        // A table with the default memtable has none of its own.
+        // A table with the default memtable shows none.
         if !(*name == "memtable" && value == "default") {
             row = row.text(name, value);
         }
@@ -65,7 +65,7 @@ fn table_row(table: &Table) -> RowMaker {
             row.map(name, value)
         };
     }
-    // Off unless they differ from what every table has.
+    // Hidden unless they differ from the defaults.
     for (name, value) in options.flags.iter().filter(|(name, _)| **name != "cdc") {
         row = row.boolean(name, *value);
     }
@@ -111,8 +111,8 @@ fn index_row(table: &Table, index: &Index) -> RowMaker {
         .map("options", &options)
 }
 
-/// The rows of `system.IndexInfo`, the indexes that are built: all, as there is nothing to build.
-/// The column `table_name` has the name of the keyspace.
+/// Rows of `system.IndexInfo`, the built indexes: all, as there is nothing to build. The column
+/// `table_name` has the name of the keyspace.
 pub(super) fn built_indexes(schema: &Schema) -> Vec<RowMaker> {
     let tables = schema.keyspaces.values().flat_map(|keyspace| keyspace.tables.values());
     let row = |(table, index): (&Table, &Index)| {

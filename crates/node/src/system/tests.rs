@@ -1,4 +1,4 @@
-//! The system tables: definitions that parse, rows that are of their tables' types.
+//! The system tables: valid definitions, and rows that match their tables' types.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot get what it needs fails")]
 
@@ -54,7 +54,7 @@ fn shown(
     rows(table, schema, &cluster(), node).iter().map(row).collect()
 }
 
-/// The user's part of the rows of a table of `system_schema`.
+/// The user keyspaces' rows of a table in `system_schema`.
 fn shown_of_user(schema: &Schema, table: &str, columns: &[&str]) -> Vec<String> {
     let mut found =
         shown(schema, "system_schema", table, 0, &[&["keyspace_name"], columns].concat());
@@ -81,8 +81,7 @@ fn all_definitions_are_taken() {
     assert_eq!(ids.len(), tables().count(), "each has an id of its own");
 }
 
-/// Every row has a value or null for each column, its key is whole, and its values are of their
-/// types.
+/// Every row has a value or null for each column, a complete key, and values of the right types.
 fn assert_valid(table: &Table, schema: &Schema) {
     let rows = rows(table, schema, &cluster(), 1);
     let mut keys = Vec::new();
@@ -210,7 +209,7 @@ fn the_rest_of_a_schema() {
     }
 }
 
-/// Drivers put both together; what were in both would be there twice, and as what it is not.
+/// Drivers merge both: a keyspace in both would appear twice, once with the wrong kind.
 #[test]
 fn virtual_keyspaces_are_shown_as_such() {
     let schema = sample();
@@ -235,7 +234,7 @@ fn virtual_keyspaces_are_shown_as_such() {
     }
 }
 
-/// Each node shows itself in `local` and the others, with all tokens given out once, in `peers`.
+/// Each node shows itself in `local` and the others in `peers`, with each token exactly once.
 #[test]
 fn a_node_and_its_peers() {
     let schema = sample();

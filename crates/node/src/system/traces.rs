@@ -1,8 +1,7 @@
-//! `system_traces`: what was traced, as rows that stay for a day.
+//! `system_traces`: traces as rows that stay for a day.
 //!
-//! A thread of their own writes them, so that no answer waits for its trace. Clients know that a
-//! trace may come a little later and ask again until it has a duration; both tables' rows become
-//! visible at once.
+//! A separate thread writes them, so that no answer waits for its trace. Clients expect a delay and
+//! retry until a trace has a duration; the rows of both tables become visible at once.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -29,22 +28,21 @@ use crate::trace::{Event, Trace};
 
 pub(super) const KEYSPACE: &str = "system_traces";
 
-/// Seconds that a trace stays: `trace_type_query_ttl`.
+/// Lifetime of a trace in seconds: `trace_type_query_ttl`.
 const TTL_S: u32 = 24 * 60 * 60;
-/// Traces that wait to be written, and their texts in bytes; those that come while so many wait are
-/// lost.
+/// Most traces waiting to be written, and bytes of their texts; further ones are lost.
 const WAITING_MAX: usize = 8192;
 const WAITING_BYTES_MAX: usize = 16 << 20;
-/// How soon traces are on disk.
+/// Durability of traces.
 const DURABILITY: Durability = Durability::Periodic { interval: Duration::from_secs(1) };
 
-/// The number in storage of a table of a system keyspace; none for those whose rows are made from
-/// memory. The tables of users count up from 0, the storage's own is `u32::MAX`.
+/// Storage number of a table in a system keyspace; `None` for tables whose rows come from memory.
+/// User tables count up from 0, the storage's own is `u32::MAX`.
 pub(super) fn number(keyspace: &str, index: usize) -> Option<TableId> {
     (keyspace == KEYSPACE).then(|| TableId(u32::MAX - 1 - index as u32))
 }
 
-/// A request that is done, and the node that did it.
+/// A finished request, and the node that executed it.
 struct Finished {
     trace: Box<Trace>,
     duration_us: u64,
@@ -53,15 +51,15 @@ struct Finished {
     bytes: usize,
 }
 
-/// The thread that writes.
+/// The writer thread.
 struct Started {
-    /// Nothing in the place of a trace ends the thread.
+    /// `None` ends the thread.
     sender: SyncSender<Option<Finished>>,
-    /// Until it is closed.
+    /// Running until closed.
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// Where traces go. The thread ends with it, after having written what waits.
+/// Destination of traces. Dropping it ends the thread after it has written waiting traces.
 pub(crate) struct Traces {
     writer: Option<Writer>,
     /// Started with the first trace: most processes never have one.
@@ -69,7 +67,7 @@ pub(crate) struct Traces {
     waiting_bytes: Arc<AtomicUsize>,
 }
 
-/// The state that the thread writes with.
+/// State of the writer thread.
 #[derive(Clone)]
 struct Writer {
     stores: Vec<Arc<Store>>,
@@ -80,7 +78,7 @@ struct Writer {
 }
 
 impl Traces {
-    /// Traces are kept in these stores, in the tables that `schema` has for them.
+    /// Traces go to these stores, into the tables that `schema` defines for them.
     pub(crate) fn new(stores: &[Arc<Store>], info: &ClusterInfo, schema: &Schema) -> Traces {
         let table = |name: &str| schema.table(KEYSPACE, name).cloned();
         let waiting_bytes = Arc::new(AtomicUsize::new(0));
@@ -94,8 +92,8 @@ impl Traces {
         Traces { writer, started: OnceLock::new(), waiting_bytes }
     }
 
-    /// Takes the trace of a request that `node` has answered just now. Never waits; whether there
-    /// was room.
+    /// Takes the trace of a request that `node` has just answered. Never waits; returns whether
+    /// there was room.
     pub(crate) fn keep(&self, mut trace: Box<Trace>, node: usize) -> bool {
         let duration_us = trace.end();
         let thread = std::thread::current().name().unwrap_or_default().to_owned();
@@ -117,14 +115,14 @@ impl Traces {
 }
 
 impl Traces {
-    /// The thread, if it has ended although nobody told it to.
+    /// Name of the thread if it has ended without being told to.
     pub(crate) fn dead_threads(&self) -> Vec<String> {
         let Some(started) = self.started.get().and_then(Option::as_ref) else { return Vec::new() };
         stopped::ended(&*started.thread.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Writes what waits and ends the thread, as dropping does; false if it had panicked. Traces
-    /// that come later are lost.
+    /// Writes waiting traces and ends the thread, like dropping; false if it had panicked. Later
+    /// traces are lost.
     pub(crate) fn close(&self) -> bool {
         let Some(started) = self.started.get().and_then(Option::as_ref) else { return true };
         let _ = started.sender.send(None);
@@ -151,7 +149,7 @@ fn start(writer: Writer) -> Option<Started> {
     }
 }
 
-/// A row as the store takes it.
+/// A row in the store's form.
 struct Stored {
     table: TableId,
     partition: Partition,
@@ -180,7 +178,7 @@ impl Writer {
         }
     }
 
-    /// Writes a trace to the store that owns it, all of it or nothing.
+    /// Writes a trace to the store that owns it, all or nothing.
     fn write(&self, finished: &Finished) -> Result<(), CqlError> {
         let Finished { trace, duration_us, node, thread, .. } = finished;
         let now = (trace.origin.started_us + *duration_us as i64) / 1_000_000;
@@ -190,7 +188,7 @@ impl Writer {
         let mut rows = vec![(&self.sessions, session(trace, *duration_us, address))];
         let mut last_100ns = 0;
         for event in &trace.events {
-            // Ids keep the order even of what was done in the same microsecond.
+            // Ids preserve order even within one microsecond.
             last_100ns =
                 (last_100ns + 1).max((trace.origin.started_us + event.elapsed_us as i64) * 10);
             rows.push((&self.events, event_row(trace, event, last_100ns, address, thread)));
@@ -201,7 +199,7 @@ impl Writer {
             let (partition, clustering, row) = whole_row(table, &in_order(table, row), time)?;
             stored.push(Stored { table: number, partition, clustering, row });
         }
-        // All of a trace is in partitions of the same key.
+        // All rows of a trace are in partitions of the same key.
         let Some(first) = stored.first() else { return Ok(()) };
         let store = &self.stores[self.info.owner(first.partition.token)];
         let mutations: Vec<Mutation<'_>> = stored.iter().map(Stored::mutation).collect();

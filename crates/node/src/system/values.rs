@@ -1,4 +1,4 @@
-//! Values of the system tables as bytes of their types.
+//! Encodes values of the system tables.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -7,7 +7,7 @@ use shunt_language::values::split;
 
 use crate::schema::Uuid;
 
-/// A row being made: values by column name. A column without one is null.
+/// A row under construction: values by column name. Missing columns are null.
 #[derive(Default)]
 pub(super) struct RowMaker(pub(super) BTreeMap<&'static str, Vec<u8>>);
 
@@ -53,7 +53,7 @@ impl RowMaker {
         self.put(column, bytes)
     }
 
-    /// A list or set of texts, in the order given.
+    /// A list or set of texts in the given order.
     pub(super) fn texts<'v>(
         self,
         column: &'static str,

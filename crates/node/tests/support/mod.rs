@@ -1,4 +1,4 @@
-//! Nodes for tests.
+//! Helpers for tests with nodes.
 
 #![allow(dead_code, reason = "not every test uses all of it")]
 
@@ -11,7 +11,7 @@ use shunt_storage::StoreOptions;
 use shunt_storage::row_cache::RowCacheOptions;
 use shunt_testing::blocking::Client;
 
-/// How long nodes may take to end.
+/// Longest time for nodes to end.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
 
 pub(crate) fn start(directory: &Path, nodes: usize) -> Nodes {
@@ -27,8 +27,8 @@ pub(crate) fn options(directory: &Path, nodes: usize) -> NodesOptions {
     }
 }
 
-/// A node with a keyspace whose writes do not wait for the disk, and with a row cache of so many
-/// bytes.
+/// A node with a keyspace whose writes do not wait for the disk, and with a row cache of the given
+/// size.
 pub(crate) fn started(directory: &Path, row_cache_bytes: usize, tables: &[&str]) -> Nodes {
     let row_cache = (row_cache_bytes > 0)
         .then(|| RowCacheOptions { memory_bytes: row_cache_bytes, ..RowCacheOptions::default() });

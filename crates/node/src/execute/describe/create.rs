@@ -1,5 +1,5 @@
-//! Keyspaces, types, tables and indexes as the statements that create them, letter for letter as
-//! Cassandra 5.0 writes them.
+//! Keyspaces, types, tables and indexes as the statements that create them, exactly as Cassandra
+//! 5.0 writes them.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::schema::{
 };
 use crate::system::is_virtual;
 
-/// Options in the order in which they are shown, which is almost that of the alphabet.
+/// Options in display order, which is almost alphabetical.
 const OPTIONS: [&str; 19] = [
     "additional_write_policy",
     "allow_auto_snapshot",
@@ -45,8 +45,7 @@ pub(super) fn keyspace(keyspace: &Keyspace) -> String {
         );
     }
     let durable = keyspace.durable_writes;
-    // Cassandra has no such property; whoever wants it must not lose it by creating the keyspace
-    // again.
+    // Cassandra has no such property, but recreating the keyspace must not lose it.
     let durability = match keyspace.durability {
         implied if implied == Durability::of(keyspace.durable_writes) => "",
         Durability::Periodic => " AND durability = 'periodic'",
@@ -81,8 +80,8 @@ pub(super) fn user_type(definition: &UserType) -> String {
     format!("CREATE TYPE {name} (\n{}\n);", fields.join(",\n"))
 }
 
-/// CREATE TABLE. `with_internals` adds the table's id, and the columns it once had with the
-/// statements that dropped them, so that data of an old table can be read by one that is made so.
+/// CREATE TABLE. `with_internals` adds the table's id, and dropped columns with the statements that
+/// dropped them, so that a table created from it can read data of an old table.
 pub(super) fn table(table: &Table, with_internals: bool) -> String {
     let name = format!("{}.{}", quoted_name(&table.keyspace), quoted_name(&table.name));
     let dropped: Vec<&DroppedColumn> = if with_internals { dropped(table) } else { Vec::new() };
@@ -139,15 +138,14 @@ pub(super) fn index(table: &Table, index: &Index) -> String {
     format!("CREATE CUSTOM INDEX {name} ON {place} USING {}{options};", quoted_string(class))
 }
 
-/// Columns that were dropped. One whose name a column of the primary key has taken since cannot be
-/// shown.
+/// Dropped columns. A column whose name now belongs to the primary key cannot be shown.
 fn dropped(table: &Table) -> Vec<&DroppedColumn> {
     let taken = |name: &str| table.column(name).is_some_and(Column::is_primary_key);
     table.dropped.iter().filter(|dropped| !taken(&dropped.column.name)).collect()
 }
 
-/// Writes what stands between the parentheses, line by line. A column that was dropped and came
-/// back is shown as what it was before; the statements after this one do the rest.
+/// Writes the lines between the parentheses. A column that was dropped and added again is shown as
+/// before the drop; the following statements do the rest.
 fn column_lines(table: &Table, dropped: &[&DroppedColumn]) -> Vec<String> {
     let alone = table.partition_key().len() == 1 && table.clustering().is_empty();
     let was_dropped =
@@ -166,7 +164,7 @@ fn column_lines(table: &Table, dropped: &[&DroppedColumn]) -> Vec<String> {
     lines
 }
 
-/// Columns of one kind that are many cells come after the others.
+/// Columns of one kind, multi-cell ones last.
 fn columns(table: &Table) -> Vec<&Column> {
     let mut columns: Vec<&Column> = table.columns.iter().collect();
     columns.sort_by_key(|column| (column.kind, column.position, column.is_multi_cell()));
@@ -217,7 +215,7 @@ fn option_value(options: &TableOptions, name: &str) -> Option<String> {
     text.or_else(flag).or_else(settings).or_else(number)
 }
 
-/// A map of texts; `bytes` if its values are blobs, which have no quotes.
+/// A map of texts; `bytes` if its values are blobs, which are not quoted.
 fn map(settings: &BTreeMap<String, String>, bytes: bool) -> String {
     let value = |value: &str| {
         let digits = value

@@ -1,8 +1,8 @@
-//! DESCRIBE, as Cassandra's server answers it: names of what there is, or the statements that would
-//! create it.
+//! DESCRIBE, as Cassandra's server answers it: names of objects, or the statements that create
+//! them.
 //!
-//! A row is about one keyspace, type, table or index. There are no functions, aggregates and
-//! materialized views here: lists of them are empty, and none is ever found.
+//! A row describes one keyspace, type, table or index. The node has no functions, aggregates and
+//! materialized views: lists of them are empty, and none is ever found.
 
 mod create;
 #[cfg(test)]
@@ -21,13 +21,13 @@ use crate::error::CqlError;
 use crate::schema::change::SYSTEM_KEYSPACES;
 use crate::schema::{Index, Keyspace, Schema, Table};
 
-/// Keyspace and table that the columns of results are said to be in.
+/// Keyspace and table in the metadata of the results.
 const RESULT: (&str, &str) = ("system", "describe");
 
 /// `map<text, list<text>>` as a type `[option]`.
 const MAP_OF_TEXT_TO_LIST: &[u8] = &[0, 0x21, 0, 0x0D, 0, 0x20, 0, 0x0D];
 
-/// Something that has a name and can be created.
+/// A named object that can be created.
 #[derive(Clone, Copy)]
 enum Object<'s> {
     Keyspace(&'s Keyspace),
@@ -37,7 +37,7 @@ enum Object<'s> {
 }
 
 impl<'s> Object<'s> {
-    /// The keyspace it is in, and its name.
+    /// Keyspace and name of the object.
     fn names(self) -> (&'s str, &'s str) {
         match self {
             Object::Keyspace(keyspace) => (&keyspace.name, &keyspace.name),
@@ -66,20 +66,20 @@ impl<'s> Object<'s> {
     }
 }
 
-/// The object that a DESCRIBE is about.
+/// Subject of a DESCRIBE.
 enum Described<'s> {
-    /// Names alone.
+    /// Only names.
     Names(Vec<Object<'s>>),
     /// Names and the statements that create them.
     Statements(Vec<Object<'s>>),
-    /// The cluster and, for a client that uses a keyspace, who has which part of it.
+    /// The cluster and, for a client that uses a keyspace, the owners of its parts.
     Cluster { ranges: bool },
 }
 
 /// Appends the answer to DESCRIBE for a client that uses the keyspace `session`.
 ///
 /// # Errors
-/// What is to be described is not there.
+/// The object does not exist.
 pub(super) fn run(
     describe: &Describe,
     session: Option<&str>,
@@ -95,7 +95,7 @@ pub(super) fn run(
     Ok(())
 }
 
-/// Rows of objects; with their statements if `with_internals` says how much these tell.
+/// Rows of objects; with their statements if `with_internals` is given.
 fn put_objects(objects: &[Object<'_>], with_internals: Option<bool>, out: &mut Vec<u8>) {
     let columns =
         ["keyspace_name", "type", "name", "create_statement"].map(|name| (name, native::TEXT));
@@ -123,8 +123,7 @@ fn put_cluster(cluster: &ClusterInfo, ranges: bool, out: &mut Vec<u8>) {
     ];
     let columns = if ranges { &columns[..] } else { &columns[..3] };
     let mut rows = RowsWriter::new(out, RESULT.0, RESULT.1, columns);
-    // All nodes are in one rack of one datacentre, which is what the simple snitch makes of a
-    // cluster.
+    // All nodes are in one rack of one datacentre, as with the simple snitch.
     for value in [cluster.name.as_str(), "Murmur3Partitioner", "SimpleSnitch"] {
         rows.value(Some(value.as_bytes()));
     }
@@ -139,7 +138,7 @@ fn put_cluster(cluster: &ClusterInfo, ranges: bool, out: &mut Vec<u8>) {
     rows.finish();
 }
 
-/// Ends of token ranges as texts, and where their one owner listens.
+/// Ends of token ranges as texts, and the address of their one owner.
 fn owners(cluster: &ClusterInfo) -> BTreeMap<String, SocketAddr> {
     let ends = cluster
         .nodes
@@ -148,8 +147,8 @@ fn owners(cluster: &ClusterInfo) -> BTreeMap<String, SocketAddr> {
     ends.collect()
 }
 
-/// As Java prints an address without a host name. The port is the one for clients: nodes have no
-/// other, and it is what tells nodes of one address apart.
+/// Formats an address without a host name like Java. The port is the clients' port: nodes have no
+/// other, and it distinguishes nodes with one address.
 fn owner_text(address: SocketAddr) -> String {
     format!("/{address}")
 }
@@ -214,8 +213,7 @@ fn find<'s>(
     }
 }
 
-/// Finds the object of a name alone: a keyspace, else a table of the keyspace in use, else an
-/// index.
+/// Finds the object of a bare name: a keyspace, else a table of the keyspace in use, else an index.
 fn any<'s>(
     name: &QualifiedName,
     session: Option<&str>,
@@ -266,7 +264,7 @@ fn keyspace_of<'s>(
     )
 }
 
-/// Lists the names that `of` finds in the keyspace in use, or in all if none is.
+/// Lists the names that `of` finds in the keyspace in use, or in all keyspaces.
 fn names<'s>(
     session: Option<&str>,
     schema: &'s Schema,
@@ -297,14 +295,14 @@ fn with_indexes(table: &Table) -> Vec<Object<'_>> {
     objects
 }
 
-/// In the order of names, whatever their case.
+/// Sorts by name without regard to case.
 fn by_name<'s>(objects: impl Iterator<Item = Object<'s>>) -> Vec<Object<'s>> {
     let mut objects: Vec<_> = objects.collect();
     objects.sort_by_cached_key(|object| object.names().1.to_lowercase());
     objects
 }
 
-/// A keyspace and what is in it, in an order in which it can be created.
+/// A keyspace and its content, in an order in which it can be created.
 fn all_of(keyspace: &Keyspace) -> Vec<Object<'_>> {
     let mut objects = vec![Object::Keyspace(keyspace)];
     let mut types: Vec<&UserType> = Vec::new();
@@ -319,8 +317,8 @@ fn all_of(keyspace: &Keyspace) -> Vec<Object<'_>> {
     objects
 }
 
-/// Appends a type after those that it uses. This ends because no statement can make types in a
-/// circle.
+/// Appends a type after the types that it uses. Terminates because no statement can create circular
+/// types.
 fn add_type<'s>(definition: &'s UserType, keyspace: &'s Keyspace, types: &mut Vec<&'s UserType>) {
     if types.iter().any(|known| known.name == definition.name) {
         return;
@@ -343,7 +341,7 @@ fn add_types_in<'s>(cql_type: &CqlType, keyspace: &'s Keyspace, types: &mut Vec<
             elements.iter().for_each(|element| add_types_in(element, keyspace, types))
         }
         CqlType::Udt { definition, .. } => {
-            // The keyspace's own definition: the one in the field is frozen through and through.
+            // Uses the keyspace's definition: the one in the field is frozen at every level.
             if let Some(own) = keyspace.types.get(&definition.name) {
                 add_type(own, keyspace, types);
             }

@@ -1,5 +1,4 @@
-//! DESCRIBE: what it answers to which target, and that what it prints makes again what it was
-//! printed of.
+//! DESCRIBE: its answer for each target, and that its output recreates the described objects.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot get what it needs fails")]
 
@@ -57,7 +56,7 @@ fn texts(schema: &Schema, text: &str, session: Option<&str>) -> Vec<Vec<String>>
     rows.into_iter().map(|row| row.into_iter().map(value).collect()).collect()
 }
 
-/// Keyspace, kind and name of each row, with a mark behind them if there is a statement too.
+/// Keyspace, kind and name of each row, marked if there is a statement.
 fn listed(schema: &Schema, text: &str, session: Option<&str>) -> Vec<String> {
     let rows = texts(schema, text, session);
     let mark = |row: &Vec<String>| if row.len() == 4 { " +" } else { "" };
@@ -141,7 +140,7 @@ fn lists_of_names() {
     assert!(tables.contains(&"system table local".to_owned()));
 }
 
-/// An index is a row of its own, behind its table.
+/// An index is a separate row behind its table.
 #[test]
 fn indexes() {
     let schema = after(
@@ -175,7 +174,7 @@ fn indexes() {
     assert_eq!(refused, CqlError::invalid("Table for existing index 'first' not found in 'k'"));
 }
 
-/// Keyspaces by name, in each its types in the order they need each other, then its tables.
+/// Keyspaces by name, in each its types in order of dependence, then its tables.
 #[test]
 fn lists_of_statements() {
     let schema = schema();
@@ -196,7 +195,7 @@ fn lists_of_statements() {
         ("DESC TABLE b", Some("k"), &all[4..5]),
         ("DESC TABLE k.\"A\"", Some("Other"), &all[3..4]),
         ("DESC TYPE a_second", Some("k"), &all[2..3]),
-        // A name alone is a keyspace before it is a table.
+        // A bare name is a keyspace before it is a table.
         ("DESC k", Some("k"), &all),
         ("DESC k.k", None, &all[5..]),
         ("DESC b", Some("k"), &all[4..5]),
@@ -290,7 +289,7 @@ fn tables() {
     let expected =
         format!("CREATE TABLE k.b (\n    k int PRIMARY KEY,\n    v text\n) WITH {OPTIONS}");
     assert_eq!(statement(&schema, "DESC TABLE b"), expected);
-    // Columns that are many cells come last.
+    // Multi-cell columns come last.
     let expected = format!(
         "CREATE TABLE k.\"A\" (\n    k1 int,\n    \"K2\" text,\n    c int,\n    d frozen<a_second>,\n    s int static,\n    \
          m int,\n    v text,\n    l list<int>,\n    PRIMARY KEY ((k1, \"K2\"), c, d)\n\
@@ -308,7 +307,7 @@ fn tables() {
     assert!(found.starts_with(expected) && found.ends_with("';\n*/"), "{found}");
 }
 
-/// With internals come the id of the table and the columns it had.
+/// With internals, the id and dropped columns of the table are shown.
 #[test]
 fn tables_with_internals() {
     let create =
@@ -334,8 +333,8 @@ fn tables_with_internals() {
     assert_eq!(statement(&schema, "DESC TABLE n"), plain);
 }
 
-/// A schema without what a statement cannot say: ids, and numbers in storage. Dropped columns by
-/// name, if they count.
+/// A schema without parts that statements cannot express: ids, and numbers in storage. Dropped
+/// columns by name, if included.
 fn comparable(schema: &Schema, with_dropped: bool) -> Vec<(String, String)> {
     let mut shown = Vec::new();
     for keyspace in schema.keyspaces.values() {
@@ -358,7 +357,7 @@ fn comparable(schema: &Schema, with_dropped: bool) -> Vec<(String, String)> {
     shown
 }
 
-/// The schema that the statements in an answer make, from nothing.
+/// The schema created from the statements in an answer.
 fn made_again(rows: &[Vec<String>]) -> Schema {
     let statements = rows.iter().flat_map(|row| {
         // A statement ends where a line ends in a semicolon; names and texts of these tests have no
@@ -381,7 +380,7 @@ proptest! {
     }
 }
 
-/// So that copies of system tables can be made elsewhere.
+/// Copies of system tables must be creatable elsewhere.
 #[test]
 fn what_is_printed_of_system_tables_parses() {
     let schema = schema();

@@ -1,7 +1,7 @@
-//! Takes rows as they are read and makes rows of the result: filters, groups, limits, pages.
+//! Turns rows into rows of the result as they are read: filters, groups, limits, pages.
 //!
-//! Whoever reads tells of the beginning of a partition, its rows and its end, and heeds what comes
-//! back.
+//! The reader reports the beginning of a partition, its rows and its end, and obeys the returned
+//! flow.
 
 use shunt_language::error::InvalidRequest;
 use shunt_storage::catalogue::{RecordView, ValueView};
@@ -18,14 +18,14 @@ use crate::error::CqlError;
 use crate::schema::{Column, ColumnKind};
 use crate::statement::select::{Grouping, SelectPlan};
 
-/// Rows that are held for sorting.
+/// Most rows held for sorting.
 const SORTED_ROWS_MAX: usize = 100_000;
-/// Bytes of rows in one result; a page ends there, and without pages it is an error.
+/// Most bytes of rows in one result; a page ends there, an unpaged result fails.
 const RESULT_BYTES_MAX: usize = 64 << 20;
-/// Rows that filters keep from a page before it ends without them.
+/// Rows rejected by filters after which a page ends.
 const REJECTED_ROWS_MAX: u32 = if cfg!(test) { 10 } else { 100_000 };
 
-/// The next step of the reader.
+/// Next step of the reader.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Flow {
     Continue,
@@ -33,44 +33,44 @@ pub(super) enum Flow {
     Stop,
 }
 
-/// A result that was written.
+/// A completed result.
 pub(super) struct Finished {
     pub(super) rows: u32,
-    /// Where the next page goes on, if there is one.
+    /// Start of the next page, if there is one.
     pub(super) next: Option<State>,
     pub(super) read: Read,
 }
 
-/// The rows that were read for a result.
+/// Counts of rows read for a result.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Read {
     pub(super) partitions: u64,
     /// Live rows, without static ones.
     pub(super) rows: u64,
-    /// Rows and partitions that filters turned away.
+    /// Rows and partitions rejected by filters.
     pub(super) rejected: u32,
 }
 
-/// How many rows there may be.
+/// Limits on the number of rows.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Limits {
     pub(super) rows: Option<u32>,
     pub(super) per_partition: Option<u32>,
-    /// `None`: all in one.
+    /// `None`: no paging.
     pub(super) page: Option<u32>,
 }
 
-/// The partition that is being read.
+/// The partition being read.
 #[derive(Default)]
 struct Current {
     key: Vec<u8>,
     static_row: Option<Row>,
-    /// Rows, or groups, of the result that it has given.
+    /// Rows, or groups, of the result from this partition.
     taken: u32,
     has_rows: bool,
 }
 
-/// Rows of the result being made.
+/// Rows of the result under construction.
 pub(super) struct Collector<'e> {
     plan: &'e SelectPlan,
     evaluator: &'e Evaluator<'e>,
@@ -89,11 +89,11 @@ pub(super) struct Collector<'e> {
     group: Option<Group>,
     /// Sort keys and rows.
     sorted: Vec<(Vec<u8>, Vec<u8>)>,
-    /// The bytes of these.
+    /// Total size of these in bytes.
     sorted_bytes: usize,
 }
 
-/// Appends the value of a regular column of a plain record, in which nothing has elements.
+/// Appends the value of a regular column of a plain record, which has no elements.
 fn put_in_place(column: &Column, row: &RecordView<'_>, out: &mut Vec<u8>) -> Result<(), CqlError> {
     let cell = match column.is_multi_cell() {
         true => None,
@@ -108,7 +108,7 @@ fn put_in_place(column: &Column, row: &RecordView<'_>, out: &mut Vec<u8>) -> Res
 }
 
 impl<'e> Collector<'e> {
-    /// Rows go behind what is in `out`.
+    /// Appends rows behind the content of `out`.
     pub(super) fn new(
         plan: &'e SelectPlan,
         evaluator: &'e Evaluator<'e>,
@@ -141,12 +141,12 @@ impl<'e> Collector<'e> {
         }
     }
 
-    /// True if the static row is of interest.
+    /// True if the static row is needed.
     pub(super) fn wants_static(&self) -> bool {
         self.plan.needs_static || self.plan.shows_static_alone
     }
 
-    /// A partition begins; `resumed` if a page before has had rows of it, and how many.
+    /// Begins a partition; `resumed` gives the number of rows on an earlier page, if any.
     pub(super) fn partition(
         &mut self,
         key: &[u8],
@@ -166,19 +166,18 @@ impl<'e> Collector<'e> {
         if self.filters.take_partition(&input) {
             return Flow::Continue;
         }
-        // Its static content is not shown either.
+        // Hides its static content as well.
         self.current.has_rows = true;
         if self.reject(None) { Flow::Stop } else { Flow::NextPartition }
     }
 
-    /// True if rows may be given as [`Collector::row_in_place`]: columns are shown as they are, and
-    /// no other is looked at.
+    /// True if rows may be given as [`Collector::row_in_place`]: columns are shown unchanged, and
+    /// no others are needed.
     pub(super) fn takes_rows_in_place(&self) -> bool {
         self.plan.plain.is_some() && self.filters.is_empty() && self.plan.table().dropped.is_empty()
     }
 
-    /// A live row of the partition, still in its record, of which only the columns that are shown
-    /// are looked up.
+    /// Takes a live row of the partition in its record, reading only the columns that are shown.
     pub(super) fn row_in_place(
         &mut self,
         clustering: &[u8],
@@ -200,7 +199,7 @@ impl<'e> Collector<'e> {
         })
     }
 
-    /// A row of the partition.
+    /// Takes a row of the partition.
     pub(super) fn row(&mut self, clustering: &[u8], row: &Row) -> Result<Flow, CqlError> {
         let left = self.without_dropped(row);
         let row = match &left {
@@ -228,8 +227,8 @@ impl<'e> Collector<'e> {
         Ok(())
     }
 
-    /// A row without its values of columns that were dropped, and without those of before where
-    /// such a column is back, if there are such columns; nothing, if no more is live.
+    /// A row without values of dropped columns and, for columns added again, without those from
+    /// before the drop; `None` if no other value is live.
     fn without_dropped(&self, row: &Row) -> Option<Option<Row>> {
         let table = self.plan.table();
         if table.dropped.is_empty() {
@@ -241,7 +240,7 @@ impl<'e> Collector<'e> {
         Some(row.is_live(self.now).then_some(row))
     }
 
-    /// The partition ends, or nothing more of it is wanted.
+    /// Ends the partition, or stops reading it.
     pub(super) fn end_partition(&mut self) -> Result<Flow, CqlError> {
         let mut flow = Flow::Continue;
         let alone = !self.current.has_rows && self.current.static_row.is_some();
@@ -285,7 +284,7 @@ impl<'e> Collector<'e> {
         Ok(if self.plan.distinct && flow == Flow::Continue { Flow::NextPartition } else { flow })
     }
 
-    /// A row that filters turned away. Whether the page ends for there being so many.
+    /// Counts a rejected row. Returns whether the page ends because of their number.
     fn reject(&mut self, clustering: Option<&[u8]>) -> bool {
         self.read.rejected += 1;
         if self.limits.page.is_none()
@@ -299,7 +298,7 @@ impl<'e> Collector<'e> {
         true
     }
 
-    /// This row is where the next page goes on.
+    /// Records this row as the start of the next page.
     fn note(&mut self, clustering: Option<&[u8]>) {
         if self.limits.page.is_none() {
             return;
@@ -316,7 +315,7 @@ impl<'e> Collector<'e> {
         }
     }
 
-    /// True if the partition has given what it may.
+    /// True if the partition has reached its limit.
     fn partition_is_done(&self) -> bool {
         self.limits.per_partition.is_some_and(|most| self.current.taken >= most)
     }
@@ -328,7 +327,7 @@ impl<'e> Collector<'e> {
         })
     }
 
-    /// A row of the result, which `show` appends.
+    /// Takes a row of the result, which `show` appends.
     fn take_shown(
         &mut self,
         clustering: Option<&[u8]>,
@@ -351,7 +350,7 @@ impl<'e> Collector<'e> {
         Ok(if self.count(sort_key)? { Flow::Stop } else { Flow::Continue })
     }
 
-    /// A row whose group is the rows with this prefix.
+    /// Takes a row whose group is the rows with this prefix.
     fn take_grouped(
         &mut self,
         prefix: &[u8],
@@ -391,7 +390,7 @@ impl<'e> Collector<'e> {
         added
     }
 
-    /// Makes the open group, if there is one, a row of the result. Whether that was the last one.
+    /// Turns the open group, if any, into a row of the result. Returns whether it was the last.
     fn close_group(&mut self) -> Result<bool, CqlError> {
         let Some(group) = self.group.take() else { return Ok(false) };
         group.put(self.plan, self.evaluator, self.now, &mut self.out)?;
@@ -408,7 +407,7 @@ impl<'e> Collector<'e> {
         )
     }
 
-    /// Counts a row that was written. Whether it is the last of this result.
+    /// Counts a written row. Returns whether it is the last of this result.
     fn count(&mut self, sort_key: Option<Vec<u8>>) -> Result<bool, CqlError> {
         if let Some(key) = sort_key {
             if self.sorted.len() == SORTED_ROWS_MAX {
@@ -450,8 +449,8 @@ impl<'e> Collector<'e> {
         Ok(self.more)
     }
 
-    /// Writes what is left to write when all was read, or why that failed. The buffer comes back in
-    /// any case.
+    /// Completes the output after all reads, or returns their error. Returns the buffer in any
+    /// case.
     pub(super) fn finish(
         mut self,
         read: Result<(), CqlError>,
@@ -464,7 +463,7 @@ impl<'e> Collector<'e> {
 
     fn close(&mut self) -> Result<(), CqlError> {
         if self.plan.grouping == Grouping::Everything {
-            // Of no rows, too, there is a count.
+            // A count exists even without rows.
             let group = self.group.take().unwrap_or_else(|| Group::empty(&self.plan.selection));
             group.put(self.plan, self.evaluator, self.now, &mut self.out)?;
             self.rows += 1;

@@ -1,4 +1,4 @@
-//! Expressions of a selection, computed for a row or for a group of rows.
+//! Evaluation of a selection's expressions for a row or a group of rows.
 
 use std::borrow::Cow;
 
@@ -17,8 +17,8 @@ use crate::statement::select::selection::{Expression, Selection};
 /// A value; `None` is null.
 pub(super) type Computed<'v> = Result<Option<Cow<'v, [u8]>>, InvalidRequest>;
 
-/// The context that expressions need besides a row: the terms of the selection with the values of
-/// this execution.
+/// Context of expressions besides a row: the terms of the selection with the values of this
+/// execution.
 pub(super) struct Evaluator<'e> {
     bound: &'e Bound<'e>,
     terms: Vec<Value>,
@@ -31,7 +31,7 @@ impl<'e> Evaluator<'e> {
         Ok(Self { bound, terms })
     }
 
-    /// A term that has to have a value.
+    /// A term that must have a value.
     pub(super) fn key(&self, term: usize, what: &str) -> Result<&[u8], InvalidRequest> {
         match &self.terms[term] {
             Value::Bytes(bytes) => Ok(bytes),
@@ -44,7 +44,7 @@ impl<'e> Evaluator<'e> {
         }
     }
 
-    /// A bound of a slice: one that is not set is none.
+    /// A bound of a slice; an unset one is no bound.
     pub(super) fn bound(&self, term: Option<usize>) -> Result<Option<&[u8]>, InvalidRequest> {
         match term {
             Some(term) if self.terms[term] != Value::Unset => self.key(term, "slice").map(Some),
@@ -52,7 +52,7 @@ impl<'e> Evaluator<'e> {
         }
     }
 
-    /// The value of an expression; aggregates have the values of their states.
+    /// Value of an expression; aggregates take the values of their states.
     pub(super) fn value<'v>(
         &'v self,
         expression: &Expression,
@@ -107,7 +107,7 @@ impl<'e> Evaluator<'e> {
     }
 }
 
-/// The element of a set or map that a key names.
+/// Element of a set or map with a key.
 fn element<'c>(cql_type: &CqlType, collection: &'c [u8], key: &[u8]) -> Option<&'c [u8]> {
     match cql_type {
         CqlType::Map { key: key_type, .. } => map_value(key_type, collection, key),
@@ -119,7 +119,7 @@ fn element<'c>(cql_type: &CqlType, collection: &'c [u8], key: &[u8]) -> Option<&
     }
 }
 
-/// True if a key is between two others, both included.
+/// True if a key is between two others, inclusive.
 pub(super) fn is_between(
     cql_type: &CqlType,
     key: &[u8],
@@ -130,7 +130,7 @@ pub(super) fn is_between(
         && to.is_none_or(|to| compare(cql_type, key, to).is_le())
 }
 
-/// The part of a set or map between two keys; null if nothing is there.
+/// Part of a set or map between two keys; null if empty.
 fn slice(
     cql_type: &CqlType,
     collection: &[u8],
@@ -153,7 +153,7 @@ fn slice(
     Ok(Some(split::join_collection(kept.len(), kept.into_iter().flatten())))
 }
 
-/// A list in which values may be null, which no column can hold.
+/// A list that may contain nulls, which no column can hold.
 pub(super) fn list_with_nulls<V: AsRef<[u8]>>(
     values: impl ExactSizeIterator<Item = Option<V>>,
 ) -> Vec<u8> {
@@ -161,7 +161,8 @@ pub(super) fn list_with_nulls<V: AsRef<[u8]>>(
     [&count[..], &split::join_tuple(values)].concat()
 }
 
-/// A value of its parts. Sets and maps are in the order of their type and have no nulls for keys.
+/// A value composed of its parts. Sets and maps are in the order of their type and have no null
+/// keys.
 fn composite(
     cql_type: &CqlType,
     parts: Vec<Option<Cow<'_, [u8]>>>,

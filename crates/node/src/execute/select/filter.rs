@@ -1,4 +1,4 @@
-//! Conditions that rows are tested for after they were read.
+//! Conditions tested on rows after reading.
 
 use shunt_language::ast::Comparison;
 use shunt_language::error::InvalidRequest;
@@ -23,7 +23,7 @@ enum BoundTest {
     OneOf(Vec<Vec<u8>>),
 }
 
-/// The filters of a statement: those that a whole partition passes or not, and those for each row.
+/// Filters of a statement: those on whole partitions, and those on each row.
 #[derive(Default)]
 pub(super) struct Filters {
     partition: Vec<BoundFilter>,
@@ -104,7 +104,7 @@ impl BoundFilter {
     }
 }
 
-/// Returns what a map has for a key.
+/// Returns the value of a key in a map.
 pub(super) fn map_value<'m>(key_type: &CqlType, map: &'m [u8], key: &[u8]) -> Option<&'m [u8]> {
     let elements = split::collection("map", map).ok()?;
     let (entries, _) = elements.as_chunks::<2>();

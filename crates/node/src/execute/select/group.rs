@@ -1,5 +1,5 @@
-//! Rows that become one: aggregates under way, and the first row, which gives the values of what is
-//! no aggregate.
+//! Groups of rows that become one: aggregates in progress, and the first row, which gives the other
+//! values.
 
 use shunt_language::error::InvalidRequest;
 use shunt_language::functions::AggregateState;
@@ -11,7 +11,7 @@ use super::output::put_row;
 use crate::statement::select::SelectPlan;
 use crate::statement::select::selection::{Expression, Selection};
 
-/// The first row of a group, kept.
+/// Copy of the first row of a group.
 #[derive(Default)]
 struct First {
     partition: Vec<u8>,
@@ -22,15 +22,15 @@ struct First {
 
 /// A group of rows.
 pub(super) struct Group {
-    /// The clustering bytes that all of them begin with.
+    /// Common prefix of the rows' clustering bytes.
     pub(super) prefix: Vec<u8>,
-    /// The clustering bytes that the result is sorted by.
+    /// Clustering bytes that the result is sorted by.
     pub(super) sort_key: Option<Vec<u8>>,
     aggregates: Vec<AggregateState>,
     first: First,
 }
 
-/// True if an expression looks at the row itself, outside of aggregates.
+/// True if an expression uses the row itself, outside aggregates.
 fn looks_at_row(expression: &Expression) -> bool {
     match expression {
         Expression::Column(_) | Expression::Metadata { .. } => true,
@@ -62,7 +62,7 @@ impl Group {
         Group { prefix: prefix.to_vec(), sort_key, aggregates: start(selection), first }
     }
 
-    /// The group of no rows.
+    /// The group without rows.
     pub(super) fn empty(selection: &Selection) -> Group {
         Group {
             prefix: Vec::new(),

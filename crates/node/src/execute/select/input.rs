@@ -1,4 +1,4 @@
-//! A row as expressions and filters see it: values of columns by position, wherever they are
+//! A row as seen by expressions and filters: values of columns by position, wherever they are
 //! stored.
 
 use std::borrow::Cow;
@@ -9,19 +9,18 @@ use shunt_storage::row::{CellValue, Row};
 use super::super::rows::{self, cells_of};
 use crate::schema::{Column, ColumnKind, Table};
 
-/// The clustering columns of a row, as far as they are needed, decoded into buffers that are used
-/// again.
+/// Clustering columns of a row, decoded as far as needed into reused buffers.
 #[derive(Clone, Debug, Default)]
 pub(in crate::execute) struct Clustering {
     bytes: Vec<u8>,
-    /// Where each value ends in `bytes`.
+    /// End of each value in `bytes`.
     ends: Vec<usize>,
-    /// Where each column ends in the encoded key.
+    /// End of each column in the encoded key.
     encoded_ends: Vec<usize>,
 }
 
 impl Clustering {
-    /// Decodes the first `count` columns of a key; `None` if they are not there.
+    /// Decodes the first `count` columns of a key; `None` if they are missing.
     pub(in crate::execute) fn decode(
         &mut self,
         columns: &[Column],
@@ -40,8 +39,7 @@ impl Clustering {
         Some(())
     }
 
-    /// Puts the values as they were written in the place of those that the key gives, where the row
-    /// has kept them.
+    /// Replaces the values from the key by the written form, if the row has kept it.
     pub(in crate::execute) fn restore(&mut self, columns: usize, row: &Row) {
         let Some(CellValue::Live(written)) =
             row.cells.last().filter(|cell| cell.is_key()).map(|cell| &cell.value)
@@ -64,17 +62,17 @@ impl Clustering {
         self.bytes.get(start..*self.ends.get(index)?)
     }
 
-    /// How many bytes of the key its first `count` columns are.
+    /// Length of the first `count` columns in the key.
     pub(super) fn encoded_len(&self, count: usize) -> usize {
         count.checked_sub(1).and_then(|last| self.encoded_ends.get(last)).copied().unwrap_or(0)
     }
 }
 
-/// A row with its partition. Of an empty group all is `None`.
+/// A row with its partition. In an empty group every field is `None`.
 #[derive(Clone, Copy)]
 pub(in crate::execute) struct Input<'r> {
     pub(in crate::execute) table: &'r Table,
-    /// As storage has it, with the token; empty if there is none.
+    /// Key as stored, with the token; empty if there is none.
     pub(in crate::execute) partition: &'r [u8],
     pub(in crate::execute) static_row: Option<&'r Row>,
     pub(in crate::execute) clustering: Option<&'r Clustering>,
@@ -98,14 +96,14 @@ impl<'r> Input<'r> {
         }
     }
 
-    /// The stored row that a column is in.
+    /// The stored row that contains a column.
     pub(super) fn row_of(&self, column: &Column) -> Option<&'r Row> {
         if column.kind == ColumnKind::Static { self.static_row } else { self.row }
     }
 }
 
-/// One column of a partition key (native protocol v5, section 6: components behind their lengths,
-/// each with a zero).
+/// One column of a partition key (native protocol v5, section 6: each component follows its length
+/// and ends with a zero).
 fn partition_value(partition: &[u8], columns: usize, index: usize) -> Option<&[u8]> {
     let mut rest = partition.get(8..)?;
     if columns == 1 {

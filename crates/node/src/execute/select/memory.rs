@@ -1,4 +1,4 @@
-//! System tables as rows of a store would be, so that everything else need not know the difference.
+//! Presents system tables as rows of a store, so that other code need not distinguish them.
 
 use super::super::fragment::{WriteTime, whole_row};
 use super::source::Partitions;

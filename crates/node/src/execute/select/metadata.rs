@@ -20,7 +20,7 @@ fn bytes(what: CellMetadata, info: CellInfo) -> Option<Vec<u8>> {
     }
 }
 
-/// Returns what is known of the cells of a column.
+/// Returns the metadata of a column's cells.
 pub(super) fn value<'v>(
     evaluator: &Evaluator<'_>,
     what: CellMetadata,
@@ -73,7 +73,7 @@ pub(super) fn value<'v>(
     Ok(single.and_then(|(_, info)| bytes(what, *info)).map(Cow::Owned))
 }
 
-/// A list with an entry for each cell; of a user-defined type for each field.
+/// A list with an entry per cell; per field for a user-defined type.
 fn several<'v>(
     what: CellMetadata,
     cql_type: &CqlType,

@@ -1,11 +1,11 @@
-//! SELECT, executed: reads what the restrictions name and appends a RESULT with rows.
+//! Execution of SELECT: reads the restricted rows and appends a RESULT with rows.
 //!
 //! ```text
 //! keys, clustering -> source -> collect (filter, group, limits, pages) -> output -> result
 //! ```
 //!
-//! Partitions that are named come in the order of their keys' types, as in Cassandra; all others in
-//! the order of their tokens, whichever node they are on.
+//! Named partitions come in the order of their keys' types, as in Cassandra; all others in token
+//! order, whichever node they are on.
 
 mod collect;
 mod evaluate;
@@ -41,22 +41,22 @@ pub(super) use input::{Clustering, Input};
 use paging::State;
 use source::{Source, Wanted};
 
-/// How a client wants its rows.
+/// Paging options of a client.
 #[derive(Clone, Debug)]
 pub(crate) struct Page {
-    /// The version of the protocol.
+    /// Protocol version.
     pub(crate) version: u8,
-    /// Rows at most; `None`: all.
+    /// Most rows; `None` means all.
     pub(crate) page_size: Option<i32>,
-    /// Where the page before ended.
+    /// End of the previous page.
     pub(crate) paging_state: Option<Vec<u8>>,
     /// The client knows the columns.
     pub(crate) skip_metadata: bool,
-    /// Set if what the client knows of the columns is no longer so.
+    /// Set if the client's metadata is outdated.
     pub(crate) new_metadata_id: Option<Uuid>,
 }
 
-/// Where a statement is executed.
+/// Context of an execution.
 pub(crate) struct Place<'e> {
     pub(crate) shared: &'e Shared,
     pub(crate) schema: &'e Schema,
@@ -65,7 +65,7 @@ pub(crate) struct Place<'e> {
     pub(crate) gathering: &'e Gathering,
 }
 
-/// Executes a statement and appends the body of its RESULT. Nothing is appended if that fails.
+/// Executes a statement and appends the body of its RESULT. Appends nothing on an error.
 pub(crate) fn run(
     plan: &SelectPlan,
     bound: &Bound<'_>,
@@ -140,13 +140,13 @@ pub(crate) fn run(
     }
 }
 
-/// True if the clustering columns are restricted to nothing. Static columns, if the statement has
-/// any, are asked for also if no row is.
+/// True if the clustering columns are restricted to no value. Selected static columns are returned
+/// even so.
 fn names_no_row(plan: &SelectPlan, intervals: &Intervals) -> bool {
     intervals.0.is_empty() && !(plan.needs_static && plan.names_rows())
 }
 
-/// True if it is plain that there is no row: an `IN` without values, or an empty slice.
+/// True if the result is certainly empty: an `IN` without values, or an empty slice.
 fn names_nothing(
     plan: &SelectPlan,
     intervals: &Intervals,
@@ -188,8 +188,7 @@ fn read(
     }
 }
 
-/// The tokens of a range, both included. The lowest token stands for no bound, as it does in
-/// Cassandra.
+/// Tokens of a range, inclusive. The lowest token means no bound, as in Cassandra.
 fn tokens(
     lower: Option<&(Prepared, bool)>,
     upper: Option<&(Prepared, bool)>,
@@ -245,7 +244,7 @@ fn limits(
     };
     let (rows, per_partition) = (limit(&plan.limit)?, limit(&plan.per_partition_limit)?);
     if plan.grouping == Grouping::Everything {
-        // One row, in one page; the limit is one of rows of the result.
+        // One row, in one page; the limit counts rows of the result.
         return if state.is_some() { Err(paging::foreign()) } else { Ok(Limits::default()) };
     }
     let rows =

@@ -1,5 +1,5 @@
-//! Where the next page goes on: opaque to clients, good for any node and after a restart, since it
-//! names a row and no state of a server.
+//! Start of the next page: opaque to clients, valid on any node and after a restart, since it names
+//! a row instead of server state.
 //!
 //! ```text
 //! version (1)  checksum (4)  kind (1)  rows left of LIMIT (4)  rows of the partition so far (4)
@@ -9,8 +9,7 @@
 use crate::error::CqlError;
 use crate::schema::Table;
 
-/// The only version there is. Cassandra's own states begin with other bytes as a rule, and have no
-/// checksum.
+/// The only version. Cassandra's states usually begin with other bytes, and have no checksum.
 const VERSION: u8 = 1;
 const BEHIND_PARTITION: u8 = 0;
 const BEHIND_ROW: u8 = 1;
@@ -19,17 +18,17 @@ const UNLIMITED: u32 = u32::MAX;
 /// Version and checksum.
 const HEAD_BYTES: usize = 5;
 
-/// The last row of a page.
+/// Last row of a page.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(super) struct Position {
     pub(super) partition: Vec<u8>,
-    /// `None`: the partition is done.
+    /// `None`: the partition is finished.
     pub(super) clustering: Option<Vec<u8>>,
-    /// Rows, or groups, that its partition has had.
+    /// Rows, or groups, returned from its partition.
     pub(super) in_partition: u32,
 }
 
-/// A position with what is left of LIMIT.
+/// A position with the remainder of LIMIT.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct State {
     pub(super) position: Position,
@@ -40,7 +39,7 @@ fn wrong() -> CqlError {
     CqlError::Protocol("Invalid value for the paging state".to_owned())
 }
 
-/// FNV-1a over the table and the content, so that the state of another statement is noticed.
+/// FNV-1a over the table and the content, to detect the state of another statement.
 fn checksum(table: &Table, reversed: bool, content: &[u8]) -> [u8; 4] {
     let seed = [&table.id[..], &[u8::from(reversed)]].concat();
     let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
@@ -82,7 +81,7 @@ impl State {
             BEHIND_PARTITION if clustering.is_empty() => None,
             _ => return None,
         };
-        // A token, and a key that has it.
+        // A token, and a key with that token.
         let (token, key) = partition.split_first_chunk::<8>()?;
         if key.is_empty()
             || super::super::keys::token_bytes(shunt_topology::token::token(key)) != *token
@@ -94,7 +93,7 @@ impl State {
     }
 }
 
-/// The error that a state that does not belong to the statement's partitions gets.
+/// Error for a state that does not match the statement's partitions.
 pub(super) fn foreign() -> CqlError {
     wrong()
 }

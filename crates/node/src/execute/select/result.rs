@@ -1,7 +1,7 @@
 //! The body of a RESULT with rows (native protocol v5, section 4.2.5.2).
 //!
-//! Rows are written straight behind the metadata. Only when the page is full is it known that a
-//! paging state belongs into the metadata, which then moves the rows.
+//! Rows are written directly behind the metadata. Only a full page shows that the metadata needs a
+//! paging state, which then moves the rows.
 
 use shunt_wire::cql::message::metadata::metadata_flag;
 use shunt_wire::cql::message::{put, result_kind};
@@ -9,7 +9,7 @@ use shunt_wire::cql::message::{put, result_kind};
 use super::Page;
 use crate::statement::ResultColumn;
 
-/// The positions that are filled in at the end.
+/// Positions that are filled in at the end.
 pub(super) struct Head {
     flags_at: usize,
     flags: i32,
@@ -17,12 +17,12 @@ pub(super) struct Head {
     count_at: usize,
 }
 
-/// Appends all that comes before the rows.
+/// Appends everything before the rows.
 pub(super) fn put_head(out: &mut Vec<u8>, columns: &[ResultColumn], page: &Page) -> Head {
     put::int(out, result_kind::ROWS);
     let changed = page.new_metadata_id.filter(|_| page.version >= 5);
     let with_columns = !page.skip_metadata || changed.is_some();
-    // As Cassandra does: all columns are of one table, also where they are left out.
+    // As in Cassandra: all columns are of one table, even if omitted.
     let mut flags = metadata_flag::GLOBAL_TABLE;
     if !with_columns {
         flags |= metadata_flag::NO_METADATA;
@@ -51,7 +51,7 @@ pub(super) fn put_head(out: &mut Vec<u8>, columns: &[ResultColumn], page: &Page)
 }
 
 impl Head {
-    /// Fills in the number of rows, and where the next page goes on if there is one.
+    /// Fills in the number of rows and the start of the next page, if there is one.
     pub(super) fn finish(self, out: &mut Vec<u8>, rows: u32, paging_state: Option<&[u8]>) {
         patch(out, self.count_at, rows as i32);
         if let Some(state) = paging_state {
@@ -86,7 +86,7 @@ mod tests {
         }
     }
 
-    /// A body with one row behind other bytes, read again.
+    /// Reads back a body with one row behind other bytes.
     fn check(page: &Page, state: Option<&[u8]>, test: impl FnOnce(&Metadata<'_>)) {
         let mut out = b"before".to_vec();
         let head = put_head(&mut out, &[column()], page);

@@ -1,4 +1,4 @@
-//! Where rows come from: the nodes' stores, or a system table in memory.
+//! Source of rows: the nodes' stores, or a system table in memory.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -38,7 +38,7 @@ pub(super) enum Source<'e> {
     Memory(Partitions),
 }
 
-/// How partitions are read.
+/// Parameters for reading partitions.
 pub(super) struct Wanted {
     pub(super) intervals: Intervals,
     pub(super) reversed: bool,
@@ -46,7 +46,7 @@ pub(super) struct Wanted {
     pub(super) now: i64,
 }
 
-/// The bounds of an interval for a store.
+/// Bounds of an interval for a store.
 fn slice(interval: &Interval, reversed: bool, reach: Reach) -> Slice {
     let Interval { from, to, .. } = interval;
     Slice {
@@ -58,7 +58,7 @@ fn slice(interval: &Interval, reversed: bool, reach: Reach) -> Slice {
     }
 }
 
-/// Calls for each item in one direction or the other, as long as it is told to go on.
+/// Calls for each item in one direction or the other, until told to stop.
 fn in_direction<T>(
     items: &[T],
     reversed: bool,
@@ -74,7 +74,7 @@ fn in_direction<T>(
 }
 
 impl Source<'_> {
-    /// Reads the rows wanted of one partition; `resumed` if a page before has had rows of it.
+    /// Reads the wanted rows of one partition; `resumed` if an earlier page has had rows of it.
     pub(super) fn read_partition(
         &self,
         partition: &[u8],
@@ -114,8 +114,7 @@ impl Source<'_> {
         if flow == Flow::Stop { Ok(flow) } else { collector.end_partition() }
     }
 
-    /// Reads the partitions with these tokens, both included, in their order, from behind a
-    /// position.
+    /// Reads the partitions with these tokens, inclusive, in order, from behind a position.
     pub(super) fn read_range(
         &self,
         (first, last): (i64, i64),
@@ -232,7 +231,7 @@ impl Reader<'_> {
         Ok(row)
     }
 
-    /// Rows named by all their columns: looked up, all as they were at one moment.
+    /// Looks up rows named by all their columns, all as of one moment.
     fn rows(
         &self,
         wanted: &Wanted,
@@ -258,7 +257,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A few rows, and the static one if that is wanted.
+    /// Reads a few rows, and the static one if wanted.
     fn rows_together(
         &self,
         wanted: &Wanted,
@@ -286,8 +285,8 @@ impl Reader<'_> {
         })
     }
 
-    /// A row of which columns are shown as they are: straight from its record into the result, if
-    /// that is plain.
+    /// Copies a row with unchanged columns straight from its record into the result, if it is
+    /// plain.
     fn row_in_place(
         &self,
         clustering: &[u8],
@@ -313,7 +312,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Rows of intervals, all as they were at one moment.
+    /// Reads rows of intervals, all as of one moment.
     fn slices(
         &self,
         wanted: &Wanted,
@@ -379,8 +378,8 @@ fn token_of(partition: &[u8]) -> i64 {
     partition.first_chunk().map_or(i64::MIN, |bytes| (u64::from_be_bytes(*bytes) ^ 1 << 63) as i64)
 }
 
-/// The parts of a token range in order, each with the node that owns it. Neighbours of one owner
-/// are one part.
+/// Parts of a token range in order, each with its owner. Neighbouring parts of one owner are
+/// merged.
 fn pieces(shared: &Shared, first: i64, last: i64) -> Vec<(i64, i64, usize)> {
     let mut ends: Vec<i64> =
         shared.info.nodes.iter().flat_map(|node| &node.tokens).copied().collect();

@@ -15,15 +15,15 @@ use crate::schema::index::{INDEXES_MAX, Index, target_text};
 use crate::schema::resolve::keyspace_of;
 use crate::schema::{Column, Keyspace, Schema, Table};
 
-/// The class that CREATE INDEX has by default, in any case.
+/// Default class of CREATE INDEX, in any letter case.
 const DEFAULT_CLASS: &str = "legacy_local_table";
-/// Names of storage-attached indexes, in any case.
+/// Names of storage-attached indexes, in any letter case.
 const STORAGE_ATTACHED: [&str; 2] = ["sai", "storageattachedindex"];
-/// The class with its package, letter for letter.
+/// The class with its package, with exact spelling.
 const STORAGE_ATTACHED_CLASS: &str = "org.apache.cassandra.index.sai.StorageAttachedIndex";
 const SASI_CLASS: &str = "org.apache.cassandra.index.sasi.SASIIndex";
 
-/// Options of an index that change how texts are compared, and the value that does not.
+/// Options of an index that change the comparison of texts, with their neutral values.
 const ANALYZER: [(&str, &str); 3] =
     [("ascii", "false"), ("case_sensitive", "true"), ("normalize", "false")];
 /// Options of an index on vectors.
@@ -97,7 +97,7 @@ impl Schema {
         let Some((keyspace, table)) =
             keyspace.and_then(|found| Some((found, found.table_of_index(name)?)))
         else {
-            // The apostrophe at the end is Cassandra's.
+            // The trailing apostrophe is Cassandra's.
             let message = format!("Index '{keyspace_name}.{name}' doesn't exist'");
             return if if_exists { Ok(None) } else { invalid(message) };
         };
@@ -106,7 +106,7 @@ impl Schema {
         Ok(Some(self.with_indexes(Keyspace::clone(keyspace), table)))
     }
 
-    /// The schema with this table, whose indexes have changed, in the place of the one of its name.
+    /// The schema with this table, whose indexes have changed, replacing the one of its name.
     fn with_indexes(&self, mut keyspace: Keyspace, table: Table) -> (Schema, Change) {
         let object = Object::Table(table.name.clone());
         let change = Change { kind: "UPDATED", keyspace: keyspace.name.clone(), object };
@@ -116,7 +116,7 @@ impl Schema {
 }
 
 impl Keyspace {
-    /// The table that has the index of this name.
+    /// Table of the index with this name.
     pub(crate) fn table_of_index(&self, name: &str) -> Option<&Arc<Table>> {
         self.tables.values().find(|table| table.indexes.iter().any(|index| index.name == name))
     }
@@ -126,7 +126,7 @@ impl Keyspace {
         self.table_of_index(name).is_some()
     }
 
-    /// The name of an index that the statement does not name.
+    /// Default name of an unnamed index.
     fn default_name(&self, table: &Table, targets: &[(IndexTarget, Column)]) -> String {
         let column = match targets {
             [(_, only)] => format!("_{}", only.name),
@@ -187,13 +187,13 @@ fn check_class(class: &str) -> Result<(), CqlError> {
         return Ok(());
     }
     if class == SASI_CLASS {
-        // As a Cassandra says by default.
+        // Default message of Cassandra.
         return invalid("SASI indexes are disabled. Enable in cassandra.yaml to use.");
     }
     Err(CqlError::Config(format!("Unable to find custom indexer class '{class}'")))
 }
 
-/// The columns with the parts of them that are indexed. A collection is indexed by its values.
+/// Columns with their indexed parts. A collection is indexed by its values.
 fn targets(
     table: &Table,
     given: &[(IndexTarget, String)],
@@ -212,8 +212,7 @@ fn targets(
     given.iter().map(target).collect()
 }
 
-/// Refuses any number of columns but one, unless the index `is_custom`, and a column that stands
-/// twice.
+/// Refuses several columns, unless the index `is_custom`, and repeated columns.
 fn check_count(targets: &[(IndexTarget, Column)], is_custom: bool) -> Result<(), CqlError> {
     if targets.is_empty() && !is_custom {
         return invalid("Only CUSTOM indexes can be created without specifying a target column");
@@ -243,7 +242,7 @@ fn refuse_columns<T>(targets: &[(IndexTarget, Column)]) -> Result<T, CqlError> {
     }
 }
 
-/// Refuses a column, or a part of it, that no index can be on.
+/// Refuses a column, or a part of it, that cannot be indexed.
 fn check_target(table: &Table, target: IndexTarget, column: &Column) -> Result<(), CqlError> {
     let Column { name, cql_type, .. } = column;
     if cql_type.references_duration() {
@@ -344,8 +343,7 @@ fn is_indexable(cql_type: &CqlType) -> bool {
     }
 }
 
-/// Refuses options that Cassandra refuses for values of these types, or that this node does not
-/// have.
+/// Refuses options that Cassandra refuses for these types, or that this node does not support.
 fn check_options(index: &Index, indexed: &[&CqlType]) -> Result<(), CqlError> {
     let shown = || match indexed {
         [only] => only.to_string(),

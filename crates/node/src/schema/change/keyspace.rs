@@ -68,7 +68,7 @@ impl Schema {
         Ok(Some((schema, changed("DROPPED", name))))
     }
 
-    /// The schema with this keyspace in the place of the one of its name.
+    /// The schema with this keyspace replacing the one of its name.
     pub(super) fn with_keyspace(&self, keyspace: Keyspace) -> Schema {
         let mut schema = self.clone();
         schema.keyspaces.insert(keyspace.name.clone(), Arc::new(keyspace));
@@ -92,7 +92,7 @@ fn set_properties(
     properties: &Properties,
     moment: &Moment<'_>,
 ) -> Result<(), CqlError> {
-    // `durability` says more than `durable_writes`, wherever it stands.
+    // `durability` overrides `durable_writes`, wherever it stands.
     let in_order = properties.iter().filter(|(name, _)| name != "durability");
     for (name, value) in in_order.chain(properties.iter().filter(|(name, _)| name == "durability"))
     {
@@ -130,7 +130,7 @@ fn set_properties(
     Ok(())
 }
 
-/// Returns what Cassandra would take as a replication setting, with the class name in full.
+/// Returns the replication settings in Cassandra's form, with the full class name.
 fn replication(
     keyspace: &str,
     given: &[(String, String)],
@@ -162,7 +162,7 @@ fn replication(
     }
     *class = format!("{PACKAGE}{short}");
     for (name, value) in map.iter().filter(|(name, _)| *name != "class") {
-        // What nobody could write to must not come to be.
+        // A keyspace that accepts no writes must not be created.
         if !knows(name) {
             return Err(CqlError::Config(format!(
                 "Unrecognized strategy option {{{name}}} passed to {short} for keyspace {keyspace}"

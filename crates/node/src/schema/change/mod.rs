@@ -1,5 +1,5 @@
-//! Statements that change the schema: a schema in, a new one out, with what changed for the answer
-//! and the event.
+//! Statements that change the schema: each returns a new schema, and the change for answer and
+//! event.
 
 mod index;
 mod keyspace;
@@ -12,7 +12,7 @@ use super::resolve::keyspace_of;
 use super::{Schema, Uuid};
 use crate::error::CqlError;
 
-/// A change, and its object, for RESULT and EVENT (native protocol, section 4.2.6).
+/// A change and its object, for RESULT and EVENT (native protocol, section 4.2.6).
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Change {
     /// `CREATED`, `UPDATED` or `DROPPED`.
@@ -21,7 +21,7 @@ pub(crate) struct Change {
     pub(crate) object: Object,
 }
 
-/// The object that a change is about.
+/// Object of a change.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Object {
     Keyspace,
@@ -29,21 +29,20 @@ pub(crate) enum Object {
     Type(String),
 }
 
-/// What a change needs to know besides the schema: where new ids and its time come from, which
-/// datacentres there are.
+/// Inputs of a change besides the schema: new ids, the time, and the datacentres.
 pub(crate) struct Moment<'a> {
-    /// The id of the table that is created, if one is.
+    /// Id of a newly created table.
     pub(crate) table_id: Uuid,
-    /// The version of the new schema.
+    /// Version of the new schema.
     pub(crate) version: Uuid,
     /// Microseconds since 1970.
     pub(crate) now_us: i64,
-    /// Those in which replicas can be.
+    /// Datacentres that can have replicas.
     pub(crate) datacentres: &'a [&'a str],
 }
 
-/// Outcome of a statement: the new schema and what changed; `None` when an `IF [NOT] EXISTS` left
-/// all as it was.
+/// Outcome of a statement: the new schema and the change; `None` if an `IF [NOT] EXISTS` left
+/// everything unchanged.
 pub(crate) type Outcome = Result<Option<(Schema, Change)>, CqlError>;
 
 /// Keyspaces that no statement changes.
@@ -82,8 +81,8 @@ impl Schema {
         }))
     }
 
-    /// Returns what goes with a change of this schema, itself last: with a keyspace all that is in
-    /// it.
+    /// Returns the changes implied by a change of this schema, itself last: with a keyspace, its
+    /// whole content.
     pub(crate) fn changes_with(&self, change: Change) -> Vec<Change> {
         let of = |object| Change { kind: change.kind, keyspace: change.keyspace.clone(), object };
         let mut found = Vec::new();
@@ -124,7 +123,7 @@ impl Schema {
     }
 }
 
-/// Names what a statement asks for that a node does not have.
+/// Names a feature that a node lacks.
 fn feature(statement: &SchemaStatement) -> &'static str {
     match statement {
         SchemaStatement::CreateView(_) | SchemaStatement::AlterView { .. } => {
@@ -147,11 +146,11 @@ pub(super) fn changeable(keyspace: &str) -> Result<(), CqlError> {
 
 /// Most characters of a keyspace's name.
 const KEYSPACE_NAME_MAX: usize = 48;
-/// Most characters of a table's name: Cassandra makes a directory of it and of an id. Those of
-/// types are made nothing of, but are in every description of a column.
+/// Most characters of a table's name: Cassandra forms a directory from it and an id. Names of types
+/// form no directory, but occur in every description of a column.
 const NAME_MAX: usize = 222;
 
-/// True if Cassandra could make a directory of a name.
+/// True if Cassandra could use a name as a directory.
 fn is_word(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }

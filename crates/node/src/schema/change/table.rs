@@ -16,7 +16,7 @@ use crate::schema::{
     Column, ColumnKind, DroppedColumn, Keyspace, Schema, Table, TableOptions, Uuid,
 };
 
-/// Columns of one table, as many as Cassandra warns of at the latest.
+/// Most columns of one table, the upper bound of Cassandra's warning.
 const COLUMNS_MAX: usize = 4096;
 
 impl Schema {
@@ -188,7 +188,7 @@ impl Schema {
                     "Cannot re-add previously dropped counter column {name}"
                 )));
             }
-            // What was written later than it was dropped is there again.
+            // Values written after the drop become visible again.
             column.id = before.column.id;
         } else {
             table.next_column += 1;
@@ -217,7 +217,7 @@ impl Schema {
 }
 
 impl Table {
-    /// The table that CREATE TABLE describes, checked.
+    /// Builds and checks the table of CREATE TABLE.
     pub(crate) fn create(
         create: &CreateTable,
         keyspace: &str,
@@ -250,8 +250,8 @@ impl Table {
         check(&table)?;
         set_options(&mut table, &create.options.properties)?;
         if !create.options.properties.iter().any(|(name, _)| name == BLOOM_FILTER) {
-            // What Cassandra's levelled compaction wants is another default; a table that is
-            // altered keeps what it has.
+            // Cassandra's levelled compaction implies another default; an altered table keeps its
+            // value.
             let class =
                 table.options.maps.get("compaction").and_then(|compaction| compaction.get("class"));
             if class.is_some_and(|class| class.ends_with(".LeveledCompactionStrategy")) {
@@ -322,7 +322,7 @@ fn set_order(table: &mut Table, order: &[(String, bool)]) -> Result<(), CqlError
         let message = "Only clustering columns can be defined in CLUSTERING ORDER directive";
         return Err(CqlError::invalid(message));
     }
-    // Columns that are not named come last and ascend.
+    // Unnamed columns come last and ascend.
     for (index, (name, descending)) in order.iter().enumerate() {
         let expected = &clustering[index].name;
         if expected != name {
@@ -341,7 +341,7 @@ fn set_order(table: &mut Table, order: &[(String, bool)]) -> Result<(), CqlError
     Ok(())
 }
 
-/// A table stays what it was created as, one of counters or not.
+/// A table stays a counter table or not, as created.
 fn check_counters(old: &Table, new: &Table) -> Result<(), CqlError> {
     let values = new.columns.iter().filter(|column| !column.is_primary_key());
     let Some(wrong) =
@@ -362,7 +362,7 @@ fn check_counters(old: &Table, new: &Table) -> Result<(), CqlError> {
     Err(CqlError::Config(message))
 }
 
-/// Refuses what a table cannot be.
+/// Refuses an invalid table.
 fn check(table: &Table) -> Result<(), CqlError> {
     for column in table.columns.iter().filter(|column| column.is_primary_key()) {
         let (name, cql_type) = (&column.name, &column.cql_type);
@@ -403,7 +403,7 @@ fn check(table: &Table) -> Result<(), CqlError> {
 fn set_options(table: &mut Table, properties: &Properties) -> Result<(), CqlError> {
     for (name, value) in properties {
         if name == "id" {
-            // Given by DESCRIBE .. WITH INTERNALS; a node gives its own.
+            // Written by DESCRIBE .. WITH INTERNALS; a node assigns its own.
             check_id(value)?;
             continue;
         }
@@ -455,7 +455,7 @@ fn drop_column(
         return Err(CqlError::Invalid(message));
     }
     let mut column = table.columns.remove(position);
-    // The types it was made of may be dropped next.
+    // The types it consisted of may be dropped next.
     column.cql_type = without_udts(&column.cql_type);
     table.dropped.retain(|dropped| dropped.column.name != name);
     table.dropped.push(DroppedColumn { column, dropped_us });

@@ -43,7 +43,7 @@ impl Schema {
         Ok(Some((self.with_keyspace(keyspace), changed("CREATED", keyspace_name, &name.name))))
     }
 
-    /// The type of a field, which must not be a counter nor, unfrozen, a user-defined type.
+    /// Type of a field, which must not be a counter nor an unfrozen user-defined type.
     fn field_type(&self, keyspace: &str, type_name: &TypeName) -> Result<CqlType, CqlError> {
         let field = CqlType::resolve(type_name, &Types { schema: self, keyspace: Some(keyspace) })?;
         if field.is_counter() {
@@ -138,8 +138,8 @@ impl Schema {
     }
 }
 
-/// A table that has the type in its primary key. Keys are stored in the order of their values,
-/// field by field, and a field more would make others of them.
+/// A table with the type in its primary key. Keys are stored in the order of their values, field by
+/// field, and another field would change them.
 fn in_primary_key<'k>(keyspace: &'k Keyspace, name: &str) -> Option<&'k str> {
     let mut tables = keyspace.tables.values().filter(|table| {
         let mut key = table.columns.iter().filter(|column| column.is_primary_key());
@@ -173,7 +173,7 @@ fn rename(
     Ok(())
 }
 
-/// The keyspace with a changed type, in the types and tables that use it too.
+/// The keyspace with a changed type, also in the types and tables that use it.
 fn with_type(keyspace: &Keyspace, changed: &Arc<UserType>) -> Keyspace {
     let mut new = keyspace.clone();
     new.types.insert(changed.name.clone(), Arc::clone(changed));

@@ -1,19 +1,18 @@
-//! Options that are maps: the parts and values that Cassandra takes, and the form in which it shows
-//! them.
+//! Map options: the parts and values that Cassandra accepts, and its form of showing them.
 
 use std::collections::BTreeMap;
 
 use super::refused;
 use crate::error::CqlError;
 
-/// The value that a part of an option may have.
+/// Permitted values of a part.
 #[derive(Clone, Copy)]
 enum Kind {
     Any,
     Flag,
-    /// A whole number, not below this one.
+    /// A whole number with a minimum.
     Whole(i64),
-    /// A number, not below this one.
+    /// A number with a minimum.
     Number(f64),
     Words(&'static [&'static str]),
 }
@@ -72,7 +71,7 @@ const UNIFIED: &Parts = &[
     ("unsafe_aggressive_sstable_expiration", Kind::Flag),
 ];
 
-/// Compaction strategies, each with the parts it has besides those of every one.
+/// Compaction strategies with their additional parts.
 const STRATEGIES: [(&str, &[&Parts]); 4] = [
     ("LeveledCompactionStrategy", &[SIZE_TIERED, LEVELLED]),
     ("SizeTieredCompactionStrategy", &[SIZE_TIERED]),
@@ -80,7 +79,7 @@ const STRATEGIES: [(&str, &[&Parts]); 4] = [
     ("UnifiedCompactionStrategy", &[UNIFIED]),
 ];
 
-/// Compressors, each with the parts it has besides those of every one.
+/// Compressors with their additional parts.
 const COMPRESSORS: [(&str, &Parts); 5] = [
     ("DeflateCompressor", &[]),
     (
@@ -95,7 +94,7 @@ const COMPRESSORS: [(&str, &Parts); 5] = [
     ("ZstdCompressor", &[("compression_level", Kind::Whole(i64::MIN))]),
 ];
 
-/// A map as Cassandra shows it: with the parts that were not given, and classes with their package.
+/// A map as Cassandra shows it: with defaults for missing parts, and classes with their package.
 pub(super) fn whole_map(
     option: &str,
     default: &[(&str, &str)],
@@ -109,7 +108,7 @@ pub(super) fn whole_map(
     }
 }
 
-/// Refuses a value that its part cannot have.
+/// Refuses an invalid value of a part.
 fn check(part: &str, value: &str, kind: Kind) -> Result<(), CqlError> {
     let number = || refused(format!("{value} is not a parsable int (base10) for {part}"));
     match kind {
@@ -172,7 +171,7 @@ fn compaction(
     Ok(map)
 }
 
-/// Refuses what no compaction can go by.
+/// Refuses thresholds that no compaction can use.
 fn check_thresholds(map: &BTreeMap<String, String>) -> Result<(), CqlError> {
     let whole = |part: &str| map.get(part).and_then(|value| value.parse::<i64>().ok());
     if let (Some(min), Some(max)) = (whole("min_threshold"), whole("max_threshold")) {

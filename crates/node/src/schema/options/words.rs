@@ -1,9 +1,9 @@
-//! Options that are texts: the words that Cassandra takes, and the form in which it shows them.
+//! Text options: the words that Cassandra accepts, and its form of showing them.
 
 use super::refused;
 use crate::error::CqlError;
 
-/// The configurations of memtables that a Cassandra has which was not configured otherwise.
+/// Memtable configurations of an unconfigured Cassandra.
 const MEMTABLES: [&str; 3] = ["default", "skiplist", "trie"];
 
 /// A text as Cassandra shows it.
@@ -19,7 +19,7 @@ pub(super) fn shown(option: &str, text: String) -> Result<String, CqlError> {
     }
 }
 
-/// When a second replica is asked: `99p`, `10ms`, `ALWAYS`, `NEVER`, `MIN(99p,10ms)`.
+/// Speculative retry policy: `99p`, `10ms`, `ALWAYS`, `NEVER`, `MIN(99p,10ms)`.
 fn policy(option: &str, text: &str) -> Result<String, CqlError> {
     let unknown =
         || refused(format!("Specified Speculative Retry Policy [{text}] is not supported"));

@@ -1,4 +1,4 @@
-//! Tests of statements that change the schema, each against the same small schema.
+//! Statements that change the schema, each against the same small schema.
 
 use super::{Schema, after, carry_out};
 use crate::error::CqlError;
@@ -23,7 +23,7 @@ fn schema() -> Schema {
     with_system
 }
 
-/// Tells what happened to what, or the class of the error.
+/// Describes the change, or the class of the error.
 fn said(outcome: &Outcome) -> String {
     match outcome {
         Ok(None) => "nothing".to_owned(),
@@ -41,7 +41,7 @@ fn said(outcome: &Outcome) -> String {
     }
 }
 
-/// Carries out each statement on the schema above, with `k` in use.
+/// Executes each statement on the schema above, with `k` in use.
 fn check(cases: &[(&str, &str)]) {
     let schema = schema();
     let wrong = cases.iter().filter_map(|(statement, expected)| {
@@ -211,8 +211,7 @@ fn new_tables() {
     ]);
 }
 
-/// Applications have tables with names of more than 48 characters, which are the most for a
-/// keyspace alone.
+/// Applications have tables with names longer than 48 characters, the limit for keyspaces only.
 #[test]
 fn long_names() {
     let replication = "replication = {'class': 'SimpleStrategy', 'replication_factor': 1}";
@@ -351,8 +350,8 @@ fn a_table_is_what_its_statement_says() {
     assert!(schema.table("k", "counts").unwrap().is_counter);
 }
 
-/// A column that comes back is the same one in storage and knows when it was dropped; another takes
-/// nobody's place.
+/// A column added again is the same one in storage and keeps the time of its drop; another name
+/// gets a new number.
 #[test]
 fn a_column_that_comes_back_knows_when_it_was_dropped() {
     let before = schema();
@@ -378,7 +377,7 @@ fn a_column_that_comes_back_knows_when_it_was_dropped() {
     assert_eq!(dropped[0].0, "old");
 }
 
-/// A part that an option of several parts is not given has its default.
+/// Missing parts of a map option have their defaults.
 #[test]
 fn options_of_several_parts_are_whole() {
     for (given, expected) in [

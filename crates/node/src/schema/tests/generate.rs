@@ -1,5 +1,4 @@
-//! Schemas made of bytes: every run of bytes stands for statements that are all valid, fewer bytes
-//! for simpler ones.
+//! Schemas generated from bytes: any bytes give valid statements, fewer bytes simpler ones.
 
 use proptest::prelude::*;
 use shunt_language::ast::{NativeType, quoted_name, quoted_string};
@@ -15,7 +14,7 @@ pub(crate) fn statements() -> impl Strategy<Value = Vec<String>> {
     })
 }
 
-/// The schema that statements make.
+/// The schema created by statements.
 pub(crate) fn schema_of(statements: &[String]) -> Schema {
     after(&Schema::empty(), statements)
 }
@@ -32,7 +31,7 @@ const KEYSPACE_PROPERTIES: [&str; 4] = [
     " AND durability = 'batch'",
     " AND durability = 'periodic'",
 ];
-/// Reserved words, capitals, and what only quotes let be a name.
+/// Reserved words, capitals, and names that need quotes.
 const OBJECTS: [&str; 6] = ["point", "table", "Mixed", "select", "x1", "_under"];
 const COLUMNS: [&str; 14] = [
     "a",
@@ -50,7 +49,7 @@ const COLUMNS: [&str; 14] = [
     "w",
     "static",
 ];
-/// Those that have an order first.
+/// Types with an order first.
 const NATIVES: [&str; 19] = [
     "int",
     "text",
@@ -98,7 +97,7 @@ struct Maker {
 }
 
 impl Maker {
-    /// A number below `bound`; 0 when there are no more bytes.
+    /// A number below `bound`; 0 when the bytes are exhausted.
     fn below(&mut self, bound: usize) -> usize {
         self.choices.pop().map_or(0, |choice| usize::from(choice) % bound)
     }
@@ -135,7 +134,7 @@ impl Maker {
             .iter()
             .map(|field| {
                 let frozen = self.yes();
-                // A type within a type is frozen, collections need not be.
+                // Nested types are frozen, collections need not be.
                 let cql_type = match self.type_text(2, frozen, true, types) {
                     plain if types.contains(&plain) => format!("frozen<{plain}>"),
                     other => other,
@@ -228,8 +227,8 @@ impl Maker {
         counters: bool,
     ) {
         for (column, definition) in values.iter().zip(definitions) {
-            // A table of counters that has none left is none any more: its first column stays.
-            // What is of a user-defined type and many cells cannot be dropped.
+            // Dropping the last counter would end a counter table, so the first column stays. A
+            // multi-cell column of a user-defined type cannot be dropped.
             let cql_type =
                 definition.strip_prefix(column.as_str()).unwrap_or_default().replace("static", "");
             let is_type = !cql_type.contains('<') && NativeType::by_name(cql_type.trim()).is_none();

@@ -1,4 +1,4 @@
-//! CREATE INDEX and DROP INDEX, in the words of Cassandra 5.0.
+//! CREATE INDEX and DROP INDEX, with the messages of Cassandra 5.0.
 
 use super::{Schema, after, carry_out};
 use crate::error::CqlError;

@@ -1,4 +1,4 @@
-//! Tests of the schema, and what tests elsewhere make schemas with.
+//! Tests of the schema, and helpers that make schemas for other tests.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot get what it needs fails")]
 
@@ -17,11 +17,10 @@ use crate::error::CqlError;
 
 pub(crate) use generate::{schema_of, statements};
 
-/// Those that keyspaces of tests have replicas in.
+/// Datacentres of the replicas of test keyspaces.
 const DATACENTRES: [&str; 5] = ["a", "asia", "datacenter1", "dc", "europe"];
 
-/// Carries out one statement. Everything about it follows from the schema, so that a test can do it
-/// again.
+/// Executes one statement. The result depends only on the schema, so that a test can repeat it.
 pub(crate) fn carry_out(schema: &Schema, text: &str, session: Option<&str>) -> Outcome {
     let Statement::Schema(statement) =
         shunt_language::parse(text).map_err(CqlError::from)?.statement

@@ -1,11 +1,10 @@
-//! Options of tables that are texts and maps: what is given, and what the table then has, or why it
-//! is refused.
+//! Text and map options of tables: the given value, and the resulting one or the refusal.
 
 use super::{Schema, after, carry_out};
 
 const LZ4: &str = "chunk_length_in_kb: 16, class: org.apache.cassandra.io.compress.LZ4Compressor";
 
-/// An option, and what is then shown of it; words of the error where it is refused.
+/// An option and the value shown afterwards, or words of the error.
 const CASES: [(&str, &str); 40] = [
     ("speculative_retry = '99PERCENTILE'", "99p"),
     ("speculative_retry = '99.95p'", "99.95p"),

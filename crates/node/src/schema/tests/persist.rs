@@ -1,4 +1,4 @@
-//! The schema on disk: what is saved is loaded again, and a file that is not whole is refused.
+//! The schema on disk: saved content is loaded again, and an incomplete file is refused.
 
 use std::fs;
 use std::io;
@@ -67,8 +67,8 @@ const INDEXES: [&str; 3] = [
     "CREATE CUSTOM INDEX \"ByText\" ON t (c) USING 'StorageAttachedIndex' WITH OPTIONS = {'case_sensitive': 'true'}",
 ];
 
-/// A file as the version that began its format wrote it. `SHUNT_WRITE_FIXTURES=1` writes that of
-/// today's format, if it is missing; see "Changing a format" in CONTRIBUTING.md.
+/// A file as written by the version that began its format. `SHUNT_WRITE_FIXTURES=1` writes that of
+/// today's format if it is missing; see "Changing a format" in CONTRIBUTING.md.
 fn fixture(name: &str) -> Vec<u8> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name);
     if std::env::var_os("SHUNT_WRITE_FIXTURES").is_some()
@@ -188,12 +188,12 @@ fn the_last_one_saved_counts() {
     let second = after(&first, &["ALTER TABLE t ADD more int"]);
     save(&second, directory.path()).unwrap();
     assert_same(&load(directory.path()).unwrap().unwrap(), &second);
-    // Half of a third that never became the schema.
+    // Half of a third schema that was never completed.
     fs::write(directory.path().join("schema.json.new"), "{\"format\": 1, \"ver").unwrap();
     assert_same(&load(directory.path()).unwrap().unwrap(), &second);
 }
 
-/// The numbers given out last must not be given out again, whatever was dropped.
+/// Assigned numbers must not be reused, whatever was dropped.
 #[test]
 fn numbers_go_on_after_a_restart() {
     let schema = after(
@@ -213,15 +213,14 @@ fn numbers_go_on_after_a_restart() {
     assert!(again.table("k", "t").unwrap().number > before.number);
 }
 
-/// A column that is no more does not keep its type from being dropped, nor the schema from being
-/// read.
+/// A dropped column does not keep its type from being dropped, nor the schema from being read.
 #[test]
 fn a_type_that_only_a_dropped_column_had_can_go() {
     let schema = after(&sample(), &["ALTER TABLE t DROP v", "DROP TYPE point"]);
     assert_same(&saved_and_loaded(&schema), &schema);
 }
 
-/// The node makes its own keyspaces with every start.
+/// The node recreates its own keyspaces at every start.
 #[test]
 fn system_keyspaces_are_not_on_disk() {
     let mut schema = sample();
@@ -247,7 +246,7 @@ fn what_cannot_be_read_is_named() {
     assert!(message.contains(&path.display().to_string()), "{message}");
 }
 
-/// Returns what `load` says of a file with these bytes; it must name the file.
+/// Returns the error of `load` for a file with these bytes; it must name the file.
 fn refusal(directory: &Path, bytes: &[u8]) -> String {
     fs::write(directory.join(FILE), bytes).unwrap();
     let text = String::from_utf8_lossy(bytes);
@@ -284,7 +283,7 @@ fn a_flipped_bit_is_found_wherever_it_is() {
     }
 }
 
-/// The last index gone, a program that knows no indexes can read the file again.
+/// Without indexes, a program that does not support them can read the file again.
 #[test]
 fn indexes_are_on_disk() {
     let indexed = after(&sample(), &INDEXES[..1]);
@@ -314,7 +313,7 @@ fn indexes_are_on_disk() {
     }
 }
 
-/// As files were before they had a checksum.
+/// The form of files before checksums.
 #[test]
 fn a_foreign_file_is_refused() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! A changed user-defined type is changed wherever it is used.
+//! A changed user-defined type changes everywhere it is used.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use shunt_language::types::{CqlType, UserType};
 
 use super::{Schema, after, carry_out};
 
-/// Where `point` can be: in a table, in other types, in collections of all kinds, frozen and not.
+/// All places of `point`: in a table, in other types, in collections of all kinds, frozen and not.
 fn schema() -> Schema {
     let statements = [
         "CREATE KEYSPACE k WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
@@ -76,7 +76,7 @@ fn a_changed_type_reaches_all_that_use_it() {
         let changed = after(&schema, &[statement]);
         let found = fields_of_points(&changed, "k");
         assert_eq!(found.len(), count, "{statement}");
-        // Within what is frozen a list is frozen too.
+        // A list within a frozen type is frozen too.
         let plain = |field: &String| field.replace("frozen<list<int>>", "list<int>");
         for fields in found {
             assert_eq!(fields.iter().map(plain).collect::<Vec<_>>(), expected, "{statement}");
@@ -85,8 +85,7 @@ fn a_changed_type_reaches_all_that_use_it() {
     }
 }
 
-/// Frozen and unfrozen uses stay what they are, and are what a statement after the change would
-/// make.
+/// Frozen and unfrozen uses keep their form, and equal the result of a statement after the change.
 #[test]
 fn a_changed_type_is_what_a_new_column_of_it_has() {
     let columns = ["own point", "frozen_own frozen<point>", "d drawing", "pair tuple<int, point>"];
@@ -122,7 +121,7 @@ fn types_that_are_used_stay() {
     assert!(schema.keyspace("k").unwrap().types.is_empty());
 }
 
-/// Rows in keys are in the order of their fields: one more would put them elsewhere.
+/// Rows in keys are in the order of their fields: another field would move them.
 #[test]
 fn a_type_in_a_key_gets_no_new_field() {
     let tables = [

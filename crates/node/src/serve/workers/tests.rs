@@ -1,4 +1,4 @@
-//! Who gets a worker, and when.
+//! Assignment of requests to workers.
 
 use super::*;
 use shunt_reactor::ConnId;
@@ -23,7 +23,7 @@ fn job(long: bool, bytes: usize) -> Job {
     }
 }
 
-/// As a loop gives a statement up.
+/// Gives a statement up like a loop.
 fn given_up(executor: &mut Executor, text: &str, long: bool) -> Job {
     let mut body = Vec::new();
     encode::query_simple(&mut body, 4, text, Consistency::ONE);
@@ -66,13 +66,12 @@ fn answered(executed: Executed) -> Waiting {
     }
 }
 
-/// When a job came that has not waited, however long this thread may stand still before it is
-/// carried out.
+/// Arrival of a job that has not waited, however long this thread is paused before execution.
 fn just_now() -> Instant {
     Instant::now() + Duration::from_secs(3600)
 }
 
-/// Until so many answers have come.
+/// Waits for a number of answers.
 fn answers(link: &WorkerLink, count: usize) -> usize {
     let deadline = Instant::now() + Duration::from_secs(60);
     let mut come = 0;
@@ -100,7 +99,7 @@ fn requests_that_lock_one_partition_take_one_worker() {
     let link = workers.link(mailer);
     let count = locking.len();
     locking.into_iter().for_each(|job| assert!(link.hand_over(job)));
-    // Who holds the lock is slow; a read does not wait for it.
+    // The holder of the lock is slow; a read does not wait for it.
     let read = Job {
         body: given_up(&mut executor, "SELECT count(*) FROM k.t", true).body,
         ..job(false, 0)
@@ -119,7 +118,7 @@ fn a_worker_that_dies_is_named() {
     let (mailer, _inbox) = shunt_reactor::mailbox(64).unwrap();
     let workers = Workers::start(&shared).unwrap();
     assert!(workers.dead_threads().is_empty());
-    // There is no such node.
+    // The node does not exist.
     assert!(workers.link(mailer).hand_over(Job { node: 9, ..job(false, 0) }));
     while workers.dead_threads().is_empty() {
         std::thread::yield_now();
@@ -154,7 +153,7 @@ fn what_turns_out_to_take_long_goes_to_those_for_that() {
         (done.opcode, &out[..4]),
         (opcode::ERROR, &error_code::READ_TIMEOUT.to_be_bytes()[..])
     );
-    // Whose client is gone is not begun.
+    // A request of a client that is gone is not begun.
     let gone = given_up(&mut executor, "INSERT INTO k.t (p, c) VALUES (9, 9) IF NOT EXISTS", false);
     gone.gone.store(true, Ordering::Relaxed);
     assert!(answered(execute(&mut executor, just_now(), gone)).is_any_error());
@@ -163,7 +162,7 @@ fn what_turns_out_to_take_long_goes_to_those_for_that() {
     assert!(!answered(execute(&mut executor, just_now(), again)).is_any_error());
 }
 
-/// Makes the link of a loop whose inbox is gone.
+/// Link of a loop whose inbox is gone.
 fn link() -> WorkerLink {
     let (mailer, _) = shunt_reactor::mailbox(1).unwrap();
     let answers = Answers { list: Mutex::default(), told: AtomicBool::new(false), mailer };
@@ -184,7 +183,7 @@ fn so_many_wait_and_no_more() {
     assert!(!link.hand_over(job(true, 1)) && link.desk.take().is_none());
 }
 
-/// However many one connection asks for, there are places for others.
+/// However many requests one connection sends, others get places.
 #[test]
 fn one_connection_takes_half_of_the_places_and_no_more() {
     for (long, bytes, few) in [

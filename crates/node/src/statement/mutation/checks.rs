@@ -1,5 +1,4 @@
-//! Checks of what a statement that writes is about, as far as its text tells, and what Cassandra
-//! refuses of it.
+//! Static checks of statements that write, and Cassandra's refusals.
 
 use shunt_language::types::CqlType;
 
@@ -18,7 +17,7 @@ impl MutationPlan {
         all.iter().any(|condition| self.table.columns[condition.column].kind == kind)
     }
 
-    /// True if it changes and tests static columns and no others.
+    /// True if the statement changes and tests only static columns.
     fn is_static_only(&self) -> bool {
         self.json.is_none()
             && !self.deletes_rows
@@ -27,7 +26,7 @@ impl MutationPlan {
             && (self.changes_kind(ColumnKind::Static) || self.tests_kind(ColumnKind::Static))
     }
 
-    /// True if it is about the static row and no other.
+    /// True if the statement affects only the static row.
     pub(crate) fn is_of_static_row(&self) -> bool {
         self.is_static_only() && !self.restricts_clustering()
     }
@@ -40,17 +39,17 @@ impl MutationPlan {
             || clustering.upper.is_some()
     }
 
-    /// True if it is about rows, not the static one.
+    /// True if the statement affects rows other than the static one.
     pub(crate) fn writes_rows(&self) -> bool {
         self.table.clustering_len == 0 || self.restricts_clustering()
     }
 
-    /// True if it changes static columns; INSERT JSON says something of all columns.
+    /// True if the statement changes static columns; INSERT JSON affects all columns.
     pub(crate) fn writes_static_row(&self) -> bool {
         self.changes_kind(ColumnKind::Static) || self.json.is_some()
     }
 
-    /// Positions of the columns that have to be read to be changed.
+    /// Positions of the columns that must be read to be changed.
     pub(crate) fn read_columns(&self) -> impl Iterator<Item = usize> {
         let reads = |(position, change): &(usize, ColumnChange)| {
             let is_list = matches!(self.table.columns[*position].cql_type, CqlType::List { .. });
@@ -67,19 +66,19 @@ impl MutationPlan {
         self.changes.iter().filter_map(reads)
     }
 
-    /// True if it deletes counters by range or partition: the rows that are there are found first.
+    /// True if the statement deletes counters by range or partition: existing rows are found first.
     pub(crate) fn finds_counters(&self) -> bool {
         self.table.is_counter
             && self.deletes_rows
             && self.clustering_given() < self.table.clustering_len
     }
 
-    /// True if it deletes partitions of several rows, or ranges of rows.
+    /// True if the statement deletes partitions of several rows, or ranges of rows.
     pub(crate) fn deletes_ranges(&self) -> bool {
         self.deletes_rows && self.clustering_given() < self.table.clustering_len
     }
 
-    /// True if what it does to static columns is more when it is done again.
+    /// True if repeating the changes of static columns has a further effect.
     pub(crate) fn repeats_statics(&self) -> bool {
         let mut columns = self.changes.iter().map(|(position, _)| &self.table.columns[*position]);
         columns.any(|column| {
@@ -102,7 +101,7 @@ impl MutationPlan {
             || clustering.equal.iter().any(OneOf::is_in)
     }
 
-    /// How many clustering columns are given by equality, `IN` and tuples.
+    /// Number of clustering columns given by equality, `IN` and tuples.
     pub(crate) fn clustering_given(&self) -> usize {
         let clustering = &self.restrictions.clustering;
         clustering.equal.len() + clustering.tuples.as_ref().map_or(0, |(types, _)| types.len())
@@ -112,7 +111,7 @@ impl MutationPlan {
         !matches!(self.conditions, ConditionPlan::None)
     }
 
-    /// Refuses what Cassandra refuses of statements that are each well-formed.
+    /// Refuses well-formed statements that Cassandra refuses.
     pub(super) fn check(&self) -> Result<(), CqlError> {
         if self.json.is_some() {
             return Ok(());
@@ -167,7 +166,7 @@ impl MutationPlan {
         Ok(())
     }
 
-    /// A DELETE that does not name whole rows.
+    /// Checks a DELETE that does not name whole rows.
     fn check_range(&self) -> Result<(), CqlError> {
         if self.is_conditional() {
             let all = "DELETE statements must restrict all PRIMARY KEY columns with equality relations in order to";
@@ -188,7 +187,7 @@ impl MutationPlan {
         Ok(())
     }
 
-    /// Names the parts of the primary key that are not given.
+    /// Names the missing parts of the primary key.
     fn missing(&self) -> String {
         let given = self.clustering_given();
         if let PartitionRestriction::Keys(_) = self.restrictions.partition {

@@ -10,8 +10,8 @@ use crate::error::CqlError;
 use crate::schema::{Column, Table};
 use crate::statement::restrictions::column_of;
 
-/// `conditional`: the row is read anyway, so that numbers can be added to others than counters, and
-/// texts to texts.
+/// `conditional`: the row is read anyway, so that numbers other than counters can be added to, and
+/// texts appended to.
 pub(super) fn change(
     column: &Column,
     operation: &Operation,
@@ -44,7 +44,7 @@ pub(super) fn change(
             Ok(ColumnChange::Subtract(prepare(value, name, cql_type, scope)?))
         }
         Operation::Subtract(value) if column.is_multi_cell() && cql_type.is_collection() => {
-            // The keys that leave a map come as a set.
+            // The removed keys of a map come as a set.
             let receiver = match cql_type {
                 CqlType::Map { key, .. } => CqlType::set(CqlType::clone(key)),
                 other => other.clone(),

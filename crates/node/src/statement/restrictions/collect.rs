@@ -1,4 +1,4 @@
-//! Relations into restrictions, one after another.
+//! Collects relations into restrictions one by one.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::{
 };
 use crate::schema::{Column, ColumnKind, Table};
 
-/// The relations known of one column while relations are collected.
+/// Relations on one column so far.
 #[derive(Default)]
 struct Collected {
     equal: Option<OneOf>,
@@ -32,7 +32,7 @@ struct Tuples {
     upper: Option<Bound>,
 }
 
-/// The relations so far.
+/// Relations collected so far.
 pub(super) struct Collector<'t, 's, 'a> {
     table: &'t Table,
     scope: &'s mut Scope<'a>,
@@ -150,7 +150,7 @@ impl<'t, 's, 'a> Collector<'t, 's, 'a> {
         }
     }
 
-    /// Adds a condition that rows are tested for.
+    /// Adds a condition tested on rows.
     fn add_filter(
         &mut self,
         position: usize,
@@ -205,7 +205,7 @@ impl<'t, 's, 'a> Collector<'t, 's, 'a> {
         collect(&mut self.token, "token", comparison, Operand::Term(token))
     }
 
-    /// Clustering columns that follow one another: the position of the first, and their types.
+    /// Consecutive clustering columns: the position of the first, and their types.
     fn run_of(&self, names: &[String]) -> Result<(usize, Arc<[CqlType]>), InvalidRequest> {
         let clustering = self.table.clustering();
         let mut first = None;
@@ -282,7 +282,7 @@ impl<'t, 's, 'a> Collector<'t, 's, 'a> {
         }
     }
 
-    /// One tuple of `(a, b) IN (..)`. Written out, its parts are for the columns one by one.
+    /// One tuple of `(a, b) IN (..)`. In a literal tuple each part is for its column.
     fn tuple_term(
         &mut self,
         term: &Term,
@@ -356,7 +356,7 @@ impl<'t, 's, 'a> Collector<'t, 's, 'a> {
             let values = columns.iter_mut().filter_map(|column| column.equal.take()).collect();
             return Ok(PartitionRestriction::Keys(values));
         }
-        // A part of the key is only a filter.
+        // Part of a key is only a filter.
         self.filter_columns(0..self.table.partition_key_len);
         Ok(PartitionRestriction::All)
     }
@@ -413,7 +413,7 @@ impl<'t, 's, 'a> Collector<'t, 's, 'a> {
             found.lower = column.lower.take().map(bound);
             found.upper = column.upper.take().map(bound);
         }
-        // Behind a gap or a slice, also of those in a tuple.
+        // Behind a gap or a slice, including tuples.
         self.filter_columns(start + next..start + count);
         Ok(found)
     }
@@ -429,7 +429,7 @@ impl<'t, 's, 'a> Collector<'t, 's, 'a> {
         ))
     }
 
-    /// Makes filters, tested row by row, of what is said of columns and not used to find rows.
+    /// Turns restrictions that do not find rows into filters, tested row by row.
     fn filter_columns(&mut self, positions: Range<usize>) {
         for position in positions {
             let column = std::mem::take(&mut self.columns[position]);
@@ -451,7 +451,7 @@ impl<'t, 's, 'a> Collector<'t, 's, 'a> {
     }
 }
 
-/// Refuses `expr(index, value)`: no index here is of a class that has such expressions.
+/// Refuses `expr(index, value)`: no supported index class has such expressions.
 fn refuse_expression<T>(table: &Table, name: &str) -> Result<T, InvalidRequest> {
     match table.indexes.iter().find(|index| index.name == name) {
         Some(index) if index.is_storage_attached() => {
@@ -469,7 +469,7 @@ fn refuse_expression<T>(table: &Table, name: &str) -> Result<T, InvalidRequest> 
     }
 }
 
-/// The type of what a column is compared with.
+/// Type of the value compared with a column.
 fn compared_type(column: &Column, comparison: Comparison) -> Result<CqlType, InvalidRequest> {
     let name = &column.name;
     match (comparison, &column.cql_type) {
@@ -491,7 +491,7 @@ fn compared_type(column: &Column, comparison: Comparison) -> Result<CqlType, Inv
     }
 }
 
-/// The name that a marker has in the metadata.
+/// Name of a marker in the metadata.
 fn compared_name(column: &Column, comparison: Comparison) -> String {
     match comparison {
         Comparison::Contains => format!("value({})", column.name),
@@ -525,7 +525,7 @@ fn set_once(
     Ok(())
 }
 
-/// Adds one comparison to what is known of a column.
+/// Adds one comparison to a column's restrictions.
 fn collect(
     collected: &mut Collected,
     name: &str,

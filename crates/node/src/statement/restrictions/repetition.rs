@@ -1,5 +1,4 @@
-//! Relations on one column outside of the primary key that do not go together, in Cassandra's
-//! words.
+//! Conflicting relations on one column outside the primary key, in Cassandra's words.
 
 use shunt_language::ast::Comparison;
 use shunt_language::error::InvalidRequest;
@@ -7,17 +6,17 @@ use shunt_language::error::InvalidRequest;
 use super::{Test, invalid};
 use crate::schema::Column;
 
-/// The kind of the relations on a column.
+/// Kind of the relations on a column.
 #[derive(Clone, Copy, Eq, PartialEq)]
 enum Kind {
     Equal,
     In,
     Range,
-    /// `CONTAINS`, `CONTAINS KEY` and `m[key] = value`, as many as one likes.
+    /// `CONTAINS`, `CONTAINS KEY` and `m[key] = value`, in any number.
     Element,
 }
 
-/// The relations on a column so far.
+/// Relations on a column so far.
 #[derive(Default)]
 pub(super) struct Repetition {
     kind: Option<Kind>,
@@ -29,7 +28,7 @@ impl Repetition {
     /// Adds a relation.
     ///
     /// # Errors
-    /// The relation does not go with those before it.
+    /// The relation conflicts with earlier ones.
     pub(super) fn add(
         &mut self,
         column: &Column,

@@ -1,5 +1,4 @@
-//! Checks for what Cassandra refuses: filters without ALLOW FILTERING, and DISTINCT of more than
-//! partitions.
+//! Cassandra's refusals: filters without ALLOW FILTERING, and DISTINCT of more than partitions.
 
 use shunt_language::ast::{Comparison, Relation};
 use shunt_language::error::InvalidRequest;
@@ -12,7 +11,7 @@ use crate::statement::restrictions::{Filter, PartitionRestriction, Restrictions,
 pub(super) const FILTERING: &str = "Cannot execute this query as it might involve data filtering and thus may have unpredictable performance. If you \
      want to execute this query despite the performance unpredictability, use ALLOW FILTERING";
 
-/// True if any clustering column is restricted other than by filters.
+/// True if a clustering column is restricted other than by filters.
 fn restricts_clustering(restrictions: &Restrictions) -> bool {
     let clustering = &restrictions.clustering;
     !clustering.equal.is_empty()
@@ -21,7 +20,7 @@ fn restricts_clustering(restrictions: &Restrictions) -> bool {
         || clustering.upper.is_some()
 }
 
-/// True if nothing is asked of rows, only of partitions and their static columns.
+/// True if only partitions and their static columns are restricted.
 pub(super) fn has_only_partition_conditions(table: &Table, restrictions: &Restrictions) -> bool {
     let of_rows = |filter: &Filter| {
         is(table, filter.column, ColumnKind::Regular)
@@ -52,8 +51,7 @@ pub(super) fn statics(
     Ok(())
 }
 
-/// Refuses restrictions that cannot be, and filters unless they are `allowed`: by ALLOW FILTERING,
-/// or because there is an index.
+/// Refuses invalid restrictions, and filters unless `allowed` by ALLOW FILTERING or an index.
 pub(super) fn restrictions(
     table: &Table,
     restrictions: &Restrictions,
@@ -80,8 +78,8 @@ pub(super) fn restrictions(
     Ok(())
 }
 
-/// A slice of several clustering columns at once is all that is said of them and of those behind
-/// them.
+/// A slice of several clustering columns at once must be the only restriction of them and of those
+/// behind.
 pub(super) fn slices(table: &Table, relations: &[Relation]) -> Result<(), InvalidRequest> {
     let place = |name: &String| table.clustering().iter().position(|column| column.name == *name);
     let sliced = relations.iter().filter_map(|relation| match relation {
@@ -108,7 +106,7 @@ pub(super) fn slices(table: &Table, relations: &[Relation]) -> Result<(), Invali
     Ok(())
 }
 
-/// A value that is stored element by element compares with nothing as a whole.
+/// A value stored element by element cannot be compared as a whole.
 fn whole_collection(table: &Table, filter: &Filter) -> Result<(), InvalidRequest> {
     let column = &table.columns[filter.column];
     let symbol = match &filter.test {
@@ -132,7 +130,7 @@ fn whole_collection(table: &Table, filter: &Filter) -> Result<(), InvalidRequest
     ))
 }
 
-/// A clustering column that is restricted behind one that is not, or behind a slice.
+/// A restricted clustering column behind an unrestricted one or a slice.
 fn clustering_filter(
     table: &Table,
     restrictions: &Restrictions,
@@ -162,7 +160,7 @@ fn clustering_filter(
     ))
 }
 
-/// SELECT DISTINCT is of partitions.
+/// SELECT DISTINCT selects partitions.
 pub(super) fn distinct(
     table: &Table,
     selection: &Selection,

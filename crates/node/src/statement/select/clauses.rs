@@ -10,7 +10,7 @@ use crate::statement::restrictions::{
     OneOf, PartitionRestriction, Restrictions, Test, column_of, invalid,
 };
 
-/// The order that ORDER BY asks for.
+/// Order requested by ORDER BY.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Order {
     pub(super) reversed: bool,

@@ -1,6 +1,5 @@
-//! The part that secondary indexes have in a SELECT, by the rules of Cassandra 5.0
-//! (`StatementRestrictions`): whether the statement uses an index, and whether it needs ALLOW
-//! FILTERING all the same.
+//! Use of secondary indexes in a SELECT, by the rules of Cassandra 5.0 (`StatementRestrictions`):
+//! whether the statement uses an index, and whether it needs ALLOW FILTERING anyway.
 
 use std::collections::BTreeMap;
 
@@ -13,10 +12,10 @@ use crate::statement::restrictions::{
     Filter, OneOf, PartitionRestriction, Restrictions, Test, invalid,
 };
 
-/// The conditions on each column, which is given by its position in the table.
+/// Conditions on each column, by position in the table.
 type Conditions = BTreeMap<usize, Vec<Condition>>;
 
-/// The restrictions of a statement, by what their columns are.
+/// Restrictions of a statement, by kind of column.
 #[derive(Default)]
 struct Kinds {
     key: Conditions,
@@ -24,22 +23,22 @@ struct Kinds {
     values: Conditions,
 }
 
-/// How a statement uses indexes.
+/// Use of indexes by a statement.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct IndexUse {
     /// An index supports one of the statement's restrictions.
     pub(super) is_queriable: bool,
     /// The statement finds its rows by an index.
     pub(super) is_used: bool,
-    /// No index, and no group of indexes that go together, answers all conditions on the rows.
+    /// No index, and no group of combinable indexes, answers all conditions on the rows.
     pub(super) needs_filtering: bool,
 }
 
 impl IndexUse {
-    /// Finds the use that a statement makes of the indexes of its table.
+    /// Determines how a statement uses the indexes of its table.
     ///
     /// # Errors
-    /// Restrictions that go with no index.
+    /// Restrictions that no index supports.
     pub(super) fn new(
         table: &Table,
         restrictions: &Restrictions,
@@ -90,7 +89,7 @@ impl IndexUse {
     }
 }
 
-/// Indexes that go together: all that are storage-attached, and each of the others by itself.
+/// Combinable indexes: all storage-attached ones, and each of the others alone.
 fn groups(table: &Table) -> Vec<Vec<&Index>> {
     let (attached, others): (Vec<&Index>, Vec<&Index>) =
         table.indexes.iter().partition(|index| index.is_storage_attached());
@@ -100,8 +99,8 @@ fn groups(table: &Table) -> Vec<Vec<&Index>> {
 }
 
 /// True if one of these indexes supports one condition of a restriction, which is enough in
-/// Cassandra. With `alone` the index has no filter to help it: then only a storage-attached index
-/// answers several conditions on elements of a collection.
+/// Cassandra. With `alone` no filter helps the index: then only a storage-attached index answers
+/// several conditions on elements of a collection.
 fn supports(
     table: &Table,
     group: &[&Index],

@@ -1,5 +1,5 @@
-//! SELECT, looked at once: what is selected, restricted, grouped and ordered, checked as Cassandra
-//! checks it (`SelectStatement.RawStatement.prepare`).
+//! Preparation of SELECT: selection, restrictions, groups and order, checked as in Cassandra
+//! (`SelectStatement.RawStatement.prepare`).
 
 pub(crate) mod selection;
 mod checks;
@@ -19,46 +19,46 @@ use crate::schema::{ColumnKind, Schema, Table};
 use index_use::IndexUse;
 use selection::{Expression, Preparer, Selection};
 
-/// How rows become rows of the result.
+/// Mapping of rows to rows of the result.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Grouping {
     /// One for one.
     Rows,
-    /// All rows are one group.
+    /// One group of all rows.
     Everything,
-    /// Those of a partition that have the first so many clustering columns in common.
+    /// Groups of a partition's rows with equal values in this many first clustering columns.
     Prefix(usize),
 }
 
-/// A SELECT that can be executed.
+/// An executable SELECT.
 pub(crate) struct SelectPlan {
     pub(crate) table: Arc<Table>,
     columns: Vec<ResultColumn>,
     restrictions: Restrictions,
     pub(crate) selection: Selection,
-    /// Columns alone: their positions, for rows that go out as they are read.
+    /// Positions of the columns, if only columns are selected: rows then go out as they are read.
     pub(crate) plain: Option<Vec<usize>>,
     pub(crate) json: bool,
     pub(crate) distinct: bool,
     pub(crate) grouping: Grouping,
-    /// Rows of a partition come in the opposite of the table's order.
+    /// Rows of a partition come in reverse table order.
     pub(crate) reversed: bool,
-    /// The result is sorted by the first so many clustering columns, across partitions.
+    /// The result is sorted by this many first clustering columns, across partitions.
     pub(crate) sorted_by: Option<usize>,
-    /// It would be sorted if it had several rows: pages cannot be.
+    /// The result would be sorted if it had several rows, so it cannot be paged.
     pub(crate) is_sorted: bool,
     pub(crate) limit: Option<Prepared>,
     pub(crate) per_partition_limit: Option<Prepared>,
     /// A static column is selected or tested.
     pub(crate) needs_static: bool,
-    /// A partition that has static content and no rows is a row of the result.
+    /// A partition with static content and no rows is a row of the result.
     pub(crate) shows_static_alone: bool,
-    /// How many clustering columns, from the first, have to be decoded.
+    /// Number of first clustering columns to decode.
     pub(crate) clustering_needed: usize,
 }
 
 impl SelectPlan {
-    /// Looks at a statement; what it refers to is in `scope` as well.
+    /// Prepares a statement; `scope` resolves its names.
     pub(crate) fn new(
         select: &ast::Select,
         schema: &Schema,
@@ -185,7 +185,7 @@ fn result_columns(json: bool, table: &Table, selection: &Selection) -> Vec<Resul
     selection.items.iter().map(|item| column(&item.name, item.cql_type.clone())).collect()
 }
 
-/// The positions of what is selected, if it is columns and nothing else.
+/// Positions of the selected columns, if only columns are selected.
 fn plain(selection: &Selection) -> Option<Vec<usize>> {
     let position = |item: &selection::Item| match item.expression {
         Expression::Column(position) => Some(position),

@@ -1,8 +1,7 @@
-//! The values that SELECT computes for each row: selectors with their columns, functions and types
-//! found.
+//! Values that SELECT computes for each row: selectors with resolved columns, functions and types.
 //!
-//! Expressions refer to columns by position. Terms, which are the same for every row, and
-//! aggregates, which are one value for many rows, are kept in lists beside them.
+//! Expressions refer to columns by position. Separate lists hold terms, which are equal for all
+//! rows, and aggregates, which have one value for many rows.
 
 mod call;
 mod metadata;
@@ -19,16 +18,16 @@ use crate::statement::restrictions::{column_of, invalid};
 
 pub(super) use name::name_of;
 
-/// A value to compute.
+/// A computed value.
 #[derive(Clone, Debug)]
 pub(crate) enum Expression {
-    /// The value of the column at this position of the table.
+    /// Value of the column at this position in the table.
     Column(usize),
     /// A term of [`Selection::terms`].
     Term(usize),
     /// An aggregate of [`Selection::aggregates`].
     Aggregate(usize),
-    /// The facts known of a cell, or of the cells of a column, besides the value.
+    /// Metadata of a cell, or of the cells of a column.
     Metadata {
         what: CellMetadata,
         column: usize,
@@ -38,7 +37,7 @@ pub(crate) enum Expression {
         function: Function,
         arguments: Vec<Expression>,
     },
-    /// A field of a user-defined type with `count` of them.
+    /// A field of a user-defined type with `count` fields.
     Field {
         of: Box<Expression>,
         count: usize,
@@ -57,21 +56,21 @@ pub(crate) enum Expression {
         from: Option<usize>,
         to: Option<usize>,
     },
-    /// A value put together; keys and values of a map in turn, fields that are not given null.
+    /// A composed value; keys and values of a map alternate, missing fields are null.
     Composite {
         cql_type: CqlType,
         parts: Vec<Option<Expression>>,
     },
 }
 
-/// Which cells of a column.
+/// Selected cells of a column.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Part {
     Whole,
     Field(usize),
-    /// The key is a term.
+    /// The element whose key is a term.
     Element(usize),
-    /// Between terms.
+    /// Elements between terms.
     Slice(Option<usize>, Option<usize>),
 }
 
@@ -83,32 +82,32 @@ pub(crate) struct Item {
     pub(crate) name: String,
 }
 
-/// An aggregate and what it is of; nothing for rows.
+/// An aggregate and its argument; `None` counts rows.
 #[derive(Clone, Debug)]
 pub(crate) struct AggregateOf {
     pub(crate) aggregate: Aggregate,
     pub(crate) argument: Option<Expression>,
 }
 
-/// Everything that is selected.
+/// The whole selection.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Selection {
     pub(crate) items: Vec<Item>,
     pub(crate) terms: Vec<Prepared>,
     pub(crate) aggregates: Vec<AggregateOf>,
-    /// It is `*`.
+    /// True for `*`.
     pub(crate) is_all: bool,
-    /// True if each column of the table is looked at.
+    /// For each column of the table, whether it is used.
     pub(crate) uses: Vec<bool>,
 }
 
-/// The name of all markers among selectors.
+/// Common name of markers in selectors.
 const MARKER: &str = "[selection]";
 
 /// An expression with its type.
 type Typed = (Expression, CqlType);
 
-/// Finds out what selectors mean.
+/// Resolves selectors.
 pub(super) struct Preparer<'t, 's, 'a> {
     table: &'t Table,
     scope: &'s mut Scope<'a>,
@@ -127,7 +126,7 @@ impl<'t, 's, 'a> Preparer<'t, 's, 'a> {
         self.selection
     }
 
-    /// Every column.
+    /// Selects every column.
     pub(super) fn all(&mut self) {
         self.selection.is_all = true;
         for (position, column) in self.table.columns.iter().enumerate() {
@@ -147,7 +146,7 @@ impl<'t, 's, 'a> Preparer<'t, 's, 'a> {
         alias: Option<&str>,
     ) -> Result<(), InvalidRequest> {
         let (expression, cql_type) = self.prepare(selector, None)?;
-        // A cast to the type that a value has is none.
+        // A cast to the value's own type has no effect.
         let is_none =
             |of: &Selector, native: NativeType| self.known_or_literal(of) == Some(native.into());
         let name = alias.map_or_else(|| name::name_without(selector, &is_none), str::to_owned);
@@ -155,7 +154,7 @@ impl<'t, 's, 'a> Preparer<'t, 's, 'a> {
         Ok(())
     }
 
-    /// A selector for a value of type `expected`, if that is known.
+    /// Prepares a selector for a value of type `expected`, if known.
     fn prepare(
         &mut self,
         selector: &Selector,
@@ -200,7 +199,7 @@ impl<'t, 's, 'a> Preparer<'t, 's, 'a> {
                 Ok((expression, hinted))
             }
             Selector::Tuple(parts) => match (&parts[..], expected) {
-                // No more than parentheses.
+                // Plain parentheses.
                 ([only], Some(expected)) if !matches!(expected, CqlType::Tuple(_)) => {
                     self.prepare(only, Some(expected))
                 }
@@ -212,7 +211,7 @@ impl<'t, 's, 'a> Preparer<'t, 's, 'a> {
         }
     }
 
-    /// A term that is for a value of a type: its place in the list.
+    /// Adds a term of a type; returns its index in the list.
     fn term(
         &mut self,
         term: &Term,
@@ -338,7 +337,7 @@ fn untyped<T>(selector: &Selector) -> Result<T, InvalidRequest> {
     ))
 }
 
-/// Position and type of a field, and how many there are.
+/// Position and type of a field, and the number of fields.
 fn field_of(
     of: &Selector,
     cql_type: &CqlType,

@@ -1,4 +1,4 @@
-//! DESCRIBE as a client asks for it: with QUERY, and prepared, in each version of the protocol.
+//! DESCRIBE by a client: with QUERY, and prepared, in each version of the protocol.
 
 use std::sync::Arc;
 
@@ -87,7 +87,7 @@ fn clients_are_answered() {
         assert_eq!(first.query(statement).0, opcode::RESULT, "{statement}");
     }
     drop(first);
-    // The schema is there again after a restart.
+    // The schema is restored by a restart.
     let shared = open();
     for version in [4, 5] {
         let mut client = client(Arc::clone(&shared), version);

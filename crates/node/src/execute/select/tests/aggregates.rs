@@ -1,4 +1,4 @@
-//! Aggregates, of everything and of groups.
+//! Aggregates of everything and of groups.
 
 use super::Nodes;
 

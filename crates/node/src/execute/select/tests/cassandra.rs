@@ -1,5 +1,4 @@
-//! Cases that the differential test has found: statements that were answered otherwise than by
-//! Cassandra 5.0.
+//! Cases found by the differential test, where the answer differed from Cassandra 5.0.
 
 use shunt_wire::cql::message::Consistency;
 
@@ -16,7 +15,7 @@ fn conditions_read_and_show_what_cassandra_does() {
     nodes.check(&[
         ("INSERT INTO one JSON '{\"p\": 2, \"v\": 3}' IF NOT EXISTS", "true"),
         ("INSERT INTO one JSON '{\"p\": 2, \"v\": 4}' IF NOT EXISTS", "false, 2, null, 3"),
-        // The static row is there, and the first row with it.
+        // The static row exists, and the first row with it.
         ("INSERT INTO t (p, s) VALUES (1, 1) IF NOT EXISTS", "false, 1, 1, 7, null, null"),
         ("INSERT INTO t (p, s) VALUES (9, 1) IF NOT EXISTS", "true"),
         // Columns in the order of the conditions, regular ones first.
@@ -32,12 +31,12 @@ fn conditions_read_and_show_what_cassandra_does() {
             "BEGIN BATCH INSERT INTO t (p, c) VALUES (1, 2) IF NOT EXISTS; UPDATE t SET v = 2 WHERE p = 1 AND c = 2 IF v = 3; APPLY BATCH",
             "error: Cannot mix IF conditions and IF NOT EXISTS for the same row",
         ),
-        // What a batch deletes is deleted before what it writes.
+        // The deletions of a batch come before its writes.
         ("BEGIN BATCH INSERT INTO t (p, c, v) VALUES (1, 3, 3) IF NOT EXISTS; DELETE FROM t WHERE p = 1; APPLY BATCH", "true"),
         ("SELECT c, v FROM t WHERE p = 1", "3, 3"),
         ("UPDATE t USING TTL -1 SET v = 1 WHERE p = 1 AND c IN ()", ""),
         ("UPDATE t USING TTL -1 SET v = 1 WHERE p = 1 AND c IN (1)", "error: A TTL must be greater or equal to 0, but was -1"),
-        // A time to live that cannot be is no matter where nothing is written.
+        // An invalid time to live does not matter if nothing is written.
         ("UPDATE one USING TTL 630720001 SET v = 1 WHERE p = 1 IF v = 99", "false, 7"),
     ]);
 }
@@ -52,8 +51,8 @@ fn collections_and_counters() {
         "BEGIN BATCH UPDATE t SET l = l + [1] WHERE p = 1 AND c = 1; UPDATE t SET l = l + [2] WHERE p = 1 AND c = 1; APPLY BATCH",
         "BEGIN BATCH UPDATE t SET l = [4] + l WHERE p = 1 AND c = 1; UPDATE t SET l = [3] + l WHERE p = 1 AND c = 1; APPLY BATCH",
         "UPDATE t SET s = s + [7], l = l + [9] WHERE p = 1 AND c IN (1, 2)",
-        // Overwriting with null is older than what is written at the same time, and a null field
-        // says nothing.
+        // Overwriting with null is older than a write of the same time, and a null field changes
+        // nothing.
         "INSERT INTO t (p, c, l) VALUES (2, 1, [5]) USING TIMESTAMP 10",
         "UPDATE t USING TIMESTAMP 10 SET l = null WHERE p = 2 AND c = 1",
         "UPDATE t USING TIMESTAMP 10 SET u = {a: 1, b: 2} WHERE p = 2 AND c = 1",
@@ -81,7 +80,7 @@ fn columns_that_were_dropped() {
         "INSERT INTO t (p, v) VALUES (2, 2)",
         "ALTER TABLE t DROP v USING TIMESTAMP 8000000000000000",
     ]);
-    // A row that had no more than that is gone.
+    // A row without other values is gone.
     nodes.check(&[
         ("SELECT * FROM t", "2, null"),
         (
@@ -161,8 +160,8 @@ fn keys_that_are_equal_are_shown_as_they_were_first_written() {
     ]);
 }
 
-/// As many bytes as Cassandra allows in clustering columns, in each and in all of them. What is
-/// longer cannot be written, and who looks for it finds nothing.
+/// Cassandra's limits on bytes of clustering columns, for each and in total. Longer values cannot
+/// be written, and reads of them find nothing.
 #[test]
 fn long_clustering_keys() {
     let mut nodes = Nodes::new(&[
@@ -215,7 +214,7 @@ fn long_clustering_keys() {
         let found = nodes.rows(&format!("SELECT v FROM t WHERE p = 1 AND {condition}"));
         assert_eq!(found, "", "{}", &condition[..10]);
     }
-    // Zeros take most room in storage.
+    // Zeros take the most room in storage.
     let zeros = |bytes: usize| format!("0x{}", "00".repeat(bytes));
     for (first, second, expected) in [
         (32_768, 32_767, String::new()),
@@ -289,7 +288,7 @@ fn levels_that_a_statement_cannot_have() {
             Some(Consistency::LOCAL_SERIAL),
             "true",
         ),
-        // The other level is no matter without a condition.
+        // The other level does not matter without a condition.
         ("UPDATE t SET v = 3 WHERE p = 1", Consistency::ONE, Some(Consistency::QUORUM), ""),
         (
             "BEGIN BATCH UPDATE t SET v = 4 WHERE p = 1 IF v = 3; APPLY BATCH",
@@ -303,7 +302,7 @@ fn levels_that_a_statement_cannot_have() {
             Some(Consistency::ONE),
             "error: Invalid consistency for conditional update. Must be one of SERIAL or LOCAL_SERIAL",
         ),
-        // Of a batch without conditions Cassandra looks at no level but to count replicas.
+        // For a batch without conditions Cassandra uses the level only to count replicas.
         ("BEGIN BATCH UPDATE t SET v = 5 WHERE p = 1; APPLY BATCH", Consistency::SERIAL, None, ""),
         ("SELECT v FROM t", Consistency::ONE, None, "5"),
         ("SELECT v FROM n", Consistency::ONE, None, ""),
@@ -317,7 +316,7 @@ fn levels_that_a_statement_cannot_have() {
     }
 }
 
-/// A column that comes back has what was written after the time of its drop, and nothing of before.
+/// A column added again has only the values written after the time of its drop.
 #[test]
 fn a_column_that_comes_back_has_what_is_newer_than_its_drop() {
     let mut nodes = Nodes::new(&[
@@ -330,7 +329,7 @@ fn a_column_that_comes_back_has_what_is_newer_than_its_drop() {
         "UPDATE t USING TIMESTAMP 2000 SET w = 4 WHERE p = 4",
         "ALTER TABLE t DROP (v, l, f) USING TIMESTAMP 1500",
     ]);
-    // Rows that have no more than what was dropped are not there.
+    // Rows with only dropped values do not exist.
     nodes.check_sorted(&[("SELECT * FROM t", "1, null; 4, 4")]);
     nodes.check(&[("ALTER TABLE t ADD (v int, l list<int>, f frozen<list<int>>)", "")]);
     nodes.check_sorted(&[
@@ -355,7 +354,7 @@ fn a_column_that_comes_back_has_what_is_newer_than_its_drop() {
         ),
         ("UPDATE t SET l[0] = 7 WHERE p = 3", ""),
         ("SELECT v, l FROM t WHERE p = 3", "9, [7]"),
-        // Once more, with a time between what was written since.
+        // Again, with a time between the later writes.
         ("INSERT INTO t (p, v) VALUES (6, 6) USING TIMESTAMP 3000", ""),
         ("INSERT INTO t (p, v) VALUES (7, 7) USING TIMESTAMP 3001", ""),
         ("ALTER TABLE t DROP v USING TIMESTAMP 3000", ""),
@@ -388,7 +387,7 @@ fn batches_of_counters_have_no_timestamp() {
     ]);
 }
 
-/// A cast to the type that a column has is none.
+/// A cast to the column's type has no effect.
 #[test]
 fn casts_to_the_same_type_have_the_names_of_their_columns() {
     let mut nodes = Nodes::new(&[
@@ -401,7 +400,7 @@ fn casts_to_the_same_type_have_the_names_of_their_columns() {
     assert_eq!(answer.names, ["k", "v", "cast(k as text)", "system.max(k)"]);
 }
 
-/// Condition, lock and write are of the same key.
+/// Condition, lock and write use the same key.
 #[test]
 fn functions_in_a_key_are_evaluated_once() {
     let mut nodes = Nodes::new(&[

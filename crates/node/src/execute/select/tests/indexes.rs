@@ -1,4 +1,4 @@
-//! SELECT with secondary indexes: what Cassandra 5.0 answers and refuses, statement by statement.
+//! SELECT with secondary indexes: answers and refusals of Cassandra 5.0, statement by statement.
 
 use super::refused::FILTERING;
 use super::{Asked, Nodes};
@@ -16,7 +16,7 @@ const ROWS: [&str; 7] = [
     "INSERT INTO t (p1, p2, s) VALUES (3, 3, 'a')",
 ];
 
-/// The table with an index on every column but one, of one kind or the other.
+/// The table with an index on every column but one, of either kind.
 fn nodes(class: &str) -> Nodes {
     let targets =
         ["i", "j", "v", "s", "keys(m)", "m", "entries(m)", "st", "full(fl)", "c1", "c2", "p2"];
@@ -161,7 +161,7 @@ fn an_index_answers_from_its_creation_to_its_end() {
     ]);
 }
 
-/// Rows are found among all of a table in pages of a client's size, however few they are.
+/// Rare rows of a large table are found in pages of the client's size.
 #[test]
 fn pages_of_a_rare_value() {
     let mut nodes =

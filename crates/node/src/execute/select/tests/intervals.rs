@@ -1,4 +1,4 @@
-//! Bounds of several columns in mixed directions, against what they mean row by row.
+//! Bounds of several columns in mixed directions, compared with their meaning row by row.
 
 use proptest::prelude::*;
 use shunt_language::ast::Statement;
@@ -62,7 +62,7 @@ fn intervals(table: &Table, text: &str) -> Intervals {
     Intervals::new(table, &restrictions.clustering, &Nothing).expect(text)
 }
 
-/// A bound as text, and what it means.
+/// A bound as text, and its meaning.
 fn side(values: &[i32], symbol: &str) -> String {
     let names = ["a", "b", "c"][..values.len()].join(", ");
     let values: Vec<String> = values.iter().map(i32::to_string).collect();
@@ -114,7 +114,7 @@ proptest! {
                 }
             }
         }
-        // What is left behind a row is what comes after it.
+        // The remainder behind a row is the rows after it.
         keys.sort();
         for (place, (key, _)) in keys.iter().enumerate() {
             let (ahead, back) = (found.behind(key, false), found.behind(key, true));

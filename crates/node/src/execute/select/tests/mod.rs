@@ -1,5 +1,4 @@
-//! SELECT from end to end: statements in, rows as literals out, on three nodes with data between
-//! them.
+//! SELECT end to end: statements in, rows as literals out, on three nodes sharing the data.
 
 mod aggregates;
 mod cassandra;
@@ -45,7 +44,7 @@ struct Answer {
     state: Option<Vec<u8>>,
 }
 
-/// The options of a query besides its text.
+/// Options of a query besides its text.
 #[derive(Default)]
 struct Asked<'a> {
     values: &'a [Option<&'a [u8]>],
@@ -77,7 +76,7 @@ impl Nodes {
         }
     }
 
-    /// Asks, and gives the message of an error.
+    /// Executes a query; returns the message of an error.
     fn ask(&mut self, text: &str, asked: &Asked<'_>) -> Result<Answer, String> {
         let mut list = ValueList::positional(VERSION);
         for value in asked.values {
@@ -126,7 +125,7 @@ impl Nodes {
         }
     }
 
-    /// As rows come in no order of their own: sorted.
+    /// Sorted, as the rows have no order.
     fn check_sorted(&mut self, cases: &[(&str, &str)]) {
         for (text, expected) in cases {
             let mut answer = self.ask(text, &Asked::default()).expect(text);
@@ -135,7 +134,7 @@ impl Nodes {
         }
     }
 
-    /// Reads all pages: rows, and how many pages.
+    /// Reads all pages; returns the rows and the number of pages.
     fn pages(&mut self, text: &str, page_size: i32) -> (Vec<String>, usize) {
         let (mut rows, mut state, mut pages) = (Vec::new(), None, 0);
         loop {

@@ -1,5 +1,5 @@
-//! Pages: all rows once in the same order, whatever the size of the pages and whatever happens
-//! between them.
+//! Pages: all rows once in the same order, whatever the page size and whatever happens between
+//! pages.
 
 use super::{Asked, Nodes};
 
@@ -57,7 +57,7 @@ fn rows_that_come_and_go_between_pages_do_not_disturb_it() {
     let text = "SELECT c FROM t WHERE k = 7";
     let first = nodes.ask(text, &Asked { page_size: Some(3), ..Asked::default() }).unwrap();
     assert_eq!(first.rows, ["6", "5", "4"]);
-    // The row that the page ended with is deleted, one comes in front of it and one behind.
+    // The last row of the page is deleted, one is inserted before it and one after.
     nodes.all(&["DELETE FROM t WHERE k = 7 AND c = 4", "INSERT INTO t (k, c) VALUES (7, 9)"]);
     nodes.all(&["DELETE FROM t WHERE k = 7 AND c = 2"]);
     let asked = Asked { state: first.state.as_deref(), page_size: Some(3), ..Asked::default() };
@@ -106,7 +106,7 @@ fn a_filter_that_little_passes_gives_short_pages() {
         assert_eq!(all.rows.len(), count, "{text}");
         let (rows, pages) = nodes.pages(&text, 1000);
         assert_eq!(rows, all.rows, "{text}");
-        // The node turns away ten rows before it lets go of a page in tests.
+        // In tests the node rejects ten rows before it ends a page.
         assert_eq!(
             pages,
             1 + (28 - count) / 10 * usize::from(!condition.starts_with('k')),

@@ -1,4 +1,4 @@
-//! Tests that what Cassandra refuses is refused in its words.
+//! Statements refused by Cassandra are refused with its messages.
 
 use super::{Asked, Nodes};
 
@@ -97,8 +97,8 @@ fn statements_that_cannot_be() {
         message.starts_with("Cannot page queries with both ORDER BY and a IN restriction"),
         "{message}"
     );
-    // Where rows are named, and none is, static columns are asked for; without those there is
-    // nothing to put into pages.
+    // If an IN names no row, static columns are still wanted; without those there is nothing to
+    // page.
     let nothing = "FROM t WHERE k IN (1, 2) AND a = 1 AND b IN () ORDER BY a";
     assert!(nodes.ask(&format!("SELECT v {nothing}"), &asked).is_ok());
     assert!(nodes.ask(&format!("SELECT s, v {nothing}"), &asked).is_err());
@@ -108,7 +108,7 @@ fn statements_that_cannot_be() {
     assert!(nodes.rows(&text).starts_with("error: IN relations with more than 10000"), "{text}");
 }
 
-/// Rows that are held to be sorted count by their bytes as well.
+/// Rows held for sorting are also limited by their bytes.
 #[test]
 fn what_is_sorted_is_bounded_in_bytes() {
     let mut nodes = Nodes::new(&["CREATE TABLE wide (p int, c int, v text, PRIMARY KEY (p, c))"]);
@@ -124,7 +124,7 @@ fn what_is_sorted_is_bounded_in_bytes() {
     assert_eq!(nodes.ask(&text, &Asked::default()).expect("little").rows.len(), 17);
 }
 
-/// Relations on a column outside of the primary key that Cassandra does not put together.
+/// Relations on a column outside the primary key that Cassandra does not combine.
 #[test]
 fn relations_that_do_not_go_together() {
     let mut nodes = Nodes::new(&[

@@ -1,10 +1,10 @@
-//! Which rows come, and in which order.
+//! Selection and order of rows.
 
 use shunt_language::values::split;
 
 use super::{Asked, Nodes};
 
-/// Partitions 1 to 3 with rows of mixed order, a partition with static content alone.
+/// Partitions 1 to 3 with rows of mixed order, a partition with only static content.
 fn mixed() -> Nodes {
     let mut nodes = Nodes::new(&[
         "CREATE TABLE t (k int, a int, b int, s text static, v text, PRIMARY KEY (k, a, b)) \

@@ -1,4 +1,4 @@
-//! Tests of what is computed of rows, of its name and its type.
+//! Computed selectors, their names and types.
 
 use super::{Asked, Nodes};
 

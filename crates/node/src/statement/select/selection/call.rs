@@ -1,5 +1,5 @@
-//! Functions, operations and aggregates of selectors: which one is meant follows from the types of
-//! the arguments.
+//! Functions, operations and aggregates of selectors: the types of the arguments determine the
+//! overload.
 
 use shunt_language::ast::{NativeType, QualifiedName, Selector, Term};
 use shunt_language::error::InvalidRequest;
@@ -18,12 +18,12 @@ impl Preparer<'_, '_, '_> {
         TypeOf { table: self.table, scope: self.scope }
     }
 
-    /// The type of a selector, if it has one whatever it is for.
+    /// Type of a selector, if independent of its receiver.
     pub(super) fn known(&self, selector: &Selector) -> Option<CqlType> {
         self.types().known(selector)
     }
 
-    /// Also of a literal: what it would be by itself.
+    /// Also for a literal: its own type.
     pub(super) fn known_or_literal(&self, selector: &Selector) -> Option<CqlType> {
         match selector {
             Selector::Term(term) => known_type(term, self.scope),
@@ -72,7 +72,7 @@ impl Preparer<'_, '_, '_> {
         self.called(function, arguments)
     }
 
-    /// A call of a function that is known.
+    /// Prepares a call of a known function.
     pub(super) fn called(
         &mut self,
         function: Function,
@@ -100,7 +100,7 @@ impl Preparer<'_, '_, '_> {
             None => (None, NativeType::Bigint.into()),
             Some(selector) => {
                 self.in_aggregate = true;
-                // A literal is of the type that it has by itself.
+                // A literal has its own type.
                 let known = self.known_or_literal(selector);
                 let prepared = self.prepare(selector, known.as_ref());
                 self.in_aggregate = false;
@@ -126,7 +126,7 @@ fn aggregate_kind(name: &str) -> Option<AggregateKind> {
     })
 }
 
-/// The name of a native function; there are no others.
+/// Name of a native function; there are no others.
 fn native_name(name: &QualifiedName) -> Result<&str, InvalidRequest> {
     match name.keyspace.as_deref() {
         None | Some("system") => Ok(&name.name),
@@ -134,7 +134,7 @@ fn native_name(name: &QualifiedName) -> Result<&str, InvalidRequest> {
     }
 }
 
-/// Finds types without preparing anything.
+/// Finds types without preparing selectors.
 struct TypeOf<'p> {
     table: &'p Table,
     scope: &'p Scope<'p>,
@@ -185,7 +185,7 @@ impl TypeOf<'_> {
             Selector::Slice(of, ..) => self.known(of),
             Selector::Hint(type_name, _) => CqlType::resolve(type_name, self.scope.types).ok(),
             Selector::Tuple(parts) => match &parts[..] {
-                // Parentheses or a tuple of one: only what it is for can tell.
+                // Parentheses or a tuple of one: only the receiver decides.
                 [_] => None,
                 several => several
                     .iter()
@@ -231,7 +231,7 @@ impl TypeOf<'_> {
             .map(|found| found.returns)
     }
 
-    /// As [`Argument::fits`].
+    /// Like [`Argument::fits`].
     fn fits(&self, selector: &Selector, cql_type: &CqlType) -> Option<bool> {
         let all = |parts: &[Selector], element: &CqlType| {
             parts
@@ -244,7 +244,7 @@ impl TypeOf<'_> {
         match (selector, cql_type) {
             (Selector::Term(Term::Null | Term::Marker(_)), _) => Some(false),
             (Selector::Term(term), _) => {
-                // Markers inside are found when the term is prepared in earnest.
+                // Markers inside are found when the term is finally prepared.
                 let mut apart =
                     Scope::new(self.scope.types, self.scope.key_types, self.scope.now_ms, 0);
                 prepare(term, "", cql_type, &mut apart).ok()?;
@@ -276,7 +276,7 @@ impl TypeOf<'_> {
                 });
                 fits.collect::<Option<Vec<_>>>().map(|exact| exact.into_iter().all(|exact| exact))
             }
-            // What it is for decides.
+            // The receiver decides.
             (Selector::Call { name, .. }, _)
                 if matches!(name.name.as_str(), "from_json" | "fromjson") =>
             {
@@ -287,7 +287,7 @@ impl TypeOf<'_> {
     }
 }
 
-/// A selector as an argument of a function to be found.
+/// A selector as an argument for overload resolution.
 struct SelectorArgument<'p> {
     selector: Selector,
     known: Option<CqlType>,
@@ -301,7 +301,7 @@ impl Argument for SelectorArgument<'_> {
 
     fn fits(&self, cql_type: &CqlType) -> Option<bool> {
         match &self.known {
-            // A counter that was read is a number like others.
+            // A counter that was read is an ordinary number.
             Some(known) if known.is_counter() && *cql_type == NativeType::Bigint.into() => {
                 Some(true)
             }

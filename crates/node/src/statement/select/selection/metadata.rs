@@ -15,7 +15,7 @@ impl Preparer<'_, '_, '_> {
         what: CellMetadata,
         of: &Selector,
     ) -> Result<Typed, InvalidRequest> {
-        // Checks all of it; what is nested deeper than one part has the cell of that part.
+        // Checks the whole selector; a part nested more deeply has the cell of its outer part.
         if !matches!(of, Selector::Column(_)) {
             let terms = self.selection.terms.len();
             self.prepare(of, None)?;
@@ -65,7 +65,7 @@ impl Preparer<'_, '_, '_> {
     }
 }
 
-/// The type of metadata of one cell or of several.
+/// Type of the metadata of one or several cells.
 pub(super) fn metadata_type(what: CellMetadata, single: bool) -> CqlType {
     let one = match what {
         CellMetadata::TimeToLive => NativeType::Int,

@@ -1,4 +1,4 @@
-//! Names of result columns, as Cassandra gives them.
+//! Names of result columns, as in Cassandra.
 
 use shunt_language::ast::{CellMetadata, LiteralKind, NativeType, QualifiedName, Selector, Term};
 
@@ -21,8 +21,7 @@ pub(in crate::statement::select) fn name_of(selector: &Selector) -> String {
     name_without(selector, &|_, _| false)
 }
 
-/// The name that the column of a selector has without an alias. Casts of which `is_none` is true
-/// are not seen in it.
+/// Name of a selector's column without an alias. Casts for which `is_none` is true are omitted.
 pub(super) fn name_without(
     selector: &Selector,
     is_none: &dyn Fn(&Selector, NativeType) -> bool,
@@ -63,8 +62,8 @@ pub(super) fn name_without(
     }
 }
 
-/// A term as Cassandra shows it: the text of a string stands between quotes as it is, also if it
-/// has quotes in it.
+/// A term as Cassandra shows it: strings stand unescaped between quotes, even if they contain
+/// quotes.
 fn raw(term: &Term) -> String {
     let all = |terms: &[Term]| terms.iter().map(raw).collect::<Vec<_>>().join(", ");
     let pair = |(name, value): (String, &Term)| format!("{name}: {}", raw(value));
