@@ -1,5 +1,5 @@
-//! Conditions of single statements, `IF column = ..` (`ColumnCondition` of Cassandra): what they
-//! are compared with, and whether they hold.
+//! Conditions of single statements, `IF column = ..` (`ColumnCondition` of Cassandra): their
+//! operands and evaluation.
 
 use std::cmp::Ordering;
 
@@ -12,14 +12,14 @@ use crate::values::{compare, contains, split};
 /// A condition on a column of a known type.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PreparedColumnCondition {
-    /// The column's name.
+    /// Name of the column.
     column: String,
     cql_type: CqlType,
     part: Part<Prepared>,
     test: Test,
 }
 
-/// Which part of a column a condition is on.
+/// Part of a column that a condition tests.
 #[derive(Clone, Debug, PartialEq)]
 enum Part<K> {
     Whole,
@@ -42,16 +42,16 @@ pub struct BoundColumnCondition<'a> {
     condition: &'a PreparedColumnCondition,
     part: Part<Option<Vec<u8>>>,
     comparison: Comparison,
-    /// Any of these will do; one but for `IN`.
+    /// Alternatives; exactly one except for `IN`.
     values: Vec<Option<Vec<u8>>>,
 }
 
 impl ColumnCondition {
-    /// Takes the type of its column, which is none of the primary key. Markers in it are recorded
-    /// in `scope`.
+    /// Prepares the condition for its column's type; the column must not be in the primary key.
+    /// Records its markers in `scope`.
     ///
     /// # Errors
-    /// When values of the type have no such part, or cannot be compared so.
+    /// If values of the type have no such part, or no such comparison.
     pub fn prepare(
         &self,
         cql_type: &CqlType,
@@ -112,7 +112,7 @@ impl ColumnCondition {
         Ok(PreparedColumnCondition { column: name.clone(), cql_type: cql_type.clone(), part, test })
     }
 
-    /// Comparisons that a condition cannot have.
+    /// Refuses comparisons that a condition cannot have.
     fn check_comparison(
         &self,
         cql_type: &CqlType,
@@ -139,7 +139,7 @@ impl ColumnCondition {
     }
 }
 
-/// What a whole column is compared with: its name in metadata, and its type.
+/// Operand of a comparison with a whole column: its name in metadata, and its type.
 fn whole(comparison: Option<Comparison>, name: &str, cql_type: &CqlType) -> (String, CqlType) {
     match (comparison, cql_type) {
         (
@@ -157,16 +157,16 @@ fn whole(comparison: Option<Comparison>, name: &str, cql_type: &CqlType) -> (Str
 }
 
 impl PreparedColumnCondition {
-    /// The name of its column.
+    /// Name of the column.
     #[must_use]
     pub fn column(&self) -> &str {
         &self.column
     }
 
-    /// Takes the values of an execution.
+    /// Binds the values of an execution.
     ///
     /// # Errors
-    /// When one is not set, or the list of `IN` is null.
+    /// If a value is unset, or the list of `IN` is null.
     pub fn bind(
         &self,
         bindings: &dyn Bindings,
@@ -200,12 +200,12 @@ impl PreparedColumnCondition {
 }
 
 impl BoundColumnCondition<'_> {
-    /// True if it holds for the value of its column; `None` is null, and so are all values of a row
-    /// that is not there.
+    /// True if the condition holds for the value of its column; `None` is null. All values of an
+    /// absent row are null.
     ///
     /// # Errors
-    /// When there is no such comparison with null, an element is named by null or by what is no
-    /// index, or the value is broken.
+    /// If the comparison with null does not exist, the element's key is null or not an index, or
+    /// the value is invalid.
     pub fn holds(&self, value: Option<&[u8]>) -> Result<bool, InvalidRequest> {
         let (value, cql_type) = self.part(value)?;
         let many_cells = matches!(self.part, Part::Whole)
@@ -224,7 +224,7 @@ impl BoundColumnCondition<'_> {
         Ok(false)
     }
 
-    /// A collection that is stored element by element and is empty is no different from none.
+    /// An empty collection stored element by element is the same as none.
     fn holds_for_cells(
         &self,
         cql_type: &CqlType,
@@ -248,7 +248,7 @@ impl BoundColumnCondition<'_> {
         matches(cql_type, self.comparison, value, wanted)
     }
 
-    /// The part of a column's value that the condition is on, and its type.
+    /// The tested part of a column's value, and its type.
     fn part<'v>(
         &'v self,
         whole: Option<&'v [u8]>,
@@ -290,7 +290,7 @@ impl BoundColumnCondition<'_> {
     }
 }
 
-/// The values of `IN (..)`; those that are not set are left out.
+/// Values of `IN (..)` without unset ones.
 fn alternatives(
     terms: &[Prepared],
     bindings: &dyn Bindings,
@@ -312,7 +312,7 @@ fn with_null(comparison: Comparison) -> InvalidRequest {
     ))
 }
 
-/// True if a value compares with the wanted one as it should; null equals null alone.
+/// True if a value compares with the wanted one as required; only null equals null.
 fn matches(
     cql_type: &CqlType,
     comparison: Comparison,

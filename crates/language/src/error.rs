@@ -1,20 +1,20 @@
-//! Errors in statements: text that is no CQL, or CQL that means nothing.
+//! Errors in statements: text that is not CQL, or CQL without a valid meaning.
 
 use std::fmt;
 
 /// Text that is not a CQL statement: protocol error code 0x2000.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct SyntaxError {
-    /// Line of the offending text, from 1; 0 at the end of the text, as Cassandra has it.
+    /// Line of the offending text, from 1; 0 at the end of the text, as in Cassandra.
     pub line: u32,
-    /// Characters in front of it in its line; -1 at the end of the text.
+    /// Number of characters before it in its line; -1 at the end of the text.
     pub column: i32,
-    /// The message a client sees, with line and column where Cassandra gives them.
+    /// The message for the client, with line and column where Cassandra gives them.
     pub message: String,
 }
 
 impl SyntaxError {
-    /// An error of the statement as a whole, which Cassandra reports without a position.
+    /// An error of the whole statement, which Cassandra reports without a position.
     pub(crate) fn unplaced(message: impl Into<String>) -> SyntaxError {
         SyntaxError { line: 0, column: -1, message: message.into() }
     }
@@ -32,43 +32,43 @@ impl fmt::Display for SyntaxError {
 
 impl std::error::Error for SyntaxError {}
 
-/// A statement or value that is well-formed and still cannot be: protocol error code 0x2200, or
-/// 0x1400 if it is a function that failed for the arguments it was given.
+/// A well-formed but invalid statement or value: protocol error code 0x2200, or 0x1400 for a
+/// function that failed for its arguments.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct InvalidRequest {
-    /// The message a client sees.
+    /// The message for the client.
     pub message: String,
-    /// The function that failed, if that is what happened.
+    /// The failed function, if that is the cause.
     pub function: Option<Box<FailedFunction>>,
 }
 
 /// A native function without a result for its arguments.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct FailedFunction {
-    /// Its name.
+    /// Name of the function.
     pub name: String,
     /// CQL types of its arguments.
     pub arguments: Vec<String>,
 }
 
 impl InvalidRequest {
-    /// From the message a client will see.
+    /// An error with this message for the client.
     pub fn new(message: impl Into<String>) -> InvalidRequest {
         InvalidRequest { message: message.into(), function: None }
     }
 }
 
-/// Why a text is not accepted, where it may be either.
+/// Reason to refuse a text.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Refusal {
-    /// It is not a statement.
+    /// The text is not a statement.
     Syntax(SyntaxError),
-    /// It is one that cannot be.
+    /// The statement is invalid.
     Invalid(InvalidRequest),
 }
 
 impl Refusal {
-    /// The message a client sees.
+    /// The message for the client.
     #[must_use]
     pub fn message(&self) -> &str {
         match self {

@@ -1,8 +1,8 @@
-//! Which words of CQL may be names without quotes.
+//! Classifies words of CQL by whether they may be names without quotes.
 
 use crate::ast::type_name::NativeType;
 
-/// Words that are never names: the reserved keywords, and the constants that are words.
+/// Words that are never names: the reserved keywords, and constants written as words.
 const RESERVED: [&str; 59] = [
     "add",
     "allow",
@@ -65,7 +65,7 @@ const RESERVED: [&str; 59] = [
     "with",
 ];
 
-/// Keywords that are values of properties; other words there must be in quotes.
+/// Keywords allowed as values of properties; other words there must be quoted.
 const UNRESERVED: [&str; 73] = [
     "access",
     "aggregate",
@@ -142,7 +142,7 @@ const UNRESERVED: [&str; 73] = [
     "user",
 ];
 
-/// Words that are no names of user-defined types: Cassandra keeps them for itself.
+/// Words that Cassandra reserves against use as names of user-defined types.
 const RESERVED_TYPE_NAMES: [&str; 7] =
     ["bitstring", "byte", "complex", "date", "enum", "interval", "macaddr"];
 
@@ -164,7 +164,7 @@ pub(crate) fn is_type_name(word: &str) -> bool {
     !is_reserved(word) && !taken.contains(&word) && NativeType::by_name(word).is_none()
 }
 
-/// True if Cassandra refuses the name for a user-defined type although the grammar has it.
+/// True if Cassandra refuses the name for a user-defined type although the grammar accepts it.
 pub(crate) fn is_reserved_type_name(word: &str) -> bool {
     RESERVED_TYPE_NAMES.contains(&word)
 }

@@ -1,8 +1,7 @@
-//! Text to tokens, after Cassandra's `Lexer.g`.
+//! Splits text into tokens, after Cassandra's `Lexer.g`.
 //!
-//! All tokens of a statement are cut before parsing begins, so that the parser can look ahead and
-//! go back for nothing. A token is its kind and where it stands; its text is read when it is
-//! needed.
+//! The whole statement is tokenised before parsing, so that the parser can look ahead and back up
+//! freely. A token has its kind and place; its text is read when needed.
 
 mod number;
 #[cfg(test)]
@@ -21,7 +20,7 @@ pub(crate) enum Kind {
     EmptyName,
     /// `'..'` or `$$..$$`
     String,
-    /// Digits, with a minus directly in front of them.
+    /// Digits, optionally with a minus directly in front.
     Integer,
     /// A number with a point or an exponent; `-NaN` and `-Infinity`.
     Float,
@@ -53,14 +52,14 @@ pub(crate) fn place(text: &str, offset: usize) -> (u32, i32) {
     (u32::try_from(line).unwrap_or(u32::MAX), i32::try_from(column).unwrap_or(i32::MAX))
 }
 
-/// Cuts `text` into tokens; the last one is [`Kind::End`].
+/// Splits `text` into tokens; the last one is [`Kind::End`].
 pub(crate) fn tokens(text: &str) -> Result<Vec<Token>, SyntaxError> {
     let mut tokens = Vec::with_capacity(text.len() / 4);
     each(text, |token| tokens.push(token))?;
     Ok(tokens)
 }
 
-/// Gives the tokens of `text` away one by one; the last one is [`Kind::End`].
+/// Passes the tokens of `text` one by one; the last one is [`Kind::End`].
 pub(crate) fn each(text: &str, mut take: impl FnMut(Token)) -> Result<(), SyntaxError> {
     let mut lexer = Lexer { text, bytes: text.as_bytes(), position: 0 };
     loop {
@@ -98,8 +97,8 @@ impl Lexer<'_> {
         self.error(self.text.len(), &format!("mismatched character '<EOF>' expecting {expected}"))
     }
 
-    /// Moves past white space and comments. A line comment ends with its line, not with the text:
-    /// Cassandra says so.
+    /// Skips white space and comments. A line comment must end with a line break, not with the
+    /// text, as in Cassandra.
     fn skip_blanks(&mut self) -> Result<(), SyntaxError> {
         loop {
             match self.at(0) {

@@ -7,10 +7,10 @@
 //! types ─ values ─ functions ───┘
 //! ```
 //!
-//! Nothing here reads a clock, a file or a schema: the time, names of user-defined types and tokens
-//! of keys come from the caller. The grammar, the messages and the meaning of values are those of
-//! Apache Cassandra 5.0; those of transactions are of Cassandra 6. Text and bytes may come from
-//! anybody: nothing panics, nothing nests without a limit.
+//! The crate reads no clock, file or schema: the caller provides the time, user-defined types and
+//! tokens of keys. Grammar, messages and meaning of values are those of Apache Cassandra 5.0;
+//! transactions follow Cassandra 6. Text and bytes may be hostile: nothing panics, and nesting is
+//! limited.
 
 pub mod ast;
 pub mod conditions;

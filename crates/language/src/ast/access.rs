@@ -1,14 +1,13 @@
-//! Roles and permissions, of which a node need say no more than which statement it was, and
-//! `DESCRIBE`.
+//! Roles, permissions and `DESCRIBE`; of a statement about roles, a node needs only its kind.
 
 use super::name::QualifiedName;
 
 /// A statement about roles, users, identities or permissions.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct AccessStatement {
-    /// Its first words, such as `CREATE ROLE` or `GRANT PERMISSION`.
+    /// First words of the statement, such as `CREATE ROLE` or `GRANT PERMISSION`.
     pub name: &'static str,
-    /// The role, user or identity it is about, if there is one.
+    /// The role, user or identity in question, if any.
     pub subject: Option<String>,
     /// `IF EXISTS` or `IF NOT EXISTS`
     pub if_condition: bool,
@@ -30,16 +29,16 @@ pub enum DescribeTarget {
     Cluster,
     /// `[FULL] SCHEMA`
     Schema {
-        /// `FULL`: with the system keyspaces.
+        /// `FULL`: includes the system keyspaces.
         full: bool,
     },
     /// `KEYSPACES`
     Keyspaces,
     /// `[ONLY] KEYSPACE [k]`
     Keyspace {
-        /// The keyspace; none for the one in use.
+        /// The keyspace; `None` for the one in use.
         name: Option<String>,
-        /// `ONLY`: without what it holds.
+        /// `ONLY`: excludes its content.
         only: bool,
     },
     /// `TABLES`

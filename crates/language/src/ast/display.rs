@@ -1,7 +1,7 @@
-//! Parts of statements as text that parses to the same again, as `DESCRIBE` and result column names
-//! need them. Where Cassandra has a text for a name that says another thing, terms have that: a
-//! minus in front of a number is taken for the number's own, and in front of another minus for a
-//! comment. Where its text would say nothing at all, a blank keeps the minus apart.
+//! Formats parts of statements as text that parses to the same parts, for `DESCRIBE` and result
+//! column names. Names of terms follow Cassandra even where its text means something else: a minus
+//! in front of a number becomes part of the number, and in front of another minus begins a comment.
+//! Where Cassandra's text would be meaningless, a blank separates the minus.
 
 use std::fmt::{self, Display};
 
@@ -11,7 +11,7 @@ use super::term::{Literal, LiteralKind, Term};
 use super::type_name::{NativeType, TypeName};
 use crate::keyword;
 
-/// A name as a statement must write it: in quotes unless it is all lower case and no reserved word.
+/// Formats a name for a statement: in quotes unless it is all lower case and not reserved.
 #[must_use]
 pub fn quoted_name(name: &str) -> String {
     let plain = name.starts_with(|first: char| first.is_ascii_lowercase())
@@ -22,8 +22,8 @@ pub fn quoted_name(name: &str) -> String {
     if plain { name.to_owned() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
 }
 
-/// The name of a user-defined type as a statement must write it: some words that may be other names
-/// stand for something else where a type is.
+/// Formats the name of a user-defined type for a statement: some words that other names may use
+/// mean something else as a type.
 #[must_use]
 pub fn quoted_type_name(name: &str) -> String {
     let plain =
@@ -122,7 +122,7 @@ impl fmt::Display for Term {
     }
 }
 
-/// The name that a selected value without an alias has in the metadata of a result.
+/// Formats the name of a selected value without an alias in the metadata of a result.
 impl Display for Selector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let all = |f: &mut fmt::Formatter<'_>, open: &str, selectors: &[Selector], close: &str| {
@@ -131,7 +131,7 @@ impl Display for Selector {
             f.write_str(close)
         };
         match self {
-            // Names of columns stand as they are: a client looks for them so.
+            // Column names stay unquoted, the form that clients look up.
             Selector::Column(name) => f.write_str(name),
             Selector::Term(term) => term.fmt(f),
             Selector::CountRows => f.write_str("count"),
@@ -177,9 +177,9 @@ impl Display for Selector {
     }
 }
 
-/// True of what a minus right in front of it would make another token of, which is not its
-/// negation: a blob or a UUID that begins with a digit, of which a number and a word would be left,
-/// and NaN, which has no sign.
+/// True if a minus directly in front of the term would form another token than its negation: with a
+/// blob or a UUID that begins with a digit, which would split into a number and a word, and with
+/// NaN, which has no sign.
 fn takes_minus(term: &Term) -> bool {
     let Term::Literal(literal) = term else { return false };
     match literal.kind {

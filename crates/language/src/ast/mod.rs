@@ -1,4 +1,4 @@
-//! Statements as the grammar sees them: names are resolved to their case, nothing is looked up in a
+//! Statements as the grammar sees them: names are folded to their case, but not looked up in a
 //! schema.
 
 mod access;
@@ -39,8 +39,8 @@ pub use type_name::{NativeType, TypeName};
 pub struct Parsed {
     /// The statement.
     pub statement: Statement,
-    /// The names of its bind markers in order of appearance; `None` for `?`. A name that occurs
-    /// twice is there twice.
+    /// Names of the bind markers in order of appearance; `None` for `?`. A repeated name is listed
+    /// each time.
     pub markers: Vec<Option<String>>,
 }
 
@@ -61,7 +61,7 @@ pub enum Statement {
     Truncate(QualifiedName),
     /// `USE`
     Use(String),
-    /// `CREATE`, `ALTER` and `DROP` of what a schema holds.
+    /// `CREATE`, `ALTER` and `DROP` of schema elements.
     Schema(SchemaStatement),
     /// Roles and permissions.
     Access(AccessStatement),

@@ -18,7 +18,7 @@ pub enum Mutation {
 }
 
 impl Mutation {
-    /// The table it writes to.
+    /// The table that the statement writes.
     #[must_use]
     pub fn table(&self) -> &QualifiedName {
         match self {
@@ -40,7 +40,7 @@ impl Mutation {
         }
     }
 
-    /// True if it is a lightweight transaction.
+    /// True for a lightweight transaction.
     #[must_use]
     pub fn is_conditional(&self) -> bool {
         match self {
@@ -66,7 +66,7 @@ pub struct Attributes {
 pub struct Insert {
     /// The table.
     pub table: QualifiedName,
-    /// Columns, as many as the statement has; Cassandra checks the number against the values later.
+    /// Columns as written; Cassandra compares their number with the values later.
     pub columns: Vec<String>,
     /// Values.
     pub values: Vec<Term>,
@@ -83,7 +83,7 @@ pub struct InsertJson {
     pub table: QualifiedName,
     /// A string literal or a marker.
     pub json: Term,
-    /// `DEFAULT UNSET`: columns that the JSON does not have keep their values.
+    /// `DEFAULT UNSET`: columns missing in the JSON keep their values.
     pub default_unset: bool,
     /// `IF NOT EXISTS`
     pub if_not_exists: bool,
@@ -139,7 +139,7 @@ pub struct Delete {
     pub table: QualifiedName,
     /// `USING TIMESTAMP ..`
     pub attributes: Attributes,
-    /// The parts of the rows to delete; none for whole rows.
+    /// Parts of the rows to delete; empty for whole rows.
     pub deletions: Vec<Deletion>,
     /// The rows.
     pub relations: Vec<Relation>,
@@ -161,15 +161,15 @@ pub enum Deletion {
 /// `IF ..`
 #[derive(Clone, Debug, PartialEq)]
 pub enum Conditions {
-    /// None.
+    /// No condition.
     None,
     /// `IF EXISTS`
     Exists,
-    /// All of these must hold.
+    /// A list of conditions, all of which must hold.
     All(Vec<ColumnCondition>),
 }
 
-/// One condition on the row as it is.
+/// One condition on the current row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ColumnCondition {
     /// The column.
@@ -178,9 +178,9 @@ pub struct ColumnCondition {
     pub element: Option<Term>,
     /// `a.f`
     pub field: Option<String>,
-    /// How it compares; `None` for `IN`.
+    /// The comparison; `None` for `IN`.
     pub comparison: Option<Comparison>,
-    /// To what: one value, or those of `IN`.
+    /// The compared value, or those of `IN`.
     pub values: Vec<Term>,
     /// True if `values` is the one marker of `IN ?`.
     pub in_marker: bool,
@@ -193,7 +193,7 @@ pub struct Batch {
     pub kind: BatchKind,
     /// `USING ..` of the whole batch.
     pub attributes: Attributes,
-    /// Its statements.
+    /// Statements of the batch.
     pub mutations: Vec<Mutation>,
 }
 

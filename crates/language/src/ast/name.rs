@@ -1,4 +1,4 @@
-//! Names of what a schema holds.
+//! Names of schema elements.
 
 /// The name of a table, type, function or index, with its keyspace if the statement gives one.
 #[derive(Clone, Debug, Eq, PartialEq, Hash)]

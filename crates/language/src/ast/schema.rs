@@ -36,7 +36,7 @@ pub enum SchemaStatement {
         name: QualifiedName,
         /// `IF NOT EXISTS`
         if_not_exists: bool,
-        /// Its fields.
+        /// Fields of the type.
         fields: Vec<(String, TypeName)>,
     },
     /// `ALTER TYPE`
@@ -62,7 +62,7 @@ pub enum SchemaStatement {
     CreateTrigger {
         /// The trigger.
         name: String,
-        /// Its table.
+        /// Table of the trigger.
         table: QualifiedName,
         /// `IF NOT EXISTS`
         if_not_exists: bool,
@@ -73,7 +73,7 @@ pub enum SchemaStatement {
     Drop(Drop),
 }
 
-/// `WITH a = 1 AND b = {..}`, in the order they are written; no name is there twice.
+/// `WITH a = 1 AND b = {..}`, in order of writing; names are unique.
 pub type Properties = Vec<(String, PropertyValue)>;
 
 /// The value of a property.
@@ -94,8 +94,8 @@ pub struct CreateTable {
     pub if_not_exists: bool,
     /// Columns in the order they are written.
     pub columns: Vec<ColumnDefinition>,
-    /// Each `PRIMARY KEY` that the statement has, of which a valid one has one: columns of the
-    /// partition key, then clustering columns.
+    /// Every `PRIMARY KEY` of the statement (a valid one has exactly one): columns of the partition
+    /// key, then clustering columns.
     pub primary_keys: Vec<(Vec<String>, Vec<String>)>,
     /// `WITH ..`
     pub options: TableOptions,
@@ -115,9 +115,9 @@ pub struct TableOptions {
 /// A column of `CREATE TABLE` or `ALTER TABLE .. ADD`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ColumnDefinition {
-    /// Its name.
+    /// Name of the column.
     pub name: String,
-    /// Its type.
+    /// Type of the column.
     pub type_name: TypeName,
     /// `STATIC`
     pub is_static: bool,
@@ -128,9 +128,9 @@ pub struct ColumnDefinition {
 /// `MASKED WITH f(..)`
 #[derive(Clone, Debug, PartialEq)]
 pub struct ColumnMask {
-    /// The function; none for `DEFAULT`.
+    /// The function; `None` for `DEFAULT`.
     pub function: Option<QualifiedName>,
-    /// Its arguments besides the column.
+    /// Arguments of the function besides the column.
     pub arguments: Vec<Term>,
 }
 
@@ -175,7 +175,7 @@ pub enum TableAlteration {
     AlterType {
         /// The column.
         column: String,
-        /// Its new type.
+        /// New type of the column.
         type_name: TypeName,
     },
     /// `ALTER a MASKED WITH ..` or `ALTER a DROP MASKED`
@@ -184,7 +184,7 @@ pub enum TableAlteration {
         if_exists: bool,
         /// The column.
         column: String,
-        /// Its mask, none to drop it.
+        /// Mask of the column; `None` drops it.
         mask: Option<ColumnMask>,
     },
     /// `DROP COMPACT STORAGE`
@@ -215,7 +215,7 @@ pub enum TypeAlteration {
         if_not_exists: bool,
         /// The field.
         field: String,
-        /// Its type.
+        /// Type of the field.
         type_name: TypeName,
     },
     /// `RENAME f TO g`
@@ -236,7 +236,7 @@ pub struct CreateIndex {
     pub if_not_exists: bool,
     /// The index, if it has a name.
     pub name: Option<String>,
-    /// Its table.
+    /// Table of the index.
     pub table: QualifiedName,
     /// The indexed columns, each with the part of it that is indexed.
     pub targets: Vec<(IndexTarget, String)>,
@@ -268,9 +268,9 @@ pub struct CreateView {
     pub name: QualifiedName,
     /// `IF NOT EXISTS`
     pub if_not_exists: bool,
-    /// Its columns.
+    /// Columns of the view.
     pub clause: SelectClause,
-    /// Its table.
+    /// Table of the view.
     pub table: QualifiedName,
     /// `WHERE ..`
     pub relations: Vec<Relation>,
@@ -329,7 +329,7 @@ pub struct Drop {
     pub kind: DropKind,
     /// `IF EXISTS`
     pub if_exists: bool,
-    /// Its name; that of a keyspace is without a keyspace of its own.
+    /// Name of the element; a keyspace's has no keyspace.
     pub name: QualifiedName,
     /// Types of the arguments, if the statement gives them for a function or aggregate.
     pub arguments: Option<Vec<TypeName>>,

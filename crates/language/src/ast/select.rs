@@ -65,7 +65,7 @@ pub enum Selector {
     Call {
         /// The function.
         name: QualifiedName,
-        /// Its arguments.
+        /// Arguments of the function.
         arguments: Vec<Selector>,
     },
     /// `a.field`
@@ -76,30 +76,30 @@ pub enum Selector {
     Slice(Box<Selector>, Option<Term>, Option<Term>),
     /// `(type) a`
     Hint(TypeName, Box<Selector>),
-    /// `(a, b)`: a tuple; with one element no more than parentheses, unless a tuple is asked for.
+    /// `(a, b)`: a tuple; with one element plain parentheses, unless a tuple is expected.
     Tuple(Vec<Selector>),
     /// `[a, b]`: a list, or a vector.
     List(Vec<Selector>),
     /// `{a, b}`
     Set(Vec<Selector>),
-    /// `{a: b}`: a map, or a value of a user-defined type if the keys are columns that are its
+    /// `{a: b}`: a map, or a value of a user-defined type if the keys are columns named like its
     /// fields.
     Map(Vec<(Selector, Selector)>),
     /// `-a`
     Negation(Box<Selector>),
     /// `a + b`
     Arithmetic {
-        /// Which operation.
+        /// The operation.
         operator: Operator,
-        /// Its left operand.
+        /// Left operand.
         left: Box<Selector>,
-        /// Its right operand.
+        /// Right operand.
         right: Box<Selector>,
     },
 }
 
 impl Selector {
-    /// The selectors that it is made of.
+    /// The selectors it consists of.
     #[must_use]
     pub fn parts(&self) -> Vec<&Selector> {
         match self {
@@ -156,7 +156,8 @@ pub enum Comparison {
 }
 
 impl Comparison {
-    /// What it says of two values in this order; `None` if it is not about their order.
+    /// Result of the comparison for values in this order; `None` if it does not depend on the
+    /// order.
     pub fn of(self, order: std::cmp::Ordering) -> Option<bool> {
         Some(match self {
             Comparison::Equal => order.is_eq(),
@@ -177,9 +178,9 @@ pub enum Relation {
     Column {
         /// The column.
         column: String,
-        /// How it compares.
+        /// The comparison.
         comparison: Comparison,
-        /// To what.
+        /// The compared value.
         value: Term,
     },
     /// `a IN (1, 2)`
@@ -204,27 +205,27 @@ pub enum Relation {
         column: String,
         /// The key of the element.
         key: Term,
-        /// How it compares.
+        /// The comparison.
         comparison: Comparison,
-        /// To what.
+        /// The compared value.
         value: Term,
     },
     /// `token(a, b) > 1`
     Token {
         /// The columns.
         columns: Vec<String>,
-        /// How it compares.
+        /// The comparison.
         comparison: Comparison,
-        /// To what.
+        /// The compared value.
         value: Term,
     },
     /// `(a, b) > (1, 2)`; the value is a tuple or a marker.
     Tuple {
         /// The columns.
         columns: Vec<String>,
-        /// How they compare.
+        /// The comparison.
         comparison: Comparison,
-        /// To what.
+        /// The compared value.
         value: Term,
     },
     /// `(a, b) IN ((1, 2), (3, 4))`; the values are all tuples or all markers.

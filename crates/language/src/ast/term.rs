@@ -20,13 +20,13 @@ pub enum Term {
     Map(Vec<(Term, Term)>),
     /// `{field: a}`: a value of a user-defined type. The last of equal fields counts.
     Udt(Vec<(String, Term)>),
-    /// `(a, b)`: a tuple; with one element perhaps no more than parentheses.
+    /// `(a, b)`: a tuple; with one element possibly plain parentheses.
     Tuple(Vec<Term>),
     /// `f(a, b)`
     Call {
         /// The function.
         name: QualifiedName,
-        /// Its arguments.
+        /// Arguments of the function.
         arguments: Vec<Term>,
     },
     /// `(type) a`: a type hint.
@@ -37,17 +37,17 @@ pub enum Term {
     Negation(Box<Term>),
     /// `a + b`
     Arithmetic {
-        /// Which operation.
+        /// The operation.
         operator: Operator,
-        /// Its left operand.
+        /// Left operand.
         left: Box<Term>,
-        /// Its right operand.
+        /// Right operand.
         right: Box<Term>,
     },
 }
 
 impl Term {
-    /// The terms that it is made of.
+    /// The terms it consists of.
     #[must_use]
     pub fn parts(&self) -> Vec<&Term> {
         match self {
@@ -62,12 +62,12 @@ impl Term {
     }
 }
 
-/// A constant: what kind of token it was, and its text without quotes.
+/// A constant: its kind of token, and its text without quotes.
 #[derive(Clone, Debug, Eq, PartialEq, Hash)]
 pub struct Literal {
     /// The kind of token.
     pub kind: LiteralKind,
-    /// Its text: unquoted for strings, as it was written for everything else.
+    /// Text of the constant: unquoted for strings, otherwise as written.
     pub text: String,
 }
 
@@ -91,7 +91,7 @@ pub enum LiteralKind {
 }
 
 impl LiteralKind {
-    /// The name Cassandra has for the kind in its messages.
+    /// Cassandra's name of the kind in messages.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -122,7 +122,7 @@ pub enum Operator {
 }
 
 impl Operator {
-    /// Its character.
+    /// Character of the operation.
     #[must_use]
     pub fn symbol(self) -> char {
         match self {

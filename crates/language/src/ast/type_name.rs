@@ -1,8 +1,8 @@
-//! Types as they are written.
+//! Types as written.
 
 use super::name::QualifiedName;
 
-/// A type as a statement names it; user-defined types are not looked up yet.
+/// A type as named in a statement; user-defined types are not looked up yet.
 #[derive(Clone, Debug, Eq, PartialEq, Hash)]
 pub enum TypeName {
     /// A native type.
@@ -70,7 +70,7 @@ pub enum NativeType {
     Varint,
 }
 
-/// All of them by name.
+/// The native types by name, including aliases.
 const NAMES: [(&str, NativeType); 21] = [
     ("ascii", NativeType::Ascii),
     ("bigint", NativeType::Bigint),
@@ -96,7 +96,7 @@ const NAMES: [(&str, NativeType); 21] = [
 ];
 
 impl NativeType {
-    /// All native types, once each.
+    /// The native types, once each.
     pub fn all() -> impl Iterator<Item = NativeType> {
         NAMES.iter().take(NAMES.len() - 1).map(|(_, native)| *native)
     }
@@ -107,7 +107,7 @@ impl NativeType {
         NAMES.iter().find(|(known, _)| *known == name).map(|(_, native)| *native)
     }
 
-    /// Its name.
+    /// Name of the type.
     #[must_use]
     pub fn name(self) -> &'static str {
         NAMES.iter().find(|(_, native)| *native == self).map_or("", |(name, _)| name)

@@ -1,67 +1,67 @@
-//! A statement and its values make a request.
+//! Binds values to a statement, which gives requests.
 
 use shunt_wire::cql::message::{Value, Values};
 
 use super::{Form, NAME_BYTES_MAX, OWNER_BYTES_MAX, Single, Source, Statement, TTL_LEFT_MS, Table};
 use crate::error::InvalidRequest;
 
-/// What is asked of a lock.
+/// Operation on a lock.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Asked {
-    /// To hold it.
+    /// Acquires the lock.
     Acquire {
-        /// With others who hold it so.
+        /// True to share it with other holders.
         shared: bool,
-        /// For how long, from its grant.
+        /// Duration of the hold, from its grant.
         ttl_ms: u32,
-        /// How long to wait for it.
+        /// Longest wait for the lock.
         wait_ms: u32,
     },
-    /// To hold it for longer.
+    /// Extends the hold.
     Renew {
-        /// The mode that it is held in, if the statement says.
+        /// Mode of the hold, if the statement gives it.
         shared: Option<bool>,
-        /// For how long, from now.
+        /// New duration of the hold, from now.
         ttl_ms: u32,
-        /// Only with this fence.
+        /// Required fence, if given.
         fence: Option<i64>,
     },
-    /// To hold it no more.
+    /// Releases the lock.
     Release {
-        /// Only with this fence.
+        /// Required fence, if given.
         fence: Option<i64>,
     },
-    /// Who holds it. With an owner: only that one.
+    /// Shows the holders; with an owner, only that one.
     Look,
-    /// Who holds it, and who waits.
+    /// Shows the holders and the waiters.
     Queue {
-        /// Of those in memory only, or of the others only.
+        /// True for locks in memory only, false for the others only.
         fast: Option<bool>,
     },
-    /// The locks of one proxy, those with the longest queues first.
+    /// Shows the locks of one proxy, longest queues first.
     Longest,
 }
 
 /// A request about one lock.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Request<'a> {
-    /// The table that was named.
+    /// The named table.
     pub table: Table,
-    /// What is asked.
+    /// The operation.
     pub asked: Asked,
-    /// The lock's name; empty for [`Asked::Longest`].
+    /// Name of the lock; empty for [`Asked::Longest`].
     pub name: &'a [u8],
-    /// The owner; empty where none is named.
+    /// The owner; empty if none is named.
     pub owner: &'a [u8],
-    /// Rows that are wanted at most.
+    /// Most rows to return.
     pub limit: u32,
 }
 
 impl Statement {
-    /// The requests of the statement with these values, one for each statement of a batch.
+    /// Binds these values; returns one request for each statement of a batch.
     ///
     /// # Errors
-    /// A value is missing, or is not one that its column takes.
+    /// A value is missing or invalid for its column.
     pub fn bind<'a>(
         &'a self,
         values: &'a Values<'a>,
@@ -233,7 +233,7 @@ impl<'a> Bound<'a> {
             .map_err(|_| refuse(format!("fence has {} bytes: a bigint has 8", bytes.len())))
     }
 
-    /// What a value is that a statement names more than once.
+    /// The common value of a column that a statement names more than once.
     fn same<T: PartialEq>(
         self,
         sources: &'a [Source],

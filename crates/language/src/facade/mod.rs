@@ -1,5 +1,5 @@
-//! Statements on the tables of the keyspace `shunt`, by which applications ask for locks. A proxy
-//! answers them itself; the tables are there for drivers, which want to see them, and stay empty.
+//! Statements on the tables of the keyspace `shunt`, the applications' interface to locks. A proxy
+//! answers them itself; the tables exist for drivers, which expect them, and stay empty.
 //!
 //! ```text
 //! INSERT INTO shunt.locks (name, owner, wait_ms) VALUES (?, ?, ?) IF NOT EXISTS USING TTL ?    acquire; wait_ms may be left out
@@ -10,13 +10,13 @@
 //! BEGIN BATCH INSERT ..; INSERT ..; APPLY BATCH                                                acquire several, all or none
 //! ```
 //!
-//! `fast_locks` is the same for locks in memory. `rwlocks` and `fast_rwlocks` have (name, owner) as
-//! their key and a column `mode`, 'S' or 'X'. `lock_queue` shows who holds a lock and who waits.
+//! `fast_locks` is the same for locks in memory. `rwlocks` and `fast_rwlocks` have the key (name,
+//! owner) and a column `mode`, 'S' or 'X'. `lock_queue` shows the holders and waiters of a lock.
 //!
 //! [`parse`] reads a text, at PREPARE or for a QUERY; [`Statement::bind`] puts the values in;
-//! [`reply`] writes the answers. What is on these tables and is none of the forms above is refused
-//! with words that say which form it should have: a row that came to be in one of the tables would
-//! show a lock that nobody holds. So are changes of the tables themselves.
+//! [`reply`] writes the answers. Any other statement on these tables is refused with a message that
+//! shows the right form: a row stored in one of the tables would show a lock that nobody holds.
+//! Changes of the tables are refused too.
 
 mod bind;
 mod read;
@@ -33,29 +33,29 @@ use crate::error::InvalidRequest;
 
 /// The keyspace of the tables.
 pub const KEYSPACE: &str = "shunt";
-/// Statements of one batch.
+/// Most statements of one batch.
 pub const BATCH_MAX: usize = 16;
-/// Bytes of a lock's name; at least 1.
+/// Most bytes of a lock's name; at least 1.
 pub const NAME_BYTES_MAX: usize = 1024;
-/// Columns of a SELECT, however often one is named: a list has a thousand rows.
+/// Most columns of a SELECT, however often one is named: a list has a thousand rows.
 pub const COLUMNS_MAX: usize = 16;
-/// Bytes of an owner's text; at least 1.
+/// Most bytes of an owner's text; at least 1.
 pub const OWNER_BYTES_MAX: usize = 256;
-/// A hold that was waited for has this much of its time left at least, milliseconds.
+/// Least remaining time of a hold granted after a wait, in milliseconds.
 pub const TTL_LEFT_MS: u32 = 1_000;
 
 /// One of the tables.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Hash)]
 pub enum Table {
-    /// Exclusive locks, kept in Cassandra.
+    /// Exclusive locks stored in Cassandra.
     Locks,
-    /// Exclusive locks, kept in memory.
+    /// Exclusive locks kept in memory.
     FastLocks,
-    /// Shared and exclusive locks, kept in Cassandra: those of `locks` are among them.
+    /// Shared and exclusive locks stored in Cassandra, including those of `locks`.
     RwLocks,
-    /// Shared and exclusive locks, kept in memory: those of `fast_locks` are among them.
+    /// Shared and exclusive locks kept in memory, including those of `fast_locks`.
     FastRwLocks,
-    /// Who holds a lock, and who waits for it.
+    /// Holders and waiters of a lock.
     LockQueue,
 }
 
@@ -73,11 +73,11 @@ pub enum ColumnType {
 }
 
 impl Table {
-    /// All tables.
+    /// The tables in declaration order.
     pub const ALL: [Table; 5] =
         [Table::Locks, Table::FastLocks, Table::RwLocks, Table::FastRwLocks, Table::LockQueue];
 
-    /// Its name in the keyspace.
+    /// Name of the table in the keyspace.
     pub fn name(self) -> &'static str {
         match self {
             Table::Locks => "locks",
@@ -88,17 +88,17 @@ impl Table {
         }
     }
 
-    /// True if its locks are kept in memory.
+    /// True if the table's locks are kept in memory.
     pub fn is_fast(self) -> bool {
         matches!(self, Table::FastLocks | Table::FastRwLocks)
     }
 
-    /// True if its locks may be shared, and owners belong to its key.
+    /// True if the table's locks can be shared, and its key includes the owner.
     pub fn is_shared(self) -> bool {
         matches!(self, Table::RwLocks | Table::FastRwLocks)
     }
 
-    /// Its columns, in the order that `SELECT *` has them: the key first, then by name.
+    /// Columns of the table in the order of `SELECT *`: the key first, then by name.
     pub fn columns(self) -> &'static [(&'static str, ColumnType)] {
         use ColumnType::{BigInt, Boolean, Int, Text};
         match self {
@@ -135,25 +135,25 @@ impl Table {
     }
 }
 
-/// Where a value comes from.
+/// Source of a value.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Source {
-    /// The text: as it would be sent.
+    /// A literal, encoded as a client would send it.
     Literal(Box<[u8]>),
     /// A bind marker.
     Marker(u16),
 }
 
-/// A name under which a result shows a column, and the column.
+/// A selected column and its name in the result.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Selected {
     /// The name in the result.
     pub shown: Box<str>,
-    /// Its place in [`Table::columns`].
+    /// Index in [`Table::columns`].
     pub column: usize,
 }
 
-/// What one statement asks for, with its values yet to come.
+/// Form of one statement, before its values are bound.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Form {
     Acquire {
@@ -200,22 +200,22 @@ pub(crate) struct Single {
     pub(crate) form: Form,
 }
 
-/// A statement that was read.
+/// A parsed statement.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Statement {
-    /// One, or those of a batch.
+    /// One statement, or those of a batch.
     pub(crate) singles: Vec<Single>,
-    /// Names of the bind markers; none for `?`.
+    /// Names of the bind markers; `None` for `?`.
     pub(crate) markers: Vec<Option<Box<str>>>,
 }
 
 impl Statement {
-    /// How many statements there are in it: more than one in a batch.
+    /// Number of statements; more than one in a batch.
     pub fn len(&self) -> usize {
         self.singles.len()
     }
 
-    /// About what it takes in memory.
+    /// Approximate memory in bytes.
     pub fn bytes(&self) -> usize {
         let source = |source: &Source| match source {
             Source::Literal(bytes) => bytes.len(),
@@ -263,12 +263,12 @@ impl Statement {
         size_of::<Self>() + singles + self.markers.len() * size_of::<Option<Box<str>>>() + markers
     }
 
-    /// Never true.
+    /// Always false.
     pub fn is_empty(&self) -> bool {
         self.singles.is_empty()
     }
 
-    /// The columns of its result, if it reads.
+    /// Columns of the result, if the statement reads.
     pub fn selected(&self) -> Option<&[Selected]> {
         match &self.singles.first()?.form {
             Form::Look { columns, .. }
@@ -278,17 +278,17 @@ impl Statement {
         }
     }
 
-    /// The table of the first statement in it.
+    /// Table of the first statement.
     pub fn table(&self) -> Table {
         self.singles.first().map_or(Table::Locks, |single| single.table)
     }
 }
 
-/// Says of statements that come together in a batch that they may: all acquire or all release, and
-/// all of locks that are kept in the same way.
+/// Checks that the statements of a batch are compatible: all acquire or all release, and all of
+/// locks stored in the same way.
 ///
 /// # Errors
-/// What they may not.
+/// The incompatibility.
 pub fn may_be_together<'a>(
     statements: impl Iterator<Item = &'a Statement>,
 ) -> Result<(), InvalidRequest> {

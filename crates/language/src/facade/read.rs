@@ -1,4 +1,4 @@
-//! From text to [`Statement`].
+//! Parses text to a [`Statement`].
 
 use super::{
     COLUMNS_MAX, ColumnType, Form, KEYSPACE, NAME_BYTES_MAX, Selected, Single, Source, Statement,
@@ -10,8 +10,7 @@ use crate::ast::{
 };
 use crate::error::InvalidRequest;
 
-/// The table that names mean, if it is one of these; `keyspace` is the session's, for names without
-/// one.
+/// The facade table with this name, if any; `keyspace` is the session's, for names without one.
 pub fn is_facade(name: &QualifiedName, keyspace: Option<&str>) -> Option<Table> {
     if name.keyspace.as_deref().or(keyspace) != Some(KEYSPACE) {
         return None;
@@ -19,13 +18,13 @@ pub fn is_facade(name: &QualifiedName, keyspace: Option<&str>) -> Option<Table> 
     Table::ALL.into_iter().find(|table| table.name() == name.name)
 }
 
-/// Reads a text. None: it is not on one of the tables. `keyspace` is the session's.
+/// Parses a text. Returns `None` for statements on other tables. `keyspace` is the session's.
 ///
 /// # Errors
-/// The text is on one of the tables and is none of the forms that they have; or it would change the
-/// tables or their keyspace.
+/// The text is on one of the tables but has none of their forms, or would change the tables or
+/// their keyspace.
 pub fn parse(text: &str, keyspace: Option<&str>) -> Result<Option<Statement>, InvalidRequest> {
-    // What is no CQL is a node's to refuse, in its own words.
+    // A node refuses invalid CQL in its own words.
     let Ok(parsed) = crate::parse(text) else { return Ok(None) };
     let singles = match &parsed.statement {
         ast::Statement::Select(select) => match is_facade(&select.table, keyspace) {
@@ -296,7 +295,7 @@ impl Found {
     }
 }
 
-/// The values of WHERE. None: there is something else in it.
+/// Values of WHERE; `None` if it contains anything else.
 fn read_key(
     table: Table,
     relations: &[Relation],
@@ -322,8 +321,8 @@ fn read_key(
     Some(Ok(found))
 }
 
-/// The values of IF: of `fence`, and of the column `also`. IF EXISTS has none, and is for the
-/// tables whose key has the owner. None: there is something else in it.
+/// Values of IF: of `fence`, and of the column `also`. IF EXISTS has none, and is for tables whose
+/// key includes the owner. `None` if the clause contains anything else.
 fn read_conditions(conditions: &Conditions, also: &str) -> Option<Result<Found, InvalidRequest>> {
     let mut found = Found::default();
     let all = match conditions {
@@ -369,8 +368,8 @@ fn source(term: &Term, of_type: ColumnType, column: &str) -> Result<Source, Inva
         Term::Literal(literal) => literal,
         _ => return Err(wrong()),
     };
-    // The longest value that any column takes; what is longer would lie in memory for as long as
-    // the statement is prepared.
+    // The longest value of any column; a longer one would occupy memory as long as the statement is
+    // prepared.
     if literal.text.len() > NAME_BYTES_MAX {
         return Err(refuse(format!(
             "{column} has {} bytes: at most {NAME_BYTES_MAX} are allowed",

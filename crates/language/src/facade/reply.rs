@@ -1,11 +1,11 @@
-//! Answers to the statements, as RESULT bodies of kind rows (native protocol, section 4.2.5.2).
+//! Answers to the statements: RESULT bodies of kind rows (native protocol, section 4.2.5.2).
 
 use shunt_wire::cql::message::{put, result_kind};
 
 use super::{ColumnType, KEYSPACE, Selected, Table};
 
 impl ColumnType {
-    /// Its name in CQL.
+    /// Name of the type in CQL.
     pub fn name(self) -> &'static str {
         match self {
             ColumnType::Boolean => "boolean",
@@ -15,7 +15,7 @@ impl ColumnType {
         }
     }
 
-    /// Its number in metadata: that of `varchar` for text.
+    /// Number of the type in metadata: that of `varchar` for text.
     fn code(self) -> u16 {
         match self {
             ColumnType::BigInt => 0x02,
@@ -26,32 +26,32 @@ impl ColumnType {
     }
 }
 
-/// Metadata flags: all columns are of one table; there are no columns' names and types.
+/// Metadata flags: all columns are of one table; column names and types are omitted.
 const GLOBAL_TABLE: i32 = 1;
 const NO_METADATA: i32 = 4;
 
-/// One lock, or one who waits for it, as a row shows it. What is not there is null.
+/// One lock or waiter, as shown in a row. Missing values are null.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Row<'a> {
-    /// The lock's name.
+    /// Name of the lock.
     pub name: Option<&'a [u8]>,
-    /// Who holds it, or waits.
+    /// The holder or waiter.
     pub owner: Option<&'a [u8]>,
-    /// The role of that one.
+    /// Role of the owner.
     pub role: Option<&'a [u8]>,
-    /// It is kept in memory.
+    /// True if the lock is kept in memory.
     pub fast: Option<bool>,
-    /// The place in the queue, from 0.
+    /// Place in the queue, from 0.
     pub position: Option<i32>,
-    /// True: with others.
+    /// True for a shared hold.
     pub shared: Option<bool>,
-    /// True: it waits.
+    /// True for a waiter.
     pub waits: Option<bool>,
     /// The fencing token.
     pub fence: Option<i64>,
-    /// How long it is held, milliseconds.
+    /// Duration of the hold in milliseconds.
     pub ttl_ms: Option<u32>,
-    /// How many wait for it.
+    /// Number of waiters.
     pub waiters: Option<u32>,
 }
 
@@ -88,8 +88,8 @@ impl Row<'_> {
     }
 }
 
-/// The columns of the answer to a conditional statement, behind `[applied]`: always all of them, so
-/// that a caller who knows the table knows the answer.
+/// Columns of the answer to a conditional statement, behind `[applied]`: always the same ones, so
+/// that the table determines the answer's form.
 fn answered(table: Table) -> &'static [(&'static str, ColumnType)] {
     use ColumnType::{BigInt, Int, Text};
     match table.is_shared() {
@@ -122,8 +122,8 @@ fn put_column(out: &mut Vec<u8>, name: &str, of_type: ColumnType) {
     put::short(out, of_type.code());
 }
 
-/// The answer to a conditional statement: applied or not, and the lock as it is now, for each
-/// statement of it.
+/// The answer to a conditional statement: applied or not, and the lock's current state, for each of
+/// its statements.
 pub fn conditional<'a>(
     out: &mut Vec<u8>,
     table: Table,

@@ -1,13 +1,13 @@
-//! Changes of the schema that would take the tables away or make others of them: refused, for
-//! clients' statements on the tables are read and answered as `shunt fleet init` has made them.
+//! Changes of the schema that would remove or alter the tables: refused, because clients'
+//! statements are parsed and answered for the tables as created by `shunt fleet init`.
 
 use super::{KEYSPACE, Table, is_facade};
 use crate::ast::{DropKind, QualifiedName, SchemaStatement};
 use crate::error::InvalidRequest;
 use crate::lexer::{self, Kind, Token};
 
-/// What is wrong with a change of the schema, if it is one of these tables or of their keyspace;
-/// `keyspace` is the session's.
+/// Reason to refuse a change of the schema of these tables or their keyspace, if any; `keyspace` is
+/// the session's.
 pub(super) fn refusal(
     statement: &SchemaStatement,
     keyspace: Option<&str>,
@@ -44,7 +44,7 @@ pub(super) fn refusal(
             DropKind::Trigger => {
                 drop.table.as_ref().and_then(|table| on("DROP TRIGGER ON", table, KEEP))
             }
-            // An index has a name of its own, and there are no rows for it.
+            // An index has its own name, and the tables have no rows for it.
             DropKind::Index | DropKind::Type | DropKind::Function | DropKind::Aggregate => None,
         },
         S::CreateType { .. } | S::AlterType(_) | S::CreateFunction(_) | S::CreateAggregate(_) => {
@@ -53,7 +53,7 @@ pub(super) fn refusal(
     }
 }
 
-/// The table of rules, which has rows and is a node's to read and write.
+/// The table of rules, which has rows and is read and written by nodes.
 const RULES: &str = "guards";
 const OF_RULES: &str = "the proxies of a fleet read rules from this table, and need it as `shunt fleet init` has made it; DELETE removes a rule";
 const MAKE: &str = "`shunt fleet init` makes what locks need, at a node";
@@ -62,9 +62,9 @@ const NO_ROWS: &str = "the table has no rows; SELECT .. WHERE name = ? looks at 
 const REPLICAS: &str = "its tables have no rows to be replicated. Durable locks are in shunt_meta; change the replication of either at a node";
 const GONE: &str = "locks are released by DELETE, each by its owner. When no fleet is to run any more, drop it at a node";
 
-/// True if a change of the schema names one of the tables, or their keyspace as a whole, or cannot
-/// even be cut into words. For texts that [`crate::parse`] cannot read, or that are too long to:
-/// what a later version of Cassandra can read is still not wanted.
+/// True if a change of the schema names one of the tables, or their whole keyspace, or cannot be
+/// tokenised. For texts that [`crate::parse`] cannot parse, or that are too long: a later version
+/// of Cassandra may understand them, and they are still refused.
 pub fn may_change(text: &str, keyspace: Option<&str>) -> bool {
     let is_name = |token: Token, name: &str| {
         let token_text = text.get(token.start..token.end).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What is read from texts, what values make of it, and what is refused.
+//! Parsed texts, bound values, and refusals.
 
 use shunt_wire::cql::message::{ResultMessage, Value, ValueList, Values};
 use shunt_wire::cql::statement::{Identifier, Kind, classify};
@@ -10,7 +10,7 @@ fn read(text: &str) -> Statement {
     parse(text, None).expect("it is allowed").expect("it is on one of the tables")
 }
 
-/// Binds texts (as they are) and numbers.
+/// Binds texts (unchanged) and numbers.
 fn values(given: &[Value<'_>]) -> ValueList {
     let mut list = ValueList::positional(4);
     for value in given {
@@ -198,7 +198,8 @@ const CHANGES: [&str; 15] = [
     "ALTER TABLE {} FORGET owner",
 ];
 
-/// True if the proxy refuses a change of the schema, as a whole or because it cannot read it.
+/// True if the proxy refuses a change of the schema, after parsing it or because it cannot parse
+/// it.
 fn is_refused(text: &str, session: Option<&str>) -> bool {
     assert_eq!(classify(text).kind, Kind::Ddl, "a proxy would not look at it: {text}");
     match parse(text, session) {
@@ -297,7 +298,7 @@ fn what_a_refused_change_was_and_what_to_do_is_said() {
     }
 }
 
-/// What is in the keyspace and is none of the tables, or only speaks of them.
+/// Other elements of the keyspace, or texts that merely mention the tables.
 #[test]
 fn other_changes_of_the_schema_are_the_nodes_business() {
     for text in [
@@ -354,8 +355,8 @@ fn batches_are_of_one_kind() {
     }
 }
 
-/// The proxy reads a text as a whole only if its quick look says that it may be on one of the
-/// tables. Whatever is, or is refused because it is, must look so.
+/// The proxy parses a text only if its quick check says that it may be on one of the tables. Every
+/// text on the tables, or refused for that reason, must pass the check.
 #[test]
 fn what_is_on_the_tables_is_seen_by_the_quick_look() {
     let spellings = [
@@ -454,8 +455,8 @@ fn answers_are_rows_that_every_version_reads() {
     }
 }
 
-/// A prepared statement is kept, and its answer has as many values as it names columns, for a
-/// thousand rows.
+/// A prepared statement is kept, and its answer has a value for each named column, in a thousand
+/// rows.
 #[test]
 fn statements_are_no_larger_than_they_need_to_be() {
     let select = |columns: usize| {

@@ -11,9 +11,9 @@ use crate::values::{Decimal, compare};
 /// Kinds of aggregates.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Hash)]
 pub enum AggregateKind {
-    /// `count(*)`, `count(1)`: rows.
+    /// `count(*)`, `count(1)`: number of rows.
     CountRows,
-    /// `count(a)`: values that are not null.
+    /// `count(a)`: number of non-null values.
     Count,
     /// `min(a)`
     Min,
@@ -36,7 +36,7 @@ impl Aggregate {
     /// An aggregate of values of a type.
     ///
     /// # Errors
-    /// When the type has no such aggregate: only numbers have sums.
+    /// If the type has no such aggregate: only numbers have sums.
     pub fn new(kind: AggregateKind, argument: CqlType) -> Result<Aggregate, InvalidRequest> {
         let number = matches!(argument, CqlType::Native(native) if arithmetic::is_number(native));
         if matches!(kind, AggregateKind::Sum | AggregateKind::Average) && !number {
@@ -48,7 +48,7 @@ impl Aggregate {
         Ok(Aggregate { kind, argument })
     }
 
-    /// The type of its result.
+    /// Type of the result.
     #[must_use]
     pub fn returns(&self) -> CqlType {
         match self.kind {
@@ -57,7 +57,7 @@ impl Aggregate {
         }
     }
 
-    /// The start of an aggregation.
+    /// Starts an aggregation.
     #[must_use]
     pub fn start(&self) -> AggregateState {
         AggregateState {
@@ -83,7 +83,7 @@ impl Aggregate {
     }
 }
 
-/// An aggregation under way.
+/// An aggregation in progress.
 #[derive(Clone, Debug)]
 pub struct AggregateState {
     aggregate: Aggregate,
@@ -91,15 +91,15 @@ pub struct AggregateState {
     best: Option<Vec<u8>>,
     sum: Number,
     compensation: f64,
-    /// Exact sum of the floats of an average, once it is beyond all doubles.
+    /// Exact sum of the floats of an average, once it exceeds the range of a double.
     exact: Option<Decimal>,
 }
 
 impl AggregateState {
-    /// Takes the value of one more row.
+    /// Adds the value of one more row.
     ///
     /// # Errors
-    /// When a sum of decimals cannot be computed.
+    /// If a sum of decimals cannot be computed.
     pub fn add(&mut self, value: Option<&[u8]>) -> Result<(), InvalidRequest> {
         let kind = self.aggregate.kind;
         if kind == AggregateKind::CountRows {
@@ -128,11 +128,12 @@ impl AggregateState {
         Ok(())
     }
 
-    /// Integers add up in full width, floats with the error of each addition carried on.
+    /// Integers add in full width; floats carry the error of each addition.
     fn add_number(&mut self, number: &Number) -> Result<(), InvalidRequest> {
         match &mut self.sum {
             Number::Float(sum) if self.exact.is_some() => {
-                // Cassandra fails where one is infinite or not a number; here the average is that.
+                // Cassandra fails for an infinite value or NaN; here the average becomes that
+                // value.
                 self.exact = self
                     .exact
                     .take()
@@ -166,7 +167,7 @@ impl AggregateState {
                     Ok(Decimal::decode(&bytes).unwrap_or_else(|| left.clone()))
                 };
                 let Some(value) = number.to_decimal() else { return Ok(()) };
-                // An average moves by its share of each difference, and is rounded every time.
+                // An average moves by its share of each difference, and is rounded each time.
                 let step = match self.aggregate.kind {
                     AggregateKind::Average => {
                         let difference = calculate(Operator::Subtract, &value, sum)?;
@@ -188,7 +189,7 @@ impl AggregateState {
         Ok(())
     }
 
-    /// The result; `None` is null.
+    /// Returns the result; `None` is null.
     #[must_use]
     pub fn finish(&self) -> Option<Vec<u8>> {
         let native = self.aggregate.native();
@@ -197,7 +198,7 @@ impl AggregateState {
                 Some(self.count.to_be_bytes().to_vec())
             }
             AggregateKind::Min | AggregateKind::Max => self.best.clone(),
-            // Beyond the range of its type a sum of integers begins again at the other end.
+            // A sum of integers wraps around at the range of its type.
             AggregateKind::Sum => self.sum.write(native),
             AggregateKind::Average if self.count == 0 => self.aggregate.zero().write(native),
             AggregateKind::Average => self.average().write(native),
@@ -221,7 +222,8 @@ impl AggregateState {
     }
 }
 
-/// A sum with the larger of both scales. Of doubles: neither is further from 0 than some hundreds.
+/// A sum with the larger of both scales. Used for doubles, whose magnitudes are within some hundred
+/// digits.
 fn add_exactly(left: &Decimal, right: &Decimal) -> Decimal {
     let scale = left.scale.max(right.scale);
     let unscaled = |of: &Decimal| &of.unscaled * BigInt::from(10).pow(scale.abs_diff(of.scale));

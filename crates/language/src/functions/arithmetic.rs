@@ -1,4 +1,4 @@
-//! Numbers: reading, writing and calculating with them as Java does.
+//! Numbers: reading, writing and arithmetic as in Java.
 
 use num_bigint::{BigInt, Sign};
 
@@ -12,7 +12,7 @@ const PRECISION_MAX: usize = 10_000;
 const SCALE_MIN: i64 = 32;
 const SCALE_MAX: i64 = 1000;
 
-/// A number in one of the four ways to calculate.
+/// A number in one of the four representations for arithmetic.
 #[derive(Clone, Debug)]
 pub(super) enum Number {
     Whole(i64),
@@ -21,8 +21,7 @@ pub(super) enum Number {
     Decimal(Decimal),
 }
 
-/// How wide a type of numbers is, and whether it has fractions; the wider of two is that of a
-/// result.
+/// Width of a number type, and whether it has fractions; the result takes the wider of two.
 fn width(native: NativeType) -> Option<(u32, bool)> {
     Some(match native {
         NativeType::Tinyint => (1, false),
@@ -37,13 +36,13 @@ fn width(native: NativeType) -> Option<(u32, bool)> {
     })
 }
 
-/// True if a type is one of numbers.
+/// True for a number type.
 #[must_use]
 pub fn is_number(native: NativeType) -> bool {
     width(native).is_some()
 }
 
-/// The type of the result of an operation with two numbers.
+/// Result type of an operation on two numbers.
 pub(super) fn result_type(left: NativeType, right: NativeType) -> Option<NativeType> {
     let ((left, left_floats), (right, right_floats)) = (width(left)?, width(right)?);
     Some(match (left.max(right), left_floats || right_floats) {
@@ -58,7 +57,7 @@ pub(super) fn result_type(left: NativeType, right: NativeType) -> Option<NativeT
     })
 }
 
-/// The number that bytes are; none if they are empty or not of the type.
+/// Decodes a number; `None` if the bytes are empty or invalid for the type.
 pub(super) fn read(native: NativeType, bytes: &[u8]) -> Option<Number> {
     if bytes.is_empty() {
         return None;
@@ -110,13 +109,13 @@ impl Number {
         match self {
             Number::Whole(value) => BigInt::from(*value),
             Number::Big(value) => value.clone(),
-            // By way of a long.
+            // Through a long.
             Number::Float(value) => BigInt::from(*value as i64),
             Number::Decimal(value) => value.truncated(),
         }
     }
 
-    /// As `BigDecimal.valueOf`: a float has the digits of its text.
+    /// Like `BigDecimal.valueOf`: a float takes the digits of its text.
     pub(super) fn to_decimal(&self) -> Option<Decimal> {
         match self {
             Number::Whole(value) => Some(Decimal { unscaled: BigInt::from(*value), scale: 0 }),
@@ -126,7 +125,8 @@ impl Number {
         }
     }
 
-    /// As an operand of decimals, where Cassandra takes small integers for doubles: 1 is 1.0 there.
+    /// Converts an operand of decimals. Cassandra converts small integers to doubles here, so 1
+    /// becomes 1.0.
     fn to_operand(&self) -> Option<Decimal> {
         if let Number::Whole(_) = self {
             Number::Float(self.to_float()).to_decimal()
@@ -135,11 +135,11 @@ impl Number {
         }
     }
 
-    /// The number as a value of a type: integers lose their upper bits, floats keep within the
+    /// Encodes the number for a type: integers lose their upper bits, floats are clamped to the
     /// type's range.
     #[allow(clippy::cast_possible_truncation, reason = "Java's conversions are lossy")]
     pub(super) fn write(&self, native: NativeType) -> Option<Vec<u8>> {
-        // A float goes to a small integer by way of an int.
+        // A float converts to a small integer through an int.
         let whole = || match self {
             Number::Float(value) => i64::from(*value as i32),
             other => other.to_whole(),
@@ -168,8 +168,8 @@ fn low_bits(value: &BigInt) -> i64 {
 }
 
 impl Decimal {
-    /// The whole part. A number so large that its digits would fill memory is zero, which no column
-    /// holds.
+    /// The whole part. A number too large for its digits to fit memory becomes zero; no column
+    /// holds one.
     fn truncated(&self) -> BigInt {
         let digits = self.scale.unsigned_abs();
         match self.scale {
@@ -191,7 +191,7 @@ impl Decimal {
         i64::try_from(self.unscaled.magnitude().to_string().len()).unwrap_or(i64::MAX)
     }
 
-    /// No more digits than a result may have.
+    /// Rounds to the most digits that a result may have.
     fn rounded(self) -> Decimal {
         let excess = self.precision() - i64::try_from(PRECISION_MAX).unwrap_or(0);
         match (u32::try_from(excess), i32::try_from(i64::from(self.scale) - excess)) {
@@ -227,7 +227,7 @@ pub(super) fn divide_half_up(left: &BigInt, right: &BigInt) -> BigInt {
     if negative { quotient - 1 } else { quotient + 1 }
 }
 
-/// `left operator right` as a value of the type of the result.
+/// Computes `left operator right` as a value of the result type.
 pub(super) fn apply(
     operator: Operator,
     left: (NativeType, &[u8]),
@@ -278,7 +278,7 @@ fn floats(operator: Operator, left: f64, right: f64, single: bool) -> f64 {
         Operator::Divide => left / right,
         Operator::Modulo => left % right,
     };
-    // The result of one operation on floats in double width rounds to that in single width.
+    // An operation in double width, rounded to single width, equals the operation in single width.
     if single {
         double(f64::from(left as f32), f64::from(right as f32))
     } else {
@@ -323,8 +323,7 @@ fn decimals(operator: Operator, left: &Decimal, right: &Decimal) -> Result<Decim
     })
 }
 
-/// A remainder with the scale that Java gives it: zeros at the end of the whole quotient take
-/// digits off the divisor's.
+/// A remainder with Java's scale: trailing zeros of the whole quotient reduce the divisor's digits.
 fn remainder(
     left: &Decimal,
     left_aligned: &BigInt,
@@ -341,7 +340,7 @@ fn remainder(
     Decimal { unscaled: rest / divisor, scale }
 }
 
-/// A quotient with as many digits as Cassandra gives it.
+/// A quotient with as many digits as in Cassandra.
 fn quotient(left: &Decimal, right: &Decimal) -> Option<Decimal> {
     let first_digit =
         (left.precision() - i64::from(left.scale)) - (right.precision() - i64::from(right.scale));
@@ -370,7 +369,7 @@ pub(super) fn negate(native: NativeType, bytes: &[u8]) -> Option<Vec<u8>> {
     negated.write(native)
 }
 
-/// `abs` and the like. Powers and logarithms have the precision of a double.
+/// `abs` and similar functions. Powers and logarithms have the precision of a double.
 pub(super) fn math(math: Math, native: NativeType, bytes: &[u8]) -> Option<Vec<u8>> {
     let number = read(native, bytes)?;
     let result = match (math, &number) {
@@ -382,7 +381,8 @@ pub(super) fn math(math: Math, native: NativeType, bytes: &[u8]) -> Option<Vec<u
             Number::Decimal(Decimal { unscaled, scale: value.scale })
         }
         (Math::Round, Number::Whole(_) | Number::Big(_)) => number,
-        // Halves go up, not away from zero; the result is an integer before it is a float again.
+        // Halves round up, not away from zero; the result is an integer before it becomes a float
+        // again.
         (Math::Round, Number::Float(value)) => {
             Number::Float(round(*value, native == NativeType::Float))
         }
@@ -403,7 +403,7 @@ pub(super) fn math(math: Math, native: NativeType, bytes: &[u8]) -> Option<Vec<u
     result.write(native)
 }
 
-/// True if there is a logarithm: for `varint` and `decimal` an infinity is none.
+/// True if the logarithm exists: `varint` and `decimal` have no infinity.
 pub(super) fn has_logarithm(native: NativeType, bytes: &[u8]) -> bool {
     match read(native, bytes) {
         Some(number @ (Number::Big(_) | Number::Decimal(_))) => number.to_float() > 0.0,

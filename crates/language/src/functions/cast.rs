@@ -4,7 +4,7 @@ use super::{arithmetic, time};
 use crate::ast::NativeType;
 use crate::values::{decode_varint, encode_varint, plain_text};
 
-/// True if there is a conversion.
+/// True if the conversion exists.
 pub(super) fn is_castable(from: NativeType, to: NativeType) -> bool {
     use NativeType::{Ascii, Boolean, Counter, Date, Inet, Text, Time, Timestamp, Timeuuid, Uuid};
     let text = matches!(to, Ascii | Text);
@@ -20,7 +20,7 @@ pub(super) fn is_castable(from: NativeType, to: NativeType) -> bool {
     }
 }
 
-/// The value converted; null for an empty one.
+/// Converts a value; an empty one becomes null.
 pub(super) fn cast(from: NativeType, to: NativeType, bytes: &[u8]) -> Option<Vec<u8>> {
     match (from, to) {
         _ if from == to => Some(bytes.to_vec()),
@@ -30,11 +30,11 @@ pub(super) fn cast(from: NativeType, to: NativeType, bytes: &[u8]) -> Option<Vec
         }
         (NativeType::Timeuuid, NativeType::Uuid) => Some(bytes.to_vec()),
         (_, NativeType::Date | NativeType::Timestamp) => time::convert(from, to, bytes),
-        // A float becomes the decimal of its own digits, not those of the double that it also is.
+        // A float becomes the decimal of its own digits, not of those of the equal double.
         (NativeType::Float, NativeType::Decimal) => {
             crate::values::Decimal::parse(&plain_text(from, bytes)?).map(|value| value.encode())
         }
-        // By way of a `bigint`, however large the number is.
+        // Through a `bigint`, however large the number.
         (_, NativeType::Varint) => {
             let number = arithmetic::read(from, bytes)?.write(NativeType::Bigint)?;
             Some(encode_varint(&decode_varint(&number)))

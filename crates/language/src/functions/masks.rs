@@ -10,19 +10,19 @@ use crate::values::{Decimal, Duration, split};
 /// The character that hides a text unless another is given.
 const PADDING: u16 = b'*' as u16;
 
-/// Which of the functions.
+/// The mask function.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Mask {
     Null,
     Default,
     Replace,
-    /// All but the first and the last characters.
+    /// Masks all but the first and the last characters.
     Inner,
-    /// The first and the last characters.
+    /// Masks the first and the last characters.
     Outer,
 }
 
-/// The masked value; `cql_type` is that of what is hidden.
+/// Returns the masked value; `cql_type` is that of the hidden value.
 pub(super) fn apply(
     mask: Mask,
     cql_type: &CqlType,
@@ -49,7 +49,7 @@ pub(super) fn apply(
     }
 }
 
-/// The one character that others are hidden behind.
+/// The character that replaces others.
 fn padding(bytes: &[u8]) -> Result<u16, InvalidRequest> {
     let text = String::from_utf8_lossy(bytes);
     let units: Vec<u16> = text.encode_utf16().collect();
@@ -62,7 +62,7 @@ fn padding(bytes: &[u8]) -> Result<u16, InvalidRequest> {
     }
 }
 
-/// Positions are counted in units of UTF-16, as Java counts them.
+/// Positions count UTF-16 units, as in Java.
 fn partial(value: &[u8], begin: i32, end: i32, padding: u16, outer: bool) -> Vec<u8> {
     let mut units: Vec<u16> = String::from_utf8_lossy(value).encode_utf16().collect();
     let size = i64::try_from(units.len()).unwrap_or(i64::MAX);
@@ -73,12 +73,12 @@ fn partial(value: &[u8], begin: i32, end: i32, padding: u16, outer: bool) -> Vec
             *unit = padding;
         }
     }
-    // Half of a pair that was cut is what Java makes of it.
+    // A lone surrogate becomes the character that Java substitutes.
     let text: String = char::decode_utf16(units).map(|found| found.unwrap_or('?')).collect();
     text.into_bytes()
 }
 
-/// A value that tells nothing.
+/// A value without information.
 fn default(cql_type: &CqlType) -> Result<Vec<u8>, InvalidRequest> {
     let each = |types: &mut dyn Iterator<Item = &CqlType>| -> Result<Vec<u8>, InvalidRequest> {
         let parts = types.map(|part| default(part).map(Some)).collect::<Result<Vec<_>, _>>()?;

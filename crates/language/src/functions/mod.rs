@@ -1,4 +1,4 @@
-//! Native functions: which one a call means, and what it gives.
+//! Native functions: overload resolution and evaluation.
 //!
 //! Time, random bytes and tokens come from the caller through [`Environment`], so that a statement
 //! can be evaluated again with the same result.
@@ -25,7 +25,7 @@ pub use arithmetic::is_number;
 pub use resolve::{Argument, is_native, resolve};
 pub use timeuuid::timeuuid;
 
-/// The surroundings that functions need besides their arguments.
+/// Inputs of functions besides their arguments.
 pub trait Environment {
     /// Milliseconds since 1970, the same throughout a statement.
     fn now_ms(&self) -> i64;
@@ -40,14 +40,14 @@ pub trait Environment {
     fn token(&self, partition_key: &[u8]) -> i64;
 }
 
-/// A function that a call means: one of the overloads of its name.
+/// The function of a call: one of the overloads of its name.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Function {
-    /// Its name, as messages have it.
+    /// Name of the function in messages.
     pub name: String,
-    /// Types of its arguments.
+    /// Types of the arguments.
     pub arguments: Vec<CqlType>,
-    /// Type of its result.
+    /// Type of the result.
     pub returns: CqlType,
     body: Body,
 }
@@ -69,9 +69,9 @@ enum Body {
     MinTimeuuid,
     /// `max_timeuuid`
     MaxTimeuuid,
-    /// `int_as_blob` and the like: the same bytes.
+    /// `int_as_blob` and similar functions: the same bytes.
     AsBlob,
-    /// `blob_as_int` and the like: the same bytes, if they are valid.
+    /// `blob_as_int` and similar functions: the same bytes, if valid.
     FromBlob,
     /// `CAST(a AS type)`
     Cast,
@@ -93,9 +93,9 @@ enum Body {
     MapValues,
     /// `collection_count`
     CollectionCount,
-    /// `mask_null` and the like.
+    /// `mask_null` and similar functions.
     Mask(masks::Mask),
-    /// `similarity_cosine` and the like.
+    /// `similarity_cosine` and similar functions.
     Similarity(vectors::Similarity),
     /// `floor`
     Floor,
@@ -114,19 +114,19 @@ enum Math {
 }
 
 impl Function {
-    /// True if it gives the same for the same arguments, whenever it is called.
+    /// True if equal arguments always give equal results.
     #[must_use]
     pub fn is_pure(&self) -> bool {
         !matches!(self.body, Body::Now | Body::Uuid | Body::Current(_))
     }
 
-    /// The operation, if it is one and no function that can be called by its name.
+    /// The operation, unless this is a function that can be called by name.
     #[must_use]
     pub fn operator(&self) -> Option<Operator> {
         if let Body::Arithmetic(operator) = self.body { Some(operator) } else { None }
     }
 
-    /// The name that Cassandra's table of native functions has for it; operations have one, too.
+    /// The name in Cassandra's table of native functions; operations have one, too.
     #[must_use]
     pub fn native_name(&self) -> &str {
         match self.operator() {
@@ -142,7 +142,7 @@ impl Function {
     /// The conversion of `CAST(a AS to)` for a value of type `from`.
     ///
     /// # Errors
-    /// When there is none.
+    /// If there is none.
     pub fn cast(from: &CqlType, to: NativeType) -> Result<Function, InvalidRequest> {
         let castable = matches!(from, CqlType::Native(from) if cast::is_castable(*from, to));
         if !castable {
@@ -152,10 +152,10 @@ impl Function {
         Ok(Function { name, arguments: vec![from.clone()], returns: to.into(), body: Body::Cast })
     }
 
-    /// Its result for arguments that are values of its argument types; `None` is null.
+    /// Evaluates the function for values of its argument types; `None` is null.
     ///
     /// # Errors
-    /// When there is no result, such as for a division by zero.
+    /// If there is no result, such as for a division by zero.
     pub fn evaluate(
         &self,
         arguments: &[Option<&[u8]>],

@@ -1,5 +1,5 @@
-//! Which function a call means: by name, by the types of its arguments as far as they are known,
-//! and by what its result is for.
+//! Overload resolution: by name, by the known types of the arguments, and by the receiver of the
+//! result.
 
 use super::aggregate::{Aggregate, AggregateKind};
 use super::masks::Mask;
@@ -9,34 +9,33 @@ use crate::ast::{NativeType, Operator};
 use crate::error::InvalidRequest;
 use crate::types::CqlType;
 
-/// An argument of a call, as far as it is known.
+/// An argument of a call, as far as known.
 pub trait Argument {
-    /// Its type, if it has one whatever it is for.
+    /// Type of the argument, if independent of its receiver.
     fn known_type(&self) -> Option<CqlType>;
 
-    /// Says whether it can be a value of a type: `Some(true)` if it is of that type, `Some(false)`
-    /// if it can be made so.
+    /// Returns whether the argument can be a value of a type: `Some(true)` if it has that type,
+    /// `Some(false)` if it can be converted.
     fn fits(&self, cql_type: &CqlType) -> Option<bool>;
 
-    /// How messages show it.
+    /// Text of the argument in messages.
     fn shown(&self) -> String;
 }
 
-/// The names of arithmetic operations as functions, which no call can have.
+/// Names of arithmetic operations as functions, which calls cannot use.
 fn operator_of(name: &str) -> Option<Operator> {
     let operators =
         [Operator::Add, Operator::Subtract, Operator::Multiply, Operator::Divide, Operator::Modulo];
     operators.into_iter().find(|operator| name == format!("_{}", operator.symbol()))
 }
 
-/// The function that `name` means for these arguments, its result being for a value of type
-/// `receiver`.
+/// Resolves `name` for these arguments, with a result for a value of type `receiver`.
 ///
-/// `_+` and the like are arithmetic and `_negate` is the sign. `token` takes the types of the
-/// partition key, which is what `key_types` are.
+/// `_+` and similar names are arithmetic and `_negate` is the sign. `token` takes the types of the
+/// partition key, `key_types`.
 ///
 /// # Errors
-/// When there is no such function, none that takes the arguments, or more than one.
+/// If there is no such function, none that takes the arguments, or more than one.
 pub fn resolve(
     name: &str,
     arguments: &[&dyn Argument],
@@ -60,8 +59,7 @@ pub fn resolve(
         };
         all.iter().filter(fits).cloned().collect()
     };
-    // The first that fits exactly is it: an operation also fits a receiver that takes several
-    // types.
+    // The first exact match wins: an operation also fits a receiver that takes several types.
     let mut found = matching(true);
     found.truncate(1);
     if found.is_empty() {
@@ -77,7 +75,7 @@ pub fn resolve(
         found = same.cloned().map_or(found, |function| vec![function]);
     }
     if found.len() > 1 {
-        // What may be a counter is one only if nothing else will do.
+        // A possible counter is treated as one only as a last resort.
         found.retain(|function| !function.arguments.iter().any(CqlType::is_counter));
     }
     let shown: Vec<_> = arguments.iter().map(|argument| argument.shown()).collect();
@@ -107,7 +105,7 @@ pub fn resolve(
     }
 }
 
-/// True if there is a function of this name that users have not defined.
+/// True if a native function has this name.
 #[must_use]
 pub fn is_native(name: &str) -> bool {
     !matches!(candidates(name, &[], None, None), Ok(None))
@@ -126,7 +124,7 @@ fn signatures(functions: &[Function]) -> String {
     shown.collect::<Vec<_>>().join(", ")
 }
 
-/// All functions of a name; of those that take any type, the one for these arguments.
+/// Functions with a name; of those for any type, the one for these arguments.
 fn candidates(
     name: &str,
     arguments: &[&dyn Argument],
@@ -197,7 +195,7 @@ fn wrong_count(name: &str) -> InvalidRequest {
     InvalidRequest::new(format!("Invalid number of arguments for function system.{name}"))
 }
 
-/// Masks of any type, and those of texts.
+/// Masks for any type, and those for texts.
 fn mask_functions(
     name: &str,
     arguments: &[&dyn Argument],
@@ -267,7 +265,7 @@ fn similarity_functions(
     let [one, other] = arguments else { return Err(wrong_count(name)) };
     let is_vector = |cql_type: &CqlType| matches!(cql_type, CqlType::Vector { .. });
     let (left, right) = (one.known_type(), other.known_type());
-    // A list of numbers may be a vector; the other argument says which.
+    // A list of numbers may be a vector; the other argument decides.
     let vector = left.clone().filter(is_vector).or_else(|| right.clone().filter(is_vector));
     let vector = vector.or_else(|| receiver.cloned()).ok_or_else(|| untyped(name, *one))?;
     let CqlType::Vector { element, .. } = &vector else { return Ok(Some(Vec::new())) };
@@ -289,7 +287,7 @@ fn similarity_functions(
     }]))
 }
 
-/// `floor` of each type of times, with or without a beginning.
+/// `floor` for each time type, with or without a start.
 fn floor_functions(name: &str) -> Vec<Function> {
     use NativeType::{Date, Duration, Time, Timestamp, Timeuuid};
     let kinds = [(Timestamp, Timestamp), (Timeuuid, Timestamp), (Date, Date), (Time, Time)];
@@ -335,7 +333,7 @@ fn collection_functions(
     }
 }
 
-/// Operations on each pair of number types, and of times with durations.
+/// Operations on each pair of number types, and on times with durations.
 fn arithmetic_functions(
     name: &str,
     operator: Operator,
@@ -381,7 +379,7 @@ fn arithmetic_functions(
     functions
 }
 
-/// Functions that are known by their names alone.
+/// Functions determined by their names alone.
 fn plain_functions(name: &str) -> Option<Vec<Function>> {
     use NativeType::{Bigint, Date, Time, Timestamp, Timeuuid, Uuid};
     let each = |arguments: &[NativeType], returns: NativeType, body: Body| {
@@ -437,7 +435,7 @@ fn plain_functions(name: &str) -> Option<Vec<Function>> {
     }
 }
 
-/// `int_as_blob`, `blobAsInt` and so on.
+/// `int_as_blob`, `blobAsInt` and similar functions.
 fn blob_functions(name: &str) -> Option<Vec<Function>> {
     let native =
         |name: &str| NativeType::by_name(name).filter(|native| *native != NativeType::Blob);

@@ -18,7 +18,7 @@ pub(super) fn random_uuid(bits: u128) -> [u8; 16] {
     bytes
 }
 
-/// The time of now as a value of a type.
+/// The current time as a value of a type.
 pub(super) fn current(native: NativeType, now_ms: i64) -> Option<Vec<u8>> {
     match native {
         NativeType::Time => Some((now_ms.rem_euclid(DAY_MS) * 1_000_000).to_be_bytes().to_vec()),
@@ -40,7 +40,7 @@ pub(super) fn milliseconds(from: NativeType, bytes: &[u8]) -> Option<i64> {
     }
 }
 
-/// One kind of time as another: `timestamp` or `date`.
+/// Converts between kinds of time: `timestamp` or `date`.
 pub(super) fn convert(from: NativeType, to: NativeType, bytes: &[u8]) -> Option<Vec<u8>> {
     let ms = milliseconds(from, bytes)?;
     Some(match to {
@@ -63,7 +63,7 @@ pub(super) fn bound_of_timeuuids(timestamp: &[u8], largest: bool) -> Option<Vec<
     Some([most.to_be_bytes(), least.to_be_bytes()].concat())
 }
 
-/// `timestamp + duration`, `date - duration` and the like: first the months, then the rest.
+/// `timestamp + duration`, `date - duration` and similar: first the months, then the rest.
 pub(super) fn add_duration(
     operator: Operator,
     native: NativeType,
@@ -143,8 +143,8 @@ fn floor_of_day(bytes: &[u8], duration: &Duration) -> Result<Vec<u8>, InvalidReq
     Ok(floor.to_be_bytes().to_vec())
 }
 
-/// As `Duration.floorTimestamp` of Cassandra: whole months by the calendar, the rest by the
-/// millisecond. Numbers that are too large for it overflow here as there.
+/// Like Cassandra's `Duration.floorTimestamp`: whole months by the calendar, the rest by the
+/// millisecond. Numbers that overflow there overflow here too.
 fn floor_ms(ms: i64, duration: &Duration, start: i64) -> i64 {
     let step_ms = i64::from(duration.days)
         .wrapping_mul(DAY_MS)

@@ -1,4 +1,4 @@
-//! UUIDs of a time.
+//! UUIDs derived from a time.
 
 /// Tenths of microseconds between the beginning of the Gregorian calendar and 1970 (RFC 9562,
 /// section 5.1).
@@ -11,7 +11,7 @@ pub fn timeuuid(time_100ns: i64, node: u64) -> [u8; 16] {
     let ticks = (time_100ns + GREGORIAN_100NS) as u64;
     let high =
         (ticks & 0xffff_ffff) << 32 | (ticks >> 32 & 0xffff) << 16 | 0x1000 | ticks >> 48 & 0x0fff;
-    // The multicast bit says that the node is a random number and no network card.
+    // The multicast bit marks the node as a random number instead of a network card.
     let low = node & 0x3fff_ffff_ffff_ffff | 0x8000_0100_0000_0000;
     let mut id = [0; 16];
     id[..8].copy_from_slice(&high.to_be_bytes());

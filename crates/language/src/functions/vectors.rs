@@ -1,9 +1,9 @@
-//! How similar two vectors of `float` are, between 0 and 1: `similarity_cosine`,
+//! Similarity of two vectors of `float`, between 0 and 1: `similarity_cosine`,
 //! `similarity_euclidean` and `similarity_dot_product`.
 
 use crate::error::InvalidRequest;
 
-/// Which of the functions.
+/// The similarity function.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Similarity {
     Cosine,

@@ -1,5 +1,4 @@
-//! Numbers, UUIDs, blobs and durations: tokens that begin with a digit, a minus or a letter that is
-//! one of theirs.
+//! Numbers, UUIDs, blobs and durations: tokens that begin with a digit, a minus or certain letters.
 
 use super::Kind;
 
@@ -77,7 +76,7 @@ fn exponent(input: &[u8]) -> Option<usize> {
     (digits > 0).then_some(1 + sign + digits)
 }
 
-/// `(digits unit)+`: the length of as many of them as there are.
+/// `(digits unit)+`: total length of the units present.
 fn units(input: &[u8]) -> Option<usize> {
     let mut length = 0;
     loop {
@@ -100,8 +99,7 @@ fn unit(input: &[u8]) -> Option<usize> {
     }
 }
 
-/// The length of an ISO 8601 duration, `input` from its `P`; none if it is the start of a longer
-/// word.
+/// Length of an ISO 8601 duration, `input` from its `P`; `None` if it starts a longer word.
 fn iso_duration(input: &[u8]) -> Option<usize> {
     let length = iso_alternative(input).or_else(|| iso_designators(input))?;
     let word_goes_on =

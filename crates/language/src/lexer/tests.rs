@@ -1,4 +1,4 @@
-//! Tokens of texts, one case a line.
+//! Tokens of texts, one case per line.
 
 use super::{Kind, tokens};
 

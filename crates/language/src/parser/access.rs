@@ -1,4 +1,5 @@
-//! Roles, users, identities and permissions: parsed in full, kept as little more than their names.
+//! Roles, users, identities and permissions: parsed in full, but reduced to little more than their
+//! names.
 
 use super::Parser;
 use crate::ast::AccessStatement;
@@ -20,7 +21,7 @@ const PERMISSIONS: [&str; 10] = [
 ];
 
 impl Parser<'_> {
-    /// True if `CREATE`, `ALTER` or `DROP` is about a role, user or identity.
+    /// True if `CREATE`, `ALTER` or `DROP` concerns a role, user or identity.
     pub(super) fn is_access(&self) -> bool {
         let identity = self.is_word("drop") && self.is_word_ahead(1, "identity");
         self.is_word_ahead(1, "role") || self.is_word_ahead(1, "user") || identity
@@ -158,7 +159,7 @@ impl Parser<'_> {
         })
     }
 
-    /// Some permissions are words that can be roles: what comes behind them tells.
+    /// Some permissions are words that can be roles: the following words decide.
     fn starts_permissions(&self) -> bool {
         let word = self.lower();
         let next = ["on", "permission", "permissions", "of", "norecursive"];

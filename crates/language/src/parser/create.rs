@@ -157,7 +157,7 @@ impl Parser<'_> {
         Ok(types)
     }
 
-    /// A word that is no keyword, in lower case.
+    /// A word that is not a keyword, in lower case.
     pub(super) fn plain_word(&mut self) -> Result<String, SyntaxError> {
         let word = self.lower();
         if self.peek().kind != Kind::Word || crate::keyword::is_reserved(&word) {

@@ -17,7 +17,7 @@ impl Parser<'_> {
     }
 
     fn describe_target(&mut self) -> Result<DescribeTarget, SyntaxError> {
-        // Most of these words can be names as well; a name with a keyspace in front of it is one.
+        // Most of these words can also be names; after a keyspace they are.
         if self.is_ahead(1, ".") {
             return self.any_name();
         }
@@ -38,8 +38,7 @@ impl Parser<'_> {
             self.expect_word("schema")?;
             return Ok(DescribeTarget::Schema { full: true });
         }
-        // The lexer of Cassandra has one token for both words; `SCHEMA` alone means all keyspaces
-        // here.
+        // Cassandra's lexer has one token for both words; `SCHEMA` alone means all keyspaces here.
         if self.is_word("schema") && self.identifier_ahead(1).is_none() {
             self.advance();
             return Ok(DescribeTarget::Schema { full: false });

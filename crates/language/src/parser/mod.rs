@@ -1,9 +1,9 @@
-//! Tokens to statements: recursive descent after Cassandra's `Parser.g`, one function a rule, one
-//! file a family.
+//! Parses tokens to statements: recursive descent after Cassandra's `Parser.g`, one function per
+//! rule, one file per family.
 //!
-//! The few places where the grammar needs to look far ahead (a type hint against a tuple, say) try
-//! one way, go back to where they were and try the other; what they try is a type or a word, never
-//! a whole expression.
+//! Where the grammar needs to look far ahead (as for a type hint against a tuple), the parser tries
+//! one alternative, backs up and tries the other. It tries only a type or a word, never a whole
+//! expression.
 
 mod access;
 mod alter;
@@ -31,17 +31,17 @@ pub(crate) use transaction::{alone, shown_place, transaction};
 
 /// Deepest nesting of terms, selectors and types, and most operators in one expression.
 const DEPTH_MAX: u32 = 48;
-/// Most elements of a list, and most bind markers: what 16 bits of the protocol can count.
+/// Most elements of a list, and most bind markers: the limit of 16 bits in the protocol.
 const ELEMENTS_MAX: usize = 65_535;
-/// Longest text, beyond what a native protocol frame can carry.
+/// Longest text, beyond the limit of a native protocol frame.
 const TEXT_BYTES_MAX: usize = 256 << 20;
-/// How many tokens, with the blanks between them, Cassandra shows in front of the offending one.
+/// Number of tokens, including blanks, that Cassandra shows before the offending one.
 const SNIPPET_TOKENS: usize = 10;
 
-/// Parses one statement, with or without semicolons behind it.
+/// Parses one statement, with or without trailing semicolons.
 ///
 /// # Errors
-/// When the text is no CQL statement; the message has the shape of Cassandra's.
+/// If the text is not a CQL statement; the message has the form of Cassandra's.
 pub fn parse(text: &str) -> Result<Parsed, SyntaxError> {
     let mut parser = Parser::new(text)?;
     let statement = parser.statement()?;
@@ -50,10 +50,10 @@ pub fn parse(text: &str) -> Result<Parsed, SyntaxError> {
     Ok(Parsed { statement, markers: parser.markers })
 }
 
-/// Parses a type as it stands in a statement or in a schema table.
+/// Parses a type as written in a statement or a schema table.
 ///
 /// # Errors
-/// When the text is not a type.
+/// If the text is not a type.
 pub fn parse_type(text: &str) -> Result<TypeName, SyntaxError> {
     let mut parser = Parser::new(text)?;
     let type_name = parser.type_name()?;
@@ -61,7 +61,7 @@ pub fn parse_type(text: &str) -> Result<TypeName, SyntaxError> {
     Ok(type_name)
 }
 
-/// The index of the next of these markers.
+/// Index of the next of these markers.
 fn marker_index(markers: &[Option<String>]) -> Result<u16, SyntaxError> {
     let index =
         u16::try_from(markers.len()).ok().filter(|index| usize::from(*index) < ELEMENTS_MAX);
@@ -73,10 +73,10 @@ struct Parser<'a> {
     tokens: Vec<Token>,
     at: usize,
     depth: u32,
-    /// Within [`Parser::attempt`], whose errors nobody sees.
+    /// Within [`Parser::attempt`], whose errors are discarded.
     attempting: bool,
     markers: Vec<Option<String>>,
-    /// The statement of a transaction whose markers `markers` are.
+    /// The transaction's statement that owns `markers`.
     open: Option<Box<transaction::OpenStatement>>,
 }
 
@@ -147,7 +147,7 @@ impl<'a> Parser<'a> {
         self.text.get(token.start..token.end).unwrap_or_default()
     }
 
-    /// The next token in lower case if it is a word, else nothing.
+    /// The next token in lower case if it is a word, else an empty string.
     fn lower(&self) -> String {
         self.lower_ahead(0)
     }
@@ -182,7 +182,7 @@ impl<'a> Parser<'a> {
         found
     }
 
-    /// Takes all words of `words` if they come next.
+    /// Takes the words of `words` if they come next.
     fn eat_words(&mut self, words: &[&str]) -> bool {
         let found =
             words.iter().enumerate().all(|(position, word)| self.is_word_ahead(position, word));
@@ -267,7 +267,7 @@ impl<'a> Parser<'a> {
         result
     }
 
-    /// Runs `rule`, and goes back to where it began if it fails.
+    /// Runs `rule`, and backs up to its start if it fails.
     fn attempt<T>(
         &mut self,
         rule: impl FnOnce(&mut Parser<'a>) -> Result<T, SyntaxError>,
@@ -305,12 +305,11 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// An error at the next token, with the text around it as Cassandra shows it.
+    /// An error at the next token, with the surrounding text as Cassandra shows it.
     fn problem(&self, problem: &str) -> SyntaxError {
         let token = self.peek();
         if self.attempting {
-            // To find the line takes a look at all that is before it; each pair of parentheses
-            // would take one.
+            // Finding the line scans all preceding text, once for each pair of parentheses.
             return SyntaxError::unplaced(problem);
         }
         if token.kind == Kind::End {
@@ -328,7 +327,7 @@ impl<'a> Parser<'a> {
         SyntaxError::at(line, column, &shown.replace('\n', ""))
     }
 
-    /// Where the text that is shown with an error begins: so many tokens back, blanks counted.
+    /// Start of the text shown with an error: a number of tokens back, including blanks.
     fn snippet_start(&self) -> usize {
         let (mut left, mut at) = (SNIPPET_TOKENS, self.at.min(self.tokens.len().saturating_sub(1)));
         while at > 0 {

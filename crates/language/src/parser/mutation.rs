@@ -62,7 +62,7 @@ impl Parser<'_> {
         Ok(InsertJson { table, json, default_unset, if_not_exists, attributes })
     }
 
-    /// `USING ..`, if it is there; a `DELETE` takes a timestamp and nothing else.
+    /// `USING ..`, if present; a `DELETE` takes only a timestamp.
     fn attributes(&mut self, full: bool) -> Result<Attributes, SyntaxError> {
         let mut attributes = Attributes::default();
         if !self.eat_word("using") {
@@ -126,7 +126,7 @@ impl Parser<'_> {
         Ok(assignment)
     }
 
-    /// Parses what is behind `column =`.
+    /// Parses the part behind `column =`.
     fn assigned(&mut self, column: &str) -> Result<Operation, SyntaxError> {
         let only = |form: String| {
             Err(SyntaxError::unplaced(format!(
@@ -145,7 +145,7 @@ impl Parser<'_> {
             }
             return Ok(if subtract { Operation::Subtract(value) } else { Operation::Add(value) });
         }
-        // `a = a -3`: the lexer has made one token of the minus and its number.
+        // `a = a -3`: the lexer has combined the minus and its number into one token.
         if names_column && self.ahead(1).kind == Kind::Integer {
             let other = self.column()?;
             let text = self.text_of(self.peek()).to_owned();
@@ -220,7 +220,7 @@ impl Parser<'_> {
     }
 }
 
-/// Several assignments of one column must each be to a part of it, or add or subtract.
+/// Several assignments of one column must each set a part of it, or add or subtract.
 fn check_assignments(assignments: &[Assignment]) -> Result<(), SyntaxError> {
     let mut seen: HashMap<&str, bool> = HashMap::new();
     for Assignment { column, operation } in assignments {

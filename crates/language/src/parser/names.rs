@@ -1,4 +1,4 @@
-//! Identifiers: which words they may be depends on what they name.
+//! Identifiers: the kind of name determines which words are allowed.
 
 use super::Parser;
 use crate::ast::QualifiedName;
@@ -7,7 +7,7 @@ use crate::keyword;
 use crate::lexer::{Kind, Token};
 
 impl Parser<'_> {
-    /// The text between the quotes of a string or name, with doubled quotes once.
+    /// The text between the quotes of a string or name, with doubled quotes reduced.
     pub(super) fn unquoted(&self, token: Token) -> String {
         let text = self.text_of(token);
         if let Some(inside) = text.strip_prefix("$$") {
@@ -17,7 +17,7 @@ impl Parser<'_> {
         if text.starts_with('"') { inside.replace("\"\"", "\"") } else { inside.replace("''", "'") }
     }
 
-    /// The identifier `count` tokens ahead, if it is one: lower case without quotes, as it is with
+    /// The identifier `count` tokens ahead, if it is one: lower case without quotes, unchanged with
     /// them.
     pub(super) fn identifier_ahead(&self, count: usize) -> Option<String> {
         let token = self.ahead(count);
@@ -29,14 +29,14 @@ impl Parser<'_> {
         }
     }
 
-    /// An identifier of anything but a column that exists.
+    /// An identifier of anything but an existing column.
     pub(super) fn identifier(&mut self) -> Result<String, SyntaxError> {
         let name = self.identifier_ahead(0).ok_or_else(|| self.no_alternative())?;
         self.advance();
         Ok(name)
     }
 
-    /// A column: also the empty name of old super columns.
+    /// A column, including the empty name of old super columns.
     pub(super) fn column(&mut self) -> Result<String, SyntaxError> {
         if self.peek().kind == Kind::EmptyName {
             self.advance();
@@ -45,7 +45,7 @@ impl Parser<'_> {
         self.identifier()
     }
 
-    /// The name of a keyspace, table, index or role (`what`), which no marker can stand for.
+    /// The name of a keyspace, table, index or role (`what`), for which no marker can stand.
     pub(super) fn name(&mut self, what: &str) -> Result<String, SyntaxError> {
         if self.is("?") {
             return Err(SyntaxError::unplaced(format!(
@@ -65,8 +65,8 @@ impl Parser<'_> {
         self.name(what).map(QualifiedName::local)
     }
 
-    /// The name of a user-defined type: no native type, no word that Cassandra keeps for types to
-    /// come.
+    /// The name of a user-defined type: not a native type, nor a word that Cassandra reserves for
+    /// future types.
     pub(super) fn type_identifier(&mut self) -> Result<QualifiedName, SyntaxError> {
         let keyspace = self.is_ahead(1, ".").then(|| self.identifier()).transpose()?;
         if keyspace.is_some() {
@@ -145,7 +145,7 @@ impl Parser<'_> {
         self.eat_word("keyspace") || self.eat_word("schema")
     }
 
-    /// `IF NOT EXISTS`, if it is there.
+    /// `IF NOT EXISTS`, if present.
     pub(super) fn if_not_exists(&mut self) -> Result<bool, SyntaxError> {
         if !self.eat_word("if") {
             return Ok(false);
@@ -154,7 +154,7 @@ impl Parser<'_> {
         Ok(true)
     }
 
-    /// `IF EXISTS`, if it is there.
+    /// `IF EXISTS`, if present.
     pub(super) fn if_exists(&mut self) -> Result<bool, SyntaxError> {
         if !self.eat_word("if") {
             return Ok(false);

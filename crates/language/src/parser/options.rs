@@ -17,7 +17,7 @@ impl Parser<'_> {
         }
     }
 
-    /// `WITH properties`, if it is there.
+    /// `WITH properties`, if present.
     pub(super) fn with_properties(&mut self) -> Result<Properties, SyntaxError> {
         if self.eat_word("with") { self.properties() } else { Ok(Properties::new()) }
     }
@@ -46,7 +46,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// `{'a': 1, ..}`: constants alone.
+    /// `{'a': 1, ..}`: constants only.
     pub(super) fn property_map(&mut self) -> Result<Vec<(String, String)>, SyntaxError> {
         self.expect("{")?;
         let mut entries = Vec::new();
@@ -88,7 +88,7 @@ impl Parser<'_> {
         Ok(texts)
     }
 
-    /// `WITH` of a table or view, if it is there.
+    /// `WITH` of a table or view, if present.
     pub(super) fn table_options(&mut self) -> Result<TableOptions, SyntaxError> {
         let mut options = TableOptions::default();
         if !self.eat_word("with") {

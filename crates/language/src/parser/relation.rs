@@ -78,7 +78,7 @@ impl Parser<'_> {
         }
     }
 
-    /// `(a, b)` of columns.
+    /// `(a, b)`: columns.
     fn columns(&mut self) -> Result<Vec<String>, SyntaxError> {
         self.expect("(")?;
         let columns = self.list(Parser::column)?;
@@ -140,12 +140,12 @@ impl Parser<'_> {
         Ok(comparison)
     }
 
-    /// `IF EXISTS` or `IF conditions`, if it is there.
+    /// `IF EXISTS` or `IF conditions`, if present.
     pub(super) fn conditions(&mut self) -> Result<Conditions, SyntaxError> {
         if !self.eat_word("if") {
             return Ok(Conditions::None);
         }
-        // `exists` can be a column, too.
+        // `exists` can also be a column.
         let compares = ["=", "<", "<=", ">", ">=", "!=", "[", "."]
             .iter()
             .any(|symbol| self.is_ahead(1, symbol));

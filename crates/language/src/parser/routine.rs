@@ -1,11 +1,11 @@
-//! `CREATE FUNCTION` and `CREATE AGGREGATE`, of which a node says that it has none.
+//! `CREATE FUNCTION` and `CREATE AGGREGATE`, which a node refuses.
 
 use super::Parser;
 use crate::ast::{CreateAggregate, CreateFunction, SchemaStatement};
 use crate::error::SyntaxError;
 
 impl Parser<'_> {
-    /// Behind `CREATE`.
+    /// The part behind `CREATE`.
     pub(super) fn create_routine(&mut self) -> Result<SchemaStatement, SyntaxError> {
         let or_replace = self.eat_word("or");
         if or_replace {

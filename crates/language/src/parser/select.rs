@@ -51,8 +51,7 @@ impl Parser<'_> {
         })
     }
 
-    /// `JSON` or `DISTINCT`, which can also be columns: they are keywords when something to select
-    /// comes behind them.
+    /// `JSON` or `DISTINCT`, which can also be columns: they are keywords if a selector follows.
     fn select_keyword(&mut self, word: &str) -> bool {
         let selects = self.is_ahead(1, "*") || self.is_ahead(1, "-") || self.starts_selector(1);
         let is_keyword = self.is_word(word) && selects && !self.is_word_ahead(1, "as");

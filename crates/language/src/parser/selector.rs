@@ -1,4 +1,4 @@
-//! Selectors: what `SELECT` computes for each row.
+//! Selectors: values that `SELECT` computes for each row.
 
 use super::Parser;
 use crate::ast::{CellMetadata, Operator, Selector, Term, TypeName};
@@ -99,7 +99,7 @@ impl Parser<'_> {
         }
     }
 
-    /// A function call, of those too that have rules of their own.
+    /// A function call, including those with separate rules.
     fn selector_call(&mut self) -> Result<Selector, SyntaxError> {
         let metadata = match self.lower().as_str() {
             "count" if self.is_ahead(2, "*") => {
@@ -147,7 +147,7 @@ impl Parser<'_> {
         Ok(Selector::Tuple(elements))
     }
 
-    /// `(type)`, when a selector comes behind it.
+    /// `(type)`, if a selector follows.
     fn selector_hint(&mut self) -> Result<TypeName, SyntaxError> {
         self.expect("(")?;
         let type_name = self.type_name()?;
@@ -175,7 +175,7 @@ impl Parser<'_> {
         }
     }
 
-    /// A set, or what may be a map or a value of a user-defined type.
+    /// A set, a map or a value of a user-defined type.
     fn selector_braces(&mut self) -> Result<Selector, SyntaxError> {
         self.expect("{")?;
         if self.eat("}") {

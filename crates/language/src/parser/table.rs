@@ -1,11 +1,11 @@
-//! `CREATE TABLE` and what its columns have in common with `ALTER TABLE`.
+//! `CREATE TABLE`, and the rules for columns that it shares with `ALTER TABLE`.
 
 use super::{ELEMENTS_MAX, Parser};
 use crate::ast::{ColumnDefinition, ColumnMask, CreateTable};
 use crate::error::SyntaxError;
 
 impl Parser<'_> {
-    /// Behind `CREATE TABLE`.
+    /// The part behind `CREATE TABLE`.
     pub(super) fn create_table(&mut self) -> Result<CreateTable, SyntaxError> {
         let if_not_exists = self.if_not_exists()?;
         let name = self.qualified_name("table")?;

@@ -18,7 +18,7 @@ impl Parser<'_> {
         let mut operators = 0;
         while let Some(operator) = self.operator(&[("+", Operator::Add), ("-", Operator::Subtract)])
         {
-            // `X = <value> + X` of an UPDATE is not a sum: its right side is no term.
+            // `X = <value> + X` of an UPDATE is not a sum: its right side is not a term.
             if !self.starts_term(1) {
                 break;
             }
@@ -43,7 +43,7 @@ impl Parser<'_> {
         Ok(left)
     }
 
-    /// Chains of operators nest, too: to the left.
+    /// Chains of operators also nest, to the left.
     pub(super) fn count_operator(&self, operators: u32) -> Result<u32, SyntaxError> {
         if operators >= DEPTH_MAX {
             return Err(self.problem(&format!("an expression has at most {DEPTH_MAX} operators")));
@@ -109,10 +109,10 @@ impl Parser<'_> {
         self.tuple()
     }
 
-    /// `(type)`, when a term comes behind it.
+    /// `(type)`, if a term follows.
     fn hint(&mut self) -> Result<TypeName, SyntaxError> {
         self.expect("(")?;
-        // A text in parentheses with a colon behind it is a key of a map, whatever may stand for a
+        // A text in parentheses followed by a colon is a key of a map, even if it could precede a
         // named marker.
         let is_text = self.peek().kind == Kind::String;
         let type_name = self.anything_like_a_type()?;
@@ -245,7 +245,7 @@ impl Parser<'_> {
         Ok(found)
     }
 
-    /// `?` or `:name`: its index.
+    /// `?` or `:name`; returns its index.
     pub(super) fn marker(&mut self) -> Result<u16, SyntaxError> {
         let start = self.peek().start;
         let name = if self.eat("?") {
@@ -272,8 +272,8 @@ impl Parser<'_> {
     }
 }
 
-/// Cassandra's parser looks for the nearest double and for the exact decimal, and fails where there
-/// is none.
+/// Cassandra's parser looks for the nearest double and for the exact decimal, and fails if there is
+/// none.
 fn is_beyond_numbers(text: &str) -> bool {
     !text.parse::<f64>().is_ok_and(f64::is_finite) || Decimal::parse(text).is_none()
 }

@@ -1,9 +1,8 @@
 //! `BEGIN TRANSACTION .. COMMIT TRANSACTION`.
 //!
-//! Statements in a transaction are read by the rules that they have outside. What is added there is
-//! the reference to a row where a value may be: the statement gets a marker in its place. So there
-//! are two lists of markers, the client's and that of the statement that is being read
-//! ([`OpenStatement`]).
+//! Statements in a transaction follow the same rules as outside. In addition, a value may be a
+//! reference to a row, which the statement replaces by a marker. There are therefore two lists of
+//! markers, the client's and that of the current statement ([`OpenStatement`]).
 
 use std::collections::HashMap;
 use std::mem;
@@ -19,14 +18,14 @@ use crate::error::{InvalidRequest, Refusal, SyntaxError};
 use crate::keyword;
 use crate::lexer::{self, Kind};
 
-/// Keywords of this grammar; as those of all statements they cannot name a row.
+/// Keywords of this grammar, which cannot name a row.
 const KEYWORDS: [&str; 5] = ["commit", "end", "let", "then", "transaction"];
 
-/// Parses a transaction, with or without semicolons and `APPLY BATCH` behind it: `cqlsh` takes
-/// `BEGIN` for the beginning of a batch, and sends nothing before it has seen the end of one.
+/// Parses a transaction, with or without trailing semicolons and `APPLY BATCH`: `cqlsh` takes
+/// `BEGIN` as the start of a batch, and sends nothing before it has seen its end.
 ///
 /// # Errors
-/// When the text is no transaction, or has more than so many statements.
+/// If the text is not a transaction, or has more than `statements_max` statements.
 pub(crate) fn transaction(text: &str, statements_max: usize) -> Result<Transaction, Refusal> {
     let mut parser = Parser::new(text)?;
     let transaction = parser.transaction(statements_max)?;
@@ -38,11 +37,11 @@ pub(crate) fn transaction(text: &str, statements_max: usize) -> Result<Transacti
     Ok(transaction)
 }
 
-/// Parses a statement that reads or writes rows, or a batch of those that write, as the transaction
-/// which is that and nothing else.
+/// Parses a statement that reads or writes rows, or a batch of writes, as a transaction of that
+/// alone.
 ///
 /// # Errors
-/// When the text is none of these, or has more than so many statements.
+/// If the text is none of these, or has more than `statements_max` statements.
 pub(crate) fn alone(text: &str, statements_max: usize) -> Result<Transaction, Refusal> {
     let mut parser = Parser::new(text)?;
     let mut progress = Progress::new(statements_max);
@@ -71,33 +70,33 @@ pub(crate) fn alone(text: &str, statements_max: usize) -> Result<Transaction, Re
     Ok(progress.finish(mem::take(&mut parser.markers)))
 }
 
-/// Line and character of a place, both from 1, as Cassandra shows where a statement of a
-/// transaction stands.
+/// Line and character of a place, both from 1, as Cassandra shows the place of a statement in a
+/// transaction.
 pub(crate) fn shown_place(text: &str, offset: usize) -> String {
     let (line, column) = lexer::place(text, offset);
     format!("at [{line}:{}]", column.saturating_add(1))
 }
 
-/// The statement of a transaction that is being read, and what is put aside for as long.
+/// The transaction's statement being parsed, and the state saved in the meantime.
 pub(super) struct OpenStatement {
     index: usize,
     markers: Vec<Marker>,
     self_assignments: Vec<SelfAssignment>,
     calls: Vec<CallValue>,
     condition: Option<Range<usize>>,
-    /// The names of the client's markers.
+    /// Names of the client's markers.
     client: Vec<Option<String>>,
-    /// Their places.
+    /// Places of the client's markers.
     places: Vec<MarkerPlace>,
 }
 
 impl OpenStatement {
-    /// So many of the client's markers were seen.
+    /// Number of the client's markers seen so far.
     pub(super) fn client_markers(&self) -> usize {
         self.client.len()
     }
 
-    /// Goes back to so many markers of the statement and of the client's.
+    /// Backs up to these numbers of the statement's and the client's markers.
     pub(super) fn forget(&mut self, own: usize, client: usize) {
         self.markers.truncate(own);
         self.client.truncate(client);
@@ -105,7 +104,7 @@ impl OpenStatement {
     }
 }
 
-/// What has been read of a transaction.
+/// The part of a transaction parsed so far.
 struct Progress {
     transaction: Transaction,
     places: Vec<MarkerPlace>,
@@ -125,7 +124,7 @@ impl Progress {
         Progress { transaction, places: Vec::new(), statements_max }
     }
 
-    /// All was read, and these are the names of the client's markers.
+    /// Completes the transaction with the names of the client's markers.
     fn finish(self, names: Vec<Option<String>>) -> Transaction {
         let markers =
             names.into_iter().zip(self.places).map(|(name, place)| ClientMarker { name, place });
@@ -157,12 +156,12 @@ impl Parser<'_> {
         Ok(progress.finish(mem::take(&mut self.markers)))
     }
 
-    /// Which statement that writes comes next, if one does.
+    /// The kind of the writing statement that comes next, if any.
     fn mutation_ahead(&self) -> Option<&'static str> {
         ["INSERT", "UPDATE", "DELETE"].into_iter().find(|word| self.is_word(word))
     }
 
-    /// Statements that write, as many as there are. In a batch no semicolon is needed.
+    /// Parses the writing statements. A batch needs no semicolons.
     fn mutations(&mut self, progress: &mut Progress, semicolons: bool) -> Result<(), Refusal> {
         while let Some(name) = self.mutation_ahead() {
             self.inner(progress, name, |parser| parser.mutation().map(Statement::Mutation))?;
@@ -210,7 +209,7 @@ impl Parser<'_> {
 
     /// `SELECT .. FROM ..;` or `SELECT v.a, w.b;`
     fn returned(&mut self, progress: &mut Progress) -> Result<(), Refusal> {
-        // Nothing but a table comes behind `FROM`, and no reference has that word in it.
+        // Only a table comes behind `FROM`, and no reference contains that word.
         let until = |word: &lexer::Token| {
             self.text_of(*word).eq_ignore_ascii_case("from") || self.text_of(*word) == ";"
         };
@@ -273,7 +272,7 @@ impl Parser<'_> {
         Ok(Condition { reference, test, range: start..self.last_end() })
     }
 
-    /// Reads a statement and keeps it with its markers.
+    /// Parses a statement and stores it with its markers.
     fn inner(
         &mut self,
         progress: &mut Progress,
@@ -314,12 +313,12 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// The end of the token before the next one.
+    /// End of the token before the next one.
     fn last_end(&self) -> usize {
         self.at.checked_sub(1).and_then(|at| self.tokens.get(at)).map_or(0, |token| token.end)
     }
 
-    /// Says with an error which part of a transaction it is in.
+    /// Adds the part of the transaction to an error.
     fn in_part(&self, name: &str, start: usize, error: SyntaxError) -> SyntaxError {
         SyntaxError {
             message: format!("{name} {}: {}", shown_place(self.text, start), error.message),
@@ -327,7 +326,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Notes a marker that was read, if there is a statement of a transaction around it.
+    /// Records a parsed marker inside a statement of a transaction.
     pub(super) fn note_marker(
         &mut self,
         start: usize,
@@ -343,7 +342,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Notes an assignment that was read, behind the name of its column.
+    /// Records a parsed assignment, behind the name of its column.
     pub(super) fn note_assignment(&mut self, start: usize, assignment: &Assignment) {
         let end = self.last_end();
         let Some(open) = &mut self.open else { return };
@@ -356,7 +355,7 @@ impl Parser<'_> {
         open.self_assignments.push(SelfAssignment { column, subtract, term, range: start..end });
     }
 
-    /// Notes the `IF ..` of a statement, which was read from there on.
+    /// Records the `IF ..` of a statement, which starts at `start`.
     pub(super) fn note_condition(&mut self, start: usize) {
         let end = self.last_end();
         if let Some(open) = self.open.as_mut().filter(|_| end > start) {
@@ -364,7 +363,7 @@ impl Parser<'_> {
         }
     }
 
-    /// True if a reference to a row comes next, where there may be one or a term.
+    /// True if a reference to a row comes next, where a reference or a term is allowed.
     pub(super) fn starts_reference(&self) -> bool {
         self.identifier_ahead(0).is_some()
             && !self.is_call()
@@ -376,8 +375,7 @@ impl Parser<'_> {
         if self.is_reference() { self.reference_marker() } else { self.noted_term() }
     }
 
-    /// A term, which is noted if there is a function call in it and a statement of a transaction
-    /// around it.
+    /// A term, recorded if it contains a function call inside a statement of a transaction.
     pub(super) fn noted_term(&mut self) -> Result<Term, SyntaxError> {
         let start = self.peek().start;
         let term = self.term()?;
@@ -390,13 +388,13 @@ impl Parser<'_> {
         Ok(term)
     }
 
-    /// True if what comes next is a reference to a row, in a statement of a transaction.
+    /// True if a reference to a row comes next, in a statement of a transaction.
     pub(super) fn is_reference(&self) -> bool {
         self.open.is_some() && self.starts_reference()
     }
 
-    /// The marker of a statement that stands for a reference. A marker in its brackets is the
-    /// client's alone.
+    /// The statement's marker that replaces a reference. A marker in its brackets belongs only to
+    /// the client.
     fn reference_marker(&mut self) -> Result<Term, SyntaxError> {
         let Some(mut open) = self.open.take() else { return Err(self.no_alternative()) };
         let own = mem::replace(&mut self.markers, mem::take(&mut open.client));
@@ -416,7 +414,7 @@ impl Parser<'_> {
         Ok(Term::Marker(marker))
     }
 
-    /// There is no arithmetic with references.
+    /// References allow no arithmetic.
     fn no_operator(&self) -> Result<(), SyntaxError> {
         let token = self.peek();
         let is_number = matches!(token.kind, Kind::Integer | Kind::Float | Kind::Duration);
@@ -448,7 +446,7 @@ impl Parser<'_> {
     }
 }
 
-/// What a SELECT has that the grammar does not have within `LET`.
+/// A part of a SELECT that the grammar forbids within `LET`.
 fn outside_let(select: &Select) -> Option<&'static str> {
     let aliases = match &select.clause {
         SelectClause::All => false,
@@ -466,12 +464,12 @@ fn outside_let(select: &Select) -> Option<&'static str> {
     found.into_iter().find(|(is_there, _)| *is_there).map(|(_, what)| what)
 }
 
-/// True if a function is called in a term.
+/// True if a term contains a function call.
 fn has_call(term: &Term) -> bool {
     matches!(term, Term::Call { .. }) || term.parts().into_iter().any(has_call)
 }
 
-/// A comparison as it is with its sides exchanged.
+/// A comparison with its sides exchanged.
 fn turned_round(comparison: Comparison) -> Comparison {
     match comparison {
         Comparison::Less => Comparison::Greater,
@@ -482,7 +480,7 @@ fn turned_round(comparison: Comparison) -> Comparison {
     }
 }
 
-/// A column that is set to a reference, as a whole or in part, is set to nothing else.
+/// A column set to a reference, as a whole or in part, must not be set otherwise.
 fn check_references(inner: &Inner) -> Result<(), SyntaxError> {
     let Statement::Mutation(Mutation::Update(update)) = &inner.statement else { return Ok(()) };
     let is_reference = |term: &Term| {

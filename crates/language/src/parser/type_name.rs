@@ -14,7 +14,7 @@ impl Parser<'_> {
         Ok(type_name)
     }
 
-    /// Any type, or a string that may not name one: which it is to be, what comes behind it tells.
+    /// Any type, or a string that may not name one: the following token decides.
     pub(super) fn anything_like_a_type(&mut self) -> Result<TypeName, SyntaxError> {
         self.nested(Parser::type_name_inner)
     }
@@ -36,11 +36,11 @@ impl Parser<'_> {
         self.type_identifier().map(TypeName::UserDefined)
     }
 
-    /// `list<..>` and the like.
+    /// `list<..>` and similar types.
     fn parameterized(&mut self, word: &str) -> Result<TypeName, SyntaxError> {
         if !["list", "set", "map", "tuple", "frozen", "vector"].contains(&word) {
             let name = self.type_identifier()?;
-            // `<` is not expected here, and what is depends on where the type stands.
+            // `<` is not expected here; the expected token depends on the place of the type.
             let _ = name;
             return Err(self.no_alternative());
         }
@@ -100,8 +100,8 @@ impl Parser<'_> {
     }
 }
 
-/// Refuses a string that cannot be the name of a type's class. Cassandra looks for it while it
-/// parses; here one with a package is believed.
+/// Refuses a string that cannot be the name of a type's class. Cassandra looks it up while parsing;
+/// here a name with a package is accepted.
 pub(super) fn check_class(type_name: &TypeName) -> Result<(), SyntaxError> {
     let TypeName::Custom(class) = type_name else { return Ok(()) };
     let name = class.split('(').next().unwrap_or_default().trim();

@@ -8,7 +8,7 @@ use crate::functions::{self, Argument, Function};
 use crate::types::CqlType;
 use crate::values::{Decimal, float_text};
 
-/// The type a literal has where any would do.
+/// The type of a literal where any type would do.
 #[must_use]
 pub fn preferred_type(literal: &Literal) -> NativeType {
     match literal.kind {
@@ -18,7 +18,7 @@ pub fn preferred_type(literal: &Literal) -> NativeType {
         LiteralKind::Integer if literal.text.parse::<i64>().is_ok() => NativeType::Bigint,
         LiteralKind::Integer => NativeType::Varint,
         LiteralKind::Float => {
-            // A number that a double holds in all its digits is one.
+            // A number that a double represents with all its digits is a double.
             let double = literal.text.parse::<f64>().ok().map(|value| float_text(value, false));
             let exact = Decimal::parse(&literal.text);
             match (exact, double.and_then(|text| Decimal::parse(&text))) {
@@ -35,7 +35,7 @@ pub fn preferred_type(literal: &Literal) -> NativeType {
         // The digit behind the second dash is the version.
         LiteralKind::Uuid if literal.text.as_bytes().get(14) == Some(&b'1') => NativeType::Timeuuid,
         LiteralKind::Uuid => NativeType::Uuid,
-        // Surprising, but so it is in Cassandra.
+        // Surprising, but the same in Cassandra.
         LiteralKind::Hex => NativeType::Tinyint,
     }
 }
@@ -81,8 +81,8 @@ pub(super) fn literal_fits(literal: &Literal, cql_type: &CqlType) -> Option<bool
     fits.then_some(false)
 }
 
-/// Says whether a term can be a value of a type: `Some(true)` if it is one, `Some(false)` if it can
-/// be made one.
+/// Returns whether a term can be a value of a type: `Some(true)` if it has that type, `Some(false)`
+/// if it can be converted.
 pub(super) fn fits(term: &Term, cql_type: &CqlType, scope: &Scope<'_>) -> Option<bool> {
     match (term, cql_type) {
         (Term::Literal(literal), _) => literal_fits(literal, cql_type),
@@ -118,14 +118,14 @@ pub(super) fn fits(term: &Term, cql_type: &CqlType, scope: &Scope<'_>) -> Option
         ) => {
             match known_type(term, scope) {
                 Some(known) => cql_type.accepts(&known).then_some(known == *cql_type),
-                // What it is for decides.
+                // The receiver decides.
                 None => is_from_json(term).then_some(false),
             }
         }
     }
 }
 
-/// Says whether all fit, and whether all exactly.
+/// Combines results: whether all fit, and whether all fit exactly.
 fn all(mut results: impl Iterator<Item = Option<bool>>) -> Option<bool> {
     results.try_fold(true, |exact, result| result.map(|result| exact && result))
 }
@@ -134,7 +134,7 @@ fn is_from_json(term: &Term) -> bool {
     matches!(term, Term::Call { name, .. } if matches!(name.name.as_str(), "from_json" | "fromjson"))
 }
 
-/// The type of a term, if it has one whatever it is for. Each part of the term is looked at once.
+/// Type of a term, if independent of its receiver. Examines each part of the term once.
 fn known_type(term: &Term, scope: &Scope<'_>) -> Option<CqlType> {
     let of_call = |name: &str, arguments: &[&Term]| {
         resolve_call(name, arguments, None, scope).ok().map(|found| found.returns)
@@ -154,7 +154,7 @@ fn known_type(term: &Term, scope: &Scope<'_>) -> Option<CqlType> {
     }
 }
 
-/// The type of a term, or what its literals would be by themselves.
+/// Type of a term, or the preferred type of its literals.
 pub(super) fn known_or_preferred(term: &Term, scope: &Scope<'_>) -> Option<CqlType> {
     let each = |terms: &[Term]| {
         terms.iter().map(|term| known_or_preferred(term, scope)).collect::<Option<Vec<_>>>()
@@ -177,7 +177,7 @@ pub(super) fn known_or_preferred(term: &Term, scope: &Scope<'_>) -> Option<CqlTy
     }
 }
 
-/// The function that a call means.
+/// Resolves the function of a call.
 pub(super) fn resolve_call<T: AsRef<Term>>(
     name: &str,
     arguments: &[T],
@@ -191,7 +191,7 @@ pub(super) fn resolve_call<T: AsRef<Term>>(
     functions::resolve(name, &arguments, receiver, scope.key_types)
 }
 
-/// An argument whose type, which may be that of another call, is found out once.
+/// An argument whose type, possibly that of another call, is determined once.
 struct TermArgument<'t> {
     term: &'t Term,
     scope: &'t Scope<'t>,
@@ -200,7 +200,7 @@ struct TermArgument<'t> {
 
 impl<'t> TermArgument<'t> {
     fn new(term: &'t Term, scope: &'t Scope<'t>) -> TermArgument<'t> {
-        // A literal is of many types.
+        // A literal has many types.
         let known =
             if matches!(term, Term::Literal(_)) { None } else { known_or_preferred(term, scope) };
         TermArgument { term, scope, known }

@@ -1,4 +1,4 @@
-//! Prepared terms with bind values to bytes.
+//! Evaluates prepared terms with bind values to bytes.
 
 use super::Prepared;
 use crate::error::InvalidRequest;
@@ -11,27 +11,27 @@ use crate::values::{compare, normal, split, validate};
 pub enum Value {
     /// `null`
     Null,
-    /// A bind value that is not set: what it is for stays as it is.
+    /// An unset bind value: its target stays unchanged.
     Unset,
     /// A serialized value.
     Bytes(Vec<u8>),
 }
 
 impl Value {
-    /// The bytes; none for null and for what is not set.
+    /// The bytes; `None` for null and unset.
     #[must_use]
     pub fn into_bytes(self) -> Option<Vec<u8>> {
         if let Value::Bytes(bytes) = self { Some(bytes) } else { None }
     }
 }
 
-/// Bind values, and what functions need.
+/// Bind values, and the inputs of functions.
 pub trait Bindings: Environment {
-    /// The bind value of an index, as the client sent it.
+    /// The bind value with an index, as sent by the client.
     fn value(&self, index: u16) -> Value;
 }
 
-/// No bind values, for what is known when a statement is prepared.
+/// No bind values, for values known at preparation.
 pub(super) struct Nothing;
 
 impl Environment for Nothing {
@@ -59,10 +59,10 @@ impl Bindings for Nothing {
 }
 
 impl Prepared {
-    /// The value of the term.
+    /// Evaluates the term.
     ///
     /// # Errors
-    /// When a bind value is not of its type, or is null or not set where there must be a value.
+    /// If a bind value is not of its type, or is null or unset where a value is required.
     pub fn evaluate(&self, bindings: &dyn Bindings) -> Result<Value, InvalidRequest> {
         match self {
             Prepared::Constant(value) => Ok(value.clone().map_or(Value::Null, Value::Bytes)),
@@ -93,7 +93,7 @@ impl Prepared {
     }
 }
 
-/// A part of a tuple or user-defined type must have a value, if only null.
+/// A part of a tuple or user-defined type must have a value, at least null.
 fn unset_part(cql_type: &CqlType, position: usize) -> InvalidRequest {
     let CqlType::Udt { definition, .. } = cql_type else {
         return InvalidRequest::new(format!(
@@ -107,7 +107,7 @@ fn unset_part(cql_type: &CqlType, position: usize) -> InvalidRequest {
     ))
 }
 
-/// Parts put together; sets and maps are sorted, and of equal elements or keys the last one stays.
+/// Composes parts; sets and maps are sorted, and the last of equal elements or keys wins.
 fn composite(
     cql_type: &CqlType,
     parts: &[Prepared],

@@ -1,4 +1,4 @@
-//! Literals for a type: constants to bytes, collections and the like to their parts.
+//! Literals for a type: constants to bytes, collections and similar values to their parts.
 
 use super::{Prepared, Scope, assignment, evaluate, prepare};
 use crate::ast::{Literal, LiteralKind, NativeType, Term};
@@ -22,7 +22,7 @@ pub(super) fn constant(
     }
     let text = &literal.text;
     let bytes = match cql_type {
-        // Bytes are taken as they are, for whatever they may be of.
+        // Bytes are taken unchanged, whatever their type.
         _ if literal.kind == LiteralKind::Hex => {
             let bytes = from_string(NativeType::Blob, text.get(2..).unwrap_or_default(), now_ms)?;
             let other = |_| InvalidRequest::new(format!("{text} is no value of type {cql_type}"));
@@ -36,8 +36,7 @@ pub(super) fn constant(
     Ok(Prepared::Constant(Some(bytes)))
 }
 
-/// The value that a text is of a type within a tuple: of collections it is their bytes in
-/// hexadecimal digits.
+/// The value of a text for a type inside a tuple: collections are given as hexadecimal bytes.
 fn part_text(cql_type: &CqlType, text: &str, now_ms: i64) -> Result<Vec<u8>, InvalidRequest> {
     let refused = || InvalidRequest::new(format!("'{text}' is no value of type {cql_type}"));
     match cql_type {
@@ -58,8 +57,8 @@ fn part_text(cql_type: &CqlType, text: &str, now_ms: i64) -> Result<Vec<u8>, Inv
     }
 }
 
-/// A tuple as Cassandra's tools write it: `1:a:@`, where `@` is null and a backslash goes before a
-/// colon or `@` that is meant.
+/// A tuple in the notation of Cassandra's tools: `1:a:@`, where `@` is null and a backslash escapes
+/// a colon or `@`.
 fn tuple_text(types: &[&CqlType], text: &str, now_ms: i64) -> Result<Vec<u8>, InvalidRequest> {
     if text.is_empty() {
         return Ok(Vec::new());
@@ -140,8 +139,8 @@ pub(super) fn composite(
     Ok(composite)
 }
 
-/// True if what becomes of these elements, or keys and values in turn, depends on their order, of
-/// which Cassandra keeps none.
+/// True if the result of these elements (or alternating keys and values) depends on their order,
+/// which Cassandra does not preserve.
 fn is_ambiguous(cql_type: &CqlType, parts: &[Prepared]) -> bool {
     let bytes = |part: &Prepared| match part {
         Prepared::Constant(Some(bytes)) => bytes.clone(),

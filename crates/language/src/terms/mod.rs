@@ -1,9 +1,7 @@
-//! Terms with the types they are for: checked once when a statement is prepared, evaluated when it
-//! is executed.
+//! Terms with their receiving types: checked once at preparation, evaluated at execution.
 //!
-//! As much as possible is computed early: a literal becomes bytes when it is checked, a pure
-//! function of literals is called then, and only what depends on bind values or on the time is
-//! left.
+//! As much as possible is computed early: literals become bytes when checked, pure functions of
+//! literals are called then, and only terms that depend on bind values or the time remain.
 
 mod assignment;
 mod evaluate;
@@ -19,7 +17,7 @@ use crate::types::{CqlType, TypeLookup};
 pub use assignment::preferred_type;
 pub use evaluate::{Bindings, Value};
 
-/// Where terms stand: what their types and functions may refer to, and the markers found so far.
+/// Context of terms: the types and functions they may refer to, and the markers found so far.
 pub struct Scope<'a> {
     /// User-defined types.
     pub types: &'a dyn TypeLookup,
@@ -27,15 +25,15 @@ pub struct Scope<'a> {
     pub key_types: Option<&'a [CqlType]>,
     /// Milliseconds since 1970, for the literal `'now'`.
     pub now_ms: i64,
-    /// The purpose of each bind marker, by its index: the name and type that its metadata has.
+    /// Receiver of each bind marker, by index: name and type in its metadata.
     pub markers: Vec<Option<(String, CqlType)>>,
-    /// A literal was found that names an element of a set, or a key of a map, twice and not alike:
-    /// Cassandra takes either, as it happens.
+    /// Set if a literal repeats an element of a set, or a key of a map, in different forms:
+    /// Cassandra then keeps either one at random.
     pub is_ambiguous: bool,
 }
 
 impl<'a> Scope<'a> {
-    /// The scope of a statement with so many markers.
+    /// The scope of a statement with this many markers.
     #[must_use]
     pub fn new(
         types: &'a dyn TypeLookup,
@@ -47,37 +45,36 @@ impl<'a> Scope<'a> {
     }
 }
 
-/// A term that can be evaluated.
+/// A term ready for evaluation.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Prepared {
-    /// A value that is known; `None` is null.
+    /// A known value; `None` is null.
     Constant(Option<Vec<u8>>),
     /// A bind value.
     Marker {
-        /// Its index.
+        /// Index of the marker.
         index: u16,
-        /// Its type.
+        /// Type of the marker.
         cql_type: CqlType,
     },
-    /// A collection, tuple, vector or value of a user-defined type with parts that are not known.
+    /// A collection, tuple, vector or value of a user-defined type with unknown parts.
     Composite {
-        /// Its type.
+        /// Type of the value.
         cql_type: CqlType,
-        /// Its elements or fields; keys and values of a map in turn. A field that is not given is
-        /// null.
+        /// Elements or fields; alternating keys and values of a map. A missing field is null.
         parts: Vec<Prepared>,
     },
     /// A call.
     Call {
         /// The function.
         function: Function,
-        /// Its arguments.
+        /// Arguments of the function.
         arguments: Vec<Prepared>,
     },
 }
 
 impl Prepared {
-    /// True if the term has a bind marker in it.
+    /// True if the term contains a bind marker.
     #[must_use]
     pub fn has_marker(&self) -> bool {
         match self {
@@ -88,7 +85,7 @@ impl Prepared {
         }
     }
 
-    /// True if the term is the same whenever it is evaluated with the same bind values.
+    /// True if the term has the same value at every evaluation with the same bind values.
     #[must_use]
     pub fn is_pure(&self) -> bool {
         match self {
@@ -101,11 +98,11 @@ impl Prepared {
     }
 }
 
-/// Checks a term that is for a value of `cql_type` called `name`, and prepares it. Markers in it
-/// are recorded in `scope`.
+/// Checks and prepares a term for a value of `cql_type` called `name`. Records its markers in
+/// `scope`.
 ///
 /// # Errors
-/// When the term cannot be such a value.
+/// If the term cannot be such a value.
 pub fn prepare(
     term: &Term,
     name: &str,
@@ -160,7 +157,7 @@ pub fn prepare(
     }
 }
 
-/// The name of a native function; functions of a keyspace are not there.
+/// The name of a native function; keyspaces have no functions here.
 pub(crate) fn function_name(name: &QualifiedName) -> Result<String, InvalidRequest> {
     match name.keyspace.as_deref() {
         None | Some("system") => Ok(name.name.clone()),
@@ -186,7 +183,7 @@ fn call<T: AsRef<Term>>(
     scope: &mut Scope<'_>,
 ) -> Result<Prepared, InvalidRequest> {
     let found = assignment::resolve_call(function, arguments, Some(cql_type), scope);
-    // A result that is for another type is a better message than a function that does not exist.
+    // A message about the wrong result type is better than one about a missing function.
     let found = match found {
         Err(error) => {
             assignment::resolve_call(function, arguments, None, scope).map_err(|_| error)?
@@ -228,13 +225,12 @@ fn finish<T: AsRef<Term>>(
     Ok(call)
 }
 
-/// A token needs the partitioner, which is not here when a statement is prepared.
+/// A token needs the partitioner, which is not available at preparation.
 fn is_token(call: &Prepared) -> bool {
     matches!(call, Prepared::Call { function, .. } if function.name == "token")
 }
 
-/// The type of a term that has one whatever it is for, or that of a literal if nothing else is
-/// known.
+/// Type of a term independent of its receiver, or of a literal if nothing else is known.
 #[must_use]
 pub fn known_type(term: &Term, scope: &Scope<'_>) -> Option<CqlType> {
     assignment::known_or_preferred(term, scope)

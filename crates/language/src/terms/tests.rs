@@ -1,4 +1,4 @@
-//! Terms for types: what they become, and what is said of those that cannot be.
+//! Terms for types: their values, and the messages for invalid ones.
 
 use super::{Bindings, Prepared, Scope, Value, prepare};
 use crate::ast::{Relation, Statement, Term};
@@ -42,7 +42,7 @@ fn term(text: &str) -> (Term, usize) {
     (value, parsed.markers.len())
 }
 
-/// The names and types that the markers of a statement are for.
+/// Names and types of the receivers of a statement's markers.
 type Markers = Vec<Option<(String, CqlType)>>;
 
 fn prepared(text: &str, name: &str) -> Result<(Prepared, Markers), String> {
@@ -276,8 +276,7 @@ fn literals_have_the_types_that_cassandra_prefers() {
     }
 }
 
-/// Cassandra 5 makes 1, 2 or 3 of `{'a': 1, 'a': 2, 'a': 3}`, another each time that it is
-/// prepared.
+/// Cassandra 5 turns `{'a': 1, 'a': 2, 'a': 3}` into 1, 2 or 3, varying with each preparation.
 #[test]
 fn literals_that_name_one_thing_twice_are_ambiguous() {
     for (text, name, is_ambiguous) in [

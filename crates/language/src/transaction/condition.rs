@@ -1,5 +1,5 @@
-//! References and conditions with the types of their columns, and what they are for the rows as
-//! they are.
+//! References and conditions with the types of their columns, and their evaluation for the current
+//! rows.
 
 use std::cmp::Ordering;
 
@@ -12,7 +12,7 @@ use crate::values::{compare, split};
 /// A reference to a column, or to a part of its value, of a known type.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PreparedReference {
-    /// The name of its column.
+    /// Name of the column.
     name: String,
     column: CqlType,
     value: CqlType,
@@ -27,10 +27,10 @@ enum Part {
     Field(usize),
 }
 
-/// A condition that can be evaluated.
+/// A condition ready for evaluation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PreparedCondition {
-    /// None for a row as a whole.
+    /// `None` for a whole row.
     reference: Option<PreparedReference>,
     test: PreparedTest,
 }
@@ -43,11 +43,11 @@ enum PreparedTest {
 }
 
 impl Reference {
-    /// Takes the type of its column. Markers in its brackets, which are the client's, are recorded
-    /// in `scope`.
+    /// Prepares the reference for its column's type. Records the markers in its brackets, which are
+    /// the client's, in `scope`.
     ///
     /// # Errors
-    /// When values of the type have no such part, or the key is not of its type.
+    /// If values of the type have no such part, or the key is not of its type.
     pub fn prepare(
         &self,
         column: &CqlType,
@@ -84,8 +84,7 @@ impl Reference {
         Ok(PreparedReference { name: name.to_owned(), column: column.clone(), value, part })
     }
 
-    /// The name that its value has in a result, and the term that it is compared with in the
-    /// metadata of a marker.
+    /// Name of the value in a result, and of the compared term in the metadata of a marker.
     fn value_name(&self) -> String {
         let column = self.column.as_deref().unwrap_or_default();
         match &self.part {
@@ -103,17 +102,17 @@ fn no_part(what: &str, column: &str, cql_type: &CqlType) -> InvalidRequest {
 }
 
 impl PreparedReference {
-    /// The type of what it refers to.
+    /// Type of the referenced value.
     #[must_use]
     pub fn value_type(&self) -> &CqlType {
         &self.value
     }
 
-    /// Checks that what it refers to can be a value of a column of this name and type: that of the
-    /// marker that stands for it.
+    /// Checks that the referenced value can be assigned to a column of this name and type, the
+    /// receiver of the marker that replaces it.
     ///
     /// # Errors
-    /// When values of its type are none of the column's.
+    /// If values of its type are not valid for the column.
     pub fn check_for(&self, receiver: &str, receiver_type: &CqlType) -> Result<(), InvalidRequest> {
         if receiver_type.accepts(&self.value) {
             return Ok(());
@@ -124,11 +123,10 @@ impl PreparedReference {
         )))
     }
 
-    /// What it refers to in a value of its column; `None` is null, also for an element that is not
-    /// there.
+    /// Returns the referenced part of a column's value; `None` is null, also for an absent element.
     ///
     /// # Errors
-    /// When the key has no value, is not of its type or is below the first element of a list.
+    /// If the key has no value, is not of its type or is below the first element of a list.
     pub fn evaluate(
         &self,
         value: Option<&[u8]>,
@@ -157,7 +155,7 @@ impl PreparedReference {
 
 fn field(column: &CqlType, position: usize, value: &[u8]) -> Option<Vec<u8>> {
     let CqlType::Udt { definition, .. } = column else { return None };
-    // A type may have got fields since the value was written, never lost one.
+    // A type may have gained fields since the value was written, but never lost one.
     let fields = split::tuple(definition.fields.len(), value).ok()?;
     fields.get(position).copied().flatten().map(<[u8]>::to_vec)
 }
@@ -188,11 +186,11 @@ fn element(column: &CqlType, key: &[u8], value: &[u8]) -> Result<Option<Vec<u8>>
 }
 
 impl Condition {
-    /// Takes the type of the column that its reference names; none for a row as a whole. Markers,
-    /// which are the client's, are recorded in `scope`.
+    /// Prepares the condition for the type of the referenced column; `None` for a whole row.
+    /// Records its markers, which are the client's, in `scope`.
     ///
     /// # Errors
-    /// When the term is not of the type, or values of the type cannot be compared so.
+    /// If the term is not of the type, or values of the type cannot be compared in this way.
     pub fn prepare(
         &self,
         column: Option<&CqlType>,
@@ -233,15 +231,15 @@ impl Condition {
 }
 
 impl PreparedCondition {
-    /// Says whether it holds.
+    /// Evaluates the condition.
     ///
-    /// * `exists`: there is such a row.
-    /// * `value`: that of the column that the reference names; `None` is null.
+    /// * `exists`: whether the row exists.
+    /// * `value`: the referenced column's value; `None` is null.
     ///
-    /// A comparison with null is false, whatever the comparison.
+    /// A comparison with null is always false.
     ///
     /// # Errors
-    /// When a bind value is not of its type, or not set.
+    /// If a bind value is unset or not of its type.
     pub fn holds(
         &self,
         exists: bool,
@@ -266,7 +264,7 @@ impl PreparedCondition {
             return Ok(false);
         };
         let order = compare(&reference.value, &found, &wanted);
-        // The grammar of a condition has none that is not about the order.
+        // The grammar of conditions has only comparisons that depend on the order.
         Ok(comparison.of(order).unwrap_or(false))
     }
 }

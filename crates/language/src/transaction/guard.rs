@@ -1,9 +1,9 @@
-//! `.. IF "shunt:lock" = ? AND "shunt:fence" = ?`: a statement that names the lock which it relies
-//! on where its conditions stand. These are no columns of its table; proxies take them out before
-//! anything is looked at as a statement on rows.
+//! `.. IF "shunt:lock" = ? AND "shunt:fence" = ?`: a guard, which names in the conditions of a
+//! statement the lock that it relies on. The names are not columns of the table; proxies remove
+//! them before processing the statement.
 //!
-//! It is for clients that cannot send this beside their statements. An `INSERT` has no place for
-//! it; a batch may have it in any of its statements that has one.
+//! Guards are for clients that cannot send this information beside their statements. An `INSERT`
+//! has no place for one; a batch may have one in any of its other statements.
 
 use std::collections::HashSet;
 
@@ -14,22 +14,22 @@ use crate::ast::{
 use crate::error::InvalidRequest;
 use crate::parser;
 
-/// Names of ours begin so, and no other is taken.
+/// Prefix of guard names, reserved for them.
 const OURS: &str = "shunt:";
 const LOCK: &str = "shunt:lock";
 const FAST_LOCK: &str = "shunt:fast_lock";
 const FENCE: &str = "shunt:fence";
 
-/// Where a part of a guard comes from.
+/// Source of a part of a guard.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Given<T> {
     /// The text.
     Literal(T),
     /// A bind marker of the whole text.
     Marker {
-        /// Its index.
+        /// Index of the marker.
         index: u16,
-        /// The name under which its value may come, and that PREPARE gives it.
+        /// Name of the marker in PREPARE, under which its value may come.
         name: String,
     },
 }
@@ -37,27 +37,27 @@ pub enum Given<T> {
 /// A lock that must be held.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Guard {
-    /// It is one of `shunt.fast_locks`.
+    /// True for a lock in `shunt.fast_locks`.
     pub is_fast: bool,
-    /// Its name.
+    /// Name of the lock.
     pub lock: Given<String>,
-    /// The fence that it was granted with.
+    /// Fence of its grant.
     pub fence: Given<i64>,
 }
 
-/// What was taken out of a text.
+/// Guards removed from a text.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Guards {
-    /// One for each statement that had one; at least one.
+    /// One for each guarded statement; at least one.
     pub all: Vec<Guard>,
-    /// How many bind markers the text had.
+    /// Number of bind markers in the text.
     pub markers: usize,
-    /// Names of values that nothing is given any more.
+    /// Names of values that no marker uses any more.
     pub names: Vec<String>,
 }
 
 impl Guards {
-    /// About what they take in memory.
+    /// Approximate memory in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         let lock = |guard: &Guard| match &guard.lock {
@@ -68,8 +68,8 @@ impl Guards {
         2 * names + self.all.len() * size_of::<Guard>() + self.names.len() * size_of::<String>()
     }
 
-    /// The bind markers that were taken out, in order; with each, if it is a fence: a `bigint`, and
-    /// else text.
+    /// The removed bind markers, in order; the flag is true for a fence (a `bigint`), false for
+    /// text.
     pub fn gone(&self) -> impl Iterator<Item = (u16, &str, bool)> {
         let mut gone = Vec::new();
         for guard in &self.all {
@@ -85,7 +85,7 @@ impl Guards {
     }
 }
 
-/// True if a text may name a lock: it then has to be read as a whole.
+/// True if a text may contain a guard, so that it must be parsed.
 #[must_use]
 pub fn may_be_guarded(text: &str) -> bool {
     let is_quoted =
@@ -93,17 +93,17 @@ pub fn may_be_guarded(text: &str) -> bool {
     text.as_bytes().windows(OURS.len() + 1).any(is_quoted)
 }
 
-/// Takes what names locks out of an `UPDATE`, a `DELETE` or a batch. None: nothing does, or it is
-/// none of these.
+/// Removes the guards from an `UPDATE`, a `DELETE` or a batch. `None` if there are none, or for
+/// other statements.
 ///
 /// # Errors
-/// A condition has a name that only these have, and is none of them; or it stands beside others. Or
-/// what is left has more bind markers than a transaction may.
+/// A condition uses a reserved name incorrectly or beside other conditions, or the rest has more
+/// bind markers than a transaction may.
 pub fn guarded(text: &str) -> Result<Option<(String, Guards)>, InvalidRequest> {
     if text.len() > super::TEXT_BYTES_MAX || !may_be_guarded(text) {
         return Ok(None);
     }
-    // What cannot be read here is refused elsewhere: no table has such columns.
+    // Unparsable text is refused elsewhere: no table has such columns.
     let Ok(transaction) = parser::alone(text, super::STATEMENTS_MAX) else { return Ok(None) };
     let (mut all, mut rest, mut at) = (Vec::new(), String::with_capacity(text.len()), 0);
     for (index, inner) in transaction.statements.iter().enumerate() {
@@ -134,10 +134,10 @@ pub fn guarded(text: &str) -> Result<Option<(String, Guards)>, InvalidRequest> {
     Ok(Some((rest, guards)))
 }
 
-/// The names of markers that were taken out which no other marker has.
+/// Names of removed markers that no other marker has.
 fn names_gone(guards: &Guards, transaction: &Transaction) -> Vec<String> {
-    // Whoever sends a text has shown no right to anything yet: each marker is looked at once,
-    // however many guards there are.
+    // The sender of a text is not authorised yet: each marker is examined once, however many guards
+    // there are.
     let gone: HashSet<usize> = guards.gone().map(|(index, ..)| usize::from(index)).collect();
     let left = transaction.markers.iter().enumerate().filter(|(index, _)| !gone.contains(index));
     let stay: HashSet<&str> = left.filter_map(|(_, marker)| marker.name.as_deref()).collect();

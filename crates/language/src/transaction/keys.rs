@@ -1,5 +1,5 @@
-//! What a transaction may not be because of the keys of its tables: each `LET` reads one row, the
-//! `SELECT` that is returned one partition, and each write is of one row.
+//! Restrictions on transactions from the keys of tables: each `LET` reads one row, the returned
+//! `SELECT` one partition, and each write affects one row.
 
 use std::collections::HashSet;
 
@@ -10,31 +10,31 @@ use crate::ast::{
 };
 use crate::error::InvalidRequest;
 
-/// The columns of a table that say which row a statement is about.
+/// Columns of a table that identify a row.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct TableKeys<'a> {
-    /// Columns of its partition key.
+    /// Columns of the partition key.
     pub partition_key: Vec<&'a str>,
-    /// Its clustering columns.
+    /// Clustering columns.
     pub clustering: Vec<&'a str>,
-    /// Its static columns.
+    /// Static columns.
     pub statics: Vec<&'a str>,
-    /// True if it is a table of counters.
+    /// True for a table of counters.
     pub has_counters: bool,
 }
 
-/// Where tables are looked up.
+/// Lookup of tables.
 pub trait Tables {
-    /// The table that a name means, if there is one.
+    /// The table with a name, if there is one.
     fn keys(&self, name: &QualifiedName) -> Option<TableKeys<'_>>;
 }
 
 /// A marker behind `LIMIT` that must have the value 1.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct OneRow {
-    /// The index of the `LET`.
+    /// Index of the `LET`.
     pub statement: usize,
-    /// The marker, in [`Transaction::markers`].
+    /// Index of the marker in [`Transaction::markers`].
     pub marker: u16,
 }
 
@@ -45,12 +45,12 @@ const ONE_PARTITION: &str = "SELECT must specify all partition key elements. \
 const NO_RANGE: &str = "Range queries are not allowed for reads within a transaction";
 
 impl Transaction {
-    /// Checks the statements against the keys of their tables, and names the markers whose values
+    /// Checks the statements against the keys of their tables, and returns the markers whose values
     /// must be 1.
     ///
     /// # Errors
-    /// When there is no such table, or a statement is not about one row, or about one partition if
-    /// it is the `SELECT` that is returned.
+    /// If a table does not exist, or a statement does not select one row (for the returned
+    /// `SELECT`, one partition).
     pub fn check(&self, text: &str, tables: &dyn Tables) -> Result<Vec<OneRow>, InvalidRequest> {
         let mut one_row = Vec::new();
         for (index, inner) in self.statements.iter().enumerate() {
@@ -93,13 +93,13 @@ impl Transaction {
         Ok(one_row)
     }
 
-    /// What is wrong with a marker of [`Transaction::check`] that has another value.
+    /// Error for another value of a marker from [`Transaction::check`].
     #[must_use]
     pub fn not_one_row(&self, one_row: OneRow, text: &str) -> InvalidRequest {
         InvalidRequest::new(format!("{}: {ONE_ROW}", self.name_of(one_row.statement, text)))
     }
 
-    /// True if it answers the rows of a statement, of which there may be [`super::ROWS_MAX`].
+    /// True if the result has rows of a statement, at most [`super::ROWS_MAX`].
     #[must_use]
     pub fn returns_rows(&self) -> bool {
         matches!(self.returned, Returned::Select)
@@ -130,7 +130,7 @@ fn fixed(relations: &[Relation]) -> HashSet<&str> {
     columns
 }
 
-/// Checks a SELECT. Its LIMIT is given back if it is a marker and has to be 1.
+/// Checks a SELECT. Returns its LIMIT if it is a marker that must be 1.
 fn check_select(
     select: &Select,
     keys: &TableKeys<'_>,
@@ -160,7 +160,7 @@ fn check_select(
     }
 }
 
-/// Columns of a key are not known before the rows are read if they are references.
+/// Refuses references in key columns, which are unknown before the rows are read.
 fn check_key_references(
     insert: &Insert,
     inner: &Inner,
@@ -216,7 +216,7 @@ fn check_delete(delete: &Delete, keys: &TableKeys<'_>) -> Result<(), String> {
     whole_key(&fixed(&delete.relations), keys, statics)
 }
 
-/// A write names its row by the whole key, or its partition if it is of static columns alone.
+/// A write must name its row by the whole key, or its partition if it writes only static columns.
 fn whole_key(fixed: &HashSet<&str>, keys: &TableKeys<'_>, statics: bool) -> Result<(), String> {
     let missing = |columns: &[&str]| -> Vec<String> {
         columns

@@ -1,5 +1,5 @@
-//! Transactions in the syntax of Cassandra 6 (Accord's): from their text to a plan that whoever
-//! executes it can follow statement by statement.
+//! Transactions in the syntax of Cassandra 6 (Accord's): from text to a plan that can be executed
+//! statement by statement.
 //!
 //! ```text
 //! BEGIN TRANSACTION
@@ -12,27 +12,26 @@
 //! COMMIT TRANSACTION
 //! ```
 //!
-//! 1. [`parse`] reads the text and checks all that it shows: [`Transaction`] has the statements,
-//!    each with its place in the text and its bind markers, the conditions, and for each marker of
-//!    the client's the place that its value goes to.
-//! 2. [`Transaction::check`] checks what takes the keys of the tables: each `LET` reads one row,
-//!    each write names one.
-//! 3. [`Inner::standalone`] is the text of a statement by itself, for a node to prepare: a marker
-//!    stands where the text refers to a row. [`Inner::computed`] has one for each assignment such
-//!    as `a = a - 1` besides, of which nodes know nothing but for counters and collections, and for
-//!    each value that would be another if the statement were executed again (`now()`). The types of
-//!    a statement's markers, and of the columns that a `LET` reads, are those that the node
-//!    answers.
-//! 4. [`Condition::prepare`] and [`SelfAssignment::prepare`] take these types; what they make is
-//!    evaluated over the rows as they are.
+//! 1. [`parse`] reads the text and checks everything visible in it: [`Transaction`] has the
+//!    statements, each with its place in the text and its bind markers, the conditions, and the
+//!    place where each of the client's markers is used.
+//! 2. [`Transaction::check`] checks the keys of the tables: each `LET` reads one row, each write
+//!    names one.
+//! 3. [`Inner::standalone`] is the text of a single statement for a node to prepare: a marker
+//!    replaces each reference to a row. [`Inner::computed`] also has a marker for each assignment
+//!    such as `a = a - 1`, which nodes support only for counters and collections, and for each
+//!    value that would differ at another execution (`now()`). The node reports the types of a
+//!    statement's markers, and of the columns that a `LET` reads.
+//! 4. [`Condition::prepare`] and [`SelfAssignment::prepare`] take these types; their results are
+//!    evaluated over the current rows.
 //!
 //! The rules are those of Cassandra's `Parser.g`, `TransactionStatement` and the classes in
-//! `cql3/transactions`, their words too. What is refused besides: `INSERT JSON` and `IN` for a
-//! partition key, because a key must be known before anything is read; conditions with nothing to
-//! write; and what has more statements or bytes than [`STATEMENTS_MAX`] and [`TEXT_BYTES_MAX`].
+//! `cql3/transactions`, including messages. Refused in addition: `INSERT JSON` and `IN` for a
+//! partition key, because a key must be known before any read; conditions without a write; and
+//! transactions beyond [`STATEMENTS_MAX`] and [`TEXT_BYTES_MAX`].
 //!
-//! [`guard`] takes out of a single statement or a batch what names the lock that it relies on;
-//! [`mode`] reads the `ALTER TABLE` that says whether a table takes part in transactions.
+//! [`guard`] removes the names of locks from a single statement or a batch; [`mode`] parses the
+//! `ALTER TABLE` that sets a table's transactional mode.
 
 mod condition;
 pub mod guard;
@@ -59,32 +58,32 @@ use crate::error::{InvalidRequest, Refusal};
 use crate::parser;
 use place::at_reference;
 
-/// Most statements of one transaction: those of `LET`, that which is returned and those that write.
+/// Most statements of one transaction: those of `LET`, the returned one and those that write.
 pub const STATEMENTS_MAX: usize = 100;
 /// Most rows that the `SELECT` of a transaction may return.
 pub const ROWS_MAX: usize = 100;
-/// Most bind markers of a transaction: each is looked for among what is read.
+/// Most bind markers of a transaction, because each is searched for.
 pub const MARKERS_MAX: usize = 4_096;
 /// Longest text of a transaction.
 pub const TEXT_BYTES_MAX: usize = 1 << 20;
 
-/// Reads a transaction.
+/// Parses a transaction.
 ///
 /// # Errors
-/// When the text is no transaction, or one that cannot be whatever the tables are. The message says
-/// in which part, and where that is.
+/// If the text is not a transaction, or invalid for any tables. The message names the part and its
+/// place.
 pub fn parse(text: &str) -> Result<Transaction, Refusal> {
     read(text, parser::transaction)
 }
 
-/// Reads `SELECT`, `INSERT`, `UPDATE`, `DELETE`, `TRUNCATE`, or `BEGIN BATCH .. APPLY BATCH` of the
-/// first three that write, as a transaction that is this alone. Whether a single statement may have
-/// conditions and a time to live, and whether it may be a `TRUNCATE`, its table's mode says:
+/// Parses `SELECT`, `INSERT`, `UPDATE`, `DELETE`, `TRUNCATE`, or `BEGIN BATCH .. APPLY BATCH` of
+/// the writes among them, as a transaction of that alone. The table's mode decides whether a single
+/// statement may have conditions and a time to live, and whether it may be a `TRUNCATE`:
 /// [`Transaction::check_alone`].
 ///
 /// # Errors
-/// When the text is none of these, or cannot be a transaction: one has no timestamps of its own,
-/// nor conditions and TTLs in a batch.
+/// If the text is none of these, or cannot be a transaction: no explicit timestamps, and no
+/// conditions and TTLs in a batch.
 pub fn parse_alone(text: &str) -> Result<Transaction, Refusal> {
     read(text, parser::alone)
 }
@@ -104,8 +103,8 @@ fn read(
 }
 
 impl Transaction {
-    /// What a statement is called in messages: `LET v at [2:12]`, with its line and character. A
-    /// node's message about it goes behind that.
+    /// Name of a statement in messages: `LET v at [2:12]`, with its line and character. A node's
+    /// message about it follows.
     #[must_use]
     pub fn name_of(&self, statement: usize, text: &str) -> String {
         let Some(inner) = self.statements.get(statement) else { return "transaction".to_owned() };
@@ -122,17 +121,17 @@ impl Transaction {
         format!("{name} {}", parser::shown_place(text, inner.range.start))
     }
 
-    /// Checks that a single statement has nothing that only
-    /// [`mode::TransactionalMode::Conditional`] takes.
+    /// Checks that a single statement uses nothing reserved for
+    /// [`mode::TransactionalMode::Conditional`].
     ///
     /// # Errors
-    /// When it has conditions or a time to live, or is a `TRUNCATE`.
+    /// If it has conditions or a time to live, or is a `TRUNCATE`.
     pub fn check_alone(&self, text: &str) -> Result<(), InvalidRequest> {
         rules::check_alone(self, text)
     }
 
-    /// What is wrong with a reference to a column that the row does not have. Only the columns that
-    /// a node names for `SELECT *` can tell.
+    /// Error for a reference to a column that the row lacks. Only the columns that a node returns
+    /// for `SELECT *` reveal it.
     #[must_use]
     pub fn unknown_column(&self, reference: &Reference, text: &str) -> InvalidRequest {
         let (row, column) = (&reference.row, reference.column.as_deref().unwrap_or_default());
@@ -143,7 +142,7 @@ impl Transaction {
         )
     }
 
-    /// The references in it: those that are returned, those of conditions and those of statements,
+    /// References of the transaction: returned ones, those of conditions and those of statements,
     /// in order.
     pub fn references(&self) -> impl Iterator<Item = &Reference> {
         let returned = match &self.returned {

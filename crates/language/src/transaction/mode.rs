@@ -1,34 +1,34 @@
-//! `ALTER TABLE t WITH transactional_mode = '..'`: whether a table takes part in transactions.
+//! `ALTER TABLE t WITH transactional_mode = '..'`: participation of a table in transactions.
 
 use crate::ast::{
     LiteralKind, PropertyValue, QualifiedName, SchemaStatement, Statement, TableAlteration,
 };
 use crate::error::InvalidRequest;
 
-/// The option's name.
+/// Name of the option.
 pub const OPTION: &str = "transactional_mode";
 
-/// How a table takes part in transactions.
+/// Participation of a table in transactions.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Hash)]
 pub enum TransactionalMode {
-    /// Not at all.
+    /// No participation.
     Off,
-    /// It does, and other statements on it are carried out as if it did not.
+    /// Transactions are allowed; other statements on the table run as without them.
     Unsafe,
-    /// All writes are transactions, reads need not be.
+    /// Every write is a transaction; reads need not be.
     MixedReads,
-    /// All writes and reads are transactions.
+    /// Every write and read is a transaction.
     Full,
-    /// Single statements, above all those with conditions, are decided by the proxies, which keep
-    /// the rows in memory; there are no transactions on it.
+    /// Proxies, which keep the rows in memory, decide single statements, above all conditional
+    /// ones; the table has no transactions.
     Conditional,
-    /// Nodes decide single statements, which go to them one after the other, and the proxies
-    /// compare what they would have answered with [`TransactionalMode::Conditional`].
+    /// Nodes decide single statements, one after another, and the proxies compare the results with
+    /// those of [`TransactionalMode::Conditional`].
     Observe,
 }
 
 impl TransactionalMode {
-    /// All of them.
+    /// The modes in declaration order.
     pub const ALL: [TransactionalMode; 6] = [
         TransactionalMode::Off,
         TransactionalMode::Unsafe,
@@ -38,7 +38,7 @@ impl TransactionalMode {
         TransactionalMode::Observe,
     ];
 
-    /// The mode of this name, as the fleet's table has it.
+    /// The mode with this name, as in the fleet's table.
     #[must_use]
     pub fn named(name: &str) -> Option<TransactionalMode> {
         TransactionalMode::ALL.into_iter().find(|mode| mode.name() == name)
@@ -50,7 +50,7 @@ impl TransactionalMode {
         matches!(self, TransactionalMode::Conditional | TransactionalMode::Observe)
     }
 
-    /// Its name in the option.
+    /// Name of the mode in the option.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -64,28 +64,27 @@ impl TransactionalMode {
     }
 }
 
-/// A statement that changes the mode of a table, and nothing else.
+/// A statement that only changes the mode of a table.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ModeChange {
     /// The table.
     pub table: QualifiedName,
     /// `IF EXISTS`
     pub if_exists: bool,
-    /// Its mode from then on.
+    /// The new mode.
     pub mode: TransactionalMode,
 }
 
-/// True if a text may be such a statement: it then has to be read as a whole.
+/// True if a text may be such a statement, so that it must be parsed.
 #[must_use]
 pub fn may_change_mode(text: &str) -> bool {
     text.as_bytes().windows(OPTION.len()).any(|part| part.eq_ignore_ascii_case(OPTION.as_bytes()))
 }
 
-/// Reads a text. None: it is no change of a mode, or no CQL, and a node's to refuse in its own
-/// words.
+/// Parses a text. `None` if it does not change a mode, or is not CQL and a node will refuse it.
 ///
 /// # Errors
-/// The mode is none of those that there are, or the statement changes other options too.
+/// The mode is unknown, or the statement also changes other options.
 pub fn parse(text: &str) -> Result<Option<ModeChange>, InvalidRequest> {
     if !may_change_mode(text) {
         return Ok(None);

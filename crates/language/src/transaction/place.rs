@@ -1,4 +1,4 @@
-//! Where in a text something is wrong, for messages.
+//! Places of errors in a text, for messages.
 
 use crate::ast::{Condition, Reference};
 use crate::error::InvalidRequest;

@@ -1,5 +1,5 @@
-//! What a transaction may not be, whatever the tables are: that which Cassandra finds when it
-//! prepares one, in its words.
+//! Restrictions on transactions, whatever the tables: Cassandra's checks at preparation, in its
+//! words.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,10 +10,10 @@ use crate::ast::{
 };
 use crate::error::InvalidRequest;
 
-/// The rows that are read, with the columns that each has; `None` if it has all of its table.
+/// The rows read, with the columns of each; `None` for all columns of its table.
 type Rows<'a> = HashMap<&'a str, Option<HashSet<&'a str>>>;
 
-/// Checks a transaction that was read from `text`.
+/// Checks a transaction parsed from `text`.
 pub(super) fn check(transaction: &Transaction, text: &str) -> Result<(), InvalidRequest> {
     let at = |statement: usize, problem: &str| {
         Err(InvalidRequest::new(format!("{}: {problem}", transaction.name_of(statement, text))))
@@ -68,8 +68,8 @@ fn select_problem(select: &Select) -> Option<&'static str> {
     }
 }
 
-/// True if a selector is computed from several rows, or has something in it that is. Aggregates
-/// that users have defined are not known here.
+/// True if a selector or a part of it aggregates several rows. User-defined aggregates are unknown
+/// here.
 fn has_aggregate(selector: &Selector) -> bool {
     let is_one = match selector {
         Selector::CountRows => true,
@@ -85,7 +85,7 @@ fn has_aggregate(selector: &Selector) -> bool {
 const CONDITIONS: &str = "Updates within transactions may not specify their own conditions";
 const TTLS: &str = "Updates within transactions may not specify custom ttls";
 
-/// What only one table mode takes of a single statement.
+/// Checks parts of a single statement that only one table mode accepts.
 pub(super) fn check_alone(transaction: &Transaction, text: &str) -> Result<(), InvalidRequest> {
     let problem = match transaction.lone_mutation().map(|inner| &inner.statement) {
         Some(Statement::Truncate(_)) => "it is no transaction, and takes no guards and keys",
@@ -96,7 +96,7 @@ pub(super) fn check_alone(transaction: &Transaction, text: &str) -> Result<(), I
     Err(InvalidRequest::new(format!("{}: {problem}", transaction.name_of(0, text))))
 }
 
-/// `is_alone`: what else there may be of such a statement is for the mode of its table to say.
+/// `is_alone`: the table's mode decides about the additional parts of such a statement.
 fn mutation_problem(mutation: &Mutation, is_alone: bool) -> Option<&'static str> {
     let attributes = mutation.attributes();
     match () {
@@ -112,8 +112,7 @@ fn mutation_problem(mutation: &Mutation, is_alone: bool) -> Option<&'static str>
     }
 }
 
-/// The columns that a row of a `LET` has. What is computed from them cannot be referred to: it has
-/// no name that a reference could have.
+/// Columns of a row of a `LET`. Computed values have no name for references.
 fn selected(inner: &Inner) -> Option<HashSet<&str>> {
     let Statement::Select(Select { clause: SelectClause::Items(items), .. }) = &inner.statement
     else {
@@ -126,7 +125,7 @@ fn selected(inner: &Inner) -> Option<HashSet<&str>> {
     Some(columns.collect())
 }
 
-/// Checks that there is such a row, and that it has the column if the text says which it has.
+/// Checks that the row exists, and that it has the column if the text lists its columns.
 fn check_reference(reference: &Reference, rows: &Rows<'_>) -> Result<(), String> {
     let row = &reference.row;
     let Some(columns) = rows.get(row.as_str()) else {
@@ -140,7 +139,7 @@ fn check_reference(reference: &Reference, rows: &Rows<'_>) -> Result<(), String>
     }
 }
 
-/// A row as a whole can be null or not, and has no value.
+/// A whole row can be null or not, but has no value.
 fn check_whole_rows(transaction: &Transaction, text: &str) -> Result<(), InvalidRequest> {
     if let Returned::References(references) = &transaction.returned
         && let Some(whole) = references.iter().find(|reference| reference.column.is_none())

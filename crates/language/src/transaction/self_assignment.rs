@@ -1,4 +1,4 @@
-//! Assignments whose new value is computed from the row as it is.
+//! Assignments whose new value is computed from the current row.
 
 use crate::ast::{NativeType, SelfAssignment};
 use crate::error::InvalidRequest;
@@ -6,7 +6,7 @@ use crate::functions::{self, Function, is_number};
 use crate::terms::{self, Bindings, Prepared, Scope, Value};
 use crate::types::CqlType;
 
-/// An assignment that can be computed.
+/// An assignment ready for evaluation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PreparedSelfAssignment {
     column: String,
@@ -15,9 +15,8 @@ pub struct PreparedSelfAssignment {
 }
 
 impl SelfAssignment {
-    /// True if the new value of a column of this type has to be computed: a number's, or that of a
-    /// text that something is added to. Of other types nodes know what to do, or say that nothing
-    /// can be done.
+    /// True if the new value of a column of this type must be computed: a number, or a text that
+    /// something is appended to. Nodes handle or refuse other types.
     #[must_use]
     pub fn is_computed(&self, column: &CqlType) -> bool {
         match column {
@@ -27,11 +26,11 @@ impl SelfAssignment {
         }
     }
 
-    /// Takes the type of its column. Markers, which are the statement's (see
-    /// [`crate::ast::Inner::markers`]), are recorded in `scope`.
+    /// Prepares the assignment for its column's type. Records its markers, which are the
+    /// statement's (see [`crate::ast::Inner::markers`]), in `scope`.
     ///
     /// # Errors
-    /// When the term is not of the type, or nothing can be added to values of it.
+    /// If the term is not of the type, or nothing can be added to its values.
     pub fn prepare(
         &self,
         column: &CqlType,
@@ -53,10 +52,10 @@ impl SelfAssignment {
 }
 
 impl PreparedSelfAssignment {
-    /// The new value. `None`: the column has none, and stays as it is.
+    /// Computes the new value. `None` if the column is null and stays null.
     ///
     /// # Errors
-    /// When there is nothing to add, or no result.
+    /// If there is nothing to add, or no result.
     pub fn evaluate(
         &self,
         current: Option<&[u8]>,

@@ -1,4 +1,4 @@
-//! The statements of a transaction as texts of their own.
+//! Statements of a transaction as separate texts.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -12,24 +12,23 @@ use crate::ast::{
 use crate::error::InvalidRequest;
 use crate::functions;
 
-/// A statement as [`Inner::computed`] gives it.
+/// A statement from [`Inner::computed`].
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Computed {
-    /// Its text.
+    /// Text of the statement.
     pub text: String,
-    /// The values of its markers, in order.
+    /// Values of its markers, in order.
     pub markers: Vec<ComputedMarker>,
 }
 
-/// Where the value of a marker comes from.
+/// Source of a marker's value.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ComputedMarker {
-    /// It is that of a marker of the statement as it stands in the transaction: its index in
-    /// [`Inner::markers`].
+    /// The value of a marker of the original statement: index in [`Inner::markers`].
     Same(usize),
-    /// It is computed from the row as it is: the index in [`Inner::self_assignments`].
+    /// A value computed from the current row: index in [`Inner::self_assignments`].
     SelfAssignment(usize),
-    /// It is what a function gives: the index in [`Inner::calls`].
+    /// The result of a function call: index in [`Inner::calls`].
     Call(usize),
 }
 
@@ -47,16 +46,15 @@ impl Inner {
         }
     }
 
-    /// The same with markers for more, so that whenever the statement is executed it writes the
-    /// same:
+    /// The same with further markers, so that every execution writes the same:
     ///
-    /// * for the value of each assignment that `is_computed` chooses: `a = a + 1` becomes `a = ?`;
-    /// * for each value whose functions give another one each time: `now()` becomes `?`.
+    /// * for the value of each assignment that `is_computed` selects: `a = a + 1` becomes `a = ?`;
+    /// * for each value whose functions differ at each call: `now()` becomes `?`.
     ///
-    /// Its own `IF ..` is left out, with the markers in it.
+    /// The statement's own `IF ..` is omitted, with its markers.
     ///
     /// # Errors
-    /// When a column whose value is computed is set a second time.
+    /// If a column with a computed value is set a second time.
     pub fn computed(
         &self,
         text: &str,
@@ -91,12 +89,12 @@ impl Inner {
             with: Some(""),
             marker: None,
         }));
-        // What is around others takes them away.
+        // An outer place replaces the places inside it.
         places.sort_by_key(|place| (place.range.start, Reverse(place.range.end)));
         Ok(self.spliced(text, places))
     }
 
-    /// How often each column is set.
+    /// Number of times each column is set.
     fn times_set(&self) -> HashMap<&str, usize> {
         let mut times = HashMap::new();
         if let Statement::Mutation(Mutation::Update(update)) = &self.statement {
@@ -137,32 +135,31 @@ impl Inner {
     }
 }
 
-/// A place in a text where a marker is or comes to be.
+/// An existing or new place of a marker in a text.
 struct Place {
     range: Range<usize>,
-    /// What is there then, if the text does not stay as it is.
+    /// Replacement, unless the text stays unchanged.
     with: Option<&'static str>,
     marker: Option<ComputedMarker>,
 }
 
 impl CallValue {
-    /// True if its functions give the same each time. Functions that users have defined count as
-    /// such: nobody but a node can call them.
+    /// True if its functions always give the same result. User-defined functions count as such:
+    /// only a node can call them.
     #[must_use]
     pub fn is_pure(&self) -> bool {
         is_pure(&self.term)
     }
 }
 
-/// True if the functions in a term give the same each time. Those that users have defined count as
-/// such.
+/// True if the functions in a term always give the same result. User-defined ones count as such.
 #[must_use]
 pub fn is_pure(term: &Term) -> bool {
     let gives_the_same = !matches!(term, Term::Call { name, .. } if gives_another(name));
     gives_the_same && term.parts().into_iter().all(is_pure)
 }
 
-/// True for `now` and the like, none of which has arguments.
+/// True for `now` and similar functions, none of which has arguments.
 fn gives_another(name: &QualifiedName) -> bool {
     let native = matches!(name.keyspace.as_deref(), None | Some("system"));
     native

@@ -1,5 +1,4 @@
-//! Types by the names of Cassandra's classes, which is how custom types and vectors travel on the
-//! wire.
+//! Types by the names of Cassandra's classes, the wire form of custom types and vectors.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -72,7 +71,7 @@ impl CqlType {
         }
     }
 
-    /// The type of a class: a native type or a vector of one if it is that, else a custom type.
+    /// The type of a class: a native type or a vector of one, else a custom type.
     #[must_use]
     pub fn from_class_name(class: &str) -> CqlType {
         if let Some(native) = native(class) {

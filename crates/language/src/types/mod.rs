@@ -1,4 +1,4 @@
-//! Resolved types: what a column, a marker or a selected value is.
+//! Resolved types of columns, markers and selected values.
 
 mod class_name;
 mod option;
@@ -20,55 +20,55 @@ pub enum CqlType {
     Native(NativeType),
     /// `list<element>`
     List {
-        /// Type of its elements.
+        /// Type of the elements.
         element: Arc<CqlType>,
-        /// True if it is one value, not many cells.
+        /// True for one value rather than many cells.
         frozen: bool,
     },
     /// `set<element>`
     Set {
-        /// Type of its elements.
+        /// Type of the elements.
         element: Arc<CqlType>,
-        /// True if it is one value, not many cells.
+        /// True for one value rather than many cells.
         frozen: bool,
     },
     /// `map<key, value>`
     Map {
-        /// Type of its keys.
+        /// Type of the keys.
         key: Arc<CqlType>,
-        /// Type of its values.
+        /// Type of the values.
         value: Arc<CqlType>,
-        /// True if it is one value, not many cells.
+        /// True for one value rather than many cells.
         frozen: bool,
     },
     /// `tuple<..>`, which is always one value.
     Tuple(Arc<[CqlType]>),
     /// A user-defined type.
     Udt {
-        /// Its definition.
+        /// Definition of the type.
         definition: Arc<UserType>,
-        /// True if it is one value, not many cells.
+        /// True for one value rather than many cells.
         frozen: bool,
     },
     /// `vector<element, dimension>`, which is always one value.
     Vector {
-        /// Type of its elements.
+        /// Type of the elements.
         element: Arc<CqlType>,
-        /// How many there are.
+        /// Number of elements.
         dimension: u32,
     },
-    /// A class of which no more than its name is known; values are opaque bytes.
+    /// A class known only by name; values are opaque bytes.
     Custom(Arc<str>),
 }
 
 /// The definition of a user-defined type.
 #[derive(Clone, Debug, Eq, PartialEq, Hash)]
 pub struct UserType {
-    /// The keyspace it is in.
+    /// Keyspace of the type.
     pub keyspace: String,
-    /// Its name.
+    /// Name of the type.
     pub name: String,
-    /// Names and types of its fields, in order.
+    /// Names and types of the fields, in order.
     pub fields: Vec<(String, CqlType)>,
 }
 
@@ -111,8 +111,7 @@ impl CqlType {
         CqlType::Tuple(elements.into())
     }
 
-    /// True if values of the type are many cells: a collection or user-defined type that is not
-    /// frozen.
+    /// True if values of the type are many cells: an unfrozen collection or user-defined type.
     #[must_use]
     pub fn is_multi_cell(&self) -> bool {
         match self {
@@ -124,19 +123,20 @@ impl CqlType {
         }
     }
 
-    /// True if it is a list, set or map.
+    /// True for a list, set or map.
     #[must_use]
     pub fn is_collection(&self) -> bool {
         matches!(self, CqlType::List { .. } | CqlType::Set { .. } | CqlType::Map { .. })
     }
 
-    /// True if it is `counter`.
+    /// True for `counter`.
     #[must_use]
     pub fn is_counter(&self) -> bool {
         *self == CqlType::Native(NativeType::Counter)
     }
 
-    /// True if `duration` is it or in it; such values have no order and are in no key.
+    /// True if the type is or contains `duration`; such values have no order and cannot be in a
+    /// key.
     #[must_use]
     pub fn references_duration(&self) -> bool {
         match self {
@@ -155,7 +155,7 @@ impl CqlType {
         }
     }
 
-    /// The same type frozen, with everything in it.
+    /// The same type frozen, including its parts.
     #[must_use]
     pub fn freeze(&self) -> CqlType {
         let inner = |inner: &Arc<CqlType>| Arc::new(inner.freeze());
@@ -188,7 +188,7 @@ impl CqlType {
         }
     }
 
-    /// True if values of another type can be taken for values of this one as they are.
+    /// True if values of another type are valid for this one unchanged.
     #[must_use]
     pub fn accepts(&self, other: &CqlType) -> bool {
         use NativeType::{
@@ -207,7 +207,7 @@ impl CqlType {
                     | (Time, Bigint)
                     | (Varint, Int | Bigint | Timestamp)
             ),
-            // What is frozen or not is a matter of storage.
+            // Freezing only affects storage.
             _ if self.is_collection() || matches!(self, CqlType::Udt { .. }) => {
                 self.freeze() == other.freeze()
             }
@@ -215,7 +215,7 @@ impl CqlType {
         }
     }
 
-    /// The length of every value of the type but the empty one, if they all have the same.
+    /// The common length of all nonempty values of the type, if there is one.
     #[must_use]
     pub fn fixed_length(&self) -> Option<usize> {
         match self {
@@ -224,7 +224,7 @@ impl CqlType {
                 NativeType::Float | NativeType::Int => Some(4),
                 NativeType::Bigint | NativeType::Double | NativeType::Timestamp => Some(8),
                 NativeType::Uuid | NativeType::Timeuuid => Some(16),
-                // The rest has a length of its own in vectors: Cassandra does not count on theirs.
+                // Other types have variable length in vectors: Cassandra does not rely on theirs.
                 _ => None,
             },
             CqlType::Vector { element, dimension } => {
@@ -234,7 +234,7 @@ impl CqlType {
         }
     }
 
-    /// The type as text without `frozen<..>`, as messages about functions have it.
+    /// The type as text without `frozen<..>`, the form in messages about functions.
     #[must_use]
     pub fn unfrozen_name(&self) -> String {
         match self {
@@ -257,7 +257,7 @@ impl CqlType {
 }
 
 impl fmt::Display for CqlType {
-    /// As in `system_schema.columns` and in `DESCRIBE`.
+    /// Formats the type as in `system_schema.columns` and `DESCRIBE`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let frozen = !self.is_multi_cell()
             && (self.is_collection() || matches!(self, CqlType::Tuple(_) | CqlType::Udt { .. }));

@@ -7,8 +7,7 @@ use shunt_wire::cql::types as wire;
 use super::{CqlType, UserType};
 use crate::ast::NativeType;
 
-/// Ids of native types, and the first protocol version that has them; older ones name the class
-/// instead.
+/// Ids of native types, and the first protocol version with them; older ones use the class name.
 const NATIVE: [(NativeType, u16, u8); 20] = [
     (NativeType::Ascii, 0x01, 3),
     (NativeType::Bigint, 0x02, 3),
@@ -87,8 +86,8 @@ impl CqlType {
         out
     }
 
-    /// From a type of result metadata, which does not say what is frozen: collections and
-    /// user-defined types are not, those inside others are.
+    /// Converts a type of result metadata, which does not show freezing: outer collections and
+    /// user-defined types are unfrozen, nested ones frozen.
     #[must_use]
     pub fn from_wire(found: &wire::CqlType) -> CqlType {
         let inner = |inner: &wire::CqlType| CqlType::from_wire(inner).freeze();
@@ -113,7 +112,7 @@ impl CqlType {
         }
     }
 
-    /// Reads an `[option]` from the front of `input` and moves it past it; none if it is malformed.
+    /// Reads an `[option]` from the front of `input` and advances it; `None` if it is malformed.
     pub fn read_option(input: &mut &[u8]) -> Option<CqlType> {
         wire::CqlType::decode(input).map(|found| CqlType::from_wire(&found))
     }
@@ -127,8 +126,7 @@ fn count(value: usize) -> u16 {
     u16::try_from(value).unwrap_or(u16::MAX)
 }
 
-/// A string of the protocol; names are far shorter than its limit, and a class name that is not is
-/// cut.
+/// A string of the protocol; names are far shorter than its limit, and a longer class name is cut.
 fn string(text: &str, out: &mut Vec<u8>) {
     let bytes = text.as_bytes();
     let bytes = &bytes[..bytes.len().min(usize::from(u16::MAX))];

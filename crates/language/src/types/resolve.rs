@@ -1,5 +1,5 @@
-//! Types as they are written to types as they are: user-defined types are looked up, and what
-//! Cassandra refuses is refused with its words.
+//! Resolves written types: looks up user-defined types, and refuses what Cassandra refuses, in its
+//! words.
 
 use std::sync::Arc;
 
@@ -11,9 +11,9 @@ use crate::parse_type;
 /// Most elements of a vector.
 const DIMENSION_MAX: u32 = 8192;
 
-/// Where user-defined types are looked up.
+/// Lookup of user-defined types.
 pub trait TypeLookup {
-    /// The keyspace of the statement or table; names without a keyspace are in it.
+    /// Keyspace of the statement or table, the default for names without one.
     fn keyspace(&self) -> Option<&str>;
 
     /// The type `name` of `keyspace`, if there is one.
@@ -32,10 +32,10 @@ impl TypeLookup for () {
 }
 
 impl CqlType {
-    /// The type that `name` stands for.
+    /// Resolves the type of a name.
     ///
     /// # Errors
-    /// When a type in it is not known, or cannot be where it is.
+    /// If a type in it is unknown, or not allowed at its place.
     pub fn resolve(name: &TypeName, lookup: &dyn TypeLookup) -> Result<CqlType, InvalidRequest> {
         let inner = |inner: &TypeName| CqlType::resolve(inner, lookup);
         match name {
@@ -71,18 +71,17 @@ impl CqlType {
         }
     }
 
-    /// The type of a text, such as `system_schema` holds.
+    /// Parses and resolves a type's text, as in `system_schema`.
     ///
     /// # Errors
-    /// When the text is no type, or [`CqlType::resolve`] fails for it.
+    /// If the text is not a type, or [`CqlType::resolve`] fails for it.
     pub fn parse(text: &str, lookup: &dyn TypeLookup) -> Result<CqlType, InvalidRequest> {
         let name = parse_type(text).map_err(|error| InvalidRequest::new(error.message))?;
         CqlType::resolve(&name, lookup)
     }
 }
 
-/// The type inside `frozen<..>`, where collections may be in collections without being frozen
-/// themselves.
+/// The type inside `frozen<..>`, where nested collections need not be frozen.
 fn frozen_type(name: &TypeName, lookup: &dyn TypeLookup) -> Result<CqlType, InvalidRequest> {
     match name {
         TypeName::List(_) | TypeName::Set(_) | TypeName::Map(..) => collection(name, true, lookup),

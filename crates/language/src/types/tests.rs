@@ -1,4 +1,4 @@
-//! Types to text, to the wire and back.
+//! Types to text, to wire format and back.
 
 use std::sync::Arc;
 

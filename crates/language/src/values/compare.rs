@@ -1,4 +1,4 @@
-//! The order of values, as each type of Cassandra has it (`AbstractType.compare`).
+//! Order of values, as defined by each type of Cassandra (`AbstractType.compare`).
 
 use std::cmp::Ordering;
 
@@ -7,10 +7,9 @@ use super::split;
 use crate::ast::NativeType;
 use crate::types::CqlType;
 
-/// Compares two values of a type. Both must be valid: what is not is compared as bytes.
+/// Compares two values of a type. Both must be valid: invalid ones are compared as bytes.
 ///
-/// An empty value is smaller than any other. Durations have no order of their own and compare as
-/// bytes, too.
+/// An empty value sorts before all others. Durations have no order and compare as bytes, too.
 #[must_use]
 pub fn compare(cql_type: &CqlType, left: &[u8], right: &[u8]) -> Ordering {
     let found = match cql_type {
@@ -79,7 +78,7 @@ fn java_order(left: f64, right: f64) -> Ordering {
         .then_with(|| if left.is_nan() { Ordering::Equal } else { left.total_cmp(&right) })
 }
 
-/// The 60 bits of the time of a UUID, most significant first, with the version on top.
+/// The 60 time bits of a UUID, most significant first, with the version on top.
 fn time_first(most: u64) -> u64 {
     most << 48 | (most << 16 & 0xFFFF_0000_0000) | most >> 32
 }
@@ -89,14 +88,13 @@ fn halves(bytes: &[u8]) -> Option<(u64, u64)> {
     Some(((value >> 64) as u64, value as u64))
 }
 
-/// The number by which version 1 UUIDs are ordered as `timeuuid`: the time, then the rest as signed
-/// bytes.
+/// Sort key of version 1 UUIDs as `timeuuid`: the time, then the rest as signed bytes.
 pub(super) fn timeuuid_order(bytes: &[u8]) -> Option<u128> {
     let (most, least) = halves(bytes)?;
     Some(u128::from(time_first(most)) << 64 | u128::from(least ^ 0x8080_8080_8080_8080))
 }
 
-/// The bytes that [`timeuuid_order`] is the order of.
+/// Restores the bytes from a key of [`timeuuid_order`].
 pub(super) fn timeuuid_from_order(order: u128) -> [u8; 16] {
     let (time, least) = ((order >> 64) as u64, order as u64);
     uuid_bytes(time_last(time), least ^ 0x8080_8080_8080_8080)
@@ -110,21 +108,20 @@ fn uuid_bytes(most: u64, least: u64) -> [u8; 16] {
     (u128::from(most) << 64 | u128::from(least)).to_be_bytes()
 }
 
-/// The numbers by which UUIDs are ordered: the version, then the time of version 1 or else the
-/// bytes, then the rest.
+/// Sort key of UUIDs: the version, then the time of version 1 or else the bytes, then the rest.
 pub(super) fn uuid_order(bytes: &[u8]) -> Option<(u8, u64, u64)> {
     let (most, least) = halves(bytes)?;
     let version = (most >> 12 & 0xF) as u8;
     Some((version, if version == 1 { time_first(most) } else { most }, least))
 }
 
-/// The bytes that [`uuid_order`] is the order of.
+/// Restores the bytes from a key of [`uuid_order`].
 pub(super) fn uuid_from_order(version: u8, most: u64, least: u64) -> [u8; 16] {
     uuid_bytes(if version == 1 { time_last(most) } else { most }, least)
 }
 
-/// Collections: element by element, then by size. `types` is the type of elements, or those of keys
-/// and values.
+/// Compares collections element by element, then by size. `types` is the type of elements, or those
+/// of keys and values.
 fn elements(what: &str, types: &[&CqlType], left: &[u8], right: &[u8]) -> Option<Ordering> {
     if left.is_empty() || right.is_empty() {
         return Some(right.is_empty().cmp(&left.is_empty()));
@@ -138,8 +135,8 @@ fn elements(what: &str, types: &[&CqlType], left: &[u8], right: &[u8]) -> Option
     Some(differing.unwrap_or_else(|| left.len().cmp(&right.len())))
 }
 
-/// Tuples: element by element, null before any value and the same as an element that is not there;
-/// but an empty tuple is below one of nulls.
+/// Compares tuples element by element, null before any value and equal to a missing element; but an
+/// empty tuple sorts before one of nulls.
 fn tuples<'t>(
     count: usize,
     type_of: impl Fn(usize) -> &'t CqlType,

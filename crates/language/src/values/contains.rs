@@ -1,10 +1,10 @@
-//! Whether a collection has an element or a key.
+//! Membership of an element or key in a collection.
 
 use super::{compare, split};
 use crate::types::CqlType;
 
-/// True if a collection's value has this among its elements; of a map, among its values, or its
-/// keys if `keys` is set. A value that is none of a collection has nothing.
+/// True if a collection contains this element; for a map, this value, or this key if `keys` is set.
+/// A value that is not a collection contains nothing.
 #[must_use]
 pub fn contains(cql_type: &CqlType, value: &[u8], wanted: &[u8], keys: bool) -> bool {
     let (what, element_type, step) = match cql_type {

@@ -1,4 +1,4 @@
-//! `duration`: months, days and nanoseconds, in bytes and in three notations.
+//! `duration`: months, days and nanoseconds, as bytes and in three notations.
 
 use std::fmt;
 
@@ -22,8 +22,8 @@ pub struct Duration {
     pub nanoseconds: i64,
 }
 
-/// Units of the notation with letters, largest first: name, plural for messages, what they count
-/// and how many.
+/// Units of the notation with letters, largest first: name, plural for messages, counted part and
+/// factor.
 const UNITS: [(&str, &str, Part, i64); 10] = [
     ("y", "years", Part::Months, 12),
     ("mo", "months", Part::Months, 1),
@@ -45,10 +45,10 @@ enum Part {
 }
 
 impl Duration {
-    /// From bytes: three variable-length integers with sign.
+    /// Decodes bytes: three signed variable-length integers.
     ///
     /// # Errors
-    /// When they are not that, or the signs differ.
+    /// If the bytes are malformed, or the signs differ.
     pub fn decode(bytes: &[u8]) -> Result<Duration, InvalidRequest> {
         if bytes.len() < 3 {
             let message = format!("Expected at least 3 bytes for a duration ({})", bytes.len());
@@ -78,7 +78,7 @@ impl Duration {
         Ok(Duration { months: whole_months, days: whole_days, nanoseconds })
     }
 
-    /// As bytes.
+    /// Encodes the duration.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(11);
@@ -88,10 +88,10 @@ impl Duration {
         out
     }
 
-    /// `1h30m`, `PT1H30M` or `P0000-00-00T01:30:00`, each with a minus in front if it is negative.
+    /// Parses `1h30m`, `PT1H30M` or `P0000-00-00T01:30:00`, each with an optional minus in front.
     ///
     /// # Errors
-    /// When the text is none of these, or a part of it is too large.
+    /// If the text is none of these, or a part of it is too large.
     pub fn parse(text: &str) -> Result<Duration, InvalidRequest> {
         let unreadable =
             || InvalidRequest::new(format!("Unable to convert '{text}' to a duration"));
@@ -117,7 +117,7 @@ impl Duration {
     }
 }
 
-/// Adds up the parts of a duration.
+/// Accumulates the parts of a duration.
 struct Builder {
     negative: bool,
     totals: [i64; 3],
@@ -125,7 +125,7 @@ struct Builder {
 }
 
 impl Builder {
-    /// Digits and units in turn; with `only`, the one unit that may be there.
+    /// Parses alternating digits and units; with `only`, the one unit allowed.
     fn units(&mut self, mut rest: &str, only: &str) -> Result<Option<()>, InvalidRequest> {
         if rest.is_empty() {
             return Ok(None);

@@ -1,33 +1,32 @@
-//! Floats as text, in the digits of Java before 19: not always the fewest that tell a number from
-//! its neighbours.
+//! Formats floats with the digits of Java before 19, which are not always the fewest that identify
+//! a number.
 //!
-//! The steps are those of OpenJDK 17's `jdk.internal.math.FloatingDecimal`, which Cassandra 5.0
-//! runs on: the text of a float is part of what clients see (JSON, casts to text, names of
-//! columns), and so are its digits beyond need.
+//! The algorithm is that of OpenJDK 17's `jdk.internal.math.FloatingDecimal`, on which Cassandra
+//! 5.0 runs: clients see the text of floats (JSON, casts to text, names of columns), including
+//! superfluous digits.
 
 use std::cmp::Ordering;
 
 use num_bigint::BigUint;
 
-/// Bits of a double behind its first one.
+/// Bits of a double behind the first one.
 const FRACTION_BITS: i32 = 52;
 
-/// A number in its parts: `significand` has `FRACTION_BITS + 1` bits, the first of them set, and is
-/// worth `significand * 2^(exponent - FRACTION_BITS)`. So many of its bits, from the first, mean
-/// something.
+/// A decomposed number: `significand` has `FRACTION_BITS + 1` bits, the first of them set, and the
+/// value is `significand * 2^(exponent - FRACTION_BITS)`. Only the first `bits` are significant.
 struct Parts {
     significand: u64,
     exponent: i32,
     significant_bits: i32,
 }
 
-/// Digits, and where the point is: `0.digits * 10^point`.
+/// Digits and the place of the point: `0.digits * 10^point`.
 struct Digits {
     digits: Vec<u8>,
     point: i32,
 }
 
-/// A `double` or, with `single`, a `float` as Java writes it.
+/// Formats a `double` or, with `single`, a `float` like Java.
 #[must_use]
 pub fn float_text(value: f64, single: bool) -> String {
     match value {
@@ -74,7 +73,7 @@ impl Parts {
         Parts::new(u64::from(bits & ((1 << 23) - 1)), biased, 23, 127)
     }
 
-    /// From the fields of a number with so many bits of fraction.
+    /// Builds the parts from the fields of a number with this many fraction bits.
     fn new(fraction: u64, biased: i32, fraction_bits: i32, bias: i32) -> Parts {
         let widen = |significand: u64| significand << (FRACTION_BITS - fraction_bits);
         if biased > 0 {
@@ -120,7 +119,7 @@ fn digits(parts: &Parts) -> Digits {
     let common = b2.min(s2);
     (b2, s2, m2) = (b2 - common, s2 - common, m2 - common);
     if used_bits == 1 {
-        // Below a power of two numbers lie twice as close.
+        // Below a power of two, numbers lie twice as close.
         m2 -= 1;
     }
     if m2 < 0 {
@@ -142,7 +141,7 @@ fn digits(parts: &Parts) -> Digits {
     develop(tens, BigUint::from(significand) * scaled(b5, b2), &scaled(s5, s2), scaled(b5, m2))
 }
 
-/// A whole number that fits a long: its digits, without those that its bits say nothing of.
+/// A whole number that fits a long: its digits, without insignificant ones.
 fn whole(parts: &Parts) -> Digits {
     let Parts { significand, exponent, significant_bits } = *parts;
     let mut number = match exponent - FRACTION_BITS {
@@ -161,7 +160,7 @@ fn whole(parts: &Parts) -> Digits {
     Digits { digits, point: (text.len() + dropped as usize) as i32 }
 }
 
-/// The power of ten that the first digit has, or one more.
+/// The power of ten of the first digit, or one more.
 #[allow(clippy::approx_constant, reason = "Java's constants have fewer digits")]
 fn estimate(significand: u64, exponent: i32) -> i32 {
     let mantissa = f64::from_bits(1023 << 52 | significand & ((1 << 52) - 1));
@@ -171,15 +170,15 @@ fn estimate(significand: u64, exponent: i32) -> i32 {
     estimate.floor() as i32
 }
 
-/// The arithmetic that the steps need. Java takes the smallest type that holds the values, though
-/// not always their sums: where those overflow, so they do here.
+/// Arithmetic for the algorithm. Java uses the smallest type that holds the values, though not
+/// always their sums: overflows are reproduced.
 trait Natural: Clone {
     fn times_10(&mut self);
-    /// Leaves the remainder.
+    /// Divides and leaves the remainder.
     fn divide(&mut self, by: &Self) -> u8;
-    /// Says whether this remainder is within the margin, and whether it is of `tenfold`.
+    /// Returns whether this remainder is within the margin of zero, and of `tenfold`.
     fn is_near(&self, margin: &Self, tenfold: &Self, first: bool) -> (bool, bool);
-    /// Twice this against `tenfold`.
+    /// Compares twice this with `tenfold`.
     fn half_order(&self, tenfold: &Self) -> Ordering;
 }
 
@@ -224,7 +223,7 @@ impl Natural for BigUint {
     }
 
     fn is_near(&self, margin: &BigUint, tenfold: &BigUint, _: bool) -> (bool, bool) {
-        // Here, unlike above, also where the bound is met exactly.
+        // Unlike above, an exact match of the bound counts.
         (self < margin, self + margin >= *tenfold)
     }
 
@@ -233,7 +232,7 @@ impl Natural for BigUint {
     }
 }
 
-/// The digits of `value / unit * 10^tens`, as many as tell it from what lies `margin` away.
+/// Digits of `value / unit * 10^tens`, as many as distinguish it from values `margin` away.
 fn develop<N: Natural>(mut tens: i32, mut value: N, unit: &N, mut margin: N) -> Digits {
     let mut tenfold = unit.clone();
     tenfold.times_10();
@@ -274,7 +273,7 @@ impl Digits {
             }
             *digit = 0;
         }
-        // All were nines.
+        // Every digit was nine.
         self.point += 1;
         if let Some(first) = self.digits.first_mut() {
             *first = 1;

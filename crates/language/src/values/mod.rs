@@ -1,7 +1,7 @@
 //! Serialized values: their validity, order, text and JSON.
 //!
-//! A value is its bytes as the native protocol has them (v5, section 6). An empty value is no null:
-//! most types have one, and it sorts before all others.
+//! A value is its bytes in the native protocol (v5, section 6). An empty value is not null: most
+//! types have one, and it sorts before all others.
 
 mod compare;
 mod contains;

@@ -1,12 +1,12 @@
-//! Collections as Cassandra keeps them whatever a client sent: sets and maps in the order of their
-//! type, each element or key once, and numbers in them in their shortest form. It reads a bound
-//! collection and writes it again; tuples and user-defined types it leaves as they are.
+//! Collections in Cassandra's stored form, whatever a client sent: sets and maps in the order of
+//! their type, each element or key once, and numbers in them in their shortest form. Decodes a
+//! bound collection and encodes it again; tuples and user-defined types stay unchanged.
 
 use super::{compare, decode_varint, encode_varint, split};
 use crate::ast::NativeType;
 use crate::types::CqlType;
 
-/// A bound value as it is kept. Values that are not collections stay as they are.
+/// The stored form of a bound value. Values that are not collections stay unchanged.
 #[must_use]
 pub fn normal(cql_type: &CqlType, bytes: Vec<u8>) -> Vec<u8> {
     match collection(cql_type, &bytes) {
@@ -15,7 +15,7 @@ pub fn normal(cql_type: &CqlType, bytes: Vec<u8>) -> Vec<u8> {
     }
 }
 
-/// The collection written again; `None` if it is no collection, or none that can be read.
+/// The collection re-encoded; `None` if it is not a readable collection.
 fn collection(cql_type: &CqlType, bytes: &[u8]) -> Option<Vec<u8>> {
     match cql_type {
         CqlType::List { element, .. } => {
@@ -56,7 +56,7 @@ fn collection(cql_type: &CqlType, bytes: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// An element, read and written again.
+/// An element, decoded and re-encoded.
 fn inner(cql_type: &CqlType, value: &[u8]) -> Vec<u8> {
     let found = match cql_type {
         _ if value.is_empty() => None,
@@ -101,7 +101,7 @@ mod tests {
         let (unsorted, sorted) =
             (split::join_collection(2, [[2], [1]]), split::join_collection(2, [[1], [2]]));
         checked("list<frozen<set<tinyint>>>", &[&unsorted], &[&sorted]);
-        // What is in a tuple is nobody's business.
+        // The content of a tuple stays unchanged.
         let tuple = split::join_tuple([Some(&unsorted)]);
         checked("list<frozen<tuple<set<tinyint>>>>", &[&tuple], &[&tuple]);
     }

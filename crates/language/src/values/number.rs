@@ -1,26 +1,27 @@
-//! Numbers: `varint` and `decimal` as bytes and text, and floats as Java reads them.
+//! Numbers: `varint` and `decimal` as bytes and text, and floats as parsed by Java.
 
 use std::cmp::Ordering;
 use std::fmt;
 
 use num_bigint::{BigInt, Sign};
 
-/// Most digits of a decimal in text. Java would build the number; nobody means one.
+/// Most digits of a decimal in text. Java would build a larger number, but no application needs
+/// one.
 const DIGITS_MAX: usize = 65_536;
 
-/// The number a `varint` is.
+/// Decodes a `varint`.
 #[must_use]
 pub fn decode_varint(bytes: &[u8]) -> BigInt {
     BigInt::from_signed_bytes_be(bytes)
 }
 
-/// A number as `varint`, as short as it can be.
+/// Encodes a `varint` of minimal length.
 #[must_use]
 pub fn encode_varint(value: &BigInt) -> Vec<u8> {
     value.to_signed_bytes_be()
 }
 
-/// An integer of text: digits with a sign.
+/// Parses an integer: digits with a sign.
 pub(crate) fn parse_integer(text: &str) -> Option<BigInt> {
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
     let valid = !digits.is_empty()
@@ -34,19 +35,19 @@ pub(crate) fn parse_integer(text: &str) -> Option<BigInt> {
 pub struct Decimal {
     /// The digits.
     pub unscaled: BigInt,
-    /// How many of them are behind the point.
+    /// Number of digits behind the point.
     pub scale: i32,
 }
 
 impl Decimal {
-    /// From the bytes of a `decimal`; none if there are too few.
+    /// Decodes a `decimal`; `None` if there are too few bytes.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Decimal> {
         let (scale, unscaled) = bytes.split_first_chunk::<4>()?;
         Some(Decimal { unscaled: decode_varint(unscaled), scale: i32::from_be_bytes(*scale) })
     }
 
-    /// As the bytes of a `decimal`.
+    /// Encodes a `decimal`.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = self.scale.to_be_bytes().to_vec();
@@ -54,7 +55,7 @@ impl Decimal {
         out
     }
 
-    /// `-1.50e3` and the like, with the scale that `new BigDecimal(text)` has in Java.
+    /// Parses `-1.50e3` and similar texts, with the scale of Java's `new BigDecimal(text)`.
     #[must_use]
     pub fn parse(text: &str) -> Option<Decimal> {
         let (mantissa, exponent) = match text.split_once(['e', 'E']) {
@@ -87,7 +88,7 @@ impl Decimal {
         (sign, digits.trim_end_matches('0').to_owned(), exponent)
     }
 
-    /// As `BigDecimal.compareTo`: 1.0 and 1.00 are equal.
+    /// Like `BigDecimal.compareTo`: 1.0 and 1.00 are equal.
     #[must_use]
     pub fn compare(&self, other: &Decimal) -> Ordering {
         let ((sign, digits, exponent), (other_sign, other_digits, other_exponent)) =
@@ -102,7 +103,7 @@ impl Decimal {
 }
 
 impl fmt::Display for Decimal {
-    /// As `BigDecimal.toString`.
+    /// Formats like `BigDecimal.toString`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let digits = self.unscaled.magnitude().to_string();
         let sign = if self.unscaled.sign() == Sign::Minus { "-" } else { "" };
@@ -126,8 +127,7 @@ impl fmt::Display for Decimal {
     }
 }
 
-/// A float of text, as Java's `parseDouble` takes it, without its hexadecimal forms and type
-/// suffixes.
+/// Parses a float like Java's `parseDouble`, without its hexadecimal forms and type suffixes.
 pub(crate) fn parse_float<F: std::str::FromStr>(text: &str) -> Option<F> {
     let trimmed = text.trim();
     let unsigned = trimmed.strip_prefix(['-', '+']).unwrap_or(trimmed);

@@ -1,10 +1,10 @@
-//! Collections, tuples and vectors taken apart and put together.
+//! Splits and joins collections, tuples and vectors.
 
 use crate::error::InvalidRequest;
 use crate::types::CqlType;
 
-/// Reads an unsigned variable-length integer: as many extra bytes as the first byte has leading
-/// ones.
+/// Reads an unsigned variable-length integer, with as many extra bytes as the first byte has
+/// leading ones.
 pub(super) fn read_unsigned_vint(input: &mut &[u8]) -> Option<u64> {
     let (first, rest) = input.split_first()?;
     let extra = first.leading_ones() as usize;
@@ -32,7 +32,7 @@ fn read_length(input: &mut &[u8]) -> Option<i32> {
     Some(i32::from_be_bytes(*length))
 }
 
-/// A value behind its length; null for a negative one.
+/// A value behind its length; null for a negative length.
 fn read_value<'a>(input: &mut &'a [u8]) -> Option<Option<&'a [u8]>> {
     let Ok(length) = usize::try_from(read_length(input)?) else {
         return Some(None);
@@ -42,18 +42,18 @@ fn read_value<'a>(input: &mut &'a [u8]) -> Option<Option<&'a [u8]>> {
     Some(Some(value))
 }
 
-/// The elements of a list or set, or the keys and values of a map in turn (`what`). A null element
-/// is an error, as in Cassandra.
+/// The elements of a list or set, or the alternating keys and values of a map (`what`). A null
+/// element is an error, as in Cassandra.
 ///
 /// # Errors
-/// When the bytes are not such a collection.
+/// If the bytes are not such a collection.
 pub fn collection<'a>(what: &str, bytes: &'a [u8]) -> Result<Vec<&'a [u8]>, InvalidRequest> {
     let cut = || InvalidRequest::new(format!("Not enough bytes to read a {what}"));
     let mut input = bytes;
     let count = read_length(&mut input).ok_or_else(cut)?;
     let count =
         usize::try_from(count).unwrap_or(0).saturating_mul(if what == "map" { 2 } else { 1 });
-    // The count is not believed: the vector grows as elements are found.
+    // The count is not trusted: the vector grows as elements are read.
     let mut elements = Vec::with_capacity(count.min(bytes.len() / 4));
     for _ in 0..count {
         let value = read_value(&mut input).ok_or_else(cut)?;
@@ -70,19 +70,19 @@ pub fn collection<'a>(what: &str, bytes: &'a [u8]) -> Result<Vec<&'a [u8]>, Inva
 /// A fault in the bytes of a tuple.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum TupleError {
-    /// They end in the size of the element of this position.
+    /// The bytes end in the length of this element.
     Size(usize),
-    /// They end in the element of this position.
+    /// The bytes end in this element.
     Value(usize),
-    /// They go on behind the last element.
+    /// Bytes follow the last element.
     Rest,
 }
 
-/// The elements of a tuple or the fields of a value of a user-defined type: `count` of them, null
-/// where the value ends before.
+/// The elements of a tuple or the fields of a user-defined type's value: `count` of them, null
+/// where the value ends early.
 ///
 /// # Errors
-/// Which element could not be read, or that something is left behind the last one.
+/// The unreadable element, or bytes behind the last one.
 pub fn tuple(count: usize, bytes: &[u8]) -> Result<Vec<Option<&[u8]>>, TupleError> {
     let mut input = bytes;
     let mut elements = Vec::with_capacity(count);
@@ -105,7 +105,7 @@ pub fn tuple(count: usize, bytes: &[u8]) -> Result<Vec<Option<&[u8]>>, TupleErro
 /// The elements of a vector.
 ///
 /// # Errors
-/// When there are too few or too many bytes.
+/// If there are too few or too many bytes.
 pub fn vector<'a>(
     element: &CqlType,
     dimension: u32,
@@ -141,7 +141,7 @@ fn write_value(value: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(value);
 }
 
-/// A list or set of `elements`, or a map of keys and values in turn with `count` entries.
+/// A list or set of `elements`, or a map of alternating keys and values with `count` entries.
 pub fn join_collection<V: AsRef<[u8]>>(
     count: usize,
     elements: impl IntoIterator<Item = V>,

@@ -1,5 +1,5 @@
-//! Text to values, as `AbstractType.fromString` reads it: what string literals, JSON and map keys
-//! in JSON go through.
+//! Parses text to values like `AbstractType.fromString`, for string literals, JSON and map keys in
+//! JSON.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -11,10 +11,11 @@ use super::time::{self, Timestamp};
 use crate::ast::NativeType;
 use crate::error::InvalidRequest;
 
-/// The value of a native type that a text stands for.
+/// Parses the value of a native type.
 ///
 /// # Errors
-/// When the text stands for none. `'now'` as a timestamp needs `now_ms`, milliseconds since 1970.
+/// If the text is invalid for the type. `'now'` as a timestamp uses `now_ms`, milliseconds since
+/// 1970.
 pub fn from_string(native: NativeType, text: &str, now_ms: i64) -> Result<Vec<u8>, InvalidRequest> {
     read(native, text, now_ms).map_err(InvalidRequest::new)
 }
@@ -105,8 +106,8 @@ fn uuid(text: &str) -> Option<Vec<u8>> {
     if shaped { unhex(&text.replace('-', "")) } else { None }
 }
 
-/// Addresses alone: names are not looked up. Java has an IPv4 address for a mapped one, and short
-/// forms of them.
+/// Accepts addresses only: names are not looked up. Java turns IPv4-mapped addresses into IPv4
+/// ones, and accepts short forms of these.
 fn inet(text: &str) -> Option<Vec<u8>> {
     if let Ok(address) = text.parse() {
         return Some(match address {

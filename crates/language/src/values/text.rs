@@ -1,5 +1,5 @@
-//! Values to text: as literals for `DESCRIBE` and messages, and as the bare strings that JSON and
-//! casts have.
+//! Formats values as text: as literals for `DESCRIBE` and messages, and as bare strings for JSON
+//! and casts.
 
 use std::net::Ipv6Addr;
 
@@ -11,8 +11,8 @@ use super::{split, time};
 use crate::ast::{NativeType, quoted_name, quoted_string};
 use crate::types::CqlType;
 
-/// The text of a value of a native type without quotes, nothing for an empty value; none if the
-/// bytes are not of the type.
+/// The text of a native value without quotes, empty for an empty value; `None` if the bytes are not
+/// of the type.
 #[must_use]
 pub fn plain_text(native: NativeType, bytes: &[u8]) -> Option<String> {
     if bytes.is_empty() && !matches!(native, NativeType::Blob) {
@@ -56,8 +56,7 @@ pub fn plain_text(native: NativeType, bytes: &[u8]) -> Option<String> {
     })
 }
 
-/// A value as a literal of its type; `null` for an empty value of a type whose literals are never
-/// empty.
+/// A value as a literal of its type; `null` for an empty value of a type without empty literals.
 #[must_use]
 pub fn literal(cql_type: &CqlType, bytes: &[u8]) -> String {
     write(cql_type, bytes).unwrap_or_else(|| format!("0x{}", hex(bytes)))

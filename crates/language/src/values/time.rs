@@ -1,4 +1,4 @@
-//! `timestamp`, `date` and `time`: text in Cassandra's formats, in UTC where the text has no time
+//! `timestamp`, `date` and `time`: text in Cassandra's formats, in UTC unless the text has a time
 //! zone.
 
 use std::fmt::Write as _;
@@ -9,7 +9,7 @@ pub(super) const DAY_NS: i64 = 86_400_000_000_000;
 /// The serialized `date` of 1970-01-01.
 const EPOCH_DAY: i64 = 1 << 31;
 
-/// Milliseconds since 1970, which may stand for now.
+/// Milliseconds since 1970, or the current time.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Timestamp {
     /// A fixed time.
@@ -18,8 +18,8 @@ pub enum Timestamp {
     Now,
 }
 
-/// The `date` that a time in milliseconds is on. As in Cassandra, seconds before 1970 belong to the
-/// day after theirs, and what no `date` can be wraps around.
+/// The `date` of a time in milliseconds. As in Cassandra, seconds before 1970 belong to the
+/// following day, and dates out of range wrap around.
 #[must_use]
 pub fn day_of_timestamp(ms: i64) -> u32 {
     let days = ms.div_euclid(1000) / (DAY_MS / 1000);
@@ -32,8 +32,7 @@ pub fn timestamp_of_day(day: u32) -> i64 {
     (i64::from(day) - EPOCH_DAY) * DAY_MS
 }
 
-/// Days since 1970 of a date of the Gregorian calendar, also before there was one; none if there is
-/// no such day.
+/// Days since 1970 of a (proleptic) Gregorian date; `None` if there is no such day.
 fn days_of(year: i64, month: i64, day: i64) -> Option<i64> {
     let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
     let lengths = [31, if leap { 29 } else { 28 }, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
@@ -65,10 +64,10 @@ fn date_of(days: i64) -> (i64, i64, i64) {
     (year_of_era + era * 400 + i64::from(month <= 2), month, day)
 }
 
-/// A `timestamp` as text: `separator` is between date and time.
+/// Formats a `timestamp`; `separator` is between date and time.
 pub(super) fn timestamp_text(ms: i64, separator: char) -> String {
     let (year, month, day) = date_of(ms.div_euclid(DAY_MS));
-    // Java formats the year of its era here, and years of more than four digits with a sign.
+    // Java formats the year of the era here, and years of more than four digits with a sign.
     let year = if year <= 0 { 1 - year } else { year };
     let sign = if year > 9999 { "+" } else { "" };
     let time = ms.rem_euclid(DAY_MS);
@@ -100,7 +99,7 @@ pub(super) fn time_text(ns: i64) -> String {
     format!("{hours:02}:{minutes:02}:{:02}.{:09}", seconds % 60, ns % 1_000_000_000)
 }
 
-/// A `timestamp` of text: a number of milliseconds, `now`, or a date with or without time and zone.
+/// Parses a `timestamp`: a number of milliseconds, `now`, or a date with optional time and zone.
 pub(super) fn parse_timestamp(text: &str) -> Result<Timestamp, String> {
     let digits = text.strip_prefix('-').unwrap_or(text);
     if !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -115,7 +114,7 @@ pub(super) fn parse_timestamp(text: &str) -> Result<Timestamp, String> {
     ms.map(Timestamp::At).ok_or_else(|| format!("Unable to parse a date/time from '{text}'"))
 }
 
-/// A `date` of text: its unsigned number, or `yyyy-mm-dd`.
+/// Parses a `date`: its unsigned number, or `yyyy-mm-dd`.
 pub(super) fn parse_date(text: &str) -> Result<u32, String> {
     let digits = text.strip_prefix('-').unwrap_or(text);
     if !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -129,7 +128,7 @@ pub(super) fn parse_date(text: &str) -> Result<u32, String> {
     serialized.ok_or_else(|| format!("Unable to coerce '{text}' to a formatted date (long)"))
 }
 
-/// A `time` of text: nanoseconds of the day, or `h:m:s[.fraction]`.
+/// Parses a `time`: nanoseconds of the day, or `h:m:s[.fraction]`.
 pub(super) fn parse_time(text: &str) -> Result<i64, String> {
     let digits = text.strip_prefix('-').unwrap_or(text);
     if !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -141,7 +140,7 @@ pub(super) fn parse_time(text: &str) -> Result<i64, String> {
     ns.ok_or_else(|| format!("(TimeType) Unable to coerce '{text}' to a formatted time (long)"))
 }
 
-/// The part of the text that is still to be read.
+/// The unread part of the text.
 struct Cursor<'a>(&'a str);
 
 impl Cursor<'_> {
@@ -161,7 +160,7 @@ impl Cursor<'_> {
         number.parse().ok()
     }
 
-    /// Days since 1970; `wide` years may have more digits than four behind a plus or minus.
+    /// Days since 1970; `wide` years may have a sign and more than four digits.
     fn date(&mut self, wide: bool) -> Option<i64> {
         let negative = self.eat('-').is_some();
         let plus = !negative && wide && self.eat('+').is_some();
@@ -207,7 +206,7 @@ impl Cursor<'_> {
         Some(ms)
     }
 
-    /// Nothing, `Z`, `UTC`, `GMT`, `+hh`, `+hhmm` or `+hh:mm`
+    /// Empty, `Z`, `UTC`, `GMT`, `+hh`, `+hhmm` or `+hh:mm`
     fn zone_minutes(&mut self) -> Option<i64> {
         for utc in ["Z", "UTC", "GMT"] {
             if let Some(rest) = self.0.strip_prefix(utc) {
@@ -242,7 +241,7 @@ impl Cursor<'_> {
     }
 }
 
-/// A time in milliseconds some months on or back; of a day that the month has not, its last.
+/// Shifts a time in milliseconds by months; a missing day becomes the last of its month.
 pub(crate) fn add_months(ms: i64, months: i64) -> Option<i64> {
     let (days, time) = (ms.div_euclid(DAY_MS), ms.rem_euclid(DAY_MS));
     let (year, month, day) = date_of(days);

@@ -1,4 +1,4 @@
-//! Checks that bytes are a value of a type, with Cassandra's words if they are not.
+//! Checks that bytes are a value of a type, with Cassandra's messages.
 
 use std::fmt::Write as _;
 
@@ -12,7 +12,7 @@ use crate::types::CqlType;
 /// Checks that `bytes` are a value of the type.
 ///
 /// # Errors
-/// When they are not; Cassandra answers such a value with an `Invalid` error of this message.
+/// If they are not; Cassandra answers such a value with an `Invalid` error of this message.
 pub fn validate(cql_type: &CqlType, bytes: &[u8]) -> Result<(), InvalidRequest> {
     match cql_type {
         CqlType::Native(native) => native_value(*native, bytes).map_err(InvalidRequest::new),

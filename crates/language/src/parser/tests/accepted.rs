@@ -1,4 +1,4 @@
-//! Statements that Cassandra 5.0 accepts, from running its own parser on them.
+//! Statements that Cassandra 5.0 accepts, verified with its own parser.
 
 use crate::parse;
 

@@ -1,4 +1,4 @@
-//! Statements and what they are parsed to.
+//! Statements and their parsed form.
 
 mod accepted;
 mod mutations;

@@ -1,11 +1,10 @@
-//! No text makes the parser panic, whatever it says.
+//! No text makes the parser panic.
 
 use proptest::prelude::*;
 
 use crate::{parse, parse_type};
 
-/// Pieces of statements, put together at random: far more of them come deep into the grammar than
-/// random text does.
+/// Pieces of statements in random order: they reach deeper into the grammar than random text.
 const PIECES: &[&str] = &[
     "SELECT",
     "INSERT INTO",

@@ -1,5 +1,5 @@
-//! Texts that are no statements, and what is said about them. Where Cassandra's parser says the
-//! same to the letter, the case is in the first table; in the second one only its words differ.
+//! Texts that are not statements, and their messages. Cases in the first table match Cassandra's
+//! parser exactly; in the second one only the wording differs.
 
 use crate::parse;
 

@@ -186,7 +186,7 @@ fn terms() {
             panic!("{text}: no relation")
         };
         assert_eq!(value.to_string(), expected, "{text}");
-        // Whoever reads that again reads what says the same.
+        // Parsing the output gives the same meaning.
         let again = super::select(&format!("SELECT * FROM t WHERE k = {expected}"));
         let [Relation::Column { value, .. }] = &again.relations[..] else {
             panic!("{expected}: no relation")

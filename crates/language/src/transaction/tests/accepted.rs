@@ -1,10 +1,10 @@
-//! Transactions of every form that Cassandra's documents and tests show.
+//! Transactions of every form in Cassandra's documents and tests.
 
 use super::{check_standalone, transaction};
 use crate::transaction::Returned;
 
-/// The rows that are read, if rows are returned (`rows`), values of rows (`n values`) or nothing,
-/// conditions, statements that write, markers; and the text.
+/// The rows read; the result: `rows`, values of rows (`n values`) or nothing; numbers of
+/// conditions, writes and markers; and the text.
 type Case = (&'static [&'static str], &'static str, usize, usize, usize, &'static str);
 
 const TRANSACTIONS: &[Case] = &[

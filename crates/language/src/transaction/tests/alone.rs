@@ -1,4 +1,4 @@
-//! Statements that are a transaction by themselves.
+//! Single statements as transactions.
 
 use super::super::{ComputedMarker, Returned, parse_alone};
 use super::check_standalone;

@@ -1,4 +1,4 @@
-//! Conditions and assignments over rows as they are.
+//! Conditions and assignments over current rows.
 
 use super::transaction;
 use crate::CqlType;
@@ -34,7 +34,7 @@ impl Bindings for Fixed {
     }
 }
 
-/// The value that a term is of a type.
+/// The value of a term for a type.
 fn value(term: &str, name: &str) -> Option<Vec<u8>> {
     let cql_type = CqlType::parse(name, &Types).expect(name);
     let parsed = crate::parse(&format!("INSERT INTO t (a) VALUES ({term})")).expect(term);
@@ -48,8 +48,7 @@ fn value(term: &str, name: &str) -> Option<Vec<u8>> {
     prepared.evaluate(&Fixed(Vec::new())).expect(term).into_bytes()
 }
 
-/// Says whether a condition on `v.c` holds for a value of a type; `none` stands for a row that is
-/// not there.
+/// Returns whether a condition on `v.c` holds for a value of a type; `none` means an absent row.
 fn holds_with(condition: &str, name: &str, row: &str, binds: Vec<Value>) -> Result<bool, String> {
     let text = format!(
         "BEGIN TRANSACTION LET v = (SELECT c FROM t WHERE k = 1); IF {condition} THEN DELETE FROM t WHERE k = 1; END IF \

@@ -1,4 +1,4 @@
-//! Statements that name the lock which they rely on.
+//! Guarded statements.
 
 use super::super::guard::{Given, Guard, guarded, may_be_guarded};
 use super::super::parse_alone;
@@ -119,7 +119,7 @@ fn what_is_no_guard_is_refused_by_name() {
     }
 }
 
-/// A batch of so many guarded statements, with so many markers besides in the first.
+/// A batch with this many guarded statements, and this many further markers in the first.
 fn batch(guards: usize, markers: usize) -> String {
     let guard = "IF \"shunt:lock\" = ? AND \"shunt:fence\" = ?";
     let list = vec!["?"; markers - 1].join(",");
@@ -128,8 +128,8 @@ fn batch(guards: usize, markers: usize) -> String {
     format!("BEGIN BATCH {first}{others}APPLY BATCH")
 }
 
-/// Each marker compared with each guard's, once for each guard, would be 2.6 billion steps; and
-/// nobody has asked yet who may.
+/// Comparing each marker with each guard's, once per guard, would take 2.6 billion steps, before
+/// the sender is authorised.
 #[test]
 fn a_batch_has_as_many_guards_and_markers_as_it_may_and_no_more() {
     let (_, guards) = guarded(&batch(100, 4_096)).expect("as many as may be").expect("guards");

@@ -4,8 +4,8 @@ use super::transaction;
 use crate::ast::QualifiedName;
 use crate::transaction::{OneRow, TableKeys, Tables};
 
-/// `t (k, c, v, PRIMARY KEY (k, c))`, `s` with a static column besides, `u (k PRIMARY KEY, v)`, and
-/// a table of counters.
+/// `t (k, c, v, PRIMARY KEY (k, c))`, `s` with an additional static column, `u (k PRIMARY KEY, v)`,
+/// and a table of counters.
 struct Known;
 
 impl Tables for Known {

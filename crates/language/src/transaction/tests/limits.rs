@@ -1,4 +1,4 @@
-//! Bounds, and that time grows with the text and no faster.
+//! Limits, and time that grows linearly with the text.
 
 use std::time::{Duration, Instant};
 
@@ -52,7 +52,7 @@ fn markers_are_counted_over_all_statements() {
     assert!(parse(&text).expect_err("too many").message().contains("Too many markers(?)"));
 }
 
-/// A text in which something is there so many times, for each thing that there may be many of.
+/// Texts that repeat an element `count` times, for each repeatable element.
 fn many(count: usize) -> Vec<String> {
     let list = |item: &str| vec![item; count].join(", ");
     let all = |item: &str| vec![item; count].join(" AND ");
@@ -88,8 +88,7 @@ const PATIENCE: Duration = Duration::from_secs(180);
 
 #[test]
 fn time_grows_with_the_text() {
-    // What takes a second at this length would take a quarter of a day if time grew with its
-    // square.
+    // A second at this length would become a quarter of a day if time grew with the square.
     for text in many(20_000) {
         let started = Instant::now();
         let found = parse(&text).unwrap_or_else(|error| panic!("{}: {error}", &text[..200]));
@@ -132,7 +131,7 @@ fn nesting_has_a_limit() {
             assert!(parse(&text).is_err(), "{before}{opener}");
         }
     }
-    // As deep as can be, with as long a chain of operators in each level.
+    // The deepest nesting, with the longest chain of operators in each level.
     let chains = (0..40).fold("v".to_owned(), |inner, _| {
         format!("({inner}){}{}", "*v".repeat(40), "+v".repeat(40))
     });

@@ -1,4 +1,4 @@
-//! Transactions and what they are read to.
+//! Transactions and their parsed form.
 
 mod accepted;
 mod alone;
@@ -17,7 +17,7 @@ fn transaction(text: &str) -> Transaction {
     parse(text).unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
-/// Says of each statement that it is the same by itself as it is in the transaction.
+/// Checks that each statement is the same separately and in the transaction.
 fn check_standalone(transaction: &Transaction, text: &str) {
     for inner in &transaction.statements {
         let alone = inner.standalone(text);
@@ -28,8 +28,7 @@ fn check_standalone(transaction: &Transaction, text: &str) {
     }
 }
 
-/// Says of a statement with everything computed that it has as many markers as are said to be
-/// there.
+/// Checks that a statement with everything computed has the reported number of markers.
 fn check_computed(inner: &Inner, text: &str) {
     let Ok(computed) = inner.computed(text, |_| true) else { return };
     let parsed =

@@ -1,11 +1,11 @@
-//! No text makes the reader of transactions panic, and what it reads is read again by itself.
+//! No text makes the parser of transactions panic, and its output can be parsed again.
 
 use proptest::prelude::*;
 
 use super::check_standalone;
 use crate::transaction::{mode, parse};
 
-/// Pieces of transactions, put together at random.
+/// Pieces of transactions in random order.
 const PIECES: &[&str] = &[
     "BEGIN TRANSACTION",
     "COMMIT TRANSACTION",
@@ -76,7 +76,7 @@ proptest! {
         let _ = mode::parse(&text);
     }
 
-    /// Lists of whole parts: these are mostly transactions.
+    /// Lists of whole parts, which are mostly transactions.
     #[test]
     fn whole_parts(
         lets in prop::collection::vec(prop::sample::select(&["SELECT v, w, m FROM t WHERE k = ?", "SELECT * FROM t WHERE k = :k LIMIT ?"][..]), 1..4),

@@ -1,4 +1,4 @@
-//! The texts of statements by themselves, and where the values of markers go.
+//! Texts of separate statements, and the places of marker values.
 
 use super::{check_standalone, transaction};
 use crate::ast::Statement;

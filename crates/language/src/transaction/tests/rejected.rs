@@ -1,10 +1,9 @@
-//! What is no transaction, or one that cannot be, and what is said about it.
+//! Texts that are not transactions or invalid ones, and their messages.
 
 use crate::error::Refusal;
 use crate::transaction::parse;
 
-/// `S` for what is not even a transaction, `I` for what is one that cannot be; its message; its
-/// text.
+/// `S` for text that is not a transaction, `I` for an invalid one; the message; the text.
 const REFUSED: &[(char, &str, &str)] = &[
     (
         'S',
@@ -137,7 +136,7 @@ const REFUSED: &[(char, &str, &str)] = &[
         "LET a at [1:28]: No aggregation functions allowed within a transaction",
         "BEGIN TRANSACTION LET a = (SELECT count(v) FROM t WHERE k = 1); SELECT a.count; COMMIT TRANSACTION",
     ),
-    // What is returned.
+    // Results.
     (
         'I',
         "SELECT at [1:19]: No aggregation functions allowed within a transaction",
@@ -297,7 +296,7 @@ const REFUSED: &[(char, &str, &str)] = &[
         "a at [1:75]: substitution references must reference a column (a)",
         "BEGIN TRANSACTION LET a = (SELECT * FROM t WHERE k = 1); UPDATE t SET v = a WHERE k = 1; COMMIT TRANSACTION",
     ),
-    // The lexer's errors are of no part.
+    // Errors of the lexer belong to no part.
     (
         'S',
         "line 0:-1 mismatched input '<EOF>' expecting ';'",

@@ -1,4 +1,4 @@
-//! JSON to values, with the words of Cassandra where it is of another type than it should be.
+//! Converts JSON to values, with Cassandra's messages for wrong types.
 
 use super::syntax::{self, Json};
 use crate::ast::NativeType;
@@ -9,10 +9,10 @@ use crate::values::number::{Decimal, parse_float};
 use crate::values::string::unhex;
 use crate::values::{compare, from_string, split};
 
-/// The value of a type that JSON stands for; `None` for null.
+/// The value of a type from JSON; `None` for null.
 ///
 /// # Errors
-/// When it stands for none.
+/// If the JSON is not such a value.
 pub fn from_json(
     cql_type: &CqlType,
     json: &Json,
@@ -22,7 +22,7 @@ pub fn from_json(
         (_, Json::Null) => return Ok(None),
         (CqlType::Native(native), _) => from_native(*native, json, now_ms)?,
         (CqlType::Custom(_), _) => from_native(NativeType::Blob, json, now_ms)?,
-        // A string is JSON once more, but for the types that strings stand for.
+        // A string contains JSON, except for types written as strings.
         (_, Json::String(text)) => {
             let inner = syntax::parse(text).map_err(|error| {
                 InvalidRequest::new(format!("Error decoding JSON string: {error}"))
@@ -61,10 +61,10 @@ pub fn from_json(
     Ok(Some(value))
 }
 
-/// The columns of `INSERT JSON`: names with their values, null included.
+/// The columns of `INSERT JSON`: names with their values, including null.
 ///
 /// # Errors
-/// When the text is no JSON object.
+/// If the text is not a JSON object.
 pub fn from_json_row(text: &str) -> Result<Vec<(String, Json)>, InvalidRequest> {
     let unreadable = |error| {
         InvalidRequest::new(format!(
@@ -80,7 +80,7 @@ pub fn from_json_row(text: &str) -> Result<Vec<(String, Json)>, InvalidRequest> 
     }
 }
 
-/// A key of JSON as a name: in quotes its case counts.
+/// A JSON key as a name: case-sensitive in quotes.
 fn column_name(key: &str) -> String {
     let inside = key.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
     inside.map_or_else(|| key.to_lowercase(), |inside| inside.replace("\"\"", "\""))
@@ -90,7 +90,7 @@ fn expected(what: &str, json: &Json) -> InvalidRequest {
     InvalidRequest::new(format!("Expected {what}, but got a {}: {}", json.class(), json.shown()))
 }
 
-/// Names what Cassandra expects for a type that JSON has only as a string.
+/// Cassandra's expectation for a type that JSON represents only as a string.
 fn described(native: NativeType) -> &'static str {
     match native {
         NativeType::Ascii => "an ascii string",
@@ -139,8 +139,7 @@ fn from_native(native: NativeType, json: &Json, now_ms: i64) -> Result<Vec<u8>, 
         (NativeType::Varint, Json::Number(text) | Json::String(text)) if !text.is_empty() => {
             from_string(native, text, now_ms).map_err(|_| no_number())
         }
-        // Cassandra's parser makes a double of a number that is not whole, and loses what a double
-        // cannot hold.
+        // Cassandra's parser turns a number that is not whole into a double, and loses precision.
         (NativeType::Decimal, Json::Number(text)) if text.contains(['.', 'e', 'E']) => {
             let double = parse_float::<f64>(text).map(|value| float_text(value, false));
             let decimal = double.and_then(|text| Decimal::parse(&text));
@@ -162,7 +161,8 @@ fn from_native(native: NativeType, json: &Json, now_ms: i64) -> Result<Vec<u8>, 
         (NativeType::Int | NativeType::Bigint | NativeType::Counter, Json::Number(text)) => {
             from_string(native, text, now_ms).or_else(|_| wrong())
         }
-        // A small number is an Integer there, which it does not take for the Long that a time is.
+        // Java parses a small number as an Integer, which it does not accept for the Long of a
+        // time.
         (NativeType::Timestamp, Json::Number(text)) if text.parse::<i32>().is_ok() => wrong(),
         (NativeType::Timestamp, Json::Number(text)) => {
             text.parse().map(|ms: i64| ms.to_be_bytes().to_vec()).or_else(|_| wrong())
@@ -207,7 +207,7 @@ fn map(
         values.push((name, found.ok_or_else(|| InvalidRequest::new("Invalid null value in map"))?));
     }
     values.sort_by(|(left, _), (right, _)| compare(key, left, right));
-    // Equal keys: the one that came last.
+    // The last of equal keys counts.
     values.reverse();
     values.dedup_by(|(left, _), (right, _)| compare(key, left, right).is_eq());
     values.reverse();

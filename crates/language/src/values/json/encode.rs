@@ -6,7 +6,7 @@ use crate::ast::NativeType;
 use crate::types::CqlType;
 use crate::values::{plain_text, split, time};
 
-/// A value as JSON; `None` for bytes that are not of the type.
+/// Formats a value as JSON; `None` for bytes invalid for the type.
 #[must_use]
 pub fn to_json(cql_type: &CqlType, value: Option<&[u8]>) -> Option<String> {
     let Some(bytes) = value else { return Some("null".to_owned()) };
@@ -28,7 +28,7 @@ pub fn to_json(cql_type: &CqlType, value: Option<&[u8]>) -> Option<String> {
             let elements = split::collection("map", bytes).ok()?;
             let (entries, _) = elements.as_chunks::<2>();
             let entry = |[k, v]: &[&[u8]; 2]| {
-                // Keys are strings in JSON, whatever they were.
+                // Keys are strings in JSON, whatever their type.
                 let name = to_json(key, Some(k))?;
                 let name = if name.starts_with('"') { name } else { json_string(&name) };
                 Some(format!("{name}: {}", to_json(value, Some(v))?))
@@ -76,7 +76,7 @@ fn native_json(native: NativeType, bytes: &[u8]) -> Option<String> {
         | NativeType::Varint
         | NativeType::Decimal
         | NativeType::Boolean => text,
-        // JSON has no word for what is not finite.
+        // JSON has no notation for values that are not finite.
         NativeType::Double | NativeType::Float if text.ends_with(['N', 'y']) => "null".to_owned(),
         NativeType::Double | NativeType::Float => text,
         NativeType::Timestamp => {
@@ -86,7 +86,7 @@ fn native_json(native: NativeType, bytes: &[u8]) -> Option<String> {
     })
 }
 
-/// A string in quotes with what JSON wants escaped.
+/// A quoted string with JSON's escapes.
 #[must_use]
 pub fn json_string(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
@@ -110,7 +110,7 @@ pub fn json_string(text: &str) -> String {
     out
 }
 
-/// The key of a column or field: a name with capital letters has quotes in JSON, too.
+/// The key of a column or field: a name with capital letters is also quoted inside the JSON key.
 #[must_use]
 pub fn json_key(name: &str) -> String {
     json_string(&if name == name.to_lowercase() { name.to_owned() } else { format!("\"{name}\"") })

@@ -1,7 +1,7 @@
 //! JSON: values out (`SELECT JSON`, `to_json`) and in (`INSERT JSON`, `from_json`).
 //!
-//! The reader is our own because numbers must keep their text: a `varint` or `decimal` has digits
-//! that no float holds, and a JSON crate can only be told so for a whole program at once.
+//! The parser is custom because numbers must keep their text: a `varint` or `decimal` has digits
+//! that no float holds, and a JSON crate supports that only by a program-wide setting.
 
 mod decode;
 mod encode;

@@ -1,4 +1,4 @@
-//! JSON text to a tree.
+//! Parses JSON text to a tree.
 
 use crate::error::InvalidRequest;
 
@@ -12,7 +12,7 @@ pub enum Json {
     Null,
     /// `true` or `false`
     Boolean(bool),
-    /// A number, as it is written.
+    /// A number as written.
     Number(String),
     /// A string.
     String(String),
@@ -23,7 +23,7 @@ pub enum Json {
 }
 
 impl Json {
-    /// The name that Cassandra's messages have for what the value is in Java.
+    /// Java class of the value in Cassandra's messages.
     pub(super) fn class(&self) -> &'static str {
         match self {
             Json::Null => "null",
@@ -38,7 +38,7 @@ impl Json {
         }
     }
 
-    /// The value as Java's `toString` shows it.
+    /// The value as shown by Java's `toString`.
     pub(super) fn shown(&self) -> String {
         match self {
             Json::Null => "null".to_owned(),
@@ -58,7 +58,7 @@ impl Json {
 /// Parses JSON text.
 ///
 /// # Errors
-/// When it is none, or nests too deep.
+/// If the text is not JSON, or nests too deeply.
 pub fn parse(text: &str) -> Result<Json, InvalidRequest> {
     let mut reader = Reader { text, position: 0 };
     let value = reader.value(0)?;
@@ -238,7 +238,7 @@ impl Reader<'_> {
                 } else {
                     None
                 };
-                // Half of a pair alone is no character.
+                // A lone surrogate is not a character.
                 let mut units = char::decode_utf16(std::iter::once(high).chain(low));
                 units.next().and_then(Result::ok).unwrap_or(char::REPLACEMENT_CHARACTER)
             }

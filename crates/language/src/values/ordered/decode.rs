@@ -1,4 +1,4 @@
-//! The reading half.
+//! Decoder of sortable keys.
 
 use num_bigint::BigInt;
 
@@ -10,11 +10,12 @@ use crate::values::compare::{timeuuid_from_order, uuid_from_order};
 use crate::values::number::Decimal;
 use crate::values::split;
 
-/// So many zeros at the end of a whole `decimal` are digits, more of them an exponent.
+/// Up to this many zeros at the end of a whole `decimal` are written as digits, more as an
+/// exponent.
 const WHOLE_ZEROS_MAX: u32 = 18;
 
-/// Reads the component at the front of `input`, moves `input` past it and appends the value to
-/// `out`; `None` if there is none, with `out` as it was.
+/// Decodes the component at the front of `input`, advances `input` and appends the value to `out`;
+/// `None` without a component, with `out` unchanged.
 pub fn decode(
     cql_type: &CqlType,
     descending: bool,
@@ -28,7 +29,7 @@ pub fn decode(
     Some(())
 }
 
-/// Reads bytes that may be inverted.
+/// Reader of bytes that may be inverted.
 struct Reader<'a> {
     input: &'a [u8],
     mask: u8,
@@ -178,11 +179,11 @@ impl Reader<'_> {
         let unscaled: BigInt = digits.parse().ok()?;
         let scale = i64::try_from(digits.len()).ok()?.checked_sub(i64::from_be_bytes(exponent))?;
         let unscaled = if sign == POSITIVE { unscaled } else { -unscaled };
-        // A whole number of a usual size is written as one: 100 and not 1E+2.
+        // A whole number of usual size is written without an exponent: 100 rather than 1E+2.
         if let Ok(zeros @ 1..=WHOLE_ZEROS_MAX) = u32::try_from(-scale) {
             return Some(Decimal { unscaled: unscaled * BigInt::from(10).pow(zeros), scale: 0 });
         }
-        // Without its last zeros a huge number may need a scale that there is not: it gets some of
+        // Without its trailing zeros a huge number may need an unsupported scale: it gets some of
         // them back.
         let missing = u32::try_from(i64::from(i32::MIN).saturating_sub(scale).max(0))
             .ok()

@@ -1,4 +1,4 @@
-//! The writing half: one function for each way in which values are ordered.
+//! Encoder of sortable keys: one function for each kind of order.
 
 use num_bigint::Sign;
 
@@ -9,7 +9,8 @@ use crate::values::compare::{timeuuid_order, uuid_order};
 use crate::values::number::{Decimal, decode_varint, encode_varint};
 use crate::values::split;
 
-/// Longest `varint` whose length is in its first byte; longer ones have four bytes more for it.
+/// Longest `varint` with its length in the first byte; longer ones have four additional length
+/// bytes.
 pub(super) const SHORT_VARINT_MAX: usize = 100;
 /// First byte of a long positive `varint`.
 pub(super) const LONG_VARINT: u8 = 0xFE;
@@ -18,7 +19,7 @@ pub(super) const NEGATIVE: u8 = 0x7F;
 pub(super) const ZERO: u8 = 0x80;
 pub(super) const POSITIVE: u8 = 0x81;
 
-/// A component; `None` if the value is not of its type.
+/// Encodes a component; `None` if the value is not of its type.
 pub(super) fn value(cql_type: &CqlType, value: Option<&[u8]>, out: &mut Vec<u8>) -> Option<()> {
     let Some(bytes) = value else {
         out.push(header::NULL);
@@ -109,7 +110,7 @@ fn signed<const N: usize>(mut bytes: [u8; N], out: &mut Vec<u8>) {
     out.extend_from_slice(&bytes);
 }
 
-/// Bytes of any length: zeros are followed by 0xFF, and two zeros are the end.
+/// Bytes of any length: zeros are followed by 0xFF, and two zeros mark the end.
 fn escaped(bytes: &[u8], out: &mut Vec<u8>) {
     for byte in bytes {
         out.push(*byte);
@@ -139,7 +140,7 @@ fn varint(bytes: &[u8], out: &mut Vec<u8>) -> Option<()> {
     Some(())
 }
 
-/// Sign, exponent and digits, two in a byte; all but the sign inverted for a negative number.
+/// Sign, exponent and digits, two per byte; all but the sign inverted for a negative number.
 fn decimal(value: &Decimal, out: &mut Vec<u8>) {
     let (sign, digits, exponent) = value.normal_form();
     out.push(match sign {
@@ -162,7 +163,7 @@ fn decimal(value: &Decimal, out: &mut Vec<u8>) {
     }
 }
 
-/// The elements one behind the other, then the end, which is below any of them.
+/// The elements in sequence, then an end that sorts before any of them.
 fn collection(what: &str, types: &[&CqlType], bytes: &[u8], out: &mut Vec<u8>) -> Option<()> {
     let elements = split::collection(what, bytes).ok()?;
     let mut elements = elements.into_iter().zip(types.iter().cycle());

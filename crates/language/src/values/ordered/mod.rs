@@ -1,15 +1,13 @@
-//! Values as bytes whose order is the order of the values, for keys of a store that knows bytes
-//! alone.
+//! Encodes values as bytes in the order of the values, for keys of a store that only knows bytes.
 //!
-//! A component is a header (null, empty, or a value) and what its type needs to be in order and to
-//! end by itself, so that no component is a prefix of another and several can stand one behind the
-//! other. For a descending column all of its bytes are inverted. No component begins with 0xFF or
-//! 0x00: a prefix of a clustering key is below everything that begins with it, and the prefix with
-//! 0xFF behind it is above ([`after_prefix`]).
+//! A component has a header (null, empty, or a value) and a sortable, self-terminating encoding, so
+//! that no component is a prefix of another and several can be concatenated. For a descending
+//! column all of its bytes are inverted. No component begins with 0xFF or 0x00: a prefix of a
+//! clustering key sorts before every key that begins with it, and with 0xFF appended after them
+//! ([`after_prefix`]).
 //!
-//! Two values that compare as equal have the same bytes. What is decoded is then a canonical one of
-//! them: a `decimal` without zeros behind its point, a NaN of the usual bits, a tuple with all its
-//! nulls.
+//! Values that compare as equal have the same bytes. Decoding gives the canonical one: a `decimal`
+//! without trailing zeros, a NaN of the usual bits, a tuple with all its nulls.
 
 mod decode;
 mod encode;
@@ -20,7 +18,7 @@ use crate::types::CqlType;
 
 pub use decode::decode;
 
-/// Headers of components; their inverses head the components of descending columns.
+/// Headers of components, inverted for descending columns.
 mod header {
     /// The end of a collection, inside its component.
     pub(super) const END: u8 = 0x01;
@@ -32,11 +30,11 @@ mod header {
     pub(super) const VALUE: u8 = 0x04;
 }
 
-/// Appends a value so that the bytes of values of one type and direction sort as
-/// [`crate::values::compare`] sorts them, or the other way round if `descending`.
+/// Appends a value so that the bytes of values of one type and direction sort like
+/// [`crate::values::compare`], or in reverse if `descending`.
 ///
 /// # Errors
-/// When `bytes` are not a value of the type; `out` is then as it was.
+/// If `bytes` are not a value of the type; `out` is then unchanged.
 pub fn encode(
     cql_type: &CqlType,
     descending: bool,
@@ -57,8 +55,8 @@ pub fn encode(
     Ok(())
 }
 
-/// True if values of the type can be equal and still differ, by more than bytes that no number or
-/// text shows: by the zeros behind a decimal's digits, by nulls at the end of a tuple.
+/// True if equal values of the type can differ visibly: in trailing zeros of a decimal, or in
+/// trailing nulls of a tuple.
 #[must_use]
 pub fn has_forms(cql_type: &CqlType) -> bool {
     match cql_type {
@@ -72,11 +70,10 @@ pub fn has_forms(cql_type: &CqlType) -> bool {
     }
 }
 
-/// Turns the encoding of a prefix of a clustering key into a bound above every key that begins with
-/// it.
+/// Turns the encoded prefix of a clustering key into a bound above every key that begins with it.
 ///
-/// Bounds of a slice over the first n columns: `prefix` itself is the inclusive start and the
-/// exclusive end, and the prefix with this behind it the exclusive start and the inclusive end.
+/// Bounds of a slice over the first n columns: `prefix` is the inclusive start and the exclusive
+/// end, and the extended prefix the exclusive start and the inclusive end.
 pub fn after_prefix(prefix: &mut Vec<u8>) {
     prefix.push(0xFF);
 }

@@ -1,4 +1,4 @@
-//! Text to values and back, against what Cassandra 5.0 made of the same.
+//! Text to values and back, compared with Cassandra 5.0.
 
 use super::{cql_type, hex};
 use crate::ast::NativeType;
@@ -116,7 +116,7 @@ const READ: &[(&str, &str, &str)] = &[
     ("blob", "abcd", "abcd"),
 ];
 
-/// Type, text and what is wrong with it.
+/// Type, text and the error.
 const REFUSED: &[(&str, &str, &str)] = &[
     ("timestamp", "2020-1-1", "Unable to parse a date/time from '2020-1-1'"),
     ("timestamp", "2020-13-01", "Unable to parse a date/time from '2020-13-01'"),
@@ -203,7 +203,7 @@ const REFUSED: &[(&str, &str, &str)] = &[
     ("blob", "abc", "cannot parse 'abc' as hex bytes"),
 ];
 
-/// Type, bytes of a value and the literal of it.
+/// Type, bytes of a value and its literal.
 const WRITTEN: &[(&str, &str, &str)] = &[
     ("double", "3ff0000000000000", "1.0"),
     ("double", "4059000000000000", "100.0"),
@@ -220,7 +220,7 @@ const WRITTEN: &[(&str, &str, &str)] = &[
     ("double", "423cbe991a140000", "1.23456789012E11"),
     ("double", "3fb999999999999a", "0.1"),
     ("double", "444b1ae4d6e2ef50", "1.0E21"),
-    // With more digits than would do, as Java before 19 has them.
+    // With superfluous digits, as in Java before 19.
     ("float", "4f000000", "2.14748365E9"),
     ("float", "ceb91198", "-1.55246899E9"),
     ("float", "5a171600", "1.06317277E16"),
@@ -304,7 +304,7 @@ const WRITTEN: &[(&str, &str, &str)] = &[
     ("int", "ffffffff", "-1"),
 ];
 
-/// Type, bytes that are no value of it, and what is wrong with them.
+/// Type, invalid bytes, and the error.
 const INVALID: &[(&str, &str, &str)] = &[
     ("ascii", "80", "Invalid byte for ascii: -128"),
     ("bigint", "01", "Expected 8 or 0 byte long (1)"),

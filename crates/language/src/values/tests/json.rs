@@ -1,4 +1,4 @@
-//! JSON out and in, against what Cassandra 5.0 made of the same.
+//! JSON out and in, compared with Cassandra 5.0.
 
 use super::{cql_type, hex};
 use crate::values::json::{Json, from_json, from_json_row, parse, to_json};

@@ -1,4 +1,4 @@
-//! The order of values, and that encoded values have it.
+//! The order of values, and its preservation by encoding.
 
 use std::cmp::Ordering;
 
@@ -61,8 +61,7 @@ fn order_as_cassandra_has_it() {
     }
 }
 
-/// Encoded, two values are in the order that they compare in, and decode to values that compare as
-/// equal.
+/// Checks that two encoded values sort as they compare, and decode to equal values.
 fn check_encoding(cql_type: &CqlType, left: &[u8], right: &[u8]) {
     let expected = compare(cql_type, left, right);
     for descending in [false, true] {
@@ -76,7 +75,7 @@ fn check_encoding(cql_type: &CqlType, left: &[u8], right: &[u8]) {
         let names = format!("{cql_type} {left:?} {right:?} {left_encoded:?} {right_encoded:?}");
         assert_eq!(left_encoded.cmp(&right_encoded), wanted, "{names}");
         assert!(!matches!(left_encoded.first(), None | Some(0x00 | 0xFF)), "{names}");
-        // Also with more behind them, where neither may be a prefix of the other.
+        // Also with appended bytes, where neither may be a prefix of the other.
         if expected.is_ne() {
             let longer = |encoded: &[u8], tail: u8| [encoded, &[tail]].concat();
             assert_eq!(
@@ -94,7 +93,7 @@ fn check_encoding(cql_type: &CqlType, left: &[u8], right: &[u8]) {
     }
 }
 
-/// Any valid value of a type, empty ones included.
+/// Any valid value of a type, including empty ones.
 fn value(cql_type: &CqlType) -> BoxedStrategy<Vec<u8>> {
     let full = match cql_type {
         CqlType::Native(native) => native_value(*native),
@@ -139,7 +138,7 @@ fn tuple<'t>(types: impl Iterator<Item = &'t CqlType>) -> BoxedStrategy<Vec<u8>>
     let all = elements.len();
     (elements, 0..=all)
         .prop_map(|(elements, kept)| {
-            // Sometimes cut short: what is not there is null.
+            // Sometimes truncated: missing elements are null.
             split::join_tuple(elements.into_iter().take(kept))
         })
         .boxed()
@@ -219,7 +218,7 @@ fn native_value(native: NativeType) -> BoxedStrategy<Vec<u8>> {
     }
 }
 
-/// Every type that can be in a key, and what can be nested in it.
+/// Every type allowed in a key, with nesting.
 fn any_type() -> BoxedStrategy<CqlType> {
     let natives: Vec<CqlType> = NativeType::all().map(CqlType::from).collect();
     let leaf = prop_oneof![
