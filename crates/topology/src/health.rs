@@ -1,17 +1,17 @@
-//! Decides whether links to a node may be opened, from what became of earlier ones and what the
-//! ring's events say; and how long to wait before trying again. Links that are open are used
-//! whatever is thought of the node.
+//! Decides whether the proxy may open links to a node, from the outcome of earlier links and the
+//! ring's events, and how long it waits before a retry. Open links stay in use whatever this module
+//! decides.
 //!
-//! Pure: time comes in as nanoseconds of the loop's clock and randomness as a number, so a test or
-//! the simulator can replay it.
+//! Pure: time is a parameter in nanoseconds of the loop's clock and randomness a number, so a test
+//! or the simulator can replay it.
 
 use std::time::Duration;
 
 use crate::node::NodeId;
 
 /// Exponential backoff with jitter: the n-th delay is uniform in `[d/2, d]` with `d = min(base *
-/// 2^n, max)`. The lower half is kept so that a node just restarting is not hammered; the jitter
-/// keeps many proxies from returning together.
+/// 2^n, max)`. The minimum of half a delay protects a restarting node; the jitter keeps many
+/// proxies from returning together.
 #[derive(Copy, Clone, Debug)]
 pub struct Backoff {
     /// Upper end of the first delay.
@@ -40,19 +40,18 @@ impl Backoff {
         Duration::from_nanos(half.saturating_add(jitter as u64))
     }
 
-    /// After a success: the next failure starts from `base` again.
+    /// Resets after a success: the next delay starts from `base` again.
     pub fn reset(&mut self) {
         self.attempt = 0;
     }
 }
 
-/// The state that a node is believed to be in.
+/// Assumed state of a node.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub enum Status {
-    /// Nothing speaks against opening a link.
+    /// The proxy may open a link.
     Usable,
-    /// The last attempt to reach it failed or its last link broke; try again at this time and not
-    /// before.
+    /// The last connection attempt failed or the last link broke; no retry before this time.
     Waiting {
         /// Nanoseconds of the loop's clock.
         until_ns: u64,
@@ -79,7 +78,7 @@ impl Health {
         Health { backoff: Backoff::new(base, max), nodes: Vec::new() }
     }
 
-    /// The state that a node is believed to be in now.
+    /// Current assumed state of a node.
     #[must_use]
     pub fn status(&self, node: NodeId) -> Status {
         match self.nodes.get(usize::from(node.0)).and_then(|health| health.waiting_until_ns) {
@@ -88,7 +87,7 @@ impl Health {
         }
     }
 
-    /// True if a link to it may be opened now.
+    /// True if the proxy may open a link to the node now.
     #[must_use]
     pub fn is_usable(&self, node: NodeId, now_ns: u64) -> bool {
         match self.status(node) {
@@ -97,22 +96,23 @@ impl Health {
         }
     }
 
-    /// A link finished its handshake. The next failure waits longer than the last all the same: a
-    /// link that breaks as soon as it carries a query has shown nothing.
+    /// Records that a link finished its handshake. The next failure still waits longer than the
+    /// last: a link that breaks as soon as it carries a query proves nothing.
     pub fn link_opened(&mut self, node: NodeId) {
         self.entry(node).waiting_until_ns = None;
     }
 
-    /// A link has served for as long as the longest wait.
+    /// Records that a link has lasted for the longest delay.
     pub fn link_lasted(&mut self, node: NodeId) {
         self.entry(node).backoff.reset();
     }
 
-    /// An attempt to connect failed, or a link broke. Returns when to try again.
+    /// Records that a connection attempt failed, or a link broke. Returns the time of the next
+    /// attempt.
     ///
     /// The wait holds although other links may still work: a node that shuts down refuses new
-    /// connections long before it closes the old ones. Failures while a wait is running do not
-    /// lengthen it, or the many links that break together would count as many attempts.
+    /// connections long before it closes the old ones. Failures during a wait do not lengthen it;
+    /// otherwise links that break together would count as many attempts.
     pub fn failed(&mut self, node: NodeId, now_ns: u64, random: u64) -> u64 {
         let health = self.entry(node);
         if let Some(until_ns) = health.waiting_until_ns.filter(|until_ns| now_ns < *until_ns) {
@@ -124,7 +124,7 @@ impl Health {
         until_ns
     }
 
-    /// The ring says the node is up again: try at once.
+    /// Records that the ring reports the node as up again: the proxy may retry immediately.
     pub fn event_up(&mut self, node: NodeId) {
         let health = self.entry(node);
         health.waiting_until_ns = None;

@@ -1,12 +1,12 @@
-//! The proxy's knowledge of the ring behind it: who is there, who owns which token, where a
-//! keyspace keeps its replicas, and which columns make up a table's partition key.
+//! The proxy's knowledge of the ring: its nodes, the owner of each token, the replicas of a
+//! keyspace, and the partition key of each table.
 //!
 //! ```text
 //! partition key bytes -> token -> ring -> replicas -> nodes in order of preference
 //! ```
 //!
 //! The control plane reads the ring's system tables, builds one [`RoutingTable`] from them and
-//! hands it to every core; a snapshot is never changed. Everything here is plain data and pure
+//! passes it to every core; a snapshot never changes. The crate consists of plain data and pure
 //! functions: no sockets, clocks or threads.
 
 pub mod health;

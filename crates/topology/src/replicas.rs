@@ -1,4 +1,4 @@
-//! Which nodes hold a range: Cassandra's replication strategies, worked out once per snapshot.
+//! Replicas of ranges: Cassandra's replication strategies, evaluated once per snapshot.
 //!
 //! For each distinct replication setting a [`Placement`] holds, for every range of the ring, an
 //! index into a list of distinct replica sets. A look-up is then one binary search and two loads.
@@ -13,15 +13,15 @@ use crate::token::Token;
 /// The replicas of one token, those of the local datacentre first, otherwise in ring order.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub struct Replicas<'a> {
-    /// In order of preference. Empty: the keyspace's placement is unknown or has none, send to any
-    /// node.
+    /// Replicas in order of preference. Empty if the keyspace's placement is unknown or absent; the
+    /// query may then go to any node.
     pub nodes: &'a [NodeId],
-    /// How many of them, from the front, are in the local datacentre.
+    /// Number of leading nodes in the local datacentre.
     pub local: usize,
 }
 
 impl Replicas<'_> {
-    /// No replica known.
+    /// No known replica.
     pub const NONE: Replicas<'static> = Replicas { nodes: &[], local: 0 };
 }
 
@@ -57,7 +57,7 @@ impl Placement {
         placement
     }
 
-    /// Stores a replica set, local ones first but otherwise in the order given.
+    /// Stores a replica set, local ones first, otherwise in the given order.
     fn add(&mut self, found: &[NodeId], map: &Map) -> u32 {
         let start = self.nodes.len();
         self.nodes.extend(found.iter().filter(|&&node| map.is_local(node)));
@@ -85,7 +85,7 @@ impl Placement {
     }
 }
 
-/// Where each token-owning node stands, with datacentres and racks as small numbers.
+/// Datacentre and rack of each token-owning node, as small numbers.
 #[derive(Debug)]
 pub(crate) struct Map {
     places: HashMap<NodeId, Place>,
@@ -94,11 +94,11 @@ pub(crate) struct Map {
     local: Local,
 }
 
-/// Which nodes are preferred.
+/// Preferred nodes.
 #[derive(Copy, Clone, Debug)]
 enum Local {
     All,
-    /// None that owns tokens.
+    /// A datacentre without token-owning nodes.
     None,
     Datacentre(usize),
 }
@@ -117,8 +117,8 @@ struct Datacentre {
 }
 
 impl Map {
-    /// Nodes without tokens are left out, as in Cassandra: a node that joins must not change what
-    /// the others hold.
+    /// Omits nodes without tokens, like Cassandra: a joining node must not change the replicas of
+    /// the others.
     pub(crate) fn new(nodes: &[Node], local_datacentre: Option<&str>) -> Map {
         let mut map =
             Map { places: HashMap::new(), datacentres: Vec::new(), racks: 0, local: Local::All };
@@ -164,7 +164,7 @@ impl Map {
     }
 }
 
-/// One strategy at work; keeps its scratch memory from range to range.
+/// A strategy in progress; reuses its scratch memory for every range.
 struct Strategy<'a> {
     map: &'a Map,
     rule: Rule,
@@ -195,8 +195,8 @@ impl<'a> Strategy<'a> {
         Strategy { map, rule, found: Vec::new(), full: Vec::new() }
     }
 
-    /// The replicas of the range whose owners, from its own onwards, `owners` gives; `None` if
-    /// there is no routing.
+    /// Replicas of a range, whose owners `owners` yields from its own onwards; `None` without token
+    /// routing.
     fn replicas(&mut self, owners: impl Iterator<Item = NodeId>) -> Option<&[NodeId]> {
         self.found.clear();
         self.full.clear();
@@ -231,7 +231,7 @@ fn take_distinct(owners: impl Iterator<Item = NodeId>, count: usize, found: &mut
     }
 }
 
-/// A replication factor cut down to the nodes there are; missing nodes reduce the transient ones
+/// A replication factor reduced to the existing nodes; missing nodes reduce the transient ones
 /// first.
 struct Effective {
     all: usize,
@@ -247,11 +247,11 @@ impl Effective {
     }
 }
 
-/// `NetworkTopologyStrategy.calculateNaturalReplicas` of Cassandra 4 and 5: walk the ring once; in
-/// each datacentre take the first node of every rack, and as many from racks already seen as there
-/// are fewer racks than replicas.
+/// `NetworkTopologyStrategy.calculateNaturalReplicas` of Cassandra 4 and 5: walks the ring once. In
+/// each datacentre it takes the first node of every rack, and further ones from racks already seen
+/// to the extent that there are fewer racks than replicas.
 struct NetworkTopology {
-    /// Per datacentre of the map, at the start of a walk.
+    /// State per datacentre of the map, at the start of a walk.
     wanted: Vec<Wanted>,
     left: Vec<Wanted>,
     racks_seen: Vec<bool>,

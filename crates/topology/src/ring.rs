@@ -1,9 +1,9 @@
-//! The token ring: which node owns which range.
+//! The token ring: the owner of each range.
 
 use crate::node::{Node, NodeId};
 use crate::token::Token;
 
-/// All tokens in order, each with the node that owns the range ending at it.
+/// All tokens in order, each with the owner of the range that ends at it.
 #[derive(Debug)]
 pub(crate) struct Ring {
     tokens: Vec<i64>,
@@ -12,16 +12,16 @@ pub(crate) struct Ring {
 }
 
 /// By the highest bits of a token: index of the first range that can hold it, and as the last
-/// element the number of ranges. That leaves a step or two of the binary search. It is as small as
-/// the ring allows, because what it takes of the processor's cache, it takes from the queries.
+/// element the number of ranges. Leaves a step or two of the binary search. Kept as small as the
+/// ring allows, because it competes with the queries for the processor's cache.
 #[derive(Debug)]
 struct Starts {
     firsts: Vec<u32>,
-    /// Bits of a token that are not looked at.
+    /// Number of low bits of a token that are ignored.
     shift: u32,
 }
 
-/// Most bits of a token that `starts` is indexed by.
+/// Most bits of a token that index `starts`.
 const START_BITS_MAX: u32 = 12;
 
 impl Starts {
@@ -33,7 +33,7 @@ impl Starts {
         starts
     }
 
-    /// In the order of tokens.
+    /// Index of a token; rises with the token.
     #[inline]
     fn index_of(&self, token: i64) -> usize {
         ((token as u64 ^ (1 << 63)) >> self.shift) as usize
@@ -49,8 +49,8 @@ impl Starts {
 }
 
 impl Ring {
-    /// Collects the tokens of all nodes. A token claimed by two nodes (seen while one replaces the
-    /// other) goes to the one with the lower number, so that every core and every rebuild agrees.
+    /// Collects the tokens of all nodes. A token claimed by two nodes (as during a replacement)
+    /// goes to the one with the lower number, so that every core and every rebuild agrees.
     pub(crate) fn new(nodes: &[Node]) -> Ring {
         let mut pairs: Vec<(i64, NodeId)> = nodes
             .iter()
@@ -67,8 +67,8 @@ impl Ring {
         self.tokens.len()
     }
 
-    /// Index of the range a token lies in: ranges are `(previous, own]`, and what lies above the
-    /// last token belongs to the first (`TokenMetadata.firstToken`). Meaningless on an empty ring.
+    /// Index of the range that contains a token: ranges are `(previous, own]`, and tokens above the
+    /// last one belong to the first (`TokenMetadata.firstToken`). Undefined for an empty ring.
     #[inline]
     pub(crate) fn range_of(&self, token: Token) -> usize {
         let Some((first, last)) = self.starts.around(token.0) else { return 0 };

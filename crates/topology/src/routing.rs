@@ -1,4 +1,4 @@
-//! The snapshot every core routes by.
+//! Snapshot that every core uses for routing.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -11,12 +11,12 @@ use crate::ring::Ring;
 use crate::schema::{Keyspace, Table};
 use crate::token::Token;
 
-/// A keyspace of one snapshot. Only meaningful with the [`RoutingTable`] it came from.
+/// A keyspace of one snapshot, valid only with its [`RoutingTable`].
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub struct KeyspaceIndex(u32);
 
-/// Everything needed to route, as of one moment. Immutable; replaced in whole when the ring or its
-/// schema changes. All look-ups are allocation-free and logarithmic.
+/// Routing data as of one moment. Immutable; replaced as a whole when the ring or its schema
+/// changes. Look-ups do not allocate and take logarithmic time.
 #[derive(Debug)]
 pub struct RoutingTable {
     nodes: Vec<Node>,
@@ -39,11 +39,11 @@ struct KeyspaceEntry {
 }
 
 impl RoutingTable {
-    /// Works out the replicas of every range for every distinct replication setting.
+    /// Evaluates the replicas of every range for each distinct replication setting.
     ///
-    /// `local_datacentre`: whose nodes are used. With a name that no node has, none is: never those
-    /// of a datacentre that nobody named. With `None` all nodes are equal. Node numbers must differ
-    /// from each other; of two nodes with one number the first is taken.
+    /// `local_datacentre` selects the nodes to use. If no node has this name, none is used: the
+    /// proxy must never use a datacentre that the operator did not name. With `None` all nodes are
+    /// equal. Node numbers must be distinct; of two nodes with one number the first wins.
     #[must_use]
     pub fn build(
         nodes: Vec<Node>,
@@ -72,7 +72,7 @@ impl RoutingTable {
         }
     }
 
-    /// All nodes, in order of their numbers.
+    /// The nodes in order of their numbers.
     #[must_use]
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
@@ -92,7 +92,7 @@ impl RoutingTable {
         &self.local_nodes
     }
 
-    /// The datacentre whose nodes are used, if one was named.
+    /// The local datacentre, if one was named.
     #[must_use]
     pub fn local_datacentre(&self) -> Option<&str> {
         self.local_datacentre.as_deref()
@@ -114,7 +114,7 @@ impl RoutingTable {
         Some(KeyspaceIndex(position as u32))
     }
 
-    /// All keyspaces, in order of name.
+    /// The keyspaces in order of name.
     pub fn keyspaces(&self) -> impl Iterator<Item = &Keyspace> {
         self.keyspaces.iter().map(|entry| &entry.keyspace)
     }
@@ -140,7 +140,7 @@ impl RoutingTable {
         self.tables.get(position.ok()?)
     }
 
-    /// The nodes that hold a token of this keyspace, in order of preference.
+    /// Replicas of a token in this keyspace, in order of preference.
     #[must_use]
     #[inline]
     pub fn replicas(&self, keyspace: KeyspaceIndex, token: Token) -> Replicas<'_> {

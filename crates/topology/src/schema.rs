@@ -1,19 +1,19 @@
-//! The part of the ring's schema that routing and repeating need: replication of keyspaces,
+//! The parts of the ring's schema that routing and retries need: replication of keyspaces,
 //! partition keys and kinds of columns of tables.
 
 pub use shunt_wire::cql::statement::{Cells, ColumnKind};
 pub use shunt_wire::cql::types::Column;
 
-/// One keyspace and where it keeps its replicas.
+/// A keyspace and its replication.
 #[derive(Clone, Eq, PartialEq, Debug)]
 pub struct Keyspace {
     /// Name as stored (case-sensitive).
     pub name: String,
-    /// From `system_schema.keyspaces.replication`.
+    /// Replication setting from `system_schema.keyspaces.replication`.
     pub replication: Replication,
 }
 
-/// One table, its partition key and its columns.
+/// A table, its partition key and its columns.
 #[derive(Clone, Eq, PartialEq, Debug)]
 pub struct Table {
     /// Keyspace name as stored.
@@ -22,22 +22,22 @@ pub struct Table {
     pub name: String,
     /// Partition key columns in order of `system_schema.columns.position`.
     pub partition_key: Vec<Column>,
-    /// The properties that decide which writes may be repeated.
+    /// Properties that decide which writes may be repeated.
     pub cells: Cells,
 }
 
-/// How many replicas, of which `transient` keep data only until it is repaired (`'3/1'`). A
-/// transient replica cannot answer a read by itself, so queries are not sent there.
+/// Number of replicas; `transient` of them keep data only until it is repaired (`'3/1'`). A
+/// transient replica cannot answer a read alone, so it gets no queries.
 #[derive(Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Hash, Debug)]
 pub struct Factor {
-    /// Replicas in all.
+    /// Total number of replicas.
     pub all: u16,
-    /// The transient ones among them.
+    /// Number of transient replicas.
     pub transient: u16,
 }
 
 impl Factor {
-    /// `"3"` or `"3/1"` (all / transient).
+    /// Parses `"3"` or `"3/1"` (all / transient).
     #[must_use]
     pub fn parse(text: &str) -> Option<Factor> {
         let (all, transient) = match text.split_once('/') {
@@ -54,20 +54,20 @@ impl Factor {
 pub enum Replication {
     /// `SimpleStrategy`: the next nodes on the ring, whatever their datacentre.
     Simple(Factor),
-    /// `NetworkTopologyStrategy`: so many per datacentre, spread over its racks. Sorted by
+    /// `NetworkTopologyStrategy`: a factor per datacentre, spread over its racks. Sorted by
     /// datacentre name.
     NetworkTopology(Vec<(String, Factor)>),
     /// `EverywhereStrategy`: every node is a replica.
     Everywhere,
     /// `LocalStrategy`: every node has its own rows; no token routing.
     Local,
-    /// A strategy this proxy does not know: no token routing.
+    /// An unknown strategy: no token routing.
     Unknown,
 }
 
 impl Replication {
     /// Reads the replication map: `class` (with or without its Java package) and the strategy's
-    /// options. What cannot be read gives [`Replication::Unknown`], never wrong replicas.
+    /// options. Unreadable options give [`Replication::Unknown`], never wrong replicas.
     pub fn parse<'a>(options: impl IntoIterator<Item = (&'a str, &'a str)>) -> Replication {
         let mut class = "";
         let mut factors = Vec::new();

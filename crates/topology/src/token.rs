@@ -32,15 +32,15 @@ pub fn token(key: &[u8]) -> Token {
     }
 }
 
-/// True if tokens of this partitioner (class name as in `system.local.partitioner`) can be computed
-/// here.
+/// True if the crate can compute tokens of this partitioner (class name as in
+/// `system.local.partitioner`).
 #[must_use]
 pub fn is_supported(partitioner: &str) -> bool {
     partitioner.rsplit('.').next() == Some("Murmur3Partitioner")
 }
 
-/// Reads the `tokens` column of a node. For a partitioner that is not understood the result is
-/// empty, which turns token routing off for that ring.
+/// Reads the `tokens` column of a node. Empty for an unsupported partitioner, which turns token
+/// routing off for that ring.
 pub fn parse_tokens<'a>(partitioner: &str, tokens: impl IntoIterator<Item = &'a str>) -> Vec<i64> {
     if !is_supported(partitioner) {
         return Vec::new();
@@ -76,7 +76,7 @@ fn halves(block: &[u8; 16]) -> (u64, u64) {
     (whole as u64, (whole >> 64) as u64)
 }
 
-/// The tail with every byte sign-extended before it is shifted into place, as in Cassandra's
+/// The tail with every byte sign-extended before the shift, as in Cassandra's
 /// `MurmurHash.hash3_x64_128`.
 fn signed_tail(tail: &[u8]) -> (u64, u64) {
     let mut k = [0u64; 2];

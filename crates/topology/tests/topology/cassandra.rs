@@ -1,4 +1,4 @@
-//! Against what Cassandra 5.0.9 itself computed; `../cassandra/*.java` made the files.
+//! Comparison with values computed by Cassandra 5.0.9; `../cassandra/*.java` created the files.
 
 use shunt_topology::token::{Token, token};
 use shunt_topology::{Node, Replication};
@@ -37,7 +37,7 @@ fn node(line: &str) -> Node {
     cluster::node(id.parse().expect("a number"), datacentre, rack, &tokens)
 }
 
-/// Compares every range, as seen from nowhere and from `dc0`; gives the number of ranges.
+/// Compares every range, without a local datacentre and from `dc0`; returns the number of ranges.
 fn check(nodes: &[Node], setting: &str) -> usize {
     let mut lines = setting.lines();
     let mut words = lines.next().expect("a setting").split(' ');

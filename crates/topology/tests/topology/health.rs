@@ -1,4 +1,4 @@
-//! Which node may be used, and when to try again.
+//! Selection of usable nodes, and times of retries.
 
 use std::time::Duration;
 

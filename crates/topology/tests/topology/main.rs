@@ -1,5 +1,4 @@
-//! The crate's duties, checked against Cassandra's own answers and against slow, simple versions of
-//! itself.
+//! The crate's functions, checked against Cassandra's results and against slow, simple versions.
 
 mod cassandra;
 mod cluster;

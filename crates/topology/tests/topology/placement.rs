@@ -1,5 +1,4 @@
-//! Placement against the strategies as their documentation tells them, written without a thought
-//! for speed.
+//! Placement compared with the strategies as documented, written without regard to speed.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +8,7 @@ use shunt_topology::{Node, Replication, Token};
 
 use crate::cluster;
 
-/// Owners of all tokens in order of the ring, from the one that owns `token` onwards.
+/// Owners of all tokens in ring order, from the owner of `token` onwards.
 fn walk(nodes: &[Node], token: Token) -> Vec<&Node> {
     let mut ring: Vec<(i64, &Node)> =
         nodes.iter().flat_map(|node| node.tokens.iter().map(move |&token| (token, node))).collect();
@@ -31,8 +30,8 @@ fn simple(nodes: &[Node], token: Token, factor: usize) -> BTreeSet<u16> {
 }
 
 /// "Place replicas in distinct racks; when every rack has one, go back for the nodes skipped":
-/// Cassandra 2's algorithm, which is written differently from that of later versions but must
-/// choose the same nodes.
+/// Cassandra 2's algorithm, which differs in form from later versions but must choose the same
+/// nodes.
 fn network_topology(nodes: &[Node], token: Token, factors: &[(String, usize)]) -> BTreeSet<u16> {
     let mut all = BTreeSet::new();
     for (datacentre, factor) in factors {
@@ -71,13 +70,13 @@ fn nodes() -> impl Strategy<Value = Vec<Node>> {
         let nodes = places.iter().enumerate().map(|(id, (datacentre, rack, tokens))| {
             cluster::node(id as u16 * 3, &format!("dc{datacentre}"), &format!("r{rack}"), tokens)
         });
-        // Only owners of tokens count: what is left without one after a double claim is not the
-        // point here.
+        // Only owners of tokens count; nodes that lost theirs to a double claim are not the point
+        // here.
         nodes.collect()
     })
 }
 
-/// Every node keeps a token of its own, or has none at all.
+/// Every node has its own token, or none at all.
 fn all_owners(nodes: &[Node]) -> bool {
     let owners: BTreeSet<u16> = walk(nodes, Token(0)).iter().map(|node| node.id.0).collect();
     nodes.iter().all(|node| node.tokens.is_empty() || owners.contains(&node.id.0))

@@ -72,7 +72,7 @@ fn without_a_local_datacentre_all_nodes_are_equal() {
     assert_eq!((ids(replicas), replicas.local), (vec![7, 2, 4], 3));
 }
 
-/// The datacentre that an operator named is never widened to datacentres that he did not name.
+/// The proxy never extends the named datacentre to others.
 #[test]
 fn a_local_datacentre_without_nodes_has_none_to_use() {
     for local in ["elsewhere", "A"] {

@@ -1,4 +1,4 @@
-//! Replication settings and partitioners as the system tables spell them.
+//! Replication settings and partitioners as spelt in the system tables.
 
 use shunt_topology::Replication::{self, *};
 use shunt_topology::schema::Factor;

@@ -1,4 +1,4 @@
-//! One query's way from its text to the nodes it may go to, without a single allocation.
+//! The path of one query from its text to its candidate nodes, without a single allocation.
 
 use allocation_counter::measure;
 use shunt_topology::schema::{Cells, Factor};
