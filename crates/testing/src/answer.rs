@@ -1,5 +1,4 @@
-//! Answers of a server, and what a test reads from them. An answer of another kind than asked for
-//! fails the test.
+//! Answers of a server and their content for tests. An answer of an unexpected kind fails the test.
 
 use shunt_wire::aggregate::{AggregateReader, Entry};
 use shunt_wire::cql::envelope::{Header, opcode};
@@ -8,7 +7,7 @@ use shunt_wire::cql::message::{
     split_response_prefix,
 };
 
-/// All values of all rows, as they came.
+/// Values of all rows, unchanged.
 pub type Rows = Vec<Vec<Option<Vec<u8>>>>;
 
 /// A value of type int, bigint or counter; `None` if it is null or of another length.
@@ -23,9 +22,9 @@ pub fn number(value: Option<&Vec<u8>>) -> Option<i64> {
 /// One envelope from a server: an answer or an event, its body uncompressed.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Answer {
-    /// As it came.
+    /// Header as received.
     pub header: Header,
-    /// With tracing id, warnings and custom payload, if the header says so.
+    /// Body with tracing id, warnings and custom payload, if the header announces them.
     pub body: Vec<u8>,
 }
 
@@ -35,7 +34,7 @@ impl Answer {
         self.header.opcode
     }
 
-    /// Id of the request that it answers.
+    /// Id of the answered request.
     pub fn stream(&self) -> i16 {
         self.header.stream
     }
@@ -55,19 +54,19 @@ impl Answer {
         self.split().1
     }
 
-    /// The ERROR that it must be.
+    /// The answer as ERROR; fails the test for any other kind.
     pub fn error_message(&self) -> ErrorMessage<'_> {
         assert_eq!(self.opcode(), opcode::ERROR, "{:?}", self.header);
         ErrorMessage::decode(self.header.version, self.message()).expect("the body of an ERROR")
     }
 
-    /// Code and text of the ERROR that it must be.
+    /// Code and text of the ERROR; fails the test for any other kind.
     pub fn error(&self) -> (i32, String) {
         let error = self.error_message();
         (error.code, error.message.to_owned())
     }
 
-    /// The RESULT that it must be.
+    /// The answer as RESULT; fails the test for any other kind.
     pub fn result(&self) -> ResultMessage<'_> {
         if self.opcode() == opcode::ERROR {
             panic!("a RESULT was expected: {:x?}", self.error());
@@ -76,7 +75,7 @@ impl Answer {
         ResultMessage::decode(self.header.version, self.message()).expect("the body of a RESULT")
     }
 
-    /// The rows of the RESULT of kind rows that it must be.
+    /// The RESULT of kind rows; fails the test for any other kind.
     pub fn encoded_rows(&self) -> EncodedRows<'_> {
         match self.result() {
             ResultMessage::Rows(rows) => rows,
@@ -84,7 +83,7 @@ impl Answer {
         }
     }
 
-    /// Values of the rows of the RESULT that it must be; none, if it is of another kind.
+    /// Values of the rows of a RESULT; empty for another kind of RESULT.
     pub fn rows(&self) -> Rows {
         let ResultMessage::Rows(rows) = self.result() else { return Rows::new() };
         let values = |row: Row<'_>| row.values().map(|value| value.map(<[u8]>::to_vec)).collect();
@@ -97,8 +96,8 @@ impl Answer {
         self.encoded_rows().rows().map(|row| first(row.expect("a row"))).collect()
     }
 
-    /// The answers in the aggregated frame that it must be, each with the number of the client that
-    /// it is for.
+    /// The answers in an aggregated frame, each with its client id; fails the test for any other
+    /// kind.
     pub fn entries(&self) -> Vec<(u32, Answer)> {
         assert_eq!(self.opcode(), opcode::AGGREGATE, "{:?}", self.header);
         let entries = AggregateReader::new(&self.body).expect("a count");
@@ -116,17 +115,17 @@ impl Answer {
     /// [`Answer::rows`], or the text of the ERROR.
     ///
     /// # Errors
-    /// It is an ERROR.
+    /// The answer is an ERROR.
     pub fn outcome(&self) -> Result<Rows, String> {
         if self.opcode() == opcode::ERROR { Err(self.error().1) } else { Ok(self.rows()) }
     }
 
-    /// Where the next page begins; nothing on the last page.
+    /// Start of the next page; `None` on the last page.
     pub fn paging_state(&self) -> Option<Vec<u8>> {
         self.encoded_rows().metadata.paging_state.map(<[u8]>::to_vec)
     }
 
-    /// The statement of the RESULT of kind prepared that it must be.
+    /// The statement of a RESULT of kind prepared; fails the test for any other kind.
     pub fn prepared(&self) -> Statement {
         match self.result() {
             ResultMessage::Prepared(prepared) => Statement::of(&prepared),
@@ -135,14 +134,14 @@ impl Answer {
     }
 }
 
-/// A prepared statement as PREPARED described it.
+/// A prepared statement as described by PREPARED.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Statement {
-    /// Names it in EXECUTE and BATCH.
+    /// Id for EXECUTE and BATCH.
     pub id: Vec<u8>,
-    /// Names the metadata of its rows (v5).
+    /// Id of the metadata of its rows (v5).
     pub metadata_id: Option<Vec<u8>>,
-    /// Places of the partition key among the bind markers (v4, v5).
+    /// Indexes of the partition key among the bind markers (v4, v5).
     pub key_places: Vec<u16>,
 }
 

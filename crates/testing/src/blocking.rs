@@ -1,5 +1,5 @@
-//! The client on a socket, one thread for one connection. It waits three minutes for an answer:
-//! only what is broken takes so long.
+//! The client on a socket, one thread per connection. Waits three minutes for an answer, which only
+//! a defect exceeds.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -12,10 +12,10 @@ use crate::{Answer, Handshake, Rows, Statement, bytes};
 
 /// Longest wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(180);
-/// Longest wait for the server to take more requests before its buffers count as full.
+/// Wait for the server to accept more requests after which its buffers count as full.
 const FULL_AFTER: Duration = Duration::from_millis(500);
 
-/// A client whose handshake is done.
+/// A client with a completed handshake.
 #[derive(Debug)]
 pub struct Client {
     stream: TcpStream,
@@ -29,7 +29,7 @@ impl Client {
         Client::open(address, Handshake::new(version))
     }
 
-    /// Connects with this handshake, which has to succeed.
+    /// Connects with this handshake, which must succeed.
     pub fn open(address: SocketAddr, handshake: Handshake) -> Client {
         Client::try_open(address, handshake)
             .unwrap_or_else(|error| panic!("connect to {address}: {error}"))
@@ -38,7 +38,7 @@ impl Client {
     /// Connects with this handshake. A refusal of the server fails the test.
     ///
     /// # Errors
-    /// Nobody is there, or not any more.
+    /// The connection cannot be opened, or ends.
     pub fn try_open(address: SocketAddr, handshake: Handshake) -> io::Result<Client> {
         let stream = TcpStream::connect(address)?;
         stream.set_read_timeout(Some(PATIENCE))?;
@@ -57,17 +57,17 @@ impl Client {
         Ok(client)
     }
 
-    /// Its socket, for bytes of the test's own and for other limits.
+    /// The socket, for raw bytes and other limits.
     pub fn socket(&mut self) -> &mut TcpStream {
         &mut self.stream
     }
 
-    /// The statements that the texts of the handshake were prepared as, in their order.
+    /// Statements prepared by the handshake, in order.
     pub fn statements(&self) -> &[Statement] {
         self.cql.statements()
     }
 
-    /// Reads what there is, and sends what the handshake needs for it.
+    /// Reads available bytes, and sends the next requests of the handshake.
     fn read(&mut self) -> io::Result<()> {
         let mut bytes = [0; 16_384];
         let count = self.stream.read(&mut bytes)?;
@@ -82,10 +82,10 @@ impl Client {
         self.stream.write_all(&out)
     }
 
-    /// Sends requests together: stream, opcode and body of each.
+    /// Sends several requests at once: stream, opcode and body of each.
     ///
     /// # Errors
-    /// The connection is gone. What was sent may have been carried out all the same.
+    /// The connection is gone. The server may still have executed the requests.
     pub fn try_send<B: AsRef<[u8]>>(
         &mut self,
         requests: impl IntoIterator<Item = (i16, u8, B)>,
@@ -98,12 +98,12 @@ impl Client {
         self.stream.write_all(&out)
     }
 
-    /// Sends these bytes as they are.
+    /// Sends these bytes unchanged.
     pub fn send_bytes(&mut self, bytes: &[u8]) {
         self.stream.write_all(bytes).expect("the server takes the bytes");
     }
 
-    /// Sends a request without waiting; its flags are in the header.
+    /// Sends a request without waiting; the header has its flags.
     pub fn send(&mut self, header: Header, body: &[u8]) {
         let mut out = Vec::new();
         self.cql.push(&mut out, header, body);
@@ -121,10 +121,10 @@ impl Client {
         self.send(Header::request(self.cql.version(), stream, opcode::QUERY), &body);
     }
 
-    /// Sends this QUERY again and again and reads no answer, until the connection takes no more.
+    /// Sends this QUERY repeatedly without reading answers, until the connection accepts no more.
     ///
     /// # Panics
-    /// Far more is taken than kernels buffer.
+    /// The connection accepts far more than kernels buffer.
     pub fn send_until_full(&mut self, text: &str) {
         self.stream.set_write_timeout(Some(FULL_AFTER)).expect("a socket has timeouts");
         let body = self.query_body(text);
@@ -134,7 +134,7 @@ impl Client {
         }
     }
 
-    /// The next answer or event; `None` if the connection ends first, or nothing comes.
+    /// The next answer or event; `None` if the connection ends first, or nothing arrives.
     pub fn try_receive(&mut self) -> Option<Answer> {
         loop {
             if let Some(answer) = self.cql.next_answer() {
@@ -144,25 +144,25 @@ impl Client {
         }
     }
 
-    /// The next answer, which has to come.
+    /// The next answer, which must arrive.
     pub fn receive(&mut self) -> Answer {
         self.try_receive().expect("an answer")
     }
 
-    /// Sends a text and waits for its answer, whatever it is.
+    /// Sends a text and waits for its answer of any kind.
     pub fn query(&mut self, text: &str) -> Answer {
         self.send_query(1, text);
         self.receive()
     }
 
-    /// Values of all rows of a statement that has to succeed; none, if it is no read.
+    /// Values of all rows of a statement that must succeed; empty if it is not a read.
     pub fn rows(&mut self, text: &str) -> Rows {
         let answer = self.query(text);
         assert_ne!(answer.opcode(), opcode::ERROR, "{text}: {:x?}", answer.error());
         answer.rows()
     }
 
-    /// A statement that has to succeed.
+    /// Runs a statement that must succeed.
     pub fn run(&mut self, text: &str) {
         self.rows(text);
     }
@@ -172,7 +172,7 @@ impl Client {
         self.query(text).first_column()
     }
 
-    /// The code of the error that a statement has to be answered with.
+    /// Code of the error that a statement must get.
     pub fn error(&mut self, text: &str) -> i32 {
         self.query(text).error().0
     }
@@ -185,7 +185,7 @@ impl Client {
         self.receive().prepared()
     }
 
-    /// Sends texts together and waits for their answers; `None` for those that never come.
+    /// Sends several texts at once and waits for their answers; `None` for those that never arrive.
     pub fn pipeline(&mut self, texts: &[String]) -> Vec<Option<Answer>> {
         let bodies: Vec<_> = texts.iter().map(|text| self.query_body(text)).collect();
         let requests =

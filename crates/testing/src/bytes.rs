@@ -1,13 +1,12 @@
-//! Requests as bytes, right and wrong in every way that the framing allows.
+//! Requests as bytes, valid ones and every kind of invalid framing.
 //!
-//! Segments and their checksums are written from the specification once more, apart from the
-//! product's own.
+//! Segments and checksums are implemented from the specification, independently of the product.
 
 use shunt_wire::aggregate::{AggregateWriter, Limits};
 use shunt_wire::cql::envelope::{HEADER_BYTES, Header, flag, opcode};
 use shunt_wire::cql::message::{Consistency, QueryParams, Value, ValueList, encode};
 
-/// An envelope with this header, the length set to that of `body`.
+/// An envelope with this header and the length of `body`.
 pub fn envelope(header: Header, body: &[u8]) -> Vec<u8> {
     let header = Header { length: body.len() as u32, ..header };
     let mut bytes = Vec::with_capacity(HEADER_BYTES + body.len());
@@ -33,14 +32,14 @@ pub fn options(version: u8, stream: i16) -> Vec<u8> {
     request(version, stream, opcode::OPTIONS, &[])
 }
 
-/// STARTUP that asks for this compression, by its name.
+/// STARTUP that requests this compression by name.
 pub fn startup(version: u8, compression: Option<&str>) -> Vec<u8> {
     let options =
         [("CQL_VERSION", "3.0.0")].into_iter().chain(compression.map(|name| ("COMPRESSION", name)));
     request(version, 0, opcode::STARTUP, &body(|out| encode::startup(out, options)))
 }
 
-/// STARTUP of a driver that says its name and version.
+/// STARTUP of a driver that reports its name and version.
 pub fn startup_of(version: u8, driver: &str, driver_version: &str) -> Vec<u8> {
     let options =
         [("CQL_VERSION", "3.0.0"), ("DRIVER_NAME", driver), ("DRIVER_VERSION", driver_version)];
@@ -87,7 +86,8 @@ pub fn execute(version: u8, stream: i16, id: &[u8], values: &[&[u8]]) -> Vec<u8>
     )
 }
 
-/// `INSERT` into the table all nodes know, as text, with this key and a value of so many bytes.
+/// `INSERT` into the table that all nodes know, as text, with this key and a value of the given
+/// length.
 pub fn insert(version: u8, stream: i16, key: &str, value_bytes: usize) -> Vec<u8> {
     let mut list = ValueList::positional(version);
     list.push(Value::Bytes(key.as_bytes())).push(Value::Bytes(&vec![7; value_bytes]));
@@ -104,12 +104,12 @@ pub fn with_header(mut envelope: Vec<u8>, change: impl FnOnce(&mut Header)) -> V
     envelope
 }
 
-/// The same envelope, said to be compressed.
+/// The same envelope with the compression flag set.
 pub fn said_compressed(envelope: Vec<u8>) -> Vec<u8> {
     with_header(envelope, |header| header.flags |= flag::COMPRESSION)
 }
 
-/// One aggregated frame of requests of this client.
+/// One aggregated frame with requests of this client.
 pub fn aggregate<'b>(
     client_id: u32,
     requests: impl IntoIterator<Item = (Header, &'b [u8])>,
@@ -136,20 +136,19 @@ pub fn framed(version: u8, envelopes: Vec<u8>) -> Vec<u8> {
     if version >= 5 { segment(&envelopes, true) } else { envelopes }
 }
 
-/// One v5 segment around these bytes, whatever they are.
+/// One v5 segment around arbitrary bytes.
 pub fn segment(payload: &[u8], self_contained: bool) -> Vec<u8> {
     let lengths = payload.len() as u32 | u32::from(self_contained) << 17;
     segment_with_lengths(&lengths.to_le_bytes()[..3], payload)
 }
 
-/// One v5 segment of a connection with LZ4, which claims that the payload decompresses to so many
-/// bytes (0: is plain).
+/// One v5 segment of a connection with LZ4, which claims this decompressed length (0 for plain).
 pub fn segment_lz4(payload: &[u8], uncompressed_len: usize) -> Vec<u8> {
     let lengths = payload.len() as u64 | (uncompressed_len as u64) << 17 | 1 << 34;
     segment_with_lengths(&lengths.to_le_bytes()[..5], payload)
 }
 
-/// A segment whose checksums are right, with a header of these bytes, right or not.
+/// A segment with correct checksums and arbitrary header bytes.
 pub fn segment_with_lengths(lengths: &[u8], payload: &[u8]) -> Vec<u8> {
     let mut bytes = lengths.to_vec();
     bytes.extend_from_slice(&crc24(lengths).to_le_bytes()[..3]);
@@ -172,7 +171,7 @@ fn crc24(bytes: &[u8]) -> u32 {
     })
 }
 
-/// The usual CRC32, begun with four bytes that both sides know.
+/// The usual CRC32, seeded with four bytes known to both sides.
 fn crc32(payload: &[u8]) -> u32 {
     let begun = [0xFA, 0x2D, 0x55, 0xCA];
     !begun.iter().chain(payload).fold(u32::MAX, |mut crc, byte| {

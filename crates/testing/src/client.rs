@@ -1,5 +1,5 @@
-//! The client without I/O: bytes of the connection come in as they arrive, answers go out; requests
-//! go into a buffer that whoever holds the connection sends.
+//! The client without I/O: takes the connection's bytes as they arrive and returns answers; appends
+//! requests to a buffer that the owner of the connection sends.
 
 use std::collections::VecDeque;
 
@@ -11,10 +11,10 @@ use shunt_wire::cql::writer::EnvelopeWriter;
 
 use crate::{Answer, Handshake, Statement};
 
-/// How far the handshake is.
+/// Progress of the handshake.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Step {
-    /// Not begun, or a test does it by hand: every answer is the test's.
+    /// Not begun, or done manually by a test: every answer goes to the test.
     Manual,
     /// STARTUP was sent.
     Startup,
@@ -26,9 +26,9 @@ pub enum Step {
     Use,
     /// One of the PREPAREs was sent.
     Prepare,
-    /// It is done: every answer is the test's.
+    /// Complete: every answer goes to the test.
     Ready,
-    /// A request of it was answered with ERROR.
+    /// A request of the handshake got an ERROR.
     Refused,
 }
 
@@ -40,18 +40,18 @@ pub struct Client {
     reader: EnvelopeReader,
     output: EnvelopeWriter,
     scratch: Vec<u8>,
-    /// Header of the answer by which the server took STARTUP: what follows is framed as agreed.
+    /// Header of the answer that accepted STARTUP: later bytes are framed as agreed.
     agreed: Option<Header>,
-    /// Came and was not looked at yet.
+    /// Answers received and not examined yet.
     received: VecDeque<Answer>,
-    /// For the test.
+    /// Answers for the test.
     answers: VecDeque<Answer>,
     statements: Vec<Statement>,
     refusal: Option<Answer>,
 }
 
 impl Client {
-    /// A client for a connection that is to be opened so.
+    /// A client for a connection with this handshake.
     pub fn new(handshake: Handshake) -> Client {
         Client {
             handshake,
@@ -67,17 +67,17 @@ impl Client {
         }
     }
 
-    /// Begins the handshake; what it takes follows by itself when answers come.
+    /// Begins the handshake; later requests follow automatically with the answers.
     pub fn start(&mut self, out: &mut Vec<u8>) {
         self.enter(Step::Startup, out);
     }
 
-    /// How far the handshake is.
+    /// Progress of the handshake.
     pub fn step(&self) -> Step {
         self.step
     }
 
-    /// The handshake is done.
+    /// True once the handshake is complete.
     pub fn is_ready(&self) -> bool {
         self.step == Step::Ready
     }
@@ -87,46 +87,46 @@ impl Client {
         self.refusal.as_ref()
     }
 
-    /// Header of the READY or AUTHENTICATE that took STARTUP.
+    /// Header of the READY or AUTHENTICATE that accepted STARTUP.
     pub fn startup_answer(&self) -> Option<Header> {
         self.agreed
     }
 
-    /// The statements that the texts of the handshake were prepared as, in their order.
+    /// Statements prepared by the handshake, in order.
     pub fn statements(&self) -> &[Statement] {
         &self.statements
     }
 
-    /// Protocol version of its requests.
+    /// Protocol version of the requests.
     pub fn version(&self) -> u8 {
         self.handshake.version
     }
 
-    /// STARTUP, which the test sends itself, asks for this compression.
+    /// Expects this compression, requested by a STARTUP that the test sends itself.
     pub fn expect_compression(&mut self, compression: Option<Algorithm>) {
         self.handshake.compression = compression;
     }
 
-    /// Appends a request, framed as agreed. [`Client::finish`] has to follow before `out` is sent.
+    /// Appends a request, framed as agreed. Call [`Client::finish`] before sending `out`.
     pub fn push(&mut self, out: &mut Vec<u8>, header: Header, body: &[u8]) {
         self.output.push(out, header, body);
     }
 
-    /// As [`Client::push`], for a request without flags.
+    /// Like [`Client::push`], for a request without flags.
     pub fn request(&mut self, out: &mut Vec<u8>, stream: i16, opcode: u8, body: &[u8]) {
         self.push(out, Header::request(self.handshake.version, stream, opcode), body);
     }
 
-    /// Completes what was appended.
+    /// Completes the appended requests.
     pub fn finish(&mut self, out: &mut Vec<u8>) {
         self.output.finish(out);
     }
 
-    /// Takes what arrived and appends to `out` what the handshake sends next. Returns how many
-    /// bytes were used: the others have to be given again, in front of what follows.
+    /// Takes received bytes and appends the next requests of the handshake to `out`. Returns the
+    /// number of consumed bytes: the others must be passed again, in front of later ones.
     ///
     /// # Errors
-    /// The bytes cannot be CQL.
+    /// The bytes are not CQL.
     pub fn receive(&mut self, data: &[u8], out: &mut Vec<u8>) -> Result<usize, FrameError> {
         let compression = self.handshake.compression;
         let mut envelopes = self.reader.read(data, &mut self.scratch);
@@ -152,7 +152,7 @@ impl Client {
         Ok(used)
     }
 
-    /// The next answer or event that is not the handshake's.
+    /// The next answer or event that does not belong to the handshake.
     pub fn next_answer(&mut self) -> Option<Answer> {
         self.answers.pop_front()
     }
@@ -194,8 +194,7 @@ impl Client {
     }
 
     fn check_header(&self, header: &Header) {
-        // Before it has looked at STARTUP, a server does not know which version the client wants to
-        // hear.
+        // Before it has read STARTUP, a server does not know the client's version.
         let early = self.step == Step::Startup && header.opcode == opcode::ERROR;
         assert!(
             header.response && (header.version == self.handshake.version || early),

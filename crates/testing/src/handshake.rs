@@ -1,4 +1,4 @@
-//! The steps of a client on a new connection before its test may use it.
+//! Steps of a client on a new connection before the test can use it.
 
 use shunt_wire::cql::compression::Algorithm;
 use shunt_wire::cql::envelope::opcode;
@@ -6,20 +6,20 @@ use shunt_wire::cql::message::{Consistency, encode};
 
 use crate::client::Step;
 
-/// The requests that open a connection; those that nothing is given for are left out.
+/// Requests that open a connection; steps without content are omitted.
 #[derive(Clone, Debug, Default)]
 pub struct Handshake {
     /// Protocol version of all requests.
     pub version: u8,
-    /// Asked for in STARTUP.
+    /// Compression requested in STARTUP.
     pub compression: Option<Algorithm>,
-    /// User and password, for a server that asks.
+    /// User and password, for a server that requires them.
     pub login: Option<(String, String)>,
     /// Kinds of events for REGISTER.
     pub events: Vec<&'static str>,
-    /// For USE.
+    /// Keyspace for USE.
     pub keyspace: Option<String>,
-    /// Texts for PREPARE, in this order.
+    /// Texts for PREPARE, in order.
     pub statements: Vec<String>,
 }
 
@@ -35,7 +35,7 @@ impl Handshake {
         Handshake { compression, ..self }
     }
 
-    /// The step behind `step` that has something to do.
+    /// The next step behind `step` with content.
     pub(crate) fn step_after(&self, step: Step, prepared: usize) -> Step {
         let registers = !self.events.is_empty();
         match step {
@@ -46,7 +46,7 @@ impl Handshake {
         }
     }
 
-    /// Opcode and body of the request of a step.
+    /// Opcode and body of a step's request.
     pub(crate) fn request(&self, step: Step, prepared: usize) -> (u8, Vec<u8>) {
         let mut body = Vec::new();
         let opcode = match step {

@@ -1,5 +1,5 @@
-//! The CQL client of the tests. Only a dev-dependency: what users run speaks CQL through code of
-//! its own, which this client is to find faults in.
+//! The CQL client of the tests. Only a dev-dependency: the product speaks CQL through separate
+//! code, whose faults this client must find.
 //!
 //! ```text
 //!  blocking::Client (TcpStream)      ─┐
@@ -9,10 +9,9 @@
 //!  Watched: any Service in the sim world, its allocations counted
 //! ```
 //!
-//! [`Client`] does no I/O. It opens a connection as its [`Handshake`] says (STARTUP, login,
-//! REGISTER, USE, PREPARE) and then frames requests and takes answers apart as the two sides
-//! agreed: bare, with compressed bodies, or in segments. A test that wants to go wrong at any of
-//! this writes its own bytes.
+//! [`Client`] does no I/O. It opens a connection according to its [`Handshake`] (STARTUP, login,
+//! REGISTER, USE, PREPARE), then frames requests and parses answers as agreed by both sides: bare,
+//! with compressed bodies, or in segments. A test that needs invalid input writes its own bytes.
 
 pub mod answer;
 pub mod blocking;

@@ -1,5 +1,5 @@
-//! The client in the simulated world, under a test's full control: it sends what it is told to,
-//! right or wrong, and keeps what it receives.
+//! The client in the simulated world, fully controlled by a test: sends any bytes on command and
+//! stores the answers.
 
 use std::net::SocketAddr;
 
@@ -10,42 +10,42 @@ use shunt_wire::cql::envelope::Header;
 
 use crate::{Answer, Handshake};
 
-/// How its connection is.
+/// State of the connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum State {
-    /// There is none.
+    /// No connection.
     Idle,
-    /// It is being opened.
+    /// Connection being opened.
     Connecting,
-    /// It is there.
+    /// Connection open.
     Open,
-    /// The server closed it.
+    /// Connection closed by the server.
     Closed(CloseReason),
 }
 
-/// A client that does its handshake by hand.
+/// A client with a manual handshake.
 pub struct Client {
     server: SocketAddr,
     conn: Option<ConnId>,
-    /// How its connection is.
+    /// State of its connection.
     pub state: State,
     cql: crate::Client,
     compression: Option<Algorithm>,
     waiting: Vec<u8>,
-    /// Answers that came and were not taken yet.
+    /// Answers received and not taken yet.
     pub answers: Vec<Answer>,
-    /// Answers are counted and thrown away.
+    /// True to count answers and drop them.
     pub discards_answers: bool,
-    /// Answers up to now.
+    /// Number of answers so far.
     pub count: u64,
-    /// Times that something arrived.
+    /// Number of times that bytes arrived.
     pub reads: usize,
-    /// Times that the server closed the connection.
+    /// Number of times that the server closed the connection.
     pub closings: u64,
 }
 
 impl Client {
-    /// A client that connects when it first sends something.
+    /// A client that connects at its first send.
     pub fn new(server: SocketAddr) -> Client {
         Client {
             server,
@@ -62,7 +62,7 @@ impl Client {
         }
     }
 
-    /// Sends these bytes, connecting first if there is no connection.
+    /// Sends these bytes, connecting first if needed.
     pub fn send(&mut self, io: &mut Io, bytes: &[u8]) {
         match (self.state, self.conn) {
             (State::Open, Some(conn)) => io.output(conn).extend_from_slice(bytes),
@@ -84,27 +84,27 @@ impl Client {
         self.send(io, &bytes);
     }
 
-    /// STARTUP asks for this compression.
+    /// Expects the compression requested in STARTUP.
     pub fn expect_compression(&mut self, compression: Option<Algorithm>) {
         self.compression = compression;
         self.cql.expect_compression(compression);
     }
 
-    /// Reads nothing any more.
+    /// Stops reading.
     pub fn stop_reading(&mut self, io: &mut Io) {
         if let Some(conn) = self.conn {
             io.pause_reading(conn);
         }
     }
 
-    /// Reads again.
+    /// Resumes reading.
     pub fn resume_reading(&mut self, io: &mut Io) {
         if let Some(conn) = self.conn {
             io.resume_reading(conn);
         }
     }
 
-    /// Vanishes without a word beyond the reset.
+    /// Closes the connection with a reset.
     pub fn reset(&mut self, io: &mut Io) {
         if let Some(conn) = self.conn.take() {
             io.abort(conn);
@@ -112,7 +112,7 @@ impl Client {
         self.state = State::Idle;
     }
 
-    /// The server has closed its connection.
+    /// True if the server has closed the connection.
     pub fn is_closed(&self) -> bool {
         matches!(self.state, State::Closed(_))
     }
@@ -122,7 +122,7 @@ impl Client {
         self.answers.iter().find(|answer| answer.stream() == stream)
     }
 
-    /// The answer that came last.
+    /// The last answer.
     pub fn last(&self) -> &Answer {
         self.answers.last().expect("an answer")
     }
@@ -146,7 +146,7 @@ impl Service for Client {
 
     fn received(&mut self, _io: &mut Io, _conn: ConnId, data: &[u8]) -> usize {
         self.reads += 1;
-        // It does its handshake by hand: nothing is sent by itself.
+        // The handshake is manual: nothing is sent automatically.
         let used =
             self.cql.receive(data, &mut Vec::new()).expect("what the server sends is well-formed");
         while let Some(answer) = self.cql.next_answer() {

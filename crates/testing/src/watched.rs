@@ -1,17 +1,17 @@
-//! A service whose allocations are counted while it serves. What counts them is the test's, so that
-//! only tests that count have another allocator.
+//! A service with counted allocations. The test provides the counter, so that only counting tests
+//! have another allocator.
 
 use shunt_reactor::{Accepted, CloseReason, ConnId, Io, Service};
 
 /// Runs the function once and returns how many allocations it made.
 pub type Measure = fn(&mut dyn FnMut()) -> u64;
 
-/// A service whose callbacks for bytes are watched while `counting`: they come with every request.
-/// The others come with connections and timers, however many requests there are.
+/// A service that counts allocations in callbacks for bytes while `counting`: these come with every
+/// request. The others come with connections and timers, however many requests there are.
 pub struct Watched<S> {
     /// The service.
     pub service: S,
-    /// Allocations are counted.
+    /// True while allocations are counted.
     pub counting: bool,
     /// Allocations while `counting`.
     pub allocations: u64,
@@ -19,7 +19,7 @@ pub struct Watched<S> {
 }
 
 impl<S> Watched<S> {
-    /// A service that is not watched yet.
+    /// A service that is not counted yet.
     pub fn new(service: S, measure: Measure) -> Watched<S> {
         Watched { service, counting: false, allocations: 0, measure }
     }

@@ -13,7 +13,7 @@ use shunt_wire::cql::envelope::{Header, flag, opcode};
 use shunt_wire::cql::message::error_code::{BAD_CREDENTIALS, PROTOCOL_ERROR};
 use shunt_wire::cql::message::{Event, Supported, encode};
 
-/// Versions with the compressions that they have.
+/// Versions with their compressions.
 const LAYOUTS: [(u8, Option<Algorithm>); 7] = [
     (3, None),
     (3, Some(Algorithm::Snappy)),
@@ -154,7 +154,7 @@ fn a_segment_made_by_hand_is_one_and_a_damaged_one_is_not() {
     assert_eq!(exchange(&mut world, client, &damaged)[0].error().0, PROTOCOL_ERROR);
 }
 
-/// The client without I/O against a stub in memory, its bytes given a few at a time.
+/// The client without I/O against a stub in memory, with its bytes passed a few at a time.
 #[test]
 fn a_login_and_events() {
     for (version, password) in
@@ -170,8 +170,8 @@ fn a_login_and_events() {
         let mut out = Vec::new();
         cql.start(&mut out);
         for _ in 0..3 {
-            // The simulated client carries the bytes; what comes back is written anew as the server
-            // framed it.
+            // The simulated client carries the bytes; the server's answers are re-encoded in its
+            // framing.
             for answer in exchange(&mut world, client, &std::mem::take(&mut out)) {
                 let first = matches!(answer.opcode(), opcode::READY | opcode::AUTHENTICATE)
                     && answer.stream() == 0;
