@@ -1,5 +1,5 @@
 //! Writes the seeds into the corpus. Run it after an encoder or `seeds.rs` has changed, and commit
-//! what changes.
+//! the differences.
 
 use std::io;
 

@@ -53,12 +53,12 @@ fn write(limits: Limits, entries: &[Entry<'_>]) -> Vec<u8> {
     out
 }
 
-/// Compares all but the place of the body.
+/// Compares everything except the place of the body.
 fn same(left: &Entry<'_>, right: &Entry<'_>) -> bool {
     Entry { offset: 0, ..*left } == Entry { offset: 0, ..*right }
 }
 
-/// The offer in SUPPORTED is text; the input is tried as that too.
+/// The offer in SUPPORTED is text; also tries the input as one.
 fn offer(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let Some(offer) = Offer::parse(text.split(',')) else { return };

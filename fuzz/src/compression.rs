@@ -1,5 +1,5 @@
-//! Compressed bodies of v3 and v4. The first byte is the algorithm, the rest a body to decompress,
-//! and one to compress.
+//! Compressed bodies of v3 and v4. The first byte selects the algorithm, the rest is a body to
+//! decompress, and one to compress.
 
 use shunt_wire::cql::compression::{Algorithm, Compressor, decompress};
 

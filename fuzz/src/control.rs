@@ -1,6 +1,6 @@
-//! The control protocol of hand-overs. The first byte says what the rest is: a payload whose MAC
-//! was right, of a kind that the second byte names, from either side; a stream of messages, which
-//! arrive in pieces; or the other side's part of a handshake.
+//! The control protocol of handovers. The first byte selects the meaning of the rest: an
+//! authenticated payload of the kind named by the second byte, from either side; a stream of
+//! messages, which arrive in pieces; or the other side's part of a handshake.
 
 use shunt_handover::message::{
     Decoder, Encoder, HEADER_BYTES, MAC_BYTES, Read, Side, Ticket, decode_payload,
@@ -9,26 +9,26 @@ use shunt_handover::session::{
     AgentHandshake, Instance, NONCE_BYTES, OwnerHandshake, OwnerId, Protocol, SessionKey, SharedKey,
 };
 
-/// The first bytes of inputs.
+/// First bytes of inputs.
 pub mod part {
-    /// A payload of an owner's.
+    /// A payload from an owner.
     pub const OWNERS: u8 = 0;
-    /// A payload of an agent's.
+    /// A payload from an agent.
     pub const AGENTS: u8 = 1;
     /// Messages of an owner.
     pub const STREAM: u8 = 2;
-    /// What an agent hears in a handshake.
+    /// Bytes received by an agent in a handshake.
     pub const TO_AGENT: u8 = 3;
-    /// What an owner hears.
+    /// Bytes received by an owner in a handshake.
     pub const TO_OWNER: u8 = 4;
-    /// How many there are.
+    /// Number of kinds.
     pub const COUNT: u8 = 5;
 }
 
-/// Most memory that a byte of a payload may take.
+/// Most memory per byte of a payload.
 const BYTES_EACH_MAX: usize = 2;
 
-/// The key of the session that streams belong to.
+/// Session key of the streams.
 pub fn key() -> SessionKey {
     SessionKey::new([7; 32])
 }
@@ -45,7 +45,7 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// What is read of a payload says the same as it does, byte by byte.
+/// Re-encoding a decoded payload gives the same bytes.
 fn payload(from: Side, bytes: &[u8]) {
     let Some((kind, bytes)) = bytes.split_first() else { return };
     let Ok(message) =
@@ -59,7 +59,7 @@ fn payload(from: Side, bytes: &[u8]) {
     assert_eq!(&again[HEADER_BYTES..again.len() - MAC_BYTES], bytes);
 }
 
-/// A stream that comes in pieces says the same as one that comes at once.
+/// A stream in pieces decodes like one that arrives at once.
 fn stream(bytes: &[u8]) {
     let whole = read(bytes, bytes.len().max(1));
     for step in [1, 7] {
@@ -92,12 +92,12 @@ fn shared() -> SharedKey {
     SharedKey::new(&[9; 32]).expect("a key that is long enough")
 }
 
-/// The agent whose handshakes the seeds are from.
+/// The agent of the seeds' handshakes.
 pub fn agent() -> AgentHandshake {
     AgentHandshake::new(shared(), Protocol::Http, Instance(1), [1; NONCE_BYTES])
 }
 
-/// The owner of these.
+/// The owner of the seeds' handshakes.
 pub fn owner() -> OwnerHandshake {
     OwnerHandshake::new(shared(), Protocol::Http, OwnerId(2), Instance(3), [2; NONCE_BYTES])
 }

@@ -1,6 +1,6 @@
-//! The reader of envelopes. The first byte says how they travel, the second where received bytes
-//! and segments are cut and where the reader is stopped; the rest are envelopes, or whatever
-//! arrived.
+//! The reader of envelopes. The first byte selects the framing, the second the cuts of received
+//! bytes and segments and the places where the reader stops; the rest are envelopes, or arbitrary
+//! bytes.
 
 use shunt_wire::cql::envelope::{HEADER_BYTES, Header};
 use shunt_wire::cql::reader::EnvelopeReader;
@@ -16,7 +16,7 @@ pub fn run(data: &[u8]) {
     match mode >> 1 & 3 {
         0 => connection.finds(rest, &expected(rest)),
         1 => {
-            // What claims to be segments: whatever is found, nothing panics.
+            // Claimed segments: whatever is found, nothing panics.
             connection.reader.start_segments(lz4);
             connection.receive_all(rest);
         }
@@ -36,7 +36,7 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// Draws the places where things are cut; the same each time.
+/// Draws the places of cuts; deterministic.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cuts(u64);
 
@@ -52,7 +52,7 @@ impl Cuts {
 fn pieces(mut bytes: &[u8], mut cuts: Cuts) -> Vec<&[u8]> {
     let mut pieces = Vec::new();
     while !bytes.is_empty() {
-        // Less than what a segment holds.
+        // Less than a segment holds.
         let (piece, rest) = bytes.split_at(cuts.length().min(bytes.len()).min(100_000));
         pieces.push(piece);
         bytes = rest;
@@ -60,11 +60,11 @@ fn pieces(mut bytes: &[u8], mut cuts: Cuts) -> Vec<&[u8]> {
     pieces
 }
 
-/// `bytes` in segments that begin and end anywhere.
+/// `bytes` in segments cut anywhere.
 fn segments(bytes: &[u8], cuts: Cuts, lz4: bool) -> Vec<u8> {
     let mut out = Vec::new();
     for part in pieces(bytes, cuts) {
-        // With LZ4 an uncompressed length of 0 says that the payload is as it is.
+        // With LZ4 an uncompressed length of 0 means a plain payload.
         let lengths = &(part.len() as u64).to_le_bytes()[..if lz4 { 5 } else { 3 }];
         out.extend_from_slice(lengths);
         out.extend_from_slice(&crc24(lengths).to_le_bytes()[..3]);
@@ -74,12 +74,12 @@ fn segments(bytes: &[u8], cuts: Cuts, lz4: bool) -> Vec<u8> {
     out
 }
 
-/// Envelopes of these streams are thrown away, except the first.
+/// Envelopes of these streams are discarded, except the first.
 fn is_skipped(number: usize, header: &Header) -> bool {
     number > 0 && header.stream % 4 == 3
 }
 
-/// The whole envelopes in `bytes` without those thrown away.
+/// The whole envelopes in `bytes` without the discarded ones.
 fn expected(mut bytes: &[u8]) -> Vec<(Header, &[u8])> {
     let mut found = Vec::new();
     for number in 0.. {
@@ -102,9 +102,9 @@ struct Connection {
     scratch: Vec<u8>,
     unread: Vec<u8>,
     found: Vec<(Header, Vec<u8>)>,
-    /// Envelopes seen, those thrown away included.
+    /// Number of envelopes seen, including discarded ones.
     seen: usize,
-    /// `Some`: segments start after the first envelope, and are compressed if it is true.
+    /// `Some`: segments start after the first envelope, compressed if true.
     switch: Option<bool>,
     cuts: Cuts,
 }
@@ -120,7 +120,7 @@ impl Connection {
         );
     }
 
-    /// False when the bytes were refused.
+    /// Returns false if the bytes were refused.
     fn receive_all(&mut self, bytes: &[u8]) -> bool {
         for piece in pieces(bytes, self.cuts) {
             self.unread.extend_from_slice(piece);
@@ -128,7 +128,7 @@ impl Connection {
                 return false;
             }
         }
-        // What was held comes with nothing new received.
+        // Held envelopes come without new bytes.
         self.cuts = Cuts::default();
         self.receive()
     }

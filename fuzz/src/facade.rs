@@ -77,7 +77,7 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// What the proxy looks at before it reads a text as a whole.
+/// The proxy's quick check before it parses a text.
 fn looks_so(text: &str, session: Option<&str>) -> bool {
     let parsed = classify(text);
     match parsed.kind {

@@ -1,6 +1,5 @@
 //! Rows of the fleet's tables: the input is columns, each with a byte that names it, its length in
-//! two bytes, and its value. They answer each statement, and a member whose statements are all
-//! answered with them.
+//! two bytes, and its value. They answer each statement, and every statement of a member.
 
 use shunt_fleet::schema::{FORMAT, FORMAT_MIN};
 use shunt_fleet::{
@@ -30,11 +29,11 @@ pub const COLUMNS: [&str; 17] = [
     "[applied]",
     "other",
 ];
-/// In the place of a column: the next row begins.
+/// Instead of a column: starts the next row.
 pub const NEXT_ROW: u8 = u8::MAX;
-/// Added to a column's number: it is null.
+/// Added to a column's number: marks a null.
 pub const NULL: u8 = 1 << 6;
-/// The member that is fuzzed.
+/// The fuzzed member.
 pub const ME: Incarnation = Incarnation([1; 16]);
 
 const ROUNDS: u64 = 40;
@@ -78,7 +77,7 @@ fn read(mut data: &[u8]) -> Vec<Vec<Column<'_>>> {
     rows
 }
 
-/// What is read is within the bounds that what uses it relies on.
+/// Decoded values are within the limits that their users rely on.
 fn check(outcome: &Outcome) {
     let time = 0..=TIMESTAMP_MAX_US;
     match outcome {
@@ -102,8 +101,8 @@ fn check_member(row: &MemberRow) {
     assert!(row.format >= 1 && row.address.len() <= ADDRESS_BYTES_MAX);
 }
 
-/// Whatever a member is answered, it goes on, asks for little at once, and has no lease for longer
-/// than one was asked for.
+/// Whatever its answers, a member continues, sends few requests at once, and holds no lease for
+/// longer than requested.
 fn live(rows: &[&[Column<'_>]]) {
     let config = Config { replication_factor: 3, ..Config::new("c", "127.0.0.1:9042") };
     let lease_ns = u64::from(config.lease_ms.unsigned_abs()) * 1_000_000;

@@ -1,14 +1,14 @@
-//! HTTP/1.1. The first byte says what the rest is: a stream of requests, or of responses, and how
-//! finely it is cut.
+//! HTTP/1.1. The first byte selects a stream of requests or of responses, and the size of pieces;
+//! the rest is the stream.
 
 use shunt_wire::http1::{
     BodyReader, Framing, HeadLimits, HeadReader, Refusal, RequestHead, ResponseHead, Version,
 };
 
-/// Small, so that inputs reach them.
+/// Small limits, so that inputs reach them.
 const LIMITS: HeadLimits = HeadLimits { head_bytes: 1024, line_bytes: 256, fields: 16 };
 
-/// What a message is, in the bytes of its head, and how many bytes its body has.
+/// A message: the bytes of its head, its framing and persistence, and the length of its body.
 type Message = (Vec<u8>, Framing, bool, usize);
 
 /// Tries one input.
@@ -23,7 +23,7 @@ pub fn run(data: &[u8]) {
     );
 }
 
-/// The messages of a stream that arrives in pieces, and why it ended if it was refused.
+/// The messages of a stream that arrives in pieces, and the reason if it was refused.
 fn read(stream: &[u8], responses: bool, piece: usize) -> (Vec<Message>, Option<Refusal>) {
     let mut reader = HeadReader::new(LIMITS);
     let (mut messages, mut body) = (Vec::<Message>::new(), None::<BodyReader>);
@@ -36,7 +36,7 @@ fn read(stream: &[u8], responses: bool, piece: usize) -> (Vec<Message>, Option<R
                 let taken = match current.take(unread) {
                     Ok(taken) => taken,
                     Err(refusal) => {
-                        // How much of the body came before the fault depends on the pieces.
+                        // The length of the body before the fault depends on the pieces.
                         message.3 = 0;
                         return (messages, Some(refusal));
                     }

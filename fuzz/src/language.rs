@@ -5,13 +5,12 @@ use shunt_language::ast::{Mutation, Statement, Term};
 use shunt_language::values::json;
 use shunt_language::{CqlType, Parsed, parse, parse_type};
 
-/// Most memory that a byte of text may take while it is parsed: a token, and what the tree makes of
-/// it.
+/// Most memory per byte of text while it is parsed: a token, and its nodes in the tree.
 const BYTES_EACH_MAX: usize = 600;
 
 /// Tries one input.
 pub fn run(data: &[u8]) {
-    // What is not text is made some: the language is tried, not the decoder in front of it.
+    // Turns non-text into text: the target is the language, not the decoder in front of it.
     let ascii: Vec<u8> = data.iter().map(|byte| byte & 0x7F).collect();
     let text = std::str::from_utf8(data).or_else(|_| std::str::from_utf8(&ascii)).expect("ASCII");
     let parsed = crate::bounded(BYTES_EACH_MAX, text.len(), || parse(text));
@@ -21,7 +20,7 @@ pub fn run(data: &[u8]) {
             assert!(!error.message.is_empty() && error.message.len() <= text.len() * 4 + 1000)
         }
     }
-    // What has no meaning in CQL changes nothing.
+    // Meaningless parts of CQL change nothing.
     let padded = parse(&format!(" /* c */ -- c\n{text}\n;"));
     if let Ok(parsed) = parsed {
         assert_eq!(padded.as_ref(), Ok(&parsed));
@@ -29,11 +28,11 @@ pub fn run(data: &[u8]) {
     types(text);
     if let Some(term) = term(text) {
         let shown = term.to_string();
-        // As in Cassandra: a minus that is printed in front of another begins a comment.
+        // As in Cassandra, a minus printed in front of another begins a comment.
         if !shown.contains("--") {
             let again = self::term(&shown).unwrap_or_else(|| panic!("{term:?} printed as {shown}"));
             assert_eq!(again.to_string(), shown);
-            // And in front of a number it is part of it.
+            // In front of a number it becomes part of it.
             assert!(
                 again == term || format!("{term:?}").contains("Negation("),
                 "{term:?} printed as {shown}"
@@ -44,7 +43,7 @@ pub fn run(data: &[u8]) {
     let _ = json::from_json_row(text);
 }
 
-/// A type is printed as the text of the same type, whether it has been resolved or not.
+/// A type prints as text of the same type, resolved or not.
 fn types(text: &str) {
     let Ok(name) = crate::bounded(BYTES_EACH_MAX, text.len(), || parse_type(text)) else { return };
     let shown = name.to_string();

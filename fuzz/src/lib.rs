@@ -1,16 +1,17 @@
 //! Fuzz targets for every decoder, as plain functions from bytes.
 //!
-//! A target panics when a property does not hold: besides "no input panics" these are "what is
-//! encoded again is the same" and "no more is consumed than is there". Two things run them:
+//! A target panics if a property does not hold: besides "no input panics", these are "encoding the
+//! decoded value gives the same bytes" and "a decoder consumes only the bytes present". Two runners
+//! exist:
 //!
 //! - `cargo test`: [`runner`] mutates the corpus by a seeded generator, on the stable toolchain and
-//!   anywhere. Small by default; `SHUNT_FUZZ_ITERATIONS` makes it longer, `SHUNT_FUZZ_SEED` other.
-//!   A failing input is printed as hex.
-//! - `cargo fuzz run TARGET` (nightly): coverage-guided, for long runs. What it finds goes into
+//!   anywhere. Short by default; `SHUNT_FUZZ_ITERATIONS` sets the length, `SHUNT_FUZZ_SEED` the
+//!   seed. A failing run prints its input as hex.
+//! - `cargo fuzz run TARGET` (nightly): coverage-guided, for long runs. Its findings go into
 //!   `corpus/TARGET/`.
 //!
 //! `cargo run --bin TARGET FILE..` runs a target once on each file. `corpus/` starts from
-//! [`seeds`], which `cargo run --example write_seeds` writes again after an encoder has changed.
+//! [`seeds`], which `cargo run --example write_seeds` rewrites after an encoder has changed.
 
 pub mod aggregate;
 pub mod compression;
@@ -55,7 +56,7 @@ pub struct Target {
     pub run: fn(&[u8]),
 }
 
-/// All targets.
+/// The targets of this crate.
 pub const TARGETS: [Target; 24] = [
     Target { name: "requests", run: requests::run },
     Target { name: "responses", run: responses::run },
@@ -97,8 +98,8 @@ pub fn replay(run: fn(&[u8])) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Calls `body` with header and body of every envelope in `data`, the last one perhaps cut short.
-/// Headers of unknown versions are given a known one, so that more inputs reach a body's decoder.
+/// Calls `body` with header and body of every envelope in `data`, the last one possibly truncated.
+/// Headers of unknown versions get a known one, so that more inputs reach a body's decoder.
 fn each_envelope(mut data: &[u8], body: impl Fn(Header, &[u8])) {
     while let Some(header) = Header::decode(data) {
         assert_eq!(header.to_bytes(), data[..HEADER_BYTES]);
@@ -116,9 +117,9 @@ fn written(write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     out
 }
 
-/// What `decode` gives. Never does it hold more than `each` bytes for each of the `length` bytes of
-/// its input, and a page or two: a count in the input is not believed before what it counts is
-/// there.
+/// Returns the result of `decode`, which must never hold more than `each` bytes for each of the
+/// `length` bytes of its input, and a page or two: a count in the input must not be trusted before
+/// the counted items are read.
 #[cfg(not(fuzzing))]
 fn bounded<T>(each: usize, length: usize, decode: impl FnOnce() -> T) -> T {
     let mut decoded = None;
@@ -128,7 +129,7 @@ fn bounded<T>(each: usize, length: usize, decode: impl FnOnce() -> T) -> T {
     decoded.expect("it has run")
 }
 
-/// libFuzzer itself limits memory, and an allocator that counts would be in the way of its own.
+/// libFuzzer itself limits memory, and a counting allocator would interfere with its own.
 #[cfg(fuzzing)]
 fn bounded<T>(_each: usize, _length: usize, decode: impl FnOnce() -> T) -> T {
     decode()

@@ -1,4 +1,4 @@
-//! Rows of durable locks, as somebody else may have written them, between requests for those locks:
+//! Rows of durable locks, as another proxy may have written them, between requests for those locks:
 //! the input is a list of steps, each with the bytes it needs.
 
 use std::collections::BTreeMap;
@@ -12,11 +12,11 @@ const NAME: &[u8] = b"a lock";
 const OWNERS: [&[u8]; 4] = [b"", b"ann", b"bob", b"an owner whose name is longer"];
 const ROLES: [&[u8]; 2] = [b"", b"role"];
 
-/// What the locks have said and not yet got back, and who has not been answered.
+/// Requests of the locks without an answer yet, and clients without one.
 #[derive(Default)]
 struct Heard {
     loads: Vec<LoadId>,
-    /// The key of the last row of a page that was not the last.
+    /// Key of the last row of a page that was not the last.
     read: Option<(&'static [u8], &'static [u8])>,
     writes: Vec<WriteId>,
     open: BTreeMap<u64, Option<Handle>>,
@@ -40,7 +40,7 @@ impl Sink for Heard {
     }
 }
 
-/// Bytes of the input, zeros when it is over.
+/// Bytes of the input, then zeros.
 struct Bytes<'a>(&'a [u8]);
 
 impl Bytes<'_> {
@@ -50,7 +50,7 @@ impl Bytes<'_> {
         *first
     }
 
-    /// A number that is small, or any.
+    /// A number, often small.
     fn number(&mut self) -> i64 {
         match self.one() {
             255 => i64::from_le_bytes(std::array::from_fn(|_| self.one())),
@@ -141,8 +141,7 @@ fn step(
         }
         4 | 5 => {
             let Some(load) = heard.loads.pop() else { return };
-            // Each row once, in the table's order, also over several pages: that much a node sees
-            // to.
+            // Each row once, in the table's order, also over several pages, as a node guarantees.
             let mut rows: Vec<Row<'static>> = (0..bytes.one() % 8).map(|_| bytes.row()).collect();
             let key = |row: &Row<'static>| (row.name, row.slot);
             rows.sort_by_key(key);

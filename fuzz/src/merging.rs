@@ -1,6 +1,5 @@
-//! The client's side of multigets, as answers come in. The input is steps: multigets are begun,
-//! requests are answered well or badly or by somebody else, time passes, servers are asked over
-//! TCP.
+//! The client's side of multigets as answers arrive. The input is steps: multigets begin, requests
+//! are answered correctly, incorrectly or by a stranger, time passes, servers are asked over TCP.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -13,10 +12,10 @@ use shunt_wire::netmc::{Item, Op, ReplyWriter, Request, Status};
 const SERVERS: usize = 3;
 const MS: u64 = 1_000_000;
 const DEADLINE_NS: u64 = 400 * MS;
-/// Looks at the clock until nothing is left to do; more than a client has reason for.
+/// Most looks at the clock until the client is idle; more than it has reason for.
 const LOOKS_MAX: usize = 10_000;
 
-/// A multiget that was begun.
+/// A multiget in progress.
 struct Asking {
     keys: Vec<Vec<u8>>,
     at_step: usize,
@@ -24,7 +23,7 @@ struct Asking {
     is_over: bool,
 }
 
-/// The step at which a server told a value, and the value, if the key had one.
+/// The step at which a server reported a value, and the value, if the key had one.
 type Said = (usize, Option<Vec<u8>>);
 
 struct Scene {
@@ -32,10 +31,10 @@ struct Scene {
     now_ns: u64,
     step: usize,
     asking: Vec<Asking>,
-    /// Requests under way, with whom they were sent to.
+    /// Requests in progress with their destinations.
     sent: Vec<(SocketAddr, Vec<u8>)>,
     fetches: Vec<(Ticket, Op, usize, Vec<u16>)>,
-    /// What was ever said of a key by who may: when, and which value.
+    /// Every valid report about a key: step and value.
     said: HashMap<Vec<u8>, Vec<Said>>,
 }
 
@@ -70,7 +69,7 @@ fn shim(server: usize) -> SocketAddr {
     ([192, 0, 2, 10 + server as u8], 9700).into()
 }
 
-/// A few keys, of which some fill datagrams and one fits none.
+/// A few keys, some of which fill datagrams and one fits none.
 fn key(number: u8) -> Vec<u8> {
     let length = match number % 16 {
         0 => 1_500,
@@ -89,7 +88,7 @@ impl Scene {
             mode: [Mode::Cli, Mode::Coordinator, Mode::Tcp][usize::from(seed) % 3],
             deadline_ns: DEADLINE_NS,
             resend_ns: 10 * MS,
-            // IDs that come round soon, or begin anywhere.
+            // IDs that wrap around soon, or begin anywhere.
             seed: u64::from(u32::MAX - u32::from(seed)) | u64::from(seed) << 32,
         };
         Self {
@@ -103,7 +102,7 @@ impl Scene {
         }
     }
 
-    /// Calls the client; what it sends is sound, and what it tells is true.
+    /// Calls the client; its requests must be valid, and its results true.
     fn with(&mut self, call: impl FnOnce(&mut Client, u64, &mut dyn FnMut(SocketAddr, &[u8]))) {
         let sent = &mut self.sent;
         call(&mut self.client, self.now_ns, &mut |to, data| sent.push((to, data.to_vec())));
@@ -168,8 +167,8 @@ impl Scene {
         });
     }
 
-    /// A request is answered: from the right address or another, wholly or in part, with its own ID
-    /// or an older one's.
+    /// Answers a request: from the right address or another, wholly or in part, with its own ID or
+    /// an older one's.
     fn reply(&mut self, steps: &mut &[u8]) {
         let (which, how, first) =
             (byte(steps).unwrap_or(0), byte(steps).unwrap_or(0), byte(steps).unwrap_or(0));
@@ -204,7 +203,7 @@ impl Scene {
         self.with(|client, now_ns, out| client.datagram(now_ns, from, &reply, out));
     }
 
-    /// A datagram from nobody's address.
+    /// Sends a datagram from an unknown address.
     fn noise(&mut self, steps: &mut &[u8]) {
         let length = usize::from(byte(steps).unwrap_or(0)).min(steps.len());
         let (data, rest) = steps.split_at(length);
@@ -239,7 +238,7 @@ impl Scene {
         self.with(|client, _, _| client.fetch_failed(ticket, server, "ERR refused"));
     }
 
-    /// Nobody answers any more: everything is over by its deadline, and nothing is kept.
+    /// Without further answers, everything ends by its deadline, and nothing is kept.
     fn end(mut self) {
         for _ in 0..LOOKS_MAX {
             let Some(due_ns) = self.client.due_at_ns() else { break };

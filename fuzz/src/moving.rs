@@ -1,10 +1,9 @@
-//! The state of a connection that moves, with its queues, as it comes from another host.
+//! State of a migrating connection, including its queues, as received from another host.
 
 use shunt_handover::limits::QUEUE_BYTES_MAX;
 use shunt_handover::message::{decode_frozen, encode_frozen};
 
-/// Tries one input. What is read fits into the kernel's fields, and is written as the same bytes
-/// again.
+/// Tries one input. Decoded values fit the kernel's fields, and encode to the same bytes.
 pub fn run(data: &[u8]) {
     let Ok(frozen) = crate::bounded(2, data.len(), || decode_frozen(data)) else { return };
     let state = &frozen.state;

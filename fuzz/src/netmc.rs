@@ -1,4 +1,4 @@
-//! NetMC's datagrams: requests, the split of them, and replies. The input is a datagram.
+//! NetMC's datagrams: requests, their split, and replies. The input is a datagram.
 
 use shunt_wire::netmc::{
     DATAGRAM_BYTES_MAX, Item, KEYS_MAX, ReplyReader, ReplyWriter, Request, Trim, encode_request,

@@ -1,6 +1,6 @@
-//! What the embedded node reads from its disk. The first byte says what the rest is: a row's
-//! record, a header's, a record of fragments, a key, a file or a page. Where a checksum would
-//! refuse every mutation it is made right first, for a disk that lies may have it right too.
+//! Data that the embedded node reads from its disk. The first byte selects the meaning of the rest:
+//! a row's record, a header's, a record of fragments, a key, a file or a page. Checksums that would
+//! refuse every mutation are corrected first, since a faulty disk may match them too.
 
 use shunt_storage::catalogue::{
     Catalogue, Limits, RecordView, ValueView, covering, decode_header, decode_row, decode_unmerged,
@@ -11,24 +11,23 @@ use shunt_storage::row::{Cell, CellValue, ColumnId, Cut, PartitionKey, Row, Tabl
 
 use crate::written;
 
-/// Most memory that a byte of a record may take: an element without path and value is three of
-/// them.
+/// Most memory per byte of a record: an element without path and value takes three bytes.
 const BYTES_EACH_MAX: usize = 600;
-/// The table whose rows the records are of.
+/// Table of the records.
 pub const TABLE: TableId = TableId(7);
-/// The first bytes of inputs.
+/// First bytes of inputs.
 pub mod kind {
     /// A row's record.
     pub const ROW: u8 = 0;
-    /// A header's record, one or several fragments.
+    /// A header's record with one or several fragments.
     pub const HEADER: u8 = 1;
     /// A key.
     pub const KEY: u8 = 2;
     /// The file `catalogue`.
     pub const CATALOGUE: u8 = 3;
-    /// The payload of one of its entries.
+    /// The payload of an entry in that file.
     pub const CATALOGUE_ENTRY: u8 = 4;
-    /// The file `synced`, whose checksum is made right.
+    /// The file `synced`, with a corrected checksum.
     pub const SYNCED: u8 = 5;
     /// A log or manifest of RocksDB.
     pub const LOG: u8 = 6;
@@ -38,10 +37,10 @@ pub mod kind {
     pub const PAGE: u8 = 8;
     /// Records of such a page, between bars.
     pub const PAGE_RECORDS: u8 = 9;
-    /// How many there are.
+    /// Number of kinds.
     pub const COUNT: u8 = 10;
 }
-/// The life of the segment that pages are read as.
+/// Life of the segment for reading pages.
 pub const SEQUENCE: u64 = 5;
 
 /// Tries one input.
@@ -74,7 +73,7 @@ pub fn known_schemas() -> Catalogue {
     catalogue
 }
 
-/// A cell with nothing but a value.
+/// A cell with only a value.
 pub fn plain(column: u32, value: &[u8]) -> Cell {
     let value = CellValue::Live(value.to_vec());
     Cell {
@@ -86,8 +85,7 @@ pub fn plain(column: u32, value: &[u8]) -> Cell {
     }
 }
 
-/// Whole and column by column the same is read, and what is written of it is read as the same
-/// again.
+/// Reading whole and column by column agrees, and re-encoding preserves the row.
 fn row(bytes: &[u8]) {
     let catalogue = known_schemas();
     let decoded = crate::bounded(BYTES_EACH_MAX, bytes.len(), || decode_row(bytes, &catalogue));
@@ -128,7 +126,7 @@ fn unmerged(bytes: &[u8]) {
     assert_eq!(decode_unmerged(&again), Some(fragments));
 }
 
-/// Put together and looked up in place a header says the same.
+/// Merging a header and looking it up in place agree.
 fn header(bytes: &[u8]) {
     unmerged(bytes);
     let decoded = crate::bounded(BYTES_EACH_MAX, bytes.len(), || decode_header(bytes));
@@ -202,7 +200,7 @@ fn page(bytes: &[u8]) {
     assert!(raw::cache_records(bytes, SEQUENCE + 1).is_empty());
 }
 
-/// Packed, found, and not found any more when a byte is another.
+/// Records are packed, found, and no longer found after a byte changes.
 fn page_records(bytes: &[u8]) {
     let pieces: Vec<&[u8]> =
         bytes.split(|byte| *byte == b'|').filter(|piece| !piece.is_empty()).take(100).collect();

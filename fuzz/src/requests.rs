@@ -95,7 +95,7 @@ fn batch(version: u8, body: &[u8]) {
     same_params(&found.params, &batch.params);
 }
 
-/// Compares all but the flags, of which unknown ones are not written.
+/// Compares everything except the flags, since unknown ones are not written.
 fn same_params(found: &QueryParams<'_>, expected: &QueryParams<'_>) {
     check_values(&expected.values);
     assert!(found.values.iter().eq(expected.values.iter()));
@@ -108,7 +108,7 @@ fn same_params(found: &QueryParams<'_>, expected: &QueryParams<'_>) {
 
 fn check_values(values: &Values<'_>) {
     assert_eq!(values.iter().count(), values.len());
-    // Looking up by index is linear, so only some are tried.
+    // Look-up by index is linear, so only some are tried.
     for (index, (name, value)) in values.iter().enumerate().take(20) {
         assert_eq!(values.get(index), Some(value));
         assert_eq!(name.is_some(), values.is_named());

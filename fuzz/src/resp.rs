@@ -1,10 +1,10 @@
-//! RESP. The first byte says what the rest is, commands or answers, and how finely it is cut.
+//! RESP. The first byte selects commands or answers, and the size of pieces.
 
 use shunt_wire::resp::{
     Command, Malformed, Scanner, Step, put_command, read_command, value, values,
 };
 
-/// Small, so that inputs reach it.
+/// Small limit, so that inputs reach it.
 const BYTES_MAX: usize = 4096;
 
 /// Tries one input.
@@ -16,12 +16,12 @@ pub fn run(data: &[u8]) {
     if whole.is_ok() {
         assert_eq!(read(stream, piece), whole, "pieces of {piece}");
     }
-    // Commands are no answers.
+    // Commands are not answers.
     pass_over(stream, piece, mode & 1 == 1 && whole.is_ok());
 }
 
-/// What is too long is passed over, and nothing else is; of what is kept there is no more than the
-/// limit, but for a line and what came last.
+/// Only oversized answers are skipped; buffered bytes never exceed the limit, except for a line and
+/// the last piece.
 fn pass_over(stream: &[u8], piece: usize, is_sound: bool) {
     const LINE_BYTES_MAX: usize = 64 << 10;
     let (mut scanner, mut at) = (Scanner::new(BYTES_MAX), 0);

@@ -108,7 +108,7 @@ fn metadata(metadata: &Metadata<'_>, body: &[u8]) {
     metadata.columns().for_each(|column| type_option(column.type_option));
 }
 
-/// Checks that both readers of type options agree on where one ends.
+/// Checks that both readers of type options agree on the end of one.
 fn type_option(option: &[u8]) {
     let mut rest = option;
     if CqlType::decode(&mut rest).is_some() {

@@ -1,20 +1,20 @@
-//! Mutates a target's corpus by a seeded generator. It is fuzzing without coverage, but runs
-//! everywhere and is the same each time.
+//! Mutates a target's corpus with a seeded generator: fuzzing without coverage, but on every
+//! platform and deterministic.
 
 use std::ops::Range;
 use std::path::PathBuf;
 
 use crate::Target;
 
-/// Inputs that are kept to mutate further, beside the corpus.
+/// Most inputs kept for further mutation, beside the corpus.
 const POOL_MAX: usize = 500;
-/// Longest input that is made.
+/// Longest generated input.
 const BYTES_MAX: usize = 20_000;
 
 /// Runs `target` on every file of its corpus and then on `iterations` mutations of them.
 ///
 /// # Panics
-/// It panics when a property does not hold; the input is printed to standard error first, as hex.
+/// If a property does not hold; the input is printed to standard error first, as hex.
 pub fn run(target: Target, iterations: u64, seed: u64) {
     let corpus = corpus(target);
     assert!(!corpus.is_empty(), "no corpus for {}", target.name);
@@ -41,7 +41,7 @@ pub fn run(target: Target, iterations: u64, seed: u64) {
     }
 }
 
-/// The inputs in `corpus/TARGET/`, in the order of their names.
+/// Inputs in `corpus/TARGET/`, sorted by name.
 fn corpus(target: Target) -> Vec<Vec<u8>> {
     let folder = folder(target);
     let mut paths: Vec<PathBuf> = std::fs::read_dir(&folder)
@@ -51,7 +51,7 @@ fn corpus(target: Target) -> Vec<Vec<u8>> {
     paths.iter().filter_map(|path| std::fs::read(path).ok()).collect()
 }
 
-/// The directory of a target's corpus.
+/// Directory of a target's corpus.
 pub fn folder(target: Target) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target.name)
 }
@@ -62,7 +62,7 @@ fn attempt(target: Target, input: &[u8]) {
     std::mem::forget(report);
 }
 
-/// Prints its input when it is dropped, which happens only while a panic unwinds.
+/// Prints its input when dropped, which happens only while a panic unwinds.
 struct Report<'a> {
     target: Target,
     input: &'a [u8],
@@ -85,8 +85,8 @@ fn mutate(random: &mut Random, input: &mut Vec<u8>, corpus: &[Vec<u8>]) {
     if random.below(8) > 0
         && input.iter().all(|byte| byte.is_ascii_graphic() || byte.is_ascii_whitespace())
     {
-        // Of texts with bytes changed almost none says anything: pieces come, go and take the place
-        // of others.
+        // Texts with changed bytes are almost never valid: pieces are inserted, removed and
+        // exchanged instead.
         let (own, other) = (piece(random, input), random.pick(corpus));
         match random.below(4) {
             0 => (at, kind) = (own.end, 13 + random.below(7)),
@@ -124,7 +124,7 @@ fn mutate(random: &mut Random, input: &mut Vec<u8>, corpus: &[Vec<u8>]) {
     }
 }
 
-/// A word of a text, or what brackets hold, with them.
+/// A word of a text, or a bracket with its content.
 fn piece(random: &mut Random, text: &[u8]) -> Range<usize> {
     let start = random.below(text.len() + 1);
     let rest = &text[start..];
@@ -146,7 +146,7 @@ fn piece(random: &mut Random, text: &[u8]) -> Range<usize> {
     start..start + length
 }
 
-/// Overwrites the start of `room` with a number that lengths and counts go wrong at, big-endian.
+/// Overwrites the start of `room` with a number that often breaks lengths and counts, big-endian.
 fn put_number(random: &mut Random, room: &mut [u8]) {
     const NUMBERS: [i32; 14] =
         [0, 1, 2, 4, 127, 128, 255, 256, 65_535, 65_536, -1, -2, i32::MAX, i32::MIN];

@@ -1,4 +1,4 @@
-//! The inputs that the corpus starts with: the output of our own encoders, and texts.
+//! Initial inputs of the corpus: output of our own encoders, and texts.
 
 use shunt_wire::aggregate::{AggregateWriter, Limits};
 use shunt_wire::cql::compression::{Algorithm, Compressor};
@@ -35,7 +35,7 @@ pub struct Seed {
     pub bytes: Vec<u8>,
 }
 
-/// All seeds.
+/// The seeds of every target.
 pub fn seeds() -> Vec<Seed> {
     let mut seeds = Vec::new();
     let mut add =

@@ -1,6 +1,6 @@
-//! v5 segments, alone and as the reader of envelopes takes them. The first byte says what the rest
-//! is: a stream of segments as received, or what an envelope or a segment with right checksums is
-//! made from, since no mutation of bytes gets past two checksums.
+//! v5 segments, alone and as read by the reader of envelopes. The first byte selects the meaning of
+//! the rest: a stream of segments as received, or the content of an envelope or of a segment with
+//! correct checksums, since no mutation of bytes passes two checksums.
 
 use shunt_wire::cql::envelope::{HEADER_BYTES, Header};
 use shunt_wire::cql::frame_v5::{FrameError, PAYLOAD_BYTES_MAX, SegmentWriter, decode};
@@ -21,8 +21,8 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// Reads segments until one is damaged or not whole, and the envelopes in them as a connection
-/// would; returns these.
+/// Reads segments up to a damaged or incomplete one, and the envelopes in them as a connection
+/// would; returns the envelopes.
 fn stream(data: &[u8], lz4: bool) -> Vec<(Header, Vec<u8>)> {
     let payloads = payloads(data, lz4);
     let read = |piece, pause| received((data, lz4), payloads.len(), piece, pause);
@@ -35,7 +35,7 @@ fn stream(data: &[u8], lz4: bool) -> Vec<(Header, Vec<u8>)> {
             .strip_prefix(&whole[..])
             .expect("the envelopes are those of the payloads, in order");
     }
-    // Whatever arrives when, and wherever the connection stops to read, it finds the same.
+    // However the bytes arrive, and wherever the connection pauses, the result is the same.
     for (piece, pause) in [(usize::MAX, 1), (1, usize::MAX), (7, 2), (1000, 3)] {
         assert_eq!(
             read(piece, pause),
@@ -46,7 +46,7 @@ fn stream(data: &[u8], lz4: bool) -> Vec<(Header, Vec<u8>)> {
     found
 }
 
-/// The payloads of all segments in front of the first that is damaged or not whole.
+/// Payloads of all segments before the first damaged or incomplete one.
 fn payloads(data: &[u8], lz4: bool) -> Vec<u8> {
     let (mut payloads, mut at) = (Vec::new(), 0);
     while let Ok(Some(segment)) = decode(&data[at..], lz4) {
@@ -63,7 +63,7 @@ fn payloads(data: &[u8], lz4: bool) -> Vec<u8> {
 }
 
 /// The envelopes in `data`, which arrives in pieces of `piece` bytes and is read by a connection
-/// that pauses after each `pause` envelopes; and the error that ended it. The segments hold
+/// that pauses after each `pause` envelopes; and the final error. The segments hold
 /// `payload_bytes`.
 fn received(
     (data, lz4): (&[u8], bool),
@@ -98,12 +98,12 @@ fn received(
     (found, None)
 }
 
-/// A segment whose checksums are right and whose lengths and payload need not be.
+/// A segment with correct checksums, and arbitrary lengths and payload.
 fn forged(data: &[u8], lz4: bool) {
     let Some((lengths, payload)) = data.split_first_chunk::<5>() else { return };
     let payload = &payload[..payload.len().min(PAYLOAD_BYTES_MAX)];
     let mut lengths = *lengths;
-    // The payload's own length is right, so that it is reached.
+    // The payload's own length is correct, so that it is reached.
     lengths[..2].copy_from_slice(&(payload.len() as u16).to_le_bytes());
     lengths[2] = lengths[2] & !1 | (payload.len() >> 16) as u8;
     let lengths = if lz4 { &lengths[..] } else { &lengths[..3] };
@@ -116,13 +116,13 @@ fn forged(data: &[u8], lz4: bool) {
     stream(&bytes, lz4);
 }
 
-/// Writes envelopes with bodies cut from the input, and reads them again.
+/// Writes envelopes with bodies cut from the input, and reads them back.
 fn round_trip(data: &[u8], lz4: bool) {
     let mut writer = SegmentWriter::new(lz4);
     let mut out = b"before".to_vec();
     let mut sent = Vec::new();
     for (number, body) in data.split(|byte| *byte == b'|').enumerate() {
-        // Now and then a body that fills segments, which inputs are too short for.
+        // Occasionally a body that fills segments, longer than inputs.
         let body = if number % 8 == 7 {
             body.repeat(PAYLOAD_BYTES_MAX / body.len().max(64))
         } else {
@@ -147,7 +147,7 @@ fn round_trip(data: &[u8], lz4: bool) {
     assert!(found.iter().map(|(header, body)| [&header.to_bytes()[..], body].concat()).eq(sent));
 }
 
-/// Checks that one flipped bit in a segment is noticed, wherever it is.
+/// Checks that one flipped bit anywhere in a segment is detected.
 fn damaged(data: &[u8], lz4: bool) {
     let Some((place, body)) = data.split_first_chunk::<2>() else { return };
     let body = &body[..body.len().min(1000)];
@@ -161,7 +161,7 @@ fn damaged(data: &[u8], lz4: bool) {
     assert!(decode(&out, lz4).is_err(), "bit {bit}");
 }
 
-/// The header's checksum, written from the specification once more (v5, section 2.1).
+/// The header's checksum, implemented independently from the specification (v5, section 2.1).
 pub(crate) fn crc24(bytes: &[u8]) -> u32 {
     let mut crc = 0x0087_5060_u32;
     for byte in bytes {
@@ -176,7 +176,7 @@ pub(crate) fn crc24(bytes: &[u8]) -> u32 {
     crc
 }
 
-/// The payload's checksum, after the four bytes that Cassandra puts in front.
+/// The payload's checksum, including the four bytes that Cassandra puts in front.
 pub(crate) fn crc32(payload: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&[0xFA, 0x2D, 0x55, 0xCA]);

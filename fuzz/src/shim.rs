@@ -1,5 +1,5 @@
-//! A shim: what it lets in, and how it answers. The input is a byte for the shim's options, one for
-//! the server's answers, and a datagram.
+//! A shim: its admission of requests, and its answers. The input is a byte for the shim's options,
+//! one for the server's answers, and a datagram.
 
 use std::net::SocketAddr;
 
@@ -10,7 +10,7 @@ use shunt_wire::netmc::{DATAGRAM_BYTES_MAX, ReplyReader, Request, Status};
 
 /// Requests that a source may send at once.
 const RATE: u32 = 2;
-/// Lengths of values: among them the longest that fits beside a short key, and one that does not
+/// Lengths of values, including the longest that fits beside a short key, and one that does not
 /// fit.
 const LENGTHS: [usize; 7] = [0, 1, 30, 600, 1_430, 1_440, 3_000];
 
@@ -20,7 +20,7 @@ pub fn run(data: &[u8]) {
     let (is_vouched_for, others_rate) = (options & 1 == 0, u32::from(options >> 1 & 1) * RATE);
     let allow = if is_vouched_for { "192.0.2.0/24" } else { "198.51.100.0/24" };
     let allow = vec![allow.parse().expect("a prefix")];
-    // One that answers for several servers, or for its own alone.
+    // A shim for several servers, or for its own alone.
     let servers = usize::from(options >> 2 & 3);
     let shims: Vec<SocketAddr> =
         (0..servers as u8).map(|last| ([192, 0, 2, last], 9700).into()).collect();
@@ -55,7 +55,7 @@ pub fn run(data: &[u8]) {
             Err(Rejected::Rate) => assert_eq!(counted, RATE, "before its rate was used up"),
             Err(Rejected::Source) => {
                 assert!(!is_vouched_for);
-                // A stranger's request for several servers counts as its others do.
+                // A stranger's request for several servers counts like its others.
                 counted += u32::from(others_rate > 0);
             }
             Err(_) => assert!(
@@ -67,7 +67,7 @@ pub fn run(data: &[u8]) {
     assert!(let_in <= RATE);
 }
 
-/// What the server says of the key at a place; nothing once it has ended.
+/// The server's answer for the key at a place; `None` once it has ended.
 fn said(answers: u8, place: usize, value: &[u8]) -> Option<Found<'_>> {
     match (usize::from(answers) + 5 * place) % 11 {
         0 => None,

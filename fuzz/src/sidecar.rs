@@ -1,6 +1,6 @@
-//! A whole sidecar, between an application and servers that send what the input says: pieces, each
-//! with a byte for whose it is, its length in one byte, and bytes. Shims are silent, so multigets
-//! end over TCP.
+//! A whole sidecar between an application and servers controlled by the input: pieces, each with a
+//! byte for its sender, its length in one byte, and bytes. Shims are silent, so multigets end over
+//! TCP.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -15,7 +15,7 @@ const SERVERS: u8 = 2;
 const TIMEOUT_NS: u64 = 200 * MILLISECOND;
 const BYTES_MAX: usize = 1 << 20;
 
-/// Tries one input. Each command is answered once, by what is RESP.
+/// Tries one input. Each command gets exactly one valid RESP answer.
 pub fn run(data: &[u8]) {
     let Some((seed, mut pieces)) = data.split_first() else { return };
     let (mut sent, mut answers) = (Vec::new(), vec![VecDeque::new(); usize::from(SERVERS)]);
@@ -52,7 +52,7 @@ pub fn run(data: &[u8]) {
         "app",
         App { to: address(1, 6380), conn: None, sent, received: Vec::new(), is_closed: false },
     );
-    // Commands that wait for one another do so for a timeout each, at most.
+    // Commands that wait for one another do so for at most a timeout each.
     let limit_ns = 10 * SECOND + 2 * TIMEOUT_NS * expected as u64;
     world.run_until(limit_ns, |world| {
         world.host(app).answers() >= expected || world.host(app).is_closed
@@ -65,8 +65,8 @@ pub fn run(data: &[u8]) {
     is_at_rest(&mut world, sidecar, app);
 }
 
-/// How many answers there are to be, and whether less is right because the application has said
-/// that it goes.
+/// Number of expected answers, and whether fewer are valid because the application has announced
+/// its end.
 fn expected(mut sent: &[u8]) -> (usize, bool) {
     let (mut command, mut count, mut quits) = (Command::default(), 0, false);
     loop {
@@ -84,7 +84,7 @@ fn expected(mut sent: &[u8]) -> (usize, bool) {
     }
 }
 
-/// Once the application has left, nothing of it is left.
+/// Once the application has left, nothing of it remains.
 fn is_at_rest(world: &mut World, sidecar: HostId<Sidecar>, app: HostId<App>) {
     world.with(app, |app, io| app.conn.take().into_iter().for_each(|conn| io.close(conn)));
     world.run_for(3 * SECOND);
@@ -95,7 +95,7 @@ fn is_at_rest(world: &mut World, sidecar: HostId<Sidecar>, app: HostId<App>) {
     assert_eq!(held.backlog, 0, "{held:?}");
 }
 
-/// Answers each command with the next piece, whatever that is; then with nothing.
+/// Answers each command with the next piece, of any content; then with nothing.
 struct Server {
     answers: VecDeque<Vec<u8>>,
 }
@@ -133,7 +133,7 @@ struct App {
 }
 
 impl App {
-    /// How many answers it has.
+    /// Number of answers left.
     fn answers(&self) -> usize {
         let (mut scanner, mut at, mut count) = (Scanner::new(BYTES_MAX), 0, 0);
         while at < self.received.len() {

@@ -6,7 +6,7 @@ use shunt_wire::cql::statement::{
 };
 use shunt_wire::cql::types::{Column, literal};
 
-/// A schema in which every table is this one, and values for the markers at even places.
+/// A schema in which every table is this one, with values for the markers at even places.
 #[derive(Debug)]
 struct Known(Cells);
 
@@ -36,7 +36,7 @@ pub fn run(data: &[u8]) {
     let statement = classify(text);
     let verdict = repeatable(text, &Known::new());
     check(text, &statement, verdict);
-    // What has no meaning in CQL changes nothing.
+    // Meaningless parts of CQL change nothing.
     let padded = format!(" /* c */ -- c\n{text}");
     let again = classify(&padded);
     assert_eq!(summary(&again), summary(&statement));
@@ -66,7 +66,7 @@ fn check(text: &str, statement: &Statement<'_>, verdict: Repeatable) {
     );
 }
 
-/// Everything that a statement says, for comparison.
+/// All properties of a statement, for comparison.
 fn summary(statement: &Statement<'_>) -> String {
     let Statement { kind, keyspace, table, conditional, markers, plain_where, has_tail, .. } =
         statement;
@@ -78,7 +78,7 @@ fn summary(statement: &Statement<'_>) -> String {
     )
 }
 
-/// Builds keys from whatever columns the statement names, as if they were of each type in turn.
+/// Builds keys from any columns that the statement names, as if they were of each type in turn.
 fn route(statement: &Statement<'_>) {
     let mut names: Vec<String> =
         statement.key_terms().take(3).map(|term| term.column.to_string()).collect();

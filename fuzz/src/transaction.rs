@@ -1,5 +1,4 @@
-//! Transactions: the input is a text. What is read is the same however it is looked at: as a whole,
-//! and statement by statement.
+//! Transactions: the input is a text. Reading it whole and statement by statement agrees.
 
 use shunt_language::functions::Environment;
 use shunt_language::terms::{Bindings, Scope, Value};
@@ -12,8 +11,7 @@ use shunt_wire::cql::statement::{Kind, classify};
 
 use crate::values::TYPES;
 
-/// Most memory that a byte of text may take while it is read: what a statement's does, and the
-/// markers' places.
+/// Most memory per byte of text while it is parsed: that of statements, and the markers' places.
 const BYTES_EACH_MAX: usize = 800;
 
 /// Tries one input.
@@ -50,8 +48,7 @@ pub fn run(data: &[u8]) {
     conditions(&found);
 }
 
-/// What is left of a text without the lock that it names is such a text that names none, with the
-/// other markers.
+/// A text without its guards is a valid unguarded text, with the other markers.
 fn without_guard(text: &str) {
     let Ok(Some((rest, guards))) =
         crate::bounded(BYTES_EACH_MAX, text.len(), || guard::guarded(text))
@@ -60,7 +57,7 @@ fn without_guard(text: &str) {
     };
     assert!(!guards.all.is_empty() && rest.len() < text.len());
     assert_eq!(guard::guarded(&rest), Ok(None), "{rest}");
-    // It may refer to rows, which there are none of.
+    // It may refer to rows, which do not exist here.
     let Ok(parsed) = parse(text) else { return };
     let left = parse(&rest).unwrap_or_else(|error| panic!("{rest}: {error}"));
     let gone: Vec<usize> = guards.gone().map(|(index, ..)| usize::from(index)).collect();
@@ -77,7 +74,7 @@ fn returned(found: &Transaction) -> &[Reference] {
     }
 }
 
-/// A statement by itself is what it is in the transaction.
+/// A statement is the same separately and in the transaction.
 fn alone(inner: &Inner, text: &str) {
     let standalone = inner.standalone(text);
     let parsed = parse(&standalone).unwrap_or_else(|error| panic!("{standalone}: {error}"));
@@ -88,7 +85,7 @@ fn alone(inner: &Inner, text: &str) {
     assert_eq!(parsed.markers.len(), computed.markers.len(), "{}", computed.text);
 }
 
-/// Each marker of the client's has the place that the statement there says it has.
+/// Each of the client's markers has the place reported by its statement.
 fn places(found: &Transaction) {
     for (index, marker) in found.markers.iter().enumerate() {
         match marker.place {
@@ -113,8 +110,8 @@ fn places(found: &Transaction) {
     assert!(of_client <= found.markers.len());
 }
 
-/// Conditions of whatever type, for a row whose value is that of its marker: of opposites at most
-/// one holds.
+/// Conditions of any type, for a row with the value of its marker: of two opposites at most one
+/// holds.
 fn conditions(found: &Transaction) {
     for condition in found.conditions.iter().take(4) {
         for name in TYPES {
@@ -136,7 +133,7 @@ fn conditions(found: &Transaction) {
     }
 }
 
-/// The same value for each marker.
+/// Bindings with the same value for each marker.
 struct Same;
 
 impl Environment for Same {

@@ -1,4 +1,4 @@
-//! Types and values. The first byte says what the rest is: a type specification, a literal, or a
+//! Types and values. The first byte selects the rest: a type specification, a literal, or a
 //! partition key.
 
 use shunt_wire::cql::types::{CqlType, literal, partition_key, skip_spec};
@@ -45,8 +45,8 @@ fn specification(data: &[u8]) {
     if let Some(found) = found {
         assert_eq!(decoded, skipped);
         assert!(data.ends_with(decoded) && decoded.len() < data.len());
-        // A name is read back as the same native type, or kept as a name. The name of a custom
-        // class may be any text.
+        // A name parses to the same native type, or stays a name. The name of a custom class may be
+        // any text.
         let name = found.to_string();
         let read = CqlType::parse(&name);
         let kept = matches!((&found, &read), (CqlType::Custom(_), _) | (_, CqlType::Custom(_)));
@@ -75,7 +75,7 @@ fn literals(data: &[u8]) {
 }
 
 fn key(data: &[u8]) {
-    // A longer value is no key, which a test of the product has.
+    // A longer value cannot be a key; a unit test covers it.
     let data = &data[..data.len().min(usize::from(u16::MAX))];
     let values: Vec<&[u8]> = data.split(|byte| *byte == b'|').collect();
     let mut out = b"before".to_vec();

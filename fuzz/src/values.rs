@@ -9,7 +9,7 @@ use shunt_language::values::{
     compare, from_string, json, literal, normal, ordered, plain_text, validate,
 };
 
-/// Types that inputs are tried as; the corpus counts on their places, so new ones come last.
+/// Types of the inputs; the corpus depends on their positions, so new ones come last.
 pub const TYPES: [&str; 32] = [
     "ascii",
     "bigint",
@@ -45,10 +45,9 @@ pub const TYPES: [&str; 32] = [
     "'org.example.Opaque'",
 ];
 
-/// Most memory that a byte of a value may take: in decimal digits it is longer than in bytes, and
-/// in JSON each of them may be escaped.
+/// Most memory per byte of a value: it grows in decimal digits, and JSON may escape each of them.
 const BYTES_EACH_MAX: usize = 400;
-/// The instant in milliseconds that relative texts are read at.
+/// The instant in milliseconds for relative texts.
 const NOW_MS: i64 = 1_790_000_000_000;
 
 /// The first millisecond of the year 1.
@@ -70,7 +69,7 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// A valid value is equal to itself, through its key component and its normal form too.
+/// A valid value equals itself, also through its key component and its normal form.
 fn value(cql_type: &CqlType, bytes: &[u8]) {
     assert_eq!(compare(cql_type, bytes, bytes), Ordering::Equal);
     let kept = normal(cql_type, bytes.to_vec());
@@ -101,8 +100,7 @@ fn value(cql_type: &CqlType, bytes: &[u8]) {
     }
 }
 
-/// Whatever bytes lie on disk in place of a key component: none is read, or one that can be written
-/// again.
+/// Arbitrary bytes as a key component: decoding fails, or the result can be encoded again.
 fn component(cql_type: &CqlType, bytes: &[u8]) {
     for descending in [false, true] {
         let (mut rest, mut out) = (bytes, b"before".to_vec());
@@ -124,8 +122,7 @@ fn component(cql_type: &CqlType, bytes: &[u8]) {
     }
 }
 
-/// The bytes as text: what is read from it is a value, and its own text is read as that value
-/// again.
+/// The bytes as text: a parsed value is valid, and its own text parses to it again.
 fn texts(cql_type: &CqlType, bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     if let Ok(json) = json::parse(text)
@@ -137,9 +134,9 @@ fn texts(cql_type: &CqlType, bytes: &[u8]) {
     let Ok(value) = from_string(*native, text, NOW_MS) else { return };
     assert!(value.is_empty() || validate(cql_type, &value).is_ok());
     let shown = plain_text(*native, &value).expect("a value of the type");
-    // As in Cassandra digits of a blob have a prefix when they are printed, a duration of nothing
-    // has no text, and a year of more than four digits has a sign that nobody reads, one before
-    // Christ has none.
+    // As in Cassandra: digits of a blob print with a prefix, an empty duration has no text, a year
+    // of more than four digits has a sign that the parser refuses, and a year before Christ has
+    // none.
     let one_way = match native {
         NativeType::Blob => true,
         NativeType::Duration => shown.is_empty(),
@@ -155,13 +152,13 @@ fn texts(cql_type: &CqlType, bytes: &[u8]) {
     }
 }
 
-/// True if JSON may have an empty string: as in Cassandra that is the empty value of types that
-/// otherwise have none.
+/// True if JSON may have an empty string: as in Cassandra, that is the empty value of types without
+/// one otherwise.
 fn has_empty(json: &str) -> bool {
     json.contains("\"\"") || json.contains("\\\"\\\"")
 }
 
-/// True of a timestamp that early; dates have a sign then.
+/// True for a timestamp before the year 1, whose date has a sign.
 fn is_before_year_1(value: &[u8]) -> bool {
     value.try_into().is_ok_and(|bytes| i64::from_be_bytes(bytes) < YEAR_1_MS)
 }

@@ -1,4 +1,4 @@
-//! Where the corpus of statements on locks begins: each form, with literals and with values.
+//! Seeds of statements on locks: each form, with literals and with values.
 
 use super::Add;
 use crate::facade::TABLES;
@@ -51,7 +51,7 @@ const CHANGES: [(&str, &str); 13] = [
     ("grant", "GRANT SELECT ON shunt.locks TO reports"),
 ];
 
-/// Texts with values behind them.
+/// Texts followed by values.
 pub(super) fn facade(add: Add<'_>) {
     for (name, form) in FORMS {
         for table in TABLES {

@@ -1,5 +1,5 @@
-//! Where the corpus of the fleet's rows begins: a fleet without members, with the member itself,
-//! and with another that owns all.
+//! Seeds of the fleet's rows: a fleet without members, with the member itself, and with another
+//! that owns everything.
 
 use super::Add;
 use crate::fleet::{COLUMNS, ME, NEXT_ROW, NULL};
@@ -11,7 +11,7 @@ fn column(out: &mut Vec<u8>, name: &str, value: &[u8]) {
     out.extend_from_slice(value);
 }
 
-/// A row that is one of both tables, with as many shards of one owner.
+/// A row valid for both tables, with this many shards of one owner.
 fn row(out: &mut Vec<u8>, shards: i32, owner: [u8; 16], state: u8, beat: i64) {
     let mut owners = shards.to_be_bytes().to_vec();
     for shard in 0..shards {

@@ -1,5 +1,4 @@
-//! Where the corpora of hand-overs begin: a message of each kind, a stream, a handshake, and
-//! connections.
+//! Seeds of handovers: a message of each kind, a stream, a handshake, and connections.
 
 use shunt_handover::message::{
     Encoder, Ending, Framing, HEADER_BYTES, MAC_BYTES, Message, Refusal, Ticket, encode_frozen,

@@ -1,5 +1,5 @@
-//! Where the corpora of the language begin: statements of every kind, terms, types, JSON, and
-//! values with their components.
+//! Seeds of the language: statements of every kind, terms, types, JSON, and values with their
+//! components.
 
 use shunt_language::values::{from_string, json, ordered};
 use shunt_language::{CqlType, ast::NativeType};
@@ -100,7 +100,7 @@ const OTHERS: [(&str, &str); 8] = [
     ("json_string", "\"[\\\"a\\\"]\""),
 ];
 
-/// Texts of values of the types in [`TYPES`], in their order.
+/// Texts of values of the types in [`TYPES`], in order.
 const VALUES: [&str; TYPES.len()] = [
     "'it''s'",
     "-5",

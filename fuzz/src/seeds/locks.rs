@@ -1,10 +1,10 @@
-//! Where the corpus of durable locks' rows begins: steps that each reach another part.
+//! Seeds of durable locks' rows: each step reaches another part.
 
 use super::Add;
 
-/// Asks for the lock: who, as which role, for how long, how, how long it waits.
+/// Requests the lock: owner, role, duration, mode, and wait.
 const ASK: [u8; 6] = [0, 0, 0, 100, 0, 50];
-/// Reads an exclusive row of the second owner, all there is.
+/// Reads an exclusive row of the second owner as the only one.
 const HELD: [u8; 9] = [4, 1, 0, 0, 2, 0, 9, 100, 9];
 const ACKNOWLEDGED: [u8; 2] = [7, 0];
 

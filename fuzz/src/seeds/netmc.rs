@@ -74,7 +74,7 @@ pub(super) fn shim(add: Add<'_>) {
     let mut get = Vec::new();
     encode_request(&mut get, Op::Get, 9, &[Group { server: 3, keys: 1 }], [&b"a"[..]].into_iter());
     add("shim", "get", [&[0, 4], &get[..]].concat());
-    // As a shim that answers for three servers takes it.
+    // In the form for a shim that answers for three servers.
     let of = |server| keys.iter().filter(move |key| place::server(key, 3) == server).take(2);
     let mut whole = Vec::new();
     let keys = of(0).chain(of(2)).map(Vec::as_slice);
@@ -93,8 +93,8 @@ pub(super) fn shim(add: Add<'_>) {
 }
 
 pub(super) fn merging(add: Add<'_>) {
-    // Begins are a count, a key and a stride; replies which request, how, and from which key; then
-    // a byte for each key.
+    // Begins have a count, a key and a stride; replies have the request, the manner, and the first
+    // key; then a byte per key.
     let begins = [[0, 5, 10, 1], [0, 30, 0, 3], [0, 1, 9, 2], [0, 200, 7, 1]];
     let whole = [1, 0, 0xf0, 0, 0, 1, 4, 2, 3];
     let part = [1, 0, 0x10, 1, 0, 4];

@@ -1,5 +1,4 @@
-//! Where the corpus of the embedded node's records begins: rows and headers of every kind, keys,
-//! and small files.
+//! Seeds of the embedded node's records: rows and headers of every kind, keys, and small files.
 
 use shunt_storage::Target;
 use shunt_storage::catalogue::{encode_header, encode_row, encode_unmerged};
@@ -22,7 +21,7 @@ const EDIT: &[u8] = &[
     1, 2, 1,
 ];
 
-/// Records, keys and files, each behind the byte that says what it is.
+/// Records, keys and files, each behind the byte of its kind.
 pub(super) fn records(add: Add<'_>) {
     rows(add);
     headers(add);
@@ -89,7 +88,7 @@ fn rows(add: Add<'_>) {
             ..Row::default()
         },
     );
-    // Of another table, and so named one by one.
+    // Of another table, and therefore listed one by one.
     let record = written(|out| {
         encode_row(&Row { cells: exact, ..Row::default() }, TableId(8), &known_schemas(), out);
     });
@@ -144,7 +143,7 @@ fn headers(add: Add<'_>) {
     put(add, kind::HEADER, "header_unmerged", &apart);
 }
 
-/// A log of RocksDB's with one record, and with the checksum that it has there.
+/// A log of RocksDB's with one record and its checksum.
 fn log_of(record: &[u8]) -> Vec<u8> {
     let checked = [&[1], record].concat();
     let mut crc = !0_u32;

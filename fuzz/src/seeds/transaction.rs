@@ -1,5 +1,4 @@
-//! Where the corpus of transactions begins: every part of the grammar, and what is refused next to
-//! it.
+//! Seeds of transactions: every part of the grammar, and refused texts close to it.
 
 use super::Add;
 
@@ -70,7 +69,7 @@ const TEXTS: [(&str, &str); 19] = [
     ),
 ];
 
-/// Texts, and one with as many statements as there may be.
+/// Texts, including one with the most statements allowed.
 pub(super) fn transaction(add: Add<'_>) {
     for (name, text) in TEXTS {
         add("transaction", name, text.as_bytes().to_vec());

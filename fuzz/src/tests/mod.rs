@@ -1,5 +1,4 @@
-//! Tests of the library itself: with a directory `tests/` Cargo would link every target's program
-//! for them.
+//! Tests of the library itself: from a directory `tests/` Cargo would link every target's program.
 
 mod corpus;
 mod nesting;

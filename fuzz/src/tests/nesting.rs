@@ -1,8 +1,8 @@
-//! What nests without an end is an error of the language's, not the end of the stack.
+//! Endless nesting is an error of the language instead of a stack overflow.
 
 use shunt_language::{parse, parse_type};
 
-/// What opens something that may hold more of its kind, and a place for it.
+/// Openers of nested constructs, with a place for the content.
 const OPENERS: &[&str] = &[
     "(",
     "((int) ",
@@ -61,7 +61,7 @@ const PLACES: &[&str] = &[
 #[test]
 fn a_hundred_thousand_brackets_are_an_error() {
     for opener in OPENERS {
-        // A tenth of them ends a stack too.
+        // A tenth of them also overflows a stack.
         let (most, many) = (opener.repeat(100_000), opener.repeat(10_000));
         for (number, place) in PLACES.iter().enumerate() {
             let brackets = if number == 0 { &most } else { &many };
@@ -71,8 +71,8 @@ fn a_hundred_thousand_brackets_are_an_error() {
     }
 }
 
-/// Every pair of parentheses is tried as a type first. If the error of that looked for its line,
-/// this would take minutes.
+/// Every pair of parentheses is tried as a type first. If that error searched for its line, this
+/// would take minutes.
 #[test]
 fn as_many_tuples_as_there_may_be() {
     let tuples = vec!["(1)"; 65_535].join(",");
