@@ -307,9 +307,9 @@ def test_one_address_does_not_get_the_room_of_all(fleet):
 
 
 def documented() -> str:
-    """The session that docs/locks.md shows."""
-    text = (Path(__file__).parents[2] / "docs" / "locks.md").read_text()
-    return text.split("## Over HTTP")[1].split("```sh\n")[1].split("```")[0]
+    """The session that docs/locks-http.md shows."""
+    text = (Path(__file__).parents[2] / "docs" / "locks-http.md").read_text()
+    return text.split("```sh\n")[1].split("```")[0]
 
 
 def test_the_session_of_the_documentation(fleet):

@@ -1,4 +1,4 @@
-"""What docs/transactions.md shows is so."""
+"""What docs/transactions.md and docs/guards.md show is so."""
 
 import re
 import uuid
@@ -12,14 +12,20 @@ from cassandra.query import named_tuple_factory
 from .conftest import insistent
 from .ruled import wait_until_ruled, wait_until_unruled
 
-DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "transactions.md"
+DOCUMENTS = Path(__file__).resolve().parents[2] / "docs"
 NOBODY = {"bank.accounts": "id = 0"}
+
+
+def blocks(document: str, language: str) -> list[str]:
+    """The examples in a language, in order."""
+    return re.findall(rf"```{language}\n(.*?)```", (DOCUMENTS / document).read_text(), re.DOTALL)
 
 
 def run_python(fleet, session, in_text, rule):
     """The examples in Python, in order: a guarded write, and one that is asked twice; between them those that name the lock in their text, and the rule."""
     session.execute("BEGIN TRANSACTION INSERT INTO bank.accounts (id, balance) VALUES (5, 1); COMMIT TRANSACTION")
-    guarded, once = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
+    (guarded,) = blocks("guards.md", "python")
+    (once,) = blocks("transactions.md", "python")
     session.get_execution_profile(EXEC_PROFILE_DEFAULT).row_factory = named_tuple_factory
     names = {"session": session, "uuid": uuid}
 
@@ -47,7 +53,8 @@ def run_python(fleet, session, in_text, rule):
 
 
 def test_its_examples_run(fleet, nodes):
-    tables, transfer, as_a_batch, *_, in_text, rule = re.findall(r"```sql\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
+    tables, transfer, as_a_batch = blocks("transactions.md", "sql")
+    in_text, rule = blocks("guards.md", "sql")
     tables = tables.replace("'datacenter1': 3", f"'datacenter1': {nodes[1]}")
     session = insistent(fleet.connect())
     # Of a test that was broken off.

@@ -35,10 +35,12 @@ fn read(path: &str) -> String {
 }
 
 /// Pages for whoever runs a proxy.
-const OPERATIONS: [&str; 8] = [
+const OPERATIONS: [&str; 10] = [
     "docs/deploying.md",
+    "docs/sizing.md",
     "docs/configuration.md",
     "docs/monitoring.md",
+    "docs/metrics.md",
     "docs/alerts.md",
     "docs/upgrading.md",
     "docs/troubleshooting.md",
@@ -177,7 +179,7 @@ fn check_metrics(page: &str, text: &str, metrics: &BTreeSet<String>) {
 
 #[test]
 fn every_metric_is_documented_and_every_documented_metric_exists() {
-    check_metrics("docs/monitoring.md", &operations(), &metrics());
+    check_metrics("docs/metrics.md", &operations(), &metrics());
     let nodes = node_metrics();
     assert!(nodes.len() > NAMES_MIN, "{nodes:?}");
     check_metrics("docs/node.md", &read("docs/node.md"), &nodes);
@@ -195,7 +197,7 @@ fn handover_pages() -> [Arc<Pages>; 2] {
 /// explained as well.
 #[test]
 fn metrics_of_hand_over_are_documented_with_all_reasons() {
-    let page = "docs/hand-over.md";
+    let page = "docs/hand-over-reference.md";
     let text = read(page);
     let known: BTreeSet<&str> = words(&text, "_").collect();
     let prefixes = ["shunt_dispatch", "shunt_agent", "shunt_handover"];
@@ -254,7 +256,7 @@ fn multiget_metrics() -> BTreeSet<String> {
 
 #[test]
 fn options_and_metrics_of_multiget_are_documented() {
-    let page = "docs/multiget-redis.md";
+    let page = "docs/multiget-redis-reference.md";
     let text = read(page);
     let known: BTreeSet<&str> = words(&text, "-").collect();
     for command in ["serve", "shim"] {
