@@ -1,10 +1,10 @@
 //! The layout of a data directory:
 //!
 //! ```text
-//! nodes         how many nodes the data was divided among, and the store's id
+//! nodes         number of nodes that the data is divided among, and the store's id
 //! schema.json   keyspaces, tables and types
 //! node-0/ ...   the store of each node
-//! control.sock  while nodes run on it: see `control`
+//! control.sock  exists while nodes run on the directory: see `control`
 //! ```
 //!
 //! A directory is *begun* until all of that exists for the first time. From then on a missing part

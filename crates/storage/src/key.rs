@@ -1,7 +1,8 @@
 //! Keys: table, token, partition key, and the place within the partition.
 //!
 //! ```text
-//! table (4, big endian)  token (8)  length of the rest (1 or 3)  partition key  part (1)  clustering
+//! table (4, big endian)  token (8)  length of the rest (1 or 3)  partition key  part (1)
+//! clustering
 //! ```
 //!
 //! The length gives each partition a separate range of keys: no partition is a prefix of another.

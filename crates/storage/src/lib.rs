@@ -5,11 +5,11 @@
 //! their byte order is the desired order. Data flows down on writes and up on reads:
 //!
 //! ```text
-//! store       what the node calls: apply, read, scan, durability, snapshot, check
+//! store       the node's interface: apply, read, scan, durability, snapshot, check
 //! row         the data model: fragments, their merge, deletion and expiry
 //! catalogue   schema ids and the binary record format
 //! engine      ordered keys and merged values: RocksDB, and a twin in memory
-//! row_cache   whole records close at hand: memory, then SSD; in the store's path of reads and writes
+//! row_cache   cache of whole records: memory, then SSD; in the store's path of reads and writes
 //! ```
 
 #![cfg_attr(not(feature = "store"), allow(dead_code, reason = "the store uses it"))]

@@ -5,8 +5,8 @@
 //!  blocking::Client (TcpStream)      ─┐
 //!  simulated::Client (sim world)     ─┼─ Client (bytes in, answers out) ─ wire
 //!  a test's own Service with a load  ─┘
-//!  bytes: requests as bytes, right and deliberately wrong
-//!  Watched: any Service in the sim world, its allocations counted
+//!  bytes: requests as bytes, valid and deliberately invalid
+//!  Watched: any Service in the sim world with counted allocations
 //! ```
 //!
 //! [`Client`] does no I/O. It opens a connection according to its [`Handshake`] (STARTUP, login,

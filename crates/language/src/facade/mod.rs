@@ -2,12 +2,18 @@
 //! answers them itself; the tables exist for drivers, which expect them, and stay empty.
 //!
 //! ```text
-//! INSERT INTO shunt.locks (name, owner, wait_ms) VALUES (?, ?, ?) IF NOT EXISTS USING TTL ?    acquire; wait_ms may be left out
-//! UPDATE shunt.locks USING TTL ? SET owner = ? WHERE name = ? IF owner = ? AND fence = ?       renew; AND fence may be left out
-//! DELETE FROM shunt.locks WHERE name = ? IF owner = ? AND fence = ?                            release; the same
-//! SELECT owner, fence, ttl_ms, waiters FROM shunt.locks WHERE name = ?                         look
-//! SELECT * FROM shunt.locks LIMIT ?                                                            those of one proxy, longest queues first
-//! BEGIN BATCH INSERT ..; INSERT ..; APPLY BATCH                                                acquire several, all or none
+//! -- acquire; wait_ms is optional
+//! INSERT INTO shunt.locks (name, owner, wait_ms) VALUES (?, ?, ?) IF NOT EXISTS USING TTL ?
+//! -- renew; AND fence is optional
+//! UPDATE shunt.locks USING TTL ? SET owner = ? WHERE name = ? IF owner = ? AND fence = ?
+//! -- release; AND fence is optional
+//! DELETE FROM shunt.locks WHERE name = ? IF owner = ? AND fence = ?
+//! -- look
+//! SELECT owner, fence, ttl_ms, waiters FROM shunt.locks WHERE name = ?
+//! -- locks of one proxy, longest queues first
+//! SELECT * FROM shunt.locks LIMIT ?
+//! -- acquire several, all or none
+//! BEGIN BATCH INSERT ..; INSERT ..; APPLY BATCH
 //! ```
 //!
 //! `fast_locks` is the same for locks in memory. `rwlocks` and `fast_rwlocks` have the key (name,

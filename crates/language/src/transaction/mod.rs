@@ -3,10 +3,10 @@
 //!
 //! ```text
 //! BEGIN TRANSACTION
-//!   LET v = (SELECT a, b FROM t WHERE k = ?);              -- any number of them: one row each
-//!   SELECT v.a, v.b;                                       -- or SELECT .. FROM ..; or nothing
-//!   IF v.a >= ? AND v.b IS NOT NULL THEN                   -- or without IF and END IF
-//!     UPDATE t SET a = a - ? WHERE k = ?;                  -- any number of INSERT, UPDATE and DELETE
+//!   LET v = (SELECT a, b FROM t WHERE k = ?);          -- any number of them: one row each
+//!   SELECT v.a, v.b;                                   -- or SELECT .. FROM ..; or nothing
+//!   IF v.a >= ? AND v.b IS NOT NULL THEN               -- or without IF and END IF
+//!     UPDATE t SET a = a - ? WHERE k = ?;              -- any number of INSERT, UPDATE and DELETE
 //!     INSERT INTO u (k, c) VALUES (?, v.b);
 //!   END IF
 //! COMMIT TRANSACTION

@@ -4,8 +4,8 @@
 //! bytes -> reader -> handshake
 //!                 -> requests  -> execute -> writer -> bytes
 //!                 -> aggregate -> execute, entry by entry -> one frame of answers
-//!                                    |-- writes: gathered, and carried out as one at the end of the turn
-//!                                    '-- what would wait: hand_over -> workers -> answers -> bytes
+//!                                  |-- writes: gathered, executed together at the end of the turn
+//!                                  '-- blocking requests: hand_over -> workers -> answers -> bytes
 //! ```
 //!
 //! One [`NodeService`] serves the connections of one event loop. Answers that wait for the disk are

@@ -2,7 +2,7 @@
 //! others, or take long.
 //!
 //! ```text
-//! loop -> queue, bounded -> worker, with an executor -> answers for the loop -> mail to it -> connection
+//! loop -> bounded queue -> worker with an executor -> answers of the loop -> mail -> connection
 //! ```
 //! One pool serves all loops of a process. Long requests have a separate queue and never occupy all
 //! workers, so that a row on disk does not wait behind scans; a request that turns out to take long

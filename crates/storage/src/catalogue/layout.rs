@@ -1,15 +1,16 @@
 //! Layout of a record, shared by the encoder and the decoder.
 //!
 //! ```text
-//! row      version|kind  flags  base timestamp  [expiry]  [liveness]  [deletions]  presence  columns  values
+//! row      version|kind  flags  base timestamp  [expiry]  [liveness]  [deletions]  presence
+//!          columns  values
 //! header   version|kind  [deletion]  ranges
 //! unmerged version|kind  fragments, each with its length
 //!
 //! presence  exact: schema id
 //!           base:  schema id, one bit for each of the base's columns
 //!           inline: count, columns (as differences)
-//! columns   uniform: one length for all of them; else a length for each; before each, if the row has metadata, a byte
-//!           of flags and what these call for
+//! columns   uniform: one length for all of them; else a length for each; before each, if the
+//!           row has metadata, a byte of flags and the fields that the flags announce
 //! ```
 //!
 //! A plain INSERT of values of one length costs 11 bytes besides the values: 2 + 7 (timestamp) + 1

@@ -2,8 +2,9 @@
 //! without an engine.
 //!
 //! ```text
-//! number of the last write (8)  manifest: number (8)  length (8)  checksum (4)  logs, newest first: number (8)  length (8)
-//! checksum of all before (4)
+//! number of the last write (8)  manifest: number (8)  length (8)  checksum (4)
+//! logs, newest first: number (8)  length (8)
+//! checksum of everything before (4)
 //! ```
 //! Little endian. The oldest stores have only the number and its checksum, later ones also the
 //! manifest, current ones also the logs: the length tells the version.

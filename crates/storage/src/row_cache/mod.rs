@@ -1,8 +1,9 @@
 //! The row cache: whole, merged rows in memory, and on SSD the rows that no longer fit there.
 //!
 //! ```text
-//! lookup -> memory (S3-FIFO, bounded in bytes) -> index without keys -> write buffer -> ticket -> one read of the SSD
-//! fill   -> memory -> what leaves it -> bounded queue -> one thread -> 16 KB buffer -> segment log
+//! lookup -> memory (S3-FIFO, bounded in bytes) -> index without keys -> write buffer -> ticket
+//!        -> one read of the SSD
+//! fill   -> memory -> evicted rows -> bounded queue -> one thread -> 16 KB buffer -> segment log
 //! ```
 //! Keys and records are bytes. The design follows CaSSanDra (Menon et al., ICDE 2014): the chain of
 //! an in-memory cache and an append-only cache file with a memory-resident index, asynchronous

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! FORMAT     version of the directory
-//! LOCK       held while the store is open; says by whom
+//! LOCK       held while the store is open; names the holder
 //! catalogue  schema ids
 //! synced     how far the log was synced
 //! db/        the engine's files

@@ -4,7 +4,8 @@
 //!
 //! ```text
 //! [int] count
-//! count times:  [short] stream  [int] client_id  [byte] version  [byte] flags  [byte] opcode  [int] length  body
+//! count times:  [short] stream  [int] client_id  [byte] version  [byte] flags  [byte] opcode
+//!               [int] length  body
 //! ```
 //!
 //! The answer has the same layout with response opcodes. `stream` is the link's number for the

@@ -77,7 +77,7 @@ impl AggregateWriter {
 
     /// Appends an entry to the frame at the end of `out` and returns where in `out` its body
     /// starts. If the open frame has no room, the writer completes it and opens the next. An entry
-    /// that [`Limits::fits`] refuses gets a frame of its own, above the limit.
+    /// that [`Limits::fits`] refuses gets a separate frame above the limit.
     #[inline]
     #[allow(
         clippy::too_many_arguments,

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! bytes ─ head (lines, limits) ─┬─ request  ─┐
-//!                               └─ response ─┴─ fields (what they say together) ─ body (where it ends)
+//!                               └─ response ─┴─ fields (combined meaning) ─ body (its end)
 //! ```
 //! The module stores and changes no body: it checks chunks and passes them on. Bytes that two
 //! readers could understand differently are refused by name ([`Refusal`]) instead of interpreted,

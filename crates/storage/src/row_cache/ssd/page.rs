@@ -3,7 +3,8 @@
 //! it needs, read at once.
 //!
 //! ```text
-//! page    magic u32 | sequence of the segment u64 | pages of the record that starts here u16 (1: packed) | 0 u16
+//! page    magic u32 | sequence of the segment u64
+//!         | pages of the record that starts here u16 (1: packed) | 0 u16
 //! record  crc u32 | epoch u32 | key bytes u16 | flags u8 | record bytes u24 | key | record
 //! ```
 //! Little endian. The checksum covers the segment's sequence, the slot and all of the record: a

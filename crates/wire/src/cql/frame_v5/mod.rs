@@ -5,8 +5,8 @@
 //! framed (section 2.3.1).
 //!
 //! ```text
-//! uncompressed:  3 bytes lengths and flag | 3 bytes CRC24 | payload | 4 bytes CRC32       (section 2.1)
-//! lz4:           5 bytes lengths and flag | 3 bytes CRC24 | payload | 4 bytes CRC32       (section 2.2)
+//! uncompressed:  3 bytes lengths and flag | 3 bytes CRC24 | payload | 4 bytes CRC32  (section 2.1)
+//! lz4:           5 bytes lengths and flag | 3 bytes CRC24 | payload | 4 bytes CRC32  (section 2.2)
 //! ```
 //! Integers of the framing are little-endian.
 

@@ -19,13 +19,22 @@
 //! use shunt_wire::cql::frame_v5::FrameError;
 //! use shunt_wire::cql::reader::EnvelopeReader;
 //!
-//! struct Connection { reader: EnvelopeReader, body_bytes_max: u32, is_full: bool, is_closed: bool }
+//! struct Connection {
+//!     reader: EnvelopeReader,
+//!     body_bytes_max: u32,
+//!     is_full: bool,
+//!     is_closed: bool,
+//! }
 //!
-//! /// Handles what was received; returns how much of it is done with. The rest comes again, with more behind it.
-//! fn received(connection: &mut Connection, scratch: &mut Vec<u8>, data: &[u8]) -> Result<usize, FrameError> {
+//! /// Handles received bytes; returns the number of consumed ones. The rest comes again.
+//! fn receive(
+//!     connection: &mut Connection,
+//!     scratch: &mut Vec<u8>,
+//!     data: &[u8],
+//! ) -> Result<usize, FrameError> {
 //!     let mut reader = std::mem::take(&mut connection.reader);
 //!     let mut envelopes = reader.read(data, scratch);
-//!     // Whoever must wait is not read from: nothing is taken apart in advance.
+//!     // A connection that must wait is not read: no envelope is parsed in advance.
 //!     while !connection.is_full {
 //!         let Some(header) = envelopes.header()? else { break };
 //!         if header.length > connection.body_bytes_max {
@@ -41,15 +50,17 @@
 //!             envelopes.start_segments(false);
 //!         }
 //!     }
-//!     // `hold` in its place, if the envelope handed out last could not be handled and has to be handed out again.
+//!     // `hold` instead, if the last envelope could not be handled and must come again.
 //!     let used = envelopes.finish();
 //!     connection.reader = reader;
 //!     Ok(used)
 //! }
 //! # fn handle(_: &mut Connection, _: &Header, _: &[u8]) {}
 //! # let reader = EnvelopeReader::default();
-//! # let mut connection = Connection { reader, body_bytes_max: 9, is_full: false, is_closed: false };
-//! # assert_eq!(received(&mut connection, &mut Vec::new(), &[4, 0, 0, 1, 5, 0, 0, 0, 0, 4]), Ok(9));
+//! # let (is_full, is_closed) = (false, false);
+//! # let mut connection = Connection { reader, body_bytes_max: 9, is_full, is_closed };
+//! # let data = [4, 0, 0, 1, 5, 0, 0, 0, 0, 4];
+//! # assert_eq!(receive(&mut connection, &mut Vec::new(), &data), Ok(9));
 //! ```
 //!
 //! Held envelopes come again with another call of the same function, whose `data` may be empty.
@@ -330,7 +341,7 @@ impl Envelopes<'_> {
         self.received - self.behind.len()
     }
 
-    /// The bytes at hand that are not consumed.
+    /// The available bytes that are not consumed.
     #[inline]
     fn unread(&self) -> &[u8] {
         let buffer = match self.place {
@@ -357,7 +368,7 @@ impl Envelopes<'_> {
         self.advance(taken);
     }
 
-    /// Drops the bytes at hand of a discarded envelope.
+    /// Drops the available bytes of a discarded envelope.
     fn skip_on(&mut self) {
         let skipped = self.unread().len().min(self.skip as usize);
         self.skip -= skipped as u32;
