@@ -175,8 +175,6 @@ pub mod flag {
     pub const CUSTOM_PAYLOAD: u8 = 0x04;
     /// Response: warnings lead the body, after the tracing id. v4 and later.
     pub const WARNING: u8 = 0x08;
-    /// The client accepts a beta protocol version.
-    pub const BETA: u8 = 0x10;
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
 //! Finds the end of a body. Bytes pass unchanged; chunks are checked on the way.
 
+use super::error::Refusal;
 use super::head::{checked_line, field};
 use super::limits::{CHUNK_LINE_BYTES_MAX, TRAILER_BYTES_MAX};
-use super::{Refusal, names};
+use super::names;
 
 /// Rule that determines the end of a body.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -1,7 +1,10 @@
 //! Combined meaning of the fields of a head: where the body ends, whether the connection persists,
 //! and which fields are hop-by-hop.
 
-use super::{Head, Refusal, Version, elements, names};
+use super::error::Refusal;
+use super::head::Head;
+use super::names;
+use super::version::Version;
 
 /// Findings in the fields of a head.
 #[derive(Clone, Copy, Debug, Default)]
@@ -98,6 +101,12 @@ pub(super) fn decimal(text: &[u8]) -> Option<u64> {
     }
     let add = |sum: u64, digit: &u8| sum.checked_mul(10)?.checked_add(u64::from(digit - b'0'));
     text.iter().try_fold(0, add).filter(|length| *length <= i64::MAX as u64)
+}
+
+/// The elements of a list (RFC 9110, section 5.6.1) without surrounding blanks; empty elements are
+/// omitted.
+fn elements(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).filter(|element| !element.is_empty())
 }
 
 /// Appends the head, optionally with another first line, without hop-by-hop fields and with `extra`

@@ -1,6 +1,8 @@
 //! Finds the end of a head as its bytes arrive, and the positions of its fields.
 
-use super::{HeadLimits, Refusal, is_token};
+use super::error::Refusal;
+use super::limits::HeadLimits;
+use super::names::is_token;
 
 /// Position of a field in its head.
 #[derive(Clone, Copy, Debug)]

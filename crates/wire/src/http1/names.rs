@@ -101,3 +101,24 @@ fn plain(name: &[u8]) -> Option<Vec<u8>> {
     let changed = || name.iter().map(|byte| if is_plain(byte) { *byte } else { b'-' }).collect();
     (!name.iter().all(is_plain)).then(changed)
 }
+
+/// True if a token may contain the byte (RFC 9110, section 5.6.2), as in a method or a field name.
+pub(super) const fn is_token(byte: u8) -> bool {
+    matches!(
+        byte,
+        b'!' | b'#'
+            | b'$'
+            | b'%'
+            | b'&'
+            | b'\''
+            | b'*'
+            | b'+'
+            | b'-'
+            | b'.'
+            | b'^'
+            | b'_'
+            | b'`'
+            | b'|'
+            | b'~'
+    ) || byte.is_ascii_alphanumeric()
+}

@@ -1,7 +1,11 @@
 //! The head of a request.
 
+use super::body::Framing;
+use super::error::Refusal;
 use super::fields::{self, Found};
-use super::{Framing, Head, Refusal, Version, is_token};
+use super::head::Head;
+use super::names::is_token;
+use super::version::Version;
 
 /// The checked head of a request.
 #[derive(Clone, Copy, Debug)]

@@ -1,7 +1,10 @@
 //! The head of a response.
 
+use super::body::Framing;
+use super::error::Refusal;
 use super::fields::{self, Found};
-use super::{Framing, Head, Refusal, Version};
+use super::head::Head;
+use super::version::Version;
 
 /// The bytes of a representation that a body holds, and the total length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,11 +79,6 @@ impl<'h, 'd> ResponseHead<'h, 'd> {
     /// The underlying head.
     pub fn head(&self) -> Head<'h, 'd> {
         self.head
-    }
-
-    /// True for a 1xx, which another answer follows.
-    pub fn is_interim(&self) -> bool {
-        self.status < 200
     }
 
     /// The ETag, if it is strong: equal strong tags mean equal bytes (RFC 9110, section 8.8.1).

@@ -1,6 +1,9 @@
 //! CQL tokens, after Cassandra's `Lexer.g`.
+//!
+//! The lexer of `shunt-language` is no substitute on the data path: it reads a text to its end and
+//! fails, where this one reads as far as it is asked and never fails.
 
-use super::Identifier;
+use super::identifier::Identifier;
 
 /// The kinds of tokens.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]

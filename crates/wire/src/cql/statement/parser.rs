@@ -7,10 +7,11 @@ mod clause;
 mod mutation;
 mod shape;
 
+use super::classification::{Kind, Statement, TEXT_BYTES_MAX};
+use super::identifier::Identifier;
 use super::lexer::{Lexer, Token, TokenKind};
-use super::repeat::{Cells, Setting};
+use super::setting::{Cells, Setting};
 use super::terms::{Term, TermSource};
-use super::{Identifier, Kind, Statement, TEXT_BYTES_MAX};
 
 pub(super) fn statement(text: &str) -> Statement<'_> {
     read(&mut Parser::new(text, 0)).0

@@ -1,41 +1,8 @@
 //! Builds the serialized partition key from a statement and a table's partition key.
 
-use super::terms::Term;
-use super::{Identifier, Statement};
-use crate::cql::message::{Value, Values};
+use super::classification::Statement;
+use super::terms::{Bind, Term};
 use crate::cql::types::{Column, build_key, literal};
-
-/// A bind marker whose value is requested.
-#[derive(Copy, Clone, Debug)]
-pub struct Bind<'a> {
-    /// Position among the statement's markers, from 0, in order of appearance.
-    pub index: u16,
-    /// Name of the value in a message with named values: the name in `:name`, or for `?` the column
-    /// it is compared or assigned to.
-    pub name: Identifier<'a>,
-}
-
-/// Most named values of a message that are searched.
-const NAMED_VALUES_MAX: usize = 2_048;
-
-impl Bind<'_> {
-    /// The marker's value in a message. `None` if the message has more than 2,048 named values,
-    /// which would take long to search.
-    #[must_use]
-    pub fn of<'v>(&self, values: &Values<'v>) -> Option<Value<'v>> {
-        if values.is_named() {
-            if values.len() > NAMED_VALUES_MAX {
-                return None;
-            }
-            values
-                .iter()
-                .find(|(name, _)| name.is_some_and(|name| self.name.matches(name)))
-                .map(|(_, value)| value)
-        } else {
-            values.get(usize::from(self.index))
-        }
-    }
-}
 
 /// Most key columns of a table whose text statements are routed by key.
 const KEY_COLUMNS_MAX: usize = 32;

@@ -1,9 +1,7 @@
-//! Iterators over the parts of a classified statement. They read its text again instead of storing
-//! a list.
+//! Terms of a statement: what a column is compared or assigned to, and the value of a bind marker.
 
-use super::Identifier;
-use super::lexer::{Lexer, TokenKind};
-use super::parser::Parser;
+use super::identifier::Identifier;
+use crate::cql::message::{Value, Values};
 
 /// A term compared with or assigned to a column.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
@@ -48,164 +46,34 @@ pub(super) enum TermSource<'a> {
     },
 }
 
-impl<'a> TermSource<'a> {
-    pub(super) fn iter(self) -> KeyTerms<'a> {
-        KeyTerms(match self {
-            TermSource::None => Walk::Done,
-            TermSource::Where { text, marker } => Walk::Where(Parser::new(text, marker)),
-            TermSource::Insert { columns, values, marker } => {
-                Walk::Insert(Lexer::new(columns), Parser::new(values, marker))
-            }
-        })
-    }
+/// A bind marker whose value is requested.
+#[derive(Copy, Clone, Debug)]
+pub struct Bind<'a> {
+    /// Position among the statement's markers, from 0, in order of appearance.
+    pub index: u16,
+    /// Name of the value in a message with named values: the name in `:name`, or for `?` the column
+    /// it is compared or assigned to.
+    pub name: Identifier<'a>,
 }
 
-/// Iterator of [`super::Statement::key_terms`].
-#[derive(Clone, Debug)]
-pub struct KeyTerms<'a>(Walk<'a>);
+/// Most named values of a message that are searched.
+const NAMED_VALUES_MAX: usize = 2_048;
 
-#[derive(Clone, Debug)]
-enum Walk<'a> {
-    Done,
-    Where(Parser<'a>),
-    Insert(Lexer<'a>, Parser<'a>),
-}
-
-impl<'a> Iterator for KeyTerms<'a> {
-    type Item = KeyTerm<'a>;
-
-    fn next(&mut self) -> Option<KeyTerm<'a>> {
-        loop {
-            // Each step yields a term, or nothing for a complex one; iteration ends where the
-            // parser stops.
-            let (term, more) = match &mut self.0 {
-                Walk::Done => return None,
-                Walk::Where(parser) => (parser.relation(), parser.eat_word("AND")),
-                Walk::Insert(columns, values) => {
-                    let column = columns.next().identifier();
-                    columns.next();
-                    let term = values.term().map(|shape| shape.term);
-                    (
-                        column
-                            .zip(term)
-                            .map(|(column, term)| Some(KeyTerm { column, term: term? })),
-                        values.eat(b','),
-                    )
-                }
-            };
-            if !more || term.is_none() {
-                self.0 = Walk::Done;
+impl Bind<'_> {
+    /// The marker's value in a message. `None` if the message has more than 2,048 named values,
+    /// which would take long to search.
+    #[must_use]
+    pub fn of<'v>(&self, values: &Values<'v>) -> Option<Value<'v>> {
+        if values.is_named() {
+            if values.len() > NAMED_VALUES_MAX {
+                return None;
             }
-            if let Some(term) = term? {
-                return Some(term);
-            }
+            values
+                .iter()
+                .find(|(name, _)| name.is_some_and(|name| self.name.matches(name)))
+                .map(|(_, value)| value)
+        } else {
+            values.get(usize::from(self.index))
         }
-    }
-}
-
-/// One item of a `SELECT` list.
-#[derive(Copy, Clone, Eq, PartialEq, Debug)]
-pub enum Selected<'a> {
-    /// `*`
-    All,
-    /// A column, with the name after `AS` if there is one.
-    Column {
-        /// The column.
-        name: Identifier<'a>,
-        /// Name of the column in the result.
-        alias: Option<Identifier<'a>>,
-    },
-    /// Any other item: a function, a cast, `DISTINCT x`, `JSON x`.
-    Other,
-}
-
-/// Iterator of [`super::Statement::selected_columns`].
-#[derive(Clone, Debug)]
-pub struct SelectedColumns<'a>(Option<Lexer<'a>>);
-
-impl<'a> SelectedColumns<'a> {
-    pub(super) fn new(selection: &'a str) -> SelectedColumns<'a> {
-        SelectedColumns((!selection.is_empty()).then(|| Lexer::new(selection)))
-    }
-}
-
-impl<'a> Iterator for SelectedColumns<'a> {
-    type Item = Selected<'a>;
-
-    fn next(&mut self) -> Option<Selected<'a>> {
-        let lexer = self.0.as_mut()?;
-        let first = lexer.next();
-        let mut item = match first.identifier() {
-            Some(name) => Selected::Column { name, alias: None },
-            None if first.is(b'*') => Selected::All,
-            None => Selected::Other,
-        };
-        if let Selected::Column { alias, .. } = &mut item
-            && lexer.peek().is_word("AS")
-        {
-            lexer.next();
-            *alias = lexer.next().identifier();
-            if alias.is_none() {
-                item = Selected::Other;
-            }
-        }
-        // An item that continues is an expression: skip the rest of it.
-        let mut depth = i32::from([b'(', b'[', b'{'].into_iter().any(|bracket| first.is(bracket)));
-        loop {
-            let token = lexer.next();
-            match token.kind {
-                TokenKind::End | TokenKind::Bad => {
-                    self.0 = None;
-                    return Some(item);
-                }
-                TokenKind::Punctuation(b',') if depth == 0 => return Some(item),
-                TokenKind::Punctuation(b'(' | b'[' | b'{') => depth += 1,
-                TokenKind::Punctuation(b')' | b']' | b'}') => depth -= 1,
-                _ => {}
-            }
-            item = Selected::Other;
-        }
-    }
-}
-
-/// Iterator of [`super::Statement::selected_texts`].
-#[derive(Clone, Debug)]
-pub struct SelectedTexts<'a> {
-    selection: &'a str,
-    lexer: Lexer<'a>,
-    /// Offset of the next item; `None` at the end.
-    start: Option<usize>,
-}
-
-impl<'a> SelectedTexts<'a> {
-    pub(super) fn new(selection: &'a str) -> SelectedTexts<'a> {
-        SelectedTexts {
-            selection,
-            lexer: Lexer::new(selection),
-            start: (!selection.is_empty()).then_some(0),
-        }
-    }
-}
-
-impl<'a> Iterator for SelectedTexts<'a> {
-    type Item = &'a str;
-
-    fn next(&mut self) -> Option<&'a str> {
-        let start = self.start.take()?;
-        let mut depth = 0;
-        let end = loop {
-            let token = self.lexer.next();
-            match token.kind {
-                TokenKind::End | TokenKind::Bad => break self.selection.len(),
-                TokenKind::Punctuation(b',') if depth == 0 => {
-                    self.start = Some(token.start + 1);
-                    break token.start;
-                }
-                TokenKind::Punctuation(b'(' | b'[' | b'{') => depth += 1,
-                TokenKind::Punctuation(b')' | b']' | b'}') => depth -= 1,
-                _ => {}
-            }
-        };
-        Some(self.selection.get(start..end).unwrap_or_default().trim())
     }
 }

@@ -1,9 +1,10 @@
 //! Clauses shared by several statements: the table, `WHERE`, `USING`, `IF`.
 
 use super::Parser;
+use crate::cql::statement::classification::Statement;
+use crate::cql::statement::identifier::Identifier;
 use crate::cql::statement::lexer::TokenKind;
-use crate::cql::statement::terms::{KeyTerm, Term, TermSource};
-use crate::cql::statement::{Bind, Identifier, Statement};
+use crate::cql::statement::terms::{Bind, KeyTerm, Term, TermSource};
 
 /// The contents of `USING`.
 #[derive(Copy, Clone, Debug)]

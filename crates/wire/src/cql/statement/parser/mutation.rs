@@ -2,9 +2,11 @@
 
 use super::Parser;
 use super::clause::Using;
+use crate::cql::statement::classification::{Kind, Statement};
+use crate::cql::statement::identifier::Identifier;
 use crate::cql::statement::lexer::TokenKind;
+use crate::cql::statement::setting::ColumnKind;
 use crate::cql::statement::terms::TermSource;
-use crate::cql::statement::{ColumnKind, Identifier, Kind, Statement};
 
 impl<'a> Parser<'a> {
     /// Judges a second execution of a complete INSERT, UPDATE or DELETE, except for the columns
