@@ -10,6 +10,7 @@
 //! | `owner/` | the side that clients connect to: connections that are elsewhere, on their way, or coming back |
 //! | `agent/` | the side beside a backend: offered answers, and connections to send them on |
 //! | `message/` | the control protocol: messages as bytes, and bytes as messages |
+//! | `keys.rs` | the shared key, and the keys of a session |
 //! | `session.rs` | the handshake, in which both sides prove that they have the key, and the session's keys |
 //! | `clients.rs` | clients' connections of all event loops of one process |
 //! | `steer.rs` | redirection of a connection's packets |
@@ -31,6 +32,7 @@
 pub mod agent;
 mod clients;
 mod deadlines;
+mod keys;
 pub mod limits;
 pub mod message;
 pub mod owner;

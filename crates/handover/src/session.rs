@@ -15,23 +15,17 @@
 //! An instance is a number that a process draws when it starts. It tells each side whether the
 //! other is still the same process: the memory of an earlier one is gone.
 
-use hmac::{Hmac, KeyInit, Mac};
-use sha2::Sha256;
+use crate::keys::PROOF_BYTES;
+use crate::message::kinds::{AFTER_LENGTH_BYTES, kind};
+use crate::message::{Decoder, Encoder, Error, HEADER_BYTES, Side, Ticket};
 
-use crate::limits::{KEY_BYTES_MAX, KEY_BYTES_MIN};
-use crate::message::{
-    AFTER_LENGTH_BYTES, Decoder, Encoder, Error, HEADER_BYTES, MAC_BYTES, Side, Ticket, kind,
-};
+pub use crate::keys::{KeyLength, SessionKey, SharedKey};
+pub use crate::message::kinds::{Instance, VERSION};
 
-/// Version of the control protocol.
-pub const VERSION: u16 = 1;
 /// Bytes of a nonce.
 pub const NONCE_BYTES: usize = 32;
-const PROOF_BYTES: usize = 32;
 const AGENT_HELLO_BYTES: usize = 2 + 1 + 8 + NONCE_BYTES;
 const OWNER_HELLO_BYTES: usize = 2 + 8 + 8 + NONCE_BYTES + PROOF_BYTES;
-
-type HmacSha256 = Hmac<Sha256>;
 
 /// Protocol between the agents' servers and their clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -51,121 +45,9 @@ impl Protocol {
     }
 }
 
-/// The key that owners and agents of one installation share.
-#[derive(Clone)]
-pub struct SharedKey(HmacSha256);
-
-impl std::fmt::Debug for SharedKey {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("SharedKey(..)")
-    }
-}
-
-/// Error for a key of the wrong length.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KeyLength(pub usize);
-
-impl std::fmt::Display for KeyLength {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "the key has {} bytes; it has to have {KEY_BYTES_MIN} to {KEY_BYTES_MAX}", self.0)
-    }
-}
-
-impl std::error::Error for KeyLength {}
-
-impl SharedKey {
-    /// Makes a key of these bytes.
-    ///
-    /// # Errors
-    /// The bytes are too few, or too many for a key.
-    pub fn new(bytes: &[u8]) -> Result<Self, KeyLength> {
-        if !(KEY_BYTES_MIN..=KEY_BYTES_MAX).contains(&bytes.len()) {
-            return Err(KeyLength(bytes.len()));
-        }
-        HmacSha256::new_from_slice(bytes).map(Self).map_err(|_| KeyLength(bytes.len()))
-    }
-
-    fn over(&self, word: &str, transcript: &[u8]) -> HmacSha256 {
-        let mut mac = self.0.clone();
-        mac.update(b"shunt hand-over ");
-        mac.update(word.as_bytes());
-        mac.update(&[0]);
-        mac.update(transcript);
-        mac
-    }
-
-    fn proof(&self, side: Side, transcript: &[u8]) -> [u8; PROOF_BYTES] {
-        self.over(proof_word(side), transcript).finalize().into_bytes().into()
-    }
-
-    fn is_proof(&self, side: Side, transcript: &[u8], proof: &[u8]) -> bool {
-        self.over(proof_word(side), transcript).verify_slice(proof).is_ok()
-    }
-
-    fn session_key(&self, from: Side, transcript: &[u8]) -> SessionKey {
-        let word = match from {
-            Side::Owner => "key of the owner's messages",
-            Side::Agent => "key of the agent's messages",
-        };
-        let key: [u8; PROOF_BYTES] = self.over(word, transcript).finalize().into_bytes().into();
-        SessionKey::new(key)
-    }
-}
-
-fn proof_word(side: Side) -> &'static str {
-    match side {
-        Side::Owner => "owner",
-        Side::Agent => "agent",
-    }
-}
-
-/// The key of one side's messages in one session.
-#[derive(Clone)]
-pub struct SessionKey(HmacSha256);
-
-impl std::fmt::Debug for SessionKey {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("SessionKey(..)")
-    }
-}
-
-impl SessionKey {
-    /// Makes a key of these bytes, which must be as good as random.
-    #[must_use]
-    pub fn new(key: [u8; 32]) -> Self {
-        let mut block = sha2::digest::array::Array::default();
-        let block_bytes: &mut [u8] = &mut block;
-        block_bytes[..32].copy_from_slice(&key);
-        // RFC 2104: a key shorter than a block is padded with zeros.
-        Self(HmacSha256::new(&block))
-    }
-
-    fn over(&self, sequence: u64, message: &[u8]) -> HmacSha256 {
-        let mut mac = self.0.clone();
-        mac.update(&sequence.to_be_bytes());
-        mac.update(message);
-        mac
-    }
-
-    pub(crate) fn mac(&self, sequence: u64, message: &[u8]) -> [u8; MAC_BYTES] {
-        let whole: [u8; PROOF_BYTES] = self.over(sequence, message).finalize().into_bytes().into();
-        let mut mac = [0; MAC_BYTES];
-        mac.copy_from_slice(&whole[..MAC_BYTES]);
-        mac
-    }
-
-    pub(crate) fn is_mac(&self, sequence: u64, message: &[u8], mac: &[u8]) -> bool {
-        mac.len() == MAC_BYTES && self.over(sequence, message).verify_truncated_left(mac).is_ok()
-    }
-}
-
 /// Identity of an owner: the same after a restart, and unique at any time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OwnerId(pub u64);
-
-/// One run of a process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Instance(pub u64);
 
 /// A session in which both sides have proved that they have the key.
 #[derive(Clone, Debug)]

@@ -8,7 +8,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use super::Error;
+use super::error::Error;
 use crate::limits::{QUEUE_BYTES_MAX, UNREAD_BYTES_MAX};
 use shunt_reactor::moving::{Frozen, TcpState, Window};
 
@@ -261,7 +261,7 @@ pub fn encode_frozen(frozen: &Frozen, out: &mut Vec<u8>) -> Result<(), Error> {
 /// # Errors
 /// The bytes are no connection, or one that contradicts itself or is too large.
 pub fn decode_frozen(bytes: &[u8]) -> Result<Frozen, Error> {
-    let mut fields = Fields { rest: bytes, kind: super::kind::TAKE };
+    let mut fields = Fields { rest: bytes, kind: crate::message::kinds::kind::TAKE };
     let frozen = fields.frozen()?;
     fields.end()?;
     Ok(frozen)

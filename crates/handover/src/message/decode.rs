@@ -1,14 +1,15 @@
 //! Decoding of messages from a stream of bytes.
 
 use super::connection::Fields;
-use super::{
-    AFTER_LENGTH_BYTES, Ending, Error, Framing, HEADER_BYTES, MAC_BYTES, Message, Refusal, Side,
+use super::error::Error;
+use super::kinds::{
+    AFTER_LENGTH_BYTES, Ending, Framing, HEADER_BYTES, Instance, MAC_BYTES, Message, Refusal, Side,
     Ticket, kind,
 };
+use crate::keys::SessionKey;
 use crate::limits::{
     BODY_BYTES_MAX, ETAG_BYTES_MAX, HEAD_BYTES_MAX, MESSAGE_BYTES_MAX, REASON_BYTES_MAX,
 };
-use crate::session::{Instance, SessionKey};
 
 /// Result of [`Decoder::next`].
 #[derive(Clone, Debug, PartialEq, Eq)]

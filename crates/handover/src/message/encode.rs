@@ -1,12 +1,12 @@
 //! Encoding of messages.
 
 use super::connection::{encode_frozen, put_addresses};
-use super::{
-    AFTER_LENGTH_BYTES, Ending, Error, Framing, HEADER_BYTES, MAC_BYTES, Message, Refusal, Ticket,
-    kind,
+use super::error::Error;
+use super::kinds::{
+    AFTER_LENGTH_BYTES, Ending, Framing, HEADER_BYTES, MAC_BYTES, Message, Refusal, Ticket, kind,
 };
+use crate::keys::SessionKey;
 use crate::limits::{BODY_BYTES_MAX, ETAG_BYTES_MAX, HEAD_BYTES_MAX, REASON_BYTES_MAX};
-use crate::session::SessionKey;
 
 /// Encoder of one side's messages, in the order in which they are sent.
 #[derive(Clone, Debug)]

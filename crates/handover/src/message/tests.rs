@@ -1,9 +1,10 @@
 //! Round trips of each message, and the inputs that a decoder refuses.
 
+use super::kinds::kind;
 use super::*;
 use crate::limits::{BODY_BYTES_MAX, HEAD_BYTES_MAX, REASON_BYTES_MAX, UNREAD_BYTES_MAX};
 use crate::session::{Instance, SessionKey};
-use shunt_reactor::moving::{TcpState, Window};
+use shunt_reactor::moving::{Frozen, TcpState, Window};
 
 const T: Ticket = Ticket(0x0102_0304_0506_0708);
 

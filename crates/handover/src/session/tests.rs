@@ -157,32 +157,3 @@ fn another_version_or_protocol_is_refused_by_name() {
         Some(Error::Length(0x4745_5420))
     );
 }
-
-#[test]
-fn keys_that_can_be_guessed_are_refused_and_none_is_shown() {
-    assert_eq!(SharedKey::new(b"short").err(), Some(KeyLength(5)));
-    assert_eq!(SharedKey::new(&[0; KEY_BYTES_MAX + 1]).err(), Some(KeyLength(KEY_BYTES_MAX + 1)));
-    assert_eq!(
-        format!("{:?} {:?}", key(65), SessionKey::new([65; 32])),
-        "SharedKey(..) SessionKey(..)"
-    );
-}
-
-/// RFC 4231, test case 2 has a key shorter than a block, like all of ours.
-#[test]
-fn macs_are_hmac_sha256_cut_to_sixteen_bytes() {
-    let mut key = [0; 32];
-    key[..4].copy_from_slice(b"Jefe");
-    let mut mac = SessionKey::new(key).0;
-    mac.update(b"what do ya want for nothing?");
-    let bytes: [u8; 32] = mac.finalize().into_bytes().into();
-    assert_eq!(bytes[..8], [0x5b, 0xdc, 0xc1, 0x46, 0xbf, 0x60, 0x75, 0x4e]);
-    let key = SessionKey::new(key);
-    let cut = key.mac(1, b"message");
-    assert!(key.is_mac(1, b"message", &cut));
-    assert!(
-        !key.is_mac(2, b"message", &cut)
-            && !key.is_mac(1, b"massage", &cut)
-            && !key.is_mac(1, b"message", &[])
-    );
-}

@@ -2,9 +2,18 @@
 
 use num_bigint::{BigInt, Sign};
 
-use super::Math;
 use crate::ast::{NativeType, Operator};
 use crate::values::{Decimal, decode_varint, encode_varint};
+
+/// Functions of one number.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Math {
+    Abs,
+    Exp,
+    Log,
+    Log10,
+    Round,
+}
 
 /// Most digits of a decimal result.
 const PRECISION_MAX: usize = 10_000;

@@ -20,6 +20,8 @@ use crate::error::{FailedFunction, InvalidRequest};
 use crate::types::CqlType;
 use crate::values::json;
 
+use arithmetic::Math;
+
 pub use aggregate::{Aggregate, AggregateKind, AggregateState};
 pub use arithmetic::is_number;
 pub use resolve::{Argument, is_native, resolve};
@@ -101,16 +103,6 @@ enum Body {
     Floor,
     /// `collection_min`, `collection_max`, `collection_sum`, `collection_avg`
     Collection(AggregateKind),
-}
-
-/// Functions of one number.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Math {
-    Abs,
-    Exp,
-    Log,
-    Log10,
-    Round,
 }
 
 impl Function {

@@ -2,9 +2,10 @@
 //! result.
 
 use super::aggregate::{Aggregate, AggregateKind};
+use super::arithmetic::Math;
 use super::masks::Mask;
 use super::vectors::Similarity;
-use super::{Body, Function, Math, arithmetic};
+use super::{Body, Function, arithmetic};
 use crate::ast::{NativeType, Operator};
 use crate::error::InvalidRequest;
 use crate::types::CqlType;

@@ -24,9 +24,9 @@ use std::os::fd::OwnedFd;
 
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, ipproto};
 
+use super::frozen::{Frozen, FrozenLimits, Intake, NotFrozen, TcpState, Window};
 use super::limits::{ACKNOWLEDGED_PART_MAX, READS_MAX};
 use super::repair::{self, Info, Queue};
-use super::{Frozen, FrozenLimits, Intake, NotFrozen, TcpState, Window};
 use crate::driver::socket;
 
 /// The window of a socket before it is connected. By half of it, but 536 bytes at most, the kernel

@@ -8,7 +8,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use rustix::net::{RecvFlags, SendFlags};
 
-use super::Window;
+use super::frozen::Window;
 
 /// Leaves repair without a window probe (`TCP_REPAIR_OFF_NO_WP`).
 const OFF_WITHOUT_PROBE: i32 = -1;

@@ -28,8 +28,9 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
 };
 
+use super::frozen::{Frozen, NotFrozen, TcpState, Window};
 use super::limits::{ANSWER_WITHIN, DEPOSITS_MAX, KEPT_FOR};
-use super::{Frozen, NotFrozen, TcpState, Window, repair};
+use super::repair;
 use crate::driver::clock::timespec;
 
 const PUT: u8 = 1;
