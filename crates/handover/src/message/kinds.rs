@@ -125,7 +125,7 @@ pub enum Message<'a> {
     Response {
         /// The head.
         head: &'a [u8],
-        /// Where the body ends.
+        /// Framing of the body.
         framing: Framing,
     },
     /// Reports that the exchange has failed.
@@ -139,7 +139,7 @@ pub enum Message<'a> {
     Offer {
         /// Head of the answer.
         head: &'a [u8],
-        /// Where the body ends.
+        /// Framing of the body.
         framing: Framing,
         /// Entity tag if it is a strong one; otherwise empty.
         etag: &'a [u8],
@@ -148,7 +148,7 @@ pub enum Message<'a> {
     Taken,
     /// The connection is not here and never will be under this ticket.
     Refused {
-        /// Why.
+        /// The reason.
         reason: Refusal,
     },
     /// Returns the connection.
@@ -162,11 +162,11 @@ pub enum Message<'a> {
     },
     /// The connection has ended here.
     Closed {
-        /// Why.
+        /// The reason.
         reason: Ending,
-        /// Bytes of the answer that were put in.
+        /// Bytes of the answer put into it.
         answer_sent: u64,
-        /// Those are all, and the client has acknowledged them.
+        /// These bytes are the whole answer, and the client has acknowledged them.
         is_complete: bool,
     },
     /// After the handshake: the agent has this connection of the owner's.

@@ -1,6 +1,6 @@
 //! Variable-length integers and checked reading of records.
 
-use super::DecodeError;
+use super::error::DecodeError;
 
 /// Appends `value` in groups of seven bits, lowest first.
 pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {

@@ -1,9 +1,10 @@
 //! Decodes records to whole rows.
 
 use super::bytes::Reader;
+use super::error::DecodeError;
 use super::layout::{KIND_UNMERGED, VERSION};
+use super::registry::Catalogue;
 use super::view::{CellView, RecordView, ValueView};
-use super::{Catalogue, DecodeError};
 use crate::row::{Cell, CellValue, ColumnId, Row};
 
 /// Decodes the row of a record.

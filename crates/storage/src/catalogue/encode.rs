@@ -1,8 +1,9 @@
 //! Encodes rows and headers as records.
 
-use super::bytes::{put_bytes, put_signed, put_varint, varint_bytes};
+use super::bytes::{put_bytes, put_signed, put_varint};
 use super::layout::*;
-use super::{Catalogue, Presence};
+use super::registry::Catalogue;
+use super::schema::Presence;
 use crate::row::{Cell, CellValue, ColumnId, Cut, Deletion, Expiry, Header, Row, TableId};
 
 /// Base of the cells' relative times.
@@ -163,17 +164,6 @@ fn put_presence(out: &mut Vec<u8>, presence: Option<Presence>, columns: &[Column
             PRESENCE_INLINE
         }
     }
-}
-
-/// Number of bytes for naming these columns in the record.
-pub(super) fn inline_bytes(columns: &[ColumnId]) -> usize {
-    let mut last = 0;
-    let mut total = varint_bytes(columns.len() as u64);
-    for column in columns {
-        total += varint_bytes(u64::from(column.0.wrapping_sub(last)));
-        last = column.0;
-    }
-    total
 }
 
 fn put_cell_metadata(out: &mut Vec<u8>, cell: &Cell, base: Base) {

@@ -5,7 +5,8 @@
 //! other damage is an error, because lost ids could be assigned again to other columns.
 
 use super::bytes::{Reader, put_varint};
-use super::{DecodeError, Schema};
+use super::error::DecodeError;
+use super::schema::Schema;
 use crate::files::{self, ReplaceError};
 use crate::row::{ColumnId, TableId};
 use std::fmt;

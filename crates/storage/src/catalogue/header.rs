@@ -6,8 +6,8 @@
 //! never count as empty, nor may the fragments behind it be skipped: it makes the whole header an
 //! error.
 
-use super::DecodeError;
 use super::bytes::Reader;
+use super::error::DecodeError;
 use super::layout::{EPOCH_US, KIND_HEADER, KIND_UNMERGED, VERSION};
 use super::view::{kind, read_deletion};
 use crate::row::{Cut, Deletion, Header, RangeTombstone};

@@ -1,8 +1,7 @@
 //! Chooses the schema for a set of columns, and decides when a new one is worthwhile.
 
-use super::encode::inline_bytes;
 use super::file::Contents;
-use super::{Presence, Schema};
+use super::schema::{Presence, Schema, inline_bytes};
 use crate::row::{ColumnId, TableId};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;

@@ -1,8 +1,10 @@
 //! Reads records in place: the row's own times first, columns by position on demand.
 
 use super::bytes::Reader;
+use super::error::DecodeError;
 use super::layout::*;
-use super::{Catalogue, DecodeError, Schema};
+use super::registry::Catalogue;
+use super::schema::Schema;
 use crate::row::{ColumnId, Deletion, Expiry, Liveness};
 use std::sync::Arc;
 

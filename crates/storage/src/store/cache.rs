@@ -17,8 +17,9 @@
 //! go to the engine. No reader thus sees a write and a later reader the state before it,
 //! acknowledged or not. Scans and slices bypass the cache and never fill it.
 
+use super::error::StoreError;
 use super::read::Read;
-use super::{Shared, StoreError};
+use super::shared::Shared;
 use crate::catalogue::{decode_row, encode_row, is_plain};
 use crate::engine::{ReadTier, Stall, Write};
 use crate::key;

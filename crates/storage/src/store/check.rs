@@ -1,11 +1,12 @@
 //! Verifies a closed data directory: every checksum, every key, every record.
 
 use super::directory::{DirectoryLock, Layout, name_logs};
-use super::error::describe;
+use super::error::{StoreError, describe};
 use super::marker::{check_logs, check_manifest, is_damaged, missing};
-use super::own::check_schemas;
+use super::metadata::check_schemas;
+use super::options::StoreOptions;
 use super::scan::malformed_key;
-use super::{Shared, StoreError, StoreOptions};
+use super::shared::Shared;
 use crate::catalogue::{Catalogue, DecodeError, decode_header, decode_row};
 use crate::engine::{DataFile, Engine, EngineError, ReadTier, RocksEngine, Span};
 use crate::key::{self, Target};

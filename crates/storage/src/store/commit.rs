@@ -5,7 +5,9 @@
 //! the next. A failed sync poisons the store: the state of the disk is unknown then, and another
 //! sync would not reveal it (the kernel may have dropped the pages).
 
-use super::{Durability, Shared, StoreError, Ticket};
+use super::error::StoreError;
+use super::options::{Durability, Ticket};
+use super::shared::Shared;
 use crate::engine::EngineError;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};

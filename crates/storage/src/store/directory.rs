@@ -8,7 +8,7 @@
 //! db/        the engine's files
 //! ```
 
-use super::StoreError;
+use super::error::StoreError;
 use crate::engine::EngineError;
 use crate::files;
 use std::fs::{self, File, TryLockError};

@@ -6,8 +6,8 @@
 //! behind, which misses a loss; it is never ahead, which would invent one. The same applies to the
 //! manifest and to each log, see [`Noted`].
 
-use super::StoreError;
 use super::directory::Layout;
+use super::error::StoreError;
 use crate::engine::{Engine, EngineError, LOGS, LogMark, Noted, first_log_needed};
 use std::fs::File;
 use std::io;

@@ -15,10 +15,11 @@ mod figures;
 mod marker;
 mod newest;
 mod options;
-mod own;
+mod metadata;
 mod partition;
 mod read;
 mod scan;
+mod shared;
 mod stamps;
 #[cfg(test)]
 mod tests;
@@ -33,70 +34,32 @@ pub use options::{Durability, Mutation, MutationRef, StoreOptions, Ticket};
 pub use partition::PartitionRows;
 pub use read::{Reach, Read, Record, RowRef, Slice};
 pub use scan::{Position, Scan, ScanItem, ScanRange};
+pub use shared::Store;
 pub use upkeep::Swept;
 pub use write::Appended;
 
 use crate::catalogue::Catalogue;
 use crate::engine::{Engine, EngineError, EngineOptions, RocksEngine, Write};
-use crate::files;
-use crate::key;
 use crate::merger::{GraceTimes, RowMerger};
 use crate::row::TableId;
 use crate::row_cache::RowCache;
+use crate::{files, key};
 use changes::Changes;
 use commit::Commit;
 use directory::{DirectoryLock, Layout};
 use figures::Figures;
 use marker::Marker;
+use shared::Shared;
 use stamps::Stamps;
-use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
 
 /// Most keys waiting to be written back.
 const REWRITES_WAITING_MAX: usize = 1024;
-
-/// State shared by the store's threads.
-pub(crate) struct Shared {
-    options: StoreOptions,
-    engine: Box<dyn Engine>,
-    merger: Arc<RowMerger>,
-    catalogue: Arc<Catalogue>,
-    grace: Arc<GraceTimes>,
-    commit: Commit,
-    figures: Figures,
-    cache: Option<RowCache>,
-    /// Tells whether the records read from a partition are of one moment.
-    stamps: Stamps,
-    layout: Option<Layout>,
-    marker: Option<Marker>,
-    /// Tables in which a read must look for deletions of partitions and ranges.
-    headers: RwLock<HashSet<TableId>>,
-    /// Writers hold it shared; writing back a row and reclaiming schemas exclude writers. An
-    /// exclusive holder must neither read a disk nor merge more than a reader that must not wait.
-    gate: RwLock<()>,
-    changes: Changes,
-    /// Number of writers that the engine delays. While it is not 0, no event loop takes a lock that
-    /// they hold.
-    delayed: AtomicUsize,
-    rewrites: SyncSender<Vec<u8>>,
-    stop_sweeping: AtomicBool,
-    /// Allows one sweep, reclaim or snapshot at a time.
-    upkeep: Mutex<()>,
-}
-
-/// An open store. Threads share it by reference or in an `Arc`.
-pub struct Store {
-    shared: Arc<Shared>,
-    /// Running until the store is closed.
-    threads: Mutex<Vec<JoinHandle<()>>>,
-    stop_upkeep: SyncSender<Vec<u8>>,
-    _lock: Option<DirectoryLock>,
-}
 
 impl Store {
     /// Opens the store in a directory, or creates one there.
@@ -159,7 +122,7 @@ impl Store {
         let logs = layout.as_ref().map(Layout::logs).unwrap_or_default();
         let engine = open(&options, Arc::clone(&merger) as _)?;
         if let Some(layout) = &layout {
-            own::check_schemas(&*engine, next_id, &layout.catalogue())?;
+            metadata::check_schemas(&*engine, next_id, &layout.catalogue())?;
             layout.make_durable()?;
         }
         let accept_loss = options.engine.accept_damaged_log;
@@ -167,7 +130,7 @@ impl Store {
             Some(layout) => Some(Marker::open(layout, &*engine, &logs, accept_loss)?),
             None => None,
         };
-        let headers = RwLock::new(own::tables_with_headers(&*engine)?);
+        let headers = RwLock::new(metadata::tables_with_headers(&*engine)?);
         let shared = Arc::new(Shared {
             options,
             engine,
@@ -218,7 +181,7 @@ impl Store {
     /// # Errors
     /// The engine cannot read.
     pub fn tables(&self) -> Result<Vec<TableId>, StoreError> {
-        Ok(own::tables(&*self.shared.engine)?)
+        Ok(metadata::tables(&*self.shared.engine)?)
     }
 
     /// Sets the retention of a table's tombstones in seconds. Not persisted: the node sets it after
@@ -359,16 +322,4 @@ fn start_threads(
         .name("store-upkeep".to_owned())
         .spawn(move || upkeep::run(&keeps, &asked));
     Ok(vec![sync, upkeep.map_err(failed)?])
-}
-
-impl Shared {
-    /// The maximum value if no directory is watched.
-    fn free_bytes(&self) -> u64 {
-        let watched = self.layout.as_ref().filter(|_| self.options.reserve_bytes > 0);
-        watched.map_or(u64::MAX, Layout::free_bytes)
-    }
-
-    fn lock_upkeep(&self) -> MutexGuard<'_, ()> {
-        self.upkeep.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }

@@ -4,8 +4,9 @@
 //! The result must never be less than any timestamp that could cover or outlive such a write: it
 //! counts expired values and tombstones of any age like live data.
 
-use super::read::Read;
-use super::{Shared, Slice, Store, StoreError};
+use super::error::StoreError;
+use super::read::{Read, Slice};
+use super::shared::{Shared, Store};
 use crate::catalogue::decode_row;
 use crate::engine::{ReadTier, Span};
 use crate::key::{self, Target};

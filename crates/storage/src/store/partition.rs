@@ -1,7 +1,8 @@
 //! A partition as of one moment: read through one cursor, past the row cache.
 
+use super::error::StoreError;
 use super::read::{Reach, Read, Slice, clustering, takes_long};
-use super::{Shared, StoreError};
+use super::shared::Shared;
 use crate::catalogue::{covering, decode_header};
 use crate::engine::{Cursor, EngineError, ReadTier, Span};
 use crate::key::{self, Target};

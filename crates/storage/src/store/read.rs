@@ -1,7 +1,8 @@
 //! Reads of single records, and of a few in a partition as of one moment.
 
+use super::error::StoreError;
 use super::partition::PartitionRows;
-use super::{Shared, Store, StoreError};
+use super::shared::{Shared, Store};
 use crate::catalogue::{
     DecodeError, RecordView, covering, decode_header, decode_row, is_plain, is_worth_folding,
 };

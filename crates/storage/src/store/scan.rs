@@ -1,8 +1,9 @@
 //! Scans the partitions of a table in token order; can stop and resume between any two rows.
 
+use super::error::StoreError;
 use super::partition::read_head;
 use super::read::Reach;
-use super::{Shared, Store, StoreError};
+use super::shared::{Shared, Store};
 use crate::engine::{Cursor, Span};
 use crate::key::{self, Target};
 use crate::row::{Bytes, Header, PartitionKey, Row, TableId};

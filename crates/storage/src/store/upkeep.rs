@@ -1,7 +1,8 @@
 //! Upkeep of a small and fast store: writes back merged rows, sweeps rows under old deletions,
 //! reclaims schemas.
 
-use super::{Shared, Store, StoreError};
+use super::error::StoreError;
+use super::shared::{Shared, Store};
 use crate::catalogue::{
     RecordView, decode_header, decode_row, decode_unmerged, encode_header, encode_row,
     is_worth_folding,

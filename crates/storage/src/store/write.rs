@@ -5,7 +5,9 @@
 //! loop is refused immediately ([`Store::append`]); other callers wait ([`Store::apply`]), for a
 //! limited time and without holding a lock that a loop takes.
 
-use super::{Durability, MutationRef, Shared, Store, StoreError, Ticket};
+use super::error::StoreError;
+use super::options::{Durability, MutationRef, Ticket};
+use super::shared::{Shared, Store};
 use crate::catalogue::{encode_header, encode_row};
 use crate::engine::{EngineError, Pace, Stall, Write};
 use crate::key::{self, Target};

@@ -1,7 +1,8 @@
 //! The store's own records, in a separate table: written in one batch with their subject, or before
 //! it.
 
-use super::{Shared, StoreError};
+use super::error::StoreError;
+use super::shared::Shared;
 use crate::catalogue::CatalogueError;
 use crate::engine::{Engine, EngineError, Found, ReadTier, Span, Stall, Write};
 use crate::key::{self, OWN_TABLE, Target};
