@@ -1,7 +1,7 @@
 //! Statements as the grammar sees them: names are folded to their case, but not looked up in a
 //! schema.
 
-mod access;
+mod describe;
 mod display;
 mod mutation;
 mod name;
@@ -11,7 +11,7 @@ mod term;
 mod transaction;
 pub(crate) mod type_name;
 
-pub use access::{AccessStatement, Describe, DescribeTarget};
+pub use describe::{Describe, DescribeTarget};
 pub use display::{quoted_name, quoted_string, quoted_type_name};
 pub use mutation::{
     Assignment, Attributes, Batch, BatchKind, ColumnCondition, Conditions, Delete, Deletion,
@@ -63,8 +63,9 @@ pub enum Statement {
     Use(String),
     /// `CREATE`, `ALTER` and `DROP` of schema elements.
     Schema(SchemaStatement),
-    /// Roles and permissions.
-    Access(AccessStatement),
+    /// A statement about roles, users, identities or permissions: its first words, such as
+    /// `CREATE ROLE`.
+    Access(&'static str),
     /// `DESCRIBE`
     Describe(Describe),
 }

@@ -1,8 +1,9 @@
-//! Roles, users, identities and permissions: parsed in full, but reduced to little more than their
-//! names.
+//! Roles, users, identities and permissions: parsed in full and kept as a name.
+//!
+//! The node refuses all of them. It parses them so that a misspelt one is a syntax error, as it is
+//! in Cassandra, and so that a right one is refused by its name.
 
 use super::Parser;
-use crate::ast::AccessStatement;
 use crate::error::SyntaxError;
 use crate::lexer::Kind;
 
@@ -27,7 +28,8 @@ impl Parser<'_> {
         self.is_word_ahead(1, "role") || self.is_word_ahead(1, "user") || identity
     }
 
-    pub(super) fn access(&mut self) -> Result<AccessStatement, SyntaxError> {
+    /// The first words of the statement, such as `CREATE ROLE` or `GRANT PERMISSION`.
+    pub(super) fn access(&mut self) -> Result<&'static str, SyntaxError> {
         let verb = self.lower();
         self.advance();
         match (verb.as_str(), self.lower().as_str()) {
@@ -51,14 +53,14 @@ impl Parser<'_> {
         if creates { self.if_not_exists() } else { self.if_exists() }
     }
 
-    fn role(&mut self, name: &'static str) -> Result<AccessStatement, SyntaxError> {
+    fn role(&mut self, name: &'static str) -> Result<&'static str, SyntaxError> {
         self.advance();
-        let if_condition = self.if_condition(name)?;
-        let subject = Some(self.role_name()?);
+        self.if_condition(name)?;
+        self.role_name()?;
         if name != "DROP ROLE" && self.eat_word("with") {
             self.and_list(Parser::role_option)?;
         }
-        Ok(AccessStatement { name, subject, if_condition })
+        Ok(name)
     }
 
     fn role_name(&mut self) -> Result<String, SyntaxError> {
@@ -99,10 +101,10 @@ impl Parser<'_> {
         }
     }
 
-    fn user(&mut self, name: &'static str) -> Result<AccessStatement, SyntaxError> {
+    fn user(&mut self, name: &'static str) -> Result<&'static str, SyntaxError> {
         self.advance();
-        let if_condition = self.if_condition(name)?;
-        let subject = Some(self.user_name("user names and USER is deprecated, please use ROLE")?);
+        self.if_condition(name)?;
+        self.user_name("user names and USER is deprecated, please use ROLE")?;
         if name != "DROP USER" {
             if self.eat_word("with") {
                 let _ = self.eat_word("hashed");
@@ -111,7 +113,7 @@ impl Parser<'_> {
             }
             let _ = self.eat_word("superuser") || self.eat_word("nosuperuser");
         }
-        Ok(AccessStatement { name, subject, if_condition })
+        Ok(name)
     }
 
     fn user_name(&mut self, whose: &str) -> Result<String, SyntaxError> {
@@ -124,16 +126,16 @@ impl Parser<'_> {
         }
     }
 
-    fn identity(&mut self, verb: &str) -> Result<AccessStatement, SyntaxError> {
+    fn identity(&mut self, verb: &str) -> Result<&'static str, SyntaxError> {
         self.advance();
         let name = if verb == "add" { "ADD IDENTITY" } else { "DROP IDENTITY" };
-        let if_condition = self.if_condition(name)?;
-        let subject = Some(self.user_name("identity")?);
+        self.if_condition(name)?;
+        self.user_name("identity")?;
         if verb == "add" {
             self.expect_words(&["to", "role"])?;
             self.user_name("identity")?;
         }
-        Ok(AccessStatement { name, subject, if_condition })
+        Ok(name)
     }
 
     fn grant(
@@ -141,7 +143,7 @@ impl Parser<'_> {
         towards: &str,
         permission: &'static str,
         role: &'static str,
-    ) -> Result<AccessStatement, SyntaxError> {
+    ) -> Result<&'static str, SyntaxError> {
         let permissions = self.starts_permissions();
         if permissions {
             self.permissions()?;
@@ -151,12 +153,8 @@ impl Parser<'_> {
             self.role_name()?;
         }
         self.expect_word(towards)?;
-        let subject = Some(self.role_name()?);
-        Ok(AccessStatement {
-            name: if permissions { permission } else { role },
-            subject,
-            if_condition: false,
-        })
+        self.role_name()?;
+        Ok(if permissions { permission } else { role })
     }
 
     /// Some permissions are words that can be roles: the following words decide.
@@ -227,10 +225,9 @@ impl Parser<'_> {
         }
     }
 
-    fn list_access(&mut self) -> Result<AccessStatement, SyntaxError> {
-        let found = |name, subject| Ok(AccessStatement { name, subject, if_condition: false });
+    fn list_access(&mut self) -> Result<&'static str, SyntaxError> {
         if self.eat_word("users") {
-            return found("LIST USERS", None);
+            return Ok("LIST USERS");
         }
         let roles = self.eat_word("roles");
         if !roles {
@@ -242,8 +239,10 @@ impl Parser<'_> {
                 self.resource()?;
             }
         }
-        let subject = if self.eat_word("of") { Some(self.role_name()?) } else { None };
+        if self.eat_word("of") {
+            self.role_name()?;
+        }
         let _ = self.eat_word("norecursive");
-        found(if roles { "LIST ROLES" } else { "LIST PERMISSIONS" }, subject)
+        Ok(if roles { "LIST ROLES" } else { "LIST PERMISSIONS" })
     }
 }

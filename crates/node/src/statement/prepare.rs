@@ -88,9 +88,8 @@ fn plan(
         ast::Statement::Use(keyspace) => Plan::Use(keyspace),
         ast::Statement::Schema(change) => Plan::Schema(Box::new(change)),
         ast::Statement::Describe(describe) => Plan::Describe(describe),
-        ast::Statement::Access(access) => {
-            let message =
-                format!("{} is not supported by this node, which knows no roles", access.name);
+        ast::Statement::Access(name) => {
+            let message = format!("{name} is not supported by this node, which knows no roles");
             return Err(CqlError::Invalid(message));
         }
     })

@@ -1,17 +1,6 @@
-//! Roles, permissions and `DESCRIBE`; of a statement about roles, a node needs only its kind.
+//! `DESCRIBE`.
 
 use super::name::QualifiedName;
-
-/// A statement about roles, users, identities or permissions.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct AccessStatement {
-    /// First words of the statement, such as `CREATE ROLE` or `GRANT PERMISSION`.
-    pub name: &'static str,
-    /// The role, user or identity in question, if any.
-    pub subject: Option<String>,
-    /// `IF EXISTS` or `IF NOT EXISTS`
-    pub if_condition: bool,
-}
 
 /// `DESCRIBE ..`
 #[derive(Clone, Debug, Eq, PartialEq)]
