@@ -19,7 +19,6 @@ use shunt_wire::cql::message::{Event, encode};
 
 use crate::cluster::ClusterInfo;
 use crate::error::CqlError;
-use crate::execute::wire_change;
 use crate::layout::{self, Claim, node_directory, set_nodes};
 use crate::mail::NodeMail;
 use crate::prepared::PreparedStatements;
@@ -299,7 +298,7 @@ impl Shared {
     /// Reports a change to all registered clients.
     fn announce(&self, change: &Change) {
         let mut body = Vec::new();
-        encode::event(&mut body, &Event::SchemaChange(wire_change(change)));
+        encode::event(&mut body, &Event::SchemaChange(change.in_protocol()));
         let body: Arc<[u8]> = body.into();
         for mailer in self.mailers.get().into_iter().flatten() {
             // A loop with a full mailbox has clients that miss the event; drivers also poll.

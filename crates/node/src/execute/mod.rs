@@ -36,12 +36,11 @@ use shunt_language::functions::timeuuid;
 use shunt_wire::cql::envelope::{flag, opcode};
 use shunt_wire::cql::message::metadata::metadata_flag;
 use shunt_wire::cql::message::{
-    Execute, Prepare, Query, QueryParams, SchemaChange, Values, encode, split_request_prefix,
+    Execute, Prepare, Query, QueryParams, Values, encode, split_request_prefix,
 };
 use shunt_wire::cql::message::{put, result_kind};
 
 use crate::error::CqlError;
-use crate::schema::change::{Change, Object};
 use crate::shared::Shared;
 use crate::statement::{Plan, Statement};
 use crate::trace::{Origin, Trace};
@@ -385,7 +384,7 @@ impl Executor {
                 let change = self.shared.change(statement_change, session)?;
                 self.aside.note(|| "The schema is on disk");
                 match &change {
-                    Some(change) => encode::schema_change(out, &wire_change(change)),
+                    Some(change) => encode::schema_change(out, &change.in_protocol()),
                     None => encode::void(out),
                 }
                 Ok(Done::now(opcode::RESULT))
@@ -457,16 +456,6 @@ fn check_values(statement: &Statement, values: &Values<'_>) -> Result<(), CqlErr
         return Err(CqlError::Invalid(message));
     }
     Ok(())
-}
-
-/// Converts a change to the protocol's form.
-pub(crate) fn wire_change(change: &Change) -> SchemaChange<'_> {
-    let (target, name) = match &change.object {
-        Object::Keyspace => ("KEYSPACE", None),
-        Object::Table(name) => ("TABLE", Some(name.as_str())),
-        Object::Type(name) => ("TYPE", Some(name.as_str())),
-    };
-    SchemaChange { change: change.kind, target, keyspace: &change.keyspace, name, arguments: None }
 }
 
 /// The body of RESULT for a prepared statement (v5, section 4.2.5.4).

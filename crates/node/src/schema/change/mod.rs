@@ -7,6 +7,7 @@ mod table;
 mod types;
 
 use shunt_language::ast::{Drop, DropKind, SchemaStatement};
+use shunt_wire::cql::message::SchemaChange;
 
 use super::resolve::keyspace_of;
 use super::{Schema, Uuid};
@@ -27,6 +28,19 @@ pub(crate) enum Object {
     Keyspace,
     Table(String),
     Type(String),
+}
+
+impl Change {
+    /// The change in the protocol's form.
+    pub(crate) fn in_protocol(&self) -> SchemaChange<'_> {
+        let (target, name) = match &self.object {
+            Object::Keyspace => ("KEYSPACE", None),
+            Object::Table(name) => ("TABLE", Some(name.as_str())),
+            Object::Type(name) => ("TYPE", Some(name.as_str())),
+        };
+        let (change, keyspace) = (self.kind, self.keyspace.as_str());
+        SchemaChange { change, target, keyspace, name, arguments: None }
+    }
 }
 
 /// Inputs of a change besides the schema: new ids, the time, and the datacentres.
