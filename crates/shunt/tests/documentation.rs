@@ -395,6 +395,14 @@ fn threads_of(source: &str) -> Vec<String> {
     let lines: String = source.lines().map(|line| format!("\n{}", line.trim_start())).collect();
     let source = &lines.replace("\n.", ".");
     let starts = ["thread::Builder::new().name(", "threads::spawn("];
+    // A chain of calls as one line.
+    let chained = |mut text: String, line: &str| {
+        if !line.starts_with('.') {
+            text.push('\n');
+        }
+        text + line
+    };
+    let source = source.lines().map(str::trim).fold(String::new(), chained);
     let arguments = starts.iter().flat_map(|start| source.split(start).skip(1));
     // Who is told the name by another has none of its own.
     let given =
@@ -443,4 +451,46 @@ fn every_thread_is_in_the_list_of_threads() {
     let listed = list.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
     let listed: BTreeSet<String> = listed.map(str::to_owned).collect();
     assert_eq!(threads, listed);
+}
+
+/// Crates of ours that a crate is built from, as its `Cargo.toml` has them.
+fn dependencies_of(name: &str) -> BTreeSet<String> {
+    let manifest = read(&format!("crates/{name}/Cargo.toml"));
+    let section = manifest.split("\n[dependencies]\n").nth(1).unwrap_or_default();
+    let lines = section.lines().take_while(|line| !line.starts_with('['));
+    let ours = lines.filter_map(|line| line.strip_prefix("shunt-")?.split([' ', '.', '=']).next());
+    ours.map(str::to_owned).collect()
+}
+
+fn in_backticks(cell: &str) -> BTreeSet<String> {
+    cell.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+#[test]
+fn the_table_of_crates_is_right() {
+    let crates: BTreeSet<String> = fs::read_dir(root().join("crates"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    let text = read("docs/architecture.md");
+    let table = text.split("| crate | what it is | may use |\n").nth(1).unwrap();
+    let (mut listed, mut offenders) = (BTreeSet::new(), Vec::new());
+    for row in table.lines().skip(1).take_while(|line| line.starts_with('|')) {
+        let cells: Vec<&str> = row.trim_matches('|').split('|').collect();
+        let uses = in_backticks(cells[2]);
+        for name in in_backticks(cells[0]) {
+            let uses: BTreeSet<String> = if cells[2].contains("all but") {
+                crates.difference(&uses).filter(|used| **used != name).cloned().collect()
+            } else {
+                uses.clone()
+            };
+            let found = dependencies_of(&name);
+            if uses != found {
+                offenders.push(format!("{name} uses {found:?}"));
+            }
+            listed.insert(name);
+        }
+    }
+    assert_eq!(listed, crates);
+    assert_none("rows of the table of crates", offenders);
 }
