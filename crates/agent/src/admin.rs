@@ -15,19 +15,15 @@ type Time = fn(&Metrics) -> &Histogram;
 
 /// Histograms of the phases of a client connection's stay.
 const TIMES: [(&str, &str, Time); 5] = [
-    ("restore", "From an offer until the connection for it is in.", |metrics| &metrics.restore),
-    ("arrival", "From a connection's arrival until it is in.", |metrics| &metrics.arrival),
+    ("restore", "Time from an offer until its connection is restored.", |metrics| &metrics.restore),
+    ("arrival", "Time to restore a connection that arrives.", |metrics| &metrics.arrival),
     (
         "first_byte",
-        "From a request until its answer begins to go out on its client's connection.",
+        "Time from a request to the first byte of its answer on the client's connection.",
         |m| &m.first_byte,
     ),
-    (
-        "freeze",
-        "From when a connection is to go back until the kernel has let go of it.",
-        |metrics| &metrics.freeze,
-    ),
-    ("return", "From an answer's last byte until its connection is back.", |metrics| {
+    ("freeze", "Time to freeze a connection that goes back.", |metrics| &metrics.freeze),
+    ("return", "Time from the last byte of an answer until its connection is back.", |metrics| {
         &metrics.giving_back
     }),
 ];
@@ -64,8 +60,8 @@ impl Part for AgentAdmin {
         type Number = fn(&Metrics) -> &Counter;
         let counters: [(&str, &str, Number); 3] = [
             ("shunt_agent_requests", "Requests of dispatchers.", |m| &m.requests),
-            ("shunt_agent_failed", "Requests that came to nothing here.", |m| &m.failed),
-            ("shunt_agent_offers", "Answers that dispatchers were asked about.", |m| &m.offers),
+            ("shunt_agent_failed", "Failed requests.", |m| &m.failed),
+            ("shunt_agent_offers", "Answers offered to dispatchers.", |m| &m.offers),
         ];
         for (name, help, number) in counters {
             encoder.counter(
@@ -76,51 +72,49 @@ impl Part for AgentAdmin {
             )?;
         }
         let answers = self.loops.by::<Way, _>(|metrics| &metrics.answers);
-        encoder.counter(
-            "shunt_agent_answers",
-            "Answers that were sent whole, by their way.",
-            None,
-            &answers,
-        )?;
+        encoder.counter("shunt_agent_answers", "Complete answers, by way.", None, &answers)?;
         let bytes = self.loops.by::<Way, _>(|metrics| &metrics.answer_bytes);
         encoder.counter(
             "shunt_agent_answer",
-            "Of answers, by their way.",
+            "Bytes of answers, by way.",
             Some(&Unit::Bytes),
             &bytes,
         )?;
         let relayed = self.loops.by::<Why, _>(|metrics| &metrics.relayed);
         encoder.counter(
             "shunt_agent_relayed",
-            "Large answers that were relayed all the same.",
+            "Large answers relayed, by reason.",
             None,
             &relayed,
         )?;
         let taken = self.loops.by::<Taken, _>(|metrics| &metrics.taken);
         encoder.counter(
             "shunt_agent_connections",
-            "Connections that dispatchers sent.",
+            "Connections received from dispatchers.",
             None,
             &taken,
         )?;
         let left = self.loops.by::<Left, _>(|metrics| &metrics.left);
-        encoder.counter("shunt_agent_connections_left", "How connections left.", None, &left)?;
+        encoder.counter(
+            "shunt_agent_connections_left",
+            "Connections that left, by outcome.",
+            None,
+            &left,
+        )?;
         type Level = fn(&Metrics) -> &Gauge;
         let gauges: [(&str, &str, Level); 6] = [
             ("shunt_agent_sessions", "Control connections of dispatchers.", |m| &m.sessions),
-            ("shunt_agent_in_flight", "Requests being carried out, waiting ones too.", |m| {
+            ("shunt_agent_in_flight", "Requests in progress, waiting ones included.", |m| {
                 &m.exchanges
             }),
             ("shunt_agent_waiting", "Requests that wait for a connection to the server.", |m| {
                 &m.waiting
             }),
             ("shunt_agent_upstream_connections", "Connections to the server.", |m| &m.upstreams),
-            ("shunt_agent_taken", "Clients' connections that are here, or on their way.", |m| {
+            ("shunt_agent_taken", "Connections of clients here, or on their way here.", |m| {
                 &m.flows
             }),
-            ("shunt_agent_offered", "Answers of which it is not settled how they go.", |m| {
-                &m.offered
-            }),
+            ("shunt_agent_offered", "Answers offered that have no decision yet.", |m| &m.offered),
         ];
         for (name, help, number) in gauges {
             encoder.gauge(name, help, None, &self.loops.plain(|metrics| number(metrics).get()))?;
@@ -128,7 +122,7 @@ impl Part for AgentAdmin {
         let kept = self.loops.plain(|metrics| metrics.kept_bytes.get());
         encoder.gauge(
             "shunt_agent_kept",
-            "Of large CQL answers that are here.",
+            "Bytes of large CQL answers in memory.",
             Some(&Unit::Bytes),
             &kept,
         )?;

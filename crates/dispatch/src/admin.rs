@@ -15,12 +15,14 @@ type Time = fn(&Metrics) -> &Histogram;
 
 /// Histograms of hand-overs, measured from the decision unless the help says otherwise.
 const TIMES: [(&str, &str, Time); 4] = [
-    ("freeze", "Until the kernel has let go of a connection.", |metrics| &metrics.freeze),
-    ("taking", "Until an agent has a connection: it stands still.", |metrics| &metrics.taking),
-    ("absence", "Until a connection is back with its answer out.", |metrics| &metrics.absence),
-    ("restore", "From a connection's arrival on its way back until it is in.", |metrics| {
-        &metrics.restore
+    ("freeze", "Time to freeze a connection.", |metrics| &metrics.freeze),
+    ("taking", "Time until an agent has the connection, which is still meanwhile.", |metrics| {
+        &metrics.taking
     }),
+    ("absence", "Time until the connection is back, with its answer sent.", |metrics| {
+        &metrics.absence
+    }),
+    ("restore", "Time to restore a connection that comes back.", |metrics| &metrics.restore),
 ];
 
 /// Metrics and status of a dispatcher's event loops.
@@ -72,10 +74,10 @@ impl Part for DispatchAdmin {
     fn metrics(&self, encoder: &mut Encoder<'_>) -> fmt::Result {
         type Number = fn(&Metrics) -> &Counter;
         let counters: [(&str, &str, Number); 8] = [
-            ("shunt_dispatch_clients_accepted", "Clients that have connected.", |m| {
-                &m.clients_accepted
+            ("shunt_dispatch_clients_accepted", "Clients accepted.", |m| &m.clients_accepted),
+            ("shunt_dispatch_requests", "Requests sent to a backend, each counted once.", |m| {
+                &m.requests
             }),
-            ("shunt_dispatch_requests", "Requests sent to a backend, each once.", |m| &m.requests),
             ("shunt_dispatch_repeated", "Requests sent to a second backend.", |m| &m.repeated),
             (
                 "shunt_dispatch_resumed",
@@ -83,11 +85,9 @@ impl Part for DispatchAdmin {
                 |m| &m.resumed,
             ),
             ("shunt_dispatch_errors", "Errors answered by the dispatcher.", |m| &m.errors),
-            ("shunt_dispatch_cut_off", "Clients cut off within an answer.", |m| &m.cut),
-            ("shunt_dispatch_offers", "Answers that agents offered to send themselves.", |m| {
-                &m.offers
-            }),
-            ("shunt_dispatch_handovers", "Hand-overs that were begun.", |m| &m.handovers),
+            ("shunt_dispatch_cut_off", "Clients closed within an answer.", |m| &m.cut),
+            ("shunt_dispatch_offers", "Answers that agents offered for hand-over.", |m| &m.offers),
+            ("shunt_dispatch_handovers", "Hand-overs started.", |m| &m.handovers),
         ];
         for (name, help, number) in counters {
             encoder.counter(
@@ -98,30 +98,25 @@ impl Part for DispatchAdmin {
             )?;
         }
         let answers = self.loops.by::<Way, _>(|metrics| &metrics.answers);
-        encoder.counter(
-            "shunt_dispatch_answers",
-            "Answers that went out whole, by their way.",
-            None,
-            &answers,
-        )?;
+        encoder.counter("shunt_dispatch_answers", "Complete answers, by way.", None, &answers)?;
         let bytes = self.loops.by::<Way, _>(|metrics| &metrics.answer_bytes);
         encoder.counter(
             "shunt_dispatch_answer",
-            "Of answers, by their way.",
+            "Bytes of answers, by way.",
             Some(&Unit::Bytes),
             &bytes,
         )?;
         let relayed = self.loops.by::<Why, _>(|metrics| &metrics.relayed);
         encoder.counter(
             "shunt_dispatch_relayed",
-            "Offers that were relayed all the same.",
+            "Offered answers that were relayed, by reason.",
             None,
             &relayed,
         )?;
         let ended = self.loops.by::<Ended, _>(|metrics| &metrics.ended);
         encoder.counter(
             "shunt_dispatch_handovers_ended",
-            "How hand-overs have ended.",
+            "Hand-overs, by outcome.",
             None,
             &ended,
         )?;
@@ -133,11 +128,13 @@ impl Part for DispatchAdmin {
             ("shunt_dispatch_loops_handing_over", "Event loops that hand connections over.", |m| {
                 &m.hands_over
             }),
-            ("shunt_dispatch_clients", "Clients that are connected, those with agents too.", |m| {
+            ("shunt_dispatch_clients", "Clients connected, those at agents included.", |m| {
                 &m.clients
             }),
-            ("shunt_dispatch_away", "Connections with agents, or on their way.", |m| &m.away),
-            ("shunt_dispatch_moving", "Of these, those on their way.", |m| &m.moving),
+            ("shunt_dispatch_away", "Connections at agents, or on their way.", |m| &m.away),
+            ("shunt_dispatch_moving", "Connections on their way to or from an agent.", |m| {
+                &m.moving
+            }),
         ];
         for (name, help, number) in gauges {
             encoder.gauge(name, help, None, &self.loops.plain(|metrics| number(metrics).get()))?;

@@ -20,21 +20,21 @@ impl Part for LocksHttp {
         let answers: Vec<_> = Status::ALL.iter().map(count).collect();
         encoder.counter(
             "shunt_lock_http_requests",
-            "Requests for locks over HTTP that were answered.",
+            "Requests for locks over HTTP answered.",
             None,
             &answers,
         )?;
         let refused = [plain(self.metrics.connections_refused.get() as f64)];
         encoder.counter(
             "shunt_lock_http_connections_refused",
-            "Connections of an address that had its part of them already.",
+            "Connections refused because their address had its share.",
             None,
             &refused,
         )?;
         let failed = [plain(self.metrics.accepts_failed.get() as f64)];
         encoder.counter(
             "shunt_lock_http_accepts_failed",
-            "Accepts that failed, most likely for want of open files.",
+            "Failed accepts; usually the limit of open files.",
             None,
             &failed,
         )?;
@@ -47,7 +47,7 @@ impl Part for LocksHttp {
         )?;
         encoder.gauge(
             "shunt_lock_http_in_flight",
-            "Requests being carried out, waiting ones too.",
+            "Requests in progress, waiting ones included.",
             None,
             &[plain(requests)],
         )

@@ -109,29 +109,29 @@ pub struct ClientGauges {
 impl ClientGauges {
     /// Metric name and help text of each number.
     pub const NAMES: [(&str, &str); 17] = [
-        ("begun", "Multigets that were begun."),
+        ("begun", "Multigets started."),
         ("done", "Multigets with an answer for each key."),
         ("failed", "Multigets that failed."),
-        ("refused", "Multigets that were refused: of too many keys."),
-        ("abandoned", "Multigets whose application was gone before their answer."),
+        ("refused", "Multigets refused for too many keys."),
+        ("abandoned", "Multigets whose application left before the answer."),
         ("datagrams_sent", "Datagrams sent."),
-        ("repeated", "Groups of keys that were asked for again."),
-        ("keys_fallen_back", "Keys asked for over TCP because a shim did not answer."),
+        ("repeated", "Groups of keys requested again."),
+        ("keys_fallen_back", "Keys requested over TCP because a shim did not answer."),
         (
             "keys_over_tcp",
-            "Keys asked for over TCP because the shim said so, or they are too long; all without shims.",
+            "Keys requested over TCP because of their size or at a shim's word; all of them without shims.",
         ),
-        ("duplicates", "Items for keys that had an answer."),
-        ("malformed", "Datagrams that are no replies."),
-        ("late", "Replies to no request that is under way."),
+        ("duplicates", "Items for keys that already had an answer."),
+        ("malformed", "Malformed datagrams."),
+        ("late", "Replies without a pending request."),
         (
             "foreign",
             "Replies from a wrong address, with other keys, or from a coordinator with another list of servers.",
         ),
-        ("coordinated", "Requests that a coordinator was to answer."),
+        ("coordinated", "Requests sent to a coordinator."),
         ("uncoordinated", "Requests that a coordinator did not answer in time."),
-        ("switched", "Requests that a switch was to split."),
-        ("unswitched", "Parts of these of which no answer came in time."),
+        ("switched", "Requests sent to a switch."),
+        ("unswitched", "Parts of requests to a switch without an answer in time."),
     ];
 
     pub(crate) fn show(&self, counts: &Counts) {

@@ -29,28 +29,28 @@ const ENGINE_COUNTERS: [(&str, &str, &str, Option<Unit>, f64); 6] = [
     (
         "rocksdb.compact.read.bytes",
         "shunt_store_compaction_read",
-        "Read by compaction.",
+        "Bytes read by compaction.",
         Some(Unit::Bytes),
         1.0,
     ),
     (
         "rocksdb.compact.write.bytes",
         "shunt_store_compaction_written",
-        "Written by compaction.",
+        "Bytes written by compaction.",
         Some(Unit::Bytes),
         1.0,
     ),
     (
         "rocksdb.flush.write.bytes",
         "shunt_store_flush_written",
-        "Written by flushes.",
+        "Bytes written by flushes.",
         Some(Unit::Bytes),
         1.0,
     ),
     (
         "rocksdb.block.cache.hit",
         "shunt_store_block_cache_hits",
-        "Blocks found in memory.",
+        "Blocks found in the cache.",
         None,
         1.0,
     ),
@@ -64,7 +64,7 @@ const ENGINE_COUNTERS: [(&str, &str, &str, Option<Unit>, f64); 6] = [
     (
         "rocksdb.bloom.filter.useful",
         "shunt_store_filter_hits",
-        "Reads that a filter saved.",
+        "Reads that a Bloom filter avoided.",
         None,
         1.0,
     ),
@@ -117,22 +117,20 @@ impl NodesAdmin {
         )?;
         type Number = fn(&LoopMetrics) -> &Counter;
         let counters: [(&str, &str, Number); 6] = [
-            ("shunt_store_requests_handed_over", "Requests left to worker threads.", |metrics| {
+            ("shunt_store_requests_handed_over", "Requests passed to worker threads.", |metrics| {
                 &metrics.handed_over
             }),
             (
                 "shunt_store_writes_stalled",
-                "Writes handed over as compaction did not keep up.",
+                "Writes passed to worker threads while compaction lagged.",
                 |m| &m.stalled,
             ),
             ("shunt_store_errors", "Requests answered with an error.", |metrics| &metrics.errors),
             ("shunt_store_protocol_errors", "Connections closed for malformed messages.", |m| {
                 &m.protocol_errors
             }),
-            ("shunt_store_clients_cut_off", "Clients closed that left their answers lying.", |m| {
-                &m.cut_off
-            }),
-            ("shunt_store_traces_lost", "Traces asked for faster than they can be written.", |m| {
+            ("shunt_store_clients_cut_off", "Clients closed for unread answers.", |m| &m.cut_off),
+            ("shunt_store_traces_lost", "Traces dropped because they came too fast.", |m| {
                 &m.traces_lost
             }),
         ];
@@ -173,16 +171,17 @@ impl NodesAdmin {
         type Number = fn(&StoreFigures) -> f64;
         let counters: [(&str, &str, Option<Unit>, Number); 11] = [
             ("shunt_store_batches", "Batches written.", None, |f| f.applies as f64),
-            ("shunt_store_fragments_written", "Fragments of rows in them.", None, |f| {
-                f.mutations as f64
-            }),
+            (
+                "shunt_store_fragments_written",
+                "Fragments of rows in the batches written.",
+                None,
+                |f| f.mutations as f64,
+            ),
             ("shunt_store_syncs", "Syncs of the log.", None, |f| f.syncs as f64),
-            ("shunt_store_batches_synced", "Batches that these made durable.", None, |f| {
+            ("shunt_store_batches_synced", "Batches made durable by syncs.", None, |f| {
                 f.synced as f64
             }),
-            ("shunt_store_sync", "Time that syncs took.", Some(Unit::Seconds), |f| {
-                f.sync_us as f64 / 1e6
-            }),
+            ("shunt_store_sync", "Time of syncs.", Some(Unit::Seconds), |f| f.sync_us as f64 / 1e6),
             (
                 "shunt_store_stall",
                 "Time that writes waited for compaction.",
@@ -192,7 +191,7 @@ impl NodesAdmin {
             ("shunt_store_reads", "Rows read from the engine.", None, |f| f.reads as f64),
             (
                 "shunt_store_reads_blocked",
-                "Reads that would have waited for the disk.",
+                "Reads passed to worker threads, as they needed the disk.",
                 None,
                 |f| f.would_block as f64,
             ),
@@ -216,9 +215,12 @@ impl NodesAdmin {
             ("shunt_store_schemas", "Schemas in the catalogue.", None, |f| {
                 f.catalogue.schemas as f64
             }),
-            ("shunt_store_base_schemas", "Of these, with a presence bitmap.", None, |f| {
-                f.catalogue.bases as f64
-            }),
+            (
+                "shunt_store_base_schemas",
+                "Schemas in the catalogue with a presence bitmap.",
+                None,
+                |f| f.catalogue.bases as f64,
+            ),
             ("shunt_store_disk", "Of the files in use.", Some(Unit::Bytes), |f| {
                 f.sizes.disk_bytes as f64
             }),

@@ -85,7 +85,7 @@ impl Sources {
             (vec![("core", core.core.to_string()), ("driver", driver)], 1.0)
         };
         let loops: Vec<Value> = self.cores.iter().map(info).collect();
-        encoder.gauge("shunt_loop", "Event loops and the I/O driver each uses.", None, &loops)?;
+        encoder.gauge("shunt_loop", "Event loops, by I/O driver.", None, &loops)?;
         let turns = self.per_core(|core| core.turns.get() as f64);
         encoder.counter("shunt_turns", "Turns of the event loop.", None, &turns)?;
         let window = self.per_core(|core| core.window_ns.get() as f64 / 1e9);
@@ -93,7 +93,7 @@ impl Sources {
         let buffers = self.per_core(|core| core.idle_buffer_bytes.get() as f64);
         encoder.gauge(
             "shunt_idle_buffers",
-            "Buffers that wait to be used again.",
+            "Pooled buffers that are free.",
             Some(&Unit::Bytes),
             &buffers,
         )
@@ -105,16 +105,11 @@ impl Sources {
         let accepted = self.total(|core| core.clients_accepted.get()) as f64;
         encoder.counter("shunt_clients_accepted", "Clients accepted.", None, &[plain(accepted)])?;
         let refused = self.family(|core| &core.clients_refused);
-        encoder.counter(
-            "shunt_clients_refused",
-            "Clients turned away, by reason.",
-            None,
-            &refused,
-        )?;
+        encoder.counter("shunt_clients_refused", "Clients refused, by reason.", None, &refused)?;
         let paused = self.total(|core| core.clients_paused.get()) as f64;
         encoder.gauge(
             "shunt_clients_paused",
-            "Clients not read from now (backpressure).",
+            "Clients from which the proxy does not read now (backpressure).",
             None,
             &[plain(paused)],
         )?;
@@ -128,21 +123,21 @@ impl Sources {
         let errors = self.total(|core| core.client_protocol_errors.get()) as f64;
         encoder.counter(
             "shunt_client_protocol_errors",
-            "Clients closed with an error for what they sent.",
+            "Clients closed after a protocol error.",
             None,
             &[plain(errors)],
         )?;
         let bytes_in = self.total(|core| core.client_bytes_in.get()) as f64;
         encoder.counter(
             "shunt_client_received",
-            "Received from clients.",
+            "Bytes received from clients.",
             Some(&Unit::Bytes),
             &[plain(bytes_in)],
         )?;
         let bytes_out = self.total(|core| core.client_bytes_out.get()) as f64;
         encoder.counter(
             "shunt_client_sent",
-            "Sent to clients.",
+            "Bytes sent to clients.",
             Some(&Unit::Bytes),
             &[plain(bytes_out)],
         )
@@ -157,12 +152,13 @@ impl Sources {
             &closed,
         )?;
         let stalled = self.gauges(|core| &core.clients_stalled);
-        let help = "Clients not read from now, by reason; one may have several.";
+        let help =
+            "Clients from which the proxy does not read now, by reason; a client may have several.";
         encoder.gauge("shunt_clients_stalled", help, None, &stalled)?;
         let stalls = self.family(|core| &core.client_stalls);
         encoder.counter(
             "shunt_client_stalls",
-            "Times there was a reason not to read from a client.",
+            "Pauses of reading from a client, by reason.",
             None,
             &stalls,
         )
@@ -177,28 +173,23 @@ impl Sources {
 
     fn transactions(&self, encoder: &mut Encoder<'_>) -> fmt::Result {
         let open = self.per_core(|core| core.transactions.open.get() as f64);
-        encoder.gauge("shunt_transactions_open", "Transactions under way.", None, &open)?;
+        encoder.gauge("shunt_transactions_open", "Transactions in progress.", None, &open)?;
         let records = self.per_core(|core| core.transactions.records.get() as f64);
-        let help = "Transactions whose record is written, and not yet all of their writes.";
+        let help = "Transactions with a record, whose writes are not complete.";
         encoder.gauge("shunt_transactions_records", help, None, &records)?;
         let unmade = self.per_core(|core| core.transactions.unmade.get() as f64);
-        let help = "Writes of committed transactions that could not be made for seconds.";
+        let help = "Writes of committed transactions that have failed for seconds.";
         encoder.gauge("shunt_transactions_unmade", help, None, &unmade)?;
         let opening = self.per_core(|core| core.transactions.opening.get() as f64);
-        let help = "Shards of which transactions wait for what former owners left undone.";
+        let help = "Shards whose transactions wait for the recovery of a former owner's writes.";
         encoder.gauge("shunt_transactions_opening", help, None, &opening)?;
         let rows = self.per_core(|core| core.transactions.rows.get() as f64);
-        let help = "Rows that are known of tables with the mode conditional.";
+        let help = "Rows in memory of tables with the mode conditional.";
         encoder.gauge("shunt_transactions_rows", help, None, &rows)?;
         let events = self.family(|core| &core.transactions.events);
-        encoder.counter(
-            "shunt_transaction_events",
-            "What became of transactions.",
-            None,
-            &events,
-        )?;
+        encoder.counter("shunt_transaction_events", "Transactions, by outcome.", None, &events)?;
         let observed = self.family(|core| &core.transactions.observed);
-        let help = "Statements on tables with the mode observe, by whether the proxies would have answered what nodes have.";
+        let help = "Statements on tables with the mode observe, by whether the proxy agrees with the node.";
         encoder.counter("shunt_transaction_observations", help, None, &observed)
     }
 
@@ -213,10 +204,10 @@ impl Sources {
             &waiting,
         )?;
         let permissions = self.family(|core| &core.locks.permissions);
-        let help = "What nodes answered to the question if a role may use the locks of a table.";
+        let help = "Answers of nodes about a role's right to a table's locks.";
         encoder.counter("shunt_lock_permission_checks", help, None, &permissions)?;
         let events = self.family(|core| &core.locks.events);
-        encoder.counter("shunt_lock_events", "What happened to locks.", None, &events)?;
+        encoder.counter("shunt_lock_events", "Events of locks.", None, &events)?;
         let own = self.total(|core| core.own_statements.get()) as f64;
         encoder.counter(
             "shunt_own_statements",
@@ -227,7 +218,7 @@ impl Sources {
         let shards = self.total(|core| core.locks.shards.get()) as f64;
         encoder.gauge(
             "shunt_fleet_shards",
-            "Shards of locks that are this proxy's, of 64.",
+            "Shards of locks that this proxy owns, of 64.",
             None,
             &[plain(shards)],
         )?;
@@ -241,7 +232,7 @@ impl Sources {
         let foreign = self.total(|core| core.locks.foreign.get()) as f64;
         encoder.gauge(
             "shunt_lock_foreign_tables",
-            "Tables of shunt in which a row was found.",
+            "Tables of the keyspace shunt that contain a row.",
             None,
             &[plain(foreign)],
         )?;
@@ -253,7 +244,7 @@ impl Sources {
         let unsealed = self.total(|core| core.locks.unsealed.get()) as f64;
         encoder.gauge(
             "shunt_fleet_unsealed",
-            "Dead members whose work is not done.",
+            "Dead members whose shards have no new owner yet.",
             None,
             &[plain(unsealed)],
         )?;
@@ -266,21 +257,21 @@ impl Sources {
         let known = [plain(self.prepared.len() as f64)];
         encoder.gauge(
             "shunt_prepared_statements",
-            "Prepared statements that are known.",
+            "Prepared statements in memory.",
             None,
             &known,
         )?;
         let bytes = [plain(self.prepared.bytes() as f64)];
         encoder.gauge(
             "shunt_prepared",
-            "What they take in memory, about.",
+            "Memory of prepared statements, estimated.",
             Some(&Unit::Bytes),
             &bytes,
         )?;
         let evicted = [plain(self.prepared.evicted() as f64)];
         encoder.counter(
             "shunt_prepared_evictions",
-            "Statements forgotten because there were too many.",
+            "Prepared statements evicted at the limit.",
             None,
             &evicted,
         )
@@ -294,12 +285,12 @@ impl Sources {
             &self.family(|core| &core.queries),
         )?;
         let outcomes = self.family(|core| &core.outcomes);
-        let help = "Ends of requests, by outcome; retried and reprepared come on top of an end.";
+        let help = "Requests answered, by outcome; retried and reprepared count in addition.";
         encoder.counter("shunt_query_outcomes", help, None, &outcomes)?;
         let routed = self.family(|core| &core.routed);
         encoder.counter(
             "shunt_queries_routed",
-            "How the node of a query was chosen.",
+            "Queries, by how the proxy chose their node.",
             None,
             &routed,
         )?;
@@ -342,42 +333,51 @@ impl Sources {
             &[plain(offers)],
         )?;
         let answers = self.family(|core| &core.handover.answers);
-        encoder.counter("shunt_handover_answers", "What became of them.", None, &answers)?;
+        encoder.counter(
+            "shunt_handover_answers",
+            "Large answers that agents offered, by outcome.",
+            None,
+            &answers,
+        )?;
         let relayed = self.family(|core| &core.handover.relayed);
         encoder.counter(
             "shunt_handover_relayed",
-            "Why some of them were relayed.",
+            "Large answers relayed, by reason.",
             None,
             &relayed,
         )?;
         let bytes = [plain(self.total(|core| core.handover.bytes.get()) as f64)];
         encoder.counter(
             "shunt_handover_sent",
-            "Bytes sent to clients past the proxy.",
+            "Bytes that agents sent to clients.",
             Some(&Unit::Bytes),
             &bytes,
         )?;
         let away = self.per_core(|core| core.handover.away.get() as f64);
         encoder.gauge(
             "shunt_handover_away",
-            "Clients' connections that are with agents now.",
+            "Connections of clients at agents now.",
             None,
             &away,
         )?;
         let agents = self.per_core(|core| core.handover.agents.get() as f64);
-        encoder.gauge("shunt_handover_agents", "Agents that can be reached.", None, &agents)?;
+        encoder.gauge("shunt_handover_agents", "Agents that are reachable.", None, &agents)?;
         type Time = fn(&HandoverMetrics) -> &Histogram;
         let times: [(&str, &str, Time); 4] = [
+            ("shunt_handover_freeze", "Time to freeze a connection that leaves.", |m| &m.freeze),
             (
-                "shunt_handover_freeze",
-                "Until the kernel has let go of a connection that leaves.",
-                |m| &m.freeze,
+                "shunt_handover_taking",
+                "Time until the agent has the connection, which is still meanwhile.",
+                |m| &m.taking,
             ),
-            ("shunt_handover_taking", "Until an agent has it: it stands still.", |m| &m.taking),
-            ("shunt_handover_absence", "Until it is back with its answer out.", |m| &m.absence),
+            (
+                "shunt_handover_absence",
+                "Time until the connection is back, with its answer sent.",
+                |m| &m.absence,
+            ),
             (
                 "shunt_handover_first_byte",
-                "From a query until its answer begins to go out past the proxy.",
+                "Time from a query to the first byte of its answer from the agent.",
                 |m| &m.first_byte,
             ),
         ];
@@ -391,30 +391,25 @@ impl Sources {
 
     fn multigets(&self, encoder: &mut Encoder<'_>) -> fmt::Result {
         let split = self.total(|core| core.multigets.split.get()) as f64;
-        let help = "IN queries that were asked in parts.";
+        let help = "IN queries split.";
         encoder.counter("shunt_multigets_split", help, None, &[plain(split)])?;
         let parts = self.total(|core| core.multigets.parts.get()) as f64;
-        let help = "Parts of IN queries sent to nodes; they are among the requests too.";
+        let help = "Parts of IN queries sent to nodes; requests count them too.";
         encoder.counter("shunt_multiget_parts", help, None, &[plain(parts)])?;
         let whole = self.family(|core| &core.multigets.whole);
         encoder.counter(
             "shunt_multigets_whole",
-            "IN queries that went whole, by reason.",
+            "IN queries sent whole, by reason.",
             None,
             &whole,
         )?;
         let lost = self.family(|core| &core.multigets.lost);
-        let help = "IN queries that were asked in parts and then sent whole after all, by reason.";
+        let help = "IN queries split and then sent whole, by reason.";
         encoder.counter("shunt_multigets_lost", help, None, &lost)?;
         let open = self.per_core(|core| core.multigets.open.get() as f64);
-        encoder.gauge(
-            "shunt_multigets_open",
-            "IN queries of which parts are missing.",
-            None,
-            &open,
-        )?;
+        encoder.gauge("shunt_multigets_open", "IN queries that wait for parts.", None, &open)?;
         let bytes = self.per_core(|core| core.multigets.bytes.get() as f64);
-        let help = "Requests and answers kept for IN queries of which parts are missing.";
+        let help = "Bytes of requests and answers that IN queries keep while they wait for parts.";
         encoder.gauge("shunt_multigets_kept", help, Some(&Unit::Bytes), &bytes)
     }
 
@@ -428,7 +423,7 @@ impl Sources {
         };
         let up: Vec<Value> =
             nodes.iter().map(|node| (node.labels.clone(), f64::from(node.up))).collect();
-        encoder.gauge("shunt_node_up", "Whether the ring says that the node is up.", None, &up)?;
+        encoder.gauge("shunt_node_up", "1 if the ring reports the node as up.", None, &up)?;
         encoder.gauge(
             "shunt_node_links",
             "Open links to the node.",
@@ -438,7 +433,7 @@ impl Sources {
         let aggregated = gauge(|node| &node.aggregated_links);
         encoder.gauge(
             "shunt_node_links_aggregated",
-            "Those of them that carry aggregated frames.",
+            "Open links to the node that carry aggregated frames.",
             None,
             &aggregated,
         )?;
@@ -457,41 +452,46 @@ impl Sources {
         let writes = counter(|node| &node.writes);
         encoder.counter(
             "shunt_node_writes",
-            "Writes to links that carried queries.",
+            "Writes to links that contained queries.",
             None,
             &writes,
         )?;
         let failures = counter(|node| &node.connect_failures);
         encoder.counter(
             "shunt_node_connect_failures",
-            "Connects or logins that failed.",
+            "Failed connects and logins.",
             None,
             &failures,
         )?;
         let lost = counter(|node| &node.links_lost);
-        encoder.counter("shunt_node_links_lost", "Links that were open and died.", None, &lost)?;
+        encoder.counter("shunt_node_links_lost", "Open links that failed.", None, &lost)?;
         let given_up: Vec<Value> = nodes.iter().flat_map(NodeSums::given_up).collect();
         encoder.counter(
             "shunt_node_links_given_up",
-            "Links that the proxy gave up, by reason.",
+            "Links that the proxy closed, by reason.",
             None,
             &given_up,
         )?;
         let orphaned = gauge(|node| &node.streams_orphaned);
-        let help = "Stream ids held by queries that timed out and were never answered.";
+        let help = "Stream ids of queries that timed out and have no answer yet.";
         encoder.gauge("shunt_node_streams_orphaned", help, None, &orphaned)?;
         let strangers = counter(|node| &node.strangers);
-        let help = "Links refused because another node or cluster answered at the node's address.";
+        let help = "Links refused because another node or cluster answered at the address.";
         encoder.counter("shunt_node_strangers", help, None, &strangers)?;
         let bytes_in = counter(|node| &node.bytes_in);
         encoder.counter(
             "shunt_node_received",
-            "Received from the node.",
+            "Bytes received from the node.",
             Some(&Unit::Bytes),
             &bytes_in,
         )?;
         let bytes_out = counter(|node| &node.bytes_out);
-        encoder.counter("shunt_node_sent", "Sent to the node.", Some(&Unit::Bytes), &bytes_out)?;
+        encoder.counter(
+            "shunt_node_sent",
+            "Bytes sent to the node.",
+            Some(&Unit::Bytes),
+            &bytes_out,
+        )?;
         let latency: Vec<(Labels, Snapshot)> =
             nodes.iter().map(|node| (node.labels.clone(), node.latency())).collect();
         encoder.durations(
@@ -527,12 +527,12 @@ impl Sources {
         let connected = [plain(control.connected.get() as f64)];
         encoder.gauge(
             "shunt_control_connected",
-            "Whether the control connection stands.",
+            "1 while the control connection is open.",
             None,
             &connected,
         )?;
         let at = [plain(control.refreshed_at_seconds.get() as f64)];
-        let help = "When the ring was last read, since the epoch.";
+        let help = "Time of the last complete reading of the ring, since the epoch.";
         encoder.gauge("shunt_control_refreshed_at", help, Some(&Unit::Seconds), &at)?;
         let counters: [(&str, &str, &Counter); 7] = [
             (
@@ -542,7 +542,7 @@ impl Sources {
             ),
             (
                 "shunt_control_strangers",
-                "Nodes of another ring, refused for control.",
+                "Nodes of another ring, refused for the control connection.",
                 &control.strangers,
             ),
             (
@@ -556,10 +556,14 @@ impl Sources {
                 "Complete readings of topology and schema.",
                 &control.refreshes,
             ),
-            ("shunt_control_refresh_failures", "Readings that failed.", &control.refresh_failures),
+            (
+                "shunt_control_refresh_failures",
+                "Failed readings of topology and schema.",
+                &control.refresh_failures,
+            ),
             (
                 "shunt_control_mail_delayed",
-                "Messages that a core's full mailbox made wait.",
+                "Messages delayed by a core's full mailbox.",
                 &control.mail_delayed,
             ),
         ];
