@@ -25,7 +25,7 @@ pub fn run(data: &[u8]) {
 /// would; returns the envelopes.
 fn stream(data: &[u8], lz4: bool) -> Vec<(Header, Vec<u8>)> {
     let payloads = payloads(data, lz4);
-    let read = |piece, pause| received((data, lz4), payloads.len(), piece, pause);
+    let read = |piece, pause| receive_all((data, lz4), payloads.len(), piece, pause);
     let (found, error) = read(usize::MAX, usize::MAX);
     let mut expected = &payloads[..];
     for (header, body) in &found {
@@ -65,7 +65,7 @@ fn payloads(data: &[u8], lz4: bool) -> Vec<u8> {
 /// The envelopes in `data`, which arrives in pieces of `piece` bytes and is read by a connection
 /// that pauses after each `pause` envelopes; and the final error. The segments hold
 /// `payload_bytes`.
-fn received(
+fn receive_all(
     (data, lz4): (&[u8], bool),
     payload_bytes: usize,
     piece: usize,

@@ -68,7 +68,7 @@ pub fn run(data: &[u8]) {
 }
 
 /// The server's answer for the key at a place; `None` once it has ended.
-fn said(answers: u8, place: usize, value: &[u8]) -> Option<Found<'_>> {
+fn answer_of(answers: u8, place: usize, value: &[u8]) -> Option<Found<'_>> {
     match (usize::from(answers) + 5 * place) % 11 {
         0 => None,
         1 => Some(Found::Nothing),
@@ -85,7 +85,7 @@ fn answer(
     bytes_max: usize,
 ) {
     let value = [b'v'; 3_000];
-    let found = || (0..keys.len()).map_while(|place| said(answers, place, &value)).fuse();
+    let found = || (0..keys.len()).map_while(|place| answer_of(answers, place, &value)).fuse();
     let (mut next, mut bytes) = (0, 0);
     asked.answer(found(), &mut Vec::new(), |reply| {
         assert!(reply.len() <= DATAGRAM_BYTES_MAX);

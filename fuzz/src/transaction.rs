@@ -67,7 +67,7 @@ fn without_guard(text: &str) {
     assert_eq!(names, left.markers, "{rest}");
 }
 
-fn returned(found: &Transaction) -> &[Reference] {
+fn returned_references(found: &Transaction) -> &[Reference] {
     match &found.returned {
         Returned::References(references) => references,
         _ => &[],
@@ -101,7 +101,9 @@ fn places(found: &Transaction) {
                 assert!(matches!(source, MarkerSource::Reference(_)));
             }
             MarkerPlace::Condition(condition) => assert!(condition < found.conditions.len()),
-            MarkerPlace::Returned(reference) => assert!(reference < returned(found).len()),
+            MarkerPlace::Returned(reference) => {
+                assert!(reference < returned_references(found).len())
+            }
         }
     }
     let sources = found.statements.iter().flat_map(|inner| &inner.markers);

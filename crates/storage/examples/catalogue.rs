@@ -45,7 +45,7 @@ impl Merger for Keep {
 
 /// Encodes the names in every row, with timestamps of 8 bytes each, as in earlier wide-column
 /// stores, or as differences.
-fn named(row: &Row, names: &[String], differences: bool) -> Vec<u8> {
+fn encode_named(row: &Row, names: &[String], differences: bool) -> Vec<u8> {
     let mut out = vec![row.cells.len() as u8];
     out.extend_from_slice(&row.cells[0].timestamp.to_be_bytes());
     for cell in &row.cells {
@@ -131,8 +131,9 @@ fn measure_bytes(
     {
         found[CATALOGUE].insert(name.into(), ns);
     }
-    let encoded =
-        |differences| data.rows.iter().map(|row| named(row, &data.columns, differences)).collect();
+    let encoded = |differences| {
+        data.rows.iter().map(|row| encode_named(row, &data.columns, differences)).collect()
+    };
     let records: [Vec<Vec<u8>>; 3] = [encoded(false), encoded(true), ours];
     for (name, compression) in [("row_bytes", false), ("row_bytes_compressed", true)] {
         for (figures, records) in found.iter_mut().zip(&records) {
@@ -184,7 +185,7 @@ fn measure_mixed(
         let mut out = Vec::new();
         match arm {
             CATALOGUE => encode_row(row, TABLE, &catalogue, &mut out),
-            _ => out = named(row, &data.columns, true),
+            _ => out = encode_named(row, &data.columns, true),
         }
         out
     };

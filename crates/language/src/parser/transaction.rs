@@ -47,7 +47,9 @@ pub(crate) fn alone(text: &str, statements_max: usize) -> Result<Transaction, Re
     let mut progress = Progress::new(statements_max);
     progress.transaction.is_alone = true;
     if parser.is_word("select") {
-        parser.inner(&mut progress, "SELECT", |parser| parser.select().map(Statement::Select))?;
+        parser.inner_statement(&mut progress, "SELECT", |parser| {
+            parser.select().map(Statement::Select)
+        })?;
         progress.transaction.returned = Returned::Select;
     } else if parser.eat_word("begin") {
         progress.transaction.is_alone = false;
@@ -58,12 +60,14 @@ pub(crate) fn alone(text: &str, statements_max: usize) -> Result<Transaction, Re
         parser.mutations(&mut progress, false)?;
         parser.expect_words(&["apply", "batch"])?;
     } else if parser.is_word("truncate") {
-        parser.inner(&mut progress, "TRUNCATE", |parser| {
+        parser.inner_statement(&mut progress, "TRUNCATE", |parser| {
             parser.truncate().map(Statement::Truncate)
         })?;
     } else {
         let name = parser.mutation_ahead().ok_or_else(|| parser.no_alternative())?;
-        parser.inner(&mut progress, name, |parser| parser.mutation().map(Statement::Mutation))?;
+        parser.inner_statement(&mut progress, name, |parser| {
+            parser.mutation().map(Statement::Mutation)
+        })?;
     }
     while parser.eat(";") {}
     parser.end()?;
@@ -140,7 +144,7 @@ impl Parser<'_> {
             self.let_row(&mut progress)?;
         }
         if self.is_word("select") {
-            self.returned(&mut progress)?;
+            self.returned_clause(&mut progress)?;
         }
         let conditional = self.eat_word("if");
         if conditional {
@@ -164,7 +168,9 @@ impl Parser<'_> {
     /// Parses the writing statements. A batch needs no semicolons.
     fn mutations(&mut self, progress: &mut Progress, semicolons: bool) -> Result<(), Refusal> {
         while let Some(name) = self.mutation_ahead() {
-            self.inner(progress, name, |parser| parser.mutation().map(Statement::Mutation))?;
+            self.inner_statement(progress, name, |parser| {
+                parser.mutation().map(Statement::Mutation)
+            })?;
             if semicolons {
                 self.expect(";")?;
             } else {
@@ -192,7 +198,7 @@ impl Parser<'_> {
         for symbol in ["=", "("] {
             self.expect(symbol).map_err(|error| self.in_part(&name, start, error))?;
         }
-        self.inner(progress, &name, |parser| {
+        self.inner_statement(progress, &name, |parser| {
             let select = parser.select()?;
             match outside_let(&select) {
                 Some(what) => Err(parser.problem(&format!("the SELECT of a LET has no {what}"))),
@@ -208,7 +214,7 @@ impl Parser<'_> {
     }
 
     /// `SELECT .. FROM ..;` or `SELECT v.a, w.b;`
-    fn returned(&mut self, progress: &mut Progress) -> Result<(), Refusal> {
+    fn returned_clause(&mut self, progress: &mut Progress) -> Result<(), Refusal> {
         // Only a table comes behind `FROM`, and no reference contains that word.
         let until = |word: &lexer::Token| {
             self.text_of(*word).eq_ignore_ascii_case("from") || self.text_of(*word) == ";"
@@ -217,7 +223,9 @@ impl Parser<'_> {
         let from_table =
             rest.iter().find(|token| until(token)).is_some_and(|token| token.kind == Kind::Word);
         if from_table {
-            self.inner(progress, "SELECT", |parser| parser.select().map(Statement::Select))?;
+            self.inner_statement(progress, "SELECT", |parser| {
+                parser.select().map(Statement::Select)
+            })?;
             progress.transaction.returned = Returned::Select;
         } else {
             let start = self.advance().start;
@@ -273,7 +281,7 @@ impl Parser<'_> {
     }
 
     /// Parses a statement and stores it with its markers.
-    fn inner(
+    fn inner_statement(
         &mut self,
         progress: &mut Progress,
         name: &str,

@@ -205,15 +205,17 @@ fn guard(
             return Err(form());
         }
         if name == FENCE {
-            fence = Some(given(value, name, inner, transaction, |literal| match literal.kind {
-                LiteralKind::Integer => literal.text.parse().ok(),
-                _ => None,
-            })?);
+            fence =
+                Some(given_value(value, name, inner, transaction, |literal| match literal.kind {
+                    LiteralKind::Integer => literal.text.parse().ok(),
+                    _ => None,
+                })?);
         } else {
-            let text = given(value, name, inner, transaction, |literal| match literal.kind {
-                LiteralKind::String => Some(literal.text.clone()),
-                _ => None,
-            })?;
+            let text =
+                given_value(value, name, inner, transaction, |literal| match literal.kind {
+                    LiteralKind::String => Some(literal.text.clone()),
+                    _ => None,
+                })?;
             lock = Some((name == FAST_LOCK, text));
         }
     }
@@ -221,7 +223,7 @@ fn guard(
     Ok(Guard { is_fast, lock, fence })
 }
 
-fn given<T>(
+fn given_value<T>(
     value: &Term,
     column: &str,
     inner: &Inner,

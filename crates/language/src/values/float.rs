@@ -34,13 +34,13 @@ pub fn float_text(value: f64, single: bool) -> String {
         _ if value.is_infinite() => if value > 0.0 { "Infinity" } else { "-Infinity" }.to_owned(),
         _ if value == 0.0 => if value.is_sign_negative() { "-0.0" } else { "0.0" }.to_owned(),
         #[allow(clippy::cast_possible_truncation, reason = "the value was a float before")]
-        _ if single => written(value < 0.0, &digits(&Parts::of_float(value as f32))),
-        _ => written(value < 0.0, &digits(&Parts::of_double(value))),
+        _ if single => format_digits(value < 0.0, &digits(&Parts::of_float(value as f32))),
+        _ => format_digits(value < 0.0, &digits(&Parts::of_double(value))),
     }
 }
 
 /// Between 10^-3 and 10^7 plain, otherwise with an exponent; always with a digit behind the point.
-fn written(negative: bool, Digits { digits, point }: &Digits) -> String {
+fn format_digits(negative: bool, Digits { digits, point }: &Digits) -> String {
     let sign = if negative { "-" } else { "" };
     let text = |digits: &[u8]| -> String {
         let text: String = digits.iter().map(|digit| char::from(b'0' + digit)).collect();

@@ -23,13 +23,13 @@ fn collection(cql_type: &CqlType, bytes: &[u8]) -> Option<Vec<u8>> {
             let count = elements.len();
             Some(split::join_collection(
                 count,
-                elements.into_iter().map(|value| inner(element, value)),
+                elements.into_iter().map(|value| normal_element(element, value)),
             ))
         }
         CqlType::Set { element, .. } => {
             let elements = split::collection("set", bytes).ok()?;
             let mut elements: Vec<_> =
-                elements.into_iter().map(|value| inner(element, value)).collect();
+                elements.into_iter().map(|value| normal_element(element, value)).collect();
             elements.sort_by(|left, right| compare(element, left, right));
             elements.dedup_by(|later, first| compare(element, later, first).is_eq());
             Some(split::join_collection(elements.len(), elements))
@@ -37,8 +37,10 @@ fn collection(cql_type: &CqlType, bytes: &[u8]) -> Option<Vec<u8>> {
         CqlType::Map { key, value, .. } => {
             let entries = split::collection("map", bytes).ok()?;
             let (pairs, _) = entries.as_chunks::<2>();
-            let mut pairs: Vec<_> =
-                pairs.iter().map(|[own, of]| (inner(key, own), inner(value, of))).collect();
+            let mut pairs: Vec<_> = pairs
+                .iter()
+                .map(|[own, of]| (normal_element(key, own), normal_element(value, of)))
+                .collect();
             pairs.sort_by(|(left, _), (right, _)| compare(key, left, right));
             pairs.dedup_by(|(later, value), (first, kept)| {
                 let same = compare(key, later, first).is_eq();
@@ -57,7 +59,7 @@ fn collection(cql_type: &CqlType, bytes: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// An element, decoded and re-encoded.
-fn inner(cql_type: &CqlType, value: &[u8]) -> Vec<u8> {
+fn normal_element(cql_type: &CqlType, value: &[u8]) -> Vec<u8> {
     let found = match cql_type {
         _ if value.is_empty() => None,
         CqlType::Native(NativeType::Varint) => Some(encode_varint(&decode_varint(value))),

@@ -188,7 +188,7 @@ impl<'a> Request<'a> {
             let mut found = store.read_partition(number, key, &all, now)?;
             static_row = found.static_row().cloned();
             while let Some((clustering, row)) = found.next()? {
-                if let Some(row) = self.seen(row, now) {
+                if let Some(row) = self.visible_row(row, now) {
                     rows.insert(clustering.to_vec(), row);
                     break;
                 }
@@ -204,19 +204,19 @@ impl<'a> Request<'a> {
             for (target, row) in targets.iter().zip(found) {
                 match target {
                     Target::Row(clustering) => {
-                        let row = row.and_then(|row| self.seen(row, now));
+                        let row = row.and_then(|row| self.visible_row(row, now));
                         rows.extend(row.map(|row| (clustering.to_vec(), row)));
                     }
                     _ => static_row = row,
                 }
             }
         }
-        let static_row = static_row.and_then(|row| self.seen(row, now));
+        let static_row = static_row.and_then(|row| self.visible_row(row, now));
         Ok(Current { static_row, rows, now })
     }
 
     /// A row reduced to the columns that are read; `None` if no part of it is live.
-    fn seen(&self, mut row: Row, now: i64) -> Option<Row> {
+    fn visible_row(&self, mut row: Row, now: i64) -> Option<Row> {
         let columns = || self.table.columns.iter().zip(&self.reads);
         row.cells.retain(|cell| {
             cell.is_key() || columns().any(|(column, read)| *read && column.shows(cell))

@@ -63,7 +63,7 @@ impl NodeService {
         let durable = self.executor.durable();
         let mut ready = Vec::new();
         for mut answer in self.workers.take_answers() {
-            if !self.returned(answer.conn()) {
+            if !self.take_back(answer.conn()) {
                 self.keep_trace(answer.take_trace());
             } else if answer.durable_at() <= durable {
                 ready.push(answer);
@@ -82,7 +82,7 @@ impl NodeService {
     }
 
     /// True if the connection still exists.
-    fn returned(&mut self, conn: ConnId) -> bool {
+    fn take_back(&mut self, conn: ConnId) -> bool {
         let session = self.sessions.get_mut(conn.index as usize).and_then(Option::as_mut);
         let Some(session) = session.filter(|session| session.conn == conn) else { return false };
         session.rest.handed_over -= 1;

@@ -76,7 +76,7 @@ impl Line {
     }
 
     /// Removes a request from the counts.
-    fn left(&mut self, waits: &Waits) {
+    fn remove_counts(&mut self, waits: &Waits) {
         self.count -= 1;
         self.bytes -= waits.job.body.len();
     }
@@ -138,7 +138,7 @@ impl Queue {
                 }
                 lock.taken = true;
             }
-            self.line(next.job.long).left(&next);
+            self.line(next.job.long).remove_counts(&next);
             self.at_long += usize::from(next.job.long);
             return Some(next);
         }
@@ -258,7 +258,7 @@ impl Desk {
     }
 
     /// Reports that a worker has finished a request of this kind.
-    fn done(&self, long: bool, number: Option<usize>) {
+    fn finish_job(&self, long: bool, number: Option<usize>) {
         if !long && number.is_none() {
             return;
         }
@@ -342,7 +342,7 @@ fn work(desk: &Desk, shared: &Arc<Shared>, _alive: Sender<()>) {
                 }
             }
         }
-        desk.done(long, number);
+        desk.finish_job(long, number);
     }
 }
 

@@ -235,7 +235,7 @@ impl Commit {
             }
             EngineError::Corrupt(why) | EngineError::Failed(why) => {
                 if why.contains(OF_ANOTHER) {
-                    state = self.named(state);
+                    state = self.wait_for_reason(state);
                     if self.health.load(Ordering::Acquire) != HEALTHY {
                         return self.error(&state);
                     }
@@ -247,7 +247,10 @@ impl Commit {
     }
 
     /// Waits until the state has a reason, up to a limit.
-    fn named<'s>(&'s self, state: MutexGuard<'s, CommitState>) -> MutexGuard<'s, CommitState> {
+    fn wait_for_reason<'s>(
+        &'s self,
+        state: MutexGuard<'s, CommitState>,
+    ) -> MutexGuard<'s, CommitState> {
         let has_none = |state: &mut CommitState| state.reason.is_empty();
         let waited = self.progress.wait_timeout_while(state, OF_ANOTHER_MAX, has_none);
         waited.unwrap_or_else(PoisonError::into_inner).0

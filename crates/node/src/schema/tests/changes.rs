@@ -24,7 +24,7 @@ fn schema() -> Schema {
 }
 
 /// Describes the change, or the class of the error.
-fn said(outcome: &Outcome) -> String {
+fn describe_outcome(outcome: &Outcome) -> String {
     match outcome {
         Ok(None) => "nothing".to_owned(),
         Ok(Some((_, Change { kind, keyspace, object }))) => match object {
@@ -46,7 +46,7 @@ fn check(cases: &[(&str, &str)]) {
     let schema = schema();
     let wrong = cases.iter().filter_map(|(statement, expected)| {
         let outcome = carry_out(&schema, statement, Some("k"));
-        let found = said(&outcome);
+        let found = describe_outcome(&outcome);
         if let Ok(Some((changed, _))) = &outcome {
             assert_eq!(changed.number, schema.number + 1, "{statement}");
             assert_ne!(changed.version, schema.version, "{statement}");
@@ -328,7 +328,7 @@ fn without_a_keyspace_in_use_names_need_one() {
         ("DROP TABLE k.t", "DROPPED table k.t"),
         ("CREATE TABLE k.n (p int PRIMARY KEY, v point)", "CREATED table k.n"),
     ] {
-        assert_eq!(said(&carry_out(&schema, statement, None)), expected, "{statement}");
+        assert_eq!(describe_outcome(&carry_out(&schema, statement, None)), expected, "{statement}");
     }
 }
 

@@ -90,7 +90,7 @@ const CASES: [(&str, &str); 40] = [
     ),
 ];
 
-fn found(schema: &Schema, option: &str) -> String {
+fn shown_value(schema: &Schema, option: &str) -> String {
     match carry_out(schema, &format!("CREATE TABLE t (p int PRIMARY KEY) WITH {option}"), Some("k"))
     {
         Ok(Some((schema, _))) => {
@@ -109,7 +109,7 @@ fn they_are_those_that_cassandra_knows() {
         "CREATE KEYSPACE k WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}";
     let schema = after(&Schema::empty(), &[keyspace]);
     let wrong = CASES.iter().filter_map(|(option, expected)| {
-        let found = found(&schema, option);
+        let found = shown_value(&schema, option);
         let same = match expected.strip_prefix("refused: ") {
             Some(words) => found.starts_with("refused: Err(Config(") && found.contains(words),
             None => found == *expected,

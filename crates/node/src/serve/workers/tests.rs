@@ -217,7 +217,7 @@ fn rows_on_disk_go_before_what_takes_long_and_never_wait_for_all_of_it() {
     assert_eq!(next(), Some(false));
     let long = std::iter::from_fn(&mut next).count();
     assert_eq!(long, limits::WORKERS_LONG, "the others are kept free");
-    link.desk.done(true, None);
+    link.desk.finish_job(true, None);
     assert_eq!(lock(&link.desk.queue).next().map(|waits| waits.job.long), Some(true));
 }
 

@@ -9,7 +9,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 /// Cells of a row by column, with values; elements of collections separately.
-fn seen(
+fn cells_by_column(
     store: &Store,
     partition: &[u8],
     now: i64,
@@ -77,7 +77,10 @@ fn both_ways_show_the_same() {
                 // The second time from the row cache, if there is one.
                 for _ in 0..2 {
                     let mut count = 0;
-                    prop_assert_eq!(seen(&store, &one, now, &mut count), expected.clone());
+                    prop_assert_eq!(
+                        cells_by_column(&store, &one, now, &mut count),
+                        expected.clone()
+                    );
                     in_place.set(in_place.get() + count);
                 }
             }

@@ -4,7 +4,7 @@ use super::*;
 use crate::engine::{EngineError, Pace, Stall};
 
 /// A store with its engine controlled by the test.
-fn held(options: StoreOptions) -> (Store, Arc<MemoryEngine>) {
+fn controlled_store(options: StoreOptions) -> (Store, Arc<MemoryEngine>) {
     let mut kept = None;
     let store = Store::on_engine(options, |merger| {
         let engine = Arc::new(MemoryEngine::new(merger));
@@ -67,7 +67,7 @@ fn requests_share_a_batch_and_one_that_is_refused_leaves_the_others_alone() {
 #[allow(clippy::disallowed_methods, reason = "the writer is to wait for a while")]
 fn a_stall_is_told_to_who_may_not_wait_and_waited_for_by_who_may() {
     let (store, engine) =
-        held(StoreOptions { stall_wait_max: Duration::from_secs(180), ..options() });
+        controlled_store(StoreOptions { stall_wait_max: Duration::from_secs(180), ..options() });
     let mut tries = 0;
     // A writer that was paused until it could write has not waited; another one follows.
     while tries < 100 && store.figures().stalled_us < 30_000 {
@@ -100,7 +100,7 @@ fn a_stall_is_told_to_who_may_not_wait_and_waited_for_by_who_may() {
 /// An engine that slows writes down keeps its rate only if they wait inside it.
 #[test]
 fn delayed_writes_wait_in_the_engine_and_loops_do_not() {
-    let (store, engine) = held(options());
+    let (store, engine) = controlled_store(options());
     engine.set_pace(Pace::Delayed);
     let (one, fragment) = (partition(1), row("x"));
     let mutation = to(&one, &fragment);
@@ -116,7 +116,7 @@ fn delayed_writes_wait_in_the_engine_and_loops_do_not() {
 #[test]
 fn who_has_waited_long_enough_is_refused() {
     let (store, engine) =
-        held(StoreOptions { stall_wait_max: Duration::from_millis(20), ..options() });
+        controlled_store(StoreOptions { stall_wait_max: Duration::from_millis(20), ..options() });
     engine.set_pace(Pace::Stopped);
     let (one, fragment) = (partition(1), row("x"));
     let mutation =

@@ -113,7 +113,7 @@ fn expected(lengths: &[usize]) -> Vec<Found> {
         .collect()
 }
 
-fn written(envelopes: &[Vec<u8>], lz4: bool) -> Vec<u8> {
+fn in_segments(envelopes: &[Vec<u8>], lz4: bool) -> Vec<u8> {
     let (mut out, mut writer) = (Vec::new(), SegmentWriter::new(lz4));
     for envelope in envelopes {
         let (header, body) = envelope.split_first_chunk::<HEADER_BYTES>().unwrap();
@@ -261,7 +261,7 @@ fn a_stream_cut_in_two_at_every_byte() {
     let mut streams =
         vec![(envelopes.concat(), None), ([startup.clone(), cut].concat(), Some((-1, true)))];
     for lz4 in [false, true] {
-        streams.push(([startup.clone(), written(&envelopes, lz4)].concat(), Some((-1, lz4))));
+        streams.push(([startup.clone(), in_segments(&envelopes, lz4)].concat(), Some((-1, lz4))));
     }
     for (bytes, switch) in streams {
         for at in 0..=bytes.len() {
@@ -317,9 +317,10 @@ fn before_a_segment_is_asked_for_it_is_not_looked_at() {
 #[test]
 fn a_long_message_is_skipped_as_it_comes_and_never_kept() {
     let lengths = [10, 500_000, 10];
-    for (bytes, segments) in
-        [(envelopes(&lengths).concat(), None), (written(&envelopes(&lengths), true), Some(true))]
-    {
+    for (bytes, segments) in [
+        (envelopes(&lengths).concat(), None),
+        (in_segments(&envelopes(&lengths), true), Some(true)),
+    ] {
         let mut connection = segments.map_or_else(Connection::default, Connection::segmented);
         connection.skip = vec![1];
         for piece in bytes.chunks(1000) {
@@ -399,7 +400,7 @@ fn damaged_segments_are_errors() {
 
 #[test]
 fn memory_is_given_back_unless_it_is_to_be_kept() {
-    let bytes = written(&[envelope(0, 200_000)], false);
+    let bytes = in_segments(&[envelope(0, 200_000)], false);
     for (keep, held) in [(0, false), (100_000, false), (1 << 20, true)] {
         let mut connection =
             Connection { reader: EnvelopeReader::keeping(keep), ..Connection::default() };
@@ -468,7 +469,7 @@ proptest! {
         if let Some((_, lz4)) = switch {
             match &cut {
                 Some(sizes) => bytes.extend(cut_anyhow(&sent[bare..].concat(), sizes, lz4)),
-                None => bytes.extend(written(&sent[bare..], lz4)),
+                None => bytes.extend(in_segments(&sent[bare..], lz4)),
             }
         }
         let pieces = pieces(&bytes, &sizes);

@@ -11,7 +11,7 @@ fn body(length: usize) -> Vec<u8> {
 }
 
 /// Sends a STARTUP and bodies of all lengths; returns the bytes sent.
-fn sent(version: u8, compression: Option<Algorithm>, segments: Option<bool>) -> Vec<u8> {
+fn send_all(version: u8, compression: Option<Algorithm>, segments: Option<bool>) -> Vec<u8> {
     let (mut wire, mut writer) = (Vec::new(), EnvelopeWriter::default());
     writer.push(&mut wire, Header::request(version, -1, opcode::STARTUP), b"options");
     writer.compression = compression;
@@ -25,7 +25,7 @@ fn sent(version: u8, compression: Option<Algorithm>, segments: Option<bool>) -> 
 
 /// Reads the bytes in pieces of the given size, and switches to segments as a server does that
 /// answers STARTUP.
-fn found(
+fn receive_all(
     wire: &[u8],
     compression: Option<Algorithm>,
     segments: Option<bool>,
@@ -60,9 +60,9 @@ fn every_framing_in_whole_and_in_pieces() {
         (5, None, Some(true)),
     ];
     for (version, compression, segments) in framings {
-        let wire = sent(version, compression, segments);
+        let wire = send_all(version, compression, segments);
         for piece in [wire.len(), 1000, 131] {
-            let found = found(&wire, compression, segments, piece);
+            let found = receive_all(&wire, compression, segments, piece);
             assert_eq!(found[0].1, b"options");
             let streams = found[1..].iter().map(|(header, _)| header.stream);
             assert!(streams.eq(0..LENGTHS.len() as i16), "version {version}");

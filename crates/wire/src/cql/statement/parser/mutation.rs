@@ -21,7 +21,11 @@ impl<'a> Parser<'a> {
     }
 
     /// The kind of the written column, if the verdict is wanted and the column is known.
-    fn written(&self, statement: &Statement<'a>, column: &Identifier<'a>) -> Option<ColumnKind> {
+    fn column_kind(
+        &self,
+        statement: &Statement<'a>,
+        column: &Identifier<'a>,
+    ) -> Option<ColumnKind> {
         self.cells(statement)?.kind(column)
     }
 
@@ -57,7 +61,7 @@ impl<'a> Parser<'a> {
         let mut columns = 0u32;
         loop {
             let column = self.identifier()?;
-            self.repeatable &= is_replaced(self.written(statement, &column));
+            self.repeatable &= is_replaced(self.column_kind(statement, &column));
             columns += 1;
             if !self.eat(b',') {
                 break;
@@ -106,7 +110,7 @@ impl<'a> Parser<'a> {
     /// once.
     fn assignment(&mut self, statement: &Statement<'a>) -> Option<bool> {
         let column = self.identifier()?;
-        let kind = self.written(statement, &column);
+        let kind = self.column_kind(statement, &column);
         let mut fixed = true;
         if self.eat(b'[') {
             fixed = self.term()?.fixed && kind == Some(ColumnKind::Keyed);
@@ -161,8 +165,9 @@ impl<'a> Parser<'a> {
             if self.eat(b'[') {
                 // Deleting an element of a list moves the later ones up, so a second execution
                 // deletes another element.
-                let keyed = table
-                    .is_none_or(|table| self.written(table, &column) == Some(ColumnKind::Keyed));
+                let keyed = table.is_none_or(|table| {
+                    self.column_kind(table, &column) == Some(ColumnKind::Keyed)
+                });
                 self.repeatable &= self.term()?.fixed && keyed;
                 self.expect(b']')?;
             } else if self.eat(b'.') {

@@ -60,7 +60,7 @@ impl<'a> Parser<'a> {
             let token = self.bump();
             let shape = match token.kind {
                 _ if token.is_literal() => Shape::simple(Term::Literal(token.text)),
-                TokenKind::Word | TokenKind::Quoted => self.named(token)?,
+                TokenKind::Word | TokenKind::Quoted => self.named_term(token)?,
                 TokenKind::Punctuation(b'-') => {
                     prefixed = true;
                     continue;
@@ -98,7 +98,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Reads a term that starts with a name: a constant, a function call or a column.
-    fn named(&mut self, first: Token<'a>) -> Option<Shape<'a>> {
+    fn named_term(&mut self, first: Token<'a>) -> Option<Shape<'a>> {
         let mut qualified = false;
         while self.eat(b'.') {
             self.identifier()?;
