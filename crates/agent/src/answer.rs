@@ -201,7 +201,7 @@ fn body(agent: &mut Agent, io: &mut Io, upstream: usize, exchange: usize, data: 
     }
     state.deadline_ns = io.now_ns() + agent.options.upstream_timeout_ns;
     state.credit -= taken as u64;
-    state.pace.sent_bytes += taken as u64;
+    state.pace.moved_bytes += taken as u64;
     session.send_body(io, state.ticket, &visible[..taken]);
     agent.metrics.answer_bytes.of(Way::Relayed).add(taken as u64);
     if !session.is_full && io.backlog(session.conn) > limits::SESSION_BACKLOG_BYTES_MAX {
@@ -239,7 +239,7 @@ fn direct(
     };
     let is_complete = reader.is_complete();
     state.deadline_ns = io.now_ns() + agent.options.upstream_timeout_ns;
-    state.pace.sent_bytes += used as u64;
+    state.pace.moved_bytes += used as u64;
     taken::put(agent, io, key, &visible[..used]);
     if is_complete {
         finish_direct(agent, io, exchange);
@@ -319,7 +319,7 @@ pub(crate) fn pump(agent: &mut Agent, io: &mut Io, exchange: usize) {
         session.send_body(io, state.ticket, &kept[..sent]);
         agent.metrics.answer_bytes.of(Way::Relayed).add(sent as u64);
         state.credit -= sent as u64;
-        state.pace.sent_bytes += sent as u64;
+        state.pace.moved_bytes += sent as u64;
         kept.drain(..sent);
     }
     if !kept.is_empty() || session.is_full {

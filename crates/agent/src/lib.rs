@@ -14,8 +14,8 @@
 //! | `session.rs` | control connections: the handshake, and messages out |
 //! | `owner.rs` | messages in |
 //! | `request.rs` | requests on their way to the server |
-//! | `pool.rs`, `uploads.rs` | connections to the server, and the queues for them |
-//! | `answer.rs`, `pace.rs` | answers on their way back, and which clients take them slowly |
+//! | `pool.rs`, `uploads.rs`, `shares.rs` | connections to the server, the queues for them, and the shares of clients |
+//! | `answer.rs`, `pace.rs` | answers on their way back, and which clients are slow |
 //! | `taken.rs`, `carry.rs` | clients' connections that dispatchers have given: decisions, and their execution |
 //! | `own.rs` | which of their packets are let in |
 //! | `link.rs`, `kept.rs` | with `--protocol cql`: proxies' links to the server, and large answers that left them |
@@ -39,6 +39,7 @@ mod request;
 mod segments;
 mod service;
 mod session;
+mod shares;
 mod state;
 mod taken;
 mod uploads;

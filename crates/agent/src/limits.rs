@@ -66,11 +66,15 @@ const ANSWER_HEAD_GROWN: usize = ANSWER_HEAD.head_bytes + 2 * ANSWER_HEAD.fields
 /// Interim answers (1xx) to one request; a server that sends more would never finish.
 pub(crate) const INTERIM_MAX: u32 = 64;
 
-/// An answer is slow if its client, and not the server, caused it to move fewer than
+/// An exchange is slow if its client, and not the server, caused it to move fewer than
 /// [`PACE_BYTES_MIN`] bytes in this time. While requests wait for a connection to the server, slow
-/// answers keep at most half of them.
+/// answers keep at most half of them, and slow exchanges of one client a part (`shares.rs`).
 pub(crate) const PACE_INTERVAL_NS: u64 = 3 * SECOND;
 pub(crate) const PACE_BYTES_MIN: u64 = 64 << 10;
+
+/// How long clients are kept to their shares of the connections after slow exchanges of one client
+/// kept another waiting.
+pub(crate) const CONTENDED_NS: u64 = 30 * SECOND;
 
 /// Interval at which deadlines are checked.
 pub(crate) const TICK_NS: u64 = 100 * MS;

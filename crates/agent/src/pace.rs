@@ -1,31 +1,31 @@
-//! Finds answers that their clients take slowly. A slow answer keeps its connection to the server
-//! until it ends.
+//! Finds exchanges whose clients are slow to take the answer, or to send the request. A slow exchange
+//! keeps its connection to the server until it ends.
 
 use crate::limits;
 
-/// Progress of an answer over time.
+/// Progress of an exchange over time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pace {
-    /// Bytes sent so far.
-    pub(crate) sent_bytes: u64,
-    /// Time of the last check, and the bytes sent by then.
+    /// Bytes moved so far: of the request's body to the server, and of the answer.
+    pub(crate) moved_bytes: u64,
+    /// Time of the last check, and the bytes moved by then.
     since_ns: u64,
     since_bytes: u64,
-    /// True if the client held the answer up and it moved few bytes between two checks.
+    /// True if the client held the exchange up and it moved few bytes between two checks.
     pub(crate) is_slow: bool,
 }
 
 impl Pace {
     /// Checks the progress, if a check is due. `is_held_up`: the server offers more than the client
-    /// takes.
+    /// takes, or takes more than the client sends.
     pub(crate) fn look(&mut self, now_ns: u64, is_held_up: bool) {
         if self.since_ns + limits::PACE_INTERVAL_NS > now_ns {
             return;
         }
         let is_first = self.since_ns == 0;
         self.is_slow =
-            is_held_up && !is_first && self.sent_bytes - self.since_bytes < limits::PACE_BYTES_MIN;
-        (self.since_ns, self.since_bytes) = (now_ns, self.sent_bytes);
+            is_held_up && !is_first && self.moved_bytes - self.since_bytes < limits::PACE_BYTES_MIN;
+        (self.since_ns, self.since_bytes) = (now_ns, self.moved_bytes);
     }
 }
 
@@ -40,13 +40,13 @@ mod tests {
         assert!(!pace.is_slow, "it was not looked at before");
         pace.look(2 * step - 1, true);
         assert!(!pace.is_slow);
-        pace.sent_bytes += limits::PACE_BYTES_MIN - 1;
+        pace.moved_bytes += limits::PACE_BYTES_MIN - 1;
         pace.look(2 * step, true);
         assert!(pace.is_slow);
-        pace.sent_bytes += limits::PACE_BYTES_MIN;
+        pace.moved_bytes += limits::PACE_BYTES_MIN;
         pace.look(3 * step, true);
         assert!(!pace.is_slow);
         pace.look(4 * step, false);
-        assert!(!pace.is_slow, "the server has sent no more");
+        assert!(!pace.is_slow, "the server is the reason");
     }
 }

@@ -3,6 +3,7 @@
 use shunt_reactor::Io;
 
 use crate::limits;
+use crate::shares;
 use crate::state::{Agent, Exchange, Peer, Upstream};
 
 /// Gives an exchange a connection, or a place in a queue.
@@ -12,6 +13,12 @@ pub(crate) fn assign(agent: &mut Agent, io: &mut Io, exchange: usize) {
     let may_have_one = is_whole || (has_room(agent) && may_begin(agent, is_full));
     if !may_have_one {
         return wait(agent, exchange, is_full);
+    }
+    if !shares::may_have(agent, io.now_ns(), state) {
+        return match is_whole {
+            true => agent.waiting.push_back(exchange),
+            false => wait(agent, exchange, is_full),
+        };
     }
     // The server is least likely to close the connection used last.
     match agent.idle.pop() {
@@ -108,7 +115,8 @@ pub(crate) fn gone(agent: &mut Agent, upstream: usize) {
 pub(crate) fn serve_waiting(agent: &mut Agent, io: &mut Io) {
     // Uploads come first: their share is limited, so they cannot keep out the rest.
     while has_room(agent)
-        && let Some(exchange) = next_upload(agent).or_else(|| agent.waiting.pop_front())
+        && let Some(exchange) =
+            next_upload(agent, io.now_ns()).or_else(|| shares::next_request(agent, io.now_ns()))
     {
         assign(agent, io, exchange);
     }
@@ -121,19 +129,22 @@ pub(crate) fn has_room(agent: &Agent) -> bool {
 /// Connections that incomplete requests may use: half of them, a quarter for requests that may
 /// still be small. A request that has used up its credit cannot send more until it has a
 /// connection.
-fn share(agent: &Agent, is_full: bool) -> usize {
+pub(crate) fn share(agent: &Agent, is_full: bool) -> usize {
     (agent.options.upstream_connections_max / if is_full { 2 } else { 4 }).max(1)
+}
+
+/// Exchanges that have connections.
+pub(crate) fn with_connections(agent: &Agent) -> impl Iterator<Item = &Exchange> {
+    agent.upstreams.iter().filter_map(|(_, upstream)| agent.exchanges.get(upstream.exchange?))
 }
 
 /// Connections in use by incomplete requests.
 fn under_way(agent: &Agent) -> usize {
-    let exchanges =
-        agent.upstreams.iter().filter_map(|(_, upstream)| agent.exchanges.get(upstream.exchange?));
-    exchanges.filter(|state| !state.request_is_complete).count()
+    with_connections(agent).filter(|state| !state.request_is_complete).count()
 }
 
 /// True if one more incomplete request may have a connection now.
-fn may_begin(agent: &Agent, is_full: bool) -> bool {
+pub(crate) fn may_begin(agent: &Agent, is_full: bool) -> bool {
     under_way(agent) < share(agent, is_full)
 }
 
@@ -166,15 +177,15 @@ pub(crate) fn completed(agent: &mut Agent, exchange: usize) {
 }
 
 /// The next incomplete request that may have a connection.
-fn next_upload(agent: &mut Agent) -> Option<usize> {
+fn next_upload(agent: &mut Agent, now_ns: u64) -> Option<usize> {
     if agent.uploads.len() == 0 {
         return None;
     }
     let under_way = under_way(agent);
     if under_way < share(agent, true)
-        && let Some(exchange) = agent.uploads.full.pop_front()
+        && let Some(exchange) = shares::next_upload(agent, now_ns)
     {
         return Some(exchange);
     }
-    if under_way < share(agent, false) { agent.uploads.others.pop_front() } else { None }
+    if under_way < share(agent, false) { shares::next_small_upload(agent, now_ns) } else { None }
 }

@@ -5,6 +5,7 @@ use shunt_reactor::Io;
 
 use crate::limits;
 use crate::pool;
+use crate::shares;
 use crate::state::{Agent, Exchange};
 use crate::taken;
 
@@ -38,6 +39,7 @@ pub(crate) fn start(
     }
     let times_ns = (io.now_ns(), io.now_ns() + agent.options.upstream_timeout_ns);
     let mut state = Exchange::new((session, session_id), ticket, times_ns);
+    state.client = shares::client(head);
     state.request.extend_from_slice(head);
     state.request_is_complete = !has_body;
     state.is_repeatable = is_idempotent && !has_body;
@@ -80,7 +82,10 @@ pub(crate) fn body(
     // The credit given at once is far below 32 bits.
     state.request_taken = state.request_taken.saturating_add(bytes.len() as u32);
     match state.upstream.and_then(|upstream| agent.upstreams.get(upstream)) {
-        Some(upstream) => io.output(upstream.conn).extend_from_slice(bytes),
+        Some(upstream) => {
+            state.pace.moved_bytes += bytes.len() as u64;
+            io.output(upstream.conn).extend_from_slice(bytes);
+        }
         None => {
             state.request.extend_from_slice(bytes);
             agent.waiting_bytes += bytes.len();
@@ -125,6 +130,7 @@ fn bound_waiting(agent: &mut Agent, io: &mut Io) {
 pub(crate) fn end(agent: &mut Agent, io: &Io, exchange: usize) {
     let Some(state) = agent.exchanges.get_mut(exchange) else { return };
     state.request_is_complete = true;
+    state.pace.is_slow = false;
     state.wait_until(io.now_ns() + agent.options.upstream_timeout_ns);
     pool::completed(agent, exchange);
 }

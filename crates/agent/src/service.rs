@@ -13,7 +13,8 @@ use crate::owner;
 use crate::pool;
 use crate::request;
 use crate::session;
-use crate::state::{Agent, Exchange, Peer, Phase, Stage};
+use crate::shares;
+use crate::state::{Agent, Peer, Phase, Stage};
 use crate::taken::{self, LOOK_TIMER};
 
 /// Key of the periodic timer.
@@ -115,7 +116,7 @@ impl Service for Agent {
         ask::tick(self, io);
         end_silent_sessions(self, io);
         end_late_exchanges(self, io);
-        break_slow_answers_off(self, io);
+        shares::tick(self, io);
         end_idle_connections(self, io);
         self.settle(io);
     }
@@ -241,40 +242,5 @@ fn end_idle_connections(agent: &mut Agent, io: &mut Io) {
     let idle: Vec<usize> = agent.idle.iter().copied().filter(is_idle).collect();
     for key in idle {
         pool::drop_connection(agent, io, key);
-    }
-}
-
-/// Breaks off slow answers while requests wait for a connection to the server: slow answers keep
-/// half of the connections; of those beyond, the oldest are broken off.
-fn break_slow_answers_off(agent: &mut Agent, io: &mut Io) {
-    look_at_paces(agent, io);
-    if !pool::is_waited_for(agent) || pool::has_room(agent) {
-        return;
-    }
-    let is_slow = |state: &Exchange| state.pace.is_slow && state.upstream.is_some();
-    let slow = agent.exchanges.iter().filter(|(_, state)| is_slow(state));
-    let mut slow: Vec<(u64, usize)> = slow.map(|(key, state)| (state.asked_ns, key)).collect();
-    let excess = slow.len().saturating_sub((agent.options.upstream_connections_max / 2).max(1));
-    slow.sort_unstable();
-    for (_, exchange) in slow.into_iter().take(excess) {
-        let reason = "its client takes the answer slowly, and other requests wait for the connection to the server";
-        request::fail(agent, io, exchange, 503, reason);
-    }
-}
-
-fn look_at_paces(agent: &mut Agent, io: &Io) {
-    let (sessions, upstreams) = (&agent.sessions, &agent.upstreams);
-    for (_, state) in &mut agent.exchanges {
-        let waits_for_client = match state.answer.stage {
-            Stage::Relayed => {
-                state.credit == 0
-                    && !sessions.get(state.session).is_some_and(|session| session.is_full)
-            }
-            Stage::Direct => true,
-            Stage::Awaited | Stage::Held | Stage::Offered => false,
-        };
-        let upstream = state.upstream.and_then(|key| upstreams.get(key));
-        let is_paused = upstream.is_some_and(|upstream| io.is_paused(upstream.conn));
-        state.pace.look(io.now_ns(), waits_for_client && is_paused);
     }
 }

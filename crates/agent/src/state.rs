@@ -1,6 +1,7 @@
 //! State of an agent: sessions, exchanges, connections to the server.
 
 use std::collections::{HashMap, VecDeque};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use shunt_handover::Flow;
@@ -40,6 +41,8 @@ pub struct Agent {
     pub(crate) waiting: VecDeque<usize>,
     /// Exchanges with incomplete requests.
     pub(crate) uploads: Uploads,
+    /// Time until which clients are kept to their shares of the connections.
+    pub(crate) contended_until_ns: u64,
     /// Bytes of waiting requests (the last count, plus what came since), and their limit.
     pub(crate) waiting_bytes: usize,
     pub(crate) waiting_bytes_max: usize,
@@ -209,6 +212,8 @@ pub(crate) struct Exchange {
     /// Key of the client's connection on which the answer goes out.
     pub(crate) direct: Option<usize>,
     pub(crate) ticket: Ticket,
+    /// Whose request it is, if the head says so.
+    pub(crate) client: Option<IpAddr>,
     pub(crate) upstream: Option<usize>,
     /// Bytes of the request still unsent, or kept to be sent again.
     pub(crate) request: Vec<u8>,
@@ -300,6 +305,7 @@ impl Agent {
             idle: Vec::new(),
             waiting: VecDeque::new(),
             uploads: Uploads::default(),
+            contended_until_ns: 0,
             waiting_bytes: 0,
             waiting_bytes_max: crate::limits::WAITING_BYTES_MAX,
             is_draining: false,
@@ -384,6 +390,7 @@ impl Exchange {
             is_taken: false,
             direct: None,
             ticket,
+            client: None,
             upstream: None,
             request: Vec::new(),
             request_is_complete: false,

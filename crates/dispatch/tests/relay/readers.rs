@@ -34,6 +34,27 @@ fn slow_readers_keep_no_connection_from_others_for_long() {
     scene.is_at_rest();
 }
 
+/// The upload is larger than what an agent takes in of one that waits.
+#[test]
+fn slow_readers_keep_no_connection_from_an_upload_for_long() {
+    let mut plans = vec![vec![Request::Length(32 << 20)]; 2];
+    plans.push(vec![Request::Upload(1 << 20)]);
+    let mut scene = Scene::new(8, Options::calm(), 1, plans);
+    let other = scene.clients.pop().expect("the last one");
+    scene.wait_for_backends();
+    let slow = scene.clients.clone();
+    assert!(
+        scene
+            .world
+            .run_until(SECOND, |world| slow.iter().all(|client| world.host(*client).has_begun()))
+    );
+    slow.iter().for_each(|client| scene.world.freeze(*client));
+    scene.world.post(other, ());
+    scene.world.run_for(10 * SECOND);
+    let outcomes = &scene.world.host(other).outcomes;
+    assert!(matches!(outcomes[..], [Outcome::Whole { status: 200, .. }]), "{outcomes:?}");
+}
+
 /// No other request waits for a connection.
 #[test]
 fn slow_readers_go_on_where_nobody_waits() {

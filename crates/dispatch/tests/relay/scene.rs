@@ -79,7 +79,7 @@ impl Counted {
     }
 }
 
-fn address(last: u8, port: u16) -> SocketAddr {
+pub(crate) fn address(last: u8, port: u16) -> SocketAddr {
     ([192, 0, 2, last], port).into()
 }
 
@@ -113,6 +113,20 @@ impl Scene {
         let mut scene = Scene::handing_over(seed, options, 1, plans);
         let agent = agent(scene.key, 0, seed, 0, address(2, 80));
         scene.world.restart(scene.agents[0], agent);
+        scene
+    }
+
+    /// The agent has so many connections to its server.
+    pub(crate) fn with_connections(
+        seed: u64,
+        options: Options,
+        plans: Vec<Vec<Request>>,
+        connections_max: usize,
+    ) -> Scene {
+        let mut scene = Scene::new(seed, options, 1, plans);
+        let options = agent_options(scene.key, 0, seed, 0, address(1, 80));
+        let options = AgentOptions { upstream_connections_max: connections_max, ..options };
+        scene.world.restart(scene.agents[0], Agent::new(options));
         scene
     }
 
@@ -295,7 +309,17 @@ impl Scene {
 }
 
 fn agent(key: [u8; 20], index: u8, seed: u64, instance: u64, serves: SocketAddr) -> Agent {
-    Agent::new(AgentOptions {
+    Agent::new(agent_options(key, index, seed, instance, serves))
+}
+
+fn agent_options(
+    key: [u8; 20],
+    index: u8,
+    seed: u64,
+    instance: u64,
+    serves: SocketAddr,
+) -> AgentOptions {
+    AgentOptions {
         protocol: Protocol::Http,
         hold_ns: 20_000_000,
         upstream: address(10 + index, 80),
@@ -307,5 +331,5 @@ fn agent(key: [u8; 20], index: u8, seed: u64, instance: u64, serves: SocketAddr)
         upstream_connections_max: UPSTREAM_CONNECTIONS_MAX,
         upstream_timeout_ns: 20 * SECOND,
         random: random(seed.wrapping_mul(31) ^ instance),
-    })
+    }
 }
