@@ -15,6 +15,7 @@ use shunt_wire::resp::{Scanner, Value, Version, put_command, value};
 use super::Sidecar;
 use super::apps::{App, Held};
 use super::links::{Expected, link_index, version};
+use super::split::Outcome;
 use crate::client::Ticket;
 use crate::limits;
 use crate::place::{Places, SLOTS};
@@ -277,7 +278,7 @@ impl Sidecar {
                     None => Err("ERR its application is gone".to_owned()),
                 };
                 if let Err(text) = sent {
-                    self.part_not_sent(io, split, keys, &text);
+                    self.end_part(io, split, keys, Outcome::NotSent(text));
                 }
             }
             Expected::Fetch { ticket, op, keys, hops } => {

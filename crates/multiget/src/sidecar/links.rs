@@ -10,6 +10,7 @@ use shunt_wire::netmc::Op;
 use shunt_wire::resp::{Scanner, Step as Found, Value, Version, put_error, value, values};
 
 use super::cluster::Again;
+use super::split::Outcome;
 use super::{Peer, Sidecar};
 use crate::client::Ticket;
 use crate::limits;
@@ -130,6 +131,13 @@ impl Sidecar {
     /// Reason why a link takes no command now.
     pub(super) fn refusal(&self, io: &Io, index: usize) -> Option<String> {
         self.links[index].refusal(io.now_ns()).map(str::to_owned)
+    }
+
+    /// Reason for refusing all other commands, if the next one tries a server that was silent.
+    pub(super) fn trial(&self, io: &Io, index: usize) -> Option<String> {
+        let link = &self.links[index];
+        let refused = link.refused.as_ref().filter(|refused| refused.is_silent)?;
+        link.refusal(io.now_ns()).is_none().then(|| refused.why.clone())
     }
 
     /// Connection of a link, opened if necessary; or the reason why it takes no command.
@@ -274,8 +282,14 @@ impl Sidecar {
                 }
             }
             Expected::Part { split, keys, .. } => {
-                let is_whole = matches!(answer, Cow::Borrowed(_));
-                self.take_part_answer(io, (split, keys), index, &answer, is_whole);
+                let server = self.links[index].address;
+                let outcome = match &answer {
+                    Cow::Borrowed(answer) => Outcome::Answer { server, answer },
+                    Cow::Owned(_) => Outcome::Unknown(format!(
+                        "ERR the server {server} has answered with too many bytes"
+                    )),
+                };
+                self.end_part(io, split, keys, outcome);
             }
             Expected::Fetch { ticket, op, keys, .. } => {
                 self.fetched(self.links[index].server, ticket, op, &keys, &answer);
@@ -341,10 +355,13 @@ impl Sidecar {
                         self.error(io, app, sequence, &format!("{why}{known}"));
                     }
                 }
-                Expected::Part { split, keys, .. } if was_sent => {
-                    self.mark_part_lost(io, split, keys, &why)
+                Expected::Part { split, keys, .. } => {
+                    let outcome = match was_sent {
+                        true => Outcome::Unknown(why.clone()),
+                        false => Outcome::NotSent(why.clone()),
+                    };
+                    self.end_part(io, split, keys, outcome);
                 }
-                Expected::Part { split, keys, .. } => self.part_not_sent(io, split, keys, &why),
                 Expected::Fetch { ticket, .. } => self.client.fetch_failed(ticket, server, &why),
             }
         }

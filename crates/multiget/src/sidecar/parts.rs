@@ -11,7 +11,7 @@ use shunt_wire::resp::{Command, put_array, put_bulk};
 use super::Sidecar;
 use super::cluster::Again;
 use super::links::{Expected, link_index};
-use super::split::{KeyPlace, Split, Verb};
+use super::split::{KeyPlace, Outcome, Split, Verb};
 
 impl Sidecar {
     /// Sends each server its part of a command. If one of them is known to refuse it, nothing is
@@ -43,18 +43,33 @@ impl Sidecar {
         } else {
             let parts = places.chunk_by(is_same_part).count();
             let split = self.splits.insert(Split::new(conn, sequence, verb, parts));
+            // A server that is tried takes one part and refuses the others: then this part is all
+            // that is sent.
+            let trial = of_servers()
+                .filter(|keys| keys.chunk_by(is_same_part).nth(1).is_some())
+                .map(|keys| link_index(keys[0].server, version))
+                .find_map(|link| Some((link, self.trial(io, link)?)));
             for keys in of_servers() {
                 let link = link_index(keys[0].server, version);
-                let opened = self.open_link(io, link);
-                for part in keys.chunk_by(is_same_part) {
+                let opened = match &trial {
+                    Some((tried, why)) if *tried != link => Err(why.clone()),
+                    _ => self.open_link(io, link),
+                };
+                for (index, part) in keys.chunk_by(is_same_part).enumerate() {
                     let write = |out: &mut Vec<u8>| put_part(out, (command, bytes), verb, part);
-                    match &opened {
+                    let conn = match (&opened, &trial) {
+                        (Ok(_), Some((_, why))) if index > 0 => Err(why),
+                        (opened, _) => opened.as_ref().copied(),
+                    };
+                    match conn {
                         Ok(link_conn) => {
                             let again = is_cluster.then(|| Again::new(write));
                             let expected = Expected::Part { split, keys: part.len(), again };
-                            self.put(io, (link, *link_conn), expected, write);
+                            self.put(io, (link, link_conn), expected, write);
                         }
-                        Err(text) => self.part_not_sent(io, split, part.len(), text),
+                        Err(why) => {
+                            self.end_part(io, split, part.len(), Outcome::NotSent(why.clone()));
+                        }
                     }
                 }
             }
@@ -84,41 +99,20 @@ impl Sidecar {
         });
     }
 
-    /// Takes a server's answer to a part, which may have been cut short.
-    pub(super) fn take_part_answer(
+    /// Counts the outcome of a part, and answers a command with its last part.
+    pub(super) fn end_part(
         &mut self,
         io: &mut Io,
-        (split, keys): (usize, usize),
-        link: usize,
-        answer: &[u8],
-        is_whole: bool,
+        split: usize,
+        keys: usize,
+        outcome: Outcome<'_>,
     ) {
-        let address = self.links[link].address();
         if let Some(state) = self.splits.get_mut(split) {
-            match is_whole {
-                true => state.answered(keys, address, answer),
-                false => state.lost(
-                    keys,
-                    format!("ERR the server {address} has answered with too many bytes"),
-                ),
-            }
+            state.count(keys, outcome);
         }
-        self.finish_split(io, split);
-    }
-
-    pub(super) fn part_not_sent(&mut self, io: &mut Io, split: usize, keys: usize, text: &str) {
-        if let Some(state) = self.splits.get_mut(split) {
-            state.not_sent(keys, text.to_owned());
+        if self.splits.get(split).is_some_and(Split::is_over) {
+            self.finish_split(io, split);
         }
-        self.finish_split(io, split);
-    }
-
-    /// Takes the loss of a connection after a part was sent and before its answer.
-    pub(super) fn mark_part_lost(&mut self, io: &mut Io, split: usize, keys: usize, text: &str) {
-        if let Some(state) = self.splits.get_mut(split) {
-            state.lost(keys, text.to_owned());
-        }
-        self.finish_split(io, split);
     }
 
     /// Application of the command, if it still waits.
@@ -128,9 +122,6 @@ impl Sidecar {
     }
 
     fn finish_split(&mut self, io: &mut Io, split: usize) {
-        if !self.splits.get(split).is_some_and(Split::is_over) {
-            return;
-        }
         let split = self.splits.remove(split);
         let (conn, sequence, answer) = (split.app, split.sequence, split.answer());
         self.metrics.split_failed.add(u64::from(answer.is_err()));

@@ -9,7 +9,7 @@
 //! | answer with a sum or OK although a part has no such answer | `an_answer_of_another_kind_is_no_outcome` |
 //! | call a part done or not done although that is unknown | `the_error_says_how_many_keys_were_done_and_how_many_not` |
 //! | let a driver repeat a partly executed command by itself: such an error has no code that drivers repeat on | the same |
-//! | send a part although another one is known to be refused | `nothing_is_sent_if_a_server_is_known_to_refuse` |
+//! | send a part although another one is known to be refused, but for the one that tries a silent server | `nothing_is_sent_if_a_server_is_known_to_refuse`, `a_node_that_was_silent_is_tried_with_one_part_of_a_split_command` |
 //! | let a command overtake, or be overtaken by, another one of its application | the simulations of applications |
 
 use std::net::SocketAddr;
@@ -75,14 +75,25 @@ pub(super) struct Split {
     parts: usize,
     /// Sum of the numbers in the servers' answers.
     sum: i64,
-    keys: Outcomes,
+    keys: Keys,
     /// The first error.
     error: Option<Failure>,
 }
 
+/// The outcome of a part.
+#[derive(Debug)]
+pub(super) enum Outcome<'a> {
+    /// The server has answered.
+    Answer { server: SocketAddr, answer: &'a [u8] },
+    /// The part was not sent, and why.
+    NotSent(String),
+    /// The part was sent, and no answer says what came of it.
+    Unknown(String),
+}
+
 /// Keys by the outcome of their part.
 #[derive(Clone, Copy, Debug, Default)]
-struct Outcomes {
+struct Keys {
     done: usize,
     not_done: usize,
     unknown: usize,
@@ -97,7 +108,7 @@ struct Failure {
 
 impl Split {
     pub(super) fn new(app: ConnId, sequence: u64, verb: Verb, parts: usize) -> Self {
-        Self { app, sequence, verb, parts, sum: 0, keys: Outcomes::default(), error: None }
+        Self { app, sequence, verb, parts, sum: 0, keys: Keys::default(), error: None }
     }
 
     /// True if every part has its outcome.
@@ -105,50 +116,53 @@ impl Split {
         self.parts == 0
     }
 
-    /// Takes a server's answer to a part of this many keys.
-    pub(super) fn answered(&mut self, keys: usize, server: SocketAddr, answer: &[u8]) {
-        match value(answer).map(|(value, _)| value) {
-            Some(Value::Error(text)) => {
-                let text = String::from_utf8_lossy(text).into_owned();
+    /// Counts the outcome of a part of so many keys.
+    pub(super) fn count(&mut self, keys: usize, outcome: Outcome<'_>) {
+        self.parts -= 1;
+        let failure = match outcome {
+            Outcome::Answer { server, answer } => match self.result(keys, answer) {
+                Ok(number) => {
+                    self.keys.done += keys;
+                    self.sum += number;
+                    return;
+                }
+                Err(Some(text)) => {
+                    self.keys.not_done += keys;
+                    Failure { text, server: Some(server) }
+                }
+                Err(None) => {
+                    self.keys.unknown += keys;
+                    let text = format!(
+                        "ERR the answer of the server {server} is not of the kind that was asked for"
+                    );
+                    Failure { text, server: None }
+                }
+            },
+            Outcome::NotSent(text) => {
                 self.keys.not_done += keys;
-                self.failed(Failure { text, server: Some(server) });
+                Failure { text, server: None }
             }
+            Outcome::Unknown(text) => {
+                self.keys.unknown += keys;
+                Failure { text, server: None }
+            }
+        };
+        self.error.get_or_insert(failure);
+    }
+
+    /// The number that a server has answered to a part, 0 for OK; or its error; or nothing, if the
+    /// answer is of another kind.
+    fn result(&self, keys: usize, answer: &[u8]) -> Result<i64, Option<String>> {
+        match value(answer).map(|(value, _)| value) {
+            Some(Value::Error(text)) => Err(Some(String::from_utf8_lossy(text).into_owned())),
             Some(Value::Integer(number))
                 if self.verb != Verb::Mset && (0..=keys as i64).contains(&number) =>
             {
-                self.sum += number;
-                self.done(keys);
+                Ok(number)
             }
-            _ if self.verb == Verb::Mset && answer == b"+OK\r\n" => self.done(keys),
-            _ => self.lost(
-                keys,
-                format!(
-                    "ERR the answer of the server {server} is not of the kind that was asked for"
-                ),
-            ),
+            _ if self.verb == Verb::Mset && answer == b"+OK\r\n" => Ok(0),
+            _ => Err(None),
         }
-    }
-
-    /// Notes that a part was not sent.
-    pub(super) fn not_sent(&mut self, keys: usize, text: String) {
-        self.keys.not_done += keys;
-        self.failed(Failure { text, server: None });
-    }
-
-    /// Notes that a part was sent, and that its outcome is unknown.
-    pub(super) fn lost(&mut self, keys: usize, text: String) {
-        self.keys.unknown += keys;
-        self.failed(Failure { text, server: None });
-    }
-
-    fn done(&mut self, keys: usize) {
-        self.keys.done += keys;
-        self.parts -= 1;
-    }
-
-    fn failed(&mut self, failure: Failure) {
-        self.error.get_or_insert(failure);
-        self.parts -= 1;
     }
 
     /// The answer to the application.
@@ -201,20 +215,20 @@ mod tests {
         Split::new(ConnId { index: 0, generation: 0 }, 0, verb, parts)
     }
 
-    fn server() -> SocketAddr {
-        ([192, 0, 2, 7], 6379).into()
+    fn of_server(answer: &[u8]) -> Outcome<'_> {
+        Outcome::Answer { server: ([192, 0, 2, 7], 6379).into(), answer }
     }
 
     #[test]
     fn numbers_are_added_and_ok_is_once() {
         let mut del = split(Verb::Del, 2);
-        del.answered(3, server(), b":2\r\n");
+        del.count(3, of_server(b":2\r\n"));
         assert!(!del.is_over());
-        del.answered(1, server(), b":1\r\n");
+        del.count(1, of_server(b":1\r\n"));
         assert!(del.is_over());
         assert_eq!(del.answer(), Ok(b":3\r\n".to_vec()));
         let mut mset = split(Verb::Mset, 2);
-        (0..2).for_each(|_| mset.answered(1, server(), b"+OK\r\n"));
+        (0..2).for_each(|_| mset.count(1, of_server(b"+OK\r\n")));
         assert_eq!(mset.answer(), Ok(b"+OK\r\n".to_vec()));
     }
 
@@ -232,7 +246,7 @@ mod tests {
             (Verb::Mset, b"$2\r\nOK\r\n"),
         ] {
             let mut split = split(verb, 1);
-            split.answered(2, server(), answer);
+            split.count(2, of_server(answer));
             let text = split.answer().expect_err("no answer");
             assert!(
                 text.contains(
@@ -246,16 +260,22 @@ mod tests {
     #[test]
     fn the_error_says_how_many_keys_were_done_and_how_many_not() {
         let mut del = split(Verb::Del, 3);
-        del.answered(4, server(), b":3\r\n");
-        del.answered(2, server(), b"-LOADING Redis is loading the dataset in memory\r\n");
-        del.lost(1, "ERR the server 192.0.2.8:6379 has closed the connection".to_owned());
+        del.count(4, of_server(b":3\r\n"));
+        del.count(2, of_server(b"-LOADING Redis is loading the dataset in memory\r\n"));
+        del.count(
+            1,
+            Outcome::Unknown("ERR the server 192.0.2.8:6379 has closed the connection".to_owned()),
+        );
         assert_eq!(
             del.answer(),
             Err("ERR DEL was carried out for 4 of 7 keys (3 of them existed), not for 2, perhaps for 1: the server 192.0.2.7:6379 has answered LOADING Redis is loading the dataset in memory".to_owned())
         );
         let mut mset = split(Verb::Mset, 2);
-        mset.answered(4, server(), b"+OK\r\n");
-        mset.not_sent(1, "ERR the server 192.0.2.8:6379 refuses connections".to_owned());
+        mset.count(4, of_server(b"+OK\r\n"));
+        mset.count(
+            1,
+            Outcome::NotSent("ERR the server 192.0.2.8:6379 refuses connections".to_owned()),
+        );
         assert_eq!(
             mset.answer(),
             Err("ERR MSET was carried out for 4 of 5 keys, not for 1: the server 192.0.2.8:6379 refuses connections"
@@ -267,12 +287,12 @@ mod tests {
     fn what_may_be_repeated_has_the_servers_error() {
         let loading = b"-LOADING Redis is loading the dataset in memory\r\n";
         let mut del = split(Verb::Del, 2);
-        (0..2).for_each(|_| del.answered(1, server(), loading));
+        (0..2).for_each(|_| del.count(1, of_server(loading)));
         assert_eq!(del.answer(), Err("LOADING Redis is loading the dataset in memory".to_owned()));
         for verb in [Verb::Exists, Verb::Touch] {
             let mut split = split(verb, 2);
-            split.answered(1, server(), b":1\r\n");
-            split.answered(1, server(), loading);
+            split.count(1, of_server(b":1\r\n"));
+            split.count(1, of_server(loading));
             assert_eq!(
                 split.answer(),
                 Err("LOADING Redis is loading the dataset in memory".to_owned())

@@ -349,3 +349,46 @@ fn a_node_that_was_silent_is_tried_with_the_command_that_is_sent_there_and_not_w
     }
     assert_eq!(world.host(sidecar).metrics().links_lost.get(), 3);
 }
+
+#[test]
+fn a_node_that_was_silent_is_tried_with_one_part_of_a_split_command() {
+    let Tier { mut world, shared, nodes, sidecar } = scene(5);
+    let app = world.add("app", Script::new(listen_address()));
+    world.run_for(SECOND);
+    let owner = |key: &[u8]| shared.borrow().owners[usize::from(slot(key))];
+    let silent = owner(b"0");
+    let keys = (0..).map(|key: u32| key.to_string().into_bytes());
+    let mut keys: Vec<Vec<u8>> = keys.filter(|key| owner(key) == silent).take(20).collect();
+    keys.extend(
+        (0..).map(|key: u32| key.to_string().into_bytes()).find(|key| owner(key) != silent),
+    );
+    let words: Vec<&[u8]> =
+        std::iter::once(&b"DEL"[..]).chain(keys.iter().map(Vec::as_slice)).collect();
+    let ask = |world: &mut World, time_ns| {
+        world.with(app, |app, io| {
+            app.received.clear();
+            app.send(io, &words);
+        });
+        world.run_for(time_ns);
+        String::from_utf8_lossy(&world.host(app).received).into_owned()
+    };
+    world.freeze(nodes[usize::from(silent)]);
+    let first = ask(&mut world, 20 * SECOND);
+    assert!(first.contains("carried out for 1 of 21 keys"), "{first}");
+    assert!(first.contains("perhaps for 20:"), "{first}");
+    let second = ask(&mut world, 20 * SECOND);
+    assert!(
+        second.contains("carried out for 0 of 21 keys, not for 20, perhaps for 1: the server"),
+        "{second}"
+    );
+    world.thaw(nodes[usize::from(silent)]);
+    world.run_for(60 * SECOND);
+    let third = ask(&mut world, SECOND);
+    assert!(
+        third.contains("for 1 of 21 keys (0 of them existed), not for 20: the server"),
+        "{third}"
+    );
+    assert!(third.ends_with("one command at a time is sent to it\r\n"), "{third}");
+    assert_eq!(ask(&mut world, SECOND), ":0\r\n");
+    assert_eq!(world.host(sidecar).metrics().splits.get(), 0);
+}
