@@ -1,7 +1,7 @@
 //! A client's way in: admission, OPTIONS, STARTUP, REGISTER.
 //!
-//! Nothing here is per query. Logging in is [`crate::client::login`], being closed
-//! [`crate::client::closing`].
+//! Nothing here runs per query. [`crate::client::login`] handles logins, [`crate::client::closing`]
+//! handles closing.
 
 use shunt_handover::Flow;
 use shunt_reactor::{Accepted, ConnId, Io};
@@ -41,7 +41,7 @@ pub(crate) fn accept(core: &mut Core, io: &mut Io, conn: ConnId, origin: &Accept
     if core.clients.len() - core.clients.turned_away > per_core {
         core.context.metrics.clients_refused.of(Refusal::TooMany).add(1);
         if core.context.draining || !core.clients.turn_away(slot, io.now_ns()) {
-            // Each holds a file that links may need.
+            // Each client holds a file descriptor that links may need.
             closing::abort(core, io, slot, Closing::TooMany, TOO_MANY);
         }
     } else if core.context.draining {
@@ -50,7 +50,7 @@ pub(crate) fn accept(core: &mut Core, io: &mut Io, conn: ConnId, origin: &Accept
     }
 }
 
-/// What clients beyond `clients_max` are told.
+/// Error text for clients beyond `clients_max`.
 pub(crate) const TOO_MANY: &str =
     "clients_max is reached on this proxy, which takes no more clients";
 
@@ -68,7 +68,7 @@ pub(crate) fn take_request(
     match (phase, header.opcode) {
         (Phase::TurnedAway, _) => {
             if let Some(client) = core.clients.get_mut(slot) {
-                // That of its request, so that it understands the answer.
+                // The answer uses the version of its request, so that the client understands it.
                 client.version = header.version;
             }
             closing::refuse_for(
@@ -143,7 +143,7 @@ fn take_startup(core: &mut Core, io: &mut Io, slot: u32, header: &Header, body: 
         }
     };
     let Some(cluster) = core.router.cluster.clone() else { return };
-    // v5 compresses hop by hop; before, the nodes have to understand what clients send.
+    // v5 compresses hop by hop; with older versions the nodes must understand what clients send.
     if let Some(name) = options.compression.map(Algorithm::name).filter(|_| header.version < 5)
         && !offers(&cluster, name)
     {
@@ -191,8 +191,8 @@ fn take_startup(core: &mut Core, io: &mut Io, slot: u32, header: &Header, body: 
     }
 }
 
-/// The proxy itself keeps the register: links never register, the control connection sees all
-/// events.
+/// Registers a client for events. The proxy itself keeps the register: links never register, the
+/// control connection sees all events.
 fn answer_register(core: &mut Core, io: &mut Io, slot: u32, stream: i16, register: &Register<'_>) {
     let Some(client) = core.clients.get(slot) else { return };
     let (mut registered, mut unknown) = (client.registered, None);
@@ -211,7 +211,7 @@ fn answer_register(core: &mut Core, io: &mut Io, slot: u32, stream: i16, registe
     }
 }
 
-/// True if the nodes take this compression.
+/// True if the nodes support this compression.
 fn offers(cluster: &ClusterState, name: &str) -> bool {
     cluster.compressions.iter().any(|offered| offered.eq_ignore_ascii_case(name))
 }
@@ -231,7 +231,7 @@ fn startup_options(body: &[u8], version: u8) -> Result<StartupOptions<'_>, Strin
         StartupOptions { driver: "", driver_version: "", compression: None, no_compact: false };
     let mut cql_version = false;
     for (key, value) in startup.options.iter() {
-        // In any case, as nodes read them.
+        // Nodes read the option names without regard to case.
         match key.to_ascii_uppercase().as_str() {
             "CQL_VERSION" => cql_version = true,
             "COMPRESSION" => {

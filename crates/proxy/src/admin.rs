@@ -1,7 +1,7 @@
-//! The proxy as it is seen from outside: its part of metrics, health, readiness and status.
+//! Metrics, health, readiness and status of the proxy, as seen from outside.
 //!
-//! It only reads: counters of the cores, the last known ring, the configuration; who the clients
-//! are, who is in the fleet and what locks are waited for it asks the cores.
+//! This part only reads: counters of the cores, the last known ring and the configuration. It asks
+//! the cores for their clients, the members of the fleet and the locks that clients wait for.
 
 mod ask;
 mod clients;
@@ -26,7 +26,7 @@ use crate::control::datacentre;
 use crate::metrics::Sources;
 use clients::Clients;
 
-/// The pages of the admin address, with what they are made from.
+/// The pages of the admin address and their sources.
 #[derive(Debug)]
 pub struct Admin {
     sources: Sources,
@@ -39,7 +39,7 @@ pub struct Admin {
 }
 
 impl Admin {
-    /// `listening`: addresses clients connect to, as bound. `mailboxes`: of the cores, in order.
+    /// `listening`: addresses bound for clients. `mailboxes`: those of the cores, in order.
     pub fn new(
         sources: Sources,
         config: watch::Receiver<Arc<Config>>,
@@ -60,16 +60,17 @@ impl Admin {
         })
     }
 
-    /// Checks that the ring has this datacentre. No name, or a ring that is not known yet, passes.
+    /// Checks that the ring has this datacentre. Passes without a name and while the ring is
+    /// unknown.
     ///
     /// # Errors
-    /// The ring has no such datacentre; the text names those that there are.
+    /// The ring has no such datacentre; the text names the existing ones.
     pub fn has_datacentre(&self, name: Option<&str>) -> Result<(), String> {
         let (Some(name), Some(cluster)) = (name, self.sources.cluster.get()) else { return Ok(()) };
         datacentre::choose(Some(name), cluster.routing.nodes(), &[]).map(|_| ())
     }
 
-    /// From now on `/readyz` says no, so that load balancers send new clients elsewhere.
+    /// Makes `/readyz` report "not ready", so that load balancers send new clients elsewhere.
     pub fn set_draining(&self) {
         self.draining.store(true, Ordering::Relaxed);
     }
@@ -127,14 +128,14 @@ impl Part for Admin {
 }
 
 impl Admin {
-    /// True if no node can be reached: there is no control connection, and no link. The list of
-    /// nodes that are up does not tell: without a control connection it is out of date.
+    /// True if the proxy reaches no node: it has no control connection and no link. The list of
+    /// nodes that are up does not tell, because it is out of date without a control connection.
     pub fn is_cut_off(&self) -> bool {
         let links = self.sources.cluster.get().map_or(0, |cluster| self.links(&cluster.routing));
         self.sources.control.connected.get() == 0 && links == 0
     }
 
-    /// True if somebody holds a lock of this proxy, as its cores counted at their last ticks.
+    /// True if a client holds a lock of this proxy, as its cores counted at their last ticks.
     pub fn has_held_locks(&self) -> bool {
         self.sources.cores.iter().any(|core| core.locks.held.get() > 0)
     }

@@ -1,10 +1,11 @@
-//! Requests onto links: everything one turn of the loop produced for a node goes out in one write.
+//! Requests onto links: all requests that one turn of the loop produces for a node go out in one
+//! write.
 //!
-//! A request's body is copied once, from the client's receive buffer behind what else goes to that
-//! node this turn, and stays there (in the link's sent log) until it is answered, should it have to
-//! be sent again. Nodes that offer it get aggregated frames (opcode 0x64), others ordinary
-//! envelopes or v5 segments; the choice is the link's. What is begun here, [`crate::flush`]
-//! completes.
+//! The proxy copies a request's body once, from the client's receive buffer to the end of that
+//! turn's output for the node. The body stays there (in the link's sent log) until the answer
+//! arrives, in case the proxy must send it again. Nodes that offer aggregated frames (opcode 0x64)
+//! get them, others get ordinary envelopes or v5 segments; the link chooses. [`crate::flush`]
+//! completes the frames and segments begun here.
 
 use shunt_reactor::Io;
 use shunt_wire::cql::envelope::{HEADER_BYTES, Header};
@@ -15,7 +16,7 @@ use crate::link::links::{LinkAndNode, Links};
 use crate::link::{Kept, Link, LinkWriter, Pending, Purpose};
 use crate::retained::Retained;
 
-/// Puts a request on a link; `false` when all its streams are in flight.
+/// Puts a request on a link; `false` when all streams of the link are in flight.
 #[inline(always)]
 pub(crate) fn send(
     links: &mut Links,
@@ -44,8 +45,8 @@ pub(crate) fn send(
     let (is_query, is_probe) =
         (pending.purpose == Purpose::Client, pending.purpose == Purpose::Heartbeat);
     let record = link.streams.put(stream, Pending { sent_ns: io.now_ns(), ..pending });
-    // Written where it is kept: put together elsewhere and copied, it would hold the processor up
-    // on each query.
+    // Write the record in place: building it elsewhere and copying it would stall the processor on
+    // each query.
     if offset != usize::MAX
         && !is_probe
         && let Some(record) = record
@@ -74,8 +75,9 @@ pub(crate) fn send(
     true
 }
 
-/// Writes a request in the link's layout; returns where its body lies in the output buffer,
-/// `usize::MAX` if not in one piece. `alone`: not in one frame or segment with others.
+/// Writes a request in the link's layout. Returns the offset of its body in the output buffer,
+/// `usize::MAX` if the body is not in one piece. `alone`: in a frame or segment without other
+/// requests.
 #[inline(always)]
 fn write(
     link: &mut Link,

@@ -1,10 +1,10 @@
-//! The options of the proxy, each declared once, and the configuration that the running proxy has:
-//! plain values, all defaults filled in.
+//! The options of the proxy, each declared once, and the configuration of the running proxy: plain
+//! values with all defaults filled in.
 //!
-//! The list below is all that there is of an option: its field in [`Config`], its flag with the
+//! The list below is the only declaration of an option: its field in [`Config`], its flag with the
 //! help, its key in the file, its default, its range, whether a reload takes it over, and its row
-//! in `docs/configuration.md` come from there. How a file and flags are read is the binary's
-//! business (`crates/shunt/src/settings`). Cores hold an `Arc<Config>` and get a new one by
+//! in `docs/configuration.md` come from there. The binary reads the file and the flags
+//! (`crates/shunt/src/settings`). Cores hold an `Arc<Config>` and get a new one by
 //! `CoreMail::Reload`.
 
 mod kinds;
@@ -37,10 +37,10 @@ use option::{MaybeNumber, default_value, options};
 pub const STREAMS_MAX: u32 = 32_768;
 /// Largest message body the protocol specifications allow (section 2.5: 256 MB).
 pub const FRAME_BYTES_LIMIT: u32 = 256 * 1024 * 1024;
-/// Longest time that makes sense anywhere in the configuration: a day.
+/// Longest time that makes sense anywhere in the configuration: one day.
 pub const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 
-/// Shortest deadline of others, in milliseconds: with less nothing would ever be done.
+/// Shortest deadline for a peer, in milliseconds: a shorter one would always expire.
 const PATIENCE_MS_MIN: u64 = 10;
 
 // An option is its field, with what the help says of it as comment, and

@@ -1,4 +1,4 @@
-//! The surroundings of a core, which every step may read: settings, counters, the way to the
+//! The surroundings of a core, which every step may read: settings, counters, the channel to the
 //! control plane.
 
 use std::sync::Arc;
@@ -21,16 +21,17 @@ pub(crate) struct Context {
     pub(crate) metrics: Arc<CoreMetrics>,
     pub(crate) log_limits: Arc<LogLimits>,
     pub(crate) control: mpsc::Sender<ControlRequest>,
-    /// The proxy is shutting down.
+    /// True while the proxy shuts down.
     pub(crate) draining: bool,
-    /// Counts up by one per tick.
+    /// Number of ticks so far.
     pub(crate) ticks: u64,
     /// State of the generator of jitter; never 0.
     pub(crate) seed: u64,
 }
 
 impl Context {
-    /// A number for jitter; xorshift, seeded, so that a simulated run can be replayed.
+    /// Returns a random number for jitter. The generator (xorshift) has a seed, so that a simulated
+    /// run can be replayed.
     pub(crate) fn random(&mut self) -> u64 {
         self.seed ^= self.seed << 13;
         self.seed ^= self.seed >> 7;
@@ -38,7 +39,7 @@ impl Context {
         self.seed
     }
 
-    /// How long a request may take.
+    /// Deadline of a request, from its arrival, in nanoseconds.
     pub(crate) fn timeout_ns(&self, plan: &Plan) -> u64 {
         let timeout_ns = self.config.query_timeout_ms * 1_000_000;
         match plan.work {
@@ -47,9 +48,9 @@ impl Context {
         }
     }
 
-    /// True of a request that its client has given up by now, by a clock that is read anew: this
-    /// process may have stood still since the turn began, and what was known when the request came
-    /// may be no more.
+    /// True if the client must have given up this request by now. Reads the clock anew: this
+    /// process may have been paused since the turn began, and what it knew when the request came
+    /// may no longer hold.
     pub(crate) fn is_too_late(&self, io: &mut Io, plan: &Plan, received_ns: u64) -> bool {
         io.read_clock_ns().saturating_sub(received_ns) > self.timeout_ns(plan)
     }

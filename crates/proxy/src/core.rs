@@ -1,9 +1,9 @@
-//! One core: a single-threaded proxy. It owns its clients, its links and everything between them;
-//! nothing of it is shared with other cores on the data path.
+//! One core: a single-threaded proxy. It owns its clients, its links and everything between them,
+//! and shares none of these with other cores on the data path.
 //!
-//! The state is split among owners. A step of the data path is a function that takes those it
-//! needs, so that the compiler keeps it from the others; cold steps take the whole core. Events
-//! come in through [`crate::service`].
+//! The state is split among owners. A step of the data path is a function that takes only the
+//! owners it needs, so that the compiler keeps it away from the others; cold steps take the whole
+//! core. Events enter through [`crate::service`].
 
 use std::sync::Arc;
 
@@ -40,19 +40,19 @@ pub struct CoreOptions {
     pub index: usize,
     /// Settings; replaced by [`crate::control::state::CoreMail::Reload`].
     pub config: Arc<Config>,
-    /// Where this core counts.
+    /// Counters of this core.
     pub metrics: Arc<CoreMetrics>,
     /// Prepared statements of all cores.
     pub prepared: Arc<PreparedStore>,
-    /// How often all cores together may write log lines that clients cause.
+    /// Limits on log lines that clients cause, shared by all cores.
     pub log_limits: Arc<LogLimits>,
     /// Requests to the control plane.
     pub control: mpsc::Sender<ControlRequest>,
-    /// The mailboxes of all cores, by number; none for a core that is the only one.
+    /// Mailboxes of all cores, by number; empty if there is only one core.
     pub cores: Vec<Mailbox>,
-    /// What the core that runs the membership, the first, knows of former processes of this proxy.
+    /// Knowledge of former processes of this proxy, for the first core, which runs the membership.
     pub state_file: Option<StateFile>,
-    /// What it takes to hand large answers over; none: it is off.
+    /// Options of hand-over; `None` if it is off.
     pub handover: Option<HandoverOptions>,
     /// Seed of the core's random choices (jitter of reconnects).
     pub seed: u64,
@@ -68,34 +68,34 @@ pub struct Core {
     pub(crate) retries: Retries,
     pub(crate) fleet: FleetOwners,
     pub(crate) connections: Connections,
-    /// None: it is off.
+    /// Hand-over of large answers; `None` if it is off.
     pub(crate) handover: Option<Box<Handover>>,
     pub(crate) window: WindowControl,
     pub(crate) scratch: Scratch,
-    /// A count of the clients that is under way.
+    /// The count of clients in progress, if any.
     pub(crate) census: Option<Census>,
 }
 
-/// The owners of what is shared with the other proxies of a fleet, and with the other cores of this
-/// one.
+/// Owners of the state that this core shares with other proxies of a fleet and with the other
+/// cores.
 pub(crate) struct FleetOwners {
-    /// The proxy's own statements.
+    /// Statements that the proxy itself sends to nodes.
     pub(crate) statements: Statements,
-    /// This core's locks.
+    /// Locks of this core.
     pub(crate) locks: LockKeeper,
-    /// This proxy's membership; core 0 runs it.
+    /// Membership of this proxy; core 0 runs it.
     pub(crate) membership: Membership,
-    /// The ways to the other cores.
+    /// Channels to the other cores.
     pub(crate) lanes: Lanes,
-    /// The ways to the other proxies.
+    /// Connections to the other proxies.
     pub(crate) peers: Peers,
-    /// This core's transactions.
+    /// Transactions of this core.
     pub(crate) transactions: TransactionKeeper,
 }
 
 impl Core {
-    /// A core that knows no ring yet; it takes clients' queries once the control plane has told it
-    /// of one.
+    /// Makes a core that knows no ring yet; it takes clients' queries once the control plane has
+    /// sent it one.
     pub fn new(options: CoreOptions) -> Self {
         let serves_locks = options.config.fleet.is_some();
         Self {
@@ -132,13 +132,13 @@ impl Core {
 }
 
 impl Core {
-    /// No connection of a client is with an agent or on its way, and no answer waits for one.
+    /// True if no client's connection is with an agent or on its way, and no answer waits for one.
     pub fn has_handed_back(&self) -> bool {
         self.handover.as_deref().is_none_or(Handover::is_at_rest)
     }
 }
 
-/// Whose connection a [`ConnId`] is.
+/// Owner of a [`ConnId`].
 #[derive(Clone, Copy)]
 pub(crate) enum Peer {
     Nobody,
@@ -148,14 +148,14 @@ pub(crate) enum Peer {
     Proxy(u32),
     /// A node, by this link.
     Link(LinkKey),
-    /// An agent, by its number.
+    /// The agent with this number.
     Agent(u32),
 }
 
-/// Who is at the other end of each of the core's connections.
+/// The peers of the core's connections.
 #[derive(Default)]
 pub(crate) struct Connections {
-    /// By the connection's index, with its generation.
+    /// Peer and generation, by the connection's index.
     peers: Vec<(u32, Peer)>,
 }
 
@@ -176,19 +176,19 @@ impl Connections {
         self.peers[index] = (conn.generation, peer);
     }
 
-    /// Nobody's from here on: what still comes from it is ignored.
+    /// Forgets the owner of a connection; later events from it are ignored.
     pub(crate) fn forget(&mut self, conn: ConnId) {
         self.set(conn, Peer::Nobody);
     }
 }
 
-/// Buffers that keep their capacity from one use to the next; each is taken out while it is used.
+/// Buffers that keep their capacity between uses; a function takes one out while it uses it.
 #[derive(Default)]
 pub(crate) struct Scratch {
     /// A decompressed body.
     pub(crate) body: Vec<u8>,
     /// A decompressed segment.
     pub(crate) segment: Vec<u8>,
-    /// A message of the proxy's own making.
+    /// A message that the proxy composes itself.
     pub(crate) message: Vec<u8>,
 }

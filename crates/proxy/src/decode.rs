@@ -1,9 +1,9 @@
 //! Client bytes to requests.
 //!
-//! Cuts what a client sent into envelopes (v3/v4: section 2 of the specification; v5: out of
-//! segments, section 2.2), refuses what is malformed or too large by its header alone, and hands
-//! each complete request on. Bodies are borrowed from the receive buffer; nothing is copied unless
-//! a v5 envelope spans segments. A client is looked up once per request.
+//! Cuts the bytes of a client into envelopes (v3/v4: section 2 of the specification; v5: out of
+//! segments, section 2.2), refuses malformed or oversized ones by their header alone, and hands
+//! each complete request on. Bodies are borrowed from the receive buffer; only a v5 envelope that
+//! spans segments is copied. Each request costs one look-up of its client.
 
 use shunt_reactor::Io;
 use shunt_wire::cql::envelope::{Header, flag, opcode};
@@ -41,7 +41,7 @@ struct Request<'a> {
     body: &'a [u8],
 }
 
-/// The owners that a query passes on its way out.
+/// The owners that a query passes on its way to a node.
 struct Path<'a> {
     router: &'a mut Router,
     links: &'a mut Links,
@@ -49,41 +49,41 @@ struct Path<'a> {
     context: &'a Context,
 }
 
-/// The fate of a query.
+/// The outcome of forwarding a query.
 enum Forwarded {
-    /// It is on a link.
+    /// The query is on a link.
     Sent,
-    /// Its body is malformed.
+    /// The body is malformed.
     Malformed(DecodeError),
-    /// It is not simply sent on: [`After`] says why.
+    /// The query needs more than forwarding; [`After`] says what.
     Special(Plan),
-    /// No link can take it now.
+    /// No link can take the query now.
     Unsent(Choice, Plan),
-    /// Its client belongs to no pool.
+    /// The client belongs to no pool.
     Closed,
 }
 
-/// The fate of a request's bytes.
+/// The outcome for the bytes of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Taken {
-    /// They are done with.
+    /// The bytes are consumed.
     Done,
     /// The request must wait where it is; the client is stalled.
     Held,
 }
 
-/// How a read ended.
+/// The end of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
-    /// Behind the last request that was complete.
+    /// After the last complete request.
     Done,
-    /// In front of a request that must wait.
+    /// Before a request that must wait.
     Held,
     /// The connection is closed; the rest is ignored.
     Closed,
 }
 
-/// Reads on where clients that were held, and are not any more, were stopped.
+/// Reads on from clients that were held and no longer are.
 pub(crate) fn read_on(core: &mut Core, io: &mut Io) {
     while let Some(woken) = core.clients.wake.pop() {
         let Some(client) = core.clients.find_mut(woken) else { continue };
@@ -92,7 +92,7 @@ pub(crate) fn read_on(core: &mut Core, io: &mut Io) {
         }
         let conn = client.conn;
         if client.partial_since_ns != 0 {
-            // What is missing was held up by the proxy; the client's time begins now.
+            // The proxy held up the missing bytes; the client's time begins now.
             client.partial_since_ns = io.now_ns();
         }
         if client.reader.carried_bytes() > 0 {
@@ -104,8 +104,8 @@ pub(crate) fn read_on(core: &mut Core, io: &mut Io) {
     }
 }
 
-/// Takes what is complete of what was carried over and of `data`; returns how much of `data` is
-/// done with.
+/// Reads all complete requests from the carried-over bytes and `data`; returns how many bytes of
+/// `data` it consumed.
 #[inline]
 pub(crate) fn read(core: &mut Core, io: &mut Io, slot: u32, data: &[u8]) -> usize {
     let Some(client) = core.clients.get_mut(slot) else { return data.len() };
@@ -129,15 +129,14 @@ pub(crate) fn read(core: &mut Core, io: &mut Io, slot: u32, data: &[u8]) -> usiz
         if used == data.len() && client.reader.carried_bytes() == 0 {
             client.partial_since_ns = 0;
         } else if client.partial_since_ns == 0 || requests > 0 {
-            // Segments that bring only more of one request do not begin its time anew: they may be
-            // tiny.
+            // Segments that only continue one request do not restart its time: they may be tiny.
             client.partial_since_ns = io.now_ns();
         }
     }
     used
 }
 
-/// Takes whole envelopes and counts them.
+/// Reads whole envelopes and counts them.
 #[inline]
 fn take_envelopes(
     core: &mut Core,
@@ -192,7 +191,7 @@ fn take_envelopes(
             closing::refuse(core, io, slot, 0, &Fault::protocol(why));
             return End::Closed;
         }
-        // In v5 compression is the segments' business.
+        // In v5 the segments are compressed, not the envelopes.
         let is_compressed = header.flags & flag::COMPRESSION != 0 && header.version < 5;
         if is_compressed || body.len() >= limits::HEAVY_BYTES_MIN {
             if !clients.admits(slot, &header, body) {
@@ -216,7 +215,7 @@ fn take_envelopes(
             } else {
                 take(core, io, &request)
             };
-            // The answer to STARTUP switches v5 to segments; what follows in the same read is one
+            // The answer to STARTUP switches v5 to segments; the rest of this read is in segments
             // already.
             if let Some(client) =
                 core.clients.get(slot).filter(|client| client.segmented != segmented)
@@ -238,16 +237,16 @@ fn refuse_frame(core: &mut Core, io: &mut Io, slot: u32, error: &FrameError) -> 
     End::Closed
 }
 
-/// True if a request is one that nodes answer (section 2.4 of the specifications).
+/// True for a request that nodes answer (section 2.4 of the specifications).
 #[inline]
 fn is_query(phase: Phase, op: u8) -> bool {
     phase == Phase::Ready
         && matches!(op, opcode::EXECUTE | opcode::QUERY | opcode::BATCH | opcode::PREPARE)
 }
 
-/// Judges a version that is not the one STARTUP fixed; before that, any that both the proxy and the
-/// ring speak is right. `false`: the ring is not known yet. Anything else gets the error that makes
-/// drivers step down (section 1: "unsupported version").
+/// Judges a version other than the one that STARTUP fixed. Before STARTUP, any version that the
+/// proxy and the ring both speak is valid; `false` means that the ring is not known yet. Any other
+/// version gets the error that makes drivers step down (section 1: "unsupported version").
 #[cold]
 fn judge_version(
     client: &mut Client,
@@ -270,7 +269,7 @@ fn judge_version(
         client.version = max;
         foreign.text().to_owned()
     } else {
-        // Drivers look for this wording, which is Cassandra's.
+        // Drivers look for this wording of Cassandra's.
         let known = ["3/v3", "4/v4", "5/v5"];
         let known = &known[..usize::from(max.clamp(3, 5)) - 2];
         client.version = max;
@@ -286,14 +285,15 @@ fn judge_version(
     Err((closing, Fault::protocol(why)))
 }
 
-/// A request whose body is compressed as a whole, as v3 and v4 do.
+/// Takes a request whose whole body is compressed, as in v3 and v4.
 fn take_compressed(core: &mut Core, io: &mut Io, request: &Request<'_>) -> Taken {
     let Some(client) = core.clients.get(request.slot) else { return Taken::Done };
     let mut plain = std::mem::take(&mut core.scratch.body);
     let taken = match client.decompress(request.body, &mut plain) {
         Ok(()) => {
-            // Not the client's own bytes: a node's decompressor may refuse what ours takes, and
-            // Cassandra says so on stream 0, which tells nobody whose request it was.
+            // Send the plain body, not the client's bytes: a node's decompressor may refuse what
+            // ours accepts, and Cassandra reports that on stream 0, which does not identify the
+            // request.
             let header =
                 Header { flags: request.header.flags & !flag::COMPRESSION, ..*request.header };
             take(core, io, &Request { header: &header, body: &plain, ..*request })
@@ -307,7 +307,7 @@ fn take_compressed(core: &mut Core, io: &mut Io, request: &Request<'_>) -> Taken
     taken
 }
 
-/// Any request, its body as it was before compression.
+/// Takes a request with its body decompressed.
 fn take(core: &mut Core, io: &mut Io, request: &Request<'_>) -> Taken {
     let Core { clients, router, links, retained, context, .. } = &mut *core;
     let Some(client) = clients.get_mut(request.slot) else { return Taken::Done };
@@ -320,7 +320,7 @@ fn take(core: &mut Core, io: &mut Io, request: &Request<'_>) -> Taken {
     finish(core, io, request, forwarded)
 }
 
-/// A client's query: its plan, its link, and onto that.
+/// Forwards a client's query: plans it, chooses a link and puts it there.
 #[inline]
 fn forward(client: &mut Client, path: Path<'_>, io: &mut Io, request: &Request<'_>) -> Forwarded {
     if request.header.opcode != opcode::EXECUTE {
@@ -334,7 +334,7 @@ fn forward(client: &mut Client, path: Path<'_>, io: &mut Io, request: &Request<'
     }
 }
 
-/// QUERY, BATCH or PREPARE.
+/// Forwards a QUERY, BATCH or PREPARE.
 #[inline(never)]
 fn forward_other(
     client: &mut Client,
@@ -350,7 +350,7 @@ fn forward_other(
     }
 }
 
-/// Puts a planned query on the link it takes, if that has room.
+/// Puts a planned query on its link, if the link has room.
 #[inline(always)]
 fn send(
     client: &mut Client,
@@ -391,7 +391,7 @@ fn send(
     Forwarded::Sent
 }
 
-/// Does what is left to do for a query that may not be on a link.
+/// Completes the handling of a query that may not be on a link.
 #[cold]
 fn finish(core: &mut Core, io: &mut Io, request: &Request<'_>, forwarded: Forwarded) -> Taken {
     let (slot, header, body) = (request.slot, request.header, request.body);
@@ -431,7 +431,7 @@ fn finish(core: &mut Core, io: &mut Io, request: &Request<'_>, forwarded: Forwar
     }
 }
 
-/// A statement that the proxy might have carried out, and leaves to a node.
+/// Forwards to a node a statement that the proxy could have executed itself.
 fn take_as_any(core: &mut Core, io: &mut Io, request: &Request<'_>, plan: Plan) -> Taken {
     let plan = Plan { after: After::Deliver, ..plan };
     let Core { clients, router, links, retained, context, .. } = &mut *core;
@@ -443,8 +443,7 @@ fn take_as_any(core: &mut Core, io: &mut Io, request: &Request<'_>, plan: Plan) 
     }
 }
 
-/// A read of rows that are each node's own: if it goes on with an earlier one it must take a link
-/// to that one's node.
+/// Takes a read of node-local rows: a later page must go to the node of the first one.
 fn take_page(core: &mut Core, io: &mut Io, request: &Request<'_>, plan: Plan) -> Taken {
     let Core { clients, router, links, retained, context, .. } = &mut *core;
     let Some(client) = clients.get_mut(request.slot) else { return Taken::Done };
@@ -471,7 +470,8 @@ fn take_page(core: &mut Core, io: &mut Io, request: &Request<'_>, plan: Plan) ->
     }
 }
 
-/// No link can take a query now: its client waits, unless it has waited long enough, or in vain.
+/// Handles a query that no link can take now: holds its client, unless the client has waited long
+/// enough or waiting is useless.
 fn hold(core: &mut Core, io: &mut Io, request: &Request<'_>, choice: Choice, plan: &Plan) -> Taken {
     let slot = request.slot;
     let Some(client) = core.clients.get(slot) else { return Taken::Done };
@@ -503,7 +503,7 @@ fn hold(core: &mut Core, io: &mut Io, request: &Request<'_>, choice: Choice, pla
     Taken::Held
 }
 
-/// Bounds were hit and the client has waited long enough.
+/// Refuses a query after its client has waited long enough for room.
 fn refuse(core: &mut Core, io: &mut Io, request: &Request<'_>, plan: &Plan) {
     core.context.metrics.queries.of(plan.kind).add(1);
     core.context.metrics.outcomes.of(Outcome::Overloaded).add(1);

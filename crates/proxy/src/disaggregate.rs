@@ -1,8 +1,9 @@
 //! Node bytes to answers: the mirror image of [`crate::aggregate`].
 //!
-//! Cuts what a node sent into envelopes, segments or aggregated frames, looks each answer's stream
-//! id up in the link's table and hands it to the client who asked, under that client's own stream
-//! id. A node that sends garbage or answers what nobody asked loses that link and nothing else.
+//! Cuts the bytes of a node into envelopes, segments or aggregated frames, looks each answer's
+//! stream id up in the link's table and hands the answer to the client who asked, under that
+//! client's own stream id. A node that sends garbage or answers a request that nobody sent loses
+//! that link and nothing else.
 
 use shunt_reactor::Io;
 use shunt_wire::aggregate::AggregateReader;
@@ -29,10 +30,10 @@ use crate::reply::{self, Answer};
 use crate::retained::Retained;
 use crate::retry::{agreement, failure, turned_away, unprepared};
 
-/// Bytes at the head of a frame that say whose its only answer is: their number, and its stream id.
+/// Bytes at the head of a frame that identify its only answer: the count and the stream id.
 const ONLY_STREAM_BYTES: usize = 6;
 
-/// Handles what a node sent; returns how much of it is done with.
+/// Handles bytes from a node; returns how many of them it consumed.
 #[inline]
 pub(crate) fn received(core: &mut Core, io: &mut Io, key: LinkKey, data: &[u8]) -> usize {
     let Some(link) = core.links.get_mut(key) else { return data.len() };
@@ -42,7 +43,7 @@ pub(crate) fn received(core: &mut Core, io: &mut Io, key: LinkKey, data: &[u8]) 
     }
     let (at, node) = (LinkRef { key, conn: link.conn }, link.node);
     let mut reader = std::mem::take(&mut link.reader);
-    // Links are opened without compression, so that payloads are the bytes themselves.
+    // Links open without compression, so that payloads are the bytes themselves.
     let mut scratch = Vec::new();
     let mut envelopes = reader.read(data, &mut scratch);
     read_envelopes(core, io, at, &mut envelopes);
@@ -63,7 +64,7 @@ pub(crate) fn received(core: &mut Core, io: &mut Io, key: LinkKey, data: &[u8]) 
     used
 }
 
-/// Looks whether a full link has room again; if so the clients held by it are read on.
+/// Checks whether a full link has room again; if so, reads on from the clients that it held.
 pub(crate) fn reconsider_full(core: &mut Core, io: &mut Io, key: LinkKey) {
     let Some(link) = core.links.get_mut(key) else { return };
     if !link.full
@@ -84,15 +85,15 @@ struct Path<'a> {
     context: &'a Context,
 }
 
-/// The message behind the answers that were simply passed on.
+/// The message after the answers that were passed on.
 enum Next {
-    /// Nothing that is complete.
+    /// No complete message.
     Nothing,
     /// The node breaks the protocol.
     Fault(String),
-    /// A message that is too long.
+    /// A message beyond the bound.
     Oversized(Header),
-    /// A message to be looked into.
+    /// A message that the proxy must inspect.
     Other(Header),
 }
 
@@ -132,8 +133,8 @@ fn read_envelopes(core: &mut Core, io: &mut Io, at: LinkRef, envelopes: &mut Env
     }
 }
 
-/// Passes on answers up to the first that is not simply passed on: so long the link is looked up
-/// once.
+/// Passes answers on, up to the first that needs inspection: one look-up of the link serves them
+/// all.
 #[inline]
 fn pass_on_all(
     link: &mut Link,
@@ -173,7 +174,7 @@ fn pass_on_all(
     }
 }
 
-/// Passes an answer on, if that is all that is to be done with it.
+/// Passes an answer on, if it needs nothing more.
 #[inline]
 fn pass_on(
     link: &mut Link,
@@ -200,7 +201,7 @@ fn pass_on(
     true
 }
 
-/// A message that is not simply passed on.
+/// Handles a message that the proxy must inspect.
 #[cold]
 fn read_other(core: &mut Core, io: &mut Io, at: LinkRef, header: &Header, answer: &Answer<'_>) {
     let Some(link) = core.links.find(at) else { return };
@@ -217,9 +218,9 @@ fn read_other(core: &mut Core, io: &mut Io, at: LinkRef, header: &Header, answer
     }
 }
 
-/// Throws an answer longer than `frame_bytes_max` away as its bytes come: whoever asked gets an
-/// error, and the link goes on serving the others. `false`: more must come before it is known whose
-/// it is, or the link is given up.
+/// Discards an answer longer than `frame_bytes_max` as its bytes arrive: the client who asked gets
+/// an error, and the link goes on serving the others. `false`: the owner is not known before more
+/// bytes arrive, or the link is given up.
 #[cold]
 fn skip(
     core: &mut Core,
@@ -231,7 +232,7 @@ fn skip(
     let (length, max) = (header.length, core.context.config.frame_bytes_max);
     let Some(link) = core.links.find_mut(at) else { return false };
     let stream = match (header.opcode, link.aggregate.is_some()) {
-        // The protocol's lengths are signed.
+        // Lengths in the protocol are signed.
         _ if link.step != Step::Ready || i32::try_from(length).is_err() => None,
         (opcode::AGGREGATE, true) => match envelopes.start_of_body(ONLY_STREAM_BYTES) {
             Ok(start) => match AggregateReader::only_stream(start) {
@@ -277,8 +278,8 @@ fn tell_long_answer(core: &Core, io: &Io, at: LinkRef, stream: i16, length: u32)
     );
 }
 
-/// Gives up a link of aggregated frames on which something else came. That answers nobody's query,
-/// whatever its stream id: the node refuses the connection.
+/// Gives up a link of aggregated frames on which another message came. That message answers no
+/// query, whatever its stream id: the node refuses the connection.
 fn stray_envelope(core: &mut Core, io: &mut Io, key: LinkKey, header: &Header, body: &[u8]) {
     let refusal = (header.opcode == opcode::ERROR)
         .then(|| ErrorMessage::decode(header.version, body).ok())
@@ -339,7 +340,7 @@ fn read_aggregate(core: &mut Core, io: &mut Io, at: LinkRef, header: &Header, bo
     }
 }
 
-/// One answer that is not simply passed on.
+/// Handles one answer that the proxy must inspect.
 #[cold]
 fn take(core: &mut Core, io: &mut Io, at: LinkRef, answer: &Answer<'_>) {
     let Some(LinkAndNode { link, node, .. }) = core.links.find_with_node(at) else { return };
@@ -378,7 +379,8 @@ fn take(core: &mut Core, io: &mut Io, at: LinkRef, answer: &Answer<'_>) {
     core.retained.release(&mut core.links, io, at, pending.kept);
 }
 
-/// An answer the proxy must look into: an error, or one to a request with an [`After`].
+/// Handles a client's answer that the proxy must inspect: an error, or the answer to a request with
+/// an [`After`].
 fn take_for_client(
     core: &mut Core,
     io: &mut Io,
@@ -425,7 +427,8 @@ fn take_for_client(
     }
 }
 
-/// An ERROR: it goes to the client unless another attempt may do better, or it says what is not so.
+/// Handles an ERROR: it goes to the client unless another attempt may succeed or its claim is
+/// false.
 fn take_error(
     core: &mut Core,
     io: &mut Io,

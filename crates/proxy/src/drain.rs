@@ -1,4 +1,4 @@
-//! Shutting down: no client is cut off in the middle of an answer as long as there is time.
+//! Shutting down: the proxy cuts no client off in the middle of an answer while there is time.
 
 use shunt_reactor::Io;
 
@@ -10,8 +10,8 @@ use crate::handover::agents;
 use crate::link::keep;
 use crate::metrics::Closing;
 
-/// SIGTERM: no new requests; what is in flight is answered, and a client that has taken its answers
-/// is closed.
+/// Starts to drain (SIGTERM): takes no new requests, answers those in flight, and closes each
+/// client that has taken its answers.
 pub(crate) fn start(core: &mut Core, io: &mut Io) {
     core.context.draining = true;
     for slot in core.clients.slots() {
@@ -21,7 +21,7 @@ pub(crate) fn start(core: &mut Core, io: &mut Io) {
     step(core, io);
 }
 
-/// Closes the clients that are owed nothing; the last of them ends the core.
+/// Closes the clients that are owed no answer; the last of them ends the core.
 pub(crate) fn step(core: &mut Core, io: &mut Io) {
     let done: Vec<u32> = core
         .clients
@@ -40,7 +40,7 @@ pub(crate) fn step(core: &mut Core, io: &mut Io) {
             "the proxy is shutting down and owes it nothing",
         );
     }
-    // Without clients it may still have locks to hand over.
+    // Without clients the core may still have locks to hand over.
     if core.clients.is_empty()
         && core.fleet.locks.has_left()
         && run::has_left(&core.fleet.membership)
@@ -48,14 +48,14 @@ pub(crate) fn step(core: &mut Core, io: &mut Io) {
         keep::close_all(core, io);
         link::close_all(core, io);
         agents::close_all(core, io);
-        // Closing connections may still have answers to send; the tick looks again.
+        // Closing connections may still have answers to send; the tick checks again.
         if io.connections() == 0 {
             io.stop();
         }
     }
 }
 
-/// The time to drain is over: closes everything.
+/// Closes everything, because the time to drain is over.
 pub(crate) fn close_all(core: &mut Core, io: &mut Io) {
     for slot in core.clients.slots() {
         closing::close(

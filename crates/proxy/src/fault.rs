@@ -1,4 +1,4 @@
-//! Errors: whose fault they are, and whether asking again helps.
+//! Errors: who caused them, and whether a retry helps.
 
 use std::borrow::Cow;
 
@@ -7,9 +7,9 @@ use shunt_transactions::rejection::{self, Rejection};
 use shunt_wire::cql::message::error_code;
 use shunt_wire::error::DecodeError;
 
-/// True if a refusal begins with one of these words, or as the error of a node's own read of roles
-/// and rights does: that of Cassandra before 4.0, or ScyllaDB's. The node could not look them up.
-/// Only the start counts: further on, a role's name may be quoted.
+/// True if a refusal begins with one of these words, or with the error of a node's own read of
+/// roles and rights (that of Cassandra before 4.0, or of ScyllaDB): the node could not look them
+/// up. Only the start counts, because later parts may quote the name of a role.
 pub(crate) fn is_not_looked_up(message: &[u8], words: &[&str]) -> bool {
     const OF_THE_READ: [&str; 4] = [
         "org.apache.cassandra.exceptions.",
@@ -20,7 +20,7 @@ pub(crate) fn is_not_looked_up(message: &[u8], words: &[&str]) -> bool {
     words.iter().chain(&OF_THE_READ).any(|words| message.starts_with(words.as_bytes()))
 }
 
-/// True of a node's error that says that a role lacks a right. A node that could not read the
+/// True for a node's error that says that a role lacks a right. A node that could not read the
 /// rights, because replicas of `system_auth` are down, answers with the same code.
 pub(crate) fn is_right_missing(code: i32, message: &str) -> bool {
     code == error_code::UNAUTHORIZED
@@ -30,35 +30,35 @@ pub(crate) fn is_right_missing(code: i32, message: &str) -> bool {
 /// Who caused an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Party {
-    /// The client: what it sent is wrong, and would be wrong again.
+    /// The client: its request is wrong and would be wrong again.
     Client,
-    /// A node, whatever it is asked.
+    /// The node, whatever the request.
     Node,
-    /// The proxy, or what it stands on: bounds, time limits, the ring that is not reached.
+    /// The proxy or its environment: bounds, time limits, an unreachable ring.
     Proxy,
 }
 
-/// Kinds of errors that the proxy itself answers clients with.
+/// Kinds of errors that the proxy itself sends to clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FaultKind {
-    /// It breaks the protocol.
+    /// The request breaks the protocol.
     Protocol,
-    /// It can be read, but is not to be done.
+    /// The request can be read, but is not allowed.
     Invalid,
-    /// Its text is no CQL.
+    /// The text is not CQL.
     Syntax,
-    /// The role may not do it.
+    /// The role lacks the right.
     Unauthorized,
     /// A bound is reached.
     Overloaded,
-    /// It was not done in time, or there is no ring yet.
+    /// The deadline passed, or the ring is not known yet.
     Late,
-    /// This proxy cannot do it now and has not begun; another may.
+    /// This proxy cannot serve the request now and has not begun; another may.
     Unserved,
 }
 
 impl FaultKind {
-    /// The error's code in the protocol.
+    /// The protocol's code for the error.
     pub(crate) fn code(self) -> i32 {
         match self {
             FaultKind::Protocol => error_code::PROTOCOL_ERROR,
@@ -71,8 +71,8 @@ impl FaultKind {
         }
     }
 
-    /// Whose fault it is. What is the client's would fail again; of anything else, asking again
-    /// later may help.
+    /// The party that caused the error. A retry of a client's error fails again; for the others a
+    /// later retry may help.
     pub(crate) fn party(self) -> Party {
         match self {
             FaultKind::Protocol
@@ -84,11 +84,11 @@ impl FaultKind {
     }
 }
 
-/// An error that the proxy itself answers a client with.
+/// An error that the proxy itself sends to a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
     pub(crate) kind: FaultKind,
-    /// Says what is wrong and what to do.
+    /// The fault and its remedy.
     pub(crate) why: Cow<'static, str>,
 }
 
@@ -97,12 +97,12 @@ impl Fault {
         Self { kind, why: why.into() }
     }
 
-    /// The client breaks the protocol.
+    /// A client's breach of the protocol.
     pub(crate) fn protocol(why: impl Into<Cow<'static, str>>) -> Self {
         Self::new(FaultKind::Protocol, why)
     }
 
-    /// The client asks for something that is not to be done.
+    /// A request that is not allowed.
     pub(crate) fn invalid(why: impl Into<Cow<'static, str>>) -> Self {
         Self::new(FaultKind::Invalid, why)
     }
@@ -151,12 +151,12 @@ impl From<DecodeError> for Fault {
     }
 }
 
-/// The code of an ERROR that a node sent, and what it says of a second attempt.
+/// The code of a node's ERROR, and what it says about a second attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NodeError(pub(crate) i32);
 
 impl NodeError {
-    /// Whose fault it is: the node's own, or the request's.
+    /// The party at fault: the node or the request.
     pub(crate) fn party(self) -> Party {
         use error_code::{IS_BOOTSTRAPPING, OVERLOADED, SERVER_ERROR, UNAVAILABLE};
         match self.0 {
@@ -165,14 +165,14 @@ impl NodeError {
         }
     }
 
-    /// True if another node may be asked: this one did not get far, for a reason of its own.
+    /// True if another node may help: this one did not get far, for a reason that concerns only
+    /// itself.
     pub(crate) fn another_may_help(self) -> bool {
         matches!(self.0, error_code::OVERLOADED | error_code::IS_BOOTSTRAPPING)
     }
 
-    /// False if the error leaves open whether the node carried the request out. If the node did
-    /// not, drivers send the request to another node, or tell the application that nothing was
-    /// written.
+    /// False if the error leaves open whether the node executed the request. If the node did not,
+    /// drivers send the request to another node, or tell the application that nothing was written.
     pub(crate) fn says_not_carried_out(self) -> bool {
         use error_code::{
             CAS_WRITE_UNKNOWN, CDC_WRITE_FAILURE, SERVER_ERROR, TRUNCATE_ERROR, WRITE_FAILURE,
@@ -189,8 +189,8 @@ impl NodeError {
         !of_unknown_fate.contains(&self.0)
     }
 
-    /// True if it leaves open whether a login or keyspace is right: the node cannot serve, or
-    /// cannot read its own tables.
+    /// True if the error leaves open whether a login or keyspace is right: the node cannot serve,
+    /// or cannot read its own tables.
     pub(crate) fn is_no_verdict(self) -> bool {
         self.party() == Party::Node
             || matches!(self.0, error_code::READ_TIMEOUT | error_code::READ_FAILURE)

@@ -1,5 +1,5 @@
-//! The end of a turn: what was begun on links is completed just before the loop writes each link's
-//! buffer in one system call. A frame that had better gather more stays open.
+//! The end of a turn: completes frames and segments just before the loop writes each link's buffer
+//! in one system call. A frame that should gather more queries stays open.
 
 use shunt_reactor::Io;
 
@@ -8,10 +8,10 @@ use crate::limits;
 use crate::link::links::Links;
 use crate::link::{Link, LinkWriter};
 
-/// The timer of a frame that has gathered long enough.
+/// Timer of a frame that has gathered long enough.
 pub(crate) const GATHER_TIMER: u64 = 2;
 
-/// Completes what was begun on links; returns how many queries go out.
+/// Completes the frames and segments of all links; returns the number of queries sent.
 #[inline]
 pub(crate) fn links(links: &mut Links, context: &Context, io: &mut Io) -> u32 {
     let (now, gather_ns) = (io.now_ns(), context.config.gather_us * 1_000);
@@ -60,10 +60,10 @@ pub(crate) fn links(links: &mut Links, context: &Context, io: &mut Io) -> u32 {
 
 /// True if the open frame should wait for more queries.
 ///
-/// A node takes the frames of a link one after the other, so while it works on one, the next is
-/// worth more full than early. It goes once it has as many queries as are unanswered (which bounds
-/// what waiting costs by what the node needs anyway), once there are enough to spread the cost of a
-/// frame, or after `gather_ns`.
+/// A node takes the frames of a link one after the other, so while it works on one, a fuller next
+/// frame is worth more than an earlier one. The frame goes out once it has as many queries as are
+/// unanswered (which bounds the wait by the time the node needs anyway), once it has enough queries
+/// to spread its cost, or after `gather_ns`.
 #[inline]
 fn gathers(link: &Link, now_ns: u64, gather_ns: u64) -> bool {
     let LinkWriter::Aggregate(writer) = &link.writer else { return false };

@@ -1,8 +1,8 @@
-//! Names of what a core's tables hold.
+//! Keys of the entries in a core's tables.
 
 use shunt_reactor::ConnId;
 
-/// A client for as long as it lives: a place in the core's table and the number that must match.
+/// A reference to a client for its whole life: its slot, and its number, which must match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ClientRef {
     pub(crate) slot: u32,
@@ -10,34 +10,34 @@ pub(crate) struct ClientRef {
 }
 
 impl ClientRef {
-    /// Stands for the proxy itself, which asks nodes things of its own.
+    /// Stands for the proxy itself, which sends nodes its own requests.
     pub(crate) const PROXY: ClientRef = ClientRef { slot: u32::MAX, id: u32::MAX };
 
-    /// Stands for a part of a client's request, which the proxy puts together with the others.
+    /// Stands for a part of a client's request, whose answers the proxy merges.
     pub(crate) const PART: ClientRef = ClientRef { slot: u32::MAX, id: u32::MAX - 1 };
 }
 
-/// A place in the core's table of links. The link there may be another one later.
+/// A slot in the core's table of links. Another link may occupy the slot later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LinkKey(pub(crate) u32);
 
-/// A link for as long as it lives: its place and the connection that must match.
+/// A reference to a link for its whole life: its slot and its connection, which must match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LinkRef {
     pub(crate) key: LinkKey,
     pub(crate) conn: ConnId,
 }
 
-/// A place in the core's table of pools.
+/// A slot in the core's table of pools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct PoolId(pub(crate) u32);
 
 impl PoolId {
-    /// The pool of requests that belong to none: the proxy's own.
+    /// The pool of the proxy's own requests, which belong to no client.
     pub(crate) const NONE: PoolId = PoolId(u32::MAX);
 }
 
-/// A request that waits until a statement is prepared again, or the nodes agree. A number is not
-/// used again while the answer to an earlier one could still be on its way.
+/// A request that waits for a statement to be prepared again, or for schema agreement. A number is
+/// not reused while the answer to an earlier request could still arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Ticket(pub(crate) u32);

@@ -1,5 +1,5 @@
-//! Bytes of clients, before they are decoded: compressed segments are weighed by what they say they
-//! hold.
+//! Bytes of clients before they are decoded: a compressed segment counts with the size that it
+//! claims.
 
 use shunt_reactor::Io;
 use shunt_wire::cql::frame_v5::claimed_part;
@@ -9,7 +9,7 @@ use crate::core::Core;
 use crate::decode;
 use crate::limits;
 
-/// Handles what a client sent; returns how much of it is done with.
+/// Handles bytes from a client; returns how many of them it consumed.
 #[inline]
 pub(crate) fn received(core: &mut Core, io: &mut Io, slot: u32, data: &[u8]) -> usize {
     let used = match core.clients.get(slot) {
@@ -20,8 +20,8 @@ pub(crate) fn received(core: &mut Core, io: &mut Io, slot: u32, data: &[u8]) -> 
     used
 }
 
-/// Handles segments with LZ4, as many as this turn may decompress. A client that sent more waits in
-/// line, for as much as it may then read: other segments may have come by then.
+/// Decompresses as many LZ4 segments as this turn may. A client that sent more waits in line for
+/// that many bytes; other segments may have arrived when its turn comes.
 #[inline(never)]
 fn inflate(core: &mut Core, io: &mut Io, slot: u32, data: &[u8]) -> usize {
     let is_free = |core: &Core| {

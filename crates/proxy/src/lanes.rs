@@ -1,10 +1,10 @@
-//! What one core of the process has to say to another: locks that its clients ask for and another
-//! core keeps, their answers, and the words of the fleet.
+//! Messages between the cores of a process: requests for locks that another core keeps, their
+//! answers, and messages of the fleet.
 //!
-//! All that a turn produces for a core goes there as one mail when the turn ends, so that nothing
-//! is locked per request. Mail of one core to another arrives in order. A core that does not take
-//! its mail gets no more requests once [`WAITING_BYTES_MAX`] wait for it; words and answers are
-//! few, or bounded by requests, and never left out.
+//! All messages of a turn for one core travel as one mail at the end of the turn, so that no
+//! request takes a lock. Mail from one core to another arrives in order. A core that does not take
+//! its mail gets no more requests once [`WAITING_BYTES_MAX`] bytes wait for it; messages of the
+//! fleet and answers are few, or bounded by requests, and are never dropped.
 
 use std::sync::Arc;
 
@@ -41,11 +41,11 @@ enum Message {
         length: u16,
         list: u32,
     },
-    /// The second: it is answered nevertheless.
+    /// The flag: an answer follows in any case.
     Cancel(Ticket, bool),
-    /// A transaction: so many bytes of whose share it counts to, and so many of itself.
+    /// A transaction, with the byte lengths of its account (the share it counts to) and its body.
     Transaction(Ticket, u32, u32),
-    /// The answer to one: opcode, flags, and so many bytes.
+    /// The answer to a transaction: opcode, flags and the byte length of the body.
     Told(Ticket, Head, u32),
     Longest {
         ticket: Ticket,
@@ -54,18 +54,18 @@ enum Message {
     },
 }
 
-/// What one core has to say to another at the end of a turn.
+/// The messages from one core to another at the end of a turn.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
     messages: Vec<Message>,
     texts: Vec<u8>,
-    /// Bytes of requests among them.
+    /// Bytes of the requests in the batch.
     asked_bytes: usize,
-    /// Bytes of transactions among them, which leave requests for locks their room.
+    /// Bytes of the transactions in the batch, which leave requests for locks their room.
     transaction_bytes: usize,
-    /// The live members, if they are others now.
+    /// The live members, if they changed.
     pub(crate) fleet: Option<Arc<Fleet>>,
-    /// Where the shards of other proxies are, if they are elsewhere now.
+    /// The owners of other proxies' shards, if they changed.
     pub(crate) owners: Option<Arc<Owners>>,
 }
 
@@ -75,13 +75,13 @@ pub(crate) enum Said<'a> {
     Word(Word),
     Ask(Request<'a>),
     Answer(Ticket, Reply<'a>),
-    /// The second: it is answered nevertheless.
+    /// The flag: an answer follows in any case.
     Cancel(Ticket, bool),
-    /// A transaction, and whose share it counts to.
+    /// A transaction, with the account that it counts to.
     Transaction(Ticket, &'a [u8], &'a [u8]),
-    /// The answer to one.
+    /// The answer to a transaction.
     Told(Ticket, Head, &'a [u8]),
-    /// Which locks have the longest queues; so many at most.
+    /// A request for the locks with the longest queues, up to this many.
     Longest(Ticket, Namespace, u32),
 }
 
@@ -117,17 +117,17 @@ impl Batch {
     }
 }
 
-/// The ways to the other cores.
+/// The channels to the other cores.
 #[derive(Default)]
 pub(crate) struct Lanes {
     mailboxes: Vec<Mailbox>,
     batches: Vec<Batch>,
-    /// Cores for which something waits.
+    /// Cores that have messages waiting.
     waiting: Vec<usize>,
 }
 
 impl Lanes {
-    /// Ways into these mailboxes, by the number of the core.
+    /// Makes channels into these mailboxes, by the number of the core.
     pub(crate) fn new(mailboxes: Vec<Mailbox>) -> Self {
         let batches = mailboxes.iter().map(|_| Batch::default()).collect();
         Self { mailboxes, batches, waiting: Vec::new() }
@@ -141,35 +141,35 @@ impl Lanes {
         Some(batch)
     }
 
-    /// Shows the live members.
+    /// Sends the live members to a core.
     pub(crate) fn show(&mut self, to: usize, fleet: &Arc<Fleet>) {
         if let Some(batch) = self.batch(to) {
             batch.fleet = Some(Arc::clone(fleet));
         }
     }
 
-    /// Tells where the shards of other proxies are.
+    /// Sends the owners of other proxies' shards to a core.
     pub(crate) fn show_owners(&mut self, to: usize, owners: &Arc<Owners>) {
         if let Some(batch) = self.batch(to) {
             batch.owners = Some(Arc::clone(owners));
         }
     }
 
-    /// Says a word.
+    /// Sends a message of the fleet to a core.
     pub(crate) fn tell(&mut self, to: usize, word: Word) {
         if let Some(batch) = self.batch(to) {
             batch.messages.push(Message::Word(word));
         }
     }
 
-    /// Bytes that wait for a core, but for what is the same length in each message.
+    /// Bytes that wait for a core, without the fixed-size parts of messages.
     pub(crate) fn waiting_bytes(&self, to: usize) -> usize {
         self.batches.get(to).map_or(0, |batch| batch.texts.len())
     }
 
-    /// Sends a request on; `false`: too much waits for that core.
+    /// Forwards a request; `false` if too many bytes wait for that core.
     pub(crate) fn ask(&mut self, to: usize, request: &Request<'_>) -> bool {
-        // What others were answered does not count: a list is long.
+        // Answers to other requests do not count: a list is long.
         if self.batches.get(to).is_none_or(|batch| batch.asked_bytes > WAITING_BYTES_MAX) {
             return false;
         }
@@ -196,7 +196,8 @@ impl Lanes {
         batch.messages.push(Message::Answer { ticket, verdict, holder, waiters, length, list });
     }
 
-    /// Sends a transaction on, and whose share it counts to; `false`: too much waits for that core.
+    /// Forwards a transaction with the account that it counts to; `false` if too many bytes wait
+    /// for that core.
     pub(crate) fn ask_transaction(
         &mut self,
         to: usize,
@@ -223,7 +224,7 @@ impl Lanes {
         batch.messages.push(Message::Told(ticket, head, body.len() as u32));
     }
 
-    /// Asks for the longest queues; `false`: too much waits for that core.
+    /// Asks for the longest queues; `false` if too many bytes wait for that core.
     pub(crate) fn ask_longest(
         &mut self,
         to: usize,
@@ -240,15 +241,15 @@ impl Lanes {
         true
     }
 
-    /// Takes a request back; its answer may be on the way. `is_awaited`: it is answered once in any
-    /// case.
+    /// Cancels a request, whose answer may already be on its way. `is_awaited`: an answer follows
+    /// in any case.
     pub(crate) fn cancel(&mut self, to: usize, ticket: Ticket, is_awaited: bool) {
         if let Some(batch) = self.batch(to) {
             batch.messages.push(Message::Cancel(ticket, is_awaited));
         }
     }
 
-    /// Sends what the turn produced. What a full mailbox does not take waits for the next turn.
+    /// Sends the messages of the turn. Messages that a full mailbox refuses wait for the next turn.
     #[inline]
     pub(crate) fn flush(&mut self) {
         if !self.waiting.is_empty() {

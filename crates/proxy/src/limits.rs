@@ -1,5 +1,4 @@
-//! Every bound of the data path in one place, with the relations between them checked at compile
-//! time.
+//! Every bound of the data path in one place; the compiler checks the relations between them.
 //!
 //! The bounds that an operator may set live in [`crate::config::Config`]; the figures here bound
 //! what no operator should have to think about. Nothing on the data path grows beyond one of these.
@@ -11,160 +10,159 @@ pub const STREAMS_PER_CONNECTION_MAX: usize = 32_768;
 /// Bytes written to a link and not yet taken by the kernel beyond which the link counts as full.
 pub const LINK_BACKLOG_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// How long the fleet's row is waited for before there is a member.
+/// Longest wait for the fleet's row before the core has a member.
 pub const FLEET_READ_NS: u64 = 3 * SECOND_NS;
 
-/// A membership that came to nothing, or ended, is followed by another after this time.
+/// Pause before the next membership after one that failed or ended.
 pub const FLEET_RETRY_NS: u64 = 2 * SECOND_NS;
 
-/// A full link takes queries again when its backlog has fallen to this.
+/// Backlog at which a full link takes queries again.
 pub const LINK_BACKLOG_BYTES_LOW: usize = LINK_BACKLOG_BYTES_MAX / 4;
 
 /// Request bytes kept for retries beyond which a link counts as full.
 pub const LINK_RETAINED_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// Retained bytes from which the sweep copies old requests out of the sent log, so that a few slow
-/// queries do not hold the buffers of thousands that are answered.
+/// queries do not hold the buffers of thousands of answered ones.
 pub const LINK_RETAINED_BYTES_SWEEP: usize = LINK_RETAINED_BYTES_MAX / 4;
 
-/// A frame waits for more queries only while at least this many are unanswered on its link: fewer
-/// are not worth it.
+/// Least number of unanswered queries on a link for which a frame waits: fewer are not worth the
+/// wait.
 pub const FRAME_GATHER_UNANSWERED_MIN: usize = 8;
 
-/// A frame with this many queries waits for no more: its fixed cost at the node is spread well
+/// Number of queries at which a frame waits no longer: its fixed cost at the node is spread well
 /// enough.
 pub const FRAME_GATHERED_MAX: usize = 64;
 
-/// Room for a message in pieces that a link keeps between messages; what a larger one took is given
-/// back.
+/// Room for a fragmented message that a link keeps between messages; a larger message's extra room
+/// is freed.
 pub const CARRY_KEPT_BYTES: usize = 256 * 1024;
 
-/// Reply bytes a client may leave untaken before it is closed. Reading from it stops much earlier
-/// (`client_backlog_bytes`); what comes beyond that are replies to queries already in flight.
+/// Reply bytes a client may leave untaken before the proxy closes it. Reading from it stops much
+/// earlier (`client_backlog_bytes`); the rest is replies to queries already in flight.
 pub const CLIENT_BACKLOG_BYTES_HARD: usize = 512 * 1024 * 1024;
 
 /// Largest request body taken from a client: `native_transport_max_frame_size` of Cassandra 4 and 5
 /// (16 MiB).
 pub const REQUEST_BYTES_MAX: u32 = 16 * 1024 * 1024;
 
-/// Clients of a core beyond `clients_max` that are kept until they can be told so, at a time and of
-/// those that come within [`TURNED_AWAY_NS`]. More are reset: each holds a file.
+/// Clients of a core beyond `clients_max` that the core keeps until it can tell them so: at a time,
+/// and among those that come within [`TURNED_AWAY_NS`]. More are reset, because each holds a file
+/// descriptor.
 pub const TURNED_AWAY_MAX: usize = 64;
 
-/// How long they are kept: a driver sends its first request at once.
+/// Time that a core keeps them: a driver sends its first request at once.
 pub const TURNED_AWAY_NS: u64 = 1_000_000_000;
 
 /// Largest body of a client that has not logged in: a STARTUP or AUTH_RESPONSE is small.
 pub const HANDSHAKE_BYTES_MAX: u32 = 64 * 1024;
 
-/// Statements remembered for all clients together; beyond it one is forgotten of the login that has
-/// most, and its next EXECUTE is answered with UNPREPARED, which drivers repair.
+/// Statements remembered for all clients together. Beyond this number the login with the most
+/// statements loses one; UNPREPARED answers its next EXECUTE, and drivers repair that.
 pub const PREPARED_STATEMENTS_MAX: usize = 65_536;
 
-/// Bytes they may take together.
+/// Bytes of all remembered statements.
 pub const PREPARED_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// The text of a longer statement is not remembered: the proxy does not prepare it again on nodes
-/// that forget it.
+/// Longest statement whose text the proxy remembers: it does not prepare a longer one again on
+/// nodes that forget it.
 pub const PREPARED_TEXT_BYTES_MAX: usize = 64 * 1024;
 
 /// Pools of one core: one per (role, protocol version, keyspace, compression) in use.
 pub const POOLS_MAX: usize = 1_024;
 
-/// Pools of one core whose login no node has accepted: whoever guesses passwords must leave room
-/// for others.
+/// Pools of one core whose login no node has accepted: a client that guesses passwords must leave
+/// room for others.
 pub const POOLS_UNVERIFIED_MAX: usize = POOLS_MAX / 2;
 
-/// A keyspace's name in USE. It becomes the key of a pool and travels on each of its links;
-/// Cassandra's names have at most 48 characters.
+/// Longest name of a keyspace in USE. The name becomes the key of a pool and travels on each of its
+/// links; Cassandra's names have at most 48 characters.
 pub const KEYSPACE_NAME_BYTES_MAX: usize = 256;
 
-/// A pool nobody has used for this long closes its links.
+/// Idle time after which a pool closes its links.
 pub const POOL_IDLE_NS: u64 = 120 * SECOND_NS;
 
-/// Requests waiting on a core for a repair (PREPARE again, schema agreement, link not open yet).
+/// Requests on a core that wait for a repair (PREPARE again, schema agreement, link not open yet).
 pub const REPAIRS_MAX: usize = 16_384;
 
-/// Bytes of those that wait for a PREPARE: requests, and the texts of their statements.
+/// Bytes of the requests that wait for a PREPARE, with the texts of their statements.
 pub const REPAIRS_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// And those of one client; a larger request may wait alone.
+/// Bytes of such requests of one client; a larger request may wait alone.
 pub const REPAIRS_CLIENT_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// Times one request may be repaired by preparing again on one node: a BATCH may name many
-/// statements. As many as it names, and once more, are allowed below this.
+/// Times the proxy may repair one request by preparing again on one node: a BATCH may name many
+/// statements. Below this bound, one more time than the number of statements is allowed.
 pub const REPREPARES_PER_REQUEST_MAX: u8 = 64;
 
-/// A request that takes as long to read as one with a text of so many bytes is heavy.
+/// A request is heavy if it takes as long to read as a text of this many bytes.
 pub const HEAVY_BYTES_MIN: usize = 64 * 1024;
 
-/// Bytes of heavy requests that a core reads in one turn of its loop; one that is larger is read
+/// Bytes of heavy requests that a core reads in one turn of its loop; it reads a larger request
 /// alone.
 pub const HEAVY_TURN_BYTES_MAX: usize = 1024 * 1024;
 
-/// How often deadlines, heartbeats and reconnects are looked at.
+/// Interval between checks of deadlines, heartbeats and reconnects.
 pub const TICK_NS: u64 = 250_000_000;
-/// A loop that has not ticked for so long stood still, and does not know what has happened
+/// A loop that has not ticked for this long was paused, and does not know what has happened
 /// meanwhile.
 pub const STILL_NS: u64 = SECOND_NS;
 
-/// A node that was asked to check a login has this long for itself, or a quarter of
-/// `connect_timeout_ms`; then another is asked as well.
+/// Time that one node has alone to check a login, at most a quarter of `connect_timeout_ms`; then
+/// the proxy asks another node as well.
 pub const LOGIN_PATIENCE_NS: u64 = SECOND_NS;
 
-/// A link with queries outstanding that has been silent for this long is probed by OPTIONS.
+/// Silence after which the proxy probes, with OPTIONS, a link with queries outstanding.
 pub const LINK_SILENCE_PROBE_NS: u64 = SECOND_NS;
 
-/// A probed link that says nothing for this long is given up; those of its queries that may be
-/// repeated are retried elsewhere.
+/// Silence after which the proxy gives up a probed link; it retries elsewhere those of its queries
+/// that may be repeated.
 pub const LINK_SILENCE_MAX_NS: u64 = 4 * SECOND_NS;
 
-/// A client may take this long over one request from its first to its last byte before it is closed
-/// (slow loris).
+/// Longest time between the first and the last byte of one request, before the proxy closes the
+/// client (slow loris).
 pub const REQUEST_READ_NS: u64 = 60 * SECOND_NS;
 
-/// A client held back because it does not take its replies is closed when it has taken none for
-/// this long.
+/// Time after which the proxy closes a client that takes none of the replies for which it is held
+/// back.
 pub const REPLIES_UNTAKEN_NS: u64 = 60 * SECOND_NS;
 
-/// How long a client is held back by a full or absent link before its queries are answered with
-/// Overloaded.
+/// Longest time that a full or absent link holds a client back before Overloaded answers its
+/// queries.
 pub const STALL_MAX_NS: u64 = 5 * SECOND_NS;
 
-/// How long a schema change may wait for agreement before its answer is passed on all the same.
+/// Longest wait of a schema change for agreement before its answer is passed on regardless.
 pub const SCHEMA_AGREEMENT_NS: u64 = 12 * SECOND_NS;
 
-/// Deadline of schema changes and TRUNCATE, if that of other queries is not longer: nodes wait for
+/// Deadline of schema changes and TRUNCATE, unless that of other queries is longer: nodes wait for
 /// one another.
 pub const SCHEMA_TIMEOUT_NS: u64 = 60 * SECOND_NS;
 
-/// First and largest pause between attempts to reach a node.
+/// First pause between attempts to reach a node.
 pub const RECONNECT_FIRST_MS: u64 = 100;
-/// See [`RECONNECT_FIRST_MS`].
+/// Longest such pause.
 pub const RECONNECT_MAX_MS: u64 = 10_000;
 
-/// How often a node on whose ordinary port queries travel is asked whether it takes aggregated
-/// frames by now.
+/// Interval between checks whether a node, whose ordinary port carries queries, offers aggregated
+/// frames.
 pub const OFFER_CHECK_NS: u64 = 10 * SECOND_NS;
 
-/// First and largest pause between attempts to use a port for aggregated frames that could not be
-/// used.
+/// First pause between attempts to use a port for aggregated frames that failed.
 pub const UPGRADE_RETRY_FIRST_NS: u64 = SECOND_NS;
-/// See [`UPGRADE_RETRY_FIRST_NS`].
+/// Longest such pause.
 pub const UPGRADE_RETRY_MAX_NS: u64 = 300 * SECOND_NS;
 
-/// Timed-out queries whose stream ids a link may hold before it is given up as sick.
+/// Timed-out queries whose stream ids a link may hold before the proxy gives it up as sick.
 pub const LINK_ORPHANS_MAX: usize = 8_192;
 
-/// A query that a link has not answered for this long after its time was over is taken as lost: the
-/// link is replaced.
+/// Time after the deadline of a query at which it counts as lost; the link is then replaced.
 pub const ORPHAN_AGE_MAX_NS: u64 = 60 * SECOND_NS;
 
-/// Errors that a node's recent "I cannot serve" count for at most, in queries in flight. A quarter
-/// goes with each tick.
+/// Bound on a node's recent "I cannot serve" errors, counted as queries in flight. A quarter of
+/// them expires with each tick.
 pub const NODE_PENALTY_MAX: u32 = 4_096;
 
-/// Kinds of log lines that clients can cause are written this far apart, each kind by itself.
+/// Interval between log lines of one kind that clients can cause.
 pub const LOG_INTERVAL_NS: u64 = SECOND_NS;
 
 /// Longest role, keyspace or driver as logs and `/status` show it, bytes.
@@ -173,82 +171,80 @@ pub const NAME_SHOWN_BYTES_MAX: usize = 64;
 /// Longest reason in a log line, bytes: an error may quote what a client or a node said.
 pub const REASON_SHOWN_BYTES_MAX: usize = 256;
 
-/// Drivers that a core keeps one copy of for all their clients.
+/// Drivers of which a core keeps one shared copy for all their clients.
 pub const DRIVERS_MAX: usize = 256;
 
-/// Clients that are counted at a time for `/status`, and the pause before the next: others are
-/// served in between.
+/// Clients that the core counts in one step for `/status`; it serves others in between.
 pub const CENSUS_STEP: usize = 1_024;
-/// See [`CENSUS_STEP`].
+/// Pause between steps of a count.
 pub const CENSUS_PAUSE_NS: u64 = 100_000;
 
-/// Groups of clients that a core tells apart for `/status`; the rest is counted as one.
+/// Groups of clients that a core tells apart for `/status`; the rest counts as one.
 pub const CENSUS_GROUPS_MAX: usize = 8_192;
 
-/// Other proxies of a fleet that clients are shown: more than there are shards to own.
+/// Other proxies of a fleet that clients see: more than there are shards to own.
 pub const FLEET_MEMBERS_MAX: usize = 256;
 
-/// Clients that are told of changes of the fleet at a time, and those that are looked at for it;
-/// the pause before the next.
+/// Clients that one step tells of changes of the fleet.
 pub const ANNOUNCE_CLIENTS: usize = 128;
-/// See [`ANNOUNCE_CLIENTS`].
+/// Clients that one such step looks at.
 pub const ANNOUNCE_STEP: usize = 1_024;
-/// See [`ANNOUNCE_CLIENTS`].
+/// Pause between such steps.
 pub const ANNOUNCE_PAUSE_NS: u64 = 100_000;
 
-/// Requests of one core that are asked in parts at a time; more go whole.
+/// Requests of one core that are split at a time; more go whole.
 pub const MULTIGETS_MAX: usize = 4_096;
 
-/// Their parts in flight. They are told apart by a number that travels as a stream id does.
+/// Parts in flight of all split requests. The number that tells them apart travels as a stream id
+/// does.
 pub const MULTIGET_PARTS_MAX: usize = 16_384;
 
-/// Bytes of all parts of one request: each of them has places for all keys, so that there may be
-/// very many more than in the request.
+/// Bytes of all parts of one request: each part has places for all keys, so that the sum may be far
+/// larger than the request.
 pub const MULTIGET_PARTS_BYTES_MAX: usize = 1024 * 1024;
 
-/// Bytes of one of them, its answers included, while parts are missing: beyond it is sent whole
-/// after all.
+/// Bytes of one split request, its answers included, while parts are missing; beyond this bound the
+/// request goes whole after all.
 pub const MULTIGET_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// Warnings of the parts of one request in all; with more it is sent whole after all.
+/// Warnings of all parts of one request; with more the request goes whole after all.
 pub const MULTIGET_WARNINGS_MAX: usize = 4_096;
 
-/// Bytes of all of them on one core.
+/// Bytes of all split requests on one core.
 pub const MULTIGETS_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// A statement that had to be sent whole after all goes whole for this long; twice as long with
-/// each further time in a row.
+/// Time for which a statement goes whole after it had to be sent whole; doubled with each further
+/// time in a row.
 pub const MULTIGET_PAUSE_NS: u64 = SECOND_NS;
 
-/// How often that time is doubled at most.
+/// Most doublings of that time.
 pub const MULTIGET_PAUSE_DOUBLINGS: u32 = 6;
 
-/// Statements of one core of which that is remembered.
+/// Statements of one core with such a pause.
 pub const MULTIGET_PAUSES_MAX: usize = 1_024;
 
 /// Nodes' agents that a core connects to.
 pub const AGENTS_MAX: usize = 1_024;
 
-/// For a connection to an agent and the handshake on it.
+/// Deadline of a connection to an agent and the handshake on it.
 pub const AGENT_CONNECT_NS: u64 = 3 * SECOND_NS;
 
-/// A lost agent is tried again after this time first, and after twice the time each time it cannot
-/// be reached.
+/// First pause before a lost agent is tried again; it doubles with each failure.
 pub const AGENT_BACK_OFF_FIRST_NS: u64 = 50_000_000;
 
-/// No longer than this.
+/// Longest such pause.
 pub const AGENT_BACK_OFF_MAX_NS: u64 = 2 * SECOND_NS;
 
-/// An agent is asked so often whether it is there.
+/// Interval between probes of an agent.
 pub const AGENT_PING_NS: u64 = 3 * SECOND_NS;
 
-/// An agent of which nothing has come for so long is taken for lost.
+/// Silence after which an agent counts as lost.
 pub const AGENT_SILENCE_NS: u64 = 10 * SECOND_NS;
 
-/// How long links go past an agent through which one did not come about.
+/// Time for which links bypass an agent after a link through it failed to open.
 pub const AGENT_LINKS_RETRY_NS: u64 = 10 * SECOND_NS;
 
-/// A client with more answers untaken keeps its connection here: it would move slowly, or not at
+/// Untaken answers beyond which a client's connection stays here: it would move slowly, or not at
 /// all.
 pub const HANDOVER_BACKLOG_BYTES_MAX: usize = 48 << 10;
 

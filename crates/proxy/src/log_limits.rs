@@ -1,8 +1,7 @@
-//! How often a kind of log line may be written: what a client can cause is told once a second and
-//! kind for the whole process, with the number of those left out in between, so that no client
-//! fills a disk.
+//! Limits on kinds of log lines: what a client can cause is logged once a second and kind for the
+//! whole process, with the number of lines left out in between, so that no client fills a disk.
 //!
-//! Shared by the cores. Never asked per query.
+//! The cores share the limits. No query consults them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -20,17 +19,17 @@ pub(crate) enum Logged {
     LongAnswer,
     /// A node refused what the clients of a pool asked for.
     NoAccess,
-    /// A row of a lock could not be written.
+    /// The row of a lock could not be written.
     LockRow,
-    /// A node did not say if a role may use locks.
+    /// A node did not say whether a role may use locks.
     Permission,
-    /// What former transactions left could not be read.
+    /// The rows that former transactions left could not be read.
     Transactions,
-    /// A node has answered otherwise than the proxies would have.
+    /// A node's answer differs from what the proxies would have answered.
     Observed,
 }
 
-/// Kinds that are no [`Closing`].
+/// Kinds other than [`Closing`].
 const OTHERS: [Logged; 6] = [
     Logged::LongAnswer,
     Logged::NoAccess,
@@ -75,14 +74,14 @@ impl Logged {
 /// One kind.
 #[derive(Debug, Default)]
 struct Kind {
-    /// When the next line may be written.
+    /// Earliest time of the next line.
     next_ns: AtomicU64,
-    /// Lines left out since the last one.
+    /// Lines left out since the last line.
     suppressed: AtomicU64,
 }
 
 impl Kind {
-    /// Takes the place of this second's line, if it is free.
+    /// Claims the line of this second, if it is free.
     fn take(&self, now_ns: u64) -> bool {
         let next = self.next_ns.load(Ordering::Relaxed);
         let after = now_ns.saturating_add(limits::LOG_INTERVAL_NS);
@@ -94,7 +93,7 @@ impl Kind {
     }
 }
 
-/// When each kind of line was written last, and how many were not since.
+/// Time of each kind's next line, and the number of lines left out.
 #[derive(Debug)]
 pub struct LogLimits([Kind; KINDS]);
 
@@ -105,7 +104,7 @@ impl Default for LogLimits {
 }
 
 impl LogLimits {
-    /// Says whether a line of this kind may be written now: `Some` with the number of those left
+    /// Decides whether a line of this kind may be written now: `Some` with the number of lines left
     /// out before it, or `None`.
     pub(crate) fn admit(&self, logged: Logged, now_ns: u64) -> Option<u64> {
         let kind = &self.0[logged.index()];
@@ -116,8 +115,7 @@ impl LogLimits {
         None
     }
 
-    /// Kinds of which lines were left out, none has come since, and a line may be written now; with
-    /// their number.
+    /// Kinds with lines left out, no line since, and a line allowed now; with the number left out.
     pub(crate) fn overdue(&self, now_ns: u64) -> impl Iterator<Item = (Logged, u64)> + '_ {
         Logged::all().filter_map(move |logged| {
             let kind = &self.0[logged.index()];

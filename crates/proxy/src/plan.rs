@@ -1,4 +1,4 @@
-//! The plan of a request: what is known of it from its text or its prepared statement.
+//! The plan of a request: the facts known from its text or its prepared statement.
 
 use shunt_topology::{KeyspaceIndex, NodeId, Token};
 use shunt_wire::cql::statement::{Identifier, Kind, Statement};
@@ -8,18 +8,18 @@ use shunt_admin::RequestKind as QueryKind;
 /// No prepared statement.
 pub(crate) const NO_STATEMENT: u32 = u32::MAX;
 
-/// The kind of work that a request asks for; it decides the error when the request's fate is
-/// unknown.
+/// The kind of work that a request asks for; it decides the error when the outcome of the request
+/// is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Work {
     Read,
     Write,
-    /// A schema change or TRUNCATE, which every node has a part in.
+    /// A schema change or TRUNCATE, in which every node takes part.
     Schema,
     Other,
 }
 
-/// The proxy's own work for a request, besides passing it and its answer on.
+/// The proxy's own work for a request, besides forwarding it and its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum After {
     Deliver,
@@ -27,26 +27,27 @@ pub(crate) enum After {
     Learn,
     /// A read of `system.local` or `system.peers`: show the proxy instead of the node.
     Rewrite(SystemTable),
-    /// A read of rows that are each node's own: its pages stay with one node.
+    /// A read of node-local rows: its pages stay with one node.
     Local,
-    /// Schema change: wait until the nodes agree.
+    /// A schema change: wait until the nodes agree.
     Agree,
-    /// Not understood: see that it did not change the shared connection's keyspace.
+    /// Not understood: check that it did not change the shared connection's keyspace.
     Inspect,
     /// USE: changes the client's pool and is never sent on a shared link.
     Use,
-    /// About locks, or perhaps: read by itself, and answered by the proxy.
+    /// A statement on locks, or perhaps one: it is read separately, and the proxy answers it.
     Lock,
-    /// A transaction: carried out by the proxies.
+    /// A transaction, which the proxies execute.
     Transaction,
-    /// A read of several partitions: asked in parts, if that is the same.
+    /// A read of several partitions: split into parts, if the result is the same.
     Multiget,
-    /// It names a statement that nobody prepared here: not sent, the client is asked to prepare it.
+    /// A request that names a statement unknown to the proxy: not sent; the client is asked to
+    /// prepare it.
     Unprepared,
 }
 
 impl After {
-    /// True if the request is not simply sent to the node that it is for.
+    /// True if the proxy does not simply send the request to a node.
     #[inline]
     pub(crate) fn is_for_the_proxy(self) -> bool {
         matches!(
@@ -65,17 +66,17 @@ impl After {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     pub(crate) placement: Option<(KeyspaceIndex, Token)>,
-    /// Generation of the routing table `placement` belongs to.
+    /// Generation of the routing table that `placement` belongs to.
     pub(crate) generation: u32,
-    /// The only node it may go to.
+    /// The only node the request may go to.
     pub(crate) node: Option<NodeId>,
     pub(crate) work: Work,
     pub(crate) kind: QueryKind,
     /// A lightweight transaction (IF).
     pub(crate) conditional: bool,
-    /// Not put into one frame or segment with others: conditional or a range read, which would hold
-    /// them up; or one that a node may be unable to read, two of which in one segment would end the
-    /// connection.
+    /// True for a request that shares no frame or segment with others: it is conditional or a range
+    /// read, which would hold them up; or a node may be unable to read it, and two of those in one
+    /// segment would end the connection.
     pub(crate) alone: bool,
     pub(crate) after: After,
     /// The prepared statement executed, in the core's table.
@@ -84,7 +85,7 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// The plan of a request nothing is known about.
+    /// The plan of a request about which nothing is known.
     pub(crate) fn anywhere() -> Self {
         Self {
             placement: None,
@@ -126,19 +127,19 @@ pub(crate) fn after_of(parsed: &Statement<'_>, keyspace: Option<&str>) -> After 
     }
 }
 
-/// A table whose rows are rewritten.
+/// A table whose rows the proxy rewrites.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SystemTable {
     Local,
-    /// Without ports.
+    /// The table without ports.
     Peers,
-    /// With ports; since Cassandra 4.0.
+    /// The table with ports; since Cassandra 4.0.
     PeersV2,
 }
 
 impl SystemTable {
-    /// The table a SELECT reads, if it is one of these; `session` is the keyspace of unqualified
-    /// names.
+    /// The system table a SELECT reads, if it is one of these; `session` is the keyspace of
+    /// unqualified names.
     pub(crate) fn of(parsed: &Statement<'_>, session: Option<&str>) -> Option<SystemTable> {
         let (keyspace, table) = parsed.selected_table()?;
         if !keyspace.or(session.map(Identifier::exact))?.matches("system") {
@@ -156,12 +157,11 @@ impl SystemTable {
     }
 }
 
-/// Keyspaces whose tables are each node's own, as `LocalStrategy` and virtual tables are.
+/// Keyspaces with node-local tables, such as `LocalStrategy` and virtual tables.
 const LOCAL_KEYSPACES: [&str; 5] =
     ["system", "system_schema", "system_views", "system_virtual_schema", "system_metrics"];
 
-/// True if a SELECT reads rows that are each node's own; `session` is the keyspace of unqualified
-/// names.
+/// True if a SELECT reads node-local rows; `session` is the keyspace of unqualified names.
 pub(crate) fn reads_local_rows(parsed: &Statement<'_>, session: Option<&str>) -> bool {
     let Some((keyspace, _)) = parsed.selected_table() else { return false };
     let keyspace = keyspace.or(session.map(Identifier::exact));

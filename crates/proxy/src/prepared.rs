@@ -1,10 +1,10 @@
-//! Prepared statements: what was learnt when a client prepared them, so that any core can route
-//! their execution and repair a node that does not know them.
+//! Prepared statements: facts that the proxy learns when a client prepares them, so that any core
+//! can route their execution and repair a node that does not know them.
 //!
-//! The store ([`PreparedStore`]) is shared by all cores and locked, but only when a statement is
-//! learnt or met for the first time; each core keeps its own table for the data path. A statement
-//! is in the store before its client gets the answer to PREPARE, so that an EXECUTE on any other
-//! connection finds it.
+//! All cores share the store ([`PreparedStore`]), under a lock that a core takes only when it
+//! learns a statement or meets one for the first time; each core keeps its own table for the data
+//! path. A statement is in the store before its client gets the answer to PREPARE, so that an
+//! EXECUTE on any other connection finds it.
 
 mod shape;
 mod store;
@@ -43,56 +43,58 @@ pub(crate) struct KeyMarker {
 /// One column of a result.
 #[derive(Clone, Debug)]
 pub(crate) struct ResultColumn {
-    /// Its name, or the alias in its place.
+    /// Name of the column, or its alias.
     pub(crate) name: Box<str>,
-    /// Its type, as an `[option]` of the protocol.
+    /// Type of the column, as an `[option]` of the protocol.
     pub(crate) type_option: Box<[u8]>,
 }
 
-/// A prepared statement, as far as it is known.
+/// The known facts about a prepared statement.
 #[derive(Clone, Debug)]
 pub struct PreparedStatement {
-    /// The node's id for it (a hash of keyspace and text, the same on every node).
+    /// The node's id for the statement (a hash of keyspace and text, the same on every node).
     pub(crate) id: Box<[u8]>,
-    /// `None`: it is longer than `PREPARED_TEXT_BYTES_MAX`. It is routed like any other, but cannot
-    /// be prepared again without its client, who is told so when a node does not know it.
+    /// Text of the statement; `None` if it is longer than `PREPARED_TEXT_BYTES_MAX`. The proxy
+    /// routes such a statement like any other, but cannot prepare it again without its client, who
+    /// gets UNPREPARED when a node does not know it.
     pub(crate) text: Option<Box<str>>,
-    /// Keyspace its unqualified names mean: that of the session, or of PREPARE itself (v5).
+    /// Keyspace of unqualified names: that of the session, or of PREPARE itself (v5).
     pub(crate) keyspace: Option<Box<str>>,
     /// The keyspace in its PREPARE message (v5).
     pub(crate) explicit_keyspace: bool,
-    /// Its text says in which keyspace its table is: it means the same in every session.
+    /// True if the text names the keyspace of its table, so that it means the same in every
+    /// session.
     pub(crate) names_keyspace: bool,
     pub(crate) work: Work,
     pub(crate) conditional: bool,
     pub(crate) after: After,
-    /// Keyspace its key is placed by.
+    /// Keyspace that places its key.
     table_keyspace: Option<Box<str>>,
-    /// Empty: not routable by key.
+    /// Markers of the partition key; empty if the key does not route the statement.
     key: Box<[KeyMarker]>,
-    /// Result columns, kept only when the result is rewritten.
+    /// Result columns, kept only for results that the proxy rewrites.
     pub(crate) result_columns: Box<[ResultColumn]>,
-    /// What it asks of locks, if it is on one of their tables.
+    /// The statement on locks, if it is on one of their tables.
     pub(crate) locks: Option<Arc<facade::Statement>>,
-    /// It is on one of their tables, in whatever form.
+    /// True if it is on a table of locks, in whatever form.
     pub(crate) names_locks: bool,
-    /// The tables that it reads or writes; none: nobody can say.
+    /// The tables that it reads or writes; `None` if they are unknown.
     pub(crate) tables: Option<Box<[Named]>>,
-    /// What it does with them.
+    /// The statement's access to them.
     pub(crate) access: Access,
-    /// How it is asked in parts, or why it is not; none: it is no read of several partitions, or
-    /// the option is off.
+    /// The form in which it is split, or the reason why it is not; `None` if it is no read of
+    /// several partitions or the option is off.
     pub(crate) multiget: Option<Arc<Form>>,
-    /// What it is as a transaction: by its text, or once it was carried out as one.
+    /// Its form as a transaction: from its text, or from its first execution as one.
     pub(crate) transaction: OnceLock<Arc<Known>>,
     /// Its bind markers and columns, as its clients know them.
     pub(crate) shape: Shape,
-    /// Told whenever it is executed.
+    /// Notified of each execution.
     mark: Mark,
 }
 
 impl PreparedStatement {
-    /// A statement of which no more is known than this: it goes to any node.
+    /// A statement about which no more is known than these values: it goes to any node.
     pub(crate) fn opaque(
         id: &[u8],
         text: &str,
@@ -104,7 +106,7 @@ impl PreparedStatement {
             text: (text.len() <= limits::PREPARED_TEXT_BYTES_MAX).then(|| Box::from(text)),
             keyspace: keyspace.map(Box::from),
             explicit_keyspace: false,
-            // Of a batch only the first statement is looked at.
+            // Only the first statement of a batch is looked at.
             names_keyspace: parsed.keyspace.is_some() && parsed.kind != Kind::Batch,
             work: work_of(parsed.kind),
             conditional: parsed.conditional,
@@ -123,19 +125,19 @@ impl PreparedStatement {
         }
     }
 
-    /// One on the tables of locks; `statement`: if it has a form that is answered. `is_answered`:
-    /// by the proxy itself, and not by nodes.
+    /// Marks a statement on the tables of locks; `statement`: its form, if it has one with an
+    /// answer. `is_answered`: the proxy answers it, not the nodes.
     pub(crate) fn on_locks(self, statement: Option<facade::Statement>, is_answered: bool) -> Self {
         let after = if is_answered { After::Lock } else { self.after };
         Self { locks: statement.map(Arc::new), names_locks: true, after, ..self }
     }
 
-    /// A transaction.
+    /// Marks a transaction.
     pub(crate) fn of_transaction(self, known: Known) -> Self {
         Self { transaction: OnceLock::from(Arc::new(known)), after: After::Transaction, ..self }
     }
 
-    /// A read of several partitions.
+    /// Marks a read of several partitions.
     pub(crate) fn of_partitions(self, form: Form) -> Self {
         Self { multiget: Some(Arc::new(form)), after: After::Multiget, ..self }
     }
@@ -144,7 +146,7 @@ impl PreparedStatement {
         Self { shape, ..self }
     }
 
-    /// About what it takes in memory.
+    /// Approximate memory of the statement, bytes.
     fn bytes(&self) -> usize {
         let column = |column: &ResultColumn| {
             column.name.len() + column.type_option.len() + size_of::<ResultColumn>()
@@ -162,7 +164,8 @@ impl PreparedStatement {
         let transaction = match self.after {
             After::Transaction => self.transaction.get().map_or(0, |known| known.bytes()),
             _ if names_no_table => 0,
-            // The same before it is one and after: its text once more.
+            // The size must be the same before and after it becomes a transaction: the text counts
+            // twice.
             _ => text + size_of::<Known>(),
         };
         let multiget = self.multiget.as_ref().map_or(0, |form| match &**form {
@@ -180,8 +183,7 @@ impl PreparedStatement {
             + tables
     }
 
-    /// Puts together what PREPARE asked (`text`, classified as `parsed`) and what the node
-    /// answered.
+    /// Combines the text of PREPARE (classified as `parsed`) with the node's answer.
     pub(crate) fn learn(
         text: &str,
         parsed: &Statement<'_>,
@@ -219,8 +221,8 @@ impl ResultColumn {
     }
 }
 
-/// The markers of the partition key: as the node tells (v4 and later), else (v3) by the names of
-/// the key's columns.
+/// The markers of the partition key: from the node's answer (v4 and later), else (v3) by the names
+/// of the key's columns.
 fn key_markers(prepared: &Prepared<'_>, routing: Option<&RoutingTable>) -> Box<[KeyMarker]> {
     let markers: Vec<_> = prepared.bind.markers().collect();
     let told: Vec<usize> = prepared.bind.partition_key().map(usize::from).collect();
@@ -247,14 +249,13 @@ fn by_column_names(
     table.partition_key.iter().map(|column| position(&column.name)).collect()
 }
 
-/// Statement ids as Cassandra makes them: MD5 of keyspace and text.
+/// Length of Cassandra's statement ids: MD5 of keyspace and text.
 pub(crate) const ID_BYTES: usize = 16;
 
-/// A core's table of statements by id, bounded in number and bytes: beyond either bound the one
-/// that came first leaves, and is found in the store when it is met again.
+/// A core's table of statements by id, bounded in number and bytes: beyond either bound the oldest
+/// one leaves, and the store has it when the core meets it again.
 ///
-/// Every statement in it has a number, counted up with each one that comes, which is never
-/// another's.
+/// Every statement gets the next number, and no other statement ever has the same one.
 struct Shelf<T> {
     by_id: HashMap<u128, u32, BuildHasherDefault<IdHasher>>,
     items: VecDeque<(Arc<PreparedStatement>, T)>,
@@ -269,7 +270,7 @@ impl<T> Default for Shelf<T> {
     }
 }
 
-/// `None` for ids of another length, which are not looked up.
+/// The id as a number; `None` for ids of another length, which are not looked up.
 #[inline]
 fn id_of(id: &[u8]) -> Option<u128> {
     <[u8; ID_BYTES]>::try_from(id).ok().map(u128::from_le_bytes)
@@ -286,7 +287,7 @@ impl<T> Shelf<T> {
         self.items.get(number.wrapping_sub(self.first) as usize)
     }
 
-    /// Puts a statement in, or in the place of the one with its id.
+    /// Inserts a statement, or replaces the one with its id.
     fn insert(&mut self, statement: Arc<PreparedStatement>, more: T) -> Option<u32> {
         let id = id_of(&statement.id)?;
         self.bytes += statement.bytes();
@@ -319,7 +320,7 @@ impl<T> Shelf<T> {
 #[derive(Clone, Copy)]
 pub(crate) struct Learned<'a> {
     pub(crate) statement: &'a PreparedStatement,
-    /// Its keyspace in the core's present routing table; `None`: not routable.
+    /// The statement's keyspace in the core's present routing table; `None`: not routable.
     pub(crate) keyspace: Option<KeyspaceIndex>,
 }
 
@@ -350,7 +351,7 @@ impl Learned<'_> {
     }
 }
 
-/// A hash of statement ids, which are hashes themselves.
+/// Hasher for statement ids, which are hashes themselves.
 #[derive(Default)]
 struct IdHasher(u64);
 
@@ -371,7 +372,7 @@ impl Hasher for IdHasher {
     }
 }
 
-/// The statements one core has met.
+/// The statements that one core has met.
 pub(crate) struct PreparedCache {
     store: Arc<PreparedStore>,
     met: Shelf<Option<KeyspaceIndex>>,
@@ -407,20 +408,20 @@ impl PreparedCache {
         self.keep(statement)
     }
 
-    /// `None` when it has left since.
+    /// The statement with this number; `None` once it has left.
     #[inline]
     pub(crate) fn get(&self, number: u32) -> Option<Learned<'_>> {
         self.met.get(number).map(|(statement, keyspace)| Learned { statement, keyspace: *keyspace })
     }
 
-    /// The statement with this number, to keep.
+    /// A shared handle to the statement with this number.
     pub(crate) fn shared(&self, number: u32) -> Option<Arc<PreparedStatement>> {
         self.met.get(number).map(|(statement, _)| Arc::clone(statement))
     }
 
-    /// Remembers a statement for all cores, and what its clients may have known of its columns
-    /// before. Whether the other nodes had better be told of it: it is new, or its text is not
-    /// kept, so that none could be told later.
+    /// Remembers a statement for all cores, together with earlier shapes of its columns that
+    /// clients may know. Returns whether the other nodes should prepare it: it is new, or its text
+    /// is not kept, so that the proxy could not prepare it there later.
     pub(crate) fn learn(&mut self, account: Account, mut statement: PreparedStatement) -> bool {
         let before = self.statement(&statement.id);
         if let Some(before) = &before {

@@ -1,8 +1,8 @@
 //! Answers to clients: the mirror image of [`crate::decode`].
 //!
-//! A body is copied once, from the link's receive buffer (or from where the proxy made it) behind
-//! what else goes to that client this turn. A client that does not take its replies is not read
-//! from until it does.
+//! The proxy copies a body once, from the link's receive buffer (or from the proxy's own buffer) to
+//! the end of this turn's output for the client. A client that does not take its replies is not
+//! read from until it does.
 
 use shunt_reactor::Io;
 use shunt_wire::cql::envelope::{HEADER_BYTES, Header, opcode};
@@ -18,7 +18,7 @@ use crate::ids::ClientRef;
 use crate::link::{Pending, Recipient};
 use crate::metrics::Outcome;
 
-/// One answer, wherever it came from.
+/// One answer, of whatever source.
 #[derive(Clone, Copy)]
 pub(crate) struct Answer<'a> {
     /// The stream id of the link it came on, or of the client it goes to.
@@ -35,7 +35,7 @@ impl<'a> Answer<'a> {
     }
 }
 
-/// Passes an answer on to the client who asked, under the stream id it asked with.
+/// Passes an answer on to the client who asked, under the client's own stream id.
 #[inline]
 pub(crate) fn deliver(
     clients: &mut Clients,
@@ -60,7 +60,7 @@ pub(crate) fn deliver(
     write(clients, context, io, to.client.slot, &Answer { stream: to.stream, ..*answer });
 }
 
-/// The same where there is time to pass the whole core.
+/// Passes an answer on, for cold paths that can borrow the whole core.
 pub(crate) fn pass_on(
     core: &mut Core,
     io: &mut Io,
@@ -71,7 +71,7 @@ pub(crate) fn pass_on(
     deliver(&mut core.clients, &core.context, io, pending.recipient(), answer, outcome);
 }
 
-/// Writes an answer in the client's own version and layout.
+/// Writes an answer in the client's version and layout.
 #[inline]
 pub(crate) fn write(
     clients: &mut Clients,
@@ -95,8 +95,8 @@ pub(crate) fn write(
     if client.segmented {
         client.writer.push(out, &header.to_bytes(), body);
         if !client.dirty && client.is_away {
-            // What is written while a connection is being taken out moves with it: no segment may
-            // be open.
+            // Output written while a connection is being taken out moves with it: no segment may be
+            // open.
             client.writer.finish(out);
         } else if !std::mem::replace(&mut client.dirty, true) {
             dirty.push(slot);
@@ -115,7 +115,7 @@ pub(crate) fn write(
     }
 }
 
-/// Writes a message of the proxy's own.
+/// Writes a message that the proxy composed.
 pub(crate) fn message(core: &mut Core, io: &mut Io, slot: u32, op: u8, stream: i16, body: &[u8]) {
     write(&mut core.clients, &core.context, io, slot, &Answer::plain(op, stream, body));
 }

@@ -1,8 +1,7 @@
-//! The bytes of requests in flight, should they have to be sent again.
+//! The bytes of requests in flight, in case the proxy must send them again.
 //!
-//! They stay in the buffer that they were sent from (its link's sent log). What does not lie there
-//! in one piece, or has lain there so long that its buffer had better be given back, is a copy
-//! here.
+//! They stay in the buffer from which they were sent (the link's sent log). A request that is not
+//! in one piece there, or that has kept its buffer from being freed for too long, has a copy here.
 
 use shunt_reactor::{ConnId, Io};
 use slab::Slab;
@@ -25,7 +24,7 @@ impl Retained {
         Kept::Copy { key: self.copies.insert(bytes) as u32 }
     }
 
-    /// A request's bytes are not needed any more; its link may be gone.
+    /// Releases the bytes of a request whose link may be gone.
     pub(crate) fn release(&mut self, links: &mut Links, io: &mut Io, link: LinkRef, kept: Kept) {
         match links.find_mut(link) {
             Some(found) => self.release_on(found, io, kept),
@@ -33,7 +32,7 @@ impl Retained {
         }
     }
 
-    /// A request's bytes are not needed any more.
+    /// Releases the bytes of a request on its link.
     #[inline]
     pub(crate) fn release_on(&mut self, link: &mut Link, io: &mut Io, kept: Kept) {
         match kept {
@@ -46,14 +45,14 @@ impl Retained {
         }
     }
 
-    /// Lets go of the copy of a request whose link is gone.
+    /// Drops the copy of a request whose link is gone.
     pub(crate) fn forget(&mut self, kept: Kept) {
         if let Kept::Copy { key } = kept {
             self.copies.try_remove(key as usize);
         }
     }
 
-    /// A copy of the bytes of a request that is in flight on this connection.
+    /// A copy of the bytes of a request in flight on this connection.
     pub(crate) fn bytes(&self, io: &Io, conn: ConnId, kept: Kept) -> Option<Vec<u8>> {
         match kept {
             Kept::Sent { sequence, .. } => self.bytes_in(io.sent(conn, sequence), kept),
@@ -61,7 +60,7 @@ impl Retained {
         }
     }
 
-    /// How many bytes a request has.
+    /// Number of bytes of a request.
     pub(crate) fn length(&self, kept: Kept) -> usize {
         match kept {
             Kept::Nothing => 0,

@@ -1,10 +1,10 @@
-//! Requests to links: which node a request goes to.
+//! Requests to links: the choice of a node for a request.
 //!
-//! First the plan: what the request is, and the token of its partition key when that can be told.
-//! Then the choice: among the replicas of that token in the local datacentre the one with the
-//! fewest queries in flight; without a token any node of the local datacentre. A request the proxy
-//! does not understand is never refused: it goes to any node, is not repeated, and the node says
-//! what it thinks.
+//! The plan comes first: the kind of the request, and the token of its partition key when that is
+//! known. The choice follows: among the replicas of that token in the local datacentre the one with
+//! the fewest queries in flight; without a token any node of the local datacentre. The proxy never
+//! refuses a request that it does not understand: the request goes to any node, is not repeated,
+//! and the node judges it.
 
 use shunt_language::transaction::{TEXT_BYTES_MAX, guard, mode};
 use shunt_topology::token;
@@ -29,18 +29,19 @@ use shunt_transactions::catalogue::modes as routed;
 use shunt_transactions::catalogue::modes::Access;
 use shunt_transactions::guard::request as besides;
 
-/// The way of a request.
+/// The route of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Choice {
     /// This link.
     Link(LinkKey),
-    /// The right links exist but are full; wait for this one.
+    /// The right links exist but are full; the request waits for this one.
     Full(LinkKey),
     /// No link of the pool is open.
     Nothing,
 }
 
-/// Reads of a request other than EXECUTE what routing needs. An error means the body is malformed.
+/// Reads from a request other than EXECUTE the facts that routing needs. An error means that the
+/// body is malformed.
 pub(crate) fn plan(
     router: &mut Router,
     pool: PoolId,
@@ -75,8 +76,8 @@ pub(crate) fn plan(
     }
 }
 
-/// What is asked besides in a payload makes a transaction of any statement, or of what cannot be
-/// one an error: nothing that relies on a lock is carried out as if it did not.
+/// Applies the options of a payload: they make a transaction of any statement, or an error of one
+/// that cannot be one, so that nothing that relies on a lock runs as if it did not.
 fn besides_of(payload: Option<&BytesMap<'_>>, plan: Plan) -> Plan {
     match payload {
         Some(payload) if plan.after != After::Unprepared && besides::is_asked(payload) => {
@@ -86,15 +87,15 @@ fn besides_of(payload: Option<&BytesMap<'_>>, plan: Plan) -> Plan {
     }
 }
 
-/// A statement that changes a table's mode, and nothing else, is no longer.
+/// Longest statement that changes only a table's mode.
 const MODE_CHANGE_BYTES_MAX: usize = 4_096;
 
-/// True of a transaction, and of what changes how a table takes part in them.
+/// True for a transaction, and for a change of a table's mode.
 fn is_on_transactions(parsed: &Statement<'_>, text: &str) -> bool {
     match parsed.kind {
         Kind::Transaction => true,
         _ if is_guarded(parsed, text) => true,
-        // What is longer is no change of a mode alone, and not taken apart to see that.
+        // A longer statement is no change of a mode alone, and is not parsed to see that.
         Kind::Ddl => {
             text.len() <= MODE_CHANGE_BYTES_MAX
                 && mode::may_change_mode(text)
@@ -104,22 +105,21 @@ fn is_on_transactions(parsed: &Statement<'_>, text: &str) -> bool {
     }
 }
 
-/// True of a statement that names the lock which it relies on, where its conditions stand; or means
-/// to. No other is looked at any closer than for whether it has conditions.
+/// True for a statement whose conditions name the lock that it relies on, or try to. Other
+/// statements are only checked for conditions.
 #[inline]
 fn is_guarded(parsed: &Statement<'_>, text: &str) -> bool {
     parsed.conditional && guard::may_be_guarded(text) && !matches!(guard::guarded(text), Ok(None))
 }
 
-/// True if a text that is to be prepared is a transaction, or one because of the lock that it
-/// names.
+/// True if a text to prepare is a transaction, also because of the lock that it names.
 fn is_transaction(text: &str) -> bool {
     let parsed = statement::classify(text);
     parsed.kind == Kind::Transaction || is_guarded(&parsed, text)
 }
 
-/// True if a text that is to be prepared is on one of the tables of locks, and none of the forms
-/// that it may have; or if there is no form that it may have here.
+/// True if a text to prepare is on a table of locks, and has no supported form or none that this
+/// proxy supports.
 #[cold]
 fn is_refused_on_locks(router: &Router, text: &str, session: Option<&str>) -> bool {
     match locks::read(&statement::classify(text), session, text) {
@@ -128,8 +128,8 @@ fn is_refused_on_locks(router: &Router, text: &str, session: Option<&str>) -> bo
     }
 }
 
-/// Reads of an EXECUTE what routing needs. By itself, so that what is found stays in registers: of
-/// all requests this is the one that there are most of.
+/// Reads from an EXECUTE the facts that routing needs. A separate function, so that the results
+/// stay in registers: EXECUTE is the most frequent request.
 #[inline(always)]
 pub(crate) fn plan_execute(
     router: &mut Router,
@@ -174,9 +174,9 @@ pub(crate) fn plan_execute(
     Ok(plan)
 }
 
-/// Decides what happens to a request whose statement nobody prepared here: a proxy that restarted
-/// does not know what its clients prepared before. Asked again, their drivers prepare it, and it
-/// can be routed from then on.
+/// Decides what happens to a request with an unknown statement: a proxy that restarted does not
+/// know what its clients prepared before. UNPREPARED makes drivers prepare it, and the proxy can
+/// route it from then on.
 #[cold]
 fn after_unknown(id: &[u8]) -> After {
     if id.len() == ID_BYTES { After::Unprepared } else { After::Inspect }
@@ -211,7 +211,7 @@ fn plan_query(router: &mut Router, pool: PoolId, query: &Query<'_>) -> Plan {
     }
 }
 
-/// True of a statement that is a transaction because of its table.
+/// True for a statement that is a transaction because of its table.
 #[inline]
 fn is_routed(router: &Router, parsed: &Statement<'_>, text: &str, session: Option<&str>) -> bool {
     let modes = &router.modes;
@@ -310,8 +310,8 @@ fn text_placement(
     Some((routing.resolve_keyspace(&keyspace)?, token::token(scratch)))
 }
 
-/// The link a request takes, from the links its pool has open. `avoid`: a node that comes after all
-/// others.
+/// The link for a request, among the open links of its pool. `avoid`: a node to use only as the
+/// last resort.
 #[inline]
 pub(crate) fn choose(
     router: &mut Router,
@@ -333,7 +333,7 @@ pub(crate) fn choose(
     {
         let replicas = cluster.routing.replicas(keyspace, token);
         let local = &replicas.nodes[..replicas.local.min(replicas.nodes.len())];
-        // Conditions on one partition through one coordinator do not compete in Paxos.
+        // Conditions on one partition do not compete in Paxos if they go through one coordinator.
         if plan.conditional
             && let Choice::Link(link) = least_loaded(links, pool, local.iter().take(1), avoid)
             && is_responsive(links, link, avoid)
@@ -352,7 +352,7 @@ pub(crate) fn choose(
     choice
 }
 
-/// The link to one of these nodes; `Nothing`: there is none to any of them that answers probes.
+/// The link to one of these nodes; `Nothing` if none of them has one and answers probes.
 pub(crate) fn choose_among(
     router: &Router,
     links: &Links,
@@ -366,15 +366,15 @@ pub(crate) fn choose_among(
     }
 }
 
-/// True if a link's node answers probes, and is not to be avoided.
+/// True if the link's node answers probes and is not the one to avoid.
 fn is_responsive(links: &Links, link: LinkKey, avoid: Option<NodeId>) -> bool {
     let Some(node) = links.get(link).map(|link| link.node) else { return false };
     links.node(node).is_some_and(|state| !state.silent) && avoid != Some(node)
 }
 
-/// Chooses a link to that of these nodes which has the fewest queries in flight, its recent errors
-/// counted among them; the first of equals. Nodes that do not answer probes come last, as does the
-/// one to `avoid`.
+/// Chooses the link to the node with the fewest queries in flight, its recent errors counted among
+/// them; the first of equals. Nodes that do not answer probes come last, as does the one to
+/// `avoid`.
 #[inline]
 fn least_loaded<'a>(
     links: &Links,

@@ -1,5 +1,4 @@
-//! The state that requests are routed by: the ring, the pools of links, the statements that were
-//! prepared.
+//! The state that routes requests: the ring, the pools of links, the prepared statements.
 
 use std::sync::Arc;
 
@@ -17,34 +16,35 @@ use crate::link::links::Links;
 use crate::prepared::{PreparedCache, PreparedStore};
 use shunt_transactions::catalogue::modes::TableModes;
 
-/// The owner of all that tells a request its way.
+/// The owner of the routing state.
 pub(crate) struct Router {
     /// The ring as the control plane saw it last.
     pub(crate) cluster: Option<Arc<ClusterState>>,
-    /// The fleet as this core was told of it last; `None`: drivers see one host.
+    /// The fleet in the last mail to this core; `None`: drivers see one host.
     pub(crate) fleet: Option<Arc<Fleet>>,
-    /// Counts the routing tables seen, so that a placement of an old one is recognised.
+    /// Number of routing tables seen so far, which identifies a placement of an old one.
     pub(crate) generation: u32,
-    /// Class of the authenticator that every node asks for a login with, while the cluster's state
+    /// Class of the authenticator with which every node asks for a login, while the cluster's state
     /// has none.
     pub(crate) login_asked: Option<String>,
     pub(crate) pools: Pools,
     pub(crate) prepared: PreparedCache,
-    /// Statements on the tables of locks are answered by this proxy, not by nodes.
+    /// True if this proxy, not a node, answers statements on the tables of locks.
     pub(crate) serves_locks: bool,
-    /// Statements on the tables of locks are refused: a fleet of other proxies answers them.
+    /// True if this proxy refuses statements on the tables of locks: a fleet of other proxies
+    /// answers them.
     pub(crate) refuses_locks: bool,
-    /// Tables of which statements are transactions, as they were read last: before any client is
+    /// Tables whose statements are transactions, as last read; they are read before any client is
     /// served.
     pub(crate) modes: TableModes,
-    /// Where the search for any node starts.
+    /// Start of the search for any node.
     pub(crate) cursor: usize,
-    /// Holds a partition key while its token is computed.
+    /// Buffer for a partition key while its token is computed.
     pub(crate) key_scratch: Vec<u8>,
 }
 
 impl Router {
-    /// A router that knows no ring yet. `cursor`: where the search for any node starts.
+    /// Makes a router that knows no ring yet. `cursor`: start of the search for any node.
     pub(crate) fn new(prepared: Arc<PreparedStore>, cursor: usize, serves_locks: bool) -> Self {
         Self {
             cluster: None,
@@ -61,27 +61,27 @@ impl Router {
         }
     }
 
-    /// Routes by this ring from now on.
+    /// Sets the ring to route by.
     pub(crate) fn set_cluster(&mut self, cluster: Arc<ClusterState>) {
-        // Where a fleet has its tables, its proxies answer for the tables of locks.
+        // If a fleet has its tables in this ring, its proxies answer for the tables of locks.
         self.refuses_locks =
             !self.serves_locks && cluster.routing.keyspace(META_KEYSPACE).is_some();
         self.cluster = Some(cluster);
     }
 
-    /// True if statements on the tables of locks do not go to nodes. A node would say that a lock
-    /// is granted which the fleet has granted to somebody else.
+    /// True if statements on the tables of locks must not go to nodes. A node would grant a lock
+    /// that the fleet has granted to another owner.
     pub(crate) fn takes_locks(&self) -> bool {
         self.serves_locks || self.refuses_locks
     }
 
-    /// A node as logs name it: by its address, or by its number once it has left the ring.
+    /// A node's name in logs: its address, or its number once it has left the ring.
     pub(crate) fn node_named(&self, node: NodeId) -> String {
         let found = self.cluster.as_ref().and_then(|cluster| cluster.routing.node(node));
         found.map_or_else(|| format!("number {}", node.0), |node| node.address.to_string())
     }
 
-    /// A client as logs name it; one that is logging in, by who it says it is.
+    /// A client's name in logs; while it logs in, the role that it claims.
     pub(crate) fn who(&self, client: &Client) -> Who {
         let login = client.switch.filter(|switch| switch.login).map(|switch| switch.pool);
         let names =
@@ -89,7 +89,7 @@ impl Router {
         Who::new(client.peer, names, client.driver.clone())
     }
 
-    /// A client no longer uses a pool; nodes that keep state per client are told.
+    /// Removes a client from its pool and tells the nodes that keep state per client.
     pub(crate) fn leave_pool(
         &mut self,
         links: &mut Links,

@@ -1,8 +1,7 @@
-//! Events of the event loop, handed to the steps that they are about.
+//! Events of the event loop, handed to the steps that handle them.
 //!
-//! Sans-IO: a core never touches a socket, a clock or another thread. This file does what is due at
-//! the end of each event, of each turn of the loop, and at each tick; everything else is in the
-//! steps.
+//! Sans-IO: a core never touches a socket, a clock or another thread. This file does the work due
+//! at the end of each event, of each turn of the loop, and at each tick; the steps do the rest.
 
 use shunt_reactor::moving::{Frozen, NotFrozen};
 use shunt_reactor::{Accepted, CloseReason, ConnId, Io, Service};
@@ -34,9 +33,9 @@ use crate::transactions::{
 };
 use crate::window::WindowControl;
 
-/// The timer that comes round.
+/// Timer of the periodic tick.
 const TICK: u64 = 1;
-/// The timer of a turn in which heavy requests are read.
+/// Timer of a turn that reads heavy requests.
 const HEAVY_TIMER: u64 = 8;
 const _: () = {
     let timers = [
@@ -138,9 +137,9 @@ impl Service for Core {
             transactions::TIMER => transactions_carry::due(self, io),
             census::TIMER => census::go_on(&mut self.census, &self.clients, &self.router.pools, io),
             announce::TIMER => announce::go_on(self, io),
-            // Who waits is found at the end of the turn.
+            // The end of the turn finds the waiting clients.
             HEAVY_TIMER => {}
-            // What is due is found at the end of the turn.
+            // The end of the turn finds the due frames.
             _ => self.links.gather_timer_ns = u64::MAX,
         }
         settle(self, io);
@@ -182,7 +181,7 @@ impl Service for Core {
     #[inline]
     fn turn_ended(&mut self, io: &mut Io) {
         if self.clients.end_heavy_turn(&self.context.metrics) {
-            // Another turn comes even if nothing else happens.
+            // Force another turn even if nothing else happens.
             io.set_timer(io.now_ns(), HEAVY_TIMER);
         }
         while !self.clients.wake.is_empty() {
@@ -202,7 +201,7 @@ impl Service for Core {
     }
 }
 
-/// Deals with what was noted during an event, and with what comes of that.
+/// Handles the follow-up work that an event noted, and whatever results from it.
 #[inline]
 fn settle(core: &mut Core, io: &mut Io) {
     lost::settle(core, io);

@@ -1,21 +1,21 @@
-//! When a core is to be woken for one purpose.
+//! Wake-up times of a core for one purpose.
 //!
-//! A timer of the loop is not cancelled. Were one set for each earlier time, and another whenever
-//! one goes off, there would be ever more of them, and all would go off together each time: so what
-//! is set is known here, and nothing is set that is not earlier than all of it.
+//! A timer of the loop cannot be cancelled. If each earlier time set one, and each expiry another,
+//! timers would accumulate and all expire together. So this table knows the timers that are set,
+//! and sets only one that is earlier than all of them.
 //!
-//! This must never leave a time that was asked for without a timer at it or before; whoever is
-//! woken asks for the next time again.
+//! This must never leave a requested time without a timer at it or before it; after a wake-up the
+//! caller requests the next time again.
 
 /// Timers that are set.
 #[derive(Debug, Default)]
 pub(crate) struct Wakes {
-    /// Each earlier than the one before.
+    /// Expiry times, each earlier than the one before.
     times_ns: Vec<u64>,
 }
 
 impl Wakes {
-    /// Asks to be woken at this time at the latest. `true`: a timer is to be set for it.
+    /// Requests a wake-up at this time at the latest. `true`: the caller must set a timer for it.
     #[must_use]
     pub(crate) fn wants(&mut self, at_ns: u64) -> bool {
         let is_earlier = self.times_ns.last().is_none_or(|first| at_ns < *first);
@@ -25,7 +25,7 @@ impl Wakes {
         is_earlier
     }
 
-    /// It is so late: timers up to this time have gone off, or are about to.
+    /// Removes the timers up to this time, which have expired or are about to.
     pub(crate) fn passed(&mut self, now_ns: u64) {
         while self.times_ns.pop_if(|first| *first <= now_ns).is_some() {}
     }
@@ -37,8 +37,8 @@ mod tests {
 
     use super::*;
 
-    /// Something short comes up again and again while something long is due: a wait beside a hold,
-    /// or an answer before a heartbeat.
+    /// A short time comes up again and again while a long one is due: a wait beside a hold, or an
+    /// answer before a heartbeat.
     #[test]
     fn timers_do_not_add_up_and_none_is_missing() {
         let (mut wakes, mut timers) = (Wakes::default(), BinaryHeap::new());

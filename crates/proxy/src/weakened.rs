@@ -1,4 +1,4 @@
-//! Steps that a test may leave out, to see that its checks notice. A product has them all.
+//! Steps that a test may leave out, to see that its checks notice. A product runs them all.
 
 use shunt_fleet::Step;
 use shunt_locks::Without;
@@ -9,22 +9,22 @@ use crate::limits::SECOND_NS;
 use crate::locks::swept::Pace;
 pub use crate::multiget::Mistake;
 
-/// Steps that are left out.
+/// The steps to leave out.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Weakened {
-    /// Of the membership.
+    /// A step of the membership.
     pub step: Option<Step>,
-    /// Of the locks.
+    /// A step of the locks.
     pub locks: Without,
-    /// Of the transactions.
+    /// A step of the transactions.
     pub transactions: Option<shunt_transactions::Without>,
-    /// Of the openings of their logs.
+    /// A step of the openings of transaction logs.
     pub opening: Option<OpeningStep>,
     /// A mistake in the merging of parts.
     pub multiget: Option<Mistake>,
 }
 
-/// Leaves these out, from the core's start on.
+/// Leaves these steps out, from the core's start on.
 pub fn leave_out(core: &mut Core, weakened: Weakened) {
     core.fleet.membership.left_out = weakened.step;
     core.fleet.locks.leave_out(weakened.locks);
@@ -32,8 +32,8 @@ pub fn leave_out(core: &mut Core, weakened: Weakened) {
     core.retries.multigets.mistake = weakened.multiget;
 }
 
-/// Deletes rows of locks that say nothing any more as fast as it can, and waits for nobody who may
-/// know another mode of a table.
+/// Deletes obsolete rows of locks as fast as possible, and does not wait for peers that may know
+/// another mode of a table.
 pub fn hurry(core: &mut Core) {
     core.fleet.transactions.trust_modes();
     core.fleet.locks.sweep.pace = Pace {

@@ -1,11 +1,11 @@
-//! How long a turn of the loop is delayed to gather more work.
+//! The delay of a turn of the loop that gathers more work.
 
 use shunt_reactor::Io;
 
 use crate::config::Window;
 use crate::metrics::CoreMetrics;
 
-/// Chooses how long a turn of the loop is delayed to gather more work.
+/// Chooses the delay of a turn of the loop.
 ///
 /// Delaying the turn saves wake-ups at mid load. An idle loop would only add latency, and a
 /// saturated one gathers by itself, so the window opens between the two: when queries come faster
@@ -37,7 +37,7 @@ impl WindowControl {
         io.set_window_ns(self.window_ns);
     }
 
-    /// A turn has ended, with so many queries.
+    /// Records the end of a turn with this many queries.
     #[inline]
     pub(crate) fn turn(&mut self, queries: u32) {
         self.queries += u64::from(queries);
