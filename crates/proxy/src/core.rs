@@ -19,6 +19,7 @@ use crate::control::state::ControlRequest;
 use crate::fleet::membership::Membership;
 use crate::fleet::membership::state_file::StateFile;
 use crate::fleet::peers::Peers;
+use crate::fleet::rights::Rights;
 use crate::fleet::statements::Statements;
 use crate::handover::{Handover, HandoverOptions};
 use crate::ids::LinkKey;
@@ -81,6 +82,8 @@ pub struct Core {
 pub(crate) struct FleetOwners {
     /// Statements that the proxy itself sends to nodes.
     pub(crate) statements: Statements,
+    /// Rights of clients' roles.
+    pub(crate) rights: Rights,
     /// Locks of this core.
     pub(crate) locks: LockKeeper,
     /// Membership of this proxy; core 0 runs it.
@@ -117,6 +120,7 @@ impl Core {
             retries: Retries::default(),
             fleet: FleetOwners {
                 statements: Statements::default(),
+                rights: Rights::default(),
                 locks: LockKeeper::default(),
                 membership: Membership::new(options.state_file),
                 lanes: Lanes::new(options.cores),

@@ -4,9 +4,8 @@
 //! [`handshake`] and [`identity`] bring it to where it takes queries, [`keep`] keeps the right ones
 //! open and gives up those that break, [`watch`] probes them, [`upgrade`] moves them to the port
 //! where a node takes aggregated frames, [`ring`] follows the ring. [`streams`] remembers what is
-//! in flight on a link; [`pool`] says who may share it, [`pools`] gives pools out, [`permissions`]
-//! has what is known of their right to use locks, [`refusal`] ends those whom no node takes any
-//! more. [`links`] holds them all.
+//! in flight on a link; [`pool`] says who may share it, [`pools`] gives pools out, [`refusal`]
+//! ends those whom no node takes any more. [`links`] holds them all.
 //!
 //! Requests are put on a link by [`crate::aggregate`] and come back through
 //! [`crate::disaggregate`].
@@ -16,7 +15,6 @@ pub(crate) mod identity;
 pub(crate) mod keep;
 pub(crate) mod links;
 pub(crate) mod open;
-pub(crate) mod permissions;
 pub(crate) mod pool;
 pub(crate) mod pools;
 pub(crate) mod refusal;

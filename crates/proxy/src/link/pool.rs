@@ -16,7 +16,6 @@ use shunt_wire::cql::message::{encode, error_code};
 use crate::client::who::PoolNames;
 use crate::ids::{ClientRef, LinkKey, PoolId};
 use crate::limits;
-use crate::link::permissions::Permissions;
 use crate::metrics::PoolState;
 
 /// The properties in which all clients of a pool are alike: those that differ must not share links.
@@ -65,8 +64,6 @@ pub(crate) struct Pool {
     pub(crate) last_verdict: Option<Verdict>,
     /// Every node refuses it: its clients are told so and closed.
     pub(crate) dismissed: bool,
-    /// Whether its login may use locks.
-    pub(crate) permissions: Permissions,
 }
 
 /// A node that refused, and when it may be asked again. That is between the pool and the node:
@@ -97,7 +94,6 @@ impl Pool {
             refusals: Vec::new(),
             last_verdict: None,
             dismissed: false,
-            permissions: Permissions::default(),
         }
     }
 

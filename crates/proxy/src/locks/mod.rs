@@ -14,7 +14,7 @@
 //! |---|---|
 //! | [`recognise`] | among what clients send, statements on the tables are found |
 //! | [`statement`] | a client's statement is read, as text, prepared or batch |
-//! | [`permission`], [`judging`] | whether the client's role may ask it |
+//! | [`permission`] | whether the client's role may use the locks of a table |
 //! | [`ask`] | its requests go to the cores that keep the locks; a client that is gone takes its requests back |
 //! | [`heard`] | requests and answers of other cores come in |
 //! | [`keep`] | this core's locks: requests, times, answers to writes |
@@ -39,7 +39,6 @@ pub(crate) mod form;
 mod gathered;
 mod group;
 pub(crate) mod heard;
-mod judging;
 pub(crate) mod keep;
 pub(crate) mod listing;
 mod looks;
@@ -73,9 +72,9 @@ use slab::Slab;
 
 use gathered::{Gathered, Looked};
 use group::Group;
-use judging::Judging;
 use looks::Looks;
 use outbox::Outbox;
+use permission::Undecided;
 use requests::Requests;
 use swept::Sweep;
 use unreadable::Unreadable;
@@ -110,8 +109,8 @@ pub(crate) struct LockKeeper {
     groups: Slab<Group>,
     /// How many of them are of each role.
     groups_of: HashMap<Arc<str>, usize>,
-    /// Requests of which it is not known yet if they are allowed.
-    judging: Judging,
+    /// Requests that wait for a verdict on the right of their role.
+    undecided: Undecided,
     /// Questions to all cores under way.
     gathered: Slab<Gathered>,
     /// What was last seen of many locks, of the durable ones and of those in memory.
@@ -152,7 +151,7 @@ impl Default for LockKeeper {
             lists_bytes: 0,
             groups: Slab::new(),
             groups_of: HashMap::new(),
-            judging: Judging::default(),
+            undecided: Undecided::default(),
             gathered: Slab::new(),
             looked: Default::default(),
             looks: Looks::default(),

@@ -1,51 +1,60 @@
-//! Whether a client's role may use the locks of a table: whoever may SELECT from the table may.
+//! Whether a client's role may use the locks of a table: the right to SELECT from the table is the
+//! right to its locks.
 //!
-//! A statement on these tables is answered here and reaches no node, so a node has to be asked. It
-//! is given a SELECT that reads nothing, over a link of the client's own pool: the node carries it
-//! out or refuses it in its own words, whatever its authoriser and however the role came by its
-//! rights (ADR 16). What it said is kept with the pool, for `auth_cache_ms`.
+//! [`crate::fleet::rights`] has a node asked, keeps its verdict, and says what must never happen.
+//! A request whose right is not known waits here. It goes on when a node has decided; it is tried
+//! again every [`RETRY_NS`], and refused after [`WAIT_NS`]. A verdict that is more than half as old
+//! as it may be is renewed while requests go on.
 //!
-//! This must never:
-//! - allow a request that was received later than `auth_cache_ms` after the node was asked. So the
-//!   age of a verdict counts from when the question was sent, and is compared with the time at
-//!   which the request came;
-//! - use what was said of one login for another. It lies in the pool, which is all that has the
-//!   same login, and an answer to what an earlier pool in the same place had asked is known by its
-//!   number;
-//! - allow what could not be found out, or keep a request for longer than [`WAIT_NS`];
-//! - ask a node once for each request.
-//!
-//! A request that another proxy forwarded comes under the client's own login, and is looked at like
-//! any other.
-
-use std::sync::Arc;
+//! A request that another proxy has forwarded comes under the client's own login, and is treated
+//! like any other.
 
 use shunt_language::facade::Table;
 use shunt_reactor::Io;
 use shunt_wire::cql::envelope::Header;
-use shunt_wire::cql::message::{Consistency, ResultMessage};
 
 use crate::core::Core;
-use crate::fault::{Fault, FaultKind, is_right_missing};
-use crate::fleet::statements::{self, Heard, Whose};
-use crate::ids::{ClientRef, PoolId};
-use crate::link::permissions::{Said, WAIT_NS};
-use crate::locks::judging::Waiting;
+use crate::fault::{Fault, FaultKind};
+use crate::fleet::rights::cache::Verdict;
+use crate::fleet::rights::inquiries::WAIT_NS;
+use crate::fleet::rights::question::Reading;
+use crate::fleet::rights::waiting::{Waiter, Waiting};
+use crate::fleet::rights::{self, Action, Answer, Right};
+use crate::ids::ClientRef;
 use crate::locks::{keep, statement};
 use crate::log_limits::Logged;
 use crate::metrics::{Outcome, PermissionAnswer};
 use crate::reply;
+use crate::transactions::part::Who;
 
-/// How often those who wait are looked at.
-const LOOK_NS: u64 = 20_000_000;
-/// Of a node's words so much is kept.
-const WORDS_BYTES_MAX: usize = 512;
+/// How often waiting requests are tried again.
+const RETRY_NS: u64 = 20_000_000;
+/// Pause after a question that no node has answered.
+const PAUSE_NS: u64 = 100_000_000;
+/// Bytes of the requests of a core that wait for a verdict.
+const WAITING_BYTES_MAX: usize = 8 << 20;
+
+/// A request that waits for a verdict.
+struct Request {
+    client: ClientRef,
+    header: Header,
+    body: Box<[u8]>,
+    came_ns: u64,
+}
+
+/// Requests of a core that wait for a verdict.
+#[derive(Default)]
+pub(super) struct Undecided {
+    waiting: Waiting<Request, WAITING_BYTES_MAX>,
+    /// When they are tried again.
+    retry_ns: u64,
+}
 
 /// The first of the tables of which it is not known if the client may use it; none: it may use them
 /// all.
 ///
 /// # Errors
-/// It may not use one of them.
+/// The client may not use one of them.
 pub(super) fn unknown(
     core: &mut Core,
     io: &mut Io,
@@ -54,60 +63,32 @@ pub(super) fn unknown(
     came_ns: u64,
 ) -> Result<Option<Table>, Fault> {
     let Some(id) = core.clients.get(slot).and_then(|client| client.pool) else {
-        return Err(unlearnt());
+        return Err(undecided_fault());
     };
+    let Some(pool) = core.router.pools.get(id) else { return Err(undecided_fault()) };
+    let Some(login) = pool.key.login.clone() else {
+        // Nobody logs in: the ring asks for nothing that rights could be of.
+        return Ok(None);
+    };
+    let who = pool.names.whole_role.as_deref().map_or(Who::FORMER, Who::of);
     let cache_ns = core.context.config.auth_cache_ms * 1_000_000;
     for table in tables {
-        let Some(pool) = core.router.pools.get(id) else { return Err(unlearnt()) };
-        if pool.key.login.is_none() {
-            // Nobody logs in: the ring asks for nothing that permissions could be of.
-            return Ok(None);
+        let right = Right { login: Some(login.clone()), action: Action::UseLocks(table) };
+        if core.fleet.rights.needs_question(&right, (came_ns, io.now_ns()), cache_ns)
+            && rights::ask(core, io, id, &right, who).is_err()
+        {
+            let now_ns = io.now_ns();
+            core.fleet.rights.pause(&right, now_ns + RETRY_NS, now_ns);
         }
-        let known = pool.permissions.on(table);
-        let said = known.said_of(came_ns, cache_ns);
-        let refused = match said {
-            Some(Said::No(words)) => Some(Fault::new(FaultKind::Unauthorized, words.to_string())),
-            Some(Said::Yes) | None => None,
-        };
-        let is_unknown = said.is_none();
-        if known.is_to_be_asked(came_ns, io.now_ns(), cache_ns) {
-            ask(core, io, id, table);
-        }
-        if let Some(fault) = refused {
-            return Err(fault);
-        }
-        if is_unknown {
-            return Ok(Some(table));
+        match core.fleet.rights.verdict(&right, came_ns, cache_ns) {
+            Some(Verdict::Granted) => {}
+            Some(Verdict::Refused(message)) => {
+                return Err(Fault::new(FaultKind::Unauthorized, message.to_string()));
+            }
+            None => return Ok(Some(table)),
         }
     }
     Ok(None)
-}
-
-/// The SELECT that a node decides on: no keys, so nothing is read.
-fn question(table: Table) -> &'static str {
-    match table {
-        Table::Locks => "SELECT name FROM shunt.locks WHERE name IN ()",
-        Table::FastLocks => "SELECT name FROM shunt.fast_locks WHERE name IN ()",
-        Table::RwLocks => "SELECT name FROM shunt.rwlocks WHERE name IN ()",
-        Table::FastRwLocks => "SELECT name FROM shunt.fast_rwlocks WHERE name IN ()",
-        Table::LockQueue => "SELECT name FROM shunt.lock_queue WHERE name IN ()",
-    }
-}
-
-fn ask(core: &mut Core, io: &mut Io, pool: PoolId, table: Table) {
-    core.fleet.locks.judging.number += 1;
-    let number = core.fleet.locks.judging.number;
-    // Before it is sent: a node looks at the role's rights later than that.
-    let asked_ns = io.read_clock_ns();
-    let whose = Whose::Permission { pool, table, number };
-    let is_sent =
-        statements::ask::ask_in(core, io, pool, whose, question(table), Consistency::LOCAL_QUORUM);
-    let Some(pool) = core.router.pools.get_mut(pool) else { return };
-    let known = pool.permissions.on_mut(table);
-    match is_sent {
-        true => known.asks(number, asked_ns),
-        false => known.is_unasked(asked_ns + LOOK_NS),
-    }
 }
 
 /// Keeps a request until it is known if it is allowed.
@@ -119,137 +100,108 @@ pub(super) fn wait(
     (table, came_ns): (Table, u64),
 ) -> Result<(), Fault> {
     let pool = core.clients.get(slot).and_then(|client| core.router.pools.get(client.pool?));
-    let role = pool
-        .and_then(|pool| pool.names.whole_role.clone())
-        .unwrap_or_else(|| Arc::clone(&core.fleet.locks.no_role));
-    if !core.fleet.locks.judging.has_room(&role, body.len()) {
+    let Some(pool) = pool else { return Err(undecided_fault()) };
+    let who = pool.names.whole_role.as_deref().map_or(Who::FORMER, Who::of);
+    let right = Right { login: pool.key.login.clone(), action: Action::UseLocks(table) };
+    if !core.fleet.locks.undecided.waiting.has_room(who, body.len()) {
         return Err(Fault::overloaded(
-            "Shunt: too many requests wait for a node to say if their roles may use locks",
+            "Shunt: too many requests, in all or of this role, wait for a node to say if they may use locks",
         ));
     }
     if io.now_ns().saturating_sub(came_ns) >= WAIT_NS {
-        return Err(unlearnt());
+        return Err(undecided_fault());
     }
     let Some(client) = core.clients.get_mut(slot) else { return Ok(()) };
     client.in_flight += 1;
     let client = ClientRef { slot, id: client.id };
     core.context.metrics.in_flight.add(1);
-    let body = Box::from(body);
-    core.fleet.locks.judging.put(Waiting { client, role, table, header: *header, body, came_ns });
-    look_later(core, io);
+    let request = Request { client, header: *header, body: Box::from(body), came_ns };
+    core.fleet.locks.undecided.waiting.push(Waiter { who, right, bytes: body.len(), request });
+    retry_later(core, io);
     Ok(())
 }
 
-/// A proxy takes a request back that it has forwarded: it is not asked once it is known if it is
-/// allowed.
-pub(crate) fn withdrawn(core: &mut Core, io: &mut Io, client: ClientRef, stream: i16) {
-    let judging = &mut core.fleet.locks.judging;
-    let place =
-        judging.waiting.iter().position(|one| one.client == client && one.header.stream == stream);
-    let Some(one) = place.and_then(|place| judging.waiting.remove(place)) else { return };
-    judging.took(&one);
-    core.context.metrics.in_flight.sub(1);
-    if let Some(client) = core.clients.find_mut(one.client) {
-        client.in_flight = client.in_flight.saturating_sub(1);
+/// A proxy withdraws a request that it has forwarded: the request is refused, and will not be
+/// carried out.
+pub(crate) fn withdraw(core: &mut Core, io: &mut Io, client: ClientRef, stream: i16) {
+    let removed = core.fleet.locks.undecided.waiting.remove_where(|waiter| {
+        waiter.request.client == client && waiter.request.header.stream == stream
+    });
+    for Waiter { request, .. } in removed {
+        if is_client_there(core, &request) {
+            core.context.metrics.outcomes.of(Outcome::Intercepted).add(1);
+            reply::error(core, io, client.slot, stream, &undecided_fault());
+        }
     }
-    core.context.metrics.outcomes.of(Outcome::Intercepted).add(1);
-    reply::error(core, io, client.slot, stream, &unlearnt());
 }
 
-/// Codes after which drivers go to the next host: the request was certainly not carried out.
-fn unlearnt() -> Fault {
+/// No node has decided. Drivers go to the next host: the request was certainly not carried out.
+fn undecided_fault() -> Fault {
     Fault::new(
         FaultKind::Unserved,
         "Shunt: no node has said in time if this role may use locks; nothing was carried out, ask the next host",
     )
 }
 
-fn look_later(core: &mut Core, io: &mut Io) {
-    let judging = &mut core.fleet.locks.judging;
-    if judging.look_ns <= io.now_ns() {
-        judging.look_ns = io.now_ns() + LOOK_NS;
+/// Has waiting requests tried again in a while.
+fn retry_later(core: &mut Core, io: &mut Io) {
+    let undecided = &mut core.fleet.locks.undecided;
+    if undecided.retry_ns <= io.now_ns() {
+        undecided.retry_ns = io.now_ns() + RETRY_NS;
     }
-    let at_ns = judging.look_ns;
+    let at_ns = undecided.retry_ns;
     keep::wake(core, io, at_ns);
 }
 
-/// Looks at those who wait, if it is time: to refuse them, or to ask once more.
+/// Tries waiting requests again, where it is time: to refuse them, or to have a node asked again.
 pub(super) fn due(core: &mut Core, io: &mut Io) {
-    if core.fleet.locks.judging.waiting.is_empty() {
+    if core.fleet.locks.undecided.waiting.is_empty() {
         return;
     }
-    if io.now_ns() >= core.fleet.locks.judging.look_ns {
-        go_on(core, io, |_, _| true);
+    if io.now_ns() >= core.fleet.locks.undecided.retry_ns {
+        resume(core, io, |_| true);
     }
-    if !core.fleet.locks.judging.waiting.is_empty() {
-        look_later(core, io);
+    if !core.fleet.locks.undecided.waiting.is_empty() {
+        retry_later(core, io);
     }
 }
 
-/// A node has answered, or nobody has.
-pub(crate) fn heard(
-    core: &mut Core,
-    io: &mut Io,
-    (id, table, number): (PoolId, Table, u64),
-    heard: &Heard<'_>,
-) {
-    let Some(pool) = core.router.pools.get_mut(id) else { return };
-    let known = pool.permissions.on_mut(table);
-    let Some(asked_ns) = known.answered(number) else { return };
-    let answers = &core.context.metrics.locks.permissions;
-    match heard {
-        Heard::Result(ResultMessage::Rows(_)) => {
-            known.learn(Said::Yes, asked_ns);
-            answers.of(PermissionAnswer::Allowed).add(1);
-        }
-        Heard::Error(error) if is_right_missing(error.code, error.message) => {
-            let end = error.message.floor_char_boundary(WORDS_BYTES_MAX);
-            known.learn(Said::No(Box::from(&error.message[..end])), asked_ns);
-            answers.of(PermissionAnswer::Refused).add(1);
-        }
-        Heard::Error(_) | Heard::Result(_) | Heard::Unreadable => {
-            known.failed(io.now_ns());
-            answers.of(PermissionAnswer::Failed).add(1);
-            if let Some(suppressed) = core.context.log_limits.admit(Logged::Permission, io.now_ns())
-            {
-                let (code, why) = match heard {
-                    Heard::Error(error) => (error.code, error.message),
-                    _ => (0, "an answer that cannot be read"),
-                };
-                let table = table.name();
-                tracing::warn!(
-                    table,
-                    code,
-                    why,
-                    suppressed,
-                    "a node did not say if a role may use locks"
-                );
-            }
-            return;
-        }
+/// Goes on with requests for which an answer decides.
+pub(crate) fn take_answer(core: &mut Core, io: &mut Io, answer: &Answer) {
+    let Action::UseLocks(table) = answer.right.action else { return };
+    let counted = match &answer.reading {
+        Reading::Granted => PermissionAnswer::Allowed,
+        Reading::Refused(_) => PermissionAnswer::Refused,
+        Reading::Invalid(_) | Reading::Unknown(_) => PermissionAnswer::Failed,
+    };
+    core.context.metrics.locks.permissions.of(counted).add(1);
+    if counted != PermissionAnswer::Failed {
+        return resume(core, io, |right| *right == answer.right);
     }
-    go_on(core, io, |of, about| of == id && about == table);
+    let now_ns = io.now_ns();
+    core.fleet.rights.pause(&answer.right, now_ns + PAUSE_NS, now_ns);
+    if let Some(suppressed) = core.context.log_limits.admit(Logged::Permission, now_ns) {
+        let table = table.name();
+        let (Reading::Invalid(why) | Reading::Unknown(why)) = &answer.reading else { return };
+        tracing::warn!(table, why, suppressed, "a node did not say if a role may use locks");
+    }
 }
 
-/// Goes on with those who wait for this.
-fn go_on(core: &mut Core, io: &mut Io, is_about: impl Fn(PoolId, Table) -> bool) {
-    let mut waiting = std::mem::take(&mut core.fleet.locks.judging.waiting);
-    for _ in 0..waiting.len() {
-        let Some(one) = waiting.pop_front() else { break };
-        let pool = core.clients.find(one.client).and_then(|client| client.pool);
-        // A client that is gone leaves with the next that are looked at.
-        if pool.is_some_and(|pool| !is_about(pool, one.table)) {
-            waiting.push_back(one);
-            continue;
-        }
-        core.fleet.locks.judging.took(&one);
-        core.context.metrics.in_flight.sub(1);
-        if let Some(client) = core.clients.find_mut(one.client) {
-            client.in_flight = client.in_flight.saturating_sub(1);
-            statement::go_on(core, io, one.client.slot, (&one.header, &one.body), one.came_ns);
+/// Goes on with waiting requests for these rights.
+fn resume(core: &mut Core, io: &mut Io, is_decided: impl Fn(&Right) -> bool) {
+    let undecided = &mut core.fleet.locks.undecided;
+    for Waiter { request, .. } in undecided.waiting.remove_where(|one| is_decided(&one.right)) {
+        if is_client_there(core, &request) {
+            let Request { client, header, body, came_ns } = request;
+            statement::resume(core, io, client.slot, (&header, &body), came_ns);
         }
     }
-    // Those that wait once more came later.
-    waiting.append(&mut core.fleet.locks.judging.waiting);
-    core.fleet.locks.judging.waiting = waiting;
+}
+
+/// A request waits no longer. `false`: its client is gone.
+fn is_client_there(core: &mut Core, request: &Request) -> bool {
+    core.context.metrics.in_flight.sub(1);
+    let Some(client) = core.clients.find_mut(request.client) else { return false };
+    client.in_flight = client.in_flight.saturating_sub(1);
+    true
 }

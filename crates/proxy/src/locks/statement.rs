@@ -56,7 +56,7 @@ pub(crate) fn take(
 
 /// A request that came at this time, and has waited until it was known if it is allowed. What it
 /// was prepared as may have been forgotten meanwhile.
-pub(super) fn go_on(
+pub(super) fn resume(
     core: &mut Core,
     io: &mut Io,
     slot: u32,

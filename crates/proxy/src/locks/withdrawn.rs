@@ -15,6 +15,6 @@ pub(crate) fn heard(core: &mut Core, io: &mut Io, slot: u32, flags: u8, body: &[
     else {
         return;
     };
-    permission::withdrawn(core, io, client, stream);
+    permission::withdraw(core, io, client, stream);
     ask::withdrawn(core, io, client, stream);
 }

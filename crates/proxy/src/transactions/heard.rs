@@ -4,7 +4,7 @@ use shunt_reactor::Io;
 
 use super::part::Part;
 use super::{
-    allowed, carry, confirm, log, lone, modes, names, openings, planning, reads, ruled, run, writes,
+    carry, confirm, log, lone, modes, names, openings, planning, reads, ruled, run, writes,
 };
 use crate::core::Core;
 use crate::fleet::statements::Heard;
@@ -36,7 +36,6 @@ pub(crate) fn take(core: &mut Core, io: &mut Io, part: Part, heard: &Heard<'_>, 
         Part::Confirm(member) => confirm::heard(core, io, member, heard),
         Part::Modes => modes::heard(core, io, heard),
         Part::Rules => ruled::heard(core, io, heard),
-        Part::Permission { pool, number, .. } => allowed::heard(core, io, (pool, number), heard),
         Part::Nothing => {}
     }
 }

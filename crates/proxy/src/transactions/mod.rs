@@ -13,7 +13,7 @@
 //! |---|---|
 //! | [`take`], [`alone`] | a client's transaction is read, as text or prepared, and sent to the core of its shard |
 //! | [`known`] | what its own core knows of it, and what the other is sent |
-//! | [`allowed`], [`question`], [`verdicts`] | whether the client's role may read and write its tables |
+//! | [`allowed`] | whether the client's role may read and write its tables |
 //! | [`besides`], [`in_text`], [`look`], [`guarded`], [`fence`], [`own_rows`] | what a client asks besides: that a lock is held, or that it is carried out once |
 //! | [`run`], [`job`] | it is locked, and answered in the end |
 //! | [`shares`] | how much of that each client may have |
@@ -38,7 +38,7 @@
 //!
 //! A step that wants another to go on says so in the outbox, so that no two files need each other.
 
-mod allowed;
+pub(crate) mod allowed;
 mod alone;
 pub(crate) mod answer;
 mod asker;
@@ -64,7 +64,6 @@ mod outbox;
 pub(crate) mod part;
 mod planning;
 mod plans;
-mod question;
 mod reads;
 pub(crate) mod ruled;
 pub(crate) mod run;
@@ -73,7 +72,6 @@ pub(crate) mod take;
 mod timer;
 mod unconfirmed;
 pub(crate) mod unmade;
-mod verdicts;
 pub(crate) mod words;
 mod writes;
 
@@ -99,7 +97,6 @@ use self::plans::Plannings;
 use self::ruled::Looks;
 use self::unconfirmed::{Confirming, Unconfirmed};
 use self::unmade::{Trials, Unmade};
-use self::verdicts::Allowed;
 use crate::fleet::peers::Login;
 use crate::wakes::Wakes;
 use shunt_transactions::catalogue::table_identity::Names;
@@ -136,7 +133,7 @@ pub(crate) struct TransactionKeeper {
     /// What is to be sent and for which there was no room among the proxy's own statements, by
     /// whose they are.
     parked: BTreeMap<Who, VecDeque<Parked>>,
-    allowed: Allowed,
+    undecided: allowed::Waiting,
     modes: Modes,
     /// At rules.
     looks: Looks,
@@ -177,7 +174,7 @@ impl Default for TransactionKeeper {
             fences: Fences::default(),
             trials: Trials::default(),
             parked: BTreeMap::new(),
-            allowed: Allowed::default(),
+            undecided: allowed::Waiting::default(),
             modes: Modes::default(),
             looks: Looks::default(),
             confirming: Confirming::default(),

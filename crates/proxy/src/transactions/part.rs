@@ -44,8 +44,6 @@ pub(crate) enum Part {
     MayChange { pool: PoolId, number: u64 },
     /// Nobody waits for it.
     Nothing,
-    /// It shows if the login of a pool may read a table, or write to it, for this client first.
-    Permission { pool: PoolId, number: u64, who: Who },
 }
 
 /// One of the writes of a committed transaction.
@@ -138,7 +136,7 @@ pub(crate) enum Share {
 impl Part {
     pub(crate) fn share(self) -> Share {
         match self {
-            Part::Permission { .. } | Part::MayChange { .. } => Share::Rights,
+            Part::MayChange { .. } => Share::Rights,
             Part::Schema { .. } | Part::Text { .. } | Part::Change(_) => Share::Plans,
             Part::Modes | Part::Rules => Share::Looks,
             Part::Read { .. } => Share::Reads,
@@ -157,7 +155,6 @@ impl Part {
     /// The client whose it is, of kinds of which one client alone could take all there may be.
     pub(crate) fn who(self) -> Option<Who> {
         match self {
-            Part::Permission { who, .. } => Some(who),
             Part::Schema { who, .. } | Part::Text { who, .. } => Some(who),
             Part::Read { who, .. } | Part::Record { who, .. } => Some(who),
             Part::Alone { who, .. } | Part::Passed { who, .. } | Part::Name { who, .. } => {

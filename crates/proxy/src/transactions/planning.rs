@@ -16,9 +16,10 @@ use super::failed::Failed;
 use super::outbox::Wanted;
 use super::part::{Part, Question, Who};
 use super::plans::{Planning, Plannings, Waiter};
-use super::{levels, modes, question, reads};
+use super::{levels, modes, reads};
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
+use crate::fleet::rights::question::{qualified, write_to};
 use crate::fleet::statements::{self, Heard, Whose};
 use crate::limits;
 use shunt_transactions::catalogue::replicas;
@@ -424,8 +425,8 @@ fn go_on(core: &mut Core, io: &mut Io, number: u64) {
             questions.splice(0..0, of(&bare, Question::Masks, schema::MASKS));
             let written = bare.iter().filter(|place| outline.tables[usize::from(**place)].1);
             let written = written.map(|place| {
-                let table = question::qualified(&outline.domain, &names[usize::from(*place)]);
-                (Question::MayWrite(*place), question::about(&table, true))
+                let table = qualified(&outline.domain, &names[usize::from(*place)]);
+                (Question::MayWrite(*place), write_to(&table))
             });
             questions.extend(written.collect::<Vec<_>>());
             questions

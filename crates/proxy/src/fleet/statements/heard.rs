@@ -8,12 +8,14 @@ use shunt_wire::cql::message::{ErrorMessage, ResultMessage, split_response_prefi
 use crate::client::inbox::Kept;
 use crate::core::Core;
 use crate::fleet::membership::run;
+use crate::fleet::rights;
 use crate::fleet::statements::{Heard, VERSION, Whose};
 use crate::ids::PoolId;
 use crate::limits;
 use crate::locks::{foreign, permission, rows, sweep};
 use crate::multiget::gather;
 use crate::transactions;
+use crate::transactions::allowed;
 use crate::transactions::part::Part;
 
 /// Gives out what came during an event. What comes of that is given out too.
@@ -39,8 +41,7 @@ fn take(core: &mut Core, io: &mut Io, answer: &Kept<'_>) {
     };
     let mut plain = Vec::new();
     let heard = match whose {
-        Whose::Permission { pool, .. }
-        | Whose::Transaction(Part::Permission { pool, .. } | Part::MayChange { pool, .. })
+        Whose::Right { pool, .. } | Whose::Transaction(Part::MayChange { pool, .. })
             if answer.flags & flag::COMPRESSION != 0 =>
         {
             match decompress(core, pool, answer, &mut plain) {
@@ -74,8 +75,11 @@ fn take(core: &mut Core, io: &mut Io, answer: &Kept<'_>) {
                 split_response_prefix(answer.flags, answer.body).map_or(&[][..], |(_, body)| body);
             transactions::heard::take(core, io, part, &heard, raw);
         }
-        Whose::Permission { pool, table, number } => {
-            permission::heard(core, io, (pool, table, number), &heard)
+        Whose::Right { pool, number, .. } => {
+            if let Some(answer) = rights::take_answer(core, (pool, number), &heard) {
+                permission::take_answer(core, io, &answer);
+                allowed::take_answer(core, io, &answer);
+            }
         }
     }
 }

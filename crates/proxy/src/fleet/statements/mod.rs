@@ -89,8 +89,9 @@ pub(crate) enum Whose {
     Deletion(u32),
     /// The fleet's.
     Fleet(StatementId),
-    /// It shows if the login of a pool may use the locks of a table; asked in that pool.
-    Permission { pool: PoolId, table: Table, number: u64 },
+    /// A question about a right of the login of a pool, asked in that pool. `who`: the role whose
+    /// share of the questions it counts to; none: it counts to no share.
+    Right { pool: PoolId, number: u64, who: Option<Who> },
     /// It shows if a row lies in a table of locks.
     Foreign(Table),
     /// A part of a transaction.
@@ -232,6 +233,15 @@ struct InFlight {
     prepares: usize,
 }
 
+/// The share that a statement counts to, and the client within it; none: it has no share.
+fn share_of(whose: &Whose) -> Option<(Share, Option<Who>)> {
+    match whose {
+        Whose::Transaction(part) => Some((part.share(), part.who())),
+        Whose::Right { who: Some(who), .. } => Some((Share::Rights, Some(*who))),
+        _ => None,
+    }
+}
+
 impl InFlight {
     /// True if one more of this kind leaves the others their part.
     fn has_room(&self, whose: &Whose) -> bool {
@@ -243,15 +253,12 @@ impl InFlight {
                     self.free_rows < IN_FLIGHT_OF_FREE_ROWS && self.rows < IN_FLIGHT_OF_ROWS
                 }
                 Whose::Write(_) => self.rows < IN_FLIGHT_OF_ROWS,
-                Whose::Transaction(part) => {
-                    let share = part.share();
-                    let of_one =
-                        part.who().and_then(|who| self.of_clients.get(&(who, share)).copied());
+                Whose::Prepare(..) => self.prepares < IN_FLIGHT_OF_PREPARES,
+                _ => share_of(whose).is_none_or(|(share, who)| {
+                    let of_one = who.and_then(|who| self.of_clients.get(&(who, share)).copied());
                     self.transactions[share as usize] < share.most()
                         && of_one.is_none_or(|count| count < share.most_of_one())
-                }
-                Whose::Prepare(..) => self.prepares < IN_FLIGHT_OF_PREPARES,
-                _ => true,
+                }),
             }
     }
 
@@ -260,10 +267,10 @@ impl InFlight {
         self.rows += usize::from(matches!(whose, Whose::Write(_)));
         self.free_rows += usize::from(whose == Whose::Write(WriteId::UNWATCHED));
         self.prepares += usize::from(matches!(whose, Whose::Prepare(..)));
-        if let Whose::Transaction(part) = whose {
-            self.transactions[part.share() as usize] += 1;
-            if let Some(who) = part.who() {
-                *self.of_clients.entry((who, part.share())).or_default() += 1;
+        if let Some((share, who)) = share_of(&whose) {
+            self.transactions[share as usize] += 1;
+            if let Some(who) = who {
+                *self.of_clients.entry((who, share)).or_default() += 1;
             }
         }
         self.all.insert(whose)
@@ -275,10 +282,10 @@ impl InFlight {
         self.rows -= usize::from(matches!(whose, Whose::Write(_)));
         self.free_rows -= usize::from(whose == Whose::Write(WriteId::UNWATCHED));
         self.prepares -= usize::from(matches!(whose, Whose::Prepare(..)));
-        if let Whose::Transaction(part) = whose {
-            self.transactions[part.share() as usize] -= 1;
-            if let Some(who) = part.who()
-                && let Entry::Occupied(mut of_one) = self.of_clients.entry((who, part.share()))
+        if let Some((share, who)) = share_of(&whose) {
+            self.transactions[share as usize] -= 1;
+            if let Some(who) = who
+                && let Entry::Occupied(mut of_one) = self.of_clients.entry((who, share))
             {
                 *of_one.get_mut() -= 1;
                 if *of_one.get() == 0 {
@@ -340,13 +347,15 @@ mod tests {
         let read = |who| Part::Read { job: 1, read: 1, who: Who(who) };
         let name = |who| Part::Name { number: 1, who: Who(who) };
         let planning = |who| Part::Text { planning: 1, place: 1, who: Who(who) };
-        let right = |who| Part::Permission { pool: PoolId::NONE, number: 1, who: Who(who) };
+        // Whoever asks for what it has no right to, again and again, keeps nobody else's rights from
+        // being found.
+        for (who, count) in
+            [(1, Share::Rights.most_of_one()), (2, Share::Rights.most_of_one()), (3, 0)]
+        {
+            let who = Some(Who(who));
+            assert_eq!(fill(Whose::Right { pool: PoolId::NONE, number: 1, who }), count);
+        }
         for (part, count) in [
-            // Whoever asks for what it has no right to, again and again, keeps nobody else's rights
-            // from being found.
-            (right(1), Share::Rights.most_of_one()),
-            (right(2), Share::Rights.most_of_one()),
-            (right(3), 0),
             (Part::MayChange { pool: PoolId::NONE, number: 1 }, 0),
             // Whoever has many texts planned keeps nobody from reading modes and rules.
             (planning(1), Share::Plans.most_of_one()),
