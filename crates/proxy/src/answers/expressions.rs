@@ -1,6 +1,6 @@
-//! Functions and JSON in a selection of a system table: of a proxy's own columns they are made
-//! here, for the node has made them of its own. What cannot be made here is refused, so that no
-//! form of a read shows a node.
+//! Functions and JSON in a selection of a system table: the proxy computes those of its own columns
+//! here, because the node computed them from the node's values. It refuses what it cannot compute,
+//! so that no form of a read shows a node.
 
 use serde_json::{Map, Value as Json};
 use shunt_wire::cql::message::encode_result::native;
@@ -8,20 +8,20 @@ use shunt_wire::cql::message::encode_result::native;
 use crate::answers::host::Host;
 use crate::fault::Fault;
 
-/// What a value is, where a selection has more than a column.
+/// The value of a selection item other than a plain column.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Made {
-    /// What the node says: it is of no column that is the proxy's own.
+    /// The node's value: it concerns no column of the proxy's own.
     OfNode,
-    /// This.
+    /// The proxy's own value.
     Own(Vec<u8>),
 }
 
-/// The value of an expression in a row that shows this host. `cql_type`: that of the result.
+/// The value of an expression in a row that shows this host. `cql_type`: the type of the result.
 ///
 /// # Errors
-/// It is of a column that is the proxy's own, and is not a cast to text, JSON, or the least or
-/// largest of one.
+/// The expression concerns a column of the proxy's own, and is not a cast to text, JSON, or the
+/// minimum or maximum of one.
 pub(super) fn value(text: &str, host: &Host<'_>, cql_type: Option<&[u8]>) -> Result<Made, Fault> {
     if !names_own(without_alias(text), host) {
         return Ok(Made::OfNode);
@@ -33,7 +33,7 @@ pub(super) fn value(text: &str, host: &Host<'_>, cql_type: Option<&[u8]>) -> Res
     } else if is(&["max", "min"]) {
         host.value(&column(argument), cql_type)
     } else if is(&["count", "writetime", "maxwritetime", "ttl"]) {
-        // It tells no value.
+        // It reveals no value.
         return Ok(Made::OfNode);
     } else if is(&["cast"]) {
         let (of, to) = split_as(argument).ok_or_else(|| refused(text))?;
@@ -47,11 +47,11 @@ pub(super) fn value(text: &str, host: &Host<'_>, cql_type: Option<&[u8]>) -> Res
     made.map(Made::Own).ok_or_else(|| refused(text))
 }
 
-/// A row as JSON: what the node has said, with this host's values. `items`: the texts of the
-/// selection, without the word JSON.
+/// A row as JSON: the node's text with this host's values. `items`: the texts of the selection,
+/// without the word JSON.
 ///
 /// # Errors
-/// The node's text is no JSON, or an expression is of a column that is the proxy's own.
+/// The node's text is not JSON, or an expression concerns a column of the proxy's own.
 pub(super) fn json<'t>(
     of_node: &[u8],
     items: impl Iterator<Item = &'t str>,
@@ -90,7 +90,7 @@ fn refused(text: &str) -> Fault {
     ))
 }
 
-/// True if a word of the text is the name of a column that is the proxy's own.
+/// True if a word of the text is the name of a column of the proxy's own.
 fn names_own(text: &str, host: &Host<'_>) -> bool {
     let mut words = text
         .split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
@@ -98,7 +98,7 @@ fn names_own(text: &str, host: &Host<'_>) -> bool {
     words.any(|word| host.typed_value(&word.to_ascii_lowercase()).is_some())
 }
 
-/// The function of a text that is one call, and what is between its parentheses.
+/// The function of a text that is one call, and the text between its parentheses.
 fn call(text: &str) -> Option<(&str, &str)> {
     let (name, rest) = text.trim().split_once('(')?;
     let argument = rest.strip_suffix(')')?;
@@ -114,12 +114,12 @@ fn call(text: &str) -> Option<(&str, &str)> {
     (depth == 0).then_some((name, argument.trim()))
 }
 
-/// An expression without the name that it has in the result.
+/// An expression without its alias.
 fn without_alias(text: &str) -> &str {
     with_alias(text).map_or(text, |(of, _)| of)
 }
 
-/// An expression, and the name that it has in the result instead of its own.
+/// An expression and its alias.
 fn with_alias(text: &str) -> Option<(&str, &str)> {
     let (of, alias) = split_as(text)?;
     let unquoted =
@@ -141,7 +141,7 @@ fn split_as(text: &str) -> Option<(&str, &str)> {
     Some((text.get(..at)?.trim(), text.get(at + 2..)?.trim()))
 }
 
-/// The name of a column as it is kept.
+/// The name of a column as Cassandra stores it.
 fn column(text: &str) -> String {
     match text.strip_prefix('"').and_then(|text| text.strip_suffix('"')) {
         Some(quoted) => quoted.replace("\"\"", "\""),
@@ -149,7 +149,7 @@ fn column(text: &str) -> String {
     }
 }
 
-/// An own value as Cassandra casts it to text.
+/// The proxy's own value as Cassandra casts it to text.
 fn text_of(host: &Host<'_>, of: &str) -> Option<String> {
     match json_of(host, of)? {
         Json::String(text) => Some(text),
@@ -158,7 +158,7 @@ fn text_of(host: &Host<'_>, of: &str) -> Option<String> {
     }
 }
 
-/// An own value as Cassandra has it in JSON.
+/// The proxy's own value in Cassandra's JSON.
 fn json_of(host: &Host<'_>, of: &str) -> Option<Json> {
     let name = column(of);
     let (cql_type, bytes) = host.typed_value(&name)?;

@@ -1,8 +1,8 @@
 //! A proxy as a row of `system.local`, `system.peers` or `system.peers_v2` shows it.
 //!
-//! What a member of a fleet shows of itself and what the others show of it are made here, so they
-//! are the same: the host id is a function of the cluster's name and the member's address, and
-//! everything that is not the member's own comes from what all members know of the ring.
+//! A member of a fleet and the other members build its row here, so that they agree: the host id is
+//! a function of the cluster's name and the member's address, and all values that are not the
+//! member's own come from what all members know of the ring.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -12,31 +12,31 @@ use shunt_wire::cql::message::put;
 
 use crate::control::state::ClusterState;
 
-/// A host as it is shown instead of nodes.
+/// A host that the proxy shows instead of nodes.
 pub(super) struct Host<'a> {
     address: SocketAddr,
     id: [u8; 16],
     token: String,
-    /// `None`: there is one proxy only, and all that is not about itself is what the node says.
+    /// `None`: this is the only proxy, and values that do not concern it come from the node.
     place: Option<Place<'a>>,
 }
 
-/// What is the same for all members of a fleet.
+/// The values common to all members of a fleet.
 #[derive(Clone, Copy)]
 pub(super) struct Place<'a> {
     cluster_name: &'a str,
     partitioner: &'a str,
     datacentre: &'a str,
     rack: &'a str,
-    /// Empty: not known.
+    /// Empty if unknown.
     release_version: &'a str,
-    /// 0: not known.
+    /// 0 if unknown.
     schema_version: u128,
 }
 
 impl<'a> Place<'a> {
-    /// The local datacentre, and of its racks the first by name: which node answers does not
-    /// matter, nor which one the control connection goes to.
+    /// The local datacentre, and the first of its racks by name: neither the node that answers nor
+    /// the one of the control connection matters.
     pub(super) fn of(cluster: &'a ClusterState) -> Self {
         let nodes = cluster.routing.nodes().iter();
         let local =
@@ -53,7 +53,7 @@ impl<'a> Place<'a> {
 }
 
 impl<'a> Host<'a> {
-    /// The only proxy. It owns the whole ring with one token.
+    /// The only proxy. One token makes it own the whole ring.
     pub(super) fn alone(cluster_name: &str, address: SocketAddr) -> Self {
         Self { address, id: host_id(cluster_name, address), token: "0".to_owned(), place: None }
     }
@@ -64,28 +64,29 @@ impl<'a> Host<'a> {
         Self { address, id: host_id(place.cluster_name, address), token, place: Some(place) }
     }
 
-    /// Where clients reach it.
+    /// The address at which clients reach it.
     pub(super) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Its only token, as the partitioner writes it.
+    /// The host's only token, in the partitioner's notation.
     pub(super) fn token(&self) -> &str {
         &self.token
     }
 
-    /// Its port, for a table that has none.
+    /// The host's port, for a table without ports.
     pub(super) fn port(&self) -> u16 {
         self.address.port()
     }
 
-    /// Its value of a column of that type; `None`: it has none, or the column has another's name.
+    /// The host's value of a column of that type; `None` if it has none, or the column has another
+    /// type.
     pub(super) fn value(&self, column: &str, cql_type: Option<&[u8]>) -> Option<Vec<u8>> {
         let (own_type, value) = self.typed_value(column)?;
         cql_type.is_none_or(|found| found == own_type).then_some(value)
     }
 
-    /// Its value of a column, with the type.
+    /// The host's value of a column, with the type.
     pub(super) fn typed_value(&self, column: &str) -> Option<(&'static [u8], Vec<u8>)> {
         Some(match column {
             "rpc_address" | "broadcast_address" | "listen_address" => self.inet(),
@@ -101,7 +102,7 @@ impl<'a> Host<'a> {
         })
     }
 
-    /// Columns that only members of a fleet have a value of.
+    /// Columns that only members of a fleet have a value for.
     fn value_of_member(&self, place: &Place<'a>, column: &str) -> Option<(&'static [u8], Vec<u8>)> {
         let text = |text: &str| (native::TEXT, text.as_bytes().to_vec());
         Some(match column {
@@ -145,15 +146,14 @@ fn host_id(cluster_name: &str, address: SocketAddr) -> [u8; 16] {
     id
 }
 
-/// A member's token, which stays the same whoever else joins or leaves, as the partitioner writes
-/// it.
+/// A member's token in the partitioner's notation; it stays the same whoever else joins or leaves.
 fn own_token(partitioner: &str, cluster_name: &str, address: SocketAddr) -> String {
     let half = |salt: &str| {
         token::token(format!("token{salt} of {cluster_name} at {address}").as_bytes()).0
     };
     let unsigned = (half("").cast_unsigned(), half(" ").cast_unsigned());
     match partitioner.rsplit('.').next() {
-        // From 0 to 2^127.
+        // The range is 0 to 2^127.
         Some("RandomPartitioner") => {
             ((u128::from(unsigned.0) << 63) ^ u128::from(unsigned.1 >> 1)).to_string()
         }
@@ -183,7 +183,7 @@ mod tests {
         ([10, 0, (number >> 8) as u8, number as u8], 9042).into()
     }
 
-    /// Hosts are known by their ids, and clients keep them over an upgrade of the proxy.
+    /// Clients identify hosts by their ids, and keep them over an upgrade of the proxy.
     #[test]
     fn host_ids_are_those_of_earlier_releases() {
         let id = |cluster: &str, at: &str| {

@@ -1,5 +1,5 @@
-//! The answer to PREPARE: the statement is remembered for all cores, and prepared on the other
-//! nodes ahead of need.
+//! The answer to PREPARE: the proxy remembers the statement for all cores, and prepares it on the
+//! other nodes ahead of need.
 
 use shunt_reactor::Io;
 use shunt_wire::cql::envelope::{Header, flag, opcode};
@@ -20,9 +20,9 @@ use crate::prepared::{ID_BYTES, PreparedStatement, Shape};
 use crate::reply::{self, Answer};
 use crate::retry::unprepared;
 
-/// A node prepared a client's statement: remember it, tell the client, and prepare it on the other
-/// nodes too, if it is new or its text is not kept. Hundreds of sessions prepare the same
-/// statements; a node that has forgotten one is repaired when it says so.
+/// Handles a node's answer to a client's PREPARE: remembers the statement, answers the client, and
+/// prepares the statement on the other nodes too, if it is new or its text is not kept. Hundreds of
+/// sessions prepare the same statements; a node that has forgotten one is repaired when it says so.
 pub(crate) fn learn_prepared(
     core: &mut Core,
     io: &mut Io,
@@ -38,8 +38,7 @@ pub(crate) fn learn_prepared(
     }
 }
 
-/// A request names a statement that nobody prepared here. UNPREPARED makes drivers prepare it and
-/// ask again.
+/// Answers a request with an unknown statement. UNPREPARED makes drivers prepare it and ask again.
 #[cold]
 pub(crate) fn ask_to_prepare(
     core: &mut Core,
@@ -54,8 +53,8 @@ pub(crate) fn ask_to_prepare(
     answer_unprepared(core, io, slot, header, id);
 }
 
-/// The same for a request that was counted when it came, if one of its statements was forgotten
-/// since. False: all are known.
+/// Answers UNPREPARED to a request that was counted on arrival, if the proxy has since forgotten
+/// one of its statements. False if all are known.
 #[cold]
 pub(crate) fn ask_to_prepare_again(
     core: &mut Core,
@@ -79,8 +78,8 @@ fn answer_unprepared(core: &mut Core, io: &mut Io, slot: u32, header: &Header, i
     reply::message(core, io, slot, opcode::ERROR, header.stream, &answer);
 }
 
-/// The first id in a request that is not known. If another core has learnt it meanwhile, the first
-/// at all: to prepare that again does no harm.
+/// The first unknown id in a request. If another core has learnt it meanwhile, the first id of all:
+/// preparing that statement again does no harm.
 fn unknown_id<'a>(core: &mut Core, header: &Header, body: &'a [u8]) -> Option<&'a [u8]> {
     let (_, body) = split_request_prefix(header.flags, body).ok()?;
     if header.opcode != opcode::EXECUTE && header.opcode != opcode::BATCH {
@@ -99,7 +98,7 @@ fn unknown_id<'a>(core: &mut Core, header: &Header, body: &'a [u8]) -> Option<&'
     ids.find(|id| core.router.prepared.statement(id).is_none()).or(first)
 }
 
-/// The request, if the other nodes are to get it too.
+/// Remembers a statement. Returns its request if the other nodes must prepare it too.
 fn remember_statement(
     core: &mut Core,
     io: &Io,
@@ -126,7 +125,7 @@ fn remember_statement(
                 asked.text, &parsed, keyspace, explicit, &prepared, routing,
             )
             .with_shape(Shape::of(version, &prepared));
-            // What has another way already keeps it.
+            // A statement with another route already keeps that one.
             let splits =
                 core.context.config.multiget == Multiget::Split && learned.after == After::Deliver;
             match splits.then(|| form::read(asked.text, &prepared)).flatten() {
@@ -134,8 +133,8 @@ fn remember_statement(
                 None => learned,
             }
         }
-        // Metadata of a later kind than we know. It can be executed all the same, but only if it is
-        // remembered.
+        // The metadata is of a later kind than the proxy knows. The statement can run all the same,
+        // but only if the proxy remembers it.
         _ => PreparedStatement::opaque(
             result_kind::prepared_id(rest)?,
             asked.text,
@@ -143,7 +142,7 @@ fn remember_statement(
             keyspace,
         ),
     };
-    // Also where no fleet is known of yet: one may begin while this statement is known.
+    // Read this even if no fleet is known yet: one may begin while this statement is known.
     let learned = match locks::read(&parsed, keyspace, asked.text) {
         Some(read) => learned.on_locks(read.ok(), core.router.takes_locks()),
         None => learned,
@@ -152,7 +151,7 @@ fn remember_statement(
     core.router.prepared.learn(account, learned).then_some(sent)
 }
 
-/// Prepares a statement on the pool's other nodes, ahead of need; nobody waits for the answers.
+/// Prepares a statement on the pool's other nodes, ahead of need; no client waits for the answers.
 fn spread(core: &mut Core, io: &mut Io, from: LinkKey, body: &[u8], prepare: &Pending) {
     let Some(link) = core.links.get(from) else { return };
     let Some(pool) = core.router.pools.get(link.pool) else { return };

@@ -1,14 +1,14 @@
-//! Pages of tables of which each node has rows of its own: `system.size_estimates`,
-//! `system_views.clients` and the like.
+//! Pages of tables with node-local rows: `system.size_estimates`, `system_views.clients` and the
+//! like.
 //!
-//! A paging state says how far a read has come, not on which node; on another node it would go on,
-//! silently, among other rows. So the proxy puts the node in front of the paging state that the
-//! client gets, and takes it off again when the client asks for the next page, on whatever
-//! connection and through whatever proxy of the ring.
+//! A paging state says how far a read has come, not on which node; another node would silently
+//! continue among other rows. So the proxy puts the node in front of the paging state that the
+//! client gets, and removes it when the client asks for the next page, on whatever connection and
+//! through whatever proxy of the ring.
 //!
-//! This must never answer with the rows of another node than the one that began. If that one cannot
-//! be asked the client gets an error that says so, also for a paging state that names no node. And
-//! no answer or request is looked into but those to these tables.
+//! This must never answer with the rows of another node than the one that began. If that node
+//! cannot be asked, the client gets an error that says so; a paging state without a node gets one
+//! too. The proxy inspects no answers or requests except those for these tables.
 
 use std::ops::Range;
 
@@ -26,17 +26,17 @@ use crate::metrics::Outcome;
 use crate::reply::{self, Answer};
 use crate::router::Router;
 
-/// The first bytes of a paging state that the proxy made; the node's host id and its own paging
-/// state follow.
+/// First bytes of a paging state that the proxy made; the node's host id and its own paging state
+/// follow.
 const MARK: [u8; 4] = *b"SHN\x01";
 /// Bytes in front of the node's own paging state.
 const MARK_BYTES: usize = MARK.len() + size_of::<u128>();
 
-/// Reads of a request for rows that are each node's own which node it must go to and with which
-/// body; `None`: to any node, as it is.
+/// Reads from a request for node-local rows the node it must go to and the body to send; `None`:
+/// any node, with the body as it is.
 ///
 /// # Errors
-/// It goes on with an earlier read, and that one's node is not known or cannot be reached.
+/// The request continues an earlier read whose node is unknown or unreachable.
 pub(crate) fn directed(
     router: &Router,
     pool: PoolId,
@@ -58,15 +58,15 @@ pub(crate) fn directed(
         ));
     };
     let mut request = Vec::with_capacity(body.len());
-    // Its length stands in front of it.
+    // The length precedes the paging state.
     request.extend_from_slice(&before[..before.len() - size_of::<i32>()]);
     put::bytes(&mut request, Some(own));
     request.extend_from_slice(after);
     Ok(Some((node, request)))
 }
 
-/// The node with this host id, if a link of the pool to it is open or opening, or none to any node
-/// is yet.
+/// The node with this host id, if a link of the pool to it is open or opening, or the pool has no
+/// link to any node yet.
 fn page_node(router: &Router, pool: PoolId, host_id: u128) -> Option<NodeId> {
     let routing = &router.cluster.as_ref()?.routing;
     let node = routing.nodes().iter().find(|node| node.host_id == host_id)?.id;
@@ -74,7 +74,7 @@ fn page_node(router: &Router, pool: PoolId, host_id: u128) -> Option<NodeId> {
     (pool.ready == 0 || pool.links_to(node).next().is_some()).then_some(node)
 }
 
-/// Passes a page on, with its node in the paging state if there are more.
+/// Passes a page on; adds its node to the paging state if there are more pages.
 pub(crate) fn deliver_page(
     core: &mut Core,
     io: &mut Io,
@@ -96,7 +96,7 @@ pub(crate) fn deliver_page(
     }
 }
 
-/// Where in a request's body its paging state lies, if it has one.
+/// The range of the paging state in a request's body, if it has one.
 fn paging_state(header: &Header, body: &[u8]) -> Option<Range<usize>> {
     let (_, message) = split_request_prefix(header.flags, body).ok()?;
     let params = match header.opcode {
@@ -110,7 +110,7 @@ fn paging_state(header: &Header, body: &[u8]) -> Option<Range<usize>> {
         .then_some(start..start + state.len())
 }
 
-/// The node's host id and its own paging state.
+/// The host id of the node and the node's own paging state.
 fn unmarked(state: &[u8]) -> Option<(u128, &[u8])> {
     let (mark, own) = state.split_at_checked(MARK_BYTES)?;
     let host_id = mark.strip_prefix(&MARK)?.try_into().ok()?;
@@ -122,7 +122,7 @@ fn marked(version: u8, flags: u8, body: &[u8], host_id: u128) -> Option<Vec<u8>>
     let (prefix, rest) = split_response_prefix(flags, body).ok()?;
     let ResultMessage::Rows(rows) = ResultMessage::decode(version, rest).ok()? else { return None };
     let state = rows.metadata.paging_state?;
-    // Behind the metadata's flags and the number of columns.
+    // Skip the metadata's flags and the number of columns.
     let start = prefix.length + rows.metadata.offset + 2 * size_of::<i32>();
     let end = start + size_of::<i32>() + state.len();
     let mut out = Vec::with_capacity(body.len() + MARK_BYTES);

@@ -1,4 +1,4 @@
-//! Answers that the proxy looks into before the client gets them.
+//! Answers that the proxy inspects before clients get them.
 
 mod expressions;
 mod host;

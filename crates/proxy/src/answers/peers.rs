@@ -1,10 +1,9 @@
 //! Rows of `system.peers` and `system.peers_v2`: the other proxies of the fleet.
 //!
-//! The node that was asked has told the columns and their types; which rows are asked for is read
-//! from the request itself, because the node's rows are others. Equalities are understood, with
-//! literals and with bind values, and `LIMIT`: drivers ask for all rows or for those of an address.
-//! Any other condition is refused, so that nobody gets rows that do not meet it. All rows come in
-//! one page.
+//! The node's answer has the columns and their types; the proxy reads from the request itself which
+//! rows the client wants, because the node has other rows. It understands equalities, with literals
+//! and bind values, and `LIMIT`: drivers ask for all rows or for those of an address. It refuses
+//! any other condition, so that no client gets rows that do not meet it. All rows come in one page.
 
 use std::borrow::Cow;
 
@@ -27,18 +26,18 @@ pub(super) struct Asked<'a> {
     values: Values<'a>,
 }
 
-/// A column of a result. Its source is the column of the table that its values are of; `None`: they
-/// are a function's.
+/// A column of a result. The source is the table's column that it shows; `None` for the value of a
+/// function.
 pub(super) struct Column<'c> {
     pub(super) source: Option<Cow<'c, str>>,
     pub(super) cql_type: Option<&'c [u8]>,
-    /// The text of such a function.
+    /// Text of that function.
     pub(super) expression: Option<&'c str>,
 }
 
 impl<'a> Asked<'a> {
-    /// Reads the body of the request that was `sent`. `prepared`: the text of the statement that it
-    /// executes, if that is kept.
+    /// Reads the body of the request that was `sent`. `prepared`: the text of the executed
+    /// statement, if the proxy keeps it.
     pub(super) fn read(
         version: u8,
         pending: &Pending,
@@ -59,8 +58,8 @@ impl<'a> Asked<'a> {
         Self { statement: statement::classify(text), values }
     }
 
-    /// The columns of the result with the columns of the table that they are of, whatever they are
-    /// called in the result. `None`: it cannot be told which.
+    /// Adds to the columns of the result the table's columns that they show, whatever their names
+    /// in the result. `None` if these cannot be determined.
     pub(super) fn with_sources<'c>(&self, columns: Vec<Column<'c>>) -> Option<Vec<Column<'c>>>
     where
         'a: 'c,
@@ -80,7 +79,7 @@ impl<'a> Asked<'a> {
                     Column { source: Some(Cow::Owned(name.to_string())), ..column }
                 }
                 _ if distinct => column,
-                // A function of something.
+                // The text is a function.
                 _ => Column { source: None, expression: Some(text), ..column },
             });
         Some(sources.collect())
@@ -103,20 +102,21 @@ impl<'a> Asked<'a> {
             && !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_')
     }
 
-    /// True if the number of rows is asked for. It has a type that no column of these tables has.
+    /// True if the client asks for the number of rows. The count has a type that no column of these
+    /// tables has.
     fn counts(&self, columns: &[Column<'_>]) -> bool {
         let [only] = columns else { return false };
         only.source.is_none() && only.cql_type == Some(native::BIGINT) && self.begins_with("count")
     }
 
-    /// Most rows wanted; `None`: all.
+    /// Largest number of rows wanted; `None`: all.
     fn limit(&self) -> Option<usize> {
         let mut words = self.statement.tail().split_ascii_whitespace();
         if !words.next()?.eq_ignore_ascii_case("LIMIT") {
             return None;
         }
         match words.next()? {
-            // Nothing that follows it can have another marker.
+            // No later word can hold another marker.
             "?" => {
                 let bind = Bind {
                     index: self.statement.markers.checked_sub(1)?,
@@ -129,7 +129,7 @@ impl<'a> Asked<'a> {
         }
     }
 
-    /// True if a host meets all that `WHERE` asks for; `None`: it cannot be told.
+    /// True if a host meets all conditions of `WHERE`; `None` if that cannot be determined.
     fn is_met_by(&self, host: &Host<'_>, conditions: &[KeyTerm<'a>]) -> Option<bool> {
         let mut met = true;
         for KeyTerm { column, term } in conditions {
@@ -155,7 +155,7 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// The beginning of a result with these rows, up to their number, and without a paging state.
+/// The beginning of a result with these rows, up to their number and without a paging state.
 pub(super) fn head(body: &[u8], prefix_bytes: usize, rows: &Rows<'_>) -> Option<Vec<u8>> {
     let metadata = &rows.metadata;
     let more = metadata.flags & metadata_flag::HAS_MORE_PAGES != 0;
@@ -168,16 +168,16 @@ pub(super) fn head(body: &[u8], prefix_bytes: usize, rows: &Rows<'_>) -> Option<
     Some(out)
 }
 
-/// A number of rows as `count(*)` tells it.
+/// Writes a number of rows in the form of `count(*)`.
 pub(super) fn put_count(out: &mut Vec<u8>, count: usize) {
     put::int(out, 1);
     put::bytes(out, Some(&(count as i64).to_be_bytes()));
 }
 
-/// The number of rows and the rows that are asked for, of these hosts.
+/// Writes the number of rows and the wanted rows of these hosts.
 ///
 /// # Errors
-/// It cannot be told which rows are asked for, or the answer would be longer than `bytes_max`.
+/// The wanted rows cannot be determined, or the answer would be longer than `bytes_max`.
 pub(super) fn put_rows(
     out: &mut Vec<u8>,
     columns: &[Column<'_>],

@@ -1,14 +1,14 @@
-//! `system.local` and `system.peers` as drivers see them: proxies, and no node.
+//! `system.local` and `system.peers` as drivers see them: they show proxies, and no node.
 //!
-//! A driver that saw the nodes behind the proxy would connect to them and walk around it. So reads
-//! of these tables go to a node like any other, and the answer is rewritten: `system.local` keeps
-//! what it says about the cluster but names the proxy's address, host id and a token.
-//! `system.peers` and `peers_v2` have a row for each other proxy of the fleet ([`peers`]), and none
-//! without a fleet. Everything else, the schema tables above all, is the ring's own.
+//! A driver that saw the nodes behind the proxy would connect to them and bypass the proxy. So
+//! reads of these tables go to a node like any other, and the proxy rewrites the answer:
+//! `system.local` keeps the values about the cluster but names the proxy's address, host id and a
+//! token. `system.peers` and `peers_v2` have a row for each other proxy of the fleet ([`peers`]),
+//! and none without a fleet. All other values, the schema tables above all, are the ring's own.
 //!
 //! Drivers compare the schema versions of their hosts. In a fleet `system.local` therefore shows
-//! the version that the control plane has read last, as the peers' rows do: two nodes asked one
-//! after the other may tell different ones.
+//! the version that the control plane read last, as the peers' rows do: two nodes asked one after
+//! the other may report different ones.
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
@@ -87,7 +87,7 @@ pub(crate) fn show_proxy(
     }
 }
 
-/// The configured address, with the parts left open (port 0) taken from the one the client used.
+/// The configured address; port 0 stands for the port that the client used.
 fn shown_address(advertise: Option<SocketAddr>, local: SocketAddr) -> SocketAddr {
     match advertise {
         Some(address) if address.port() == 0 => SocketAddr::new(address.ip(), local.port()),
@@ -102,12 +102,12 @@ struct Found<'a> {
     version: u8,
     flags: u8,
     body: &'a [u8],
-    /// Columns of the statement, if it was prepared and they are known.
+    /// Columns of the statement, if it is prepared and they are known.
     known: &'a [ResultColumn],
 }
 
 impl<'a> Found<'a> {
-    /// The rows, and where they begin in the body. `None` if it is another result, or cannot be
+    /// The rows, and their offset in the body. `None` if the result is of another kind or cannot be
     /// read.
     fn rows(&self) -> Option<(Rows<'a>, usize)> {
         let (prefix, rest) = split_response_prefix(self.flags, self.body).ok()?;
@@ -117,8 +117,7 @@ impl<'a> Found<'a> {
         Some((rows, prefix.length))
     }
 
-    /// The columns by their names; those of a prepared statement are known, if the answer leaves
-    /// them out.
+    /// The columns by name; if the answer leaves them out, those known of the prepared statement.
     fn columns(&self, rows: &Rows<'a>) -> Option<Vec<Column<'a>>> {
         let named = |name: &'a str, cql_type| Column {
             source: Some(Cow::Borrowed(name)),
@@ -135,10 +134,10 @@ impl<'a> Found<'a> {
     }
 }
 
-/// The answer with the only proxy in it; `None`: it is passed on as it is.
+/// The answer that shows the only proxy; `None`: the node's answer passes unchanged.
 ///
 /// # Errors
-/// A function of what is the proxy's own cannot be computed.
+/// A function of the proxy's own values cannot be computed.
 fn show_alone(
     found: &Found<'_>,
     host: &Host<'_>,
@@ -166,10 +165,10 @@ fn without_peers(found: &Found<'_>, rows: &Rows<'_>, prefix_bytes: usize) -> Opt
     Some(out)
 }
 
-/// The answer with the proxies of the fleet in it; `None`: it is passed on as it is.
+/// The answer that shows the proxies of the fleet; `None`: the node's answer passes unchanged.
 ///
 /// # Errors
-/// It cannot be told which rows are asked for, or they are too many bytes.
+/// The wanted rows cannot be determined, or they take too many bytes.
 fn show_fleet(
     found: &Found<'_>,
     fleet: &Fleet,
@@ -186,7 +185,7 @@ fn show_fleet(
     let columns = sources(found, &rows, asked);
     let Some(mut out) = peers::head(found.body, prefix_bytes, &rows) else { return Ok(None) };
     let others = fleet.addresses().map(|address| Host::member(place, address));
-    // A table without ports: drivers take the port that they know.
+    // The table has no ports: drivers use the port that they know.
     let others =
         others.filter(|host| found.table == SystemTable::PeersV2 || host.port() == own.port());
     // Without columns no value has a place.
@@ -198,7 +197,7 @@ fn show_fleet(
     Ok(Some(out))
 }
 
-/// The columns of a result with the columns of the table that they are of.
+/// The columns of a result with the table's columns that they show.
 fn sources<'c>(
     found: &Found<'c>,
     rows: &Rows<'c>,
@@ -206,17 +205,17 @@ fn sources<'c>(
 ) -> Option<Vec<Column<'c>>> {
     let columns = found.columns(rows)?;
     match asked {
-        // Their only column is made of all that is asked for.
+        // The only column of a JSON result is made of the whole selection.
         Some(asked) if asked.json_items().is_none() => asked.with_sources(columns),
         _ => Some(columns),
     }
 }
 
-/// Copies the rows, putting the proxy's own values in place of the node's.
+/// Copies the rows with the proxy's own values in place of the node's.
 ///
 /// # Errors
-/// A function of what is the proxy's own cannot be computed, or it cannot be told which columns
-/// these are: the node's values are not passed on then.
+/// A function of the proxy's own values cannot be computed, or the columns cannot be determined:
+/// the node's values must not pass then.
 fn show_local(
     found: &Found<'_>,
     (rows, prefix_bytes): (&Rows<'_>, usize),

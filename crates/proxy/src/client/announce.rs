@@ -1,16 +1,16 @@
-//! Tells clients who registered for them of changes of the fleet, with the addresses that drivers
-//! connect to.
+//! Tells clients who registered for events about changes of the fleet, with the addresses that
+//! drivers connect to.
 //!
-//! A proxy that joins is a new node that is up, one that has left is down and removed, and one that
-//! was restarted goes down and comes up. What a client hears is the difference between the fleet
-//! that it was told of last, which it keeps, and the present one. So it hears of each change once,
-//! whenever it registered, and of nothing that was undone before its turn came. For that to add up,
-//! a client that reads `system.peers` is told first what it does not know of the fleet that it is
-//! about to see. It never hears of the proxy that it is connected to, nor of nodes.
+//! A proxy that joins is a new node that is up, one that left is down and removed, and one that
+//! restarted goes down and comes up. A client hears the difference between the fleet in its last
+//! event, which it keeps, and the present one. So it hears of each change once, whenever it
+//! registered, and of no change that was undone before its turn came. For that to add up, a client
+//! that reads `system.peers` first gets the events for the fleet that it is about to see. It never
+//! hears of the proxy that it is connected to, nor of nodes.
 //!
-//! The core is not held up by it: [`limits::ANNOUNCE_CLIENTS`] clients are written to at a time,
-//! and connections are served in between. A change that comes meanwhile makes the round longer, and
-//! nobody is left out of it or told twice.
+//! The round does not hold the core up: it writes to [`limits::ANNOUNCE_CLIENTS`] clients at a
+//! time, and the core serves connections in between. A change that comes meanwhile lengthens the
+//! round, without leaving a client out or telling it twice.
 
 use std::sync::Arc;
 
@@ -24,11 +24,10 @@ use crate::fleet::roster::Fleet;
 use crate::limits;
 use crate::reply;
 
-/// The timer of the next step of a round.
+/// Timer of the next step of a round.
 pub(crate) const TIMER: u64 = 4;
 
-/// The fleet has changed: clients are shown the new one from now, and those who registered hear of
-/// the difference.
+/// Sets the new fleet: clients see it from now on, and those who registered hear the difference.
 pub(crate) fn changed(core: &mut Core, io: &mut Io, fleet: Arc<Fleet>) {
     core.router.fleet = Some(fleet);
     if core.clients.announcing.begin(core.clients.capacity()) {
@@ -36,7 +35,7 @@ pub(crate) fn changed(core: &mut Core, io: &mut Io, fleet: Arc<Fleet>) {
     }
 }
 
-/// Tells the next clients.
+/// Tells the next clients of the round.
 pub(crate) fn go_on(core: &mut Core, io: &mut Io) {
     let (mut looked_at, mut told) = (0, 0);
     while looked_at < limits::ANNOUNCE_STEP && told < limits::ANNOUNCE_CLIENTS {
@@ -51,8 +50,8 @@ pub(crate) fn go_on(core: &mut Core, io: &mut Io) {
     }
 }
 
-/// A client registers. What it had asked for before and was not told yet, it is told first; of the
-/// kinds that are new to it, it hears what changes from here on.
+/// Registers a client. It first gets the events that it had registered for and not received; of the
+/// kinds that are new to it, it hears later changes.
 pub(crate) fn register(core: &mut Core, io: &mut Io, slot: u32, registered: Registered) {
     tell(core, io, slot);
     let fleet = core.router.fleet.clone();
@@ -62,7 +61,7 @@ pub(crate) fn register(core: &mut Core, io: &mut Io, slot: u32, registered: Regi
     }
 }
 
-/// Tells a client at once what it does not know yet; `false`: there was nothing to tell.
+/// Tells a client at once of the changes that it does not know; `false` if there were none.
 pub(crate) fn tell(core: &mut Core, io: &mut Io, slot: u32) -> bool {
     let Some(now) = core.router.fleet.clone() else { return false };
     let unaware = |client: &&mut Client| {

@@ -1,9 +1,9 @@
-//! Counts a core's clients by who they are, when `/status` asks for it.
+//! Counts a core's clients by their identity, when `/status` asks for it.
 //!
-//! The core is not held up: it counts [`limits::CENSUS_STEP`] clients at a time and serves its
-//! connections in between. What comes or goes meanwhile may be counted or not. However many clients
-//! differ, memory is bounded: beyond [`limits::CENSUS_GROUPS_MAX`] groups the rest is counted as
-//! one.
+//! The count does not hold the core up: it takes [`limits::CENSUS_STEP`] clients at a time, and the
+//! core serves its connections in between. Clients that come or go meanwhile may be counted or not.
+//! However many clients differ, memory is bounded: beyond [`limits::CENSUS_GROUPS_MAX`] groups the
+//! rest counts as one.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -17,34 +17,34 @@ use crate::client::who::Driver;
 use crate::limits;
 use crate::link::Pools;
 
-/// Clients that are shown as one: alike in all of this.
+/// Clients that `/status` shows as one: alike in all of these fields.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Group {
-    /// `None`: not logged in, or the ring asks for no login.
+    /// Role; `None`: not logged in, or the ring asks for no login.
     pub role: Option<Arc<str>>,
-    /// Without the port, which differs for every connection.
+    /// IP address, without the port, which differs for every connection.
     pub address: IpAddr,
-    /// That of USE.
+    /// Keyspace of USE.
     pub keyspace: Option<Arc<str>>,
-    /// `None`: it did not say.
+    /// Driver; `None`: the client did not say.
     pub driver: Option<Arc<Driver>>,
     /// Version of the protocol; 0: it has not sent STARTUP.
     pub version: u8,
 }
 
-/// How many clients, and what they are at.
+/// Number and state of the clients of a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Connections.
+    /// Number of connections.
     pub clients: u64,
-    /// Those of them that are not read from now.
+    /// Clients among them that the core does not read from now.
     pub paused: u64,
-    /// Their queries in flight.
+    /// Queries of these clients in flight.
     pub in_flight: u64,
 }
 
 impl Tally {
-    /// Adds another.
+    /// Adds another tally.
     pub fn add(&mut self, other: Tally) {
         self.clients += other.clients;
         self.paused += other.paused;
@@ -55,18 +55,18 @@ impl Tally {
 /// The count of one core.
 #[derive(Debug)]
 pub struct CoreCensus {
-    /// Which core.
+    /// Number of the core.
     pub core: usize,
-    /// In no order.
+    /// Tallies by group, in no order.
     pub groups: HashMap<Group, Tally>,
     /// Clients of groups beyond the bound.
     pub others: Tally,
 }
 
-/// A count under way.
+/// A count in progress.
 pub(crate) struct Census {
     answer: mpsc::Sender<CoreCensus>,
-    /// The client to go on with.
+    /// Slot of the next client.
     next: usize,
     counted: CoreCensus,
 }
@@ -77,7 +77,7 @@ impl Census {
         Self { answer, next: 0, counted }
     }
 
-    /// Counts the next clients. Whether there are more.
+    /// Counts the next clients; returns whether there are more.
     fn step(&mut self, clients: &Clients, pools: &Pools) -> bool {
         let end = self.next.saturating_add(limits::CENSUS_STEP).min(clients.capacity());
         for slot in self.next..end {
@@ -107,11 +107,11 @@ impl Census {
     }
 }
 
-/// The timer of the next step of a count.
+/// Timer of the next step of a count.
 pub(crate) const TIMER: u64 = 5;
 
-/// Begins to count, in place of a count that nobody waited for; `false`: the timer of that one goes
-/// on with this one.
+/// Begins a count, in place of an abandoned one; `false`: the timer of the abandoned one continues
+/// with this one.
 pub(crate) fn start(
     census: &mut Option<Census>,
     core: usize,
@@ -126,7 +126,7 @@ pub(crate) fn go_on(census: &mut Option<Census>, clients: &Clients, pools: &Pool
     if !counting.answer.is_closed() && counting.step(clients, pools) {
         io.set_timer(io.now_ns() + limits::CENSUS_PAUSE_NS, TIMER);
     } else if let Some(done) = census.take() {
-        // Who asked has gone, or has room for the answer of each core.
+        // The requester has gone, or has room for the answer of each core.
         let _ = done.answer.try_send(done.counted);
     }
 }
@@ -145,7 +145,7 @@ mod tests {
         (client.in_flight, client.version) = (2, 4);
     }
 
-    /// Counts to the end: the result, and the steps it took.
+    /// Counts to the end: the result, and the number of steps.
     fn count(clients: &Clients) -> (CoreCensus, usize) {
         let (sender, _receiver) = mpsc::channel(1);
         let (mut census, pools, mut steps) = (Census::new(0, sender), Pools::default(), 1);
@@ -161,7 +161,7 @@ mod tests {
         for number in 0..100_000 {
             add_client(&mut clients, number, [10, 0, 0, (number % 3) as u8]);
         }
-        // Places that are empty are no clients.
+        // Empty slots are no clients.
         (0..50_000).for_each(|number| drop(clients.try_remove(number * 2)));
         let (counted, steps) = count(&clients);
         assert!(steps >= 100_000 / limits::CENSUS_STEP, "{steps}");

@@ -1,4 +1,5 @@
-//! The clients of a core: who there is, who is not read and why, who is to be read again.
+//! The clients of a core: the slots, the reasons not to read from a client, and the clients to read
+//! from again.
 
 use std::net::SocketAddr;
 
@@ -16,32 +17,32 @@ use crate::ids::ClientRef;
 use crate::limits;
 use crate::metrics::CoreMetrics;
 
-/// The owner of all that a core knows of its clients.
+/// The owner of all state that a core keeps of its clients.
 #[derive(Default)]
 pub(crate) struct Clients {
     slots: Slab<Client>,
-    /// Numbers given out to clients.
+    /// Last number given to a client.
     ids: u32,
-    /// Of them, those that there is no room for, and that are to be told so.
+    /// Clients among them beyond `clients_max`, which are to be told so.
     pub(crate) turned_away: usize,
-    /// How many were to be told so since this time.
+    /// Number of such clients since that time.
     turned_away_since: usize,
     turned_away_from_ns: u64,
     pub(crate) drivers: Drivers,
     /// Clients with a v5 segment to complete before this turn's flush.
     pub(crate) dirty: Vec<u32>,
-    /// Answers to what the proxy asks itself, as one more client.
+    /// Answers to the proxy's own requests, as for one more client.
     pub(crate) inbox: Inbox,
-    /// Who is still to hear of changes of the fleet.
+    /// The round of events about changes of the fleet.
     pub(crate) announcing: Announcing,
     /// Clients that may be read again.
     pub(crate) wake: Vec<ClientRef>,
-    /// Whose large requests are read in this turn.
+    /// The line of clients with large requests.
     pub(crate) heavy: Heavy,
 }
 
 impl Clients {
-    /// A place for a client that has just connected, from `peer` to `local`; returns its slot.
+    /// Inserts a client that just connected from `peer` to `local`; returns its slot.
     pub(crate) fn insert(
         &mut self,
         conn: ConnId,
@@ -49,7 +50,7 @@ impl Clients {
         peer: SocketAddr,
         deadline_ns: u64,
     ) -> u32 {
-        // 0 names nobody and the last two numbers the proxy itself.
+        // 0 means no client, and the last two numbers mean the proxy itself.
         self.ids = if self.ids >= u32::MAX - 2 { 1 } else { self.ids + 1 };
         self.slots.insert(Client::new(conn, self.ids, local, peer, deadline_ns)) as u32
     }
@@ -60,9 +61,9 @@ impl Clients {
         Some(removed)
     }
 
-    /// A client is to be told that there is no room for it, if it asks for something soon. `false`:
-    /// so many wait for that already, or were told so lately, that it is not. The connection of one
-    /// that was told may stay open for seconds.
+    /// Decides whether a client beyond `clients_max` is kept until it can be told so. `false`: too
+    /// many wait for that already, or were told lately. The connection of a client that was told
+    /// may stay open for seconds.
     pub(crate) fn turn_away(&mut self, slot: u32, now_ns: u64) -> bool {
         if now_ns.saturating_sub(self.turned_away_from_ns) >= limits::TURNED_AWAY_NS {
             (self.turned_away_from_ns, self.turned_away_since) = (now_ns, 0);
@@ -85,7 +86,7 @@ impl Clients {
         self.slots.is_empty()
     }
 
-    /// Slots there are, used or not.
+    /// Number of slots, used or not.
     pub(crate) fn capacity(&self) -> usize {
         self.slots.capacity()
     }
@@ -100,35 +101,35 @@ impl Clients {
         self.slots.get_mut(slot as usize)
     }
 
-    /// The client a reference means, if it is still there.
+    /// The client of a reference, if it is still there.
     #[inline]
     pub(crate) fn find(&self, client: ClientRef) -> Option<&Client> {
         self.get(client.slot).filter(|found| found.id == client.id)
     }
 
-    /// The client a reference means, if it is still there.
+    /// The client of a reference, if it is still there.
     #[inline]
     pub(crate) fn find_mut(&mut self, client: ClientRef) -> Option<&mut Client> {
         self.get_mut(client.slot).filter(|found| found.id == client.id)
     }
 
-    /// The version of the protocol that answers to a client, or to the proxy itself, are written
-    /// in; `None`: nobody waits for one.
+    /// The protocol version for answers to a client, or to the proxy itself; `None` if the client
+    /// has gone.
     pub(crate) fn version_of(&self, client: ClientRef) -> Option<u8> {
         match client {
-            // What the proxy says of a part is the same in all versions.
+            // The proxy's messages about a part are the same in all versions.
             ClientRef::PROXY | ClientRef::PART => Some(statements::VERSION),
             _ => self.find(client).map(|client| client.version),
         }
     }
 
-    /// A client to write to, and the list of those with a segment to complete.
+    /// A client to write to, and the list of clients with a segment to complete.
     #[inline]
     pub(crate) fn for_writing(&mut self, slot: u32) -> Option<(&mut Client, &mut Vec<u32>)> {
         Some((self.slots.get_mut(slot as usize)?, &mut self.dirty))
     }
 
-    /// A reference to the client in this slot, which may be kept beyond the client's end.
+    /// A reference to the client in this slot, which may outlive the client.
     pub(crate) fn reference(&self, slot: u32) -> ClientRef {
         ClientRef { slot, id: self.get(slot).map_or(0, |client| client.id) }
     }
@@ -148,7 +149,7 @@ impl Clients {
         self.iter().map(|(slot, _)| slot).collect()
     }
 
-    /// The client's queries are taken from here on.
+    /// Takes the client's queries from here on.
     pub(crate) fn is_ready(&mut self, slot: u32) {
         if let Some(client) = self.get_mut(slot) {
             client.phase = Phase::Ready;
@@ -175,8 +176,8 @@ impl Clients {
         client.stalls.set(reason);
     }
 
-    /// True if a client's request may be read now. Otherwise the client is in line, and is to be
-    /// stalled for [`Stall::HEAVY`].
+    /// True if a client's request may be read now. Otherwise the client is in line, and the caller
+    /// stalls it for [`Stall::HEAVY`].
     pub(crate) fn admits(&mut self, slot: u32, header: &Header, body: &[u8]) -> bool {
         let Some(client) = self.slots.get_mut(slot as usize) else { return true };
         let cost = heavy::cost(client.compression, header, body);
@@ -187,7 +188,7 @@ impl Clients {
         may_read
     }
 
-    /// True if input may be read now that takes as long to read as a text of `bytes` bytes.
+    /// True if input may be read now that costs as much as a text of `bytes` bytes.
     pub(crate) fn may_read(&mut self, slot: u32, bytes: usize) -> bool {
         let Some(client) = self.slots.get_mut(slot as usize) else { return true };
         bytes < limits::HEAVY_BYTES_MIN
@@ -195,15 +196,15 @@ impl Clients {
             || self.heavy.admits(bytes)
     }
 
-    /// A client is in line with so many bytes, and is to be stalled for [`Stall::HEAVY`].
+    /// Puts a client in line with this many bytes; the caller stalls it for [`Stall::HEAVY`].
     pub(crate) fn wait_as_heavy(&mut self, slot: u32, bytes: usize) {
         if let Some(client) = self.slots.get(slot as usize) {
             self.heavy.wait(ClientRef { slot, id: client.id }, bytes);
         }
     }
 
-    /// A turn ends: heavy requests of those who wait are read now, as many as one turn may read.
-    /// `true`: some wait on.
+    /// Ends a turn: lets waiting clients read their heavy requests, as many as one turn may read.
+    /// `true`: some still wait.
     pub(crate) fn end_heavy_turn(&mut self, metrics: &CoreMetrics) -> bool {
         self.heavy.end_turn();
         while let Some(waited) = self.heavy.next() {
@@ -215,7 +216,8 @@ impl Clients {
         self.heavy.is_waited_for()
     }
 
-    /// Takes a reason away; with the last one gone the client is read again before this turn ends.
+    /// Takes a reason away; with the last one gone the core reads from the client again before this
+    /// turn ends.
     pub(crate) fn unstall(&mut self, metrics: &CoreMetrics, slot: u32, reason: Stall) {
         let Some(client) = self.slots.get_mut(slot as usize) else { return };
         if !client.stalls.has(reason) {
@@ -234,7 +236,7 @@ impl Clients {
         }
     }
 
-    /// Takes a reason away from those of `held` who are still there.
+    /// Takes a reason away from those of `held` that are still there.
     pub(crate) fn unstall_all(
         &mut self,
         metrics: &CoreMetrics,

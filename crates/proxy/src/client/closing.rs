@@ -1,8 +1,8 @@
-//! A client's way out: whoever is closed by the proxy is counted and told in the log, with who it
-//! was and why.
+//! A client's way out: the proxy counts and logs every client that it closes, with the client's
+//! identity and the reason.
 //!
-//! Not per query. There is no other way to close a client than [`close`] and [`abort`], so that
-//! none is closed without a reason.
+//! Nothing here runs per query. [`close`] and [`abort`] are the only ways to close a client, so
+//! that none is closed without a reason.
 
 use std::io::ErrorKind;
 
@@ -20,12 +20,13 @@ use crate::metrics::Closing;
 use crate::reply;
 use shunt_wire::printable::printable_to;
 
-/// Why a client could not be given links.
+/// Error text for a client for which no pool is left.
 const TOO_MANY_POOLS: &str = "too many different combinations of role, keyspace and protocol version are in use on this proxy";
-/// Why a login could not be tried, while there is room for one that a node has accepted.
+/// Error text for a login that could not be tried, while there is room for one that a node has
+/// accepted.
 const TOO_MANY_LOGINS: &str = "Shunt: as many logins as may be wait for a node to accept them, and may be guesses; ask again in a moment";
 
-/// The client's connection ended by itself.
+/// Handles a connection that the client or the network ended.
 pub(crate) fn lost(core: &mut Core, io: &mut Io, slot: u32, reason: CloseReason) {
     if reason == CloseReason::Error(ErrorKind::TimedOut) {
         tell_closed(
@@ -49,7 +50,7 @@ fn gone(core: &mut Core, io: &mut Io, slot: u32) {
     forget(core, io, slot);
 }
 
-/// Closes a client after what was written to it is sent.
+/// Closes a client after sending what was written to it.
 pub(crate) fn close(core: &mut Core, io: &mut Io, slot: u32, closing: Closing, why: &str) {
     tell_closed(core, io, slot, closing, why);
     let Some(client) = core.clients.get_mut(slot) else { return };
@@ -66,7 +67,7 @@ pub(crate) fn abort(core: &mut Core, io: &mut Io, slot: u32, closing: Closing, w
     tell_closed(core, io, slot, closing, why);
     let Some(client) = core.clients.get(slot) else { return };
     if client.is_away {
-        // On its way in, it is to hear of its end.
+        // A connection on its way in must hear of its end.
         io.close(client.conn);
     } else {
         io.abort(client.conn);
@@ -91,13 +92,13 @@ fn forget(core: &mut Core, io: &mut Io, slot: u32) {
     }
 }
 
-/// `why` may quote a client or a node.
+/// Counts and logs a closed client. `why` may quote a client or a node.
 fn tell_closed(core: &Core, io: &Io, slot: u32, closing: Closing, why: &str) {
     let Some(client) = core.clients.get(slot) else { return };
     core.context.metrics.clients_closed.of(closing).add(1);
     if closing == Closing::Version {
-        // Each connection of a driver that begins with a newer version ends so once; there is
-        // nothing to do about it.
+        // Each connection of a driver that begins with a newer version ends this way once; no
+        // operator can change that.
         return;
     }
     let Some(suppressed) = core.context.log_limits.admit(Logged::Closed(closing), io.now_ns())
@@ -120,7 +121,7 @@ fn tell_closed(core: &Core, io: &Io, slot: u32, closing: Closing, why: &str) {
     );
 }
 
-/// Tells how many lines were left out where none has come since.
+/// Logs the number of lines left out, for kinds without a line since.
 pub(crate) fn tell_suppressed(context: &Context, io: &Io) {
     for (logged, suppressed) in context.log_limits.overdue(io.now_ns()) {
         let reason = logged.text();
@@ -140,14 +141,14 @@ pub(crate) fn tell_suppressed(context: &Context, io: &Io) {
     }
 }
 
-/// A client broke the protocol: answers with ERROR and closes this connection, and no other, when
-/// that is sent.
+/// Handles a client's breach of the protocol: answers with ERROR, and closes this connection and no
+/// other once that is sent.
 #[cold]
 pub(crate) fn refuse(core: &mut Core, io: &mut Io, slot: u32, stream: i16, fault: &Fault) {
     refuse_for(core, io, slot, stream, Closing::ProtocolError, fault);
 }
 
-/// There is no pool to be had for a client: answers with ERROR and closes the connection.
+/// Answers with ERROR and closes the connection, because no pool is left for the client.
 pub(crate) fn refuse_pool(core: &mut Core, io: &mut Io, slot: u32, stream: i16) {
     let why = if core.router.pools.is_full() { TOO_MANY_POOLS } else { TOO_MANY_LOGINS };
     refuse_for(core, io, slot, stream, Closing::TooManyPools, &Fault::overloaded(why));

@@ -1,5 +1,5 @@
-//! How long a client may take: over its handshake, over one request, over taking its replies; and
-//! how much all of them may leave lying.
+//! Deadlines and memory of clients: for the handshake, for one request, for taking replies; and the
+//! bytes that all of them together may leave lying.
 
 use shunt_reactor::Io;
 
@@ -11,8 +11,8 @@ use crate::ids::ClientRef;
 use crate::limits;
 use crate::metrics::{Closing, Refusal};
 
-/// Ends those that take too long over their handshake or over one request; full rounds only now and
-/// then.
+/// Closes clients that take too long over their handshake or over one request; full rounds only now
+/// and then.
 pub(crate) fn tick(core: &mut Core, io: &mut Io, full_round: bool) {
     let now = io.now_ns();
     let (mut late, mut deaf, mut held) = (Vec::new(), Vec::new(), Vec::new());
@@ -20,8 +20,8 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io, full_round: bool) {
     for (slot, client) in core.clients.iter_mut() {
         bytes += bytes_of(io, client);
         if client.is_away {
-            // Who has its connection sees to it that it takes something, and what it sends waits
-            // there: for both its time begins when it is back.
+            // The agent that has its connection makes it take its replies, and what the client
+            // sends waits there: for both the time begins when the connection is back.
             client.untaken_since_ns = now;
             if client.partial_since_ns != 0 {
                 client.partial_since_ns = now;
@@ -72,9 +72,9 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io, full_round: bool) {
     }
 }
 
-/// Each client has bounds of its own, and many clients many times as much: when all together (with
-/// `bytes`) have more than the core's share, those with the most go. The largest answer there may
-/// be always has room.
+/// Bounds the bytes of all clients: each client has bounds of its own, and many clients have many
+/// times as much. When all together (with `bytes`) exceed the core's share, those with the most are
+/// closed. The largest possible answer always has room.
 fn drop_heaviest(core: &mut Core, io: &mut Io, mut bytes: usize) {
     let one_answer =
         core.context.config.frame_bytes_max as usize + core.context.config.client_backlog_bytes;
@@ -95,8 +95,8 @@ fn drop_heaviest(core: &mut Core, io: &mut Io, mut bytes: usize) {
     }
 }
 
-/// Takes those who no longer wait out of the lists of who does: they left, or were told that it
-/// took too long.
+/// Removes clients that no longer wait from the lists of those that do: they left, or were told
+/// that it took too long.
 fn forget_waiting(core: &mut Core) {
     let clients = &core.clients;
     let waits = |client: &ClientRef, reason| {
@@ -110,7 +110,8 @@ fn forget_waiting(core: &mut Core) {
     }
 }
 
-/// A handshake took too long, perhaps because the proxy itself has not reached the ring yet.
+/// Refuses a client whose handshake took too long, perhaps because the proxy itself has not reached
+/// the ring yet.
 fn refuse_late(core: &mut Core, io: &mut Io, slot: u32) {
     let (reason, closing, why) = match core.router.cluster {
         None => {
@@ -126,7 +127,7 @@ fn refuse_late(core: &mut Core, io: &mut Io, slot: u32) {
     closing::refuse_for(core, io, slot, 0, closing, &Fault::new(FaultKind::Late, why));
 }
 
-/// Memory of a client: replies that it has not taken, requests that are not complete.
+/// Memory of a client: replies that it has not taken and incomplete requests.
 fn bytes_of(io: &Io, client: &Client) -> usize {
     io.backlog(client.conn) + io.unread(client.conn) + client.reader.held_bytes()
 }

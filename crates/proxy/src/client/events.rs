@@ -8,9 +8,8 @@ use crate::client::Phase;
 use crate::core::Core;
 use crate::reply;
 
-/// Schema events go to those who registered; topology and status of the nodes behind the proxy are
-/// none of the clients' business, because the only hosts they know are proxies
-/// ([`crate::client::announce`]).
+/// Sends schema events to the clients that registered. They get no topology and status of the nodes
+/// behind the proxy, because the only hosts they know are proxies ([`crate::client::announce`]).
 pub(crate) fn schema_changed(core: &mut Core, io: &mut Io, body: &[u8]) {
     let listeners: Vec<u32> = core
         .clients
@@ -18,7 +17,7 @@ pub(crate) fn schema_changed(core: &mut Core, io: &mut Io, body: &[u8]) {
         .filter(|(_, client)| client.registered.schema && client.phase == Phase::Ready)
         .map(|(slot, _)| slot)
         .collect();
-    // Version 3 knows neither functions nor aggregates: nodes say that the keyspace was changed.
+    // Version 3 knows neither functions nor aggregates: nodes report a change of the keyspace.
     let mut for_v3 = Vec::new();
     if let Ok(Event::SchemaChange(found)) = Event::decode(body)
         && found.arguments.is_some()

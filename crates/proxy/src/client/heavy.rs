@@ -1,9 +1,9 @@
-//! Requests that take long to read: large texts, and bytes that are compressed, by themselves or in
-//! segments. A loop reads a limited number of such bytes in a turn. Then it serves other requests
-//! first, and a client that has sent more waits in line.
+//! Requests that take long to read: large texts, and compressed bytes, alone or in segments. A loop
+//! reads a limited number of such bytes in a turn. Then it serves other requests first, and a
+//! client that has sent more waits in line.
 //!
 //! This must never: hold back a request that is not heavy; leave a client in line when there is
-//! room; let one that came later go first.
+//! room; let a later client go first.
 
 use std::collections::VecDeque;
 
@@ -18,12 +18,12 @@ use crate::limits;
 pub(crate) struct Heavy {
     /// Bytes that this turn has read or has promised.
     taken: usize,
-    /// Clients that wait, with the bytes of their next requests.
+    /// Clients in line, with the bytes of their next requests.
     waiting: VecDeque<(ClientRef, usize)>,
 }
 
 impl Heavy {
-    /// True if a request of so many bytes may be read now. The first one of a turn may, however
+    /// True if a request of this many bytes may be read now. The first one of a turn may, however
     /// large it is.
     pub(crate) fn admits(&mut self, bytes: usize) -> bool {
         let is_admitted = self.waiting.is_empty() && self.has_room(bytes);
@@ -37,17 +37,17 @@ impl Heavy {
         self.taken == 0 || self.taken + bytes <= limits::HEAVY_TURN_BYTES_MAX
     }
 
-    /// A client waits, with a request of so many bytes.
+    /// Puts a client in line, with a request of this many bytes.
     pub(crate) fn wait(&mut self, client: ClientRef, bytes: usize) {
         self.waiting.push_back((client, bytes));
     }
 
-    /// A turn ends, and what was read in it does not count any more.
+    /// Ends a turn: its bytes no longer count.
     pub(crate) fn end_turn(&mut self) {
         self.taken = 0;
     }
 
-    /// The client whose turn it is, if there is room for its request.
+    /// The first client in line, if there is room for its request.
     pub(crate) fn next(&mut self) -> Option<ClientRef> {
         let (client, bytes) = self.waiting.front().copied()?;
         if !self.has_room(bytes) {
@@ -63,13 +63,13 @@ impl Heavy {
     }
 }
 
-/// About how many bytes are gone through to read a request: those of its text, or those that a
-/// compressed body says it holds. The values of an EXECUTE are only passed on.
+/// Approximate bytes to parse in a request: those of its text, or those that a compressed body
+/// claims to hold. The values of an EXECUTE are only passed on.
 pub(crate) fn cost(compression: Option<Algorithm>, header: &Header, body: &[u8]) -> usize {
     let is_compressed = header.version < 5 && header.flags & flag::COMPRESSION != 0;
     match compression {
         Some(algorithm) if is_compressed => match compression::claimed_bytes(algorithm, body) {
-            // It is refused, and not read.
+            // A larger claim is refused without being read.
             claimed if claimed > limits::REQUEST_BYTES_MAX as usize => body.len(),
             claimed => claimed.max(body.len()),
         },

@@ -1,28 +1,28 @@
-//! Answers to the proxy's own statements, and to parts of clients' requests, until the event that
-//! brought them is over.
+//! Answers to the proxy's own statements, and to parts of clients' requests, kept until the event
+//! that brought them is over.
 
 use crate::limits;
 
 /// One answer.
 #[derive(Clone, Copy)]
 pub(crate) struct Kept<'a> {
-    /// The place of the statement among those in flight.
+    /// Index of the statement among those in flight.
     pub(crate) stream: i16,
-    /// It is a part of a client's request, and the place is among these.
+    /// True if it answers a part of a client's request; the index is among the parts then.
     pub(crate) is_part: bool,
     pub(crate) flags: u8,
     pub(crate) opcode: u8,
     pub(crate) body: &'a [u8],
 }
 
-/// Answers in the order in which they came. The room they take is kept for the next.
+/// Answers in order of arrival. The buffer keeps its room for the next ones.
 #[derive(Default)]
 pub(crate) struct Inbox {
     heads: Vec<Head>,
     bodies: Vec<u8>,
 }
 
-/// An answer; its body lies between the end of the one before and `end`.
+/// An answer; its body lies between the end of the previous one and `end`.
 #[derive(Clone, Copy)]
 struct Head {
     stream: i16,
@@ -33,7 +33,7 @@ struct Head {
 }
 
 impl Inbox {
-    /// True if there is nothing in it.
+    /// True if it has no answers.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.heads.is_empty()
@@ -58,7 +58,7 @@ impl Inbox {
         })
     }
 
-    /// Makes it empty. A large answer's room is not kept.
+    /// Empties it, and frees the room of a large answer.
     pub(crate) fn clear(&mut self) {
         self.heads.clear();
         self.bodies.clear();

@@ -1,12 +1,12 @@
 //! Logging in, and USE: both move a client from one pool to another.
 //!
-//! The proxy checks no password. A client's SASL answer is carried to a node; only if the node says
+//! The proxy checks no password. It carries a client's SASL answer to a node; only if the node says
 //! AUTH_SUCCESS does the client join the pool of links opened with exactly that answer. The answer
 //! stays in memory to open that pool's other links, which works for mechanisms that take one step,
-//! such as PLAIN of Cassandra's PasswordAuthenticator; a mechanism with challenges is refused with
-//! an error that says so. A login that succeeded is believed for `auth_cache_ms`, as Cassandra's
-//! own `credentials_validity`, so that thousands of clients starting at once do not cost a node
-//! thousands of password hashes.
+//! such as PLAIN of Cassandra's PasswordAuthenticator; the proxy refuses a mechanism with
+//! challenges, with an error that says so. It believes a successful login for `auth_cache_ms`, as
+//! Cassandra's own `credentials_validity` does, so that thousands of clients starting at once do
+//! not cost a node thousands of password hashes.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ use crate::metrics::{Closing, Outcome, Refusal};
 use crate::plan::Plan;
 use crate::reply;
 
-/// AUTH_RESPONSE of a client.
+/// Takes a client's AUTH_RESPONSE.
 pub(crate) fn take_login(core: &mut Core, io: &mut Io, slot: u32, stream: i16, token: &[u8]) {
     let Some(client) = core.clients.get(slot) else { return };
     let key = PoolKey {
@@ -43,7 +43,8 @@ pub(crate) fn take_login(core: &mut Core, io: &mut Io, slot: u32, stream: i16, t
     }
 }
 
-/// A request that is USE, as text or prepared. Never sent on a shared link, not even malformed.
+/// Takes a request that is USE, as text or prepared. It never goes to a shared link, even if it is
+/// malformed.
 pub(crate) fn use_keyspace(
     core: &mut Core,
     io: &mut Io,
@@ -79,7 +80,7 @@ pub(crate) fn use_keyspace(
     }
 }
 
-/// USE of a client: the keyspace belongs to its pool, never to a link others share.
+/// Carries out a client's USE: the keyspace belongs to its pool, never to a link that others share.
 fn take_use(core: &mut Core, io: &mut Io, slot: u32, stream: i16, keyspace: &str) {
     if keyspace.len() > limits::KEYSPACE_NAME_BYTES_MAX {
         let (length, max) = (keyspace.len(), limits::KEYSPACE_NAME_BYTES_MAX);
@@ -124,7 +125,7 @@ fn start_switch(core: &mut Core, io: &mut Io, slot: u32, stream: i16, id: PoolId
     }
 }
 
-/// Has a node check the pool's login, on a connection of its own if the pool has links already.
+/// Has a node check the pool's login, on a separate connection if the pool has links already.
 fn verify_login(core: &mut Core, io: &mut Io, id: PoolId) {
     let now = io.now_ns();
     let Some(pool) = core.router.pools.get_mut(id) else { return };
@@ -134,7 +135,7 @@ fn verify_login(core: &mut Core, io: &mut Io, id: PoolId) {
     pool.asked_ns = now;
     if pool.verified_ns == 0 {
         open::ensure_links(core, io, id);
-        // The pool's own first link brings the answer. Those that are open have logged in long ago.
+        // The pool's own first link brings the answer. Open links logged in long ago.
         let opening =
             |key: LinkKey| core.links.get(key).is_some_and(|link| link.step != Step::Ready);
         if core.router.pools.get(id).is_some_and(|pool| pool.links().any(opening)) {
@@ -143,12 +144,12 @@ fn verify_login(core: &mut Core, io: &mut Io, id: PoolId) {
     }
     let asked = ask_another_node(core, io, id);
     if let Some(pool) = core.router.pools.get_mut(id) {
-        pool.verifying = asked; // If not, tried again by the tick until the clients' deadline.
+        pool.verifying = asked; // On failure the tick tries again until the clients' deadline.
     }
 }
 
-/// Has a node that is not being asked check the pool's login, if possible one that answers others
-/// and has not refused of late. Whether there was any.
+/// Has another node check the pool's login, if possible one that answers others and has not refused
+/// lately. Returns whether there was one.
 fn ask_another_node(core: &mut Core, io: &mut Io, id: PoolId) -> bool {
     let now = io.now_ns();
     let (Some(cluster), Some(pool)) = (core.router.cluster.clone(), core.router.pools.get_mut(id))
@@ -179,7 +180,7 @@ fn ask_another_node(core: &mut Core, io: &mut Io, id: PoolId) -> bool {
     best.is_some_and(|node| open::open(core, io, id, node, Role::Verifies))
 }
 
-/// A node accepted the pool's login.
+/// Handles a node's acceptance of the pool's login.
 pub(crate) fn login_accepted(core: &mut Core, io: &mut Io, id: PoolId) {
     let now = io.now_ns();
     let Some(pool) = core.router.pools.get_mut(id) else { return };
@@ -190,7 +191,8 @@ pub(crate) fn login_accepted(core: &mut Core, io: &mut Io, id: PoolId) {
     }
 }
 
-/// A node refused the pool's login, or USE: those who wait get the node's own words.
+/// Handles a node's refusal of the pool's login, or of USE: the waiting clients get the node's own
+/// words.
 pub(crate) fn switch_refused(
     core: &mut Core,
     io: &mut Io,
@@ -203,7 +205,7 @@ pub(crate) fn switch_refused(
         pool.verifying = false;
         pool.verified_ns = 0;
     } else if pool.ready > 0 {
-        return; // Works elsewhere: this node's schema lags.
+        return; // It works elsewhere: this node's schema lags.
     }
     for client in take_switching(core, id, login) {
         let Some(switch) = core.clients.find_mut(client).and_then(|found| found.switch) else {
@@ -224,7 +226,7 @@ pub(crate) fn switch_refused(
     pools::remove_if_unused(core, id);
 }
 
-/// A USE has come to nothing.
+/// Ends a USE that failed.
 pub(crate) fn end_switch(core: &mut Core, io: &mut Io, client: ClientRef, pool: PoolId) {
     if let Some(found) = core.clients.find_mut(client) {
         found.switch = None;
@@ -232,7 +234,7 @@ pub(crate) fn end_switch(core: &mut Core, io: &mut Io, client: ClientRef, pool: 
     core.router.leave_pool(&mut core.links, io, pool, client.id);
 }
 
-/// The connection that was to check a login broke: another node is tried while somebody waits.
+/// Tries another node after the connection that checked a login broke, while a client waits.
 pub(crate) fn verification_interrupted(core: &mut Core, io: &mut Io, id: PoolId) {
     let Some(pool) = core.router.pools.get_mut(id) else { return };
     if std::mem::replace(&mut pool.verifying, false) && !pool.waiting.is_empty() {
@@ -240,8 +242,8 @@ pub(crate) fn verification_interrupted(core: &mut Core, io: &mut Io, id: PoolId)
     }
 }
 
-/// Takes, from those who wait for a pool, the clients whose login (or whose USE, if `login` is
-/// false) is about this pool. The others, held until it has a link or gone by now, are left.
+/// Takes, from the clients that wait for a pool, those whose login (or whose USE, if `login` is
+/// false) concerns this pool. The others stay: they wait for a link, or have gone.
 pub(crate) fn take_switching(core: &mut Core, id: PoolId, login: bool) -> Vec<ClientRef> {
     let Some(pool) = core.router.pools.get_mut(id) else { return Vec::new() };
     let waiting = std::mem::take(&mut pool.waiting);
@@ -255,7 +257,7 @@ pub(crate) fn take_switching(core: &mut Core, id: PoolId, login: bool) -> Vec<Cl
     switching
 }
 
-/// The client belongs to its new pool from here on.
+/// Moves the client to its new pool.
 pub(crate) fn complete_switch(core: &mut Core, io: &mut Io, client: ClientRef, id: PoolId) {
     let Some(found) = core.clients.find_mut(client) else { return };
     let Some(switch) = found.switch.take_if(|switch| switch.pool == id) else { return };
@@ -282,7 +284,7 @@ pub(crate) fn complete_switch(core: &mut Core, io: &mut Io, client: ClientRef, i
     core.clients.unstall(&core.context.metrics, client.slot, Stall::SWITCH);
 }
 
-/// Gives up logins and USEs that no node could answer in time.
+/// Gives up logins and USEs that no node answered in time.
 pub(crate) fn expire_switches(core: &mut Core, io: &mut Io) {
     let now = io.now_ns();
     let late: Vec<(ClientRef, Switch)> = core

@@ -1,10 +1,10 @@
-//! The state that a core keeps of one client connection, and all that happens to it beside its
+//! The state that a core keeps of one client connection, and everything about a client beside its
 //! queries.
 //!
-//! [`login`] lets it into a pool (logging in and USE), [`events`] tells it of changes of the schema
-//! and [`announce`] of those of the fleet, [`deadlines`] and [`closing`] end it, [`heavy`] says
-//! whose large requests are read first, [`inbox`] is that of the proxy itself, which is a client
-//! too, [`who`] and [`census`] show it to operators. [`clients`] holds them all.
+//! [`login`] lets it into a pool (logging in and USE), [`events`] sends it changes of the schema
+//! and [`announce`] those of the fleet, [`deadlines`] and [`closing`] end it, [`heavy`] orders
+//! large requests, [`inbox`] is that of the proxy itself, which acts as a client too, [`who`] and
+//! [`census`] show clients to operators. [`clients`] holds them all.
 
 pub(crate) mod announce;
 pub mod census;
@@ -47,15 +47,15 @@ impl Stall {
     pub(crate) const POOL: Stall = Stall(2);
     /// The link its next query must take is full.
     pub(crate) const LINK: Stall = Stall(4);
-    /// It does not take its replies.
+    /// The client does not take its replies.
     pub(crate) const REPLIES: Stall = Stall(8);
-    /// A login or USE is under way; what comes after it depends on it.
+    /// A login or USE is in progress; later requests depend on it.
     pub(crate) const SWITCH: Stall = Stall(16);
     /// The proxy is shutting down.
     pub(crate) const DRAIN: Stall = Stall(32);
-    /// The proxy stood still, and does not know yet which tables take part in transactions.
+    /// The proxy was paused, and does not know yet which tables take part in transactions.
     pub(crate) const MODES: Stall = Stall(64);
-    /// Its next request takes long to read, and others come first.
+    /// The client's next request takes long to read, and others come first.
     pub(crate) const HEAVY: Stall = Stall(128);
 
     pub(crate) fn any(self) -> bool {
@@ -74,35 +74,35 @@ impl Stall {
         self.0 &= !reason.0;
     }
 
-    /// Each reason by itself.
+    /// The single reasons.
     pub(crate) fn reasons(self) -> impl Iterator<Item = StallReason> {
         StallReason::ALL.iter().copied().filter(move |reason| self.0 & (1 << reason.index()) != 0)
     }
 }
 
-/// How far a client has come.
+/// Progress of a client's handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// Nothing but OPTIONS and STARTUP is allowed.
+    /// Only OPTIONS and STARTUP are allowed.
     Startup,
     /// AUTHENTICATE was sent.
     Authenticating,
     /// Logged in; queries are taken.
     Ready,
-    /// There is no room for it: whatever it asks for first is answered with that.
+    /// The client is beyond `clients_max`: its first request gets that answer.
     TurnedAway,
 }
 
-/// A client that asked for something the proxy must finish before it reads on.
+/// A login or USE, which the proxy must finish before it reads on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Switch {
-    /// The pool it will belong to.
+    /// The client's next pool.
     pub(crate) pool: PoolId,
     /// Stream id of the request to answer.
     pub(crate) stream: i16,
     /// True for a login, false for a USE.
     pub(crate) login: bool,
-    /// When it is given up, nanoseconds.
+    /// Deadline, nanoseconds.
     pub(crate) deadline_ns: u64,
 }
 
@@ -115,7 +115,7 @@ pub(crate) struct Registered {
 }
 
 impl Registered {
-    /// True if changes of the fleet are events to it.
+    /// True if the client registered for changes of the fleet.
     pub(crate) fn hosts(self) -> bool {
         self.topology || self.status
     }
@@ -124,56 +124,57 @@ impl Registered {
 /// One client connection.
 pub(crate) struct Client {
     pub(crate) conn: ConnId,
-    /// Never 0 and never reused soon: names the client in aggregated frames and detects replies for
-    /// a client gone.
+    /// Never 0 and not reused soon: names the client in aggregated frames and detects replies for a
+    /// departed client.
     pub(crate) id: u32,
     pub(crate) phase: Phase,
-    /// Set by STARTUP; 0 before.
+    /// Protocol version, set by STARTUP; 0 before.
     pub(crate) version: u8,
-    /// v3/v4: bodies may be compressed with this.
+    /// v3/v4: compression that bodies may have.
     pub(crate) compression: Option<Algorithm>,
-    /// v5: envelopes travel in segments (after the answer to STARTUP).
+    /// v5: true once envelopes travel in segments (after the answer to STARTUP).
     pub(crate) segmented: bool,
-    /// v5: segments are LZ4.
+    /// v5: true if segments are LZ4.
     pub(crate) lz4: bool,
     /// STARTUP option NO_COMPACT, which changes what tables look like.
     pub(crate) no_compact: bool,
     pub(crate) writer: SegmentWriter,
-    /// v5: whether `writer` has a segment to finish this turn.
+    /// v5: true if `writer` has a segment to finish this turn.
     pub(crate) dirty: bool,
     pub(crate) reader: EnvelopeReader,
     pub(crate) pool: Option<PoolId>,
     pub(crate) switch: Option<Switch>,
-    /// The events that it asked for.
+    /// The events that it registered for.
     pub(crate) registered: Registered,
-    /// The fleet that it was told of last, if it asked for events about hosts; `None`: it was told
-    /// of no other proxy.
+    /// The fleet in its last event, if it registered for events about hosts; `None`: it knows no
+    /// other proxy.
     pub(crate) told: Option<Arc<Fleet>>,
     pub(crate) stalls: Stall,
-    /// Since when POOL or LINK hold it, nanoseconds; 0: they do not.
+    /// Start of the time that POOL or LINK hold it, nanoseconds; 0 if they do not.
     pub(crate) stalled_since_ns: u64,
-    /// POOL or LINK held it too long: the next query is refused instead of held.
+    /// True if POOL or LINK held it too long: the proxy refuses the next query instead of holding
+    /// it.
     pub(crate) refuse_next: bool,
     pub(crate) in_flight: u32,
-    /// The first of its requests for locks, if there is any.
+    /// Its first request for a lock, if any.
     pub(crate) lock_requests: u32,
-    /// Address it connected to, which is what `system.local` shows.
+    /// Address it connected to, which `system.local` shows.
     pub(crate) local: SocketAddr,
     /// Address it connected from.
     pub(crate) peer: SocketAddr,
     /// The driver that it named in STARTUP.
     pub(crate) driver: Option<Arc<Driver>>,
-    /// Its connection is with an agent, or on its way.
+    /// True while its connection is with an agent, or on its way.
     pub(crate) is_away: bool,
-    /// When it must be READY, or have been told that there is no room for it, nanoseconds.
+    /// Deadline for READY, or for the answer to a client beyond `clients_max`, nanoseconds.
     pub(crate) handshake_deadline_ns: u64,
-    /// Since when an incomplete request is waiting for its rest; 0: none is.
+    /// Arrival of an incomplete request, nanoseconds; 0 if there is none.
     pub(crate) partial_since_ns: u64,
-    /// Since when it has taken none of the replies it is held back for, nanoseconds.
+    /// Start of the time in which it took none of the replies that hold it back, nanoseconds.
     pub(crate) untaken_since_ns: u64,
-    /// Writes to it that its kernel had taken by then.
+    /// Writes to it that its kernel had taken at that time.
     pub(crate) writes_taken: u64,
-    /// It has waited for its turn to have a heavy request read.
+    /// True if it has waited in line for a heavy request.
     pub(crate) may_be_heavy: bool,
 }
 
@@ -218,7 +219,7 @@ impl Client {
         }
     }
 
-    /// Reads a body that is compressed as a whole, as v3 and v4 do.
+    /// Decompresses a body that is compressed as a whole, as in v3 and v4.
     pub(crate) fn decompress(&self, body: &[u8], plain: &mut Vec<u8>) -> Result<(), Fault> {
         let Some(algorithm) = self.compression else {
             return Err(Fault::protocol(

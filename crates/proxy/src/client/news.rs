@@ -1,8 +1,8 @@
-//! What is still to be told of changes of the fleet: a round through the clients, and the events
-//! between two lists.
+//! Pending events about changes of the fleet: a round through the clients, and the events between
+//! two lists.
 //!
-//! It knows no core, so that those who hold the clients can keep it ([`crate::client::announce`]
-//! does the telling).
+//! It does not depend on the core, so that the owner of the clients can keep it
+//! ([`crate::client::announce`] sends the events).
 
 use std::sync::Arc;
 
@@ -10,23 +10,23 @@ use shunt_wire::cql::message::{Event, encode};
 
 use crate::fleet::roster::{self, Change, Fleet};
 
-/// A round through the clients' slots, if one is under way.
+/// A round through the clients' slots, if one is in progress.
 #[derive(Default)]
 pub(crate) struct Announcing {
-    /// The slot to go on with.
+    /// Next slot.
     next: usize,
     /// Slots to go.
     pub(super) left: usize,
-    /// Slots there were when the last change came. Clients in later ones have come since, and know
-    /// of it.
+    /// Number of slots when the last change came. Clients in later slots came since, and know of
+    /// it.
     slots: usize,
-    /// What was told last: most clients know the same.
+    /// The last difference sent: most clients need the same one.
     pub(super) last: Option<Difference>,
 }
 
 impl Announcing {
-    /// Begins a round through all slots where the last one is, or was when it ended. `false`: one
-    /// is under way.
+    /// Begins a round through all slots at the position of the present or last one. `false`: a
+    /// round is in progress.
     pub(super) fn begin(&mut self, slots: usize) -> bool {
         let idle = self.left == 0;
         self.slots = slots.max(self.slots);
@@ -51,7 +51,7 @@ pub(super) struct Difference {
     pub(super) events: Vec<(Kind, Vec<u8>)>,
 }
 
-/// The kinds of events about hosts, as clients register for them.
+/// The kinds of events about hosts that clients register for.
 #[derive(Clone, Copy)]
 pub(super) enum Kind {
     Topology,
@@ -91,7 +91,7 @@ impl Difference {
     }
 }
 
-/// True if these are one and the same list.
+/// True if both are the same list.
 pub(super) fn is_same(one: Option<&Arc<Fleet>>, other: Option<&Arc<Fleet>>) -> bool {
     match (one, other) {
         (Some(one), Some(other)) => Arc::ptr_eq(one, other),
@@ -104,7 +104,7 @@ pub(super) fn is_same(one: Option<&Arc<Fleet>>, other: Option<&Arc<Fleet>>) -> b
 mod tests {
     use super::*;
 
-    /// The slots that a round visits from here to its end.
+    /// The slots that a round still visits.
     fn rest(announcing: &mut Announcing) -> Vec<u32> {
         std::iter::from_fn(|| announcing.next()).collect()
     }

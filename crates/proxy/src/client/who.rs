@@ -1,8 +1,9 @@
-//! Who a client is, as logs and `/status` show it: its address, role, keyspace and driver.
+//! A client's identity in logs and `/status`: its address, role, keyspace and driver.
 //!
-//! All but the address is what the client itself says, so it is cut to a length and what does not
-//! print is escaped, once, when it is learnt. A password is never kept here: of a SASL token only
-//! the role of a well-formed PLAIN message (RFC 4616) is, and of any other token nothing.
+//! All but the address comes from the client itself, so the proxy cuts it to a length and escapes
+//! unprintable characters, once, when it learns them. It never keeps a password here: of a SASL
+//! token it keeps only the role of a well-formed PLAIN message (RFC 4616), and nothing of any other
+//! token.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -12,27 +13,27 @@ use shunt_wire::printable::printable_to;
 
 use crate::limits;
 
-/// The role of a token that is no PLAIN message.
+/// The role of a token that is not a PLAIN message.
 pub(crate) const UNKNOWN: &str = "unknown";
-/// The word shown where a client has not said it (yet).
+/// The word for a value that the client has not given (yet).
 const NONE: &str = "none";
 
 /// A driver as STARTUP names it (`DRIVER_NAME`, `DRIVER_VERSION`); the version may be empty.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Driver {
-    /// Its name.
+    /// Name of the driver.
     pub name: Box<str>,
-    /// Its version.
+    /// Version of the driver.
     pub version: Box<str>,
 }
 
-/// The drivers of a core's clients, each kept once: thousands of clients use the same few.
+/// The drivers of a core's clients, one copy each: thousands of clients use the same few.
 #[derive(Default)]
 pub(crate) struct Drivers(BTreeSet<Arc<Driver>>);
 
 impl Drivers {
-    /// The driver with these names, none if both are empty. When as many are known as may be and
-    /// all are in use, it is the client's own.
+    /// The driver with these names; none if both are empty. When the table is full and all its
+    /// drivers are in use, the client gets a copy for itself.
     pub(crate) fn named(&mut self, name: &str, version: &str) -> Option<Arc<Driver>> {
         if name.is_empty() && version.is_empty() {
             return None;
@@ -55,15 +56,15 @@ impl Drivers {
 /// The role and keyspace that the clients of a pool have in common, as they are shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PoolNames {
-    /// `None`: the ring asks for no login.
+    /// Role; `None`: the ring asks for no login.
     pub(crate) role: Option<Arc<str>>,
-    /// The same in full, as nobody is shown it: whom locks belong to.
+    /// The full role, which logs never show: the owner of locks.
     pub(crate) whole_role: Option<Arc<str>>,
     pub(crate) keyspace: Option<Arc<str>>,
 }
 
 impl PoolNames {
-    /// The names in a login (a SASL token) and of a keyspace.
+    /// Takes the names from a login (a SASL token) and of a keyspace.
     pub(crate) fn new(login: Option<&[u8]>, keyspace: Option<&str>) -> Self {
         let whole_role: Option<Arc<str>> =
             login.map(|token| role_of(token).unwrap_or(UNKNOWN.into()));
@@ -102,15 +103,15 @@ impl Who {
         self.keyspace.as_deref().unwrap_or(NONE)
     }
 
-    /// Name and version.
+    /// Name and version of the driver.
     pub(crate) fn driver(&self) -> String {
         let Some(driver) = &self.driver else { return UNKNOWN.to_owned() };
         format!("{} {}", driver.name, driver.version).trim().to_owned()
     }
 }
 
-/// The role in a SASL token: the second of exactly three parts, if there is a password behind it. A
-/// token of another form may hold a password anywhere, so nothing of it is shown.
+/// The role in a SASL token: the second of exactly three parts, if a password follows. A token of
+/// another form may hold a password anywhere, so none of it is shown.
 fn role_of(token: &[u8]) -> Option<Arc<str>> {
     let mut parts = token.split(|byte| *byte == 0);
     match (parts.next(), parts.next(), parts.next(), parts.next()) {
@@ -121,7 +122,7 @@ fn role_of(token: &[u8]) -> Option<Arc<str>> {
     }
 }
 
-/// A client's text without anything that does not print, cut to [`limits::NAME_SHOWN_BYTES_MAX`].
+/// A client's text with unprintable characters escaped, cut to [`limits::NAME_SHOWN_BYTES_MAX`].
 fn printable(text: &str) -> String {
     printable_to(text, limits::NAME_SHOWN_BYTES_MAX)
 }
@@ -149,7 +150,7 @@ mod tests {
         }
     }
 
-    /// What is shown of a role may be shown of another as well.
+    /// Two roles may look the same in a log.
     #[test]
     fn locks_belong_to_the_whole_role() {
         let names = |role: &str| PoolNames::new(Some(format!("\0{role}\0secret").as_bytes()), None);

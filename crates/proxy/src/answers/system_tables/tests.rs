@@ -1,5 +1,5 @@
-//! The rows that drivers read: alone, in a fleet, with every list of columns that the common
-//! drivers ask for, and from nodes that answer with anything.
+//! The rows that drivers read: without a fleet, in one, with every list of columns that the common
+//! drivers ask for, and from nodes that answer garbage.
 
 mod drivers;
 mod expressions;
@@ -62,7 +62,7 @@ const PEERS_V2: &[Specification<'static>] = &[
     ("tokens", SET_OF_TEXT),
 ];
 
-/// The rows of a result, each value as it came.
+/// The rows of a result, with the raw values.
 type Shown = Vec<Vec<Option<Vec<u8>>>>;
 
 fn rows_in(version: u8, body: &[u8]) -> Shown {
@@ -159,7 +159,8 @@ impl<'a> Read<'a> {
     }
 }
 
-/// The rows of one row with these columns, types and values, as they are shown without a fleet.
+/// The rows of a result with one row of these columns, types and values, as the proxy shows them
+/// without a fleet.
 fn shown_alone(table: SystemTable, columns: &[(&str, &[u8], &[u8])]) -> Shown {
     let named: Vec<_> = columns.iter().map(|(name, cql_type, _)| (*name, *cql_type)).collect();
     let values: Vec<_> = columns.iter().map(|(_, _, value)| Some(*value)).collect();
@@ -257,7 +258,7 @@ fn all_members_have_one_schema_version_whatever_the_node_says() {
     let mut read = Read::new(SystemTable::Local, text, &columns);
     read.answer = answer(&columns, &[Some(&[9; 16])]);
     assert_eq!(read.rows(), [[Some(0x5cu128.to_be_bytes().to_vec())]]);
-    // Before it is known it is the node's, and no peer has one.
+    // While the fleet's version is unknown, the node's is shown, and no peer has one.
     let unknown = ClusterState { schema_version: 0, ..cluster() };
     let shown = |read: &Read<'_>| {
         let asked = Asked::new(read.text, read.values);

@@ -1,6 +1,6 @@
-//! What the Python driver (3.29), the Java driver (4.19), gocql (1.7 and 2.1) and the Rust driver
-//! `scylla` (1.9) ask of these tables, in their words, and what each needs of a row so that it
-//! takes it for a host.
+//! Queries of the Python driver (3.29), the Java driver (4.19), gocql (1.7 and 2.1) and the Rust
+//! driver `scylla` (1.9) on these tables, in their words, and the values each needs in a row to
+//! accept it as a host.
 
 use shunt_wire::cql::message::encode_result::{PreparedSpec, prepared};
 use shunt_wire::cql::message::{Value, ValueList};
@@ -43,7 +43,7 @@ const ALL: [(SystemTable, &str); 9] = [
     (SystemTable::Peers, "SELECT peer, rpc_address FROM system.peers"),
 ];
 
-/// The columns of the result, as a node would tell them.
+/// The columns of the result, as a node would report them.
 fn columns_of(table: SystemTable, text: &str) -> Vec<Specification<'static>> {
     let all = if table == SystemTable::PeersV2 { PEERS_V2 } else { PEERS };
     let asked: Vec<String> =
@@ -85,7 +85,7 @@ fn every_list_of_columns_is_answered_with_a_row_for_each_other_member() {
         let mut read = Read::new(table, text, &columns);
         let rows = all_expected(&columns, &[2, 3]);
         assert_eq!(read.rows(), rows, "{text}");
-        // A node's own peers are none of them.
+        // None of these is one of the node's own peers.
         let of_node: Vec<Option<&[u8]>> =
             columns.iter().flat_map(|_| [Some(&b"node"[..]), None]).collect();
         read.answer = answer(&columns, &of_node);
@@ -120,7 +120,7 @@ fn prepared_and_without_metadata_the_rows_are_the_same() {
         read.answer.clear();
         RowsWriter::without_metadata(&mut read.answer, columns.len()).finish();
         assert_eq!(read.rows(), with_metadata, "{text}");
-        // If the columns are not known either, no value has a place.
+        // If the columns are unknown too, no value has a place.
         read.known.clear();
         assert_eq!(read.rows(), Shown::new(), "{text}");
     }

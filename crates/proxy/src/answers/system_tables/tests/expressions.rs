@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// What the only proxy shows of a row with one column, or why it shows nothing.
+/// The value that the only proxy shows in a row with one column, or why it shows none.
 fn shown(text: &str, column: Specification<'_>, of_node: &[u8]) -> Result<Vec<u8>, String> {
     let body = answer(&[column], &[Some(of_node)]);
     let found = Found { table: SystemTable::Local, version: 4, flags: 0, body: &body, known: &[] };
@@ -80,8 +80,8 @@ fn what_cannot_be_made_is_refused_and_what_is_not_own_is_the_nodes() {
     assert_eq!(text_of("SELECT toJson(cluster_name) FROM system.local", "ring"), "ring");
 }
 
-/// It cannot be told which of the columns are the proxy's own: the request is not known any more,
-/// or the node has left the columns out.
+/// The proxy's own columns cannot be determined: the request is forgotten, or the node left the
+/// columns out.
 #[test]
 fn a_row_that_is_not_understood_is_not_passed_on() {
     let body = answer(&[("a", INET)], &[Some(&[10, 9, 0, 1])]);

@@ -1,5 +1,5 @@
-//! Nodes that answer with anything, and clients that ask for too much: no panic, and no more memory
-//! than there is a bound for.
+//! Nodes that answer garbage, and clients that ask for too much: no panic, and no more memory than
+//! a bound allows.
 
 use shunt_wire::cql::message::{Value, ValueList, metadata_flag, result_kind};
 
@@ -14,8 +14,8 @@ const TEXTS: [&str; 6] = [
     "SELECT CAST(host_id AS text), toJson(tokens) AS t FROM system.local",
 ];
 
-/// Rewrites an answer in all ways; what comes out must be readable, or the node's own bytes are
-/// passed on.
+/// Rewrites an answer in all ways; the result must be readable, or the node's own bytes pass
+/// unchanged.
 fn rewrite(version: u8, flags: u8, body: &[u8]) {
     let known = [ResultColumn { name: "peer".into(), type_option: INET.into() }];
     let (fleet, cluster) = (fleet(2), cluster());
@@ -46,7 +46,7 @@ fn rewrite(version: u8, flags: u8, body: &[u8]) {
     }
 }
 
-/// Answers that are right, to be broken.
+/// Valid answers, to be corrupted.
 fn answers() -> Vec<(u8, Vec<u8>)> {
     let values: Vec<Option<&[u8]>> = vec![Some(b"value"); PEERS_V2.len()];
     let mut paged = Vec::new();

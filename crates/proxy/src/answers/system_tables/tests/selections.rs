@@ -29,7 +29,7 @@ fn conditions_are_met() {
         ("WHERE peer = '10.0.0.2' AND rack = 'r3' ALLOW FILTERING", &[]),
         ("WHERE release_version = '5.0.2' ALLOW FILTERING", &[2, 3]),
         ("WHERE schema_version = 00000000-0000-0000-0000-00000000005c ALLOW FILTERING", &[2, 3]),
-        // A column that members have no value of.
+        // A column without a value for members.
         ("WHERE workload = 'x' ALLOW FILTERING", &[]),
         ("WHERE graph = true AND peer = '10.0.0.2' ALLOW FILTERING", &[]),
     ];
@@ -42,7 +42,8 @@ fn conditions_are_met() {
     }
 }
 
-/// Rows that do not meet a condition must not be given, so what is not understood is refused.
+/// The proxy must not give rows that do not meet a condition, so it refuses conditions that it does
+/// not understand.
 #[test]
 fn other_conditions_are_refused_by_name() {
     for tail in [
@@ -60,7 +61,7 @@ fn other_conditions_are_refused_by_name() {
         assert_eq!(fault.kind.code(), error_code::INVALID);
         assert!(fault.why.contains("proxies of a fleet"), "{}", fault.why);
     }
-    // The request itself is not known any more.
+    // The request itself is forgotten.
     let read = Read::new(SystemTable::Peers, "", KEY);
     let shown = show_fleet(&read.found(), &fleet(1), &cluster(), None, 1 << 20);
     assert!(shown.is_err());
@@ -98,7 +99,7 @@ fn no_more_rows_come_than_were_asked_for() {
     values.push(Value::Bytes(b"dc1")).push(Value::Bytes(&[0, 0, 0, 1]));
     read.values = values.values();
     assert_eq!(numbers(&read.rows()), [2]);
-    // It is about rows, not about what they are counted to.
+    // The client asks for rows, not for their count.
     let count = Read::new(
         SystemTable::Peers,
         "SELECT count(*) FROM system.peers LIMIT 1",
@@ -118,7 +119,7 @@ fn numbers_of_rows_are_told_under_any_name() {
         let rows = Read::new(SystemTable::Peers, text, &[(name, BIGINT)]).rows();
         assert_eq!(rows, [[Some(2i64.to_be_bytes().to_vec())]], "{text}");
     }
-    // Not everything with that type or name is one.
+    // Some functions with that type or name are no counts.
     for (text, name) in [
         ("SELECT writetime(rack) FROM system.peers", "writetime(rack)"),
         ("SELECT writetime(rack) AS count FROM system.peers", "count"),
@@ -129,7 +130,7 @@ fn numbers_of_rows_are_told_under_any_name() {
     }
 }
 
-/// The rows of a read, which must be the same prepared and without metadata.
+/// The rows of a read, which must be the same when prepared and without metadata.
 fn shown(text: &str, columns: &[Specification<'_>]) -> Shown {
     let mut read = Read::new(SystemTable::Peers, text, columns);
     let with_metadata = read.rows();
@@ -157,7 +158,7 @@ fn a_value_stands_under_the_name_that_was_asked_for() {
 
 #[test]
 fn what_is_no_column_of_a_member_is_null() {
-    // Functions of no column that is a member's, whatever they are called and whatever their type.
+    // Functions of no member's column, whatever their name and type.
     let rows =
         shown("SELECT now() AS rack, peer FROM system.peers", &[("rack", TEXT), ("peer", INET)]);
     assert_eq!(rows[1], [None, Some(vec![10, 0, 0, 3])]);
@@ -179,14 +180,14 @@ fn the_own_row_keeps_its_columns_under_any_name() {
         read.rows(),
         [[Some(vec![10, 0, 0, 1]), own.value("host_id", None), Some(b"local".to_vec())]]
     );
-    // A node that says null, or nothing, is believed.
+    // The proxy believes a node that says null or nothing.
     read.answer = answer(&columns, &[None, None, None]);
     assert_eq!(read.rows(), [[None, None, None]]);
     read.answer = answer(&columns, &[]);
     assert_eq!(read.rows(), Shown::new());
 }
 
-/// A paging state is the node's, and would lead to the same rows once more.
+/// The paging state is the node's, and would lead to the same rows once more.
 #[test]
 fn all_rows_come_in_one_page() {
     for state in [Some(&b"more"[..]), Some(b""), None] {
