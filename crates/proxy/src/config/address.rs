@@ -1,4 +1,4 @@
-//! Addresses as they are given: with or without a port, and names in place of numbers.
+//! Addresses in options: with or without a port, and host names as well as numbers.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 
@@ -29,12 +29,12 @@ impl Kind for Listen {
     }
 }
 
-/// Where the admin pages are.
+/// Addresses of the admin pages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdminAddress {
-    /// To listen on.
+    /// Address to listen on.
     pub listen: SocketAddr,
-    /// Host names by which they may be asked for, beside addresses.
+    /// Host names accepted in requests, besides addresses.
     pub names: Vec<String>,
 }
 
@@ -71,7 +71,7 @@ impl Kind for Admin {
                 Err(why) => return Err(format!("has `{name}` behind the address, which {why}")),
             }
         }
-        // Whoever listens by a name asks by it.
+        // A user who listens by a name also asks by it.
         let host = split_host_port(first).ok().map(|(host, _)| host.to_owned());
         names.extend(host.filter(|host| host.parse::<IpAddr>().is_err()));
         Ok(Self(Some(AdminAddress { listen, names })))
@@ -94,7 +94,7 @@ impl Kind for LocksHttp {
     }
 }
 
-/// The address shown to drivers; port 0 stands for the port they connected to.
+/// The address that drivers see; port 0 stands for the port they connected to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Advertise(pub SocketAddr);
 
@@ -109,7 +109,7 @@ impl Kind for Advertise {
 /// Reads `IP`, `IP:PORT`, `HOST` or `HOST:PORT`; a name is looked up at once.
 ///
 /// # Errors
-/// To be put behind the text.
+/// The fault; the caller puts it behind the text.
 fn address(text: &str, default_port: u16) -> Result<SocketAddr, String> {
     if let Ok(address) = text.parse::<SocketAddr>() {
         return Ok(address);
@@ -151,7 +151,7 @@ impl From<Advertise> for Option<SocketAddr> {
 /// Splits `host`, `host:port`, `[v6]`, `[v6]:port` or a bare IPv6 address.
 ///
 /// # Errors
-/// Says what is wrong with the text, to be put behind it.
+/// The fault; the caller puts it behind the text.
 pub fn split_host_port(text: &str) -> Result<(&str, Option<u16>), String> {
     let port_of = |digits: &str| match digits.parse::<u16>() {
         Ok(port) if port > 0 => Ok(Some(port)),

@@ -1,11 +1,10 @@
-//! Kinds of values that options have: what each looks like, and how it is read from a flag's text
-//! or from what the file has. What is wrong with a value is said in full, so that all that is wrong
-//! can be told at once.
+//! Kinds of option values: their forms, and how they are read from a flag's text or from the file.
+//! Readers report all faults of a value, so that one run shows them all.
 
 use std::fmt;
 use std::path::PathBuf;
 
-/// A value as it was written: the text of a flag, or whatever the file has.
+/// A value as written: the text of a flag, or a value of the file.
 #[derive(Clone, PartialEq)]
 pub enum Written {
     /// Text, in quotes in the file.
@@ -16,20 +15,20 @@ pub enum Written {
     Fraction(f64),
     /// `true` or `false` in the file.
     Truth(bool),
-    /// A list of the file, or of a flag's texts between commas.
+    /// A list of the file, or a flag's texts between commas.
     List(Vec<Written>),
-    /// A table or a date of the file, which no option takes.
+    /// A table or a date of the file; no option takes one.
     Table,
 }
 
-/// Shows nothing, because it may be a password.
+/// Shows nothing, because the value may be a password.
 impl fmt::Debug for Written {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Written")
     }
 }
 
-/// As messages name what was found.
+/// Names the value for messages.
 impl fmt::Display for Written {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -45,26 +44,26 @@ impl fmt::Display for Written {
 
 /// A kind of value.
 pub trait Kind: Sized {
-    /// Its form, to be put behind "expected".
+    /// Form of the value; messages put it behind "expected".
     const EXPECTED: &'static str;
-    /// It is told to nobody, not even when it is wrong.
+    /// True if the value must never be shown, not even when it is wrong.
     const SECRET: bool = false;
 
-    /// Reads it from text.
+    /// Reads the value from text.
     ///
     /// # Errors
-    /// Says what is wrong, to be put behind the text; empty where [`Kind::EXPECTED`] says it all.
+    /// The fault, for the caller to put behind the text; empty if [`Kind::EXPECTED`] says it all.
     fn from_text(text: &str) -> Result<Self, String>;
 
-    /// Reads it from a number of the file; `None`: it is not written as a number.
+    /// Reads the value from a number of the file; `None` if its form is not a number.
     fn from_number(_number: i64) -> Option<Self> {
         None
     }
 
-    /// Reads it from whatever was written.
+    /// Reads the value as written.
     ///
     /// # Errors
-    /// Says what was expected and what was found.
+    /// The expected form and the value found.
     fn from_written(written: &Written) -> Result<Self, String> {
         let unexpected = || match Self::SECRET {
             true => format!("must be {}", Self::EXPECTED),
@@ -83,13 +82,12 @@ pub trait Kind: Sized {
     }
 }
 
-/// What an option's value is read as: a [`Kind`], or a [`List`] of one.
+/// The readable form of an option's value: a [`Kind`], or a [`List`] of one.
 pub trait Readable: Sized {
-    /// It has commas between its parts as a flag, and is a list in the file.
+    /// True if a flag has commas between its parts, and the file a list.
     const IS_LIST: bool;
 
-    /// Reads a value, and adds a message for each thing that is wrong with it. `None`: nothing of
-    /// it can be used.
+    /// Reads a value, and adds a message for each fault. `None` if no part of it is usable.
     fn read(written: &Written, faults: &mut Vec<String>) -> Option<Self>;
 }
 
@@ -101,7 +99,7 @@ impl<K: Kind> Readable for K {
     }
 }
 
-/// Several values of a kind.
+/// Several values of one kind.
 pub struct List<K>(pub Vec<K>);
 
 impl<K: Kind> Readable for List<K> {
@@ -192,14 +190,14 @@ impl From<Micros> for u64 {
     }
 }
 
-/// A size that does not fit is beyond every bound, and so is the largest that does.
+/// A size that does not fit exceeds every bound, and so does the largest one that fits.
 impl From<Bytes> for u32 {
     fn from(size: Bytes) -> Self {
         size.0.try_into().unwrap_or(Self::MAX)
     }
 }
 
-/// A size that does not fit is beyond every bound, and so is the largest that does.
+/// A size that does not fit exceeds every bound, and so does the largest one that fits.
 impl From<Bytes> for usize {
     fn from(size: Bytes) -> Self {
         size.0.try_into().unwrap_or(Self::MAX)
@@ -218,8 +216,8 @@ const TIMES: &[(&str, u64)] = &[
     ("d", 86_400_000_000),
 ];
 
-/// Units of size, bytes each. A letter alone stands for both kinds in other programs, and so for
-/// neither here.
+/// Units of size, bytes each. A single letter means decimal units in some programs and binary ones
+/// in others, so none is accepted.
 const SIZES: &[(&str, u64)] = &[
     ("b", 1),
     ("kib", 1 << 10),
@@ -273,7 +271,7 @@ impl Kind for Bytes {
 /// `1.5` needs a unit.
 ///
 /// # Errors
-/// Empty where the text is none; otherwise says what is wrong with the text, to be put behind it.
+/// Empty if the text is no quantity; otherwise the fault, for the caller to put behind the text.
 fn quantity(text: &str, units: &[(&str, u64)], own: u64, own_name: &str) -> Result<u64, String> {
     let text = text.trim();
     let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());

@@ -1,20 +1,20 @@
-//! The address that a member of a fleet is known by.
+//! The address that identifies a member of a fleet.
 //!
-//! Without a fleet `advertise` may be missing: each client is told the address that it has
-//! connected to. The other members and their clients have not connected to this proxy yet, so they
-//! must be told one that the configuration alone gives.
+//! Without a fleet `advertise` may be missing: each client then sees the address that it connected
+//! to. Members of a fleet need an address from the configuration alone, because the other members
+//! and their clients have not connected to this proxy.
 
 use std::net::SocketAddr;
 
 use super::{Config, Problem};
 
 impl Config {
-    /// The address that drivers reach this proxy at, as the other members of its fleet are to tell
-    /// theirs: `advertise`, or else the only address to listen on. A port that `advertise` leaves
-    /// open is that of the addresses to listen on.
+    /// The address at which drivers reach this proxy, for the other members to show to their
+    /// drivers: `advertise`, or else the only address to listen on. If `advertise` leaves the port
+    /// open, it is the port of the addresses to listen on.
     ///
     /// # Errors
-    /// The configuration leaves open which address it is: `advertise` has to say it.
+    /// The configuration leaves the address open: `advertise` must give it.
     pub fn member_address(&self) -> Result<SocketAddr, Problem> {
         let address = match (self.advertise, &self.listen[..]) {
             (Some(address), _) if address.port() != 0 => address,
@@ -33,7 +33,7 @@ impl Config {
     }
 }
 
-/// The port of all of these.
+/// The port common to all these addresses.
 fn only_port(listen: &[SocketAddr]) -> Result<u16, Problem> {
     match listen {
         [] => Err(problem("there is no address to listen on")),

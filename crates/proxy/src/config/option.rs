@@ -1,5 +1,5 @@
-//! What is known of an option: the command line, the file, the checks, the reload and the table of
-//! `docs/configuration.md` all go by [`OPTIONS`], which the macro here makes of the list in
+//! Properties of options: the command line, the file, the checks, the reload and the table of
+//! `docs/configuration.md` all use [`OPTIONS`], which the macro here makes of the list in
 //! `config.rs`.
 
 use std::path::PathBuf;
@@ -17,11 +17,11 @@ pub struct ConfigOption {
     pub key: &'static str,
     /// Heading of the help under which it stands.
     pub section: &'static str,
-    /// What stands for the value in the help.
+    /// Placeholder of the value in the help.
     pub value_name: &'static str,
-    /// What it is for.
+    /// Purpose, as the help shows it.
     pub help: &'static str,
-    /// What it is when it is not given.
+    /// Value of an option that is not given.
     pub default: DefaultText,
     /// The values that may be given.
     pub allowed: Allowed,
@@ -29,7 +29,7 @@ pub struct ConfigOption {
     pub change: Change,
     /// What the manual says beyond the help, in Markdown; may be empty.
     pub manual: &'static str,
-    /// It has commas between its parts as a flag, and is a list in the file.
+    /// True if a flag has commas between its parts, and the file a list.
     pub is_list: bool,
     pub(super) read: fn(&mut Config, &Written) -> Vec<String>,
     pub(super) number: fn(&Config) -> Option<u64>,
@@ -38,18 +38,18 @@ pub struct ConfigOption {
 }
 
 impl ConfigOption {
-    /// Reads a value into its field; a message for each thing that is wrong with it.
+    /// Reads a value into its field; returns a message for each fault.
     pub fn read(&self, config: &mut Config, written: &Written) -> Vec<String> {
         (self.read)(config, written)
     }
 }
 
-/// The default of an option as it is shown.
+/// The default of an option, for display.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DefaultText {
-    /// A value as one would give it.
+    /// A value in the form of the option.
     Value(&'static str),
-    /// Words for what is found out later; empty: nothing.
+    /// A description of a value known only later; empty: none.
     Words(&'static str),
 }
 
@@ -60,7 +60,7 @@ pub enum Allowed {
     Numbers(u64, u64),
     /// A word, or a number from the second to the third.
     WordOr(&'static str, u64, u64),
-    /// What can only be described; with an example other than the default.
+    /// A description of the form, with an example other than the default.
     Form(&'static str, &'static str),
 }
 
@@ -74,9 +74,9 @@ pub enum Change {
 }
 
 impl Config {
-    /// `new` as far as a running proxy can take it over: keys that only a restart can change keep
-    /// their present value. Also names the keys that changed, and those among them that wait for
-    /// the restart.
+    /// Takes over `new` as far as a running proxy can: keys that only a restart can change keep
+    /// their present value. Also names the changed keys, and those among them that wait for the
+    /// restart.
     pub fn reloaded(&self, new: &Config) -> Reloaded {
         let mut config = new.clone();
         let (mut changed, mut waiting) = (Vec::new(), Vec::new());
@@ -89,7 +89,7 @@ impl Config {
                 }
             }
         }
-        // The login is one thing, whichever of its options it comes from.
+        // The login counts as one, whichever of its options changed.
         changed.retain(|key| !["username", "password", "password_file"].contains(key));
         if self.credentials() != config.credentials() {
             changed.push("username");
@@ -109,7 +109,7 @@ pub struct Reloaded {
     pub waiting: Vec<&'static str>,
 }
 
-/// A field that may be a number, to be compared with what is allowed.
+/// A field that may be a number, for the comparison with its range.
 pub(super) trait MaybeNumber {
     fn number(&self) -> Option<u64> {
         None
@@ -161,7 +161,7 @@ impl MaybeNumber for Secret {}
 impl<T> MaybeNumber for Option<T> {}
 impl<T> MaybeNumber for Vec<T> {}
 
-/// The default of a field, from the text that the list has for it.
+/// The default of a field, from the text in the list.
 pub(super) fn default_value<K: Readable + Into<F>, F>(key: &str, text: &str) -> F {
     let mut faults = Vec::new();
     let written = Written::Text(text.to_owned());
@@ -170,7 +170,7 @@ pub(super) fn default_value<K: Readable + Into<F>, F>(key: &str, text: &str) -> 
     value.unwrap_or_else(|| panic!("the default of {key} is not valid: {faults:?}")).into()
 }
 
-/// Makes of the list of options: [`Config`] with a field for each, its defaults, and [`OPTIONS`].
+/// Turns the list of options into [`Config`] with a field for each, its defaults, and [`OPTIONS`].
 macro_rules! options {
     ($( section $section:literal; $(
         $(#[doc = $help:literal])+

@@ -1,5 +1,5 @@
-//! Checks that a configuration makes sense before anything is started with it: the ranges that the
-//! options declare, and the rules that one option alone does not show.
+//! Checks of a configuration before a start: the ranges that the options declare, and the rules
+//! between options.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -9,14 +9,14 @@ use super::{Allowed, Config, Handover, Multiget, OPTIONS};
 /// One thing wrong with a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// The key it is about, as written in the file.
+    /// The key at fault, as written in the file.
     pub key: &'static str,
-    /// The fault, and what to do about it.
+    /// The fault and its remedy.
     pub message: String,
 }
 
 impl Config {
-    /// Everything wrong with this configuration; empty when it can be started.
+    /// All faults of this configuration; empty if the proxy can start with it.
     pub fn problems(&self) -> Vec<Problem> {
         let mut found = Findings(Vec::new());
         self.check_addresses(&mut found);
@@ -143,8 +143,8 @@ impl Config {
         }
     }
 
-    /// Whoever says how something is to be done believes that it is done. A default says nothing: a
-    /// file may have all of them.
+    /// Reports options without effect: a user who says how something works believes that it is on.
+    /// Defaults do not count, because a file may list them all.
     fn check_idle(&self, found: &mut Findings) {
         let default = Config::default();
         for option in OPTIONS {
@@ -165,8 +165,8 @@ impl Config {
         }
     }
 
-    /// Whoever says how locks are to be kept believes that there are some. A default says nothing:
-    /// a file may have all of them.
+    /// Reports lock options without a fleet: a user who says how to keep locks believes that there
+    /// are some. Defaults do not count, because a file may list them all.
     fn check_fleet(&self, found: &mut Findings) {
         if self.fleet.is_some() {
             return;
@@ -184,12 +184,12 @@ impl Config {
     }
 }
 
-/// Options of hand-over, of which `handover` itself is one.
+/// Section of the hand-over options, which `handover` itself belongs to.
 const HANDOVER_SECTION: &str = "Hand-over";
-/// Options of fleets and their locks, of which `fleet` itself is one.
+/// Section of the options of fleets and locks, which `fleet` itself belongs to.
 const FLEET_SECTION: &str = "Locks and fleet";
 
-/// Problems found so far.
+/// Faults found so far.
 struct Findings(Vec<Problem>);
 
 impl Findings {

@@ -1,4 +1,4 @@
-//! What options stand for beyond numbers and text.
+//! Values of options beyond numbers and text.
 
 use std::fmt;
 
@@ -56,12 +56,12 @@ impl Kind for Aggregate {
     }
 }
 
-/// Whether large answers go over clients' own connections.
+/// Use of clients' own connections for large answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Handover {
     /// Never.
     Off,
-    /// Where the node's agent can be reached, and this host can.
+    /// If the node's agent and this host both support it.
     Auto,
 }
 
@@ -77,10 +77,10 @@ impl Kind for Handover {
     }
 }
 
-/// How reads of several partitions are asked.
+/// Treatment of reads of several partitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Multiget {
-    /// As they come.
+    /// Whole, to one node.
     Off,
     /// In parts, to the nodes that have the keys.
     Split,
@@ -98,12 +98,12 @@ impl Kind for Multiget {
     }
 }
 
-/// By what a proxy knows that it still had a shard when a transaction was decided.
+/// Proof that a proxy still owned a shard when it decided a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Commit {
-    /// By its lease, and so by the rate of its clock.
+    /// Its lease, and so the rate of its clock.
     Lease,
-    /// By a SERIAL read of its row among the members of the fleet.
+    /// A SERIAL read of its row among the members of the fleet.
     Lwt,
 }
 
@@ -119,7 +119,7 @@ impl Kind for Commit {
     }
 }
 
-/// How log lines look.
+/// Format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFormat {
     /// One readable line per event.

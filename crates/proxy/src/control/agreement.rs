@@ -1,11 +1,11 @@
-//! Who waits for schema agreement, and since when. One check of the schema versions answers all who
+//! The parties that wait for schema agreement. One check of the schema versions answers all that
 //! asked before it.
 //!
-//! Only the node that made a change is sure to know it: to any other, all versions may look alike
-//! because none of them is new yet. So the change is looked for from the node that made it, on the
-//! control connection if that goes there and on one of its own otherwise. Events wait too: a driver
-//! that hears of a new table asks for it at once, and its question may go to a node that has not
-//! heard of it yet.
+//! Only the node that made a change is sure to know it: to any other node, all versions may look
+//! alike because none has changed yet. So the check starts from the node that made the change, on
+//! the control connection if that leads there and on a separate one otherwise. Events wait too: a
+//! driver that hears of a new table reads it at once, and its query may reach a node that does not
+//! know the table yet.
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
@@ -20,31 +20,31 @@ use super::state::TableName;
 use super::{handshake, ring};
 use crate::config::Config;
 
-/// How long agreement is waited for, as drivers do by default.
+/// Longest wait for agreement; the default of drivers.
 const LIMIT: Duration = Duration::from_secs(10);
 /// Pause between two checks.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Those who wait, in the order in which they came.
+/// Waiting parties, in order of arrival.
 #[derive(Debug, Default)]
 pub(super) struct Agreement {
     waiting: Vec<(Waiter, Instant)>,
     next_check: Option<Instant>,
 }
 
-/// Who or what waits for agreement.
+/// A party that waits for agreement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Waiter {
     /// A core, for the answer to a client.
     Core {
         /// Its index.
         core: usize,
-        /// Its number for the question.
+        /// The core's number for the request.
         ticket: u64,
-        /// The table that was made.
+        /// The new table, if the change made one.
         table: Option<Box<TableName>>,
     },
-    /// The body of an event, to be passed on.
+    /// The body of an event to forward.
     Event(Arc<[u8]>),
 }
 
@@ -56,7 +56,7 @@ pub(super) struct Answer {
 }
 
 impl Agreement {
-    /// Somebody wants to know; the next check is due at once, or when it was due anyway.
+    /// Adds a waiter; the next check is due at once, unless one is scheduled.
     pub(super) fn ask(&mut self, waiter: Waiter, now: Instant) {
         self.waiting.push((waiter, now + LIMIT));
         self.next_check.get_or_insert(now);
@@ -67,12 +67,12 @@ impl Agreement {
         self.next_check
     }
 
-    /// To be called before the versions are read; the number goes to [`Self::finish_check`].
+    /// Begins a check, before the versions are read; the number goes to [`Self::finish_check`].
     pub(super) fn start_check(&mut self) -> usize {
         self.waiting.len()
     }
 
-    /// The outcome of a check that the first `asked` of those who wait were there for.
+    /// Takes the outcome of a check for the first `asked` waiters.
     pub(super) fn finish_check(&mut self, asked: usize, agreed: bool, now: Instant) -> Vec<Answer> {
         let mut answers = Vec::new();
         let mut index = 0;
@@ -88,7 +88,7 @@ impl Agreement {
         answers
     }
 
-    /// The control connection is lost: everybody who waits gets a no.
+    /// Answers no to all waiters, because the control connection is lost.
     pub(super) fn abandon(&mut self) -> Vec<Answer> {
         self.next_check = None;
         self.waiting.drain(..).map(|(waiter, _)| Answer { waiter, agreed: false }).collect()
@@ -103,7 +103,7 @@ pub(super) fn agree(versions: &[(u128, u128)], down: &HashSet<u128>) -> bool {
     versions.all(|version| Some(version) == first)
 }
 
-/// Waits, on a connection of its own, until the node at `address` sees agreement; `false` if it did
+/// Waits, on a separate connection, until the node at `address` sees agreement; `false` if it did
 /// not in time.
 pub(super) async fn seen_by(address: SocketAddr, config: &Config, down: &HashSet<u128>) -> bool {
     let limit = Duration::from_millis(config.connect_timeout_ms);

@@ -1,6 +1,5 @@
-//! A CQL client: one connection, one statement at a time. [`Client`] is for the commands of the
-//! binary, where nobody else waits for it, and [`AsyncClient`] for what has others to serve
-//! meanwhile.
+//! A CQL client: one connection, one statement at a time. [`Client`] serves the commands of the
+//! binary, which may block; [`AsyncClient`] serves callers with other work meanwhile.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
@@ -16,31 +15,31 @@ use super::error::ControlError;
 use super::handshake::{self, Session};
 use crate::config::{CQL_PORT, Credentials, split_host_port};
 
-/// The option in SUPPORTED by which a proxy can be told from a node.
+/// Option in SUPPORTED that tells a proxy from a node.
 pub const PROXY_KEY: &str = "SHUNT_PROXY";
 
-/// An option that only a proxy of a fleet has, to which statements on locks are more than rows; its
-/// value is a version of them.
+/// Option in SUPPORTED of a proxy of a fleet, which executes statements on locks as such; the value
+/// is their version.
 pub const LOCKS_KEY: &str = "SHUNT_LOCKS";
 
-/// Wait for one host before the next is tried beside it.
+/// Wait for one host before the next is tried in parallel.
 const STAGGER: Duration = Duration::from_millis(250);
 
-/// A statement that came to nothing.
+/// A failed statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failed {
-    /// The code of the node's or the proxy's error; none if there was no answer.
+    /// Code of the node's or the proxy's error; `None` if there was no answer.
     pub code: Option<i32>,
-    /// What happened, for people.
+    /// Message for users.
     pub message: String,
 }
 
-/// The rows of an answer; none where the answer has none.
+/// The rows of an answer; empty if the answer has none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Table {
     /// Names of the columns.
     pub columns: Vec<String>,
-    /// Values as they were sent; none for null.
+    /// Raw values; `None` for null.
     pub rows: Vec<Vec<Option<Vec<u8>>>>,
 }
 
@@ -52,8 +51,7 @@ impl Table {
     }
 }
 
-/// A connection that is logged in. It ends when this is dropped, and with it what a proxy has
-/// waiting for it.
+/// A logged-in connection. Dropping it closes the connection, and a proxy drops what waits for it.
 #[derive(Debug)]
 pub struct AsyncClient {
     connection: Connection,
@@ -65,7 +63,7 @@ impl AsyncClient {
     /// Connects and logs in. `limit` holds for each step.
     ///
     /// # Errors
-    /// It does not answer, or refuses the login; only then there is a code, that of the refusal.
+    /// The host does not answer, or refuses the login; only a refusal has a code.
     pub async fn connect(
         address: SocketAddr,
         credentials: Option<&Credentials>,
@@ -79,10 +77,10 @@ impl AsyncClient {
     }
 
     /// Connects to the first of these addresses that answers. If one is silent for [`STAGGER`], the
-    /// next is tried beside it, so that a dead host does not cost a whole time-out.
+    /// next is tried in parallel, so that a dead host does not cost a whole time-out.
     ///
     /// # Errors
-    /// No address answered. Each is there with its error, and the code of a refusal.
+    /// No address answered: the error of each, and the code of a refusal.
     pub(super) async fn connect_first(
         addresses: Vec<SocketAddr>,
         credentials: Option<&Credentials>,
@@ -111,16 +109,16 @@ impl AsyncClient {
         }
     }
 
-    /// As [`Client::keeps_locks`].
+    /// Same as [`Client::keeps_locks`].
     pub fn keeps_locks(&self) -> bool {
         self.keeps_locks
     }
 
-    /// Carries out a statement within `limit`.
+    /// Executes a statement within `limit`.
     ///
     /// # Errors
-    /// The error that answered it, or that nothing did. After the latter, or when the future was
-    /// given up, the connection is of no use.
+    /// The error in the answer, or the lack of one. After the latter, or when the caller dropped
+    /// the future, the connection is unusable.
     pub async fn query(
         &mut self,
         text: &str,
@@ -159,7 +157,7 @@ impl AsyncClient {
     }
 }
 
-/// An [`AsyncClient`] and what it runs on.
+/// An [`AsyncClient`] with its runtime.
 pub struct Client {
     runtime: Runtime,
     client: AsyncClient,
@@ -167,12 +165,12 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects to the first of these that answers, HOST or HOST:PORT. `limit` holds for each step,
-    /// and for each statement later.
+    /// Connects to the first of these hosts (HOST or HOST:PORT) that answers. `limit` holds for
+    /// each step, and for each statement later.
     ///
     /// # Errors
-    /// None answers, or the login is refused; says what each of them did. There is a code if one
-    /// has refused.
+    /// No host answers, or one refuses the login; the message has the outcome of each. A refusal
+    /// has a code.
     pub fn connect(
         hosts: &[String],
         credentials: Option<&Credentials>,
@@ -198,32 +196,31 @@ impl Client {
         Err(Failed { code, message: told.chain(unknown).collect::<Vec<_>>().join("; ") })
     }
 
-    /// True if this is a proxy, and not a node.
+    /// True if the host is a proxy, not a node.
     pub fn is_proxy(&self) -> bool {
         self.client.is_proxy
     }
 
-    /// True if this is a proxy of a fleet: elsewhere a statement on locks may be carried out as one
+    /// True if the host is a proxy of a fleet: other hosts may execute a statement on locks as one
     /// on rows.
     pub fn keeps_locks(&self) -> bool {
         self.client.keeps_locks
     }
 
-    /// Which of the hosts this is.
+    /// Address of the connected host.
     pub fn address(&self) -> SocketAddr {
         self.client.connection.address
     }
 
-    /// Lets time pass.
+    /// Sleeps.
     pub fn pause(&self, time: Duration) {
         self.runtime.block_on(async { tokio::time::sleep(time).await });
     }
 
-    /// Carries out a statement.
+    /// Executes a statement.
     ///
     /// # Errors
-    /// The error that answered it, or that nothing did. After the latter the connection is of no
-    /// use.
+    /// The error in the answer, or the lack of one. After the latter the connection is unusable.
     pub fn query(
         &mut self,
         text: &str,

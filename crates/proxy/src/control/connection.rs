@@ -1,7 +1,7 @@
-//! One CQL connection of the control plane: a request at a time, events in between.
+//! One CQL connection of the control plane: one request at a time, events in between.
 //!
-//! No task of its own: whoever awaits it drives it. Reading appends to a buffer of the connection,
-//! so a read that is given up (in `select!`) loses nothing.
+//! It has no task: the caller that awaits it drives it. Reading appends to a buffer of the
+//! connection, so a cancelled read (in `select!`) loses nothing.
 
 use std::collections::VecDeque;
 use std::io;
@@ -19,7 +19,7 @@ use tokio::time::timeout;
 
 use super::error::ControlError;
 
-/// Largest answer believed: a page of a system table is far below.
+/// Largest answer accepted: a page of a system table is far below.
 const BODY_BYTES_MAX: u32 = 64 * 1024 * 1024;
 /// Events kept while a request is being answered; a node that sends more is broken.
 const EVENTS_MAX: usize = 65_536;
@@ -29,9 +29,9 @@ const READ_BYTES: usize = 64 * 1024;
 /// A message of the node.
 #[derive(Debug)]
 pub(super) struct Message {
-    /// Version the node answered in.
+    /// Version of the answer.
     pub(super) version: u8,
-    /// Opcode.
+    /// Opcode of the message.
     pub(super) opcode: u8,
     stream: i16,
     /// Body without tracing id, warnings and custom payload.
@@ -45,13 +45,13 @@ impl Message {
         Ok(Message { version, opcode, stream, body: body.to_vec() })
     }
 
-    /// An ERROR on stream 0, where nobody asks: Cassandra answers so what it has not read as far as
-    /// the stream id, such as a request of a version that it does not speak.
+    /// True for an ERROR on stream 0, which no request uses: Cassandra sends it if it could not
+    /// read a request up to the stream id, for example one of an unknown version.
     fn is_early_refusal(&self) -> bool {
         self.stream == 0 && self.opcode == opcode::ERROR
     }
 
-    /// The node's ERROR as our error; any other message is an unexpected answer to `asked`.
+    /// Converts the node's ERROR; any other message is an unexpected answer to `asked`.
     pub(super) fn refusal(&self, asked: &'static str) -> ControlError {
         if self.opcode != opcode::ERROR {
             return ControlError::Unexpected { asked, opcode: self.opcode };
@@ -72,7 +72,7 @@ pub(super) struct Connection {
     /// Protocol version, 3 to 5.
     pub(super) version: u8,
     reader: EnvelopeReader,
-    /// Received, not yet taken apart.
+    /// Received bytes, not yet parsed.
     received: Vec<u8>,
     events: VecDeque<Vec<u8>>,
     last_stream: i16,
@@ -99,15 +99,15 @@ impl Connection {
         })
     }
 
-    /// From now on both sides send segments (v5, section 2.3.1: after the answer to STARTUP).
+    /// Switches both sides to segments (v5, section 2.3.1: after the answer to STARTUP).
     pub(super) fn start_framing(&mut self) {
         if self.version >= 5 {
             self.reader.start_segments(false);
         }
     }
 
-    /// Sends a request and waits for its answer, whatever it is. Events that arrive meanwhile are
-    /// kept. `name` is for the error when `limit` is over; the connection must then be given up.
+    /// Sends a request and waits for its answer of any kind. Keeps events that arrive meanwhile.
+    /// `name` appears in the error when `limit` expires; the caller must then drop the connection.
     pub(super) async fn request(
         &mut self,
         opcode: u8,
@@ -129,7 +129,7 @@ impl Connection {
         timeout(limit, exchange).await.map_err(|_| ControlError::TimedOut(name))?
     }
 
-    /// The body of the next EVENT. Waits as long as it takes; may be given up at any moment.
+    /// The body of the next EVENT. Waits without limit; may be cancelled at any moment.
     pub(super) async fn next_event(&mut self) -> Result<Vec<u8>, ControlError> {
         loop {
             if let Some(event) = self.events.pop_front() {
@@ -172,7 +172,7 @@ impl Connection {
         Ok(self.last_stream)
     }
 
-    /// The next whole message; reads until there is one.
+    /// The next whole message; reads until one is complete.
     async fn next_message(&mut self) -> Result<Message, ControlError> {
         loop {
             if let Some(message) = self.take_message()? {
@@ -185,9 +185,9 @@ impl Connection {
         }
     }
 
-    /// The next message, if it was received whole.
+    /// The next message, if it has arrived whole.
     fn take_message(&mut self) -> Result<Option<Message>, ControlError> {
-        // Segments are asked for without compression, so nothing is ever decompressed.
+        // Segments have no compression, because the handshake did not ask for it.
         let mut scratch = Vec::new();
         let mut envelopes = self.reader.read(&self.received, &mut scratch);
         let message = match envelopes.header()? {

@@ -1,5 +1,4 @@
-//! Contact points: the addresses behind their names, and those among them at which this proxy
-//! listens itself.
+//! Contact points: the addresses of their names, and those that are addresses of this proxy.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
@@ -29,7 +28,7 @@ pub(super) async fn resolve(
 /// Checks that no contact point is this proxy: it would wait for itself, or take itself for a node.
 ///
 /// # Errors
-/// One is; the text says which.
+/// A contact point is this proxy; the text names it.
 pub(super) fn refuse_own(config: &Config, resolved: &[Resolved]) -> Result<(), ControlError> {
     let all = resolved
         .iter()
@@ -48,12 +47,12 @@ pub(super) fn refusal(name: &str, address: SocketAddr) -> String {
     )
 }
 
-/// True if a connection to this address certainly comes to this proxy. The check of the
+/// True if a connection to this address certainly reaches this proxy. The check of the
 /// configuration covers literal addresses; this one covers addresses behind names too, and all
 /// addresses of this host if the proxy listens on all.
 pub(super) fn is_own(config: &Config, address: SocketAddr) -> bool {
     config.listen.iter().any(|listen| {
-        // An IPv6 listener may take IPv4 connections or not: the system's settings decide.
+        // The system's settings decide whether an IPv6 listener takes IPv4 connections.
         let is_any = listen.ip().is_unspecified() && listen.is_ipv4() == address.is_ipv4();
         let target =
             if is_any && is_of_this_host(address.ip()) { listen.ip() } else { address.ip() };
@@ -61,8 +60,8 @@ pub(super) fn is_own(config: &Config, address: SocketAddr) -> bool {
     })
 }
 
-/// True if an address is this host's: the kernel then sends to it from the same one. Nothing is
-/// sent for that.
+/// True if the address is this host's: the kernel then uses the same address as the source. The
+/// check sends no packet.
 fn is_of_this_host(ip: IpAddr) -> bool {
     let any: IpAddr = if ip.is_ipv4() { [0; 4].into() } else { [0; 16].into() };
     let source = UdpSocket::bind((any, 0)).and_then(|socket| {

@@ -1,20 +1,19 @@
-//! Which datacentre is local: the configured one, else that of the contact points.
+//! The local datacentre: the configured one, else that of the contact points.
 //!
-//! Settled once, before any core hears of the ring, and only by what is the same for every proxy
+//! It is decided once, before any core hears of the ring, and only from facts common to every proxy
 //! with the same configuration: the contact points as addresses and the ring's own list of nodes,
-//! never by who answered, or first. What leaves a choice is refused. What must never happen: that
-//! queries go to a datacentre nobody chose; where the local one has no nodes (any more), there is
-//! no node to use.
+//! never from who answered, or first. An ambiguous choice is refused. Queries must never go to a
+//! datacentre that nobody chose; if the local one has no nodes (any more), there is no node to use.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
 use shunt_topology::Node;
 
-/// A contact point and its addresses, or why it has none.
+/// A contact point with its addresses, or with the reason why it has none.
 pub(crate) type Resolved = (String, Result<Vec<SocketAddr>, String>);
 
-/// The local datacentre of a ring of these nodes, or why there is none.
+/// The local datacentre of a ring of these nodes, or the reason why there is none.
 pub(crate) fn choose(
     configured: Option<&str>,
     nodes: &[Node],
@@ -63,8 +62,8 @@ pub(crate) fn choose(
     }
 }
 
-/// That of the node with this address; or of all that share the IP address, as behind forwarded
-/// ports.
+/// The datacentre of the node with this address, or of all nodes that share the IP address, as
+/// behind forwarded ports.
 fn datacentre_of(address: SocketAddr, nodes: &[Node]) -> Option<&str> {
     if let Some(node) = nodes.iter().find(|node| node.address == address) {
         return Some(&node.datacentre);
@@ -77,7 +76,7 @@ fn datacentre_of(address: SocketAddr, nodes: &[Node]) -> Option<&str> {
     near.all(|other| other == first).then_some(first)
 }
 
-/// The datacentres there are, for people.
+/// The existing datacentres, for messages.
 pub(crate) fn list(nodes: &[Node]) -> String {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     nodes.iter().for_each(|node| *counts.entry(&node.datacentre).or_default() += 1);

@@ -8,36 +8,35 @@ use shunt_wire::cql::frame_v5::FrameError;
 use shunt_wire::cql::message::error_code;
 use shunt_wire::error::DecodeError;
 
-/// Why a control connection could not be made or was lost.
+/// The reason why a control connection failed or was lost.
 #[derive(Debug)]
 pub(super) enum ControlError {
-    /// The network's fault, or the node closed the connection.
+    /// The network failed, or the node closed the connection.
     Io(io::Error),
     /// The node did not answer in time.
     TimedOut(&'static str),
-    /// The node sent bytes that cannot be read.
+    /// The node sent unreadable bytes.
     Garbage(String),
-    /// The node answered, with something other than asked for.
+    /// The node sent an answer of the wrong kind.
     Unexpected { asked: &'static str, opcode: u8 },
     /// The node answered with ERROR.
     Node { code: i32, message: String },
-    /// The node does not speak any version that we do.
+    /// The node speaks none of our versions.
     NoCommonVersion(String),
-    /// The node asks for a login that was not given.
+    /// The node asks for a login, and none is configured.
     LoginNeeded { class: String },
     /// The node refused the login, or wants more than a password.
     LoginRefused { class: String, code: i32, message: String },
-    /// A row of a system table lacks what we cannot do without.
+    /// A row of a system table lacks a required value.
     Incomplete(&'static str),
-    /// It belongs to another ring than the one that is known.
+    /// The node belongs to another ring than the known one.
     Stranger(String),
-    /// The ring does not go with the configuration.
+    /// The ring contradicts the configuration.
     Unfit(String),
 }
 
 impl ControlError {
-    /// The code of the error that the node answered with. A login that it wants and that was not
-    /// given counts as a wrong one.
+    /// The code of the node's error. A missing login counts as a wrong one.
     pub(super) fn code(&self) -> Option<i32> {
         match self {
             Self::Node { code, .. } | Self::LoginRefused { code, .. } => Some(*code),

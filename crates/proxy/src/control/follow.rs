@@ -1,4 +1,4 @@
-//! Following the ring on one control connection: events, requests of cores, periodic reading,
+//! Following the ring on one control connection: events, requests of cores, periodic reads,
 //! heartbeat.
 
 use std::collections::HashSet;
@@ -20,20 +20,20 @@ use super::plane::{ControlPlane, Step, node_port, probe, until};
 use super::state::TableName;
 use super::{ControlRequest, CoreMail, ring, schema};
 
-/// Wait after the first of several topology or status events, so that they cost one reading. Nodes
-/// also tell of a change before they can be asked about it.
+/// Wait after the first of several topology or status events, so that they cost one read. Nodes
+/// also announce a change before they can answer queries about it.
 const TOPOLOGY_DELAY: Duration = Duration::from_millis(1000);
 /// Wait after the first of several schema events.
 const SCHEMA_DELAY: Duration = Duration::from_millis(300);
-/// Least time that a node has for an answer on the control connection.
+/// Shortest deadline for an answer on the control connection.
 const STEP_MIN: Duration = Duration::from_secs(10);
-/// Nodes asked about agreement at a time on connections of their own; beyond that the control
-/// connection has to do.
+/// Nodes asked about agreement at a time on separate connections; beyond that the control
+/// connection serves.
 const AGREEMENTS_MAX: usize = 32;
-/// How often mail that did not fit a core's mailbox is tried again.
+/// Interval between attempts to deliver mail that did not fit a core's mailbox.
 pub(super) const POST_RETRY: Duration = Duration::from_millis(20);
 
-/// Follows until the connection is lost (an error) or all cores are gone.
+/// Follows the ring until the connection is lost (an error) or all cores are gone.
 pub(super) async fn follow(plane: &mut ControlPlane, session: Session) -> Step {
     let now = Instant::now();
     let mut follower = Follower {
@@ -52,7 +52,7 @@ pub(super) async fn follow(plane: &mut ControlPlane, session: Session) -> Step {
     outcome
 }
 
-/// A control connection and what is due on it.
+/// A control connection and the work due on it.
 struct Follower<'p> {
     plane: &'p mut ControlPlane,
     session: Session,
@@ -60,8 +60,8 @@ struct Follower<'p> {
     schema_due: Option<Instant>,
     refresh_due: Instant,
     heartbeat_due: Instant,
-    /// Nobody listened to events before this connection, and what they would have told is not known
-    /// yet.
+    /// True if the proxy received no events before this connection, and has not yet found out what
+    /// it missed.
     was_away: bool,
     agreement: Agreement,
 }
@@ -74,7 +74,7 @@ impl Follower<'_> {
         Ok(())
     }
 
-    /// Waits for one thing and does it. `false`: all cores are gone.
+    /// Waits for one event and handles it. `false`: all cores are gone.
     async fn turn(&mut self) -> Result<bool, ControlError> {
         let plane = &mut *self.plane;
         tokio::select! {
@@ -92,14 +92,14 @@ impl Follower<'_> {
                 }
             }
             Some(answer) = plane.agreements.join_next() => {
-                // All that have come by now: each publication costs as much as the schema is large.
+                // Take all that have arrived: each publication costs as much as the schema is
+                // large.
                 let others = std::iter::from_fn(|| plane.agreements.try_join_next());
                 let answers: Vec<Answer> = std::iter::once(answer).chain(others).flatten().collect();
                 self.answer(answers).await?;
             }
             changed = plane.config.changed() => {
-                // The sender lives as long as the process; if it does not, there is nothing more to
-                // follow.
+                // The sender lives as long as the process; without it nothing is left to follow.
                 if changed.is_err() {
                     return Ok(false);
                 }
@@ -129,13 +129,13 @@ impl Follower<'_> {
         if answer.opcode == opcode::READY { Ok(()) } else { Err(answer.refusal("REGISTER")) }
     }
 
-    /// Time for one step. The deadline of queries is for those of clients, and may be shorter than
-    /// a cold node needs to tell the schema.
+    /// Deadline of one step. The deadline of queries is for those of clients, and may be shorter
+    /// than a cold node needs to send the schema.
     fn limit(&self) -> Duration {
         Duration::from_millis(self.plane.settings().query_timeout_ms).max(STEP_MIN)
     }
 
-    /// Reads topology and schema; publishes if anything changed or nothing was known.
+    /// Reads topology and schema; publishes if they changed or were unknown.
     async fn refresh_all(&mut self) -> Step {
         let ring_changed = self.read_ring().await?;
         let schema_changed = self.read_schema().await?;
@@ -155,10 +155,10 @@ impl Follower<'_> {
         Ok(())
     }
 
-    /// Notes what there is in a schema of another version, and tells clients of what changed while
-    /// nobody listened. A node that has not heard of a change yet tells of it later itself. What
-    /// came just before the last connection was lost, or just after this one registered, may be
-    /// told twice; drivers read the schema again, and find it the same.
+    /// Takes an inventory of a schema of another version, and sends clients the changes that no
+    /// event announced. A node that has not heard of a change yet announces it later itself.
+    /// Changes just before the last connection was lost, or just after this one registered, may be
+    /// announced twice; drivers read the schema again, and find it the same.
     async fn take_inventory(&mut self) -> Step {
         let version = self.plane.ring.as_ref().map(|ring| ring.schema_version).unwrap_or_default();
         if self
@@ -198,7 +198,7 @@ impl Follower<'_> {
         Ok(())
     }
 
-    /// Reads the ring; says whether it differs from what was known.
+    /// Reads the ring; returns whether it changed.
     async fn read_ring(&mut self) -> Result<bool, ControlError> {
         self.topology_due = None;
         let limit = self.limit();
@@ -217,11 +217,11 @@ impl Follower<'_> {
         Ok(changed)
     }
 
-    /// Reads the schema; says whether it differs from what was known.
+    /// Reads the schema; returns whether it changed.
     async fn read_schema(&mut self) -> Result<bool, ControlError> {
         self.schema_due = None;
         let limit = self.limit();
-        // Later the cores look for themselves, and the schema must not hang on it.
+        // Later the cores read the modes themselves, and the schema must not depend on them.
         let with_modes = self.plane.is_starting() && self.plane.settings().fleet.is_some();
         let read = schema::read(&mut self.session.connection, limit, with_modes).await;
         let schema = self.counted(read)?;
@@ -294,7 +294,7 @@ impl Follower<'_> {
         }
     }
 
-    /// Looks from the node that changed the schema.
+    /// Waits for agreement from the node that changed the schema.
     fn await_agreement(&mut self, id: NodeId, waiter: Waiter) {
         let plane = &mut *self.plane;
         let nodes =
@@ -314,7 +314,8 @@ impl Follower<'_> {
         });
     }
 
-    /// A core cannot reach a node: look at the ring, and at the node itself.
+    /// Handles a core's report that it cannot reach a node: schedules a read of the ring, and
+    /// probes the node.
     fn unreachable(&mut self, id: NodeId) {
         let now = Instant::now();
         self.topology_due.get_or_insert(now + TOPOLOGY_DELAY);
@@ -329,7 +330,7 @@ impl Follower<'_> {
         self.probe_nodes(|node, _| node.id == id);
     }
 
-    /// Notes that a node is up or down, and publishes if that is news.
+    /// Notes that a node is up or down, and publishes a change.
     fn mark(&mut self, host_id: u128, up: bool, by: &str) {
         let Some(node) = self
             .plane
@@ -354,12 +355,13 @@ impl Follower<'_> {
         self.plane.publish(&self.session);
     }
 
-    /// After (re)connecting: whoever went down or came up while nobody listened.
+    /// Probes all other nodes after a (re)connect, because some may have gone down or come up
+    /// meanwhile.
     fn probe_others(&mut self) {
         self.probe_nodes(|_, _| true);
     }
 
-    /// Nodes believed down may be back without anybody having said so.
+    /// Probes the nodes believed down, which may be back without an event.
     fn probe_down(&mut self) {
         self.probe_nodes(|node, down| down.contains(&node.host_id));
     }
@@ -368,7 +370,7 @@ impl Follower<'_> {
         let limit = Duration::from_millis(self.plane.settings().connect_timeout_ms);
         let plane = &mut *self.plane;
         let Some(ring) = &plane.ring else { return };
-        // A few rounds of probes may overlap, but not pile up.
+        // A few rounds of probes may overlap, but they must not pile up.
         let room = (4 * ring.nodes.len()).saturating_sub(plane.probes.len());
         let others = ring.nodes.iter().filter(|node| node.host_id != ring.control_host_id);
         for node in others.filter(|node| wanted(node, &plane.down)).take(room) {
@@ -376,7 +378,7 @@ impl Follower<'_> {
         }
     }
 
-    /// The connection just worked.
+    /// Notes that the connection just worked.
     fn still_alive(&mut self) {
         let interval = Duration::from_millis(self.plane.settings().heartbeat_interval_ms);
         self.heartbeat_due = Instant::now() + interval;
@@ -399,8 +401,8 @@ impl Follower<'_> {
         self.answer(answers).await
     }
 
-    /// Answers the waiters. Reads new tables first, so that a client's next statement is routed by
-    /// their keys; the whole schema is read a moment after the event.
+    /// Answers the waiters. Reads new tables first, so that the routing of a client's next
+    /// statement knows their keys; a read of the whole schema follows the event shortly.
     async fn answer(&mut self, answers: Vec<Answer>) -> Step {
         let agreed = answers.iter().filter(|answer| answer.agreed);
         let made = agreed.filter_map(|answer| match &answer.waiter {
@@ -425,7 +427,7 @@ impl Follower<'_> {
             .await;
             match self.counted(read) {
                 Ok(changed) => is_new |= changed,
-                // The node is there, and does not tell of this table now: all of the schema is read
+                // The node answers, but not about this table: a read of the whole schema follows
                 // soon.
                 Err(ControlError::Node { .. }) => {
                     self.schema_due.get_or_insert(Instant::now() + SCHEMA_DELAY);
@@ -437,7 +439,7 @@ impl Follower<'_> {
             }
             self.still_alive();
         }
-        // Also before an error: the next reading of all would find nothing new.
+        // Publish even before an error: the next full read would find nothing new.
         if is_new {
             self.plane.publish(&self.session);
         }

@@ -14,23 +14,22 @@ use crate::config::Credentials;
 /// Versions tried, best first.
 const VERSIONS: [u8; 3] = [5, 4, 3];
 
-/// A connection after its handshake, and what the node said of itself.
+/// A connection after its handshake, with the node's properties.
 #[derive(Debug)]
 pub(super) struct Session {
     /// The connection.
     pub(super) connection: Connection,
     /// COMPRESSION values of SUPPORTED.
     pub(super) compressions: Vec<String>,
-    /// It is a proxy.
+    /// True if the peer is a proxy.
     pub(super) is_proxy: bool,
-    /// It is a proxy of a fleet.
+    /// True if the peer is a proxy of a fleet.
     pub(super) keeps_locks: bool,
     /// Class of the authenticator that asked for a login.
     pub(super) authenticator: Option<String>,
 }
 
-/// Connects and logs in, in the highest version that the node speaks too. `limit` holds for each
-/// step.
+/// Connects and logs in, in the highest version common to both. `limit` holds for each step.
 pub(super) async fn connect(
     address: SocketAddr,
     credentials: Option<&Credentials>,
@@ -39,7 +38,7 @@ pub(super) async fn connect(
     let mut refused = String::new();
     for version in VERSIONS {
         match connect_with(address, version, credentials, limit).await {
-            // A node that does not know the version says so, and closes the connection (v5, section
+            // A node that does not know the version says so and closes the connection (v5, section
             // 2.2).
             Err(ControlError::Node { code: error_code::PROTOCOL_ERROR, message }) => {
                 refused = message
@@ -86,8 +85,7 @@ async fn connect_with(
     Ok(Session { connection, compressions, is_proxy, keeps_locks, authenticator })
 }
 
-/// The compressions that are offered, and if it is a proxy who offers them.
-/// What SUPPORTED says.
+/// The contents of SUPPORTED: the compressions offered, and whether the peer is a proxy.
 struct Offer {
     compressions: Vec<String>,
     is_proxy: bool,

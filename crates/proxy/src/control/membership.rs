@@ -1,11 +1,11 @@
-//! Decides whether a node belongs to the ring that is known: its addresses may have been given to
-//! another ring, and contact points may be of two.
+//! Decides whether a node belongs to the known ring: its addresses may have passed to another ring,
+//! and contact points may be of two rings.
 //!
 //! Nodes of one ring must never be mistaken for those of another, because queries and logins would
-//! go to whoever has the addresses now. A ring is the same if its cluster has the same name (which
-//! many have that were set up alike) and at least one of the nodes that it shows, by host id, was
-//! shown before. A ring that was built anew from nothing is another one; a proxy that has known the
-//! old one must be started again for it.
+//! go to the new owner of the addresses. A ring is the same if its cluster has the same name (which
+//! many rings share that were set up alike) and at least one of its nodes, by host id, was seen
+//! before. A ring that was rebuilt from nothing is another one; a proxy that has known the old one
+//! must restart for it.
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
@@ -20,10 +20,10 @@ use super::handshake;
 use super::ring::{self, Ring};
 use crate::config::Config;
 
-/// Least time that a node has for telling who it is.
+/// Shortest deadline for a node to identify itself.
 const STEP_MIN: Duration = Duration::from_secs(10);
 
-/// The marks by which a ring is told from others.
+/// The marks that tell a ring from others.
 #[derive(Clone, Debug)]
 pub(super) struct Members {
     pub(super) cluster_name: String,
@@ -37,7 +37,7 @@ impl Members {
         Self { cluster_name: ring.cluster_name.clone(), host_ids }
     }
 
-    /// Asks the node at the other end which nodes it knows; [`ControlError::Stranger`] if it is of
+    /// Asks the peer for the nodes that it knows; [`ControlError::Stranger`] if it belongs to
     /// another ring.
     pub(super) async fn admit(
         &self,
@@ -61,7 +61,7 @@ impl Members {
 }
 
 /// Asks the nodes at contact points that are not in the ring's list, as far as they answer. An
-/// error: one is of another ring.
+/// error means that one belongs to another ring.
 pub(super) async fn check_contact_points(
     config: &Config,
     ring: &Ring,

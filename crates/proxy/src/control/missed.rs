@@ -1,10 +1,9 @@
-//! Schema changes that no event told of, because they were made while the control connection was
-//! away.
+//! Schema changes that no event announced, because they were made while there was no control
+//! connection.
 //!
-//! Drivers read the schema once and go by events from then on; one whose own connection breaks
-//! reads it again. Behind the proxy a driver's connection stays, so what has changed meanwhile is
-//! found here, by comparing what there was with what there is, and told as a node would have told
-//! it.
+//! Drivers read the schema once and rely on events from then on; a driver whose own connection
+//! breaks reads it again. Behind the proxy a driver's connection stays, so the proxy compares the
+//! schema before and after the gap, and sends the differences as a node would have sent them.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -17,11 +16,11 @@ use super::connection::Connection;
 use super::error::ControlError;
 use super::tables::{self, Row};
 
-/// Events for one absence. Drivers read something for each, and what waits for a core is bounded
-/// too.
+/// Events for one gap. Drivers read something for each, and the mail for a core is bounded too.
 const EVENTS_MAX: usize = 128;
 
-/// Keyspaces that belong to the nodes. They differ between releases, which is no change to tell of.
+/// Keyspaces that belong to the nodes. They differ between releases, which is no change to
+/// announce.
 const OF_NODES: [&str; 8] = [
     "system",
     "system_auth",
@@ -33,8 +32,8 @@ const OF_NODES: [&str; 8] = [
     "system_virtual_schema",
 ];
 
-/// The subject of an event, in the order in which nodes tell of new ones: a thing comes after those
-/// that it is made of.
+/// The subject of an event, in the order in which nodes announce new ones: parts come before the
+/// things made of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Target {
     Keyspace,
@@ -44,9 +43,9 @@ enum Target {
     Aggregate,
 }
 
-/// Where things are listed, and the column with their names. Only columns that every release since
-/// 3.0 has, and that change when drivers have to read again: a table's comment is none of them.
-/// Views are tables to events.
+/// The lists of schema objects, and the column with their names. Only columns that every release
+/// since 3.0 has, and that change when drivers have to read again: a table's comment is none of
+/// them. Events treat views as tables.
 const LISTS: [(Target, &str, &str); 8] = [
     (
         Target::Keyspace,
@@ -85,21 +84,21 @@ const LISTS: [(Target, &str, &str); 8] = [
     ),
 ];
 
-/// Something that events name.
+/// A schema object that events name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Thing {
     target: Target,
     keyspace: String,
-    /// Empty for the keyspace itself.
+    /// Name; empty for the keyspace itself.
     name: String,
     /// CQL types of a function's arguments, which are part of its name.
     arguments: Vec<String>,
 }
 
-/// All that events could name, each with a digest of what was read of it.
+/// All schema objects that events can name, each with a digest of its rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Inventory {
-    /// Schema version of the node when it was taken; the schema may have been newer, not older.
+    /// Schema version of the node at the start; the schema may have been newer, not older.
     pub(super) schema_version: u128,
     things: BTreeMap<Thing, u64>,
 }
@@ -109,8 +108,8 @@ impl Inventory {
         Self { schema_version, things: BTreeMap::new() }
     }
 
-    /// Takes it. `None` with servers that do not list their keyspaces (before Cassandra 3.0), or
-    /// will not now: nothing but events depends on it.
+    /// Takes an inventory. `None` with servers that do not list their keyspaces (before Cassandra
+    /// 3.0), or refuse to now: only events depend on it.
     pub(super) async fn take(
         connection: &mut Connection,
         schema_version: u128,
@@ -119,7 +118,7 @@ impl Inventory {
         let mut inventory = Self::new(schema_version);
         for (target, name, query) in LISTS {
             match tables::read(connection, query, limit).await {
-                // A server without functions, say.
+                // The server has no functions, for example.
                 Err(ControlError::Node { code: error_code::INVALID, .. })
                     if target != Target::Keyspace => {}
                 Err(ControlError::Node { .. }) => return Ok(None),
@@ -129,7 +128,7 @@ impl Inventory {
         Ok(Some(inventory))
     }
 
-    /// Several rows may be about one thing; their order does not matter.
+    /// Adds a row. Several rows may describe one object; their order does not matter.
     fn add(&mut self, target: Target, name: &str, row: &Row) {
         let name = if target == Target::Keyspace { Some("") } else { row.text(name) };
         let keyspace = row.text("keyspace_name").filter(|keyspace| !OF_NODES.contains(keyspace));
@@ -143,8 +142,8 @@ impl Inventory {
         *digest = digest.wrapping_add(hasher.finish());
     }
 
-    /// Bodies of the events that lead from `before` to here, at most [`EVENTS_MAX`], and how many
-    /// there would be.
+    /// Bodies of the events that lead from `before` to here, at most [`EVENTS_MAX`], and their
+    /// number without that bound.
     pub(super) fn events_since(&self, before: &Inventory) -> (Vec<Arc<[u8]>>, usize) {
         let changed =
             self.things.iter().filter_map(|(thing, digest)| match before.things.get(thing) {
@@ -152,7 +151,7 @@ impl Inventory {
                 Some(old) if old != digest => Some(("UPDATED", thing)),
                 Some(_) => None,
             });
-        // What is made of something goes before it.
+        // An object goes before its parts.
         let gone = before.things.keys().rev().filter(|thing| !self.things.contains_key(*thing));
         let all: Vec<_> = changed.chain(gone.map(|thing| ("DROPPED", thing))).collect();
         (
@@ -163,7 +162,7 @@ impl Inventory {
 }
 
 impl Thing {
-    /// The body of an event about it.
+    /// The body of an event about the object.
     fn event(&self, change: &str) -> Arc<[u8]> {
         let (target, has_arguments) = match self.target {
             Target::Keyspace => ("KEYSPACE", false),

@@ -2,10 +2,12 @@
 //! runtime.
 //!
 //! ```text
-//! plane: connect (handshake) -> follow: events, requests -> read (ring, schema by tables) -> publish -> post -> cores
+//! plane: connect (handshake) -> follow: events, requests
+//!        -> read (ring, schema by tables) -> publish -> post -> cores
 //! ```
 //!
-//! It never touches the data path: cores get whole new states by mail and ask by a bounded channel.
+//! It never touches the data path: cores get whole new states by mail and send requests over a
+//! bounded channel.
 
 mod agreement;
 pub mod client;

@@ -1,5 +1,5 @@
-//! The control plane's life: get a control connection, follow the ring on it, get another when it
-//! is lost.
+//! The life of the control plane: get a control connection, follow the ring on it, get another when
+//! it is lost.
 //!
 //! ```text
 //! connect to any known node -> register for events -> read ring and schema -> publish
@@ -32,53 +32,53 @@ use super::{ClusterState, ControlRequest, CoreMail, follow};
 use crate::config::{CQL_PORT, Config};
 use crate::metrics::ControlMetrics;
 
-/// First and longest wait between two rounds over all known addresses.
+/// First wait between two rounds over all known addresses.
 const RECONNECT_FIRST: Duration = Duration::from_millis(250);
 const RECONNECT_MAX: Duration = Duration::from_secs(10);
-/// How often it is looked if all cores are gone while a request of theirs waits.
+/// Interval between checks whether all cores are gone while a request of theirs waits.
 const GONE_EVERY: Duration = Duration::from_millis(50);
 
 /// The parts that the control plane is made from.
 pub struct ControlOptions {
-    /// Settings, followed as they change.
+    /// Settings, and their changes.
     pub config: watch::Receiver<Arc<Config>>,
-    /// Ways to the cores, by index.
+    /// Mailboxes of the cores, by index.
     pub mailboxes: Vec<Mailbox>,
     /// Requests of the cores.
     pub requests: mpsc::Receiver<ControlRequest>,
-    /// Where the ring is shown to the admin interface; from [`super::ClusterView::new`].
+    /// Publishes the ring for the admin interface; from [`super::ClusterView::new`].
     pub view: watch::Sender<Option<Arc<ClusterState>>>,
-    /// Where it counts.
+    /// Counters of the control plane.
     pub metrics: Arc<ControlMetrics>,
     /// Seed of jitter and of the order in which nodes are tried.
     pub seed: u64,
 }
 
-/// Why a proxy with this configuration must not serve clients in front of this ring. Found before
-/// the cores hear of a ring.
+/// The reason why a proxy with this configuration must not serve clients of this ring. The plane
+/// finds it before the cores hear of a ring.
 #[derive(Debug)]
 pub struct Unfit(pub String);
 
-/// Everything the control plane knows; outlives control connections.
+/// All knowledge of the control plane; outlives control connections.
 pub struct ControlPlane {
     pub(super) config: watch::Receiver<Arc<Config>>,
     pub(super) post: Post,
     pub(super) requests: mpsc::Receiver<ControlRequest>,
     pub(super) metrics: Arc<ControlMetrics>,
     pub(super) known: KnownNodes,
-    /// As last read; `None` before.
+    /// The ring as last read; `None` before.
     pub(super) ring: Option<Ring>,
     pub(super) schema: Schema,
-    /// The schema as clients know it from events; `None` before it was read.
+    /// The schema as clients know it from events; `None` before the first read.
     pub(super) inventory: Option<Inventory>,
-    /// The local datacentre where none is configured: that of the contact points, for the life of
-    /// the process.
+    /// The local datacentre if none is configured: that of the contact points, for the life of the
+    /// process.
     home: Option<String>,
     /// Host ids of nodes believed down.
     pub(super) down: HashSet<u128>,
-    /// Questions to nodes whether they are there.
+    /// Probes of nodes in progress.
     pub(super) probes: JoinSet<(u128, bool)>,
-    /// Schema changes whose nodes are asked whether all agree.
+    /// Checks of schema agreement in progress, on the nodes that changed the schema.
     pub(super) agreements: JoinSet<Answer>,
     view: watch::Sender<Option<Arc<ClusterState>>>,
     generation: u64,
@@ -86,7 +86,7 @@ pub struct ControlPlane {
 }
 
 impl ControlPlane {
-    /// A control plane that knows nothing yet.
+    /// Makes a control plane that knows nothing yet.
     pub fn new(options: ControlOptions) -> Self {
         Self {
             config: options.config,
@@ -111,12 +111,11 @@ impl ControlPlane {
     /// Needs a tokio runtime with I/O and time.
     ///
     /// # Errors
-    /// What the first reading of the ring shows does not go with the configuration, see [`Unfit`].
+    /// The ring at the first read contradicts the configuration, see [`Unfit`].
     pub async fn run(mut self) -> Result<(), Unfit> {
         let (hand, taken) = mpsc::channel(1);
         let requests = std::mem::replace(&mut self.requests, taken);
-        // A node that says nothing any more must not keep it: that would be for as long as one step
-        // may take.
+        // A silent node must not delay the end by as long as one step may take.
         tokio::select! {
             ended = self.live() => ended,
             () = hand_on(requests, hand) => Ok(()),
@@ -147,8 +146,8 @@ impl ControlPlane {
             };
             self.metrics.connections_lost.add(1);
             warn!(%address, %error, "control connection lost");
-            // A node may take the connection and then fail to tell the ring; that must not become a
-            // busy loop.
+            // A node may accept the connection and then fail to describe the ring; that must not
+            // become a busy loop.
             if since.elapsed() > RECONNECT_MAX {
                 backoff.reset();
                 continue;
@@ -169,7 +168,7 @@ impl ControlPlane {
     /// Tries all known addresses until one gives a session; `None` when all cores are gone.
     ///
     /// # Errors
-    /// No ring is known, no contact point has told of one, and one of them is this proxy itself.
+    /// No ring is known, no contact point has described one, and one of them is this proxy itself.
     async fn connect(&mut self) -> Option<Result<Session, Unfit>> {
         let mut backoff = Backoff::new(RECONNECT_FIRST, RECONNECT_MAX);
         loop {
@@ -221,7 +220,7 @@ impl ControlPlane {
         }
     }
 
-    /// Builds a routing table of what is known and hands it to everybody.
+    /// Builds a routing table from the known state and publishes it.
     pub(super) fn publish(&mut self, session: &Session) {
         let Some(ring) = &self.ring else { return };
         let config = self.settings();
@@ -259,8 +258,8 @@ impl ControlPlane {
         self.view.send_replace(Some(state));
     }
 
-    /// True if a session says otherwise of its node than what was published last: it may have been
-    /// restarted with other settings.
+    /// True if a session reports other properties of its node than those published last: the node
+    /// may have restarted with other settings.
     pub(super) fn is_news(&self, session: &Session) -> bool {
         let (view, Some(ring)) = (self.view.borrow(), &self.ring) else { return false };
         let version = version_of_all(ring, session.connection.version);
@@ -271,8 +270,8 @@ impl ControlPlane {
         })
     }
 
-    /// Before anybody hears of the ring: whether it goes with the configuration, and which
-    /// datacentre is local.
+    /// Checks, before the cores hear of the ring, that it fits the configuration, and decides the
+    /// local datacentre.
     pub(super) async fn settle(&mut self, session: &Session) -> Step {
         let (config, Some(ring)) = (self.settings(), &self.ring) else { return Ok(()) };
         let resolved = contact::resolve_all(&config).await;
@@ -286,8 +285,8 @@ impl ControlPlane {
         Ok(())
     }
 
-    /// The configuration has changed. Without a datacentre in it, the one there was is kept if the
-    /// contact points leave a choice.
+    /// Applies a changed configuration. If it names no datacentre and the contact points are
+    /// ambiguous, the present one stays.
     pub(super) async fn settle_again(&mut self) {
         let (config, Some(ring)) = (self.settings(), &self.ring) else { return };
         if config.local_datacentre.is_some() {
@@ -303,7 +302,7 @@ impl ControlPlane {
         }
     }
 
-    /// True if nobody has heard of the ring yet.
+    /// True before the ring is first published.
     pub(super) fn is_starting(&self) -> bool {
         self.view.borrow().is_none()
     }
@@ -323,12 +322,12 @@ impl ControlPlane {
     }
 }
 
-/// The port of nodes that do not tell theirs.
+/// The port of nodes that do not publish theirs.
 pub(super) fn node_port(config: &Config, control: SocketAddr) -> u16 {
     config.node_port.unwrap_or(control.port())
 }
 
-/// The lowest of the highest versions of all nodes.
+/// The minimum of the highest versions of all nodes.
 fn version_of_all(ring: &Ring, negotiated: u8) -> u8 {
     let of_node = |node: &Node| ring::protocol_version_max(&node.release_version);
     ring.nodes.iter().filter_map(of_node).chain([negotiated]).min().unwrap_or(negotiated)
@@ -338,12 +337,12 @@ fn version_of_all(ring: &Ring, negotiated: u8) -> u8 {
 struct Candidates {
     nodes: Vec<SocketAddr>,
     names: Vec<String>,
-    /// The ring they must be of; `None`: any.
+    /// The ring that they must belong to; `None`: any.
     members: Option<Members>,
 }
 
 impl Candidates {
-    /// A session with the node at this address, if it is of the right ring.
+    /// Connects to the node at this address; fails if it belongs to another ring.
     async fn try_one(
         &self,
         address: SocketAddr,
@@ -364,13 +363,13 @@ impl Candidates {
 /// A round in which no address gave a session.
 #[derive(Default)]
 struct Failures {
-    /// Each with its error.
+    /// One error for each address.
     attempts: Vec<String>,
     /// The error of a contact point that is this proxy itself.
     own: Option<String>,
 }
 
-/// Tries one address after the other; the errors of all when none worked.
+/// Tries one address after the other; if none works, returns the errors of all.
 async fn try_round(
     config: Arc<Config>,
     candidates: Candidates,
@@ -413,7 +412,7 @@ async fn try_round(
     Err(failures)
 }
 
-/// Hands on what cores ask, until all of them are gone; whoever takes it may be busy with a node.
+/// Forwards the requests of cores until all cores are gone; the receiver may be busy with a node.
 async fn hand_on(mut requests: mpsc::Receiver<ControlRequest>, hand: mpsc::Sender<ControlRequest>) {
     while let Some(request) = requests.recv().await {
         let permit = loop {
@@ -428,7 +427,7 @@ async fn hand_on(mut requests: mpsc::Receiver<ControlRequest>, hand: mpsc::Sende
     }
 }
 
-/// Does `work`, and meanwhile answers requests that need a control connection with what can be said
+/// Runs `work`, and meanwhile answers requests that need a control connection as far as possible
 /// without one. `None` when all cores are gone.
 async fn refuse_meanwhile<T>(
     requests: &mut mpsc::Receiver<ControlRequest>,
@@ -450,14 +449,14 @@ async fn refuse_meanwhile<T>(
     }
 }
 
-/// Fisher-Yates.
+/// Shuffles by Fisher-Yates.
 fn shuffle<T>(list: &mut [T], mut below: impl FnMut(usize) -> usize) {
     for last in (1..list.len()).rev() {
         list.swap(last, below(last + 1));
     }
 }
 
-/// Starts asking a node whether it is there; the answer comes out of [`ControlPlane::probes`].
+/// Starts a probe of a node; [`ControlPlane::probes`] yields the result.
 pub(super) fn probe(probes: &mut JoinSet<(u128, bool)>, node: &Node, limit: Duration) {
     let (host_id, address) = (node.host_id, node.address);
     probes.spawn(async move {
@@ -469,7 +468,7 @@ pub(super) fn probe(probes: &mut JoinSet<(u128, bool)>, node: &Node, limit: Dura
     });
 }
 
-/// A point in time at which something is due, or never.
+/// Waits until this time, or for ever.
 pub(super) async fn until(due: Option<Instant>) {
     match due {
         Some(due) => tokio::time::sleep_until(due).await,

@@ -1,5 +1,5 @@
-//! Delivers mail to the cores. A core's mailbox is bounded; what it does not take at once waits
-//! here, in order.
+//! Delivery of mail to the cores. A core's mailbox is bounded; mail that it does not take at once
+//! waits here, in order.
 
 use std::collections::VecDeque;
 use std::mem::discriminant;
@@ -8,14 +8,14 @@ use std::sync::Arc;
 use super::CoreMail;
 use crate::metrics::ControlMetrics;
 
-/// Puts one mail into a core's mailbox, or gives it back when that is full or the core gone.
+/// Puts one mail into a core's mailbox, or gives it back if that is full or the core gone.
 pub type Mailbox = Box<dyn Fn(CoreMail) -> Result<(), CoreMail> + Send + Sync>;
 
 /// Mail kept per core; beyond it the oldest schema event is dropped (drivers read the schema again
 /// anyway).
 const WAITING_MAX: usize = 1024;
 
-/// The way to all cores.
+/// Mailboxes of all cores, with the waiting mail.
 pub(super) struct Post {
     cores: Vec<(Mailbox, VecDeque<CoreMail>)>,
     metrics: Arc<ControlMetrics>,
@@ -29,14 +29,14 @@ impl Post {
         }
     }
 
-    /// To every core.
+    /// Sends mail to every core.
     pub(super) fn send_all(&mut self, mail: &CoreMail) {
         for core in 0..self.cores.len() {
             self.send(core, mail.clone());
         }
     }
 
-    /// To one core; nothing happens for a core that does not exist.
+    /// Sends mail to one core; ignores a core that does not exist.
     pub(super) fn send(&mut self, core: usize, mail: CoreMail) {
         let Some((mailbox, waiting)) = self.cores.get_mut(core) else { return };
         let refused = if waiting.is_empty() { mailbox(mail).err() } else { Some(mail) };
@@ -53,7 +53,7 @@ impl Post {
         }
     }
 
-    /// Tries again what waits.
+    /// Tries to deliver the waiting mail.
     pub(super) fn retry(&mut self) {
         for (mailbox, waiting) in &mut self.cores {
             while let Some(mail) = waiting.pop_front() {
@@ -65,7 +65,7 @@ impl Post {
         }
     }
 
-    /// True if anything waits.
+    /// True if mail waits.
     pub(super) fn is_waiting(&self) -> bool {
         self.cores.iter().any(|(_, waiting)| !waiting.is_empty())
     }

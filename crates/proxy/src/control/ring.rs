@@ -1,4 +1,5 @@
-//! Reads who is in the ring: `system.local` and `system.peers_v2` (or `system.peers`) into nodes.
+//! Reads the members of the ring: `system.local` and `system.peers_v2` (or `system.peers`) into
+//! nodes.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -22,7 +23,7 @@ const ADVERTISED_LIMIT: Duration = Duration::from_secs(2);
 /// The ring as one node describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Ring {
-    /// All nodes, all `up`: whether they are is not in these tables.
+    /// All nodes, all `up`: these tables do not say whether they are.
     pub(super) nodes: Vec<Node>,
     /// Host id of the node asked.
     pub(super) control_host_id: u128,
@@ -56,7 +57,7 @@ impl KnownNodes {
         Some(id)
     }
 
-    /// The address to reach a node at that advertises `advertised`.
+    /// The address at which to reach a node that advertises `advertised`.
     fn reachable(&self, host_id: u128, advertised: SocketAddr) -> SocketAddr {
         match self.detours.get(&host_id) {
             Some((known, reachable)) if *known == advertised => *reachable,
@@ -64,8 +65,8 @@ impl KnownNodes {
         }
     }
 
-    /// Host id of the node that an event means. Events carry the advertised address; some servers
-    /// put another port in than their tables, so one node at that IP address will do.
+    /// Host id of an event's node. Events carry the advertised address; some servers send another
+    /// port than their tables have, so the only node at that IP address is accepted.
     pub(super) fn find(&self, nodes: &[Node], event: SocketAddr) -> Option<u128> {
         let exact = nodes.iter().find(|node| self.reachable(node.host_id, event) == node.address);
         let mut near = nodes.iter().filter(|node| node.address.ip() == event.ip());
@@ -76,7 +77,7 @@ impl KnownNodes {
     }
 }
 
-/// Asks the node at the other end. `node_port`: the CQL port of peers that do not tell theirs.
+/// Reads the ring from the peer. `node_port`: the CQL port of peers that do not publish theirs.
 pub(super) async fn read(
     connection: &mut Connection,
     known: &mut KnownNodes,
@@ -128,7 +129,7 @@ async fn peers(connection: &mut Connection, limit: Duration) -> Result<Vec<Row>,
     }
 }
 
-/// The name of the node's cluster, and the host ids of all the nodes it knows, itself included.
+/// The name of the node's cluster, and the host ids of all nodes that it knows, itself included.
 pub(super) async fn members(
     connection: &mut Connection,
     limit: Duration,
@@ -159,13 +160,15 @@ pub(super) async fn schema_versions(
         .collect())
 }
 
-/// Where the node asked says that it takes CQL connections, else where it was reached.
+/// The address at which the peer says that it takes CQL connections, else the address that reached
+/// it.
 fn local_address(local: &Row, reached: SocketAddr) -> SocketAddr {
     let ip = specified(local.address("rpc_address")).unwrap_or(reached.ip());
     SocketAddr::new(ip, local.port("rpc_port").unwrap_or(reached.port()))
 }
 
-/// Where a peer takes CQL connections. A wildcard means: its address for other nodes.
+/// The address at which another node takes CQL connections. A wildcard stands for its address for
+/// other nodes.
 fn peer_address(peer: &Row, node_port: u16) -> Option<SocketAddr> {
     let native = peer.address("native_address").or_else(|| peer.address("rpc_address"));
     let ip = specified(native).or_else(|| specified(peer.address("peer")))?;
@@ -176,9 +179,9 @@ fn specified(address: Option<IpAddr>) -> Option<IpAddr> {
     address.filter(|ip| !ip.is_unspecified())
 }
 
-/// A node that was reached at an address it does not advertise (port forwarding, containers) may
-/// not be reachable at the one it does; a node behind a balanced address must be used by its own.
-/// So the advertised one is tried.
+/// Tries the advertised address. A node that was reached at another one (port forwarding,
+/// containers) may not be reachable at the advertised one; a node behind a balanced address must be
+/// used by its own.
 async fn note_detour(
     known: &mut KnownNodes,
     host_id: u128,
@@ -218,8 +221,8 @@ fn node(
     })
 }
 
-/// Highest protocol version that a server of this release speaks: v5 since 4.0, v4 since 2.2, v3
-/// since 2.1. `None` for a version that is not understood.
+/// Highest protocol version of a server of this release: v5 since 4.0, v4 since 2.2, v3 since 2.1.
+/// `None` for an unknown version.
 pub(super) fn protocol_version_max(release_version: &str) -> Option<u8> {
     let mut numbers =
         release_version.split(['.', '-', '+', '~']).map_while(|part| part.parse::<u32>().ok());

@@ -1,4 +1,4 @@
-//! Reads the part of the schema that routing and repeating need.
+//! Reads the part of the schema that routing and retries need.
 
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
@@ -26,13 +26,13 @@ const TABLES: &str =
 pub(super) struct Schema {
     pub(super) keyspaces: Vec<Keyspace>,
     pub(super) tables: Vec<Table>,
-    /// Tables of which statements are transactions.
+    /// Tables whose statements are transactions.
     pub(super) modes: TableModes,
 }
 
-/// Reads it from `system_schema`. Empty with servers that have no such keyspace (before Cassandra
-/// 3.0): then queries are routed to any node. `with_modes`: the table of modes of this proxy's
-/// fleet is read too.
+/// Reads the schema from `system_schema`. Empty with servers that have no such keyspace (before
+/// Cassandra 3.0): queries then go to any node. `with_modes`: read the table of modes of this
+/// proxy's fleet too.
 pub(super) async fn read(
     connection: &mut Connection,
     limit: Duration,
@@ -43,7 +43,7 @@ pub(super) async fn read(
         outcome => outcome?,
     };
     let columns = tables::read(connection, COLUMNS, limit).await?;
-    // Rows of a table that is not among them live for a time, for all that is known.
+    // A missing table has rows that may expire, for all that is known.
     let tables = match tables::read(connection, TABLES, limit).await {
         Err(ControlError::Node { code: error_code::INVALID, .. }) => Vec::new(),
         outcome => outcome?,
@@ -57,8 +57,7 @@ pub(super) async fn read(
     })
 }
 
-/// Reads one table into what is known: again if it is there, and with its keyspace if that is new.
-/// True if anything has changed.
+/// Reads one table again, or a new one, with its keyspace if that is new. True if anything changed.
 pub(super) async fn read_table(
     connection: &mut Connection,
     limit: Duration,
@@ -80,7 +79,7 @@ pub(super) async fn read_table(
     let key = |table: &Table| (table.keyspace.clone(), table.name.clone());
     let wanted = (name.keyspace.clone(), name.table.clone());
     let read = group(&columns, &tables).into_iter().find(|table| key(table) == wanted);
-    // In the order in which all are read, so that the next reading of all finds nothing new.
+    // Keep the order of a full read, so that the next one finds nothing new.
     let place = known.tables.binary_search_by_key(&wanted, key);
     let is_new = match (place, read) {
         (Ok(place), Some(table)) => {
@@ -101,8 +100,8 @@ pub(super) async fn read_table(
     Ok(is_new || known.keyspaces.len() > keyspaces)
 }
 
-/// Reads modes and rules before clients are served, so that no write goes past transactions or past
-/// a rule. If only one replica answers, the modes are in doubt, and no table is served by them.
+/// Reads modes and rules before clients are served, so that no write bypasses transactions or a
+/// rule. If only one replica answers, the modes are in doubt, and no table is served by them.
 async fn read_modes(
     connection: &mut Connection,
     limit: Duration,
@@ -137,12 +136,12 @@ async fn read_modes(
 /// Rows of one of the fleet's own tables.
 struct OwnRows {
     rows: Vec<Row>,
-    /// One replica has told of them, and no quorum.
+    /// True if one replica answered instead of a quorum.
     is_in_doubt: bool,
 }
 
 /// Reads one of the fleet's own tables. If no quorum answers, the proxy begins with one replica's
-/// word: the cores ask again at the fleet's level, which is not known here.
+/// answer: the cores read again at the fleet's level, which is not known here.
 async fn read_own(
     connection: &mut Connection,
     question: &str,
@@ -167,7 +166,7 @@ async fn read_own(
         Ok(rows) => Ok(OwnRows { rows, is_in_doubt }),
         Err(error) if may_have_rows(&error) => Err(error),
         Err(error) => {
-            // This proxy then carries out no transaction.
+            // Without the right this proxy carries out no transaction.
             if let ControlError::Node { code: error_code::UNAUTHORIZED, message: why } = error {
                 warn!(
                     why,
@@ -184,8 +183,8 @@ fn keyspace(row: &Row) -> Option<Keyspace> {
     Some(Keyspace { name: row.text("keyspace_name")?.to_owned(), replication })
 }
 
-/// Tables (and materialised views) from the rows of their columns and their own. A table with a row
-/// that cannot be read is left out.
+/// Tables (and materialised views) from the rows of their columns and their own. A table with an
+/// unreadable row is left out.
 fn group(columns: &[Row], tables: &[Row]) -> Vec<Table> {
     #[derive(Default)]
     struct Parts<'a> {

@@ -1,9 +1,8 @@
 //! The messages between the control plane and the cores, and the state of the ring that they carry.
 //!
-//! The control plane builds a [`ClusterState`] whenever the ring or its schema changed and posts it
+//! The control plane builds a [`ClusterState`] whenever the ring or its schema changes and posts it
 //! whole to every core as [`CoreMail::Cluster`]; a core swaps its `Arc` and never sees half a
-//! change. Cores ask for things by [`ControlRequest`] over a bounded channel. Nothing here is
-//! touched per query.
+//! change. Cores send a [`ControlRequest`] over a bounded channel. No query touches any of this.
 
 use std::sync::Arc;
 
@@ -17,10 +16,10 @@ use crate::lanes::Batch;
 use crate::locks::told::CoreLocks;
 use shunt_transactions::catalogue::modes::TableModes;
 
-/// Everything a core needs to know about the ring; immutable, replaced as a whole.
+/// A core's whole knowledge of the ring; immutable, replaced as a whole.
 #[derive(Clone, Debug)]
 pub struct ClusterState {
-    /// Counts up with every state of this process, so that logs of several cores can be compared.
+    /// Number of this state in the process, so that logs of several cores can be compared.
     pub generation: u64,
     /// Nodes, tokens, replicas and schema.
     pub routing: Arc<RoutingTable>,
@@ -38,14 +37,14 @@ pub struct ClusterState {
     pub partitioner: String,
     /// COMPRESSION values of the control node's SUPPORTED (`lz4`, `snappy`).
     pub compressions: Vec<String>,
-    /// The datacentre drivers see the proxy in: the configured one, else the control node's.
+    /// The datacentre in which drivers see the proxy: the configured one, else the control node's.
     pub datacentre: String,
     /// Rack of the control node.
     pub rack: String,
-    /// Schema version the nodes that are up agreed on when this state was read (else the control
-    /// node's); 0 = unknown.
+    /// Schema version that the nodes that are up agreed on when this state was read (else the
+    /// control node's); 0 = unknown.
     pub schema_version: u128,
-    /// Tables of which statements are transactions; none where this proxy is of no fleet.
+    /// Tables whose statements are transactions; empty if this proxy belongs to no fleet.
     pub modes: TableModes,
 }
 
@@ -59,30 +58,30 @@ pub enum CoreMail {
     SchemaEvent(Arc<[u8]>),
     /// Answer to [`ControlRequest::AwaitSchemaAgreement`].
     SchemaAgreed {
-        /// The asker's number, echoed.
+        /// The core's number for the request, echoed.
         ticket: u64,
-        /// True if all nodes that are up had one schema version before the time was over.
+        /// True if all nodes that are up had one schema version before the deadline.
         agreed: bool,
     },
-    /// What another core of the process has to say.
+    /// Messages of another core of the process.
     FromCore(Box<Batch>),
-    /// Take no new queries' clients, finish what is in flight, then close the clients and stop the
+    /// Take no new clients or queries, finish those in flight, then close the clients and stop the
     /// loop.
     Drain,
-    /// While draining: leave the fleet without telling it, for no node can be reached and no lock
-    /// is held.
+    /// While draining: leave the fleet without notice, because no node is reachable and no lock is
+    /// held.
     LeaveSilently,
     /// Close every client and stop the loop now.
     CloseAll,
-    /// Count the clients by who they are; the answer goes where this says, if there is room.
+    /// Count the clients by identity; the answer goes to this sender, if it has room.
     Census(mpsc::Sender<CoreCensus>),
-    /// Tell of the longest queues for locks, and of the fleet; the answer goes where this says, if
-    /// there is room.
+    /// Report the longest queues for locks, and the fleet; the answer goes to this sender, if it
+    /// has room.
     Locks(mpsc::Sender<CoreLocks>),
-    /// The live members of the fleet that this proxy belongs to, whenever they are others than
-    /// before. Without this mail drivers see one host.
+    /// The live members of this proxy's fleet, after each change. Without this mail drivers see one
+    /// host.
     Fleet(Arc<Fleet>),
-    /// A new configuration; keys that need a restart still have their old values in it.
+    /// A new configuration; keys that need a restart still have their old values.
     Reload(Arc<Config>),
 }
 
@@ -106,12 +105,12 @@ pub enum ControlRequest {
         node: NodeId,
         /// Index of the asking core.
         core: usize,
-        /// Any number; comes back in the answer.
+        /// Any number; the answer repeats it.
         ticket: u64,
-        /// The table that the change has made: cores know it before the answer comes.
+        /// The table that the change made: cores know it before the answer comes.
         table: Option<Box<TableName>>,
     },
-    /// Links to this node keep failing: look at the ring soon.
+    /// Links to this node keep failing: read the ring soon.
     NodeUnreachable(NodeId),
     /// Read topology and schema again soon.
     Refresh,

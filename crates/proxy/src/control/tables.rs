@@ -1,4 +1,4 @@
-//! Reads whole system tables, page by page, into rows whose columns are found by name.
+//! Reads whole system tables, page by page, into rows with columns by name.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::error::ControlError;
 
 /// Rows per page.
 const PAGE_ROWS: i32 = 1000;
-/// Rows of one table in all; a node that says more is broken.
+/// Rows of one table in all; a node that sends more is broken.
 const ROWS_MAX: usize = 10_000_000;
 
 /// One row, with its own copy of the values.
@@ -65,7 +65,7 @@ impl Row {
         <[u8; 16]>::try_from(bytes).ok().map(IpAddr::from)
     }
 
-    /// A port in an int column, without 0.
+    /// A port in an int column; 0 counts as none.
     pub(super) fn port(&self, column: &str) -> Option<u16> {
         u16::try_from(self.int(column)?).ok().filter(|port| *port > 0)
     }
@@ -105,7 +105,7 @@ pub(super) async fn read(
     read_at(connection, query, Consistency::ONE, limit).await
 }
 
-/// The same, at another level: of a table that is not the node's own.
+/// Reads at another level, for a table that is not the node's own.
 pub(super) async fn read_at(
     connection: &mut Connection,
     query: &str,

@@ -12,13 +12,13 @@ use super::ClusterState;
 pub struct ClusterView(watch::Receiver<Option<Arc<ClusterState>>>);
 
 impl ClusterView {
-    /// A view and the end that feeds it. Nothing is known at first.
+    /// Makes a view and the end that feeds it. The view is empty at first.
     pub fn new() -> (watch::Sender<Option<Arc<ClusterState>>>, Self) {
         let (sender, receiver) = watch::channel(None);
         (sender, Self(receiver))
     }
 
-    /// The last state; `None` until the ring was first read.
+    /// The last state; `None` until the ring is first read.
     pub fn get(&self) -> Option<Arc<ClusterState>> {
         self.0.borrow().clone()
     }

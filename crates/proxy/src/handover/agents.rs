@@ -1,4 +1,4 @@
-//! Control connections to the agents: made, kept, and made again when they are lost.
+//! Control connections to the agents: opened, kept, and reopened when they are lost.
 
 use std::net::SocketAddr;
 
@@ -11,7 +11,7 @@ use super::state::{Agent, Control};
 use crate::core::{Core, Peer};
 use crate::limits;
 
-/// Knows the agents of the ring's nodes, and connects to them.
+/// Notes the agents of the ring's nodes, and connects to them.
 pub(crate) fn tick(core: &mut Core, io: &mut Io) {
     let Core { handover: Some(handover), router, connections, context, .. } = core else { return };
     if let Some(cluster) = &router.cluster {
@@ -28,7 +28,7 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io) {
     }
     let now_ns = io.now_ns();
     let mut ended = Vec::new();
-    // One that ends hands nothing new over, but gets back what agents have of its own.
+    // A core that ends hands over nothing new, but takes its connections back from agents.
     let goes_on = !context.draining || handover.owner.flows() > 0;
     for index in 0..handover.agents.len() {
         match &handover.agents[index].control {
@@ -63,7 +63,7 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io) {
     }
 }
 
-/// Bytes have come from an agent. Returns how many were used.
+/// Handles bytes from an agent. Returns how many of them it consumed.
 pub(crate) fn received(core: &mut Core, io: &mut Io, index: u32, data: &[u8]) -> usize {
     let mut used = 0;
     loop {
@@ -88,7 +88,7 @@ pub(crate) fn received(core: &mut Core, io: &mut Io, index: u32, data: &[u8]) ->
                     agent.control = Control::Open { conn: *conn, encoder, decoder };
                     (agent.back_off_ns, agent.is_told) = (limits::AGENT_BACK_OFF_FIRST_NS, false);
                     agent.pinged_ns = io.now_ns();
-                    // By its first message the agent knows that this is no link.
+                    // The agent knows by its first message that this is no link.
                     agent.send(io, Ticket(0), &Message::Ping);
                     moved::control_up(core, io, index, session.instance);
                     continue;
@@ -127,14 +127,14 @@ pub(super) fn end(core: &mut Core, io: &mut Io, index: usize, why: &str) {
     lost(core, io, index as u32, why);
 }
 
-/// A control connection has ended, or could not be made. It is tried again after a while, longer
-/// each time.
+/// Handles a control connection that ended or failed to open. The next attempt comes after a
+/// back-off, longer each time.
 pub(crate) fn lost(core: &mut Core, io: &mut Io, index: u32, why: &str) {
     let random = core.context.random();
     let Some(handover) = core.handover.as_deref_mut() else { return };
     let Some(agent) = handover.agents.get_mut(index as usize) else { return };
     let was_up = agent.is_up();
-    // Half of it by chance, so that not all cores come back at once.
+    // Half of the back-off is random, so that not all cores come back at once.
     let back_off_ns = agent.back_off_ns / 2 + random % (agent.back_off_ns / 2 + 1);
     agent.control = Control::Down { until_ns: io.now_ns() + back_off_ns };
     agent.back_off_ns = (agent.back_off_ns * 2).min(limits::AGENT_BACK_OFF_MAX_NS);
@@ -149,7 +149,7 @@ pub(crate) fn lost(core: &mut Core, io: &mut Io, index: u32, why: &str) {
     }
 }
 
-/// The core ends: agents keep what they have for a while.
+/// Closes the control connections because the core ends: agents keep its connections for a while.
 pub(crate) fn close_all(core: &mut Core, io: &mut Io) {
     let Some(handover) = core.handover.as_deref_mut() else { return };
     for agent in &mut handover.agents {

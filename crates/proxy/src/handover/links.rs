@@ -1,8 +1,8 @@
 //! Links that go through the agent on their node's host.
 //!
 //! A link's connection begins with the handshake of the control protocol and one message, which
-//! says from how many bytes on answers are offered; from there on it is the node's. Where the agent
-//! cannot be reached links go past it, and are replaced when it can again.
+//! says from how many bytes on the agent offers answers; after that the bytes are the node's. If
+//! the agent is unreachable, links bypass it, and are replaced when it is reachable again.
 
 use shunt_handover::message::{Message, Ticket};
 use shunt_reactor::Io;
@@ -13,7 +13,8 @@ use crate::core::Core;
 use crate::ids::{LinkKey, LinkRef, PoolId};
 use crate::link::{Link, Role, handshake, keep, open};
 
-/// Bytes of the agent's, before those of the node's. Returns how many were used.
+/// Handles the agent's bytes, which precede those of the node. Returns how many of them it
+/// consumed.
 #[cold]
 pub(crate) fn shake(core: &mut Core, io: &mut Io, key: LinkKey, data: &[u8]) -> usize {
     let mut used = 0;
@@ -43,8 +44,7 @@ pub(crate) fn shake(core: &mut Core, io: &mut Io, key: LinkKey, data: &[u8]) -> 
     }
 }
 
-/// Links that went past their node's agent, which can be reached now, are replaced by such as go
-/// through it.
+/// Replaces links that bypass their node's agent, now that it is reachable, by links through it.
 pub(crate) fn tick(core: &mut Core, io: &mut Io) {
     let is_direct = |link: &Link| link.via.is_none() && link.is_ready() && !link.is_being_replaced;
     let direct: Vec<(LinkRef, PoolId, NodeId)> = core

@@ -1,20 +1,20 @@
 //! Hand-over of large answers: from an agent on the node's host straight to the client, on the
 //! client's own connection (docs/internals/handover.md).
 //!
-//! A link that goes through an agent brings, instead of a large RESULT, word that it waits there
+//! A link through an agent brings, instead of a large RESULT, word that the answer waits there
 //! (`opcode::OFFERED`). If the client's connection may leave, it goes to the agent ([`moved`]),
-//! which sends the answer and gives the connection back at once; else the agent is told to put the
-//! answer back into the link's stream, and it goes the way of all answers. While a connection is
-//! away its id stays valid and output gathers (`Io::park`), so that whoever writes to a client need
-//! not know.
+//! which sends the answer and gives the connection back at once; else the proxy tells the agent to
+//! put the answer back into the link's stream, and it takes the route of all answers. While a
+//! connection is away its id stays valid and output gathers (`Io::park`), so that code that writes
+//! to a client need not know.
 //!
-//! | file | what is there |
+//! | file | contents |
 //! |---|---|
-//! | `offers.rs` | answers that wait at agents, and what becomes of their requests |
+//! | `offers.rs` | answers that wait at agents, and the fate of their requests |
 //! | `moved.rs` | clients' connections that are away, or on their way |
 //! | `agents.rs` | control connections to agents, one for each core and node |
-//! | `way.rs`, `links.rs` | whether a link goes through an agent; its beginning there |
-//! | `state.rs` | what there is of each |
+//! | `way.rs`, `links.rs` | the decision whether a link goes through an agent; its beginning there |
+//! | `state.rs` | the state of each |
 
 pub(crate) mod agents;
 pub(crate) mod links;
@@ -41,32 +41,32 @@ pub type Random = Box<dyn FnMut(&mut [u8]) + Send>;
 
 /// What a core needs to hand answers over.
 pub struct HandoverOptions {
-    /// The key that agents have as well.
+    /// The key that the agents share.
     pub key: SharedKey,
-    /// Who this core is to the agents, also after a restart.
+    /// Identity of this core to the agents, the same after a restart.
     pub owner: OwnerId,
     /// This run of the process.
     pub instance: Instance,
-    /// Those of all cores of this process, which steer by one table.
+    /// Clients of all cores of this process, which share one steering table.
     pub clients: Clients,
-    /// Where packets go.
+    /// Steering of packets.
     pub steer: Box<dyn Steer>,
-    /// Where nonces come from.
+    /// Source of nonces.
     pub random: Random,
 }
 
-/// A core's part in hand-over.
+/// Hand-over state of a core.
 pub(crate) struct Handover {
     options: HandoverOptions,
-    /// The host cannot: all is relayed.
+    /// True if the host does not support it: all answers are relayed.
     is_off: bool,
     pub(crate) agents: Vec<Agent>,
-    /// The place of each by its host.
+    /// Index of each agent, by its host.
     pub(super) of_host: HashMap<IpAddr, u32>,
     owner: Owner,
     offers: HashMap<Ticket, Offer>,
     away: HashMap<Flow, Away>,
-    /// Those whose clients are gone, and which are to be looked at before this turn ends.
+    /// Flows whose clients are gone; the core handles them before this turn ends.
     left: Vec<Flow>,
 }
 
@@ -85,7 +85,7 @@ impl Handover {
         }
     }
 
-    /// The handshake of a new connection to an agent.
+    /// Makes the handshake of a new connection to an agent.
     pub(super) fn handshake(&mut self) -> Box<OwnerHandshake> {
         let mut nonce = [0; NONCE_BYTES];
         let options = &mut self.options;
@@ -94,12 +94,12 @@ impl Handover {
         Box::new(OwnerHandshake::new(key, Protocol::Cql, options.owner, options.instance, nonce))
     }
 
-    /// A client has connected.
+    /// Notes that a client connected.
     pub(crate) fn client_came(&self, flow: Flow) {
         self.options.clients.came(flow);
     }
 
-    /// A client is gone. Its connection, if that is away, is known until it is back.
+    /// Notes that a client is gone. Its connection, if that is away, stays known until it is back.
     pub(crate) fn client_left(&mut self, flow: Flow, is_away: bool) {
         match is_away {
             true => self.left.push(flow),
@@ -107,13 +107,12 @@ impl Handover {
         }
     }
 
-    /// True if there is such a one.
+    /// True if a client left while its connection was away.
     pub(crate) fn has_left(&self) -> bool {
         !self.left.is_empty()
     }
 
-    /// No connection of a client is away or on its way, and no answer waits for what becomes of
-    /// one.
+    /// True if no connection of a client is away or on its way, and no answer waits for one.
     pub(crate) fn is_at_rest(&self) -> bool {
         self.owner.flows() == 0 && self.offers.is_empty() && self.away.is_empty()
     }

@@ -1,8 +1,8 @@
-//! Connections of clients that are with an agent, or on their way: [`Owner`] says what is to be
-//! done, and here it is done.
+//! Connections of clients that are with an agent, or on their way: [`Owner`] decides, and this
+//! module acts.
 //!
-//! A connection is asked for back as soon as its answer is out: other answers may wait for it, and
-//! the client's next requests. Nothing can be sent between the parts of one answer anyway.
+//! The proxy asks for a connection back as soon as its answer is out: other answers may wait for
+//! it, and the client's next requests. Nothing can be sent between the parts of one answer anyway.
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -22,7 +22,7 @@ use crate::core::{Core, Peer};
 use crate::ids::ClientRef;
 use crate::metrics::{Closing, StaysFor};
 
-/// What the owner wants done, in order.
+/// Actions that the owner requests, in order.
 enum Wanted {
     Freeze(Flow),
     Restore(Flow, Frozen),
@@ -86,7 +86,7 @@ impl OwnerSink for Sink<'_> {
     }
 }
 
-/// Has the owner do something, and does what it wants done; `None`: nothing is handed over.
+/// Calls the owner, and performs the actions that it requests; `None` if hand-over is off.
 fn with<R>(
     core: &mut Core,
     io: &mut Io,
@@ -125,14 +125,14 @@ fn carry_out(core: &mut Core, io: &mut Io, wanted: Wanted) {
                 debug_assert!(was_parked, "a client's connection was away and here");
                 return;
             }
-            // Nobody knows its session any more: it is reset as soon as it is in.
+            // Its session is unknown by now: reset it as soon as it is in.
             io.restore(frozen);
             with(core, io, |owner, _, sink| owner.restored(flow, true, sink));
         }
         Wanted::Reset(Some(state), frozen_at_ms) => {
             let state = aged(&state, (io.now_ns() / 1_000_000).saturating_sub(frozen_at_ms));
-            // Put in and reset, it makes the client say something if it does not hear of it at
-            // once.
+            // Restore and reset it: the reset makes the client send something if it does not hear
+            // of it at once.
             io.restore(Frozen::without_queues(state));
         }
         Wanted::Reset(None, _) => {}
@@ -153,7 +153,7 @@ fn carry_out(core: &mut Core, io: &mut Io, wanted: Wanted) {
     }
 }
 
-/// A client's connection goes to an agent, for the answer that waits there, and is to come back at
+/// Offers a client's connection to an agent, for the answer that waits there; it comes back at
 /// once.
 pub(super) fn offer(core: &mut Core, io: &mut Io, agent: AgentId, ticket: Ticket, flow: Flow) {
     with(core, io, |owner, now_ms, sink| {
@@ -162,7 +162,7 @@ pub(super) fn offer(core: &mut Core, io: &mut Io, agent: AgentId, ticket: Ticket
     });
 }
 
-/// What came of taking a connection out of the loop.
+/// Handles the outcome of taking a connection out of the loop.
 pub(crate) fn frozen(
     core: &mut Core,
     io: &mut Io,
@@ -174,7 +174,8 @@ pub(crate) fn frozen(
         _ => None,
     };
     let (Some(client), Some(handover)) = (client, core.handover.as_deref_mut()) else {
-        // Its client was given up while it was being taken out: it is to hear of that.
+        // The proxy gave the client up while its connection was being taken out: the client must
+        // hear of that.
         if let Ok(frozen) = outcome {
             io.restore(frozen);
         }
@@ -204,7 +205,7 @@ pub(crate) fn frozen(
     with(core, io, |owner, now_ms, sink| owner.frozen(now_ms, flow, outcome, sink));
 }
 
-/// A connection is in the loop. One whose client nobody knows is there to be reset.
+/// Handles a connection that is back in the loop. One without a known client is reset.
 pub(crate) fn restored(core: &mut Core, io: &mut Io, conn: ConnId) {
     let Peer::Client(slot) = core.connections.peer(conn) else { return io.abort(conn) };
     if let Some(client) = core.clients.get(slot) {
@@ -220,7 +221,7 @@ pub(crate) fn restored(core: &mut Core, io: &mut Io, conn: ConnId) {
     }
 }
 
-/// A client's connection has ended: if it was on its way in, it did not get there.
+/// Handles the end of a client's connection: if it was on its way in, it did not arrive.
 pub(crate) fn not_restored(core: &mut Core, io: &mut Io, slot: u32, reason: CloseReason) {
     let Some(client) = core.clients.get(slot).filter(|client| client.is_away) else { return };
     let flow = Flow { local: client.local, peer: client.peer };
@@ -231,7 +232,7 @@ pub(crate) fn not_restored(core: &mut Core, io: &mut Io, slot: u32, reason: Clos
     }
 }
 
-/// Clients are gone, or were given up, while their connections were away or on their way.
+/// Handles clients that left, or were given up, while their connections were away or on their way.
 #[cold]
 pub(crate) fn settle(core: &mut Core, io: &mut Io) {
     while let Some(flow) = core.handover.as_deref_mut().and_then(|handover| handover.left.pop()) {
@@ -240,15 +241,15 @@ pub(crate) fn settle(core: &mut Core, io: &mut Io) {
         away.client = ClientRef::PROXY;
         match away.place {
             Place::Leaving => with(core, io, |owner, _, sink| owner.client_gone(flow, sink)),
-            // It is reset when it comes back.
+            // The connection is reset when it comes back.
             Place::Elsewhere => None,
-            // Closed, it is put in all the same, and then closed.
+            // Restore a closed connection all the same, and close it then.
             Place::Arriving => with(core, io, |owner, _, sink| owner.restored(flow, true, sink)),
         };
     }
 }
 
-/// An agent says something about connections. False if it cannot be.
+/// Handles an agent's message about connections. False if the message is impossible.
 pub(super) fn heard(
     core: &mut Core,
     io: &mut Io,
@@ -275,7 +276,7 @@ pub(super) fn heard(
             with(core, io, |owner, now_ms, sink| owner.heard(now_ms, agent, ticket, message, sink))
                 .is_none_or(|fits| fits.is_ok())
         }
-        // What became of an offer that was not taken up in time comes on its link.
+        // The outcome of an offer that was not taken up in time comes on its link.
         _ => true,
     }
 }
@@ -287,17 +288,17 @@ fn serves(listen: &[SocketAddr], local: SocketAddr) -> bool {
     listen.iter().any(|own| own.port() == local.port() && is_same(own))
 }
 
-/// A control connection is open.
+/// Notes that a control connection is open.
 pub(super) fn control_up(core: &mut Core, io: &mut Io, agent: u32, instance: Instance) {
     with(core, io, |owner, now_ms, sink| owner.control_up(now_ms, AgentId(agent), instance, sink));
 }
 
-/// A control connection is lost.
+/// Notes that a control connection is lost.
 pub(super) fn control_lost(core: &mut Core, io: &mut Io, agent: u32) {
     with(core, io, |owner, now_ms, sink| owner.control_lost(now_ms, AgentId(agent), sink));
 }
 
-/// Time has passed.
+/// Advances the owner's clock.
 pub(crate) fn tick(core: &mut Core, io: &mut Io) {
     with(core, io, |owner, now_ms, sink| owner.tick(now_ms, sink));
     if let Some(handover) = core.handover.as_deref() {
@@ -307,7 +308,7 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io) {
     }
 }
 
-/// A hand-over has ended.
+/// Handles the end of a hand-over.
 fn ended(core: &mut Core, io: &mut Io, flow: Flow, ticket: Ticket, outcome: Outcome) {
     let Some(handover) = core.handover.as_deref_mut() else { return };
     debug!(client = %flow.peer, ticket = ticket.0, ?outcome, "a hand-over has ended");
@@ -316,7 +317,7 @@ fn ended(core: &mut Core, io: &mut Io, flow: Flow, ticket: Ticket, outcome: Outc
     let client = away.map(|away| away.client);
     match client.map(|client| core.clients.find_mut(client)) {
         Some(Some(client)) => client.is_away = false,
-        // It was gone before its connection was.
+        // The client had gone before its connection.
         Some(None) => handover.options.clients.left(flow),
         None => {}
     }

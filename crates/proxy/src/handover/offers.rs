@@ -1,8 +1,8 @@
-//! Answers that wait at agents, and what becomes of the requests that they answer.
+//! Answers that wait at agents, and the fate of their requests.
 //!
-//! The stream id of such a request stays taken on its link until it is settled, because the agent
-//! may put the answer back into the link's stream: when it is told to, when it cannot be told
-//! anything, or when nothing was said in time.
+//! The stream id of such a request stays taken on its link until the request is settled, because
+//! the agent may put the answer back into the link's stream: when the proxy tells it to, when the
+//! proxy cannot reach it, or when the proxy is silent for too long.
 
 use shunt_handover::Flow;
 use shunt_handover::message::{Message, Ticket};
@@ -23,7 +23,8 @@ use crate::plan::After;
 use crate::reply::Answer;
 use crate::retry::failure;
 
-/// An agent has a large answer: its client's connection goes there, or the answer comes here.
+/// Handles an agent's offer of a large answer: the client's connection goes there, or the answer
+/// comes here.
 #[cold]
 pub(crate) fn offered(core: &mut Core, io: &mut Io, at: LinkRef, answer: &Answer<'_>) {
     let Core { handover, links, clients, retained, context, .. } = &mut *core;
@@ -55,7 +56,7 @@ pub(crate) fn offered(core: &mut Core, io: &mut Io, at: LinkRef, answer: &Answer
     let why = against.into_iter().find(|(speaks_against, _)| *speaks_against).map(|(_, why)| why);
     let (Some(client), None) = (client, why) else {
         if pending.purpose == Purpose::Orphan {
-            // Its stream is set free by an empty answer.
+            // An empty answer frees its stream id.
             agent.send(io, ticket, &Message::Cancel);
         } else {
             context.metrics.handover.answers.of(HandedOver::Stays).add(1);
@@ -85,21 +86,21 @@ pub(crate) fn offered(core: &mut Core, io: &mut Io, at: LinkRef, answer: &Answer
     moved::offer(core, io, AgentId(via), ticket, flow);
 }
 
-/// A client whose connection may leave: nothing is under way on it but whole answers.
+/// True if a client's connection may leave: only whole answers are in progress on it.
 fn may_leave(client: &Client) -> bool {
     let is_held = client.stalls.has(Stall::REPLIES) || client.stalls.has(Stall::SWITCH);
     client.phase == Phase::Ready && !client.is_away && !is_held
 }
 
-/// The answer to a request that waited for a connection to leave has come on its link after all.
-/// True if it was such a one.
+/// Notes that the answer to a request that waited for a connection to leave came on its link after
+/// all. True if there was such a request.
 pub(crate) fn came_on_link(core: &mut Core, at: LinkRef, stream: i16) {
     if let Some(handover) = core.handover.as_deref_mut() {
         handover.offers.retain(|_, offer| offer.at != at || offer.stream != stream);
     }
 }
 
-/// The client has all of the answer.
+/// Settles an answer that the client has received whole.
 pub(super) fn delivered(core: &mut Core, io: &mut Io, offer: &Offer) {
     free(core, io, offer, false);
     let metrics = &core.context.metrics;
@@ -114,7 +115,7 @@ pub(super) fn delivered(core: &mut Core, io: &mut Io, offer: &Offer) {
     }
 }
 
-/// The connection is here, without the answer, which comes on the link.
+/// Settles an offer whose connection is back without the answer, which comes on the link.
 pub(super) fn comes_on_link(core: &mut Core, io: &mut Io, offer: &Offer, why: StaysFor) {
     core.context.metrics.handover.answers.of(HandedOver::CameBack).add(1);
     core.context.metrics.handover.relayed.of(why).add(1);
@@ -126,19 +127,19 @@ pub(super) fn comes_on_link(core: &mut Core, io: &mut Io, offer: &Offer, why: St
     }
 }
 
-/// The connection is here, and the agent has no answer.
+/// Settles an offer whose connection is back, and whose answer the agent has lost.
 pub(super) fn is_lost(core: &mut Core, io: &mut Io, offer: &Offer) {
     free(core, io, offer, false);
     fail(core, io, offer, "the agent on the node's host has lost the answer");
 }
 
-/// The statement was carried out, and its answer is lost.
+/// Fails a request: the node executed its statement, and the answer is lost.
 fn fail(core: &mut Core, io: &mut Io, offer: &Offer, why: &str) {
     let pending = Pending { fate_unknown: true, ..offer.pending };
     failure::fail(core, io, &pending, Outcome::LinkLost, why);
 }
 
-/// The client is gone. `may_come`: the answer may yet come on the link.
+/// Settles an offer whose client is gone. `may_come`: the answer may still come on the link.
 pub(super) fn has_no_client(core: &mut Core, io: &mut Io, offer: &Offer, may_come: bool) {
     free(core, io, offer, may_come);
     core.context.metrics.handover.answers.of(HandedOver::Broken).add(1);
@@ -146,7 +147,7 @@ pub(super) fn has_no_client(core: &mut Core, io: &mut Io, offer: &Offer, may_com
     core.context.metrics.in_flight.sub(1);
 }
 
-/// Gives the stream id back, or keeps it until something comes under it.
+/// Frees the stream id, or keeps it until an answer arrives under it.
 fn free(core: &mut Core, io: &mut Io, offer: &Offer, may_come: bool) {
     let Some(LinkAndNode { link, node, .. }) = core.links.find_with_node(offer.at) else { return };
     let Some(pending) = link

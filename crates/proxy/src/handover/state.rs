@@ -1,4 +1,4 @@
-//! What a core has of agents, of answers that wait there, and of connections that are away.
+//! A core's state of agents, of answers that wait there, and of connections that are away.
 
 use std::net::SocketAddr;
 
@@ -16,16 +16,16 @@ pub(crate) struct Agent {
     pub(super) address: SocketAddr,
     pub(super) control: Control,
     pub(super) back_off_ns: u64,
-    /// When something came from it last, and when it was asked whether it is there.
+    /// Times of the last bytes from it and of the last probe.
     pub(super) heard_ns: u64,
     pub(super) pinged_ns: u64,
-    /// It was said in the log that it cannot be reached.
+    /// True if the log has said that it cannot be reached.
     pub(super) is_told: bool,
-    /// Before then links go past it: one did not come about.
+    /// End of the time in which links bypass it, because one through it failed to open.
     pub(super) no_links_before_ns: u64,
 }
 
-/// How far a control connection is.
+/// State of a control connection.
 pub(super) enum Control {
     Down { until_ns: u64 },
     Opening { conn: ConnId, handshake: Box<OwnerHandshake>, until_ns: u64 },
@@ -49,7 +49,7 @@ impl Agent {
         matches!(self.control, Control::Open { .. })
     }
 
-    /// Says something to it, if it can be reached.
+    /// Sends a message to the agent, if its connection is open.
     pub(super) fn send(&mut self, io: &mut Io, ticket: Ticket, message: &Message<'_>) {
         let Control::Open { conn, encoder, .. } = &mut self.control else { return };
         if let Err(error) = encoder.message(ticket, message, io.output(*conn)) {
@@ -61,40 +61,40 @@ impl Agent {
 
 /// A client whose connection is away, or on its way.
 pub(super) struct Away {
-    /// Gone, if there is none any more.
+    /// The client; gone if it no longer exists.
     pub(super) client: ClientRef,
     pub(super) place: Place,
-    /// When it was decided that it goes.
+    /// Time of the decision that it leaves.
     pub(super) leaves_ns: u64,
 }
 
-/// Where its connection is.
+/// Place of a client's connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// It is taken out of the loop at the end of this turn.
+    /// Leaves the loop at the end of this turn.
     Leaving,
-    /// With an agent, or nowhere.
+    /// With an agent, or lost.
     Elsewhere,
-    /// It is put into the loop.
+    /// On its way into the loop.
     Arriving,
 }
 
-/// An answer that is to go to its client on the client's own connection.
+/// An answer to send to its client on the client's own connection.
 pub(super) struct Offer {
     pub(super) at: LinkRef,
-    /// The stream id of the link.
+    /// Stream id on the link.
     pub(super) stream: i16,
     pub(super) pending: Pending,
-    /// When it was decided that the client's connection goes.
+    /// Time of the decision that the client's connection leaves.
     pub(super) leaves_ns: u64,
-    /// What the client's answer begins with.
+    /// Header of the client's answer.
     pub(super) header: [u8; HEADER_BYTES],
-    /// v5: it goes in segments, which may be LZ4.
+    /// v5: segments, and whether they are LZ4; `None` before v5.
     pub(super) segments_lz4: Option<bool>,
 }
 
 impl Offer {
-    /// How the agent is told of it.
+    /// The head as the agent needs it.
     pub(super) fn head(&self) -> Vec<u8> {
         let mut head = self.header.to_vec();
         head.extend(self.segments_lz4.map(|lz4| if lz4 { SEGMENTS_LZ4 } else { SEGMENTS }));

@@ -1,4 +1,4 @@
-//! Whether a link goes through the agent on its node's host.
+//! The decision whether a link goes through the agent on its node's host.
 
 use std::net::SocketAddr;
 
@@ -9,7 +9,7 @@ use crate::ids::{LinkKey, PoolId};
 use crate::limits;
 use crate::link::Step;
 
-/// The agent that a new link of this pool is to go through, if there is one.
+/// The agent for a new link of this pool, if there is one.
 pub(crate) fn way(
     core: &Core,
     pool: PoolId,
@@ -25,8 +25,8 @@ pub(crate) fn way(
         .then_some((index, agent.address))
 }
 
-/// The connection to the agent is there, which speaks first. False if the link goes to its node
-/// directly.
+/// Starts the handshake on a connection to an agent, in which the agent speaks first. False if the
+/// link goes to its node directly.
 pub(crate) fn connected(core: &mut Core, key: LinkKey) -> bool {
     let (Some(link), Some(handover)) = (core.links.get_mut(key), core.handover.as_deref_mut())
     else {
@@ -40,7 +40,8 @@ pub(crate) fn connected(core: &mut Core, key: LinkKey) -> bool {
     true
 }
 
-/// A link did not come about. If that was the agent's doing, the next ones go past it for a while.
+/// Notes a link that failed to open. If the agent was the cause, the next links bypass it for a
+/// while.
 pub(crate) fn failed(core: &mut Core, now_ns: u64, key: LinkKey) {
     let Some((via, step)) = core.links.get(key).and_then(|link| Some((link.via?, link.step)))
     else {

@@ -1,6 +1,6 @@
-//! The handshake of a link: OPTIONS, STARTUP, the pool's login, the question who is there
-//! ([`super::identity`]), USE of the pool's keyspace, each after the answer to the one before
-//! (section 3 and 4 of the specifications).
+//! The handshake of a link: OPTIONS, STARTUP, the pool's login, the identity of the node
+//! ([`super::identity`]), USE of the pool's keyspace; each step follows the answer to the one
+//! before (section 3 and 4 of the specifications).
 
 use shunt_reactor::Io;
 use shunt_wire::cql::compression::Algorithm;
@@ -21,14 +21,14 @@ use crate::link::{LinkWriter, Role, Step, Verdict, identity, keep, open, upgrade
 use crate::log_limits::Logged;
 use crate::metrics::GivenUp;
 
-/// The connection is there.
+/// Handles an open connection.
 pub(crate) fn connected(core: &mut Core, io: &mut Io, key: LinkKey) {
     if !way::connected(core, key) {
         begin(core, io, key);
     }
 }
 
-/// What comes from here on is the node's: asks what it offers.
+/// Starts the handshake with the node itself: asks for its options.
 pub(crate) fn begin(core: &mut Core, io: &mut Io, key: LinkKey) {
     let Some(link) = core.links.get_mut(key) else { return };
     link.step = Step::Options;
@@ -36,7 +36,7 @@ pub(crate) fn begin(core: &mut Core, io: &mut Io, key: LinkKey) {
     open::write_handshake(&mut core.links, io, key, opcode::OPTIONS, &[]);
 }
 
-/// The answer to the last step.
+/// Handles the answer to the last step.
 pub(crate) fn answered(core: &mut Core, io: &mut Io, key: LinkKey, header: &Header, body: &[u8]) {
     let Some(link) = core.links.get(key) else { return };
     match (link.step, header.opcode) {
@@ -101,7 +101,7 @@ fn send_startup(core: &mut Core, io: &mut Io, key: LinkKey, supported: &[u8]) {
     let Some(link) = core.links.get_mut(key) else { return };
     let Some(pool) = core.router.pools.get(link.pool) else { return };
     if offer.is_some() {
-        // Aggregated frames exist on v4 connections; what they carry is of the clients' version.
+        // Aggregated frames exist on v4 connections; their contents have the clients' version.
         link.aggregate = offer;
         link.version = 4;
     } else if matches!(link.role, Role::Replaces(..)) && link.via.is_none() {
@@ -124,7 +124,7 @@ fn send_startup(core: &mut Core, io: &mut Io, key: LinkKey, supported: &[u8]) {
     open::write_handshake(&mut core.links, io, key, opcode::STARTUP, &body);
 }
 
-/// v5: after the answer to STARTUP everything travels in segments (v5 section 2.2).
+/// Switches to segments: v5 uses them after the answer to STARTUP (v5 section 2.2).
 fn switch_framing(core: &mut Core, key: LinkKey) {
     let Some(link) = core.links.get_mut(key) else { return };
     if link.version >= 5 {
@@ -157,7 +157,7 @@ fn send_login(core: &mut Core, io: &mut Io, key: LinkKey, header: &Header, body:
     open::write_handshake(&mut core.links, io, key, opcode::AUTH_RESPONSE, &body);
 }
 
-/// The node took the login, and is the one it should be.
+/// Continues after the node accepted the login and identified itself as expected.
 pub(crate) fn logged_in(core: &mut Core, io: &mut Io, key: LinkKey) {
     let Some(link) = core.links.get(key) else { return };
     let (pool, role) = (link.pool, link.role);
@@ -185,8 +185,8 @@ fn send_use(core: &mut Core, io: &mut Io, key: LinkKey) {
     open::write_handshake(&mut core.links, io, key, opcode::QUERY, &body);
 }
 
-/// The message itself of an ERROR: decompressed, and without what its flags put in front (warnings,
-/// say). It may go to clients under flags of its own.
+/// The plain message of an ERROR: decompressed, and without the prefix that its flags announce
+/// (warnings, for example). It may go to clients under other flags.
 fn plain_error<'a>(
     links: &Links,
     key: LinkKey,
@@ -198,8 +198,8 @@ fn plain_error<'a>(
     split_response_prefix(header.flags, body).ok().map(|(_, error)| error)
 }
 
-/// An ERROR where the login or the keyspace was to be accepted: it goes to the clients who asked
-/// for it.
+/// Handles an ERROR instead of an accepted login or keyspace: it goes to the clients who asked for
+/// it.
 fn step_refused(core: &mut Core, io: &mut Io, key: LinkKey, login: bool, body: &[u8]) {
     let verdict = Verdict::of_node(body, login);
     if let Some(pool) =
@@ -209,9 +209,9 @@ fn step_refused(core: &mut Core, io: &mut Io, key: LinkKey, login: bool, body: &
     }
 }
 
-/// A node refuses what the pool of this link asks for, not the link: it is dropped, and the node
-/// asked again ever more rarely. The pool; none when the node's ordinary port takes the same, and
-/// this is between the node and its other port.
+/// Handles a node's refusal of the pool of this link: drops the link, and asks the node again less
+/// and less often. Returns the pool; `None` if the node's ordinary port takes the pool, so that
+/// only its other port refuses.
 fn pool_refused(
     core: &mut Core,
     io: &mut Io,
@@ -234,9 +234,8 @@ fn pool_refused(
     Some(id)
 }
 
-/// The node does not take what this pool's clients asked for in STARTUP: their version of the
-/// protocol, say, or their compression. That is between the pool and the node; others are welcome
-/// there.
+/// Handles a node's refusal of the pool's STARTUP options: the protocol version, for example, or
+/// the compression. The refusal concerns the pool and the node; the node may accept other pools.
 fn options_refused(core: &mut Core, io: &mut Io, key: LinkKey) {
     turned_away(
         core,
@@ -247,7 +246,7 @@ fn options_refused(core: &mut Core, io: &mut Io, key: LinkKey) {
     );
 }
 
-/// A node gives a pool no link, and that is no answer to its clients' login or USE.
+/// Handles a node that gives a pool no link without judging its clients' login or USE.
 pub(crate) fn turned_away(
     core: &mut Core,
     io: &mut Io,
@@ -273,8 +272,7 @@ pub(crate) fn turned_away(
     }
     core.router.cursor = core.router.cursor.wrapping_add(1);
     if let Some(pool) = core.router.pools.get_mut(pool) {
-        // The tick asks another node while somebody waits; asked at once, this one would be
-        // hammered.
+        // The tick asks another node while a client waits; asking at once would hammer this one.
         pool.verifying = false;
     }
 }
@@ -285,9 +283,9 @@ fn refuse_login(core: &mut Core, io: &mut Io, key: LinkKey, why: &str) {
     step_refused(core, io, key, true, &body);
 }
 
-/// True if an ERROR in place of a login's or a keyspace's acceptance says of neither that it is
-/// wrong: the node is overloaded, starts or stops, or cannot read its own tables, in which case
-/// PasswordAuthenticators speak of bad credentials all the same.
+/// True if an ERROR instead of an accepted login or keyspace does not say that either is wrong: the
+/// node is overloaded, starts or stops, or cannot read its own tables, in which case
+/// PasswordAuthenticators report bad credentials all the same.
 fn is_no_verdict(error: &[u8]) -> bool {
     match error_code::peek(error) {
         // The message's length comes between the code and the text.
@@ -307,7 +305,7 @@ const NOT_CHECKED: [&str; 3] = [
     "Could not verify password",
 ];
 
-/// True if an ERROR, whose body is never compressed that early, says that what was asked is not
+/// True if an ERROR, whose body is never compressed that early, says that the request is not
 /// understood.
 fn is_protocol_error(header: &Header, body: &[u8]) -> bool {
     let error = split_response_prefix(header.flags, body).map_or(&[][..], |(_, error)| error);

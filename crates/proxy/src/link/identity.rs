@@ -1,16 +1,16 @@
-//! Who is at the other end of a link: asked once per link, after the login and before anything
-//! else.
+//! The identity of the node at the other end of a link: asked once per link, after the login and
+//! before anything else.
 //!
-//! Addresses are given to others: pods come back under one another's, machines are rented anew.
-//! What must never happen: a query, a USE, or the word that a login is right, through a link whose
-//! node has not said that it is the one the control plane knows at that address, by host id and
-//! name of the cluster. One that says otherwise, or nothing, is refused; the control plane looks at
-//! the ring, and what it finds there is let in at once.
+//! Addresses pass to other nodes: pods come back under one another's, machines are rented anew. A
+//! link must never carry a query, a USE, or the verdict that a login is right, before its node has
+//! said that it is the one that the control plane knows at that address, by host id and name of the
+//! cluster. A node that says otherwise, or nothing, is refused; the control plane reads the ring,
+//! and accepts at once the node that it finds there.
 //!
-//! Two things cannot be prevented: a node tells who it is only to whoever is logged in, so the
-//! login itself has been shown by then; and whoever lies is believed. Only TLS could help against
-//! either. While a node's address is known to be somebody else's, one login at a time is shown
-//! there and no more.
+//! The proxy cannot prevent two things: a node identifies itself only to a logged-in client, so
+//! that it has seen the login by then; and a node that lies is believed. Only TLS could help
+//! against either. While a node's address is known to belong to another node, the proxy shows one
+//! login at a time there and no more.
 
 use shunt_reactor::Io;
 use shunt_topology::NodeId;
@@ -25,7 +25,7 @@ use crate::link::links::Links;
 use crate::link::{Step, handshake, keep, open};
 use crate::metrics::GivenUp;
 
-/// The query by which a node is asked who it is.
+/// The query for a node's identity.
 const QUESTION: &str = "SELECT host_id, cluster_name FROM system.local WHERE key = 'local'";
 
 pub(crate) fn ask(core: &mut Core, io: &mut Io, key: LinkKey) {
@@ -36,9 +36,9 @@ pub(crate) fn ask(core: &mut Core, io: &mut Io, key: LinkKey) {
     open::write_handshake(&mut core.links, io, key, opcode::QUERY, &body);
 }
 
-/// The answer to that. What is not a row with both is no answer: who cannot say who it is gets no
-/// queries. An ERROR is about the role that asked, or the moment: other pools may be told, so the
-/// node is not held against them.
+/// Handles the answer to that query. An answer without a row with both values counts as none: a
+/// node that cannot identify itself gets no queries. An ERROR concerns the role that asked, or the
+/// moment: other pools may get an answer, so the proxy does not hold it against the node.
 pub(crate) fn take(core: &mut Core, io: &mut Io, key: LinkKey, header: &Header, body: &[u8]) {
     let Some(node) = core.links.get(key).map(|link| link.node) else { return };
     if header.opcode == opcode::ERROR {
@@ -81,7 +81,8 @@ fn identity(header: &Header, body: &[u8]) -> Option<(u128, String)> {
     Some((host_id, std::str::from_utf8(row.get(1)?).ok()?.to_owned()))
 }
 
-/// Says, for the log, what is wrong with who answered at a node's address; `None`: it is the node.
+/// The difference, for the log, between the answering node and the one known at its address;
+/// `None`: they are the same.
 fn difference(
     cluster: &ClusterState,
     node: NodeId,

@@ -1,6 +1,6 @@
-//! Which links stay open: those that are ready join their pool, those that are lost or given up
-//! leave it, and what was in flight on them is handed to the second attempts ([`crate::retry`]),
-//! which begin when the event is over.
+//! The life of open links: ready ones join their pool, lost or abandoned ones leave it, and the
+//! requests in flight on them go to the second attempts ([`crate::retry`]), which begin when the
+//! event is over.
 
 use shunt_admin::Label as _;
 use shunt_reactor::{CloseReason, Io};
@@ -14,7 +14,7 @@ use crate::link::{Link, Purpose, Role, Step, open, upgrade};
 use crate::metrics::GivenUp;
 use crate::retry::LostRequests;
 
-/// The handshake is done: the link takes queries.
+/// Ends the handshake: the link takes queries.
 pub(crate) fn ready(core: &mut Core, io: &mut Io, key: LinkKey) {
     if !upgrade::take_place(core, io, key) {
         return;
@@ -46,7 +46,7 @@ pub(crate) fn ready(core: &mut Core, io: &mut Io, key: LinkKey) {
     for client in login::take_switching(core, pool_id, false) {
         login::complete_switch(core, io, client, pool_id);
     }
-    // Who is left waits for a link, or for a login that this link is not about.
+    // The others wait for a link, or for a login that does not concern this link.
     let logins = login::take_switching(core, pool_id, true);
     if let Some(pool) = core.router.pools.get_mut(pool_id) {
         let mut held = std::mem::replace(&mut pool.waiting, logins);
@@ -56,7 +56,7 @@ pub(crate) fn ready(core: &mut Core, io: &mut Io, key: LinkKey) {
     open::ensure_links(core, io, pool_id);
 }
 
-/// The connection of a link ended, or never came about.
+/// Handles the end of a link's connection, or its failure to open.
 pub(crate) fn lost(core: &mut Core, io: &mut Io, key: LinkKey, reason: CloseReason) {
     way::failed(core, io.now_ns(), key);
     let Some(link) = core.links.get(key) else { return };
@@ -72,8 +72,8 @@ pub(crate) fn lost(core: &mut Core, io: &mut Io, key: LinkKey, reason: CloseReas
     let until_ns = core.links.health.failed(node, now, random);
     let named = core.router.node_named(node);
     let retry_in_ms = until_ns.saturating_sub(now) / 1_000_000;
-    // Of attempts there are many while a node is down, from every pool; that it is, the control
-    // plane says once.
+    // While a node is down every pool makes many attempts; the control plane logs once that it is
+    // down.
     if step == Step::Ready {
         tracing::info!(core = core.context.index, node = %named, ?reason, in_flight, retry_in_ms, "link to a node is lost");
     } else {
@@ -87,7 +87,7 @@ pub(crate) fn lost(core: &mut Core, io: &mut Io, key: LinkKey, reason: CloseReas
     open::ensure_links(core, io, pool_id);
 }
 
-/// No new queries on this link; it closes when what is in flight is answered.
+/// Retires a link: no new queries on it; it closes when those in flight are answered.
 pub(crate) fn retire(core: &mut Core, io: &mut Io, key: LinkKey) {
     let Some(link) = core.links.get_mut(key) else { return };
     if !link.retiring && link.step == Step::Ready {
@@ -100,7 +100,7 @@ pub(crate) fn retire(core: &mut Core, io: &mut Io, key: LinkKey) {
     let Some(link) = core.links.get_mut(key) else { return };
     link.retiring = true;
     let (pool, opening) = (link.pool, link.step != Step::Ready);
-    // Whom it held back had better look at other links.
+    // Clients that it held back should try other links.
     let mut waiting = std::mem::take(&mut link.waiting);
     if link.is_unused() || opening {
         close(core, io, key);
@@ -111,16 +111,16 @@ pub(crate) fn retire(core: &mut Core, io: &mut Io, key: LinkKey) {
     }
 }
 
-/// Closes a link from this side. What is in flight on it is treated as lost.
+/// Closes a link from this side. Requests in flight on it count as lost.
 pub(crate) fn close(core: &mut Core, io: &mut Io, key: LinkKey) {
     let Some(link) = core.links.get(key) else { return };
     let conn = link.conn;
-    // The log of what was sent is taken before the connection goes.
+    // Take the sent log before the connection goes.
     let_go(core, io, key);
     io.abort(conn);
 }
 
-/// Forgets a link. What was in flight on it, and who waited for it, goes on elsewhere.
+/// Forgets a link. Its requests in flight, and the clients that wait for it, go on elsewhere.
 fn let_go(core: &mut Core, io: &mut Io, key: LinkKey) {
     let Some(mut link) = core.links.try_remove(key) else { return };
     let log = io.take_sent_log(link.conn);
@@ -141,7 +141,7 @@ fn let_go(core: &mut Core, io: &mut Io, key: LinkKey) {
     }
 }
 
-/// Takes a link out of its pool and its node's figures.
+/// Takes a link out of its pool and out of its node's figures.
 fn detach(core: &mut Core, key: LinkKey, link: &Link) {
     if let Role::Replaces(old) = link.role
         && let Some(old) = core.links.find_mut(old)
@@ -167,7 +167,7 @@ fn detach(core: &mut Core, key: LinkKey, link: &Link) {
     }
 }
 
-/// A link that misbehaved or fell silent is given up as if it had broken by itself.
+/// Gives up a link that misbehaved or fell silent, as if it had broken by itself.
 pub(crate) fn break_off(core: &mut Core, io: &mut Io, key: LinkKey, reason: GivenUp, why: &str) {
     way::failed(core, io.now_ns(), key);
     let Some(link) = core.links.get(key) else { return };
@@ -188,7 +188,7 @@ pub(crate) fn break_off(core: &mut Core, io: &mut Io, key: LinkKey, reason: Give
     }
 }
 
-/// Gives up a link for queries to come, and lets it finish those in flight.
+/// Gives up a link for new queries, and lets it finish those in flight.
 pub(crate) fn replace(core: &mut Core, io: &mut Io, key: LinkKey, reason: GivenUp) {
     let link = core.links.get(key).filter(|link| !link.retiring);
     if let Some(node) = link.map(|link| link.node) {
@@ -199,7 +199,7 @@ pub(crate) fn replace(core: &mut Core, io: &mut Io, key: LinkKey, reason: GivenU
     retire(core, io, key);
 }
 
-/// Closes all links when what was written to them is sent.
+/// Closes all links once their output is sent.
 pub(crate) fn close_all(core: &mut Core, io: &mut Io) {
     let conns: Vec<_> = core.links.iter().map(|(_, link)| link.conn).collect();
     for conn in conns {
@@ -209,7 +209,7 @@ pub(crate) fn close_all(core: &mut Core, io: &mut Io) {
     core.links.clear();
 }
 
-/// A node broke the protocol: this link is given up.
+/// Gives up a link because its node broke the protocol.
 #[cold]
 pub(crate) fn fault(core: &mut Core, io: &mut Io, key: LinkKey, why: &str) {
     core.context.metrics.node_protocol_errors.add(1);

@@ -1,4 +1,4 @@
-//! The links of a core, and what it remembers of the nodes they lead to.
+//! The links of a core, and its state of the nodes they lead to.
 
 use std::time::Duration;
 
@@ -16,21 +16,21 @@ use crate::metrics::GivenUp;
 /// The owner of all links and nodes of a core.
 pub(crate) struct Links {
     slots: Slab<Link>,
-    /// By node id.
+    /// State of nodes, by node id.
     nodes: Vec<NodeState>,
     pub(crate) health: Health,
     /// Links with something to complete before this turn's flush.
     pub(crate) dirty: Vec<LinkKey>,
-    /// When the timer for frames that gather is due, nanoseconds; `u64::MAX`: none is set.
+    /// Expiry of the timer for frames that gather, nanoseconds; `u64::MAX`: none is set.
     pub(crate) gather_timer_ns: u64,
 }
 
 /// A link and its node, borrowed at once.
 pub(crate) struct LinkAndNode<'a> {
     pub(crate) link: &'a mut Link,
-    /// `None`: the node is not known.
+    /// The node; `None` if it is not known.
     pub(crate) node: Option<&'a mut NodeState>,
-    /// [`Links::dirty`].
+    /// See [`Links::dirty`].
     pub(crate) dirty: &'a mut Vec<LinkKey>,
 }
 
@@ -71,13 +71,13 @@ impl Links {
         self.slots.get_mut(key.0 as usize)
     }
 
-    /// The link a reference means, if it is still there.
+    /// The link of a reference, if it is still there.
     #[inline]
     pub(crate) fn find(&self, link: LinkRef) -> Option<&Link> {
         self.get(link.key).filter(|found| found.conn == link.conn)
     }
 
-    /// The link a reference means, if it is still there.
+    /// The link of a reference, if it is still there.
     #[inline]
     pub(crate) fn find_mut(&mut self, link: LinkRef) -> Option<&mut Link> {
         self.get_mut(link.key).filter(|found| found.conn == link.conn)
@@ -91,7 +91,7 @@ impl Links {
         Some(LinkAndNode { link, node, dirty: &mut self.dirty })
     }
 
-    /// The link a reference means, if it is still there, with its node.
+    /// The link of a reference with its node, if it is still there.
     #[inline]
     pub(crate) fn find_with_node(&mut self, link: LinkRef) -> Option<LinkAndNode<'_>> {
         self.get_with_node(link.key).filter(|found| found.link.conn == link.conn)
@@ -122,12 +122,12 @@ impl Links {
         self.nodes.get_mut(usize::from(node.0))
     }
 
-    /// All nodes there ever were.
+    /// All nodes that ever were in the ring.
     pub(crate) fn nodes_mut(&mut self) -> &mut Vec<NodeState> {
         &mut self.nodes
     }
 
-    /// Counts again, per node, the stream ids held by queries that timed out.
+    /// Recounts, per node, the stream ids held by queries that timed out.
     pub(crate) fn count_orphans(&mut self) {
         self.nodes.iter_mut().for_each(|node| node.orphaned = 0);
         for (_, link) in &self.slots {
@@ -144,8 +144,7 @@ impl Links {
         self.get(key).map_or(4, |link| link.body_version)
     }
 
-    /// A body as it was before the link's compression, if there is one; `None` when it cannot be
-    /// made out.
+    /// A body without the link's compression, if it has any; `None` if it cannot be decompressed.
     pub(crate) fn plain_body<'a>(
         &self,
         key: LinkKey,
@@ -167,7 +166,7 @@ impl Links {
         }
     }
 
-    /// Tells a node that keeps state per client that one has gone.
+    /// Tells a node that keeps state per client that a client has gone.
     pub(crate) fn client_gone(&mut self, io: &mut Io, key: LinkKey, client_id: u32) {
         let Some(link) = self.slots.get_mut(key.0 as usize) else { return };
         if let LinkWriter::Aggregate(writer) = &mut link.writer

@@ -41,7 +41,7 @@ use crate::metrics::NodeMetrics;
 pub(crate) use pool::{Pool, PoolKey, Pools, Verdict};
 pub(crate) use streams::{Kept, Pending, Purpose, Recipient, Streams};
 
-/// How requests are laid out on a link.
+/// The layout of requests on a link.
 #[allow(clippy::large_enum_variant, reason = "one per link, and used on every query")]
 pub(crate) enum LinkWriter {
     /// v3/v4: one envelope after the other.
@@ -52,11 +52,11 @@ pub(crate) enum LinkWriter {
     Aggregate(AggregateWriter),
 }
 
-/// How far the opening of a link has come; each step waits for the node's answer to it.
+/// Progress of opening a link; each step waits for the node's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     Connecting,
-    /// The agent that it goes through and the proxy show one another the key.
+    /// The agent on the route and the proxy prove to each other that they have the key.
     Agent,
     Options,
     Startup,
@@ -69,11 +69,11 @@ pub(crate) enum Step {
 /// The purpose of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// To take queries.
+    /// Serves queries.
     Serves,
-    /// To see whether a login is right; closed afterwards.
+    /// Checks whether a login is right; closed afterwards.
     Verifies,
-    /// To take the place of this link, if that is still there.
+    /// Takes the place of this link, if that is still there.
     Replaces(LinkRef),
 }
 
@@ -84,38 +84,37 @@ pub(crate) struct Link {
     pub(crate) pool: PoolId,
     pub(crate) step: Step,
     pub(crate) role: Role,
-    /// The agent on its node's host that it goes through.
+    /// The agent on its node's host, if the link goes through it.
     pub(crate) via: Option<u32>,
-    /// The handshake with that, until it is over.
+    /// The handshake with the agent, until it is over.
     pub(crate) agent: Option<Box<OwnerHandshake>>,
-    /// The node's port it is connected to.
+    /// The node's port that it is connected to.
     pub(crate) port: u16,
     pub(crate) writer: LinkWriter,
-    /// v5: whether what the node sends is in segments.
+    /// v5: true if the node's bytes are in segments.
     pub(crate) segmented: bool,
     /// Version of envelopes on this connection.
     pub(crate) version: u8,
-    /// Version of what its pool's clients ask; in aggregated frames another than that of the
-    /// envelopes.
+    /// Version of its pool's requests; in aggregated frames it differs from that of the envelopes.
     pub(crate) body_version: u8,
     /// Compression of its bodies (v3, v4), if they are compressed.
     pub(crate) compression: Option<Algorithm>,
     /// The node's offer of aggregated frames, if it made one for this link.
     pub(crate) aggregate: Option<Offer>,
-    /// It has answered in aggregated frames.
+    /// True once the node has answered in aggregated frames.
     pub(crate) heard_frames: bool,
     pub(crate) streams: Streams,
-    /// Something was written that is not flushed.
+    /// True if it has unflushed output.
     pub(crate) dirty: bool,
-    /// Queries among it.
+    /// Number of queries in the unflushed output.
     pub(crate) queries_unflushed: u32,
-    /// Something among it must not wait for more.
+    /// True if a request in it must not wait for more.
     pub(crate) urgent: bool,
-    /// When the first of it was written, nanoseconds.
+    /// Time of the first unflushed write, nanoseconds.
     pub(crate) dirty_since_ns: u64,
-    /// It takes no more for now; clients wait in `waiting`.
+    /// True if it takes no more for now; clients wait in `waiting`.
     pub(crate) full: bool,
-    /// No new queries; closes when the last one in flight is answered.
+    /// True if it takes no new queries; it closes when the last one in flight is answered.
     pub(crate) retiring: bool,
     /// Bytes of its requests that were copied out of its sent log or never lay in it.
     pub(crate) copied_bytes: usize,
@@ -123,19 +122,20 @@ pub(crate) struct Link {
     pub(crate) waiting: Vec<ClientRef>,
     pub(crate) reader: EnvelopeReader,
     pub(crate) last_received_ns: u64,
-    /// When an OPTIONS was sent that is not answered; 0: none is.
+    /// Time of the unanswered OPTIONS; 0 if there is none.
     pub(crate) probe_sent_ns: u64,
     /// Streams held by timed-out queries.
     pub(crate) orphans: usize,
     /// Repairs that go on once it is ready.
     pub(crate) on_ready: Vec<Ticket>,
-    /// When opening it is given up, nanoseconds.
+    /// Deadline for opening it, nanoseconds.
     pub(crate) open_deadline_ns: u64,
-    /// When it began to take queries, nanoseconds; 0: it does not yet.
+    /// Time since which it takes queries, nanoseconds; 0: it does not yet.
     pub(crate) ready_ns: u64,
-    /// When its node last said whether it takes aggregated frames, or was asked to, nanoseconds.
+    /// Time of its node's last answer about aggregated frames, or of the last question,
+    /// nanoseconds.
     pub(crate) offer_asked_ns: u64,
-    /// Another link is being opened to take its place.
+    /// True while another link opens to take its place.
     pub(crate) is_being_replaced: bool,
 }
 
@@ -190,22 +190,22 @@ impl Link {
         self.step == Step::Ready && !self.retiring && self.role == Role::Serves
     }
 
-    /// True if as many bytes as may be wait to be sent on it, or are kept for retries.
+    /// True if the bytes that wait to be sent, or that are kept for retries, reach their bound.
     #[inline]
     pub(crate) fn has_too_many_bytes(&self, io: &Io) -> bool {
         io.backlog(self.conn) > limits::LINK_BACKLOG_BYTES_MAX
             || io.retained_bytes(self.conn) + self.copied_bytes > limits::LINK_RETAINED_BYTES_MAX
     }
 
-    /// From here on queries go out in the layout the node understands best.
+    /// Chooses the best layout that the node understands for queries from here on.
     pub(crate) fn choose_layout(&mut self) {
         if let Some(offer) = self.aggregate {
             self.writer = LinkWriter::Aggregate(AggregateWriter::new(Limits::from(offer)));
         }
     }
 
-    /// Something was written. Whether that is the first since the last flush: then the link is to
-    /// be noted for the next.
+    /// Marks the link as written to. Returns whether this is the first write since the last flush:
+    /// the caller then notes the link for the next.
     #[inline]
     pub(crate) fn becomes_dirty(&mut self, now_ns: u64) -> bool {
         if std::mem::replace(&mut self.dirty, true) {
@@ -215,7 +215,7 @@ impl Link {
         true
     }
 
-    /// True if nobody waits for an answer on it.
+    /// True if no request waits for an answer on it.
     pub(crate) fn is_unused(&self) -> bool {
         self.streams.len() <= self.orphans
     }
@@ -223,29 +223,29 @@ impl Link {
 
 /// The state that a core keeps of one node, whatever the pool.
 pub(crate) struct NodeState {
-    /// Queries in flight on all links of this core to it; what routing compares.
+    /// Queries in flight on all links of this core to it; routing compares these.
     pub(crate) in_flight: u32,
-    /// Its answers of late that said it cannot serve; they count as queries in flight. An error
-    /// comes sooner than an answer, so a node that has nothing but errors would look idle and get
-    /// all there is.
+    /// Recent answers that said it cannot serve; they count as queries in flight. An error comes
+    /// sooner than an answer, so a node that only sends errors would look idle and attract all
+    /// queries.
     pub(crate) penalty: u32,
     /// Stream ids of its links held by queries that timed out, as of the last tick.
     pub(crate) orphaned: u64,
-    /// It has been probed and has not answered: used only when nobody else can.
+    /// True if it has not answered a probe: used only as the last resort.
     pub(crate) silent: bool,
-    /// Somebody else answered at its address when it was last looked at.
+    /// True if another node answered at its address at the last check.
     pub(crate) stranger: bool,
-    /// Where it takes aggregated frames, if not on its ordinary port.
+    /// Its port for aggregated frames, if not the ordinary one.
     pub(crate) upgrade: Upgrade,
     pub(crate) metrics: Arc<NodeMetrics>,
 }
 
-/// A core's knowledge of where a node takes aggregated frames.
+/// A core's knowledge of the port where a node takes aggregated frames.
 pub(crate) struct Upgrade {
-    /// The port, as the node said last; `None`: it takes none.
+    /// The port in the node's last answer; `None`: it takes no frames.
     pub(crate) port: Option<u16>,
     pub(crate) backoff: Backoff,
-    /// When frames may be tried again, nanoseconds.
+    /// Earliest time of the next attempt at frames, nanoseconds.
     pub(crate) not_before_ns: u64,
 }
 
@@ -258,8 +258,8 @@ impl Default for Upgrade {
 }
 
 impl Upgrade {
-    /// Frames could not be used, or their link broke; returns after how many nanoseconds it is
-    /// tried again. Failures before that do not lengthen it.
+    /// Notes that frames failed or that their link broke; returns the nanoseconds until the next
+    /// attempt. Failures before that do not lengthen the pause.
     pub(crate) fn failed(&mut self, now_ns: u64, random: u64) -> u64 {
         if now_ns >= self.not_before_ns {
             self.not_before_ns = now_ns + self.backoff.next(random).as_nanos() as u64;

@@ -1,4 +1,4 @@
-//! Links are opened here: one per core, pool and node of the local datacentre (`links_per_node` of
+//! Opening of links: one per core, pool and node of the local datacentre (`links_per_node` of
 //! them), as far as the nodes' back-off allows.
 
 use shunt_reactor::Io;
@@ -12,7 +12,7 @@ use crate::limits;
 use crate::link::links::{LinkAndNode, Links};
 use crate::link::{Link, LinkWriter, Role, Step};
 
-/// Handshake messages travel one at a time, so they need no stream table.
+/// Writes a handshake message. They travel one at a time, so they need no stream table.
 pub(crate) fn write_handshake(links: &mut Links, io: &mut Io, key: LinkKey, op: u8, body: &[u8]) {
     let Some(LinkAndNode { link, dirty, .. }) = links.get_with_node(key) else { return };
     let header = Header {
@@ -38,8 +38,8 @@ pub(crate) fn write_handshake(links: &mut Links, io: &mut Io, key: LinkKey, op: 
     }
 }
 
-/// Opens the links a pool is missing, as far as the nodes' back-off allows. A pool whose login
-/// nothing speaks for opens one only, so that a wrong password is tried once and not on every node.
+/// Opens the links a pool is missing, as far as the nodes' back-off allows. A pool with a doubtful
+/// login opens only one, so that a wrong password is tried once and not on every node.
 pub(crate) fn ensure_links(core: &mut Core, io: &mut Io, pool_id: PoolId) {
     let Some(cluster) = core.router.cluster.clone() else { return };
     let now = io.now_ns();
@@ -68,7 +68,7 @@ pub(crate) fn ensure_links(core: &mut Core, io: &mut Io, pool_id: PoolId) {
     }
 }
 
-/// Starts to open a link; `false` when the node or the pool is not known any more.
+/// Starts to open a link; `false` if the node or the pool is no longer known.
 pub(crate) fn open(
     core: &mut Core,
     io: &mut Io,
@@ -105,8 +105,8 @@ pub(crate) fn open(
     true
 }
 
-/// True if the address of this node was somebody else's when it was last looked at, and somebody is
-/// looking right now: then no other login needs to be shown there.
+/// True if another node had the address of this node at the last check, and a link is checking it
+/// right now: then no other login needs to be shown there.
 pub(crate) fn is_being_identified(links: &Links, node: NodeId) -> bool {
     links.node(node).is_some_and(|state| state.stranger)
         && links.iter().any(|(_, link)| link.node == node && link.step != Step::Ready)

@@ -1,4 +1,4 @@
-//! A ring of CQL servers in this process, as far as the control plane asks.
+//! A ring of CQL servers in this process, with the answers that the control plane needs.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -18,7 +18,7 @@ use tokio::task::{AbortHandle, JoinSet};
 #[derive(Clone)]
 pub(super) struct FakeNode {
     pub(super) host_id: u128,
-    /// Advertised in `system.local` and `system.peers`.
+    /// Address in `system.local` and `system.peers`.
     pub(super) address: SocketAddr,
     pub(super) datacentre: &'static str,
     pub(super) tokens: Vec<i64>,
@@ -26,7 +26,7 @@ pub(super) struct FakeNode {
     pub(super) schema_version: u128,
 }
 
-/// The state that all nodes of the ring tell of.
+/// The state that all nodes of the ring report.
 pub(super) struct FakeState {
     pub(super) nodes: Vec<FakeNode>,
     pub(super) cluster_name: &'static str,
@@ -34,24 +34,24 @@ pub(super) struct FakeState {
     pub(super) keyspaces: Vec<(String, Vec<(String, String)>)>,
     /// Keyspace, table, column, kind, position, type.
     pub(super) columns: Vec<(String, String, String, &'static str, i32, &'static str)>,
-    /// Every answer comes so much later.
+    /// Delay of every answer.
     pub(super) delay: Duration,
     pub(super) version_min: u8,
     pub(super) version_max: u8,
     pub(super) login: Option<(&'static str, &'static str)>,
-    /// Cassandra 4.0 and later: `peers_v2`, ports in the tables.
+    /// True for Cassandra 4.0 and later: `peers_v2`, ports in the tables.
     pub(super) tells_ports: bool,
-    /// Rows of a page, whatever is asked for.
+    /// Rows of a page, whatever the request says.
     pub(super) page_rows: usize,
-    /// Queries answered.
+    /// Number of queries answered.
     pub(super) queries: usize,
-    /// A node that has not heard of any schema version but the first.
+    /// A node that knows only the first schema version.
     pub(super) behind: Option<u128>,
-    /// There is a table of modes, without rows; and whether a quorum has it.
+    /// True if a quorum has the table of modes, which has no rows; `None`: there is no such table.
     pub(super) modes: Option<bool>,
 }
 
-/// The state that all nodes have at first.
+/// Schema version of all nodes at first.
 pub(super) const FIRST_SCHEMA_VERSION: u128 = 77;
 
 /// The ring.
@@ -62,7 +62,7 @@ pub(super) struct FakeRing {
 }
 
 impl FakeRing {
-    /// `count` nodes with host ids from 1 on loopback, on ports of their own.
+    /// Starts `count` nodes with host ids from 1 on loopback, on ports of their own.
     pub(super) async fn start(count: u128) -> Self {
         let state = FakeState {
             nodes: Vec::new(),
@@ -110,7 +110,7 @@ impl FakeRing {
         self.add_node(host_id, &address.to_string()).await;
     }
 
-    /// Lets a node listen at one more address, which nobody is told of.
+    /// Lets a node listen at one more address, which no table shows.
     pub(super) async fn also_at(&mut self, host_id: u128, address: &str) -> SocketAddr {
         let listener = TcpListener::bind(address).await.expect("bind");
         let address = listener.local_addr().expect("address");
@@ -118,7 +118,7 @@ impl FakeRing {
         address
     }
 
-    /// Lets a killed node listen again where it did.
+    /// Lets a killed node listen again at its address.
     pub(super) async fn revive(&mut self, host_id: u128) {
         let listener = bind_soon(self.address(host_id)).await;
         self.serve(host_id, listener);
@@ -186,7 +186,7 @@ impl FakeRing {
     }
 }
 
-/// Listens on an address, whose port a listener that was just killed may hold for another moment.
+/// Listens on an address whose port a killed listener may hold for another moment.
 async fn bind_soon(address: SocketAddr) -> TcpListener {
     loop {
         match TcpListener::bind(address).await {
@@ -239,7 +239,7 @@ impl Server {
         }
     }
 
-    /// Takes a request out of what was received.
+    /// Takes a request out of the received bytes.
     fn next(&self, received: &mut Vec<u8>) -> Option<(Header, Vec<u8>)> {
         let (consumed, envelope) = if self.framed {
             let segment = frame_v5::decode(received, false).expect("segment")?;
@@ -280,7 +280,7 @@ impl Server {
                 error_code::PROTOCOL_ERROR,
                 "Invalid or unsupported protocol version",
             );
-            // As Cassandra does, which has not read the stream id by then.
+            // Cassandra does the same, because it has not read the stream id yet.
             self.send(0, opcode::ERROR, &answer);
             return false;
         }
@@ -468,7 +468,7 @@ fn peers_v2(state: &FakeState, host_id: u128) -> Table {
     (columns, state.nodes.iter().filter(|node| node.host_id != host_id).map(row).collect())
 }
 
-/// The table of old: no ports, and here every address a wildcard.
+/// The old table: no ports, and here every address a wildcard.
 fn peers(state: &FakeState, host_id: u128) -> Table {
     let mut columns = COMMON.to_vec();
     columns.extend([("peer", native::INET), ("rpc_address", native::INET)]);
@@ -500,7 +500,7 @@ fn columns_table(state: &FakeState) -> Table {
     (columns, rows.collect())
 }
 
-/// Only of the tables called `t`.
+/// Only the tables named `t`.
 fn tables_table(state: &FakeState) -> Table {
     let mut columns = ["keyspace_name", "table_name"].map(|name| (name, native::TEXT)).to_vec();
     columns.push(("default_time_to_live", native::INT));

@@ -9,13 +9,13 @@ use super::fake::{FIRST_SCHEMA_VERSION, FakeRing, FakeState};
 use super::*;
 use crate::config::Secret;
 
-/// How long the plane waits for agreement.
+/// Longest wait of the plane for agreement.
 const AGREEMENT_MAX: Duration = Duration::from_secs(10);
 
 async fn started(ring: &FakeRing) -> Bench {
     let mut bench = Bench::start(&[ring.address(1)], |_| {});
     bench.cluster_where(|_| true).await;
-    // All of the start has been read, or queries of it would be counted among those of a test.
+    // The first read is over, so that its queries do not count among those of a test.
     eventually(|| bench.metrics.refreshes.get() > 0).await;
     bench
 }
@@ -99,7 +99,7 @@ async fn what_changed_while_no_node_could_tell_is_told_afterwards() {
     ring.add_keyspace("kept");
     ring.add_keyspace("same");
     let mut bench = started(&ring).await;
-    // No event of these.
+    // These cause no event.
     ring.add_keyspace("fresh");
     ring.edit(|state| {
         let (keyspace, table, column) = ("kept".to_owned(), "t".to_owned(), "w".to_owned());
@@ -124,7 +124,7 @@ async fn what_changed_while_no_node_could_tell_is_told_afterwards() {
         "UPDATED TABLE kept t",
     ];
     assert_eq!(told, new);
-    // What is known by now is not told again, nor what comes with an event.
+    // Known changes are not announced again, nor those that come with an event.
     ring.edit(|state| state.nodes.iter_mut().for_each(|node| node.schema_version = 79));
     ring.add_keyspace("announced");
     let refreshes = bench.metrics.refreshes.get();
@@ -171,8 +171,8 @@ async fn reading_the_same_again_is_not_news() {
     assert!(bench.mail.try_recv().is_err());
 }
 
-/// The plane waits for agreement, which `disagree` has ended and which comes back after at least
-/// two checks; `node` has made the change.
+/// Checks that the plane waits for agreement, which `disagree` has ended and which comes back after
+/// at least two checks; `node` made the change.
 async fn is_awaited(ring: &FakeRing, bench: &mut Bench, node: u128, disagree: fn(&mut FakeState)) {
     for ticket in 5.. {
         ring.edit(disagree);
@@ -201,7 +201,7 @@ async fn is_awaited(ring: &FakeRing, bench: &mut Bench, node: u128, disagree: fn
             CoreMail::SchemaAgreed { ticket: of, agreed: true } if !is_early => {
                 return assert_eq!(of, ticket);
             }
-            // The machine stood still: it is tried again.
+            // The machine was paused: try again.
             CoreMail::SchemaAgreed { agreed: false, .. } if begun.elapsed() >= AGREEMENT_MAX => {}
             other => panic!("{other:?} after {:?}, before agreement: {is_early}", begun.elapsed()),
         }
@@ -248,7 +248,7 @@ async fn a_table_is_known_before_whoever_made_it_is_answered() {
             other => panic!("{other:?}"),
         }
     }
-    // What is known already is not published again.
+    // Known tables are not published again.
     let table = Some(Box::new(TableName { keyspace: "fresh".to_owned(), table: "t".to_owned() }));
     let node = node_id(&bench, 1);
     bench.ask(ControlRequest::AwaitSchemaAgreement { node, core: 0, ticket: 3, table }).await;
@@ -268,9 +268,9 @@ async fn a_schema_event_waits_until_every_node_can_be_asked_about_it() {
         let mut is_early = false;
         while let Ok(mail) = bench.mail.try_recv() {
             match mail {
-                // The ring may have been read again meanwhile.
+                // The plane may have read the ring again meanwhile.
                 CoreMail::Cluster(_) => {}
-                // The machine stood still: it is tried again.
+                // The machine was paused: try again.
                 CoreMail::SchemaEvent(_) if begun.elapsed() >= AGREEMENT_MAX => is_early = true,
                 other => panic!("{other:?} after {:?}", begun.elapsed()),
             }
@@ -293,7 +293,7 @@ async fn a_schema_event_waits_until_every_node_can_be_asked_about_it() {
 async fn schema_agreement_is_looked_for_from_the_node_that_made_the_change() {
     let ring = FakeRing::start(3).await;
     let mut bench = started(&ring).await;
-    // The control connection's node has heard nothing: to it, all versions are the same.
+    // The control connection's node knows nothing: to it, all versions are the same.
     let disagree = |state: &mut FakeState| {
         state.behind = Some(1);
         state.nodes[1].schema_version = 78;
@@ -376,7 +376,7 @@ async fn the_plane_ends_with_the_cores() {
     timeout(GUARD, plane).await.expect("still running").expect("panicked").expect("no complaint");
 }
 
-/// Also with requests that nobody has taken yet.
+/// The same holds with requests that nobody has taken yet.
 #[tokio::test]
 async fn the_plane_ends_with_the_cores_while_a_node_says_nothing() {
     for waiting in [0, 3] {

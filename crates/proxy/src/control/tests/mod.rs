@@ -34,10 +34,10 @@ struct Bench {
 }
 
 impl Bench {
-    /// Starts it towards these contact points.
+    /// Starts the plane with these contact points.
     fn start(contact_points: &[SocketAddr], change: impl FnOnce(&mut Config)) -> Self {
         let contact_points = contact_points.iter().map(ToString::to_string).collect();
-        // A machine that stands still is no reason to give a node up.
+        // A paused machine is no reason to give a node up.
         let patience_ms = GUARD.as_millis() as u64;
         let mut config = Config {
             contact_points,
@@ -66,7 +66,7 @@ impl Bench {
         Self { mail, requests, config, view, metrics, plane }
     }
 
-    /// Why it gave up, having told nobody of a ring.
+    /// The reason why the plane gave up without publishing a ring.
     async fn unfit(self) -> String {
         let Unfit(why) = timeout(GUARD, self.plane)
             .await
@@ -85,7 +85,7 @@ impl Bench {
         }
     }
 
-    /// The next cluster state that is as wanted; other mail before it is dropped.
+    /// The next cluster state that fulfils a condition; drops other mail before it.
     async fn cluster_where(&mut self, wanted: impl Fn(&ClusterState) -> bool) -> Arc<ClusterState> {
         loop {
             if let CoreMail::Cluster(state) = self.next_mail().await
@@ -101,7 +101,7 @@ impl Bench {
     }
 }
 
-/// Waits until something that is not told by mail has happened.
+/// Waits for an event that no mail announces.
 async fn eventually(mut happened: impl FnMut() -> bool) {
     let poll = async {
         while !happened() {

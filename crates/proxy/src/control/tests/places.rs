@@ -1,4 +1,4 @@
-//! Which ring, and which datacentre of it.
+//! The choice of ring and datacentre.
 
 use super::super::client::AsyncClient;
 use super::fake::FakeRing;
@@ -66,7 +66,7 @@ async fn a_contact_point_that_is_the_proxy_itself_ends_the_start() {
     }
 }
 
-/// Whoever is up, and whoever is reached first.
+/// The result does not depend on who is up or reached first.
 #[tokio::test]
 async fn the_datacentre_of_the_contact_points_is_chosen() {
     let mut ring = two_datacentres(2, 2).await;
@@ -75,7 +75,7 @@ async fn the_datacentre_of_the_contact_points_is_chosen() {
     assert_eq!(all, ["dc2", "dc2"]);
     ring.kill(4);
     assert_eq!(chosen(&of_dc2).await, "dc2");
-    // A contact point that has left the ring says nothing.
+    // A contact point that has left the ring has no say.
     assert_eq!(chosen(&[ring.address(1), "127.0.0.1:1".parse().expect("address")]).await, "dc1");
 }
 
@@ -112,7 +112,7 @@ async fn a_contact_point_without_an_address_leaves_the_choice_open() {
     );
 }
 
-/// Its nodes are gone, and the others were never asked for.
+/// Its nodes are gone, and nobody chose the others.
 #[tokio::test]
 async fn a_datacentre_that_vanishes_leaves_no_node_to_use() {
     for configured in [None, Some("dc2".to_owned())] {
@@ -164,7 +164,7 @@ async fn a_contact_point_may_be_another_address_of_a_node() {
     assert_eq!(bench.cluster_where(|_| true).await.routing.nodes().len(), 2);
 }
 
-/// The addresses of a ring were given to another one while no control connection stood.
+/// The addresses of a ring passed to another one while there was no control connection.
 #[tokio::test]
 async fn another_ring_at_the_addresses_of_this_one_is_not_followed() {
     for name in ["Another", "fake"] {
@@ -184,7 +184,7 @@ async fn another_ring_at_the_addresses_of_this_one_is_not_followed() {
         let view = bench.view.get().expect("view");
         assert_eq!(view.cluster_name, state.cluster_name);
         assert!(view.routing.nodes().iter().all(|node| node.host_id < 100), "{name}");
-        // Its own are back at one of them.
+        // One of the addresses returns to its own ring.
         stranger.kill(102);
         timeout(GUARD, own.revive(2)).await.expect("its port is free again");
         eventually(|| bench.metrics.connected.get() == 1).await;
@@ -196,7 +196,7 @@ async fn another_ring_at_the_addresses_of_this_one_is_not_followed() {
     }
 }
 
-/// A node that took the place of another at its address, with peers that are known.
+/// A node replaced another at its address, with known peers.
 #[tokio::test]
 async fn a_node_that_was_replaced_at_its_address_is_followed() {
     let mut ring = FakeRing::start(2).await;

@@ -1,4 +1,4 @@
-//! Connecting, logging in and reading what is there.
+//! Connecting, logging in and the first read.
 
 use shunt_topology::NodeId;
 use shunt_topology::schema::ColumnKind;
@@ -54,7 +54,7 @@ async fn ring_and_schema_are_read_page_by_page() {
     assert_eq!(bench.metrics.connected.get(), 1);
 }
 
-/// One replica may have missed that a table has a mode.
+/// One replica may have missed a table's mode.
 #[tokio::test]
 async fn modes_that_no_quorum_has_told_are_in_doubt() {
     for (modes, is_in_doubt) in [(None, false), (Some(true), false), (Some(false), true)] {
@@ -165,7 +165,7 @@ async fn old_servers_tell_no_ports_and_wildcard_addresses() {
 async fn a_node_that_advertises_an_unreachable_address_is_used_where_it_was_reached() {
     let ring = FakeRing::start(2).await;
     let reached = ring.address(1);
-    // Nothing listens there: the port was given back.
+    // Nothing listens there, because the test gave the port back.
     let closed =
         TcpListener::bind("127.0.0.1:0").await.expect("bind").local_addr().expect("address");
     ring.edit(|state| state.nodes[0].address = closed);
