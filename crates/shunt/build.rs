@@ -1,4 +1,4 @@
-//! Tells the binary which commit and compiler it comes from, for `shunt --version -v`.
+//! Gives the binary its commit and compiler for `shunt --version -v`.
 
 use std::process::Command;
 
@@ -9,7 +9,7 @@ fn main() {
     let rustc = first_line(Command::new(rustc).arg("--version"));
     println!("cargo::rustc-env=SHUNT_RUSTC={}", rustc.unwrap_or_else(|| "unknown".to_owned()));
     println!("cargo::rerun-if-changed=build.rs");
-    // Written by every commit and checkout.
+    // Every commit and checkout writes this file.
     if let Some(log) =
         first_line(Command::new("git").args(["rev-parse", "--git-path", "logs/HEAD"]))
     {
@@ -17,7 +17,8 @@ fn main() {
     }
 }
 
-/// First line of what a command prints; `None` if it fails, as git does outside a checkout.
+/// Returns the first line of a command's output; `None` if it fails, as git does outside a
+/// checkout.
 fn first_line(command: &mut Command) -> Option<String> {
     let output = command.output().ok().filter(|output| output.status.success())?;
     let line = String::from_utf8(output.stdout).ok()?.lines().next()?.trim().to_owned();

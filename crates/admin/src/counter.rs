@@ -62,7 +62,7 @@ impl Gauge {
 pub trait Label: Copy + 'static {
     /// The label's name in the exposition.
     const NAME: &'static str;
-    /// All values in the order of their indexes.
+    /// Every value, in the order of the indexes.
     const ALL: &'static [Self];
     /// Position in [`Label::ALL`].
     fn index(self) -> usize;
@@ -133,7 +133,7 @@ macro_rules! labels {
         }
 
         impl $name {
-            /// How many values there are.
+            /// Number of values.
             pub const COUNT: usize = <Self as $crate::Label>::ALL.len();
         }
 

@@ -31,10 +31,10 @@ impl<'a> Encoder<'a> {
         Self(encoder)
     }
 
-    /// A family of counters; `_total` is put behind the name.
+    /// Writes a family of counters; the encoder appends `_total` to the name.
     ///
     /// # Errors
-    /// The writer's.
+    /// The writer fails.
     pub fn counter(
         &mut self,
         name: &str,
@@ -45,7 +45,8 @@ impl<'a> Encoder<'a> {
         let mut family = self.0.encode_descriptor(name, help, unit, MetricType::Counter)?;
         for (labels, value) in values {
             write(&mut family, labels, |metric| {
-                // Whole numbers are written as such: parsers that keep counters as integers exist.
+                // Whole numbers are written without a fraction: some parsers keep counters as
+                // integers.
                 if value.fract() == 0.0 {
                     metric.encode_counter::<NoLabelSet, u64, u64>(&(*value as u64), None)
                 } else {
@@ -56,10 +57,10 @@ impl<'a> Encoder<'a> {
         Ok(())
     }
 
-    /// A family of gauges.
+    /// Writes a family of gauges.
     ///
     /// # Errors
-    /// The writer's.
+    /// The writer fails.
     pub fn gauge(
         &mut self,
         name: &str,
@@ -80,10 +81,10 @@ impl<'a> Encoder<'a> {
         Ok(())
     }
 
-    /// A family of histograms of nanoseconds, shown in seconds.
+    /// Writes a family of histograms of nanoseconds, in seconds.
     ///
     /// # Errors
-    /// The writer's.
+    /// The writer fails.
     pub fn durations(
         &mut self,
         name: &str,
@@ -93,10 +94,10 @@ impl<'a> Encoder<'a> {
         self.histogram(name, help, Some(&Unit::Seconds), values, DURATION_EXPONENTS, 1e9)
     }
 
-    /// A family of histograms of counts.
+    /// Writes a family of histograms of counts.
     ///
     /// # Errors
-    /// The writer's.
+    /// The writer fails.
     pub fn sizes(&mut self, name: &str, help: &str, values: &[(Labels, Snapshot)]) -> fmt::Result {
         self.histogram(name, help, None, values, SIZE_EXPONENTS, 1.0)
     }
@@ -131,8 +132,8 @@ impl<'a> Encoder<'a> {
     }
 }
 
-/// Writes one metric of a family. One without labels is the family itself, or it would get an empty
-/// `{}`.
+/// Writes one metric of a family. A metric without labels is written as the family itself;
+/// otherwise the encoder adds an empty `{}`.
 fn write(
     family: &mut MetricEncoder<'_>,
     labels: &Labels,

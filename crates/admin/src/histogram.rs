@@ -6,7 +6,7 @@
 
 use crate::sync::{AtomicU64, Ordering};
 
-/// Buckets of a histogram. The last one also takes everything above its bound, 2^40 (18 minutes in
+/// Number of buckets. The last one also takes everything above its bound, 2^40 (18 minutes in
 /// nanoseconds).
 pub const BUCKETS: usize = 156;
 

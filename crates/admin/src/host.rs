@@ -1,13 +1,13 @@
-//! By which names the pages may be asked for. A browser sends the name that it has looked up, and
-//! so an attacker's page, whose name has this address by now (DNS rebinding), is told from whoever
-//! means these pages.
+//! The host names under which a request may ask for the pages. A browser sends the name that it
+//! looked up. The check rejects a page of an attacker whose own name has been pointed at this
+//! address (DNS rebinding).
 
 use std::net::Ipv6Addr;
 
 use axum::http::{Request, header};
 
-/// Whether the request was meant for this machine: it names an address, this machine as such, one
-/// of `names`, or nothing.
+/// True if the request is meant for this machine: it names an address, `localhost`, one of `names`,
+/// or no host at all.
 pub(crate) fn is_meant<B>(request: &Request<B>, names: &[String]) -> bool {
     let fields = request.headers().get_all(header::HOST).iter();
     let mut given = fields.map(|field| field.to_str().unwrap_or_default());
@@ -23,7 +23,7 @@ fn is_known(given: &str, names: &[String]) -> bool {
     }
     let (host, port) = given.split_at(given.find(':').unwrap_or(given.len()));
     let is = |name: &str| host.eq_ignore_ascii_case(name);
-    // An address is nobody's name, so that nobody can have it mean another one later.
+    // An attacker cannot rebind an address as he can rebind a name.
     is_port(port)
         && (host.parse::<std::net::Ipv4Addr>().is_ok()
             || is("localhost")

@@ -1,9 +1,9 @@
-//! The view from outside: counters, their text form for Prometheus, and the HTTP pages.
+//! Observability: counters, their text form for Prometheus, and the HTTP pages.
 //!
 //! ```text
 //! data path -> Counter, Gauge, Histogram <- Part (proxy, nodes) <- Pages <- HTTP
 //! ```
-//! The parts only read: what they show is counted anyway. One thread writes a counter with plain
+//! The parts only read what the data path counts anyway. One thread writes a counter with plain
 //! loads and stores (no lock, no read-modify-write); the admin thread reads it at any moment.
 
 mod counter;
@@ -29,5 +29,5 @@ pub use pages::{Pages, Part, State};
 /// Units of metrics.
 pub use prometheus_client::registry::Unit;
 pub use request_kind::RequestKind;
-/// The types that [`Part::stuck`] and [`Part::status`] are made of.
+/// The JSON types of [`Part::stuck`] and [`Part::status`].
 pub use serde_json::{Map, Value as Json};

@@ -1,4 +1,4 @@
-//! Event loops that do not turn any more.
+//! Detection of event loops that no longer turn.
 
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
@@ -7,8 +7,8 @@ use crate::sync::Mutex;
 
 /// A loop that has not turned for this long is stuck. Idle loops turn about once a second.
 pub(crate) const STUCK_AFTER: Duration = Duration::from_secs(10);
-/// Time between two looks at the loops. Pages take them even if nobody asks: it takes two looks to
-/// see that a loop turned before it stood still.
+/// Time between two looks at the loops. The pages look even without requests: only a second look
+/// shows that a loop which once turned has stopped.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Per loop: its turns when they last changed, and when that was seen.
@@ -16,12 +16,12 @@ pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(1);
 pub struct Heartbeats(Mutex<Vec<(u64, Instant)>>);
 
 impl Heartbeats {
-    /// For so many loops, none of which has turned yet.
+    /// Heartbeats of `loops` loops, none of which has turned yet.
     pub fn new(loops: usize) -> Self {
         Self(Mutex::new(vec![(0, Instant::now()); loops]))
     }
 
-    /// Returns for each loop how long ago its present count of turns was first seen. `turns` has
+    /// Returns for each loop how long ago its present count of turns was first seen. `turns` yields
     /// the count of each loop so far.
     pub fn ages(&self, turns: impl IntoIterator<Item = u64>, now: Instant) -> Vec<Duration> {
         let mut heartbeats = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -34,8 +34,8 @@ impl Heartbeats {
         turns.into_iter().zip(heartbeats.iter_mut()).map(age).collect()
     }
 
-    /// The loops that have not turned for ten seconds, by their place among `turns` (turns so far,
-    /// one of each loop).
+    /// Returns the loops that have not turned for ten seconds, by their position in `turns` (turns
+    /// so far, one count per loop).
     pub fn stuck(&self, turns: impl IntoIterator<Item = u64>, now: Instant) -> Vec<usize> {
         let ages = self.ages(turns, now).into_iter().enumerate();
         ages.filter(|(_, age)| *age > STUCK_AFTER).map(|(index, _)| index).collect()

@@ -10,7 +10,7 @@ use crate::encode::{Value, plain};
 use crate::histogram::{Histogram, Snapshot};
 use crate::liveness::Heartbeats;
 
-/// The metrics of each event loop of a part, and whether they turn.
+/// The metrics of each event loop of a part, and the heartbeats of the loops.
 #[derive(Debug)]
 pub struct Loops<M> {
     each: Vec<Arc<M>>,
@@ -18,27 +18,27 @@ pub struct Loops<M> {
 }
 
 impl<M> Loops<M> {
-    /// Of loops with these metrics.
+    /// Creates the metrics of a part from those of each loop.
     pub fn new(each: Vec<Arc<M>>) -> Self {
         Self { heartbeats: Heartbeats::new(each.len()), each }
     }
 
-    /// How many there are.
+    /// Number of loops.
     pub fn count(&self) -> usize {
         self.each.len()
     }
 
-    /// A number of all of them.
+    /// Sum of a number over all loops.
     pub fn sum(&self, number: impl Fn(&M) -> u64) -> u64 {
         self.each.iter().map(|metrics| number(metrics)).sum()
     }
 
-    /// The same, as the one value of a family.
+    /// The same sum as the only value of a family.
     pub fn plain(&self, number: impl Fn(&M) -> u64) -> [Value; 1] {
         [plain(self.sum(number) as f64)]
     }
 
-    /// A value for each value of a label.
+    /// One value per label value, summed over all loops.
     pub fn by<L: Label, const N: usize>(&self, family: impl Fn(&M) -> &Family<L, N>) -> Vec<Value> {
         let value = |label: &L| {
             (
@@ -49,7 +49,7 @@ impl<M> Loops<M> {
         L::ALL.iter().map(value).collect()
     }
 
-    /// The same for `/status`: a number for each value of a label.
+    /// The same for `/status`: a number for each label value.
     pub fn named<L: Label, const N: usize>(
         &self,
         family: impl Fn(&M) -> &Family<L, N>,
@@ -60,22 +60,22 @@ impl<M> Loops<M> {
         L::ALL.iter().map(value).collect()
     }
 
-    /// A histogram of nanoseconds of all of them, for `/status`: how many there were, and quantiles
-    /// in microseconds.
+    /// A histogram of nanoseconds over all loops, for `/status`: the count, and quantiles in
+    /// microseconds.
     pub fn microseconds(&self, histogram: impl Fn(&M) -> &Histogram) -> Json {
         let all = self.histogram(histogram);
         let of = |quantile| all.quantile(quantile).map(|ns| ns as f64 / 1000.0);
         json!({ "count": all.count(), "p50": of(0.5), "p99": of(0.99) })
     }
 
-    /// A histogram of all of them.
+    /// A histogram over all loops.
     pub fn histogram(&self, histogram: impl Fn(&M) -> &Histogram) -> Snapshot {
         let mut sum = Snapshot::default();
         self.each.iter().for_each(|metrics| histogram(metrics).add_to(&mut sum));
         sum
     }
 
-    /// The entry `name` of loops that have not turned for ten seconds; none if all do.
+    /// The entry `name` with the loops that have not turned for ten seconds; empty if all turn.
     pub fn stuck(&self, name: &str, turns: impl Fn(&M) -> u64, now: Instant) -> Map<String, Json> {
         let stuck = self.heartbeats.stuck(self.each.iter().map(|metrics| turns(metrics)), now);
         let entry = (!stuck.is_empty()).then(|| (name.to_owned(), stuck.into()));

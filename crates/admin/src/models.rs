@@ -1,15 +1,14 @@
-//! Models of counters, histograms and heartbeats: every order in which their writer and their
-//! readers can meet, within a bound of preemptions, and every value that a processor's memory may
-//! show a reader.
+//! Models of counters, histograms and heartbeats. Loom tries every order of writer and readers
+//! within a bound of preemptions, and every value that a reader may see.
 //!
-//! `cargo test -p shunt-admin --features loom --lib models`. Each counter is ordered by itself
-//! alone (`Relaxed`); there is no weaker order to try, so what was tried are steps left out, or
-//! done in two.
+//! Run with `cargo test -p shunt-admin --features loom --lib models`. Each counter is ordered by
+//! itself alone (`Relaxed`). No weaker ordering exists to try, so the mutations that were tried
+//! leave a step out or split it in two.
 //!
-//! The owner is the thread that begins: loom 0.7.3 leaves out orders in which one that both reads
-//! and writes an atomic comes after one that only reads it (its issues 166 and 392). Where it comes
-//! first, later reads still return every value that they may. So that nothing is left out
-//! unnoticed, each model says which outcomes it has to have seen.
+//! The owner is the first thread: loom 0.7.3 leaves out orders in which a read-modify-write of an
+//! atomic comes after a plain read of it (loom issues 166 and 392). With the owner first, later
+//! reads still return every value that is allowed. Each model asserts which outcomes it saw, so
+//! that no order is left out unnoticed.
 
 #![allow(clippy::unwrap_used, reason = "a model may panic")]
 #![allow(unreachable_pub, reason = "as `labels!` has it")]
@@ -23,11 +22,11 @@ use loom::thread;
 use crate::liveness::STUCK_AFTER;
 use crate::{Counter, Family, Gauge, Heartbeats, Histogram};
 
-/// Switches away from a thread that could go on; most mistakes take one or two.
+/// Bound of preemptions; most mistakes need one or two.
 const PREEMPTIONS_MAX: usize = 3;
 
 crate::labels! {
-    /// What is counted here.
+    /// The label of the counters in the models.
     pub enum Part = "part" {
         One = "one",
         Other = "other",
@@ -47,8 +46,8 @@ fn outcomes<T: Ord + Send + 'static>(model: impl Fn() -> T + Send + Sync + 'stat
     std::mem::take(&mut *seen.lock().unwrap())
 }
 
-/// Never: the sum of a family goes back between two looks at it, shows what was not counted, or
-/// misses some in the end.
+/// Never: the sum of a family decreases between two reads, shows a value that was not counted, or
+/// misses a value in the end.
 ///
 /// Caught: an addition in two stores; a second thread that adds to the same counter.
 #[test]
@@ -73,10 +72,10 @@ fn a_sum_of_counters_never_goes_back() {
     );
 }
 
-/// Never: a gauge shows more than there ever was, so never what is left when more is subtracted
-/// than was there.
+/// Never: a gauge shows more than it ever held, which rules out the wrapped value of a subtraction
+/// that exceeds the content.
 ///
-/// Caught: a subtraction that wraps, if only for a moment.
+/// Caught: a subtraction that wraps, even for a moment.
 #[test]
 fn a_gauge_stays_between_nothing_and_the_most_there_was() {
     let seen = outcomes(|| {
@@ -96,7 +95,7 @@ fn a_gauge_stays_between_nothing_and_the_most_there_was() {
     assert!([[0, 0], [0, 2], [1, 2], [2, 0]].iter().all(|looks| seen.contains(looks)), "{seen:?}");
 }
 
-/// Never: a histogram's count or sum goes back between two looks, or misses a value in the end.
+/// Never: a histogram's count or sum decreases between two reads, or misses a value in the end.
 ///
 /// Caught: a bucket, or the sum, counted in two stores; a second thread that records.
 #[test]
@@ -115,17 +114,16 @@ fn a_histogram_never_goes_back() {
         assert_eq!((last.count(), last.sum()), (2, 1799));
         (first.count(), second.count(), second.sum())
     });
-    // Count and sum are not of one moment, and nobody may rely on that.
+    // Count and sum may belong to different moments; readers must not rely on a match.
     assert!(
         [(0, 0, 0), (0, 2, 0), (1, 2, 1799)].iter().all(|looks| seen.contains(looks)),
         "{seen:?}"
     );
 }
 
-/// Never: a loop that has stood still since it was seen is taken for one that turns, because what
-/// was seen of it went back.
+/// Never: a loop that has stopped counts as turning because its recorded count went back.
 ///
-/// Caught: `stuck` takes the turns before it takes the lock.
+/// Caught: `stuck` reads the turns before it takes the lock.
 #[test]
 fn a_loop_that_stands_still_is_found_by_the_next_late_look() {
     let seen = outcomes(|| {

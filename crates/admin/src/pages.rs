@@ -1,4 +1,4 @@
-//! The parts of the program that can be looked at, and what all of them together show.
+//! The parts of the program that the pages show, and the pages' content.
 
 use std::fmt;
 use std::pin::Pin;
@@ -13,45 +13,45 @@ use serde_json::{Map, Value as Json, json};
 use crate::encode::{Encoder, plain};
 use crate::process;
 
-/// A [`Part`]'s state, when it is gathered.
+/// A future of a [`Part`]'s state.
 pub type State<'a> = Pin<Box<dyn Future<Output = Json> + Send + 'a>>;
 
-/// A part of the program that can be looked at. It is asked on the admin thread, at any time.
+/// A part of the program that the pages show. The admin thread may call it at any time.
 pub trait Part: Send + Sync + 'static {
-    /// Writes its metrics. Their names are no other part's.
+    /// Writes the part's metrics. Their names must differ from those of other parts.
     ///
     /// # Errors
-    /// The encoder's.
+    /// The encoder fails.
     fn metrics(&self, encoder: &mut Encoder<'_>) -> fmt::Result;
 
-    /// Which of its threads no longer do anything: entries for the answer of `/healthz`, none if
-    /// all do.
+    /// Returns an entry for the answer of `/healthz` for each thread that has stopped working;
+    /// empty if all work.
     fn stuck(&self, now: Instant) -> Map<String, Json>;
 
-    /// Why no client should be sent here now.
+    /// Returns the reason why no client should be sent here now; `None` if ready.
     fn not_ready(&self) -> Option<String>;
 
-    /// Its present state: an object whose entries become entries of `/status`. Their names are no
-    /// other part's.
+    /// Returns the part's state as an object. Its entries become entries of `/status`, so their
+    /// names must differ from those of other parts.
     fn status(&self) -> State<'_>;
 }
 
-/// All that is shown.
+/// The content of all pages.
 pub struct Pages {
     parts: Vec<Arc<dyn Part>>,
     version: &'static str,
-    /// By which they may be asked for, beside addresses.
+    /// Host names, besides addresses, under which the pages may be requested.
     pub(crate) names: Vec<String>,
     started: Instant,
 }
 
 impl Pages {
-    /// Pages of these parts; `version` is the program's.
+    /// Creates the pages of these parts; `version` is the program's version.
     pub fn new(version: &'static str, parts: Vec<Arc<dyn Part>>) -> Arc<Self> {
         Self::with_names(version, parts, Vec::new())
     }
 
-    /// The same for this machine under these names as well, each a host without port.
+    /// The same, with further host names of this machine, each without a port.
     pub fn with_names(
         version: &'static str,
         parts: Vec<Arc<dyn Part>>,
@@ -78,7 +78,7 @@ impl Pages {
         self.parts.iter().flat_map(|part| part.stuck(now)).collect()
     }
 
-    /// A loop that stands still, or else the first part's reason not to be ready.
+    /// Returns the stuck loops, or else the first part's reason for not being ready.
     pub(crate) fn not_ready(&self) -> Option<String> {
         let stuck = self.stuck();
         let stuck = stuck

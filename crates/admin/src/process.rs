@@ -1,4 +1,4 @@
-//! The resources that the process itself uses, from /proc. Zeros where that cannot be read.
+//! Resource use of this process, from /proc; zeros where /proc cannot be read.
 
 use std::fs;
 
@@ -11,11 +11,11 @@ pub(crate) struct Usage {
     pub(crate) resident_bytes: f64,
     /// Open file descriptors.
     pub(crate) open_fds: f64,
-    /// Their limit.
+    /// Limit of open file descriptors.
     pub(crate) max_fds: f64,
 }
 
-/// Reads the present use.
+/// Reads the current use.
 pub(crate) fn usage() -> Usage {
     let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
     Usage {
@@ -26,8 +26,8 @@ pub(crate) fn usage() -> Usage {
     }
 }
 
-/// Fields 14 and 15 of /proc/self/stat, in ticks of which Linux has 100 per second on all systems
-/// we build for.
+/// CPU time from fields 14 and 15 of /proc/self/stat, in ticks. Linux has 100 ticks per second on
+/// every system that we build for.
 fn cpu_seconds(stat: &str) -> Option<f64> {
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
     let user: f64 = fields.next()?.parse().ok()?;

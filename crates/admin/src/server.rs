@@ -1,9 +1,9 @@
 //! Metrics, health, readiness and status over HTTP. All pages only read.
 //!
-//! Whoever can reach the port, and knows it by an address or a name of this machine, is trusted
-//! with what it shows, and with nothing else: a request and a connection have their time, a head
-//! its size, and connections their number. Where there are as many as may be, the next takes the
-//! place of the one that has been silent for longest, and waits for nobody.
+//! Anyone who can reach the port, under an address or a name of this machine, may read the pages
+//! and do nothing else. Time limits apply to each request and connection, a size limit to the head,
+//! and a maximum to the number of connections. At the maximum, a new connection replaces the one
+//! that has been silent for longest, so it never waits.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -30,13 +30,13 @@ use crate::pages::Pages;
 
 /// Connections at a time, one request each.
 const CONNECTIONS_MAX: usize = 512;
-/// For the head of the request.
+/// Time limit for the head of a request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
-/// For the whole connection, until the answer is taken.
+/// Time limit for a whole connection, until the client has read the answer.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(30);
-/// Bytes of a request's head.
+/// Largest head of a request, in bytes.
 const HEAD_BYTES_MAX: usize = 16 << 10;
-/// After an accept that failed, as when there are too many open files.
+/// Pause after a failed accept, for example when the limit of open files is reached.
 const ACCEPT_RETRY: Duration = Duration::from_secs(1);
 
 impl Pages {
@@ -45,7 +45,7 @@ impl Pages {
         self.serve_at_most(listener, CONNECTIONS_MAX).await;
     }
 
-    /// The same with so many connections at a time.
+    /// The same with at most `connections_max` connections at a time.
     pub async fn serve_at_most(self: Arc<Self>, listener: TcpListener, connections_max: usize) {
         let router = Router::new()
             .route("/metrics", get(metrics))
@@ -80,7 +80,7 @@ impl Pages {
                     .max_buf_size(HEAD_BYTES_MAX)
                     .keep_alive(false)
                     .serve_connection(TokioIo::new(stream), service);
-                // What goes wrong on a connection is its peer's affair.
+                // An error on a connection concerns only its peer.
                 let _ = timeout(CONNECTION_TIMEOUT, connection).await;
             });
             connections.open.push_back((task.abort_handle(), has_asked));
@@ -88,19 +88,19 @@ impl Pages {
     }
 }
 
-/// Set when the head of a connection's request is there.
+/// Set once the head of a connection's request has arrived.
 #[derive(Clone, Debug, Default)]
 struct HasAsked(Arc<AtomicBool>);
 
-/// Those that may be open, the oldest first.
+/// The open connections, the oldest first.
 struct Connections {
     most: usize,
     open: VecDeque<(AbortHandle, HasAsked)>,
 }
 
 impl Connections {
-    /// Closes the oldest that has asked nothing, or else the oldest, if there is no room for
-    /// another one.
+    /// If the limit is reached, closes the oldest connection that has sent no request, or else the
+    /// oldest.
     fn make_room(&mut self) {
         if self.open.len() < self.most {
             return;
@@ -117,7 +117,7 @@ impl Connections {
     }
 }
 
-/// Lets requests pass that are meant for this machine.
+/// Passes on requests that are meant for this machine and refuses all others.
 async fn check(
     State(pages): State<Arc<Pages>>,
     Extension(has_asked): Extension<HasAsked>,
@@ -198,7 +198,7 @@ mod tests {
     use crate::encode::Encoder;
     use crate::pages::{self, Part};
 
-    /// Counts how often it is looked at; from the third time on it is stuck.
+    /// Counts how often it is asked; stuck from the third time on.
     #[derive(Default)]
     struct Looks(AtomicUsize);
 
@@ -221,8 +221,8 @@ mod tests {
         }
     }
 
-    /// A loop that turned and then stood still before the first request could not be told from one
-    /// that turns.
+    /// Guards against a loop that turned and then stopped before the first request: without earlier
+    /// looks, it would seem to turn.
     #[tokio::test]
     async fn loops_are_looked_at_whether_anybody_asks_or_not() {
         let part = Arc::new(Looks::default());

@@ -1,6 +1,5 @@
-//! What counters and heartbeats share between threads: std's types, or with the feature `loom`
-//! their twins, so that models (`models.rs`) go through every order in which threads can meet in
-//! them.
+//! The types through which threads share counters and heartbeats: those of std, or, with the
+//! feature `loom`, those of loom, so that `models.rs` can try every order of the threads.
 
 #[cfg(feature = "loom")]
 pub(crate) use loom::sync::Mutex;

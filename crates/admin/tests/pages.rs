@@ -1,5 +1,5 @@
-//! Whom the pages are for: those who ask by an address or a known name, however many others say
-//! nothing.
+//! Access to the pages: they answer clients that use an address or a known name, even while many
+//! silent connections are open.
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -10,7 +10,7 @@ use shunt_admin::Pages;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
-/// Pages of nothing, on a port of this machine.
+/// Serves empty pages on a port of this machine.
 async fn serve(connections_max: usize) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
     let address = listener.local_addr().expect("it listens");
@@ -19,7 +19,7 @@ async fn serve(connections_max: usize) -> SocketAddr {
     address
 }
 
-/// The status line of the answer to a request.
+/// Returns the status line of the answer to a request.
 async fn answer(address: SocketAddr, request: &str) -> String {
     let mut stream = TcpStream::connect(address).await.expect("it listens");
     stream.write_all(request.as_bytes()).await.expect("it is read");
@@ -28,8 +28,8 @@ async fn answer(address: SocketAddr, request: &str) -> String {
     text.lines().next().unwrap_or_default().to_owned()
 }
 
-/// An attacker's page in a browser could else ask for all that is shown, once its name has this
-/// address.
+/// Otherwise an attacker's page in a browser could read everything that the pages show, once its
+/// name points at this address.
 #[tokio::test]
 async fn whoever_asks_by_another_name_gets_nothing() {
     let address = serve(8).await;
@@ -67,14 +67,15 @@ async fn whoever_asks_by_another_name_gets_nothing() {
             "HTTP/1.1 421 Misdirected Request",
         ),
         ("GET /nothing HTTP/1.1\r\nHost: a.example\r\n\r\n", "HTTP/1.1 421 Misdirected Request"),
-        // No browser leaves it out, and checks of load balancers do.
+        // Browsers always send a Host header; health checks of load balancers may leave it out.
         ("GET /readyz HTTP/1.0\r\n\r\n", "HTTP/1.0 200 OK"),
     ] {
         assert_eq!(answer(address, request).await, expected, "{request}");
     }
 }
 
-/// A head has five seconds. In less, none of those that are closed is closed for that.
+/// The head of a request has five seconds. The test takes less, so no connection closes for that
+/// reason.
 #[tokio::test]
 async fn who_says_nothing_keeps_nobody_waiting() {
     for _ in 0..20 {
@@ -87,8 +88,8 @@ async fn who_says_nothing_keeps_nobody_waiting() {
     panic!("the machine stood still each time");
 }
 
-/// Connects more silent clients than there may be, asks beside them, and says if the last ones are
-/// still connected.
+/// Opens more silent connections than the limit, sends a request beside them, and returns whether
+/// the last ones are still open.
 async fn are_last_ones_open() -> bool {
     const MOST: usize = 16;
     let address = serve(MOST).await;

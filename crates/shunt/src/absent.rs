@@ -1,5 +1,5 @@
-//! `shunt node` and `shunt up` in a build without the embedded node: they are not listed, and say
-//! how to get them.
+//! `shunt node` and `shunt up` in a build without the embedded node: hidden from the help; running
+//! them prints how to get a build that has them.
 
 use std::ffi::OsString;
 
@@ -7,7 +7,7 @@ use clap::Args;
 
 use crate::exit::Exit;
 
-/// Whatever is given to a command that is not there.
+/// The ignored arguments of a command that this build lacks.
 #[derive(Args, Debug)]
 pub(crate) struct Ignored {
     /// Options and values of the command in a build that has it
@@ -15,7 +15,7 @@ pub(crate) struct Ignored {
     pub(crate) _arguments: Vec<OsString>,
 }
 
-/// Says why the command is not there and what to do.
+/// Prints why the command is missing and what to do.
 pub(crate) fn refuse(command: &str) -> Exit {
     eprintln!(
         "error: `shunt {command}` needs the embedded node, which this build does not have; build Shunt with its default \

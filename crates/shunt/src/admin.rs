@@ -1,4 +1,4 @@
-//! The admin interface's listener, and what is said when an address cannot be listened on.
+//! The admin interface's listener, and the error for an address that cannot be bound.
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use tracing::error;
 use crate::exit::{Exit, Failure};
 use crate::supervise::threads;
 
-/// What admin pages are, if there are any: where they listen, and their names.
+/// The listener of the admin pages, and their host names.
 pub(crate) type Bound = (TcpListener, Vec<String>);
 
 /// Binds the admin interface.
@@ -18,7 +18,7 @@ pub(crate) fn bind(admin: AdminAddress) -> Result<Bound, Failure> {
     Ok((listen("--admin", admin.listen)?, admin.names))
 }
 
-/// Binds an interface for HTTP, whose flag this is.
+/// Binds an HTTP interface; `flag` is its option.
 pub(crate) fn listen(flag: &str, address: SocketAddr) -> Result<TcpListener, Failure> {
     let bind = || {
         let listener = TcpListener::bind(address)?;
@@ -28,7 +28,7 @@ pub(crate) fn listen(flag: &str, address: SocketAddr) -> Result<TcpListener, Fai
     bind().map_err(|error| cannot_listen(flag, address, &error))
 }
 
-/// Serves the pages on a thread of their own; `ended` is told why, if it panics.
+/// Serves the pages on a separate thread. Calls `ended` with the reason if the thread panics.
 pub(crate) fn start(
     listener: TcpListener,
     pages: Arc<Pages>,
@@ -54,7 +54,7 @@ pub(crate) async fn serve(listener: TcpListener, pages: Arc<Pages>) {
     }
 }
 
-/// Why an address was refused, and what to do.
+/// Builds the error for an address that cannot be bound: why, and what to do.
 pub(crate) fn cannot_listen(flag: &str, address: SocketAddr, error: &std::io::Error) -> Failure {
     let advice = match error.kind() {
         std::io::ErrorKind::AddrInUse => {

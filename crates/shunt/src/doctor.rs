@@ -1,7 +1,8 @@
-//! `shunt doctor`: looks at what a fleet's locks need of the ring, and says what to do where it is
-//! not so.
+//! `shunt doctor`: checks that the ring meets the needs of a fleet's locks, and advises where it
+//! does not.
 //!
-//! It only reads. What each node has of its own (settings, clock) is asked of each; a proxy shows
+//! The command only reads. It asks each node for the node's own settings and clock. A proxy does
+//! not show these, so the command refuses to ask one.
 //! none of that, so it is not asked.
 
 mod answer;
@@ -26,11 +27,11 @@ use crate::print;
 use answer::{address, replicas, text, time_us};
 use report::{Level as Grade, Report};
 
-/// How long one node may take to connect, and for a statement.
+/// Time limit for one node to connect, and for each statement.
 const LIMIT: Duration = Duration::from_secs(10);
-/// Nodes that are asked for what is their own.
+/// Most nodes that are asked for their own settings and clock.
 const NODES_MAX: usize = 64;
-/// Between two looks at the members.
+/// Pause between two readings of the member rows.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// `shunt doctor`.
@@ -46,17 +47,17 @@ pub(crate) struct Doctor {
     json: bool,
 }
 
-/// What the ring says of itself.
+/// The ring's own view of itself.
 struct Ring {
-    /// Other nodes than the one that was asked, and where they are reached; none: not known.
+    /// Addresses of the nodes other than the one that answered; `None`: address unknown.
     others: Vec<Option<String>>,
     datacentres: BTreeSet<String>,
 }
 
-/// Rows of members that are not as a proxy writes them.
+/// Member rows in a form that no proxy writes.
 type Unreadable = Vec<(Incarnation, BadRow)>;
 
-/// Looks, prints, and says by the exit code what was the worst.
+/// Runs all checks and prints them; the exit code is that of the worst finding.
 pub(crate) fn run(doctor: &Doctor) -> Exit {
     let mut report = Report::new(doctor.json);
     let done = doctor
@@ -110,7 +111,7 @@ fn look(doctor: &Doctor, client: &mut Client, report: &mut Report) -> Result<(),
     facades(client, report)
 }
 
-/// Schema agreement, and who is there.
+/// Checks schema agreement, and reads the list of nodes.
 fn ring(client: &mut Client, report: &mut Report) -> Result<Ring, Failed> {
     let columns = "schema_version, data_center";
     let local = one(client, &format!("SELECT {columns} FROM system.local"))?;
@@ -140,7 +141,7 @@ fn ring(client: &mut Client, report: &mut Report) -> Result<Ring, Failed> {
     })
 }
 
-/// `gc_grace_seconds` of the rows of locks; none where there is no such table.
+/// Reads `gc_grace_seconds` of the table of lock rows; `None` without such a table.
 fn gc_grace(client: &mut Client) -> Result<Option<u64>, Failed> {
     let table = one(
         client,
@@ -152,7 +153,7 @@ fn gc_grace(client: &mut Client) -> Result<Option<u64>, Failed> {
     Ok(seconds.and_then(|seconds| u64::try_from(seconds).ok()))
 }
 
-/// What is one node's own: settings and clock.
+/// Checks one node's own settings and clock.
 fn node(
     client: &mut Client,
     name: &str,
@@ -189,7 +190,7 @@ fn node(
     let here_us = i64::try_from(wall.duration_since(UNIX_EPOCH).unwrap_or_default().as_micros())
         .unwrap_or(i64::MAX);
     let Some(there_us) = table.get(0, "now").and_then(time_us) else { return Ok(()) };
-    // It was read somewhen while the statement was under way.
+    // The node read its clock at an unknown moment while the statement was under way.
     let off_us = there_us - here_us.saturating_add(took_us / 2);
     let sure_us = off_us.unsigned_abs().saturating_sub(took_us.unsigned_abs() / 2 + 1_000);
     if sure_us > CLOCK_OFFSET_MAX_US {
@@ -277,7 +278,7 @@ fn fleet(
     Ok(Some(fleet))
 }
 
-/// How the rows of the fleet are kept.
+/// Checks how the fleet's rows are replicated.
 fn keyspace(client: &mut Client, fleet: &FleetRow, report: &mut Report) -> Result<(), Failed> {
     let text = format!(
         "SELECT replication, durable_writes FROM system_schema.keyspaces WHERE keyspace_name = '{META_KEYSPACE}'"
@@ -375,8 +376,9 @@ fn members(
     Ok(())
 }
 
-/// Addresses of more than one live member that has renewed its lease between two readings. One that
-/// has not may be a former start of a proxy, or may have ended meanwhile.
+/// Returns addresses that more than one live member has, counting only members that renewed their
+/// lease between two readings. Any other member may be an earlier start of a proxy, or may have
+/// ended meanwhile.
 fn shared_addresses<'a>(first: &[MemberRow], last: &'a [MemberRow]) -> Vec<&'a str> {
     let has_renewed = |row: &&MemberRow| {
         let before = first.iter().find(|before| before.incarnation == row.incarnation);
@@ -405,8 +407,8 @@ fn read_members(
     }
 }
 
-/// Addresses of members that count as live, and do not renew their leases within one; those that
-/// stay renew them three times as often. And the rows that were read last.
+/// Returns the addresses of members that count as live but do not renew their lease within one
+/// lease period (a healthy member renews three times as often), and the rows of the last reading.
 fn silent(
     doctor: &Doctor,
     client: &mut Client,
@@ -420,7 +422,7 @@ fn silent(
     while !silent.is_empty() && Instant::now() < until {
         client.pause(LOOK);
         (last, _) = read_members(doctor, client, fleet)?;
-        // Who has left or died meanwhile is told of by its new state, the next time.
+        // The next run reports a member that has left or died meanwhile, by its new state.
         silent.retain(|seen| {
             last.iter().any(|row| {
                 row.incarnation == seen.incarnation
@@ -431,7 +433,7 @@ fn silent(
     Ok((silent.into_iter().map(|row| row.address.clone()).collect(), last))
 }
 
-/// The tables that clients see must be there, and empty.
+/// Checks that the tables that clients see exist and are empty.
 fn facades(client: &mut Client, report: &mut Report) -> Result<(), Failed> {
     let (mut empty, all) = (0, FACADE_TABLES.len());
     for statement in FACADE_TABLES {

@@ -36,19 +36,19 @@ const MEANINGS: &[Meaning] = &[
     (130, SERVERS, "stopped by a second signal, without waiting for the drain"),
 ];
 
-/// The exit codes of a command, for the end of its help.
+/// Returns the exit codes of a command, for the end of its help.
 pub(crate) fn help(command: &str) -> String {
     let own = MEANINGS.iter().filter(|(_, commands, _)| commands.contains(&command));
     let lines = own.map(|(code, _, meaning)| format!("  {code:<4} {meaning}\n"));
     format!("Exit codes:\n{}", lines.collect::<String>())
 }
 
-/// A lock was held by somebody else: EX_TEMPFAIL of sysexits.h, as flock(1) has it by `-E`.
+/// Another owner held the lock: EX_TEMPFAIL of sysexits.h, which flock(1) suggests for `-E`.
 pub(crate) const LOCK_HELD: u8 = 75;
-/// A lock was lost while its command ran.
+/// The lock was lost while the command ran.
 pub(crate) const LOCK_LOST: u8 = 76;
 
-/// Why the process ends, other than a bench command.
+/// The reason why the process ends, for all but bench commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
     Done,
@@ -80,7 +80,7 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Why something could not be started.
+/// The reason why something could not start.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) exit: Exit,
@@ -92,7 +92,7 @@ impl Failure {
         Self { exit: Exit::Internal, message: format!("{what}: {error}") }
     }
 
-    /// Says so in the log, each line as an event of its own.
+    /// Logs the failure, each line as a separate event.
     pub(crate) fn report(self) -> Exit {
         for line in self.message.lines() {
             tracing::error!("{}", line.strip_prefix("error: ").unwrap_or(line));

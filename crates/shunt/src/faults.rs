@@ -1,5 +1,5 @@
-//! What is wrong with the options of `shunt dispatch`, `shunt agent` and `shunt multiget`: all of
-//! it, each with the place in the configuration file that it came from.
+//! Gathers all faults in the options of `shunt dispatch`, `shunt agent` and `shunt multiget`, each
+//! with its place in the configuration file.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use crate::exit::{Exit, Failure};
 use crate::settings::Place;
 
-/// One thing wrong with an option.
+/// A fault in an option.
 #[derive(Debug)]
 pub(crate) struct Fault {
     /// The option, without `--`.
@@ -29,20 +29,20 @@ impl From<Fault> for Failure {
     }
 }
 
-/// Where the options of a command came from.
+/// The sources of a command's options.
 #[derive(Debug, Default)]
 pub(crate) struct Sources {
     /// The configuration file.
     pub(crate) file: PathBuf,
-    /// Where in it the options stand that the command line does not have, too.
+    /// Places in the file of the options that the command line does not override.
     pub(crate) places: BTreeMap<String, Place>,
-    /// What could not be read, in the file or on the command line; the command has its defaults
-    /// instead.
+    /// Faults of values that could not be read, in the file or on the command line; the command has
+    /// their defaults instead.
     pub(crate) unread: Vec<String>,
 }
 
 impl Sources {
-    /// A line about an option, with where it came from.
+    /// Formats a fault in an option, with the place that the option came from.
     fn line(&self, fault: &Fault) -> String {
         let Fault { flag, message } = fault;
         match self.places.get(*flag) {
@@ -51,7 +51,7 @@ impl Sources {
         }
     }
 
-    /// A line about a place in the file.
+    /// Formats a message about a place in the file.
     pub(crate) fn at(&self, place: Place, message: &str) -> String {
         format!("{}:{}:{}: {message}", self.file.display(), place.line, place.column)
     }
@@ -66,13 +66,13 @@ impl Faults {
         self.0.push(Fault::new(flag, message));
     }
 
-    /// What was read, or nothing, which is noted.
+    /// Returns the value that was read; notes the fault otherwise.
     pub(crate) fn take<T>(&mut self, read: Result<T, Fault>) -> Option<T> {
         read.map_err(|fault| self.0.push(fault)).ok()
     }
 
-    /// An option does nothing, and whoever gave it believes that it does: refuses all values but
-    /// the default.
+    /// Refuses every value but the default of an option that has no effect here: the user who gave
+    /// it expects an effect.
     pub(crate) fn refuse_idle(&mut self, flag: &'static str, is_default: bool, without: &str) {
         if !is_default {
             self.add(
@@ -82,7 +82,7 @@ impl Faults {
         }
     }
 
-    /// Fails with a line for each of them, and for what was not read before.
+    /// Fails if any fault was found, with a line for each, values that could not be read first.
     pub(crate) fn finish(self, sources: &Sources) -> Result<(), Failure> {
         let lines: Vec<String> = sources
             .unread

@@ -1,6 +1,6 @@
-//! The configuration file of `shunt dispatch`, `shunt agent` and `shunt multiget`: TOML, the
-//! options' names with `_` for `-`. What it says are defaults of the command line, so that an
-//! option that is given there goes before it.
+//! The configuration file of `shunt dispatch`, `shunt agent` and `shunt multiget`: TOML, whose keys
+//! are the options' names with `_` for `-`. The file's values become defaults of the command line,
+//! so that flags override them.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -15,11 +15,11 @@ use crate::faults::Sources;
 use crate::help;
 use crate::settings::{one_line, place_of};
 
-/// Least likeness (Jaro-Winkler, 0 to 1) at which another key is suggested.
+/// Least similarity (Jaro-Winkler, 0 to 1) at which another key is suggested.
 const LIKENESS_MIN: f64 = 0.75;
 
-/// Parses the command line. If that is not possible, or help was asked for, the text is out, and
-/// the process ends with this status.
+/// Parses the command line. If it cannot be parsed, or asks for help, prints the text and returns
+/// the status to end with.
 pub(crate) fn parse(arguments: Vec<OsString>) -> Result<(Cli, Sources), Exit> {
     let (sources, error) = match read(arguments) {
         Ok(read) => return Ok(read),
@@ -32,13 +32,13 @@ pub(crate) fn parse(arguments: Vec<OsString>) -> Result<(Cli, Sources), Exit> {
     if let (false, true) = (sources.file.as_os_str().is_empty(), error.use_stderr()) {
         eprintln!("with the values of {}:", sources.file.display());
     }
-    // Nobody listening is no error.
+    // A closed output is no error.
     let _ = error.print();
     if error.use_stderr() { Err(Exit::Configuration) } else { Err(Exit::Done) }
 }
 
-/// Parses the command line, with all that cannot be read of the commands that have such a file:
-/// options that are wrong are left out, so that what else is wrong is found, too.
+/// Parses the command line of a command that has such a file. Leaves out options that are wrong and
+/// notes them, so that the remaining faults are found as well.
 fn read(mut arguments: Vec<OsString>) -> Result<(Cli, Sources), (Sources, clap::Error)> {
     let shows_all = help::take_help_all(&mut arguments);
     let mut command = help::arrange(Cli::command(), shows_all);
@@ -66,8 +66,8 @@ fn read(mut arguments: Vec<OsString>) -> Result<(Cli, Sources), (Sources, clap::
     }
 }
 
-/// Whether all that is missing could not be read, and that was said: that it is missing is no news
-/// then.
+/// True if every option reported as missing was given but could not be read. That fault is reported
+/// already.
 fn is_told(error: &clap::Error, unread: &[String]) -> bool {
     let Some(ContextValue::Strings(missing)) = error.get(ContextKind::InvalidArg) else {
         return false;
@@ -83,8 +83,8 @@ fn is_told(error: &clap::Error, unread: &[String]) -> bool {
     error.kind() == ErrorKind::MissingRequiredArgument && missing.iter().all(is_told)
 }
 
-/// Where on the command line an option stands that is wrong, and a line about it; `None`: something
-/// else is wrong.
+/// Returns the position of a wrong option on the command line, and a line about it; `None` if the
+/// error is of another kind.
 fn left_out(
     arguments: &[OsString],
     error: &clap::Error,
@@ -101,7 +101,7 @@ fn left_out(
     (!wrong.is_empty()).then_some((message, wrong))
 }
 
-/// The words of an option on the command line and of its values.
+/// Returns the range of an option and its values on the command line.
 fn tokens_of(arguments: &[OsString], flag: &str) -> std::ops::Range<usize> {
     let text = |at: usize| arguments.get(at).map(|word| word.to_string_lossy());
     let with_value = format!("{flag}=");
@@ -119,7 +119,7 @@ fn tokens_of(arguments: &[OsString], flag: &str) -> std::ops::Range<usize> {
     start..end
 }
 
-/// What is wrong with a value; `None`: something else is.
+/// Returns the fault of a value; `None` if the error is of another kind.
 fn why(error: &clap::Error) -> Option<String> {
     let Some(ContextValue::String(value)) = error.get(ContextKind::InvalidValue) else {
         return None;
@@ -134,7 +134,7 @@ fn why(error: &clap::Error) -> Option<String> {
     }
 }
 
-/// What an error says, without how the command is used, in one line.
+/// Returns an error's message in one line, without the usage text.
 fn head(error: &clap::Error) -> String {
     let text = error.to_string();
     let text = text.split("\n\nUsage").next().unwrap_or_default();
@@ -143,7 +143,7 @@ fn head(error: &clap::Error) -> String {
     lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ")
 }
 
-/// The commands that have such a file, as far as this is one of them.
+/// Returns the names of the command and its subcommands, if this command has such a file.
 fn subcommands(arguments: &[OsString]) -> Option<Vec<String>> {
     let mut words = arguments.iter().skip(1).filter_map(|word| word.to_str());
     let first = words.next()?;
@@ -164,7 +164,7 @@ fn subcommands(arguments: &[OsString]) -> Option<Vec<String>> {
     .then(|| names.into_iter().map(str::to_owned).collect())
 }
 
-/// The file that `--config` names.
+/// Returns the path that `--config` names.
 fn path(arguments: &[OsString]) -> Option<PathBuf> {
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
@@ -182,7 +182,7 @@ fn path(arguments: &[OsString]) -> Option<PathBuf> {
     None
 }
 
-/// The command line with the file's values as its defaults, as far as they can be read.
+/// Returns the command line with the file's values, as far as they can be read, as its defaults.
 fn defaults(command: Command, names: &[String], sources: &mut Sources) -> Command {
     let text = match std::fs::read_to_string(&sources.file) {
         Ok(text) => text,
@@ -203,7 +203,7 @@ fn defaults(command: Command, names: &[String], sources: &mut Sources) -> Comman
     for (key, value) in table.into_inner() {
         let place = place_of(&text, key.span());
         if broken_lines.contains(&place.line) {
-            // What else is wrong in a broken line comes of its being broken.
+            // Further errors in a broken line follow from the first.
             continue;
         }
         let key = key.into_inner().into_owned();
@@ -234,7 +234,7 @@ fn defaults(command: Command, names: &[String], sources: &mut Sources) -> Comman
     with_values(command, names, values)
 }
 
-/// The message for a key that does not exist.
+/// Builds the message for an unknown key.
 fn unknown(key: &str, known: &[String]) -> String {
     let likely = known.iter().map(|flag| flag.replace('-', "_"));
     let nearest =
@@ -244,7 +244,7 @@ fn unknown(key: &str, known: &[String]) -> String {
     format!("unknown key `{key}`{hint}")
 }
 
-/// What is wrong with the values of an option, as the command line says it.
+/// Returns the fault of an option's values, in the words of the command line.
 fn fault_of(command: &Command, names: &[String], flag: &str, texts: &[String]) -> Option<String> {
     let values = texts.iter().map(|text| format!("--{flag}={text}"));
     let line = std::iter::once("shunt".to_owned()).chain(names.iter().cloned()).chain(values);
@@ -257,7 +257,7 @@ fn fault_of(command: &Command, names: &[String], flag: &str, texts: &[String]) -
     }
 }
 
-/// The long flags of a command, but for those that are about the command line itself.
+/// Returns the long flags of a command, except those about the command line itself.
 fn options(command: &Command, names: &[String]) -> Vec<String> {
     let found = names.iter().try_fold(command, |command, name| command.find_subcommand(name));
     let flags = found
@@ -282,7 +282,7 @@ fn with_values(command: Command, names: &[String], values: Vec<(String, Vec<Stri
     }
 }
 
-/// A value as the command line would have it.
+/// Converts a value to its texts on the command line.
 fn texts(value: &DeValue<'_>) -> Option<Vec<String>> {
     match value {
         DeValue::String(text) => Some(vec![text.clone().into_owned()]),
@@ -306,7 +306,7 @@ mod tests {
     use super::*;
     use crate::cli;
 
-    /// The command line, if all of it and of the file can be read.
+    /// Parses file and command line; returns every fault if any part cannot be read.
     fn parsed(text: &str, line: &str) -> Result<Cli, Vec<String>> {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), text).unwrap();

@@ -1,4 +1,4 @@
-//! `shunt fleet`: makes a fleet of proxies, shows it, and makes a proxy leave it.
+//! `shunt fleet`: creates a fleet of proxies, shows it, and drains one of its proxies.
 
 mod datacentre;
 mod drain;
@@ -19,9 +19,9 @@ use crate::exit::Exit;
 use crate::print;
 use crate::times::{millis, seconds};
 
-/// The longest TTL of a lock in memory, if `shunt fleet init` is not told another.
+/// Default of the longest TTL of a lock in memory.
 const MAX_TTL_MS: i32 = 30_000;
-/// How long a connection or a statement may take.
+/// Time limit for a connection and for a statement.
 const LIMIT: Duration = Duration::from_secs(15);
 
 /// `shunt fleet`.
@@ -55,7 +55,7 @@ pub(crate) enum FleetCommand {
     Drain(Drain),
 }
 
-/// Where to connect to, and as whom.
+/// Contact points and login.
 #[derive(Args, Debug)]
 pub(crate) struct Access {
     /// Contact points, HOST or HOST:PORT; one reachable is enough. Nodes of the ring, or for `lock`
@@ -91,8 +91,8 @@ pub(crate) struct Init {
     /// milliseconds, or with a unit
     #[arg(long, value_name = "MS", default_value_t = MAX_TTL_MS, value_parser = |text: &str| millis(text, 1_000..=600_000))]
     max_ttl_ms: i32,
-    /// Create it although the ring has another fleet. Both would share the rows of durable locks, so
-    /// never run both
+    /// Create it although the ring has another fleet. Both would share the rows of durable locks,
+    /// so never run both
     #[arg(long)]
     beside_others: bool,
 }
@@ -130,33 +130,33 @@ impl Access {
     /// Connects.
     ///
     /// # Errors
-    /// Nothing answers, or the password file cannot be read.
+    /// No contact point answers, or the password file cannot be read.
     pub(crate) fn connect(&self) -> Result<Client, Failed> {
         self.connect_within(LIMIT)
     }
 
-    /// The same, with this limit for each step, and for each statement later.
+    /// The same, with `limit` for each step and for each later statement.
     ///
     /// # Errors
-    /// As [`Access::connect`].
+    /// See [`Access::connect`].
     pub(crate) fn connect_within(&self, limit: Duration) -> Result<Client, Failed> {
         self.connect_to(&self.contact_points, limit)
     }
 
-    /// The same, to others than the contact points.
+    /// The same, to `hosts` instead of the contact points.
     ///
     /// # Errors
-    /// As [`Access::connect`].
+    /// See [`Access::connect`].
     pub(crate) fn connect_to(&self, hosts: &[String], limit: Duration) -> Result<Client, Failed> {
         let credentials = self.credentials()?;
         Client::connect(hosts, credentials.as_ref(), limit)
     }
 
-    /// The same, to a proxy of the fleet. Elsewhere statements on locks are about rows: there are
-    /// none to be read, and what is written keeps nobody from a lock.
+    /// The same, to a proxy of the fleet. On a node, statements on locks would only read and write
+    /// rows: no locks to read, and a written row keeps no client from a lock.
     ///
     /// # Errors
-    /// As [`Access::connect`]; or what answers keeps no locks.
+    /// See [`Access::connect`]; or the server that answers keeps no locks.
     pub(crate) fn connect_to_locks(&self, limit: Duration) -> Result<Client, Failed> {
         let client = self.connect_within(limit)?;
         if client.keeps_locks() {
@@ -170,11 +170,11 @@ impl Access {
         Err(Failed { code: Some(error_code::INVALID), message })
     }
 
-    /// The same, to a node: a proxy shows itself in place of the nodes, and one of a fleet refuses
-    /// changes of its tables.
+    /// The same, to a node. A proxy shows itself in place of the nodes, and a proxy of a fleet
+    /// refuses changes of the fleet's tables.
     ///
     /// # Errors
-    /// As [`Access::connect`]; or what answers is a proxy.
+    /// See [`Access::connect`]; or the server that answers is a proxy.
     pub(crate) fn connect_to_nodes(&self, which: &str) -> Result<Client, Failed> {
         let client = self.connect()?;
         if !client.is_proxy() {
@@ -189,7 +189,8 @@ impl Access {
         let Some((username, path)) = self.username.clone().zip(self.password_file.as_ref()) else {
             return Ok(None);
         };
-        // What is wrong on this host is no node's silence: the code is that of a wrong command line
+        // A fault on this host is no silence of a node: the exit code is that of a wrong command
+        // line.
         let failed = |error| Failed {
             code: Some(error_code::INVALID),
             message: format!("--password-file: {} cannot be read: {error}", path.display()),
@@ -200,7 +201,7 @@ impl Access {
     }
 }
 
-/// Does what is asked.
+/// Runs the command.
 pub(crate) fn run(fleet: &Fleet) -> Exit {
     let done = match &fleet.command {
         FleetCommand::Init(init) => self::init(init),
@@ -267,14 +268,15 @@ fn init(init: &Init) -> Result<String, Failed> {
     ))
 }
 
-/// Which tables were made: of one that was dropped while there is a fleet, all rows are gone.
+/// Describes the tables that were created. If a table was dropped while the fleet existed, all of
+/// its rows are lost.
 fn tables(founded: &Founded) -> String {
     let lines = [("tables made: ", &founded.made), ("tables found: ", &founded.were_there)];
     let lines = lines.into_iter().filter(|(_, tables)| !tables.is_empty());
     lines.map(|(what, tables)| format!("{what}{}\n", tables.join(", "))).collect()
 }
 
-/// What a fleet that is there has otherwise than it was asked for.
+/// Describes how an existing fleet differs from the requested one.
 fn differences(there: &FleetRow, wanted: &NewFleet) -> String {
     let pairs = [
         ("lease in ms", there.lease_ms.to_string(), wanted.lease_ms.to_string()),
@@ -290,7 +292,7 @@ fn differences(there: &FleetRow, wanted: &NewFleet) -> String {
     differ.map(|(what, there, wanted)| format!("; its {what} is {there}, not {wanted}")).collect()
 }
 
-/// The fleets of the ring.
+/// Reads the names of the ring's fleets.
 fn fleets(client: &mut Client) -> Result<Vec<String>, Failed> {
     let fleets = match client.query(
         "SELECT cluster FROM shunt_meta.fleet",
@@ -299,7 +301,7 @@ fn fleets(client: &mut Client) -> Result<Vec<String>, Failed> {
         None,
     ) {
         Ok(fleets) => fleets,
-        // There is no such keyspace or table yet.
+        // The keyspace or table does not exist yet.
         Err(failed) if failed.code == Some(error_code::INVALID) => return Ok(Vec::new()),
         Err(failed) => return Err(failed),
     };
@@ -307,7 +309,7 @@ fn fleets(client: &mut Client) -> Result<Vec<String>, Failed> {
     Ok(names.map(|name| String::from_utf8_lossy(name).into_owned()).collect())
 }
 
-/// What is said where a fleet is not there. Another is refused while there is one.
+/// Builds the message for a fleet that does not exist. A second fleet is refused beside the first.
 pub(crate) fn no_fleet(client: &mut Client, name: &str) -> String {
     match fleets(client) {
         Ok(known) if !known.is_empty() => {
@@ -317,7 +319,7 @@ pub(crate) fn no_fleet(client: &mut Client, name: &str) -> String {
     }
 }
 
-/// Makes a fleet with the defaults and so many replicas, if there is none.
+/// Creates a fleet with the defaults and `replicas` replicas, unless one exists.
 ///
 /// # Errors
 /// The nodes cannot be reached, or refuse a statement.
@@ -334,10 +336,10 @@ pub(crate) fn make(contact_points: &[String], name: &str, replicas: u32) -> Resu
     tool::found(&mut client, name, row, &Replication::Simple(replicas)).map(|_| ())
 }
 
-/// The fleet's row, and those of its members.
+/// Reads the fleet's row and the rows of its members.
 fn read(client: &mut Client, name: &str) -> Result<(FleetRow, Vec<MemberRow>), Failed> {
     let read = Statement::ReadFleet { serial: false };
-    // At a quorum of all: the row that says how the fleet agrees is read before that is known.
+    // Read at a quorum of all datacentres: the row itself says on which level the fleet agrees.
     let fleet = match tool::ask(client, name, &read, &read.consistencies(Level::Serial))? {
         Outcome::Fleet(Some(fleet)) => fleet,
         other => {
@@ -367,7 +369,7 @@ mod tests {
 
     use super::*;
 
-    /// A fleet's row, of three epochs.
+    /// A fleet's row with three epochs.
     pub(super) fn row() -> FleetRow {
         FleetRow {
             format: FORMAT,

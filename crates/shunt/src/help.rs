@@ -17,7 +17,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
 ];
 
 /// Everyday options of the commands that have many. `--help` shows these and each required one,
-/// `--help-all` shows all.
+/// `--help-all` shows all of them.
 const BASIC: [(&[&str], &[&str]); 7] = [
     (&["proxy"], PROXY),
     (&["check"], PROXY),
@@ -79,13 +79,13 @@ const PROXY: &[&str] = &[
     "log-format",
 ];
 
-/// Columns of the help where the terminal has more.
+/// Widest help text in columns, on wider terminals.
 const WIDTH_MAX: usize = 100;
 
 const TEMPLATE: &str = "{about-with-newline}\n{usage-heading} {usage}\n";
 
-/// Whether `--help-all` was given. It becomes `--help`, which ends the parsing. Words behind `--`
-/// belong to another program.
+/// True if the arguments have `--help-all`, which is replaced by `--help` so that parsing ends
+/// there. Words after `--` belong to another program and stay.
 pub(crate) fn take_help_all(arguments: &mut [OsString]) -> bool {
     let own = arguments.iter_mut().take_while(|word| *word != OsStr::new("--"));
     let mut found = false;
@@ -96,7 +96,7 @@ pub(crate) fn take_help_all(arguments: &mut [OsString]) -> bool {
     found
 }
 
-/// The command line with its help: commands in groups, and advanced options hidden unless
+/// Returns the command line with its help: commands in groups, and advanced options hidden unless
 /// `shows_all`.
 pub(crate) fn arrange(command: Command, shows_all: bool) -> Command {
     let template = format!("{TEMPLATE}\n{}Options:\n{{options}}{{after-help}}", groups(&command));
@@ -104,7 +104,7 @@ pub(crate) fn arrange(command: Command, shows_all: bool) -> Command {
     BASIC.into_iter().fold(command, |command, (path, basic)| split(command, path, basic, shows_all))
 }
 
-/// Hides the options of a command that are not `basic`, and gives it `--help-all`.
+/// Hides the options of a command that are not in `basic`, and adds `--help-all`.
 fn split(command: Command, path: &[&str], basic: &[&str], shows_all: bool) -> Command {
     let Some((first, rest)) = path.split_first() else {
         let all = Arg::new("help-all")
@@ -125,7 +125,7 @@ fn split(command: Command, path: &[&str], basic: &[&str], shows_all: bool) -> Co
     command.mut_subcommand(first, |inner| split(inner, rest, basic, shows_all))
 }
 
-/// The commands under the headings of their groups.
+/// Lists the commands under the headings of their groups.
 fn groups(command: &Command) -> String {
     let mut text = String::new();
     for (heading, names) in GROUPS {
@@ -145,7 +145,7 @@ fn groups(command: &Command) -> String {
     text
 }
 
-/// Examples, then the exit codes of `command`, as they stand at the end of its help.
+/// Formats the examples and the exit codes of `command` for the end of its help.
 pub(crate) fn ending(examples: &str, command: &str) -> String {
     format!("{examples}\n{}", exit::help(command))
 }

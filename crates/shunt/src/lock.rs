@@ -1,9 +1,9 @@
 //! `shunt lock`: runs a command while it holds a lock.
 //!
-//! The command must not run on as if it held a lock that it has lost. So the time of the lock is
-//! counted from before it was asked for, it is renewed at a third of that time, and when it could
-//! not be renewed until a tenth of the time is left, the command is told to end (SIGTERM), and made
-//! to five seconds later (SIGKILL).
+//! The command must never continue as if it held a lock that it has lost. So the TTL counts from
+//! before the request for the lock, and the lock is renewed after a third of the TTL. If no renewal
+//! has succeeded when a tenth of the TTL is left, the command gets SIGTERM, and SIGKILL five
+//! seconds later.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::ExitStatusExt as _;
@@ -23,19 +23,20 @@ use crate::fleet::Access;
 use crate::locks::shown;
 use crate::times::seconds;
 
-/// A request waits so long at the proxy; the rest of the time it is made again.
+/// Time that one request waits at the proxy; the command repeats the request until `--wait`
+/// expires.
 const ROUND: Duration = Duration::from_millis(1_000);
-/// Pause after a request that could not be served.
+/// Pause after a request that no proxy could serve.
 const PAUSE: Duration = Duration::from_millis(200);
-/// How often it is looked if the command has ended.
+/// Interval of the checks whether the command has ended.
 const LOOK: Duration = Duration::from_millis(20);
-/// A command that was told to end has this long to do so.
+/// Time between SIGTERM and SIGKILL.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The exit code of shells for a command that cannot be run.
 const NO_PROGRAM: u8 = 127;
-/// A lock with this time, seconds, is renewed after its owner has died, if the fleet has the
-/// default lease.
+/// Shortest TTL, in seconds, with which a lock can be renewed after its owner proxy has died, given
+/// the default lease.
 const TTL_SURVIVES: u32 = 10;
 
 /// `shunt lock`.
@@ -43,8 +44,8 @@ const TTL_SURVIVES: u32 = 10;
 pub(crate) struct Lock {
     #[command(flatten)]
     access: Access,
-    /// Time to live of the lock, which is renewed while the command runs: seconds, or with a unit, as
-    /// in 1m
+    /// Time to live of the lock, which is renewed while the command runs: seconds, or with a unit,
+    /// as in 1m
     #[arg(long, value_name = "SECONDS", default_value = "15", value_parser = |text: &str| seconds(text, 3..=86_400))]
     ttl: u32,
     /// Longest wait for the lock: seconds, or with a unit, as in 1m; 0 tries once
@@ -71,34 +72,33 @@ pub(crate) struct Lock {
     command: Vec<String>,
 }
 
-/// Why there is no lock.
+/// Reason why the lock was not obtained.
 enum Refused {
-    /// Somebody else has it; who, as far as that was told.
+    /// Another owner holds it; the text names the holder as far as known.
     Held(String),
-    /// It cannot be had, whoever has it.
+    /// The request failed, whoever holds the lock.
     Failed(Failed),
 }
 
 /// A lock that is held.
 struct Held {
     fence: i64,
-    /// When the request was made that it is held by.
+    /// Time of the request that obtained or renewed the lock.
     asked: Instant,
 }
 
-/// A proxy, connected to again when it does not answer.
+/// A connection to a proxy, opened again when the proxy does not answer.
 struct Proxy<'a> {
     lock: &'a Lock,
     owner: String,
     client: Option<Client>,
 }
 
-/// Runs the command under the lock; its exit code is that of the command, if that has run to its
-/// end.
+/// Runs the command under the lock. Returns the command's exit code, if it ran to its end.
 pub(crate) fn run(lock: &Lock) -> ExitCode {
     let (program, arguments) =
         lock.command.split_first().map_or(("", &[][..]), |(first, rest)| (first, rest));
-    // Before the lock: nobody is to be kept out for a command that does not run.
+    // Checked before the lock is taken: a command that cannot run must not keep others out.
     if !is_program(program) {
         eprintln!("error: {program}: no such program");
         return ExitCode::from(NO_PROGRAM);
@@ -144,7 +144,7 @@ pub(crate) fn run(lock: &Lock) -> ExitCode {
     ExitCode::from(code)
 }
 
-/// True if there is such a program, by its path or in a directory of PATH.
+/// True if the program exists, by its path or in a directory of PATH.
 fn is_program(name: &str) -> bool {
     let may_run = |path: &Path| {
         path.metadata().is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
@@ -152,7 +152,7 @@ fn is_program(name: &str) -> bool {
     if name.contains('/') {
         return may_run(Path::new(name));
     }
-    // Without PATH programs are looked for there by execvp(3).
+    // The directories that execvp(3) searches without PATH.
     let path = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
     !name.is_empty() && std::env::split_paths(&path).any(|directory| may_run(&directory.join(name)))
 }
@@ -162,7 +162,7 @@ fn code_of(status: ExitStatus) -> u8 {
     u8::try_from(code).unwrap_or(70)
 }
 
-/// A text that nobody else has.
+/// Returns a unique owner name.
 fn owner() -> String {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let now =
@@ -184,12 +184,12 @@ impl Proxy<'_> {
         first.into_iter().chain(more.iter().cloned()).map(Some).collect()
     }
 
-    /// Carries out a statement. After one that nothing answered, the next goes to whichever proxy
-    /// answers then.
+    /// Executes a statement. After a statement without an answer, the next one goes to whichever
+    /// proxy answers.
     fn query(&mut self, text: &str, values: &[Option<Vec<u8>>]) -> Result<Table, Failed> {
         let client = match self.client.take() {
             Some(client) => client,
-            // One that does not answer must not take all the time that the lock has.
+            // A proxy that does not answer must not use up the TTL.
             None => self.lock.access.connect_to_locks(self.ttl() / 5)?,
         };
         let client = self.client.insert(client);
@@ -222,7 +222,7 @@ impl Proxy<'_> {
                         .get(0, "fence")
                         .and_then(|fence| Some(i64::from_be_bytes(fence.try_into().ok()?)));
                     let is_granted = table.get(0, "[applied]") == Some(&[1]);
-                    // Asked before, and the answer was lost.
+                    // An earlier request was granted, but its answer was lost.
                     let was_granted = table.get(0, "owner") == Some(self.owner.as_bytes());
                     if let Some(fence) = fence
                         && (is_granted || was_granted)
@@ -252,7 +252,7 @@ impl Proxy<'_> {
         }
     }
 
-    /// `false`: it is not held any more.
+    /// Renews the lock; `false` if it is no longer held.
     fn renew(&mut self, held: &Held) -> Result<bool, Failed> {
         let text = format!(
             "UPDATE shunt.{} USING TTL {} SET mode = '{}' WHERE name = ? AND owner = ? IF fence = ?",
@@ -264,7 +264,7 @@ impl Proxy<'_> {
         self.query(&text, &values).map(|table| table.get(0, "[applied]") == Some(&[1]))
     }
 
-    /// What cannot be released ends with its time.
+    /// Releases the lock; if that fails, the TTL ends it.
     fn release(&mut self, held: &Held) {
         let text =
             format!("DELETE FROM shunt.{} WHERE name = ? AND owner = ? IF fence = ?", self.table());
@@ -279,7 +279,7 @@ impl Proxy<'_> {
     }
 }
 
-/// Who holds a lock, as a refusal tells.
+/// Returns the holder of a lock, from a refusal.
 fn holder_of(table: &Table) -> String {
     let number = |column, length: usize| {
         let bytes: &[u8] = table.get(0, column).filter(|bytes| bytes.len() == length)?;
@@ -298,7 +298,7 @@ fn holder_of(table: &Table) -> String {
     }
 }
 
-/// True if asking again would be answered in the same way.
+/// True if a repeated request would get the same answer.
 fn is_final(failed: &Failed) -> bool {
     failed
         .code
@@ -315,14 +315,14 @@ fn runtime() -> std::io::Result<Runtime> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()
 }
 
-/// The command.
+/// A running command.
 struct Running {
     child: Child,
 }
 
 impl Running {
-    /// Waits for its end and renews the lock until then. None: the lock was lost, and the command
-    /// stopped.
+    /// Waits for the command's end and renews the lock until then. `None`: the lock was lost, and
+    /// the command was stopped.
     fn wait_and_renew(
         mut self,
         proxy: &mut Proxy<'_>,
@@ -351,11 +351,12 @@ impl Running {
                         renew_at = now + ttl / 3;
                     }
                     Ok(false) => return self.stop().map(|()| None),
-                    // Nobody knows, or nobody could be asked: again soon, as long as there is time.
+                    // The answer is unknown, or no proxy was reached: retry soon while time is
+                    // left.
                     Err(_) => renew_at = now + PAUSE,
                 }
             }
-            // A terminal has told the command already; a supervisor tells this process alone.
+            // A terminal signals the command itself; a supervisor signals only this process.
             let told = signals.block_on(async {
                 tokio::select! {
                     _ = terminate.recv() => Some(Signal::TERM),
@@ -371,7 +372,7 @@ impl Running {
 
     fn tell(&self, signal: Signal) {
         if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
-            // It may have ended by now.
+            // The command may have ended already.
             let _ = kill_process(pid, signal);
         }
     }

@@ -1,8 +1,8 @@
-//! `shunt locks`: who holds locks and who waits for them, and taking a lock from its holder.
+//! `shunt locks`: lists holders and waiters of locks, and takes a lock from its holder.
 //!
-//! One lock is shown by its queue, which the proxy that owns the lock tells. All locks are asked of
-//! each proxy of the fleet, for each knows its own: so many of each, those with the longest queues
-//! first. The proxies are asked side by side, and those that do not answer are named.
+//! For one lock, the proxy that owns it returns the queue. For all locks, each proxy of the fleet
+//! returns the locks that it owns, up to a limit, the longest queues first. The proxies are asked
+//! in parallel; the output names those that do not answer.
 
 use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr};
@@ -16,17 +16,18 @@ use crate::exit::Exit;
 use crate::fleet::Access;
 use crate::print;
 
-/// How long one proxy may take to connect, and for a statement.
+/// Time limit for one proxy to connect, and for each statement.
 const LIMIT: Duration = Duration::from_secs(5);
-/// Time limit for each other proxy of the fleet: one that has died is among them until it is
+/// Time limit for each other proxy of the fleet: a dead proxy stays in the list until it is
 /// declared dead.
 const OTHERS_LIMIT: Duration = Duration::from_secs(2);
-/// A proxy tells of so many who hold a lock or wait for it, and of no more.
+/// Most holders and waiters that a proxy returns.
 const QUEUE_MAX: usize = 1_000;
-/// What no proxy can serve now is asked again for so long: the owner of a lock may be changing.
+/// Time for retries of a statement that no proxy can serve, because the lock's owner may be
+/// changing.
 const AGAIN_FOR: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(200);
-/// Bytes of a text that are shown in a table.
+/// Bytes shown of a text in a table.
 const SHOWN_MAX: usize = 40;
 
 /// `shunt locks`.
@@ -53,14 +54,14 @@ pub(crate) struct Locks {
     name: Option<String>,
 }
 
-/// Somebody who holds a lock.
+/// A holder of a lock.
 struct Holder {
     owner: Vec<u8>,
     role: Vec<u8>,
     fence: i64,
 }
 
-/// Does what is asked.
+/// Runs the command.
 pub(crate) fn run(locks: &Locks) -> Exit {
     let done = match &locks.name {
         Some(name) if locks.release => release(locks, name),
@@ -73,16 +74,16 @@ pub(crate) fn run(locks: &Locks) -> Exit {
     })
 }
 
-/// A proxy that is asked, and how long it may be asked again.
+/// A proxy to ask, and the time for retries.
 trait Ask {
-    /// Carries out a statement.
+    /// Executes a statement.
     fn query(&mut self, text: &str, values: &[Option<Vec<u8>>]) -> Result<Table, Failed>;
 
-    /// Lets time pass before the next attempt; `false`: there is no time left for one.
+    /// Waits before the next attempt; `false` if no time is left.
     fn pause(&mut self) -> bool;
 }
 
-/// A connected proxy. The time for attempts begins with its first statement.
+/// A connected proxy. The time for retries begins with its first statement.
 struct Asker {
     client: Client,
     began: Option<Instant>,
@@ -93,7 +94,7 @@ impl Asker {
         Self { client, began: None }
     }
 
-    /// Carries out a statement, again where no proxy can serve it yet.
+    /// Executes a statement, with retries while no proxy can serve it.
     fn insist(&mut self, text: &str, values: &[Option<Vec<u8>>]) -> Result<Table, Failed> {
         self.began = None;
         loop {
@@ -120,13 +121,13 @@ impl Ask for Asker {
     }
 }
 
-/// True if no proxy serves this now, and one may soon.
+/// True if no proxy can serve the statement now, but one may soon.
 fn is_unserved(failed: &Failed) -> bool {
     failed.code == Some(error_code::IS_BOOTSTRAPPING)
 }
 
-/// The statement that reads the queues of a name. With `fast` it reads one: that of the lock in
-/// memory if true, that of the durable lock if false.
+/// Builds the statement that reads the queues of a name. `fast` selects one queue: that of the lock
+/// in memory if true, that of the durable lock if false.
 fn queue_statement(fast: Option<bool>) -> String {
     let columns = "fast, state, owner, role, mode, fence, ttl_ms";
     let which = fast.map_or_else(String::new, |fast| format!(" AND fast = {fast}"));
@@ -134,7 +135,7 @@ fn queue_statement(fast: Option<bool>) -> String {
 }
 
 /// Reads the queues of a name. After a proxy has died, its durable locks are known long before its
-/// locks in memory. So this returns what is known at once, with the reason why the rest is missing.
+/// locks in memory. This returns the known part at once, with the reason why the rest is missing.
 fn read_queues(
     asker: &mut impl Ask,
     only_fast: bool,
@@ -195,8 +196,8 @@ fn queue(locks: &Locks, name: &str) -> Result<Exit, Failed> {
     Ok(Exit::Done)
 }
 
-/// Takes a lock from its holders. Each is named with its fence, so that nobody who comes after them
-/// loses it.
+/// Takes a lock from its holders. The statement names each holder with its fence, so that a later
+/// holder keeps the lock.
 fn release(locks: &Locks, name: &str) -> Result<Exit, Failed> {
     let mut asker = Asker::new(locks.access.connect_to_locks(LIMIT)?);
     let queue =
@@ -306,8 +307,8 @@ fn longest(locks: &Locks) -> Result<Exit, Failed> {
     Ok(if missing == 0 { Exit::Done } else { Exit::NoRing })
 }
 
-/// Does the work on all of these at once, so that a slow one does not hold up the others. The
-/// outcomes are in the same order. A fleet has 64 members at most.
+/// Works on all items in parallel, so that a slow one does not delay the others; returns the
+/// outcomes in the same order. A fleet has at most 64 members.
 fn side_by_side<T: Send, R: Send>(each: Vec<T>, work: impl Fn(T) -> R + Sync) -> Vec<R> {
     let work = &work;
     std::thread::scope(|scope| {
@@ -346,7 +347,7 @@ fn lines_of(asker: &mut Asker, locks: &Locks, proxy: &str) -> Result<Vec<Line>, 
     Ok(lines)
 }
 
-/// The other proxies of the fleet, as they are shown to drivers.
+/// Returns the other proxies of the fleet, as the proxy shows them to drivers.
 fn others(client: &mut Client) -> Result<Vec<SocketAddr>, Failed> {
     let text = "SELECT native_address, native_port FROM system.peers_v2";
     let table = client.query(text, &[], Consistency::ONE, None)?;
@@ -379,7 +380,7 @@ fn left(ttl_ms: Option<u32>) -> String {
     )
 }
 
-/// A text of somebody else's, without what a terminal would act upon, and not too long.
+/// Makes a foreign text printable: escapes what a terminal would act upon, and cuts its length.
 pub(crate) fn shown(text: &[u8]) -> String {
     let text = String::from_utf8_lossy(text);
     let mut out = String::new();
@@ -400,7 +401,7 @@ mod tests {
 
     use super::*;
 
-    /// A proxy that serves what `serves` says, and notes what it was asked; time for three
+    /// A proxy that answers what `serves` returns and records its statements; time for three
     /// attempts.
     struct Script {
         serves: fn(&str) -> Result<Table, Failed>,

@@ -1,4 +1,4 @@
-//! Logs: to standard error, as text or JSON, with a level that can change while running.
+//! Logs to standard error, as text or JSON, with a level that can change while the program runs.
 
 use std::fmt::{Debug, Write};
 use std::io::IsTerminal;
@@ -18,7 +18,7 @@ use tracing_subscriber::{Layer, Registry, fmt, reload};
 pub(crate) struct FilterHandle(reload::Handle<EnvFilter, Registry>);
 
 impl FilterHandle {
-    /// Takes the filter over; one that is not valid changes nothing (it has been checked before).
+    /// Sets the filter. An invalid one changes nothing; callers have checked it before.
     pub(crate) fn set(&self, text: &str) {
         if let Ok(filter) = filter(text) {
             let _ = self.0.reload(filter);
@@ -26,12 +26,12 @@ impl FilterHandle {
     }
 }
 
-/// A filter from the `log` setting: a level, or `tracing` directives.
+/// Parses a filter from the `log` setting: a level, or `tracing` directives.
 ///
 /// # Errors
-/// Says what is wrong with the text.
+/// The text is no valid filter; the message says why.
 pub(crate) fn filter(text: &str) -> Result<EnvFilter, String> {
-    // A lone word would be taken for a target, so that `inof` would switch all logs off.
+    // Otherwise `tracing` would read a lone word as a target, and `inof` would switch off all logs.
     if text.is_empty() || !text.contains(['=', ',']) && text.parse::<LevelFilter>().is_err() {
         return Err(format!(
             "`{text}` is no level; there are error, warn, info, debug, trace and off"
@@ -40,7 +40,7 @@ pub(crate) fn filter(text: &str) -> Result<EnvFilter, String> {
     EnvFilter::try_new(text).map_err(|error| format!("`{text}`: {error}"))
 }
 
-/// Starts logging. Called once.
+/// Starts logging; call it once.
 ///
 /// # Errors
 /// See [`filter`].
@@ -56,7 +56,7 @@ pub(crate) fn start(log: &str, format: LogFormat) -> Result<FilterHandle, String
     Ok(FilterHandle(handle))
 }
 
-/// What writes the events.
+/// Builds the layer that writes events.
 fn layer<S, W>(format: LogFormat, ansi: bool, writer: W) -> Box<dyn Layer<S> + Send + Sync>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
@@ -89,31 +89,31 @@ fn field_as_text(
 ) -> std::fmt::Result {
     match (name.strip_prefix("r#").unwrap_or(name), ansi) {
         ("message", _) => {}
-        // The name in italics, and the sign not so bright.
+        // The name in italics, and the sign dimmed.
         (name, true) => write!(out, "\x1b[3m{name}\x1b[0m\x1b[2m=\x1b[0m")?,
         (name, false) => write!(out, "{name}=")?,
     }
     write!(Printable(out), "{value:?}")
 }
 
-/// Takes text of whoever it may be, and passes on what prints: a node or a client is not to begin a
-/// line of its own, nor to move a terminal's cursor.
+/// A writer that escapes unprintable characters of foreign text: a node or a client must not start
+/// a log line or move a terminal's cursor.
 pub(crate) struct Printable<'a, W>(pub(crate) &'a mut W);
 
 impl<W: Write> Write for Printable<'_, W> {
     fn write_str(&mut self, text: &str) -> std::fmt::Result {
         text.chars().try_for_each(|char| match char {
-            // They print as they are, and were escaped before where that is needed.
+            // Printable as they are; escaped elsewhere where needed.
             '"' | '\'' | '\\' => self.0.write_char(char),
             _ => char.escape_debug().try_for_each(|char| self.0.write_char(char)),
         })
     }
 }
 
-/// Fields that are lists of options' names.
+/// Fields that hold lists of option names.
 const LISTS: [&str; 2] = ["keys", "needs_restart"];
 
-/// Writes events as JSON, in which lists are lists: `tracing` has none, and hands them on as text.
+/// Writes events as JSON with true lists: `tracing` has no list values and passes them as text.
 struct JsonEvents(format::Format<format::Json>);
 
 impl<S, N> FormatEvent<S, N> for JsonEvents
@@ -154,7 +154,7 @@ mod tests {
 
     use super::*;
 
-    /// What a log is written into.
+    /// A buffer that a test's log is written into.
     #[derive(Clone, Default)]
     struct Written(Arc<Mutex<Vec<u8>>>);
 
@@ -168,7 +168,7 @@ mod tests {
         }
     }
 
-    /// What events become.
+    /// Returns the log output of some events.
     fn written(format: LogFormat, ansi: bool, events: impl FnOnce()) -> String {
         let written = Written::default();
         let copy = written.clone();
@@ -179,7 +179,7 @@ mod tests {
         String::from_utf8(bytes).unwrap()
     }
 
-    /// A node names its datacentre as it likes.
+    /// A node can give its datacentre any name.
     #[test]
     fn no_name_makes_a_line_of_its_own_or_moves_the_cursor() {
         const NAME: &str =

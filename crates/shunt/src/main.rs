@@ -70,7 +70,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// `shunt check`: everything that `shunt proxy` would refuse, without starting anything.
+/// `shunt check`: reports everything that `shunt proxy` would refuse, and starts nothing.
 fn check(settings: &Settings) -> Exit {
     match settings.load() {
         Ok(config) => {
@@ -92,7 +92,7 @@ fn check(settings: &Settings) -> Exit {
     }
 }
 
-/// To standard output; nobody listening there is no error.
+/// Prints to standard output; a closed output is no error.
 pub(crate) fn print(text: &str) {
     let _ = std::io::stdout().write_all(text.as_bytes());
 }

@@ -1,13 +1,13 @@
-//! The limit of open files: each client needs one, and both the proxy and the embedded node are
-//! told how many there may be.
+//! The limit of open files: each client needs one, and the proxy and the embedded node must know
+//! how many are available.
 
 use shunt_reactor::raise_fd_limit;
 use tracing::warn;
 
-/// Open files beside the clients: links to nodes, listeners, the control plane, files of a store.
+/// Open files besides the clients: links to nodes, listeners, the control plane, files of a store.
 pub(crate) const BESIDE_CLIENTS: u64 = 4096;
 
-/// Raises the limit and says so if it is too low for the clients all the same.
+/// Raises the limit; warns if it is still too low for the clients.
 pub(crate) fn allow_clients(clients_max: usize) {
     let wanted = clients_max as u64 + BESIDE_CLIENTS;
     let (soft, hard) = raise_fd_limit(wanted);

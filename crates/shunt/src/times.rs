@@ -1,5 +1,4 @@
-//! Times on the command lines of the commands about locks. They take the units that the proxy's
-//! options take.
+//! Times on the command lines of the lock commands, in the same units as the proxy's options.
 
 use std::ops::RangeInclusive;
 
@@ -8,7 +7,7 @@ use shunt_proxy::config::{Kind as _, Millis};
 /// Reads whole seconds, as a plain number or with a unit.
 ///
 /// # Errors
-/// The text is none, or not in the range; says what is allowed.
+/// The text is no time, or out of range; the message says what is allowed.
 pub(crate) fn seconds(text: &str, allowed: RangeInclusive<u64>) -> Result<u32, String> {
     let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let read = if plain {
@@ -30,7 +29,7 @@ pub(crate) fn seconds(text: &str, allowed: RangeInclusive<u64>) -> Result<u32, S
 /// Reads milliseconds, as a plain number or with a unit.
 ///
 /// # Errors
-/// As [`seconds`].
+/// See [`seconds`].
 pub(crate) fn millis(text: &str, allowed: RangeInclusive<i32>) -> Result<i32, String> {
     let value = ms(text).and_then(|ms| ms.try_into().ok()).filter(|value| allowed.contains(value));
     value.ok_or_else(|| {

@@ -1,8 +1,8 @@
-//! `shunt --version`, with `-v` everything a bug report needs.
+//! `shunt --version`; with `-v` everything that a bug report needs.
 
 use shunt_reactor::{IoChoice, probe_uring};
 
-/// One line, or with `verbose` several.
+/// Returns one line, or several with `verbose`.
 pub(crate) fn text(verbose: bool) -> String {
     let version = format!("shunt {}\n", env!("CARGO_PKG_VERSION"));
     if !verbose {
@@ -22,7 +22,7 @@ pub(crate) fn text(verbose: bool) -> String {
     )
 }
 
-/// Whether this build can steer packets; `missing`: what the build could not compile.
+/// Describes whether this build can steer packets; `missing` is what the build could not compile.
 fn kernel_programs(missing: &str) -> String {
     match missing {
         "" => "yes".to_owned(),

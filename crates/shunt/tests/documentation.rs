@@ -1,7 +1,6 @@
-//! Documents that say what the program says: options, metrics and exit codes are all in the pages
-//! of [`OPERATIONS`] and `docs/node.md`, the example file is valid, and links between documents
-//! lead somewhere. The options of the proxy are compared word by word by
-//! `settings/tests/manual.rs`.
+//! The documents match the program: all options, metrics and exit codes are in the pages of
+//! [`OPERATIONS`] and in `docs/node.md`, the example file is valid, and links between documents
+//! lead somewhere. `settings/tests/manual.rs` compares the options of the proxy word by word.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -23,7 +22,7 @@ use shunt_proxy::config::Config;
 use shunt_proxy::control::ClusterView;
 use shunt_proxy::metrics::{ControlMetrics, CoreMetrics, Sources};
 
-/// Fewer options or metrics than this: the search for them does not work any more.
+/// With fewer options or metrics than this, the search for them is broken.
 const NAMES_MIN: usize = 20;
 
 fn root() -> PathBuf {
@@ -34,7 +33,7 @@ fn read(path: &str) -> String {
     fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// Pages for whoever runs a proxy.
+/// Pages for operators of a proxy.
 const OPERATIONS: [&str; 10] = [
     "docs/deploying.md",
     "docs/sizing.md",
@@ -60,18 +59,18 @@ fn help(command: &str) -> String {
     String::from_utf8(shunt(&[command, "--help-all"]).stdout).unwrap()
 }
 
-/// Flags of a command: lines of its help that begin with one.
+/// Returns the flags of a command: help lines that begin with a flag.
 fn flags_of(command: &str) -> Vec<String> {
     let text = help(command);
     let flag = |line: &str| {
-        // Help that continues on the next line stands further to the right.
+        // Continued help lines are indented further.
         let name = line.strip_prefix("      --")?;
         Some(name.split([' ', '=']).next().unwrap_or_default().to_owned())
     };
     text.lines().filter_map(flag).collect()
 }
 
-/// Names as Prometheus shows them: of counters with `_total`.
+/// Names as Prometheus shows them; counters have `_total`.
 fn metrics() -> BTreeSet<String> {
     names_in(&proxy_pages())
 }
@@ -89,7 +88,7 @@ fn proxy_pages() -> Arc<Pages> {
     Pages::new("0", vec![Admin::new(sources, config, Vec::new(), Vec::new()), http])
 }
 
-/// Names of the metrics of nodes, without those of the process.
+/// Names of the nodes' metrics, without those of the process.
 fn node_metrics() -> BTreeSet<String> {
     let directory = tempfile::tempdir().unwrap();
     let listen = vec!["127.0.0.1:0".parse().unwrap()];
@@ -110,7 +109,7 @@ fn names_in(pages: &Arc<Pages>) -> BTreeSet<String> {
     names
 }
 
-/// Words of letters, digits and `extra`.
+/// Splits a text into words of letters, digits and `extra`.
 fn words<'t>(text: &'t str, extra: &'static str) -> impl Iterator<Item = &'t str> {
     text.split(move |c: char| !(c.is_ascii_alphanumeric() || extra.contains(c)))
         .filter(|word| !word.is_empty())
@@ -120,7 +119,7 @@ fn assert_none(rule: &str, offenders: Vec<String>) {
     assert!(offenders.is_empty(), "{rule}:\n  {}", offenders.join("\n  "));
 }
 
-/// Flags, and rows of a table that begin with one, that the other does not have.
+/// Checks that the flags and the table rows that begin with a flag are the same.
 fn check_options(page: &str, text: &str, flags: &[String]) {
     let missing = flags
         .iter()
@@ -142,7 +141,7 @@ fn every_option_is_documented_and_every_documented_option_exists() {
     check_options("docs/node.md", &read("docs/node.md"), &node);
 }
 
-/// The configuration file that `docs/configuration.md` shows.
+/// Returns the configuration file that `docs/configuration.md` shows.
 fn example() -> String {
     let text = read("docs/configuration.md");
     text.split_once("```toml\n").unwrap().1.split_once("```").unwrap().0.to_owned()
@@ -164,7 +163,7 @@ fn check_metrics(page: &str, text: &str, metrics: &BTreeSet<String>) {
         let parts = ["_bucket", "_sum", "_count"];
         parts.iter().find_map(|part| word.strip_suffix(part)).unwrap_or(word).to_owned()
     };
-    // Names of crates, as in log directives, and of keyspaces begin like metrics.
+    // Crates in log directives and keyspaces have the same prefix as metrics.
     let crates = ["shunt_proxy", "shunt_meta"];
     let stale = words(text, "_").filter(|word| {
         let known =
@@ -185,7 +184,7 @@ fn every_metric_is_documented_and_every_documented_metric_exists() {
     check_metrics("docs/node.md", &read("docs/node.md"), &nodes);
 }
 
-/// What dispatcher and agent show, and the proxy of hand-over.
+/// Pages of the dispatcher and agent, and of hand-over in the proxy.
 fn handover_pages() -> [Arc<Pages>; 2] {
     let address = ([127, 0, 0, 1], 1).into();
     let dispatcher = DispatchAdmin::new(vec![Arc::default()], vec![address], "auto".to_owned());
@@ -193,8 +192,8 @@ fn handover_pages() -> [Arc<Pages>; 2] {
     [Pages::new("0", vec![dispatcher, agent]), proxy_pages()]
 }
 
-/// After the first of a row, whose name is whole, names have no prefix there. Values of labels are
-/// explained as well.
+/// In a row of the page, only the first name has the prefix. The page also explains the values of
+/// labels.
 #[test]
 fn metrics_of_hand_over_are_documented_with_all_reasons() {
     let page = "docs/hand-over-reference.md";
@@ -238,7 +237,7 @@ fn metrics_of_hand_over_are_documented_with_all_reasons() {
     assert_none(&format!("values that {page} does not explain"), missing);
 }
 
-/// Names of the metrics of `shunt multiget`, both of them.
+/// Names of the metrics of both `shunt multiget` commands.
 fn multiget_metrics() -> BTreeSet<String> {
     let address = ([127, 0, 0, 1], 1).into();
     names_in(&Pages::new(
@@ -308,7 +307,7 @@ fn the_readme_names_the_two_commands_first() {
     }
 }
 
-/// Markdown at the root and below `docs`.
+/// Returns the Markdown files in the root and below `docs`.
 fn documents() -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut open = vec![(root(), false), (root().join("docs"), true)];
@@ -327,7 +326,7 @@ fn documents() -> Vec<PathBuf> {
     found
 }
 
-/// Lines outside of code blocks.
+/// Lines outside code blocks.
 fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut code = false;
     text.lines().enumerate().filter(move |(_, line)| {
@@ -337,7 +336,7 @@ fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// The anchors of a document's headings, as GitHub makes them.
+/// Returns the anchors that GitHub makes of a document's headings.
 fn anchors(text: &str) -> Vec<String> {
     let heading = |line: &str| {
         let title = line.trim_start_matches('#').strip_prefix(' ')?;
@@ -347,7 +346,7 @@ fn anchors(text: &str) -> Vec<String> {
     prose(text).filter_map(|(_, line)| heading(line)).collect()
 }
 
-/// The fault of a link, if it has one.
+/// Returns the fault of a link, if any.
 fn fault(from: &Path, target: &str) -> Option<String> {
     if target.contains("://") || target.starts_with("mailto:") {
         return None;
@@ -382,20 +381,20 @@ fn links_between_documents_lead_somewhere() {
     assert_none("links that lead nowhere", offenders);
 }
 
-/// What a source file has before its tests, if these are in it.
+/// Returns the part of a source file before its tests.
 fn before_tests(source: &str) -> &str {
     let tests = ["#[cfg(test)]\n#[allow", "#[cfg(test)]\nmod tests {"];
     let at = tests.iter().filter_map(|start| source.find(start)).min();
     &source[..at.unwrap_or(source.len())]
 }
 
-/// The names that a source file gives to threads; a number in one is `N`.
+/// Returns the thread names in a source file; a number in a name becomes `N`.
 fn threads_of(source: &str) -> Vec<String> {
     // rustfmt breaks a long chain of calls before a dot.
     let lines: String = source.lines().map(|line| format!("\n{}", line.trim_start())).collect();
     let source = &lines.replace("\n.", ".");
     let starts = ["thread::Builder::new().name(", "threads::spawn("];
-    // A chain of calls as one line.
+    // Joins a chain of calls into one line.
     let chained = |mut text: String, line: &str| {
         if !line.starts_with('.') {
             text.push('\n');
@@ -404,7 +403,7 @@ fn threads_of(source: &str) -> Vec<String> {
     };
     let source = source.lines().map(str::trim).fold(String::new(), chained);
     let arguments = starts.iter().flat_map(|start| source.split(start).skip(1));
-    // Who is told the name by another has none of its own.
+    // A function that gets the name as an argument has no literal.
     let given =
         arguments.filter_map(|after| after.split([';', '|', '\n']).next()?.split('"').nth(1));
     given
@@ -453,7 +452,7 @@ fn every_thread_is_in_the_list_of_threads() {
     assert_eq!(threads, listed);
 }
 
-/// Crates of ours that a crate is built from, as its `Cargo.toml` has them.
+/// Returns the crates of this workspace in a crate's `Cargo.toml`.
 fn dependencies_of(name: &str) -> BTreeSet<String> {
     let manifest = read(&format!("crates/{name}/Cargo.toml"));
     let section = manifest.split("\n[dependencies]\n").nth(1).unwrap_or_default();

@@ -1,13 +1,13 @@
-//! A build without the embedded node has nothing of RocksDB, and so needs no C++ compiler and no
-//! libclang.
+//! A build without the embedded node contains no part of RocksDB, so it needs no C++ compiler and
+//! no libclang.
 
 use std::process::Command;
 
-/// The store's crates, and those that need a C++ compiler or libclang when they are built.
+/// The store's crates, and crates whose build needs a C++ compiler or libclang.
 const OF_THE_STORE: [&str; 7] =
     ["shunt-node", "shunt-storage", "rocksdb", "librocksdb-sys", "bindgen", "clang-sys", "cc"];
 
-/// Names of all crates that the binary is built from, those that only its build needs among them.
+/// Names of all crates that the binary is built from, build dependencies included.
 fn crates(features: &[&str]) -> Vec<String> {
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args([

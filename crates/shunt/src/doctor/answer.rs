@@ -1,19 +1,19 @@
-//! Values of nodes' answers.
+//! Decodes values in nodes' answers.
 
 use std::net::{IpAddr, SocketAddr};
 
 use shunt_fleet::schema::entries;
 use shunt_proxy::control::client::Table;
 
-/// Between the beginning of time UUIDs (1582) and 1970, in units of 100 ns (RFC 9562, section 5.1).
+/// Time from the epoch of time UUIDs (1582) to 1970, in units of 100 ns (RFC 9562, section 5.1).
 const UUID_EPOCH: i64 = 0x01B2_1DD2_1381_4000;
 
-/// A text of a row.
+/// Returns a text column of a row.
 pub(super) fn text(table: &Table, row: usize, column: &str) -> Option<String> {
     table.get(row, column).map(|bytes| String::from_utf8_lossy(bytes).into_owned())
 }
 
-/// Where a row of `system.peers_v2` says that a node is reached.
+/// Returns a node's address from its row of `system.peers_v2`.
 pub(super) fn address(table: &Table, row: usize) -> Option<SocketAddr> {
     let ip: IpAddr = match table.get(row, "native_address")? {
         bytes if bytes.len() == 4 => <[u8; 4]>::try_from(bytes).ok()?.into(),
@@ -23,7 +23,7 @@ pub(super) fn address(table: &Table, row: usize) -> Option<SocketAddr> {
     Some(SocketAddr::new(ip, u16::try_from(port).ok()?))
 }
 
-/// The time in a UUID of version 1, microseconds since 1970.
+/// Returns the time in a version 1 UUID, in microseconds since 1970.
 pub(super) fn time_us(uuid: &[u8]) -> Option<i64> {
     let (low, mid) = (uuid.get(..4)?, uuid.get(4..6)?);
     let high = u16::from_be_bytes(uuid.get(6..8)?.try_into().ok()?);
@@ -35,12 +35,12 @@ pub(super) fn time_us(uuid: &[u8]) -> Option<i64> {
     Some(((i64::from(high & 0x0fff) << 48 | mid << 32 | low) - UUID_EPOCH) / 10)
 }
 
-/// The replicas in a value of `system_schema.keyspaces.replication` (`map<text, text>`), of one
-/// datacentre or of all.
+/// Returns the number of replicas in a value of `system_schema.keyspaces.replication` (`map<text,
+/// text>`), of one datacentre or of all.
 pub(super) fn replicas(map: &[u8], datacentre: Option<&str>) -> Option<u32> {
     let (mut simple, mut sum, mut of_one) = (None, 0, 0);
     for (key, value) in entries(map)? {
-        // A transient replica is none: "3/1".
+        // A transient replica does not count: "3/1" is two.
         let mut parts = value.split('/').map(str::parse::<u32>);
         let full = match (parts.next(), parts.next()) {
             (Some(Ok(all)), None) => all,

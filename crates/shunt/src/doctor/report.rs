@@ -1,10 +1,10 @@
-//! What was found, a line for each.
+//! The findings, one line each.
 
 use std::fmt::Write as _;
 
 use crate::logging::Printable;
 
-/// How good or bad something is.
+/// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Level {
     Ok,
@@ -22,7 +22,7 @@ impl Level {
     }
 }
 
-/// All lines.
+/// The findings of a run.
 pub(super) struct Report {
     json: bool,
     lines: Vec<(Level, &'static str, String, String, String)>,
@@ -33,17 +33,17 @@ impl Report {
         Self { json, lines: Vec::new() }
     }
 
-    /// All is well with this, of that node or table.
+    /// Adds a check that passed, for the node or table `of`.
     pub(super) fn ok(&mut self, check: &'static str, of: &str, what: &str) {
         self.put(Level::Ok, check, of, what, "");
     }
 
-    /// It works, but costs something, or does not stand a fault.
+    /// Adds a finding about something that works, but has a cost or does not survive a fault.
     pub(super) fn warning(&mut self, check: &'static str, of: &str, what: &str, advice: &str) {
         self.put(Level::Warning, check, of, what, advice);
     }
 
-    /// Locks do not work so, or not safely.
+    /// Adds a finding that makes locks fail or unsafe.
     pub(super) fn error(&mut self, check: &'static str, of: &str, what: &str, advice: &str) {
         self.put(Level::Error, check, of, what, advice);
     }
@@ -52,7 +52,7 @@ impl Report {
         self.lines.push((level, check, of.to_owned(), what.to_owned(), advice.to_owned()));
     }
 
-    /// The worst of all lines.
+    /// Returns the worst severity of all findings.
     pub(super) fn worst(&self) -> Level {
         self.lines.iter().map(|line| line.0).max().unwrap_or(Level::Ok)
     }
@@ -72,7 +72,7 @@ impl Report {
             }
             let of = if of.is_empty() { String::new() } else { format!("{of}: ") };
             let to_do = if advice.is_empty() { "" } else { ". To do: " };
-            // Nodes name much of it.
+            // Much of the text comes from nodes.
             let _ = write!(Printable(&mut out), "{level:<8} {check:<12} {of}{what}{to_do}{advice}");
             out.push('\n');
         }
@@ -80,7 +80,7 @@ impl Report {
     }
 }
 
-/// A text as JSON has it (RFC 8259, section 7).
+/// Encodes a text as a JSON string (RFC 8259, section 7).
 fn json(text: &str) -> String {
     let mut out = String::from("\"");
     for c in text.chars() {

@@ -1,11 +1,11 @@
-//! What a node's settings (`system_views.settings`) mean for locks. A setting that is not there is
-//! of a version that has none.
+//! Checks a node's settings (`system_views.settings`) for locks. A missing setting means that the
+//! node's version does not have it.
 
 use std::collections::BTreeMap;
 
 use super::report::Report;
 
-/// Checks the settings of one node. `gc_grace`: of the rows of locks, seconds.
+/// Checks the settings of one node. `gc_grace` is that of the table of lock rows, in seconds.
 pub(super) fn check(
     settings: &BTreeMap<String, Option<String>>,
     gc_grace: Option<u64>,
@@ -62,8 +62,8 @@ pub(super) fn check(
     }
 }
 
-/// A duration as cassandra.yaml has it (`3h`, `180m`, `10800s`, `500ms`, `1d`), or a number of
-/// milliseconds.
+/// Parses a duration in the form of cassandra.yaml (`3h`, `180m`, `10800s`, `500ms`, `1d`), or as a
+/// number of milliseconds.
 fn duration_ms(text: &str) -> Option<u64> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);

@@ -1,6 +1,6 @@
-//! Whether the ring has what a fleet is to be made on. It is looked at before anything is made: a
-//! keyspace whose replicas are nowhere would be left behind, with no way to write the fleet's row
-//! into it.
+//! Checks that the ring has the datacentre and the nodes that a new fleet needs. The check comes
+//! before anything is created: a keyspace without replicas would stay behind, and the fleet's row
+//! could not be written into it.
 
 use std::collections::BTreeMap;
 
@@ -12,16 +12,16 @@ use super::Init;
 /// The nodes of a ring, as one of them knows them.
 #[derive(Debug, Default)]
 struct Nodes {
-    /// The datacentre of the one that was asked.
+    /// Datacentre of the node that answered.
     here: String,
-    /// How many nodes each datacentre has.
+    /// Number of nodes in each datacentre.
     counts: BTreeMap<String, usize>,
 }
 
-/// Says that the ring has the datacentre, and as many nodes as there are to be replicas.
+/// Checks that the ring has the datacentre, and at least as many nodes as replicas.
 ///
 /// # Errors
-/// It has not; with the datacentres that there are. Or the node did not answer.
+/// The check fails; the message lists the ring's datacentres. Or the node did not answer.
 pub(super) fn check(client: &mut Client, init: &Init) -> Result<(), Failed> {
     let nodes = read(client)?;
     let contact = client.address().to_string();
@@ -40,7 +40,7 @@ fn read(client: &mut Client) -> Result<Nodes, Failed> {
             Consistency::ONE,
             None,
         )?;
-        // A row without one is what is left of a node that is gone.
+        // A row without a datacentre is a remnant of a removed node.
         for name in (0..rows.rows.len()).filter_map(|row| rows.get(row, "data_center")) {
             let name = String::from_utf8_lossy(name).into_owned();
             if table == "system.local" {

@@ -1,4 +1,4 @@
-//! `shunt fleet drain`: tells a member to leave, by its row, and waits until it has.
+//! `shunt fleet drain`: orders a member to leave, through its row, and waits until it has left.
 
 use std::time::{Duration, Instant};
 
@@ -10,16 +10,16 @@ use super::{Drain, read};
 use crate::exit::Exit;
 use crate::print;
 
-/// How often the rows are read while it leaves.
+/// Interval at which the rows are read while the member leaves.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// Whoever was asked may be the one that leaves, or end with it.
+/// Longest silence of the server: it may be the proxy that leaves, or end with it.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
 
-/// Tells it, and waits.
+/// Orders the member to leave, and waits.
 ///
 /// # Errors
-/// There is no such live member, or the nodes refuse a statement.
+/// No such live member exists, or the nodes refuse a statement.
 pub(super) fn run(drain: &Drain) -> Result<Exit, Failed> {
     let mut client = drain.access.connect()?;
     let name = &drain.name;
@@ -37,8 +37,8 @@ pub(super) fn run(drain: &Drain) -> Result<Exit, Failed> {
     let (until, levels) = (Instant::now() + wait, tell.consistencies(fleet.level));
     let told = tool::ask_until_known(&mut client, name, &tell, &levels, tool::DOUBT_MAX.min(wait));
     match told.map_err(|failed| Failed { message: in_doubt(address, &failed), ..failed })? {
-        // An attempt whose answer was lost may have told it, and it may have left since: its row
-        // says what has become of it.
+        // An attempt whose answer was lost may have reached the member, which may have left since.
+        // The row shows its state.
         (Outcome::Applied, _) | (Outcome::NotApplied, true) => {
             print(&format!("{address} is told to leave; it has {shards} shards\n"));
         }
@@ -87,7 +87,7 @@ pub(super) fn run(drain: &Drain) -> Result<Exit, Failed> {
                 return Ok(Exit::Failed);
             }
         }
-        // A proxy that leaves closes its connections, and a node may be restarted meanwhile.
+        // A leaving proxy closes its connections, and a node may restart meanwhile.
         match found {
             Err(failed) if failed.code.is_none() => match drain.access.connect() {
                 Ok(again) => client = again,
@@ -105,14 +105,14 @@ pub(super) fn run(drain: &Drain) -> Result<Exit, Failed> {
     }
 }
 
-/// What has become of a member that was told to leave.
+/// State of a member that was told to leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Became {
-    /// It has not left yet.
+    /// The member has not left yet.
     Leaving,
-    /// It has left.
+    /// The member has left.
     Left,
-    /// It has not left: it was declared dead.
+    /// The member was declared dead before it left.
     Dead,
 }
 
@@ -121,7 +121,7 @@ impl Became {
         match row.state {
             State::Live => Became::Leaving,
             State::Sealed if row.leaving => Became::Left,
-            // Others have done what it left undone.
+            // Other members have taken over its shards.
             State::Sealed | State::Dead => Became::Dead,
         }
     }
@@ -149,7 +149,7 @@ fn can_take(member: &MemberRow) -> bool {
     member.state == State::Live && !member.leaving
 }
 
-/// The live member that is meant.
+/// Finds the live member that the user means.
 fn find<'a>(members: &'a [MemberRow], wanted: &str) -> Result<&'a MemberRow, Failed> {
     let live = || members.iter().filter(|member| member.state == State::Live);
     let meant =

@@ -1,5 +1,5 @@
-//! `shunt fleet status`: who is a member and who was, and whose the locks are. For people, or as
-//! JSON for programs.
+//! `shunt fleet status`: present and past members, and their shares of the locks. As a table for
+//! people, or as JSON for programs.
 
 use std::fmt::Write as _;
 
@@ -10,17 +10,17 @@ use shunt_proxy::control::client::Failed;
 use super::{Status, read};
 use crate::logging::Printable;
 
-/// Reads the rows, and shows them.
+/// Reads the rows and formats them.
 ///
 /// # Errors
-/// There is no such fleet, or its rows cannot be read.
+/// The fleet does not exist, or its rows cannot be read.
 pub(super) fn run(status: &Status) -> Result<String, Failed> {
     let name = &status.name;
     let (fleet, members) = read(&mut status.access.connect()?, name)?;
     Ok(if status.json { as_json(name, &fleet, &members) } else { as_text(name, &fleet, &members) })
 }
 
-/// Its field names are in docs/fleet.md: who reads them relies on them.
+/// The field names are documented in docs/fleet.md and must stay: programs rely on them.
 fn as_json(name: &str, fleet: &FleetRow, members: &[MemberRow]) -> String {
     let object = |fields: Vec<(&str, Json)>| -> Json {
         fields
@@ -70,7 +70,7 @@ fn as_text(name: &str, fleet: &FleetRow, members: &[MemberRow]) -> String {
         let state = member.state.word(member.leaving);
         let shards = fleet.view.shards_of(member.incarnation).len();
         let (address, beat, incarnation) = (&member.address, member.beat, member.incarnation);
-        // Whoever may write rows may write anything.
+        // The text comes from rows, which any client with write access may have changed.
         let _ = write!(
             Printable(&mut text),
             "{address:<22} {state:<8} {shards:>6} {beat:>10}  {incarnation}"
@@ -107,7 +107,8 @@ mod tests {
         (1..).zip(states).map(of).collect()
     }
 
-    /// A declaration of death takes back that a member is leaving, so the rows tell.
+    /// A declaration of death clears a member's mark of leaving, so the rows can tell the two
+    /// apart.
     #[test]
     fn who_has_left_is_told_from_who_died() {
         let text = as_text("main", &row(), &members());
@@ -116,7 +117,7 @@ mod tests {
         assert_eq!(states, ["live", "leaving", "dead", "left", "sealed"]);
     }
 
-    /// Whoever may write the rows writes what he likes into them.
+    /// A client with write access can put any text into the rows.
     #[test]
     fn an_address_makes_no_line_of_its_own() {
         let mut members = members();
@@ -125,7 +126,7 @@ mod tests {
         assert!(text.lines().count() == 7 && text.contains(r"10.0.0.1:9042\n\u{1b}[2J "), "{text}");
     }
 
-    /// As docs/fleet.md has them: others read them.
+    /// Programs read the fields as docs/fleet.md lists them.
     #[test]
     fn the_fields_of_the_json_form_stay_what_they_are() {
         let mut fleet = row();

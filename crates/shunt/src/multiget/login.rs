@@ -1,4 +1,4 @@
-//! Options of who connects to Redis or Valkey servers.
+//! Options of the login at Redis or Valkey servers.
 
 use std::path::PathBuf;
 

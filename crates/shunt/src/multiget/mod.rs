@@ -1,5 +1,5 @@
-//! `shunt multiget`: a sidecar that applications speak RESP to, and a shim beside each server that
-//! answers its datagrams.
+//! `shunt multiget`: a sidecar to which applications speak RESP, and a shim beside each server that
+//! answers the sidecar's datagrams.
 
 mod login;
 mod serve;
@@ -14,7 +14,7 @@ use crate::relay::checked;
 /// `shunt multiget`.
 #[derive(Args, Debug)]
 pub(crate) struct Multiget {
-    /// What to run.
+    /// The program to run.
     #[command(subcommand)]
     command: MultigetCommand,
 }
@@ -52,8 +52,8 @@ fn datagrams(
     cores: usize,
 ) -> Result<Vec<std::net::UdpSocket>, Failure> {
     if cores > 1 && address.port() != 0 {
-        // Sockets of several loops share the address, and the kernel lets those of another process
-        // of the same user join them. A socket that shares with nobody finds out.
+        // Sockets of several loops share the address, and the kernel lets another process of the
+        // same user join them. A bind without sharing detects such a process.
         std::net::UdpSocket::bind(address)
             .map_err(|error| crate::admin::cannot_listen(flag, address, &error))?;
     }
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn an_address_is_not_shared_with_another_process() {
-        // Its port is free once the socket is closed.
+        // The port is free again once the socket is closed.
         let free =
             || std::net::UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
         let address = free().expect("a port is free");

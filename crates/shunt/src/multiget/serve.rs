@@ -1,4 +1,4 @@
-//! `shunt multiget serve`: its options, and the loops that they make.
+//! `shunt multiget serve`: its options and its event loops.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::relay::{
     Common, Orders, Role, Shown, clients, duration, listen, nanos, patience, random, resolve, serve,
 };
 
-/// What options are that only shims need, unless they are given.
+/// Default of the options that only shims need.
 const RESEND: Duration = Duration::from_millis(20);
 const SHIM_PORT: u16 = 9700;
 const FROM: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
@@ -45,9 +45,9 @@ pub(super) struct Serve {
     /// Source address of datagrams, on the network of the shims
     #[arg(long, value_name = "ADDR", default_value_t = FROM, help_heading = "Addresses")]
     from: SocketAddr,
-    /// Place of split and merge. `tcp`: this sidecar, without shims. `cli`: this sidecar, by datagrams
-    /// to shims. `coordinator`: the shim of one server, started with --peer. `netmc`: the network
-    /// splits at --switch, and this sidecar merges
+    /// Place of split and merge. `tcp`: this sidecar, without shims. `cli`: this sidecar, by
+    /// datagrams to shims. `coordinator`: the shim of one server, started with --peer. `netmc`: the
+    /// network splits at --switch, and this sidecar merges
     #[arg(long, value_name = "MODE", default_value = "tcp", help_heading = "Multigets")]
     mode: Splits,
     /// Destination of multigets with --mode netmc: --vip of `shunt switch load --role
@@ -67,7 +67,7 @@ pub(super) struct Serve {
     /// Silence after which the sidecar asks for keys again: three times by datagram, then over TCP
     #[arg(long, value_name = "MS", default_value = "20", value_parser = duration, help_heading = "Times")]
     resend_ms: Duration,
-    /// Who connects to the servers.
+    /// Login at the servers.
     #[command(flatten)]
     login: ServerLogin,
     /// Options of all commands of this kind.
@@ -78,7 +78,7 @@ pub(super) struct Serve {
 /// Servers, each with its shim.
 type Servers = Vec<(SocketAddr, SocketAddr)>;
 
-/// Who splits.
+/// The place where multigets are split.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Splits {
     Tcp,
@@ -88,7 +88,7 @@ enum Splits {
 }
 
 impl Serve {
-    /// Where requests are split, of servers with these shims.
+    /// Returns where the requests to these servers are split.
     fn mode(&self, servers: &[(SocketAddr, SocketAddr)]) -> Result<Mode, Fault> {
         match (self.mode, self.switch) {
             (Splits::Tcp, None) => Ok(Mode::Tcp),
@@ -118,7 +118,7 @@ impl Serve {
         }
     }
 
-    /// Multigets go in datagrams.
+    /// True if multigets travel in datagrams.
     fn has_shims(&self) -> bool {
         !matches!(self.mode, Splits::Tcp)
     }
@@ -141,7 +141,7 @@ impl Serve {
         servers
     }
 
-    /// A server with its shim, beside those that there are.
+    /// Parses a server with its shim, and checks it against the earlier ones.
     fn server(
         &self,
         text: &str,
@@ -177,7 +177,7 @@ impl Serve {
         Ok((server, shim))
     }
 
-    /// Finds options that do not go together.
+    /// Finds options that contradict each other.
     fn check_together(&self, faults: &mut Faults) {
         if !self.has_shims() {
             let without = "--mode cli, coordinator or netmc";
@@ -202,7 +202,7 @@ impl Serve {
         }
     }
 
-    /// Finds what a cluster cannot have.
+    /// Finds options that a cluster does not allow.
     fn check_cluster(&self, faults: &mut Faults) {
         if self.cluster && self.login.database != 0 {
             faults.add("cluster", "a cluster has database 0 alone: leave --database out");
@@ -213,8 +213,8 @@ impl Serve {
         }
     }
 
-    /// Finds everything that would be refused; and reads the servers, how connections to them
-    /// begin, and who splits.
+    /// Finds everything that would be refused, and reads the servers, the login and the place of
+    /// the split.
     pub(super) fn read(&self, faults: &mut Faults) -> Option<(Servers, Login, Mode)> {
         self.common.check(faults);
         self.check_together(faults);
@@ -233,7 +233,7 @@ impl Serve {
         let mut sockets = Vec::new();
         if self.has_shims() {
             for _ in 0..self.common.cores {
-                // Each loop has a port of its own, so that answers come to who asked.
+                // Each loop has its own port, so that answers reach the loop that asked.
                 sockets.extend(datagrams("--from", self.from, 1)?);
             }
         }

@@ -1,4 +1,4 @@
-//! `shunt multiget shim`: its options, and the loops that they make.
+//! `shunt multiget shim`: its options and its event loops.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -43,14 +43,14 @@ pub(super) struct Shim {
     /// Most requests a second from each address in --allow; the shim drops more
     #[arg(long, value_name = "N", default_value = "200000", help_heading = "Limits")]
     rate_max: u32,
-    /// Most requests a second from all other addresses together; 0 drops them. An answer has at most
-    /// three times the bytes of its request, so a forged source gains little
+    /// Most requests a second from all other addresses together; 0 drops them. An answer has at
+    /// most three times the bytes of its request, so a forged source gains little
     #[arg(long, value_name = "N", default_value = "0", help_heading = "Limits")]
     others_rate_max: u32,
     /// Deadline of an answer of the server
     #[arg(long, value_name = "MS", default_value = "500", value_parser = patience, help_heading = "Times")]
     timeout_ms: Duration,
-    /// Who connects to the server.
+    /// Login at the server.
     #[command(flatten)]
     login: ServerLogin,
     /// Options of all commands of this kind.
@@ -59,8 +59,8 @@ pub(super) struct Shim {
 }
 
 impl Shim {
-    /// Finds everything that would be refused; and reads the server, the shims that it coordinates,
-    /// and how connections to the server begin.
+    /// Finds everything that would be refused, and reads the server, the shims that this one
+    /// coordinates, and the login.
     pub(super) fn read(&self, faults: &mut Faults) -> Option<(SocketAddr, Vec<SocketAddr>, Login)> {
         self.common.check(faults);
         let server = faults.take(resolve("server", &self.server));
@@ -69,7 +69,7 @@ impl Shim {
         Some((server?, peers, login?))
     }
 
-    /// The shims that it coordinates.
+    /// The shims that this one coordinates.
     fn peers(&self, faults: &mut Faults) -> Vec<SocketAddr> {
         let mut peers: Vec<SocketAddr> = Vec::new();
         for text in &self.peer {
@@ -107,8 +107,8 @@ impl Shim {
         let sockets = datagrams("--listen", self.listen, self.common.cores)?;
         let listening =
             sockets.first().and_then(|socket| socket.local_addr().ok()).unwrap_or(self.listen);
-        // The kernel gives each port of a source to one loop, so each has the whole rate of its
-        // sources, and a share of that of others.
+        // The kernel assigns each source port to one loop. So each loop has the whole rate of each
+        // allowed source, but only a share of the rate of all others.
         let cores = u32::try_from(self.common.cores).unwrap_or(u32::MAX);
         let options = ShimOptions {
             allow: self.allow.clone(),

@@ -1,4 +1,4 @@
-//! `shunt node`: the embedded node, alone, and what operators do with its data.
+//! `shunt node`: the embedded node alone, and the operator's tasks on its data.
 
 mod options;
 mod part;
@@ -21,7 +21,7 @@ use crate::open_files;
 use crate::proxy::{announce, shown};
 use crate::supervise::{Events, Hangup, Supervisor};
 
-/// Runs what was asked for.
+/// Runs the command.
 pub(crate) fn run(command: NodeCommand) -> Exit {
     match command.task {
         None => serve(&command.options),
@@ -51,7 +51,7 @@ fn refuse(why: &str) -> Exit {
     Exit::Data
 }
 
-/// Starts nodes; a failure has the exit code that fits it.
+/// Starts nodes; a failure has the matching exit code.
 pub(crate) fn start(options: NodesOptions, flag: &str) -> Result<Nodes, Failure> {
     Nodes::start(options).map_err(|failed| match failed {
         StartError::Listen { address, error } => admin::cannot_listen(flag, address, &error),

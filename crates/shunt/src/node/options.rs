@@ -1,4 +1,4 @@
-//! Options of `shunt node`, and those that it shares with `shunt up`.
+//! Options of `shunt node`, some of them shared with `shunt up`.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -24,7 +24,7 @@ const ADMIN_PORT: u16 = 9180;
 /// Most connections.
 const CLIENTS_MAX: usize = 10_000_000;
 
-/// `shunt node`: a node, or something done with its data.
+/// `shunt node`: a node, or a task on its data.
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct NodeCommand {
@@ -87,13 +87,13 @@ pub(crate) struct NodeOptions {
     /// Most connections; the node refuses more
     #[arg(long, value_name = "N", default_value = "60000", help_heading = "Limits")]
     pub(crate) clients_max: Given<usize>,
-    /// What `shunt up` has as well.
+    /// Options shared with `shunt up`.
     #[command(flatten)]
     pub(crate) common: CommonOptions,
 }
 
-/// Options of whatever runs nodes, for itself or with a proxy. `--listen` is one as well, which
-/// each words in its own way.
+/// Options of both `shunt node` and `shunt up`. Each of them has a separate `--listen` with its own
+/// help.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct CommonOptions {
     /// Address of metrics, health and status, with accepted host names after commas, or `off`
@@ -104,7 +104,7 @@ pub(crate) struct CommonOptions {
     /// everything
     #[arg(long, help_heading = "Addresses")]
     pub(crate) insecure: bool,
-    /// How the data is kept.
+    /// Options of the store.
     #[command(flatten)]
     pub(crate) storage: StorageOptions,
     /// Logs.
@@ -112,7 +112,7 @@ pub(crate) struct CommonOptions {
     pub(crate) log: LogOptions,
 }
 
-/// The settings of whatever runs nodes.
+/// Settings of both `shunt node` and `shunt up`.
 #[derive(Debug)]
 pub(crate) struct CommonSettings {
     pub(crate) listen: SocketAddr,
@@ -123,8 +123,8 @@ pub(crate) struct CommonSettings {
 }
 
 impl CommonOptions {
-    /// Reads all of them, and `--listen`. The log is at `level`, and the admin pages are on the
-    /// host that `admin` names for that address, unless these are given.
+    /// Reads all of them, and `--listen`. Without options for these, the log is at `level`, and the
+    /// admin pages are on the host that `admin` names for that address.
     pub(crate) fn check(
         &self,
         listen: &Given<Listen>,
@@ -148,8 +148,8 @@ impl CommonOptions {
     }
 }
 
-/// Begins a process with these settings if nothing is wrong with them: starts its log, and refuses
-/// to be reached by those it is not for. Says what is wrong, and returns the status to end with.
+/// Begins a process: starts its log, and refuses an address that strangers could reach. If any
+/// setting is wrong, reports the faults and returns the status to end with.
 pub(crate) fn begin<S>(
     checked: Result<S, SettingsError>,
     common: fn(&S) -> &CommonSettings,
@@ -168,9 +168,8 @@ pub(crate) fn begin<S>(
 }
 
 impl CommonSettings {
-    /// Refuses an address that other machines may reach, unless that was asked for. To be asked
-    /// before anything is opened or bound: a node that nobody meant to show must not be seen for a
-    /// moment.
+    /// Refuses an address that other machines may reach without `--insecure`. Call this before
+    /// anything is opened or bound: a node must not be exposed for even a moment.
     fn refuse_strangers(&self) -> Result<(), Failure> {
         let listen = self.listen;
         if listen.ip().to_canonical().is_loopback() {
@@ -219,7 +218,8 @@ pub(crate) struct StorageOptions {
 /// Options of the log.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct LogOptions {
-    /// Level: error, warn, info, debug or trace; or `tracing` directives [default: info; for `up`: warn]
+    /// Level: error, warn, info, debug or trace; or `tracing` directives [default: info; for `up`:
+    /// warn]
     #[arg(long, value_name = "LEVEL", help_heading = "Logs")]
     pub(crate) log: Option<String>,
     /// Format: text or json
@@ -228,7 +228,7 @@ pub(crate) struct LogOptions {
 }
 
 impl StorageOptions {
-    /// How the stores are opened.
+    /// Options for opening the stores.
     fn store(&self, checked: &mut Checked) -> StoreOptions {
         let mut size = |flag, given: &Given<Bytes>| checked.take(flag, given, Bytes(0)).0;
         let mut memory = |flag, given| usize::try_from(size(flag, given)).unwrap_or(usize::MAX);
@@ -258,7 +258,7 @@ impl StorageOptions {
 }
 
 impl LogOptions {
-    /// Level and format.
+    /// Level and format of the log.
     fn with_default(&self, level: &str, checked: &mut Checked) -> (String, LogFormat) {
         let level = self.log.clone().unwrap_or_else(|| level.to_owned());
         if let Err(why) = logging::filter(&level) {
@@ -282,7 +282,7 @@ impl NodeOptions {
     /// Reads all of them.
     ///
     /// # Errors
-    /// Everything that is wrong.
+    /// Every fault.
     pub(crate) fn check(&self) -> Result<NodeSettings, SettingsError> {
         let mut checked = Checked::default();
         let default_cores = crate::settings::default_cores();
@@ -313,7 +313,7 @@ impl NodeOptions {
 }
 
 impl NodeSettings {
-    /// The options that the node is started from.
+    /// Options for starting the node.
     pub(crate) fn nodes(&self) -> NodesOptions {
         NodesOptions {
             store: self.common.store.clone(),

@@ -1,4 +1,5 @@
-//! The nodes as a part of the process: the loops that end, the drain, the closing of the stores.
+//! The nodes as a part of the process: the end of their loops, the drain, the closing of the
+//! stores.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -12,28 +13,29 @@ use crate::exit::Exit;
 use crate::supervise::threads::KnownDead;
 use crate::supervise::{Events, Part, Teller};
 
-/// How long the stores may take to close when everything else is over.
+/// Time limit for closing the stores after everything else has ended.
 pub(super) const CLOSE_LIMIT: Duration = Duration::from_secs(10);
 
-/// A message of one of the nodes' threads.
+/// A message from one of the nodes' threads.
 enum Notice {
     /// A loop of a node has ended.
     LoopEnded {
-        /// Which node.
+        /// Number of the node.
         node: usize,
-        /// Why, if it should not have.
+        /// The reason, if the loop should not have ended.
         failure: Option<String>,
     },
     /// The thread of the admin pages has ended.
     AdminEnded {
-        /// Why, if it died; it also ends when the pages cannot be served, which the log has said.
+        /// The reason, if the thread died. It also ends when the pages cannot be served; the log
+        /// has that error.
         failure: Option<String>,
     },
-    /// The nodes have closed, or could not.
+    /// The nodes have closed, or failed to.
     Stopped(Stopped),
 }
 
-/// Where nodes tell how they are; made before they start.
+/// Channels on which the nodes report; created before the nodes start.
 pub(super) struct Telling {
     teller: Teller<Notice>,
     notices: Receiver<Notice>,
@@ -45,37 +47,37 @@ impl Telling {
         Self { teller, notices }
     }
 
-    /// To be told of each loop that ends.
+    /// Returns the callback for the end of a loop.
     pub(super) fn loops(&self) -> LoopEnded {
         let teller = self.teller.clone();
         Arc::new(move |node, failure| teller.tell(Notice::LoopEnded { node, failure }))
     }
 
-    /// To be told of the end of the thread of the admin pages.
+    /// Returns the callback for the end of the admin pages' thread.
     pub(super) fn admin(&self) -> impl FnOnce(Option<String>) + Send + 'static {
         let teller = self.teller.clone();
         move |failure| teller.tell(Notice::AdminEnded { failure })
     }
 }
 
-/// What differs between the nodes of `shunt node` and those of `shunt up`.
+/// Differences between `shunt node` and `shunt up`.
 pub(super) struct Manner {
-    /// How long a drain may take.
+    /// Time limit of a drain.
     pub(super) drain_limit: Duration,
-    /// What the log says when it takes longer.
+    /// Log message for a drain that exceeds the limit.
     pub(super) late: &'static str,
-    /// What the log says when a loop has died.
+    /// Log message for a dead loop.
     pub(super) died: &'static str,
 }
 
-/// Holds what keeps the nodes running.
+/// The nodes while they run, and the handles to end them.
 pub(super) struct NodesPart {
-    /// Until they are told to end.
+    /// `None` once the nodes were told to end.
     nodes: Option<Nodes>,
     telling: Telling,
     manner: Manner,
     dead: KnownDead,
-    /// Nothing is left to wait for.
+    /// True if nothing is left to wait for.
     has_ended: bool,
 }
 
@@ -84,14 +86,14 @@ impl NodesPart {
         Self { nodes: Some(nodes), telling, manner, dead: KnownDead::default(), has_ended: false }
     }
 
-    /// Looks for a thread that has died without a word, and was not told before.
+    /// Finds a thread that died without a message and was not reported before.
     fn find_dead(&mut self) -> Option<Exit> {
         let thread = self.dead.first_new(self.nodes.as_ref()?.dead_threads())?;
         error!(thread, "a thread of the nodes has died, so the process ends; the log says where");
         Some(Exit::Internal)
     }
 
-    /// Returns the status that a notice makes the process end with.
+    /// Handles a message; returns the process's exit status if the message ends the process.
     fn take(&mut self, notice: Notice) -> Option<Exit> {
         let outcome = match notice {
             Notice::LoopEnded { failure: None, .. } if self.nodes.is_none() => return None,
@@ -153,7 +155,7 @@ impl Part for NodesPart {
         limit
     }
 
-    /// They cut off whom they wait for themselves, and say so when they have.
+    /// The nodes cut off their waiting clients themselves and log it.
     fn cut_off(&mut self) -> Duration {
         CLOSE_LIMIT
     }

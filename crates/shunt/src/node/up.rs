@@ -1,4 +1,4 @@
-//! `shunt up`: nodes and the proxy, or a fleet of them, in one process, for a first look and for
+//! `shunt up`: nodes and a proxy, or a fleet of proxies, in one process, for a first look and for
 //! development.
 
 use std::io::Write as _;
@@ -20,15 +20,15 @@ use crate::supervise::{Events, Hangup, Part, Supervisor};
 use super::options::{CommonOptions, CommonSettings, begin};
 use super::part::{CLOSE_LIMIT, Manner, NodesPart, Telling};
 
-/// Nodes when neither the command line nor the data says how many.
+/// Number of nodes if neither the command line nor the data sets one.
 const NODES_DEFAULT: usize = 3;
-/// As many loopback addresses of one kind as there are: 127.0.0.1 to 127.0.0.254.
+/// Number of available loopback addresses: 127.0.0.1 to 127.0.0.254.
 const NODES_MAX: u8 = 254;
-/// Enough to see a fleet's shards move; each has a core, and the nodes need CPUs as well.
+/// Enough to watch a fleet's shards move. Each proxy uses a core, and the nodes need CPUs as well.
 const PROXIES_MAX: u8 = 16;
-/// The fleet of the proxies.
+/// Name of the proxies' fleet.
 const FLEET: &str = "main";
-/// Clients of all proxies: few enough for the usual limit of open files.
+/// Most clients of all proxies: few enough for the usual limit of open files.
 const CLIENTS_MAX: usize = 10_000;
 
 /// `shunt up`.
@@ -56,7 +56,7 @@ pub(crate) struct UpOptions {
     /// --locks-http]
     #[arg(long, value_name = "PORT", help_heading = "Addresses")]
     pub(crate) node_port: Option<Given<u16>>,
-    /// What `shunt node` has as well.
+    /// Options shared with `shunt node`.
     #[command(flatten)]
     pub(crate) common: CommonOptions,
 }
@@ -74,7 +74,7 @@ impl UpOptions {
     /// Reads all of them.
     ///
     /// # Errors
-    /// Everything that is wrong.
+    /// Every fault.
     fn check(&self) -> Result<UpSettings, SettingsError> {
         let mut checked = Checked::default();
         let nodes = self.nodes.as_ref().map(|given| checked.take("nodes", given, 1));
@@ -103,17 +103,17 @@ impl UpOptions {
     }
 }
 
-/// The host that nodes and the admin page begin at: so two users of a machine need an address each,
-/// and no more.
+/// First host address of the nodes and the admin page: that of `--listen` if it is an IPv4
+/// loopback address, so that each user of a machine needs only one separate address.
 fn first_host(listen: SocketAddr) -> IpAddr {
     match listen.ip().to_canonical() {
         IpAddr::V4(ip) if ip.is_loopback() => ip.into(),
-        // Of the others there is one, or it is for other machines.
+        // IPv6 has a single loopback address; all others are reachable from other machines.
         _ => Ipv4Addr::LOCALHOST.into(),
     }
 }
 
-/// The port of the nodes beside a proxy's: the next that is none of these.
+/// Returns a port for the nodes: the next one after the proxy's that is not in `taken`.
 fn port_beside(port: u16, taken: &[u16]) -> u16 {
     if port == 0 {
         return 0;
@@ -135,7 +135,7 @@ pub(crate) fn run(options: &UpOptions) -> Exit {
     }
 }
 
-/// Starts the nodes, then the proxy; they end the other way round.
+/// Starts the nodes, then the proxies; they end in the reverse order.
 fn start(
     options: &UpOptions,
     settings: &UpSettings,
@@ -157,9 +157,9 @@ fn start(
     }
     let mut started = Vec::new();
     for bound in bound {
-        // The nodes are shown once, with the first.
+        // Only the first proxy's pages show the nodes.
         let others = started.is_empty().then(|| nodes.admin() as Arc<dyn shunt_admin::Part>);
-        // Of several proxies in one log, each line says whose it is, at any level.
+        // With several proxies in one log, each line names its proxy, at any level.
         let address = bound.listening().map(tracing::field::display);
         let _entered =
             (settings.proxies > 1).then(|| tracing::error_span!("proxy", address).entered());
@@ -193,7 +193,7 @@ fn bind(
         locks_http: listeners.locks_http,
         contact_points,
         clients_max: CLIENTS_MAX / usize::from(proxies),
-        // The nodes need the CPUs as well.
+        // The nodes need CPUs as well.
         cores: 1,
         ..default
     };
@@ -214,7 +214,7 @@ struct Listeners {
     locks_http: Option<SocketAddr>,
 }
 
-/// The addresses of each proxy: those that were given, and for each further proxy the next ones.
+/// Returns the addresses of each proxy: the given ones, and the next ones for each further proxy.
 fn listeners(settings: &UpSettings) -> Result<Vec<Listeners>, Failure> {
     let CommonSettings { listen, ref admin, .. } = settings.common;
     let proxies = settings.proxies;
@@ -249,13 +249,13 @@ fn listeners(settings: &UpSettings) -> Result<Vec<Listeners>, Failure> {
     (0..proxies).map(all).collect()
 }
 
-/// The loopback address so many after one; the address itself may be any.
+/// Returns the loopback address `number` places after `first`, which may be any address.
 fn next(first: SocketAddr, number: u8) -> Option<SocketAddr> {
     match first.ip() {
         _ if number == 0 => Some(first),
         IpAddr::V4(ip) if ip.is_loopback() => {
             let ip = Ipv4Addr::from_bits(ip.to_bits().checked_add(number.into())?);
-            // The last one is for broadcasts.
+            // The last address is the broadcast address.
             let is_host = ip.is_loopback() && ip.octets() != [127, 255, 255, 255];
             is_host.then(|| SocketAddr::new(ip.into(), first.port()))
         }
@@ -263,11 +263,13 @@ fn next(first: SocketAddr, number: u8) -> Option<SocketAddr> {
     }
 }
 
-/// Makes the fleet of the proxies, so that there are locks. One proxy without them does all else.
+/// Creates the proxies' fleet, so that locks exist. Without it, a single proxy does everything
+/// else.
 fn found_fleet(nodes: &[SocketAddr], settings: &UpSettings) -> Result<Option<String>, Failure> {
     let config = Config { listen: vec![settings.common.listen], ..Config::default() };
     if let Err(problem) = config.member_address() {
-        // Asked for so: any address, or any port. The announcement says it too.
+        // The user asked for it, with a wildcard address or port 0. The announcement says so as
+        // well.
         tracing::info!(
             "there are no locks, and statements on the tables of shunt write rows: {}",
             problem.message
@@ -275,7 +277,7 @@ fn found_fleet(nodes: &[SocketAddr], settings: &UpSettings) -> Result<Option<Str
         return Ok(None);
     }
     let contacts: Vec<String> = nodes.iter().map(ToString::to_string).collect();
-    // The nodes of one process have no replicas of each other.
+    // Nodes in one process are no replicas of each other.
     match crate::fleet::make(&contacts, FLEET, 1) {
         Ok(()) => Ok(Some(FLEET.to_owned())),
         Err(failed) if settings.proxies > 1 => {
@@ -288,7 +290,7 @@ fn found_fleet(nodes: &[SocketAddr], settings: &UpSettings) -> Result<Option<Str
     }
 }
 
-/// One loopback address per node, as if each were a machine.
+/// Returns one loopback address per node, as if each were a separate machine.
 fn addresses(data: &Path, settings: &UpSettings) -> Result<Vec<SocketAddr>, Failure> {
     let failed = |message| Failure { exit: Exit::Data, message };
     let nodes = match settings.nodes {
@@ -310,7 +312,8 @@ fn addresses(data: &Path, settings: &UpSettings) -> Result<Vec<SocketAddr>, Fail
     })
 }
 
-/// Says where everything is and what to type first. A closed standard output is no reason to end.
+/// Prints all addresses and the first commands to try. A closed standard output does not end the
+/// process.
 fn announce(
     data: &Path,
     listen: SocketAddr,
@@ -399,7 +402,7 @@ mod tests {
         options: UpOptions,
     }
 
-    /// The addresses of the nodes, and that of the admin page.
+    /// Returns the addresses of the nodes and of the admin page.
     fn places(options: &[&str]) -> Result<(Vec<String>, Option<String>), String> {
         let line = Line::parse_from(["up", "--data", "/nowhere/at/all"].iter().chain(options));
         let settings = line.options.check().map_err(|error| error.to_string())?;

@@ -1,4 +1,4 @@
-//! The control thread: ring watch and admin interface on one small runtime.
+//! The control thread: ring watch and admin interface on a small runtime.
 
 use std::net::TcpListener;
 use std::panic::resume_unwind;
@@ -15,7 +15,7 @@ use crate::admin;
 use crate::exit::Failure;
 use crate::supervise::{Teller, threads};
 
-/// The parts that the thread is made from.
+/// The inputs of the thread.
 pub(super) struct ControlThread {
     pub(super) plane: ControlOptions,
     pub(super) admin: Option<(TcpListener, Arc<Pages>)>,
@@ -24,7 +24,7 @@ pub(super) struct ControlThread {
     pub(super) teller: Teller<Notice>,
 }
 
-/// Starts the thread; however it ends, it is told.
+/// Starts the thread and reports its end, of whatever cause.
 pub(super) fn start(parts: ControlThread) -> Result<(), Failure> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| {
@@ -33,7 +33,7 @@ pub(super) fn start(parts: ControlThread) -> Result<(), Failure> {
     let teller = parts.teller.clone();
     let work = move || {
         runtime.block_on(live(parts));
-        // A name that is still being looked up keeps nobody.
+        // A name lookup that is still running must not delay the end.
         runtime.shutdown_background();
         Ok(())
     };
@@ -41,8 +41,8 @@ pub(super) fn start(parts: ControlThread) -> Result<(), Failure> {
         .map_err(|error| Failure::internal("the control thread could not be started", error))
 }
 
-/// Lives until the control plane ends, which it does after the last core. What it does beside that
-/// are tasks of their own, and a panic of one of them is one of the thread.
+/// Runs until the control plane ends, which is after the last core. The other work runs as separate
+/// tasks; a panic of such a task counts as a panic of the thread.
 async fn live(parts: ControlThread) {
     let ControlThread { plane, admin, view, require_ring_ms, teller } = parts;
     let mut beside = JoinSet::new();
@@ -84,13 +84,13 @@ mod tests {
     use super::*;
     use crate::supervise::Events;
 
-    /// The thread, with a mailbox that panics, and its pages if they are wanted.
+    /// Starts the thread with a mailbox that panics, and its pages if requested.
     fn started(
         pages: Option<Arc<Pages>>,
     ) -> (mpsc::Sender<ControlRequest>, std::sync::mpsc::Receiver<Notice>) {
         let (teller, told) = Events::new().teller();
         let (requests, receiver) = mpsc::channel(1);
-        // Nobody listens there, so that it goes on to look for the ring.
+        // No server listens there, so the control plane keeps looking for the ring.
         let config = Config { contact_points: vec!["127.0.0.1:1".to_owned()], ..Config::default() };
         let (view_sender, view) = ClusterView::new();
         let plane = ControlOptions {

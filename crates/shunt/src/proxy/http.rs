@@ -1,5 +1,5 @@
-//! The thread of locks over HTTP. It is a client of the proxy, so it shares nothing with the cores,
-//! and keeps the control plane from nothing.
+//! The thread of locks over HTTP. It is a client of the proxy, so it shares nothing with the cores
+//! and does not delay the control plane.
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -13,9 +13,9 @@ use tracing::warn;
 use crate::exit::Failure;
 use crate::supervise::threads;
 
-/// Starts the thread; however it ends, `ended` is called, with why if it should not have. Returns
-/// the way to give it orders, and what is seen of it. `proxy`: where this proxy listens for
-/// clients.
+/// Starts the thread. Calls `ended` when the thread ends, with the reason if it should not have.
+/// Returns the channel for orders, and the thread's admin view. `proxy` is the address where this
+/// proxy listens for clients.
 pub(super) fn start(
     listener: TcpListener,
     proxy: SocketAddr,

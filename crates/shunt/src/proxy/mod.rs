@@ -6,7 +6,7 @@
 //!                        |  requests, metrics  ------------^        |
 //!                        +---- notices -> supervisor (main thread) <+
 //! ```
-//! With `locks_http` there is a thread more, which is a client of the proxy.
+//! With `locks_http`, a further thread runs as a client of the proxy.
 
 mod control;
 mod http;
@@ -62,8 +62,8 @@ pub(crate) fn run(settings: Settings) -> Exit {
     }
 }
 
-/// Says on standard output what was bound and how to connect. A closed standard output is no reason
-/// to end.
+/// Prints the bound addresses and how to connect. A closed standard output does not end the
+/// process.
 pub(crate) fn announce(
     listening: &[SocketAddr],
     admin: Option<SocketAddr>,
@@ -86,12 +86,12 @@ pub(crate) fn announce(
     let _ = out.flush();
 }
 
-/// How the log shows the address of an admin interface.
+/// Formats the address of an admin interface for the log.
 pub(crate) fn shown(admin: Option<SocketAddr>) -> String {
     admin.map_or_else(|| "off".to_owned(), |admin| admin.to_string())
 }
 
-/// An address at which a listener on this machine can be reached from it.
+/// Returns an address at which this machine can reach one of its own listeners.
 pub(crate) fn reachable(address: SocketAddr) -> SocketAddr {
     use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
     let ip = match address.ip() {

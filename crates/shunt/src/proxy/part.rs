@@ -1,4 +1,4 @@
-//! The proxy as a part of the process: what its threads tell, how it drains, what it reads again.
+//! The proxy as a part of the process: messages of its threads, drain, reload.
 
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
@@ -18,71 +18,71 @@ use crate::logging::FilterHandle;
 use crate::settings::SettingsError;
 use crate::supervise::Part;
 
-/// How long cores may take to close their clients after the drain's time is over; they wait for
-/// nobody then.
+/// Time limit for cores to close their clients after the drain's time is over. By then the cores
+/// wait for no client.
 const CLOSE_LIMIT: Duration = Duration::from_secs(10);
 
-/// A message of one of the proxy's threads.
+/// A message from one of the proxy's threads.
 #[derive(Debug)]
 pub(super) enum Notice {
     /// No contact point answered in the time given by `require_ring_ms`.
     RingTimeout,
-    /// The ring does not go with the configuration.
+    /// The ring does not match the configuration.
     Unfit(String),
     /// A core's thread has ended.
     CoreEnded {
-        /// Which.
+        /// Number of the core.
         index: usize,
-        /// Why, if it should not have.
+        /// The reason, if the thread should not have ended.
         failure: Option<String>,
     },
     /// The control thread has ended.
     ControlEnded {
-        /// Why, if it should not have.
+        /// The reason, if the thread should not have ended.
         failure: Option<String>,
     },
     /// The thread of locks over HTTP has ended.
     HttpEnded {
-        /// Why, if it should not have.
+        /// The reason, if the thread should not have ended.
         failure: Option<String>,
     },
 }
 
-/// What it takes to read the configuration again.
+/// The means to reload the configuration.
 pub(crate) struct Reload {
-    /// Reads it.
+    /// Reads the configuration.
     pub(crate) load: Box<dyn Fn() -> Result<Config, SettingsError>>,
-    /// Of the logs, whose level may have changed.
+    /// Filter of the logs, whose level may change.
     pub(crate) filter: FilterHandle,
 }
 
-/// Holds what keeps the proxy running.
+/// The proxy while it runs, and the handles to end it.
 pub(crate) struct ProxyPart {
-    /// Without one there is nothing to read again.
+    /// `None`: nothing to reload.
     reload: Option<Reload>,
     config: watch::Sender<Arc<Config>>,
     pages: Arc<Admin>,
-    /// Until the proxy is told to end.
+    /// `None` once the proxy was told to end.
     acceptor: Option<Acceptor>,
-    /// Seen when it was stopped, and not told yet.
+    /// The accepting thread had died when it was stopped, which is not reported yet.
     accepting_died: bool,
     mailers: Vec<Mailer<CoreMail>>,
-    /// Of the core that runs the membership.
+    /// Metrics of the core that runs the membership.
     metrics: Arc<CoreMetrics>,
-    /// What it says of an operator's order was seen.
+    /// The operator's order to leave was seen in the metrics.
     told_to_leave: bool,
-    /// While draining: the cores were told to leave the fleet without telling it.
+    /// While draining: the cores were told to leave the fleet without announcing it.
     leaves_silently: bool,
-    /// Mail that did not fit a core's mailbox.
+    /// Mail that did not fit into a core's mailbox.
     waiting: Vec<(usize, CoreMail)>,
-    /// Orders for the thread of locks over HTTP, while there is one.
+    /// Channel for orders to the thread of locks over HTTP, while it runs.
     http: Option<watch::Sender<Order>>,
     notices: Receiver<Notice>,
     cores_running: usize,
     control_runs: bool,
 }
 
-/// The parts that it is made from.
+/// The inputs of the part.
 pub(super) struct Running {
     pub(super) config: watch::Sender<Arc<Config>>,
     pub(super) pages: Arc<Admin>,
@@ -116,7 +116,7 @@ impl ProxyPart {
         }
     }
 
-    /// Returns the status that a notice makes the process end with.
+    /// Handles a message; returns the process's exit status if the message ends the process.
     fn take(&mut self, notice: Notice) -> Option<Exit> {
         let is_ending = self.acceptor.is_none();
         match notice {
@@ -166,8 +166,8 @@ impl ProxyPart {
         }
     }
 
-    /// A proxy that ends hands over its locks by way of the nodes. Where it reaches none and holds
-    /// no lock it waits for nothing.
+    /// A proxy that ends hands over its locks through the nodes. If it reaches no node and holds no
+    /// lock, this skips the wait.
     fn leave_untold(&mut self) {
         let is_draining = self.acceptor.is_none() && !self.leaves_silently;
         if is_draining
@@ -193,8 +193,8 @@ impl ProxyPart {
         self.retry();
     }
 
-    /// Delivers what waits, as far as there is room, in order for each core. Mail to a core that
-    /// has ended is dropped.
+    /// Delivers waiting mail as far as the mailboxes have room, in order for each core. Drops mail
+    /// to a core that has ended.
     fn retry(&mut self) {
         let mut full = vec![false; self.mailers.len()];
         for (core, mail) in std::mem::take(&mut self.waiting) {
@@ -222,7 +222,7 @@ impl Part for ProxyPart {
             }
         }
         self.leave_untold();
-        // Once is enough: the gauge stays as it is.
+        // Once is enough: the gauge keeps its value.
         let is_told = self.metrics.locks.told_to_leave.get() > 0 && !self.told_to_leave;
         self.told_to_leave |= is_told;
         is_told.then_some(Exit::Done)
@@ -245,8 +245,8 @@ impl Part for ProxyPart {
             }
         };
         let reloaded = self.config.borrow().reloaded(&new);
-        // It was valid whole; what of it can be taken over now may not go with what needs a
-        // restart.
+        // The new configuration is valid as a whole. The part of it that can change now may not fit
+        // the options that need a restart.
         let problems = reloaded.config.problems();
         for Problem { key, message: why } in &problems {
             error!(key, why, needs_restart = ?reloaded.waiting, "the configuration stays as it is: the new one is valid only after a restart");
@@ -279,7 +279,7 @@ impl Part for ProxyPart {
         if let Some(acceptor) = self.acceptor.take() {
             self.accepting_died = !acceptor.stop();
         }
-        // First: it asks for nothing any more when the cores read nothing any more.
+        // Sent first: the thread must stop its requests before the cores stop reading.
         self.order_http(Order::Drain);
         self.send_all(&CoreMail::Drain);
         limit
@@ -293,7 +293,7 @@ impl Part for ProxyPart {
     }
 
     fn has_ended(&self) -> bool {
-        // The control thread ends with the last core, but how?
+        // The control thread ends with the last core, but its reason is still unknown.
         self.cores_running == 0 && !self.control_runs && self.http.is_none()
     }
 
@@ -310,7 +310,7 @@ mod tests {
     use super::*;
     use crate::supervise::Events;
 
-    /// Of a proxy in front of nothing.
+    /// Configuration of a proxy without nodes.
     fn config() -> Config {
         Config {
             listen: vec![([127, 0, 0, 1], 0).into()],
@@ -329,7 +329,7 @@ mod tests {
         started_with(config())
     }
 
-    /// Looks until it has ended; returns what was found on the way.
+    /// Calls `look` until the part has ended; returns the statuses found on the way.
     fn end(part: &mut ProxyPart) -> Vec<Exit> {
         let mut found = Vec::new();
         part.drain(None);

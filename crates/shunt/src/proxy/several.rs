@@ -1,12 +1,12 @@
 //! Several proxies as one part of the process: the fleet of `shunt up`.
 //!
-//! A proxy that an operator has told to leave its fleet drains and ends alone, and the others go
-//! on. The last one that serves ends the process with it, as `shunt proxy` ends. What this may
-//! never do; the tests below have one of each:
-//! - *End the process, or another proxy, for an order to one of them*, as long as another serves.
-//! - *Hang* at one that drains alone: it has the limits that it has when the process ends, and is
-//!   given up after them.
-//! - *Hide that a thread has died*: also of a proxy that drains alone, and of one that has ended.
+//! When an operator orders a proxy to leave its fleet, that proxy drains and ends alone, and the
+//! others continue. If it is the last one that serves, the process ends with it, as `shunt proxy`
+//! does. The part must never do the following; the tests below cover each:
+//! - *End the process, or another proxy, for an order to one of them*, while another serves.
+//! - *Hang* on a proxy that drains alone: that proxy has the same limits as when the process ends,
+//!   and is given up after them.
+//! - *Hide that a thread has died*, even of a proxy that drains alone or has ended.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use tracing::info;
 use crate::exit::Exit;
 use crate::supervise::Part;
 
-/// How far one of them is in ending.
+/// Stages of a proxy's end.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Serving,
@@ -32,7 +32,7 @@ struct One<P> {
 }
 
 impl<P: Part> One<P> {
-    /// Drains it if it serves. How much longer it may take.
+    /// Drains the proxy if it serves; returns the time that it may still take.
     fn drain(&mut self, signal: Option<&'static str>, now: Instant) -> Duration {
         match self.phase {
             Phase::Serving => {
@@ -47,7 +47,7 @@ impl<P: Part> One<P> {
         }
     }
 
-    /// Goes on with the end of one that drains alone.
+    /// Continues the end of a proxy that drains alone.
     fn advance(&mut self, now: Instant) -> Option<Exit> {
         match self.phase {
             Phase::Serving | Phase::Ended => None,
@@ -70,15 +70,15 @@ impl<P: Part> One<P> {
     }
 }
 
-/// Proxies that end one by one when they are told to, and all together with the process.
+/// Proxies that end one by one when ordered to, and all together with the process.
 pub(crate) struct Proxies<P> {
     all: Vec<One<P>>,
-    /// The process ends, and whoever runs it says when what is due.
+    /// The process is ending; from then on the supervisor keeps the time limits.
     is_ending: bool,
 }
 
 impl<P: Part> Proxies<P> {
-    /// Of these, with the address of each.
+    /// Creates the part of these proxies, each with its address.
     pub(crate) fn new(parts: impl IntoIterator<Item = (SocketAddr, P)>) -> Self {
         let one = |(address, part)| One { address, part, phase: Phase::Serving };
         Self { all: parts.into_iter().map(one).collect(), is_ending: false }
@@ -88,7 +88,7 @@ impl<P: Part> Proxies<P> {
         for index in 0..self.all.len() {
             let Some(exit) = self.all[index].part.look() else { continue };
             let serve = self.all.iter().filter(|one| one.phase == Phase::Serving).count();
-            // Done is that of one that was told to leave.
+            // `Done` comes from a proxy that was told to leave.
             if exit != Exit::Done || self.is_ending || serve <= 1 {
                 return Some(exit);
             }
@@ -223,12 +223,12 @@ mod tests {
         assert_eq!(proxies.look_at(now), None);
         assert_eq!([a.diary(), b.diary(), c.diary()], [vec![], vec!["drain"], vec![]]);
         b.ends();
-        // However long ago it has ended.
+        // Holds no matter how long ago it ended.
         for seconds in [1, 10, 100, 1_000] {
             assert_eq!(proxies.look_at(now + Duration::from_secs(seconds)), None);
         }
         assert_eq!(b.diary(), ["drain"], "it has ended in time");
-        // Both at once: one of them is the last.
+        // Both at once: one of them counts as the last.
         a.tells(Exit::Done);
         c.tells(Exit::Done);
         assert_eq!(proxies.look_at(now), Some(Exit::Done));
@@ -257,7 +257,7 @@ mod tests {
         assert_eq!(b.diary(), ["drain", "cut off"]);
         assert_eq!(proxies.look_at(now + DRAIN + CLOSE), Some(Exit::Internal));
         assert_eq!((b.diary().len(), a.diary(), c.diary()), (3, vec![], vec![]));
-        // That ends the process, and the others have their time.
+        // That ends the process; the others still get their time.
         assert_eq!(proxies.drain(None), DRAIN);
         assert_eq!((a.diary(), c.diary(), b.diary().len()), (vec!["drain"], vec!["drain"], 3));
     }
@@ -297,7 +297,7 @@ mod tests {
             (a.diary().len(), b.diary(), c.diary().len()),
             (1, vec!["drain", "cut off", "given up"], 3)
         );
-        // By then it is not for this to say when what is due.
+        // From then on the supervisor decides when a limit is over.
         assert_eq!(proxies.look_at(Instant::now() + 10 * DRAIN), None);
         assert_eq!(b.diary().len(), 3);
     }

@@ -31,7 +31,7 @@ use crate::open_files;
 use crate::relay::cql::HandsOver;
 use crate::supervise::{Events, Teller, threads};
 
-/// Mail and fresh connections that may wait for one core; the accepting thread waits when it is
+/// Waiting mail and new connections of one core; the accepting thread waits when the mailbox is
 /// full.
 const MAILBOX_CAPACITY: usize = 4096;
 /// Requests of all cores that may wait for the control plane.
@@ -45,11 +45,11 @@ pub(crate) struct Started {
     pub(crate) admin: Option<SocketAddr>,
     /// Address of locks over HTTP, as bound.
     pub(crate) locks_http: Option<SocketAddr>,
-    /// What the supervisor has of it.
+    /// The proxy as the supervisor sees it.
     pub(crate) part: ProxyPart,
 }
 
-/// A proxy that has its addresses, and is not started.
+/// A proxy with bound addresses that is not started yet.
 pub(crate) struct Bound {
     config: Config,
     listeners: Vec<TcpListener>,
@@ -65,8 +65,7 @@ impl Bound {
     }
 }
 
-/// Binds the addresses: before anything is started, so that a taken port leaves nothing half
-/// started.
+/// Binds the addresses before anything starts, so that a taken port leaves nothing half started.
 pub(crate) fn bind(config: Config) -> Result<Bound, Failure> {
     let listeners = listen(&config)?;
     let admin = config.admin.clone().map(admin::bind).transpose()?;
@@ -75,8 +74,7 @@ pub(crate) fn bind(config: Config) -> Result<Bound, Failure> {
     Ok(Bound { config, listeners, admin, locks_http })
 }
 
-/// Starts it. `others` are shown on the admin pages beside the proxy; without `reload` there is
-/// nothing to read again.
+/// Starts the proxy. The admin pages also show `others`. Without `reload`, a reload does nothing.
 pub(crate) fn start(
     bound: Bound,
     others: Vec<Arc<dyn Part>>,
@@ -172,7 +170,7 @@ fn listen(config: &Config) -> Result<Vec<TcpListener>, Failure> {
     config.listen.iter().map(bind).collect()
 }
 
-/// io_uring where it was asked for and can be had.
+/// Returns io_uring if it was chosen and the kernel offers it.
 fn usable_driver(choice: IoChoice) -> IoChoice {
     match choice {
         IoChoice::Uring => match probe_uring() {
@@ -186,7 +184,7 @@ fn usable_driver(choice: IoChoice) -> IoChoice {
     }
 }
 
-/// A core whose thread runs.
+/// A core with a running thread.
 struct StartedCore {
     mailer: Mailer<CoreMail>,
     metrics: Arc<CoreMetrics>,
@@ -239,7 +237,7 @@ fn start_cores(
     boxes.into_iter().enumerate().map(start).collect()
 }
 
-/// Runs a core on a thread of its own; however that ends, it is told.
+/// Runs a core on a thread and reports its end, of whatever cause.
 fn spawn_core(
     index: usize,
     core: Core,
@@ -249,8 +247,8 @@ fn spawn_core(
     teller: Teller<Notice>,
 ) -> std::io::Result<()> {
     let serve = move || {
-        // Gone when it ends: the core holds a sender of the control plane's requests, which ends
-        // when the last is gone.
+        // Dropped at the end of the thread: the core holds a sender of the control plane's
+        // requests, and the control plane ends with the last sender.
         let mut core = core;
         run(driver, options, &mut core, inbox).map_err(|error| error.to_string())
     };

@@ -1,4 +1,4 @@
-//! `shunt agent`: its options, and the loops that they make.
+//! `shunt agent`: its options and its event loops.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -18,10 +18,10 @@ use super::{
 use crate::exit::{Exit, Failure};
 use crate::faults::{Fault, Faults, Sources};
 
-/// Control connections that a process takes.
+/// Most control connections of a process.
 const SESSIONS_MAX: usize = 1024;
 
-/// What the server speaks.
+/// Protocol of the server.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 enum Protocol {
     /// HTTP/1.1
@@ -80,7 +80,7 @@ pub(crate) struct AgentCommand {
     key: Key,
 }
 
-/// From how many bytes on answers are offered, if ever.
+/// Smallest answer to offer for hand-over, in bytes; `None`: never.
 #[derive(Clone, Copy, Debug)]
 struct Threshold(Option<u64>);
 
@@ -92,7 +92,7 @@ fn threshold(text: &str) -> Result<Threshold, String> {
 }
 
 impl AgentCommand {
-    /// The key, and the server's address, as far as they can be read.
+    /// Reads the key and the server's address, as far as possible.
     fn read(&self, faults: &mut Faults) -> Option<(SharedKey, SocketAddr)> {
         self.common.check(faults);
         self.means.check(!self.vips.is_empty(), "--vip", faults);
@@ -105,7 +105,7 @@ impl AgentCommand {
         key.zip(upstream)
     }
 
-    /// The kernel's tables for a loop, if connections are to be taken.
+    /// Returns the kernel's tables for a loop, if the agent takes connections.
     fn steering(&self) -> Result<Option<Box<dyn Own>>, shunt_steering::Error> {
         if self.vips.is_empty() {
             return Ok(None);
@@ -116,7 +116,7 @@ impl AgentCommand {
         }))
     }
 
-    /// Everything that would be refused, without starting anything; and what is unusual.
+    /// Finds everything that would be refused, starting nothing; returns warnings.
     pub(super) fn check(&self, faults: &mut Faults) -> Vec<String> {
         let read = self.read(faults);
         if let Err(failure) = self.steering() {
@@ -177,7 +177,7 @@ impl AgentCommand {
     }
 }
 
-/// What is said of a server on another host.
+/// Returns a warning if the server is on another host.
 fn far_away(upstream: SocketAddr) -> Option<String> {
     let is_here = upstream.ip().to_canonical().is_loopback();
     (!is_here).then(|| {

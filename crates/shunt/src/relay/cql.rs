@@ -1,4 +1,4 @@
-//! What `shunt proxy` needs to hand answers over.
+//! The parts of `shunt proxy` for hand-over.
 
 use shunt_handover::session::{Instance, SharedKey};
 use shunt_proxy::config::{Config, Handover};
@@ -9,7 +9,7 @@ use super::secret;
 use super::steering::Kernel;
 use crate::exit::Failure;
 
-/// What all cores have of it.
+/// The part that all cores share.
 #[derive(Clone)]
 pub(crate) struct HandsOver {
     key: SharedKey,
@@ -18,7 +18,7 @@ pub(crate) struct HandsOver {
 }
 
 impl HandsOver {
-    /// What the configuration says; `None`: hand-over is off.
+    /// Reads the configuration; `None` if hand-over is off.
     pub(crate) fn new(config: &Config) -> Result<Option<Self>, Failure> {
         let path =
             config.handover_key_file.as_deref().filter(|_| config.handover == Handover::Auto);
@@ -27,7 +27,8 @@ impl HandsOver {
         Ok(Some(Self { key, instance: secret::instance(), clients: Clients::default() }))
     }
 
-    /// What this core needs; `None`: this host cannot, and the log says why.
+    /// Returns the options of one core; `None` if this host cannot hand over, which the log
+    /// explains.
     pub(crate) fn of_core(&self, config: &Config, core: usize) -> Option<HandoverOptions> {
         let listen = config.listen.first().copied()?;
         let steer: Box<dyn Steer> = match Kernel::open(&config.handover_pins) {
@@ -43,7 +44,7 @@ impl HandsOver {
     }
 }
 
-/// What is wrong with the key, or, as a warning, with this host.
+/// Checks the key; returns a warning if this host cannot hand over.
 pub(crate) fn check(config: &Config) -> Result<Option<String>, Failure> {
     if HandsOver::new(config)?.is_none() {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! `shunt dispatch`: its options, and the loops that they make.
+//! `shunt dispatch`: its options and its event loops.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -85,7 +85,7 @@ pub(crate) struct DispatchCommand {
     key: Key,
 }
 
-/// When connections are handed over.
+/// The policy of hand-over.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 enum When {
     /// Never
@@ -95,7 +95,7 @@ enum When {
 }
 
 impl DispatchCommand {
-    /// The kernel's tables for a loop, or why answers are relayed.
+    /// Returns the kernel's tables for a loop, or the reason why answers are relayed.
     fn steering(&self) -> Result<Box<dyn Steer>, String> {
         if self.handover == When::Off {
             return Err("off".to_owned());
@@ -110,7 +110,7 @@ impl DispatchCommand {
         }
     }
 
-    /// The key, if it can be read, and the agents' addresses.
+    /// Reads the key, if possible, and the agents' addresses.
     fn read(&self, faults: &mut Faults) -> (Option<SharedKey>, Vec<SocketAddr>) {
         self.common.check(faults);
         self.means.check(self.handover == When::Auto, "--handover auto", faults);
@@ -118,7 +118,8 @@ impl DispatchCommand {
         for text in &self.backend {
             let Some(address) = faults.take(resolve("backend", text)) else { continue };
             if backends.contains(&address) {
-                // An agent ends a dispatcher's control connection when the next of the same comes.
+                // An agent ends a dispatcher's control connection when the dispatcher opens another
+                // one.
                 let why = "is given twice; an agent has one control connection of each event loop, so give it once";
                 faults.add("backend", format_args!("{address} {why}"));
             }
@@ -127,14 +128,13 @@ impl DispatchCommand {
         (faults.take(secret::key("key-file", &self.key.key_file)), backends)
     }
 
-    /// Bytes of a body that have to come within its time.
+    /// Bytes of a body that must arrive within `--body-timeout-ms`.
     fn body_bytes_per_timeout(&self) -> u64 {
         let millis = u64::try_from(self.body_timeout_ms.as_millis()).unwrap_or(u64::MAX);
         self.body_rate_min.saturating_mul(millis).div_ceil(1000)
     }
 
-    /// Everything that would be refused, without starting anything; and what is not possible on
-    /// this host.
+    /// Finds everything that would be refused, starting nothing; returns warnings about this host.
     pub(super) fn check(&self, faults: &mut Faults) -> Vec<String> {
         self.read(faults);
         let steering = if self.handover == When::Auto { self.steering().err() } else { None };

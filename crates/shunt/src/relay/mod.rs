@@ -1,5 +1,5 @@
-//! `shunt dispatch` and `shunt agent`: answers of stock servers, asked for by a dispatcher or proxy
-//! and got by an agent beside each. How their event loops are run, `shunt multiget` does, too.
+//! `shunt dispatch` and `shunt agent`: a dispatcher or proxy asks, and an agent beside each stock
+//! server fetches the answer. `shunt multiget` runs its event loops with this module as well.
 
 mod agent;
 pub(crate) mod cql;
@@ -32,7 +32,7 @@ use crate::logging;
 use crate::open_files;
 use crate::supervise::{Events, Hangup, Supervisor, threads};
 
-/// Mail and fresh connections that may wait for one loop; the accepting thread waits when it is
+/// Waiting mail and new connections of one loop; the accepting thread waits when the mailbox is
 /// full.
 const MAILBOX_CAPACITY: usize = 4096;
 /// Most event loops.
@@ -62,7 +62,7 @@ pub(crate) fn check_agent(command: &AgentCommand, sources: &Sources) -> Exit {
     checked(faults.finish(sources).map(|()| warnings))
 }
 
-/// Says whether all is well. Warnings are about what is possible without.
+/// Prints the outcome of a check. Warnings are about features that this host lacks.
 pub(crate) fn checked(outcome: Result<Vec<String>, Failure>) -> Exit {
     match outcome {
         Ok(warnings) => {
@@ -92,8 +92,8 @@ pub(crate) struct Common {
     /// TOML file with options, `_` for `-` in their names; flags override it
     #[arg(long, value_name = "FILE", help_heading = "Configuration")]
     config: Option<std::path::PathBuf>,
-    /// Address of metrics, health and status, such as 127.0.0.1:9180, with accepted host names after
-    /// commas; or `off`
+    /// Address of metrics, health and status, such as 127.0.0.1:9180, with accepted host names
+    /// after commas; or `off`
     #[arg(long, value_name = "ADDR", default_value = "off", value_parser = admin_address, help_heading = "Addresses")]
     admin: Admin,
     /// Event loops, one thread each
@@ -111,14 +111,14 @@ pub(crate) struct Common {
 }
 
 impl Common {
-    /// Finds what is wrong with them.
+    /// Finds faults in these options.
     pub(crate) fn check(&self, faults: &mut Faults) {
         faults.take(logging::filter(&self.log).map_err(|why| Fault::new("log", why)));
     }
 
-    /// Begins a process whose options have these faults: with a log, if there are none.
+    /// Begins a process: fails with the faults if any were found, and starts the log otherwise.
     pub(crate) fn begin(&self, faults: Faults, sources: &Sources) -> Result<(), Failure> {
-        // There is no log before its options are known to be right.
+        // The log starts only after its options are known to be right.
         faults.finish(sources).inspect_err(|failure| eprintln!("error: {}", failure.message))?;
         logging::start(&self.log, self.log_format).map(drop).map_err(|why| {
             let failure = Failure::from(Fault::new("log", why));
@@ -128,27 +128,27 @@ impl Common {
     }
 }
 
-/// How a command differs from the others as a process.
+/// Differences between the commands as processes.
 pub(crate) struct Role<M> {
-    /// What the log calls it.
+    /// Name of the role in the log.
     pub(crate) name: &'static str,
     pub(crate) listeners: Vec<TcpListener>,
     pub(crate) connections_max: usize,
     pub(crate) orders: Orders<M>,
-    /// How long a drain goes on taking new connections.
+    /// Time in which a draining process still takes new connections.
     pub(crate) drain_delay: Duration,
-    /// How connections leave and come.
+    /// Hands over and receives connections.
     pub(crate) mover: Mover,
-    /// Nobody reads from those that come.
+    /// No loop reads from received connections.
     pub(crate) is_agent: bool,
-    /// For each loop, if they have any.
+    /// One socket per loop; empty if the role has none.
     pub(crate) datagrams: Vec<UdpSocket>,
-    /// What is seen from outside.
+    /// The admin view of the role.
     pub(crate) shown: Arc<dyn Shown>,
 }
 
-/// Runs a service on each loop until the process is told to end. `announce`: what is said on
-/// standard output when it listens.
+/// Runs a service on each loop until the process is told to end. `announce` is the text for
+/// standard output once the service listens.
 pub(crate) fn serve<S>(
     common: &Common,
     role: Role<S::Mail>,
@@ -208,7 +208,7 @@ where
         crate::print(&format!("metrics, health and status on http://{address}\n"));
     }
     let times = DrainTimes { delay: role.drain_delay, limit: common.drain_timeout_ms };
-    // Owners may have to come back to an agent that ends, for their connections.
+    // Owners may have to return to an ending agent for their connections.
     let accepts_until = if role.is_agent { AcceptsUntil::Ended } else { AcceptsUntil::Told };
     let accepting = (acceptor, accepts_until);
     let part =
@@ -224,7 +224,7 @@ pub(crate) fn listen(addresses: &[SocketAddr]) -> Result<Vec<TcpListener>, Failu
     addresses.iter().map(bind).collect()
 }
 
-/// The address that `HOST:PORT` names; looked up once, at the start.
+/// Resolves `HOST:PORT`, once at the start.
 pub(crate) fn resolve(flag: &'static str, text: &str) -> Result<SocketAddr, Fault> {
     let failed = |why: String| {
         Fault::new(flag, format_args!("{text}: {why}; give HOST:PORT, such as 10.0.0.7:7000"))
@@ -242,10 +242,10 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     Millis::from_text(text).map(|millis| Duration::from_millis(millis.into()))
 }
 
-/// Shortest time that an option may give a peer: in less time no peer could ever answer.
+/// Shortest deadline for a peer; no peer could answer in less time.
 const PATIENCE_MS_MIN: u64 = 10;
 
-/// A deadline of others.
+/// Parses a deadline for a peer.
 pub(crate) fn patience(text: &str) -> Result<Duration, String> {
     let too_short =
         || format!("nothing is done in so short a time; {PATIENCE_MS_MIN}ms is the least");
@@ -254,7 +254,7 @@ pub(crate) fn patience(text: &str) -> Result<Duration, String> {
     })
 }
 
-/// A number of connections.
+/// Parses a number of connections.
 pub(crate) fn clients(text: &str) -> Result<usize, String> {
     text.parse()
         .ok()

@@ -10,79 +10,81 @@ use tracing::{error, info, warn};
 use crate::exit::Exit;
 use crate::supervise::Part;
 
-/// How long loops may take to end after the drain's time is over; they wait for nobody then.
+/// Time limit for loops to end after the drain's time is over. By then the loops wait for no peer.
 const CLOSE_LIMIT: Duration = Duration::from_secs(5);
 
 /// A thread has ended.
 #[derive(Debug)]
 pub(super) enum Notice {
-    /// That of a loop.
+    /// A loop's thread has ended.
     LoopEnded {
-        /// Which.
+        /// Number of the loop.
         index: usize,
-        /// Why, if it should not have.
+        /// The reason, if the loop should not have ended.
         failure: Option<String>,
     },
-    /// That of the admin pages.
+    /// The thread of the admin pages has ended.
     AdminEnded {
-        /// Why, if it died; it also ends when the pages cannot be served, which the log has said.
+        /// The reason, if the thread died. It also ends when the pages cannot be served; the log
+        /// has that error.
         failure: Option<String>,
     },
 }
 
-/// The mail that tells a loop to end.
+/// Mail that tells a loop to end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Orders<M> {
-    /// Finishing what it has.
+    /// Finish the work under way, then end.
     pub(crate) drain: M,
-    /// At once.
+    /// End at once.
     pub(crate) end: M,
 }
 
-/// A part of the admin pages that is told of a drain.
+/// A part of the admin pages that learns of a drain.
 pub(crate) trait Shown: shunt_admin::Part {
-    /// Nobody is to be sent here from now on.
+    /// Marks the part as draining: no client should be sent here from now on.
     fn set_draining(&self);
 }
 
-/// Holds what keeps the loops running.
+/// The loops while they run, and the handles to end them.
 pub(super) struct LoopsPart<M> {
     name: &'static str,
     shown: Arc<dyn Shown>,
-    /// Until they are told to end, or have ended.
+    /// `None` once the loops were told to end, or have ended.
     acceptor: Option<Acceptor>,
     accepts_until: AcceptsUntil,
-    /// They were told to end.
+    /// The loops were told to end.
     is_leaving: bool,
-    /// Seen when it was stopped, and not told yet.
+    /// The accepting thread had died when it was stopped, which is not reported yet.
     accepting_died: bool,
     mailers: Vec<Mailer<M>>,
     orders: Orders<M>,
-    /// Orders that did not fit a mailbox.
+    /// Orders that did not fit into a mailbox.
     waiting: Vec<(usize, M)>,
     notices: Receiver<Notice>,
     running: usize,
     times: DrainTimes,
-    /// It drains, and takes new connections until then.
+    /// While draining: the time until which new connections are taken.
     takes_new_until: Option<Instant>,
 }
 
-/// Until when connections are given to the loops.
+/// The end of accepting connections.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum AcceptsUntil {
-    /// They are told to end.
+    /// Accept until the loops are told to end.
     Told,
-    /// They have ended: each refuses for itself what it does not need to end.
+    /// Accept until the loops have ended. Until then, each loop refuses the connections that it
+    /// does not need.
     Ended,
 }
 
-/// How long the steps of a drain take.
+/// Times of the steps of a drain.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DrainTimes {
-    /// Until no new connection is taken: whoever sends them here may not have seen yet that this
-    /// process drains.
+    /// Time in which new connections are still taken: a load balancer may not have noticed the
+    /// drain yet.
     pub(super) delay: Duration,
-    /// From then on, for answers that are under way.
+    /// Time after that for answers under way.
     pub(super) limit: Duration,
 }
 
@@ -116,8 +118,8 @@ impl<M: Copy + Send + 'static> LoopsPart<M> {
         }
     }
 
-    /// Finishes what is under way, and takes no new connection from now on but what the loops need
-    /// for that.
+    /// Finishes the work under way. From now on takes only connections that the loops need for
+    /// that.
     fn leave(&mut self) {
         (self.takes_new_until, self.is_leaving) = (None, true);
         if self.accepts_until == AcceptsUntil::Told {
@@ -146,7 +148,8 @@ impl<M: Copy + Send + 'static> LoopsPart<M> {
         self.retry();
     }
 
-    /// Delivers what waits, as far as there is room. An order to a loop that has ended is dropped.
+    /// Delivers waiting orders as far as the mailboxes have room. Drops an order to a loop that has
+    /// ended.
     fn retry(&mut self) {
         let mailers = &self.mailers;
         self.waiting.retain(|(index, mail)| {
@@ -212,7 +215,7 @@ impl<M: Copy + Send + 'static> Part for LoopsPart<M> {
             "draining: no new connections after the delay, answers that are under way are finished"
         );
         self.shown.set_draining();
-        // A thread that has died is no reason to wait.
+        // A death of a thread gives no reason to wait.
         match delay.is_zero() || signal.is_none() {
             true => self.leave(),
             false => self.takes_new_until = Some(Instant::now() + delay),

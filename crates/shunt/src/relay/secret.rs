@@ -1,4 +1,4 @@
-//! The key that dispatchers and agents share, and numbers that nobody can guess.
+//! The key that dispatchers and agents share, and unpredictable random numbers.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -8,7 +8,7 @@ use shunt_handover::session::{Instance, OwnerId, SharedKey};
 
 use crate::faults::Fault;
 
-/// Reads the key. A line end behind it is none of it.
+/// Reads the key, without a trailing line end.
 pub(super) fn key(flag: &'static str, path: &Path) -> Result<SharedKey, Fault> {
     let missing = "`head -c 32 /dev/urandom | base64 > FILE` makes one";
     let open = "other users may read it, and whoever has the key can answer for every server";
@@ -20,8 +20,8 @@ fn failed(flag: &'static str, path: &Path, why: &dyn std::fmt::Display) -> Fault
     Fault::new(flag, format_args!("{}: {why}", path.display()))
 }
 
-/// Reads a file that nobody else may, without the line end behind it. `missing` says what to do if
-/// it cannot be read, `open` why nobody else may.
+/// Reads a file that only its owner can read, without a trailing line end. `missing` is the advice
+/// if it cannot be read, `open` the reason why others must not read it.
 pub(crate) fn private_file(
     flag: &'static str,
     path: &Path,
@@ -47,27 +47,27 @@ pub(crate) fn random(mut bytes: &mut [u8]) {
         match getrandom(&mut *bytes, GetRandomFlags::empty()) {
             Ok(filled) => bytes = &mut bytes[filled..],
             Err(rustix::io::Errno::INTR) => {}
-            // Nothing that is drawn instead would keep what nonces promise.
+            // No substitute could keep the guarantees of nonces.
             Err(error) => panic!("the operating system gives no random numbers: {error}"),
         }
     }
 }
 
-/// Names this run of the process.
+/// Returns a random name for this run of the process.
 pub(super) fn instance() -> Instance {
     let mut bytes = [0; 8];
     random(&mut bytes);
     Instance(u64::from_be_bytes(bytes))
 }
 
-/// Who an event loop of a dispatcher is to the agents: the same after a restart, and another for
-/// each name (the host's, if it has none), address and loop.
+/// Identity of a dispatcher's event loop for the agents. It stays the same after a restart, and
+/// differs for each name (the host's by default), address and loop.
 pub(super) fn owner(name: Option<&str>, listen: std::net::SocketAddr, core: usize) -> OwnerId {
     let system = rustix::system::uname();
     let name = name.map_or(system.nodename().to_bytes(), str::as_bytes);
     let text = format!("{listen} {core}");
     let bytes = name.iter().chain(text.as_bytes());
-    // FNV-1a: it has to be the same in every release.
+    // FNV-1a: the hash must stay the same in every release.
     OwnerId(bytes.fold(0xcbf2_9ce4_8422_2325, |sum, byte| {
         (sum ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
     }))

@@ -19,25 +19,25 @@ use tracing::warn;
 use crate::exit::{Exit, Failure};
 use crate::faults::Faults;
 
-/// How long a hardware address is known before it is looked up again.
+/// Time for which a known hardware address is kept.
 const KNOWN: Duration = Duration::from_secs(10);
-/// And one that was not found.
+/// Time after which an unknown hardware address is looked up again.
 const UNKNOWN: Duration = Duration::from_millis(500);
 
-/// How connections get from one process to another.
+/// The transport of handed-over connections.
 #[derive(Args, Clone, Debug)]
 pub(super) struct Means {
     /// Directory where `shunt switch load` pinned the kernel's tables
     #[arg(long, value_name = "DIR", default_value = DEFAULT_PINS, help_heading = "Hand-over")]
     handover_pins: PathBuf,
-    /// Path of a Unix socket that moves connections between a dispatcher and its agents on one host,
-    /// for trials without privileges
+    /// Path of a Unix socket that moves connections between a dispatcher and its agents on one
+    /// host, for trials without privileges
     #[arg(long, value_name = "FILE", help_heading = "Hand-over")]
     handover_socket: Option<PathBuf>,
 }
 
 impl Means {
-    /// Finds what does nothing: all of it, if nothing is handed over.
+    /// Finds options without effect: all of them, if nothing is handed over.
     pub(super) fn check(&self, hands_over: bool, without: &str, faults: &mut Faults) {
         let (socket, pins) =
             (self.handover_socket.is_none(), self.handover_pins == Path::new(DEFAULT_PINS));
@@ -52,7 +52,7 @@ impl Means {
         }
     }
 
-    /// The kernel's tables; none where packets need not be sent elsewhere.
+    /// Opens the kernel's tables; `None` if packets need no steering.
     pub(super) fn tables(&self) -> Result<Option<Kernel>, Error> {
         match self.handover_socket {
             Some(_) => Ok(None),
@@ -60,7 +60,7 @@ impl Means {
         }
     }
 
-    /// What takes connections out and puts them in.
+    /// Returns the mover, which takes connections out of a process and puts them into another.
     pub(super) fn mover(&self) -> Result<Mover, Failure> {
         let Some(path) = &self.handover_socket else { return Ok(Mover::Kernel) };
         Twin::open(path).map(Mover::Twin).map_err(|error| Failure {
@@ -76,25 +76,25 @@ pub(super) struct Kernel {
     steering: Steering,
     macs: HashMap<IpAddr, Mac>,
     looked_up: Option<Instant>,
-    /// It was said that an agent's hardware address is not known.
+    /// The log has a warning that an agent's hardware address is unknown.
     is_told: bool,
 }
 
 impl Kernel {
-    /// Opens what `shunt switch load` has pinned, and removes what is over.
+    /// Opens the tables that `shunt switch load` pinned, and removes stale entries.
     pub(super) fn open(pins: &Path) -> Result<Kernel, Error> {
         let mut steering = Steering::open(pins)?;
         steering.sweep();
         Ok(Kernel { steering, macs: HashMap::new(), looked_up: None, is_told: false })
     }
 
-    /// The hardware address of a host of this network.
+    /// Returns the hardware address of a host on this network.
     fn mac(&mut self, address: IpAddr) -> Option<Mac> {
-        // All of the kernel's are read at once: not for each connection to a host that is not
-        // there.
+        // One lookup reads all entries of the kernel, so that a missing host does not cause a
+        // lookup per connection.
         let after = if self.macs.contains_key(&address) { KNOWN } else { UNKNOWN };
         if self.looked_up.is_none_or(|at| at.elapsed() > after) {
-            // The kernel knows it, for there is a connection to the agent.
+            // The kernel has an entry, because a connection to the agent exists.
             self.macs = neighbours().unwrap_or_default();
             self.looked_up = Some(Instant::now());
         }
@@ -137,7 +137,7 @@ impl Steer for Kernel {
 impl Own for Kernel {
     fn expect(&mut self, of: Flow, lease_ms: u64) {
         let done = self.steering.expect(&flow(of), Duration::from_millis(lease_ms));
-        // Without an entry its packets are dropped all the same.
+        // Without an entry, the packets are dropped in any case.
         done.unwrap_or_else(|error| warn!(%error, "a connection is not noted before it comes"));
     }
 

@@ -1,5 +1,5 @@
-//! Values of commands that have flags only (`shunt node`, `shunt up`), taken one by one, with all
-//! that is wrong gathered.
+//! Reads the values of commands that have only flags (`shunt node`, `shunt up`), and gathers all
+//! faults.
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
@@ -7,12 +7,12 @@ use std::ops::RangeInclusive;
 use super::SettingsError;
 use super::given::Given;
 
-/// The faults found up to now.
+/// The faults found so far.
 #[derive(Debug, Default)]
 pub(crate) struct Checked(Vec<String>);
 
 impl Checked {
-    /// A value; `instead` if it could not be read, to go on with.
+    /// Returns the value; if it could not be read, notes that and continues with `instead`.
     pub(crate) fn take<T: Clone>(&mut self, flag: &str, given: &Given<T>, instead: T) -> T {
         given.0.clone().unwrap_or_else(|message| {
             self.add(flag, message);
@@ -20,7 +20,7 @@ impl Checked {
         })
     }
 
-    /// A number that must be within bounds.
+    /// Returns a number that must be within bounds.
     pub(crate) fn within<N: PartialOrd + Display>(
         &mut self,
         flag: &str,
@@ -35,12 +35,12 @@ impl Checked {
         number
     }
 
-    /// Something else is wrong with a flag.
+    /// Adds another fault of a flag.
     pub(crate) fn add(&mut self, flag: &str, message: impl Display) {
         self.0.push(format!("--{flag}: {message}"));
     }
 
-    /// `value` if nothing is wrong.
+    /// Returns `value` if no fault was found.
     pub(crate) fn finish<T>(self, value: T) -> Result<T, SettingsError> {
         if self.0.is_empty() { Ok(value) } else { Err(SettingsError(self.0)) }
     }

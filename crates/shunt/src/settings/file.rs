@@ -1,6 +1,6 @@
-//! Reads the configuration file: TOML, one value per key, a table's name being a prefix of its keys
-//! (`[log]` `format = "json"` is `log_format = "json"`). An unknown key is an error that names the
-//! nearest known one.
+//! Reads the configuration file: TOML, one value per key. A table's name is a prefix of its keys:
+//! `format = "json"` in `[log]` is `log_format = "json"`. An unknown key is an error that names the
+//! most similar known key.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -9,23 +9,23 @@ use shunt_proxy::config::{Config, OPTIONS, Written};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// Least likeness (Jaro-Winkler, 0 to 1) at which another key is suggested.
+/// Least similarity (Jaro-Winkler, 0 to 1) at which another key is suggested.
 const LIKENESS_MIN: f64 = 0.75;
 
 /// The content of a file, as far as it could be read.
 #[derive(Debug, Default)]
 pub(crate) struct File {
-    /// Where each key stands.
+    /// The place of each key.
     pub(crate) places: BTreeMap<&'static str, Place>,
-    /// Everything that is wrong with it, in its order.
+    /// Faults in the file's order.
     pub(crate) errors: Vec<FileError>,
-    /// Keys that errors are about: what they are is not known.
+    /// Keys with a fault, whose values are unknown.
     pub(crate) faulty: BTreeSet<&'static str>,
-    /// It is TOML from end to end: what is not in it was not given.
+    /// True if the whole file is valid TOML, so that a missing key was not given.
     pub(crate) is_whole: bool,
 }
 
-/// A place in the file, both counted from 1; the column in characters.
+/// A place in the file. Both numbers count from 1; columns count characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Place {
     /// Line.
@@ -34,17 +34,16 @@ pub(crate) struct Place {
     pub(crate) column: usize,
 }
 
-/// Something wrong in the file.
+/// A fault in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FileError {
-    /// Where.
+    /// The place of the fault.
     pub(crate) place: Place,
     /// The fault.
     pub(crate) message: String,
 }
 
-/// Parses the text of a file, as far as it can be read, puts its values into `config` and finds
-/// everything that is wrong with it.
+/// Parses a file as far as possible, puts its values into `config` and gathers all faults.
 pub(crate) fn parse(text: &str, config: &mut Config) -> File {
     let (table, broken) = DeTable::parse_recoverable(text);
     let mut reader = Reader { text, config, file: File::default() };
@@ -62,7 +61,7 @@ pub(crate) fn parse(text: &str, config: &mut Config) -> File {
     reader.table("", table.into_inner());
     let mut file = reader.file;
     file.is_whole = broken.is_empty();
-    // What else is wrong in a broken line comes of its being broken.
+    // Further errors in a broken line follow from the first.
     let others = file.errors.split_off(syntax);
     file.errors
         .extend(others.into_iter().filter(|error| !broken_lines.contains(&error.place.line)));
@@ -97,7 +96,7 @@ impl<'t> Reader<'t, '_> {
         let Some(option) = OPTIONS.iter().find(|option| option.key == name) else {
             let nearest = nearest(&name);
             let message = unknown(&name, nearest);
-            // It is what was meant, so that it is missing is no news.
+            // The user meant this key, so it does not count as missing.
             self.file.faulty.extend(nearest);
             return self.error(key, message);
         };
@@ -118,7 +117,7 @@ impl<'t> Reader<'t, '_> {
     }
 }
 
-/// A value of the document as options read it.
+/// Converts a value of the document to the form that options read.
 fn written(value: &DeValue<'_>) -> Written {
     let fraction = |digits: &str| Written::Fraction(digits.parse().unwrap_or(f64::INFINITY));
     match value {
@@ -136,7 +135,7 @@ fn written(value: &DeValue<'_>) -> Written {
     }
 }
 
-/// The key that is most like a name, if it is like enough.
+/// Returns the most similar key, if it is similar enough.
 fn nearest(name: &str) -> Option<&'static str> {
     let likeness = |key: &&str| strsim::jaro_winkler(name, key);
     let nearest =
@@ -144,7 +143,7 @@ fn nearest(name: &str) -> Option<&'static str> {
     nearest.filter(|key| likeness(key) >= LIKENESS_MIN)
 }
 
-/// The message for a key that does not exist.
+/// Builds the message for an unknown key.
 fn unknown(name: &str, nearest: Option<&str>) -> String {
     match nearest {
         Some(nearest) => format!("unknown key `{name}`; did you mean `{nearest}`?"),
@@ -152,7 +151,7 @@ fn unknown(name: &str, nearest: Option<&str>) -> String {
     }
 }
 
-/// Line and column of a byte offset.
+/// Returns line and column of a byte offset.
 pub(crate) fn place_of(text: &str, span: Range<usize>) -> Place {
     let before = text.get(..span.start).unwrap_or(text);
     let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
@@ -162,7 +161,7 @@ pub(crate) fn place_of(text: &str, span: Range<usize>) -> Place {
     }
 }
 
-/// A parser's message without its line breaks.
+/// Joins a parser's message into one line.
 pub(crate) fn one_line(message: &str) -> String {
     message.lines().map(str::trim).collect::<Vec<_>>().join(", ")
 }

@@ -1,4 +1,4 @@
-//! The options of the proxy on the command line: a flag for each of [`OPTIONS`], with `-` for `_`.
+//! The proxy's options on the command line: a flag for each of [`OPTIONS`], with `-` for `_`.
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use shunt_proxy::config::{ConfigOption, DefaultText, OPTIONS, Written};
@@ -8,13 +8,13 @@ use shunt_proxy::config::{ConfigOption, DefaultText, OPTIONS, Written};
 pub(crate) struct Flags(pub(super) Vec<(&'static ConfigOption, Written)>);
 
 impl Flags {
-    /// The keys of those that were given.
+    /// Returns the keys of the given flags.
     pub(super) fn keys(&self) -> Vec<&'static str> {
         self.0.iter().map(|(option, _)| option.key).collect()
     }
 }
 
-/// The name of an option as a flag, without `--`.
+/// Returns an option's flag, without `--`.
 pub(super) fn flag(key: &str) -> String {
     key.replace('_', "-")
 }

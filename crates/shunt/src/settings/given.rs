@@ -1,15 +1,15 @@
-//! Values of the flags of `shunt node` and `shunt up`: each is kept together with what is wrong
-//! with it, so that all that is wrong can be told at once.
+//! Values of the flags of `shunt node` and `shunt up`. Each keeps its fault, so that all faults can
+//! be reported at once.
 
 use std::str::FromStr;
 
 use shunt_proxy::config::{Kind, Written};
 
-/// A value that was given, or what is wrong with it.
+/// A given value, or its fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Given<T>(pub(crate) Result<T, String>);
 
-/// Clap takes anything; what is wrong is told with all else.
+/// Clap accepts any text; the fault is reported together with all others.
 impl<T: Kind> FromStr for Given<T> {
     type Err = std::convert::Infallible;
 

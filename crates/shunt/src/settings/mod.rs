@@ -1,5 +1,5 @@
-//! From flags, file and defaults to one validated [`Config`]. Precedence: flag, then file, then
-//! default.
+//! Builds one validated [`Config`] from flags, file and defaults. A flag overrides the file, and
+//! the file overrides the default.
 
 #[cfg(feature = "node")]
 mod checked;
@@ -28,11 +28,11 @@ use flags::{Flags, flag};
 #[cfg(feature = "node")]
 pub(crate) use given::Given;
 
-/// The options together with the file they may also come from.
+/// The proxy's flags, and the path of its configuration file.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Settings {
-    /// Configuration file (TOML); its keys are the options below with `_` for `-`, and flags override
-    /// it
+    /// Configuration file (TOML); its keys are the options below with `_` for `-`, and flags
+    /// override it
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// The options of the command line.
@@ -40,12 +40,12 @@ pub(crate) struct Settings {
     flags: Flags,
 }
 
-/// Everything wrong with the configuration, one line each: what, where, what to do.
+/// Faults of the configuration, one line each: what, where, what to do.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct SettingsError(Vec<String>);
 
 impl SettingsError {
-    /// Each of them.
+    /// Returns the lines.
     pub(crate) fn lines(&self) -> &[String] {
         &self.0
     }
@@ -58,12 +58,11 @@ impl fmt::Display for SettingsError {
 }
 
 impl Settings {
-    /// Reads the file, puts the flags over it, fills in defaults and checks the outcome. Called
-    /// again on reload.
+    /// Reads the file, applies the flags and defaults, and checks the result. Called again on
+    /// reload.
     ///
     /// # Errors
-    /// Everything that is wrong: first with the file, then with flags, then with what both make
-    /// together.
+    /// Every fault: those of the file, then of the flags, then of both together.
     pub(crate) fn load(&self) -> Result<Config, SettingsError> {
         let mut config = Config::default();
         let (file, mut lines) =
@@ -78,11 +77,11 @@ impl Settings {
             }
         }
         if config.fleet.is_none() && (faulty.contains("fleet") || !file.is_whole) {
-            // There may be one, and what is said of its locks is no fault beside that.
+            // The fleet may exist; options of its locks then cause no further fault.
             config.fleet = Some(String::new());
         }
         if faulty.contains("handover") || !file.is_whole && !file.places.contains_key("handover") {
-            // The same of hand-over.
+            // The same for hand-over.
             config.handover = Handover::Auto;
         }
         if faulty.contains("multiget") || !file.is_whole && !file.places.contains_key("multiget") {
@@ -93,8 +92,8 @@ impl Settings {
         problems.extend(
             logging::filter(&config.log).err().map(|message| Problem { key: "log", message }),
         );
-        // Of a key that could not be read nothing is known, and of what was not given only with the
-        // whole file.
+        // A key that could not be read has an unknown value. A key that was not given is known to
+        // be missing only if the whole file was read.
         let is_known =
             |key: &str| given.contains(&key) || file.is_whole || file.places.contains_key(key);
         problems.retain(|problem| !faulty.contains(problem.key) && is_known(problem.key));
@@ -102,7 +101,7 @@ impl Settings {
         if lines.is_empty() { Ok(config) } else { Err(SettingsError(lines)) }
     }
 
-    /// Puts in front of a problem where the value came from.
+    /// Prepends the place of the value to a problem.
     fn locate(&self, problem: &Problem, flags: &[&str], file: &File) -> String {
         let Problem { key, message } = problem;
         let mut line = String::new();
@@ -122,7 +121,7 @@ fn no_file() -> (File, Vec<String>) {
     (File { is_whole: true, ..File::default() }, Vec::new())
 }
 
-/// Reads the file into `config`; with a line for each thing that is wrong with it.
+/// Reads the file into `config`; returns a line for each fault.
 fn read(path: &Path, config: &mut Config) -> (File, Vec<String>) {
     let name = path.display();
     match std::fs::read_to_string(path) {
@@ -138,7 +137,7 @@ fn read(path: &Path, config: &mut Config) -> (File, Vec<String>) {
     }
 }
 
-/// Reads the password's file, and finds what is wrong with the options of the login together.
+/// Reads the password file, and checks the options of the login together.
 fn complete_login(config: &mut Config) -> Vec<Problem> {
     let problem = |key, message: String| vec![Problem { key, message }];
     if let Some(path) = &config.password_file {

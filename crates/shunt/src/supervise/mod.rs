@@ -1,4 +1,4 @@
-//! The main thread of whatever runs until it is told to end: `shunt proxy`, `shunt node`, `shunt
+//! The main thread of each command that runs until told to end: `shunt proxy`, `shunt node`, `shunt
 //! up`.
 //!
 //! ```text
@@ -7,28 +7,27 @@
 //!                                       v
 //!                                     parts
 //! ```
-//! A role is the list of its [parts](Part), in the order in which they end: who is served by
-//! another ends before it, so that of `shunt up` is the proxy, then the nodes. An order to end
-//! drains one part after the other. Each has a limit for that, after which it cuts off who still
-//! waits, and a second one to close, after which it is given up.
+//! A role is a list of [parts](Part), in the order in which they end. A part that is a client of
+//! another ends before it: in `shunt up` the proxy ends before the nodes. An order to end drains
+//! one part after the other. Each part has a limit for its drain, after which it cuts off its
+//! waiting clients, and a second limit to close, after which the supervisor gives it up.
 //!
 //! Signals that arrive within [`ONE_ORDER`] of the first are one order with it: an orchestrator and
-//! a terminal both send one, or the group of processes gets one and the process another. A later
-//! one ends the process at once.
+//! a terminal may both send one, or the process group gets one and the process another. A later
+//! signal ends the process at once.
 //!
-//! What the supervisor may never do; `tests.rs` has a test of each:
-//! - *Lose an acknowledged write.* A part is told to end only when those before it have ended or
-//!   were given up, and no process ends before each of its parts was told to and had its time,
-//!   whatever became of the others. Only a later signal ends it sooner, like a crash, from which
-//!   each keyspace is as safe as its durability says.
-//! - *End with 0 when a thread has died*, be it while serving or while draining, or when a part was
-//!   given up. Most threads do not tell that they die, so each part is asked for the dead every
-//!   [`LOOK_EVERY`]. `docs/internals/threads.md` lists the threads, and how the death of each is
-//!   noticed.
-//! - *Hang.* Once it is told to end, the limits of the parts add up to the longest that it takes,
-//!   and a later signal is taken at any moment of that. So this thread waits for no client, core or
-//!   store, not even by dropping the parts. Two things take it a moment: the proxy's accepting
-//!   thread is joined, which looks for that order at every turn, and SIGHUP reads a file.
+//! The supervisor must never do the following; `tests.rs` tests each:
+//! - *Lose an acknowledged write.* A part is told to end only after those before it have ended or
+//!   were given up. The process ends only after each of its parts was told to end and had its time,
+//!   whatever happened to the others. Only a later signal ends it sooner, like a crash; each
+//!   keyspace then survives as its durability promises.
+//! - *End with 0 when a thread has died*, while serving or draining, or when a part was given up.
+//!   Most threads die without a message, so each part looks for dead threads every [`LOOK_EVERY`].
+//!   `docs/internals/threads.md` lists the threads, and how the death of each is noticed.
+//! - *Hang.* After an order to end, the limits of the parts add up to the longest time, and a later
+//!   signal takes effect at any moment of it. So this thread waits for no client, core or store,
+//!   not even by dropping the parts. Two operations take a moment: joining the proxy's accepting
+//!   thread, which checks for the order at every turn, and reading a file on SIGHUP.
 
 mod signals;
 pub(crate) mod threads;
@@ -43,69 +42,70 @@ use tracing::{error, info, warn};
 
 use crate::exit::{Exit, Failure};
 
-/// Signals within this time of the first are one order with it.
+/// Signals within this time after the first are one order with it.
 const ONE_ORDER: Duration = Duration::from_secs(1);
-/// Parts are looked at so often at least: a thread that has died may have told nobody.
+/// Longest time between two looks at the parts: a thread may have died without a message.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// How often a part that could not do something tries it again.
+/// Interval at which a part retries an operation.
 const RETRY: Duration = Duration::from_millis(20);
 
-/// A part of a running process, as the supervisor sees it. None of the methods waits for clients,
-/// cores or stores.
+/// A part of a running process, as the supervisor sees it. No method waits for clients, cores or
+/// stores.
 pub(crate) trait Part {
-    /// Takes what its threads have told, looks for those that ended without a word, and tries again
-    /// what could not be done before. Of the first that died, or another reason not to go on, it
-    /// says so in the log and returns the status to end with; it is called again for the rest.
+    /// Handles the messages of its threads, looks for threads that died without a message, and
+    /// retries delayed operations. For the first dead thread, or another reason to end, it logs
+    /// that and returns the exit status; further calls report the rest.
     fn look(&mut self) -> Option<Exit>;
 
-    /// Whether there is something to be tried again.
+    /// True if an operation waits for a retry.
     fn has_retry(&self) -> bool {
         false
     }
 
-    /// Reads the configuration again, after SIGHUP while it serves.
+    /// Reloads the configuration; called on SIGHUP while the part serves.
     fn reload(&mut self);
 
-    /// Takes nothing new, and finishes what it has. `signal` is who asked for it, unless it was the
-    /// death of a thread. Returns how long that may take.
+    /// Takes no new work and finishes the work under way. `signal` names the signal that asked for
+    /// it; `None` after the death of a thread. Returns the drain's time limit.
     fn drain(&mut self, signal: Option<&'static str>) -> Duration;
 
-    /// That time is over: whoever still waits is cut off. Returns how long closing may take.
+    /// Cuts off all waiting clients, when the drain's time is over. Returns the time limit for
+    /// closing.
     fn cut_off(&mut self) -> Duration;
 
-    /// Whether nothing of it is left to wait for.
+    /// True if nothing of the part is left to wait for.
     fn has_ended(&self) -> bool;
 
-    /// That time is over as well: says in the log what did not end.
+    /// Logs what did not end, when the time for closing is over as well.
     fn give_up(&self);
 }
 
 /// The meaning of SIGHUP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hangup {
-    /// To read the configuration again.
+    /// Reload the configuration.
     Reload,
-    /// To end: a terminal was closed.
+    /// End: a terminal was closed.
     #[cfg_attr(not(feature = "node"), allow(dead_code, reason = "only `shunt up` ends at it"))]
     End,
 }
 
-/// Something for the supervisor to act upon.
+/// An event for the supervisor.
 #[derive(Debug)]
 enum Event {
     /// A signal to end, by name, and when it arrived.
     Stop { signal: &'static str, at: Instant },
     /// SIGHUP, and when it arrived.
     Hangup { at: Instant },
-    /// A part has been told something by one of its threads.
+    /// A thread of a part has sent the part a message.
     Look,
     /// The thread that waits for signals has ended.
     Deaf,
 }
 
-/// Where events come together: made first, for parts need it to start.
+/// The channel of events. Created first, because parts need it to start.
 pub(crate) struct Events {
-    /// Kept, so that there is always somebody who could send.
+    /// Kept so that the channel always has a sender.
     sender: Sender<Event>,
     receiver: Receiver<Event>,
 }
@@ -116,13 +116,13 @@ impl Events {
         Self { sender, receiver }
     }
 
-    /// For the threads of a part, and for the part to see what they tell.
+    /// Returns the sender for the threads of a part, and the receiver for the part.
     pub(crate) fn teller<T>(&self) -> (Teller<T>, Receiver<T>) {
         let (notices, told) = channel();
         (Teller { notices, events: self.sender.clone() }, told)
     }
 
-    /// Catches signals from the moment this returns; those before it end the process as is usual.
+    /// Catches signals from the moment this returns; earlier signals have their default effect.
     ///
     /// # Errors
     /// The system refuses a thread or a handler.
@@ -132,7 +132,7 @@ impl Events {
     }
 }
 
-/// With this a thread of a part tells the part something.
+/// Sends messages of a part's threads to the part, and wakes the supervisor.
 pub(crate) struct Teller<T> {
     notices: Sender<T>,
     events: Sender<Event>,
@@ -140,7 +140,7 @@ pub(crate) struct Teller<T> {
 
 impl<T> Teller<T> {
     pub(crate) fn tell(&self, notice: T) {
-        // Nobody listens any more when the process is about to end.
+        // No receiver is left when the process is about to end.
         let _ = self.notices.send(notice);
         let _ = self.events.send(Event::Look);
     }
@@ -152,39 +152,39 @@ impl<T> Clone for Teller<T> {
     }
 }
 
-/// How far the process is in ending.
+/// Stages of ending.
 enum Phase {
     Serving,
     /// Queries in flight are being finished.
     Draining {
         until: Instant,
     },
-    /// The drain took too long; who waits is being cut off.
+    /// The drain took too long; waiting clients are being cut off.
     Closing {
         until: Instant,
     },
 }
 
-/// Watches over a process until it should end.
+/// Runs a process from its start to its end.
 pub(crate) struct Supervisor {
     parts: Vec<Box<dyn Part>>,
     hangup: Hangup,
     phase: Phase,
-    /// The part that is ending, when one is. Those before it are through.
+    /// Index of the part that is ending. Those before it have ended.
     ending: usize,
-    /// When the first signal to end arrived.
+    /// Arrival of the first signal to end.
     ordered: Option<Instant>,
-    /// The status to end with.
+    /// The exit status.
     exit: Exit,
 }
 
 impl Supervisor {
-    /// Of these parts, in the order in which they end.
+    /// Creates a supervisor of these parts, given in the order in which they end.
     pub(crate) fn new(parts: Vec<Box<dyn Part>>, hangup: Hangup) -> Self {
         Self { parts, hangup, phase: Phase::Serving, ending: 0, ordered: None, exit: Exit::Done }
     }
 
-    /// Until the process should end; the caller has nothing left to do but that.
+    /// Runs until the process should end; the caller must then end it at once.
     pub(crate) fn run(mut self, events: &Events) -> Exit {
         let exit = loop {
             let event = events.receiver.recv_timeout(self.due(Instant::now())).ok();
@@ -192,12 +192,12 @@ impl Supervisor {
                 break exit;
             }
         };
-        // To drop a part could mean to wait for its threads.
+        // Dropping a part could wait for its threads.
         std::mem::forget(self);
         exit
     }
 
-    /// How long there is nothing to do, if nothing happens.
+    /// Returns the time until the next step without an event.
     fn due(&self, now: Instant) -> Duration {
         let look = if self.parts.iter().any(|part| part.has_retry()) { RETRY } else { LOOK_EVERY };
         match self.phase {
@@ -208,9 +208,9 @@ impl Supervisor {
         }
     }
 
-    /// Acts upon an event, or upon time having passed; returns the status when it is time to end.
+    /// Handles an event or the passage of time; returns the status when the process should end.
     fn step(&mut self, event: Option<Event>, now: Instant) -> Option<Exit> {
-        // First: what ended before the order to end was not told to.
+        // Look first: a thread that ended before the order has ended without being told to.
         self.look(now);
         let order = match event {
             Some(Event::Stop { signal, at }) => Some((signal, at)),
@@ -242,15 +242,15 @@ impl Supervisor {
         }
     }
 
-    /// Takes a signal to end; false if it is one that says not to wait.
+    /// Handles a signal to end; false if the process must end at once.
     fn has_time(&mut self, signal: &'static str, at: Instant, now: Instant) -> bool {
         let Some(first) = self.ordered else {
             self.ordered = Some(at);
             self.end(Some(signal), now);
             return true;
         };
-        // Both were taken down by the one thread that hears signals, when they arrived: a busy
-        // supervisor changes nothing.
+        // The signal thread noted both times on arrival, so a busy supervisor does not distort
+        // them.
         let is_later = at.saturating_duration_since(first) >= ONE_ORDER;
         match is_later {
             true => warn!(signal, "second signal, ending without waiting any longer"),
@@ -265,8 +265,8 @@ impl Supervisor {
         }
     }
 
-    /// The process ends with this status instead of 0. That a thread has died is worse than
-    /// anything else.
+    /// Sets the exit status instead of 0. The death of a thread takes precedence over every other
+    /// status.
     fn fail(&mut self, exit: Exit, now: Instant) {
         if self.exit == Exit::Done || exit == Exit::Internal {
             self.exit = exit;
@@ -274,24 +274,24 @@ impl Supervisor {
         self.end(None, now);
     }
 
-    /// Begins to end, unless that was begun before.
+    /// Begins to end, unless already begun.
     fn end(&mut self, signal: Option<&'static str>, now: Instant) {
         if matches!(self.phase, Phase::Serving) {
             self.drain(signal, now);
         }
     }
 
-    /// Drains the part whose turn it is, if one is left.
+    /// Drains the next part, if one is left.
     fn drain(&mut self, signal: Option<&'static str>, now: Instant) {
         if let Some(part) = self.parts.get_mut(self.ending) {
             self.phase = Phase::Draining { until: now + part.drain(signal) };
         }
     }
 
-    /// Goes on with the end as far as is possible now.
+    /// Continues the end as far as is possible now.
     fn advance(&mut self, now: Instant) -> Option<Exit> {
         loop {
-            // A part may have failed at what it was told last.
+            // A part may have failed at the last order.
             self.look(now);
             let (until, is_closing) = match self.phase {
                 Phase::Serving => return None,

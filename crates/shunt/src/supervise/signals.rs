@@ -1,5 +1,5 @@
-//! The signals that end a process or make it read its configuration again: heard by a thread that
-//! does nothing else, so that each is taken down when it arrives, whatever the others are at.
+//! The signals that end a process or reload its configuration. A separate thread receives them, so
+//! that each has its time of arrival, however busy the other threads are.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::Sender;
@@ -9,7 +9,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::Event;
 
-/// Those that are caught.
+/// The caught signals.
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
@@ -29,7 +29,7 @@ pub(super) fn catch(events: Sender<Event>) -> std::io::Result<()> {
     };
     let hear = move || {
         let _ = catch_unwind(AssertUnwindSafe(|| runtime.block_on(forward(signals, &events))));
-        // Not to be stopped by anything but SIGKILL is no way to go on.
+        // A process that only SIGKILL can stop must not go on.
         let _ = events.send(Event::Deaf);
     };
     std::thread::Builder::new().name("signals".to_owned()).spawn(hear).map(drop)
@@ -45,11 +45,11 @@ async fn forward(mut signals: Signals, events: &Sender<Event>) {
 }
 
 impl Signals {
-    /// Waits for the next.
+    /// Waits for the next signal.
     async fn next(&mut self) -> Event {
         let stop = |signal| Event::Stop { signal, at: Instant::now() };
         tokio::select! {
-            // A reload asked for before the end is still done, and told in the log.
+            // A reload requested before the end is still done and logged.
             biased;
             _ = self.hangup.recv() => Event::Hangup { at: Instant::now() },
             _ = self.terminate.recv() => stop("SIGTERM"),

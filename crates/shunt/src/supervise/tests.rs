@@ -1,5 +1,4 @@
-//! The supervisor with parts that do what they are told to do wrong, on a clock that only the test
-//! moves.
+//! The supervisor with parts that fail on request, on a clock that only the test moves.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -11,24 +10,24 @@ const DRAIN: Duration = Duration::from_secs(30);
 const CLOSE: Duration = Duration::from_secs(10);
 const SECOND: Duration = Duration::from_secs(1);
 
-/// When a part has ended.
+/// The moment when a part ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ends {
-    /// As soon as it is told to drain.
+    /// As soon as it drains.
     AtOnce,
-    /// As soon as it is told to drain, at which one of its threads dies.
+    /// As soon as it drains, with the death of one of its threads.
     Dying,
-    /// When its clients are cut off.
+    /// As soon as its clients are cut off.
     CutOff,
-    /// Never by itself; a test may still end it.
+    /// Never without the test.
     Never,
 }
 
-/// What a fake part shares with the test.
+/// State that a fake part shares with the test.
 struct Fake {
     name: &'static str,
     ends: Ends,
-    /// What it tells at the next look.
+    /// Statuses that it returns at the next looks.
     failures: VecDeque<Exit>,
     has_ended: bool,
     has_retry: bool,
@@ -152,7 +151,7 @@ impl Scene {
         self.step(Some(Event::Look));
     }
 
-    /// Lets time pass, in which the supervisor is called when it wants to be.
+    /// Lets time pass and calls the supervisor when it is due.
     fn pass(&mut self, time: Duration) {
         let until = self.now + time;
         for _ in 0..10_000 {
@@ -167,7 +166,7 @@ impl Scene {
         panic!("the supervisor does not wait");
     }
 
-    /// Lets so much time pass that nothing can be left to wait for; returns when it ended.
+    /// Lets enough time pass for every wait to end; returns the time of the end.
     fn pass_until_the_end(&mut self) -> Duration {
         while self.exit.is_none() {
             let wait = self.supervisor.due(self.now);
@@ -196,7 +195,7 @@ fn a_signal_drains_one_part_after_the_other() {
     assert_eq!(scene.diary(), ["a drain SIGTERM"], "b serves a until that has ended");
     scene.ends(0);
     assert_eq!(scene.diary(), ["a drain SIGTERM", "b drain -"]);
-    // What a has not used of its time is not b's, nor is b short of what a used.
+    // The unused time of `a` does not add to that of `b`, and the used time does not reduce it.
     scene.pass(DRAIN - SECOND);
     assert_eq!(scene.exit, None);
     scene.ends(1);
@@ -228,7 +227,8 @@ fn signals_within_a_second_of_the_first_are_one_order() {
     assert_eq!(scene.exit, Some(Exit::Done));
 }
 
-/// They count from the first, so that whoever repeats the order often does not repeat it for ever.
+/// Counted from the first signal, so that a user who repeats the order often does not delay the end
+/// for ever.
 #[test]
 fn a_signal_after_a_second_ends_at_once_wherever_it_is() {
     let to_where: [&dyn Fn(&mut Scene); 4] = [
@@ -256,7 +256,7 @@ fn a_signal_after_a_second_ends_at_once_wherever_it_is() {
     }
 }
 
-/// The process was stopped, or the supervisor busy with a reload.
+/// The process was stopped, or the supervisor was busy with a reload.
 #[test]
 fn what_counts_is_when_a_signal_arrived() {
     let mut scene = never();
@@ -275,7 +275,7 @@ fn a_death_while_serving_ends_in_order_and_not_with_0() {
         let mut scene = never();
         scene.fails(part, Exit::Internal);
         assert_eq!(scene.diary(), ["a drain -"]);
-        // Whoever sees it fail and sends the first signal does not cut the drain.
+        // A user who sees the failure and sends the first signal does not cut the drain short.
         scene.pass(SECOND * 2);
         scene.signal("SIGTERM");
         scene.ends(0);
@@ -291,7 +291,7 @@ fn a_death_while_serving_ends_in_order_and_not_with_0() {
     assert_eq!(scene.exit, Some(Exit::Interrupted));
 }
 
-/// A thread that panics tells nobody.
+/// A thread that panics sends no message.
 #[test]
 fn a_death_without_a_word_is_noticed_while_it_serves_and_while_it_drains() {
     for part in 0..2 {
@@ -323,7 +323,7 @@ fn a_death_during_the_drain_does_not_end_with_0() {
             }
             scene.ends(0);
             if !before {
-                // Of a part that has ended, too.
+                // Also for a part that has ended.
                 scene.fails(part, Exit::Internal);
             }
             assert_eq!(scene.exit, None, "b has its time all the same");
@@ -401,8 +401,8 @@ fn a_part_that_could_not_do_something_is_called_again_soon() {
     assert!(scene.supervisor.due(scene.now) <= RETRY / 2, "the limit is sooner");
 }
 
-/// Whatever becomes of the parts and whatever ends the process: each is told to end, in order, and
-/// has its time; no failure ends with 0; there is an end.
+/// For any behaviour of the parts and any cause of the end: each part is told to end, in order, and
+/// has its time; no failure ends with 0; the process ends.
 #[test]
 fn nothing_that_parts_do_breaks_what_is_promised() {
     let all = [Ends::AtOnce, Ends::Dying, Ends::CutOff, Ends::Never];
@@ -446,7 +446,7 @@ fn nothing_that_parts_do_breaks_what_is_promised() {
     }
 }
 
-/// All of it with events from a channel, which are there before it looks.
+/// The same with events from a channel, which are there before the supervisor looks.
 #[test]
 fn it_runs_on_events_and_leaves_parts_alone_at_the_end() {
     for (ends, later, expected) in

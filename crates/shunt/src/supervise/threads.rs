@@ -1,13 +1,12 @@
-//! Threads of a part: those that tell how they end, and which of the others were found dead.
+//! Threads of a part: those that report their end, and a record of the deaths already reported.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Starts a thread at `work`, whose log lines say what the caller's say of where they come from.
-/// However it ends, `told` is called, when nothing of `work` is left: with why, if it failed or
-/// panicked.
+/// Starts a thread that runs `work`, with the caller's tracing span. Calls `told` when `work` has
+/// ended in any way and is dropped, with the reason if it failed or panicked.
 ///
 /// # Errors
-/// The system has no thread left.
+/// The system refuses a thread.
 pub(crate) fn spawn(
     name: &str,
     work: impl FnOnce() -> Result<(), String> + Send + 'static,
@@ -22,14 +21,14 @@ pub(crate) fn spawn(
     std::thread::Builder::new().name(name.to_owned()).spawn(body).map(drop)
 }
 
-/// Threads whose death was told.
+/// Threads whose death was reported.
 #[cfg(feature = "node")]
 #[derive(Default)]
 pub(crate) struct KnownDead(Vec<String>);
 
 #[cfg(feature = "node")]
 impl KnownDead {
-    /// The first of the `dead` that was not told, which it is now.
+    /// Returns the first of the `dead` that was not reported, and notes it as reported.
     pub(crate) fn first_new(&mut self, dead: Vec<String>) -> Option<&str> {
         let new = dead.into_iter().find(|thread| !self.0.contains(thread))?;
         self.0.push(new);

@@ -1,14 +1,15 @@
-//! `shunt switch balance`: who of several dispatchers takes new connections.
+//! `shunt switch balance`: directs new connections to the ready ones of several dispatchers.
 //!
 //! | a dispatcher's `/readyz` | its state |
 //! |---|---|
 //! | 200 | takes new connections |
-//! | anything else, or nothing from a host that is there | keeps those that it has: its process drains, starts, stands still, or is gone, and what its host has handed over goes on |
-//! | nothing from its host, [`LOST`] times in a row | gone: its connections are placed elsewhere, where they are reset |
+//! | anything else, or nothing from a reachable host | keeps its connections: its process drains, starts, is paused or is gone, and connections that its host has handed over go on |
+//! | nothing from its host, [`LOST`] times in a row | gone: its connections go to other dispatchers, which reset them |
 //!
-//! With none that is ready, or without this process, the table stays as it is, and so it does until
-//! each dispatcher has said something or has been silent for as long as that takes: it must never
-//! take a dispatcher away because it cannot see it yet, nor the last one because it cannot see any.
+//! Without a ready dispatcher, or without this process, the table keeps its content. It also does
+//! so until each dispatcher has answered or has been silent for long enough to count as gone. The
+//! balancer must never remove a dispatcher that it has not reached yet, nor the last one because it
+//! reaches none.
 
 use std::collections::BTreeMap;
 use std::fs::{File, TryLockError};
@@ -25,7 +26,7 @@ use super::Pins;
 use crate::print;
 use crate::relay::patience;
 
-/// Times in a row that a host says nothing until it counts as gone.
+/// Number of silent checks in a row after which a host counts as gone.
 const LOST: u32 = 3;
 
 /// `shunt switch balance`.
@@ -45,7 +46,7 @@ pub(super) struct Balance {
     pins: Pins,
 }
 
-/// What came of asking a dispatcher.
+/// Outcome of a health check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Said {
     Ready,
@@ -53,22 +54,22 @@ enum Said {
     Nothing,
 }
 
-/// What is known of a dispatcher.
+/// Knowledge about a dispatcher.
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
     mac: Option<Mac>,
-    /// None until it has said something, and once it is gone.
+    /// `None` before its first answer, and once it is gone.
     state: Option<State>,
     silent: u32,
 }
 
 impl Known {
-    /// True once it has said something, or nothing for long.
+    /// True after its first answer, or after a long silence.
     fn is_known(&self) -> bool {
         self.state.is_some() || self.silent >= LOST
     }
 
-    /// Takes in what it has said; true if its state is another now.
+    /// Records the outcome of a check; true if the state changed.
     fn heard(&mut self, said: Said) -> bool {
         let before = self.state;
         self.silent = if said == Said::Nothing { self.silent + 1 } else { 0 };
@@ -111,7 +112,7 @@ impl Balance {
         }
     }
 
-    /// Asks each dispatcher, all at once, and says what has changed.
+    /// Checks all dispatchers in parallel, and applies and logs what has changed.
     fn ask_all(&self, known: &mut BTreeMap<SocketAddr, Known>) {
         let said: Vec<(SocketAddr, Said)> = thread::scope(|scope| {
             let asked: Vec<_> = known
@@ -123,7 +124,7 @@ impl Balance {
                 .map(|(dispatcher, asked)| (dispatcher, asked.join().unwrap_or(Said::Nothing)))
                 .collect()
         });
-        // Whoever answered, or refused to, has been asked for its hardware address.
+        // The kernel has looked up the hardware address of each host that answered or refused.
         let macs = neighbours().unwrap_or_default();
         for (dispatcher, said) in said {
             let Some(known) = known.get_mut(&dispatcher) else { continue };
@@ -151,8 +152,8 @@ fn targets(known: &BTreeMap<SocketAddr, Known>, interface: u32) -> Vec<Target> {
         .collect()
 }
 
-/// Two of these would take away what the other has set, again and again. The lock lasts as long as
-/// what is returned.
+/// Takes a lock against a second balancer: two would undo each other's entries again and again. The
+/// lock lasts as long as the returned file.
 fn alone(pins: &Path) -> Result<File, String> {
     let directory = File::open(pins)
         .map_err(|error| format!("{}: cannot be opened: {error}", pins.display()))?;
@@ -168,7 +169,7 @@ fn alone(pins: &Path) -> Result<File, String> {
     }
 }
 
-/// Asks a dispatcher whether it is ready; with all that belongs to it, that takes no longer.
+/// Asks a dispatcher whether it is ready, within a total time of `within`.
 fn ask(dispatcher: SocketAddr, within: Duration) -> Said {
     let until = Instant::now() + within;
     let mut connection = match TcpStream::connect_timeout(&dispatcher, within) {
@@ -181,7 +182,7 @@ fn ask(dispatcher: SocketAddr, within: Duration) -> Said {
             || Some(until.saturating_duration_since(Instant::now())).filter(|left| !left.is_zero());
         let left = || left().ok_or(ErrorKind::TimedOut);
         connection.set_write_timeout(Some(left()?))?;
-        // So little that the kernel takes it at once.
+        // Small enough for the kernel to buffer it at once.
         let request =
             format!("GET /readyz HTTP/1.1\r\nHost: {dispatcher}\r\nConnection: close\r\n\r\n");
         connection.write_all(request.as_bytes())?;
@@ -195,7 +196,7 @@ fn ask(dispatcher: SocketAddr, within: Duration) -> Said {
         }
         Ok(status)
     };
-    // A host that took the connection is there, whatever its process does.
+    // A host that accepted the connection is alive, whatever its process does.
     if answer().is_ok_and(|status| &status == b"HTTP/1.1 200") {
         Said::Ready
     } else {
@@ -226,7 +227,7 @@ mod tests {
         let address = listener.local_addr().expect("an address");
         drop(listener);
         assert_eq!(ask(address, Duration::from_secs(5)), Said::NotReady);
-        // Nor is one whose process does not take it.
+        // Also for a process that does not accept the connection.
         let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = silent.local_addr().expect("an address");
         assert_eq!(ask(address, Duration::from_millis(50)), Said::NotReady);
@@ -240,7 +241,7 @@ mod tests {
             let mut connection = trickling.accept().expect("a connection").0;
             for byte in b"HTTP/1.1 200 OK" {
                 let _ = connection.write_all(&[*byte]);
-                // Each of them in time, all of them not.
+                // Each answer is in time, but all of them together are not.
                 thread::park_timeout(Duration::from_millis(200));
             }
         });

@@ -1,4 +1,4 @@
-//! `shunt switch`: the programs that steer packets of connections which were handed over, and those
+//! `shunt switch`: the kernel programs that steer packets of handed-over connections, and those
 //! that split multigets.
 
 mod balance;
@@ -153,7 +153,7 @@ impl Load {
 }
 
 impl Load {
-    /// Options that this role has no use for: whoever gives them believes that it has.
+    /// Returns the given options that have no effect in this role; the user expects an effect.
     fn idle(&self, role: Role) -> Vec<String> {
         let is_idle = |flag: &str| {
             format!("--{flag}: it does nothing with this --role: leave it out, or give another")
@@ -163,7 +163,7 @@ impl Load {
     }
 }
 
-/// A user's number, by that or by the name that /etc/passwd has.
+/// Parses a user, as a number or as a name in /etc/passwd.
 fn user_id(text: &str) -> Result<u32, String> {
     if let Ok(number) = text.parse() {
         return Ok(number);
@@ -223,5 +223,5 @@ fn of_gateway(gateway: &Gateway) -> String {
     text
 }
 
-/// Connections that are listed of each kind.
+/// Connections listed of each kind.
 const SHOWN_MAX: usize = 20;

@@ -1,5 +1,5 @@
-//! What `shunt switch` needs besides where multigets are split: the servers, and where their hosts
-//! are.
+//! The part of `shunt switch` that is about multigets: the servers, and the discovery of their
+//! hosts.
 
 use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -13,13 +13,13 @@ use shunt_steering::{
     interface_index, load_splitter,
 };
 
-/// How long hosts may take to say where they are.
+/// Time limit for the discovery of hosts.
 const FIND: Duration = Duration::from_secs(3);
 
-/// Requests a second from each address, unless it is given.
+/// Default of the requests a second from each address.
 const RATE_MAX: u32 = 200_000;
 
-/// Options of `shunt switch load` for who splits multigets.
+/// Options of `shunt switch load` for the multiget roles.
 #[derive(Args, Debug)]
 pub(super) struct Servers {
     /// Multiget roles: addresses of the servers' shims, in the order of the sidecars. Add =MAC, the
@@ -32,8 +32,8 @@ pub(super) struct Servers {
     /// multiget-gateway: networks whose multigets are split; the program drops those of others
     #[arg(long, value_name = "PREFIX", num_args = 1.., value_delimiter = ',', required_if_eq("role", "multiget-gateway"))]
     allow: Vec<Prefix>,
-    /// multiget-gateway: most requests a second from each address, or /64 of IPv6; the program drops
-    /// more. 0 sets no bound
+    /// multiget-gateway: most requests a second from each address, or /64 of IPv6; the program
+    /// drops more. 0 sets no bound
     #[arg(long, value_name = "N", default_value_t = RATE_MAX)]
     rate_max: u32,
     /// Multiget roles: the keys that each server gets
@@ -69,7 +69,7 @@ impl FromStr for Server {
 }
 
 impl Servers {
-    /// Those that were given, and that this role has no use for.
+    /// Returns the given options that have no effect in this role.
     pub(super) fn idle(&self, role: Role) -> Vec<&'static str> {
         let splits = matches!(role, Role::MultigetClient | Role::MultigetGateway);
         let bounds = role == Role::MultigetGateway;
@@ -83,7 +83,7 @@ impl Servers {
         given.into_iter().filter(|(_, is_used)| !is_used).map(|(flag, _)| flag).collect()
     }
 
-    /// Attaches the program and tells it of the servers.
+    /// Attaches the program and gives it the servers.
     pub(super) fn load(
         &self,
         interface: &str,
@@ -156,7 +156,7 @@ impl Servers {
     }
 }
 
-/// What `shunt switch status` says of a program that splits.
+/// Formats the status of a program that splits.
 pub(super) fn status(splitter: &Splitter) -> String {
     let shims = splitter.shims();
     let mut text = format!("pinned at {}\n{} servers\n", splitter.pins().display(), shims.len());

@@ -1,10 +1,9 @@
-//! A data directory that was damaged while no node ran on it: bits that flipped, files that are
-//! gone or cut off, one at a time, in every file there is. Either the node starts and everything is
-//! as it was written, or what cannot be read is an error, or it does not start and names the file.
-//! If anything came of it, `shunt node check` names the file too.
+//! A data directory that is damaged while no node runs on it: a flipped bit, a missing file or a
+//! truncated file, one at a time, in every file. Allowed outcomes: the node starts and all data is
+//! as written; or reads of the damaged part return an error; or the node does not start and names
+//! the file. If the damage had any effect, `shunt node check` names the file as well.
 //!
-//! `SHUNT_DAMAGE_FLIPS` sets the number of flips for each file, and twice as many for files of
-//! rows.
+//! `SHUNT_DAMAGE_FLIPS` sets the number of flips for each file. Files of rows get twice as many.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,9 +13,9 @@ use crate::plain::Plain;
 use crate::process::{Kind, Running, check};
 use crate::{directory, from_environment, seed};
 
-/// Flips for each file, unless told otherwise; twice as many in files of rows.
+/// Default number of flips for each file; files of rows get twice as many.
 const FLIPS: u64 = 1;
-/// Files of rows that are damaged; they are all alike.
+/// Number of files of rows that are damaged; they are all alike.
 const TABLES_MAX: usize = 2;
 
 #[derive(Clone, Copy, Debug)]
@@ -52,7 +51,7 @@ pub(crate) fn copy_all(from: &Path, to: &Path) {
     }
 }
 
-/// All files, relative to the directory.
+/// Returns all files, relative to the directory.
 fn files(root: &Path, below: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(root.join(below)).expect("directory").flatten() {
@@ -77,7 +76,7 @@ fn is_table(path: &Path) -> bool {
     path.extension().is_some_and(|kind| kind == "sst")
 }
 
-/// What is said of it.
+/// Message for a damaged table.
 const OUT_OF_ORDER: &str = "properties unsorted in file";
 
 #[test]
@@ -100,7 +99,7 @@ fn damage_is_never_served_and_always_named() {
     let mut problems = Vec::new();
     for file in files(&data, Path::new("")) {
         let bits = 8 * data.join(&file).metadata().expect("file").len();
-        // Most of what is flipped in rows is found by who reads them, and not by who starts.
+        // Most damage in rows shows when they are read, not when the node starts.
         let flips = if is_table(&file) { 2 * flips } else { flips };
         let flips =
             (0..flips).filter(|_| bits > 0).map(|_| Damage::Flip(random.below(bits.max(1))));
@@ -110,8 +109,8 @@ fn damage_is_never_served_and_always_named() {
             damage.to(&copy.join(&file));
             let said = check(&copy);
             let name = file.file_name().and_then(|name| name.to_str()).expect("name");
-            // RocksDB names the manifest where a bit of a name in a table's block of properties
-            // puts them out of their order.
+            // RocksDB names the manifest if a flipped bit in a name of a table's property block
+            // breaks their order.
             let is_named =
                 |text: &str| text.contains(name) || is_table(&file) && text.contains(OUT_OF_ORDER);
             let named = said.as_ref().is_some_and(|said| is_named(said));

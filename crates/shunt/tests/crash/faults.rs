@@ -1,8 +1,9 @@
-//! System calls on the data directory that fail, at random points: `strace` makes them in an
-//! unmodified node. No acknowledged write is lost and no wrong answer given; the node refuses
-//! writes saying why, and goes on to read. Started again on a sound disk it works as before.
+//! System calls on the data directory that fail at random points: `strace` injects the errors into
+//! an unmodified node. No acknowledged write is lost and no wrong answer is given. The node refuses
+//! writes with the reason and continues to serve reads. After a restart on a sound disk it works
+//! normally.
 //!
-//! `SHUNT_FAULT_ROUNDS` sets the number of nodes that meet a fault.
+//! `SHUNT_FAULT_ROUNDS` sets the number of nodes that get a fault.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -15,15 +16,15 @@ use crate::plain::Plain;
 use crate::process::{Kind, Running, check};
 use crate::{from_environment, seed};
 
-/// Nodes that meet a fault, unless told otherwise.
+/// Default number of nodes that get a fault.
 const ROUNDS: u64 = 10;
-/// Statements of each connection, eight at once.
+/// Rounds of eight concurrent statements that each connection sends.
 const VOLLEYS: usize = 60;
-/// RocksDB numbers its files; no more than these are made in a round.
+/// Upper bound of the file numbers that RocksDB uses in a round.
 const FILES_MAX: usize = 120;
 
-/// The faults: system calls, the error, up to which call the first may be, whether all after it
-/// fail too.
+/// The faults: system calls; error; latest call at which the error may start; whether all later
+/// calls fail as well.
 const FAULTS: [(&str, &str, u64, bool); 10] = [
     ("fdatasync,fsync", "EIO", 60, false),
     ("fdatasync,fsync", "EIO", 60, true),
@@ -37,7 +38,7 @@ const FAULTS: [(&str, &str, u64, bool); 10] = [
     ("openat", "ENOSPC", 40, true),
 ];
 
-/// Every file that the node may have, for `strace` knows names alone.
+/// Every file that the node may have: `strace` selects files only by name.
 fn files(data: &Path) -> Vec<String> {
     let (node, engine) = (data.join("node-0"), data.join("node-0/db"));
     let mut files = Vec::new();
@@ -54,7 +55,7 @@ fn files(data: &Path) -> Vec<String> {
     files.into_iter().map(|path| path.to_str().expect("text").to_owned()).collect()
 }
 
-/// The node under `strace`, which detaches itself so that the child is the node.
+/// Starts the node under `strace`, which detaches itself so that the child is the node.
 fn failing(data: &Path, trace: &Path, calls: &str, error: &str, when: &str) -> Command {
     let node = Kind::Node.command(data);
     let mut command = Command::new("strace");
@@ -102,7 +103,7 @@ fn a_disk_that_fails_loses_nothing_and_is_named() {
 
 fn meet(calls: &str, error: &str, when: &str) {
     let directory = tempfile::tempdir().expect("directory");
-    // As the kernel has it: strace compares names.
+    // The canonical path, because strace compares names with the kernel's.
     let root = directory.path().canonicalize().expect("directory");
     let (data, log, trace) = (root.join("data"), root.join("log"), root.join("trace"));
     let mut plain = Plain::default();
@@ -148,7 +149,7 @@ fn meet(calls: &str, error: &str, when: &str) {
     assert_eq!(check(&data), None);
 }
 
-/// The system's word for what is wrong is in the message.
+/// True if the message contains the system's error text.
 pub(crate) fn says_what(why: &str) -> bool {
     ["Input/output error", "No space left on device", "bytes are free"]
         .iter()

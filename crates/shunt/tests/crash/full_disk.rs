@@ -1,9 +1,9 @@
-//! Nodes on a small disk that really fills up, with short writes and all. Writes are refused and
-//! reads answered; a copy that finds no room leaves nothing behind; with room again writes go on,
-//! and nothing that was acknowledged is lost, neither then nor after a kill on the full disk.
+//! Nodes on a small disk that really fills up, short writes included. Writes are refused and reads
+//! are answered. A copy without enough space leaves nothing behind. With free space, writes
+//! continue. No acknowledged write is lost, neither then nor after a kill on the full disk.
 //!
-//! The disk is a tmpfs in a mount namespace of its own, in which this executable starts itself
-//! again. Where the kernel does not let one be made, the test says so and proves nothing.
+//! The disk is a tmpfs in a separate mount namespace, in which this executable starts itself again.
+//! Where the kernel does not allow that, the test prints so and checks nothing.
 
 use std::io::Write;
 use std::path::Path;
@@ -14,10 +14,10 @@ use crate::plain::Plain;
 use crate::process::{Kind, Running, check};
 
 const DISK: &str = "SHUNT_SMALL_DISK";
-/// Room left on the disk for the node; enough to start.
+/// Space left on the disk for the node; enough to start.
 const LEFT_BYTES: u64 = 3 << 20;
 
-/// Fills the disk, but for a little.
+/// Fills the disk, except for a small rest.
 fn fill(ballast: &Path) {
     let mut file = std::fs::File::create(ballast).expect("ballast");
     let piece = vec![1; 64 << 10];
@@ -52,7 +52,7 @@ fn a_disk_that_fills_up_loses_nothing() {
 
 fn fill_and_recover(disk: &Path) {
     let (data, copy, ballast) = (disk.join("data"), disk.join("copy"), disk.join("ballast"));
-    // Not on the disk that fills up.
+    // Must not lie on the disk that fills up.
     let outside =
         tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("directory");
     let log = outside.path().join("log");
@@ -75,13 +75,13 @@ fn fill_and_recover(disk: &Path) {
     assert_eq!(plain.verify(&mut running.client()), Vec::<String>::new());
     running.started_quietly();
 
-    // Full once more, and killed.
+    // Filled again, then killed.
     fill(&ballast);
     plain.refusals.clear();
     plain.run(running.clients, 100_000);
     assert!(!plain.refusals.is_empty());
     running.kill();
-    // It may start on a full disk, or say what is wrong.
+    // It may start on a full disk, or fail with the reason.
     match Running::try_start(Kind::Node.command(&data), &log) {
         Some(running) => assert_eq!(plain.verify(&mut running.client()), Vec::<String>::new()),
         None => assert!(says_what(&std::fs::read_to_string(&log).expect("log"))),
@@ -96,7 +96,8 @@ fn fill_and_recover(disk: &Path) {
     assert_eq!(check(&data), None);
 }
 
-/// A copy takes the room of what is in memory alone, which may be there. Without it nothing stays.
+/// A copy needs as much space as the data that is only in memory, which may fit. If it does not,
+/// the copy must leave nothing behind.
 fn copying_leaves_nothing(data: &Path, copy: &Path) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_shunt"));
     let output =

@@ -1,4 +1,4 @@
-//! All loads of a run, each on a connection of its own.
+//! The loads of a run, each on a separate connection.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,23 +14,23 @@ use crate::process::{Kind, is_given_up};
 use crate::rows::{Batches, Singles, Truncates};
 use crate::shared::{Conditional, Counters, Schema};
 
-/// The work of one connection, and the check of what has to be there afterwards.
+/// The work of one connection, and the check of its results.
 pub(crate) trait Load: Send {
-    /// Sends something and takes the answers; false if some never came.
+    /// Sends statements and reads the answers; false if an answer never came.
     fn step(&mut self, client: &mut Client, seen: &mut Seen) -> bool;
-    /// Looks at everything after a start.
+    /// Checks all data after a start.
     fn verify(&mut self, client: &mut Client, place: Place, seen: &mut Seen);
 }
 
-/// The answers to texts sent together; `None` of those that never came, and of what was given up
-/// because the machine stood still: what became of it is seen after the kill.
+/// Returns the answers to statements sent together. `None` stands for an answer that never came, or
+/// that only says that the machine stood still: the check after the kill finds the outcome.
 pub(crate) fn asked(client: &mut Client, texts: &[String]) -> Vec<Option<Answer>> {
     let begun = Instant::now();
     let answers = client.pipeline(texts).into_iter();
     answers.map(|answer| answer.filter(|answer| !is_given_up(answer, begun))).collect()
 }
 
-/// Which node has which partition.
+/// Maps partitions to nodes.
 #[derive(Clone, Copy)]
 pub(crate) struct Place<'a>(&'a ClusterInfo);
 
@@ -39,7 +39,7 @@ impl Place<'_> {
         self.0.nodes.len()
     }
 
-    /// The node that has a partition whose key is an int.
+    /// Returns the node of a partition with an int key.
     pub(crate) fn owner(self, key: i32) -> usize {
         self.0.owner(token(&key.to_be_bytes()))
     }
@@ -54,7 +54,7 @@ const TABLES: [&str; 6] = [
     "raised (id int PRIMARY KEY, v int)",
 ];
 
-/// The loads of a run, which go on over all its kills.
+/// The loads of a run, which continue across all kills.
 pub(crate) struct Loads {
     loads: Vec<Box<dyn Load>>,
     cluster: ClusterInfo,
@@ -80,7 +80,7 @@ impl Loads {
         Self { loads, cluster: ClusterInfo::new("Shunt", &addresses), seen: Seen::default() }
     }
 
-    /// Makes keyspace and tables.
+    /// Creates keyspace and tables.
     pub(crate) fn prepare(&self, client: &mut Client) {
         let replication = "{'class': 'SimpleStrategy', 'replication_factor': 1}";
         client.run(&format!(
@@ -94,7 +94,7 @@ impl Loads {
         }
     }
 
-    /// All go on until the node is gone; `meanwhile` runs beside them and sees to that.
+    /// Runs all loads until the node is gone. `meanwhile` runs beside them and ends the node.
     pub(crate) fn run(&mut self, address: SocketAddr, meanwhile: impl FnOnce()) {
         let mut seen = vec![Seen::default(); self.loads.len()];
         std::thread::scope(|scope| {
@@ -111,7 +111,7 @@ impl Loads {
         seen.into_iter().for_each(|one| self.seen.add(one));
     }
 
-    /// Everything that was acknowledged is there, and nothing is there by half.
+    /// Checks that every acknowledged write is there, and that no write is there in part.
     pub(crate) fn verify(&mut self, client: &mut Client) {
         for load in &mut self.loads {
             load.verify(client, Place(&self.cluster), &mut self.seen);

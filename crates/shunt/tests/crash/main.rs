@@ -1,6 +1,6 @@
-//! The whole embedded node is killed with SIGKILL at random moments under load, many times over one
-//! directory. It starts again without a word of complaint, all that it had acknowledged is there,
-//! and nothing is there by half. A control without durability shows that the test can see a loss.
+//! Kills the whole embedded node with SIGKILL at random moments under load, many times on one
+//! directory. Each time the node starts again without a complaint, has all acknowledged writes, and
+//! has no partial write. A control without durability shows that the test can detect a loss.
 //!
 //! `SHUNT_CRASH_ROUNDS` sets the number of kills, `SHUNT_CRASH_SEED` the choices of the loads and
 //! the moments.
@@ -27,11 +27,11 @@ use shunt_testing::number;
 
 /// Kills of a node, and of `shunt up`.
 const ROUNDS: (u64, u64) = (30, 12);
-/// A kill comes so long after the load began, at most.
+/// Longest time from the begin of the load to a kill.
 const LOAD_MS_MAX: u64 = 200;
-/// And so long after the process began, when it is to meet the start.
+/// Longest time from the begin of the process to a kill that should hit the start.
 const START_MS_MAX: u64 = 60;
-/// Rounds after which everything on disk is read and checked.
+/// Rounds between two checks of all files on disk.
 const CHECKED_EVERY: u64 = 10;
 
 fn from_environment(name: &str) -> Option<u64> {
@@ -48,9 +48,8 @@ fn seed() -> u64 {
     })
 }
 
-/// A killed process loses nothing that the kernel has, so memory is as good as a disk, and many
-/// times the writes are under way. `shunt up` is tried on the disk all the same, where a sync takes
-/// long.
+/// A killed process loses nothing that the kernel has, so memory replaces a disk, and many more
+/// writes are under way. `shunt up` is tested on the disk, where a sync takes long.
 fn directory(kind: Kind) -> tempfile::TempDir {
     let memory = Path::new("/dev/shm");
     if kind == Kind::Node && memory.is_dir() {
@@ -92,7 +91,7 @@ fn survives(kind: Kind, rounds: u64) {
     assert_eq!(check(&data), None);
 }
 
-/// Before it takes clients, or just after.
+/// Kills the process before it accepts clients, or shortly after.
 fn kill_at_start(kind: Kind, data: &Path, after_ms: u64) {
     let mut child = kind.command(data).stderr(std::process::Stdio::null()).spawn().expect("start");
     std::thread::park_timeout(Duration::from_millis(after_ms));
@@ -110,8 +109,7 @@ fn nodes_behind_their_proxy_that_are_killed_lose_nothing() {
     survives(Kind::Up, ROUNDS.1);
 }
 
-/// Those that were written just before the log was synced are not lost, and on a busy machine these
-/// may be all.
+/// Writes just before a sync of the log are not lost; on a busy machine these may be all writes.
 #[test]
 fn the_control_without_durability_sees_a_loss() {
     assert!(

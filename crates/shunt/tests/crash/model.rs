@@ -1,6 +1,7 @@
-//! The data as known from the outside: what was acknowledged, and what was sent and never answered.
+//! A model of the data from the client's view: writes acknowledged, and writes sent without an
+//! answer.
 
-/// Xorshift, so that runs differ and can be had again as far as the program's own choices go.
+/// Xorshift, so that runs differ but can be repeated, as far as the test's own choices go.
 #[derive(Clone, Debug)]
 pub(crate) struct Random(u64);
 
@@ -21,7 +22,7 @@ impl Random {
     }
 }
 
-/// A thing with one writer at a time: as it was acknowledged, and as it may be instead.
+/// A value with one writer at a time: its acknowledged state, and the state of a pending change.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Fact<S> {
     known: S,
@@ -29,23 +30,23 @@ pub(crate) struct Fact<S> {
 }
 
 impl<S: Clone + PartialEq + std::fmt::Debug> Fact<S> {
-    /// The state that was acknowledged last.
+    /// Returns the state acknowledged last.
     pub(crate) fn known(&self) -> &S {
         &self.known
     }
 
-    /// A change is on its way.
+    /// Records that a change was sent.
     pub(crate) fn sent(&mut self, state: S) {
         assert!(self.maybe.is_none(), "two changes at once");
         self.maybe = Some(state);
     }
 
-    /// It was acknowledged.
+    /// Records that the change was acknowledged.
     pub(crate) fn acknowledged(&mut self) {
         self.known = self.maybe.take().expect("something was sent");
     }
 
-    /// After a crash, as found. Says whether a change that nobody acknowledged is there.
+    /// Checks the state found after a crash; true if an unacknowledged change is there.
     pub(crate) fn found(&mut self, state: S, what: &str) -> bool {
         let kept = self.maybe.as_ref() == Some(&state);
         assert!(
@@ -60,16 +61,16 @@ impl<S: Clone + PartialEq + std::fmt::Debug> Fact<S> {
     }
 }
 
-/// Counts of what a run has seen, to be printed: a test that met nothing proves nothing.
+/// Counts of the events in a run, printed at its end: a test without any events proves nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Seen {
-    /// Statements that were acknowledged.
+    /// Acknowledged statements.
     pub(crate) acknowledged: u64,
-    /// Changes that were under way at a kill and are there all the same.
+    /// Changes under way at a kill that survived.
     pub(crate) kept: u64,
-    /// Batches over several nodes of which one node has its part and another has not.
+    /// Batches over several nodes of which one node has its part and another does not.
     pub(crate) split: u64,
-    /// Conditional statements of two clients for one thing, so that one was refused.
+    /// Conditional statements of two clients on one row, of which one was refused.
     pub(crate) refused: u64,
 }
 

@@ -1,6 +1,6 @@
-//! The troubles that an operator meets at a bad hour: a directory that cannot be written to,
-//! belongs to another version, is open already, is half a copy, has a long name, or is to be copied
-//! into itself; orders at once and signals at the wrong time.
+//! Mistakes and accidents of operation: a data directory that is read-only, from another version,
+//! already open, half a copy, under a long name, or to be copied into itself; concurrent commands;
+//! and signals at the wrong time.
 
 use std::fs;
 use std::path::Path;
@@ -22,7 +22,7 @@ fn snapshot(data: &Path, to: &Path) -> Result<(), String> {
     if output.status.success() { Ok(()) } else { Err(said) }
 }
 
-/// The words of a node that does not start.
+/// Returns the message of a node that does not start.
 fn refusal(kind: Kind, data: &Path, log: &Path) -> String {
     assert!(Running::try_start(kind.command(data), log).is_none(), "{} was opened", data.display());
     fs::read_to_string(log).expect("log")
@@ -48,7 +48,7 @@ fn what_cannot_be_used_is_refused_by_name_and_left_as_it_is() {
     }
     assert_eq!(running.stop(), Some(0));
 
-    // Of a later version; the copy has no socket.
+    // Files of a later version; the copy has no socket.
     let copy = directory.path().join("copy");
     for (file, from, to) in [
         ("node-0/FORMAT", "storage 1", "storage 2"),
@@ -62,7 +62,7 @@ fn what_cannot_be_used_is_refused_by_name_and_left_as_it_is() {
         assert!(said.contains(file), "{said}");
         fs::remove_dir_all(&copy).expect("remove");
     }
-    // Half a copy: without one of the nodes, and without the files at the top.
+    // Half a copy: without one of the nodes, or without a file at the top.
     for gone in
         ["node-0", "nodes", "schema.json", "node-0/db", "node-0/db/CURRENT", "node-0/catalogue"]
     {
@@ -85,7 +85,7 @@ fn what_cannot_be_used_is_refused_by_name_and_left_as_it_is() {
 #[test]
 fn copies_are_whole_or_not_there() {
     let directory = tempfile::tempdir().expect("directory");
-    // Longer than the name of a socket may be.
+    // Longer than a socket's name may be.
     let data = directory.path().join("d".repeat(120)).join("data");
     let (log, copy) = (directory.path().join("log"), directory.path().join("copy"));
     let (running, plain) = filled(&data, &log);
@@ -97,7 +97,7 @@ fn copies_are_whole_or_not_there() {
     let said =
         snapshot(&data, &directory.path().join("nowhere/copy")).expect_err("copied to nowhere");
     assert!(said.contains("nowhere"), "{said}");
-    // At once, to one place and to two.
+    // Concurrent copies, to one place and to two.
     let (one, two) = (directory.path().join("one"), directory.path().join("two"));
     std::thread::scope(|scope| {
         let asked: Vec<_> =
@@ -112,7 +112,7 @@ fn copies_are_whole_or_not_there() {
                 .all(|why| why.contains("is there already"))
         );
     });
-    // A kill leaves the socket behind; nobody answers there, so the copy is made without the node.
+    // A kill leaves the socket behind. Nothing answers there, so the copy works without the node.
     running.kill();
     assert!(data.join("control.sock").exists());
     assert_eq!(snapshot(&data, &copy), Ok(()));
@@ -123,13 +123,13 @@ fn copies_are_whole_or_not_there() {
     }
 }
 
-/// A signal before the node has started, as from a supervisor that has changed its mind.
+/// A signal before the node has started, as from a supervisor that changes its mind.
 #[test]
 fn a_signal_while_it_starts_does_no_harm() {
     let directory = tempfile::tempdir().expect("directory");
     let (data, log) = (directory.path().join("data"), directory.path().join("log"));
     let mut random = Random::new(seed());
-    // From the very first start on, when there is nothing yet.
+    // Includes the very first start, when the directory is still empty.
     for kind in [Kind::Up; 8] {
         let mut child =
             kind.command(&data).stderr(std::process::Stdio::null()).spawn().expect("start");
@@ -143,7 +143,7 @@ fn a_signal_while_it_starts_does_no_harm() {
     running.started_quietly();
 }
 
-/// Another's directory, and one that can only be read.
+/// A directory of another user, and a read-only one.
 #[test]
 fn a_directory_that_cannot_be_written_to_is_named() {
     let directory = tempfile::tempdir().expect("directory");
@@ -172,7 +172,7 @@ fn a_directory_that_cannot_be_written_to_is_named() {
         output.status.code() == Some(5) && said.contains("LOCK: Read-only file system"),
         "{said}"
     );
-    // A backup on a medium that cannot be written to can be checked.
+    // A backup on a read-only medium can be checked.
     let output = inside(&["node", "check"]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }

@@ -1,5 +1,5 @@
-//! A load for a node whose disk fails: every row and batch is written once, so that whatever
-//! happens there are three kinds of them: acknowledged, refused or unanswered, and never tried.
+//! A load for a node whose disk fails. Each row and batch is written only once, so each is
+//! acknowledged, or refused or unanswered, or never tried.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -13,21 +13,21 @@ use crate::model::Random;
 use crate::process::is_given_up;
 
 const CONNECTIONS: i64 = 3;
-/// Statements sent at once.
+/// Statements sent together.
 const VOLLEY: i64 = 8;
 /// Partitions of a batch.
 const PARTS: i64 = 4;
-/// A connection gives up after so many volleys without an acknowledgement.
+/// Volleys without an acknowledgement after which a connection gives up.
 const REFUSALS_MAX: usize = 3;
 
-/// The rows and batches that have been written.
+/// The written rows and batches.
 #[derive(Default)]
 pub(crate) struct Plain {
     rows: Tried,
     batches: Tried,
     tables: Tried,
     next: i64,
-    /// The words of refusals, each once.
+    /// The distinct messages of refusals.
     pub(crate) refusals: BTreeSet<String>,
 }
 
@@ -45,7 +45,7 @@ enum What {
     Table,
 }
 
-/// Text that does not compress well, so that disks fill up.
+/// Text that compresses poorly, so that disks fill up.
 fn pad(id: i64) -> String {
     let mut random = Random::new(id as u64);
     (0..30).map(|_| format!("{:08x}", random.below(1 << 32))).collect()
@@ -63,7 +63,7 @@ fn text(what: What, id: i64) -> String {
 }
 
 impl Plain {
-    /// Makes keyspace and tables.
+    /// Creates keyspace and tables.
     pub(crate) fn prepare(client: &mut Client) {
         let replication = "{'class': 'SimpleStrategy', 'replication_factor': 1}";
         client.run(&format!(
@@ -81,8 +81,8 @@ impl Plain {
         }
     }
 
-    /// Writes over several connections until each has sent so many volleys or is refused again and
-    /// again.
+    /// Writes over several connections until each has sent `volleys` volleys or is refused
+    /// repeatedly.
     pub(crate) fn run(&mut self, address: SocketAddr, volleys: usize) {
         let shared = Mutex::new(self);
         std::thread::scope(|scope| {
@@ -104,7 +104,7 @@ impl Plain {
         });
     }
 
-    /// Writes one row; whether it was acknowledged.
+    /// Writes one row; true if it was acknowledged.
     pub(crate) fn one(&mut self, client: &mut Client) -> bool {
         let before = self.rows.acknowledged.len();
         let id = self.next;
@@ -124,15 +124,15 @@ impl Plain {
         }
     }
 
-    /// Writes that were acknowledged.
+    /// Number of acknowledged writes.
     pub(crate) fn acknowledged(&self) -> usize {
         self.rows.acknowledged.len()
             + self.batches.acknowledged.len()
             + self.tables.acknowledged.len()
     }
 
-    /// Everything that is read is as it was written and nothing that was acknowledged is missing.
-    /// The disk may keep some of it from being read: these are counted, as errors.
+    /// Checks that everything read is as written and no acknowledged write is missing. A read that
+    /// the disk makes fail is returned as an error.
     pub(crate) fn verify(&self, client: &mut Client) -> Vec<String> {
         let mut errors = Vec::new();
         let mut read = |text: &str| match client.query(text).outcome() {
@@ -153,7 +153,7 @@ impl Plain {
                 });
                 self.rows.same(&rows.into_keys().collect(), "rows");
             }
-            // One by one: what is elsewhere can be read.
+            // One by one: data outside the damage can be read.
             None => {
                 for id in self.rows.acknowledged.iter().step_by(7) {
                     let Some(rows) = read(&format!("SELECT pad FROM f.row WHERE id = {id}")) else {

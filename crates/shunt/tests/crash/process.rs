@@ -12,10 +12,10 @@ use shunt_testing::blocking::Client;
 use shunt_wire::cql::envelope::opcode;
 use shunt_wire::cql::message::error_code;
 
-/// Memtables so small that flushes and compactions are always under way.
+/// Memtables small enough that flushes and compactions are always under way.
 const SMALL: [&str; 4] = ["--memtable-bytes", "131072", "--block-cache-bytes", "4194304"];
 
-/// How nodes are run.
+/// The commands that run nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// `shunt node` with two event loops.
@@ -32,12 +32,12 @@ impl Kind {
         }
     }
 
-    /// The command on a data directory, to be started.
+    /// Returns the command for a data directory, not started yet.
     pub(crate) fn command(self, data: &Path) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_shunt"));
         match self {
-            // Few clients: a machine with a low limit of open files would be warned about, and a
-            // start is to say nothing.
+            // Few clients: with a low limit of open files, more clients would cause a warning, and
+            // a start must log nothing.
             Kind::Node => {
                 let command = command.args(["node", "--cores", "2", "--listen", "127.0.0.1:0"]);
                 command.args(["--log", "warn", "--clients-max", "1000"])
@@ -50,10 +50,10 @@ impl Kind {
     }
 }
 
-/// The shortest time after which a process gives something up by itself.
+/// Shortest timeout of a process.
 pub(crate) const LIMIT: Duration = Duration::from_secs(5);
 
-/// A proxy that has stood still for so long says so.
+/// Messages of a proxy after a pause of the machine.
 const OF_TIME: [&str; 6] = [
     "the lease has run out before it could be renewed",
     "a silent member was declared dead",
@@ -72,7 +72,7 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Starts nodes whose log goes to a file, and waits until they take clients.
+    /// Starts nodes with a log file, and waits until they accept clients.
     pub(crate) fn start(kind: Kind, data: &Path, log: &Path) -> Self {
         Self::try_start(kind.command(data), log).unwrap_or_else(|| {
             panic!(
@@ -83,7 +83,7 @@ impl Running {
         })
     }
 
-    /// `None` if it ends before it takes clients.
+    /// Returns `None` if the process ends before it accepts clients.
     pub(crate) fn try_start(mut command: Command, log: &Path) -> Option<Self> {
         command.stderr(std::fs::File::create(log).expect("log"));
         let begun = Instant::now();
@@ -104,12 +104,12 @@ impl Running {
         None
     }
 
-    /// A client of its own, in protocol v4.
+    /// A new client in protocol v4.
     pub(crate) fn client(&self) -> Client {
         Client::connect(self.clients, 4)
     }
 
-    /// A node that was killed starts as any other: it has nothing to say.
+    /// Checks that a killed node starts again without any message.
     pub(crate) fn started_quietly(&self) {
         let said = std::fs::read_to_string(&self.log).expect("log");
         let may_be_late = self.begun.elapsed() >= LIMIT;
@@ -117,14 +117,14 @@ impl Running {
         assert!(said.lines().all(is_of_time), "{said}");
     }
 
-    /// kill -9. It must have been alive until then.
+    /// Kills with SIGKILL; the process must have run until then.
     pub(crate) fn kill(mut self) {
         self.child.kill().expect("kill");
         let status = self.child.wait().expect("wait");
         assert_eq!(status.signal(), Some(9), "it ended by itself: {status}");
     }
 
-    /// SIGTERM, and the exit code.
+    /// Sends SIGTERM and returns the exit code.
     pub(crate) fn stop(mut self) -> Option<i32> {
         let kill = format!("kill -TERM {}", self.child.id());
         assert!(Command::new("sh").args(["-c", &kill]).status().expect("sh").success());
@@ -143,8 +143,8 @@ impl Drop for Running {
     }
 }
 
-/// True of an answer that says only that the machine stood still: so much later than it was asked
-/// for, a node or a proxy has given the request up. It may have been carried out all the same.
+/// True of an answer that only says that the machine stood still: the node or proxy gave up the
+/// request that long after it was sent. The statement may still have been executed.
 pub(crate) fn is_given_up(answer: &Answer, asked: Instant) -> bool {
     let of_time = [error_code::OVERLOADED, error_code::WRITE_TIMEOUT, error_code::READ_TIMEOUT];
     asked.elapsed() >= LIMIT
@@ -152,7 +152,7 @@ pub(crate) fn is_given_up(answer: &Answer, asked: Instant) -> bool {
         && of_time.contains(&answer.error().0)
 }
 
-/// `shunt node check`: nothing if the data is sound, else what it says.
+/// Runs `shunt node check`; `None` if the data is sound, otherwise its output.
 pub(crate) fn check(data: &Path) -> Option<String> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_shunt"));
     let output = command.args(["node", "check"]).arg(data).output().expect("start");

@@ -1,4 +1,4 @@
-//! Loads with one writer for each thing: single rows, batches over partitions, TRUNCATE.
+//! Loads with one writer for each row or partition: single rows, batches over partitions, TRUNCATE.
 
 use std::collections::BTreeSet;
 
@@ -8,11 +8,10 @@ use shunt_testing::number;
 use crate::load::{Load, Place, asked};
 use crate::model::{Fact, Random, Seen};
 
-/// Statements sent at once.
+/// Most statements sent together.
 const VOLLEY_MAX: u64 = 8;
 
-/// Rows that are inserted, overwritten and deleted; several statements under way at once, one per
-/// row.
+/// Inserts, overwrites and deletes rows, with several statements under way at once, one per row.
 pub(crate) struct Singles {
     writer: i64,
     random: Random,
@@ -85,8 +84,8 @@ impl Load for Singles {
     }
 }
 
-/// Batches that put one version into each partition of a group, and delete a range of rows in every
-/// second version.
+/// Batches that write one version into each partition of a group; every second one deletes a range
+/// of rows as well.
 pub(crate) struct Batches {
     random: Random,
     groups: Vec<Vec<Fact<i64>>>,
@@ -121,7 +120,7 @@ impl Batches {
         text + "APPLY BATCH"
     }
 
-    /// The version of a partition, all of whose rows have to be of it.
+    /// Returns the version of a partition; all of its rows must have it.
     fn version(client: &mut Client, partition: usize) -> i64 {
         let rows = client.rows(&format!("SELECT c, v FROM k.grouped WHERE p = {partition}"));
         let found: Vec<_> =
@@ -163,7 +162,7 @@ impl Load for Batches {
         all
     }
 
-    /// All or nothing in the store of each node; over nodes, each may have its part or not.
+    /// All or nothing within the store of a node; each of several nodes may have its part or not.
     fn verify(&mut self, client: &mut Client, place: Place, seen: &mut Seen) {
         for (group, parts) in self.groups.iter_mut().enumerate() {
             let mut of_node = vec![None; place.nodes()];
@@ -184,7 +183,7 @@ impl Load for Batches {
     }
 }
 
-/// Rows that are inserted, and all of them deleted now and then.
+/// Inserts rows, and truncates the table now and then.
 pub(crate) struct Truncates {
     random: Random,
     rows: BTreeSet<i64>,

@@ -1,5 +1,5 @@
-//! Loads with several writers for one thing: counters and conditional statements. And the schema,
-//! which has one.
+//! Loads with several writers for one row: counters and conditional statements. Also the schema,
+//! with one writer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,8 +20,8 @@ const COUNTERS: usize = 8;
 #[derive(Default)]
 pub(crate) struct Sums([(i64, i64); COUNTERS]);
 
-/// Counters that several connections add to; a statement adds to two columns, which are therefore
-/// equal.
+/// Counters that several connections add to. Each statement adds to two columns, which must
+/// therefore stay equal.
 pub(crate) struct Counters {
     random: Random,
     sums: Arc<Mutex<Sums>>,
@@ -73,19 +73,20 @@ impl Load for Counters {
     }
 }
 
-/// Registers that several connections raise by one, if they are what they were.
+/// Number of registers; several connections raise each by one, with its known value as the
+/// condition.
 const REGISTERS: usize = 3;
 
-/// The facts that the answers to conditional statements have told.
+/// Knowledge from the answers to conditional statements.
 #[derive(Default)]
 pub(crate) struct Races {
-    /// Who has a slot, by an answer to anybody.
+    /// Winner of each slot, as any answer showed it.
     winners: BTreeMap<i64, i64>,
-    /// Slots that were tried since they were last looked at.
+    /// Slots tried since the last check.
     tried: BTreeSet<i64>,
-    /// The least that a register can be, by an answer to anybody.
+    /// Lower bound of each register, as any answer showed it.
     registers: [i64; REGISTERS],
-    /// Steps of registers that were acknowledged.
+    /// Acknowledged steps of registers.
     steps: BTreeSet<(usize, i64)>,
 }
 
@@ -96,7 +97,7 @@ impl Races {
     }
 }
 
-/// Slots that go to whom comes first, and registers.
+/// Slots, which the first writer wins, and registers.
 pub(crate) struct Conditional {
     client: i64,
     random: Random,
@@ -112,7 +113,7 @@ impl Conditional {
     fn slots(&mut self, client: &mut Client, seen: &mut Seen) -> bool {
         let slots: Vec<i64> =
             (0..=self.random.below(5) as i64).map(|offset| self.next + offset).collect();
-        // All connections try the same slots, in the same order.
+        // All connections try the same slots in the same order.
         self.next += slots.len() as i64;
         lock(&self.races).tried.extend(&slots);
         let text = |slot: &i64| {
@@ -156,7 +157,7 @@ impl Conditional {
     }
 }
 
-/// True if all were answered; an error is a failed test.
+/// True if all were answered; an error fails the test.
 fn answered(answers: &[Option<Answer>]) -> bool {
     assert_eq!(answers.iter().flatten().find_map(|answer| answer.outcome().err()), None);
     answers.iter().all(Option::is_some)
@@ -193,12 +194,12 @@ impl Load for Conditional {
             assert!(found >= Some(least), "register {id} is {found:?}, it has been {least}");
             races.registers[id] = found.unwrap_or_default();
         }
-        // Both connections go on where the further one is.
+        // Both connections continue at the furthest slot of the two.
         self.next = races.winners.keys().next_back().map_or(0, |slot| slot + 1).max(self.next);
     }
 }
 
-/// Tables that come, get a row and another column, and go.
+/// Creates tables, adds a row and a column to each, and drops them.
 pub(crate) struct Schema {
     random: Random,
     tables: BTreeMap<u32, Fact<Stage>>,
@@ -214,7 +215,7 @@ enum Stage {
     Altered,
 }
 
-/// Tables at a time.
+/// Most tables at a time.
 const TABLES_MAX: usize = 4;
 
 impl Schema {

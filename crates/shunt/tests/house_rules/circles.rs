@@ -1,10 +1,11 @@
-//! Files that use one another in a circle cannot be read one after the other: a circle has at most
-//! four of them.
+//! Files that use one another in a circle cannot be read one after the other. A circle may have at
+//! most four files.
 //!
-//! A file uses another if it names it, or something in it, in a path that begins with `crate`,
-//! `super`, `self`, a child module or an imported name, or if it calls a macro of the other. What is
-//! re-exported belongs to the file that re-exports it, unless that is the root of the crate.
-//! Declarations (`mod x;`) and tests do not count, nor do methods of a value whose type is not named.
+//! A file uses another if it names the file or an item in it through a path that begins with
+//! `crate`, `super`, `self`, a child module or an imported name, or if it calls a macro of the
+//! other file. A re-exported item belongs to the file that re-exports it, unless that is the root
+//! of the crate. Declarations (`mod x;`) and tests do not count, nor do methods of a value whose
+//! type is not named.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -17,10 +18,10 @@ const FILES_MAX: usize = 4;
 type Module = paths::Path;
 type Uses = BTreeMap<Module, BTreeSet<Module>>;
 
-/// Imports that lead to imports are followed so far.
+/// Length of the longest chain of imports that is followed.
 const IMPORTS_MAX: usize = 4;
 
-/// The files of a crate, without those for tests; the root has the empty path.
+/// The files of a crate, without test files; the root has the empty path.
 struct Crate {
     files: BTreeMap<Module, Source>,
     macros: BTreeMap<String, Module>,
@@ -46,7 +47,8 @@ impl Crate {
         Self { files, macros }
     }
 
-    /// The modules, each with those that it uses. The root of a crate is its table of contents.
+    /// Returns the modules, each with the modules that it uses. The root of a crate does not count:
+    /// it is a table of contents.
     fn uses(&self) -> Uses {
         let modules = self.files.keys().filter(|module| !module.is_empty());
         modules.map(|module| (module.clone(), self.used_by(module))).collect()
@@ -60,14 +62,14 @@ impl Crate {
         paths.chain(macros).filter(|used| used != module && !used.is_empty()).collect()
     }
 
-    /// The module that a path leads into, seen from another.
+    /// Returns the module that a path in `from` leads to.
     fn module_of(&self, from: &Module, named: &Named) -> Option<Module> {
         let path = self.absolute(from, named, IMPORTS_MAX)?;
         let module = self.longest_module(&path);
         if !module.is_empty() {
             return Some(module);
         }
-        // What the root re-exports belongs where it comes from.
+        // An item that the root re-exports belongs to its original file.
         let from_root = Named { within: Vec::new(), path };
         self.files.get(&module)?;
         Some(self.longest_module(&self.through_imports(&module, &from_root, IMPORTS_MAX)?))
@@ -79,7 +81,7 @@ impl Crate {
         modules.into_iter().find(|module| self.files.contains_key(*module)).unwrap_or(&[]).to_vec()
     }
 
-    /// A path from the root of the crate; nothing if it leads out of the crate.
+    /// Resolves a path from the root of the crate; `None` if it leads out of the crate.
     fn absolute(&self, from: &Module, named: &Named, imports: usize) -> Option<Module> {
         let mut parts = named.path.iter().peekable();
         let mut place = [from.as_slice(), &named.within].concat();
@@ -107,7 +109,7 @@ impl Crate {
         Some(place)
     }
 
-    /// A path that begins with a name which the file imports.
+    /// Resolves a path that begins with an imported name.
     fn through_imports(&self, file: &Module, named: &Named, imports: usize) -> Option<Module> {
         let (first, rest) = named.path.split_first()?;
         let imports = imports.checked_sub(1)?;
@@ -128,7 +130,7 @@ impl Crate {
     }
 }
 
-/// The files below `crates/NAME/src`.
+/// Reads the files below `crates/NAME/src`.
 fn read_crate(name: &str) -> Crate {
     let source = format!("crates/{name}/src/");
     Crate::new(rust_files().into_iter().filter_map(|(path, text)| {
@@ -141,7 +143,7 @@ fn read_crate(name: &str) -> Crate {
     }))
 }
 
-/// Everything that can be reached from a module.
+/// Returns all modules that a module uses directly or indirectly.
 fn reached(from: &Module, uses: &Uses) -> BTreeSet<Module> {
     let (mut found, mut open) = (BTreeSet::new(), vec![from]);
     while let Some(module) = open.pop() {
@@ -154,7 +156,7 @@ fn reached(from: &Module, uses: &Uses) -> BTreeSet<Module> {
     found
 }
 
-/// The circles of a crate, each with its modules.
+/// Returns the circles of a crate, each as a set of modules.
 fn circles(uses: &Uses) -> BTreeSet<BTreeSet<Module>> {
     let reached: BTreeMap<&Module, BTreeSet<Module>> =
         uses.keys().map(|module| (module, reached(module, uses))).collect();
@@ -170,7 +172,7 @@ fn circles(uses: &Uses) -> BTreeSet<BTreeSet<Module>> {
         .collect()
 }
 
-/// Circles that are larger still, by crate and number of files. The list may only shrink.
+/// Circles that are still larger, by crate and number of files. The list may only shrink.
 const KNOWN: [(&str, usize); 3] = [("proxy", 21), ("proxy", 18), ("proxy", 5)];
 
 #[test]
@@ -205,8 +207,8 @@ fn module(path: &str) -> Module {
     path.split("::").filter(|part| !part.is_empty()).map(str::to_owned).collect()
 }
 
-/// What a file with this text uses in a crate that has the modules `a`, `a::b`, `a::b::d` and `c`,
-/// and whose root re-exports a name of `c`.
+/// Returns the modules that a file with this text uses, in a crate with the modules `a`, `a::b`,
+/// `a::b::d` and `c`, whose root re-exports a name of `c`.
 fn used(from: &str, text: &str) -> Vec<String> {
     let mut files: BTreeMap<Module, String> =
         ["a", "a::b", "a::b::d"].map(|path| (module(path), String::new())).into();
@@ -257,7 +259,7 @@ fn comments_texts_and_tests_use_nothing() {
         [""; 0]
     );
     assert_eq!(used("a", "mod b;\n#[cfg(test)]\nmod tests { use crate::c; }"), [""; 0]);
-    // A declaration ends nothing: this once hid the imports below it in 37 files.
+    // A declaration ends nothing: this mistake once hid the imports after it in 37 files.
     assert_eq!(used("a", "#[cfg(test)]\nmod tests;\nmod b;\n\nuse crate::c;"), ["c"]);
     assert_eq!(used("a", "#[cfg(test)]\nuse crate::{c};\nuse b::d;"), ["a::b::d"]);
     assert_eq!(

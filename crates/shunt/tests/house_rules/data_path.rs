@@ -1,12 +1,11 @@
-//! Rules of the proxy's data path: what a query and its answer pass, from a client's bytes to the
-//! node and back.
+//! Rules of the proxy's data path: the modules that a query and its answer pass between client and
+//! node.
 
 use std::fs;
 
 use super::{assert_none, paths, root, rust_files};
 
-/// The steps in their order, and the state that they work on. Everything here is passed by every
-/// query.
+/// The steps in order, and the state that they work on. Every query passes each of these files.
 const DATA_PATH: [&str; 20] = [
     "service.rs",
     "intake.rs",
@@ -30,10 +29,10 @@ const DATA_PATH: [&str; 20] = [
     "window.rs",
 ];
 
-/// Rooms that a request or an answer comes to now and then; nobody may wait there either.
+/// Modules that a request or an answer passes now and then; they must not block either.
 const ROOMS: [&str; 4] = ["answers", "client", "link", "retry"];
 
-/// Fields that the core may have: the owners, and a few that belong to nobody.
+/// Most fields of the core: the owners, and a few without an owner.
 const CORE_FIELDS_MAX: usize = 12;
 
 #[test]
@@ -41,10 +40,10 @@ fn the_data_path_has_no_locks_tasks_or_channels() {
     let mut offenders = Vec::new();
     for step in DATA_PATH {
         let text = fs::read_to_string(root().join("crates/proxy/src").join(step)).unwrap();
-        // A pool is found by its key when a client joins it, and by its number on every query.
+        // A client that joins finds a pool by its key; every query finds it by its number.
         let allowed: &[&str] = match step {
             "link/pool.rs" => &["HashMap"],
-            // What a core is made from has the way to the control plane.
+            // The inputs of a core include the channel to the control plane.
             "core.rs" => &["tokio", "mpsc"],
             _ => &[],
         };
@@ -80,8 +79,8 @@ fn nothing_blocks_beside_the_data_path() {
     assert_none("beside the data path", offenders);
 }
 
-/// A method of the core may write every field of it, so there are next to none: steps are functions
-/// that take the owners they need.
+/// A method of the core could write every field of it, so the core has almost none. Steps are
+/// functions that take the owners they need.
 #[test]
 fn the_core_has_owners_and_no_methods() {
     let with_methods: Vec<String> = rust_files()

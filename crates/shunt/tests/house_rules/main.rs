@@ -1,6 +1,7 @@
-//! The house rules as a test, so that no reviewer has to be the one to say so.
+//! The house rules as a test, so that no reviewer has to enforce them.
 //!
-//! Text-level checks over the repository's own sources: they are crude, quick, and name file and
+//! Text-level checks of the repository's own sources: simple, fast, and with file and line in each
+//! message.
 //! line.
 
 #![allow(clippy::unwrap_used, reason = "a source that cannot be read fails the test, as it should")]
@@ -12,18 +13,18 @@ mod paths;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A file longer than this is two things.
+/// A longer file has more than one subject.
 const FILE_LINES_MAX: usize = 600;
-/// A function longer than this does not fit a screen.
+/// A longer function does not fit a screen.
 const FUNCTION_LINES_MAX: usize = 80;
-/// Nothing committed is larger, but for lock files and recorded results.
+/// Largest committed file, except lock files and recorded results.
 const FILE_BYTES_MAX: u64 = 512 * 1024;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_owned()
 }
 
-/// Files of the repository with one of these endings, without build output.
+/// Returns the repository's files with one of these endings, without build output.
 fn files(endings: &[&str]) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut open = vec![root()];
@@ -92,7 +93,7 @@ fn no_file_is_two_things() {
 #[test]
 fn functions_fit_a_screen() {
     let mut long = Vec::new();
-    // A table of cases in a test may be as long as it needs to be.
+    // A table of cases in a test may have any length.
     let tables = |path: &Path| path.components().any(|part| part.as_os_str() == "tests");
     for (path, text) in rust_files().into_iter().filter(|(path, _)| !tables(path)) {
         let mut open: Option<(usize, usize, String)> = None;
@@ -163,7 +164,7 @@ fn unsafe_lives_in_the_reactor_alone_and_says_why() {
 
 #[test]
 fn nothing_is_left_half_done() {
-    // Put together here so that this file does not find itself.
+    // Assembled here so that this file does not match itself.
     let banned = ["todo", "unimplemented", "dbg"].map(|name| format!("{name}!("));
     let marks = [["FIX", "ME"].concat(), ["XX", "X"].concat()];
     let mut offenders = Vec::new();

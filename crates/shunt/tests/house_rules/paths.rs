@@ -1,18 +1,18 @@
-//! The paths that a Rust source names, read from its tokens: what it imports, what it names in
-//! full, and the macros that it defines and calls. Comments, texts and code for tests are left out.
+//! The paths that a Rust source names, read from its tokens: imports, full paths, and the macros
+//! that it defines and calls. Comments, string literals and test code are left out.
 
 use std::iter::Peekable;
 use std::str::Chars;
 
 pub(crate) type Path = Vec<String>;
 
-/// A path, and the modules within the file in which it stands.
+/// A path, and the modules within the file around it.
 pub(crate) struct Named {
     pub(crate) within: Path,
     pub(crate) path: Path,
 }
 
-/// A name that `use` brings into a file; `*` for everything of a module.
+/// A name that `use` imports; `*` for every item of a module.
 pub(crate) struct Import {
     pub(crate) name: String,
     pub(crate) from: Named,
@@ -24,7 +24,7 @@ pub(crate) struct Source {
     pub(crate) named: Vec<Named>,
     pub(crate) macros_defined: Vec<String>,
     pub(crate) macros_called: Vec<String>,
-    /// Child modules that are compiled for tests alone.
+    /// Child modules that only tests compile.
     pub(crate) test_modules: Vec<String>,
 }
 
@@ -36,7 +36,7 @@ pub(crate) fn read(text: &str) -> Source {
     reader.source
 }
 
-/// The tokens of a source without comments, texts and what is for tests alone.
+/// Returns the tokens of a source without comments, string literals and test code.
 pub(crate) fn product_tokens(text: &str) -> Vec<String> {
     without_tests(&tokens(text), &mut Source::default())
 }
@@ -45,7 +45,7 @@ fn is_word(token: &str) -> bool {
     token.starts_with(|c: char| c.is_alphabetic() || c == '_')
 }
 
-/// Words, `::` and single signs. A text or a number is an empty token.
+/// Splits a source into words, `::` and single signs. A string or number is an empty token.
 fn tokens(text: &str) -> Vec<String> {
     let mut tokens = Vec::new();
     let mut rest = text.chars().peekable();
@@ -85,7 +85,7 @@ fn skip_comment(rest: &mut Peekable<Chars>) {
         } else if c == '/' && rest.next_if_eq(&'*').is_some() {
             depth += 1;
         }
-        // The star of the opening is read here first.
+        // Reads the star of the opening first.
         if depth < 0 {
             return;
         }
@@ -102,7 +102,7 @@ fn skip_text(rest: &mut Peekable<Chars>) {
     }
 }
 
-/// Passes a raw text and returns true, if one follows; its `r` was read.
+/// Skips a raw string and returns true, if one follows; its `r` was read already.
 fn skip_raw_text(rest: &mut Peekable<Chars>) -> bool {
     let mut ahead = rest.clone();
     let mut marks = 0;
@@ -134,7 +134,7 @@ fn skip_character_or_lifetime(rest: &mut Peekable<Chars>, tokens: &mut Vec<Strin
     tokens.push(String::new());
 }
 
-/// Leaves out what follows an attribute `cfg` that names `test`: an item, a statement or a field.
+/// Leaves out the item, statement or field after a `cfg` attribute that names `test`.
 fn without_tests(tokens: &[String], source: &mut Source) -> Vec<String> {
     let mut kept = Vec::new();
     let mut at = 0;
@@ -159,7 +159,7 @@ fn without_tests(tokens: &[String], source: &mut Source) -> Vec<String> {
     kept
 }
 
-/// Where an attribute ends that begins here.
+/// Returns the end of the attribute that begins at `at`.
 fn attribute_end(tokens: &[String], at: usize) -> Option<usize> {
     if tokens.get(at)? != "#" || tokens.get(at + 1)? != "[" {
         return None;
@@ -184,7 +184,7 @@ fn is_for_tests(attribute: &[String]) -> bool {
         && test.is_some_and(|at| attribute.get(at.saturating_sub(2)).is_none_or(|w| w != "not"))
 }
 
-/// Where the item, statement or field ends that begins here.
+/// Returns the end of the item, statement or field that begins at `start`.
 fn item_end(tokens: &[String], start: usize) -> usize {
     const ITEMS: [&str; 15] = [
         "fn", "mod", "impl", "struct", "enum", "use", "const", "static", "type", "trait", "async",
@@ -228,7 +228,7 @@ struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     fn read(&mut self) {
-        // Where the modules within the file end: the depth of their braces.
+        // Ends of the modules within the file, as depths of their braces.
         let (mut depth, mut ends) = (0, Vec::new());
         while let Some(token) = self.tokens.get(self.at) {
             self.at += 1;
@@ -247,7 +247,7 @@ impl<'a> Reader<'a> {
                     self.at += 1;
                 }
                 "mod" => self.at += 1,
-                // A visibility names a module and uses nothing of it.
+                // A visibility names a module but uses nothing of it.
                 "pub" if self.peek_at(0) == "(" && self.peek_at(1) == "in" => {
                     while self.tokens.get(self.at).is_some_and(|token| token != ")") {
                         self.at += 1;
@@ -268,7 +268,7 @@ impl<'a> Reader<'a> {
         self.tokens.get(self.at + ahead).map_or("", String::as_str)
     }
 
-    /// A path in code whose first word was read.
+    /// Reads a path in code whose first word was read already.
     fn path(&mut self, first: &str) {
         let is_whole = self.at < 2 || self.tokens[self.at - 2] != "::";
         let mut path = vec![first.to_owned()];
@@ -284,7 +284,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A tree of imports below a path, up to the sign that ends it.
+    /// Reads a tree of imports below a path, up to the sign that ends it.
     fn tree(&mut self, prefix: &mut Path) {
         let depth = prefix.len();
         let mut name = None;

@@ -1,5 +1,5 @@
-//! `shunt bench run` and `compare` from the command line: a scenario of its own file, run to its
-//! end and broken off, and two binaries side by side.
+//! `shunt bench run` and `compare` from the command line: a scenario from a file, run to its end
+//! and interrupted, and two binaries side by side.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -11,9 +11,9 @@ use serde_json::Value;
 
 use crate::support::{Stub, eventually, in_time, output, shunt, signal};
 
-/// A stub and a proxy, each an arm. Ports of a scenario are fixed, so each test has its own. The
-/// arrivals of the second point are few enough for a machine that has become ten times slower since
-/// the first.
+/// A stub and a proxy, each an arm. A scenario has fixed ports, so each test uses different ones.
+/// The second point has few enough arrivals for a machine that became ten times slower since the
+/// first.
 fn scenario(directory: &Path, name: &str, duration: f64) -> String {
     let path = directory.join(format!("{name}.toml"));
     let text = format!(
@@ -52,8 +52,7 @@ fn of_kind<'l>(lines: &'l [Value], kind: &str) -> Vec<&'l Value> {
     lines.iter().filter(|line| line["kind"] == kind).collect()
 }
 
-/// True if a figure is there, and more than nothing. A round in which the machine stood still has
-/// none.
+/// True if a figure is present and above zero. A round in which the machine stood still has none.
 fn is_more(figure: &Value) -> bool {
     figure.as_f64() > Some(0.0)
 }
@@ -193,7 +192,7 @@ fn break_off() -> Result<(), String> {
     assert!(!of_kind(&lines, "measurement").is_empty() && !of_kind(&lines, "summary").is_empty());
     assert_eq!(lines.last().map(|line| &line["complete"]), Some(&Value::Bool(false)));
     let notes = of_kind(&lines, "note");
-    // Breaking off is no failure. That a measurement was no good is another note, of a machine that
+    // An interrupted run is no failure. The note about a bad measurement comes from a machine that
     // stood still.
     if notes.is_empty() { Ok(()) } else { Err(format!("{notes:?}")) }
 }
@@ -214,8 +213,8 @@ fn a_wrong_scenario_is_named() {
     );
 }
 
-/// Whoever follows a run of hours sees each round when it is over, and has it although the rest is
-/// broken off.
+/// A user who watches a run of hours sees each round when it ends, and has it even if the rest is
+/// interrupted.
 #[test]
 fn a_round_of_load_is_printed_when_it_is_over() {
     let stub = Stub::start();
@@ -239,7 +238,7 @@ fn a_round_of_load_is_printed_when_it_is_over() {
     let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
     let mut rounds =
         lines.map(|line| serde_json::from_str::<Value>(&line.expect("read")).expect("JSON"));
-    // In a round there is nothing to count if the machine stands still.
+    // A round in which the machine stands still has no queries.
     rounds.find(|round| round["queries"].as_u64() > Some(0)).expect("a round with queries");
     assert!(matches!(child.try_wait(), Ok(None)), "it was over before it said anything");
     let _ = child.kill();

@@ -43,7 +43,8 @@ fn a_drain_that_takes_too_long_cuts_clients_off() {
     assert!(code == 0 && log.contains("remaining clients are cut off"), "{code} {log}");
 }
 
-/// An orchestrator and a terminal both send a signal: that is one order, and cuts no drain.
+/// An orchestrator and a terminal both send a signal: they count as one order and cut no drain
+/// short.
 #[test]
 fn signals_that_arrive_together_drain() {
     for names in [["TERM", "INT"], ["INT", "TERM"]] {

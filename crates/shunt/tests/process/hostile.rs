@@ -1,6 +1,6 @@
 //! Hostile clients on real sockets, with either driver: they lose their own connections, and a
-//! client among them is served as if they were not there. What they do in every detail is tested in
-//! simulation; this is about the kernel.
+//! regular client among them is served as usual. Simulation tests the details of their behaviour;
+//! this test is about the kernel.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -10,26 +10,26 @@ use shunt_wire::cql::envelope::{Header, opcode};
 
 use crate::support::{Proxy, READ, Stub, eventually};
 
-/// Memory that hostile clients may cost, in KiB.
+/// Most memory that hostile clients may cost, in KiB.
 const GROWTH_KIB_MAX: u64 = 64 * 1024;
 
-/// A connection that has sent this.
+/// A connection that sent these bytes.
 fn offender(proxy: SocketAddr, bytes: &[u8]) -> TcpStream {
     let mut stream = TcpStream::connect(proxy).expect("connect");
     stream.set_read_timeout(Some(Duration::from_secs(180))).expect("timeout");
-    // It may be closed before everything is written.
+    // The proxy may close it before everything is written.
     let _ = stream.write_all(bytes);
     stream
 }
 
-/// True if the proxy has ended the connection, after whatever it had to say.
+/// True if the proxy has ended the connection, after any last message.
 fn is_ended(mut stream: TcpStream) -> bool {
     // An error is an end too: a reset.
     stream.read_to_end(&mut Vec::new()).is_ok_and(|bytes| bytes < 1024)
         || stream.take_error().is_ok()
 }
 
-/// Bytes without sense, the same in every run.
+/// Meaningless bytes, the same in every run.
 fn noise(seed: u64, length: usize) -> Vec<u8> {
     let mut state = seed | 1;
     let mut next = || {
@@ -57,12 +57,12 @@ fn survives_with(driver: &str) {
             is_ended(offender(proxy.clients, &noise(seed, 4096))),
             "noise is answered and closed"
         );
-        // Claims 2 GB, is refused by its header.
+        // The header claims 2 GB and is refused.
         assert!(
             is_ended(offender(proxy.clients, &header(opcode::QUERY, 0x7fff_ffff))),
             "too large"
         );
-        // The beginning of a STARTUP, and then silence, or the end, or a reset.
+        // The beginning of a STARTUP, followed by silence, an end or a reset.
         held.push(offender(proxy.clients, &header(opcode::STARTUP, 22)[..5]));
         offender(proxy.clients, &header(opcode::STARTUP, 22))
             .shutdown(Shutdown::Both)
@@ -70,8 +70,8 @@ fn survives_with(driver: &str) {
         drop(offender(proxy.clients, &header(opcode::STARTUP, 22)));
         healthy.run(READ);
     }
-    // Asks and asks, and reads nothing: stopped by the kernel's buffers and the proxy's bound, not
-    // by its memory.
+    // A client that sends requests and reads nothing: the kernel's buffers and the proxy's limit
+    // stop it before it costs memory.
     let mut deaf = proxy.client();
     deaf.send_until_full(READ);
     for _ in 0..200 {
@@ -94,7 +94,7 @@ fn epoll_survives_hostile_clients() {
     survives_with("epoll");
 }
 
-/// Where the kernel has no io_uring for us this is epoll once more.
+/// Without io_uring in the kernel, this tests epoll once more.
 #[test]
 fn io_uring_survives_hostile_clients() {
     survives_with("uring");

@@ -1,4 +1,4 @@
-//! The binary as an operator meets it: what it prints, how it ends, what signals do.
+//! The binary as an operator sees it: output, exit codes, signals.
 
 mod bench;
 mod ending;

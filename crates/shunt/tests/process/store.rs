@@ -1,5 +1,4 @@
-//! `shunt up` and `shunt node`: data that stays, what is printed, how they end, what is done with
-//! the data.
+//! `shunt up` and `shunt node`: persistent data, output, exit codes, and tasks on the data.
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
@@ -16,19 +15,19 @@ use crate::support::{
 /// A running `shunt up` or `shunt node`; ends with the test at the latest.
 struct Running {
     child: Child,
-    /// Until it has ended.
+    /// `None` once it has ended.
     log: Option<Log>,
     clients: SocketAddr,
     admin: SocketAddr,
 }
 
 impl Running {
-    /// A new client of it, in protocol v4.
+    /// A new client in protocol v4.
     fn client(&self) -> Client {
         Client::connect(self.clients, 4)
     }
 
-    /// Starts it on free ports and waits until it is ready.
+    /// Starts the command on free ports and waits until it is ready.
     fn start(arguments: &[&str]) -> Self {
         Self::launch(shunt(arguments))
     }
@@ -55,13 +54,13 @@ impl Running {
         running
     }
 
-    /// Ends it as an operator would; exit code and log.
+    /// Ends it as an operator would; returns exit code and log.
     fn end(self, name: &str) -> (i32, String) {
         signal(&self.child, name);
         self.ended()
     }
 
-    /// Exit code and log, when it has been told to end.
+    /// Returns exit code and log, after it was told to end.
     fn ended(mut self) -> (i32, String) {
         let code = self.child.wait().expect("wait").code().unwrap_or(-1);
         (code, self.log.take().expect("once").whole())
@@ -87,7 +86,7 @@ fn text(path: &Path) -> &str {
     path.to_str().expect("text")
 }
 
-/// Who filters a node's log does so by its name.
+/// Log filters rely on the node's name.
 #[test]
 fn a_node_logs_under_its_own_name() {
     let directory = tempfile::tempdir().expect("directory");
@@ -139,11 +138,11 @@ fn up_keeps_its_data_however_it_ends() {
     assert!(code == 5 && log.contains("use --nodes 3"), "{code} {log}");
 }
 
-/// Answers that a client has not taken yet; more than sockets hold.
+/// Answers that a client has not read yet; more than sockets can hold.
 const UNTAKEN: usize = 16;
 
-/// A node and then a store behind its proxy, each with a client that has asked for much and taken
-/// one answer of it; the options with which it starts again.
+/// Runs `body` for a node, and then for a store behind its proxy. Each has a client that sent many
+/// requests and read one answer. The last argument has the options for a restart.
 fn with_slow_clients(mut body: impl FnMut(Running, Client, &[&str]) -> Result<(), String>) {
     for options in [
         &["node", "--drain-timeout-ms", "86400000"][..],
@@ -280,7 +279,7 @@ fn damage_is_found_and_named() {
         .expect("a file of rows");
     let mut bytes = std::fs::read(&table).expect("read");
     bytes[40] ^= 1;
-    // The file is shared with the original.
+    // The copy shares the file with the original.
     std::fs::remove_file(&table).expect("remove");
     std::fs::write(&table, bytes).expect("write");
     let (code, _, log) = output(&["node", "check", text(&copy)]);
@@ -292,8 +291,8 @@ fn damage_is_found_and_named() {
     assert!(code == 5 && log.contains("no data"), "{code} {log}");
 }
 
-/// There are no logins: an address that other machines reach has to be asked for twice, and nothing
-/// is opened before.
+/// A node has no logins, so an address that other machines reach needs `--insecure`. Nothing is
+/// opened before that check.
 #[test]
 fn an_address_that_others_reach_is_refused_unless_that_is_meant() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -335,7 +334,7 @@ fn an_address_that_others_reach_is_refused_unless_that_is_meant() {
     );
 }
 
-/// A proxy must not go from one store to another: neither has what the other has acknowledged.
+/// A proxy must not switch between two stores: neither has the writes acknowledged by the other.
 #[test]
 fn contact_points_of_two_stores_end_the_start_of_a_proxy() {
     let directory = tempfile::tempdir().expect("directory");
@@ -358,7 +357,7 @@ fn contact_points_of_two_stores_end_the_start_of_a_proxy() {
     let (code, log) = proxy.end();
     assert!(code == 6 && log.contains("are not of one ring"), "{code} {log}");
 
-    // Each alone is a ring, also after a restart.
+    // Each is a ring by itself, also after a restart.
     assert_eq!(one.end("TERM").0, 0);
     let one = start("one");
     for ring in [one.clients.to_string(), node] {

@@ -1,4 +1,4 @@
-//! Starts the binary, reads what it prints, talks HTTP to it.
+//! Starts the binary, reads its output, sends HTTP requests to it.
 
 #![cfg_attr(
     not(feature = "node"),
@@ -16,9 +16,9 @@ use shunt_testing::blocking::Client;
 
 /// A read that the stub answers.
 pub(crate) const READ: &str = "SELECT v FROM bench.kv WHERE k = 0x01";
-/// Longest wait for anything; only a broken test reaches it.
+/// Longest wait for any event; only a broken test reaches it.
 const GUARD: Duration = Duration::from_secs(180);
-/// A proxy's own patience in milliseconds, where that is not what a test is about.
+/// Timeouts of a proxy in milliseconds, for tests about something else.
 const PATIENT: [(&str, &str); 4] = [
     ("--query-timeout-ms", "86400000"),
     ("--connect-timeout-ms", "180000"),
@@ -32,7 +32,7 @@ pub(crate) fn shunt(arguments: &[&str]) -> Command {
     command
 }
 
-/// Runs it to its end.
+/// Runs the command to its end.
 pub(crate) fn output(arguments: &[&str]) -> (i32, String, String) {
     ended(&shunt(arguments).output().expect("start"))
 }
@@ -68,12 +68,12 @@ impl Stub {
 }
 
 impl Stub {
-    /// From now on it answers nothing, while its connections stay.
+    /// Stops it from answering; its connections stay open.
     pub(crate) fn freeze(&self) {
         freeze(&self.child);
     }
 
-    /// Answers everything that came while it was frozen.
+    /// Resumes it; it then answers everything received meanwhile.
     pub(crate) fn thaw(&self) {
         signal(&self.child, "CONT");
     }
@@ -86,7 +86,7 @@ impl Drop for Stub {
     }
 }
 
-/// The log of a process, read while it runs.
+/// The log of a process, readable while it runs.
 pub(crate) struct Log {
     text: Arc<Mutex<String>>,
     reading: JoinHandle<()>,
@@ -106,12 +106,12 @@ impl Log {
         Self { text, reading }
     }
 
-    /// Waits until it has a text.
+    /// Waits until the log contains a text.
     pub(crate) fn wait_for(&self, text: &str) {
         eventually(|| self.text.lock().expect("log").contains(text));
     }
 
-    /// All of it, when the process has ended.
+    /// Returns the whole log, after the process has ended.
     pub(crate) fn whole(self) -> String {
         self.reading.join().expect("the log's reader");
         std::mem::take(&mut *self.text.lock().expect("log"))
@@ -121,14 +121,14 @@ impl Log {
 /// A running proxy; ends with the test at the latest.
 pub(crate) struct Proxy {
     child: Child,
-    /// Until it has ended.
+    /// `None` once it has ended.
     log: Option<Log>,
     pub(crate) clients: SocketAddr,
     pub(crate) admin: SocketAddr,
 }
 
 impl Proxy {
-    /// Starts it on free ports and reads from its standard output where it listens.
+    /// Starts it on free ports and reads its addresses from its standard output.
     pub(crate) fn start(options: &[&str]) -> Self {
         let mut command =
             shunt(&["proxy", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--cores", "2"]);
@@ -149,12 +149,12 @@ impl Proxy {
         Self { child, log, clients, admin }
     }
 
-    /// A new client of it, in protocol v4.
+    /// A new client in protocol v4.
     pub(crate) fn client(&self) -> Client {
         Client::connect(self.clients, 4)
     }
 
-    /// Status code and body of a page.
+    /// Returns status code and body of a page.
     pub(crate) fn page(&self, path: &str) -> (u16, String) {
         page(self.admin, path)
     }
@@ -167,18 +167,18 @@ impl Proxy {
         signal(&self.child, name);
     }
 
-    /// Sends these signals so that it finds all of them at once.
+    /// Sends these signals so that all of them arrive at once.
     pub(crate) fn signals_at_once(&self, names: &[&str]) {
         signals_at_once(&self.child, names);
     }
 
-    /// Repeats a signal until that ends it; exit code and log.
+    /// Repeats a signal until the process ends; returns exit code and log.
     pub(crate) fn end_by_repeating(mut self, name: &str) -> (i32, String) {
         repeat_until_it_ends(&mut self.child, name);
         self.end()
     }
 
-    /// Memory it has, in KiB.
+    /// Resident memory in KiB.
     pub(crate) fn resident_kib(&self) -> u64 {
         let status =
             std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("status");
@@ -195,18 +195,18 @@ impl Proxy {
         });
     }
 
-    /// Waits until it has ended by itself.
+    /// Waits until it has ended without an order.
     pub(crate) fn wait_until_ended(&mut self) {
         eventually(|| self.child.try_wait().expect("wait").is_some());
     }
 
-    /// Exit code and log.
+    /// Ends it; returns exit code and log.
     pub(crate) fn end(mut self) -> (i32, String) {
         let code = self.child.wait().expect("wait").code().expect("ended by a signal");
         (code, self.log.take().expect("once").whole())
     }
 
-    /// Waits until the log has a text.
+    /// Waits until the log contains a text.
     pub(crate) fn wait_logged(&self, text: &str) {
         self.log.as_ref().expect("it runs").wait_for(text);
     }
@@ -219,8 +219,8 @@ impl Drop for Proxy {
     }
 }
 
-/// Status code and body of a page of an admin interface. It gives a request five seconds, so this
-/// one is sent again if this process stands still before it is sent.
+/// Returns status code and body of a page of an admin interface. The interface allows five seconds
+/// for a request, so this sends the request again if this process was paused before it sent it.
 pub(crate) fn page(admin: SocketAddr, path: &str) -> (u16, String) {
     let mut page = None;
     in_time(|| {
@@ -239,8 +239,8 @@ pub(crate) fn page(admin: SocketAddr, path: &str) -> (u16, String) {
     page.expect("in time")
 }
 
-/// State of each thread of a process, as the third field of /proc/PID/task/TID/stat has it. One
-/// that ends meanwhile has none.
+/// Returns the state of each thread of a process: the third field of /proc/PID/task/TID/stat.
+/// Leaves out a thread that ends meanwhile.
 fn thread_states(process: u32) -> Vec<String> {
     let tasks = std::fs::read_dir(format!("/proc/{process}/task")).expect("process");
     let state = |task: std::io::Result<std::fs::DirEntry>| {
@@ -255,8 +255,8 @@ pub(crate) fn signal(child: &Child, name: &str) {
     assert!(Command::new("sh").args(["-c", &kill]).status().expect("sh").success());
 }
 
-/// Takes a step once more that a machine which stands still makes late: what hangs is late each
-/// time. An error says what was late.
+/// Repeats a step that a pause of the machine makes late; a step that hangs is late every time. The
+/// error says what was late.
 pub(crate) fn in_time(mut step: impl FnMut() -> Result<(), String>) {
     let mut late = Vec::new();
     while let Err(what) = step() {
@@ -265,21 +265,21 @@ pub(crate) fn in_time(mut step: impl FnMut() -> Result<(), String>) {
     }
 }
 
-/// From now on a process does nothing, until it is sent CONT.
+/// Stops a process with SIGSTOP until it gets SIGCONT.
 fn freeze(child: &Child) {
     signal(child, "STOP");
-    // The signal is sent, but each thread stops when it next leaves the kernel.
+    // The signal is sent, but each thread stops only when it next leaves the kernel.
     eventually(|| thread_states(child.id()).iter().all(|state| state == "T"));
 }
 
-/// Sends these signals to a process that finds all of them at once.
+/// Sends these signals to a process so that all of them arrive at once.
 pub(crate) fn signals_at_once(child: &Child, names: &[&str]) {
     freeze(child);
     names.iter().for_each(|name| signal(child, name));
     signal(child, "CONT");
 }
 
-/// Repeats a signal until that has ended the process: those of the first second are one order.
+/// Repeats a signal until the process has ended: signals of the first second count as one.
 pub(crate) fn repeat_until_it_ends(child: &mut Child, name: &str) {
     eventually(|| {
         signal(child, name);
@@ -288,7 +288,7 @@ pub(crate) fn repeat_until_it_ends(child: &mut Child, name: &str) {
     });
 }
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 pub(crate) fn eventually(mut so: impl FnMut() -> bool) {
     let start = Instant::now();
     while !so() {

@@ -1,4 +1,4 @@
-//! `shunt up --proxies N`: a fleet in one process, of which an operator drains one.
+//! `shunt up --proxies N`: a fleet in one process; an operator drains one of its proxies.
 
 use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -9,11 +9,10 @@ use shunt_testing::blocking::Client;
 
 use crate::support::{Log, eventually, in_time, output, page, shunt, signal};
 
-/// The first of the addresses, and the one after it: those of 127.0.0.1 may have ports taken one by
-/// one.
+/// The first address and the next. Other tests may use ports of 127.0.0.1 at random.
 const HOSTS: [&str; 2] = ["127.0.32.1", "127.0.32.2"];
 
-/// A port that nobody has on the first address.
+/// Returns a free port of the first address.
 fn free_port() -> u16 {
     let listener = TcpListener::bind((HOSTS[0], 0)).expect("bind");
     listener.local_addr().expect("address").port()
@@ -28,9 +27,8 @@ struct Fleet {
     pages: Vec<SocketAddr>,
 }
 
-/// Makes the fleet before its proxies start, with a lease that a process keeps which stands still
-/// for ten seconds. A longer one would be longer in the drains, which a proxy hears of when it
-/// renews it.
+/// Creates the fleet before its proxies start, with a lease that survives a pause of ten seconds. A
+/// longer lease would prolong the drains: a proxy learns of a drain when it renews its lease.
 fn make_patient(data: &Path) {
     let mut command = shunt(&[
         "node",
@@ -114,14 +112,14 @@ impl Fleet {
         Self { child, log, proxies: listening, node: nodes[0], pages: pages.collect() }
     }
 
-    /// The state of a proxy's fleet, as its page has it.
+    /// Returns the fleet's state on the page of a proxy.
     fn status(&self, proxy: usize) -> serde_json::Value {
         let status: serde_json::Value =
             serde_json::from_str(&page(self.pages[proxy], "/status").1).expect("JSON");
         status["fleet"].clone()
     }
 
-    /// Waits until a proxy knows of so many live members, which have all shards among them.
+    /// Waits until a proxy knows this many live members, which share all shards.
     fn wait_until_settled(&self, proxy: usize, members: usize) {
         eventually(|| {
             let status = self.status(proxy);
@@ -186,7 +184,7 @@ fn keep_a_lock_while_one_leaves() -> Result<(), String> {
         &leaves,
     ]);
     assert!(code == 0 && said.contains("has left"), "{code} {said} {log}");
-    // Its addresses are free again, and the others have its shards.
+    // Its addresses are free again, and the other members have its shards.
     eventually(|| {
         TcpListener::bind(fleet.proxies[1]).is_ok() && TcpStream::connect(fleet.pages[1]).is_err()
     });
@@ -211,7 +209,7 @@ fn keep_a_lock_while_one_leaves() -> Result<(), String> {
         (Some("left".into()), Some("live".into()))
     );
 
-    // What is missing is made again, and said to be.
+    // Missing tables are created again and listed.
     Client::connect(fleet.node, 4).run("DROP TABLE shunt.lock_queue");
     for made in [Some("tables made: shunt.lock_queue"), None] {
         let (code, said, log) =
@@ -230,7 +228,7 @@ fn keep_a_lock_while_one_leaves() -> Result<(), String> {
     let code = fleet.child.wait().expect("wait").code();
     let log = fleet.log.take().expect("once").whole();
     assert_eq!(code, Some(0), "{log}");
-    // Whose a line is: of its control thread, of one of its cores.
+    // The origin of each line: the control thread, or a core.
     for proxy in &fleet.proxies {
         let own = format!("proxy{{address={proxy}}}: ");
         assert!(
@@ -239,8 +237,7 @@ fn keep_a_lock_while_one_leaves() -> Result<(), String> {
             "{log}"
         );
     }
-    // What its parts say of one another on a busy machine is no matter, as that one was not ready
-    // in time.
+    // On a busy machine the parts may log that another one was late.
     let is_late = log.contains("the drain took too long") || log.contains("did not close in time");
     if is_late { Err(log) } else { Ok(()) }
 }
@@ -262,7 +259,7 @@ fn the_last_proxy_that_is_told_to_leave_ends_the_process() {
             &fleet.node.to_string(),
             &leaves,
         ]);
-        // With the last one its nodes may be gone before it is seen to have left.
+        // After the last proxy its nodes may end before the member is seen to have left.
         assert!(code == 0 || proxy == 1, "{code} {log}");
     }
     eventually(|| fleet.child.try_wait().expect("wait").is_some());
@@ -312,8 +309,8 @@ fn an_address_that_is_taken_or_not_there_is_named() {
     drop(holder);
 }
 
-/// As in a container. What was a lock before, on another address, would be a row that keeps nobody
-/// out.
+/// The usual case in a container. On a proxy without locks, a statement on locks writes a row that
+/// locks nothing.
 #[test]
 fn who_listens_on_any_address_is_told_that_there_are_no_locks() {
     let directory = tempfile::tempdir().expect("directory");

@@ -1,10 +1,10 @@
-//! Commands that start nothing, and usage that is refused.
+//! Commands that start nothing, and wrong usage.
 
 use std::path::PathBuf;
 
 use crate::support::{Stub, output};
 
-/// A configuration file that goes away with the test.
+/// A configuration file that is removed with the test.
 struct File(PathBuf);
 
 impl File {
@@ -53,7 +53,7 @@ fn check_tells_valid_from_invalid() {
     assert_eq!((code, errors), (2, expected));
 }
 
-/// The file does not hide the flags, the first fault not the second.
+/// A fault in the file hides no fault in the flags, and the first fault hides no second.
 #[test]
 fn everything_that_is_wrong_is_told_in_one_go() {
     let bad = File::new(
@@ -85,7 +85,7 @@ fn everything_that_is_wrong_is_told_in_one_go() {
     }
 }
 
-/// A node says as much as the proxy.
+/// A node reports as much as the proxy.
 #[cfg(feature = "node")]
 #[test]
 fn everything_that_is_wrong_for_a_node_is_told_in_one_go() {
@@ -138,7 +138,7 @@ fn everything_that_is_wrong_for_a_node_is_told_in_one_go() {
     }
 }
 
-/// As of the proxy: each fault of the file has its place.
+/// As in the proxy, each fault of the file has its place.
 #[test]
 fn everything_that_is_wrong_for_a_dispatcher_or_sidecar_is_told_in_one_go() {
     let relay = "listen = \"127.0.0.1:80\"\nbackend = [\"10.0.0.1:7000\", \"10.0.0.1:7000\"]\nclients_max = \"many\"\n\
@@ -187,7 +187,7 @@ fn everything_that_is_wrong_for_a_dispatcher_or_sidecar_is_told_in_one_go() {
         assert_eq!(errors.lines().count(), told.len(), "{errors}");
         assert!(errors.lines().all(|line| line.starts_with("error: ")), "{errors}");
     }
-    // What could not be read is not called missing as well.
+    // A value that could not be read is not reported as missing as well.
     let file = File::new("no-address", "listen = \"nowhere\"\nkey_file = \"/nowhere/key\"\n");
     let (code, _, errors) =
         output(&["check", "dispatch", "--config", file.path(), "--backend", "10.0.0.1:7000"]);
@@ -197,7 +197,7 @@ fn everything_that_is_wrong_for_a_dispatcher_or_sidecar_is_told_in_one_go() {
     );
 }
 
-/// Whoever gives them believes that they do something.
+/// A user who gives such an option expects it to have an effect.
 #[test]
 fn options_that_do_nothing_are_refused_by_name() {
     let file = tempfile::NamedTempFile::new().expect("a file that nobody else reads");
@@ -236,7 +236,7 @@ fn options_that_do_nothing_are_refused_by_name() {
     }
 }
 
-/// Nothing is loaded on an interface that is not there.
+/// The interface does not exist, so nothing is loaded.
 #[test]
 fn options_that_a_role_of_the_switch_does_not_have_are_refused_by_name() {
     let load = ["switch", "load", "--interface", "shunt-none", "--role"];
@@ -321,8 +321,8 @@ fn a_taken_address_is_code_3() {
     }
 }
 
-/// A command that does not run keeps nobody out. Nobody listens at the contact point: it is not
-/// even asked.
+/// A command that cannot run must keep nobody out. No server listens at the contact point, which is
+/// not even asked.
 #[test]
 fn a_lock_is_not_taken_for_a_command_that_is_not_there() {
     for program in ["no-such-program", "/nowhere/program", "/etc/passwd", ""] {

@@ -1,5 +1,5 @@
-//! A build without the embedded node: a proxy like any other, and who asks for a node is told what
-//! to do.
+//! A build without the embedded node: its proxy works as usual, and commands for a node say what to
+//! do.
 
 use crate::support::output;
 

@@ -1,5 +1,5 @@
-//! The two parts of `docs/configuration.md` that say what [`OPTIONS`] says: the table of options
-//! and the example file.
+//! Checks the two parts of `docs/configuration.md` that are generated from [`OPTIONS`]: the table
+//! of options and the example file.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -9,7 +9,7 @@ use shunt_proxy::config::{Allowed, Change, ConfigOption, DAY_MS, DefaultText, OP
 use super::super::flags::flag;
 use super::{example, in_file};
 
-/// Set, it makes the test write what it would compare.
+/// If set, the test writes the expected text into the manual.
 const UPDATE: &str = "UPDATE_DOCS";
 
 fn table() -> String {
@@ -52,14 +52,14 @@ fn allowed(option: &ConfigOption) -> String {
     }
 }
 
-/// A size in the largest unit of which it is a multiple.
+/// Formats a size in the largest unit that divides it.
 fn size(bytes: u64) -> String {
     let units = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
     let unit = units.into_iter().find(|(bits, _)| bytes.is_multiple_of(1 << bits));
     unit.map_or_else(|| bytes.to_string(), |(bits, name)| format!("{} {name}", bytes >> bits))
 }
 
-/// A file with all keys; those without a default are comments, but for the one that is required.
+/// Returns a file with all keys. Keys without a default are comments, except for the required one.
 fn example_file() -> String {
     let mut file = String::from("```toml\n");
     let mut section = "";
@@ -79,7 +79,7 @@ fn example_file() -> String {
     file + "```\n"
 }
 
-/// Compares the part of the manual that begins behind `marker` with what it should be.
+/// Compares the part of the manual after `marker` with `wanted`.
 fn check(marker: &str, wanted: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md");
     let text = std::fs::read_to_string(&path).expect("the manual");

@@ -9,14 +9,14 @@ use super::*;
 
 mod manual;
 
-/// A command line with nothing but the settings.
+/// A command line of settings alone.
 #[derive(Parser)]
 struct Line {
     #[command(flatten)]
     settings: Settings,
 }
 
-/// A value that an option may have, as a flag has it.
+/// Returns a valid value of an option, in the form of a flag.
 fn example(option: &ConfigOption) -> String {
     match option.allowed {
         Allowed::Form(_, example) => example.to_owned(),
@@ -25,16 +25,16 @@ fn example(option: &ConfigOption) -> String {
     }
 }
 
-/// A value that is not the default.
+/// Returns a value other than the default.
 fn other_than_default(option: &ConfigOption) -> String {
     match option.allowed {
-        // A default is the lowest or the highest now and then, but never the highest but one.
+        // Some defaults are the lowest or the highest value, but none is the highest but one.
         Allowed::Numbers(_, highest) => (highest - 1).to_string(),
         _ => example(option),
     }
 }
 
-/// The text of a flag as it is written in the file.
+/// Converts the text of a flag to its form in the file.
 fn in_file(option: &ConfigOption, text: &str) -> String {
     let scalar = |text: &str| {
         if text.parse::<i64>().is_ok() { text.to_owned() } else { format!("{text:?}") }
@@ -46,7 +46,7 @@ fn in_file(option: &ConfigOption, text: &str) -> String {
     }
 }
 
-/// A file of this test run that goes away with it.
+/// A file of this test, removed at its end.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -79,7 +79,7 @@ fn needs_fleet(key: &str) -> bool {
         || key.starts_with("fleet_")
 }
 
-/// Other options without which this one is refused, whatever it is.
+/// Other options without which this one is refused, whatever its value.
 fn needed(key: &str) -> Vec<String> {
     let line: &[&str] = match key {
         "handover" => &["--handover-key-file=key"],
@@ -93,7 +93,7 @@ fn needed(key: &str) -> Vec<String> {
     line.iter().map(ToString::to_string).collect()
 }
 
-/// Other options that this one needs to make a valid configuration.
+/// Other options that a valid configuration with this one needs.
 fn companions(key: &str) -> Vec<String> {
     let mut line = needed(key);
     if key != "contact_points" {
@@ -118,7 +118,7 @@ fn every_option_is_a_flag_and_a_key_and_means_the_same() {
         let file_value = in_file(option, &flag_value);
         let base = companions(key);
         let mut plain = vec!["--contact-points=192.0.2.7".to_owned()];
-        // What it needs is an option of its own, and not a part of the same.
+        // A companion option, not a part of the same value.
         match key {
             "handover" => {}
             "handover_key_file" => plain.extend(needed("handover_name")),
@@ -134,7 +134,7 @@ fn every_option_is_a_flag_and_a_key_and_means_the_same() {
         assert_eq!(by_flag.reloaded(&by_file).changed, Vec::<&str>::new(), "{key}");
         assert_eq!(by_flag.reloaded(&by_file).waiting, Vec::<&str>::new(), "{key}");
         let difference = plain.reloaded(&by_flag);
-        // Hand-over is not to be had without its key.
+        // Hand-over needs a key.
         let parts = if key == "handover" { 2 } else { 1 };
         assert_eq!(
             difference.changed.len() + difference.waiting.len(),
@@ -167,7 +167,7 @@ fn problems_say_where_the_value_came_from() {
     assert!(text.contains("`contact_points` (--contact-points): no node"), "{text}");
 }
 
-/// A file and a command line with one of everything that can be wrong.
+/// A file and a command line with one fault of each kind.
 #[test]
 fn all_that_is_wrong_is_told_at_once_with_its_place() {
     let text = "contact_points = \"10.0.0.1\"\nlisten = [\"nowhere:0:0\"]\nquery_timeout_ms = \"12 parsecs\"\nlog = \"inof\"\n\
@@ -200,7 +200,8 @@ fn all_that_is_wrong_is_told_at_once_with_its_place() {
     }
 }
 
-/// They would be taken, and there would be no locks. A file may have all keys with their defaults.
+/// Without a fleet, such options would be accepted but have no effect. A file may have all keys
+/// with their defaults.
 #[test]
 fn what_is_for_a_fleet_alone_is_refused_without_one() {
     let file = Scratch::new(
@@ -227,7 +228,7 @@ fn what_is_for_a_fleet_alone_is_refused_without_one() {
         .expect("with one it is valid");
 }
 
-/// Whether there is a fleet is not known then.
+/// In this case it is unknown whether a fleet is configured.
 #[test]
 fn a_fleet_that_cannot_be_read_is_not_called_missing() {
     let text = "contact_points = [\"a\"]\nfleet = 5\nlock_rows_kept_ms = 5000\n";
