@@ -1,6 +1,6 @@
-//! Pools: the links that may be shared by the same clients.
+//! Pools: the links that the same clients may share.
 //!
-//! Two clients share links only when nothing on the node's side could tell them apart: same login,
+//! Two clients share links only if nothing on the node's side could tell them apart: same login,
 //! same protocol version, same keyspace, same compression, same NO_COMPACT. That is the pool's key.
 //! The login in the key is the exact SASL token that the role's first link was opened with, so that
 //! a client with another password, or another role, never meets a link that is not its own.
@@ -18,59 +18,60 @@ use crate::ids::{ClientRef, LinkKey, PoolId};
 use crate::limits;
 use crate::metrics::PoolState;
 
-/// The properties in which all clients of a pool are alike: those that differ must not share links.
+/// The properties in which all clients of a pool are alike: clients that differ must not share
+/// links.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct PoolKey {
-    /// SASL token of a successful login; `None`: the ring asks for none.
+    /// SASL token of a successful login; `None`: the ring asks for no login.
     pub(crate) login: Option<Arc<[u8]>>,
     pub(crate) version: u8,
-    /// Set by USE.
+    /// Keyspace of USE.
     pub(crate) keyspace: Option<Arc<str>>,
     /// v3/v4 only; v5 compresses per segment, hop by hop.
     pub(crate) compression: Option<Algorithm>,
     pub(crate) no_compact: bool,
-    /// For the proxy's own statements: no client may fill the links by which a lease is renewed.
+    /// True for the proxy's own statements: no client may fill the links that renew a lease.
     pub(crate) is_own: bool,
 }
 
-/// The links of one pool and who waits for them.
+/// The links of one pool and the clients that wait for them.
 pub(crate) struct Pool {
     pub(crate) key: PoolKey,
     /// Names from the key, as logs and `/status` show them.
     pub(crate) names: PoolNames,
     /// Links per node.
     per_node: usize,
-    /// By node id, `per_node` places each: keys of links in the core's table, open or opening.
+    /// Keys of links in the core's table, open or opening: `per_node` places for each node id.
     links: Vec<Option<LinkKey>>,
-    /// How many of them take queries.
+    /// Number of links that take queries.
     pub(crate) ready: usize,
     /// Clients that belong to it or are switching to it.
     pub(crate) clients: usize,
     /// Clients held until a link is ready.
     pub(crate) waiting: Vec<ClientRef>,
-    /// When its login last succeeded, nanoseconds; 0: never.
+    /// Time of its login's last success, nanoseconds; 0: never.
     pub(crate) verified_ns: u64,
-    /// A link is being opened to verify a login.
+    /// True while a link opens to verify a login.
     pub(crate) verifying: bool,
-    /// When a node was asked for that last, nanoseconds.
+    /// Time of the last request to a node to verify it, nanoseconds.
     pub(crate) asked_ns: u64,
-    /// When its last client left, nanoseconds.
+    /// Time at which its last client left, nanoseconds.
     pub(crate) idle_since_ns: u64,
-    /// A client was let in: a node or the ring took what the pool's links are opened with.
+    /// True if a client was let in: a node or the ring accepted the options of the pool's links.
     pub(crate) admitted: bool,
     /// Nodes that refused its login or keyspace the last time they were asked.
     refusals: Vec<Refused>,
-    /// The latest refusal by one of them that was a verdict; none since a link was opened.
+    /// The latest refusal by a node that was a verdict; `None` once a link has opened since.
     pub(crate) last_verdict: Option<Verdict>,
-    /// Every node refuses it: its clients are told so and closed.
+    /// True if every node refuses the pool: its clients are told so and closed.
     pub(crate) dismissed: bool,
 }
 
-/// A node that refused, and when it may be asked again. That is between the pool and the node:
-/// other pools may be welcome there.
+/// A refusal by a node, and the time of the next attempt. It concerns the pool and the node: the
+/// node may accept other pools.
 struct Refused {
     node: NodeId,
-    /// How often in a row it said so of the login or keyspace itself; 0: it was just unable to say.
+    /// Consecutive refusals of the login or keyspace itself; 0: the node was just unable to judge.
     verdicts: u32,
     until_ns: u64,
     backoff: Backoff,
@@ -108,7 +109,7 @@ impl Pool {
             .filter_map(|link| *link)
     }
 
-    /// How many more links to a node there should be.
+    /// Number of links to a node that are missing.
     pub(crate) fn missing(&self, node: NodeId) -> usize {
         self.per_node - self.links_to(node).count()
     }
@@ -138,8 +139,9 @@ impl Pool {
         self.links.iter().filter_map(|link| *link)
     }
 
-    /// A node refused the login or the keyspace, or could not say (no `verdict`): it is asked
-    /// again, but ever more rarely. What it says of several links at once counts as once.
+    /// Notes a node's refusal of the login or the keyspace, or its inability to judge (no
+    /// `verdict`): the node is asked again, less and less often. Refusals of several links at once
+    /// count as one.
     pub(crate) fn refused_by(
         &mut self,
         node: NodeId,
@@ -173,14 +175,14 @@ impl Pool {
         refused.until_ns = now_ns + refused.backoff.next(random).as_nanos() as u64;
     }
 
-    /// A node accepted both.
+    /// Notes that a node accepted both.
     pub(crate) fn accepted_by(&mut self, node: NodeId) {
         self.refusals.retain(|refused| refused.node != node);
         self.last_verdict = None;
         self.dismissed = false;
     }
 
-    /// How often in a row a node has refused; 0 if not, or if it could not say.
+    /// Consecutive refusals by a node; 0 if there are none, or if it could not judge.
     pub(crate) fn verdicts_of(&self, node: NodeId) -> u32 {
         self.refusals
             .iter()
@@ -188,8 +190,8 @@ impl Pool {
             .map_or(0, |refused| refused.verdicts)
     }
 
-    /// True if a node may be asked for another link now. With a login that nothing speaks for, no
-    /// node may while one that refused is spared: a wrong password would go round.
+    /// True if a node may be asked for another link now. With a doubtful login, no node may while
+    /// one that refused is spared: a wrong password would go round.
     pub(crate) fn may_ask(&self, node: NodeId, now_ns: u64) -> bool {
         let is_recent_verdict =
             |refused: &Refused| refused.verdicts > 0 && now_ns < refused.until_ns;
@@ -197,12 +199,12 @@ impl Pool {
             || self.is_doubtful() && self.refusals.iter().any(is_recent_verdict))
     }
 
-    /// True if a node has refused so lately that others had better be asked.
+    /// True if a node has refused so recently that others should be asked.
     pub(crate) fn is_spared(&self, node: NodeId, now_ns: u64) -> bool {
         self.refusals.iter().any(|refused| refused.node == node && now_ns < refused.until_ns)
     }
 
-    /// Somebody new wants an answer now.
+    /// Ends all pauses after refusals, because a new client wants an answer now.
     pub(crate) fn ask_again(&mut self) {
         self.refusals.iter_mut().for_each(|refused| refused.until_ns = 0);
     }
@@ -225,9 +227,9 @@ impl Pool {
         self.key.login.is_some() && self.verified_ns == 0
     }
 
-    /// True if nothing speaks for its login: no node's word, ever, nor a link that is open with it.
-    /// One node that refuses (its own tables cannot be read, say) must not keep the pool from the
-    /// others.
+    /// True if nothing supports its login: neither a node's verdict, ever, nor an open link with
+    /// it. One node that refuses (because it cannot read its own tables, for example) must not keep
+    /// the pool from the others.
     pub(crate) fn is_doubtful(&self) -> bool {
         self.is_unverified() && self.ready == 0 && !self.admitted
     }
@@ -238,12 +240,13 @@ impl Pool {
     }
 }
 
-/// A refusal of what a pool's links are opened with: its login, its keyspace or its options.
+/// A refusal of the properties that a pool's links open with: its login, its keyspace or its
+/// options.
 #[derive(Clone, Debug)]
 pub(crate) struct Verdict {
-    /// Body of the ERROR that clients are told.
+    /// Body of the ERROR for clients.
     pub(crate) words: Vec<u8>,
-    /// It is about the login.
+    /// True if it concerns the login.
     pub(crate) of_login: bool,
     /// Class of the authenticator that asks for a login where none was needed before.
     pub(crate) asks: Option<String>,
@@ -255,7 +258,7 @@ impl Verdict {
         Self { words: words.to_vec(), of_login, asks: None }
     }
 
-    /// On a login that the pool does not have.
+    /// A verdict that the pool lacks a login.
     pub(crate) fn asks_for_login(class: &str) -> Self {
         let mut words = Vec::new();
         let why = "the nodes ask for a login, which they did not when this client connected: connect again";
@@ -263,7 +266,7 @@ impl Verdict {
         Self { words, of_login: true, asks: Some(class.to_owned()) }
     }
 
-    /// On what the clients asked for in STARTUP.
+    /// A verdict on the clients' STARTUP options.
     pub(crate) fn of_options() -> Self {
         let mut words = Vec::new();
         let why = "the nodes no longer take this client's version of the protocol, compression or options: connect again";
@@ -294,8 +297,8 @@ impl Pools {
         self.by_key.get(key).copied()
     }
 
-    /// The pool of `key`, made if there is none; `None` when there are too many. `verified_ns` is
-    /// when its login was accepted, if that is known from another pool; 0 otherwise.
+    /// The pool of `key`, made if there is none; `None` when there are too many. `verified_ns`:
+    /// when its login was accepted, if another pool knows; 0 otherwise.
     pub(crate) fn find_or_create(
         &mut self,
         key: &PoolKey,
@@ -326,12 +329,12 @@ impl Pools {
         Some(id)
     }
 
-    /// True if there are as many pools as there may be.
+    /// True if the number of pools has reached its bound.
     pub(crate) fn is_full(&self) -> bool {
         self.by_key.len() >= limits::POOLS_MAX
     }
 
-    /// The pool that has been idle longest, among those that no client uses.
+    /// The pool that has been idle longest, among those without clients.
     pub(crate) fn idlest(&self) -> Option<PoolId> {
         let idle = self.pools.iter().enumerate().filter_map(|(index, pool)| {
             let pool = pool.as_ref().filter(|pool| pool.clients == 0 && pool.waiting.is_empty())?;
@@ -350,12 +353,12 @@ impl Pools {
         self.pools.iter_mut().flatten()
     }
 
-    /// All pools there are.
+    /// All pools.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Pool> {
         self.pools.iter().flatten()
     }
 
-    /// Ids of all pools there are.
+    /// Ids of all pools.
     pub(crate) fn ids(&self) -> Vec<PoolId> {
         let used = self.pools.iter().enumerate().filter(|(_, pool)| pool.is_some());
         used.map(|(index, _)| PoolId(index as u32)).collect()

@@ -1,4 +1,4 @@
-//! Pools given out: who may join one, and when its place is free again.
+//! Assignment of pools: who may join one, and when its place is free again.
 
 use shunt_reactor::Io;
 
@@ -6,9 +6,9 @@ use crate::core::Core;
 use crate::ids::PoolId;
 use crate::link::{PoolKey, keep, open};
 
-/// The pool of `key`, see [`crate::link::Pools::find_or_create`]. Where there are as many as there
-/// may be, the one that has been idle longest makes room: keeping links for clients that may come
-/// back must not refuse those who are there.
+/// The pool of `key`, see [`crate::link::Pools::find_or_create`]. If the number of pools has
+/// reached its bound, the one that has been idle longest makes room: links kept for clients that
+/// may come back must not cost present clients theirs.
 pub(crate) fn for_key(
     core: &mut Core,
     io: &mut Io,
@@ -25,7 +25,7 @@ pub(crate) fn for_key(
     core.router.pools.find_or_create(key, per_node, verified_ns, now)
 }
 
-/// A client begins to use a pool.
+/// Adds a client to a pool.
 pub(crate) fn join(core: &mut Core, io: &mut Io, slot: u32, pool_id: PoolId) {
     if let Some(pool) = core.router.pools.get_mut(pool_id) {
         pool.clients += 1;
@@ -37,7 +37,7 @@ pub(crate) fn join(core: &mut Core, io: &mut Io, slot: u32, pool_id: PoolId) {
     open::ensure_links(core, io, pool_id);
 }
 
-/// Lets go of a pool that no client uses.
+/// Closes a pool that no client uses.
 pub(crate) fn close(core: &mut Core, io: &mut Io, id: PoolId) {
     let links = core.router.pools.get(id).map(|pool| pool.links().collect::<Vec<_>>());
     for link in links.unwrap_or_default() {
@@ -46,8 +46,8 @@ pub(crate) fn close(core: &mut Core, io: &mut Io, id: PoolId) {
     remove_if_unused(core, id);
 }
 
-/// A pool's place is given away only when no client, no link and no request that waits refers to
-/// it: what was asked under one login is not sent under another.
+/// Frees a pool's place only when no client, no link and no waiting request refers to it: a request
+/// of one login must never be sent under another.
 pub(crate) fn remove_if_unused(core: &mut Core, id: PoolId) {
     let clients = core.router.pools.get(id).map_or(0, |pool| pool.clients);
     let referred = core.links.iter().any(|(_, link)| link.pool == id) || core.retries.refers_to(id);

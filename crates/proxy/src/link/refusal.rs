@@ -1,12 +1,11 @@
-//! Clients whose pool no node gives a link any more: what they were let in with is refused
-//! everywhere. Authentication was switched on, a password changed, the keyspace of their USE
-//! dropped.
+//! Clients whose pool no node gives a link any more: all nodes refuse the properties that let them
+//! in. Authentication was switched on, a password changed, the keyspace of their USE dropped.
 //!
-//! A driver logs in again only on a new connection, so they are told what the nodes say and closed.
-//! What must never happen: that clients are closed for what is no verdict of all nodes. One node's
-//! refusal, a time-out, a node that cannot say, or one that cannot be reached is none; only nodes
-//! that the control plane says are down have no voice. Each node has to have said it twice, with
-//! its pause between, and no link of the pool may be open.
+//! A driver logs in again only on a new connection, so the proxy sends them the nodes' message and
+//! closes them. It must never close clients without a verdict of all nodes. One node's refusal, a
+//! time-out, a node that cannot judge, or one that cannot be reached is no such verdict; only nodes
+//! that the control plane reports down have no say. Each node must have refused twice, with its
+//! pause between, and no link of the pool may be open.
 
 use shunt_reactor::Io;
 use shunt_wire::cql::envelope::opcode;
@@ -19,11 +18,11 @@ use crate::metrics::{Closing, Outcome};
 use crate::plan::Plan;
 use crate::reply;
 
-/// Times that a node has to refuse, one after the other, before its word is taken for the last.
+/// Consecutive refusals of a node that count as final.
 const VERDICTS_MIN: u32 = 2;
 
-/// Looks whether there is any hope for a pool's clients; once a tick. They are told first, and
-/// closed a tick later, when what they had asked by then has been answered.
+/// Checks once a tick whether a pool's clients still have a chance. They are told first, and closed
+/// a tick later, when their requests up to then have been answered.
 pub(crate) fn tick(core: &mut Core, io: &mut Io, id: PoolId) {
     if !is_refused_everywhere(core, id) {
         return;
@@ -47,8 +46,8 @@ fn is_refused_everywhere(core: &Core, id: PoolId) -> bool {
     voices.peek().is_some() && voices.all(|node| pool.verdicts_of(node.id) >= VERDICTS_MIN)
 }
 
-/// From here on the pool's clients get the nodes' words for what they ask, and nobody is let in by
-/// what was believed of their login.
+/// Dismisses a pool: its clients get the nodes' message for each request, and no client is let in
+/// on the cached login.
 fn dismiss(core: &mut Core, io: &mut Io, id: PoolId) {
     let Some(pool) = core.router.pools.get_mut(id) else { return };
     let Some(verdict) = pool.last_verdict.clone() else { return };
@@ -77,12 +76,12 @@ fn dismiss(core: &mut Core, io: &mut Io, id: PoolId) {
     }
 }
 
-/// True if queries of this pool's clients are to be answered by [`refuse_dismissed`].
+/// True if [`refuse_dismissed`] answers queries of this pool's clients.
 pub(crate) fn is_dismissed(core: &Core, id: PoolId) -> bool {
     core.router.pools.get(id).is_some_and(|pool| pool.dismissed)
 }
 
-/// A query of a client that is about to be closed.
+/// Refuses a query of a client that is about to be closed.
 #[cold]
 pub(crate) fn refuse_dismissed(
     core: &mut Core,
@@ -99,7 +98,8 @@ pub(crate) fn refuse_dismissed(
     reply::message(core, io, slot, opcode::ERROR, stream, &words);
 }
 
-/// Those with an answer still to come, or a USE that leads elsewhere, have their turn later.
+/// Closes the dismissed clients. Those with an answer still to come, or a USE that leads elsewhere,
+/// are closed later.
 fn close_dismissed(core: &mut Core, io: &mut Io, id: PoolId) {
     let Some(verdict) = core.router.pools.get(id).and_then(|pool| pool.last_verdict.as_ref())
     else {

@@ -1,4 +1,4 @@
-//! Changes of the ring or its schema, as a core takes them from the control plane.
+//! Changes of the ring or its schema that the control plane sends to a core.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::ids::LinkKey;
 use crate::link::{NodeState, Upgrade, keep, open};
 use crate::transactions::still;
 
-/// Routes by the new table, lets go of nodes that left, reaches for new ones.
+/// Routes by the new table, drops nodes that left, connects to new ones.
 pub(crate) fn changed(core: &mut Core, io: &mut Io, cluster: Arc<ClusterState>) {
     let routing = Arc::clone(&cluster.routing);
     let first = core.router.cluster.is_none();
@@ -36,13 +36,13 @@ pub(crate) fn changed(core: &mut Core, io: &mut Io, cluster: Arc<ClusterState>) 
         else {
             continue;
         };
-        // What was thought of another address, or of whoever was there, says nothing of this one.
+        // The health of another address, or of its owner, says nothing about this one.
         if node.up && !old.up || leads_to(node) != leads_to(old) {
             core.links.health.event_up(node.id);
             core.fleet.transactions.hurry();
         }
     }
-    // Those that links are opened to, in order of their numbers.
+    // Nodes that get links, in order of their numbers.
     let local = routing.local_nodes();
     let gone: Vec<LinkKey> = core
         .links
@@ -64,7 +64,7 @@ pub(crate) fn changed(core: &mut Core, io: &mut Io, cluster: Arc<ClusterState>) 
         .collect();
     core.router.prepared.resolve(&routing);
     core.router.login_asked = None;
-    // Later ones come from a core's own look, which is more often.
+    // Later ones come from the core's own reads, which are more frequent.
     if first {
         core.router.modes.begin_with(cluster.modes.clone());
         if cluster.modes.are_in_doubt() {
@@ -89,7 +89,7 @@ pub(crate) fn changed(core: &mut Core, io: &mut Io, cluster: Arc<ClusterState>) 
     }
 }
 
-/// Where links to a node lead, and to whom.
+/// The address and the host id that links to a node lead to.
 fn leads_to(node: &Node) -> (SocketAddr, u128) {
     (node.address, node.host_id)
 }

@@ -1,42 +1,43 @@
-//! Stream ids of one link: which request each belongs to.
+//! Stream ids of one link, with the request that each belongs to.
 //!
-//! A table indexed by stream id, and a bit for each id that is free; giving out and taking back are
-//! a few instructions and allocate only while the table grows to its working size. The lowest free
-//! id is given out first: a lightly used link touches few cache lines, and on a busy one the
-//! requests of a turn, whose answers come back together, lie side by side.
+//! A table indexed by stream id, and a bit for each free id; taking and freeing an id costs a few
+//! instructions and allocates only while the table grows to its working size. The lowest free id
+//! goes first: a lightly used link touches few cache lines, and on a busy one the requests of a
+//! turn, whose answers come back together, lie side by side.
 //!
-//! 0 is never given out: Cassandra says on stream 0 what it cannot say of a request, because it has
-//! not read so far.
+//! 0 is never given out: Cassandra uses stream 0 for errors about a request whose stream id it has
+//! not read.
 
 use crate::ids::{ClientRef, PoolId, Ticket};
 use crate::limits::STREAMS_PER_CONNECTION_MAX;
 use crate::plan::Plan;
 
-/// Where the bytes of a request are kept while it is in flight.
+/// The place of a request's bytes while it is in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kept {
     /// Nothing was kept.
     Nothing,
     /// In the link's sent log.
     Sent { sequence: u32, offset: u32, length: u32 },
-    /// In a buffer of its own: key in the core's table of copies.
+    /// In a separate buffer: key in the core's table of copies.
     Copy { key: u32 },
 }
 
-/// Whose request it is.
+/// The purpose of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// A client's; the answer goes to it.
+    /// A client's request; the answer goes to the client.
     Client,
-    /// OPTIONS to see whether the node is alive.
+    /// OPTIONS, to see whether the node is alive.
     Heartbeat,
-    /// PREPARE on a node that has not seen the statement yet, ahead of need; nobody waits for it.
+    /// PREPARE on a node that has not seen the statement yet, ahead of need; no client waits for
+    /// it.
     Spread,
     /// PREPARE because the node answered UNPREPARED; the key of the request that waits.
     Reprepare { repair: Ticket },
-    /// A client's, whose answer waits at an agent while it is settled how it goes there.
+    /// A client's request whose answer waits at an agent until its route is settled.
     Offered,
-    /// Timed out: answered already, the id is held until the node answers too.
+    /// Timed out: answered already; the id stays taken until the node answers too.
     Orphan,
 }
 
@@ -45,34 +46,35 @@ pub(crate) enum Purpose {
 pub(crate) struct Pending {
     pub(crate) purpose: Purpose,
     pub(crate) client: ClientRef,
-    /// The pool it was asked in. A client may have moved on by USE before its request is sent a
+    /// The pool of the request. A client may have moved on by USE before its request is sent a
     /// second time.
     pub(crate) pool: PoolId,
     /// The client's own stream id.
     pub(crate) stream: i16,
     pub(crate) opcode: u8,
     pub(crate) flags: u8,
-    /// Times it was sent before because a link died.
+    /// Number of earlier attempts whose link died.
     pub(crate) retries: u8,
-    /// A node that never answered had it: it may have been carried out, or may be yet.
+    /// True if a node that never answered had the request: it may have been executed, or may be
+    /// yet.
     pub(crate) fate_unknown: bool,
-    /// Times a statement of it was prepared again.
+    /// Times that one of its statements was prepared again.
     pub(crate) reprepares: u8,
     pub(crate) plan: Plan,
-    /// When the client's request was decoded.
+    /// Time at which the client's request was decoded.
     pub(crate) received_ns: u64,
-    /// When it went to this node.
+    /// Time at which it went to this node.
     pub(crate) sent_ns: u64,
     pub(crate) kept: Kept,
 }
 
-/// Who gets the answer to a request, and since when it waits for it.
+/// The recipient of an answer, and the time since which it waits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Recipient {
     pub(crate) client: ClientRef,
     /// The client's own stream id.
     pub(crate) stream: i16,
-    /// When the client's request was decoded.
+    /// Time at which the client's request was decoded.
     pub(crate) received_ns: u64,
 }
 
@@ -110,7 +112,7 @@ const WORDS: usize = STREAMS_PER_CONNECTION_MAX / WORD;
 /// The streams of one link.
 pub(crate) struct Streams {
     slots: Vec<Option<Pending>>,
-    /// A bit for each id below the bound that is free.
+    /// A bit for each free id below the bound.
     free: Box<[u64; WORDS]>,
     /// A bit for each word of `free` that is not 0.
     free_words: [u64; WORDS / WORD],
@@ -119,7 +121,7 @@ pub(crate) struct Streams {
 }
 
 impl Streams {
-    /// At most `max` in flight, and at most 32,767.
+    /// Allows at most `max` in flight, and at most 32,767.
     pub(crate) fn new(max: usize) -> Self {
         let max = max.min(STREAMS_PER_CONNECTION_MAX - 1);
         let free = Box::new([0; WORDS]);
@@ -161,9 +163,9 @@ impl Streams {
         Some(word * WORD + bits.trailing_zeros() as usize)
     }
 
-    /// Gives out a stream id; `None` when all are in flight. A heartbeat may exceed the bound by
-    /// one, because a link full of unanswered requests is the one to ask. The id's place is empty
-    /// until [`put`](Self::put).
+    /// Takes a stream id; `None` when all are in flight. A heartbeat may exceed the bound by one,
+    /// because a link full of unanswered requests is the one to probe. The id's slot is empty until
+    /// [`put`](Self::put).
     #[inline]
     pub(crate) fn take_id(&mut self, purpose: Purpose) -> Option<u16> {
         let id = match self.take_free() {
@@ -183,28 +185,28 @@ impl Streams {
         Some(id as u16)
     }
 
-    /// Puts a request under the id that was given out for it; returns it where it lies.
+    /// Puts a request under the id that was taken for it; returns the stored request.
     #[inline(always)]
     pub(crate) fn put(&mut self, id: u16, pending: Pending) -> Option<&mut Pending> {
         Some(self.slots.get_mut(usize::from(id))?.insert(pending))
     }
 
-    /// Where the bytes of a request lie from now on.
+    /// Sets the place of a request's bytes.
     pub(crate) fn set_kept(&mut self, id: u16, kept: Kept) {
         if let Some(pending) = self.get_mut(id) {
             pending.kept = kept;
         }
     }
 
-    /// The request with this id; `None` when it was not given out, which only a misbehaving node
+    /// The request with this id; `None` for an id that is not taken, which only a misbehaving node
     /// causes.
     #[inline]
     pub(crate) fn get(&self, stream: i16) -> Option<&Pending> {
         self.slots.get(usize::try_from(stream).ok()?)?.as_ref()
     }
 
-    /// Takes an id back. The request is read with [`get`](Self::get) before: most answers need a
-    /// part of it only.
+    /// Frees an id. Read the request with [`get`](Self::get) before: most answers need only a part
+    /// of it.
     #[inline]
     pub(crate) fn remove(&mut self, stream: i16) {
         let Ok(id) = usize::try_from(stream) else { return };
@@ -218,12 +220,12 @@ impl Streams {
         self.slots.get_mut(usize::from(stream))?.as_mut()
     }
 
-    /// All in flight.
+    /// All requests in flight.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u16, &Pending)> {
         self.slots.iter().enumerate().filter_map(|(id, slot)| Some((id as u16, slot.as_ref()?)))
     }
 
-    /// Empties the table, handing out what was in flight.
+    /// Empties the table and returns the requests that were in flight.
     pub(crate) fn take_all(&mut self) -> Vec<Pending> {
         let Self { slots, .. } = std::mem::replace(self, Self::new(self.max));
         slots.into_iter().flatten().collect()

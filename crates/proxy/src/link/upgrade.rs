@@ -1,14 +1,14 @@
 //! From ordinary links to those that carry aggregated frames.
 //!
-//! A node may take frames on a port of their own and say in SUPPORTED which. Links are opened to
-//! the ordinary port all the same and serve at once; beside each a second one is opened to the
-//! other port, and takes the first one's place once it is ready. So a port that is closed, filtered
-//! or of another program holds up no query. Nodes are asked again now and then, because the other
-//! port may open later than the ordinary one.
+//! A node may take frames on a separate port and name it in SUPPORTED. The proxy opens links to the
+//! ordinary port all the same, and they serve at once; beside each it opens a second one to the
+//! other port, which takes the first one's place once it is ready. So a port that is closed,
+//! filtered or of another program holds up no query. The proxy asks nodes again now and then,
+//! because the other port may open later than the ordinary one.
 //!
-//! A node that takes frames on its ordinary port gets them from the start. Where a link breaks
-//! before one of them was answered, because something on the way passes the offer on and not the
-//! frames, the next link is an ordinary one, and frames are tried again ever more rarely.
+//! A node that takes frames on its ordinary port gets them from the start. If a link breaks before
+//! a frame was answered, because something on the route passes the offer on but not the frames, the
+//! next link is an ordinary one, and frames are tried again less and less often.
 
 use shunt_reactor::Io;
 use shunt_wire::aggregate::{Offer, SUPPORTED_KEY};
@@ -24,7 +24,7 @@ use crate::link::{Role, Step, keep, open};
 use crate::reply::Answer;
 
 /// Reads from SUPPORTED the offer of aggregated frames on this very connection, if they are wanted;
-/// notes where the node takes them otherwise.
+/// otherwise notes the port where the node takes them.
 ///
 /// # Errors
 /// The message is malformed.
@@ -37,7 +37,7 @@ pub(crate) fn read_offer(
     let supported =
         Supported::decode(supported).map_err(|error| format!("SUPPORTED is malformed: {error}"))?;
     let offer = supported.options.get(SUPPORTED_KEY).and_then(|values| Offer::parse(values.iter()));
-    // A large answer within a frame could not be handed over.
+    // A large answer inside a frame could not be handed over.
     let offer = offer
         .filter(|_| core.context.config.aggregate == Aggregate::Auto && core.handover.is_none());
     let Some(LinkAndNode { link, node: Some(node), .. }) = core.links.get_with_node(key) else {
@@ -60,7 +60,7 @@ pub(crate) fn may_have_new_offer(core: &Core, key: LinkKey, now_ns: u64) -> bool
         && now_ns.saturating_sub(link.offer_asked_ns) > limits::OFFER_CHECK_NS
 }
 
-/// The answer to a probe. One that cannot be read says nothing: the link itself works.
+/// Handles the answer to a probe. An unreadable one means nothing: the link itself works.
 #[cold]
 pub(crate) fn heard_offer(core: &mut Core, io: &mut Io, key: LinkKey, answer: &Answer<'_>) {
     let Some(link) = core.links.get_mut(key) else { return };
@@ -80,7 +80,7 @@ pub(crate) fn heard_offer(core: &mut Core, io: &mut Io, key: LinkKey, answer: &A
     }
 }
 
-/// Opens a link for aggregated frames, if the node takes them, to take the place of this one.
+/// Opens a link for aggregated frames, if the node takes them, to replace this one.
 pub(crate) fn begin(core: &mut Core, io: &mut Io, key: LinkKey) {
     let Some(link) = core.links.get(key) else { return };
     let Some(node) = core.links.node(link.node) else { return };
@@ -99,8 +99,8 @@ pub(crate) fn begin(core: &mut Core, io: &mut Io, key: LinkKey) {
     }
 }
 
-/// A link that is ready takes the place it was opened for. `false`: there is none any more, and it
-/// is gone.
+/// Puts a ready link in the place it was opened for. `false`: the place no longer exists, and the
+/// link is closed.
 pub(crate) fn take_place(core: &mut Core, io: &mut Io, key: LinkKey) -> bool {
     let Some(link) = core.links.get_mut(key) else { return false };
     let Role::Replaces(old) = link.role else { return true };
@@ -121,11 +121,11 @@ pub(crate) fn take_place(core: &mut Core, io: &mut Io, key: LinkKey) -> bool {
     }
 }
 
-/// A link that was to take another's place will not; the other one goes on serving.
+/// Notes that a link will not replace another; the other one goes on serving.
 pub(crate) fn failed(core: &mut Core, io: &mut Io, key: LinkKey, why: &str) {
     let Some(link) = core.links.get(key) else { return };
     if link.via.is_some() {
-        // The next attempt comes with the tick, when it may.
+        // The next attempt comes with the tick, once its pause is over.
         tracing::info!(core = core.context.index, node = %core.router.node_named(link.node), why, "no link through an agent; the present one goes on");
         return keep::close(core, io, key);
     }
@@ -143,8 +143,9 @@ pub(crate) fn failed(core: &mut Core, io: &mut Io, key: LinkKey, why: &str) {
     keep::close(core, io, key);
 }
 
-/// A link of aggregated frames broke. One that lasted was no mistake, nor was one to the ordinary
-/// port that carried frames both ways, as when its node restarts: the next attempt comes at once.
+/// Handles the loss of a link of aggregated frames. If it lasted, or carried frames both ways on
+/// the ordinary port, as when its node restarts, frames were no mistake: the next attempt comes at
+/// once.
 pub(crate) fn broke(core: &mut Core, now_ns: u64, key: LinkKey) {
     let random = core.context.random();
     let Some(LinkAndNode { link, node: Some(node), .. }) = core.links.get_with_node(key) else {

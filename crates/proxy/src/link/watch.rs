@@ -1,4 +1,4 @@
-//! The regular checks of a core: deadlines of handshakes, silence, idle pools.
+//! Regular checks of a core: deadlines of handshakes, silence, idle pools.
 
 use shunt_admin::Label as _;
 use shunt_reactor::Io;
@@ -12,7 +12,7 @@ use crate::link::{Pending, Purpose, Step, keep, open, pools, refusal, upgrade};
 use crate::metrics::{GivenUp, PoolState};
 use crate::retry::lost;
 
-/// Opens what is missing, and lets go of pools that are idle.
+/// Opens missing links, and closes idle pools.
 pub(crate) fn tick_pools(core: &mut Core, io: &mut Io) {
     let now = io.now_ns();
     for id in core.router.pools.ids() {
@@ -52,7 +52,7 @@ pub(crate) fn tick_links(core: &mut Core, io: &mut Io) {
     }
     core.links.count_orphans();
     for key in core.links.keys() {
-        // What a link has lost finds room on others before their probes take it.
+        // Requests of a lost link find room on others before the probes take it.
         lost::settle(core, io);
         let Some(link) = core.links.get(key) else { continue };
         if link.step != Step::Ready {
@@ -77,7 +77,7 @@ pub(crate) fn tick_links(core: &mut Core, io: &mut Io) {
         }
         let Some(link) = core.links.get(key) else { continue };
         let silent_ns = now.saturating_sub(link.last_received_ns);
-        // A long answer may be on its way in front of the one to the probe.
+        // A long answer may precede the one to the probe.
         let probed_ns = now.saturating_sub(link.probe_sent_ns).min(silent_ns);
         let busy = link.streams.len() > 0;
         if link.probe_sent_ns != 0 && probed_ns > limits::LINK_SILENCE_MAX_NS {
