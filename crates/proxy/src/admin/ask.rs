@@ -1,5 +1,5 @@
-//! Questions to all cores for `/status`. A core that does not answer in time is named instead of
-//! waited for.
+//! Questions to all cores for `/status`. The page names a core that does not answer in time instead
+//! of waiting for it.
 
 use std::time::Duration;
 
@@ -8,14 +8,14 @@ use tokio::time::timeout_at;
 
 use crate::control::{CoreMail, Mailbox};
 
-/// How long the cores have, all together.
+/// Deadline for the answers of all cores together.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
-/// An answer younger than this is shown again, so that however often a page is asked for each core
-/// answers once a second.
+/// Age up to which an answer is shown again, so that each core answers once a second however often
+/// the page is requested.
 pub(super) const AGE_MAX: Duration = Duration::from_secs(1);
 
-/// Asks all cores; `take` gets each answer, and says which core's it is. Returns the cores that did
-/// not answer.
+/// Asks all cores; `take` gets each answer with the core's number. Returns the cores that did not
+/// answer.
 pub(super) async fn all<A>(
     mailboxes: &[Mailbox],
     patience: Duration,
@@ -25,7 +25,7 @@ pub(super) async fn all<A>(
     let (sender, mut answers) = mpsc::channel(mailboxes.len().max(1));
     let mut missing: Vec<usize> = (0..mailboxes.len()).collect();
     for mailbox in mailboxes {
-        // One whose mailbox is full is missing in the end.
+        // A core with a full mailbox is missing in the end.
         let _ = mailbox(question(sender.clone()));
     }
     drop(sender);

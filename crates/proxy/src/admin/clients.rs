@@ -1,8 +1,8 @@
-//! Who the clients are, for `/status`: asked of the cores, put together, and cut to those that
-//! matter.
+//! The clients for `/status`: the module asks the cores, merges the answers, and cuts them to the
+//! groups that matter.
 //!
-//! Whoever asks for the page costs each core one count a second at most: a younger answer is shown
-//! again. A core that does not answer in time is named instead of waited for.
+//! A request for the page costs each core at most one count a second: a younger answer is shown
+//! again. The page names a core that does not answer in time instead of waiting for it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,12 +15,12 @@ use super::ask::{self, AGE_MAX, PATIENCE};
 use crate::client::census::{CoreCensus, Group, Tally};
 use crate::control::{CoreMail, Mailbox};
 
-/// Groups shown: those with most clients,
+/// Groups shown for their number of clients.
 const MOST_CLIENTS: usize = 40;
-/// and of the others those with most queries in flight.
+/// Other groups shown for their queries in flight.
 const MOST_IN_FLIGHT: usize = 10;
 
-/// Asks the cores.
+/// The counts, asked from the cores.
 pub(super) struct Clients(Mutex<Asked>);
 
 struct Asked {
@@ -83,7 +83,7 @@ fn shown(counted: Counted) -> Value {
         (of_b.clients, of_b.in_flight).cmp(&(of_a.clients, of_a.in_flight)).then_with(|| a.cmp(b))
     });
     let mut rest = groups.split_off(groups.len().min(MOST_CLIENTS));
-    // Stable, so that those alike stay in their order.
+    // The sort is stable, so that equal groups keep their order.
     rest.sort_by_key(|(_, tally)| std::cmp::Reverse(tally.in_flight));
     let hidden = rest.split_off(rest.len().min(MOST_IN_FLIGHT));
     groups.append(&mut rest);
@@ -134,7 +134,7 @@ mod tests {
         Tally { clients, paused: 0, in_flight }
     }
 
-    /// A core that answers with these groups, and how often it was asked.
+    /// A core that answers with these groups, and the number of questions it got.
     fn core(core: usize, groups: Vec<(Group, Tally)>) -> (Mailbox, Arc<AtomicU64>) {
         let asked = Arc::<AtomicU64>::default();
         let times = Arc::clone(&asked);

@@ -1,5 +1,5 @@
-//! The fleet, for `/status`: what the cores count, and what they are asked for, its members and the
-//! longest queues.
+//! The fleet for `/status`: the counters of the cores, and, on request, its members and the longest
+//! queues.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use crate::locks::told::{CoreLocks, FleetShown, Queue, UNREADABLE_MAX, longest};
 use crate::metrics::{CoreMetrics, LockMetrics};
 use crate::transactions::unmade::{Unmade, oldest};
 
-/// Asks the cores.
+/// The locks of the cores, with their last answers.
 pub(super) struct Locks {
     mailboxes: Arc<[Mailbox]>,
     last: Mutex<Option<(Instant, Value)>>,
@@ -44,8 +44,7 @@ impl Locks {
         value
     }
 
-    /// What this proxy has of its fleet's locks, who is in the fleet, and what an operator should
-    /// look at.
+    /// The state of this proxy's locks, the members of the fleet, and alerts for an operator.
     pub(super) async fn status(&self, name: &str, cores: &[Arc<CoreMetrics>]) -> Value {
         let mut status = self.asked().await;
         let sum = |number: fn(&LockMetrics) -> u64| -> u64 {
@@ -111,7 +110,7 @@ fn alerts(sum: impl Fn(fn(&LockMetrics) -> u64) -> u64, not_a_member: Option<&st
     alerts
 }
 
-/// One for each partition that is named, and one for all others of so many.
+/// One alert for each named partition, and one for the remaining ones of `count`.
 fn unreadable_alerts(named: &Value, count: usize) -> Vec<String> {
     let named = named.as_array().map_or(&[][..], Vec::as_slice);
     let of_one = |one: &Value| {
@@ -271,7 +270,7 @@ mod tests {
         }
     }
 
-    /// The answer of a core that has nothing to tell.
+    /// The answer of a core without locks.
     fn told(core: usize) -> CoreLocks {
         CoreLocks {
             core,
@@ -283,7 +282,7 @@ mod tests {
         }
     }
 
-    /// A core that answers so, whatever it is asked.
+    /// A core that gives this answer to every question.
     fn core(tell: impl Fn() -> CoreLocks + Send + Sync + 'static) -> Mailbox {
         Box::new(move |mail| {
             let CoreMail::Locks(answer) = mail else { panic!("{mail:?}") };

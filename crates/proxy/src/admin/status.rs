@@ -20,7 +20,7 @@ pub(super) async fn status(admin: &Admin) -> Value {
             None => None,
         }
     };
-    // The time that cores have to answer is spent once.
+    // The deadline of the cores is spent once.
     let (groups, fleet) = tokio::join!(admin.clients.groups(), fleet);
     let mut latency = Snapshot::default();
     cores.iter().for_each(|core| core.latency_ns.add_to(&mut latency));

@@ -1,4 +1,4 @@
-//! The pages over real connections, with counters and a ring made up.
+//! The pages over real connections, with invented counters and an invented ring.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -47,13 +47,13 @@ impl Bench {
         Self { admin, address, cores, control, prepared, ring, config: config_sender }
     }
 
-    /// Two nodes, the second down, told by a control connection that stands.
+    /// Sets a ring of two nodes, the second down, as a live control connection reports it.
     fn know_ring(&self) {
         self.know_ring_from(None);
     }
 
-    /// The same, seen from a datacentre: the first node is in `dc "1"`, the second in `dc "2"` if
-    /// one is named.
+    /// Sets that ring as seen from a datacentre: the first node is in `dc "1"`, the second in `dc
+    /// "2"` if one is named.
     fn know_ring_from(&self, local: Option<&str>) {
         let node = |number: u16| Node {
             id: NodeId(number),
@@ -109,12 +109,12 @@ impl Bench {
 struct Family {
     kind: String,
     help: bool,
-    /// Name with labels -> value.
+    /// Value by name with labels.
     samples: BTreeMap<String, f64>,
 }
 
-/// Reads OpenMetrics text and checks its form: HELP and TYPE before samples, families not torn
-/// apart, numbers valid.
+/// Reads OpenMetrics text and checks its form: HELP and TYPE before samples, families contiguous,
+/// numbers valid.
 fn parse(text: &str) -> BTreeMap<String, Family> {
     let mut families = BTreeMap::<String, Family>::new();
     let mut current = String::new();
@@ -209,7 +209,8 @@ async fn readiness_follows_the_ring_and_the_drain() {
     assert_eq!((code, &body["reason"]), (503, &"no node of the local datacentre is up".into()));
     bench.know_ring_from(Some("dc \"1\""));
     assert_eq!(bench.json("/readyz").await.0, 200);
-    // Who was up is all that is known when nobody is left to tell; a link shows that somebody is.
+    // The last report of who was up is all the proxy knows when nobody is left to ask; a link shows
+    // that a node is up.
     bench.control.connected.set(0);
     let (code, body) = bench.json("/readyz").await;
     assert_eq!((code, &body["reason"]), (503, &"no node can be reached".into()));
@@ -243,7 +244,7 @@ async fn a_head_without_end_is_refused() {
     let bench = Bench::start().await;
     let mut stream = TcpStream::connect(bench.address).await.expect("connect");
     stream.write_all(b"GET /status HTTP/1.1\r\nX: ").await.expect("write");
-    // It may be refused, and the connection closed, before all is written.
+    // The server may refuse it and close the connection before all is written.
     let _ = stream.write_all("x".repeat(64 << 10).as_bytes()).await;
     let mut answer = Vec::new();
     let end = tokio::time::timeout(Duration::from_secs(60), stream.read_to_end(&mut answer)).await;

@@ -1,4 +1,4 @@
-//! The counters of the control plane. Written by the control thread only.
+//! The counters of the control plane, written by the control thread only.
 
 use super::{Counter, Gauge};
 

@@ -1,4 +1,4 @@
-//! The metrics as Prometheus reads them. Summed over cores unless a core label says otherwise.
+//! The metrics in Prometheus's format, summed over cores unless a core label says otherwise.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::{ControlMetrics, CoreMetrics, GivenUp, HandoverMetrics, NodeMetrics};
 use crate::control::ClusterView;
 use crate::prepared::PreparedStore;
 
-/// Everything that is exposed, and where it is read from.
+/// The sources of all exposed metrics.
 #[derive(Clone, Debug)]
 pub struct Sources {
     /// Counters of every core.
@@ -25,10 +25,10 @@ pub struct Sources {
 }
 
 impl Sources {
-    /// Writes all of them.
+    /// Writes all metrics.
     ///
     /// # Errors
-    /// The encoder's.
+    /// Those of the encoder.
     pub(crate) fn write(&self, encoder: &mut Encoder<'_>) -> fmt::Result {
         self.loops(encoder)?;
         self.clients(encoder)?;
@@ -61,7 +61,7 @@ impl Sources {
         L::ALL.iter().map(value).collect()
     }
 
-    /// The same of gauges.
+    /// Sum of gauges over all cores, by label.
     fn gauges<L: Label, const N: usize>(
         &self,
         gauges: impl Fn(&CoreMetrics) -> &Gauges<L, N>,

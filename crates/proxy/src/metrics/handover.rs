@@ -1,28 +1,28 @@
-//! What a core counts of hand-over.
+//! A core's counters of hand-over.
 
 use shunt_admin::{Counter, Family, Gauge, Histogram, labels};
 use shunt_handover::owner::Relayed;
 
 labels! {
-    /// What became of a large answer that an agent offered.
+    /// The outcome for a large answer that an agent offered.
     pub enum HandedOver = "way" {
-        /// It went to its client on the client's own connection.
+        /// Sent to its client on the client's own connection.
         Sent = "handed_over",
-        /// It was relayed: its client's connection could not leave.
+        /// Relayed, because its client's connection could not leave.
         Stays = "relayed",
-        /// It was relayed, or failed, after its client's connection was to leave, or had left.
+        /// Relayed, or failed, after the decision that its client's connection leaves.
         CameBack = "came_back",
-        /// Its client's connection came to an end.
+        /// Its client's connection ended.
         Broken = "broken_off",
     }
 }
 
 labels! {
-    /// Why a large answer was relayed that an agent had offered.
+    /// The reason why a large answer that an agent offered was relayed.
     pub enum StaysFor = "reason" {
         /// This host cannot hand over.
         Off = "off",
-        /// The proxy looks into it: system tables, IN queries in parts, its own questions.
+        /// The proxy inspects it: system tables, IN queries in parts, its own statements.
         LookedInto = "looked_into",
         /// It is larger than a frame may be.
         TooLarge = "too_large",
@@ -30,23 +30,24 @@ labels! {
         Backlog = "backlog",
         /// Its client's connection is away for another answer, or something else holds it here.
         Busy = "busy",
-        /// As many connections are with agents, or on their way, as may be.
+        /// The number of connections with agents, or on their way, has reached its bound.
         Full = "full",
-        /// Its packets cannot be sent on: the agent is not in this network, or the table is full.
+        /// Its packets cannot be redirected: the agent is not in this network, or the table is
+        /// full.
         NotSteered = "not_steered",
-        /// The kernel did not let go of the connection.
+        /// The kernel did not release the connection.
         NotFrozen = "not_frozen",
-        /// There is too much in the connection's queues.
+        /// The connection's queues hold too many bytes.
         NotSendable = "not_sendable",
-        /// The agent did not take it.
+        /// The agent refused the connection.
         Refused = "refused",
-        /// The agent was lost before it had it.
+        /// The agent was lost before it had the connection.
         AgentLost = "agent_lost",
     }
 }
 
 impl StaysFor {
-    /// As the owner says it.
+    /// Converts the owner's reason.
     pub(crate) fn of(why: Relayed) -> Self {
         match why {
             Relayed::Full => Self::Full,
@@ -63,22 +64,22 @@ impl StaysFor {
 pub struct HandoverMetrics {
     /// Large answers that agents offered.
     pub offers: Counter,
-    /// What became of them.
+    /// Outcomes of these.
     pub answers: Family<HandedOver, { HandedOver::COUNT }>,
-    /// Why some were relayed, those whose client's connection was to leave too.
+    /// Reasons for relaying, also for answers whose client's connection was to leave.
     pub relayed: Family<StaysFor, { StaysFor::COUNT }>,
-    /// Bytes that went to clients past the proxy.
+    /// Bytes that went to clients without passing the proxy.
     pub bytes: Counter,
     /// Connections that are with agents, or on their way.
     pub away: Gauge,
-    /// Agents that can be reached.
+    /// Agents that are reachable.
     pub agents: Gauge,
-    /// From the decision until the kernel has let go of a client's connection.
+    /// Time from the decision until the kernel has released a client's connection.
     pub freeze: Histogram,
-    /// From the decision until the agent has it: so long does it stand still.
+    /// Time from the decision until the agent has the connection, which stands still meanwhile.
     pub taking: Histogram,
-    /// From the decision until it is back.
+    /// Time from the decision until the connection is back.
     pub absence: Histogram,
-    /// From a query until the agent has its client's connection, and begins to answer on it.
+    /// Time from a query until the agent has its client's connection, and begins to answer on it.
     pub first_byte: Histogram,
 }

@@ -1,8 +1,8 @@
-//! The counters of the cores, and how they are shown.
+//! The counters of the cores, and their exposition.
 //!
 //! A core writes its own [`CoreMetrics`] with plain loads and stores (no lock, no
-//! read-modify-write); the admin thread reads them at any moment and sums over the cores. Nothing
-//! is allocated per query.
+//! read-modify-write); the admin thread reads them at any moment and sums over the cores. Queries
+//! allocate nothing.
 
 mod control;
 mod exposition;
@@ -32,15 +32,15 @@ pub use shunt_admin::{
 use shunt_admin::labels;
 
 labels! {
-    /// How a query ended, or what happened to it on the way. `Ok`, `Error`, `Overloaded`,
-    /// `TimedOut`, `LinkLost` and `Intercepted` are ends (each query has exactly one); `Retried`
-    /// and `Reprepared` come on top.
+    /// The end of a query, or an event on its way. `Ok`, `Error`, `Overloaded`, `TimedOut`,
+    /// `LinkLost` and `Intercepted` are ends (each query has exactly one); `Retried` and
+    /// `Reprepared` come on top.
     pub enum Outcome = "outcome" {
-        /// A node answered, not with ERROR.
+        /// A node answered without ERROR.
         Ok = "ok",
         /// A node answered with ERROR.
         Error = "error",
-        /// Refused by the proxy because a bound was reached.
+        /// The proxy refused it because a bound was reached.
         Overloaded = "overloaded",
         /// Not answered before the deadline.
         TimedOut = "timed_out",
@@ -56,7 +56,7 @@ labels! {
 }
 
 labels! {
-    /// Why a client was turned away.
+    /// The reason why a client was turned away.
     pub enum Refusal = "reason" {
         /// `clients_max` is reached.
         TooMany = "too_many",
@@ -76,15 +76,15 @@ labels! {
 labels! {
     /// Why the proxy closed a client's connection.
     pub enum Closing = "reason" {
-        /// `clients_max` was reached when it came.
+        /// `clients_max` was reached at its arrival.
         TooMany = "too_many",
         /// The proxy is shutting down.
         Draining = "draining",
-        /// The same, and `drain_timeout_ms` was over.
+        /// The proxy is shutting down, and `drain_timeout_ms` is over.
         CutOff = "cut_off",
-        /// It broke the protocol, or sent what is too large.
+        /// It broke the protocol, or exceeded a size bound.
         ProtocolError = "protocol_error",
-        /// It began with a version of the protocol that is not spoken here; drivers step down and
+        /// It began with a protocol version that the proxy does not speak; drivers step down and
         /// come back.
         Version = "version",
         /// There were too many combinations of role, keyspace and version.
@@ -97,21 +97,21 @@ labels! {
         Authentication = "authentication",
         /// No node could check its login in time.
         LoginUnchecked = "login_unchecked",
-        /// Every node refuses what it was let in with: its login, its keyspace.
+        /// Every node refuses its login or its keyspace now.
         AccessLost = "access_lost",
         /// It took too long to send one request.
         RequestTimeout = "request_timeout",
         /// It did not take its replies.
         RepliesUntaken = "replies_untaken",
-        /// `clients_bytes_max` was reached, and it left most lying.
+        /// `clients_bytes_max` was reached, and its untaken bytes were the most.
         BytesMax = "bytes_max",
-        /// Its host did not acknowledge what was sent to it.
+        /// Its host did not acknowledge the proxy's output.
         Unreachable = "unreachable",
     }
 }
 
 labels! {
-    /// Why a client is not read from.
+    /// The reason why a client is not read from.
     pub enum StallReason = "reason" {
         /// The ring is not known yet.
         NoRing = "no_ring",
@@ -121,14 +121,14 @@ labels! {
         LinkFull = "link_full",
         /// It does not take its replies.
         RepliesUntaken = "replies_untaken",
-        /// Its login or USE is under way.
+        /// Its login or USE is in progress.
         LoginOrUse = "login_or_use",
         /// The proxy is shutting down.
         Draining = "draining",
-        /// The proxy stood still, and asks which tables take part in transactions by now.
+        /// The proxy was paused, and asks which tables take part in transactions now.
         StoodStill = "stood_still",
-        /// Its next request takes long to read, and the loop has read as much of that kind as it
-        /// does in one turn.
+        /// Its next request takes long to read, and the loop has read its limit of such bytes in
+        /// this turn.
         Heavy = "heavy",
     }
 }
@@ -138,17 +138,17 @@ labels! {
     pub enum PoolState = "state" {
         /// A link takes queries.
         Open = "open",
-        /// It has clients and no link yet, but one is being opened.
+        /// The pool has clients and no link yet, but one is opening.
         Opening = "opening",
-        /// It has clients, no link, and none is being opened: nodes are down, or refuse it.
+        /// The pool has clients and no link, and none is opening: nodes are down, or refuse it.
         Unreachable = "unreachable",
-        /// It has neither clients nor links.
+        /// The pool has neither clients nor links.
         Idle = "idle",
     }
 }
 
 labels! {
-    /// Why a link was given up by the proxy.
+    /// The reason why the proxy gave a link up.
     pub enum GivenUp = "reason" {
         /// It was not open within `connect_timeout_ms`.
         HandshakeTimeout = "handshake_timeout",
@@ -160,7 +160,7 @@ labels! {
         UnansweredQuery = "unanswered_query",
         /// The node broke the protocol.
         ProtocolError = "protocol_error",
-        /// Somebody else has the node's address, or does not say who it is.
+        /// Another node has the node's address, or does not identify itself.
         Stranger = "stranger",
         /// The node said that it is shutting down; replaced, not broken.
         NodeLeaving = "node_leaving",
@@ -170,7 +170,7 @@ labels! {
 }
 
 labels! {
-    /// How a query's node was chosen.
+    /// The choice of a query's node.
     pub enum Routing = "by" {
         /// By the token of its partition key.
         Token = "token",
@@ -179,18 +179,18 @@ labels! {
     }
 }
 
-/// Counters of one core. Written by that core's thread only; read by anybody.
+/// Counters of one core. Only that core's thread writes them; any thread reads them.
 #[derive(Debug, Default)]
 pub struct CoreMetrics {
     /// Index of the core.
     pub core: usize,
     /// Name of the I/O driver in use, set when the loop starts.
     pub driver: OnceLock<String>,
-    /// Counts up by one per turn of the loop; liveness is judged by it. Idle loops must still turn
-    /// about once a second.
+    /// Number of turns of the loop, by which liveness is judged. Idle loops must still turn about
+    /// once a second.
     pub turns: Counter,
     /// Clients of this core as the acceptor sees them: it adds when it hands a connection over, the
-    /// core subtracts when the connection ends. Used to find the least-loaded core.
+    /// core subtracts when the connection ends. The acceptor uses it to find the least-loaded core.
     pub load: Arc<AtomicUsize>,
 
     /// Clients connected now.
@@ -201,17 +201,17 @@ pub struct CoreMetrics {
     pub clients_refused: Family<Refusal, { Refusal::COUNT }>,
     /// Clients not being read from now (backpressure).
     pub clients_paused: Gauge,
-    /// 1 while the core began by one replica's word and has not read modes and rules since.
+    /// 1 while the core relies on one replica's answer, until it has read modes and rules itself.
     pub modes_in_doubt: Gauge,
     /// Times a client was paused.
     pub client_pauses: Counter,
     /// Clients not being read from now, by reason; one may have several.
     pub clients_stalled: Gauges<StallReason, { StallReason::COUNT }>,
-    /// Times a client got such a reason.
+    /// Times that a client got such a reason.
     pub client_stalls: Family<StallReason, { StallReason::COUNT }>,
     /// Clients that the proxy closed.
     pub clients_closed: Family<Closing, { Closing::COUNT }>,
-    /// Clients closed with an error for what they sent.
+    /// Clients closed with an error for their input.
     pub client_protocol_errors: Counter,
     /// Bytes received from clients.
     pub client_bytes_in: Counter,
@@ -220,11 +220,11 @@ pub struct CoreMetrics {
 
     /// Requests of clients.
     pub queries: Family<QueryKind, { QueryKind::COUNT }>,
-    /// Statements of the proxy's own; they are among the requests too.
+    /// Statements of the proxy itself; they count as requests too.
     pub own_statements: Counter,
-    /// How they ended.
+    /// Ends and events of queries.
     pub outcomes: Family<Outcome, { Outcome::COUNT }>,
-    /// How their node was chosen.
+    /// Choices of nodes for queries.
     pub routed: Family<Routing, { Routing::COUNT }>,
     /// Queries in flight now.
     pub in_flight: Gauge,
@@ -239,7 +239,7 @@ pub struct CoreMetrics {
     pub node_protocol_errors: Counter,
     /// The waiting window in force now, nanoseconds.
     pub window_ns: Gauge,
-    /// Memory of buffers that wait to be used again, bytes.
+    /// Memory of idle buffers, kept for reuse, bytes.
     pub idle_buffer_bytes: Gauge,
 
     /// Pools now.
@@ -247,13 +247,13 @@ pub struct CoreMetrics {
     /// Clients now, by the state of their pool.
     pub pool_clients: Gauges<PoolState, { PoolState::COUNT }>,
 
-    /// Locks of this core, and the fleet.
+    /// Locks of this core, and its fleet.
     pub locks: LockMetrics,
-    /// Its transactions.
+    /// Transactions of this core.
     pub transactions: TransactionMetrics,
     /// Reads of several partitions.
     pub multigets: MultigetMetrics,
-    /// Large answers past the proxy.
+    /// Large answers that bypass the proxy.
     pub handover: HandoverMetrics,
     /// Per-node metrics of this core.
     pub nodes: NodeRegistry,

@@ -1,24 +1,24 @@
-//! What a core counts of reads of several partitions.
+//! A core's counters of reads of several partitions.
 
 use shunt_admin::{Counter, Family, Gauge};
 
 use crate::multiget::reasons::{Lost, Whole};
 
-/// Reads of several partitions. They are counted while the option is on.
+/// Reads of several partitions, counted while the option is on.
 #[derive(Debug, Default)]
 pub struct MultigetMetrics {
-    /// Those that were split.
+    /// Reads that were split.
     pub split: Counter,
-    /// Parts that were sent; they are among the requests too.
+    /// Parts that were sent; they count as requests too.
     pub parts: Counter,
-    /// Those that went whole.
+    /// Reads that went whole.
     pub whole: Family<Whole, { Whole::COUNT }>,
-    /// Those that were split and sent whole after all.
+    /// Reads that were split and sent whole after all.
     pub lost: Family<Lost, { Lost::COUNT }>,
-    /// Those of which parts are missing now.
+    /// Split reads with missing parts now.
     pub open: Gauge,
-    /// Parts in flight, those included whose request was answered.
+    /// Parts in flight, also of requests that are answered.
     pub parts_open: Gauge,
-    /// Bytes kept for the open ones.
+    /// Bytes kept for the open reads.
     pub bytes: Gauge,
 }

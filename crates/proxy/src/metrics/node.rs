@@ -21,12 +21,11 @@ pub struct NodeMetrics {
     pub in_flight: Gauge,
     /// Open links now.
     pub links: Gauge,
-    /// Those of them that carry aggregated frames.
+    /// Open links now that carry aggregated frames.
     pub aggregated_links: Gauge,
     /// Connects or handshakes that failed.
     pub connect_failures: Counter,
-    /// Links closed because somebody else answered at its address: another cluster, or another
-    /// node.
+    /// Links closed because another node answered at its address, of this cluster or another.
     pub strangers: Counter,
     /// Links that were open and died.
     pub links_lost: Counter,
@@ -38,9 +37,9 @@ pub struct NodeMetrics {
     pub latency_ns: Histogram,
 }
 
-/// Where a core's [`NodeMetrics`] can be found by the admin thread. Locked only when the topology
-/// changes and when metrics are shown; on the data path a core keeps the `Arc`s in its own table
-/// indexed by [`NodeId`].
+/// Registry through which the admin thread finds a core's [`NodeMetrics`]. Locked only when the
+/// topology changes and when metrics are shown; on the data path a core keeps the `Arc`s in its own
+/// table indexed by [`NodeId`].
 #[derive(Debug, Default)]
 pub struct NodeRegistry {
     nodes: Mutex<Vec<Option<Arc<NodeMetrics>>>>,

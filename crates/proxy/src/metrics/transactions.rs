@@ -1,60 +1,60 @@
-//! What a core counts of its transactions.
+//! A core's counters of its transactions.
 
 use shunt_admin::{Family, Gauge, labels};
 
 labels! {
-    /// What became of a transaction.
+    /// An event of a transaction.
     pub enum TransactionEvent = "event" {
-        /// It was committed.
+        /// Committed.
         Committed = "committed",
-        /// It was committed by one write, without a record: a single statement of a table with the
-        /// mode `conditional`.
+        /// Committed by one write, without a record: a single statement on a table with the mode
+        /// `conditional`.
         Alone = "alone",
-        /// It was committed, and its client was told so before the writes were there: of tables
-        /// with the mode `full`.
+        /// Committed, and its client told so before the writes were made: on tables with the mode
+        /// `full`.
         ToldEarly = "told_early",
-        /// It has read, and wrote nothing.
+        /// It only read.
         Read = "read",
-        /// Nothing of it was carried out.
+        /// No part of it was executed.
         NotExecuted = "not_executed",
         /// Its client was told that it is in doubt.
         InDoubt = "in_doubt",
-        /// Its record, or one of its writes, was written once more, because nobody knew if it had
-        /// been.
+        /// Its record, or one of its writes, was written once more, because the outcome of the
+        /// first write was unknown.
         WrittenAgain = "written_again",
-        /// One of its writes was given up: nodes have refused it each time.
+        /// One of its writes was given up: nodes refused it each time.
         GivenUp = "given_up",
     }
 }
 
 labels! {
-    /// What came of a statement on a table with the mode `observe`.
+    /// The result for a statement on a table with the mode `observe`.
     pub enum Observation = "result" {
-        /// A node has answered what the proxies would have.
+        /// A node answered as the proxies would have.
         Same = "same",
-        /// A node has answered something else.
+        /// A node answered differently.
         Different = "different",
-        /// It is not known what the proxies would have answered.
+        /// The proxies' answer is not known.
         NotCompared = "not_compared",
     }
 }
 
-/// Written at every tick of the core.
+/// A core's transaction metrics, written at its ticks.
 #[derive(Debug, Default)]
 pub struct TransactionMetrics {
-    /// Transactions under way, those that wait for their partitions too.
+    /// Transactions in progress, including those that wait for their partitions.
     pub open: Gauge,
-    /// Of these, those whose writes are not all acknowledged.
+    /// Open transactions whose writes are not all acknowledged.
     pub records: Gauge,
-    /// Writes of committed transactions that have been tried for long.
+    /// Writes of committed transactions that have failed for a long time.
     pub unmade: Gauge,
-    /// Rows of tables with the mode `conditional` that are known.
+    /// Known rows of tables with the mode `conditional`.
     pub rows: Gauge,
-    /// Shards whose logs are being opened.
+    /// Shards whose logs are opening.
     pub opening: Gauge,
-    /// What became of them.
+    /// Events of transactions.
     pub events: Family<TransactionEvent, { TransactionEvent::COUNT }>,
-    /// Conditional statements on tables with the mode `observe`, and what the proxies would refuse
-    /// there. Counted as they come.
+    /// Conditional statements on tables with the mode `observe`, and statements that the proxies
+    /// would refuse there; counted on arrival.
     pub observed: Family<Observation, { Observation::COUNT }>,
 }

@@ -1,8 +1,7 @@
-//! Which prepared statements may be asked in parts: read once from the text, when a client prepares
-//! it.
+//! Prepared statements that may be split: read once from the text, when a client prepares it.
 //!
-//! Only what is recognised to its last word may. Of the rest that has an `IN` the reason is kept,
-//! to be counted when it is executed.
+//! A statement must be recognised to its last word. For the others with an `IN` the proxy keeps the
+//! reason, to count it when they are executed.
 
 use shunt_language::ast::{
     self, Comparison, LiteralKind, NativeType, Relation, Select, SelectClause, Selector, Term,
@@ -12,23 +11,23 @@ use shunt_wire::cql::message::{ColumnSpec, Prepared};
 
 use crate::multiget::reasons::Whole;
 
-/// A statement with an `IN`, or why it goes whole.
+/// A statement with an `IN`, or the reason why it goes whole.
 pub(crate) type Form = Result<Split, Whole>;
 
-/// A statement that may be asked in parts.
+/// A statement that may be split.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Split {
     pub(crate) keyspace: Box<str>,
     pub(crate) table: Box<str>,
     /// The column of `IN`.
     pub(crate) column: Box<str>,
-    /// Its type, by whose order rows come.
+    /// Type of that column; its order is the order of the rows.
     pub(crate) key_type: CqlType,
     pub(crate) keys: Keys,
-    /// Columns with the markers that they are equal to.
+    /// Columns with equality, and their markers.
     pub(crate) equal: Box<[(Box<str>, usize)]>,
     pub(crate) limit: Limit,
-    /// Bind markers in all.
+    /// Number of bind markers.
     pub(crate) markers: usize,
 }
 
@@ -49,9 +48,9 @@ pub(crate) enum Limit {
     Marker(usize),
 }
 
-/// Reads a text and what a node said of it. `None`: it has no `IN`, and is none of our business.
+/// Reads a text and a node's answer to its PREPARE. `None`: it has no `IN`.
 pub(crate) fn read(text: &str, prepared: &Prepared<'_>) -> Option<Form> {
-    // Most texts need not be parsed: there is no `IN` without these two letters.
+    // Most texts need no parsing: an `IN` needs these two letters.
     if !text.as_bytes().windows(2).any(|pair| pair.eq_ignore_ascii_case(b"in")) {
         return None;
     }
@@ -137,7 +136,7 @@ fn judge(select: &Select, markers: &[ColumnSpec<'_>]) -> Form {
     })
 }
 
-/// What makes more of the rows than to show them, or puts them into another order.
+/// Refuses clauses that do more with the rows than return them, or change their order.
 fn refuse_clauses(select: &Select) -> Result<(), Whole> {
     if select.json {
         return Err(Whole::Json);
@@ -164,7 +163,7 @@ fn refuse_clauses(select: &Select) -> Result<(), Whole> {
     if is_plain { Ok(()) } else { Err(Whole::Selection) }
 }
 
-/// The type of the keys, if it is one whose order is known.
+/// The type of the keys, if its order is known.
 fn key_type(keys: &Keys, marker: &ColumnSpec<'_>) -> Option<CqlType> {
     let mut option = marker.type_option;
     let told = CqlType::read_option(&mut option)?;
@@ -181,7 +180,7 @@ fn key_type(keys: &Keys, marker: &ColumnSpec<'_>) -> Option<CqlType> {
 }
 
 impl Split {
-    /// About what it takes in memory.
+    /// Approximate memory of the form, bytes.
     pub(crate) fn bytes(&self) -> usize {
         let equal = self
             .equal

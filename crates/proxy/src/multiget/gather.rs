@@ -1,4 +1,4 @@
-//! Answers to parts, until there are all or one settles it.
+//! Answers to parts, until all have arrived or one decides the request.
 
 use shunt_reactor::Io;
 use shunt_wire::cql::compression;
@@ -18,7 +18,7 @@ use crate::reply::{self, Answer};
 use crate::retry::{failure, taken};
 use crate::route::{self, Choice};
 
-/// A part was answered: by a node, or by the proxy in its place.
+/// Handles the answer to a part: from a node, or from the proxy in its place.
 #[cold]
 pub(crate) fn heard(core: &mut Core, io: &mut Io, answer: &Kept<'_>) {
     take(core, io, answer);
@@ -45,8 +45,8 @@ fn take(core: &mut Core, io: &mut Io, answer: &Kept<'_>) {
         return;
     }
     if answer.opcode == opcode::ERROR {
-        // A node that answers in pages stops where one is full, and may never come to the keys of
-        // this part.
+        // A node that answers in pages stops at a full one, and may never reach the keys of this
+        // part.
         match says_cannot_serve(flags, body) && gather.wanted.page_rows.is_none() {
             true => refuse(core, io, part.gather, flags, body),
             false => lose(core, io, part.gather, Lost::Refused),
@@ -79,7 +79,7 @@ fn take(core: &mut Core, io: &mut Io, answer: &Kept<'_>) {
     is_there(core, io, part.gather);
 }
 
-/// One part fewer is waited for.
+/// Notes that one part fewer is missing.
 fn is_there(core: &mut Core, io: &mut Io, key: usize) {
     let Some(gather) = core.retries.multigets.gathers.get_mut(key) else { return };
     gather.missing -= 1;
@@ -103,7 +103,7 @@ fn plain_body<'a>(
     Some(plain)
 }
 
-/// True of an error that says that nodes cannot serve now, and nothing of the statement.
+/// True for an error that says that nodes cannot serve now, and nothing about the statement.
 fn says_cannot_serve(flags: u8, body: &[u8]) -> bool {
     let code = split_response_prefix(flags, body).ok().and_then(|(_, body)| error_code::peek(body));
     code.is_some_and(|code| {
@@ -122,7 +122,7 @@ fn recipient(gather: &Gather) -> Recipient {
     Recipient { client: gather.client, stream: gather.stream, received_ns: gather.received_ns }
 }
 
-/// All parts are there.
+/// Answers the request, because all parts have arrived.
 fn finish(core: &mut Core, io: &mut Io, key: usize) {
     let Some(gather) = core.retries.multigets.gathers.get(key) else { return };
     let answers: Vec<&Rows> = gather.answers.iter().flatten().collect();
@@ -145,7 +145,7 @@ fn finish(core: &mut Core, io: &mut Io, key: usize) {
     }
 }
 
-/// A node's words are the answer.
+/// Answers the request with a node's error.
 fn refuse(core: &mut Core, io: &mut Io, key: usize, flags: u8, body: &[u8]) {
     let Some(gather) = core.retries.multigets.remove(key) else { return };
     let answer = Answer { stream: gather.stream, flags, opcode: opcode::ERROR, body };
@@ -159,7 +159,7 @@ fn refuse(core: &mut Core, io: &mut Io, key: usize, flags: u8, body: &[u8]) {
     );
 }
 
-/// The bet is lost: what there is of parts is dropped, and the original goes whole.
+/// Gives up the bet: drops the parts, and sends the original whole.
 pub(crate) fn lose(core: &mut Core, io: &mut Io, key: usize, why: Lost) {
     let Some(gather) = core.retries.multigets.remove(key) else { return };
     core.context.metrics.multigets.lost.of(why).add(1);
@@ -197,7 +197,7 @@ fn send_whole(core: &mut Core, io: &mut Io, gather: &Gather) {
     let mut choose =
         |plan: &Plan| route::choose(&mut core.router, &core.links, gather.pool, plan, None);
     let choice = match choose(&gather.plan) {
-        // It cannot wait as a client's next query can; any node that has room will do.
+        // The original cannot wait as a client's next query can; any node with room will do.
         Choice::Full(_) => choose(&Plan { placement: None, ..gather.plan }),
         choice => choice,
     };

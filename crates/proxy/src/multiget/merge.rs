@@ -1,5 +1,5 @@
-//! The answers of all parts to one: the rows of the first, then those of the next. Nothing in a row
-//! is looked at.
+//! Merges the answers of all parts into one: the rows of the first, then those of the next. It
+//! inspects no row.
 
 use shunt_wire::cql::envelope::flag;
 use shunt_wire::cql::message::result;
@@ -18,8 +18,7 @@ pub(crate) struct Merged {
     pub(crate) body: Vec<u8>,
 }
 
-/// The rows of a part that can be one of several: complete, and with nothing beside them but
-/// warnings.
+/// The rows of a part that can be one of several: complete, and accompanied by warnings only.
 pub(crate) fn complete<'a>(
     version: u8,
     flags: u8,
@@ -42,7 +41,7 @@ pub(crate) fn complete<'a>(
     Ok((warnings, rows))
 }
 
-/// Merges the answers, in the order of the keys. `bytes_max`: of the whole answer.
+/// Merges the answers, in the order of the keys. `bytes_max`: bound on the whole answer.
 pub(crate) fn merge(wanted: &Wanted, answers: &[&Rows], bytes_max: usize) -> Result<Merged, Lost> {
     let mut warnings: Vec<&str> = Vec::new();
     let mut warned = 0;
@@ -51,7 +50,7 @@ pub(crate) fn merge(wanted: &Wanted, answers: &[&Rows], bytes_max: usize) -> Res
     let mut count = 0;
     for answer in answers {
         let (told, rows) = complete(wanted.version, answer.flags, &answer.body)?;
-        // Each is compared with all: very many would take the core from everybody else.
+        // Each warning is compared with all others: very many would block the core.
         warned += told.len();
         if warned > limits::MULTIGET_WARNINGS_MAX {
             return Err(Lost::Unreadable);
@@ -82,7 +81,7 @@ pub(crate) fn merge(wanted: &Wanted, answers: &[&Rows], bytes_max: usize) -> Res
         }
         count += left;
     }
-    // After a page that is full a node says that there may be more, even if there is not.
+    // After a full page a node says that there may be more, even if there is not.
     if wanted.page_rows.is_some_and(|rows| count >= rows) {
         return Err(Lost::Pages);
     }

@@ -1,19 +1,18 @@
-//! `SELECT .. WHERE pk IN ?`, asked in parts: each of the nodes that have the keys, with these keys
-//! alone.
+//! `SELECT .. WHERE pk IN ?`, sent in parts: each node that has keys gets only those keys.
 //!
 //! ```text
 //! EXECUTE -> take -> split: keys in order, runs that share a replica -> parts on links
 //! RESULT  <- merge: rows of the parts, one after the other <- gather <- answers of the parts
 //! ```
 //!
-//! It is a bet that always ends in Cassandra's own answer ([ADR
-//! 24](../../../../docs/adr/0024-in-queries-are-split-as-a-bet.md)). What is not provably equal
-//! goes whole, from the start or after all ([`reasons`]): the original is kept until the parts are
-//! answered.
+//! A split is a bet that always ends in Cassandra's own answer ([ADR
+//! 24](../../../../docs/adr/0024-in-queries-are-split-as-a-bet.md)). A request that is not provably
+//! equal to its parts goes whole, from the start or after all ([`reasons`]): the proxy keeps the
+//! original until the parts are answered.
 //!
-//! A part travels as a request of the proxy's own, in the pool of its client. So all that is done
-//! for a client's query is done for it: a second attempt, preparing again, the deadline. Each part
-//! is answered exactly once, if only with an error of the proxy's; so each gather ends.
+//! A part travels as a request of the proxy's own, in the pool of its client. So it gets the
+//! treatment of a client's query: a second attempt, preparing again, the deadline. Each part is
+//! answered exactly once, if only with an error of the proxy's; so each gather ends.
 
 pub(crate) mod form;
 pub(crate) mod gather;
@@ -32,11 +31,11 @@ use crate::metrics::MultigetMetrics;
 use crate::plan::Plan;
 use crate::prepared::ID_BYTES;
 
-/// A part in flight: of which gather, and which of its parts.
+/// A part in flight: its gather, and its index there.
 #[derive(Clone, Copy)]
 struct Part {
     gather: usize,
-    /// Never that of another gather.
+    /// Number of the gather; never reused.
     number: u64,
     place: usize,
 }
@@ -47,12 +46,12 @@ pub(crate) struct Rows {
     pub(crate) body: Vec<u8>,
 }
 
-/// The wishes of the client that shape the answer.
+/// The client's parameters that shape the answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted {
     pub(crate) version: u8,
     pub(crate) skips_metadata: bool,
-    /// Rows of a page, if it is to come in pages.
+    /// Page size, if the client wants pages.
     pub(crate) page_rows: Option<usize>,
     /// `LIMIT`
     pub(crate) limit: Option<usize>,
@@ -64,11 +63,11 @@ struct Gather {
     client: ClientRef,
     stream: i16,
     pool: PoolId,
-    /// The plan of the whole.
+    /// Plan of the whole request.
     plan: Plan,
     received_ns: u64,
     id: [u8; ID_BYTES],
-    /// The request as it came.
+    /// The original request.
     request: Vec<u8>,
     wanted: Wanted,
     answers: Vec<Option<Rows>>,
@@ -80,12 +79,12 @@ struct Gather {
 /// A statement that goes whole for a while.
 #[derive(Clone, Copy, Default)]
 struct Pause {
-    /// Bets lost in a row.
+    /// Consecutive lost bets.
     losses: u32,
     until_ns: u64,
 }
 
-/// The owner of requests that were split.
+/// The owner of split requests.
 #[derive(Default)]
 pub(crate) struct Multigets {
     gathers: Slab<Gather>,
@@ -94,7 +93,7 @@ pub(crate) struct Multigets {
     numbers: u64,
     /// Bytes of all gathers.
     bytes: usize,
-    /// A test may have it make a mistake.
+    /// A mistake that a test plants, if any.
     pub(crate) mistake: Option<Mistake>,
 }
 
@@ -105,13 +104,13 @@ pub(crate) struct Multigets {
     allow(dead_code, unreachable_pub, reason = "only tests plant them")
 )]
 pub enum Mistake {
-    /// Parts come in the order in which they were answered.
+    /// Parts are merged in the order of their answers.
     OrderOfAnswers,
-    /// Rows that fill a page are taken for all there are.
+    /// A full page of rows is taken for all rows.
     PagesIgnored,
-    /// An error of a part is taken for no rows.
+    /// An error of a part is taken for an empty result.
     ErrorIgnored,
-    /// More rows than `LIMIT` are left in.
+    /// Rows beyond `LIMIT` are kept.
     LimitIgnored,
 }
 
@@ -121,7 +120,7 @@ impl Multigets {
         self.gathers.iter().any(|(_, gather)| gather.pool == pool)
     }
 
-    /// True if one more gather, of so many parts and bytes, is within the bounds.
+    /// True if one more gather, of this many parts and bytes, is within the bounds.
     fn has_room(&self, parts: usize, bytes: usize) -> bool {
         self.gathers.len() < limits::MULTIGETS_MAX
             && self.parts.len() + parts <= limits::MULTIGET_PARTS_MAX
@@ -132,7 +131,7 @@ impl Multigets {
         !self.pauses.is_empty() && self.pauses.get(id).is_some_and(|pause| now_ns < pause.until_ns)
     }
 
-    /// A bet on a statement was lost.
+    /// Notes that a bet on a statement was lost.
     fn pause(&mut self, id: [u8; ID_BYTES], now_ns: u64) {
         if self.pauses.len() >= limits::MULTIGET_PAUSES_MAX {
             self.pauses.clear();
@@ -143,21 +142,21 @@ impl Multigets {
         pause.losses += 1;
     }
 
-    /// A bet on a statement was won.
+    /// Notes that a bet on a statement was won.
     fn won(&mut self, id: &[u8; ID_BYTES]) {
         if !self.pauses.is_empty() {
             self.pauses.remove(id);
         }
     }
 
-    /// Shows how much is under way.
+    /// Updates the gauges.
     fn show(&self, metrics: &MultigetMetrics) {
         metrics.open.set(self.gathers.len() as u64);
         metrics.parts_open.set(self.parts.len() as u64);
         metrics.bytes.set(self.bytes as u64);
     }
 
-    /// Takes a gather out; its parts' answers are ignored from here on.
+    /// Removes a gather; the answers of its parts are ignored from here on.
     fn remove(&mut self, key: usize) -> Option<Gather> {
         let gather = self.gathers.try_remove(key)?;
         self.bytes -= gather.bytes;

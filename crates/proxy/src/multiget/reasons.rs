@@ -1,10 +1,10 @@
-//! Why a read of several partitions goes whole, from the start or after all; counted by these
-//! names.
+//! The reasons why a read of several partitions goes whole, from the start or after all; the
+//! counters have these names.
 
 use shunt_admin::labels;
 
 labels! {
-    /// Why such a read went whole from the start.
+    /// The reason why such a read went whole from the start.
     pub enum Whole = "reason" {
         /// It asks for a page other than the first.
         PagingState = "paging_state",
@@ -14,22 +14,22 @@ labels! {
         Tracing = "tracing",
         /// It has a custom payload.
         Payload = "payload",
-        /// A parameter that parts cannot have, or that is not known.
+        /// A parameter that parts cannot have, or an unknown one.
         Parameters = "parameters",
-        /// Bind markers with names, or not those that the node told of.
+        /// Bind markers with names, or not those in the node's answer.
         Markers = "markers",
-        /// A key that is null, unset, empty, no value of its type, or one that equals another and
-        /// is not the same.
+        /// A key that is null, unset, empty or not of its type; or one that equals another without
+        /// being identical.
         Values = "values",
-        /// A key is written in the text.
+        /// A key in the text.
         Literals = "literals",
         /// The conditions are not those of one partition each.
         Where = "where",
-        /// The column is of a type whose order is not known.
+        /// The column is of a type with an unknown order.
         Type = "type",
         /// A `LIMIT` that is not a positive number.
         Limit = "limit",
-        /// Something other than columns is selected: a function, an aggregate, a field.
+        /// The selection has other items than columns: a function, an aggregate, a field.
         Selection = "selection",
         /// `SELECT JSON`
         Json = "json",
@@ -41,37 +41,37 @@ labels! {
         OrderBy = "order_by",
         /// `ALLOW FILTERING`
         Filtering = "allow_filtering",
-        /// The table is not known (yet), or has no replicas that are.
+        /// The table is not known (yet), or its replicas are not.
         Schema = "schema",
-        /// The ring is not of a release that is known to answer keys in order.
+        /// The ring's release is not known to answer keys in order.
         Version = "version",
         /// More keys than `multiget_keys_max`.
         Keys = "keys_max",
-        /// Its parts would be too many bytes.
+        /// The parts would take too many bytes.
         Bytes = "bytes",
         /// One key.
         OneKey = "one_key",
         /// One node has all keys: a replica of the first gets the whole.
         OneReplica = "one_replica",
-        /// There are too many such reads, parts or bytes at a time.
+        /// The number of such reads, parts or bytes has reached its bound.
         Busy = "busy",
-        /// A link to one of the nodes is full, or there is none.
+        /// A link to one of the nodes is full or missing.
         NoLink = "no_link",
-        /// The statement had to be sent whole after all a short time ago.
+        /// The statement had to be sent whole a short time ago.
         Paused = "paused",
     }
 }
 
 labels! {
-    /// Why a read that was split was sent whole after all.
+    /// The reason why a split read was sent whole after all.
     pub enum Lost = "reason" {
         /// There are more rows than one page has.
         Pages = "pages",
         /// Answers of too many bytes.
         Bytes = "bytes",
-        /// Parts show other columns, or columns that have changed.
+        /// Parts have different columns, or changed ones.
         Metadata = "metadata",
-        /// An answer that is not rows, or has something beside them.
+        /// An answer is no rows, or has more than rows.
         Unreadable = "unreadable",
         /// A node refused a part.
         Refused = "refused",

@@ -1,5 +1,5 @@
-//! One request to its parts: keys in the order in which Cassandra answers them, in runs that have a
-//! replica in common.
+//! Splits one request: keys in the order in which Cassandra answers them, in runs that share a
+//! replica.
 
 use std::cmp::Ordering;
 
@@ -26,17 +26,17 @@ const FLAGS_KNOWN: u32 = query_flag::VALUES
     | query_flag::TIMESTAMP
     | query_flag::NOW_IN_SECONDS;
 
-/// Neighbours in the order of the keys that have a replica in common.
+/// Neighbours in the order of the keys that share a replica.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Run<'a> {
     pub(crate) keys: Vec<&'a [u8]>,
-    /// That of the first key.
+    /// Token of the first key.
     pub(crate) token: Token,
-    /// Nodes of the local datacentre that have all of them.
+    /// Nodes of the local datacentre that have all of the keys.
     pub(crate) replicas: Vec<NodeId>,
 }
 
-/// A request that is to be split.
+/// A request to split.
 #[derive(Debug)]
 pub(crate) struct Request<'a> {
     pub(crate) execute: Execute<'a>,
@@ -45,8 +45,8 @@ pub(crate) struct Request<'a> {
     pub(crate) runs: Vec<Run<'a>>,
 }
 
-/// Why a request is not split; and where the whole had better go, if all of its keys are in one
-/// place.
+/// The reason why a request is not split; and the best node for the whole, if all of its keys are
+/// in one place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Refused {
     pub(crate) whole: Whole,
@@ -96,7 +96,7 @@ pub(crate) fn read<'a>(
     Ok(Request { execute, wanted, keyspace, runs })
 }
 
-/// An EXECUTE that asks for nothing but its rows, from their beginning.
+/// Reads an EXECUTE that asks only for its rows, from the first on.
 fn plain_execute<'a>(header: &Header, body: &'a [u8]) -> Result<Execute<'a>, Whole> {
     if header.flags & flag::TRACING != 0 {
         return Err(Whole::Tracing);
@@ -149,15 +149,15 @@ fn keys<'a>(form: &Split, values: &[Value<'a>], keys_max: usize) -> Result<Vec<&
             each.iter().map(value).collect::<Result<_, _>>()?
         }
     };
-    // Empty values are not keys everywhere, and what is no value of the type has no place in its
+    // Some releases reject empty values as keys, and a value of another type has no place in the
     // order.
     if keys.iter().any(|key| key.is_empty() || validate(&form.key_type, key).is_err()) {
         return Err(Whole::Values);
     }
     keys.sort_by(|left, right| compare(&form.key_type, left, right));
     keys.dedup();
-    // 1.0 and 1.00 are one key to `IN` and two partitions; which of them is answered only Cassandra
-    // knows.
+    // 1.0 and 1.00 are one key to `IN` and two partitions; only Cassandra knows which of them
+    // answers.
     let is_ambiguous =
         |pair: &[&[u8]]| compare(&form.key_type, pair[0], pair[1]) == Ordering::Equal;
     if keys.windows(2).any(is_ambiguous) {
@@ -166,7 +166,7 @@ fn keys<'a>(form: &Split, values: &[Value<'a>], keys_max: usize) -> Result<Vec<&
     Ok(keys)
 }
 
-/// The values of a list as it is bound.
+/// The elements of a bound list.
 fn elements(list: &[u8], keys_max: usize) -> Result<Vec<&[u8]>, Whole> {
     let mut reader = Reader::new(list);
     let count = reader.count("keys").map_err(|_| Whole::Values)?;
@@ -183,8 +183,7 @@ fn elements(list: &[u8], keys_max: usize) -> Result<Vec<&[u8]>, Whole> {
     Ok(keys)
 }
 
-/// The values of the columns of the partition key that stand before the column of `IN`, or after
-/// it.
+/// The values of the partition key's columns before or after the column of `IN`.
 type Fixed<'a> = Vec<&'a [u8]>;
 
 /// The keyspace, and the values of the other columns of the partition key.
@@ -202,7 +201,7 @@ fn place<'a>(
     if form.equal.len() + 1 != columns.len() {
         return Err(Whole::Where);
     }
-    // A table that was dropped and made anew has the same statement under the same id, and may have
+    // A table that was dropped and recreated has the same statement under the same id, and may have
     // keys in another order.
     if !is_same_type(&form.key_type, &columns[at].cql_type) {
         return Err(Whole::Schema);
@@ -257,13 +256,13 @@ fn runs<'a>(
     Ok(runs)
 }
 
-/// What all parts are together. Each has the places of all keys, and the values of the other
-/// columns: of few bytes that come in may come very many that go out.
+/// Bytes of all parts together. Each has the places of all keys, and the values of the other
+/// columns: a small request may become a very large output.
 fn bytes_of_parts(form: &Split, values: &[Value<'_>], body: usize, runs: &[Run<'_>]) -> usize {
     let length =
         |index: &usize| values.get(*index).and_then(|value| value.bytes()).map_or(0, <[u8]>::len);
-    // All keys in the request, the places of a part, and what stands before each key that is not
-    // there otherwise.
+    // All keys in the request, the places of a part, and the prefix of each key that is not there
+    // otherwise.
     let (keys, places, prefix) = match &form.keys {
         Keys::List(index) => (length(index).saturating_sub(4), 0, 4),
         Keys::Each(each) => (each.iter().map(length).sum::<usize>(), each.len(), 0),
@@ -277,7 +276,7 @@ fn bytes_of_parts(form: &Split, values: &[Value<'_>], body: usize, runs: &[Run<'
     runs.iter().map(of_run).fold(0, usize::saturating_add)
 }
 
-/// The key of a part that places are filled up with.
+/// The key that fills the unused places of a part.
 fn filler<'a>(keys: &[&'a [u8]]) -> &'a [u8] {
     keys.iter().copied().min_by_key(|key| key.len()).unwrap_or_default()
 }
@@ -301,8 +300,7 @@ pub(crate) fn write_part(
     for (index, (_, value)) in execute.params.values.iter().enumerate() {
         values.push(match &form.keys {
             Keys::List(at) if *at == index => Value::Bytes(&list),
-            // Markers are numbered as they stand in the text. Places that are left over have a
-            // short key once more.
+            // Markers are numbered in the order of the text. Unused places repeat a short key.
             Keys::Each(each) => match each.binary_search(&index) {
                 Ok(place) => Value::Bytes(keys.get(place).copied().unwrap_or(filler)),
                 Err(_) => value,

@@ -1,4 +1,4 @@
-//! A request is split, and its parts go out.
+//! Splits a request and sends its parts.
 
 use std::sync::Arc;
 
@@ -19,8 +19,7 @@ use crate::plan::{After, Plan, Work};
 use crate::prepared::ID_BYTES;
 use crate::route::{self, Choice};
 
-/// Splits a request, if that is provably the same. `false`: it goes whole, and its plan says where
-/// to.
+/// Splits a request, if that is provably equal. `false`: it goes whole, and its plan has the route.
 #[cold]
 pub(crate) fn take(
     core: &mut Core,
@@ -75,7 +74,7 @@ fn try_to(
     let Some(client) = core.clients.get_mut(slot) else { return Err(Whole::NoLink.into()) };
     let Some(pool) = client.pool else { return Err(Whole::NoLink.into()) };
     let named = ClientRef { slot, id: client.id };
-    // Before anything is sent: where a part would have to wait, the whole does.
+    // Check before sending: where a part would have to wait, the whole does.
     for run in &request.runs {
         if !matches!(
             choose(core, pool, &plan_of(plan, &request, run, core.router.generation), run),
@@ -113,8 +112,8 @@ fn try_to(
     Ok(())
 }
 
-/// True of releases that are known to answer keys in the order of their type. ScyllaDB, which does
-/// not, says that it is 3.0.
+/// True for releases known to answer keys in the order of their type. ScyllaDB, which does not,
+/// reports release 3.0.
 fn answers_in_order(release_version: &str) -> bool {
     let major = release_version.split('.').next().and_then(|major| major.parse::<u32>().ok());
     major.is_some_and(|major| major >= 4)
@@ -153,7 +152,7 @@ fn send_parts(
             Choice::Full(_) | Choice::Nothing => false,
         };
         if !is_sent {
-            // What was sent before is answered to nobody.
+            // The answers to the parts already sent are ignored.
             core.retries.multigets.parts.try_remove(part);
             gather::lose(core, io, key, Lost::Unsent);
             break;

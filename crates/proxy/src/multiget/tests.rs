@@ -1,4 +1,4 @@
-//! Bounds, pauses, and which way a request takes.
+//! Bounds, pauses, and the route of a request.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::prepared::{PreparedStatement, PreparedStore};
 use crate::route;
 use crate::router::Router;
 
-/// What becomes of an IN query on a table with this mode.
+/// The plan for an IN query on a table with this mode.
 fn planned(mode: Option<&str>) -> After {
     let mut router = Router::new(Arc::new(PreparedStore::new()), 0, true);
     if let Some(mode) = mode {

@@ -1,28 +1,28 @@
 //! The shape of a prepared statement, as clients know it: its bind markers and the columns of its
 //! result.
 //!
-//! Nodes forget a statement when its table changes, and prepared again the same text may have other
-//! columns. Clients of version 5 are told so with the rows, because their result metadata has an
-//! id. Older ones decode rows by what PREPARE told them; they have to prepare such a statement
-//! again themselves, as they do when a node tells them that it is unprepared.
+//! Nodes forget a statement when its table changes, and the same text, prepared again, may have
+//! other columns. Clients of version 5 learn it with the rows, because their result metadata has an
+//! id. Older ones decode rows by the answer to PREPARE; they must prepare such a statement again
+//! themselves, as they do when a node answers UNPREPARED.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use shunt_wire::cql::message::Prepared;
 
-/// The versions of the protocol, in which the same columns are written differently.
+/// Number of protocol versions, which write the same columns differently.
 const VERSIONS: usize = 3;
 
 /// Fingerprints of a statement's metadata.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Shape {
-    /// By protocol version, from 3 on; 0: not seen in this one.
+    /// Fingerprint by protocol version, from 3 on; 0: not seen in this one.
     seen: [u64; VERSIONS],
     changed: bool,
 }
 
 impl Shape {
-    /// As a node's answer to PREPARE shows it.
+    /// The shape in a node's answer to PREPARE.
     pub(crate) fn of(version: u8, prepared: &Prepared<'_>) -> Self {
         let mut hasher = DefaultHasher::new();
         prepared.bind.raw.hash(&mut hasher);
@@ -36,7 +36,7 @@ impl Shape {
         shape
     }
 
-    /// This shape with what was known before it.
+    /// Adds an earlier shape to this one.
     pub(crate) fn after(mut self, before: Self) -> Self {
         self.changed |= before.changed;
         for (now, before) in self.seen.iter_mut().zip(before.seen) {
@@ -46,8 +46,8 @@ impl Shape {
         self
     }
 
-    /// True if some clients may know it as it was once. There is no telling which, so none of them
-    /// is spared.
+    /// True if some clients may know a former shape. The proxy cannot tell which, so it spares none
+    /// of them.
     pub(crate) fn has_changed(self) -> bool {
         self.changed
     }

@@ -1,17 +1,17 @@
-//! The statements of the whole process: what any core learnt, for all others to find.
+//! The statements of the whole process: a core finds here what any other has learnt.
 //!
-//! It is bounded in number and in bytes. What must leave is chosen so that nobody can push out what
-//! others use:
-//! - Each statement is on the account of the login that prepared it first. The login that has most
-//!   gives one up, so that one which prepares without end pushes out its own, and each of n logins
-//!   keeps what it has up to an nth of all.
+//! The store is bounded in number and in bytes. The choice of what leaves ensures that no client
+//! can push out what others use:
+//! - Each statement is on the account of the login that prepared it first. The login with the most
+//!   statements gives one up, so that one that prepares without end pushes out its own, and each of
+//!   n logins keeps its statements up to an nth of all.
 //! - A login loses its oldest statement that was not executed while its turn came twice (second
-//!   chance), or never and its turn came once: else the newest would leave for those that are used
-//!   all the time, and whoever prepared it would be asked to prepare it for ever.
+//!   chance), or never and its turn came once: otherwise the newest would make room for those that
+//!   are in constant use, and its client would have to prepare it for ever.
 //! - A text above `PREPARED_TEXT_BYTES_MAX` is not kept at all, see [`PreparedStatement::text`].
 //!
-//! A core marks what it executes with a relaxed store, and only where the mark is not set. It takes
-//! the lock when it learns a statement, or meets one for the first time.
+//! A core marks the statements that it executes with a relaxed store, and only if the mark is not
+//! set. It takes the lock when it learns a statement, or meets one for the first time.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -22,8 +22,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 use super::{IdHasher, PreparedStatement, id_of};
 use crate::limits;
 
-/// How often a statement is spared when its turn to leave comes; one for all copies of the
-/// statement.
+/// Number of times that a statement is spared when its turn to leave comes; one for all copies of
+/// the statement.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Mark(Arc<AtomicU8>);
 
@@ -33,7 +33,8 @@ const EXECUTED: u8 = 2;
 const PREPARED: u8 = 1;
 
 impl Mark {
-    /// It was executed. Read first: what all cores execute is not written by any of them.
+    /// Marks it as executed. Reads first, so that no core writes the mark of a statement that all
+    /// cores execute.
     #[inline]
     pub(super) fn executed(&self) {
         if self.0.load(Ordering::Relaxed) != EXECUTED {
@@ -45,7 +46,8 @@ impl Mark {
         self.0.fetch_max(PREPARED, Ordering::Relaxed);
     }
 
-    /// Its turn has come; whether it is spared. What a core marks at the same moment may be lost.
+    /// Takes one life off when its turn has come; returns whether the statement is spared. A mark
+    /// that a core sets at the same moment may be lost.
     fn is_spared(&self) -> bool {
         let times = self.0.load(Ordering::Relaxed);
         self.0.store(times.saturating_sub(1), Ordering::Relaxed);
@@ -53,7 +55,7 @@ impl Mark {
     }
 }
 
-/// Whose account a statement is on: a login, as a number that says nothing of its password.
+/// The account of a statement: a login, as a number that reveals nothing of its password.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub(crate) struct Account(u64);
 
@@ -75,7 +77,7 @@ struct Inner {
 /// The statements of one account.
 #[derive(Default)]
 struct Share {
-    /// In the order in which their turn to leave comes.
+    /// Ids in the order of their turns to leave.
     ids: VecDeque<u128>,
     bytes: usize,
 }
@@ -102,17 +104,17 @@ impl PreparedStore {
         self.len() == 0
     }
 
-    /// About what they take in memory.
+    /// Approximate memory of all statements, bytes.
     pub fn bytes(&self) -> usize {
         self.inner.read().unwrap_or_else(PoisonError::into_inner).bytes
     }
 
-    /// Statements that had to leave since the start.
+    /// Statements evicted since the start.
     pub fn evicted(&self) -> u64 {
         self.inner.read().unwrap_or_else(PoisonError::into_inner).evicted
     }
 
-    /// The account of a login; those who need none share one.
+    /// The account of a login; clients without a login share one.
     pub(crate) fn account(&self, login: Option<&[u8]>) -> Account {
         login.map_or_else(Account::default, |login| Account(self.hasher.hash_one(login)))
     }
@@ -122,8 +124,7 @@ impl PreparedStore {
         inner.by_id.get(&id_of(id)?).map(|(statement, _)| Arc::clone(statement))
     }
 
-    /// Puts a statement in, or in the place of the one with its id, which stays on the account it
-    /// is on.
+    /// Inserts a statement, or replaces the one with its id, which stays on its account.
     pub(super) fn insert(&self, account: Account, statement: &Arc<PreparedStatement>) {
         let Some(id) = id_of(&statement.id) else { return };
         self.inner.write().unwrap_or_else(PoisonError::into_inner).insert(account, id, statement);
@@ -158,8 +159,8 @@ impl Inner {
         }
     }
 
-    /// Lets one statement of the login go that has most of what there is too much of, if possible
-    /// not its only one.
+    /// Evicts one statement of the login with the most of what exceeds its bound, if possible not
+    /// its only one.
     fn push_one_out(&mut self) -> bool {
         let too_many = self.by_id.len() > limits::PREPARED_STATEMENTS_MAX;
         let most = self.shares.iter_mut().max_by_key(|(_, share)| {
@@ -167,7 +168,7 @@ impl Inner {
             (several, if too_many { share.ids.len() } else { share.bytes })
         });
         let Some((&account, share)) = most else { return false };
-        // After so many rounds nothing is marked, but for what cores mark meanwhile.
+        // After this many rounds no mark is left, except those that cores set meanwhile.
         for _ in 0..share.ids.len() * usize::from(EXECUTED) {
             let Some(id) = share.ids.front().copied() else { break };
             if !self.by_id.get(&id).is_some_and(|(statement, _)| statement.mark.is_spared()) {

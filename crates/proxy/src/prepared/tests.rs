@@ -1,4 +1,4 @@
-//! Tests of what is remembered, for how long, and who pushes out whom.
+//! Tests of what the store keeps, for how long, and whose statements push out whose.
 
 use shunt_wire::cql::statement;
 
@@ -18,7 +18,7 @@ fn learn(cache: &mut PreparedCache, id: u32, text: &str) -> bool {
     cache.learn(Account::default(), statement(id, text))
 }
 
-/// A text of so many bytes.
+/// A text of this many bytes.
 fn long(bytes: usize) -> String {
     let mut text = "SELECT ''".to_owned();
     text.extend(std::iter::repeat_n(' ', bytes - text.len()));
@@ -79,7 +79,7 @@ fn the_first_leave_when_they_are_too_large() {
     assert_eq!(cache.store.len() as u64, u64::from(count) - cache.store.evicted());
 }
 
-/// Which of the statements `of` are still there while others of the largest size come, and some are
+/// The statements of `of` that are left while others of the largest size arrive, and some are
 /// executed.
 fn left_after_a_flood(
     account: impl Fn(&PreparedStore, u32) -> Account,
@@ -93,7 +93,7 @@ fn left_after_a_flood(
         let account = account(&store, id);
         one.learn(account, statement(id, "SELECT a"));
     }
-    // Learnt again meanwhile, by another core: it is still one statement.
+    // Another core learns it again meanwhile: it is still one statement.
     for id in executed {
         assert!(one.look_up(&statement(*id, "").id).is_some());
         other.learn(account(&store, *id), statement(*id, "SELECT b"));

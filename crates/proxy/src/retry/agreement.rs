@@ -1,8 +1,8 @@
 //! Answers to schema changes, held until the nodes agree.
 //!
 //! The client's next query may go to another node, and must find the new schema there. A driver
-//! would wait for that itself, but it sees proxies only, and these always agree with one another. A
-//! table that was made is known to the cores before the answer goes out.
+//! would wait for that itself, but it sees only proxies, and these always agree with one another.
+//! The cores know a new table before the answer goes out.
 
 use shunt_reactor::Io;
 use shunt_wire::cql::message::{ResultMessage, split_response_prefix};
@@ -16,9 +16,7 @@ use crate::metrics::Outcome;
 use crate::reply::{self, Answer};
 use crate::retry::AwaitingAgreement;
 
-/// Holds the answer to a schema change until the nodes agree, so that the client's next query,
-/// which may go to another node, finds the new schema. A driver would wait for that itself, but it
-/// only sees the proxy.
+/// Holds the answer to a schema change until the nodes agree, see above.
 pub(crate) fn hold(
     core: &mut Core,
     io: &mut Io,
@@ -67,7 +65,7 @@ pub(crate) fn hold(
     }
 }
 
-/// The nodes agree, or will not: the client gets its answer.
+/// Passes the answer on, because the nodes agree or will not.
 pub(crate) fn agreed(core: &mut Core, io: &mut Io, ticket: Ticket) {
     let Some(held) = core.retries.awaiting.remove(&ticket) else { return };
     let answer = Answer {
@@ -79,7 +77,7 @@ pub(crate) fn agreed(core: &mut Core, io: &mut Io, ticket: Ticket) {
     reply::pass_on(core, io, &held.pending, &answer, Outcome::Ok);
 }
 
-/// Answers that have waited long enough go out whether the nodes agree or not.
+/// Passes on answers that have waited long enough, whether the nodes agree or not.
 pub(crate) fn expire(core: &mut Core, io: &mut Io) {
     let now = io.now_ns();
     let awaiting = core.retries.awaiting.iter();

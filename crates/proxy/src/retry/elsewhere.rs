@@ -1,4 +1,4 @@
-//! A request that one node did not answer, or did not take, goes to another.
+//! Sends a request that one node did not answer, or did not take, to another.
 
 use shunt_reactor::Io;
 use shunt_topology::NodeId;
@@ -11,8 +11,8 @@ use crate::plan::Plan;
 use crate::retry::{failure, taken};
 use crate::route::{self, Choice};
 
-/// Sends a request once more, to whichever node is best now. `avoid`: the node that did not carry
-/// it out, which gets it only if there is no other.
+/// Sends a request once more, to the best node now. `avoid`: the node that did not execute it, to
+/// use only as the last resort.
 pub(crate) fn send(
     core: &mut Core,
     io: &mut Io,
@@ -40,7 +40,7 @@ pub(crate) fn send(
     let mut choose =
         |plan: &Plan| route::choose(&mut core.router, &core.links, pending.pool, plan, avoid);
     let choice = match choose(&pending.plan) {
-        // It cannot wait as a client's next query can; any node that has room will do.
+        // The request cannot wait as a client's next query can; any node with room will do.
         Choice::Full(_) => choose(&Plan { placement: None, ..pending.plan }),
         choice => choice,
     };

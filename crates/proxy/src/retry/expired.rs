@@ -1,5 +1,4 @@
-//! Requests whose time is over, and those that have waited so long that their bytes move out of the
-//! shared buffers.
+//! Requests past their deadline, and old ones whose bytes move out of the shared buffers.
 
 use shunt_reactor::Io;
 
@@ -10,7 +9,7 @@ use crate::link::{Kept, Pending, Purpose, keep};
 use crate::metrics::{GivenUp, Outcome};
 use crate::retry::{agreement, failure, unprepared};
 
-/// Looks at all that waits; once a tick.
+/// Checks all waiting requests; once a tick.
 pub(crate) fn tick(core: &mut Core, io: &mut Io) {
     for key in core.links.keys() {
         expire_requests(core, io, key);
@@ -25,9 +24,8 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io) {
     agreement::expire(core, io);
 }
 
-/// Answers the queries of a link whose time is over. Their stream ids stay taken until the node
-/// answers; a link with some that it never answers is replaced, as they count in the choice of
-/// nodes.
+/// Answers the expired queries of a link. Their stream ids stay taken until the node answers; a
+/// link with some that it never answers is replaced, because they count in the choice of nodes.
 fn expire_requests(core: &mut Core, io: &mut Io, key: LinkKey) {
     let now = io.now_ns();
     let Some(link) = core.links.get(key) else { return };
@@ -82,8 +80,8 @@ fn expire_requests(core: &mut Core, io: &mut Io, key: LinkKey) {
     }
 }
 
-/// Moves a slow request's bytes out of the sent log, so that the buffers it shares with others can
-/// go.
+/// Moves a slow request's bytes out of the sent log, so that the buffers that it shares with others
+/// can be freed.
 fn copy_out(core: &mut Core, io: &mut Io, at: LinkRef, stream: u16, kept: Kept) {
     if !matches!(kept, Kept::Sent { .. }) {
         return;

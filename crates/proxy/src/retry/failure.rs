@@ -1,4 +1,5 @@
-//! The error that a client gets when no node answered its request, or one that gave it up did not.
+//! The error that a client gets if no node answered its request, or if a node that was given up may
+//! have executed it.
 
 use shunt_reactor::Io;
 use shunt_wire::cql::envelope::opcode;
@@ -15,13 +16,13 @@ use crate::plan::{Plan, Work};
 use crate::reply::{self, Answer};
 use shunt_wire::printable::printable_to;
 
-/// Bytes of a node's words that are told in an error of the proxy's own.
+/// Bytes of a node's message in an error of the proxy's own.
 const WORDS_BYTES_MAX: usize = 1_024;
 
 /// Handles an ERROR to a request that another node had before. That node never answered, or said
-/// only that it is overloaded. It may have carried the request out, so the client must not be told
+/// only that it is overloaded. It may have executed the request, so the client must not be told
 /// that nothing was done. If the ERROR would say that, this sends a write timeout with the second
-/// node's words instead, and returns `true`.
+/// node's message instead, and returns `true`.
 ///
 /// One node may accept a request that another refuses: nodes hear of changes of the schema and of
 /// roles one after the other.
@@ -49,13 +50,13 @@ pub(crate) fn refused_after_all(
     true
 }
 
-/// A node's words, as they are told in an error of the proxy's own.
+/// A node's message, in the form for an error of the proxy's own.
 fn shown(words: &str) -> String {
     format!(": {}", printable_to(words, WORDS_BYTES_MAX))
 }
 
-/// Answers a request with the error that tells a driver the truth: what may have changed something,
-/// or may do so yet, is a write timeout; what did not and will not is Overloaded.
+/// Answers a request with the error that tells a driver the truth: a write timeout if it may have
+/// changed something, or may do so yet; Overloaded if it did not and will not.
 pub(crate) fn fail(core: &mut Core, io: &mut Io, pending: &Pending, outcome: Outcome, why: &str) {
     let Some(version) = core.clients.version_of(pending.client) else {
         core.context.metrics.in_flight.sub(1);
@@ -67,12 +68,13 @@ pub(crate) fn fail(core: &mut Core, io: &mut Io, pending: &Pending, outcome: Out
     reply::pass_on(core, io, pending, &answer, outcome);
 }
 
-/// The error for a request that was not answered.
+/// The error for a request without an answer.
 ///
-/// Never one that says "not carried out" of what may have been: drivers repeat after Overloaded and
-/// ServerError, some even what nobody called idempotent. After a write timeout of a kind other than
-/// `BATCH_LOG` none does by itself. There is no error for a schema change or a grant of unknown
-/// fate; a write timeout is understood by all, and says what is known.
+/// It must never say "not executed" of a request that may have been: drivers repeat after
+/// Overloaded and ServerError, some even statements that are not marked idempotent. After a write
+/// timeout of a kind other than `BATCH_LOG` none does by itself. The protocol has no error for a
+/// schema change or a grant with an unknown outcome; all drivers understand a write timeout, and it
+/// states what is known.
 fn failure<'a>(pending: &Pending, outcome: Outcome, why: &'a str) -> ErrorMessage<'a> {
     let plan = &pending.plan;
     let counts =
@@ -103,7 +105,7 @@ pub(crate) fn may_have_changed(pending: &Pending) -> bool {
     pending.fate_unknown && may_change(&pending.plan)
 }
 
-/// True if a request may change anything. One that is not understood may.
+/// True if a request may change anything. An unknown one may.
 fn may_change(plan: &Plan) -> bool {
     match plan.work {
         Work::Read => false,
@@ -112,8 +114,8 @@ fn may_change(plan: &Plan) -> bool {
     }
 }
 
-/// The kind of write a lost one was. Never `BATCH_LOG`, which drivers take as leave to repeat the
-/// batch.
+/// The write type of a lost request. Never `BATCH_LOG`, which drivers take as permission to repeat
+/// the batch.
 fn write_type(plan: &Plan) -> &'static str {
     match plan.kind {
         _ if plan.conditional => "CAS",

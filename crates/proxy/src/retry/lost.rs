@@ -1,7 +1,6 @@
-//! Links that are gone: what was in flight on them goes to another node, or its client is told what
-//! is known.
+//! Lost links: their requests in flight go to another node, or their clients learn what is known.
 //!
-//! A link may break in the middle of anything, so its requests are only noted then, and dealt with
+//! A link may break in the middle of any step, so its requests are only noted then, and handled
 //! here when the event is over ([`settle`]).
 
 use shunt_reactor::{Io, SentLog};
@@ -11,7 +10,7 @@ use crate::link::{Kept, Pending, Purpose};
 use crate::metrics::Outcome;
 use crate::retry::{elsewhere, failure, repeat, unprepared};
 
-/// Deals with what was noted during an event. What that breaks in turn is dealt with too.
+/// Handles the requests noted during an event, and those of links that break as a consequence.
 #[inline]
 pub(crate) fn settle(core: &mut Core, io: &mut Io) {
     while !core.retries.lost.is_empty() || !core.retries.linked.is_empty() {
@@ -35,7 +34,7 @@ fn settle_some(core: &mut Core, io: &mut Io) {
     }
 }
 
-/// A request was in flight on a link that is gone.
+/// Handles a request that was in flight on a lost link.
 fn request_lost(core: &mut Core, io: &mut Io, pending: &Pending, log: &SentLog) {
     let buffer = match pending.kept {
         Kept::Sent { sequence, .. } => log.get(sequence).unwrap_or_default(),

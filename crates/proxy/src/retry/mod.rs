@@ -1,17 +1,17 @@
-//! Second attempts, by what made them necessary.
+//! Second attempts, by cause.
 //!
 //! | cause | module |
 //! |---|---|
 //! | the node does not know the statement | [`unprepared`] |
 //! | the node turned the request away before it began | [`turned_away`] |
 //! | the link to the node was lost | [`lost`] |
-//! | the time is over | [`expired`] |
+//! | the deadline is over | [`expired`] |
 //! | the nodes do not agree on the schema yet | [`agreement`] |
 //!
-//! [`repeat`] says which requests may be sent twice, [`taken`] which are not for nodes any more,
-//! [`elsewhere`] sends them to another node, and [`failure`] tells the client what is known where
-//! there is no second attempt. All of it is cold: a request comes here a few times in its life at
-//! most, and then its bytes are copied.
+//! [`repeat`] decides which requests may be sent twice, [`taken`] which must not go to nodes any
+//! more, [`elsewhere`] sends them to another node, and [`failure`] tells the client what is known
+//! if there is no second attempt. All of this is cold: a request comes here at most a few times in
+//! its life, and then its bytes are copied.
 
 pub(crate) mod agreement;
 pub(crate) mod elsewhere;
@@ -36,7 +36,7 @@ use crate::multiget::Multigets;
 use crate::prepared::PreparedStatement;
 use crate::retry::repairs::Repairs;
 
-/// The owner of requests that wait for something before they can go on.
+/// The owner of requests that wait for an event before they can go on.
 #[derive(Default)]
 pub(crate) struct Retries {
     /// Requests whose statement is being prepared again.
@@ -44,12 +44,12 @@ pub(crate) struct Retries {
     /// Answers to schema changes that wait for agreement.
     pub(crate) awaiting: BTreeMap<Ticket, AwaitingAgreement>,
     tickets: u32,
-    /// The requests that were in flight on links that are gone, to be dealt with before the event
-    /// that ended them is over.
+    /// Requests that were in flight on lost links, to be handled before the event that ended them
+    /// is over.
     pub(crate) lost: Vec<LostRequests>,
-    /// Repairs that waited for a link, and whether it opened; dealt with in the same way.
+    /// Repairs that waited for a link, and whether it opened; handled likewise.
     pub(crate) linked: Vec<(Ticket, bool)>,
-    /// Requests that were split, which may have to be sent whole.
+    /// Split requests, which may have to be sent whole.
     pub(crate) multigets: Multigets,
 }
 
@@ -59,8 +59,7 @@ impl Retries {
         Ticket(self.tickets)
     }
 
-    /// True if a lost request, one that was split, or one that waits for a repair, was asked in
-    /// this pool.
+    /// True if a lost, split or waiting request belongs to this pool.
     pub(crate) fn refers_to(&self, pool: PoolId) -> bool {
         let lost = self.lost.iter().flat_map(|lost| &lost.requests);
         lost.chain(self.repairs.iter().map(|(_, repair)| &repair.pending))
@@ -69,31 +68,31 @@ impl Retries {
     }
 }
 
-/// The requests that were in flight on a link that is gone.
+/// The requests that were in flight on a lost link.
 pub(crate) struct LostRequests {
     pub(crate) requests: Vec<Pending>,
-    /// The buffers that they were sent from.
+    /// The buffers from which they were sent.
     pub(crate) log: SentLog,
 }
 
 /// A request whose statement is being prepared again on the node it went to.
 pub(crate) struct Repair {
     pub(crate) pending: Pending,
-    /// Its bytes.
+    /// Bytes of the request.
     pub(crate) body: Vec<u8>,
-    /// Link it goes back to.
+    /// Link that the request returns to.
     pub(crate) link: LinkRef,
     /// That link's node.
     pub(crate) node: NodeId,
     pub(crate) statement: Arc<PreparedStatement>,
-    /// The PREPARE must go out in the keyspace of the one before: in the request's own it got
-    /// another id.
+    /// True if the PREPARE must go out in the keyspace of the first one: in the request's own it
+    /// got another id.
     pub(crate) in_first_keyspace: bool,
     pub(crate) deadline_ns: u64,
 }
 
 impl Repair {
-    /// Bytes that it takes in memory, and in its link's buffer once its PREPARE is sent.
+    /// Bytes in memory, and in its link's buffer once its PREPARE is sent.
     pub(crate) fn bytes(&self) -> usize {
         Self::bytes_of(self.body.len(), &self.statement)
     }

@@ -1,4 +1,4 @@
-//! Requests whose statement is being prepared again, with bounds on what they take in memory.
+//! Requests whose statement is being prepared again, with bounds on their memory.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -6,18 +6,18 @@ use crate::ids::{ClientRef, Ticket};
 use crate::limits;
 use crate::retry::Repair;
 
-/// The repairs of a core. A client that sends large requests to a node which answers UNPREPARED and
-/// nothing else fills its own share, and not the memory of the process.
+/// The repairs of a core. A client that sends large requests to a node that only answers UNPREPARED
+/// fills its own share, not the memory of the process.
 #[derive(Default)]
 pub(crate) struct Repairs {
     by_ticket: BTreeMap<Ticket, Repair>,
-    /// Of all repairs, and of each client that has any.
+    /// Bytes of all repairs, and of each client with repairs.
     bytes: usize,
     bytes_of: HashMap<ClientRef, usize>,
 }
 
 impl Repairs {
-    /// True if one more request may wait, of this client and with so many bytes.
+    /// True if one more request of this client, with this many bytes, may wait.
     pub(crate) fn has_room(&self, client: ClientRef, bytes: usize) -> bool {
         let of_client = self.bytes_of.get(&client).copied().unwrap_or(0);
         self.by_ticket.len() < limits::REPAIRS_MAX
@@ -25,7 +25,7 @@ impl Repairs {
             && (of_client == 0 || of_client + bytes <= limits::REPAIRS_CLIENT_BYTES_MAX)
     }
 
-    /// A request waits.
+    /// Adds a waiting request.
     pub(crate) fn insert(&mut self, ticket: Ticket, repair: Repair) {
         self.remove(ticket);
         let (client, bytes) = (repair.pending.client, repair.bytes());
@@ -34,7 +34,7 @@ impl Repairs {
         self.by_ticket.insert(ticket, repair);
     }
 
-    /// It waits no more.
+    /// Removes a waiting request.
     pub(crate) fn remove(&mut self, ticket: Ticket) -> Option<Repair> {
         let repair = self.by_ticket.remove(&ticket)?;
         let bytes = repair.bytes();

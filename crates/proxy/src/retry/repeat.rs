@@ -1,14 +1,14 @@
-//! Which requests may be sent a second time when nobody knows what became of the first.
+//! The requests that may be sent a second time when the outcome of the first is unknown.
 //!
-//! A node that is given up may have carried out what it was sent, or may do so much later: one that
-//! stood still has it in its buffers, and goes on as if no time had passed. So a request is never
-//! sent to another node unless a second execution, at whatever time after the answer, leaves
-//! nothing that one alone would not. What a statement must be like for that, `wire::cql::statement`
-//! says; here is added what only the message, the session and the schema tell.
+//! A node that was given up may have executed a request, or may do so much later: a paused node has
+//! it in its buffers, and goes on as if no time had passed. So a request never goes to another node
+//! unless a second execution, at whatever time after the answer, has no effect beyond that of the
+//! first. `wire::cql::statement` defines that for a statement; this module adds the conditions that
+//! only the message, the session and the schema show.
 //!
-//! Asked only of requests that were lost, and then of their bytes and the schema as it is now: a
-//! query that is answered pays nothing for it, and a table that was altered since a statement was
-//! prepared is seen as it is.
+//! Only lost requests are judged, and then by their bytes and the present schema: an answered query
+//! pays nothing for it, and a table that was altered since a statement was prepared is seen in its
+//! present form.
 
 use std::sync::Arc;
 
@@ -25,11 +25,11 @@ use crate::link::Pending;
 use crate::plan::Work;
 use crate::router::Router;
 
-/// The schema and the values that a statement comes with.
+/// The schema and the values of a statement.
 #[derive(Debug)]
 struct Given<'a> {
     routing: &'a RoutingTable,
-    /// The keyspace of unqualified names.
+    /// Keyspace of unqualified names.
     keyspace: Option<&'a str>,
     values: &'a Values<'a>,
 }
@@ -45,10 +45,9 @@ impl Setting for Given<'_> {
     }
 }
 
-/// True if a request that a node was sent may be sent to another, whatever the first did or will do
-/// with it.
+/// True if a request may go to another node, whatever the first did or will do with it.
 pub(crate) fn may_repeat(router: &mut Router, pending: &Pending, body: &[u8]) -> bool {
-    // What cannot be read now could be read when it was sent; if not, it is not repeated.
+    // A request that was sent could be read then; one that cannot be read now is not repeated.
     judge_request(router, pending, body).unwrap_or(false)
 }
 
@@ -72,7 +71,7 @@ fn judge_request(router: &mut Router, pending: &Pending, body: &[u8]) -> Result<
         opcode::EXECUTE => {
             let execute = Execute::decode(version, body)?;
             let Some(statement) = router.prepared.statement(execute.id) else { return Ok(false) };
-            // Of one whose text is too long to be kept no more is known than this.
+            // No more is known of a statement whose text is too long to keep.
             let Some(text) = statement.text.as_deref() else {
                 return Ok(statement.work == Work::Read);
             };
@@ -96,14 +95,14 @@ fn judge_request(router: &mut Router, pending: &Pending, body: &[u8]) -> Result<
             });
             let counter = batch.kind == BatchKind::Counter;
             let best = if counter { Repeatable::Never } else { Repeatable::Always };
-            // A batch is as bad as its worst statement.
+            // The worst statement of a batch decides.
             (verdicts.fold(best, Ord::min), batch.params.timestamp)
         }
         _ => (Repeatable::Never, None),
     };
     Ok(match verdict {
         Repeatable::Never => false,
-        // The least number stands for none.
+        // The least number stands for no timestamp.
         Repeatable::WithTimestamp => timestamp.is_some_and(|timestamp| timestamp != i64::MIN),
         Repeatable::Always => true,
     })

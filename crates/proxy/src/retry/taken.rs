@@ -1,8 +1,7 @@
-//! Requests that were for nodes when they came, and are not any more when they would be sent once
-//! more: their table has another mode by now, or a rule; or this process has stood still since and
-//! does not know.
+//! Requests that were for nodes on arrival, and are not for a second attempt: their table has
+//! another mode now, or a rule; or this process was paused since and does not know.
 //!
-//! This must never let one through that would not be sent to a node if it came now.
+//! This must never let a request through that would not be sent to a node if it arrived now.
 
 use shunt_reactor::Io;
 use shunt_wire::cql::envelope::{Header, opcode};
@@ -14,13 +13,13 @@ use crate::plan::After;
 use crate::route;
 use crate::transactions::{observe, still};
 
-/// What its client is told, who asks again.
+/// The error text for its client, which asks again.
 pub(crate) const WHY: &str = "Shunt: by now the proxies decide what is asked of this table, or do not know if they do; ask again";
 
-/// True of a request that nodes are not asked for any more. `body`: its bytes.
+/// True for a request that must not go to nodes any more. `body`: its bytes.
 pub(crate) fn is_taken(core: &mut Core, io: &mut Io, pending: &Pending, body: &[u8]) -> bool {
     still::see_if_still(core, io);
-    // What the proxy itself asks is what transactions are made of.
+    // Transactions consist of the proxy's own statements.
     if core.router.modes.is_empty() || pending.client == ClientRef::PROXY {
         return false;
     }

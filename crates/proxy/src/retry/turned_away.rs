@@ -1,9 +1,8 @@
-//! Nodes that turn a request away before they begin: because they start, stop or are overloaded.
+//! Nodes that turn a request away before they begin, because they start, stop or are overloaded.
 //! The request goes to another node once.
 //!
-//! This must never say that a request was not carried out if the first node may have carried it
-//! out. Of a node that starts or stops it is known that it has not begun; of one that is overloaded
-//! it is not.
+//! This must never say that a request was not executed if the first node may have executed it. A
+//! node that starts or stops is known not to have begun; an overloaded one is not.
 
 use shunt_reactor::Io;
 use shunt_wire::cql::message::{ErrorMessage, error_code, split_response_prefix};
@@ -16,11 +15,11 @@ use crate::link::{Kept, Pending, keep};
 use crate::metrics::GivenUp;
 use crate::retry::{elsewhere, repeat};
 
-/// The words of Cassandra 5, with code OVERLOADED, to queries that reach it after it began to shut
-/// down. There is no code for it.
+/// Cassandra 5's message, with code OVERLOADED, to queries that reach it after it began to shut
+/// down. No separate code exists.
 const SHUTTING_DOWN: &str = "Server is shutting down";
 
-/// A node that says it cannot serve is asked less for a while; another may be able to.
+/// Lowers a node's share of queries for a while after it said that it cannot serve.
 pub(crate) fn penalise(core: &mut Core, key: LinkKey, flags: u8, body: &[u8]) {
     let Ok((_, body)) = split_response_prefix(flags, body) else { return };
     if error_code::peek(body).is_none_or(|code| NodeError(code).party() != Party::Node) {
@@ -32,7 +31,7 @@ pub(crate) fn penalise(core: &mut Core, key: LinkKey, flags: u8, body: &[u8]) {
     }
 }
 
-/// An ERROR answered a client's request. If it says that the node did not even begin, because it
+/// Handles an ERROR to a client's request. If it says that the node did not even begin, because it
 /// starts, stops or is overloaded, the request goes to another node once; `false` leaves the error
 /// to the client, whose driver sees a single host and could only give up.
 pub(crate) fn send_on(
@@ -54,7 +53,7 @@ pub(crate) fn send_on(
     let Some(link) = core.links.get(key) else { return false };
     let (node, conn) = (link.node, link.conn);
     let Some(bytes) = core.retained.bytes(io, conn, pending.kept) else { return false };
-    // Nothing says how far an overloaded node got.
+    // An overloaded node does not say how far it got.
     let fate_unknown = error.code == error_code::OVERLOADED && !leaving;
     if fate_unknown && !repeat::may_repeat(&mut core.router, pending, &bytes) {
         return false;

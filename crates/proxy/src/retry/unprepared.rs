@@ -1,24 +1,22 @@
-//! UNPREPARED: a node does not know a statement that clients prepared through this proxy. The
-//! statement is prepared on that node, in the keyspace it was prepared in, and the request sent
-//! again.
+//! UNPREPARED: a node does not know a statement that clients prepared through this proxy. The proxy
+//! prepares the statement on that node, in its original keyspace, and sends the request again.
 //!
 //! This must never:
-//! - Hide from a client what only preparing again can tell it. Where the node's answer to PREPARE
-//!   shows that what the client believes of the statement is no longer so (types of its bind
-//!   markers; columns of its result, in version 5 by the id that its EXECUTE carries), the client
-//!   gets UNPREPARED.
-//! - Trust that the same text has the same id everywhere. A node that makes another one is not
+//! - Hide from a client what only preparing again can tell it. If the node's answer to PREPARE
+//!   shows that the client's knowledge of the statement is outdated (types of its bind markers;
+//!   columns of its result, in version 5 by the id in its EXECUTE), the client gets UNPREPARED.
+//! - Assume that the same text has the same id everywhere. A node that makes another one is not
 //!   asked twice.
 //! - Multiply the work of a node that keeps nothing: each statement of a request is prepared on a
 //!   node once, one of them twice, on two nodes at most.
-//! - Take more memory than its bounds: 64 MiB for all requests that wait here, 8 MiB for those of
-//!   one client but for a larger one alone, and no more on a link that is full. Beyond these the
-//!   client gets the node's UNPREPARED.
-//! - Say that a request's fate is unknown if it is not. No node that answered has carried it out as
-//!   long as it is here, so that where a repair cannot go on its client gets UNPREPARED, whatever
-//!   the reason, and the driver prepares and asks again.
-//! - Say that a request was not carried out if it had been sent before to a node that was lost with
-//!   it: a driver that prepares and asks again might give it another time.
+//! - Exceed its memory bounds: 64 MiB for all requests that wait here, 8 MiB for those of one
+//!   client unless a larger one waits alone, and no more on a full link. Beyond these the client
+//!   gets the node's UNPREPARED.
+//! - Report the outcome of a request as unknown if it is known. No node that answered has executed
+//!   the request while it is here, so that its client gets UNPREPARED if a repair cannot go on,
+//!   whatever the reason, and the driver prepares and asks again.
+//! - Report a request as not executed if it had been sent before to a node that was lost with it: a
+//!   driver that prepares and asks again might execute it a second time.
 //!
 //! Cold code: a request comes here at most a few times in its life, and then its bytes are copied.
 
@@ -49,13 +47,13 @@ use crate::retry::{Repair, elsewhere, failure, taken};
 enum Again {
     /// The node knows the statement as the client does.
     Same,
-    /// Under another id.
+    /// The node knows it under another id.
     AnotherId,
-    /// Not as the client knows it.
+    /// The node's statement differs from the client's.
     Changed,
 }
 
-/// An ERROR answered a client's request. If it is UNPREPARED and the statement is known, prepares
+/// Handles an ERROR to a client's request. If it is UNPREPARED and the statement is known, prepares
 /// it on that node and sends the request again; `false` leaves the error to the client.
 pub(crate) fn repair(
     core: &mut Core,
@@ -107,14 +105,14 @@ pub(crate) fn repair(
     true
 }
 
-/// The keyspace of what a link's clients ask.
+/// The keyspace of a link's clients.
 fn keyspace_of(core: &Core, link: LinkKey) -> Option<&str> {
     let link = core.links.get(link)?;
     core.router.pools.get(link.pool)?.key.keyspace.as_deref()
 }
 
-/// A node does not keep what is prepared on it, or not under the id that clients know: another one
-/// may. `false` when there is none, or this is not the first.
+/// Sends a request to another node, because this one does not keep prepared statements, or not
+/// under the id that clients know. `false` if there is no other, or this is not the first.
 fn give_to_another(
     core: &mut Core,
     io: &mut Io,
@@ -132,11 +130,10 @@ fn give_to_another(
     true
 }
 
-/// Sends the PREPARE of a repair, on a link whose keyspace is the one the statement is to be
-/// prepared in.
+/// Sends the PREPARE of a repair, on a link with the keyspace to prepare the statement in.
 pub(crate) fn go_on(core: &mut Core, io: &mut Io, ticket: Ticket) {
     let Some(target) = link_to_prepare_on(core, io, ticket) else { return };
-    // One that is full for the number of its requests takes a repair.
+    // A link that is full by its number of requests takes a repair.
     if core.links.get(target).is_some_and(|link| link.has_too_many_bytes(io)) {
         return give_up(core, io, ticket);
     }
@@ -153,8 +150,9 @@ pub(crate) fn go_on(core: &mut Core, io: &mut Io, ticket: Ticket) {
     }
 }
 
-/// The link itself if its pool has the right keyspace, or the statement's text says which it means;
-/// else one of a sister pool to the same node. `None`: failed, or waiting for that link to open.
+/// The link to prepare on: the request's own if its pool has the right keyspace, or the statement's
+/// text names its own; else one of a sister pool to the same node. `None`: failed, or waiting for
+/// that link to open.
 fn link_to_prepare_on(core: &mut Core, io: &mut Io, ticket: Ticket) -> Option<LinkKey> {
     let repair = core.retries.repairs.get(ticket)?;
     let (link, node, statement) = (repair.link, repair.node, &repair.statement);
@@ -176,8 +174,8 @@ fn link_to_prepare_on(core: &mut Core, io: &mut Io, ticket: Ticket) -> Option<Li
         give_up(core, io, ticket);
         return None;
     };
-    // A node that has just refused the keyspace, because it is gone, say, is not asked for each
-    // request.
+    // A node that has just refused the keyspace, because it was dropped for example, is not asked
+    // for each request.
     if let Some(sister) = sister
         && pool.links_to(node).next().is_none()
         && pool.may_ask(node, io.now_ns())
@@ -196,7 +194,7 @@ fn link_to_prepare_on(core: &mut Core, io: &mut Io, ticket: Ticket) -> Option<Li
     None
 }
 
-/// The node answered the PREPARE of a repair.
+/// Handles the node's answer to the PREPARE of a repair.
 pub(crate) fn answered(
     core: &mut Core,
     io: &mut Io,
@@ -223,8 +221,8 @@ pub(crate) fn answered(
             return;
         }
         // Cassandra 4 and 5 keep a statement under two ids, with and without the session's
-        // keyspace, and tell one of them: it may know the other. If it does not, to prepare it once
-        // more would not help.
+        // keyspace, and report one of them: the node may know the other. If it does not, preparing
+        // once more would not help.
         Again::AnotherId => repair.pending.reprepares = u8::MAX,
     }
     let (link, pending) = (repair.link, repair.pending);
@@ -254,8 +252,8 @@ pub(crate) fn answered(
     }
 }
 
-/// The statement cannot be prepared any more (its table is gone, say): the node's words are the
-/// answer.
+/// Ends a repair whose statement can no longer be prepared (its table is gone, for example) with
+/// the node's error.
 fn repair_refused(
     core: &mut Core,
     io: &mut Io,
@@ -271,7 +269,7 @@ fn repair_refused(
     }
 }
 
-/// Compares what a node prepared with what the client asked for and believes of it.
+/// Compares the node's prepared statement with the client's request and knowledge.
 fn compare(core: &mut Core, link: LinkKey, repair: &Repair, answer: &Answer<'_>) -> Again {
     let (max, mut plain) = (core.context.config.frame_bytes_max, Vec::new());
     let Some(body) = core.links.plain_body(link, answer.flags, answer.body, max, &mut plain) else {
@@ -280,7 +278,7 @@ fn compare(core: &mut Core, link: LinkKey, repair: &Repair, answer: &Answer<'_>)
     let Ok((_, rest)) = split_response_prefix(answer.flags, body) else { return Again::Same };
     let version = core.links.version_of(link);
     let Ok(ResultMessage::Prepared(prepared)) = ResultMessage::decode(version, rest) else {
-        // Metadata of a later kind than we know.
+        // The metadata is of an unknown, later kind.
         let is_same = result_kind::prepared_id(rest).is_none_or(|id| *id == *repair.statement.id);
         return if is_same { Again::Same } else { Again::AnotherId };
     };
@@ -308,8 +306,8 @@ fn compare(core: &mut Core, link: LinkKey, repair: &Repair, answer: &Answer<'_>)
     if shape.has_changed() || !knows_result { Again::Changed } else { Again::Same }
 }
 
-/// A repair cannot go on: the request is sent to another node once, else its client is asked to
-/// prepare.
+/// Gives up a repair that cannot go on: the request goes to another node once, else its client is
+/// asked to prepare.
 pub(crate) fn give_up(core: &mut Core, io: &mut Io, ticket: Ticket) {
     let Some(repair) = core.retries.repairs.remove(ticket) else { return };
     if repair.pending.retries == 0 {
@@ -320,7 +318,7 @@ pub(crate) fn give_up(core: &mut Core, io: &mut Io, ticket: Ticket) {
     }
 }
 
-/// A repair has taken all the time that its request had.
+/// Gives up a repair that has used up its request's time.
 pub(crate) fn is_late(core: &mut Core, io: &mut Io, ticket: Ticket) {
     let Some(repair) = core.retries.repairs.remove(ticket) else { return };
     let why = "Shunt: the node did not prepare this statement in time; prepare it again";
@@ -347,7 +345,7 @@ fn refuse_as_unprepared(
     reply::pass_on(core, io, &repair.pending, &answer, outcome);
 }
 
-/// Tells a client that a statement is not prepared, in words of ours.
+/// The body of UNPREPARED with a message of the proxy's own.
 pub(crate) fn words(version: u8, id: &[u8], message: &str) -> Vec<u8> {
     let mut body = Vec::new();
     ErrorMessage {
@@ -359,8 +357,8 @@ pub(crate) fn words(version: u8, id: &[u8], message: &str) -> Vec<u8> {
     body
 }
 
-/// True if one more statement of a request may be prepared on the node it is on: as many as it
-/// names, and one of them again, should the node have pushed it out meanwhile.
+/// True if one more statement of a request may be prepared on its node: as many as it names, and
+/// one of them again, in case the node has evicted it meanwhile.
 fn may_be_prepared(version: u8, pending: &Pending, body: &[u8]) -> bool {
     if pending.reprepares < 2 {
         return true;
@@ -382,7 +380,7 @@ fn may_be_prepared(version: u8, pending: &Pending, body: &[u8]) -> bool {
     usize::from(pending.reprepares) <= ids.len()
 }
 
-/// The id of the result's metadata that an EXECUTE says its client knows.
+/// The id of the result metadata that an EXECUTE carries.
 fn metadata_id<'b>(version: u8, pending: &Pending, body: &'b [u8]) -> Option<&'b [u8]> {
     let (_, body) = split_request_prefix(pending.flags, body).ok()?;
     Execute::decode(version, body).ok()?.result_metadata_id

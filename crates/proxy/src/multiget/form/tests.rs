@@ -1,4 +1,4 @@
-//! Each form of a statement: what is split, and what goes whole and why.
+//! Each form of a statement: which ones are split, and why the others go whole.
 
 use shunt_wire::cql::message::ResultMessage;
 use shunt_wire::cql::message::encode_result::{self, PreparedSpec, native};
@@ -28,7 +28,7 @@ fn read_with(text: &str, bind: &[(&str, &[u8])]) -> Option<Form> {
     }
 }
 
-/// The same of a text whose only marker is that of `IN ?` on an int.
+/// The reason for a text whose only marker is that of `IN ?` on an int.
 fn reason(text: &str) -> Option<Whole> {
     read_with(text, &[("in(k)", LIST_OF_INT)]).map(|form| form.expect_err(text))
 }

@@ -1,4 +1,4 @@
-//! Answers of parts, and what loses the bet.
+//! Answers of parts, and the ones that lose the bet.
 
 use shunt_wire::cql::message::encode_result::{RowsWriter, native};
 
@@ -105,7 +105,7 @@ fn warned(texts: &[&str]) -> Rows {
     Rows { flags: flag::WARNING, body: with }
 }
 
-/// Each is compared with all others.
+/// Each warning is compared with all others.
 #[test]
 fn very_many_warnings_lose_the_bet() {
     let half: Vec<String> =
@@ -127,7 +127,7 @@ fn warnings_are_told_once() {
     assert_eq!(rest, rows(&[(1, None), (1, None)]).body);
 }
 
-/// As Cassandra writes it: the flags that there would be, and that there are no columns.
+/// Cassandra writes the flags unchanged, and a number of columns of zero.
 #[test]
 fn metadata_that_are_not_wanted_are_left_out() {
     let wanted = Wanted { skips_metadata: true, ..WANTED };

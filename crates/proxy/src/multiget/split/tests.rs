@@ -244,7 +244,7 @@ fn what_asks_for_more_than_rows_from_their_beginning_goes_whole() {
         [(0x4000_0000u32, Whole::Parameters), (query_flag::PAGING_STATE, Whole::PagingState)]
     {
         let mut body = plain.clone();
-        // Behind both ids and the level.
+        // The flags follow both ids and the level.
         let at = 2 + 16 + 2 + 4 + 2;
         let flags = u32::from_be_bytes(body[at..at + 4].try_into().unwrap()) | flag;
         body[at..at + 4].copy_from_slice(&flags.to_be_bytes());
@@ -298,7 +298,7 @@ fn keys_that_are_none_go_whole() {
     );
 }
 
-/// Equal to `IN`, and two partitions.
+/// Keys that `IN` treats as equal are two partitions.
 #[test]
 fn keys_that_equal_another_and_are_not_the_same_go_whole() {
     for (native, one, other) in [
@@ -332,8 +332,8 @@ fn a_limit_that_is_bound_must_be_one() {
     }
 }
 
-/// Each part has places for all keys and the values of the other columns: a few bytes must not
-/// become very many.
+/// Each part has places for all keys and the values of the other columns: a small request must not
+/// become a very large output.
 #[test]
 fn what_would_be_very_much_more_in_parts_goes_whole() {
     let routing = routing(1);
@@ -404,8 +404,8 @@ fn the_bytes_of_parts_are_known_before_they_are_written() {
                 "{:?}",
                 form.keys
             );
-            // The long key is in its own part alone, once: others, and what is left over of its
-            // own, have a short one.
+            // The long key is only in its own part, once: the unused places there and the other
+            // parts have a short one.
             assert!(
                 request.runs.len() > 2
                     && written < 5_000 + request.runs.len() * (body.len() - 5_000 + 12 * 12)
