@@ -16,6 +16,7 @@ use crate::config::Config;
 use crate::context::Context;
 use crate::control::post::Mailbox;
 use crate::control::state::ControlRequest;
+use crate::fleet::clock::NodeClocks;
 use crate::fleet::membership::Membership;
 use crate::fleet::membership::state_file::StateFile;
 use crate::fleet::peers::Peers;
@@ -92,6 +93,8 @@ pub(crate) struct FleetOwners {
     pub(crate) lanes: Lanes,
     /// Connections to the other proxies.
     pub(crate) peers: Peers,
+    /// The nodes' clocks, as this core knows them.
+    pub(crate) clocks: NodeClocks,
     /// Transactions of this core.
     pub(crate) transactions: TransactionKeeper,
 }
@@ -125,6 +128,7 @@ impl Core {
                 membership: Membership::new(options.state_file),
                 lanes: Lanes::new(options.cores),
                 peers: Peers::default(),
+                clocks: NodeClocks::default(),
                 transactions: TransactionKeeper::default(),
             },
             connections: Connections::default(),

@@ -13,6 +13,7 @@ use crate::core::{Core, Peer};
 use crate::decode;
 use crate::disaggregate;
 use crate::drain;
+use crate::fleet::clock::question as clock;
 use crate::fleet::membership::run;
 use crate::fleet::peers::link as peers;
 use crate::fleet::statements::heard;
@@ -230,6 +231,7 @@ fn tick(core: &mut Core, io: &mut Io) {
     foreign::tick(core, io);
     sweep::tick(core, io);
     transactions_carry::tick(core, io);
+    clock::tick(core, io);
     transactions_modes::tick(core, io);
     transactions_ruled::tick(core, io);
     peers::tick(core, io);

@@ -20,6 +20,8 @@ pub struct Weakened {
     pub transactions: Option<shunt_transactions::Without>,
     /// A step of the openings of transaction logs.
     pub opening: Option<OpeningStep>,
+    /// The clock is not compared with those of nodes, and they are not asked for their time.
+    pub clock: bool,
     /// A mistake in the merging of parts.
     pub multiget: Option<Mistake>,
 }
@@ -29,6 +31,7 @@ pub fn leave_out(core: &mut Core, weakened: Weakened) {
     core.fleet.membership.left_out = weakened.step;
     core.fleet.locks.leave_out(weakened.locks);
     core.fleet.transactions.leave_out(weakened.transactions, weakened.opening);
+    core.fleet.clocks.is_left_out = weakened.clock;
     core.retries.multigets.mistake = weakened.multiget;
 }
 

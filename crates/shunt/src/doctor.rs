@@ -17,6 +17,7 @@ use shunt_fleet::schema::{FACADE_KEYSPACE, FACADE_TABLES, FORMAT, FORMAT_MIN, ME
 use shunt_fleet::{
     BadRow, CLOCK_OFFSET_MAX_US, FleetRow, Incarnation, Level, MemberRow, Outcome, State, Statement,
 };
+use shunt_language::functions::time_of_timeuuid_us;
 use shunt_proxy::control::client::{Client, Failed, Table};
 use shunt_proxy::fleet::membership::tool::{self, There};
 use shunt_wire::cql::message::{Consistency, error_code};
@@ -24,7 +25,7 @@ use shunt_wire::cql::message::{Consistency, error_code};
 use crate::exit::Exit;
 use crate::fleet::Access;
 use crate::print;
-use answer::{address, replicas, text, time_us};
+use answer::{address, replicas, text};
 use report::{Level as Grade, Report};
 
 /// Time limit for one node to connect, and for each statement.
@@ -189,7 +190,7 @@ fn node(
     let took_us = i64::try_from(began.elapsed().as_micros()).unwrap_or(i64::MAX);
     let here_us = i64::try_from(wall.duration_since(UNIX_EPOCH).unwrap_or_default().as_micros())
         .unwrap_or(i64::MAX);
-    let Some(there_us) = table.get(0, "now").and_then(time_us) else { return Ok(()) };
+    let Some(there_us) = table.get(0, "now").and_then(time_of_timeuuid_us) else { return Ok(()) };
     // The node read its clock at an unknown moment while the statement was under way.
     let off_us = there_us - here_us.saturating_add(took_us / 2);
     let sure_us = off_us.unsigned_abs().saturating_sub(took_us.unsigned_abs() / 2 + 1_000);

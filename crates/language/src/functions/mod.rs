@@ -25,7 +25,7 @@ use arithmetic::Math;
 pub use aggregate::{Aggregate, AggregateKind, AggregateState};
 pub use arithmetic::is_number;
 pub use resolve::{Argument, is_native, resolve};
-pub use timeuuid::timeuuid;
+pub use timeuuid::{time_of_timeuuid_us, timeuuid};
 
 /// Inputs of functions besides their arguments.
 pub trait Environment {

@@ -10,6 +10,7 @@ use tokio::sync::Mutex;
 
 use super::ask::{self, AGE_MAX, PATIENCE};
 use crate::control::{CoreMail, Mailbox};
+use crate::limits::CLOCK_BEHIND_MAX_US;
 use crate::locks::told::{CoreLocks, FleetShown, Queue, UNREADABLE_MAX, longest};
 use crate::metrics::{CoreMetrics, LockMetrics};
 use crate::transactions::unmade::{Unmade, oldest};
@@ -55,7 +56,16 @@ impl Locks {
         status["shards"] = sum(|locks| locks.shards.get()).into();
         status["held"] = sum(|locks| locks.held.get()).into();
         status["waiting"] = sum(|locks| locks.waiting.get()).into();
+        let behind_us = cores.iter().map(|core| core.clock_behind_us.get()).max().unwrap_or(0);
+        status["clock_behind_ms"] = (behind_us / 1_000).into();
         let mut alerts = alerts(sum, status["not_a_member"].as_str());
+        if behind_us > CLOCK_BEHIND_MAX_US.unsigned_abs() {
+            alerts.push(format!(
+                "the clock of this proxy's host is {} ms behind the nodes': it decides no transactions that write; set the clock right \
+                 (NTP), or stop this proxy, so that another decides",
+                behind_us / 1_000
+            ));
+        }
         if let Some(rival) = status["rival"].as_str() {
             alerts.push(format!(
                 "another live member, {rival}, has this proxy's address: requests for its locks come here and are refused; give each an \

@@ -306,13 +306,20 @@ async fn status_shows_the_fleet_and_what_is_to_be_looked_at() {
     let expected = serde_json::json!({
         "name": "main", "lease": true, "shards": 21, "held": 10, "waiting": 3, "alerts": [], "epoch": null,
         "lease_left_ms": null, "members": [], "members_not_shown": 0, "not_a_member": null, "rival": null, "shared_addresses": [],
-        "unreadable": [], "unmade": [], "queues": [], "cores_missing": [],
+        "unreadable": [], "unmade": [], "queues": [], "cores_missing": [], "clock_behind_ms": 0,
     });
     assert_eq!(status["fleet"], expected);
     bench.cores[0].locks.told_to_leave.set(1);
     bench.cores[0].locks.unsealed.set(2);
     let (_, status) = bench.json("/status").await;
     assert_eq!(alerts(&status), 2);
+    bench.cores[1].clock_behind_us.set(999_999);
+    let (_, status) = bench.json("/status").await;
+    assert_eq!((alerts(&status), &status["fleet"]["clock_behind_ms"]), (2, &999.into()));
+    bench.cores[1].clock_behind_us.set(120_000_000);
+    let (_, status) = bench.json("/status").await;
+    assert!(alerts(&status) == 3 && status["fleet"]["alerts"].to_string().contains("120000 ms"));
+    bench.cores[1].clock_behind_us.set(0);
     bench.cores[0].locks.unknown_format.set(9);
     let (_, status) = bench.json("/status").await;
     assert!(

@@ -2,12 +2,14 @@
 //!
 //! | module | subject |
 //! |---|---|
+//! | [`clock`] | how far this proxy's clock is behind the nodes' |
 //! | [`membership`] | this proxy's place in the fleet: its lease, its state file, its shards |
 //! | [`peers`] | connections to the other proxies, and requests that go there |
 //! | [`rights`] | rights of clients' roles, which nodes decide |
 //! | [`roster`] | the live proxies, as drivers see them in `system.peers` |
 //! | [`statements`] | the proxy's own statements to nodes |
 
+pub(crate) mod clock;
 pub mod membership;
 pub(crate) mod peers;
 pub(crate) mod rights;

@@ -1,5 +1,7 @@
 //! The metrics in Prometheus's format, summed over cores unless a core label says otherwise.
 
+mod transactions;
+
 use std::fmt;
 use std::sync::Arc;
 
@@ -169,28 +171,6 @@ impl Sources {
         encoder.gauge("shunt_pools", "Pools of links, by state.", None, &pools)?;
         let clients = self.gauges(|core| &core.pool_clients);
         encoder.gauge("shunt_pool_clients", "Clients by the state of their pool.", None, &clients)
-    }
-
-    fn transactions(&self, encoder: &mut Encoder<'_>) -> fmt::Result {
-        let open = self.per_core(|core| core.transactions.open.get() as f64);
-        encoder.gauge("shunt_transactions_open", "Transactions in progress.", None, &open)?;
-        let records = self.per_core(|core| core.transactions.records.get() as f64);
-        let help = "Transactions with a record, whose writes are not complete.";
-        encoder.gauge("shunt_transactions_records", help, None, &records)?;
-        let unmade = self.per_core(|core| core.transactions.unmade.get() as f64);
-        let help = "Writes of committed transactions that have failed for seconds.";
-        encoder.gauge("shunt_transactions_unmade", help, None, &unmade)?;
-        let opening = self.per_core(|core| core.transactions.opening.get() as f64);
-        let help = "Shards whose transactions wait for the recovery of a former owner's writes.";
-        encoder.gauge("shunt_transactions_opening", help, None, &opening)?;
-        let rows = self.per_core(|core| core.transactions.rows.get() as f64);
-        let help = "Rows in memory of tables with the mode conditional.";
-        encoder.gauge("shunt_transactions_rows", help, None, &rows)?;
-        let events = self.family(|core| &core.transactions.events);
-        encoder.counter("shunt_transaction_events", "Transactions, by outcome.", None, &events)?;
-        let observed = self.family(|core| &core.transactions.observed);
-        let help = "Statements on tables with the mode observe, by whether the proxy agrees with the node.";
-        encoder.counter("shunt_transaction_observations", help, None, &observed)
     }
 
     fn locks(&self, encoder: &mut Encoder<'_>) -> fmt::Result {

@@ -173,18 +173,29 @@ pub(super) fn decide(core: &mut Core, io: &mut Io, number: u64) -> Result<Decisi
     if let Some(job) = core.fleet.transactions.jobs.get_mut(&number) {
         job.deciding = Some(deciding);
     }
+    // What such a proxy takes for the future may be the past.
+    if matches!(decision, Decision::Alone(_))
+        && let Some(fault) = core.fleet.clocks.refusal(now)
+    {
+        return Err(fault.into());
+    }
     let (table, _) = core.fleet.transactions.table();
     // Without a lease it is refused for that.
     if matches!(decision, Decision::Alone(_))
         && table.has_lease(now)
         && !table.raise(now, shard, latest_us)
     {
-        return Err(from_the_future(latest_us, now.wall_us).into());
+        return Err(unreached(latest_us, now.wall_us).into());
     }
     Ok(decision)
 }
 
-fn from_the_future(latest_us: i64, wall_us: i64) -> Fault {
+/// Why nothing may be written over this timestamp.
+fn unreached(latest_us: i64, wall_us: i64) -> Fault {
+    if latest_us <= wall_us {
+        let why = "Shunt: this proxy's clock was set forward, and its lease has to be renewed before it may write now; nothing was written, ask again";
+        return Fault::new(FaultKind::Unserved, why);
+    }
     let ahead_ms = latest_us.saturating_sub(wall_us) / 1_000;
     Fault::invalid(format!(
         "Shunt: the row has a value with the timestamp {latest_us}, which is in the future, {ahead_ms} ms ahead of this proxy's clock: nothing \

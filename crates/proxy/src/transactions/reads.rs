@@ -212,9 +212,24 @@ fn decide(core: &mut Core, io: &mut Io, id: TransactionId, decision: Decision) {
         return confirm::want(core, io, Unconfirmed::Decided(id, decision));
     }
     let now = levels::now(io);
+    if let Some(number) = writer(core, id, decision)
+        && let Some(fault) = core.fleet.clocks.refusal(now)
+    {
+        return give_up(core, io, number, &fault.into());
+    }
     let (table, outbox) = core.fleet.transactions.table();
     table.decided(now, id, decision, outbox);
     set_due(core, io);
+}
+
+/// The job of a transaction that writes with timestamps of this proxy's clock, if this one does.
+fn writer(core: &Core, id: TransactionId, decision: Decision) -> Option<u64> {
+    if matches!(decision, Decision::Nothing | Decision::GiveUp) {
+        return None;
+    }
+    let keeper = &core.fleet.transactions;
+    let number = keeper.of_id.get(&id).copied()?;
+    keeper.jobs.get(&number).is_some_and(|job| !job.is_observed).then_some(number)
 }
 
 /// A row was read, or not.

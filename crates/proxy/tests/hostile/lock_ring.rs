@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use shunt_bench::stub::hook::Request;
 use shunt_bench::stub::{Action, Hook};
+use shunt_language::functions::timeuuid;
 use shunt_reactor::sim::{HostId, SECOND};
 use shunt_testing::{Answer, bytes, simulated};
 use shunt_wire::cql::envelope::{Header, opcode};
@@ -58,6 +59,8 @@ pub struct Tables {
     pub strays: usize,
     /// Renewals of leases that were applied.
     pub renewals: usize,
+    /// What the clocks of nodes show, microseconds since 1970.
+    pub nodes_us: i64,
     /// Another member, which renews its lease whenever somebody looks.
     has_peer: bool,
 }
@@ -272,6 +275,11 @@ pub fn hook(tables: &Shared) -> Hook {
             || has(b"SELECT name FROM shunt.") && has(b" LIMIT 1") && !has(b"WHERE");
         if request.opcode == opcode::QUERY && looks {
             return answer(request, &rows(&["name"], []));
+        }
+        if request.opcode == opcode::QUERY && has(b"now() FROM system.local") {
+            let time = timeuuid(tables.lock().unwrap().nodes_us * 10, 0);
+            let row = vec![some([request.node as u8; 16]), some(time)];
+            return answer(request, &rows(&["host_id", "now"], [row]));
         }
         if has(b"FROM unanswered.") {
             return Action::Silence;

@@ -1,11 +1,11 @@
 //! A client that writes rows of its own table with timestamps in the future does not move the clock
-//! that others write by.
+//! that others write by; a proxy whose own clock is in the past writes nothing.
 
 use shunt_reactor::sim::SECOND;
 use shunt_wire::cql::envelope::opcode;
-use shunt_wire::cql::message::error_code::INVALID;
+use shunt_wire::cql::message::error_code::{INVALID, IS_BOOTSTRAPPING};
 
-use super::transaction_ring::{Bank, TransactionTestbed};
+use super::transaction_ring::{Bank, TransactionTestbed, put};
 
 const SECOND_US: i64 = 1_000_000;
 
@@ -42,4 +42,31 @@ fn rows_from_the_future_do_not_take_the_clock_of_their_shard_along() {
     let written_us =
         ring.bank.lock().unwrap().written.last().expect("a write").1.expect("a timestamp");
     assert!(written_us > ahead_us, "it is not hidden");
+}
+
+#[test]
+fn a_proxy_whose_clock_is_behind_says_so_and_writes_nothing() {
+    let mut ring = TransactionTestbed::new(Bank::with(&[("bank", "t")]), |_| {});
+    let client = ring.client(None);
+    let answer = ring.ask(client, &put("bank.t", 1, 1));
+    assert_eq!(answer.opcode(), opcode::RESULT, "{answer:?}");
+    let written_us =
+        ring.bank.lock().unwrap().written.last().expect("a write").1.expect("a timestamp");
+    // The nodes' clocks stand still here.
+    ring.ring.tables.lock().unwrap().nodes_us = written_us + 120 * SECOND_US;
+    ring.run_for(10 * SECOND);
+    let answer = ring.ask(client, &put("bank.t", 2, 1));
+    let (code, message) = answer.error();
+    assert!(code == IS_BOOTSTRAPPING && message.contains("behind the nodes"), "{code}: {message}");
+    let behind_us = ring.ring.testbed.scene.metrics[0].clock_behind_us.get();
+    assert!((100_000_000..=120_000_000).contains(&behind_us), "{behind_us}");
+    let read = "BEGIN TRANSACTION SELECT v FROM bank.t WHERE id = 1; COMMIT TRANSACTION";
+    let answer = ring.ask(client, read);
+    assert_eq!(answer.opcode(), opcode::RESULT, "{answer:?}");
+    assert_eq!(ring.bank.lock().unwrap().written_to("bank.t"), 1);
+    ring.ring.tables.lock().unwrap().nodes_us = written_us;
+    ring.run_for(10 * SECOND);
+    let answer = ring.ask(client, &put("bank.t", 2, 1));
+    assert_eq!(answer.opcode(), opcode::RESULT, "{answer:?}");
+    assert_eq!(ring.ring.testbed.scene.metrics[0].clock_behind_us.get(), 0);
 }

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use shunt_language::functions::timeuuid;
 use shunt_reactor::sim::{MICROSECOND, MILLISECOND, SECOND};
 use shunt_reactor::{Accepted, CloseReason, ConnId, Io, Service};
 use shunt_wire::cql::envelope::{BODY_BYTES_MAX, HEADER_BYTES, Header, opcode};
@@ -208,7 +209,9 @@ impl Node {
             }
             opcode::QUERY => {
                 let Query { text, params } = Query::decode(version, body).expect("QUERY");
-                if text.contains("system.local") {
+                if text.contains("now() FROM system.local") {
+                    self.tell_time(io, to);
+                } else if text.contains("system.local") {
                     let columns = [("host_id", native::UUID), ("cluster_name", native::TEXT)];
                     let mut rows = RowsWriter::new(&mut out, "system", "local", &columns);
                     rows.value(Some(&self.host_id.to_be_bytes()))
@@ -221,6 +224,19 @@ impl Node {
             }
             other => panic!("node {} was asked {other:#x}", self.index),
         }
+    }
+
+    /// The time by this node's clock, if it says so.
+    fn tell_time(&mut self, io: &mut Io, to: To) {
+        let off_us = self.ring.lock().unwrap().clocks_off_us[self.index];
+        let Some(off_us) = off_us else { return };
+        let time = timeuuid((io.wall_us() + off_us) * 10, 0);
+        let columns = [("host_id", native::UUID), ("now", native::UUID)];
+        let mut out = Vec::new();
+        let mut rows = RowsWriter::new(&mut out, "system", "local", &columns);
+        rows.value(Some(&self.host_id.to_be_bytes())).value(Some(&time));
+        rows.finish();
+        send(io, to, opcode::RESULT, &out);
     }
 
     /// Draws what becomes of a statement.

@@ -181,6 +181,9 @@ pub struct Ring {
     pub slow: f64,
     /// How many records of transactions are, of all that are written.
     pub slow_records: f64,
+    /// Microseconds that each node's wall clock is ahead of the world's time, where it tells its
+    /// time. At first all are behind the clocks of all proxies, which differ by hours.
+    pub clocks_off_us: [Option<i64>; 3],
     /// The tables that transactions are on have modes.
     pub has_modes: bool,
     /// Of three reads of a member's row two fail; and how many there were of each.
@@ -219,6 +222,7 @@ impl Ring {
             random: Random::new(seed ^ 0x7269_6e67),
             trouble: 0.0,
             slow: 0.0,
+            clocks_off_us: [Some(-24 * 3_600_000_000); 3],
             has_modes: true,
             fails_member_reads: false,
             member_reads: BTreeMap::new(),

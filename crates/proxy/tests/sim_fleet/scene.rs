@@ -164,7 +164,7 @@ impl Scene {
         if scene.settings.transactors > 0 {
             let mut ring = scene.ring.lock().unwrap();
             ring.has_transactions = true;
-            ring.tables.fill();
+            ring.tables.fill(0);
             ring.tables.inside.is_looking = scene.settings.looks_inside;
             drop(ring);
         }

@@ -5,9 +5,6 @@ use std::net::{IpAddr, SocketAddr};
 use shunt_fleet::schema::entries;
 use shunt_proxy::control::client::Table;
 
-/// Time from the epoch of time UUIDs (1582) to 1970, in units of 100 ns (RFC 9562, section 5.1).
-const UUID_EPOCH: i64 = 0x01B2_1DD2_1381_4000;
-
 /// Returns a text column of a row.
 pub(super) fn text(table: &Table, row: usize, column: &str) -> Option<String> {
     table.get(row, column).map(|bytes| String::from_utf8_lossy(bytes).into_owned())
@@ -21,18 +18,6 @@ pub(super) fn address(table: &Table, row: usize) -> Option<SocketAddr> {
     };
     let port = i32::from_be_bytes(table.get(row, "native_port")?.try_into().ok()?);
     Some(SocketAddr::new(ip, u16::try_from(port).ok()?))
-}
-
-/// Returns the time in a version 1 UUID, in microseconds since 1970.
-pub(super) fn time_us(uuid: &[u8]) -> Option<i64> {
-    let (low, mid) = (uuid.get(..4)?, uuid.get(4..6)?);
-    let high = u16::from_be_bytes(uuid.get(6..8)?.try_into().ok()?);
-    if high >> 12 != 1 {
-        return None;
-    }
-    let low = i64::from(u32::from_be_bytes(low.try_into().ok()?));
-    let mid = i64::from(u16::from_be_bytes(mid.try_into().ok()?));
-    Some(((i64::from(high & 0x0fff) << 48 | mid << 32 | low) - UUID_EPOCH) / 10)
 }
 
 /// Returns the number of replicas in a value of `system_schema.keyspaces.replication` (`map<text,
@@ -87,14 +72,5 @@ mod tests {
             (Some(7), Some(2), Some(5), Some(0))
         );
         assert_eq!(replicas(&datacentres[..20], None), None);
-    }
-
-    #[test]
-    fn a_time_uuid_has_a_time_and_another_none() {
-        // RFC 9562, appendix A.1: 2022-02-22 14:22:22 -05:00.
-        let uuid = 0xC232_AB00_9414_11EC_B3C8_9F6B_DECE_D846_u128.to_be_bytes();
-        assert_eq!(time_us(&uuid), Some(1_645_557_742_000_000));
-        assert_eq!(time_us(&[0x40; 16]), None);
-        assert_eq!(time_us(&uuid[..7]), None);
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use shunt_reactor::Io;
+use shunt_topology::NodeId;
 use shunt_wire::cql::envelope::{Header, opcode};
 use shunt_wire::cql::message::{Consistency, QueryParams, Values, encode};
 
@@ -136,6 +137,29 @@ pub(crate) fn ask_in(
     text: &str,
     consistency: Consistency,
 ) -> bool {
+    ask_by(core, io, (pool, None), whose, text, consistency)
+}
+
+/// The same of this node, and no other.
+pub(crate) fn ask_node(
+    core: &mut Core,
+    io: &mut Io,
+    (pool, node): (PoolId, NodeId),
+    whose: Whose,
+    text: &str,
+    consistency: Consistency,
+) -> bool {
+    ask_by(core, io, (pool, Some(node)), whose, text, consistency)
+}
+
+fn ask_by(
+    core: &mut Core,
+    io: &mut Io,
+    (pool, node): (PoolId, Option<NodeId>),
+    whose: Whose,
+    text: &str,
+    consistency: Consistency,
+) -> bool {
     let Some(version) = core.router.pools.get(pool).map(|pool| pool.key.version) else {
         return false;
     };
@@ -143,6 +167,7 @@ pub(crate) fn ask_in(
     body.clear();
     encode::query(&mut body, version, text, &QueryParams::simple(consistency));
     let plan = Plan {
+        node,
         work: Work::Read,
         kind: QueryKind::Query,
         consistency: consistency.0,
@@ -162,7 +187,10 @@ fn put(
     body: &[u8],
 ) -> bool {
     // One at a time, and all that was heard in between waits for it.
-    let is_fleets = matches!(whose, Whose::Fleet(_) | Whose::Transaction(Part::Confirm(_)));
+    let is_fleets = matches!(
+        whose,
+        Whose::Fleet(_) | Whose::Clock { .. } | Whose::Transaction(Part::Confirm(_))
+    );
     if !core.fleet.statements.in_flight.has_room(&whose) {
         return false;
     }

@@ -7,6 +7,7 @@ use shunt_wire::cql::message::{ErrorMessage, ResultMessage, split_response_prefi
 
 use crate::client::inbox::Kept;
 use crate::core::Core;
+use crate::fleet::clock::question;
 use crate::fleet::membership::run;
 use crate::fleet::rights;
 use crate::fleet::statements::{Heard, VERSION, Whose};
@@ -69,6 +70,7 @@ fn take(core: &mut Core, io: &mut Io, answer: &Kept<'_>) {
         Whose::Sweep(known) => sweep::read(core, io, known, &heard),
         Whose::Deletion(key) => sweep::deleted(core, io, key, &heard),
         Whose::Fleet(id) => run::heard(core, io, id, &heard),
+        Whose::Clock { sent_ns } => question::heard(core, io, sent_ns, &heard),
         Whose::Foreign(table) => foreign::heard(core, table, &heard),
         Whose::Transaction(part) => {
             let raw =

@@ -89,6 +89,8 @@ pub(crate) enum Whose {
     Deletion(u32),
     /// The fleet's.
     Fleet(StatementId),
+    /// A node is asked for its time, at this time.
+    Clock { sent_ns: u64 },
     /// A question about a right of the login of a pool, asked in that pool. `who`: the role whose
     /// share of the questions it counts to; none: it counts to no share.
     Right { pool: PoolId, number: u64, who: Option<Who> },
@@ -245,7 +247,8 @@ fn share_of(whose: &Whose) -> Option<(Share, Option<Who>)> {
 impl InFlight {
     /// True if one more of this kind leaves the others their part.
     fn has_room(&self, whose: &Whose) -> bool {
-        let kept_free = if matches!(whose, Whose::Fleet(_)) { 0 } else { IN_FLIGHT_OF_FLEET };
+        let is_fleets = matches!(whose, Whose::Fleet(_) | Whose::Clock { .. });
+        let kept_free = if is_fleets { 0 } else { IN_FLIGHT_OF_FLEET };
         let has_room = self.all.len() + kept_free < IN_FLIGHT_MAX;
         has_room
             && match whose {

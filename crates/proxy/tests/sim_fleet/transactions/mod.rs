@@ -12,6 +12,7 @@
 //!   and what was told as not done is not;
 //! - every request is answered once.
 
+mod behind;
 mod checker;
 mod checker_tests;
 mod clocks;

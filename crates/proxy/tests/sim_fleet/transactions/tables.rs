@@ -153,8 +153,9 @@ impl Tables {
         Some(parsed)
     }
 
-    /// Puts the rows that there are at first on all replicas.
-    pub fn fill(&mut self) {
+    /// Puts the rows that there are at first on all replicas, as an ordinary client has written them
+    /// then.
+    pub fn fill(&mut self, written_us: i64) {
         for row in (0..KEYSPACES.len()).flat_map(RowOf::all).chain(RowOf::leases()) {
             let is_it = |table: &Table| {
                 table.keyspace == KEYSPACES[row.keyspace] && table.name == row.table()
@@ -166,9 +167,9 @@ impl Tables {
             let of = |name: &str| TABLES[table].column(name);
             let first = (row.value_at_first() as i32).to_be_bytes().to_vec();
             let cells = [
-                (of(row.column()), (0, first)),
-                (of("version"), (0, vec![0; 4])),
-                (of("writer"), (0, vec![0; 8])),
+                (of(row.column()), (written_us, first)),
+                (of("version"), (written_us, vec![0; 4])),
+                (of("writer"), (written_us, vec![0; 8])),
             ];
             let key = (table, partition, key.get(1).cloned().unwrap_or_default());
             self.replicas
