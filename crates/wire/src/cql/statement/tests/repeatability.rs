@@ -1,7 +1,7 @@
 //! Statements that may be sent twice, and above all those that may not.
 
-use crate::cql::statement::repeat::{Cells, ColumnKind, Repeatable, Setting, repeatable};
-use crate::cql::statement::{Bind, Identifier};
+use crate::cql::statement::repeat::{Repeatable, repeatable};
+use crate::cql::statement::{Bind, Cells, ColumnKind, Identifier, Setting};
 
 /// Keyspace `ks` with table `t`; `ttl`, the same without counters but with a time to live; and `n`
 /// with counters. Markers from the fourth on and `:unset` have no value.
