@@ -94,3 +94,20 @@ const _: () = assert!(LEASE_MS * 2 / 3 > LOST_MS && LOST_MS >= ORPHAN_MS && MOVE
 // acknowledgements in them (RFC 7323, section 2.4, wants these accepted): both sides stall.
 const _: () = assert!(OWNER_RECEIVE_BYTES * 2 <= RECEIVE_BYTES);
 const _: () = assert!(BUDGET_BYTES_EACH * 16 <= BUDGET_BYTES);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A dispatcher takes a client's number for right that the program let in, and no other.
+    #[test]
+    fn the_window_is_that_of_the_packet_program() {
+        let program = include_str!("../../../bpf/handover.bpf.c");
+        let line = program.lines().find_map(|line| line.strip_prefix("#define WINDOW_MAX "));
+        let (bytes, shift) = line
+            .and_then(|value| value.trim_matches(['(', ')']).split_once(" << "))
+            .expect("a number that is shifted");
+        let window = bytes.parse::<u32>().expect("a number") << shift.parse::<u32>().expect("one");
+        assert_eq!(window, WINDOW_MAX);
+    }
+}
