@@ -187,8 +187,9 @@ fn check_class(class: &str) -> Result<(), CqlError> {
         return Ok(());
     }
     if class == SASI_CLASS {
-        // Default message of Cassandra.
-        return invalid("SASI indexes are disabled. Enable in cassandra.yaml to use.");
+        return invalid(
+            "SASI indexes are disabled: this node does not have them. Create a storage-attached index (USING 'sai') instead",
+        );
     }
     Err(CqlError::Config(format!("Unable to find custom indexer class '{class}'")))
 }

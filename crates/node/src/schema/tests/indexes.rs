@@ -63,7 +63,7 @@ fn indexes_that_cannot_be() {
         ("INDEX ON t (i) USING 'nonsense'", "Unable to find custom indexer class 'nonsense'".to_owned()),
         (
             "CUSTOM INDEX ON t (v) USING 'org.apache.cassandra.index.sasi.SASIIndex'",
-            "SASI indexes are disabled. Enable in cassandra.yaml to use.".to_owned(),
+            "SASI indexes are disabled: this node does not have them. Create a storage-attached index (USING 'sai') instead".to_owned(),
         ),
         ("INDEX ON t (i) WITH OPTIONS = {}", "Cannot specify options for a non-CUSTOM index".to_owned()),
         ("INDEX ON t (i) WITH foo = 'b'", "Unknown property 'foo'".to_owned()),
