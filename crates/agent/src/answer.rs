@@ -12,12 +12,12 @@ use shunt_handover::message::{self, Message};
 use shunt_reactor::{CloseReason, Io};
 use shunt_wire::http1::{BodyReader, Framing, Refusal, ResponseHead};
 
+use crate::connections;
 use crate::limits;
 use crate::metrics::{Way, Why};
 use crate::pool;
 use crate::request;
 use crate::state::{Agent, Exchange, Stage};
-use crate::taken;
 
 /// Mark of the timers that end holding an answer; the rest of the key is the exchange's.
 pub(crate) const HOLD_TIMER: u64 = 1 << 63;
@@ -221,7 +221,7 @@ fn direct(
     (upstream, exchange, key): (usize, usize, usize),
     data: &[u8],
 ) -> Step {
-    let room = taken::room(agent, io, key);
+    let room = connections::room(agent, io, key);
     let (Some(connection), Some(state)) =
         (agent.upstreams.get_mut(upstream), agent.exchanges.get_mut(exchange))
     else {
@@ -240,7 +240,7 @@ fn direct(
     let is_complete = reader.is_complete();
     state.deadline_ns = io.now_ns() + agent.options.upstream_timeout_ns;
     state.pace.moved_bytes += used as u64;
-    taken::put(agent, io, key, &visible[..used]);
+    connections::put(agent, io, key, &visible[..used]);
     if is_complete {
         finish_direct(agent, io, exchange);
     }
@@ -250,7 +250,7 @@ fn direct(
 /// Asks the owner how the answer is to reach the client. Reading stops until it decides.
 fn offer(agent: &mut Agent, io: &mut Io, exchange: usize) {
     let Some(&Exchange { session_id, ticket, .. }) = agent.exchanges.get(exchange) else { return };
-    if !taken::may_offer(agent, io, session_id, ticket) {
+    if !connections::may_offer(agent, io, session_id, ticket) {
         agent.metrics.relayed.of(Why::NoRoom).add(1);
         return relay(agent, io, exchange);
     }
@@ -367,7 +367,7 @@ fn free(agent: &mut Agent, io: &mut Io, exchange: usize) {
 pub(crate) fn finish_direct(agent: &mut Agent, io: &mut Io, exchange: usize) {
     let Some(key) = agent.exchanges.get(exchange).and_then(|state| state.direct) else { return };
     agent.metrics.answers.of(Way::Direct).add(1);
-    taken::is_out(agent, io, key);
+    connections::is_out(agent, io, key);
     free(agent, io, exchange);
 }
 

@@ -19,7 +19,7 @@ use crate::state::{Agent, Asked, Peer, Taken};
 
 /// Queues the client of a removed connection to be asked, so that it learns of the end.
 pub(crate) fn from_now_on(agent: &mut Agent, io: &Io, taken: &Taken) {
-    if agent.own.keeps_resets_back() && agent.asked.len() < limits::ASKED_MAX {
+    if agent.packet_filter.keeps_resets_back() && agent.asked.len() < limits::ASKED_MAX {
         let (state, since_ns) = (taken.state, taken.since_ns);
         agent.asked.push_back(Asked {
             state,
@@ -36,7 +36,7 @@ pub(crate) fn tick(agent: &mut Agent, io: &mut Io) {
     let Agent { asked, moves, .. } = &mut *agent;
     // A connection that has come back is not asked about, nor is another of the same addresses.
     for (flow, state) in due(asked, io.now_ns(), |flow| moves.has(flow)) {
-        agent.own.expect(flow, limits::ASK_MS);
+        agent.packet_filter.expect(flow, limits::ASK_MS);
         let conn = io.restore(Frozen::without_queues(state));
         agent.set_peer(conn, Peer::Asking(flow));
     }
@@ -75,7 +75,7 @@ pub(crate) fn is_out(agent: &mut Agent, io: &mut Io, conn: ConnId, flow: Flow, i
     agent.set_peer(conn, Peer::Nobody);
     // A connection of the same addresses that came meanwhile needs its entry.
     if !agent.moves.has(flow) {
-        agent.own.disown(flow);
+        agent.packet_filter.disown(flow);
     }
     if !is_out {
         io.abort(conn);

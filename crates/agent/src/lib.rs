@@ -16,22 +16,22 @@
 //! | `request.rs` | requests on their way to the server |
 //! | `pool.rs`, `uploads.rs`, `shares.rs` | connections to the server, the queues for them, and the shares of clients |
 //! | `answer.rs`, `pace.rs` | answers on their way back, and which clients are slow |
-//! | `taken.rs`, `carry.rs` | clients' connections that dispatchers have given: decisions, and their execution |
-//! | `own.rs` | which of their packets are let in |
-//! | `link.rs`, `kept.rs` | with `--protocol cql`: proxies' links to the server, and large answers that left them |
+//! | `connections.rs`, `effects.rs` | clients' connections that dispatchers have given: decisions, and their execution |
+//! | `packet_filter.rs` | which of their packets are let in |
+//! | `link.rs`, `offers.rs` | with `--protocol cql`: proxies' links to the server, and large answers that left them |
 //! | `metrics.rs`, `admin.rs` | metrics and status |
 //! | `state.rs` | the state of all of these |
 
 mod admin;
 mod answer;
 mod ask;
-mod carry;
-mod kept;
+mod effects;
+mod offers;
 mod limits;
 mod link;
 mod metrics;
 mod options;
-mod own;
+mod packet_filter;
 mod owner;
 mod pace;
 mod pool;
@@ -41,12 +41,12 @@ mod service;
 mod session;
 mod shares;
 mod state;
-mod taken;
+mod connections;
 mod uploads;
 
 pub use admin::AgentAdmin;
 pub use metrics::{Left, Metrics, Taken, Way, Why};
 pub use options::{AgentOptions, Random};
-pub use own::{Anywhere, Own};
+pub use packet_filter::{Anywhere, PacketFilter};
 pub use service::AgentMail;
 pub use state::Agent;

@@ -20,9 +20,9 @@ use shunt_handover::session::OwnerId;
 use shunt_reactor::{ConnId, Io};
 use shunt_wire::cql::envelope::{HEADER_BYTES, Header, append, opcode};
 
-use crate::kept::{self, Kept};
 use crate::limits;
 use crate::metrics::{Way, Why};
+use crate::offers::{self, Kept};
 use crate::segments::{self, Run};
 use crate::state::{Agent, Peer};
 
@@ -228,9 +228,9 @@ fn is_offered(agent: &mut Agent, key: usize, header: &Header) -> bool {
     if !is_large {
         return false;
     }
-    let why = match kept::session_of(agent, link.owner) {
+    let why = match offers::session_of(agent, link.owner) {
         None => Why::NoOwner,
-        Some(_) if kept::reserve(agent, bytes) => return true,
+        Some(_) if offers::reserve(agent, bytes) => return true,
         Some(_) => Why::NoRoom,
     };
     agent.metrics.relayed.of(why).add(1);
@@ -243,7 +243,7 @@ fn offer(agent: &mut Agent, io: &mut Io, key: usize, envelope: Vec<u8>) {
         return;
     };
     let owner = link.owner;
-    match kept::offer(agent, io, owner, key, envelope) {
+    match offers::offer(agent, io, owner, key, envelope) {
         Ok(ticket) => {
             // The header's flags describe the body that is kept.
             let (header, length) = (Header { opcode: opcode::OFFERED, ..header }, header.length);
@@ -268,7 +268,7 @@ pub(crate) fn relay(agent: &mut Agent, io: &mut Io, ticket: Ticket) {
     match agent.links.get_mut(key).filter(|link| link.proxy == proxy) {
         Some(link) => link.relayed.push_back(ticket),
         // The proxy knows that the link is gone.
-        None => kept::forget(agent, ticket),
+        None => offers::forget(agent, ticket),
     }
     relay_waiting(agent, io, key);
 }
@@ -280,9 +280,9 @@ fn relay_waiting(agent: &mut Agent, io: &mut Io, key: usize) {
         && !matches!(link.reading, Passing(_) | PassingLast(_) | Segments(Run::Passing(_)))
         && let Some(ticket) = link.relayed.pop_front()
     {
-        if let Some(Kept { envelope, .. }) = kept::take(agent, ticket) {
+        if let Some(Kept { envelope, .. }) = offers::take(agent, ticket) {
             relay_bytes(agent, io, key, &envelope);
-            kept::release(agent, envelope.len());
+            offers::release(agent, envelope.len());
         }
     }
 }
@@ -320,10 +320,10 @@ pub(crate) fn drained(agent: &Agent, io: &mut Io, key: usize, is_server: bool) {
 pub(crate) fn closed(agent: &mut Agent, io: &mut Io, key: usize) {
     let Some(link) = agent.links.try_remove(key) else { return };
     if let Reading::TakingIn(_, bytes) | Reading::Segments(Run::TakingIn(_, bytes)) = link.reading {
-        kept::release(agent, bytes);
+        offers::release(agent, bytes);
     }
     for ticket in &link.relayed {
-        kept::forget(agent, *ticket);
+        offers::forget(agent, *ticket);
     }
     for conn in [link.proxy, link.server] {
         agent.set_peer(conn, Peer::Nobody);

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use shunt_handover::session::{Instance, Protocol, SharedKey};
 
-use crate::own::Own;
+use crate::packet_filter::PacketFilter;
 
 /// Fills a buffer from the operating system's generator; in a simulation from its seed.
 pub type Random = Box<dyn FnMut(&mut [u8]) + Send>;
@@ -27,7 +27,7 @@ pub struct AgentOptions {
     /// Virtual addresses whose connections may be taken.
     pub vips: Vec<SocketAddr>,
     /// Filter for packets of clients' connections; `None`: the network routes them.
-    pub own: Option<Box<dyn Own>>,
+    pub packet_filter: Option<Box<dyn PacketFilter>>,
     /// Connections to the server at a time; further requests wait.
     pub upstream_connections_max: usize,
     /// Time limit for the head of the server's answer, and for silence within an answer.

@@ -6,7 +6,7 @@ use shunt_reactor::Io;
 use tracing::{info, warn};
 
 use crate::state::{Agent, Peer, Phase};
-use crate::{answer, carry, kept, link, request, taken};
+use crate::{answer, connections, effects, link, offers, request};
 
 /// Reads bytes of a control connection. Returns how many it used.
 pub(crate) fn received(agent: &mut Agent, io: &mut Io, key: usize, data: &[u8]) -> usize {
@@ -68,7 +68,7 @@ fn is_control(agent: &mut Agent, io: &mut Io, key: usize) {
     let (id, owner, instance) = (session.id, open.owner, open.instance);
     session.owner = Some(owner);
     info!(owner = owner.0, "a dispatcher has connected");
-    taken::session_up(agent, io, id, owner, instance);
+    connections::session_up(agent, io, id, owner, instance);
 }
 
 /// Makes the connection a link to the server. Returns how many bytes it used.
@@ -92,7 +92,7 @@ fn take(agent: &mut Agent, io: &mut Io, key: usize, ticket: Ticket, message: &Me
     match (message, exchange) {
         (Message::Request { head, .. }, _) if agent.options.protocol == Protocol::Cql => {
             let Some(id) = agent.sessions.get(key).map(|session| session.id) else { return };
-            kept::set_shape(agent, id, ticket, head);
+            offers::set_shape(agent, id, ticket, head);
         }
         (Message::Request { .. }, Some(_)) => {
             warn!("a dispatcher has used a ticket twice; its control connection is closed");
@@ -120,10 +120,10 @@ fn take(agent: &mut Agent, io: &mut Io, key: usize, ticket: Ticket, message: &Me
         ) => {
             let Some(id) = agent.sessions.get(key).map(|session| session.id) else { return };
             if *message == Message::Cancel {
-                kept::empty(agent, id, ticket);
+                offers::empty(agent, id, ticket);
             }
-            let fits = taken::heard(agent, io, id, ticket, message);
-            carry::out(agent, io);
+            let fits = connections::heard(agent, io, id, ticket, message);
+            effects::out(agent, io);
             if let Err(error) = fits {
                 warn!(%error, "a control connection is closed");
                 end(agent, io, key);
@@ -182,7 +182,7 @@ pub(crate) fn lost(agent: &mut Agent, io: &mut Io, key: usize) {
             _ => request::cancel(agent, io, exchange),
         }
     }
-    taken::session_lost(agent, io, session.id);
+    connections::session_lost(agent, io, session.id);
 }
 
 /// The kernel has taken a control connection's bytes: reads its answers again.

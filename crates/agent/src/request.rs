@@ -3,11 +3,11 @@
 use shunt_handover::message::{Message, Ticket};
 use shunt_reactor::Io;
 
+use crate::connections;
 use crate::limits;
 use crate::pool;
 use crate::shares;
 use crate::state::{Agent, Exchange};
-use crate::taken;
 
 /// Starts an exchange for a request, whose body may follow.
 pub(crate) fn start(
@@ -152,7 +152,7 @@ pub(crate) fn fail(agent: &mut Agent, io: &mut Io, exchange: usize, status: u16,
     agent.metrics.failed.add(1);
     if let Some(key) = direct {
         tracing::warn!(reason, "an answer on its client's own connection is broken off");
-        taken::broken_off(agent, io, key);
+        connections::broken_off(agent, io, key);
         return cancel(agent, io, exchange);
     }
     if let Some(session) = agent.sessions.get_mut(session) {
@@ -165,9 +165,9 @@ pub(crate) fn fail(agent: &mut Agent, io: &mut Io, exchange: usize, status: u16,
 pub(crate) fn forget(agent: &mut Agent, exchange: usize) -> Option<usize> {
     let state = agent.exchanges.try_remove(exchange)?;
     if state.is_taken {
-        taken::without_answer(agent, exchange, state.direct);
+        connections::without_answer(agent, exchange, state.direct);
     }
-    taken::offer_over(agent, state.session_id, state.ticket);
+    connections::offer_over(agent, state.session_id, state.ticket);
     agent.waiting.retain(|waiting| *waiting != exchange);
     agent.uploads.remove(exchange);
     if let Some(session) = agent.sessions.get_mut(state.session) {

@@ -6,7 +6,8 @@ use tracing::info;
 
 use crate::answer::{self, HOLD_TIMER};
 use crate::ask;
-use crate::carry;
+use crate::connections::{self, LOOK_TIMER};
+use crate::effects;
 use crate::limits;
 use crate::link;
 use crate::owner;
@@ -15,7 +16,6 @@ use crate::request;
 use crate::session;
 use crate::shares;
 use crate::state::{Agent, Peer, Phase, Stage};
-use crate::taken::{self, LOOK_TIMER};
 
 /// Key of the periodic timer.
 const TICK: u64 = 1;
@@ -46,7 +46,7 @@ impl Service for Agent {
         let used = match self.peer(conn) {
             Peer::Session(key) => owner::received(self, io, key, data),
             Peer::Upstream(key) => answer::received(self, io, key, data),
-            Peer::Taken(key) => taken::received(self, io, key, data),
+            Peer::Taken(key) => connections::received(self, io, key, data),
             Peer::Link(key) => link::of_proxy(self, io, key, data),
             Peer::Server(key) => link::of_server(self, io, key, data),
             Peer::Nobody | Peer::ToBeDropped | Peer::Asking(_) => data.len(),
@@ -59,7 +59,7 @@ impl Service for Agent {
         match self.peer(conn) {
             Peer::Session(key) => owner::lost(self, io, key),
             Peer::Upstream(key) => answer::closed(self, io, key, reason),
-            Peer::Taken(key) => carry::closed(self, io, key, reason),
+            Peer::Taken(key) => effects::closed(self, io, key, reason),
             Peer::Asking(flow) => ask::is_out(self, io, conn, flow, true),
             Peer::Link(key) | Peer::Server(key) => link::closed(self, io, key),
             Peer::Nobody | Peer::ToBeDropped => {}
@@ -77,7 +77,7 @@ impl Service for Agent {
                     pool::give_credit(self, io, exchange);
                 }
             }
-            Peer::Taken(key) => taken::drained(self, io, key),
+            Peer::Taken(key) => connections::drained(self, io, key),
             Peer::Link(key) => link::drained(self, io, key, false),
             Peer::Server(key) => link::drained(self, io, key, true),
             Peer::Nobody | Peer::ToBeDropped | Peer::Asking(_) => {}
@@ -86,18 +86,18 @@ impl Service for Agent {
     }
 
     fn frozen(&mut self, io: &mut Io, conn: ConnId, outcome: Result<Frozen, NotFrozen>) {
-        carry::frozen(self, io, conn, outcome);
+        effects::frozen(self, io, conn, outcome);
         self.settle(io);
     }
 
     fn restored(&mut self, io: &mut Io, conn: ConnId) {
-        taken::restored(self, io, conn);
+        connections::restored(self, io, conn);
         self.settle(io);
     }
 
     fn unacknowledged(&mut self, io: &mut Io, conn: ConnId, bytes: usize) {
         if let Peer::Taken(key) = self.peer(conn) {
-            taken::unacknowledged(self, io, key, bytes);
+            connections::unacknowledged(self, io, key, bytes);
             self.settle(io);
         }
     }
@@ -108,11 +108,11 @@ impl Service for Agent {
             return self.settle(io);
         }
         if key & LOOK_TIMER != 0 {
-            taken::look(self, io, (key & !LOOK_TIMER) as usize);
+            connections::look(self, io, (key & !LOOK_TIMER) as usize);
             return self.settle(io);
         }
         io.set_timer(io.now_ns() + limits::TICK_NS, TICK);
-        taken::tick(self, io);
+        connections::tick(self, io);
         ask::tick(self, io);
         end_silent_sessions(self, io);
         end_late_exchanges(self, io);
@@ -161,9 +161,9 @@ impl Agent {
 
     /// Does the work that an event has queued.
     fn settle(&mut self, io: &mut Io) {
-        carry::out(self, io);
+        effects::out(self, io);
         owner::end_former(self, io);
-        carry::out(self, io);
+        effects::out(self, io);
     }
 }
 

@@ -14,13 +14,13 @@ use shunt_reactor::{ConnId, Peers};
 use shunt_wire::http1::{BodyReader, Framing, HeadReader};
 use slab::Slab;
 
-use crate::kept::Answers;
 use crate::limits;
 use crate::link::Link;
 use crate::metrics::Metrics;
+use crate::offers::Answers;
 use crate::options::AgentOptions;
-use crate::own::{Anywhere, Own};
 use crate::pace::Pace;
+use crate::packet_filter::{Anywhere, PacketFilter};
 use crate::uploads::Uploads;
 
 /// The agent as a service of an event loop.
@@ -50,7 +50,7 @@ pub struct Agent {
     pub(crate) is_draining: bool,
     /// Offers and clients' connections, as the hand-over protocol sees them.
     pub(crate) moves: Moves,
-    pub(crate) own: Box<dyn Own>,
+    pub(crate) packet_filter: Box<dyn PacketFilter>,
     /// Clients' connections by key, and the keys by their addresses.
     pub(crate) taken: Slab<Taken>,
     pub(crate) of_flow: HashMap<Flow, usize>,
@@ -293,7 +293,7 @@ impl Agent {
             (limits.idle_ms, limits.freezes) = (crate::limits::CQL_IDLE_MS, u8::MAX);
         }
         let moves = Moves::new(limits, options.vips.iter().copied());
-        let own = options.own.take().unwrap_or_else(|| Box::new(Anywhere));
+        let packet_filter = options.packet_filter.take().unwrap_or_else(|| Box::new(Anywhere));
         Self {
             options,
             peers: Peers::default(),
@@ -310,7 +310,7 @@ impl Agent {
             waiting_bytes_max: crate::limits::WAITING_BYTES_MAX,
             is_draining: false,
             moves,
-            own,
+            packet_filter,
             taken: Slab::new(),
             of_flow: HashMap::new(),
             session_keys: HashMap::new(),

@@ -6,9 +6,9 @@ use shunt_reactor::Io;
 use shunt_wire::http1::Version;
 
 use crate::failing;
+use crate::handover;
 use crate::limits;
 use crate::metrics::Way;
-use crate::moved;
 use crate::policy::{self, Offer, Verdict};
 use crate::reply;
 use crate::rest::status_of;
@@ -51,7 +51,7 @@ pub(crate) fn offered(
         }
         Verdict::HandOver => {
             dispatcher.metrics.handovers.add(1);
-            moved::offer(dispatcher, io, client, skipped);
+            handover::offer(dispatcher, io, client, skipped);
         }
     }
 }

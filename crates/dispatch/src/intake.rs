@@ -8,8 +8,8 @@ use shunt_wire::http1::{BodyReader, Framing, Refusal, RequestHead};
 use tracing::debug;
 
 use crate::failing;
+use crate::handover;
 use crate::limits;
-use crate::moved;
 use crate::reply;
 use crate::state::{Client, Dispatcher, Exchange, Peer, Place};
 
@@ -228,8 +228,8 @@ pub(crate) fn go_on(dispatcher: &Dispatcher, io: &mut Io, client: usize) {
 /// The client has closed its connection, or lost it.
 pub(crate) fn lost(dispatcher: &mut Dispatcher, io: &mut Io, client: usize) {
     match dispatcher.clients.get(client).map(|state| (state.place, state.flow)) {
-        Some((Place::Leaving, flow)) => moved::client_gone(dispatcher, io, flow),
-        Some((Place::Arriving, _)) => return moved::settle(dispatcher, io, client, false),
+        Some((Place::Leaving, flow)) => handover::client_gone(dispatcher, io, flow),
+        Some((Place::Arriving, _)) => return handover::settle(dispatcher, io, client, false),
         _ => {}
     }
     failing::give_up(dispatcher, io, client);

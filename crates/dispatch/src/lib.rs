@@ -14,14 +14,14 @@
 //! | `service.rs` | events of the loop, deadlines |
 //! | `intake.rs` | requests: read, checked, sent to a backend |
 //! | `links.rs` | control connections: opening, keeping, losing them |
-//! | `heard.rs` | messages of agents |
+//! | `messages.rs` | messages of agents |
 //! | `answer.rs` | answers on their way to clients |
 //! | `resume.rs`, `rest.rs` | the rest of an answer that broke off, from another backend |
 //! | `failing.rs` | failed exchanges: a second backend, or an error |
 //! | `reply.rs` | answers that the dispatcher makes itself, all of them errors |
 //! | `weight.rs`, `crowd.rs` | memory of all clients together, and its limit |
 //! | `policy.rs` | whether an answer goes over the client's own connection |
-//! | `moved.rs` | connections that are with agents, or on their way |
+//! | `handover.rs` | connections that are with agents, or on their way |
 //! | `metrics.rs`, `admin.rs` | metrics and status |
 //! | `state.rs` | the state of all of these |
 
@@ -29,12 +29,12 @@ mod admin;
 mod answer;
 mod crowd;
 mod failing;
-mod heard;
+mod messages;
 mod intake;
 mod limits;
 mod links;
 mod metrics;
-mod moved;
+mod handover;
 mod options;
 mod policy;
 mod reply;

@@ -6,8 +6,8 @@ use shunt_reactor::Io;
 use tracing::{info, warn};
 
 use crate::failing;
+use crate::handover;
 use crate::limits;
-use crate::moved;
 use crate::state::{Dispatcher, Link, Open, Peer};
 
 /// Connects, pings, and ends silent connections.
@@ -77,7 +77,7 @@ pub(crate) fn shake(
             (backend.back_off_ns, backend.is_told, backend.is_full) =
                 (limits::BACK_OFF_NS_MIN, false, false);
             (backend.heard_ns, backend.pinged_ns) = (io.now_ns(), io.now_ns());
-            moved::control_up(dispatcher, io, index, session.instance);
+            handover::control_up(dispatcher, io, index, session.instance);
             Some(used)
         }
         Err(error) => {
@@ -118,7 +118,7 @@ pub(crate) fn lost(dispatcher: &mut Dispatcher, io: &mut Io, index: usize, why: 
     }
     if was_up {
         dispatcher.metrics.backends[index].lost.add(1);
-        moved::control_lost(dispatcher, io, index);
+        handover::control_lost(dispatcher, io, index);
         failing::backend_lost(dispatcher, io, index);
     }
 }

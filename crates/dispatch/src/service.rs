@@ -6,11 +6,11 @@ use shunt_reactor::{Accepted, CloseReason, ConnId, Io, Service};
 use crate::answer;
 use crate::crowd;
 use crate::failing;
-use crate::heard;
+use crate::handover;
 use crate::intake;
 use crate::limits;
 use crate::links;
-use crate::moved;
+use crate::messages;
 use crate::policy::Handover;
 use crate::reply;
 use crate::state::{Client, Dispatcher, Link, Peer, Place};
@@ -46,7 +46,7 @@ impl Service for Dispatcher {
     fn received(&mut self, io: &mut Io, conn: ConnId, data: &[u8]) -> usize {
         match self.peer(conn) {
             Peer::Client(client) => intake::received(self, io, client, data),
-            Peer::Backend(index) => heard::received(self, io, index, data),
+            Peer::Backend(index) => messages::received(self, io, index, data),
             Peer::Nobody | Peer::ToBeReset | Peer::Probe(_) => data.len(),
         }
     }
@@ -83,24 +83,24 @@ impl Service for Dispatcher {
     }
 
     fn frozen(&mut self, io: &mut Io, conn: ConnId, outcome: Result<Frozen, NotFrozen>) {
-        moved::frozen(self, io, conn, outcome);
+        handover::frozen(self, io, conn, outcome);
     }
 
     fn restored(&mut self, io: &mut Io, conn: ConnId) {
-        moved::restored(self, io, conn);
+        handover::restored(self, io, conn);
     }
 
     fn timer(&mut self, io: &mut Io, _key: u64) {
         io.set_timer(io.now_ns() + limits::TICK_NS, TICK);
         links::tick(self, io);
-        moved::tick(self, io);
+        handover::tick(self, io);
         end_late(self, io);
         crowd::weigh(self, io);
     }
 
     fn mail(&mut self, io: &mut Io, mail: DispatchMail) {
         self.is_draining = true;
-        moved::recall_all(self, io);
+        handover::recall_all(self, io);
         let is_idle = |client: &Client| client.exchange.is_none() && client.place == Place::Here;
         let idle: Vec<usize> =
             self.clients.iter().filter(|(_, client)| is_idle(client)).map(|(key, _)| key).collect();

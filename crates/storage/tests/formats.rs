@@ -278,12 +278,12 @@ fn the_file_of_what_was_synced() {
     logs[1] = LogMark { number: 9, bytes: 100 };
     let manifest = (5, 300, 0xCAFE_F00D);
     let written = raw::encode_synced((77, manifest, logs));
-    kept("synced-3", &written, "it is told by the file's length, in engine/noted.rs");
+    kept("synced-3", &written, "it is told by the file's length, in engine/sync_mark.rs");
     let shorter = |length: usize| {
         [&written[..length], &crc32fast::hash(&written[..length]).to_le_bytes()].concat()
     };
-    kept("synced-2", &shorter(28), "it is told by the file's length, in engine/noted.rs");
-    kept("synced-1", &shorter(8), "it is told by the file's length, in engine/noted.rs");
+    kept("synced-2", &shorter(28), "it is told by the file's length, in engine/sync_mark.rs");
+    kept("synced-1", &shorter(8), "it is told by the file's length, in engine/sync_mark.rs");
     let none = [LogMark::default(); 8];
     let said = [
         ("synced-1", (77, (0, 0, 0), none)),

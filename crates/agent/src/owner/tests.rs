@@ -10,7 +10,7 @@ use shunt_reactor::sim::{HostId, Options, SECOND, World};
 use shunt_reactor::{Accepted, CloseReason, ConnId, Service};
 
 use super::*;
-use crate::kept::tests::connection;
+use crate::offers::tests::connection;
 use crate::options::AgentOptions;
 
 const TICKET: Ticket = Ticket(7);
@@ -88,7 +88,7 @@ impl Scene {
             threshold_bytes: Some(64 << 10),
             hold_ns: 0,
             vips: vec![vip()],
-            own: None,
+            packet_filter: None,
             upstream_connections_max: 4,
             upstream_timeout_ns: 20 * SECOND,
             random: Box::new(|bytes| bytes.fill(1)),

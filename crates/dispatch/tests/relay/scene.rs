@@ -327,7 +327,7 @@ fn agent_options(
         instance: Instance(instance),
         threshold_bytes: Some(THRESHOLD),
         vips: vec![serves],
-        own: None,
+        packet_filter: None,
         upstream_connections_max: UPSTREAM_CONNECTIONS_MAX,
         upstream_timeout_ns: 20 * SECOND,
         random: random(seed.wrapping_mul(31) ^ instance),

@@ -15,10 +15,10 @@
 //!   have granted.
 
 mod fleet;
-mod own;
+mod row;
 mod rows;
 mod shards;
-mod shown;
+mod status;
 #[cfg(test)]
 mod tests;
 
@@ -33,9 +33,9 @@ use crate::output::{Alarm, End, Event, LeasePost, Output, Peer, Sink, StatementI
 use crate::refusal::Refusal;
 use crate::statement::Statement;
 use crate::weakened::Steps;
-use own::OwnRow;
+use row::OwnRow;
 use shards::Holding;
-pub use shown::Shown;
+pub use status::Shown;
 
 /// Incarnations that the host's supervisor may report at once; further ones are found by their
 /// silence.

@@ -3,7 +3,7 @@
 //! move in both directions unchanged.
 
 mod maps;
-mod words;
+mod texts;
 
 use std::collections::BTreeMap;
 
@@ -171,7 +171,7 @@ impl TableOptions {
             }
             self.numbers.insert(name, given);
         } else if let Some((name, _)) = TEXTS.iter().find(|(known, _)| *known == name) {
-            self.texts.insert(name, words::shown(name, text(name, value)?)?);
+            self.texts.insert(name, texts::shown(name, text(name, value)?)?);
         } else if let Some((name, default)) = MAPS.iter().find(|(known, _)| *known == name) {
             let PropertyValue::Map(pairs) = value else {
                 return malformed(format!(

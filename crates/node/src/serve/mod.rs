@@ -13,7 +13,7 @@
 //! here blocks.
 
 mod aggregate;
-mod gathered;
+mod deferred_answers;
 mod hand_over;
 mod handshake;
 mod requests;
@@ -33,7 +33,7 @@ use crate::execute::Executor;
 use crate::limits;
 use crate::mail::NodeMail;
 use crate::metrics::{LoopMetrics, RequestKind};
-use gathered::HeldAnswers;
+use deferred_answers::HeldAnswers;
 use requests::Waiting;
 use session::{Session, SessionRest, Stage};
 use workers::WorkerLink;

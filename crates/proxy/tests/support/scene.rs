@@ -496,7 +496,7 @@ fn agent(options: &SceneOptions, proxy: SocketAddr, index: usize, instance: u64)
         threshold_bytes: Some(1),
         hold_ns: 0,
         vips: vec![proxy],
-        own: None,
+        packet_filter: None,
         upstream_connections_max: 64,
         upstream_timeout_ns: 20 * SECOND,
         random: random(options.seed.wrapping_mul(31) ^ instance),

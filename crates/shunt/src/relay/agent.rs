@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use shunt_agent::{Agent, AgentAdmin, AgentMail, AgentOptions, Anywhere, Own};
+use shunt_agent::{Agent, AgentAdmin, AgentMail, AgentOptions, Anywhere, PacketFilter};
 use shunt_handover::limits::FLOWS_MAX;
 use shunt_handover::session::SharedKey;
 use shunt_reactor::moving::Mover;
@@ -106,7 +106,7 @@ impl AgentCommand {
     }
 
     /// Returns the kernel's tables for a loop, if the agent takes connections.
-    fn steering(&self) -> Result<Option<Box<dyn Own>>, shunt_steering::Error> {
+    fn steering(&self) -> Result<Option<Box<dyn PacketFilter>>, shunt_steering::Error> {
         if self.vips.is_empty() {
             return Ok(None);
         }
@@ -134,14 +134,15 @@ impl AgentCommand {
             warn!("{warning}");
         }
         let listeners = listen(&[self.listen])?;
-        let own = (0..self.common.cores).map(|_| self.steering()).collect::<Result<Vec<_>, _>>();
-        let mut own = own.map_err(|error| Fault::new("vip", error))?;
+        let filters =
+            (0..self.common.cores).map(|_| self.steering()).collect::<Result<Vec<_>, _>>();
+        let mut filters = filters.map_err(|error| Fault::new("vip", error))?;
         let (instance, cores) = (secret::instance(), self.common.cores);
         let service = |core: usize| {
             Agent::new(AgentOptions {
                 protocol: self.protocol.spoken(),
                 vips: self.vips.clone(),
-                own: own.get_mut(core).and_then(Option::take),
+                packet_filter: filters.get_mut(core).and_then(Option::take),
                 upstream,
                 key: key.clone(),
                 instance,

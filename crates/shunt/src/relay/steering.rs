@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 
-use shunt_agent::Own;
+use shunt_agent::PacketFilter;
 use shunt_dispatch::Steer;
 use shunt_handover::Flow;
 use shunt_handover::owner::Seen;
@@ -134,7 +134,7 @@ impl Steer for Kernel {
     }
 }
 
-impl Own for Kernel {
+impl PacketFilter for Kernel {
     fn expect(&mut self, of: Flow, lease_ms: u64) {
         let done = self.steering.expect(&flow(of), Duration::from_millis(lease_ms));
         // Without an entry, the packets are dropped in any case.

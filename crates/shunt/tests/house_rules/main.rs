@@ -8,6 +8,7 @@
 
 mod circles;
 mod data_path;
+mod names;
 mod paths;
 
 use std::fs;

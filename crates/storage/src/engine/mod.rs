@@ -6,7 +6,7 @@
 mod logs;
 mod manifest;
 mod memory;
-mod noted;
+mod sync_mark;
 #[cfg(feature = "store")]
 mod operator;
 #[cfg(feature = "store")]
@@ -22,9 +22,9 @@ pub(crate) use logs::records;
 pub(crate) use manifest::first_log_needed;
 pub(crate) use manifest::{ManifestMark, log_number};
 pub use memory::MemoryEngine;
-pub(crate) use noted::{LOGS, Noted};
 #[cfg(feature = "store")]
 pub use rocks::{EngineOptions, RocksEngine};
+pub(crate) use sync_mark::{LOGS, Noted};
 
 use std::fmt;
 use std::path::Path;

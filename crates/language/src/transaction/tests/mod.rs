@@ -1,7 +1,7 @@
 //! Transactions and their parsed form.
 
 mod accepted;
-mod alone;
+mod standalone;
 mod conditions;
 mod guards;
 mod keys;

@@ -6,11 +6,11 @@
 //!
 //! | in the model | stands for |
 //! |---|---|
-//! | `Event::Renews`, `TakesOver`, `HearsOfItsDeath` | `fleet`: `member/own.rs`, `claim` and `take_over` of `member/fleet.rs`, `End::Dead` |
+//! | `Event::Renews`, `TakesOver`, `HearsOfItsDeath` | `fleet`: `member/row.rs`, `claim` and `take_over` of `member/fleet.rs`, `End::Dead` |
 //! | `Event::Drains`, `HandsOver`, `Resumes` | `gift` of `member/shards.rs`, `Word::Drain` and `Word::Resume` of `proxy`'s `locks/words.rs` |
 //! | `Event::Crashes` | the process ends; its host knows it at once (`host_says_dead`), others when its lease has run out |
 //! | `store.rs` | Cassandra: a write at QUORUM, with its timestamp; a read of a partition at QUORUM, with its repair |
-//! | `told.rs` | clients that count their time from when they asked |
+//! | `answers.rs` | clients that count their time from when they asked |
 //!
 //! No process is forced to act soon: a paused proxy is one without events while time passes. Times
 //! are a few ticks, and a tick is longer than the shortest wait. A request reaches the proxy when
@@ -29,7 +29,7 @@ mod machine;
 mod search;
 mod state;
 mod store;
-mod told;
+mod answers;
 
 use super::Without;
 use crate::types::Namespace;

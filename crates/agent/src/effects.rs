@@ -1,4 +1,4 @@
-//! Carries out what [`crate::taken`] queued for clients' connections, after the step that queued
+//! Carries out what [`crate::connections`] queued for clients' connections, after the step that queued
 //! it.
 
 use shunt_handover::Flow;
@@ -13,7 +13,7 @@ use tracing::warn;
 use crate::limits;
 use crate::metrics::{Left, Way, Why};
 use crate::state::{Agent, Exchange, Peer, Stage, Taken, Wanted};
-use crate::{answer, ask, kept, link, request, taken};
+use crate::{answer, ask, connections, link, offers, request};
 
 /// Carries out all queued work, in order; doing so may queue more.
 pub(crate) fn out(agent: &mut Agent, io: &mut Io) {
@@ -34,7 +34,7 @@ fn carry_out(agent: &mut Agent, io: &mut Io, wanted: Wanted) {
             }
         }
         Wanted::Start(flow, (_, ticket), _) if agent.options.protocol == Protocol::Cql => {
-            kept::start(agent, io, flow, ticket);
+            offers::start(agent, io, flow, ticket);
         }
         // The owner cannot be asked, or does not answer: send the answer on its link, as without an
         // agent.
@@ -88,7 +88,7 @@ fn restore(
     let exchange = exchange.and_then(|(session, ticket)| exchange_of(agent, session, ticket));
     let offered_ns = match exchange {
         Some(exchange) => agent.exchanges.get(exchange).and_then(|state| state.offered_ns),
-        None => offer.and_then(|(_, ticket)| kept::offered_ns(agent, ticket)),
+        None => offer.and_then(|(_, ticket)| offers::offered_ns(agent, ticket)),
     };
     if let Some(state) = exchange.and_then(|exchange| agent.exchanges.get_mut(exchange)) {
         // The exchange goes on even if the owner is lost.
@@ -128,7 +128,7 @@ fn close(agent: &mut Agent, io: &mut Io, flow: Flow, how: Close) {
             ask::from_now_on(agent, io, &taken);
         }
         Close::InOrder => {
-            agent.own.let_end(flow, limits::END_MS);
+            agent.packet_filter.let_end(flow, limits::END_MS);
             io.close(taken.conn);
         }
         Close::Silent => {
@@ -158,7 +158,7 @@ fn remove(agent: &mut Agent, io: &mut Io, flow: Flow) -> Option<Taken> {
     if let Some(exchange) = taken.exchange {
         request::cancel(agent, io, exchange);
     }
-    kept::release(agent, taken.kept_bytes);
+    offers::release(agent, taken.kept_bytes);
     Some(taken)
 }
 
@@ -187,7 +187,7 @@ pub(crate) fn frozen(
             if outcome.is_ok() {
                 left(agent, io, flow);
             }
-            taken::frozen(agent, io, flow, outcome);
+            connections::frozen(agent, io, flow, outcome);
         }
         Peer::ToBeDropped => {
             agent.set_peer(conn, Peer::Nobody);
@@ -217,14 +217,14 @@ pub(crate) fn closed(agent: &mut Agent, io: &mut Io, key: usize, reason: CloseRe
                 "clients' connections do not come in here, and answers are relayed: that takes CAP_NET_ADMIN, and the virtual address"
             );
         }
-        return taken::not_restored(agent, io, flow);
+        return connections::not_restored(agent, io, flow);
     }
     let (ending, left) = match reason {
         CloseReason::Peer => (Ending::Client, Left::Client),
         _ => (Ending::Reset, Left::Reset),
     };
     agent.metrics.left.of(left).add(1);
-    taken::client_gone(agent, io, flow, ending, sent);
+    connections::client_gone(agent, io, flow, ending, sent);
 }
 
 /// Sends the answer on the connection, from the first byte that the client lacks.
@@ -243,7 +243,7 @@ fn start(
     let state = state
         .filter(|(_, state)| has_answer(state) && state.answer.head.len() as u64 >= answer_sent);
     let (Some((exchange, state)), Some(taken)) = (state, agent.taken.get_mut(key)) else {
-        return taken::no_answer(agent, io, flow, answer_sent);
+        return connections::no_answer(agent, io, flow, answer_sent);
     };
     state.answer.stage = Stage::Direct;
     (state.direct, state.is_taken) = (Some(key), true);
@@ -256,7 +256,7 @@ fn start(
     out.extend_from_slice(&head[answer_sent as usize..]);
     out.extend_from_slice(&kept);
     taken.sent = (head.len() + kept.len()) as u64;
-    taken::begins(
+    connections::begins(
         &agent.metrics,
         taken,
         io.now_ns(),

@@ -1,5 +1,5 @@
 //! Clients' connections that owners have given. [`shunt_handover::agent::Agent`] decides what to do
-//! with them; `carry.rs` does it once the current step is over.
+//! with them; `effects.rs` does it once the current step is over.
 //!
 //! The agent never reads what a client sends: the bytes stay unread and move back with the
 //! connection. A client that ends its direction of the stream still gets its whole answer and is
@@ -17,7 +17,7 @@ use shunt_reactor::{ConnId, Io};
 
 use crate::limits;
 use crate::metrics::{Metrics, Way};
-use crate::own::Own;
+use crate::packet_filter::PacketFilter;
 use crate::state::{Agent, Peer, Tail, Taken, Wanted};
 
 /// Mark of the timers that check for an answer's last acknowledgement; the rest is the connection's
@@ -25,7 +25,7 @@ use crate::state::{Agent, Peer, Tail, Taken, Wanted};
 pub(crate) const LOOK_TIMER: u64 = 1 << 62;
 
 struct Sink<'a> {
-    own: &'a mut dyn Own,
+    packet_filter: &'a mut dyn PacketFilter,
     wanted: &'a mut VecDeque<Wanted>,
     /// The offer for which a connection is being given.
     offer: Option<(SessionId, Ticket)>,
@@ -33,19 +33,19 @@ struct Sink<'a> {
 
 impl AgentSink for Sink<'_> {
     fn expect(&mut self, flow: Flow, lease_ms: u64) {
-        self.own.expect(flow, lease_ms);
+        self.packet_filter.expect(flow, lease_ms);
     }
 
     fn own(&mut self, flow: Flow, lease_ms: u64) {
-        self.own.own(flow, lease_ms);
+        self.packet_filter.own(flow, lease_ms);
     }
 
     fn let_end(&mut self, flow: Flow) {
-        self.own.let_end(flow, limits::END_MS);
+        self.packet_filter.let_end(flow, limits::END_MS);
     }
 
     fn disown(&mut self, flow: Flow) {
-        self.own.disown(flow);
+        self.packet_filter.disown(flow);
     }
 
     fn restore(&mut self, flow: Flow, frozen: Frozen) {
@@ -91,7 +91,8 @@ fn with<R>(
     io: &Io,
     work: impl FnOnce(&mut Moves, u64, &mut Sink<'_>) -> R,
 ) -> R {
-    let mut sink = Sink { own: &mut *agent.own, wanted: &mut agent.wanted, offer: None };
+    let mut sink =
+        Sink { packet_filter: &mut *agent.packet_filter, wanted: &mut agent.wanted, offer: None };
     work(&mut agent.moves, io.now_ns() / 1_000_000, &mut sink)
 }
 
@@ -132,8 +133,11 @@ pub(crate) fn heard(
     ticket: Ticket,
     message: &Message<'_>,
 ) -> Result<(), Unexpected> {
-    let mut sink =
-        Sink { own: &mut *agent.own, wanted: &mut agent.wanted, offer: Some((id, ticket)) };
+    let mut sink = Sink {
+        packet_filter: &mut *agent.packet_filter,
+        wanted: &mut agent.wanted,
+        offer: Some((id, ticket)),
+    };
     agent.moves.heard(io.now_ns() / 1_000_000, id, ticket, message, &mut sink)
 }
 
@@ -157,7 +161,7 @@ pub(crate) fn tick(agent: &mut Agent, io: &mut Io) {
     with(agent, io, |moves, now_ms, sink| moves.tick(now_ms, sink));
     if agent.tidied_ns + limits::TIDY_NS <= io.now_ns() {
         agent.tidied_ns = io.now_ns();
-        agent.own.tidy();
+        agent.packet_filter.tidy();
         let Agent { returning, moves, .. } = agent;
         // Drop entries of connections given up meanwhile.
         returning.retain(|flow, _| moves.has(*flow));

@@ -5,7 +5,7 @@ use std::fmt;
 use shunt_handover::Flow;
 
 /// Lets packets of connections in, or keeps them out.
-pub trait Own: Send + fmt::Debug {
+pub trait PacketFilter: Send + fmt::Debug {
     /// Drops the client's packets for this long: the connection is about to come or to go.
     fn expect(&mut self, flow: Flow, lease_ms: u64);
     /// Lets the client's packets reach the connection for this long; repeat the call to renew.
@@ -25,7 +25,7 @@ pub trait Own: Send + fmt::Debug {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Anywhere;
 
-impl Own for Anywhere {
+impl PacketFilter for Anywhere {
     fn expect(&mut self, _: Flow, _: u64) {}
     fn own(&mut self, _: Flow, _: u64) {}
     fn let_end(&mut self, _: Flow, _: u64) {}

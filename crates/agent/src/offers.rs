@@ -9,12 +9,12 @@ use shunt_handover::session::OwnerId;
 use shunt_reactor::{ConnId, Io};
 use shunt_wire::cql::envelope::{HEADER_BYTES, Header, append};
 
+use crate::connections;
 use crate::limits;
 use crate::link;
 use crate::metrics::{Way, Why};
 use crate::segments;
 use crate::state::Agent;
-use crate::taken;
 
 /// Kind of a RESULT without content (v4, section 4.2.5.1).
 const VOID: i32 = 1;
@@ -109,7 +109,7 @@ pub(crate) fn offer(
         release(agent, envelope.len());
         return Err(envelope);
     };
-    if !taken::may_offer(agent, io, session, ticket) {
+    if !connections::may_offer(agent, io, session, ticket) {
         agent.metrics.relayed.of(Why::NoRoom).add(1);
         release(agent, envelope.len());
         return Err(envelope);
@@ -139,7 +139,7 @@ pub(crate) fn set_shape(agent: &mut Agent, session: SessionId, ticket: Ticket, h
 /// Removes an answer; its room stays reserved.
 pub(crate) fn take(agent: &mut Agent, ticket: Ticket) -> Option<Kept> {
     let kept = agent.kept.answers.remove(&ticket)?;
-    taken::offer_over(agent, kept.session, ticket);
+    connections::offer_over(agent, kept.session, ticket);
     Some(kept)
 }
 
@@ -171,7 +171,7 @@ pub(crate) fn empty(agent: &mut Agent, session: SessionId, ticket: Ticket) {
 /// Sends an offered answer on its client's connection, if the link and the shape are still known.
 pub(crate) fn start(agent: &mut Agent, io: &mut Io, flow: Flow, ticket: Ticket) {
     if !send(agent, io, flow, ticket) {
-        taken::no_answer(agent, io, flow, 0);
+        connections::no_answer(agent, io, flow, 0);
     }
 }
 
@@ -197,7 +197,7 @@ fn send(agent: &mut Agent, io: &mut Io, flow: Flow, ticket: Ticket) -> bool {
     taken.sent = (out.len() - before) as u64;
     agent.metrics.answer_bytes.of(Way::Direct).add(taken.sent);
     agent.metrics.answers.of(Way::Direct).add(1);
-    taken::is_out(agent, io, key);
+    connections::is_out(agent, io, key);
     true
 }
 
@@ -226,7 +226,7 @@ pub(crate) mod tests {
             threshold_bytes: Some(1),
             hold_ns: 0,
             vips: vec![vip],
-            own: None,
+            packet_filter: None,
             upstream_connections_max: 1,
             upstream_timeout_ns: 1,
             random: Box::new(|bytes| bytes.fill(1)),
@@ -237,7 +237,7 @@ pub(crate) mod tests {
         let mut envelope = Vec::new();
         let header = Header { response: true, ..Header::request(4, 5, opcode::RESULT) };
         append(&mut envelope, header, |body| body.extend_from_slice(&[9; 100]));
-        assert!(reserve(agent, envelope.len()) && taken::may_offer(agent, io, OWN, ticket));
+        assert!(reserve(agent, envelope.len()) && connections::may_offer(agent, io, OWN, ticket));
         let proxy = ConnId { index: 0, generation: 1 };
         let kept = Kept { session: OWN, link: 0, proxy, envelope, offered_ns: 0, shape: None };
         agent.kept.answers.insert(ticket, kept);
@@ -265,12 +265,12 @@ pub(crate) mod tests {
         let host = world.add("agent", agent(vip));
         world.with(host, |agent, io| {
             for (session, owner) in [(OWN, OwnerId(1)), (OTHER, OwnerId(2))] {
-                taken::session_up(agent, io, session, owner, Instance(1));
+                connections::session_up(agent, io, session, owner, Instance(1));
             }
             let (given, free) = (Ticket(7), Ticket(8));
             [given, free].into_iter().for_each(|ticket| keep(agent, io, ticket));
             let take = Message::Take { connection: connection(vip), answer_sent: 0 };
-            taken::heard(agent, io, OWN, given, &take).expect("owners say that");
+            connections::heard(agent, io, OWN, given, &take).expect("owners say that");
             let bytes = |agent: &Agent, ticket| agent.kept.answers[&ticket].envelope.len();
             let (whole, of_void) = (HEADER_BYTES + 100, HEADER_BYTES + 4);
             for (session, left) in [(OTHER, whole), (OWN, of_void)] {

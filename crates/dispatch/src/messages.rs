@@ -5,8 +5,8 @@ use shunt_reactor::Io;
 
 use crate::answer;
 use crate::failing;
+use crate::handover;
 use crate::links;
-use crate::moved;
 use crate::state::{Dispatcher, Link, Place};
 
 /// Takes bytes from an agent. Returns how many it used.
@@ -83,7 +83,7 @@ fn take(
     message: &Message<'_>,
 ) -> Result<(), answer::Wrong> {
     if is_about_connections(message) {
-        let fits = moved::heard(dispatcher, io, index, ticket, message);
+        let fits = handover::heard(dispatcher, io, index, ticket, message);
         return if fits {
             Ok(())
         } else {
