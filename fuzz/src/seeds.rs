@@ -127,18 +127,10 @@ fn requests(version: u8, add: Add<'_>) {
     });
 }
 
-fn responses(version: u8, add: Add<'_>) {
-    let mut response = |name: &str, opcode, flags, body: &dyn Fn(&mut Vec<u8>)| {
-        let header = Header { flags, ..Header::response(version, 7, opcode) };
-        add(
-            "responses",
-            &format!("{name}_v{version}"),
-            written(|out| envelope::append(out, header, body)),
-        );
-    };
+fn errors() -> [(&'static str, i32, ErrorDetails<'static>); 5] {
     let counts = ReplicaCounts { consistency: Consistency::QUORUM, received: 1, block_for: 2 };
     let failures = Failures::Count(1);
-    let details = [
+    [
         (
             "unavailable",
             error_code::UNAVAILABLE,
@@ -160,8 +152,19 @@ fn responses(version: u8, add: Add<'_>) {
             ErrorDetails::AlreadyExists { keyspace: "ks", table: "t" },
         ),
         ("unprepared", error_code::UNPREPARED, ErrorDetails::Unprepared { id: &[7; 16] }),
-    ];
-    for (name, code, details) in details {
+    ]
+}
+
+fn responses(version: u8, add: Add<'_>) {
+    let mut response = |name: &str, opcode, flags, body: &dyn Fn(&mut Vec<u8>)| {
+        let header = Header { flags, ..Header::response(version, 7, opcode) };
+        add(
+            "responses",
+            &format!("{name}_v{version}"),
+            written(|out| envelope::append(out, header, body)),
+        );
+    };
+    for (name, code, details) in errors() {
         let message = ErrorMessage { code, message: "text", details };
         response(name, opcode::ERROR, 0, &|out| message.put(out, version));
     }

@@ -63,6 +63,66 @@ impl DispatchAdmin {
         self.backends.iter().enumerate().map(value).collect()
     }
 
+    fn answers(&self, encoder: &mut Encoder<'_>) -> fmt::Result {
+        let answers = self.loops.by::<Way, _>(|metrics| &metrics.answers);
+        encoder.counter("shunt_dispatch_answers", "Complete answers, by way.", None, &answers)?;
+        let bytes = self.loops.by::<Way, _>(|metrics| &metrics.answer_bytes);
+        encoder.counter(
+            "shunt_dispatch_answer",
+            "Bytes of answers, by way.",
+            Some(&Unit::Bytes),
+            &bytes,
+        )?;
+        let relayed = self.loops.by::<Why, _>(|metrics| &metrics.relayed);
+        encoder.counter(
+            "shunt_dispatch_relayed",
+            "Offered answers that were relayed, by reason.",
+            None,
+            &relayed,
+        )?;
+        let ended = self.loops.by::<Ended, _>(|metrics| &metrics.ended);
+        encoder.counter(
+            "shunt_dispatch_handovers_ended",
+            "Hand-overs, by outcome.",
+            None,
+            &ended,
+        )?;
+        let not_salvaged = self.loops.by::<NotSalvagedFor, _>(|metrics| &metrics.not_salvaged);
+        let help = "Connections whose agents were lost that could have gone on, and did not.";
+        encoder.counter("shunt_dispatch_not_salvaged", help, None, &not_salvaged)
+    }
+
+    fn links(&self, encoder: &mut Encoder<'_>) -> fmt::Result {
+        let up = self.by_backend(|backend| backend.up.get());
+        encoder.gauge(
+            "shunt_dispatch_backend_links",
+            "Control connections to an agent.",
+            None,
+            &up,
+        )?;
+        let in_flight = self.by_backend(|backend| backend.in_flight.get());
+        encoder.gauge(
+            "shunt_dispatch_backend_in_flight",
+            "Requests at an agent.",
+            None,
+            &in_flight,
+        )?;
+        let requests = self.by_backend(|backend| backend.requests.get());
+        encoder.counter(
+            "shunt_dispatch_backend_requests",
+            "Requests sent to an agent.",
+            None,
+            &requests,
+        )?;
+        let lost = self.by_backend(|backend| backend.lost.get());
+        encoder.counter(
+            "shunt_dispatch_backend_links_lost",
+            "Control connections lost.",
+            None,
+            &lost,
+        )
+    }
+
     fn backends_up(&self) -> usize {
         (0..self.backends.len())
             .filter(|index| self.of_backend(*index, |backend| backend.up.get()) > 0)
@@ -97,32 +157,7 @@ impl Part for DispatchAdmin {
                 &self.loops.plain(|metrics| number(metrics).get()),
             )?;
         }
-        let answers = self.loops.by::<Way, _>(|metrics| &metrics.answers);
-        encoder.counter("shunt_dispatch_answers", "Complete answers, by way.", None, &answers)?;
-        let bytes = self.loops.by::<Way, _>(|metrics| &metrics.answer_bytes);
-        encoder.counter(
-            "shunt_dispatch_answer",
-            "Bytes of answers, by way.",
-            Some(&Unit::Bytes),
-            &bytes,
-        )?;
-        let relayed = self.loops.by::<Why, _>(|metrics| &metrics.relayed);
-        encoder.counter(
-            "shunt_dispatch_relayed",
-            "Offered answers that were relayed, by reason.",
-            None,
-            &relayed,
-        )?;
-        let ended = self.loops.by::<Ended, _>(|metrics| &metrics.ended);
-        encoder.counter(
-            "shunt_dispatch_handovers_ended",
-            "Hand-overs, by outcome.",
-            None,
-            &ended,
-        )?;
-        let not_salvaged = self.loops.by::<NotSalvagedFor, _>(|metrics| &metrics.not_salvaged);
-        let help = "Connections whose agents were lost that could have gone on, and did not.";
-        encoder.counter("shunt_dispatch_not_salvaged", help, None, &not_salvaged)?;
+        self.answers(encoder)?;
         type Level = fn(&Metrics) -> &Gauge;
         let gauges: [(&str, &str, Level); 4] = [
             ("shunt_dispatch_loops_handing_over", "Event loops that hand connections over.", |m| {
@@ -139,34 +174,7 @@ impl Part for DispatchAdmin {
         for (name, help, number) in gauges {
             encoder.gauge(name, help, None, &self.loops.plain(|metrics| number(metrics).get()))?;
         }
-        let up = self.by_backend(|backend| backend.up.get());
-        encoder.gauge(
-            "shunt_dispatch_backend_links",
-            "Control connections to an agent.",
-            None,
-            &up,
-        )?;
-        let in_flight = self.by_backend(|backend| backend.in_flight.get());
-        encoder.gauge(
-            "shunt_dispatch_backend_in_flight",
-            "Requests at an agent.",
-            None,
-            &in_flight,
-        )?;
-        let requests = self.by_backend(|backend| backend.requests.get());
-        encoder.counter(
-            "shunt_dispatch_backend_requests",
-            "Requests sent to an agent.",
-            None,
-            &requests,
-        )?;
-        let lost = self.by_backend(|backend| backend.lost.get());
-        encoder.counter(
-            "shunt_dispatch_backend_links_lost",
-            "Control connections lost.",
-            None,
-            &lost,
-        )?;
+        self.links(encoder)?;
         for (name, help, histogram) in TIMES {
             let times = [(Vec::new(), self.loops.histogram(histogram))];
             encoder.durations(&format!("shunt_dispatch_{name}"), help, &times)?;

@@ -70,6 +70,9 @@ const ENGINE_COUNTERS: [(&str, &str, &str, Option<Unit>, f64); 6] = [
     ),
 ];
 
+/// One figure of a store.
+type StoreNumber = fn(&StoreFigures) -> f64;
+
 impl NodesAdmin {
     pub(crate) fn new(shared: Arc<Shared>, loops: Vec<Vec<Arc<LoopMetrics>>>) -> Self {
         let heartbeats = Heartbeats::new(loops.iter().map(Vec::len).sum());
@@ -161,15 +164,23 @@ impl NodesAdmin {
     fn stores(&self, encoder: &mut Encoder<'_>) -> fmt::Result {
         let figures: Vec<StoreFigures> =
             self.shared.stores().iter().map(|store| store.figures()).collect();
-        let values = |number: fn(&StoreFigures) -> f64| -> Vec<Value> {
-            figures
-                .iter()
-                .enumerate()
-                .map(|(node, figures)| (self.label(node), number(figures)))
-                .collect()
-        };
-        type Number = fn(&StoreFigures) -> f64;
-        let counters: [(&str, &str, Option<Unit>, Number); 11] = [
+        self.store_counters(&figures, encoder)?;
+        self.store_gauges(&figures, encoder)?;
+        let healthy: Vec<Value> = self
+            .shared
+            .stores()
+            .iter()
+            .enumerate()
+            .map(|(node, store)| (self.label(node), f64::from(u8::from(store.health().is_ok()))))
+            .collect();
+        encoder.gauge("shunt_store_writable", "Whether the store takes writes.", None, &healthy)?;
+        self.row_caches(&figures, encoder)?;
+        self.fragments(&figures, encoder)?;
+        self.engines(encoder)
+    }
+
+    fn store_counters(&self, figures: &[StoreFigures], encoder: &mut Encoder<'_>) -> fmt::Result {
+        let counters: [(&str, &str, Option<Unit>, StoreNumber); 11] = [
             ("shunt_store_batches", "Batches written.", None, |f| f.applies as f64),
             (
                 "shunt_store_fragments_written",
@@ -209,9 +220,13 @@ impl NodesAdmin {
             }),
         ];
         for (name, help, unit, number) in counters {
-            encoder.counter(name, help, unit.as_ref(), &values(number))?;
+            encoder.counter(name, help, unit.as_ref(), &self.by_store(figures, number))?;
         }
-        let gauges: [(&str, &str, Option<Unit>, Number); 7] = [
+        Ok(())
+    }
+
+    fn store_gauges(&self, figures: &[StoreFigures], encoder: &mut Encoder<'_>) -> fmt::Result {
+        let gauges: [(&str, &str, Option<Unit>, StoreNumber); 7] = [
             ("shunt_store_schemas", "Schemas in the catalogue.", None, |f| {
                 f.catalogue.schemas as f64
             }),
@@ -234,19 +249,14 @@ impl NodesAdmin {
             ("shunt_store_keys", "Rows, estimated.", None, |f| f.sizes.keys as f64),
         ];
         for (name, help, unit, number) in gauges {
-            encoder.gauge(name, help, unit.as_ref(), &values(number))?;
+            encoder.gauge(name, help, unit.as_ref(), &self.by_store(figures, number))?;
         }
-        let healthy: Vec<Value> = self
-            .shared
-            .stores()
-            .iter()
-            .enumerate()
-            .map(|(node, store)| (self.label(node), f64::from(u8::from(store.health().is_ok()))))
-            .collect();
-        encoder.gauge("shunt_store_writable", "Whether the store takes writes.", None, &healthy)?;
-        self.row_caches(&figures, encoder)?;
-        self.fragments(&figures, encoder)?;
-        self.engines(encoder)
+        Ok(())
+    }
+
+    fn by_store(&self, figures: &[StoreFigures], number: StoreNumber) -> Vec<Value> {
+        let value = |(node, figures)| (self.label(node), number(figures));
+        figures.iter().enumerate().map(value).collect()
     }
 
     fn row_caches(&self, figures: &[StoreFigures], encoder: &mut Encoder<'_>) -> fmt::Result {

@@ -174,10 +174,8 @@ fn take_envelopes(
             _ => limits::HANDSHAKE_BYTES_MAX,
         };
         if header.length > bytes_max {
-            let why = format!(
-                "a request of {} bytes exceeds the limit of {bytes_max} bytes",
-                header.length
-            );
+            let bytes = header.length;
+            let why = format!("a request of {bytes} bytes exceeds the limit of {bytes_max} bytes");
             closing::refuse(core, io, slot, header.stream, &Fault::invalid(why));
             return End::Closed;
         }
@@ -209,19 +207,8 @@ fn take_envelopes(
                 other => finish(core, io, &request, other),
             }
         } else {
-            let segmented = client.segmented;
-            let taken = if is_compressed {
-                take_compressed(core, io, &request)
-            } else {
-                take(core, io, &request)
-            };
-            // The answer to STARTUP switches v5 to segments; the rest of this read is in segments
-            // already.
-            if let Some(client) =
-                core.clients.get(slot).filter(|client| client.segmented != segmented)
-            {
-                envelopes.start_segments(client.lz4);
-            }
+            let (taken, segments) = take_here(core, io, &request, is_compressed);
+            segments.into_iter().for_each(|lz4| envelopes.start_segments(lz4));
             taken
         };
         if taken == Taken::Held {
@@ -229,6 +216,23 @@ fn take_envelopes(
         }
         *requests += 1;
     }
+}
+
+/// Takes a request that is not forwarded as it is. The answer to STARTUP switches v5 to segments;
+/// then the rest of this read is in segments already, and the second value says whether with LZ4.
+fn take_here(
+    core: &mut Core,
+    io: &mut Io,
+    request: &Request<'_>,
+    is_compressed: bool,
+) -> (Taken, Option<bool>) {
+    let client =
+        |core: &Core| core.clients.get(request.slot).map(|client| (client.segmented, client.lz4));
+    let was_segmented = client(core).is_some_and(|(segmented, _)| segmented);
+    let taken =
+        if is_compressed { take_compressed(core, io, request) } else { take(core, io, request) };
+    let after = client(core).filter(|(segmented, _)| *segmented != was_segmented);
+    (taken, after.map(|(_, lz4)| lz4))
 }
 
 #[cold]

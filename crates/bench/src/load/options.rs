@@ -171,15 +171,6 @@ impl LoadOptions {
             }
         }
         let mix = mix_of(args)?;
-        let credentials = match (&args.user, &args.password_file) {
-            (Some(user), Some(file)) => {
-                let password = std::fs::read_to_string(file)
-                    .map_err(|error| format!("{}: {error}", file.display()))?;
-                Some((user.clone(), password.trim_end_matches(['\r', '\n']).to_owned()))
-            }
-            (Some(user), None) => Some((user.clone(), String::new())),
-            _ => None,
-        };
         let options = Self {
             targets: args.targets.clone(),
             connections: args.connections,
@@ -216,7 +207,7 @@ impl LoadOptions {
             verify: args.verify,
             keyspace: args.keyspace.clone(),
             table,
-            credentials,
+            credentials: credentials_of(args)?,
             seed: args.seed,
             stops_loop: true,
         };
@@ -224,6 +215,19 @@ impl LoadOptions {
             Some(locks) => Ok(options.with_locks(locks)),
             None => Ok(options),
         }
+    }
+}
+
+/// Name and password of the command line.
+fn credentials_of(args: &LoadArgs) -> Result<Option<(String, String)>, String> {
+    match (&args.user, &args.password_file) {
+        (Some(user), Some(file)) => {
+            let password = std::fs::read_to_string(file)
+                .map_err(|error| format!("{}: {error}", file.display()))?;
+            Ok(Some((user.clone(), password.trim_end_matches(['\r', '\n']).to_owned())))
+        }
+        (Some(user), None) => Ok(Some((user.clone(), String::new()))),
+        _ => Ok(None),
     }
 }
 

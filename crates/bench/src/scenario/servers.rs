@@ -149,22 +149,10 @@ pub(super) fn start(
             command = proxy_command(shunt, own, near(1), nodes);
         }
         ServerKind::Node => {
-            let data = std::env::temp_dir().join(format!(
-                "shunt-bench-{}-{}",
-                std::process::id(),
-                server.name
-            ));
+            let data = format!("shunt-bench-{}-{}", std::process::id(), server.name);
+            let data = std::env::temp_dir().join(data);
             admin = Some(near(1));
-            command.args([
-                "node",
-                "--listen",
-                &own.to_string(),
-                "--admin",
-                &near(1).to_string(),
-                "--log",
-                "error",
-            ]);
-            command.arg("--data").arg(&data);
+            command = node_command(shunt, own, near(1), &data);
             leftovers.push(data);
         }
         ServerKind::Other => command = other(server, own, nodes, around),
@@ -197,6 +185,13 @@ pub(super) fn start(
         statistics,
         process: Process::Own(process),
     })
+}
+
+fn node_command(shunt: &Path, listen: SocketAddr, admin: SocketAddr, data: &Path) -> Command {
+    let mut command = Command::new(shunt);
+    command.args(["node", "--listen", &listen.to_string(), "--admin", &admin.to_string()]);
+    command.args(["--log", "error", "--data"]).arg(data);
+    command
 }
 
 /// The command of another proxy.

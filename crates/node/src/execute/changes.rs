@@ -95,19 +95,8 @@ pub(super) fn apply(
             value => maker.set(column, value.into_bytes())?,
         },
         ColumnChange::Add(term) | ColumnChange::Subtract(term) if column.cql_type.is_counter() => {
-            match term.evaluate(bound)? {
-                Value::Unset => {}
-                Value::Null => {
-                    return Err(CqlError::Invalid(format!(
-                        "Invalid null value for counter increment of {name}"
-                    )));
-                }
-                Value::Bytes(bytes) => {
-                    let added = counter(&bytes, name)?;
-                    let subtract = matches!(change, ColumnChange::Subtract(_));
-                    maker.count(column, if subtract { added.wrapping_neg() } else { added });
-                }
-            }
+            let is_subtracted = matches!(change, ColumnChange::Subtract(_));
+            count(maker, column, term.evaluate(bound)?, is_subtracted)?;
         }
         ColumnChange::Add(term) => match term.evaluate(bound)? {
             Value::Bytes(value) => maker.add(column, &value)?,
@@ -166,6 +155,26 @@ pub(super) fn apply(
         }
     }
     Ok(())
+}
+
+fn count(
+    maker: &mut FragmentMaker<'_>,
+    column: &Column,
+    value: Value,
+    is_subtracted: bool,
+) -> Result<(), CqlError> {
+    let name = &column.name;
+    match value {
+        Value::Unset => Ok(()),
+        Value::Null => {
+            Err(CqlError::Invalid(format!("Invalid null value for counter increment of {name}")))
+        }
+        Value::Bytes(bytes) => {
+            let added = counter(&bytes, name)?;
+            maker.count(column, if is_subtracted { added.wrapping_neg() } else { added });
+            Ok(())
+        }
+    }
 }
 
 fn subtract(

@@ -65,16 +65,7 @@ impl NodeService {
         writer: &mut AggregateWriter,
         entry: &Entry<'_>,
     ) -> Result<(), String> {
-        if !matches!(
-            entry.opcode,
-            opcode::QUERY | opcode::EXECUTE | opcode::PREPARE | opcode::BATCH | opcode::OPTIONS
-        ) || !(3..=5).contains(&entry.version)
-        {
-            return Err(format!(
-                "an entry has version {} and opcode {:#x}",
-                entry.version, entry.opcode
-            ));
-        }
+        check(entry)?;
         let mut plain = Vec::new();
         let mut body = entry.body;
         // Bodies of entries are compressed one by one, as in separate envelopes (v3, v4).
@@ -102,11 +93,7 @@ impl NodeService {
         let done = match outcome {
             Outcome::Done(done) => Some(done),
             Outcome::WouldWait(given_up) => {
-                let header = Header {
-                    flags: entry.flags,
-                    ..Header::request(entry.version, entry.stream, entry.opcode)
-                };
-                self.hand_over(rest, place, header, body, given_up, &mut answer)
+                self.hand_over(rest, place, request_header(entry), body, given_up, &mut answer)
             }
         };
         let Some(done) = done else {
@@ -118,10 +105,7 @@ impl NodeService {
         }
         match done.durable_at {
             _ if done.gathered => {
-                let header = Header {
-                    flags: entry.flags,
-                    ..Header::request(entry.version, entry.stream, entry.opcode)
-                };
+                let header = request_header(entry);
                 self.held.push(place, header, &rest.client, body, &done, &answer);
             }
             None => {
@@ -148,4 +132,23 @@ impl NodeService {
         self.body = answer;
         Ok(())
     }
+}
+
+/// Refuses entries that no frame can have.
+fn check(entry: &Entry<'_>) -> Result<(), String> {
+    if !matches!(
+        entry.opcode,
+        opcode::QUERY | opcode::EXECUTE | opcode::PREPARE | opcode::BATCH | opcode::OPTIONS
+    ) || !(3..=5).contains(&entry.version)
+    {
+        return Err(format!(
+            "an entry has version {} and opcode {:#x}",
+            entry.version, entry.opcode
+        ));
+    }
+    Ok(())
+}
+
+fn request_header(entry: &Entry<'_>) -> Header {
+    Header { flags: entry.flags, ..Header::request(entry.version, entry.stream, entry.opcode) }
 }

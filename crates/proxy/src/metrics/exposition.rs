@@ -395,82 +395,49 @@ impl Sources {
 
     fn nodes(&self, encoder: &mut Encoder<'_>) -> fmt::Result {
         let nodes = self.node_sums();
-        let gauge = |number: fn(&NodeMetrics) -> &Gauge| -> Vec<Value> {
-            nodes.iter().map(|node| node.value(|metrics| number(metrics).get())).collect()
-        };
-        let counter = |number: fn(&NodeMetrics) -> &Counter| -> Vec<Value> {
-            nodes.iter().map(|node| node.value(|metrics| number(metrics).get())).collect()
-        };
         let up: Vec<Value> =
             nodes.iter().map(|node| (node.labels.clone(), f64::from(node.up))).collect();
         encoder.gauge("shunt_node_up", "1 if the ring reports the node as up.", None, &up)?;
-        encoder.gauge(
-            "shunt_node_links",
-            "Open links to the node.",
-            None,
-            &gauge(|node| &node.links),
-        )?;
-        let aggregated = gauge(|node| &node.aggregated_links);
-        encoder.gauge(
-            "shunt_node_links_aggregated",
-            "Open links to the node that carry aggregated frames.",
-            None,
-            &aggregated,
-        )?;
-        encoder.gauge(
-            "shunt_node_in_flight",
-            "Queries in flight at the node.",
-            None,
-            &gauge(|node| &node.in_flight),
-        )?;
-        encoder.counter(
-            "shunt_node_queries",
-            "Queries sent to the node.",
-            None,
-            &counter(|node| &node.queries),
-        )?;
-        let writes = counter(|node| &node.writes);
-        encoder.counter(
-            "shunt_node_writes",
-            "Writes to links that contained queries.",
-            None,
-            &writes,
-        )?;
-        let failures = counter(|node| &node.connect_failures);
-        encoder.counter(
-            "shunt_node_connect_failures",
-            "Failed connects and logins.",
-            None,
-            &failures,
-        )?;
-        let lost = counter(|node| &node.links_lost);
-        encoder.counter("shunt_node_links_lost", "Open links that failed.", None, &lost)?;
+        type Level = fn(&NodeMetrics) -> &Gauge;
+        let aggregated = "Open links to the node that carry aggregated frames.";
+        let orphaned = "Stream ids of queries that timed out and have no answer yet.";
+        let gauges: [(&str, &str, Level); 4] = [
+            ("shunt_node_links", "Open links to the node.", |node| &node.links),
+            ("shunt_node_links_aggregated", aggregated, |node| &node.aggregated_links),
+            ("shunt_node_in_flight", "Queries in flight at the node.", |node| &node.in_flight),
+            ("shunt_node_streams_orphaned", orphaned, |node| &node.streams_orphaned),
+        ];
+        for (name, help, number) in gauges {
+            let values = nodes.iter().map(|node| node.value(|metrics| number(metrics).get()));
+            encoder.gauge(name, help, None, &values.collect::<Vec<_>>())?;
+        }
+        type Number = fn(&NodeMetrics) -> &Counter;
+        let failures = "Failed connects and logins.";
+        let strangers = "Links refused because another node or cluster answered at the address.";
+        let received = "Bytes received from the node.";
+        let counters: [(&str, &str, Option<Unit>, Number); 7] = [
+            ("shunt_node_queries", "Queries sent to the node.", None, |node| &node.queries),
+            ("shunt_node_writes", "Writes to links that contained queries.", None, |node| {
+                &node.writes
+            }),
+            ("shunt_node_connect_failures", failures, None, |node| &node.connect_failures),
+            ("shunt_node_links_lost", "Open links that failed.", None, |node| &node.links_lost),
+            ("shunt_node_strangers", strangers, None, |node| &node.strangers),
+            ("shunt_node_received", received, Some(Unit::Bytes), |node| &node.bytes_in),
+            ("shunt_node_sent", "Bytes sent to the node.", Some(Unit::Bytes), |node| {
+                &node.bytes_out
+            }),
+        ];
+        for (name, help, unit, number) in counters {
+            let values = nodes.iter().map(|node| node.value(|metrics| number(metrics).get()));
+            encoder.counter(name, help, unit.as_ref(), &values.collect::<Vec<_>>())?;
+        }
         let given_up: Vec<Value> = nodes.iter().flat_map(NodeSums::given_up).collect();
         encoder.counter(
             "shunt_node_links_given_up",
             "Links that the proxy closed, by reason.",
             None,
             &given_up,
-        )?;
-        let orphaned = gauge(|node| &node.streams_orphaned);
-        let help = "Stream ids of queries that timed out and have no answer yet.";
-        encoder.gauge("shunt_node_streams_orphaned", help, None, &orphaned)?;
-        let strangers = counter(|node| &node.strangers);
-        let help = "Links refused because another node or cluster answered at the address.";
-        encoder.counter("shunt_node_strangers", help, None, &strangers)?;
-        let bytes_in = counter(|node| &node.bytes_in);
-        encoder.counter(
-            "shunt_node_received",
-            "Bytes received from the node.",
-            Some(&Unit::Bytes),
-            &bytes_in,
-        )?;
-        let bytes_out = counter(|node| &node.bytes_out);
-        encoder.counter(
-            "shunt_node_sent",
-            "Bytes sent to the node.",
-            Some(&Unit::Bytes),
-            &bytes_out,
         )?;
         let latency: Vec<(Labels, Snapshot)> =
             nodes.iter().map(|node| (node.labels.clone(), node.latency())).collect();

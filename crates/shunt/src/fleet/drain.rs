@@ -72,15 +72,7 @@ pub(super) fn run(drain: &Drain) -> Result<Exit, Failed> {
             }
             _ if Instant::now() < until => {}
             _ => {
-                let seen = match &found {
-                    Ok((fleet, _)) => {
-                        format!("is still leaving and has {} shards", shards_of(fleet, &member))
-                    }
-                    Err(failed) => format!(
-                        "may be leaving yet, for its row cannot be read: {}",
-                        failed.message
-                    ),
-                };
+                let seen = seen(&found, &member);
                 eprintln!(
                     "{address} {seen}; see its log. What was told stands: it leaves when it can"
                 );
@@ -101,6 +93,18 @@ pub(super) fn run(drain: &Drain) -> Result<Exit, Failed> {
                 }
             },
             _ => answered = Instant::now(),
+        }
+    }
+}
+
+/// Describes a member when the wait is over.
+fn seen(found: &Result<(FleetRow, Vec<MemberRow>), Failed>, member: &MemberRow) -> String {
+    match found {
+        Ok((fleet, _)) => {
+            format!("is still leaving and has {} shards", shards_of(fleet, member))
+        }
+        Err(failed) => {
+            format!("may be leaving yet, for its row cannot be read: {}", failed.message)
         }
     }
 }

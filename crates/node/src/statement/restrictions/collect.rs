@@ -58,29 +58,7 @@ impl<'t, 's, 'a> Collector<'t, 's, 'a> {
     pub(super) fn add(&mut self, relation: &Relation) -> Result<(), InvalidRequest> {
         match relation {
             Relation::Column { column, comparison, value } => {
-                let (position, found) = column_of(self.table, column)?;
-                if matches!(comparison, Comparison::NotEqual) {
-                    return invalid(format!("Unsupported '!=' relation: {column} != ?"));
-                }
-                if matches!(comparison, Comparison::Like) {
-                    let message = format!(
-                        "LIKE restriction is only supported on properly indexed columns. {column} LIKE ? is not valid."
-                    );
-                    return invalid(message);
-                }
-                let receiver = compared_type(found, *comparison)?;
-                let operand = Operand::Term(prepare(
-                    value,
-                    &compared_name(found, *comparison),
-                    &receiver,
-                    self.scope,
-                )?);
-                if !found.is_primary_key()
-                    || matches!(comparison, Comparison::Contains | Comparison::ContainsKey)
-                {
-                    return self.add_filter(position, None, Test::Compare(*comparison, operand));
-                }
-                collect(&mut self.columns[position], &found.name, *comparison, operand)
+                self.add_column(column, *comparison, value)
             }
             Relation::In { column, values } => {
                 let (_, found) = column_of(self.table, column)?;
@@ -148,6 +126,37 @@ impl<'t, 's, 'a> Collector<'t, 's, 'a> {
             }
             Relation::Custom { index, .. } => refuse_expression(self.table, &index.name),
         }
+    }
+
+    fn add_column(
+        &mut self,
+        column: &str,
+        comparison: Comparison,
+        value: &Term,
+    ) -> Result<(), InvalidRequest> {
+        let (position, found) = column_of(self.table, column)?;
+        if matches!(comparison, Comparison::NotEqual) {
+            return invalid(format!("Unsupported '!=' relation: {column} != ?"));
+        }
+        if matches!(comparison, Comparison::Like) {
+            let message = format!(
+                "LIKE restriction is only supported on properly indexed columns. {column} LIKE ? is not valid."
+            );
+            return invalid(message);
+        }
+        let receiver = compared_type(found, comparison)?;
+        let operand = Operand::Term(prepare(
+            value,
+            &compared_name(found, comparison),
+            &receiver,
+            self.scope,
+        )?);
+        if !found.is_primary_key()
+            || matches!(comparison, Comparison::Contains | Comparison::ContainsKey)
+        {
+            return self.add_filter(position, None, Test::Compare(comparison, operand));
+        }
+        collect(&mut self.columns[position], &found.name, comparison, operand)
     }
 
     /// Adds a condition tested on rows.
