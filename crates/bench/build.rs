@@ -3,8 +3,8 @@
 use std::{env, fs, io, path::Path};
 
 fn main() -> io::Result<()> {
-    let directory =
-        Path::new(&env::var("CARGO_MANIFEST_DIR").map_err(io::Error::other)?).join("scenarios");
+    let package = env::var("CARGO_MANIFEST_DIR").map_err(io::Error::other)?;
+    let directory = Path::new(&package).join("../../experiments/scenarios").canonicalize()?;
     println!("cargo::rerun-if-changed={}", directory.display());
     let mut files: Vec<_> = fs::read_dir(&directory)?
         .map(|entry| entry.map(|entry| entry.path()))

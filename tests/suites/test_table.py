@@ -59,7 +59,7 @@ def test_a_file_that_one_suite_ignores_is_in_another(suites):
 
 
 def test_every_experiment_is_in_its_short_form_somewhere(suites):
-    scenarios = {path.stem for path in (ROOT / "crates" / "bench" / "scenarios").glob("*.toml")}
+    scenarios = {path.stem for path in (ROOT / "experiments" / "scenarios").glob("*.toml")}
     words = {word for suite in suites if "bench run" in suite.command for word in suite.command.split()}
     assert scenarios - words == {"soak"}, "soak runs for two hours by itself"
 

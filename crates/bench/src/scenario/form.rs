@@ -105,7 +105,7 @@ fn known<'n>(
 mod tests {
     use crate::scenario::file::Scenario;
 
-    const PEERS: &str = include_str!("../../scenarios/peers.toml");
+    const PEERS: &str = include_str!("../../../../experiments/scenarios/peers.toml");
 
     fn only(points: &[&str], arms: &[&str]) -> Result<Scenario, String> {
         let owned =

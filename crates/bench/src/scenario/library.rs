@@ -1,4 +1,4 @@
-//! The scenarios that are built in, every file of `crates/bench/scenarios`, and those that are
+//! The scenarios that are built in, every file of `experiments/scenarios`, and those that are
 //! given as files.
 
 use std::{fs, io, path::Path};

@@ -133,7 +133,7 @@ pub(super) fn start(
         }
         _ => &around.shunt,
     };
-    let mut command = Command::new(shunt);
+    let mut command;
     let (mut addresses, mut admin, mut statistics, mut leftovers) =
         (vec![own], None, None, Vec::new());
     match server.kind {

@@ -87,7 +87,8 @@ mod tests {
     #[test]
     fn medians_and_ratios_stand_beside_each_other() {
         let scenario =
-            Scenario::parse(include_str!("../../scenarios/binaries.toml")).expect("valid");
+            Scenario::parse(include_str!("../../../../experiments/scenarios/binaries.toml"))
+                .expect("valid");
         let mut outcome = Outcome::new(&scenario);
         for (round, base, shunt) in
             [(0, 8.0, 6.0), (1, 10.0, 7.0), (2, 9.0, 6.3), (3, 8.0, 6.4), (4, 8.0, 5.2)]
