@@ -1,10 +1,12 @@
 //! Round trips of records, damage, size bounds for variable tables, and the file.
 
+use super::schema::Presence;
 use super::*;
 use crate::row::strategies::{header, row};
-use crate::row::{Cell, CellValue, Deletion, Expiry, Liveness, Row};
+use crate::row::{Cell, CellValue, ColumnId, Deletion, Expiry, Liveness, Row, TableId};
 use proptest::collection::vec;
 use proptest::prelude::*;
+use std::collections::BTreeSet;
 
 const TABLE: TableId = TableId(7);
 
