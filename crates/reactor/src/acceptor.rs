@@ -1,5 +1,5 @@
-//! One thread accepts for all loops and hands each connection to the one with the least to carry:
-//! with few heavy connections the kernel's own spreading (`SO_REUSEPORT`) is unfair.
+//! One thread accepts for all loops and hands each connection to the one with the least load: with
+//! few heavy connections the kernel's own spreading (`SO_REUSEPORT`) is unfair.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -17,17 +17,17 @@ use crate::driver::{clock, socket};
 use crate::mailbox::Mailer;
 use crate::service::Accepted;
 
-/// Pending connections the kernel holds for us; it cuts this to `net.core.somaxconn`.
+/// Pending connections that the kernel holds for us; it cuts this to `net.core.somaxconn`.
 const BACKLOG: i32 = 4096;
-/// Connections accepted from one listener before the others are looked at.
+/// Connections accepted from one listener before the others get their turn.
 const ACCEPTS_PER_ROUND: usize = 64;
 /// First and longest pause when the process is out of files or memory.
 const BACK_OFF_MIN: Duration = Duration::from_millis(10);
 const BACK_OFF_MAX: Duration = Duration::from_secs(1);
-/// Lines about accepts that failed are this far apart: whoever opens and closes connections at the
-/// limit of open files must not fill the log.
+/// Interval between log lines about failed accepts: a client that opens and closes connections at
+/// the limit of open files must not fill the log.
 const TOLD_EVERY: Duration = Duration::from_secs(1);
-/// How long to wait for room when every mailbox is full.
+/// Wait for room when every mailbox is full.
 const FULL_WAIT: Duration = Duration::from_millis(1);
 
 /// A loop that takes connections.
@@ -40,24 +40,24 @@ pub struct CoreSlot<M> {
     pub load: Arc<AtomicUsize>,
 }
 
-/// Opens a listening socket with a long backlog. Fails as bind and listen do (address in use, no
+/// Opens a listening socket with a long backlog. Fails like bind and listen (address in use, no
 /// permission).
 pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let listener = rustix::net::socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?;
     sockopt::set_socket_reuseaddr(&listener, true)?;
-    // Those that come in have it from here. RFC 6093, section 6: an urgent byte is one as all
-    // others. Else the kernel would not say how many are behind it, and a connection would move
-    // without them.
+    // Accepted connections inherit this option. RFC 6093, section 6: an urgent byte is like all
+    // others. Otherwise the kernel would not report the number of bytes after it, and a connection
+    // would move without them.
     sockopt::set_socket_oobinline(&listener, true)?;
     rustix::net::bind(&listener, &address)?;
     rustix::net::listen(&listener, BACKLOG)?;
     Ok(listener.into())
 }
 
-/// Has the kernel take in about so many bytes, while nobody reads, of each connection that comes in
-/// on this listener from now on, instead of as many as it finds useful.
+/// Makes the kernel buffer about this many bytes, while nobody reads, of each connection that comes
+/// in on this listener from now on, instead of as many as it finds useful.
 ///
 /// # Errors
 /// The operating system refuses.
@@ -73,7 +73,7 @@ pub struct Acceptor {
 
 impl Acceptor {
     /// Starts accepting on `listeners`; [`Accepted::listener`] is the position in this list. Fails
-    /// if the thread or its eventfd cannot be had.
+    /// if the thread or its eventfd cannot be created.
     pub fn start<M: Send + 'static>(
         listeners: Vec<TcpListener>,
         cores: Vec<CoreSlot<M>>,
@@ -89,7 +89,7 @@ impl Acceptor {
         Ok(Acceptor { stop, thread: Some(thread) })
     }
 
-    /// True if the thread has ended, which it does not until it is told to: it has panicked.
+    /// True if the thread has ended without being stopped: it has panicked.
     pub fn has_died(&self) -> bool {
         self.thread.as_ref().is_some_and(JoinHandle::is_finished)
     }
@@ -115,23 +115,23 @@ impl Drop for Acceptor {
 struct Accepting<M> {
     listeners: Vec<TcpListener>,
     cores: Vec<CoreSlot<M>>,
-    /// Where the search for the least load starts, so that equals take turns.
+    /// Start of the search for the least load, so that equals take turns.
     next: usize,
     stop: Arc<OwnedFd>,
     back_off: Duration,
     told: Told,
 }
 
-/// How often it was told that accepts fail.
+/// Time of the last log line about failed accepts.
 #[derive(Default)]
 struct Told {
     last: Option<Instant>,
-    /// Times it was not, since then.
+    /// Failures since then without a line.
     suppressed: u64,
 }
 
 impl Told {
-    /// Says whether to tell it now, and if so how often it was left out before.
+    /// Returns, if a line may be written now, the number of those left out before it.
     fn admit(&mut self, now: Instant) -> Option<u64> {
         if self.last.is_some_and(|last| now.saturating_duration_since(last) < TOLD_EVERY) {
             self.suppressed += 1;
@@ -172,7 +172,7 @@ impl<M> Accepting<M> {
         }
     }
 
-    /// Accepts what is pending, up to a round's share; the next poll tells of the rest. False if
+    /// Accepts pending connections, up to a round's share; the next poll reports the rest. False if
     /// told to stop.
     fn accept_pending(&mut self, position: usize) -> bool {
         for _ in 0..ACCEPTS_PER_ROUND {
@@ -190,16 +190,16 @@ impl<M> Accepting<M> {
                 // that one is gone.
                 Err(Errno::CONNABORTED | Errno::INTR | Errno::PROTO | Errno::NONET) => {}
                 Err(Errno::NETDOWN | Errno::NETUNREACH | Errno::HOSTDOWN | Errno::HOSTUNREACH) => {}
-                // What was refused (EPERM, EOPNOTSUPP) may still be there, and would be refused
-                // again at once.
+                // A refused connection (EPERM, EOPNOTSUPP) may still be pending, and would be
+                // refused again at once.
                 Err(error) => return self.pause(error),
             }
         }
         true
     }
 
-    /// Most likely out of files or memory: what is pending stays in the kernel's queue until some
-    /// connections have ended.
+    /// Pauses, most likely because the process is out of files or memory: pending connections stay
+    /// in the kernel's queue until some connections have ended.
     fn pause(&mut self, error: Errno) -> bool {
         if self.back_off == BACK_OFF_MIN
             && let Some(suppressed) = self.told.admit(Instant::now())
@@ -218,7 +218,7 @@ impl<M> Accepting<M> {
             Ok(ready) => ready > 0,
             Err(Errno::INTR) => false,
             Err(_) => {
-                // It may be poll itself that the pause is for.
+                // The pause may be for poll itself.
                 clock::sleep_ns(pause_ns);
                 rustix::io::read(&*self.stop, &mut [0; 8]).is_ok()
             }
@@ -227,7 +227,7 @@ impl<M> Accepting<M> {
 
     /// Hands a connection over. False if told to stop while every mailbox was full.
     fn place(&mut self, position: usize, mut socket: OwnedFd, peer: Option<SocketAddr>) -> bool {
-        // A connection whose addresses or options cannot be had is gone already.
+        // A connection whose addresses or options are unavailable is gone already.
         let local = rustix::net::getsockname(&socket)
             .ok()
             .and_then(|local| SocketAddr::try_from(local).ok());
@@ -248,7 +248,7 @@ impl<M> Accepting<M> {
         }
     }
 
-    /// Offers it to the least loaded loop, and to the others in turn if that one is full.
+    /// Offers a connection to the least loaded loop, and to the others in turn if that one is full.
     fn offer(&mut self, mut socket: OwnedFd, origin: Accepted) -> Result<(), OwnedFd> {
         let count = self.cores.len();
         let least = (0..count)

@@ -1,34 +1,34 @@
 //! The loop's pool of byte buffers. A connection holds a buffer only while it has bytes in it, so
 //! idle connections cost none, and the few buffers in use stay warm in the cache (last in, first
-//! out). Buffers are kept by size class: a reply of 100 bytes must not sit in a buffer that once
-//! held a megabyte.
+//! out). The pool keeps buffers by size class: a reply of 100 bytes must not sit in a buffer that
+//! once held a megabyte.
 //!
 //! A burst leaves many buffers behind, and each of them grows to the largest message it ever
-//! carries. So what a class did not need for a while is given back to the allocator, the coldest
-//! first: memory follows the load down again.
+//! carries. So the pool gives the buffers that a class did not need for a while back to the
+//! allocator, the coldest first: memory follows the load down again.
 
 /// Capacity of the smallest class; each next class is eight times larger: 1 KB, 8 KB, 64 KB, 512
 /// KB, 4 MB.
 const CLASS_BYTES_MIN: usize = 1 << 10;
 const CLASS_SHIFT: u32 = 3;
 const CLASSES: usize = 5;
-/// So many classes are looked into for a buffer: one up to 512 times too large is not.
+/// Classes searched for a buffer: one up to 512 times too large is not searched.
 const CLASSES_TRIED: usize = 3;
-/// Larger buffers go back to the allocator.
+/// Largest buffer kept; larger ones go back to the allocator.
 const BUFFER_BYTES_MAX: usize = 8 << 20;
 
-/// How often the pool is trimmed, at most.
+/// Least interval between trims.
 const TRIM_NS: u64 = 5_000_000_000;
-/// So many bytes freed at once are worth telling the operating system.
+/// Bytes freed at once from which the pool tells the operating system.
 const GIVEN_BACK_MIN: usize = 256 << 10;
-/// So much may lie idle for ever: steady load never asks the allocator.
+/// Bytes that may lie idle for ever: steady load never asks the allocator.
 const IDLE_BYTES_KEPT: usize = 1 << 20;
 
 /// Buffers of one size class.
 struct Class {
-    /// The one used last is at the end.
+    /// Idle buffers; the one used last is at the end.
     idle: Vec<Vec<u8>>,
-    /// Fewest that were idle at a time since the last trim: so many were not needed.
+    /// Minimum of the idle buffers since the last trim, which were not needed.
     spare: usize,
 }
 
@@ -47,7 +47,7 @@ pub(crate) struct Pool {
     bytes: usize,
     bytes_max: usize,
     trim_at_ns: u64,
-    /// When much was freed last, if the operating system has not been given that back.
+    /// Time of the last large release, until it has reached the operating system.
     freed_much_ns: Option<u64>,
 }
 
@@ -63,7 +63,7 @@ impl Pool {
         }
     }
 
-    /// An empty buffer for about `expected` bytes. If there is none of the right class, a somewhat
+    /// Takes an empty buffer for about `expected` bytes. If the right class has none, a somewhat
     /// larger one is as good: buffers that grew while they were filled would otherwise pile up
     /// there.
     #[inline]
@@ -91,7 +91,7 @@ impl Pool {
         Vec::with_capacity(expected.max(CLASS_BYTES_MIN << (class as u32 * CLASS_SHIFT)))
     }
 
-    /// Takes a buffer back; its contents are forgotten. Beyond the bounds it is freed.
+    /// Takes a buffer back and forgets its contents. Frees it beyond the bounds.
     #[inline]
     pub(crate) fn put(&mut self, mut buffer: Vec<u8>) {
         let capacity = buffer.capacity();
@@ -105,8 +105,8 @@ impl Pool {
         self.classes[class_of(capacity)].idle.push(buffer);
     }
 
-    /// Once in a while: frees half of what no class needed since the last time, as long as more
-    /// than a little is idle.
+    /// Frees, once in a while, half of the buffers that no class needed since the last time, as
+    /// long as more than a little is idle.
     #[inline]
     pub(crate) fn trim(&mut self, now_ns: u64) {
         if now_ns >= self.trim_at_ns {
@@ -115,8 +115,8 @@ impl Pool {
         }
     }
 
-    /// When so much was freed that the operating system should have it, until it is
-    /// [`given_back`](Pool::given_back).
+    /// Time of the last large release that the operating system should get, until
+    /// [`given_back`](Pool::given_back) is called.
     #[inline]
     pub(crate) fn freed_much_ns(&self) -> Option<u64> {
         self.freed_much_ns
@@ -152,7 +152,8 @@ impl Pool {
     }
 }
 
-/// The smallest class whose every buffer holds `bytes` (the largest class for anything beyond it).
+/// The smallest class in which every buffer holds `bytes` (the largest class for anything beyond
+/// it).
 #[inline]
 fn class_for(bytes: usize) -> usize {
     if bytes <= CLASS_BYTES_MIN {
@@ -163,7 +164,7 @@ fn class_for(bytes: usize) -> usize {
     class.min(CLASSES - 1)
 }
 
-/// The class a buffer of this capacity belongs to: it is at least as large as the class says.
+/// The class of a buffer of this capacity, which is at least that of the class.
 #[inline]
 fn class_of(capacity: usize) -> usize {
     if capacity < CLASS_BYTES_MIN << CLASS_SHIFT {
@@ -228,7 +229,7 @@ mod tests {
             warmest = in_use[9].as_ptr();
             in_use.into_iter().rev().for_each(|buffer| pool.put(buffer));
             pool.trim(round * TRIM_NS);
-            pool.trim(round * TRIM_NS + 1); // too early to be counted
+            pool.trim(round * TRIM_NS + 1); // too early to count
         }
         assert!(after_burst > 20 * IDLE_BYTES_KEPT, "{after_burst}");
         assert!(pool.freed_much_ns().is_some());

@@ -1,5 +1,5 @@
-//! One slot of the connection table: the part of a connection's state that is the same whatever
-//! driver moves the bytes.
+//! One slot of the connection table: the part of a connection's state that does not depend on the
+//! driver.
 
 use crate::sent_log::LogTable;
 
@@ -7,69 +7,71 @@ use crate::sent_log::LogTable;
 /// `Parked` and `Ending`.
 #[derive(Copy, Clone, Eq, PartialEq, Debug, Default)]
 pub(crate) enum State {
-    /// Nobody uses the slot.
+    /// The slot is unused.
     #[default]
     Free,
-    /// An outgoing connect is on its way; output is gathered.
+    /// An outgoing connect is in progress; output gathers.
     Connecting,
-    /// It comes from elsewhere and has no socket yet, or the service has not heard of it; output is
-    /// gathered. Closed by the service meanwhile if the id is no longer valid.
+    /// The connection comes from elsewhere and has no socket yet, or the service has not heard of
+    /// it; output gathers. If the id is no longer valid, the service closed it meanwhile.
     Restoring,
     /// Bytes flow.
     Open,
-    /// The service is being told that the connection ended.
+    /// The service is hearing that the connection ended.
     Ending,
-    /// It has left the loop and the service is about to be told; output is gathered.
+    /// The connection has left the loop and the service is about to hear it; output gathers.
     Frozen,
-    /// It has left the loop, and the service keeps its id until it comes back; output is gathered.
+    /// The connection has left the loop, and the service keeps its id until it comes back; output
+    /// gathers.
     Parked,
-    /// Closed by the service; what was written is still being sent, what arrives is discarded.
+    /// The service closed it; its output is still being sent, its input is discarded.
     Flushing,
-    /// All was sent and the end of the stream announced; what arrives is discarded until the peer
-    /// closes too.
+    /// All output and the end of the stream were sent; input is discarded until the peer closes
+    /// too.
     Lingering,
-    /// Nothing more may happen on it; waits for the driver to let go of the slot.
+    /// The connection is dead; the slot waits for the driver to release it.
     Closed,
 }
 
-/// A slot. Buffers have capacity only while there are bytes in them (or, for `output`, while it is
+/// A slot. Buffers have capacity only while they have bytes (or, for `output`, while the slot is
 /// marked dirty).
 #[derive(Default)]
 pub(crate) struct Connection {
     /// Odd while the service's id is valid.
     pub(crate) generation: u32,
     pub(crate) state: State,
-    /// In the list of connections to flush at the end of the turn.
+    /// True if it is in the list of connections to flush at the end of the turn.
     pub(crate) dirty: bool,
     pub(crate) paused: bool,
-    /// The end of the peer's stream is not reported.
+    /// True if the end of the peer's stream is not reported.
     pub(crate) keeps_end: bool,
-    /// It has been seen, and reading is paused.
+    /// True once that end was seen, and reading is paused.
     pub(crate) end_kept: bool,
-    /// In the list of connections whose kept bytes are to be presented.
+    /// True if it is in the list of connections with kept bytes to present.
     pub(crate) resumed: bool,
-    /// The service waits for the backlog to fall to `notify_below`.
+    /// True if the service waits for the backlog to fall to `notify_below`.
     pub(crate) notify: bool,
-    /// Came from the acceptor (counts as load).
+    /// True if it came from the acceptor (counts as load).
     pub(crate) accepted: bool,
-    /// The peer has announced the end of its stream.
+    /// True if the peer has announced the end of its stream.
     pub(crate) peer_ended: bool,
-    /// `output` is not sent for now: something in it is not complete.
+    /// True while `output` waits, because part of it is incomplete.
     pub(crate) held: bool,
-    /// The service has taken what is unsent with the sent log: nothing of it may follow any more.
+    /// True if the service has taken the unsent bytes with the sent log: none of them may be sent
+    /// any more.
     pub(crate) log_taken: bool,
-    /// The kernel may read `sending` at any time: the buffer must stay where it is.
+    /// True if the kernel may read `sending` at any time: the buffer must stay in place.
     pub(crate) kernel_reads: bool,
-    /// Being filled by the service.
+    /// Output buffer that the service fills.
     pub(crate) output: Vec<u8>,
-    /// Being taken by the kernel; while it is not empty nothing else is sent.
+    /// Buffer that the kernel takes; while it is not empty nothing else is sent.
     pub(crate) sending: Vec<u8>,
-    /// How much of `sending` the kernel has taken.
+    /// Bytes of `sending` that the kernel has taken.
     pub(crate) sent: usize,
     /// Bytes kept for the service, from `input_start`.
     pub(crate) input: Vec<u8>,
     pub(crate) input_start: usize,
-    /// Recent size of an output buffer, so that the next one comes from the right class.
+    /// Recent size of an output buffer, to choose the class of the next one.
     pub(crate) output_expected: usize,
     pub(crate) notify_below: usize,
     pub(crate) writes: u64,
@@ -89,7 +91,7 @@ impl Connection {
         self.input.len() - self.input_start
     }
 
-    /// True if the driver should read from the socket at all.
+    /// True if the driver should read from the socket.
     #[inline]
     pub(crate) fn wants_read(&self) -> bool {
         match self.state {

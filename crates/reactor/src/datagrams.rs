@@ -1,6 +1,6 @@
-//! Datagrams of a loop: one socket, beside its connections. What a turn sends leaves at the end of
-//! it. Datagrams may be lost at any point, so what does not fit is dropped and counted, and nothing
-//! waits.
+//! Datagrams of a loop: one socket, beside its connections. The datagrams of a turn leave at its
+//! end. They may be lost at any point, so a datagram without room is dropped and counted, and
+//! nothing waits.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -14,18 +14,19 @@ use rustix::net::{AddressFamily, SocketAddrAny, SocketFlags, SocketType, ipproto
 pub(crate) const RECEIVED_PER_TURN: usize = 256;
 /// Datagrams that one turn may send.
 const SENT_PER_TURN_MAX: usize = 16 << 10;
-/// Datagrams that the kernel is handed in one call.
+/// Datagrams per system call.
 pub(crate) const AT_ONCE_MAX: usize = 32;
-/// Room for the largest that UDP has.
+/// Room for the largest datagram of UDP.
 pub(crate) const BYTES_MAX: usize = 64 << 10;
-/// What the kernel is asked to hold while the loop is busy; it cuts this to `net.core.rmem_max`.
+/// Receive buffer requested from the kernel for times when the loop is busy; it cuts this to
+/// `net.core.rmem_max`.
 const RECEIVE_BUFFER_BYTES: usize = 4 << 20;
 
-/// Opens sockets for datagrams at one address, one for each of so many loops: the kernel spreads
-/// senders over them. They never send a fragment: what does not fit the way is dropped.
+/// Opens `count` sockets for datagrams at one address, one for each loop: the kernel spreads
+/// senders over them. They never send a fragment: a datagram too large for the path is dropped.
 ///
 /// # Errors
-/// As bind: the address is in use or is not this host's, or there is no permission.
+/// Those of bind: the address is in use or is not this host's, or permission is missing.
 pub fn bind_datagrams(mut address: SocketAddr, count: usize) -> io::Result<Vec<UdpSocket>> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
@@ -33,13 +34,14 @@ pub fn bind_datagrams(mut address: SocketAddr, count: usize) -> io::Result<Vec<U
     for _ in 0..count {
         let socket =
             rustix::net::socket_with(family, SocketType::DGRAM, flags, Some(ipproto::UDP))?;
-        // Alone it must not share the address with another process that was started by mistake.
+        // A single socket must not share the address with another process that was started by
+        // mistake.
         sockopt::set_socket_reuseport(&socket, count > 1)?;
         let _ = sockopt::set_socket_recv_buffer_size(&socket, RECEIVE_BUFFER_BYTES);
         never_fragment(&socket, address.is_ipv4())?;
         rustix::net::bind(&socket, &address)?;
         let socket = UdpSocket::from(socket);
-        // The others get the port that the first was given.
+        // The others use the port that the first one got.
         address = socket.local_addr()?;
         sockets.push(socket);
     }
@@ -52,27 +54,27 @@ fn never_fragment(socket: &impl AsRawFd, is_ipv4: bool) -> io::Result<()> {
         false => (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DO),
     };
     let size = size_of::<libc::c_int>() as libc::socklen_t;
-    // SAFETY: the descriptor is open for the call, and the value is an int that lives as long, of
-    // the size that is given.
+    // SAFETY: the descriptor is open for the call, and the value is an int of the given size that
+    // outlives it.
     let outcome = unsafe {
         libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const value).cast(), size)
     };
     if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The socket of a loop, and what the turn is to send.
+/// The socket of a loop, and the datagrams of the turn.
 #[derive(Debug, Default)]
 pub(crate) struct Datagrams {
     pub(crate) socket: Option<Arc<UdpSocket>>,
     bytes: Vec<u8>,
-    /// To whom, and where it ends in `bytes`.
+    /// Receiver of each datagram, and its end in `bytes`.
     queue: Vec<(SocketAddr, usize)>,
     at_once: usize,
     pub(crate) dropped: u64,
 }
 
 impl Datagrams {
-    /// `at_once`: how many the kernel is handed in one call, at most.
+    /// `at_once`: bound on the datagrams per system call.
     pub(crate) fn new(socket: Option<Arc<UdpSocket>>, at_once: usize) -> Self {
         Self { socket, at_once: at_once.clamp(1, AT_ONCE_MAX), ..Self::default() }
     }
@@ -96,8 +98,8 @@ impl Datagrams {
                 [(to, end)] => usize::from(socket.send_to(&self.bytes[start..*end], *to).is_ok()),
                 _ => send_together(socket, &self.bytes, start, some),
             };
-            // A full buffer of the kernel, or an error that ICMP told of an earlier one: either way
-            // the one behind those that went is lost.
+            // The kernel's buffer is full, or ICMP reported an error of an earlier datagram: either
+            // way the one after those that went is lost.
             let is_lost = sent < some.len();
             self.dropped += u64::from(is_lost);
             next += sent + usize::from(is_lost);
@@ -109,8 +111,8 @@ impl Datagrams {
     }
 }
 
-/// Hands the kernel these datagrams, the first of which begins at `start` of `bytes`; returns how
-/// many it took.
+/// Sends these datagrams, the first of which begins at `start` of `bytes`, in one call; returns how
+/// many the kernel took.
 fn send_together(
     socket: &UdpSocket,
     bytes: &[u8],
@@ -128,7 +130,7 @@ fn send_together(
             iov_base: payload.as_ptr().cast_mut().cast(),
             iov_len: payload.len(),
         });
-        // SAFETY: numbers and pointers, for all of which zero is a value.
+        // SAFETY: numbers and pointers, for all of which zero is a valid value.
         let message = message.write(unsafe { std::mem::zeroed() });
         message.msg_hdr.msg_name = name.as_ptr().cast_mut().cast();
         message.msg_hdr.msg_namelen = name.addr_len();
@@ -137,7 +139,7 @@ fn send_together(
     }
     let count = queue.len().min(AT_ONCE_MAX) as libc::c_uint;
     // SAFETY: the descriptor is open for the call; the first `count` messages were written above,
-    // and what they point to outlives it. The kernel only reads what is sent.
+    // and the memory they point to outlives it. The kernel only reads it.
     let sent =
         unsafe { libc::sendmmsg(socket.as_raw_fd(), messages.as_mut_ptr().cast(), count, 0) };
     usize::try_from(sent).unwrap_or(0)

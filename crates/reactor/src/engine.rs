@@ -1,10 +1,10 @@
 //! The driver's side of [`Io`]: slots, the life of a connection, and the work that falls due
-//! without a socket event. `input.rs` and `output.rs` have the two directions of bytes. No system
-//! call is made here, so that the simulation runs the same code as the real drivers.
+//! without a socket event. `input.rs` and `output.rs` have the two directions of bytes. This code
+//! makes no system calls, so that the simulation runs the same code as the real drivers.
 //!
-//! A turn: the driver reports what happened (`admit`, `established`, `deliver` or `receive`,
-//! `ended`, `wrote`), then [`finish_turn`](crate::driver::finish_turn) runs what is due, flushes,
-//! and hands the driver its commands.
+//! A turn: the driver reports its events (`admit`, `established`, `deliver` or `receive`, `ended`,
+//! `wrote`), then [`finish_turn`](crate::driver::finish_turn) runs the due work, flushes, and hands
+//! the driver its commands.
 
 use std::io;
 use std::net::SocketAddr;
@@ -16,40 +16,39 @@ use crate::moving::{Frozen, NotFrozen};
 use crate::service::{CloseReason, ConnId, Service};
 use crate::timer::Due;
 
-/// A kept part up to this size is copied in front of the next read, which then can be large; a
-/// longer one means that a large message is arriving, and the next read goes straight behind it.
+/// Largest kept part that is copied in front of the next read, which then can be large; a longer
+/// one means that a large message is arriving, and the next read appends to it.
 pub(crate) const KEPT_COPY_MAX: usize = 16 << 10;
 
-/// An action that the service asked for and only a driver can do. Executed in order, after the
-/// turn's flush.
+/// A request of the service that only a driver can carry out. Executed in order, after the turn's
+/// flush.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Command {
     /// Start an outgoing connection.
     Connect { index: u32, to: SocketAddr },
-    /// Reading is wanted again (it may never have stopped).
+    /// Read again (reading may never have stopped).
     Resume { index: u32 },
-    /// All was sent: announce the end of the stream, go on reading.
+    /// All output was sent: announce the end of the stream, go on reading.
     Shutdown { index: u32 },
-    /// Close the socket (with a reset if `reset`), then give the slot back with
-    /// [`Io::release_slot`].
+    /// Close the socket (with a reset if `reset`), then release the slot with [`Io::release_slot`].
     Close { index: u32, reset: bool },
     /// Take the connection out, if it is still there: see `moves.rs`.
     Freeze { conn: ConnId },
     /// Make a socket of a frozen connection.
     Restore { index: u32 },
-    /// See how much its peer has not acknowledged.
+    /// Count the bytes that its peer has not acknowledged.
     Look { conn: ConnId },
 }
 
-/// Something that came about when no service was at hand.
+/// An event outside a callback, to report later.
 pub(crate) enum Outcome {
     /// The connection is broken; `closed` is due.
     Failed(CloseReason),
-    /// It was frozen, or not; `frozen` is due.
+    /// The connection was frozen, or not; `frozen` is due.
     Froze(Box<Result<Frozen, NotFrozen>>),
     /// `restored` is due.
     Restored,
-    /// The kernel has so many bytes that the peer has not acknowledged; `unacknowledged` is due.
+    /// The kernel has this many bytes that the peer has not acknowledged; `unacknowledged` is due.
     Looked(usize),
 }
 
@@ -73,8 +72,8 @@ impl Io {
         index
     }
 
-    /// A slot for a connection somebody else has accepted; `None` if there are as many as there may
-    /// be. The driver calls [`Service::accepted`] itself, once the socket is registered.
+    /// Takes a slot for a connection that the acceptor accepted; `None` at the bound. The driver
+    /// calls [`Service::accepted`] itself, once the socket is registered.
     pub(crate) fn admit(&mut self) -> Option<u32> {
         if self.accepted >= self.connections_max {
             self.counters.refused += 1;
@@ -87,7 +86,7 @@ impl Io {
         Some(index)
     }
 
-    /// An outgoing connection is established.
+    /// Reports an established outgoing connection.
     pub(crate) fn established<S: Service>(&mut self, index: u32, service: &mut S) {
         let connection = &mut self.connections[index as usize];
         if connection.state != State::Connecting {
@@ -100,7 +99,7 @@ impl Io {
         service.connected(self, conn);
     }
 
-    /// The peer's stream has ended.
+    /// Reports the end of the peer's stream.
     pub(crate) fn end_of_stream<S: Service>(&mut self, index: u32, service: &mut S) {
         let connection = &mut self.connections[index as usize];
         if connection.state == State::Open && connection.keeps_end {
@@ -110,7 +109,7 @@ impl Io {
         self.ended(index, CloseReason::Peer, service);
     }
 
-    /// The peer or the operating system ended the connection.
+    /// Reports a connection that the peer or the operating system ended.
     pub(crate) fn ended<S: Service>(&mut self, index: u32, reason: CloseReason, service: &mut S) {
         let connection = &mut self.connections[index as usize];
         match connection.state {
@@ -128,8 +127,8 @@ impl Io {
                 connection.peer_ended = true;
                 if reason == CloseReason::Peer && connection.backlog() > 0 && !connection.log_taken
                 {
-                    // The peer may have closed only its own direction: what was answered still
-                    // belongs to it.
+                    // The peer may have closed only its own direction: answers to it are still
+                    // sent.
                     self.start_flushing(index);
                 } else {
                     self.finish(index, false);
@@ -141,8 +140,8 @@ impl Io {
         }
     }
 
-    /// As [`ended`](Io::ended), for a driver that finds out while no service is at hand; reported
-    /// in the next turn.
+    /// Same as [`ended`](Io::ended), for a driver that notices outside a callback; reported in the
+    /// next turn.
     pub(crate) fn fail(&mut self, index: u32, reason: CloseReason) {
         match self.connections[index as usize].state {
             State::Connecting | State::Open | State::Restoring => {
@@ -153,7 +152,7 @@ impl Io {
         }
     }
 
-    /// The driver has closed the socket and nothing refers to the slot any more.
+    /// Releases a slot whose socket is closed and that nothing refers to any more.
     pub(crate) fn release_slot(&mut self, index: u32) {
         let connection = &mut self.connections[index as usize];
         debug_assert_eq!(connection.state, State::Closed);
@@ -171,18 +170,17 @@ impl Io {
         }
     }
 
-    /// An accepted connection is gone (or was never taken over): the core has one less to carry.
+    /// Lowers the core's load, because an accepted connection is gone (or was never taken over).
     pub(crate) fn unload(&self) {
         if let Some(load) = &self.load {
             load.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
-    /// Closed by the service: send what there is, then say goodbye.
+    /// Closes for the service: sends the remaining output, then ends the stream.
     pub(crate) fn start_closing(&mut self, index: u32) {
         let connection = &mut self.connections[index as usize];
-        // A resume that is still to be carried out finds the connection closed, and leaves the
-        // driver as it is.
+        // A pending resume finds the connection closed, and leaves the driver as it is.
         let reading_stopped =
             std::mem::replace(&mut connection.paused, false) || connection.resumed;
         self.retire(index);
@@ -200,7 +198,7 @@ impl Io {
         self.flushed(index);
     }
 
-    /// Goes on with a close once nothing is left to send.
+    /// Continues a close once nothing is left to send.
     pub(crate) fn flushed(&mut self, index: u32) {
         let connection = &mut self.connections[index as usize];
         if connection.state != State::Flushing || connection.backlog() > 0 {
@@ -214,7 +212,7 @@ impl Io {
         }
     }
 
-    /// Makes the service's id invalid and lets go of all that was kept for the service.
+    /// Makes the service's id invalid and frees all buffers kept for the service.
     pub(crate) fn retire(&mut self, index: u32) {
         let connection = &mut self.connections[index as usize];
         connection.generation = connection.generation.wrapping_add(1);
@@ -229,7 +227,7 @@ impl Io {
         }
     }
 
-    /// Nothing more is sent or received; the driver closes the socket at the end of the turn.
+    /// Ends sending and receiving; the driver closes the socket at the end of the turn.
     pub(crate) fn finish(&mut self, index: u32, reset: bool) {
         let connection = &mut self.connections[index as usize];
         connection.state = State::Closed;
@@ -243,8 +241,8 @@ impl Io {
         self.commands.push(Command::Close { index, reset });
     }
 
-    /// How long the driver may wait for events: `Some(0)` if something is due already, `None` for
-    /// no limit.
+    /// Longest wait of the driver for events: `Some(0)` if work is due already, `None` for no
+    /// limit.
     #[inline]
     pub(crate) fn wait_ns(&self, now_ns: u64) -> Option<u64> {
         let due = !(self.drained.is_empty()
@@ -258,9 +256,8 @@ impl Io {
         self.timers.next_ns().map(|at_ns| at_ns.saturating_sub(now_ns))
     }
 
-    /// Timers, what came about during the last flush, `drained`, and kept bytes of resumed
-    /// connections. What falls due while this runs waits for the next turn, so that a turn always
-    /// ends.
+    /// Runs timers, reports of the last flush, `drained`, and kept bytes of resumed connections.
+    /// Work that falls due meanwhile waits for the next turn, so that a turn always ends.
     pub(crate) fn run_due<S: Service>(&mut self, service: &mut S) {
         self.run_timers(service);
         self.pool.trim(self.now_ns);
@@ -322,7 +319,7 @@ impl Io {
     }
 }
 
-/// A connection that ended before it was restored was never there for the service.
+/// The reason for a connection that ended before it was restored: for the service it never existed.
 fn not_restored(reason: CloseReason) -> CloseReason {
     match reason {
         CloseReason::Reset | CloseReason::Peer => {

@@ -3,7 +3,7 @@
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Raises the soft limit on open files to `wanted`, as far as the hard limit allows; never lowers
-/// it. Returns the soft limit that holds now and the hard limit (`u64::MAX`: none).
+/// it. Returns the present soft limit and the hard limit (`u64::MAX`: none).
 pub fn raise_fd_limit(wanted: u64) -> (u64, u64) {
     let limit = getrlimit(Resource::Nofile);
     let current = limit.current.unwrap_or(u64::MAX);

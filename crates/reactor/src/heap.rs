@@ -1,23 +1,23 @@
-//! Free memory goes back to the operating system. An allocator keeps what lies between blocks in
-//! use, so a process that once held a burst would look as if it held it for ever.
+//! Returns free memory to the operating system. An allocator keeps the gaps between blocks in use,
+//! so a process that once held a burst would seem to hold it for ever.
 //!
-//! Trimming goes through the memory of all threads, a millisecond for some ten megabytes. So it is
-//! done for all loops of the process together, now and then, by a thread of its own: a loop that
-//! waited for it would serve nobody.
+//! Trimming scans the memory of all threads, a millisecond for some ten megabytes. So one thread
+//! does it for all loops of the process together, now and then: a loop that waited for it would
+//! serve nobody.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// From the start of one trimming to that of the next, at least.
+/// Least interval between the starts of two trims.
 const INTERVAL_NS: u64 = 30_000_000_000;
 
-/// The process's.
+/// The trimming state of the process.
 static TRIMMING: Trimming = Trimming::new();
 
-/// True if what was freed at `freed_ns` is given back, or is about to be. If not, it is too early:
+/// True if the memory freed at `freed_ns` is returned, or is about to be. If not, it is too early:
 /// ask again in a later turn. Both times are of the monotonic clock.
 #[cold]
 pub(crate) fn give_back(freed_ns: u64, now_ns: u64) -> bool {
-    // Other allocators give back by themselves, or there is no way to ask them.
+    // Other allocators return memory by themselves, or cannot be asked to.
     !cfg!(all(target_os = "linux", target_env = "gnu")) || TRIMMING.begin(freed_ns, now_ns, trim)
 }
 
@@ -34,11 +34,11 @@ fn trim() {
     malloc_trim(0);
 }
 
-/// Who may trim, and when.
+/// Times of trims, and the running one.
 struct Trimming {
-    /// When the last one began; 0 if none has.
+    /// Start of the last trim; 0 if there was none.
     begun_ns: AtomicU64,
-    /// Its thread has not ended.
+    /// True until its thread has ended.
     running: AtomicBool,
 }
 
@@ -47,7 +47,7 @@ impl Trimming {
         Trimming { begun_ns: AtomicU64::new(0), running: AtomicBool::new(false) }
     }
 
-    /// As [`give_back`]; `trim` runs in a thread of its own.
+    /// Same as [`give_back`]; `trim` runs in a separate thread.
     fn begin(&'static self, freed_ns: u64, now_ns: u64, trim: fn()) -> bool {
         let begun_ns = self.begun_ns.load(Ordering::Acquire);
         if begun_ns > freed_ns {

@@ -1,5 +1,5 @@
-//! From the socket to the service: presenting bytes, keeping what was not consumed, and putting
-//! both together without copying large messages twice.
+//! From the socket to the service: presents bytes, keeps those that were not consumed, and joins
+//! both without copying large messages twice.
 
 use std::io;
 
@@ -8,12 +8,12 @@ use crate::engine::{Command, KEPT_COPY_MAX, close_reason};
 use crate::io::Io;
 use crate::service::Service;
 
-/// When a large message is gathered, at least this much room is made for the next read.
+/// Least room for the next read while a large message arrives.
 const LARGE_ROOM_MIN: usize = 64 << 10;
 
 impl Io {
-    /// Hands over bytes that are already in memory. Bytes for a connection the service has closed
-    /// are discarded, those for a paused one kept.
+    /// Hands over bytes that are already in memory. Discards bytes for a connection that the
+    /// service has closed, keeps those for a paused one.
     #[inline]
     pub(crate) fn deliver<S: Service>(&mut self, index: u32, data: &[u8], service: &mut S) {
         self.counters.reads += 1;
@@ -35,8 +35,8 @@ impl Io {
         }
     }
 
-    /// Reads once with `read(buffer, bytes_max)`, which appends to the buffer, and hands over what
-    /// came. Ends the connection on the end of the stream and on errors.
+    /// Reads once with `read(buffer, bytes_max)`, which appends to the buffer, and hands the bytes
+    /// over. Ends the connection on the end of the stream and on errors.
     #[inline]
     pub(crate) fn receive<S: Service>(
         &mut self,
@@ -66,8 +66,8 @@ impl Io {
         }
     }
 
-    /// The usual read: into the loop's receive buffer, behind a copy of the (short or absent) kept
-    /// part.
+    /// Reads into the loop's receive buffer, after a copy of the (short or absent) kept part: the
+    /// usual case.
     #[inline]
     fn receive_behind_copy<S: Service>(
         &mut self,
@@ -101,7 +101,7 @@ impl Io {
         outcome
     }
 
-    /// A large message is arriving: read straight behind what is there.
+    /// Reads straight behind the kept bytes, because a large message is arriving.
     #[cold]
     fn receive_behind_kept<S: Service>(
         &mut self,
@@ -134,7 +134,7 @@ impl Io {
             .then_some(consumed.min(data.len()))
     }
 
-    /// Presents the kept bytes, of which there are some.
+    /// Presents the kept bytes, which must not be empty.
     fn present_kept<S: Service>(&mut self, index: u32, service: &mut S) {
         let connection = &mut self.connections[index as usize];
         let input = std::mem::take(&mut connection.input);
@@ -158,7 +158,7 @@ impl Io {
         }
     }
 
-    /// Keeps bytes of a connection that has none.
+    /// Keeps bytes of a connection without kept bytes.
     #[inline]
     fn keep(&mut self, index: u32, rest: &[u8]) {
         if !rest.is_empty() {
@@ -189,7 +189,7 @@ impl Io {
         self.pool.put(input);
     }
 
-    /// A connection was resumed: presents what is kept, then lets the driver read again.
+    /// Presents the kept bytes of a resumed connection, then lets the driver read again.
     pub(crate) fn present_resumed<S: Service>(&mut self, index: u32, service: &mut S) {
         let connection = &mut self.connections[index as usize];
         connection.resumed = false;

@@ -1,4 +1,4 @@
-//! The loop as a service sees it. Nothing here touches a socket: operations change the connection
+//! The loop as a service sees it. This code touches no socket: operations change the connection
 //! table, mark outputs dirty and queue commands; the driver acts on these at the end of the turn
 //! (`engine.rs` is its side of this struct).
 
@@ -16,10 +16,10 @@ use crate::sent_log::{NONE, Place, SentLog};
 use crate::service::ConnId;
 use crate::timer::{Due, Timers};
 
-/// The scratch buffer for output to dead connections is freed beyond this size.
+/// Size beyond which the scratch buffer for output to dead connections is freed.
 const SCRATCH_BYTES_MAX: usize = 64 << 10;
 
-/// Counts of what a loop has done since its start.
+/// Counters of a loop since its start.
 #[derive(Copy, Clone, Default, Debug, Eq, PartialEq)]
 pub struct Counters {
     /// Turns of the loop.
@@ -28,7 +28,7 @@ pub struct Counters {
     pub waits: u64,
     /// Reads that brought bytes.
     pub reads: u64,
-    /// Writes of which the kernel took bytes.
+    /// Writes from which the kernel took bytes.
     pub writes: u64,
     /// Bytes received.
     pub bytes_in: u64,
@@ -36,45 +36,44 @@ pub struct Counters {
     pub bytes_out: u64,
     /// Connections taken over from the acceptor.
     pub accepts: u64,
-    /// Accepted connections closed at once because there were as many as there may be.
+    /// Accepted connections closed at once because their number had reached its bound.
     pub refused: u64,
     /// Outgoing connections established.
     pub connects: u64,
 }
 
-/// The clocks of a simulated host at this moment, which may be later than that at which its turn
-/// began.
+/// The clocks of a simulated host at this moment, which may be later than the start of its turn.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct SimulatedClock {
     pub(crate) boot_ns: u64,
-    /// How far the wall clock is ahead of the other.
+    /// Lead of the wall clock over the other.
     pub(crate) wall_offset_us: i64,
 }
 
 /// The connection table, buffers, timers and counters of one loop.
 pub struct Io {
     pub(crate) now_ns: u64,
-    /// Of a simulated host; none: the clocks are the machine's.
+    /// Clocks of a simulated host; `None`: those of the machine.
     pub(crate) simulated: Option<SimulatedClock>,
     pub(crate) connections: Vec<Connection>,
     pub(crate) free: Vec<u32>,
     /// Indices of connections with output to flush at the end of the turn.
     pub(crate) dirty: Vec<u32>,
-    /// For the driver, in order.
+    /// Commands for the driver, in order.
     pub(crate) commands: Vec<Command>,
-    /// Resumed connections whose kept bytes are to be presented.
+    /// Resumed connections with kept bytes to present.
     pub(crate) resumed: Vec<u32>,
     /// Connections to check for `drained` after the flush.
     pub(crate) notify_check: Vec<u32>,
-    /// `drained` is due.
+    /// Connections for which `drained` is due.
     pub(crate) drained: Vec<ConnId>,
-    /// What came about outside a callback, and is due to be told.
+    /// Events outside a callback, to report later.
     pub(crate) outcomes: Vec<(ConnId, Outcome)>,
     pub(crate) moves: Moves,
     pub(crate) timers: Timers,
     pub(crate) datagrams: Datagrams,
     pub(crate) pool: Pool,
-    /// Every read goes here first, unless a large frame is being gathered.
+    /// Buffer of every read, except those of large messages.
     pub(crate) receive_buffer: Vec<u8>,
     pub(crate) receive_bytes_max: usize,
     scratch: Vec<u8>,
@@ -83,22 +82,22 @@ pub struct Io {
     pub(crate) stopping: bool,
     pub(crate) linger_ns: u64,
     pub(crate) connections_max: usize,
-    /// Slots of accepted connections, which are what `connections_max` bounds.
+    /// Number of slots of accepted connections, which `connections_max` bounds.
     pub(crate) accepted: usize,
     pub(crate) load: Option<Arc<AtomicUsize>>,
     pub(crate) driver_name: &'static str,
 }
 
 impl Io {
-    /// Nanoseconds of a clock that never goes back and counts the time for which the machine was
-    /// suspended (CLOCK_BOOTTIME), read once per turn.
+    /// Nanoseconds of a clock that never goes back and counts time in suspension (CLOCK_BOOTTIME),
+    /// read once per turn.
     #[inline]
     pub fn now_ns(&self) -> u64 {
         self.now_ns
     }
 
-    /// The same clock, read anew: for who must know that this thread was not stopped since the turn
-    /// began.
+    /// The same clock, read anew: for callers that must know that this thread was not stopped since
+    /// the turn began.
     #[inline]
     pub fn read_clock_ns(&self) -> u64 {
         self.simulated.map_or_else(crate::driver::clock::now_ns, |clock| clock.boot_ns)
@@ -114,8 +113,8 @@ impl Io {
     }
 
     /// Starts a connection; [`connected`](crate::Service::connected) or
-    /// [`closed`](crate::Service::closed) follows in a later turn, at most `timeout_ns` later. What
-    /// is written before that is sent once it is connected.
+    /// [`closed`](crate::Service::closed) follows in a later turn, at most `timeout_ns` later.
+    /// Earlier output is sent once it is connected.
     pub fn connect(&mut self, to: SocketAddr, timeout_ns: u64) -> ConnId {
         let index = self.allocate(State::Connecting);
         let conn = self.id(index);
@@ -124,9 +123,8 @@ impl Io {
         conn
     }
 
-    /// Sends what was written, then closes. Nothing more is read, and no callback follows. The
-    /// flush, and the wait for the peer to close its side, are bounded by
-    /// [`LoopOptions::linger_ns`].
+    /// Sends the remaining output, then closes. Nothing more is read, and no callback follows.
+    /// [`LoopOptions::linger_ns`] bounds the flush, and the wait for the peer to close its side.
     pub fn close(&mut self, conn: ConnId) {
         let Some(connection) = self.get_mut(conn) else {
             return;
@@ -134,16 +132,16 @@ impl Io {
         match connection.state {
             State::Connecting => self.abort(conn),
             State::Open => self.start_closing(conn.index),
-            // It is restored first, and then closed.
+            // The connection is restored first, and then closed.
             State::Restoring => self.retire(conn.index),
-            // There is no socket here that anybody could be told by.
+            // No socket here could tell the peer.
             State::Parked => self.abort(conn),
             _ => {}
         }
     }
 
-    /// Closes at the end of this turn without sending what is still unsent; the peer sees a reset.
-    /// No callback follows.
+    /// Closes at the end of this turn without sending the unsent bytes; the peer sees a reset. No
+    /// callback follows.
     pub fn abort(&mut self, conn: ConnId) {
         let Some(connection) = self.get_mut(conn) else {
             return;
@@ -163,14 +161,14 @@ impl Io {
         self.get(conn).is_some()
     }
 
-    /// How many connections there are, those included that are still flushing after a close.
+    /// Number of connections, including those that still flush after a close.
     #[inline]
     pub fn connections(&self) -> usize {
         self.connections.len() - self.free.len()
     }
 
     /// The buffer that leaves in one write at the end of the turn. Append only. A dead connection
-    /// gives a scratch buffer that is thrown away.
+    /// gives a scratch buffer that is discarded.
     #[inline]
     pub fn output(&mut self, conn: ConnId) -> &mut Vec<u8> {
         match self.connections.get_mut(conn.index as usize) {
@@ -188,8 +186,8 @@ impl Io {
         }
     }
 
-    /// Sets whether what was written stays in [`output`](Io::output) over the end of the turn,
-    /// until this is called again with `false`. A connection that is closed sends it all the same.
+    /// Sets whether output stays in [`output`](Io::output) over the end of the turn, until a call
+    /// with `false`. A closed connection sends it all the same.
     #[inline]
     pub fn hold(&mut self, conn: ConnId, held: bool) {
         let Some(connection) = self.get_mut(conn) else {
@@ -206,8 +204,8 @@ impl Io {
         self.get(conn).map_or(0, Connection::backlog)
     }
 
-    /// Asks for one [`drained`](crate::Service::drained) once the backlog is at most `below` bytes,
-    /// in this turn or a later one. Asking again before it came replaces the mark.
+    /// Requests one [`drained`](crate::Service::drained) once the backlog is at most `below` bytes,
+    /// in this turn or a later one. Another request before it came replaces the mark.
     pub fn notify_drained(&mut self, conn: ConnId, below: usize) {
         let Some(connection) = self.get_mut(conn) else {
             return;
@@ -239,16 +237,16 @@ impl Io {
         }
     }
 
-    /// From now on the end of the peer's stream ends nothing: it is told by
-    /// [`has_ended`](Io::has_ended) alone, for a peer that has no more to say may still be
-    /// listening.
+    /// Makes the end of the peer's stream end nothing from now on: only
+    /// [`has_ended`](Io::has_ended) reports it, because a peer that has no more to send may still
+    /// be listening.
     pub fn keep_end(&mut self, conn: ConnId) {
         if let Some(connection) = self.get_mut(conn) {
             connection.keeps_end = true;
         }
     }
 
-    /// True if the end of the peer's stream has been seen, and [kept](Io::keep_end).
+    /// True if the end of the peer's stream was seen, and [kept](Io::keep_end).
     #[inline]
     pub fn has_ended(&self, conn: ConnId) -> bool {
         self.get(conn).is_some_and(|connection| connection.end_kept)
@@ -266,8 +264,8 @@ impl Io {
         self.get(conn).map_or(0, Connection::unread)
     }
 
-    /// [`timer`](crate::Service::timer) is called with `key` once the clock has reached `at_ns`.
-    /// There is no cancel: services ignore keys that mean nothing any more.
+    /// Calls [`timer`](crate::Service::timer) with `key` once the clock has reached `at_ns`. Timers
+    /// cannot be cancelled: services ignore keys that mean nothing any more.
     #[inline]
     pub fn set_timer(&mut self, at_ns: u64, key: u64) {
         self.timers.set(at_ns, Due::Service(key));
@@ -280,7 +278,7 @@ impl Io {
         self.datagrams.push(to, bytes);
     }
 
-    /// Datagrams that were to be sent, and for which there was no room or no way.
+    /// Datagrams that could not be sent, for lack of room or of a route.
     pub fn datagrams_dropped(&self) -> u64 {
         self.datagrams.dropped
     }
@@ -292,20 +290,20 @@ impl Io {
         self.window_ns = window_ns;
     }
 
-    /// The loop returns after this turn's flush. Connections are closed as they are: a service that
-    /// wants its last bytes delivered closes them first and waits for
+    /// Makes the loop return after this turn's flush. Connections are closed as they are: a service
+    /// that wants its last bytes delivered closes them first and waits for
     /// [`connections`](Io::connections) to fall.
     pub fn stop(&mut self) {
         self.stopping = true;
     }
 
-    /// Counts of what the loop has done so far.
+    /// Counters of the loop so far.
     #[inline]
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// Writes to this connection of which the kernel took bytes.
+    /// Writes to this connection from which the kernel took bytes.
     #[inline]
     pub fn writes_of(&self, conn: ConnId) -> u64 {
         self.get(conn).map_or(0, |connection| connection.writes)
@@ -323,10 +321,10 @@ impl Io {
         }
     }
 
-    /// Something in the present output buffer must be kept after it is sent: counts one up for that
-    /// buffer and returns its sequence number. The bytes are found again at their position in
-    /// [`output`](Io::output) when they were appended. Without a sent log, or on a dead connection,
-    /// the number returned names nothing.
+    /// Keeps the present output buffer after it is sent: counts one up for that buffer and returns
+    /// its sequence number. The bytes keep the position in [`output`](Io::output) that they had
+    /// when they were appended. Without a sent log, or on a dead connection, the returned number
+    /// names nothing.
     #[inline]
     pub fn retain(&mut self, conn: ConnId) -> u32 {
         match self.get_mut(conn).and_then(|connection| connection.log.as_mut()) {
@@ -346,7 +344,7 @@ impl Io {
         }
     }
 
-    /// The whole buffer, whether sent, being sent or still filling; empty if nothing has this
+    /// The whole buffer, whether sent, being sent or still filling; empty if no buffer has this
     /// number.
     pub fn sent(&self, conn: ConnId, sequence: u32) -> &[u8] {
         let Some(connection) = self.get(conn) else {
@@ -363,21 +361,20 @@ impl Io {
         }
     }
 
-    /// Memory held by buffers that were sent completely and are still retained, in bytes.
+    /// Memory of buffers that were sent completely and are still retained, in bytes.
     #[inline]
     pub fn retained_bytes(&self, conn: ConnId) -> usize {
         self.get(conn).and_then(|connection| connection.log.as_ref()).map_or(0, |log| log.bytes())
     }
 
-    /// Memory held by buffers that wait to be used again, in bytes; at most
-    /// [`LoopOptions::pool_bytes_max`], and less and less of it while the load does not need it.
+    /// Memory of idle buffers, in bytes; at most [`LoopOptions::pool_bytes_max`], and it shrinks
+    /// while the load does not need it.
     pub fn idle_buffer_bytes(&self) -> usize {
         self.pool.bytes()
     }
 
-    /// Takes all retained buffers out, for use inside [`closed`](crate::Service::closed). Nothing
-    /// of what is still unsent will be sent after that, retained or not: the stream would have a
-    /// gap.
+    /// Takes all retained buffers out, for use inside [`closed`](crate::Service::closed). None of
+    /// the unsent bytes will be sent after that, retained or not: the stream would have a gap.
     pub fn take_sent_log(&mut self, conn: ConnId) -> SentLog {
         let Some(connection) = self.get_mut(conn) else { return SentLog::default() };
         let Some(log) = connection.log.as_mut() else { return SentLog::default() };

@@ -1,6 +1,6 @@
-//! How other threads reach a loop: a bounded queue under a lock, and an eventfd that wakes the loop
-//! when the queue was empty before. It carries configuration, cluster state and accepted
-//! connections, never a query.
+//! The way for other threads to reach a loop: a bounded queue under a lock, and an eventfd that
+//! wakes the loop when the queue was empty before. It carries configuration, cluster state and
+//! accepted connections, never a query.
 
 use std::collections::VecDeque;
 use std::io;
@@ -31,8 +31,8 @@ struct Shared<M> {
 }
 
 impl<M> Shared<M> {
-    /// A poisoned lock means that a poster panicked between two complete operations; the queue is
-    /// sound.
+    /// Locks the queue. A poisoned lock means that a poster panicked between two complete
+    /// operations; the queue is sound.
     fn lock(&self) -> MutexGuard<'_, Queue<M>> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -90,11 +90,11 @@ impl<M> Mailer<M> {
 /// The loop's side of its mailbox; give it to [`run`](crate::run).
 pub struct Inbox<M> {
     shared: Arc<Shared<M>>,
-    /// Taken from the queue, not yet handed over.
+    /// Items taken from the queue, not yet handed over.
     taken: VecDeque<Item<M>>,
 }
 
-/// A mailbox for one loop that holds at most `capacity` items. Fails if no eventfd is to be had.
+/// A mailbox for one loop that holds at most `capacity` items. Fails if no eventfd is available.
 pub fn mailbox<M>(capacity: usize) -> io::Result<(Mailer<M>, Inbox<M>)> {
     let wake = Wake::new()?;
     let queue = Mutex::new(Queue { items: VecDeque::with_capacity(capacity), closed: false });
@@ -111,9 +111,9 @@ impl<M> Inbox<M> {
         self.shared.wake.as_fd()
     }
 
-    /// Takes over what was posted. Call when [`wake_fd`](Inbox::wake_fd) was readable.
+    /// Takes the posted items. Call when [`wake_fd`](Inbox::wake_fd) was readable.
     pub(crate) fn collect(&mut self) {
-        // First: what is posted after the queue was taken rings again.
+        // Quiet first: mail posted after the queue was taken rings again.
         self.shared.wake.quiet();
         let mut queue = self.shared.lock();
         if self.taken.is_empty() {
@@ -123,7 +123,7 @@ impl<M> Inbox<M> {
         }
     }
 
-    /// The next item taken over.
+    /// The next item taken.
     pub(crate) fn next(&mut self) -> Option<Item<M>> {
         self.taken.pop_front()
     }
@@ -134,7 +134,7 @@ impl<M> Inbox<M> {
 }
 
 impl<M> Drop for Inbox<M> {
-    /// From here on nothing is accepted; what was not handed over is dropped with the queue.
+    /// Accepts nothing from here on; drops the items that were not handed over with the queue.
     fn drop(&mut self) {
         let mut queue = self.shared.lock();
         queue.closed = true;
@@ -167,7 +167,7 @@ mod tests {
         assert!(mailer.is_closed());
     }
 
-    /// A loop that sleeps finds a connection only if the eventfd wakes it.
+    /// A sleeping loop finds a connection only if the eventfd wakes it.
     #[test]
     fn an_adopted_connection_wakes_the_loop() {
         let (mailer, mut inbox) = mailbox::<u32>(2).unwrap();

@@ -1,6 +1,6 @@
 //! Connections that leave the loop and come into it: the engine's part of
 //! [`moving`](crate::moving), the same for every driver. The driver moves the socket at the end of
-//! the turn; what came of it is told early in the next one.
+//! the turn; the service hears the outcome early in the next one.
 
 use std::io;
 use std::sync::atomic::Ordering;
@@ -13,19 +13,19 @@ use crate::service::{CloseReason, ConnId, Service};
 
 impl Io {
     /// Takes the connection out of the loop at the end of this turn, after its flush.
-    /// [`frozen`](Service::frozen) follows, unless the connection is closed first. From then until
-    /// `frozen` the connection takes output, which becomes the end of [`Frozen::unsent`]; a close
-    /// in between does nothing (who wants it closed restores it first).
+    /// [`frozen`](Service::frozen) follows, unless the connection is closed first. Until `frozen`
+    /// the connection takes output, which becomes the end of [`Frozen::unsent`]; a close in between
+    /// does nothing (a caller that wants it closed restores it first).
     pub fn freeze(&mut self, conn: ConnId) {
         if self.is_open(conn) {
             self.commands.push(Command::Freeze { conn });
         }
     }
 
-    /// [`unacknowledged`](Service::unacknowledged) follows early in the next turn, unless the
-    /// connection has ended by then. A connection of whose bytes some are on their way is better
-    /// not frozen: what acknowledges them finds nobody, and its peer hears of nothing until a timer
-    /// sends them again.
+    /// Requests [`unacknowledged`](Service::unacknowledged) early in the next turn, unless the
+    /// connection has ended by then. A connection with bytes in flight should not be frozen: their
+    /// acknowledgement reaches no socket, and the peer hears nothing until a timer sends the bytes
+    /// again.
     pub fn ask_unacknowledged(&mut self, conn: ConnId) {
         if self.is_open(conn) {
             self.commands.push(Command::Look { conn });
@@ -36,11 +36,11 @@ impl Io {
     /// [`closed`](Service::closed) with [`CloseReason::ConnectFailed`]: `PermissionDenied` without
     /// CAP_NET_ADMIN, `AddrInUse` if the connection lives here already, `AddrNotAvailable` if the
     /// host does not have the local address, `NotFound` if a twin's depot does not have it,
-    /// `Unsupported` without a mover. What is unread is then presented by `received`, and what was
-    /// written meanwhile is sent behind what is unsent. A connection that is closed before it was
-    /// restored is restored all the same and then closed, so that its peer is told.
+    /// `Unsupported` without a mover. `received` then presents the unread bytes, and output written
+    /// meanwhile is sent after the unsent bytes. A connection that is closed before it was restored
+    /// is restored all the same and then closed, so that its peer hears of it.
     ///
-    /// It counts as an accepted connection but is never refused for there being too many.
+    /// The connection counts as accepted but is never refused for the bound on connections.
     pub fn restore(&mut self, frozen: Frozen) -> ConnId {
         let index = self.allocate(State::Restoring);
         self.connections[index as usize].accepted = true;
@@ -53,10 +53,9 @@ impl Io {
         self.id(index)
     }
 
-    /// For use inside [`frozen`](Service::frozen), which has brought the connection: its id stays
-    /// valid, and what is written to it is gathered, until [`restore_parked`](Io::restore_parked).
-    /// Who writes to it need not know that it is elsewhere. Closed meanwhile, it is forgotten here,
-    /// and nobody is told.
+    /// Parks a connection, inside [`frozen`](Service::frozen): its id stays valid, and its output
+    /// gathers, until [`restore_parked`](Io::restore_parked). Code that writes to it need not know
+    /// that it is elsewhere. A close meanwhile forgets it here, and no peer hears of it.
     pub fn park(&mut self, conn: ConnId) {
         if let Some(connection) =
             self.get_mut(conn).filter(|connection| connection.state == State::Frozen)
@@ -65,8 +64,8 @@ impl Io {
         }
     }
 
-    /// As [`restore`](Io::restore), under the id that the connection had; false if that is no
-    /// parked connection's. What was written meanwhile is sent behind what is unsent.
+    /// Same as [`restore`](Io::restore), under the id that the connection had; false if the id is
+    /// not of a parked connection. Output written meanwhile is sent after the unsent bytes.
     pub fn restore_parked(&mut self, conn: ConnId, frozen: Frozen) -> bool {
         let Some(connection) =
             self.get_mut(conn).filter(|connection| connection.state == State::Parked)
@@ -79,8 +78,8 @@ impl Io {
         true
     }
 
-    /// Whether a connection may be frozen as far as the loop knows, and how much the kernel may
-    /// still hold of it.
+    /// Returns whether a connection may be frozen as far as the loop knows, and how much the kernel
+    /// may still hold of it.
     pub(crate) fn may_freeze(&self, conn: ConnId) -> Result<FrozenLimits, NotFrozen> {
         let connection = self.get(conn).ok_or(NotFrozen::NotEstablished)?;
         if connection.state != State::Open {
@@ -96,8 +95,8 @@ impl Io {
         })
     }
 
-    /// The driver has let the socket go, with what the kernel held of the connection, or could not.
-    /// Adds the loop's part.
+    /// Completes a freeze with the driver's outcome: the kernel's state of the connection, or the
+    /// failure. Adds the loop's part.
     pub(crate) fn froze(&mut self, conn: ConnId, outcome: Result<Frozen, NotFrozen>) {
         let outcome = outcome.map(|mut frozen| {
             let connection = &mut self.connections[conn.index as usize];
@@ -118,19 +117,19 @@ impl Io {
         self.outcomes.push((conn, Outcome::Froze(Box::new(outcome))));
     }
 
-    /// What is to be restored into this slot, unless nobody wants it any more.
+    /// The connection to restore into this slot, unless it was given up.
     pub(crate) fn take_waiting(&mut self, index: u32) -> Option<Frozen> {
         let position = self.moves.waiting.iter().position(|waiting| waiting.0 == index)?;
         Some(self.moves.waiting.swap_remove(position).1)
     }
 
-    /// The driver has a socket for the slot, or failed to make one. `frozen` is what it has not put
-    /// into the socket.
+    /// Completes a restore: the driver has a socket for the slot, or failed to make one. `frozen`
+    /// is the rest that is not in the socket.
     pub(crate) fn restore_ended(&mut self, index: u32, outcome: Result<Frozen, io::ErrorKind>) {
         let connection = &mut self.connections[index as usize];
         let closed = connection.generation.is_multiple_of(2);
         match outcome {
-            // Aborted meanwhile: the command that closes it follows.
+            // It was aborted meanwhile: the command that closes it follows.
             _ if connection.state != State::Restoring => {}
             Err(_) if closed => self.finish(index, false),
             Err(kind) => self.fail(index, CloseReason::ConnectFailed(kind)),
@@ -181,12 +180,12 @@ impl Io {
     }
 }
 
-/// What is left of a bound.
+/// The rest of a bound.
 fn less(bytes_max: usize, bytes: usize) -> Result<usize, NotFrozen> {
     bytes_max.checked_sub(bytes).ok_or(NotFrozen::TooLong(bytes))
 }
 
-/// The queues become the loop's: what is unsent goes before what the service has written since.
+/// Moves the queues into the loop: unsent bytes precede those that the service has written since.
 fn put_in(connection: &mut Connection, frozen: Frozen) {
     let written = std::mem::replace(&mut connection.output, frozen.unsent);
     connection.output.extend_from_slice(&written);

@@ -1,4 +1,4 @@
-//! The options of a loop at its start, and the choice of the driver.
+//! Options of a loop at its start, and the choice of the driver.
 
 use std::fmt;
 use std::net::UdpSocket;
@@ -14,28 +14,27 @@ use crate::moving::{FrozenLimits, Intake, Mover};
 pub struct LoopOptions {
     /// Most bytes taken from one connection by one read.
     pub receive_buffer_bytes: usize,
-    /// Most connections at a time; accepted ones beyond it are closed at once. Outgoing ones are
-    /// not counted against it: they are the service's own.
+    /// Bound on accepted connections; more are closed at once. Outgoing ones do not count: they are
+    /// the service's own.
     pub connections_max: usize,
-    /// Most bytes of idle buffers kept for use again.
+    /// Most bytes of idle buffers kept for reuse.
     pub pool_bytes_max: usize,
-    /// How long a connection closed by the service may take to send what was written and to be
-    /// closed by the peer.
+    /// Time in which a connection that the service closed must send its output and be closed by the
+    /// peer.
     pub linger_ns: u64,
-    /// Counted down by one when an accepted connection is gone. Give the same counter to the
-    /// acceptor's [`CoreSlot`](crate::CoreSlot), which counts it up, and the load is right without
-    /// the service's help.
+    /// Counter that goes down by one when an accepted connection is gone. Give the same counter to
+    /// the acceptor's [`CoreSlot`](crate::CoreSlot), which counts it up, and the load is right
+    /// without the service's help.
     pub load: Option<Arc<AtomicUsize>>,
-    /// Where datagrams come from and leave by, bound with
-    /// [`bind_datagrams`](crate::bind_datagrams); epoll only.
+    /// Socket for datagrams, bound with [`bind_datagrams`](crate::bind_datagrams); epoll only.
     pub datagrams: Option<Arc<UdpSocket>>,
-    /// How many of these the kernel is handed in one call, at most 32.
+    /// Datagrams per system call, at most 32.
     pub datagrams_at_once: usize,
-    /// How connections are taken out of the loop and put into it.
+    /// Means to take connections out of the loop and put them into it.
     pub mover: Mover,
-    /// What may be queued for a connection that is taken out.
+    /// Bounds on the queues of a connection that is taken out.
     pub frozen_limits: FrozenLimits,
-    /// What the kernel takes in of connections that were restored.
+    /// Buffers of restored connections in the kernel.
     pub restored_intake: Intake,
 }
 
@@ -56,16 +55,16 @@ impl Default for LoopOptions {
     }
 }
 
-/// Which driver moves the bytes.
+/// Choice of the driver that moves the bytes.
 #[derive(Copy, Clone, Eq, PartialEq, Debug, Default)]
 pub enum IoChoice {
-    /// The loop decides. That is epoll: both drivers cost the same per query in every measurement
+    /// The loop decides: epoll, because both drivers cost the same per query in every measurement
     /// so far, and epoll needs less kernel memory and works where containers forbid io_uring.
     #[default]
     Auto,
     /// epoll, level-triggered.
     Epoll,
-    /// io_uring; [`run`](crate::run) fails where the kernel does not offer it.
+    /// io_uring; [`run`](crate::run) fails if the kernel does not offer it.
     Uring,
 }
 

@@ -1,13 +1,13 @@
-//! From the service to the socket. A connection has at most one buffer being sent; what is written
-//! meanwhile gathers in the next one. The driver's part: [`begin_send`](Io::begin_send), one write
-//! of [`unsent`](Io::unsent), and [`wrote`](Io::wrote) for each success.
+//! From the service to the socket. A connection sends at most one buffer at a time; later output
+//! gathers in the next one. The driver's part: [`begin_send`](Io::begin_send), one write of
+//! [`unsent`](Io::unsent), and [`wrote`](Io::wrote) for each success.
 
 use crate::connection::State;
 use crate::io::Io;
 use crate::service::ConnId;
 
-/// A kept buffer counts with its capacity, so small ones must not be as large as the last large one
-/// was.
+/// Bound on the expected size of a retained buffer: it counts with its capacity, so a small one
+/// must not be as large as the last large one was.
 const EXPECTED_WITH_LOG_MAX: usize = 64 << 10;
 
 impl Io {
@@ -20,8 +20,8 @@ impl Io {
         }
     }
 
-    /// Makes the output the buffer being sent. False if there is nothing to send, or nothing may be
-    /// sent now.
+    /// Makes the output the buffer to send. False if nothing is to send, or nothing may be sent
+    /// now.
     #[inline]
     pub(crate) fn begin_send(&mut self, index: u32) -> bool {
         let connection = &mut self.connections[index as usize];
@@ -59,8 +59,8 @@ impl Io {
         &connection.sending[connection.sent..]
     }
 
-    /// One write succeeded and the kernel took `count` bytes. True if nothing is left of the
-    /// buffer.
+    /// Notes that one write succeeded and the kernel took `count` bytes. True if nothing is left of
+    /// the buffer.
     #[inline]
     pub(crate) fn wrote(&mut self, index: u32, count: usize) -> bool {
         self.counters.writes += 1;
@@ -100,7 +100,7 @@ impl Io {
         }
     }
 
-    /// Queues `drained` if it was asked for and the backlog is low enough.
+    /// Queues `drained` if it was requested and the backlog is low enough.
     pub(crate) fn check_notify(&mut self, index: u32) {
         let connection = &mut self.connections[index as usize];
         if connection.notify && connection.backlog() <= connection.notify_below {
@@ -109,7 +109,7 @@ impl Io {
         }
     }
 
-    /// After the flush: answers the requests for `drained` made in this turn.
+    /// Answers, after the flush, the requests for `drained` made in this turn.
     pub(crate) fn check_new_notifies(&mut self) {
         for position in 0..self.notify_check.len() {
             self.check_notify(self.notify_check[position]);

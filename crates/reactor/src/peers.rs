@@ -1,9 +1,9 @@
-//! Who is at the other end of each connection, as a service knows it.
+//! A service's knowledge of the peer of each connection.
 
 use crate::ConnId;
 
-/// A service's word on each connection, found by its index; what was said of the last user of an
-/// index says nothing of the next.
+/// A service's value for each connection, by its index; the value of an index's former connection
+/// does not apply to the next.
 #[derive(Clone, Debug)]
 pub struct Peers<P>(Vec<(u32, P)>);
 
@@ -14,7 +14,7 @@ impl<P> Default for Peers<P> {
 }
 
 impl<P: Copy + Default + PartialEq> Peers<P> {
-    /// Who it is; the default one of a connection of which nothing was said.
+    /// The value of a connection; the default if none was set.
     #[inline]
     pub fn of(&self, conn: ConnId) -> P {
         let found = self
@@ -24,13 +24,13 @@ impl<P: Copy + Default + PartialEq> Peers<P> {
         found.map(|(_, peer)| *peer).unwrap_or_default()
     }
 
-    /// Says who it is; the default one: nobody any more.
+    /// Sets the value of a connection; the default clears it.
     pub fn set(&mut self, conn: ConnId, peer: P) {
         let index = conn.index as usize;
         if self.0.len() <= index {
             self.0.resize(index + 1, (0, P::default()));
         }
-        // Of a connection that was moved away the index may be another's by now.
+        // The index of a connection that moved away may belong to another one now.
         if peer != P::default() || self.0[index].0 == conn.generation {
             self.0[index] = (conn.generation, peer);
         }
@@ -51,7 +51,7 @@ mod tests {
             ('a', '\0', '\0')
         );
         peers.set(conn(3, 2), 'b');
-        // That of the former one comes late.
+        // The value for the former connection comes late.
         peers.set(conn(3, 1), '\0');
         assert_eq!((peers.of(conn(3, 1)), peers.of(conn(3, 2))), ('\0', 'b'));
         peers.set(conn(3, 2), '\0');

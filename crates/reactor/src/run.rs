@@ -70,7 +70,7 @@ fn turn<S: Service, D: SocketDriver>(
         Some(0) => Some(0),
         _ if !inbox.is_empty() => Some(0),
         None => None,
-        // Only if it matters is the clock looked at again: the last turn may have taken long.
+        // Read the clock again only if it matters: the last turn may have taken long.
         Some(_) => io.wait_ns(clock::now_ns()),
     };
     driver.wait(io, timeout_ns)?;
@@ -90,7 +90,7 @@ fn turn<S: Service, D: SocketDriver>(
     Ok(())
 }
 
-/// Mail and accepted connections.
+/// Hands over mail and accepted connections.
 #[cold]
 fn hand_over<S: Service, D: SocketDriver>(
     io: &mut Io,

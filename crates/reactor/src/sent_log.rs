@@ -1,20 +1,20 @@
 //! The sent log keeps the bytes of in-flight requests so that they can be sent again over another
-//! connection, without copying them: an output buffer that the kernel has taken completely is put
+//! connection, without copying them: an output buffer that the kernel has taken completely goes
 //! here instead of back into the pool, for as long as its retain count is above 0. The table holds
-//! only live buffers; slots are used again, and the sequence number carries the slot's cycle so
-//! that a stale number is noticed.
+//! only live buffers; slots are reused, and the sequence number carries the slot's cycle so that a
+//! stale number is noticed.
 
-/// "No buffer": given out when nothing can be kept, and ignored by every operation.
+/// "No buffer": returned when nothing can be kept, and ignored by every operation.
 pub(crate) const NONE: u32 = u32::MAX;
 const INDEX_BITS: u32 = 20;
 const INDEX_MASK: u32 = (1 << INDEX_BITS) - 1;
 
 #[derive(Default, Debug)]
 struct Slot {
-    /// Empty while the bytes are still in the connection's output or sending buffer.
+    /// Kept bytes; empty while they are still in the connection's output or sending buffer.
     buffer: Vec<u8>,
     count: u32,
-    /// Counts the uses of the slot; wraps at 12 bits.
+    /// Number of uses of the slot; wraps at 12 bits.
     cycle: u32,
 }
 
@@ -23,15 +23,15 @@ struct Slot {
 pub(crate) struct LogTable {
     slots: Vec<Slot>,
     free: Vec<u32>,
-    /// Slot of the output buffer now being filled, if something in it is retained.
+    /// Slot of the output buffer that is being filled, if part of it is retained.
     filling: u32,
-    /// Slot of the buffer now being sent.
+    /// Slot of the buffer that is being sent.
     sending: u32,
     /// Capacity of the buffers kept here.
     bytes: usize,
 }
 
-/// Where the bytes of a sequence number are.
+/// The place of the bytes of a sequence number.
 pub(crate) enum Place<'a> {
     Filling,
     Sending,
@@ -46,7 +46,7 @@ impl Default for LogTable {
 }
 
 impl LogTable {
-    /// Counts one more reason to keep the buffer being filled; returns its sequence number.
+    /// Retains the buffer that is being filled once more; returns its sequence number.
     #[inline]
     pub(crate) fn retain(&mut self) -> u32 {
         if self.filling == NONE {
@@ -60,14 +60,15 @@ impl LogTable {
         self.filling | slot.cycle << INDEX_BITS
     }
 
-    /// The output buffer became the sending buffer.
+    /// Notes that the output buffer became the sending buffer.
     #[inline]
     pub(crate) fn started_sending(&mut self) {
         debug_assert_eq!(self.sending, NONE);
         self.sending = std::mem::replace(&mut self.filling, NONE);
     }
 
-    /// The kernel has taken all of `buffer`. Gives it back if nothing in it is retained any more.
+    /// Notes that the kernel has taken all of `buffer`. Gives it back if no part of it is retained
+    /// any more.
     #[inline]
     pub(crate) fn finished_sending(&mut self, buffer: Vec<u8>) -> Option<Vec<u8>> {
         let index = std::mem::replace(&mut self.sending, NONE);
@@ -84,8 +85,7 @@ impl LogTable {
         None
     }
 
-    /// Counts one reason less; gives the buffer back if that was the last one and it was sent
-    /// completely.
+    /// Releases a buffer once; gives it back if that was the last time and it was sent completely.
     #[inline]
     pub(crate) fn release(&mut self, sequence: u32) -> Option<Vec<u8>> {
         let index = self.index_of(sequence)?;
@@ -120,8 +120,7 @@ impl LogTable {
         self.filling != NONE
     }
 
-    /// Turns the table into what is handed to the service, with the buffers not yet sent put to
-    /// their places.
+    /// Turns the table into the service's log, with the unsent buffers in their places.
     pub(crate) fn into_log(mut self, filling: Vec<u8>, sending: Vec<u8>) -> SentLog {
         if self.filling != NONE {
             self.slots[self.filling as usize].buffer = filling;

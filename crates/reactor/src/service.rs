@@ -7,17 +7,17 @@ use std::net::SocketAddr;
 use crate::Io;
 use crate::moving::{Frozen, NotFrozen};
 
-/// Names one connection of one loop. The generation changes when the slot is used again, so a stale
-/// id never reaches somebody else's connection: every operation on it does nothing.
+/// Names one connection of one loop. The generation changes when the slot is reused, so a stale id
+/// never reaches another connection: every operation on it does nothing.
 #[derive(Copy, Clone, Eq, PartialEq, Hash, Debug)]
 pub struct ConnId {
     /// Slot in the loop's connection table; small and dense, fit for indexing a `Vec`.
     pub index: u32,
-    /// Which user of the slot; odd while the connection is alive.
+    /// Number of the slot's user; odd while the connection is alive.
     pub generation: u32,
 }
 
-/// Where an accepted connection came from.
+/// Origin of an accepted connection.
 #[derive(Copy, Clone, Debug)]
 pub struct Accepted {
     /// Position of the listener in the list given to the acceptor.
@@ -28,7 +28,7 @@ pub struct Accepted {
     pub local: SocketAddr,
 }
 
-/// Why a connection ended that the service did not end itself.
+/// The reason why a connection ended that the service did not end itself.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub enum CloseReason {
     /// The peer closed its side in order (end of stream).
@@ -59,8 +59,8 @@ pub trait Service {
     /// An outgoing [`Io::connect`] completed.
     fn connected(&mut self, io: &mut Io, conn: ConnId);
 
-    /// `data` is everything received and not yet consumed. Returns how many bytes were consumed;
-    /// the rest is kept and presented again in front of what arrives next. A connection paused
+    /// Takes `data`, which is everything received and not yet consumed. Returns how many bytes were
+    /// consumed; the rest is kept and presented again in front of later bytes. A connection paused
     /// inside this call is not presented again until it is resumed; on resume the kept bytes are
     /// presented even if nothing new arrived.
     fn received(&mut self, io: &mut Io, conn: ConnId, data: &[u8]) -> usize;
@@ -70,32 +70,32 @@ pub trait Service {
     /// (for the sent log), dead afterwards.
     fn closed(&mut self, io: &mut Io, conn: ConnId, reason: CloseReason);
 
-    /// The backlog fell to what was asked for with [`Io::notify_drained`].
+    /// The backlog fell to the mark of [`Io::notify_drained`].
     fn drained(&mut self, io: &mut Io, conn: ConnId);
 
-    /// What came of [`Io::freeze`]. With `Ok` the id is still valid during this call, and dead
-    /// afterwards; with `Err` the connection goes on as before.
+    /// Reports the outcome of [`Io::freeze`]. With `Ok` the id is still valid during this call, and
+    /// dead afterwards; with `Err` the connection goes on as before.
     fn frozen(&mut self, _io: &mut Io, _conn: ConnId, _outcome: Result<Frozen, NotFrozen>) {}
 
-    /// A connection that was put in with [`Io::restore`] is alive: what it brought along that is
-    /// unread is presented next, and what is unsent is on its way.
+    /// A connection that was put in with [`Io::restore`] is alive: its unread bytes are presented
+    /// next, and its unsent bytes are on their way.
     fn restored(&mut self, _io: &mut Io, _conn: ConnId) {}
 
-    /// What came of [`Io::ask_unacknowledged`]: so many bytes were written to the connection that
-    /// its peer has not acknowledged.
+    /// Reports the outcome of [`Io::ask_unacknowledged`]: this many bytes were written to the
+    /// connection that its peer has not acknowledged.
     fn unacknowledged(&mut self, _io: &mut Io, _conn: ConnId, _bytes: usize) {}
 
-    /// A datagram came for [`LoopOptions::datagrams`](crate::LoopOptions::datagrams). Who it says
-    /// it is from is not to be believed.
+    /// A datagram came for [`LoopOptions::datagrams`](crate::LoopOptions::datagrams). The sender
+    /// that it names is not to be trusted.
     fn datagram(&mut self, _io: &mut Io, _from: SocketAddr, _data: &[u8]) {}
 
     /// A timer set with [`Io::set_timer`] is due.
     fn timer(&mut self, io: &mut Io, key: u64);
 
-    /// Something was posted by another thread.
+    /// Another thread posted mail.
     fn mail(&mut self, io: &mut Io, mail: Self::Mail);
 
-    /// All events of the turn were handed over; what is written now still leaves in this turn's
+    /// All events of the turn were handed over; output written now still leaves in this turn's
     /// flush.
     fn turn_ended(&mut self, io: &mut Io);
 }

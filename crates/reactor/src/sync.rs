@@ -1,6 +1,6 @@
-//! What the mailbox shares between threads: locks, and the eventfd that wakes a loop. With the
-//! feature `loom` these are twins, so that models (`mailbox/models.rs`) go through every order in
-//! which threads can meet in them.
+//! The mailbox's shared parts: locks, and the eventfd that wakes a loop. With the feature `loom`
+//! these are twins, so that models (`mailbox/models.rs`) go through every order in which threads
+//! can meet in them.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -23,7 +23,7 @@ pub(crate) struct Wake {
 }
 
 impl Wake {
-    /// Fails if no eventfd is to be had.
+    /// Fails if no eventfd is available.
     pub(crate) fn new() -> io::Result<Self> {
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         Ok(Wake {
@@ -64,7 +64,7 @@ impl Wake {
         *self.rung.0.lock().unwrap() = false;
     }
 
-    /// The loop's wait for events: whether this is readable; `block` waits until it is.
+    /// The loop's wait for events: returns whether this is readable; `block` waits until it is.
     #[cfg(test)]
     pub(crate) fn wait(&self, block: bool) -> bool {
         let mut rung = self.rung.0.lock().unwrap();

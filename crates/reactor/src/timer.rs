@@ -1,5 +1,5 @@
-//! Timers of one loop: a binary heap by time, first set first for equal times. There is no cancel:
-//! whoever gets a timer checks whether it still means something.
+//! Timers of one loop: a binary heap by time, first set first for equal times. Timers cannot be
+//! cancelled: the receiver of one checks whether it still means something.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -9,7 +9,7 @@ use crate::service::ConnId;
 /// The purpose of a due timer.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub(crate) enum Due {
-    /// The service's own, with its key.
+    /// A timer of the service, with its key.
     Service(u64),
     /// A connection's connect or linger deadline.
     Connection(ConnId),
@@ -47,7 +47,7 @@ impl Timers {
         self.heap.push(Reverse(Entry { at_ns, order: self.order, due }));
     }
 
-    /// When the next timer is due.
+    /// Time of the next timer.
     #[inline]
     pub(crate) fn next_ns(&self) -> Option<u64> {
         self.heap.peek().map(|entry| entry.0.at_ns)

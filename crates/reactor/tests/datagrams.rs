@@ -1,5 +1,5 @@
-//! Datagrams between real sockets: what comes is handed over with its sender, and what is sent
-//! leaves with the turn.
+//! Datagrams between real sockets: a received one is handed over with its sender, and sent ones
+//! leave with the turn.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use shunt_reactor::{
 /// Far beyond what anything takes here.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// Sends back what it gets; `end` ends it.
+/// Echoes datagrams; `end` stops it.
 struct Echo;
 
 impl Service for Echo {
@@ -44,7 +44,7 @@ impl Service for Echo {
     }
 }
 
-/// Sends this many at once for each that it gets, every third to nobody: it is too long.
+/// Sends this many at once for each received one; every third is lost, because it is too long.
 struct Many;
 
 const MANY: u8 = 100;
@@ -121,7 +121,7 @@ fn datagrams_come_and_go() {
         };
         assert_eq!(answer("one"), "one 0");
         client.send_to(b"too long", echo).unwrap();
-        // It may have come in the same turn, at whose end the one before it is dropped.
+        // It may have come in the same turn, whose end drops the one before it.
         assert!((0..100).any(|_| answer("two") == "two 1"));
         assert_eq!(answer("end"), "end 1");
         server.join().unwrap().unwrap();

@@ -49,13 +49,13 @@ unsafe impl GlobalAlloc for Counting {
 static ALLOCATOR: Counting = Counting;
 
 const FRAME: usize = 70;
-/// Round trips counted together. Buffers grow to what the load needs, at first often, then ever
-/// more rarely; steady state is reached when a whole window passes without an allocation.
+/// Round trips counted together. Buffers grow to the size that the load needs, at first often, then
+/// less and less; steady state is reached when a whole window passes without an allocation.
 const WINDOW: u64 = 20_000;
 const WINDOWS_MAX: usize = 30;
 
-/// A small proxy: frames from clients go to one link, what comes back from it goes to the client
-/// named in the frame.
+/// A small proxy: frames from clients go to one link, frames from the link go to the client that
+/// they name.
 struct Relay {
     link: ConnId,
     link_address: std::net::SocketAddr,

@@ -1,5 +1,5 @@
-//! Out of file descriptors the acceptor waits and goes on; those who were waiting get served. Alone
-//! in its process, because the limit is the process's.
+//! Out of file descriptors the acceptor waits and goes on; waiting clients are served later. The
+//! test is alone in its process, because the limit is the process's.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -40,8 +40,8 @@ impl Service for Echo {
     fn turn_ended(&mut self, _io: &mut Io) {}
 }
 
-/// The kernel takes a file for `accept` before it looks if anybody waits, so the acceptor's last
-/// look of a round may have the only free one for a moment.
+/// Connects. The kernel takes a file for `accept` before it checks for waiting connections, so the
+/// acceptor's last check of a round may hold the only free one for a moment.
 fn connect(to: SocketAddr) -> TcpStream {
     let until = Instant::now() + PATIENCE;
     loop {
@@ -70,7 +70,7 @@ fn the_acceptor_survives() {
         client.read_exact(&mut answer).unwrap();
         assert_eq!(&answer, b"hello");
     };
-    // All stay open: a file that is closed late must not make room unexpectedly.
+    // Keep all open: a file that is closed late must not make room unexpectedly.
     let mut clients = vec![TcpStream::connect(address).unwrap()];
     talk(&mut clients[0]);
 

@@ -1,4 +1,4 @@
-//! The promises of `Service` and `Io`, one promise a test, over the simulated network.
+//! The promises of `Service` and `Io`, one per test, over the simulated network.
 
 mod sim_support;
 
@@ -130,7 +130,7 @@ fn all_that_a_turn_wrote_leaves_in_one_write() {
 
 #[test]
 fn what_is_held_leaves_when_it_is_let_go_and_not_before() {
-    // A window too small for what is held, so that the peer's reading wakes the connection
+    // A window too small for the held bytes, so that the peer's reading wakes the connection
     // meanwhile.
     let mut pair = Pair::new(6, Options { window_bytes: 100..101, ..Options::calm() });
     pair.caller_io(|io, conn| io.output(conn).resize(5_000, 1));
@@ -278,7 +278,7 @@ fn a_window_gathers_more_events_into_fewer_turns() {
 #[test]
 fn what_a_burst_of_output_took_is_given_back() {
     let mut pair = Pair::new(12, Options::calm());
-    // Each connection holds a buffer of its own until the burst is over.
+    // Each connection holds its own buffer until the burst is over.
     let address = pair.address;
     let connections = pair.world.with(pair.caller, |_, io| {
         (0..200).map(|_| io.connect(address, SECOND)).collect::<Vec<_>>()
@@ -296,7 +296,7 @@ fn what_a_burst_of_output_took_is_given_back() {
         pair.world.run_for(SECOND);
         pair.caller_io(|io, conn| io.output(conn).push(1));
     }
-    // A MiB stays for good, and what was in use meanwhile may have come back to it.
+    // One MiB stays for good, and buffers in use meanwhile may have come back to it.
     let a_minute_later = pair.caller_io(|io, _| io.idle_buffer_bytes());
     assert!(a_minute_later < 2 << 20, "{a_minute_later}");
 }

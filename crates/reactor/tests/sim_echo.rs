@@ -52,7 +52,7 @@ fn streams_come_through_whole_in_crumbs() {
         assert_eq!(scene.losses(), 0);
         let server = &scene.world.host(scene.server).inner;
         assert_eq!(server.frames, 5 * 40);
-        // One frame beyond the bound at most: the server looks after every frame.
+        // The server exceeds the bound by one frame at most, because it checks after every frame.
         assert!(server.backlog_most <= 4096 + 3004);
         paused += server.paused;
         partial += scene

@@ -1,4 +1,4 @@
-//! The faults themselves: who is told what when hosts and networks fail.
+//! The faults themselves: what each side hears when hosts and networks fail.
 
 mod sim_support;
 
@@ -86,7 +86,7 @@ fn a_host_without_power_tells_nobody() {
     pair.world.with(pair.caller, |_, io| io.connect(pair.address, 3 * SECOND));
     pair.world.run_for(10 * SECOND);
     assert_eq!(pair.caller().closed(), [CloseReason::ConnectTimedOut]);
-    // Back again, it knows nothing of the old connection and resets it at the first byte.
+    // After the restart it knows nothing of the old connection and resets it at the first byte.
     pair.world.restart(pair.called, Checked::new(Script::new()));
     pair.caller_io(|io, conn| io.output(conn).push(1));
     pair.settle();

@@ -1,5 +1,5 @@
-//! Connections that move between simulated hosts: under traffic and faults, and at the moments at
-//! which it goes wrong.
+//! Connections that move between simulated hosts: under traffic and faults, and at the moments when
+//! a move fails.
 
 #![allow(clippy::unwrap_used, reason = "a test may say what it expects and stop there")]
 
@@ -22,18 +22,18 @@ fn address() -> SocketAddr {
     VIRTUAL.parse().unwrap()
 }
 
-/// Moves one connection to and fro while its client sends frames and checks what comes back.
+/// Moves one connection to and fro while its client sends frames and checks the answers.
 struct Journey {
     world: World,
     client: HostId<Checked<Client>>,
     stations: [HostId<Checked<Station>>; 2],
     random: Random,
-    /// Where it is, or was frozen last.
+    /// Index of its present or last host.
     at: usize,
     moves: u32,
     refused: u32,
     restore_failures: usize,
-    /// A copy of what is being restored, for when that fails.
+    /// A copy of the connection that is being restored, in case that fails.
     kept: Option<Frozen>,
 }
 
@@ -64,7 +64,7 @@ impl Journey {
         &self.world.host(self.stations[at]).inner
     }
 
-    /// One move; false if the connection has come to an end.
+    /// Makes one move; false if the connection has ended.
     fn step(&mut self) -> bool {
         self.world.run_for(self.random.range(&(0..20 * MILLISECOND)));
         if self.station(self.at).conn.is_none() {
@@ -82,7 +82,7 @@ impl Journey {
             return self.station(self.at).conn.is_some();
         };
         self.kept = Some(frozen);
-        // Back to the same host once in a while.
+        // Return to the same host once in a while.
         self.at = if self.random.chance(0.2) { self.at } else { 1 - self.at };
         self.world.run_for(self.random.range(&(0..50 * MILLISECOND)));
         while !self.restore() {

@@ -1,4 +1,4 @@
-//! A connection that is parked: elsewhere, and known by its id to whoever writes to it.
+//! A parked connection: it is elsewhere, and code that writes to it still uses its id.
 
 #![allow(clippy::unwrap_used, reason = "a test may say what it expects and stop there")]
 
@@ -6,7 +6,7 @@ use shunt_reactor::moving::{Frozen, NotFrozen};
 use shunt_reactor::sim::{HostId, Options, SECOND, World};
 use shunt_reactor::{Accepted, CloseReason, ConnId, Io, Service};
 
-/// Keeps what it reads, and parks what is frozen.
+/// Keeps the bytes that it reads, and parks frozen connections.
 #[derive(Default)]
 struct Parking {
     conn: Option<ConnId>,
@@ -60,7 +60,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// In which the connection is parked; something was written to it just before.
+    /// Makes a scene with a parked connection that was written to just before.
     fn new() -> Scene {
         let mut world = World::new(3, Options::calm());
         let address = "10.9.9.9:7".parse().unwrap();
@@ -92,7 +92,7 @@ fn what_is_written_while_it_is_away_follows_what_it_left_with() {
     assert_eq!(scene.frozen.unsent, b"one ");
     assert_eq!(scene.world.io(scene.here).backlog(scene.conn), b"two three ".len());
     let (conn, out, mut frozen) = (scene.conn, scene.out, scene.frozen.clone());
-    // What another host has put in meanwhile.
+    // Bytes that another host has put in meanwhile.
     frozen.unsent.extend_from_slice(b"the answer ");
     scene.world.with(scene.client, |_, io| io.output(out).extend_from_slice(b"sent meanwhile"));
     scene.world.run_for(SECOND);
@@ -121,7 +121,7 @@ fn closed_meanwhile_its_id_is_gone_and_its_peer_hears_nothing() {
             (&*scene.world.host(scene.client).closed, &*scene.world.host(scene.client).read),
             (&[][..], &b""[..])
         );
-        // It can still come back under another.
+        // The connection can still come back under another id.
         let other = scene.world.with(scene.here, |_, io| io.restore(frozen));
         scene.world.run_for(SECOND);
         assert_eq!(scene.world.host(scene.here).restored, [other]);

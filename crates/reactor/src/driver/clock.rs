@@ -4,8 +4,7 @@ use std::num::NonZeroU64;
 
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
-/// Nanoseconds since the machine was started, the time that it was suspended for included: who has
-/// a lease must know that.
+/// Nanoseconds since boot, including time in suspension: a lease holder must count that.
 #[inline]
 pub(crate) fn now_ns() -> u64 {
     let now = clock_gettime(ClockId::Boottime);
@@ -27,7 +26,7 @@ pub(crate) fn sleep_ns(ns: u64) {
     let _ = rustix::thread::nanosleep(&timespec(ns));
 }
 
-/// Sleeps of this thread end when they should, not up to 50 µs later: the waiting window is shorter
+/// Makes sleeps of this thread end on time, not up to 50 µs later: the waiting window is shorter
 /// than that.
 pub(crate) fn sleep_precisely() {
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));

@@ -1,7 +1,7 @@
-//! Level-triggered epoll: the driver that is always there. One `recv` per readable connection and
-//! turn, one `send` per connection with output. Interest in reading is withdrawn lazily: only when
-//! an event arrives for a connection that is not to be read, so that a short pause costs no system
-//! call.
+//! Level-triggered epoll: the driver that is always available. One `recv` per readable connection
+//! and turn, one `send` per connection with output. Interest in reading is withdrawn lazily, only
+//! when an event arrives for a connection that must not be read, so that a short pause costs no
+//! system call.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -20,7 +20,7 @@ use crate::service::{CloseReason, Service};
 
 /// Events taken by one wait; the kernel rotates its list, so the others come first next time.
 const EVENTS_MAX: usize = 1024;
-/// Stands for the mailbox in an event's data; no connection has it.
+/// Stands for the mailbox in an event's data; no connection has this value.
 const WAKE: u64 = u64::MAX;
 /// Stands for the socket of datagrams.
 const DATAGRAMS: u64 = u64::MAX - 1;
@@ -32,8 +32,8 @@ struct Socket {
     interest: Interest,
 }
 
-/// The events that epoll has been asked to report. Errors and hang-ups are reported as long as the
-/// socket is registered.
+/// The events requested from epoll. It reports errors and hang-ups as long as the socket is
+/// registered.
 #[derive(Copy, Clone, Eq, PartialEq, Debug, Default)]
 struct Interest {
     registered: bool,
@@ -49,15 +49,15 @@ pub(crate) struct Epoll {
     epoll: OwnedFd,
     sockets: Vec<Socket>,
     events: Vec<Event>,
-    /// The kernel is older than `epoll_pwait2`: waits are rounded up to milliseconds.
+    /// True if the kernel is older than `epoll_pwait2`: waits are rounded up to milliseconds.
     coarse: bool,
     datagrams: Option<Arc<UdpSocket>>,
-    /// For one datagram.
+    /// Buffer for one datagram.
     datagram: Vec<u8>,
 }
 
 impl Epoll {
-    /// `wake` becomes readable when there is mail.
+    /// Creates the driver. `wake` becomes readable when mail arrives.
     pub(crate) fn new(
         wake: BorrowedFd<'_>,
         datagrams: Option<Arc<UdpSocket>>,
@@ -93,7 +93,7 @@ impl Epoll {
         })
     }
 
-    /// `epoll_pwait2`, which rustix offers only to those who need no older kernel.
+    /// Calls `epoll_pwait2`, which rustix offers only to programs that need no older kernel.
     fn poll_precisely(&mut self, timeout_ns: u64) -> io::Result<()> {
         let timeout = libc::timespec {
             tv_sec: (timeout_ns / 1_000_000_000) as libc::time_t,
@@ -101,8 +101,8 @@ impl Epoll {
         };
         let no_mask = std::ptr::null::<libc::sigset_t>();
         // SAFETY: the events buffer has room for EVENTS_MAX entries of the kernel's layout, which
-        // is rustix's `Event`; the timeout outlives the call; without a signal mask its size is not
-        // looked at.
+        // is rustix's `Event`; the timeout outlives the call; without a signal mask the kernel
+        // ignores its size.
         let count = unsafe {
             libc::syscall(
                 libc::SYS_epoll_pwait2,
@@ -127,7 +127,7 @@ impl Epoll {
         Err(error)
     }
 
-    /// Tells epoll what to report from now on, if that is something else than before.
+    /// Tells epoll which events to report from now on, if they changed.
     fn set_interest(&mut self, io: &mut Io, index: u32, wanted: Interest) {
         let socket = &mut self.sockets[index as usize];
         let Some(fd) = &socket.fd else { return };
@@ -159,8 +159,7 @@ impl Epoll {
         self.sockets[index] = Socket { fd: Some(fd), interest: Interest::default() };
     }
 
-    /// Hands over what has come to the socket of datagrams. An error of one that was sent is told
-    /// here, and is of no use.
+    /// Hands over the datagrams that arrived. Errors of sent ones appear here too, and are ignored.
     fn receive_datagrams<S: Service>(&mut self, io: &mut Io, service: &mut S) {
         let Some(socket) = &self.datagrams else { return };
         for _ in 0..RECEIVED_PER_TURN {
@@ -192,7 +191,8 @@ impl Epoll {
         }
     }
 
-    /// The socket can be written to, or its connect is over. False if reading now makes no sense.
+    /// Handles a socket that is writable, or whose connect is over. False if reading now makes no
+    /// sense.
     #[cold]
     fn writable<S: Service>(&mut self, io: &mut Io, index: u32, service: &mut S) -> bool {
         let Some(socket) = self.sockets.get(index as usize) else {
@@ -219,8 +219,8 @@ impl Epoll {
         true
     }
 
-    /// An event for a connection that is paused, or that nobody will read any more: stop asking for
-    /// it. What is reported without asking means that the connection is dead.
+    /// Handles an event for a connection that is paused, or will not be read again: withdraws the
+    /// interest. An event that was not requested means that the connection is dead.
     #[cold]
     fn unwanted<S: Service>(
         &mut self,
@@ -231,7 +231,7 @@ impl Epoll {
     ) {
         if flags.intersects(EventFlags::HUP | EventFlags::ERR) {
             io.ended(index, CloseReason::Reset, service);
-            // Nothing is reported any more until the socket is closed at the end of the turn.
+            // Get no more events until the socket is closed at the end of the turn.
             self.set_interest(io, index, Interest::default());
         } else {
             let interest = self.sockets[index as usize].interest;
@@ -327,7 +327,7 @@ impl Driver for Epoll {
         mut frozen: Frozen,
     ) -> Result<Frozen, io::ErrorKind> {
         let fd = io.moves.restore(&mut frozen)?;
-        // Asked for nothing: a reset is reported all the same.
+        // Even without requested events a reset is reported.
         epoll::add(&self.epoll, &fd, event_data(io, index), EventFlags::empty())
             .map_err(|error| io::Error::from(error).kind())?;
         self.insert(index, fd);
@@ -363,7 +363,7 @@ impl SocketDriver for Epoll {
                 continue;
             }
             let index = data.u64() as u32;
-            // The slot may have been given up and taken again since the event was queued.
+            // The slot may have passed to another connection since the event was queued.
             if event_data(io, index).u64() == data.u64() {
                 self.handle(io, index, flags, service);
             }

@@ -1,5 +1,5 @@
 //! The drivers move bytes between [`Io`] and the world: `epoll` and `uring` for sockets, `sim` for
-//! a simulated network. Each reports what happened through the functions of `engine.rs`, `input.rs`
+//! a simulated network. Each reports its events through the functions of `engine.rs`, `input.rs`
 //! and `output.rs`, then calls [`finish_turn`].
 
 pub(crate) mod clock;
@@ -21,39 +21,39 @@ use crate::service::{ConnId, Service};
 /// The functions of a driver that the end of a turn needs. `index` is the slot in the connection
 /// table.
 pub(crate) trait Driver {
-    /// Start connecting; report with [`Io::established`], [`Io::ended`] or [`Io::fail`]. The time
+    /// Starts connecting; reports with [`Io::established`], [`Io::ended`] or [`Io::fail`]. The time
     /// limit is not the driver's concern.
     fn connect(&mut self, io: &mut Io, index: u32, to: SocketAddr);
-    /// [`Io::unsent`] is new: write it once; report with [`Io::wrote`] or [`Io::fail`], now or in a
-    /// later turn.
+    /// Writes [`Io::unsent`], which is new, once; reports with [`Io::wrote`] or [`Io::fail`], now
+    /// or in a later turn.
     fn send(&mut self, io: &mut Io, index: u32);
-    /// Read again, if reading had stopped.
+    /// Reads again, if reading had stopped.
     fn resume(&mut self, io: &mut Io, index: u32);
-    /// Announce the end of the stream to the peer.
+    /// Announces the end of the stream to the peer.
     fn shutdown(&mut self, io: &mut Io, index: u32);
-    /// Close, with a reset if `reset`; then [`Io::release_slot`], now or once nothing refers to the
-    /// slot.
+    /// Closes, with a reset if `reset`; then calls [`Io::release_slot`], now or once nothing refers
+    /// to the slot.
     fn close(&mut self, io: &mut Io, index: u32, reset: bool);
-    /// Lets the socket of an open connection go, unless the kernel holds more than `room` of it.
-    /// Returns what the kernel held. After an error the socket is as before.
+    /// Releases the socket of an open connection, unless the kernel holds more than `room` of it.
+    /// Returns the kernel's state. After an error the socket is as before.
     fn freeze(&mut self, io: &mut Io, index: u32, room: FrozenLimits) -> Result<Frozen, NotFrozen>;
-    /// Bytes that the kernel has of an open connection and its peer has not acknowledged.
+    /// Bytes of an open connection in the kernel that its peer has not acknowledged.
     fn unacknowledged(&mut self, index: u32) -> usize;
-    /// Makes a socket of this for the slot and does not read from it yet. Returns what is not in
-    /// the socket: all that is unread, and the unsent part of the output.
+    /// Makes a socket of a frozen connection for the slot and does not read from it yet. Returns
+    /// the rest that is not in the socket: all unread bytes, and the unsent part of the output.
     fn restore(&mut self, io: &mut Io, index: u32, frozen: Frozen)
     -> Result<Frozen, io::ErrorKind>;
 }
 
-/// The functions that [`run`](crate::run) needs beyond that from a driver of real sockets.
+/// The further functions that [`run`](crate::run) needs from a driver of real sockets.
 pub(crate) trait SocketDriver: Driver {
     /// Waits for events, at most this long (`None`: until there is one).
     fn wait(&mut self, io: &mut Io, timeout_ns: Option<u64>) -> io::Result<()>;
-    /// Hands over the events that the wait brought. True if the mailbox has something.
+    /// Hands over the events of the wait. True if the mailbox has an item.
     fn dispatch<S: Service>(&mut self, io: &mut Io, service: &mut S) -> bool;
-    /// Takes an accepted socket in under this slot.
+    /// Takes an accepted socket under this slot.
     fn adopt(&mut self, io: &mut Io, index: u32, socket: OwnedFd) -> io::Result<()>;
-    /// The last turn is over: whatever is on its way to the kernel must get there.
+    /// Ends after the last turn: all output handed to the kernel must get there.
     fn finish(&mut self, io: &mut Io);
 }
 
@@ -97,7 +97,7 @@ pub(crate) fn flush<D: Driver>(io: &mut Io, driver: &mut D) {
 
 #[cold]
 fn freeze<D: Driver>(io: &mut Io, driver: &mut D, conn: ConnId) {
-    // Closed since, or frozen already: nothing follows.
+    // It was closed since, or is frozen already: nothing follows.
     if !io.is_open(conn)
         || matches!(io.connections[conn.index as usize].state, State::Frozen | State::Parked)
     {

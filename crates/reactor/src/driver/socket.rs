@@ -9,29 +9,28 @@ use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, Shutdown, SocketFlags, SocketType, ipproto, sockopt,
 };
 
-/// An idle peer that is dead is noticed after about 30 + 3 * 10 seconds of silence, or, where that
-/// is longer, after what a peer may leave unacknowledged: Linux counts that time instead of the
-/// probes.
+/// Idle time before keepalive probes: a dead idle peer is noticed after about 30 + 3 * 10 seconds
+/// of silence, or, if that is longer, after the bound on unacknowledged bytes, because Linux counts
+/// that time instead of the probes.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 const KEEPALIVE_PROBES: u32 = 3;
 
-/// How long a peer's kernel may leave bytes unacknowledged, or its window closed, before a
-/// connection that was made ends with `TimedOut`. Keepalive is for idle connections and not sent
-/// while something is unacknowledged: without this, a peer that vanished then held its connection
-/// for the 15 minutes that Linux goes on sending. A peer whose program only stands still
-/// acknowledges, until what it does not read has closed its window; then Linux counts the time of
-/// the closed window, whatever the peer answers to its probes, until there is room for what is to
-/// be sent next.
+/// Time for which a peer's kernel may leave bytes unacknowledged, or its window closed, before an
+/// outgoing connection ends with `TimedOut`. Keepalive is for idle connections and not sent while
+/// bytes are unacknowledged: without this bound, a peer that vanished then would hold its
+/// connection for the 15 minutes that Linux goes on sending. A peer whose program is only paused
+/// acknowledges, until its unread bytes have closed its window; then Linux counts the time of the
+/// closed window, whatever the peer answers to its probes, until it has room for the next bytes.
 const UNACKNOWLEDGED: Duration = Duration::from_secs(60);
 
-/// The same for one that was accepted. It is longer because of who reads slowly: a receive buffer
-/// that has grown to 32 MiB opens its window by 2 MiB at a time, and whoever takes less than that
-/// in this time would be taken for dead.
+/// The same bound for an accepted connection. It is longer because of slow readers: a receive
+/// buffer that has grown to 32 MiB opens its window by 2 MiB at a time, and a client that takes
+/// less than that in this time would count as dead.
 const UNACKNOWLEDGED_BY_CLIENT: Duration = Duration::from_secs(300);
 
-/// Sets the options of every TCP connection that was accepted: no delay, keepalive, an end to what
-/// is not acknowledged.
+/// Sets the options of every accepted TCP connection: no delay, keepalive, a bound on
+/// unacknowledged time.
 pub(crate) fn prepare_accepted(socket: &OwnedFd) -> io::Result<()> {
     prepare(socket, UNACKNOWLEDGED_BY_CLIENT)
 }
@@ -46,13 +45,14 @@ fn prepare(socket: &OwnedFd, unacknowledged: Duration) -> io::Result<()> {
     Ok(())
 }
 
-/// Has the kernel take in about so many bytes while nobody reads.
+/// Makes the kernel buffer about this many bytes while nobody reads.
 pub(crate) fn limit_receive(socket: impl AsFd, bytes: usize) -> io::Result<()> {
-    // Linux takes twice as much as it is told, for what it needs beside the bytes.
+    // Linux doubles the requested size, for its own overhead.
     Ok(sockopt::set_socket_recv_buffer_size(socket, bytes / 2)?)
 }
 
-/// Starts connecting without blocking; writability tells the end of it, [`connect_outcome`] which.
+/// Starts connecting without blocking; writability signals the end, [`connect_outcome`] gives the
+/// result.
 pub(crate) fn start_connect(to: SocketAddr) -> io::Result<OwnedFd> {
     let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
@@ -72,7 +72,7 @@ pub(crate) fn connect_outcome(socket: &OwnedFd) -> io::Result<()> {
     }
 }
 
-/// Reads once, at most `bytes_max`, behind what is in `buffer`, as far as there is capacity.
+/// Reads once, at most `bytes_max`, appending to `buffer` within its capacity.
 #[inline]
 pub(crate) fn receive_behind(
     socket: impl AsFd,
@@ -96,7 +96,7 @@ pub(crate) fn send(socket: impl AsFd, bytes: &[u8]) -> rustix::io::Result<usize>
     rustix::net::send(socket, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)
 }
 
-/// Announces the end of the stream. A connection that is gone already needs none.
+/// Announces the end of the stream. A connection that is gone needs none.
 pub(crate) fn shutdown_write(socket: &OwnedFd) {
     let _ = rustix::net::shutdown(socket, Shutdown::Write);
 }
@@ -106,7 +106,7 @@ pub(crate) fn shutdown_both(socket: &OwnedFd) {
     let _ = rustix::net::shutdown(socket, Shutdown::Both);
 }
 
-/// Closing the socket will send a reset and free what the kernel still holds of it.
+/// Makes a close of the socket send a reset and free the kernel's buffers.
 pub(crate) fn reset_on_close(socket: &OwnedFd) {
     let _ = sockopt::set_socket_linger(socket, Some(Duration::ZERO));
 }
@@ -115,8 +115,8 @@ pub(crate) fn reset_on_close(socket: &OwnedFd) {
 mod tests {
     use super::*;
 
-    /// Acknowledged or idle, no node that vanished stays longer than the other; clients have more
-    /// time to read.
+    /// Acknowledged or idle, no vanished node stays longer than the other; clients have more time
+    /// to read.
     #[test]
     fn a_connection_that_is_made_has_an_end_to_silence() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("bind");

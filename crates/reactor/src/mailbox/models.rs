@@ -1,9 +1,9 @@
 //! Models of the mailbox: every order in which posters and their loop can meet, within a bound of
 //! preemptions.
 //!
-//! `cargo test -p shunt-reactor --features loom --lib models`. A loop that sleeps with mail is
-//! found as a deadlock. So that nothing is left out unnoticed, each model says which outcomes it
-//! has to have seen.
+//! `cargo test -p shunt-reactor --features loom --lib models`. A loop that sleeps with mail shows
+//! as a deadlock. So that nothing is left out unnoticed, each model lists the outcomes it must have
+//! seen.
 
 #![allow(clippy::unwrap_used, reason = "a model may panic")]
 
@@ -29,7 +29,7 @@ fn outcomes<T: Ord + Send + 'static>(model: impl Fn() -> T + Send + Sync + 'stat
     std::mem::take(&mut *seen.lock().unwrap())
 }
 
-/// A turn of the loop as `run` makes it, with room for one piece of mail.
+/// A turn of the loop like that of `run`, with room for one piece of mail.
 fn turn(inbox: &mut Inbox<u32>) -> Option<u32> {
     if inbox.shared.wake.wait(inbox.is_empty()) {
         inbox.collect();
@@ -45,7 +45,7 @@ fn turn(inbox: &mut Inbox<u32>) -> Option<u32> {
 /// its queue.
 ///
 /// Caught: `collect` reads the eventfd after it took the queue; `collect` swaps the queue with one
-/// that is not empty; `push` looks whether the queue is empty before it has the lock it pushes
+/// that is not empty; `push` checks whether the queue is empty before it has the lock it pushes
 /// under; `push` rings first; `push` does not ring.
 #[test]
 fn all_mail_arrives_in_order_and_wakes_the_loop() {
@@ -67,10 +67,10 @@ fn all_mail_arrives_in_order_and_wakes_the_loop() {
     assert_eq!(seen, [vec![10, 11, 20], vec![10, 20, 11], vec![20, 10, 11]].into());
 }
 
-/// Never: a queue holds more than it may, or a poster is told that mail was refused which arrives,
-/// or the reverse.
+/// Never: a queue exceeds its bound, or a poster hears of a refusal of mail that arrives, or the
+/// reverse.
 ///
-/// Caught: `push` looks whether there is room before it has the lock it pushes under.
+/// Caught: `push` checks for room before it has the lock it pushes under.
 #[test]
 fn what_does_not_fit_is_given_back() {
     let seen = outcomes(|| {
@@ -98,7 +98,7 @@ fn what_does_not_fit_is_given_back() {
     assert_eq!(seen, [vec![1], vec![2], vec![1, 2]].into());
 }
 
-/// Never: mail is accepted and then kept by nobody's queue, as long as a poster lives.
+/// Never: mail is accepted and then kept in no queue, as long as a poster lives.
 ///
 /// Caught: the inbox takes the queue under one lock and closes it under the next; it does not close
 /// it.

@@ -1,23 +1,24 @@
-//! Reads an established connection out of the kernel and makes one of what was read, with
-//! TCP_REPAIR. The order of the calls matters: much can be set in one state of the socket only.
+//! Reads an established connection out of the kernel and recreates one from that state, with
+//! TCP_REPAIR. The order of the calls matters: many values can be set in one state of the socket
+//! only.
 //!
-//! No packet is taken in while a connection is read, but the kernel goes on to send by itself: what
-//! waits for the device to take more or for its time (a softirq or a timer on another processor
-//! sends it), probes, and acknowledgements. Were a byte sent that the frozen state takes for
-//! unsent, the client would acknowledge what the restored socket has never sent, and each such
-//! acknowledgement is dropped: the connection would stand still for good. The other way round no
-//! harm is done: what is taken for sent and was not is sent again, as if it were lost. So, in this
+//! The kernel takes in no packet while a connection is read, but goes on sending by itself: bytes
+//! that wait for the device or for their time (a softirq or a timer on another processor sends
+//! them), probes, and acknowledgements. If a byte were sent that the frozen state takes for unsent,
+//! the client would acknowledge bytes that the restored socket has never sent, and the kernel drops
+//! each such acknowledgement: the connection would stand still for good. The other way round does
+//! no harm: bytes taken for sent that were not are sent again, as if they were lost. So, in this
 //! order:
 //!
-//! 1. How many bytes were ever sent, and then how many wait, is looked at while no queue is chosen:
-//!    only what is sent leaves the latter then.
-//! 2. The receive queue is read, and then the send queue is chosen, until the end: with that the
-//!    kernel marks what it would send as sent, and sends nothing (`tcp_write_xmit`). Probes it
-//!    still sends.
-//! 3. All that waits is marked so. From here on there is nothing left that could be sent for the
+//! 1. The code reads the number of bytes ever sent, and then of those that wait, while no queue is
+//!    chosen: only sending reduces the latter then.
+//! 2. It reads the receive queue, and then chooses the send queue, until the end: with that the
+//!    kernel marks what it would send as sent, and sends nothing (`tcp_write_xmit`). It still sends
+//!    probes.
+//! 3. It marks all waiting bytes as sent. From here on no byte is left that could be sent for the
 //!    first time.
-//! 4. If still as many bytes were ever sent as in the beginning, exactly those that waited then are
-//!    unsent. If not, all that the client's window has room for counts as sent.
+//! 4. If the number of bytes ever sent has not changed since the beginning, exactly those that
+//!    waited then are unsent. If it has, all bytes that fit the client's window count as sent.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -29,39 +30,40 @@ use super::limits::{ACKNOWLEDGED_PART_MAX, READS_MAX};
 use super::repair::{self, Info, Queue};
 use crate::driver::socket;
 
-/// The window of a socket before it is connected. By half of it, but 536 bytes at most, the kernel
-/// judges at the connect how large full segments are; without one it takes 88. The first larger one
-/// then counts as full, and by the memory that it takes beside its bytes the kernel judges all:
-/// what takes no more of it than that one is not put together when memory is short, but dropped, in
-/// the middle of what the peer was promised. So it was after some 170 requests of 100 bytes.
+/// Window of a socket before it is connected. At the connect the kernel estimates the size of full
+/// segments as half of it, but 536 bytes at most; without a window as 88. The first larger segment
+/// then counts as full, and its memory beside its bytes is the kernel's measure for all: when
+/// memory is short, it does not merge segments with no more overhead than that one but drops them,
+/// in the middle of the window that the peer was promised. Without this setting that happened after
+/// some 170 requests of 100 bytes.
 const FIRST_WINDOW: u32 = 64 << 10;
 
-/// What must not have changed while a connection was read. No queue has to be chosen to look at it.
+/// Counters that must not change while a connection is read. Reading them needs no chosen queue.
 #[derive(Copy, Clone, Eq, PartialEq)]
 struct Snapshot {
     info: Info,
-    /// Not acknowledged, or not sent.
+    /// Bytes not acknowledged, or not sent.
     send_bytes: usize,
-    /// Ever received.
+    /// Bytes ever received.
     received: u64,
     receive_bytes: usize,
 }
 
-/// What was not sent at some time before the send queue was chosen.
+/// Bytes that were unsent at some time before the send queue was chosen.
 #[derive(Copy, Clone)]
 struct Unsent {
     bytes: usize,
-    /// Ever sent, before the others were counted.
+    /// Bytes ever sent, counted before the others.
     sent: u64,
 }
 
-/// Reads the connection out. With `Ok` the kernel has forgotten it without sending anything; with
+/// Reads the connection out. With `Ok` the kernel has forgotten it without sending a packet; with
 /// an error it goes on.
 pub(crate) fn freeze(socket: &OwnedFd, room: FrozenLimits) -> Result<Frozen, NotFrozen> {
     let refused = |error: io::Error| NotFrozen::Io(error.kind());
     let info = repair::info(socket).map_err(refused)?;
     if !info.is_established() {
-        // A peer that has no more to say takes what is left all the same.
+        // A peer that has no more to send takes the remaining bytes all the same.
         let left = if info.is_half_closed() {
             repair::send_queue_bytes(socket).map_err(refused)?.0
         } else {
@@ -72,20 +74,20 @@ pub(crate) fn freeze(socket: &OwnedFd, room: FrozenLimits) -> Result<Frozen, Not
     if info.has_microsecond_timestamps() {
         return Err(NotFrozen::Unsupported);
     }
-    // Before any packet is dropped for it.
+    // Check this before any packet is dropped for it.
     is_short(repair::send_queue_bytes(socket).map_err(refused)?.0, room.output_bytes_max)?;
     is_short(repair::receive_queue_bytes(socket).map_err(refused)?, room.unread_bytes_max)?;
     repair::begin(socket).map_err(refused)?;
     let outcome =
         repair::drop_packets(socket).map_err(refused).and_then(|()| read_out(socket, room));
     if outcome.is_ok() {
-        // Under repair this sends nothing either. A close would do it too, but only once no child
-        // that is about to be started holds a copy of the descriptor.
+        // Under repair this sends nothing either. A close would do it too, but only if no child
+        // process that is about to start holds a copy of the descriptor.
         let _ = rustix::net::connect_unspec(socket);
     } else {
-        // In this order: a packet that comes under repair would find the socket as it was before.
-        // Neither can fail on a socket for which the other direction succeeded; if one did, the
-        // connection would end by its time limits.
+        // Keep this order: a packet that comes under repair would find the socket as it was before.
+        // Neither call can fail on a socket for which the other direction succeeded; if one did,
+        // the connection would end by its time limits.
         let _ = repair::end(socket, false);
         let _ = repair::take_packets(socket);
     }
@@ -113,8 +115,8 @@ fn is_short(bytes: usize, bytes_max: usize) -> Result<(), NotFrozen> {
     if bytes > bytes_max { Err(NotFrozen::TooLong(bytes)) } else { Ok(()) }
 }
 
-/// `None` if something has changed meanwhile: a packet that had passed the filter before it was
-/// there, or a timer.
+/// Returns `None` if the connection changed meanwhile: by a packet that had passed before the
+/// filter was there, or by a timer.
 fn read_once(socket: &OwnedFd, before: Snapshot, unsent: Unsent) -> io::Result<Option<Frozen>> {
     let (local, peer) = repair::addresses(socket)?;
     repair::choose(socket, Queue::Receive)?;
@@ -129,11 +131,10 @@ fn read_once(socket: &OwnedFd, before: Snapshot, unsent: Unsent) -> io::Result<O
     if !complete || Snapshot::of(socket)? != before {
         return Ok(None);
     }
-    // Only now: a connection that stays would have to find out that nothing of it has arrived.
+    // Not earlier: a connection that stays would have to find out that none of it has arrived.
     repair::mark_as_sent(socket)?;
     let window = repair::window(socket)?;
-    // What is acknowledged from now on carries a time that the restored socket's must not be
-    // before.
+    // Acknowledgements from now on carry a time that the restored socket's must not precede.
     let timestamp =
         if before.info.has_timestamps() { Some(repair::timestamp(socket)?) } else { None };
     let counts = repair::counts(socket)?;
@@ -158,8 +159,7 @@ fn read_once(socket: &OwnedFd, before: Snapshot, unsent: Unsent) -> io::Result<O
     Ok(Some(Frozen { state, unacknowledged, unsent, unread }))
 }
 
-/// The last `count` bytes of the send queue: it may begin with a segment of which a part was
-/// acknowledged.
+/// The last `count` bytes of the send queue: it may begin with a partly acknowledged segment.
 fn send_queue(socket: &OwnedFd, count: usize) -> io::Result<Vec<u8>> {
     if count == 0 {
         return Ok(Vec::new());
@@ -190,9 +190,9 @@ impl Unsent {
     }
 }
 
-/// Makes a connected socket of the state. What is not acknowledged goes into it as sent, as far as
-/// there is room; the rest is put before what is unsent, as if it had never been. What is unread
-/// stays in `frozen`, and the socket goes on behind it.
+/// Makes a connected socket of the state. Unacknowledged bytes go into it as sent, as far as there
+/// is room; the rest precedes the unsent bytes, as if it had never been sent. Unread bytes stay in
+/// `frozen`, and the socket goes on after them.
 pub(crate) fn restore(frozen: &mut Frozen, intake: Intake) -> Result<OwnedFd, io::ErrorKind> {
     make(frozen, intake).map_err(|error| error.kind())
 }
@@ -211,16 +211,16 @@ fn make(frozen: &mut Frozen, intake: Intake) -> io::Result<OwnedFd> {
     repair::choose(&socket, Queue::Receive)?;
     let (unread, last) = frozen.unread.split_at(frozen.unread.len().saturating_sub(1));
     repair::set_sequence(&socket, state.receive_sequence.wrapping_add(unread.len() as u32))?;
-    // The connect computes the size of segments, and takes them for as small as they can be if it
-    // is not told.
+    // The connect computes the size of segments, and assumes the smallest possible if it is not
+    // told.
     repair::set_mss(&socket, state.mss)?;
-    // What came between the connect and the timestamp, for instance, would be acknowledged with a
-    // timestamp from which the peer would not come back.
+    // Packets between the connect and the timestamp, for example, would be acknowledged with a
+    // timestamp that the peer would not return from.
     repair::drop_packets(&socket)?;
     socket::prepare_accepted(&socket)?;
-    rustix::net::sockopt::set_socket_oobinline(&socket, true)?; // as of a listener
+    rustix::net::sockopt::set_socket_oobinline(&socket, true)?; // as for a listener
     if let Some(bytes) = intake.bytes {
-        // Before the connect, which draws its first window from it.
+        // Do this before the connect, which derives its first window from it.
         socket::limit_receive(&socket, bytes)?;
     }
     let next = repair::sequence(&socket)?;
@@ -233,7 +233,8 @@ fn make(frozen: &mut Frozen, intake: Intake) -> io::Result<OwnedFd> {
     repair::set_window(&socket, first)?;
     rustix::net::bind(&socket, &state.local)?;
     rustix::net::connect(&socket, &state.peer).map_err(|error| match error {
-        // Both addresses are there, or the bind would have failed: so is the connection.
+        // The host has both addresses, or the bind would have failed: so the connection exists here
+        // already.
         rustix::io::Errno::ADDRNOTAVAIL => io::ErrorKind::AddrInUse.into(),
         error => io::Error::from(error),
     })?;
@@ -269,29 +270,29 @@ fn make(frozen: &mut Frozen, intake: Intake) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Tells a peer whose window was closed that it is open, or it would ask by a timer alone, which
-/// doubles each time that nobody is there to answer. The kernel tells it when something is read:
-/// the last byte of what is unread, which was put in for that. The window probe does not tell it,
-/// for it is an old segment to the peer, but the kernel takes it for told by that, so that this
-/// comes first.
+/// Tells a peer whose window was closed that it is open; otherwise the peer would ask by a timer
+/// alone, which doubles each time nobody answers. The kernel announces a window after a read: here
+/// of the last unread byte, which was put in for that. A window probe does not announce it, because
+/// the peer takes it for an old segment, but the kernel then considers it announced; so this comes
+/// first.
 fn tell_window(socket: &OwnedFd) -> io::Result<()> {
     repair::end(socket, false)?;
     rustix::io::retry_on_intr(|| rustix::net::recv(socket, &mut [0][..], RecvFlags::DONTWAIT))?;
     repair::begin(socket)
 }
 
-/// A window as it can be set: the kernel takes none that was told by a segment beyond our own
-/// window. There is such a segment where that window was closed for want of memory, after more had
-/// come behind a hole. The number only keeps older segments from telling the window, and the end of
-/// the repair sets it back by itself.
+/// A window in a form that can be set: the kernel rejects one announced by a segment beyond our own
+/// window. Such a segment exists if that window was closed for lack of memory, after more bytes had
+/// come behind a hole. The number only keeps older segments from updating the window, and the end
+/// of the repair resets it by itself.
 fn settable(window: Window, next: u32) -> Window {
     let end = next.wrapping_add(window.receive);
     let is_beyond = window.send_update.wrapping_sub(end).cast_signed() > 0;
     Window { send_update: if is_beyond { end } else { window.send_update }, ..window }
 }
 
-/// A timestamp that is not before the last one that was sent. The kernel tells its clock without
-/// the lowest bit, and takes that bit as a sign that its unit is the microsecond.
+/// A timestamp not before the last one sent. The kernel reports its clock without the lowest bit,
+/// and takes that bit as a sign that the unit is the microsecond.
 fn next_timestamp(timestamp: u32) -> u32 {
     timestamp.wrapping_add(2) & !1
 }

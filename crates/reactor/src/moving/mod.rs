@@ -1,20 +1,22 @@
 //! Connections that leave one loop and go on in another, on the same host or on a different one,
 //! without their peer noticing.
 //!
-//! [`Io::freeze`](crate::Io::freeze) takes a connection out of its loop: what is left of it is a
+//! [`Io::freeze`](crate::Io::freeze) takes a connection out of its loop: the result is a
 //! [`Frozen`], plain data that can be sent anywhere. [`Io::restore`](crate::Io::restore) makes a
-//! connection of it again. Which means are used is the loop's [`Mover`]:
+//! connection of it again. The loop's [`Mover`] chooses the means:
 //!
 //! ```text
-//!  Mover::Kernel   TCP_REPAIR: the socket is read out, closed without a packet, and made anew. Needs CAP_NET_ADMIN.
-//!  Mover::Twin     the descriptor itself goes through a Unix socket, between processes of one host. Needs nothing.
+//!  Mover::Kernel   TCP_REPAIR: the socket is read out, closed without a packet, and recreated.
+//!                  Needs CAP_NET_ADMIN.
+//!  Mover::Twin     the descriptor itself goes through a Unix socket, between processes of one
+//!                  host. Needs nothing.
 //!  (simulation)    the simulated network moves the end of its wire; always available there.
 //! ```
 //!
-//! Sequence numbers count as TCP does, modulo 2^32. At any time `receive_sequence + unread.len()`
-//! is the next byte that is expected from the peer, and `send_sequence + unacknowledged.len()` the
-//! next byte to be sent: whoever takes bytes from the front of a queue must advance its sequence
-//! number, as [`Frozen::take_unread`] does.
+//! Sequence numbers count modulo 2^32, as in TCP. At any time `receive_sequence + unread.len()` is
+//! the next byte expected from the peer, and `send_sequence + unacknowledged.len()` the next byte
+//! to send: code that takes bytes from the front of a queue must advance its sequence number, as
+//! [`Frozen::take_unread`] does.
 
 mod frozen;
 pub(crate) mod kernel;
@@ -30,24 +32,24 @@ use std::os::fd::OwnedFd;
 
 use crate::options::LoopOptions;
 
-/// How the connections of a loop are frozen and restored. In the simulation all can be, whatever
-/// this says.
+/// Means to freeze and restore the connections of a loop. The simulation moves all of them,
+/// whatever this says.
 #[derive(Clone, Debug, Default)]
 pub enum Mover {
-    /// Not at all: [`NotFrozen::Unsupported`].
+    /// Unsupported: [`NotFrozen::Unsupported`].
     #[default]
     None,
-    /// By TCP_REPAIR, to any host. No packet of the connection may reach this host's kernel any
-    /// more once [`Io::freeze`](crate::Io::freeze) was called: it would answer with a reset.
+    /// By TCP_REPAIR, to any host. After a call of [`Io::freeze`](crate::Io::freeze) no packet of
+    /// the connection may reach this host's kernel any more: it would answer with a reset.
     Kernel,
-    /// By passing the descriptor on, to any process of this host that uses the same depot. Queues
-    /// stay in the kernel.
+    /// By passing the descriptor to any process of this host that uses the same depot. Queues stay
+    /// in the kernel.
     Twin(Twin),
 }
 
 impl Mover {
-    /// Takes a connection out of its socket, which can be closed without a word after that. After
-    /// an error it goes on.
+    /// Takes a connection out of its socket, which can then be closed without a packet. After an
+    /// error the connection goes on.
     pub(crate) fn freeze(&self, socket: &OwnedFd, room: FrozenLimits) -> Result<Frozen, NotFrozen> {
         match self {
             Mover::None => Err(NotFrozen::Unsupported),
@@ -56,7 +58,7 @@ impl Mover {
         }
     }
 
-    /// Makes a socket of a connection. What is not in the socket stays in `frozen`.
+    /// Makes a socket of a connection. Bytes that are not in the socket stay in `frozen`.
     pub(crate) fn restore(
         &self,
         frozen: &mut Frozen,
@@ -79,19 +81,18 @@ impl Mover {
     }
 }
 
-/// Bytes that the kernel has of a connection and its peer has not acknowledged; none of one that is
-/// broken.
+/// Bytes of a connection in the kernel that its peer has not acknowledged; 0 for a broken one.
 pub(crate) fn unacknowledged(socket: &OwnedFd) -> usize {
     repair::send_queue_bytes(socket).map_or(0, |(all, _)| all)
 }
 
-/// The part of a loop's state that has to do with moving.
+/// The part of a loop's state that concerns moving.
 #[derive(Debug)]
 pub(crate) struct Moves {
     pub(crate) mover: Mover,
     pub(crate) limits: FrozenLimits,
     pub(crate) intake: Intake,
-    /// What is to be restored at the end of the turn, with the slot it belongs to.
+    /// Connections to restore at the end of the turn, with their slots.
     pub(crate) waiting: Vec<(u32, Frozen)>,
 }
 

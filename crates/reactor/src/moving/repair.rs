@@ -1,5 +1,5 @@
 //! The socket options of a TCP connection under repair (`TCP_REPAIR`, `include/uapi/linux/tcp.h`).
-//! Nothing here decides; `kernel` has the order of the calls.
+//! This module decides nothing; `kernel` has the order of the calls.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -25,13 +25,13 @@ const HAS_SACK: u8 = 2;
 const HAS_WINDOW_SCALES: u8 = 4;
 const HAS_MICROSECOND_TIMESTAMPS: u8 = 64;
 
-/// The first words of `struct tcp_info`, and which are `tcpi_bytes_received` and `tcpi_bytes_sent`
-/// (Linux 4.19).
+/// The first words of `struct tcp_info`, and the indices of `tcpi_bytes_received` and
+/// `tcpi_bytes_sent` (Linux 4.19).
 const COUNTED_WORDS: usize = 26;
 const RECEIVED_WORD: usize = 16;
 const SENT_WORD: usize = 25;
 
-/// Codes of options on the wire, as `TCP_REPAIR_OPTIONS` takes them.
+/// Codes of TCP options, in the form of `TCP_REPAIR_OPTIONS`.
 const OPTION_MSS: u32 = 2;
 const OPTION_WINDOW_SCALES: u32 = 3;
 const OPTION_SACK_PERMITTED: u32 = 4;
@@ -57,7 +57,7 @@ impl Info {
         self.state == ESTABLISHED
     }
 
-    /// The peer has ended its direction.
+    /// True if the peer has ended its direction.
     pub(super) fn is_half_closed(self) -> bool {
         self.state == CLOSE_WAIT
     }
@@ -70,15 +70,14 @@ impl Info {
         self.options & HAS_SACK != 0
     }
 
-    /// Its timestamps have a unit that `TCP_TIMESTAMP` does not carry over.
+    /// True if its timestamps have a unit that `TCP_TIMESTAMP` does not carry over.
     pub(super) fn has_microsecond_timestamps(self) -> bool {
         self.options & HAS_MICROSECOND_TIMESTAMPS != 0
     }
 
-    /// Shifts of the send and the receive window. Two shifts of nothing are the same on the wire as
-    /// no scaling.
+    /// Shifts of the send and the receive window. On the wire, two shifts of zero equal no scaling.
     pub(super) fn window_scales(self) -> Option<(u8, u8)> {
-        // Two bit fields of four bits, the send shift first, in the order of the machine.
+        // Two bit fields of four bits, the send shift first, in the machine's bit order.
         let halves = (self.scales & 15, self.scales >> 4);
         let scales = if cfg!(target_endian = "little") { halves } else { (halves.1, halves.0) };
         (self.options & HAS_WINDOW_SCALES != 0 && scales != (0, 0)).then_some(scales)
@@ -89,7 +88,7 @@ impl Info {
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub(super) struct Counts {
     pub(super) received: u64,
-    /// A byte that was sent twice counts twice.
+    /// Bytes sent; one sent twice counts twice.
     pub(super) sent: u64,
 }
 
@@ -112,10 +111,10 @@ struct RawOption {
     value: u32,
 }
 
-/// Types of option values: any bytes are a value of them, and they have no padding.
+/// Types of option values that have no padding and are valid for any bytes.
 ///
 /// # Safety
-/// That must be so.
+/// Both must be true of the type.
 unsafe trait Plain: Copy {}
 
 // SAFETY: an integer.
@@ -144,8 +143,8 @@ fn get<T: Plain>(socket: &OwnedFd, level: i32, name: i32) -> io::Result<T> {
     if outcome != 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: all bytes were zeroed before the kernel wrote some of them, and any bytes are a value
-    // of a `Plain` type.
+    // SAFETY: all bytes were zeroed before the kernel wrote some of them, and a `Plain` type is
+    // valid for any bytes.
     Ok(unsafe { value.assume_init() })
 }
 
@@ -178,20 +177,20 @@ pub(super) fn begin(socket: &OwnedFd) -> io::Result<()> {
 /// Ends the repair. A window probe makes the peer tell its window and what it has received.
 pub(super) fn end(socket: &OwnedFd, probe: bool) -> io::Result<()> {
     set_tcp(socket, libc::TCP_REPAIR, if probe { OFF_WITH_PROBE } else { OFF_WITHOUT_PROBE })?;
-    // The end of a repair takes this away; without it a listener cannot be opened beside the
+    // The end of a repair clears this option; without it a listener cannot be opened beside the
     // connection.
     set(socket, libc::SOL_SOCKET, libc::SO_REUSEADDR, &[1i32])
 }
 
-/// From now on the socket takes no packet.
+/// Makes the socket drop all packets from now on.
 pub(super) fn drop_packets(socket: &OwnedFd) -> io::Result<()> {
-    // BPF_RET | BPF_K with 0: of every packet nothing is let through.
+    // BPF_RET | BPF_K with 0: lets nothing of any packet through.
     let mut nothing = [libc::sock_filter { code: 6, jt: 0, jf: 0, k: 0 }];
     let program = libc::sock_fprog { len: 1, filter: nothing.as_mut_ptr() };
     set(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &[program])
 }
 
-/// The socket takes packets again.
+/// Makes the socket take packets again.
 pub(super) fn take_packets(socket: &OwnedFd) -> io::Result<()> {
     set(socket, libc::SOL_SOCKET, libc::SO_DETACH_FILTER, &[0i32])
 }
@@ -207,13 +206,13 @@ pub(super) fn counts(socket: &OwnedFd) -> io::Result<Counts> {
     Ok(Counts { received: words[RECEIVED_WORD], sent: words[SENT_WORD] })
 }
 
-/// Takes all that the send queue, which has to be chosen, has for sent; sends nothing.
+/// Marks all bytes of the send queue, which must be chosen, as sent; sends nothing.
 pub(super) fn mark_as_sent(socket: &OwnedFd) -> io::Result<()> {
-    // To set this once more makes the kernel send what waits, and under repair it only marks that.
+    // Setting this again makes the kernel send the waiting bytes; under repair it only marks them.
     set_tcp(socket, libc::TCP_NODELAY, ON)
 }
 
-/// Both addresses. Those of IPv4 are given as such, also on a socket of IPv6.
+/// Both addresses. An IPv4 address is returned as such, also on an IPv6 socket.
 pub(super) fn addresses(socket: &OwnedFd) -> io::Result<(SocketAddr, SocketAddr)> {
     let local = SocketAddr::try_from(rustix::net::getsockname(socket)?)?;
     let peer = rustix::net::getpeername(socket)?.ok_or(io::ErrorKind::NotConnected)?;
@@ -227,9 +226,9 @@ fn canonical(address: SocketAddr) -> SocketAddr {
     }
 }
 
-/// Bytes in the send queue: all, and those not sent yet.
+/// Bytes in the send queue: all, and the unsent ones.
 pub(super) fn send_queue_bytes(socket: &OwnedFd) -> io::Result<(usize, usize)> {
-    /// `linux/sockios.h`.
+    /// From `linux/sockios.h`.
     const SIOCOUTQNSD: libc::c_ulong = 0x894B;
     Ok((count_of(socket, libc::TIOCOUTQ as libc::c_ulong)?, count_of(socket, SIOCOUTQNSD)?))
 }
@@ -239,22 +238,22 @@ pub(super) fn receive_queue_bytes(socket: &OwnedFd) -> io::Result<usize> {
     count_of(socket, libc::FIONREAD as libc::c_ulong)
 }
 
-/// What sends and receives are for from now on.
+/// Chooses the queue that sends and receives apply to from now on.
 pub(super) fn choose(socket: &OwnedFd, queue: Queue) -> io::Result<()> {
     set_tcp(socket, libc::TCP_REPAIR_QUEUE, queue as i32)
 }
 
-/// The sequence number behind the chosen queue.
+/// The sequence number after the chosen queue.
 pub(super) fn sequence(socket: &OwnedFd) -> io::Result<u32> {
     Ok(get::<i32>(socket, libc::IPPROTO_TCP, libc::TCP_QUEUE_SEQ)? as u32)
 }
 
-/// Sets the sequence number behind the chosen queue; before the socket is connected only.
+/// Sets the sequence number after the chosen queue; only before the socket is connected.
 pub(super) fn set_sequence(socket: &OwnedFd, sequence: u32) -> io::Result<()> {
     set_tcp(socket, libc::TCP_QUEUE_SEQ, sequence as i32)
 }
 
-/// Reads up to so many bytes from the front of the chosen queue and leaves them there.
+/// Reads up to this many bytes from the front of the chosen queue and leaves them there.
 pub(super) fn peek(socket: &OwnedFd, bytes_max: usize) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; bytes_max];
     let count = match rustix::io::retry_on_intr(|| {
@@ -268,7 +267,7 @@ pub(super) fn peek(socket: &OwnedFd, bytes_max: usize) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Appends to the chosen queue; says how much there was room for.
+/// Appends to the chosen queue; returns the number of bytes that had room.
 pub(super) fn fill(socket: &OwnedFd, bytes: &[u8]) -> io::Result<usize> {
     let mut filled = 0;
     while filled < bytes.len() {
@@ -283,7 +282,7 @@ pub(super) fn fill(socket: &OwnedFd, bytes: &[u8]) -> io::Result<usize> {
     Ok(filled)
 }
 
-/// Under repair, the largest segment that was agreed on.
+/// Largest segment agreed on; under repair.
 pub(super) fn mss(socket: &OwnedFd) -> io::Result<u16> {
     let mss: i32 = get(socket, libc::IPPROTO_TCP, libc::TCP_MAXSEG)?;
     u16::try_from(mss).map_err(|_| io::ErrorKind::InvalidData.into())
@@ -316,13 +315,13 @@ pub(super) fn set_window(socket: &OwnedFd, window: Window) -> io::Result<()> {
     set(socket, libc::IPPROTO_TCP, libc::TCP_REPAIR_WINDOW, &[raw])
 }
 
-/// The peer is promised no more room than it was already, but for the least that the kernel allows:
-/// some 2 KiB, and from Linux 6.10 on twice of what comes.
+/// Promises the peer no more room than before, except for the least that the kernel allows: some 2
+/// KiB, and from Linux 6.10 on twice the size of an arriving segment.
 pub(super) fn promise_no_more(socket: &OwnedFd) -> io::Result<()> {
     set_tcp(socket, libc::TCP_WINDOW_CLAMP, 1)
 }
 
-/// Sets what the two sides have agreed on; once connected, and before anything is sent.
+/// Sets the options that both sides agreed on; once connected, and before anything is sent.
 pub(super) fn set_agreed(
     socket: &OwnedFd,
     mss: u16,

@@ -1,14 +1,16 @@
-//! A mover for one host that needs no privilege: the descriptor of a connection is left with a
-//! depot, a Unix datagram socket served by a thread, and whoever restores the connection fetches it
-//! there by its addresses (`SCM_RIGHTS`). What the kernel has queued stays in the socket.
+//! A mover for one host that needs no privilege: a depot, a Unix datagram socket served by a
+//! thread, keeps the descriptor of a connection, and the process that restores the connection
+//! fetches it there by its addresses (`SCM_RIGHTS`). The kernel's queues stay in the socket.
 //!
 //! ```text
-//!  freeze:  PUT local peer  + the connection, a socket for the answer -->  depot  --> TAKEN or FULL
-//!  restore: GET local peer  + a socket for the answer                 -->  depot  --> HERE + the connection, or ABSENT
+//!  freeze:  PUT local peer  + the connection, a socket for the answer -->  depot
+//!           depot  --> TAKEN or FULL
+//!  restore: GET local peer  + a socket for the answer                 -->  depot
+//!           depot  --> HERE + the connection, or ABSENT
 //! ```
 //!
-//! It is for tests and trials: the peer's packets never stop being answered, and a connection that
-//! nobody fetches is closed in time by the depot, which its peer notices.
+//! It is for tests and trials: the host never stops answering the peer's packets, and the depot
+//! closes a connection in time that nobody fetches, which its peer notices.
 
 use std::collections::BTreeMap;
 use std::fs::Permissions;
@@ -40,7 +42,7 @@ const FULL: u8 = 4;
 const HERE: u8 = 5;
 const ABSENT: u8 = 6;
 
-/// Two addresses as text are shorter, with the kind before them.
+/// Bound on a message: two addresses as text, after the kind, are shorter.
 const MESSAGE_BYTES_MAX: usize = 256;
 
 /// Access to a depot of connections, by all loops of a process.
@@ -50,17 +52,17 @@ pub struct Twin(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     path: PathBuf,
-    /// Connected to the depot.
+    /// Socket connected to the depot.
     socket: Mutex<OwnedFd>,
-    /// If it is in this process.
+    /// The depot, if it is in this process.
     _depot: Option<Depot>,
 }
 
 impl Twin {
     /// Opens a depot at this path, on a thread of this process, for its own loops and those of
-    /// processes of the same user that [`join`](Twin::join) it. It lasts as long as one of the
-    /// clones of what is returned. A socket that an earlier depot has left at the path is replaced;
-    /// fails if there is anything else, or a depot that is alive.
+    /// processes of the same user that [`join`](Twin::join) it. It lasts as long as a clone of the
+    /// returned value. A socket that an earlier depot left at the path is replaced; fails if the
+    /// path holds anything else, or a live depot.
     pub fn host(path: &Path) -> io::Result<Twin> {
         let depot = Depot::open(path)?;
         Ok(Twin::of(path, connect(path)?, Some(depot)))
@@ -71,7 +73,7 @@ impl Twin {
         Ok(Twin::of(path, connect(path)?, None))
     }
 
-    /// Uses the depot at this path, and opens one if there is none: whoever comes first has it for
+    /// Uses the depot at this path, and opens one if there is none: the first caller hosts it for
     /// all.
     pub fn open(path: &Path) -> io::Result<Twin> {
         let is_none = |error: &io::Error| {
@@ -82,7 +84,7 @@ impl Twin {
             joined => return joined,
         }
         match Twin::host(path) {
-            // Somebody else has been quicker.
+            // Another process has been quicker.
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => Twin::join(path),
             hosted => hosted,
         }
@@ -108,7 +110,7 @@ impl Twin {
 
     pub(super) fn restore(&self, frozen: &Frozen) -> Result<OwnedFd, io::ErrorKind> {
         if !frozen.unacknowledged.is_empty() {
-            // It was frozen by another mover: these bytes would be sent twice.
+            // Another mover froze it: these bytes would be sent twice.
             return Err(io::ErrorKind::InvalidInput);
         }
         match self.ask(GET, &frozen.state, None).map_err(|error| error.kind())? {
@@ -138,7 +140,8 @@ impl Twin {
         {
             let mut socket = self.0.socket.lock().unwrap_or_else(PoisonError::into_inner);
             match send(socket.as_fd(), &message, &descriptors) {
-                // The process that had the depot has ended, and another may have one there by now.
+                // The process that had the depot has ended, and another may have opened one there
+                // since.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
                     *socket = connect(&self.0.path).map_err(|_| error)?;
                     send(socket.as_fd(), &message, &descriptors)?;
@@ -146,7 +149,7 @@ impl Twin {
                 sent => sent?,
             }
         }
-        // The only other end is then the depot's, so that its death ends the wait.
+        // Then only the depot has the other end, so that its death ends the wait.
         drop(there);
         if !readable(&[here.as_fd()], Instant::now() + ANSWER_WITHIN)? {
             return Err(io::ErrorKind::TimedOut.into());
@@ -157,7 +160,7 @@ impl Twin {
     }
 }
 
-/// What a socket tells of its connection to everybody; `None` if that is not established.
+/// The state that any process can read from a socket; `None` if it is not established.
 fn state_of(socket: &OwnedFd) -> io::Result<Option<TcpState>> {
     let info = repair::info(socket)?;
     if !info.is_established() {
@@ -190,7 +193,7 @@ impl Depot {
         let address = SocketAddrUnix::new(path)?;
         let socket = unix_socket()?;
         if let Err(error) = rustix::net::bind(&socket, &address) {
-            // A socket without a process behind it is what a killed one has left.
+            // A socket without a process is the remains of a killed one.
             let left = error == Errno::ADDRINUSE
                 && connect(path)
                     .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
@@ -219,7 +222,7 @@ impl Drop for Depot {
     }
 }
 
-/// A connection in the depot, and when it has been there too long.
+/// Connections in the depot, each with the time at which its stay ends.
 type Deposits = BTreeMap<Vec<u8>, (OwnedFd, Instant)>;
 
 fn serve(socket: &OwnedFd, stop: &OwnedFd) {
@@ -236,8 +239,8 @@ fn serve(socket: &OwnedFd, stop: &OwnedFd) {
         if rustix::io::read(stop, &mut [0; 8]).is_ok() {
             return;
         }
-        // What cannot be received (no descriptors left, say) is lost, and whoever asked waits in
-        // vain for a while.
+        // A request that cannot be received (for lack of descriptors, for example) is lost, and its
+        // sender waits in vain for a while.
         if let Ok((message, descriptors)) = receive(socket.as_fd()) {
             answer(&mut deposits, &message, descriptors);
         }
@@ -249,7 +252,7 @@ fn answer(deposits: &mut Deposits, message: &[u8], descriptors: Vec<OwnedFd>) {
     let (Some((kind, key)), Some(reply)) = (message.split_first(), descriptors.next()) else {
         return;
     };
-    // Who asked may be gone: then a connection that was fetched is closed with the answer.
+    // The requester may be gone: then a fetched connection is closed with the answer.
     let _ = match (*kind, descriptors.next()) {
         (PUT, Some(connection)) if deposits.len() < DEPOSITS_MAX => {
             deposits.insert(key.to_vec(), (connection, Instant::now() + KEPT_FOR));
@@ -288,7 +291,7 @@ fn send(socket: BorrowedFd<'_>, message: &[u8], descriptors: &[BorrowedFd<'_>]) 
     Ok(())
 }
 
-/// Receives one datagram that is there.
+/// Receives one datagram, which must be waiting.
 fn receive(socket: BorrowedFd<'_>) -> io::Result<(Vec<u8>, Vec<OwnedFd>)> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -314,7 +317,7 @@ fn readable(sockets: &[BorrowedFd<'_>], until: Instant) -> io::Result<bool> {
         sockets.iter().map(|socket| PollFd::new(socket, PollFlags::IN)).collect();
     loop {
         let left = until.saturating_duration_since(Instant::now());
-        // Rounded up, so that the time has come when nothing else has.
+        // Rounded up, so that the time is over when no event came.
         let timeout = timespec((left + Duration::from_millis(1)).as_nanos() as u64);
         match poll(&mut watched, Some(&timeout)) {
             Ok(ready) => return Ok(ready > 0),

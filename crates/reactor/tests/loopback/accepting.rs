@@ -1,4 +1,4 @@
-//! The acceptor: who gets a connection, and what happens when there is no room for it.
+//! The acceptor: the choice of a loop for each connection, and the behaviour without room.
 
 use std::io::Read;
 use std::net::{TcpListener, TcpStream};
@@ -28,7 +28,7 @@ fn balanced_over_two_loops(choice: IoChoice) {
     clients.iter_mut().for_each(|client| round_trip(client, b"x"));
     assert_eq!(loads(), [50, 50]);
 
-    // All that ends is on one side (they were given out in turn); what comes then goes there.
+    // The ended connections were on one side (they were given out in turn); new ones go there.
     let mut position = 0;
     clients.retain(|_| {
         position += 1;

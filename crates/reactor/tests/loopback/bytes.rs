@@ -26,7 +26,7 @@ fn echoes(choice: IoChoice) {
     }
 }
 
-/// Answers each whole frame (four bytes of length, then as many bytes) with itself.
+/// Echoes each whole frame (four bytes of length, then as many bytes).
 fn echo_frames(io: &mut Io, event: Event<'_>) -> usize {
     let Event::Received(conn, data) = event else { return 0 };
     let mut consumed = 0;
@@ -52,7 +52,7 @@ fn frames_in_pieces(choice: IoChoice) {
         let frame = frame(200, seed as u32);
         for bytes in frame.chunks(piece) {
             client.write_all(bytes).unwrap();
-            // So that the pieces arrive as pieces most of the time; nothing depends on it.
+            // Make the pieces arrive as pieces most of the time; no check depends on it.
             std::thread::yield_now();
         }
         assert_eq!(read_exactly(&mut client, frame.len()), frame);

@@ -1,5 +1,5 @@
-//! The ends of a connection: who is told, what is still delivered, and what a stale id can do
-//! (nothing).
+//! The ends of a connection: who hears of them, what is still delivered, and that a stale id does
+//! nothing.
 
 use std::io::{ErrorKind, Read, Write};
 use std::time::Duration;
@@ -104,8 +104,8 @@ fn close_is_bounded(choice: IoChoice) {
     drop(client);
 }
 
-/// Bytes that another peer does not take hold nobody else's end up until something happens on the
-/// loop.
+/// Bytes that another peer does not take must not delay the end of this connection until the loop
+/// has another event.
 fn a_close_beside_a_send_that_is_stuck(choice: IoChoice) {
     let mut first: Option<ConnId> = None;
     let (handler, told) = reporting(move |io, event, tell| match event {
@@ -131,7 +131,7 @@ fn a_close_beside_a_send_that_is_stuck(choice: IoChoice) {
     assert_eq!(client.read(&mut [0]).unwrap(), 0);
 }
 
-/// Bytes that the peer still sends are taken and thrown away, as after any other close: it may read
+/// Bytes that the peer still sends are taken and discarded, as after any other close: it may read
 /// only when it is done.
 fn a_close_right_after_a_resume(choice: IoChoice) {
     let mut conns = Vec::new();
@@ -154,7 +154,7 @@ fn a_close_right_after_a_resume(choice: IoChoice) {
     let mut client = server.connect();
     next(&told);
     client.write_all(&pattern(100_000, 1)).unwrap();
-    // By then the loop has noticed, and asks for no more.
+    // The loop has noticed it now, and asks for no more.
     std::thread::sleep(Duration::from_millis(50));
     server.core.post(0);
     assert_eq!(client.read(&mut [0]).unwrap(), 0);
@@ -182,7 +182,7 @@ fn abort_resets(choice: IoChoice) {
     assert!(told.try_recv().is_err());
 }
 
-/// The kernel may still be looking at the buffer; the slot is used again soon.
+/// The kernel may still be reading the buffer; the slot is reused soon.
 fn abort_while_a_send_is_stuck(choice: IoChoice) {
     let mut conns: Vec<ConnId> = Vec::new();
     let (handler, told) = reporting(move |io, event, tell| match event {
@@ -210,7 +210,7 @@ fn abort_while_a_send_is_stuck(choice: IoChoice) {
     stuck.peek(&mut [0]).unwrap();
     server.core.post(0);
     let mut received = Vec::new();
-    // A reset, or the end if all that had arrived was read before it came; in any case not
+    // The client sees a reset, or the end if it had read all earlier bytes; in any case not
     // everything.
     let _ = stuck.read_to_end(&mut received);
     assert!(received.len() < 32 << 20 && pattern(32 << 20, 1).starts_with(&received));
@@ -239,7 +239,7 @@ fn the_loop_ends_while_a_send_is_stuck(choice: IoChoice) {
 fn a_write_to_a_dead_peer_is_noticed_once(choice: IoChoice) {
     let (handler, told) = reporting(|io, event, tell| match event {
         Event::Received(conn, data) => {
-            // Talks to it for ever.
+            // The service would talk to it for ever.
             io.pause_reading(conn);
             io.notify_drained(conn, usize::MAX);
             data.len()

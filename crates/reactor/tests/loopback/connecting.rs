@@ -95,7 +95,7 @@ fn a_connect_that_times_out(choice: IoChoice) {
     assert_eq!(outcome_of_connect(choice, address, 30_000_000), CloseReason::ConnectTimedOut);
 }
 
-/// Fails inside the system call; still nothing fails inline.
+/// The system call fails; still the error is not reported inline.
 fn an_address_nobody_can_have(choice: IoChoice) {
     // Broadcast addresses cannot be connected to over TCP.
     let address = "255.255.255.255:9".parse().unwrap();
@@ -110,7 +110,7 @@ fn given_up_while_connecting(choice: IoChoice) {
         match event {
             Event::Started => {
                 conns.extend((0..4).map(|_| io.connect(address, PATIENCE_NS)));
-                // Before the connect has even started, and after.
+                // One before the connect has even started, and one after.
                 io.close(conns[0]);
                 io.abort(conns[1]);
                 io.set_timer(io.now_ns() + 1_000_000, 1);

@@ -50,7 +50,7 @@ fn kept_bytes_come_with_the_resume(choice: IoChoice) {
         server.core.post(0);
         assert_eq!(next(&told), bytes[start..]);
     }
-    // Resumed before, after or between the arrival of the next bytes.
+    // The resume comes before, after or between the next bytes.
     client.write_all(b"more").unwrap();
     server.core.post(0);
     let mut last = next(&told);
@@ -169,7 +169,7 @@ fn pause_and_resume_in_one_turn(choice: IoChoice) {
     round_trip(&mut server.connect(), &pattern(3000, 9));
 }
 
-/// Nothing happens on any socket after the request for the notification.
+/// No socket has an event after the request for the notification.
 fn drained_without_another_event(choice: IoChoice) {
     let (handler, told) = reporting(|io, event, tell| match event {
         Event::Accepted(conn, _) => {
@@ -187,7 +187,7 @@ fn drained_without_another_event(choice: IoChoice) {
     let mut client = server.connect();
     assert_eq!(next(&told), 0);
     assert_eq!(read_exactly(&mut client, 5), b"hello");
-    // Once only.
+    // It is reported only once.
     assert!(told.recv_timeout(Duration::from_millis(20)).is_err());
 }
 
@@ -219,7 +219,8 @@ fn drained_when_a_slow_reader_has_read(choice: IoChoice) {
     assert!(next(&told) <= 1000);
 }
 
-/// In the loop or in the kernel; all of it as long as nobody reads, and nothing once all is read.
+/// The bytes in the loop or in the kernel: all of them as long as nobody reads, and none once all
+/// are read.
 fn unacknowledged_is_what_the_peer_has_not_got(choice: IoChoice) {
     const BYTES: usize = 16 << 20;
     let mut conns = Vec::new();

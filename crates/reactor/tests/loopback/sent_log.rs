@@ -25,11 +25,11 @@ enum Told {
     Log(SentLog, Vec<Place>),
 }
 
-/// Where a block was put: sequence number and position.
+/// Place of a block: sequence number and position.
 type Place = (u32, usize);
 
 /// On mail 0 writes one block and retains it twice; on mail 1 checks all blocks; on mail 2 releases
-/// all once; on mail 3 reports what is retained. When the connection is lost, hands out the log.
+/// all once; on mail 3 reports the retained bytes. When the connection is lost, hands out the log.
 fn keeper(choice: IoChoice, address: SocketAddr) -> (Loop, Receiver<Told>) {
     let mut link: Option<ConnId> = None;
     let mut places: Vec<Place> = Vec::new();
@@ -127,7 +127,7 @@ fn the_log_of_a_lost_connection(choice: IoChoice) {
     for _ in 0..5 {
         write_block(&core, &told);
     }
-    // The first block is taken by the peer, the second perhaps in part, the others not at all.
+    // The peer takes the first block, the second perhaps in part, the others not at all.
     peer.read_exact(&mut vec![0; BLOCK]).unwrap();
     reset_on_close(&peer);
     drop(peer);
@@ -139,8 +139,7 @@ fn the_log_of_a_lost_connection(choice: IoChoice) {
     core.join();
 }
 
-/// The peer says that it is done while it takes a block. What it has not taken will be sent again
-/// elsewhere.
+/// The peer ends its stream while it takes a block. The rest will be sent again elsewhere.
 fn nothing_is_sent_after_the_log_was_taken(choice: IoChoice) {
     const BYTES: usize = 32 << 20;
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -13,7 +13,7 @@ use shunt_reactor::{
     listen, mailbox, probe_uring, run,
 };
 
-/// Everything a service can be told; the answer counts only for `Received`.
+/// All events of a service; the return value counts only for `Received`.
 pub(crate) enum Event<'a> {
     Started,
     Accepted(ConnId, Accepted),
@@ -27,12 +27,12 @@ pub(crate) enum Event<'a> {
     TurnEnded,
 }
 
-/// How long anything may take that comes: it only ends a test for which it never does.
+/// Longest wait for an event: it only ends a test whose event never comes.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
 pub(crate) const PATIENCE_NS: u64 = PATIENCE.as_nanos() as u64;
 
-/// A connection that the service has closed waits for its peer longer than a client of these tests
-/// may stand still.
+/// Options under which a connection that the service has closed waits for its peer longer than a
+/// client of these tests may be paused.
 pub(crate) fn patient() -> LoopOptions {
     LoopOptions { linger_ns: 4 * PATIENCE_NS, ..LoopOptions::default() }
 }
@@ -208,7 +208,7 @@ pub(crate) fn round_trip(stream: &mut TcpStream, bytes: &[u8]) {
     assert_eq!(read_exactly(stream, bytes.len()), bytes);
 }
 
-/// Bytes that tell where they belong.
+/// Bytes that identify their position.
 pub(crate) fn pattern(count: usize, seed: u32) -> Vec<u8> {
     let mut state = u64::from(seed).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     let mut bytes = Vec::with_capacity(count + 8);
@@ -222,7 +222,7 @@ pub(crate) fn pattern(count: usize, seed: u32) -> Vec<u8> {
     bytes
 }
 
-/// Closing this stream will reset the connection.
+/// Makes a close of this stream reset the connection.
 pub(crate) fn reset_on_close(stream: &TcpStream) {
     rustix::net::sockopt::set_socket_linger(stream, Some(Duration::ZERO)).unwrap();
 }
@@ -238,7 +238,7 @@ pub(crate) fn echo(io: &mut Io, event: Event<'_>) -> usize {
     }
 }
 
-/// A handler that sends what `pick` makes of each event to the test.
+/// A handler that sends the test the values it derives from events.
 pub(crate) fn reporting<T: Send + 'static>(
     mut handler: impl FnMut(&mut Io, Event<'_>, &dyn Fn(T)) -> usize + Send + 'static,
 ) -> (impl FnMut(&mut Io, Event<'_>) -> usize + Send + 'static, Receiver<T>) {

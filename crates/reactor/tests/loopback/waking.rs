@@ -1,4 +1,4 @@
-//! The wakers of the loop besides sockets: mail from other threads, and timers.
+//! Wake-ups of the loop besides sockets: mail from other threads, and timers.
 
 use std::sync::mpsc::{Receiver, channel};
 
@@ -48,8 +48,8 @@ fn a_full_mailbox_says_so(choice: IoChoice) {
     let (handler, told): (_, Receiver<u64>) = reporting(move |_, event, tell| {
         if let Event::Mail(mail) = event {
             tell(mail);
-            // The loop stands still while the other thread fills the queue. After that nobody
-            // sends, and this ends at once.
+            // The loop is blocked while the other thread fills the queue. After that nobody sends,
+            // and this ends at once.
             let _ = is_full.recv();
         }
         0
@@ -86,7 +86,7 @@ fn timers_in_order(choice: IoChoice) {
         0
     });
     let _core = Loop::start(choice, handler);
-    // From when they were set: the first may be late.
+    // Count from the time they were set: the first may be late.
     let (_, set_ns) = next(&told);
     let due: Vec<(u64, u64)> = (0..5).map(|_| next(&told)).collect();
     assert_eq!(due.iter().map(|(key, _)| *key).collect::<Vec<_>>(), [1, 2, 3, 4, 5]);

@@ -1,5 +1,5 @@
-//! Connections that are at an end, or whose peer does not read, before they are frozen, while they
-//! are nowhere, and after they were restored; and freezes that are refused.
+//! Connections that have ended, or whose peer does not read, before they are frozen, while they are
+//! away, and after they were restored; and freezes that are refused.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -28,7 +28,7 @@ fn read(client: &mut TcpStream, count: usize) -> Vec<u8> {
     bytes
 }
 
-/// The connection takes bytes both ways.
+/// Checks that the connection takes bytes both ways.
 fn goes_on(node: &Node, client: &mut TcpStream) {
     client.write_all(b"are you there").unwrap();
     assert_eq!(node.read(13), b"are you there");
@@ -196,13 +196,13 @@ fn a_reset_after_the_restore_is_a_reset() {
     });
 }
 
-/// A connection whose peer does not read, frozen when the peer's window was closed.
+/// A connection whose peer does not read, frozen after the peer's window closed.
 fn stuck(node: &Node, bytes: &[u8]) -> (Accept, Frozen) {
     let accepted = accept_from(node, HERE, Some(4096));
     node.post(Do::Write(bytes.to_vec()));
     loop {
         let frozen = node.freeze();
-        // There is something to send, and all that may be under way is there.
+        // Bytes are waiting, and all bytes in flight have arrived.
         if frozen.unacknowledged.is_empty()
             && !frozen.unsent.is_empty()
             && frozen.unsent.len() < bytes.len()

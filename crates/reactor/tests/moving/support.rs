@@ -1,5 +1,5 @@
-//! A network namespace for a test, a loop that does what it is told by mail and tells what it is
-//! told, and a listener that hides from its clients that a connection is nowhere.
+//! A network namespace for a test, a loop that follows orders by mail and reports its events, and a
+//! listener that hides from its clients that a connection is away.
 
 use std::fmt;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -17,14 +17,15 @@ use shunt_reactor::{
     listen, mailbox, run,
 };
 
-/// How long anything may take that comes: it only ends a test for which it never does.
+/// Longest wait for an event: it only ends a test whose event never comes.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// A connection that the loop has closed waits for its peer longer than a client may stand still.
+/// Time that a connection which the loop has closed waits for its peer: longer than a client may be
+/// paused.
 const LINGER_NS: u64 = 600_000_000_000;
 
-/// Runs the test on a thread in a network namespace of its own, with a loopback device; says so if
-/// that cannot be had.
+/// Runs the test on a thread in a separate network namespace with a loopback device; prints a line
+/// if that is not available.
 pub(crate) fn in_namespace(test: impl FnOnce() + Send + 'static) {
     let name = std::thread::current().name().unwrap_or("test").to_owned();
     let run = move || {
@@ -57,7 +58,7 @@ pub(crate) fn set_tcp(name: &str, value: &str) {
     std::fs::write(format!("/proc/sys/net/ipv4/{name}"), value).unwrap();
 }
 
-/// What a loop is told to do. Without a connection's name: to the one it got last.
+/// Orders to a loop. Without a connection's name they concern its latest one.
 pub(crate) enum Do {
     Freeze,
     Restore(Box<Frozen>),
@@ -68,7 +69,7 @@ pub(crate) enum Do {
     Stop,
 }
 
-/// What a loop was told.
+/// Events that a loop reports.
 #[derive(PartialEq)]
 pub(crate) enum Told {
     Accepted,
@@ -79,7 +80,7 @@ pub(crate) enum Told {
 }
 
 impl fmt::Debug for Told {
-    /// Without the bytes, of which there may be many.
+    /// Omits the bytes, which may be many.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Told::Accepted => f.write_str("Accepted"),
@@ -92,13 +93,13 @@ impl fmt::Debug for Told {
     }
 }
 
-/// Reads in sevens, so that a rest is often kept in the loop.
+/// Unit of reads, so that a rest is often kept in the loop.
 pub(crate) const UNIT: usize = 7;
 
 struct Mailed {
     conn: Option<ConnId>,
     hops: u32,
-    /// Echo instead of telling.
+    /// Echo instead of reporting.
     echo: bool,
     refused: Vec<NotFrozen>,
     told: Sender<Told>,
@@ -182,7 +183,7 @@ impl Service for Mailed {
     fn turn_ended(&mut self, _io: &mut Io) {}
 }
 
-/// A loop on a thread of its own; stopped and joined when dropped.
+/// A loop on a separate thread; stopped and joined when dropped.
 pub(crate) struct Node {
     mailer: Mailer<Do>,
     told: Receiver<Told>,
@@ -194,13 +195,13 @@ impl Node {
         Node::start_with(IoChoice::Epoll, mover, 0)
     }
 
-    /// It echoes what comes.
+    /// Starts a loop that echoes.
     pub(crate) fn start_echo(mover: Mover) -> Node {
         Node::start_service(IoChoice::Epoll, mover, 0, true)
     }
 
-    /// With `hops` it echoes, freezes and restores the connection while it does so, and tells when
-    /// it was done so often.
+    /// Starts a loop. With `hops` it echoes, freezes and restores the connection that often
+    /// meanwhile, and then reports.
     pub(crate) fn start_with(choice: IoChoice, mover: Mover, hops: u32) -> Node {
         Node::start_service(choice, mover, hops, hops > 0)
     }
@@ -244,7 +245,7 @@ impl Node {
         assert_eq!(self.next(), Told::Restored);
     }
 
-    /// The bytes that arrive next, so many of them.
+    /// Reads the next bytes, this many of them.
     pub(crate) fn read(&self, count: usize) -> Vec<u8> {
         let mut bytes = Vec::new();
         while bytes.len() < count {
@@ -285,12 +286,12 @@ pub(crate) struct Accept {
 }
 
 /// A connection that will move. From now on the listener takes no packets, so that those of a
-/// connection that is nowhere are not answered with a reset: they find the listener, and vanish.
+/// connection that is away are not answered with a reset: they find the listener, and vanish.
 pub(crate) fn accept(node: &Node, address: &str) -> Accept {
     accept_from(node, address, None)
 }
 
-/// The client has a receive buffer of this size.
+/// Same, with a client whose receive buffer has this size.
 pub(crate) fn accept_from(node: &Node, address: &str, receive_bytes: Option<usize>) -> Accept {
     let (accepted, listener) = accept_only(node, address, receive_bytes);
     drop_all(&listener);
@@ -329,8 +330,8 @@ fn connect(address: SocketAddr, receive_bytes: Option<usize>) -> TcpStream {
 fn drop_all(listener: &TcpListener) {
     let mut nothing = [libc::sock_filter { code: 6, jt: 0, jf: 0, k: 0 }];
     let program = libc::sock_fprog { len: 1, filter: nothing.as_mut_ptr() };
-    // SAFETY: the kernel copies the program, which and whose length are those of `nothing`, during
-    // the call.
+    // SAFETY: the kernel copies the program, whose pointer and length are those of `nothing`,
+    // during the call.
     let outcome = unsafe {
         libc::setsockopt(
             listener.as_raw_fd(),
@@ -343,7 +344,7 @@ fn drop_all(listener: &TcpListener) {
     assert_eq!(outcome, 0, "{}", std::io::Error::last_os_error());
 }
 
-/// Bytes that tell where in a stream they belong.
+/// Bytes that identify their position in a stream.
 pub(crate) fn pattern(from: usize, count: usize) -> Vec<u8> {
     (from..from + count)
         .map(|position| ((position as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8)

@@ -13,7 +13,7 @@ use shunt_reactor::moving::Mover;
 use crate::support::{Node, Told, UNIT, accept, in_namespace, pattern, set_tcp, until};
 
 const HOPS: u32 = 1_000;
-/// Bytes on their way in both directions together: less than may be queued.
+/// Bytes in flight in both directions together: fewer than may be queued.
 const ON_THE_WAY: usize = 24 << 10;
 
 /// A client that sends a pattern, a little more at a time than fits into one segment, and checks
@@ -64,7 +64,7 @@ impl Traffic {
         Traffic { stop, back, writer, reader }
     }
 
-    /// Waits until so many bytes more have come back.
+    /// Waits until this many more bytes have come back.
     pub(crate) fn flow(&self, count: usize) {
         let before = self.back.load(Ordering::Relaxed);
         until("traffic", || self.back.load(Ordering::Relaxed) >= before + count);
@@ -131,8 +131,8 @@ fn a_connection_with_none_of_these_moves_two_hundred_times() {
         for name in ["tcp_timestamps", "tcp_sack", "tcp_window_scaling"] {
             set_tcp(name, "0");
         }
-        // What is on its way while it moves is lost, and its sender finds that out by a timer
-        // alone: 0.2 s each time, on a machine that is fast.
+        // Packets in flight during a move are lost, and their sender notices by a timer alone: 0.2
+        // s each time, on a fast machine.
         exchange_over(200, "[::1]:0");
     });
 }

@@ -1,5 +1,5 @@
-//! The mover without privilege: descriptors that move between loops and between processes by way of
-//! a depot.
+//! The mover without privilege: descriptors that move between loops and between processes through a
+//! depot.
 
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::traffic::Traffic;
 
 const HERE: &str = "127.0.0.1:0";
 const MOVES: usize = 100;
-/// Tells the test that stands for the other process where the depot is.
+/// Variable that tells the test in the other process where the depot is.
 const DEPOT: &str = "SHUNT_TEST_DEPOT";
 
 /// A path that is removed at the end.

@@ -1,17 +1,17 @@
-//! Wraps any service and asserts what `Service` promises, at every callback.
+//! Wraps any service and asserts the promises of `Service` at every callback.
 
 use shunt_reactor::moving::{Frozen, NotFrozen};
 use shunt_reactor::{Accepted, CloseReason, ConnId, Io, Service};
 use std::collections::HashMap;
 
-/// A service whose callbacks are checked. The checks: no callback for a connection that is not
-/// open, `connected` and `accepted` once and first, unconsumed bytes come again in front, nothing
-/// is presented while paused.
+/// A service whose callbacks are checked: no callback for a connection that is not open,
+/// `connected` and `accepted` once and first, unconsumed bytes come again in front, nothing is
+/// presented while paused.
 pub struct Checked<S> {
     pub inner: S,
-    /// Bytes presented last and not consumed, by connection that is open.
+    /// Bytes last presented and not consumed, by open connection.
     known: HashMap<ConnId, Known>,
-    /// Every end a connection came to that the service did not choose.
+    /// All ends of connections that the service did not choose.
     pub closed: Vec<(ConnId, CloseReason)>,
 }
 

@@ -67,10 +67,10 @@ pub struct Client {
     to: SocketAddr,
     random: Random,
     conn: Option<ConnId>,
-    /// Frames still to be answered once.
+    /// Frames still to be answered.
     left: u32,
     frame_bytes_max: u64,
-    /// Sent on this connection, and what of it has not come back.
+    /// Bytes sent on this connection that have not come back.
     expected: VecDeque<u8>,
     in_flight: VecDeque<usize>,
     pub losses: u32,

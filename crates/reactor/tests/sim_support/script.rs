@@ -1,5 +1,4 @@
-//! A service without a will of its own: it records what it is told, and the test acts through its
-//! `Io`.
+//! A service that only records its events; the test acts through its `Io`.
 
 use shunt_reactor::{Accepted, CloseReason, ConnId, Io, Service};
 

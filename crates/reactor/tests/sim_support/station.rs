@@ -1,5 +1,5 @@
-//! A service whose connections are moved by the test: it echoes frames as [`Echo`] does and keeps
-//! what was frozen.
+//! A service whose connections the test moves: it echoes frames as [`Echo`] does and keeps frozen
+//! connections.
 
 use super::echo::Echo;
 use shunt_reactor::moving::{Frozen, NotFrozen};

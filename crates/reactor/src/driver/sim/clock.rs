@@ -1,7 +1,6 @@
-//! The clocks of one simulated host: how fast they run, and how far they are from the world's time.
+//! The clocks of one simulated host: their rate, and their distance from the world's time.
 
-/// A simulated host's wall clock is so far ahead of the other unless it is set otherwise,
-/// microseconds: it is November 2023.
+/// Default lead of a simulated host's wall clock over the other, microseconds: it is November 2023.
 const WALL_OFFSET_US: i64 = 1_700_000_000_000_000;
 
 const MILLION: u128 = 1_000_000;
@@ -11,26 +10,26 @@ const MILLION: u128 = 1_000_000;
 pub struct Clock {
     /// Millionths of a second that pass on both clocks in one second of the world.
     pub rate_ppm: u64,
-    /// What the clock that never goes back shows at the world's beginning, nanoseconds.
+    /// Reading of the clock that never goes back at the world's beginning, nanoseconds.
     pub boot_offset_ns: u64,
-    /// How far the wall clock is ahead of that one, microseconds.
+    /// Lead of the wall clock over that one, microseconds.
     pub wall_offset_us: i64,
 }
 
 impl Default for Clock {
-    /// Right.
+    /// Clocks at the right rate.
     fn default() -> Clock {
         Clock { rate_ppm: 1_000_000, boot_offset_ns: 0, wall_offset_us: WALL_OFFSET_US }
     }
 }
 
 impl Clock {
-    /// What the clock that never goes back shows at this time of the world.
+    /// Reading of the clock that never goes back, at this time of the world.
     pub(super) fn local_ns(&self, world_ns: u64) -> u64 {
         self.boot_offset_ns + (u128::from(world_ns) * u128::from(self.rate_ppm) / MILLION) as u64
     }
 
-    /// The first time of the world at which it shows this, or more.
+    /// The first time of the world at which that clock reads this, or more.
     pub(super) fn world_ns(&self, local_ns: u64) -> u64 {
         let passed = u128::from(local_ns.saturating_sub(self.boot_offset_ns)) * MILLION;
         u64::try_from(passed.div_ceil(u128::from(self.rate_ppm.max(1)))).unwrap_or(u64::MAX)

@@ -1,4 +1,4 @@
-//! Delivers what the event queue brings to the ends of the wires.
+//! Delivers events from the queue to the ends of the wires.
 
 use super::network::{NOWHERE, Network};
 use super::options::SECOND;
@@ -6,7 +6,7 @@ use super::queue::{Event, Packet};
 use super::wire::{End, News, Stage, Wire};
 
 impl Network {
-    /// A packet arrives.
+    /// Delivers a packet.
     pub(super) fn deliver(&mut self, wire: usize, packet: Packet) {
         if self.is_cut_for(wire, packet) {
             return match packet {
@@ -38,7 +38,8 @@ impl Network {
         }
     }
 
-    /// The keepalive of both ends has run out, unless they heard of each other since.
+    /// Ends a wire after the keepalive of both ends has run out, unless they heard of each other
+    /// since.
     pub(super) fn give_up(&mut self, wire: usize, silence: u32) {
         if self.wires[wire].silences == silence && self.is_unanswered(wire) {
             for side in [0, 1] {
@@ -70,8 +71,7 @@ impl Network {
         self.poke(host);
     }
 
-    /// The connect request was not answered: it is sent again after 1, 2, 4, ... seconds, as TCP
-    /// does.
+    /// Repeats an unanswered connect request after 1, 2, 4, ... seconds, as TCP does.
     fn repeat_open(&mut self, wire: usize, attempt: u32) {
         if attempt < 6 && self.wires[wire].sockets[0].attached {
             let packet = Packet::Open { attempt: attempt + 1 };
@@ -82,8 +82,8 @@ impl Network {
     fn parcel_arrives(&mut self, end: End) {
         let wire = &mut self.wires[end.wire];
         if wire.stage == Stage::Broken || wire.sockets[end.side].lost {
-            // What was under way when the connection was lost is gone; what was sent after it must
-            // not follow a gap.
+            // Packets in flight when the connection was lost are gone; later ones must not follow a
+            // gap.
             return;
         }
         wire.pipes[end.side].parcel_arrives();
@@ -96,7 +96,7 @@ impl Network {
         }
     }
 
-    /// Nobody answers for one of the ends, or the answers do not get through.
+    /// True if nobody answers for one of the ends, or the answers do not get through.
     pub(super) fn is_unanswered(&self, wire: usize) -> bool {
         let Wire { silent, sockets, .. } = &self.wires[wire];
         *silent || sockets.iter().any(|socket| socket.away.is_some()) || self.is_cut(wire)
@@ -110,7 +110,7 @@ impl Network {
             wire.pipes[end.side].lose_parcels();
         }
         let socket = &mut wire.sockets[end.side];
-        // A reset is not taken back by the late confirmation of the connect.
+        // A late confirmation of the connect does not undo a reset.
         if socket.attached && !matches!(socket.news, Some(News::Reset | News::TimedOut)) {
             socket.news = Some(news);
             self.wake(end);

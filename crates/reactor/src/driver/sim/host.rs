@@ -15,11 +15,11 @@ use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 
-/// A host whatever its service's type.
+/// A host, independent of its service's type.
 pub(super) trait Host {
-    /// Something happened, or a timer is due: one turn of the loop.
+    /// Runs one turn of the loop, after an event or for a due timer.
     fn turn(&mut self, network: &mut Network);
-    /// Turns if a timer is due.
+    /// Runs a turn if a timer is due.
     fn timer_due(&mut self, network: &mut Network, for_ns: u64);
     fn end_of(&self, conn: ConnId) -> Option<End>;
     fn as_any(&self) -> &dyn Any;
@@ -34,7 +34,7 @@ pub(super) struct Running<S: Service> {
     pub(super) io: Io,
     pub(super) mail: VecDeque<S::Mail>,
     started: bool,
-    /// The deadline that a timer event is in the queue for.
+    /// The deadline of the timer event in the queue.
     timer_for_ns: Option<u64>,
     sockets: Sockets,
 }
@@ -43,7 +43,7 @@ pub(super) struct Running<S: Service> {
 #[derive(Default)]
 struct Sockets {
     ends: Vec<Option<End>>,
-    /// Closed in an earlier turn; the slot is given back in the next one.
+    /// Slots closed in an earlier turn; the next one releases them.
     releases: Vec<u32>,
 }
 
@@ -67,7 +67,7 @@ impl<S: Service> Running<S> {
         }
     }
 
-    /// A turn of which `events` are the first part.
+    /// Runs a turn that begins with `events`.
     pub(super) fn turn_with<R>(
         &mut self,
         network: &mut Network,
@@ -92,7 +92,7 @@ impl<S: Service> Running<S> {
         result
     }
 
-    /// Leaves word of what has to wake the host next.
+    /// Schedules the next event that must wake the host.
     fn rest(&mut self, network: &mut Network) {
         network.machines[self.host].window_ns = self.io.window_ns;
         let clock = network.machines[self.host].clock;
@@ -136,7 +136,7 @@ impl<S: Service> Running<S> {
         }
     }
 
-    /// Everything that is ready, in an order drawn at random, some of it left for later.
+    /// Handles the ready ends, in an order drawn at random, and leaves some for later.
     fn look_at_ready(&mut self, network: &mut Network) {
         let mut ready = std::mem::take(&mut network.machines[self.host].ready);
         network.random.shuffle(&mut ready);
@@ -183,7 +183,7 @@ impl<S: Service> Running<S> {
             (News::Reset, true) => CloseReason::ConnectFailed(ErrorKind::ConnectionReset),
             (News::TimedOut, true) => CloseReason::ConnectFailed(ErrorKind::TimedOut),
             (News::Reset, false) => {
-                // What had arrived before the reset may be read or not: both happen.
+                // Bytes that arrived before the reset may be read or not: both happen.
                 if network.random.chance(0.5) {
                     self.read(index, end, network);
                 }
@@ -195,7 +195,7 @@ impl<S: Service> Running<S> {
         self.io.ended(index, reason, &mut self.service);
     }
 
-    /// At most one read; the end is woken again if that left something.
+    /// Reads at most once; the end is woken again if bytes are left.
     fn read(&mut self, index: u32, end: End, network: &mut Network) {
         if !self.io.connections[index as usize].wants_read() {
             return;
@@ -244,8 +244,8 @@ impl<S: Service + 'static> Host for Running<S> {
     }
 
     fn timer_due(&mut self, network: &mut Network, for_ns: u64) {
-        // An earlier timer was set since, or that for this time has gone off. Were another set for
-        // each, there would be ever more.
+        // An earlier timer was set since, or the one for this time has expired. Setting another for
+        // each would accumulate timers.
         if self.timer_for_ns != Some(for_ns) {
             return;
         }

@@ -1,5 +1,5 @@
-//! The calls that a host makes to its kernel: connect, write, read, close. The faults of the
-//! network are drawn here, when something is written or a connection started.
+//! The calls of a host to its kernel: connect, write, read, close. The faults of the network are
+//! drawn here, at a write or a connect.
 
 use super::network::{NOWHERE, Network};
 use super::queue::{Event, Packet};
@@ -8,7 +8,7 @@ use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
 
 impl Network {
-    /// Starts a connection; the end is told `Connected` or `Refused`, or nothing for ever.
+    /// Starts a connection; the end hears `Connected` or `Refused`, or nothing for ever.
     pub(super) fn connect(&mut self, host: usize, slot: u32, to: SocketAddr) -> End {
         let windows = [self.draw_window(), self.draw_window()];
         let machine = &mut self.machines[host];
@@ -33,8 +33,8 @@ impl Network {
         End { wire, side: 0 }
     }
 
-    /// How many bytes the kernel takes; 0 means that it is full and the end will be woken when
-    /// there is room.
+    /// Writes; returns the number of bytes that the kernel takes. 0 means that it is full and wakes
+    /// the end when it has room.
     pub(super) fn write(&mut self, end: End, bytes: &[u8]) -> Result<usize, ErrorKind> {
         let wire = &self.wires[end.wire];
         if wire.stage != Stage::Open || wire.sockets[end.side].lost {
@@ -51,7 +51,7 @@ impl Network {
             let socket = &mut self.wires[end.wire].sockets[end.side];
             socket.blocked = true;
             if taken < room {
-                // The kernel was short of memory for a moment, not of window.
+                // The kernel lacked memory for a moment, not window.
                 socket.room_announced = true;
                 let at = self.now_ns + 1 + self.random.range(&self.options.turn_delay_ns);
                 let packet = Packet::Room { side: end.side };
@@ -66,18 +66,18 @@ impl Network {
         Ok(taken)
     }
 
-    /// How many bytes a read would find.
+    /// Number of bytes that a read would find.
     pub(super) fn readable(&self, end: End) -> usize {
         self.wires[end.wire].pipes[end.side].arrived
     }
 
-    /// The next read finds the end of the stream.
+    /// True if the next read finds the end of the stream.
     pub(super) fn at_end(&self, end: End) -> bool {
         let pipe = &self.wires[end.wire].pipes[end.side];
         pipe.end_arrived && pipe.arrived == 0
     }
 
-    /// Moves up to `bytes_max` arrived bytes behind what is in `into`; says how many.
+    /// Appends up to `bytes_max` arrived bytes to `into`; returns their number.
     pub(super) fn read(&mut self, end: End, into: &mut Vec<u8>, bytes_max: usize) -> usize {
         let arrived = self.readable(end);
         let mut count = arrived.min(bytes_max);
@@ -98,7 +98,7 @@ impl Network {
         count
     }
 
-    /// No more will be written: the other side finds the end of the stream behind the last byte.
+    /// Ends the output: the other side finds the end of the stream after the last byte.
     pub(super) fn shut_down(&mut self, end: End) {
         let wire = &mut self.wires[end.wire];
         let pipe = &mut wire.pipes[1 - end.side];
@@ -108,8 +108,8 @@ impl Network {
         }
     }
 
-    /// Gives the socket up. An open wire is ended in order, unless bytes for this end are still
-    /// unread or `reset` asks for it: then the other side is told of a reset.
+    /// Gives the socket up. An open wire ends in order, unless bytes for this end are still unread
+    /// or `reset` asks for it: then the other side hears a reset.
     pub(super) fn detach(&mut self, end: End, reset: bool) {
         let unread = self.readable(end) > 0;
         let wire = &mut self.wires[end.wire];

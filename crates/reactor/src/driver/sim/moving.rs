@@ -1,11 +1,11 @@
-//! Connections that are nowhere for a while: an end of a wire is taken from one host and attached
-//! to another.
+//! Connections that are away for a while: an end of a wire is taken from one host and attached to
+//! another.
 //!
-//! What is on its way to the end meanwhile waits in the network, as if its sender repeated it until
-//! there is somebody to acknowledge it. What was on its way from the end arrives or is lost, as
-//! drawn; the restored end sends again what it says is not acknowledged, and what the peer has
-//! already is recognised by its sequence number. If nobody restores the end, its peer gives up
-//! after [`Options::give_up_ns`](super::Options::give_up_ns).
+//! Packets to the end meanwhile wait in the network, as if their sender repeated them until a host
+//! acknowledges them. Packets from the end arrive or are lost, as drawn; the restored end sends its
+//! unacknowledged bytes again, and sequence numbers identify those that the peer already has. If no
+//! host restores the end, its peer gives up after
+//! [`Options::give_up_ns`](super::Options::give_up_ns).
 
 use super::network::Network;
 use super::queue::Packet;
@@ -17,7 +17,7 @@ use std::io::ErrorKind;
 const MSS: u16 = 1460;
 
 impl Network {
-    /// Takes the end from its host, with what the host's kernel holds of the connection.
+    /// Takes the end from its host, with the state of the connection in the host's kernel.
     pub(super) fn freeze(&mut self, end: End, room: FrozenLimits) -> Result<Frozen, NotFrozen> {
         let wire = &self.wires[end.wire];
         let [here, there] = [&wire.pipes[end.side], &wire.pipes[1 - end.side]];
@@ -26,7 +26,8 @@ impl Network {
         if wire.stage != Stage::Open || broken || here.end_arrived || there.end_sent {
             return Err(NotFrozen::NotEstablished);
         }
-        // Acknowledged is what has arrived, or less: acknowledgements may be on their way.
+        // The acknowledged bytes are those that arrived, or fewer: acknowledgements may be on their
+        // way.
         let acknowledged = self.random.index(there.arrived + 1);
         let (unread, unacknowledged) = (here.arrived, there.bytes.len() - acknowledged);
         if unread > room.unread_bytes_max || unacknowledged > room.output_bytes_max {
@@ -77,8 +78,8 @@ impl Network {
     }
 
     /// Attaches the end that is away and has these addresses to a host. Fails with `AddrInUse` if
-    /// it is attached to one already, with `NotFound` if there is none, and with `InvalidData` if
-    /// the bytes or sequence numbers are not its own.
+    /// it is attached already, with `NotFound` if there is none, and with `InvalidData` if the
+    /// bytes or sequence numbers are not its own.
     pub(super) fn restore(
         &mut self,
         host: usize,
@@ -128,7 +129,7 @@ impl Network {
         socket.slot = Some(slot);
         socket.blocked = false;
         if peer_is_gone && !ended_in_order && socket.news.is_none() {
-            // Whatever is sent will be answered with a reset.
+            // A reset answers all further packets.
             self.send_reset(end);
         }
         if !again.is_empty() {
@@ -164,8 +165,8 @@ impl Network {
             .find(is)
     }
 
-    /// A packet that a kernel does not repeat reaches an end that is nowhere: it vanishes. That
-    /// what it said is found out later is remembered.
+    /// Drops a packet that no kernel repeats, because it reached an end that is away, and remembers
+    /// its news for the restore.
     pub(super) fn remember(&mut self, end: End, news: News) {
         let socket = &mut self.wires[end.wire].sockets[end.side];
         if socket.away.is_some() && matches!(news, News::Reset | News::TimedOut) {

@@ -1,9 +1,9 @@
-//! The state of the simulated network and of the machines on it. `kernel` has what a host asks of
-//! its side of it, `delivery` what arrives there.
+//! The state of the simulated network and of its machines. `kernel` has the calls of a host,
+//! `delivery` the arrivals.
 //!
-//! Everything that takes time is a packet in the event queue. Packets of one pipe keep their order;
-//! packets of different pipes overtake each other as their delays are drawn. Nothing here knows of
-//! services or of `Io`.
+//! Every delay is a packet in the event queue. Packets of one pipe keep their order; packets of
+//! different pipes overtake each other as their delays are drawn. This module knows neither
+//! services nor `Io`.
 
 use super::clock::Clock;
 use super::options::{Options, SECOND};
@@ -14,7 +14,7 @@ use super::wire::{End, Pipe, Socket, Wire};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
-/// The host number of an address nobody ever listened on.
+/// The host number of an address without a listener.
 pub(super) const NOWHERE: usize = usize::MAX;
 
 /// A host as the network knows it.
@@ -23,14 +23,15 @@ pub(super) struct Machine {
     pub(super) name: String,
     pub(super) address: IpAddr,
     pub(super) up: bool,
-    /// Without power, or cut off from everything: packets to it vanish instead of being refused.
+    /// True without power, or cut off from everything: packets to it vanish instead of being
+    /// refused.
     pub(super) dark: bool,
     pub(super) frozen: bool,
     pub(super) clock: Clock,
-    /// It was frozen when it had read its clock for a turn, at this time, and nothing else had
-    /// happened in that.
+    /// Time at which it read its clock for a turn and was frozen, before any other step of the
+    /// turn.
     pub(super) turn_began_ns: Option<u64>,
-    /// Counts restarts, so that events meant for an earlier life are dropped.
+    /// Number of restarts, so that events meant for an earlier life are dropped.
     pub(super) life: u32,
     pub(super) turn_due: bool,
     pub(super) window_ns: u64,
@@ -50,10 +51,10 @@ pub(super) struct Network {
     pub(super) queue: Queue,
     pub(super) machines: Vec<Machine>,
     pub(super) wires: Vec<Wire>,
-    /// Several hosts may listen on one address (the cores of one process); a connect gets any of
-    /// them.
+    /// Listeners by address. Several hosts may listen on one (the cores of one process); a connect
+    /// gets any of them.
     pub(super) listeners: BTreeMap<SocketAddr, Vec<(usize, u16)>>,
-    /// From a host, to a host.
+    /// Cut directions: from a host, to a host.
     cuts: BTreeSet<(usize, usize)>,
     pub(super) held: Vec<(usize, Packet)>,
 }
@@ -104,7 +105,7 @@ impl Network {
         }
     }
 
-    /// Puts the end on its host's list of things to look at and lets the host turn.
+    /// Puts the end on its host's list of ready ends and lets the host turn.
     pub(super) fn wake(&mut self, end: End) {
         let socket = &mut self.wires[end.wire].sockets[end.side];
         if !socket.attached {
@@ -118,15 +119,15 @@ impl Network {
         self.poke(host);
     }
 
-    /// The host's loop looks at its timers at this time, or a little later: at that for `for_ns`,
-    /// by its own clock.
+    /// Makes the host's loop check its timers at this time, or a little later: the timer for
+    /// `for_ns`, by its own clock.
     pub(super) fn set_timer(&mut self, host: usize, for_ns: u64, at_ns: u64) {
         let late = self.random.range(&self.options.timer_delay_ns);
         let event = Event::Timer { host, life: self.machines[host].life, for_ns };
         self.queue.push(at_ns.max(self.now_ns).saturating_add(late), event);
     }
 
-    /// A turn is due: whether the host can take it.
+    /// Returns whether the host can take a turn that is due.
     pub(super) fn takes_turn(&mut self, host: usize, life: u32) -> bool {
         let machine = &mut self.machines[host];
         if machine.life != life {
@@ -141,9 +142,9 @@ impl Network {
         self.wires[end.wire].sockets[end.side].slot
     }
 
-    // --- what happens to a host ---
+    // --- hosts ---
 
-    /// All connections of the host end. A killed process resets or closes them; a machine without
+    /// Ends all connections of the host. A killed process resets or closes them; a machine without
     /// power does neither, and answers nothing.
     pub(super) fn host_gone(&mut self, host: usize, dark: bool) {
         let machine = &mut self.machines[host];
@@ -170,7 +171,7 @@ impl Network {
         }
     }
 
-    /// Nothing passes from one host to the other until they are joined again.
+    /// Cuts one direction between two hosts until they are joined again.
     pub(super) fn cut(&mut self, from: usize, to: usize) {
         let was_cut = self.cuts.contains(&(to, from));
         if self.cuts.insert((from, to)) && !was_cut {
@@ -180,7 +181,7 @@ impl Network {
         }
     }
 
-    /// Lets through what was held back.
+    /// Joins two hosts and lets the held packets through.
     pub(super) fn join(&mut self, a: usize, b: usize) {
         let was_cut = [(a, b), (b, a)].map(|pair| self.cuts.remove(&pair));
         if was_cut == [false, false] {
@@ -206,7 +207,7 @@ impl Network {
         self.cuts.iter().copied().collect()
     }
 
-    /// From now on nothing passes, and nobody is told.
+    /// Silences a wire: nothing passes from now on, and no end hears of it.
     pub(super) fn silence(&mut self, wire: usize) {
         if !self.wires[wire].silent {
             self.wires[wire].silent = true;
@@ -214,7 +215,7 @@ impl Network {
         }
     }
 
-    /// The network resets the connection; both ends hear of it, each in its own time.
+    /// Resets the connection in the network; both ends hear of it, each in its own time.
     pub(super) fn break_wire(&mut self, wire: usize) {
         for side in [0, 1] {
             self.send_reset(End { wire, side });
@@ -260,13 +261,13 @@ impl Network {
         (0..self.wires.len()).filter(between).collect()
     }
 
-    /// One of the two directions is cut.
+    /// True if one of the two directions is cut.
     pub(super) fn is_cut(&self, wire: usize) -> bool {
         let [a, b] = self.wires[wire].hosts();
         !self.cuts.is_empty() && (self.cuts.contains(&(a, b)) || self.cuts.contains(&(b, a)))
     }
 
-    /// The direction of this packet is cut.
+    /// True if the direction of this packet is cut.
     pub(super) fn is_cut_for(&self, wire: usize, packet: Packet) -> bool {
         let to = match packet {
             Packet::Open { .. } => 1,
@@ -277,7 +278,7 @@ impl Network {
         !self.cuts.is_empty() && self.cuts.contains(&(hosts[1 - to], hosts[to]))
     }
 
-    /// Puts into the trace what a host did with one of its ends.
+    /// Traces a host's action on one of its ends.
     pub(super) fn note(&mut self, host: usize, what: &'static str, end: End, amount: u64) {
         let facts = [host as u64, end.wire as u64, end.side as u64, amount];
         let name = &self.machines[host].name;

@@ -1,4 +1,4 @@
-//! How rough a simulated world is: the probabilities of every fault and the ranges of every delay.
+//! Roughness of a simulated world: the probabilities of every fault and the ranges of every delay.
 
 use super::random::Random;
 use std::ops::Range;
@@ -10,57 +10,56 @@ pub const MILLISECOND: u64 = 1_000_000;
 /// Nanoseconds in a second.
 pub const SECOND: u64 = 1_000_000_000;
 
-/// Faults and delays. Probabilities are between 0 and 1, times in nanoseconds of virtual time.
-/// Ranges are drawn from anew each time, except where it says "per connection".
+/// Faults and delays. Probabilities are between 0 and 1, times in nanoseconds of virtual time. Each
+/// use draws anew from a range, except those marked "per connection".
 #[derive(Clone, Debug)]
 pub struct Options {
     /// One way, from the write on one host until the bytes can be read on the other.
     pub latency_ns: Range<u64>,
-    /// From the first thing a host could react to until its loop turns.
+    /// From the first event that a host could react to until its loop turns.
     pub turn_delay_ns: Range<u64>,
-    /// How much later than asked for a timer fires.
+    /// Delay of a timer beyond its time.
     pub timer_delay_ns: Range<u64>,
-    /// Per connection and direction: bytes sent and not yet read by the other side before writes
-    /// stop being taken.
+    /// Per connection and direction: bytes sent and not yet read by the other side at which writes
+    /// stop.
     pub window_bytes: Range<u64>,
-    /// A read gets only part of what has arrived.
+    /// A read gets only part of the arrived bytes.
     pub partial_read: f64,
-    /// A write takes only part of what it could.
+    /// A write takes only part of the bytes it could.
     pub short_write: f64,
-    /// Something that is ready is left for a later turn, so that connections overtake each other.
+    /// A ready end is left for a later turn, so that connections overtake each other.
     pub deferral: f64,
     /// The bytes of a write are held back for `stall_ns` (a lost and repeated packet); only this
     /// connection waits.
     pub stall: f64,
-    /// How long a stall lasts.
+    /// Length of a stall.
     pub stall_ns: Range<u64>,
-    /// A write makes the network reset the connection: what was under way in both directions is
-    /// lost.
+    /// A write makes the network reset the connection: bytes in flight in both directions are lost.
     pub reset: f64,
     /// A connect is refused.
     pub connect_refused: f64,
     /// A connect is never answered.
     pub connect_lost: f64,
-    /// A write turns the connection into a half-open one: nothing gets through any more and nobody
-    /// is told.
+    /// A write turns the connection into a half-open one: nothing passes any more and no end hears
+    /// of it.
     pub half_open: f64,
     /// A connection cannot be frozen ([`NotFrozen::Moved`](crate::moving::NotFrozen::Moved)).
     pub freeze_failed: f64,
-    /// What was on its way from a connection when it was frozen is lost, and is sent again when it
-    /// is restored.
+    /// Bytes in flight from a connection when it was frozen are lost, and sent again when it is
+    /// restored.
     pub move_loss: f64,
     /// A frozen connection cannot be restored (`ConnectFailed(OutOfMemory)`); the next attempt may
     /// succeed.
     pub restore_failed: f64,
-    /// After so long without a sign of the other side (half-open, partition) an end gives its
-    /// connection up with `Error(TimedOut)`, as keepalive probes do.
+    /// Silence of the other side (half-open, partition) after which an end gives its connection up
+    /// with `Error(TimedOut)`, as keepalive probes do.
     pub give_up_ns: u64,
-    /// Connections that wait to be accepted by a frozen host; more are not answered.
+    /// Connections that wait for a frozen host to accept them; more are not answered.
     pub accept_backlog: usize,
 }
 
 impl Options {
-    /// No faults and short, even delays: what a healthy machine room looks like.
+    /// No faults and short, even delays, as in a healthy machine room.
     pub fn calm() -> Options {
         Options {
             latency_ns: 20 * MICROSECOND..60 * MICROSECOND,
@@ -84,8 +83,8 @@ impl Options {
         }
     }
 
-    /// Bytes arrive in crumbs and late, but every connection lives: for tests of what must come
-    /// through whole.
+    /// Bytes arrive late and in crumbs, but every connection lives: for tests in which all bytes
+    /// must arrive.
     pub fn crumbs() -> Options {
         Options {
             latency_ns: 10 * MICROSECOND..2 * MILLISECOND,
@@ -102,7 +101,7 @@ impl Options {
         }
     }
 
-    /// Everything at once.
+    /// All faults at once.
     pub fn rough() -> Options {
         Options {
             reset: 0.003,
@@ -114,8 +113,8 @@ impl Options {
         }
     }
 
-    /// Another mixture for every seed: each fault is either off or of a strength of its own. Runs
-    /// with few kinds of faults get deep where runs with all of them die early.
+    /// Another mixture for every seed: each fault is either off or has its own strength. Runs with
+    /// few kinds of faults get deep where runs with all of them die early.
     pub fn mixed(seed: u64) -> Options {
         let mut random = Random::new(seed ^ 0x6d69_7865_6420_6f70);
         let mut strength = |most: f64| -> f64 {
@@ -152,7 +151,7 @@ impl Options {
 }
 
 impl Default for Options {
-    /// [`Options::rough`].
+    /// Same as [`Options::rough`].
     fn default() -> Options {
         Options::rough()
     }

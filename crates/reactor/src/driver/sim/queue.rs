@@ -1,19 +1,18 @@
-//! The events to come, in the order of virtual time; equal times in the order in which they were
-//! put in.
+//! The future events, in the order of virtual time; equal times in order of insertion.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Something that reaches one end of a wire.
+/// A packet that reaches one end of a wire.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub(super) enum Packet {
     /// A connect request reaches side 1; `attempt` counts the repetitions.
     Open { attempt: u32 },
-    /// Its acceptance reaches side 0.
+    /// The acceptance reaches side 0.
     Opened,
-    /// Its refusal reaches side 0.
+    /// The refusal reaches side 0.
     Refused,
-    /// The oldest parcel under way reaches this side, if none was lost since it was sent.
+    /// The oldest parcel in flight reaches this side, if none was lost since it was sent.
     Data { side: usize, losses: u32 },
     /// The other side has read: this side may write again.
     Room { side: usize },
@@ -26,11 +25,11 @@ pub(super) enum Packet {
 pub(super) enum Event {
     /// A host's loop turns.
     Turn { host: usize, life: u32 },
-    /// A host looks at its timers: at that for this time, by its own clock.
+    /// A host checks its timers: the one for this time, by its own clock.
     Timer { host: usize, life: u32, for_ns: u64 },
     /// A packet arrives.
     Packet { wire: usize, packet: Packet },
-    /// An end gives up waiting for a sign of the other.
+    /// An end gives up waiting for the other.
     GiveUp { wire: usize, silence: u32 },
 }
 

@@ -1,4 +1,4 @@
-//! The one source of chance of a simulated world: xoshiro256++ seeded through splitmix64.
+//! The only source of chance of a simulated world: xoshiro256++ seeded through splitmix64.
 //!
 //! The generator is written out here instead of taken from a crate so that a seed that failed once
 //! replays the same run for ever: no release of a dependency can change the sequence, and only
@@ -19,8 +19,8 @@ impl Random {
         Random { state: std::array::from_fn(|_| splitmix(&mut mixed)) }
     }
 
-    /// A generator of its own for one part of a run, so that what that part draws does not shift
-    /// the others.
+    /// A separate generator for one part of a run, so that the draws of that part do not shift the
+    /// others.
     pub fn fork(&mut self) -> Random {
         Random::new(self.next())
     }
@@ -51,7 +51,7 @@ impl Random {
         range.start + self.below(range.end.saturating_sub(range.start))
     }
 
-    /// An index into something `length` long; 0 if it is empty.
+    /// An index into a sequence of this length; 0 if it is empty.
     pub fn index(&mut self, length: usize) -> usize {
         self.below(length as u64) as usize
     }
@@ -62,7 +62,7 @@ impl Random {
             && ((self.next() >> 11) as f64) * (1.0 / (1u64 << 53) as f64) < probability
     }
 
-    /// Puts the items into an order drawn at random.
+    /// Puts the items into a random order.
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             items.swap(last, self.index(last + 1));
@@ -88,7 +88,7 @@ fn splitmix(state: &mut u64) -> u64 {
 mod tests {
     use super::Random;
 
-    /// Fixed for ever: a change here would make every recorded seed replay another run.
+    /// The sequence is fixed for ever: a change would make every recorded seed replay another run.
     #[test]
     fn the_sequence_of_a_seed_never_changes() {
         let mut random = Random::new(0);

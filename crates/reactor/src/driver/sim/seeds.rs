@@ -1,4 +1,4 @@
-//! Runs a test over many seeds and says how to replay the one that failed.
+//! Runs a test over many seeds and prints how to replay the one that failed.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 ///
 /// `SHUNT_SIM_SEEDS=N` sets another count, `SHUNT_SIM_FIRST=N` another first one,
 /// `SHUNT_SIM_SEED=x` (decimal, or hexadecimal after `0x`) runs that one seed alone. A panic inside
-/// is passed on after a line that tells the command which replays it.
+/// is passed on after a line with the command that replays it.
 ///
 /// # Panics
 /// If a variable is set and not a number: a typing error must not pass for a green run.
@@ -23,8 +23,8 @@ pub fn for_seeds(default_count: u64, mut run: impl FnMut(u64)) {
     }
 }
 
-/// The command that replays a seed of the test that is running. The test harness names the thread
-/// after the test; the package is known when cargo started the test.
+/// The command that replays a seed of the running test. The test harness names the thread after the
+/// test; the package is known if cargo started the test.
 fn replay_line(seed: u64) -> String {
     let package = std::env::var("CARGO_PKG_NAME").unwrap_or_else(|_| "<package>".to_owned());
     let current = std::thread::current();

@@ -1,4 +1,4 @@
-//! The events of a run: folded into a digest always, and printed line by line when asked for.
+//! The events of a run: always folded into a digest, and printed line by line on request.
 //!
 //! Two runs of one seed must give the same digest; if they do not, something outside the world (a
 //! clock, the address of an allocation, the order of a randomly seeded map) has an influence and
@@ -15,15 +15,15 @@ pub(super) struct Trace {
 }
 
 impl Trace {
-    /// Prints if `SHUNT_SIM_TRACE` is set to anything but `0` or nothing.
+    /// Prints if `SHUNT_SIM_TRACE` is set to a value other than `0` or nothing.
     pub(super) fn new() -> Trace {
         let printed =
             std::env::var("SHUNT_SIM_TRACE").is_ok_and(|value| !matches!(value.as_str(), "" | "0"));
         Trace { digest: 0xcbf2_9ce4_8422_2325, events: 0, printed }
     }
 
-    /// Folds one event in. `text` is only built when traces are printed; `facts` must say all that
-    /// matters.
+    /// Folds one event in. `text` is only built when traces are printed; `facts` must contain all
+    /// that matters.
     pub(super) fn note(
         &mut self,
         now_ns: u64,

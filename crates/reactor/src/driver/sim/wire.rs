@@ -1,7 +1,6 @@
 //! One simulated TCP connection: two ends and a bounded byte pipe towards each of them.
 //!
-//! Plain state with no clock and no chance in it; `network` decides when and whether something
-//! moves.
+//! Plain state without clock or chance; `network` decides when and whether bytes move.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -19,10 +18,10 @@ impl End {
     }
 }
 
-/// How far the wire has come.
+/// Progress of a wire.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub(super) enum Stage {
-    /// The connect request is under way or was lost.
+    /// The connect request is in flight or was lost.
     Opening,
     /// Bytes may pass.
     Open,
@@ -30,7 +29,7 @@ pub(super) enum Stage {
     Broken,
 }
 
-/// Something that an end has been told and has not yet acted upon.
+/// News for an end that it has not yet acted upon.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub(super) enum News {
     Connected,
@@ -39,7 +38,7 @@ pub(super) enum News {
     TimedOut,
 }
 
-/// What the state of an end must say that is restored: the next sequence number in each direction.
+/// The sequence numbers that the state of a restored end must have: the next one in each direction.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub(super) struct Away {
     pub(super) to_send: u32,
@@ -51,42 +50,42 @@ pub(super) struct Away {
 pub(super) struct Socket {
     pub(super) host: usize,
     pub(super) address: SocketAddr,
-    /// The slot in the connection table of the host's `Io`; none before it is accepted.
+    /// Slot in the connection table of the host's `Io`; `None` before the connection is accepted.
     pub(super) slot: Option<u32>,
-    /// The host holds this end: it has a socket for it, or its backlog does.
+    /// True if the host holds this end: it has a socket for it, or its backlog does.
     pub(super) attached: bool,
-    /// The host lost its power: it would answer anything with a reset once it is back.
+    /// True if the host lost its power: it would answer any packet with a reset once it is back.
     pub(super) forgotten: bool,
     pub(super) news: Option<News>,
-    /// It was frozen and is attached to no host until it is restored.
+    /// Set while the end is frozen and attached to no host.
     pub(super) away: Option<Away>,
-    /// Its kernel knows that the connection is lost: nothing is sent from here any more.
+    /// True if its kernel knows that the connection is lost: it sends nothing from here any more.
     pub(super) lost: bool,
-    /// A write was refused or cut short; the end waits for room.
+    /// True if a write was refused or cut short; the end waits for room.
     pub(super) blocked: bool,
-    /// Word of room is on its way to the end.
+    /// True if word of room is on its way to the end.
     pub(super) room_announced: bool,
-    /// Stands in its host's list of ready ends.
+    /// True if it stands in its host's list of ready ends.
     pub(super) queued: bool,
 }
 
 /// Bytes on their way to one end.
 #[derive(Debug)]
 pub(super) struct Pipe {
-    /// Sent and not yet read; the first `arrived` bytes can be read.
+    /// Bytes sent and not yet read; the first `arrived` ones can be read.
     pub(super) bytes: VecDeque<u8>,
-    /// How many bytes were ever put in, and not lost: the number of the next one.
+    /// Number of bytes ever put in, and not lost: the number of the next one.
     pub(super) position: u64,
     pub(super) arrived: usize,
     /// Lengths of the parcels that have not arrived, oldest first.
     pub(super) parcels: VecDeque<usize>,
-    /// Counts the times that all parcels were lost, so that those are not taken for later ones.
+    /// Number of times that all parcels were lost, so that those are not taken for later ones.
     pub(super) losses: u32,
-    /// Most bytes that may be sent and unread.
+    /// Bound on bytes sent and unread.
     pub(super) window: usize,
     /// Arrival of the youngest parcel: none may overtake it.
     pub(super) last_arrival_ns: u64,
-    /// The sender said that no more will come; it is told after the last byte.
+    /// True if the sender ended the stream; the end arrives after the last byte.
     pub(super) end_sent: bool,
     pub(super) end_arrived: bool,
 }
@@ -110,13 +109,13 @@ impl Pipe {
         self.window.saturating_sub(self.bytes.len())
     }
 
-    /// Puts bytes in; they are on their way once they are dispatched.
+    /// Puts bytes in; they travel once they are dispatched.
     pub(super) fn append(&mut self, bytes: &[u8]) {
         self.bytes.extend(bytes);
         self.position += bytes.len() as u64;
     }
 
-    /// The oldest parcel arrives. A parcel of no bytes is the end of the stream.
+    /// Delivers the oldest parcel. A parcel of no bytes is the end of the stream.
     pub(super) fn parcel_arrives(&mut self) {
         match self.parcels.pop_front() {
             Some(0) => self.end_arrived = true,
@@ -125,7 +124,7 @@ impl Pipe {
         }
     }
 
-    /// Loses all that was sent and has not arrived.
+    /// Loses all bytes that were sent and have not arrived.
     pub(super) fn lose_parcels(&mut self) {
         self.parcels.clear();
         self.losses += 1;
@@ -133,12 +132,12 @@ impl Pipe {
         self.bytes.truncate(self.arrived);
     }
 
-    /// Throws away all that has arrived.
+    /// Discards all bytes that have arrived.
     pub(super) fn discard_arrived(&mut self) {
         self.bytes.drain(..std::mem::take(&mut self.arrived));
     }
 
-    /// Gives the memory back; nobody is left at either end.
+    /// Frees the memory, because both ends are gone.
     pub(super) fn discard(&mut self) {
         self.parcels.clear();
         self.bytes = VecDeque::new();
@@ -153,9 +152,9 @@ pub(super) struct Wire {
     pub(super) sockets: [Socket; 2],
     /// `pipes[side]` leads to `sockets[side]`.
     pub(super) pipes: [Pipe; 2],
-    /// Half-open: nothing passes any more.
+    /// True if half-open: nothing passes any more.
     pub(super) silent: bool,
-    /// Counts the silences, so that a give-up set for an earlier one is not taken for this one's.
+    /// Number of silences, so that a give-up set for an earlier one is not taken for this one's.
     pub(super) silences: u32,
 }
 
@@ -170,8 +169,8 @@ impl Wire {
         }
     }
 
-    /// Sequence number of the next byte to be put into the pipe that leads to this end. The first
-    /// ones are such that they pass through 0 early in some connections.
+    /// Sequence number of the next byte of the pipe that leads to this end. The first ones are such
+    /// that they pass through 0 early in some connections.
     pub(super) fn next_sequence(&self, to: End) -> u32 {
         let first =
             0u32.wrapping_sub((to.wire as u32 * 2 + to.side as u32).wrapping_mul(997) % 65_536);

@@ -11,7 +11,7 @@ use crate::service::{ConnId, Service};
 use std::marker::PhantomData;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-/// More events than this without the clock moving mean that services wake each other for ever.
+/// Events at one instant that mean that services wake each other for ever.
 const EVENTS_PER_INSTANT_MAX: u64 = 1_000_000;
 
 /// Names a host of a world and the type of its service.
@@ -34,7 +34,7 @@ impl<S> std::fmt::Debug for HostId<S> {
     }
 }
 
-/// What the loop of a host holds: bytes of its connections, and timers.
+/// Bytes that the loop of a host holds for its connections, and timers.
 #[derive(Copy, Clone, Default, Debug, Eq, PartialEq)]
 pub struct Held {
     /// Received and not consumed by the service.
@@ -43,15 +43,15 @@ pub struct Held {
     pub backlog: usize,
     /// The largest backlog of one connection.
     pub backlog_most: usize,
-    /// In sent logs.
+    /// Bytes in sent logs.
     pub retained: usize,
-    /// Timers that are set.
+    /// Number of timers set.
     pub timers: usize,
 }
 
 /// A deterministic world. The same seed, options and calls give the same run.
 ///
-/// Between events the test may look at services, post mail, kill, freeze and cut;
+/// Between events the test may inspect services, post mail, kill, freeze and cut;
 /// [`run_for`](World::run_for) and [`run_until`](World::run_until) let time pass.
 pub struct World {
     network: Network,
@@ -71,12 +71,12 @@ impl World {
         }
     }
 
-    /// Adds a host that runs the service, at an address of its own. `name` is for traces.
+    /// Adds a host that runs the service, at its own address. `name` is for traces.
     pub fn add<S: Service + 'static>(&mut self, name: &str, service: S) -> HostId<S> {
         self.add_with(name, LoopOptions::default(), service)
     }
 
-    /// [`add`](World::add) with settings for the host's loop.
+    /// Same as [`add`](World::add), with settings for the host's loop.
     pub fn add_with<S: Service + 'static>(
         &mut self,
         name: &str,
@@ -93,9 +93,9 @@ impl World {
         HostId { index, service: PhantomData }
     }
 
-    /// The host accepts connections to this address, also after a restart. Several hosts may share
-    /// an address. Returns the number by which [`Accepted::listener`](crate::Accepted::listener)
-    /// names it.
+    /// Makes the host accept connections to this address, also after a restart. Several hosts may
+    /// share an address. Returns the number that [`Accepted::listener`](crate::Accepted::listener)
+    /// has for it.
     pub fn listen<S>(&mut self, host: HostId<S>, address: SocketAddr) -> u16 {
         let number =
             self.network.listeners.values().flatten().filter(|entry| entry.0 == host.index).count()
@@ -104,14 +104,14 @@ impl World {
         number
     }
 
-    /// The host no longer accepts connections to this address.
+    /// Stops the host from accepting connections to this address.
     pub fn stop_listening<S>(&mut self, host: HostId<S>, address: SocketAddr) {
         if let Some(entries) = self.network.listeners.get_mut(&address) {
             entries.retain(|entry| entry.0 != host.index);
         }
     }
 
-    // --- looking and touching ---
+    // --- inspection ---
 
     /// The service of a host.
     ///
@@ -156,7 +156,7 @@ impl World {
         }
     }
 
-    /// Bytes the host's loop holds for its connections at this moment, and timers.
+    /// Bytes that the host's loop holds for its connections at this moment, and timers.
     ///
     /// # Panics
     /// If the host was killed.
@@ -178,14 +178,14 @@ impl World {
 
     // --- faults by hand ---
 
-    /// Kills the process: its connections are closed or reset by its kernel, and connects to it
-    /// refused. Returns the service, so that what it had "on disk" can go into the next one; `None`
-    /// if it was dead already.
+    /// Kills the process: its kernel closes or resets its connections, and refuses connects to it.
+    /// Returns the service, so that its "disk" can go into the next one; `None` if it was dead
+    /// already.
     pub fn kill<S: Service + 'static>(&mut self, host: HostId<S>) -> Option<S> {
         self.end_host(host, false)
     }
 
-    /// Cuts the power: as [`kill`](World::kill), but nobody is told anything, and connects are not
+    /// Cuts the power: like [`kill`](World::kill), but no peer hears of it, and connects are not
     /// answered.
     pub fn power_off<S: Service + 'static>(&mut self, host: HostId<S>) -> Option<S> {
         self.end_host(host, true)
@@ -210,8 +210,8 @@ impl World {
         self.network.machines[host.index].frozen = true;
     }
 
-    /// The same in the middle of a turn: the process has read its clock, goes on with that turn
-    /// when it is thawed, and finds then what has come since.
+    /// Stops the process in the middle of a turn: it has read its clock, goes on with that turn
+    /// when it is thawed, and then finds the events that came since.
     pub fn freeze_in_turn<S>(&mut self, host: HostId<S>) {
         let machine = &mut self.network.machines[host.index];
         if machine.up && !machine.frozen {
@@ -225,27 +225,27 @@ impl World {
         self.thaw_index(host.index);
     }
 
-    /// Cuts the network between two hosts: what is sent waits, connects are not answered.
+    /// Cuts the network between two hosts: packets wait, connects are not answered.
     pub fn cut<A, B>(&mut self, a: HostId<A>, b: HostId<B>) {
         self.note("cut", a.index, b.index);
         self.network.cut(a.index, b.index);
         self.network.cut(b.index, a.index);
     }
 
-    /// Cuts one direction: what the first host sends to the second waits, and answers of the second
+    /// Cuts one direction: packets from the first host to the second wait, answers of the second
     /// arrive.
     pub fn cut_one_way<A, B>(&mut self, from: HostId<A>, to: HostId<B>) {
         self.note("cut", from.index, to.index);
         self.network.cut(from.index, to.index);
     }
 
-    /// Joins what was cut; what was under way arrives.
+    /// Joins two hosts; the held packets arrive.
     pub fn join<A, B>(&mut self, a: HostId<A>, b: HostId<B>) {
         self.note("join", a.index, b.index);
         self.network.join(a.index, b.index);
     }
 
-    /// The network resets a connection of the host; both ends will be told.
+    /// Resets a connection of the host in the network; both ends will hear of it.
     pub fn reset<S>(&mut self, host: HostId<S>, conn: ConnId) {
         if let Some(end) = self.hosts[host.index].as_ref().and_then(|running| running.end_of(conn))
         {
@@ -253,7 +253,7 @@ impl World {
         }
     }
 
-    /// Makes a connection of the host half-open: nothing passes any more and nobody is told.
+    /// Makes a connection of the host half-open: nothing passes any more and no end hears of it.
     pub fn silence<S>(&mut self, host: HostId<S>, conn: ConnId) {
         if let Some(end) = self.hosts[host.index].as_ref().and_then(|running| running.end_of(conn))
         {
@@ -271,18 +271,18 @@ impl World {
         self.network.machines[host.index].clock
     }
 
-    /// Other faults and delays from now on.
+    /// Sets the faults and delays from now on.
     pub fn set_options(&mut self, options: Options) {
         self.network.options = options;
     }
 
-    /// The faults and delays of the moment.
+    /// The present faults and delays.
     pub fn options(&self) -> &Options {
         &self.network.options
     }
 
-    /// All faults cease: no new ones are drawn, everything cut is joined and everything frozen goes
-    /// on. Dead hosts stay dead, and half-open connections half-open until their ends give up.
+    /// Ends all faults: no new ones are drawn, all cuts are joined and all frozen hosts go on. Dead
+    /// hosts stay dead, and half-open connections half-open until their ends give up.
     pub fn calm(&mut self) {
         self.network.options = Options::calm();
         for (a, b) in self.network.cut_pairs() {
@@ -301,7 +301,7 @@ impl World {
         self.network.now_ns
     }
 
-    /// Handles the next event if it is not later than `limit_ns`; says whether there was one.
+    /// Handles the next event if it is not later than `limit_ns`; returns whether there was one.
     pub fn step(&mut self, limit_ns: u64) -> bool {
         if self.network.queue.next_ns().is_none_or(|at_ns| at_ns > limit_ns) {
             return false;
@@ -335,8 +335,8 @@ impl World {
         self.advance(end_ns);
     }
 
-    /// Lets time pass until the condition holds, but no longer than this; says whether it came to
-    /// hold. The condition is looked at after every event and may act upon the world.
+    /// Lets time pass until the condition holds, but no longer than this; returns whether it holds.
+    /// The condition is checked after every event and may act upon the world.
     pub fn run_until(
         &mut self,
         max_ns: u64,
@@ -354,12 +354,12 @@ impl World {
         }
     }
 
-    /// A digest of everything that has happened so far.
+    /// A digest of all events so far.
     pub fn digest(&self) -> u64 {
         self.network.trace.digest()
     }
 
-    /// How many things have happened so far.
+    /// Number of events so far.
     pub fn events(&self) -> u64 {
         self.network.trace.events()
     }

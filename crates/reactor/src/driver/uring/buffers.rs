@@ -50,13 +50,13 @@ pub(super) struct Buffers {
     buffer_bytes: usize,
     /// Next entry to fill; free-running.
     tail: u16,
-    /// How much of each buffer has been used.
+    /// Bytes used of each buffer.
     offsets: Vec<u32>,
 }
 
 impl Buffers {
-    /// Registers buffers of `bytes` in all: few large ones if the kernel can use them piecemeal,
-    /// else many small.
+    /// Registers the buffers: few large ones if the kernel can use them piecemeal, else many small
+    /// ones.
     pub(super) fn new(ring: &Ring) -> io::Result<Buffers> {
         Buffers::register(ring, 32, 64 << 10, INCREMENTAL)
             .or_else(|_| Buffers::register(ring, 256, 16 << 10, 0))
@@ -88,13 +88,13 @@ impl Buffers {
         Ok(buffers)
     }
 
-    /// Puts a buffer into the ring; seen by the kernel after [`publish`](Buffers::publish).
+    /// Puts a buffer into the ring; the kernel sees it after [`publish`](Buffers::publish).
     fn offer(&mut self, buffer: u16) {
         self.offsets[usize::from(buffer)] = 0;
         let position = usize::from(self.tail & (self.count - 1));
         let offset = usize::from(buffer) * self.buffer_bytes;
-        // SAFETY: the position is below the count, for which there is room; entries behind the
-        // published tail are not read by the kernel. Only address, length and id are written: the
+        // SAFETY: the position is below the count, for which there is room; the kernel does not
+        // read entries beyond the published tail. Only address, length and id are written: the
         // first entry's last field is the tail.
         unsafe {
             let entry = &mut *self.ring.start.cast::<BufRingEntry>().add(position);
@@ -129,8 +129,7 @@ impl Buffers {
         }
     }
 
-    /// The bytes have been looked at. With `more` the kernel goes on filling this buffer behind
-    /// them.
+    /// Marks the bytes as handled. With `more` the kernel goes on filling this buffer after them.
     #[inline]
     pub(super) fn used(&mut self, buffer: u16, length: usize, more: bool) {
         if more {

@@ -1,4 +1,4 @@
-//! Takes the kernel's completions and does what follows from them.
+//! Takes the kernel's completions and acts on them.
 
 use std::io;
 
@@ -12,11 +12,11 @@ use crate::engine::close_reason;
 use crate::io::Io;
 use crate::service::{CloseReason, Service};
 
-/// After so many attempts to cancel the requests of a connection its stream is ended instead.
+/// Attempts to cancel the requests of a connection, before its stream is ended instead.
 const CANCELS_MAX: u8 = 3;
 
 impl Uring {
-    /// Gives the slot back once the kernel has nothing of it.
+    /// Releases the slot once the kernel holds nothing of it.
     pub(super) fn release_if_idle(&mut self, io: &mut Io, index: u32) {
         let socket = &mut self.sockets[index as usize];
         if socket.closing && !socket.is_busy() {
@@ -25,12 +25,12 @@ impl Uring {
         }
     }
 
-    /// Handles what came of the sends of the last flush: first those with a completion, then,
-    /// silent, all others.
+    /// Handles the outcome of the last flush's sends: first those with a completion, then all
+    /// others, which completed silently.
     #[inline]
     pub(super) fn settle(&mut self, io: &mut Io) {
-        // Asked first: what is left of a send is queued again below, and is none of those to be
-        // settled.
+        // Check this first: the rest of a partial send is queued again below, and is none of those
+        // to settle.
         let submitted = !self.queued.is_empty() && self.ring.all_submitted();
         if !self.sends.is_empty() {
             self.settle_left_over(io);
@@ -108,19 +108,18 @@ impl Uring {
         }
     }
 
-    /// The receive ended without bytes.
+    /// Handles a receive that ended without bytes.
     #[cold]
     fn receive_ended<S: Service>(&mut self, io: &mut Io, index: u32, error: i32, service: &mut S) {
         match error {
-            // Seen while paused, the end of the stream is reported when a resumed receive finds it
-            // again.
+            // A resumed receive finds and reports an end of the stream that was seen while paused.
             0 if io.connections[index as usize].wants_read() => io.end_of_stream(index, service),
             0 | libc::ENOBUFS | libc::ECANCELED | libc::EINTR | libc::EAGAIN => {}
             _ => io.ended(index, close_reason(io::Error::from_raw_os_error(error).kind()), service),
         }
     }
 
-    /// Something came for a connection that was paused or closed already (a short pause costs
+    /// Handles bytes for a connection that is paused or closed already (a short pause costs
     /// nothing).
     #[cold]
     fn unwanted(&mut self, io: &mut Io, index: u32) {
@@ -132,14 +131,14 @@ impl Uring {
             self.cancel_receive(index);
         }
         if !std::mem::replace(&mut self.sockets[index as usize].watching, true) {
-            // Errors and hang-ups are reported without being asked for.
+            // The kernel reports errors and hang-ups without being asked.
             self.poll(index, 0, Kind::Watch);
         }
     }
 
-    /// A connection whose receive was cancelled was reset, or the peer has ended its stream, which
-    /// nobody needs to know before the resume. If it is being read again, the receive reports
-    /// either.
+    /// Handles the end of a watch. A connection whose receive was cancelled was reset, or the peer
+    /// has ended its stream, which the service need not know before the resume. If the connection
+    /// is being read again, the receive reports either.
     #[cold]
     pub(super) fn watch_ended<S: Service>(
         &mut self,

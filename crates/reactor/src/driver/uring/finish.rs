@@ -1,5 +1,4 @@
-//! The end of a loop: the last flush is submitted, then no request may be left that refers to our
-//! memory.
+//! The end of a loop: submits the last flush, then ends every request that refers to our memory.
 
 use io_uring::{cqueue, opcode, types};
 
@@ -7,7 +6,7 @@ use super::ring::Kind;
 use super::{Sending, Socket, Uring};
 use crate::io::Io;
 
-/// At the end of the loop: how often, and how long each time, to wait for requests to be cancelled.
+/// Number of rounds at the end of the loop that wait for cancelled requests.
 const FINISH_ROUNDS: usize = 100;
 const FINISH_WAIT_NS: u64 = 10_000_000;
 
@@ -49,7 +48,7 @@ impl Uring {
         }
         for (index, socket) in self.sockets.iter().enumerate() {
             if socket.sending != Sending::No {
-                // The kernel would not let go of the buffer: better lost than used twice.
+                // The kernel did not release the buffer: losing it is better than using it twice.
                 std::mem::forget(std::mem::take(&mut io.connections[index].sending));
             }
         }

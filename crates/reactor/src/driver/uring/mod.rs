@@ -1,9 +1,9 @@
-//! io_uring: one system call per turn. It submits the turn's sends, which are executed at once and
-//! complete silently unless something is left over, and waits for what multishot receives bring.
-//! Needs Linux 6.1; [`probe_uring`] tells.
+//! io_uring: one system call per turn. It submits the turn's sends, which run at once and complete
+//! silently unless bytes are left over, and waits for the results of multishot receives. Needs
+//! Linux 6.1; [`probe_uring`] checks.
 //!
 //! `DEFER_TASKRUN` hands over about twenty completions per call, so a turn goes on asking until
-//! fewer come, and only then is flushed; otherwise aggregation would be lost.
+//! fewer come, and only then flushes; otherwise aggregation would be lost.
 
 mod buffers;
 mod completion;
@@ -28,7 +28,7 @@ use crate::io::Io;
 use crate::moving::{self, Frozen, FrozenLimits, NotFrozen};
 use crate::service::{CloseReason, Service};
 
-/// So many completions from one call mean that there are probably more.
+/// Completions of one call from which more are likely.
 const BATCH: usize = 20;
 /// Most calls for completions in one turn.
 const ROUNDS_MAX: usize = 64;
@@ -44,18 +44,18 @@ enum Sending {
 }
 
 /// The driver's part of a connection, at the same index as in the connection table. The slot is
-/// given back only when the kernel has nothing of it any more, so completions need no generation.
+/// released only when the kernel holds nothing of it, so completions need no generation.
 #[derive(Default)]
 struct Socket {
     fd: Option<OwnedFd>,
     sending: Sending,
     connecting: bool,
     receiving: bool,
-    /// While the receive is cancelled: waiting to hear of a reset.
+    /// True while the receive is cancelled and a poll waits for a reset.
     watching: bool,
     cancelling: bool,
     closing: bool,
-    /// How often the requests of a closing connection were cancelled.
+    /// Times that the requests of a closing connection were cancelled.
     cancels: u8,
 }
 
@@ -82,7 +82,7 @@ pub(crate) struct Uring {
     wake: RawFd,
     /// Connections with a send queued since the last settlement.
     queued: Vec<u32>,
-    /// Somebody waits for one of them to be settled, which no completion will announce.
+    /// True if the settlement of one of them is awaited, which no completion will announce.
     urgent: bool,
     /// Completions of sends, not yet handled.
     sends: Vec<Completion>,
@@ -91,7 +91,8 @@ pub(crate) struct Uring {
 }
 
 impl Uring {
-    /// `wake` becomes readable when there is mail; it must stay open as long as this lives.
+    /// Creates the driver. `wake` becomes readable when mail arrives; it must stay open as long as
+    /// this lives.
     pub(crate) fn new(wake: BorrowedFd<'_>) -> io::Result<Uring> {
         let (ring, buffers) =
             set_up().map_err(|reason| io::Error::new(io::ErrorKind::Unsupported, reason))?;
@@ -124,8 +125,8 @@ impl Uring {
         unsafe { self.ring.push(&entry) }
     }
 
-    /// Queues a send of what is left. Unless `wait`, it takes what the socket takes at once, and is
-    /// heard of only if that was not everything.
+    /// Queues a send of the rest. Unless `wait`, it sends what the socket takes at once, and
+    /// completes visibly only if bytes are left.
     #[inline]
     fn push_send(&mut self, io: &mut Io, index: u32, wait: bool) {
         let bytes = io.unsent(index);
@@ -139,8 +140,8 @@ impl Uring {
         socket.sending = if wait { Sending::Waiting } else { Sending::Queued };
         io.connections[index as usize].kernel_reads = true;
         // SAFETY: the buffer stays in the connection's `sending`, unchanged, while `kernel_reads`
-        // is set, and that is reset only by the completion or by the settlement of a queue that was
-        // submitted completely.
+        // is set; only the completion, or the settlement of a completely submitted queue, resets
+        // that.
         unsafe { self.ring.push(&entry) }
     }
 
@@ -153,7 +154,7 @@ impl Uring {
         self.push(entry);
     }
 
-    /// Cancels what is on its way for the connection.
+    /// Cancels the requests of the connection.
     fn cancel(&mut self, index: u32) {
         let socket = &mut self.sockets[index as usize];
         if std::mem::replace(&mut socket.cancelling, true) {
@@ -164,7 +165,7 @@ impl Uring {
         self.push(entry);
     }
 
-    /// Cancels the receive alone: the connection is paused.
+    /// Cancels only the receive, because the connection is paused.
     fn cancel_receive(&mut self, index: u32) {
         let socket = &mut self.sockets[index as usize];
         if std::mem::replace(&mut socket.cancelling, true) {
@@ -215,7 +216,7 @@ impl Driver for Uring {
     }
 
     fn resume(&mut self, io: &mut Io, index: u32) {
-        // A receive being cancelled is started again when its end is seen.
+        // The end of a cancelled receive starts it again.
         if io.connections[index as usize].wants_read() && !self.sockets[index as usize].receiving {
             self.receive(index);
         }
@@ -243,7 +244,7 @@ impl Driver for Uring {
         }
     }
 
-    /// The kernel's receive and sends would have to be cancelled first.
+    /// Unsupported: the kernel's receive and sends would have to be cancelled first.
     fn freeze(
         &mut self,
         _io: &mut Io,
@@ -308,7 +309,7 @@ impl SocketDriver for Uring {
                 }
             }
             self.events.clear();
-            // An error here is found again, and reported, by the next wait.
+            // The next wait finds an error again and reports it.
             if count < BATCH || round == ROUNDS_MAX || self.ring.enter(0, None).is_err() {
                 break;
             }

@@ -1,4 +1,4 @@
-//! Setting up, and finding out whether that is possible here.
+//! Setting up io_uring, and checking whether that is possible here.
 
 use io_uring::opcode;
 
@@ -7,7 +7,7 @@ use super::ring::Ring;
 
 /// Checks whether io_uring can be used here; the error says why not.
 pub fn probe_uring() -> Result<(), String> {
-    // On a thread of its own: the kernel interrupts system calls of a thread that has given up a
+    // Use a separate thread: the kernel interrupts system calls of a thread that has given up a
     // ring.
     let probe = std::thread::Builder::new().name("probe".into()).spawn(|| set_up().map(drop));
     match probe.map(std::thread::JoinHandle::join) {
@@ -17,7 +17,7 @@ pub fn probe_uring() -> Result<(), String> {
     }
 }
 
-/// A ring with its receive buffers, on a kernel that has all that is needed.
+/// A ring with its receive buffers, on a kernel with all required features.
 pub(super) fn set_up() -> Result<(Ring, Buffers), String> {
     let ring = Ring::new().map_err(|error| match error.raw_os_error() {
         Some(libc::ENOSYS) => "the kernel has no io_uring".to_owned(),

@@ -8,13 +8,14 @@ use io_uring::{IoUring, squeue, types};
 
 /// Requests that can be queued between two system calls; more of them cost one more call.
 const SUBMISSIONS: u32 = 1024;
-/// Much more than one turn can produce; beyond it the kernel keeps completions back and says so.
+/// Room for completions, far beyond one turn's; beyond it the kernel keeps completions back and
+/// says so.
 const COMPLETIONS: u32 = 16384;
 
 const ENTER_GETEVENTS: u32 = 1;
 const ENTER_EXT_ARG: u32 = 8;
 
-/// The operation that a completion is about. The number goes into the upper half of the user data.
+/// The operation of a completion. The number goes into the upper half of the user data.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub(super) enum Kind {
     Wake,
@@ -87,7 +88,7 @@ impl Ring {
     ///
     /// # Safety
     ///
-    /// Whatever memory the entry points to must stay valid until its completion arrived, or, for a
+    /// The memory that the entry points to must stay valid until its completion arrived, or, for a
     /// request that is executed while it is submitted and completes silently, until the queue was
     /// found empty after an enter.
     #[inline]
@@ -95,13 +96,13 @@ impl Ring {
         // SAFETY: the caller answers for the memory.
         while unsafe { self.ring.submission().push(entry) }.is_err() {
             if self.enter(0, None).is_err() {
-                // Out of kernel memory: what is queued stays queued, try again.
+                // The kernel lacks memory: queued requests stay queued, try again.
                 std::thread::yield_now();
             }
         }
     }
 
-    /// Submits all that is queued, runs the kernel's deferred work, and waits for `wanted`
+    /// Submits all queued requests, runs the kernel's deferred work, and waits for `wanted`
     /// completions, at most `timeout_ns`. A timeout or a signal is no error.
     #[inline]
     pub(super) fn enter(&mut self, wanted: u32, timeout_ns: Option<u64>) -> io::Result<()> {
@@ -140,7 +141,7 @@ impl Ring {
         }
     }
 
-    /// True if everything queued has been submitted.
+    /// True if all queued requests have been submitted.
     #[inline]
     pub(super) fn all_submitted(&mut self) -> bool {
         let mut submission = self.ring.submission();
@@ -163,7 +164,7 @@ impl Ring {
                 };
                 if kind == Kind::Send { sends.push(completion) } else { others.push(completion) }
             }
-            // A send counts as done when no completion says otherwise, so none may be left behind.
+            // A send counts as done if no completion says otherwise, so none may be left behind.
             if !self.ring.submission().cq_overflow() || self.enter(0, None).is_err() {
                 return;
             }

@@ -1,4 +1,4 @@
-//! Connections of a network of its own that are read out of the kernel and put in again.
+//! Connections of a separate network namespace that are read out of the kernel and put in again.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -11,8 +11,8 @@ use rustix::net::{SendFlags, sockopt};
 use super::super::unacknowledged;
 use super::*;
 
-/// In a network of its own whose segments are as small as those of Ethernet; not at all where none
-/// can be made.
+/// Runs a test in a separate network whose segments are as small as those of Ethernet; skips it if
+/// none can be made.
 fn on_small_segments(test: fn(&str)) {
     let run = move || {
         // SAFETY: only this thread leaves the network of the others; memory and files stay shared.
@@ -110,8 +110,8 @@ fn what_a_peer_has_got_is_never_frozen_as_unsent() {
     });
 }
 
-/// Looks so often that this takes half a minute, and counts no time in which the machine stands
-/// still.
+/// Polls so often that this takes half a minute, and does not count time in which the machine is
+/// paused.
 fn until(what: &str, is_so: impl Fn() -> bool) {
     for _ in 0..30_000 {
         if is_so() {
@@ -122,7 +122,7 @@ fn until(what: &str, is_so: impl Fn() -> bool) {
     panic!("waited in vain for {what}");
 }
 
-/// Packets that the socket did not take.
+/// Packets that the socket dropped.
 fn dropped(socket: &OwnedFd) -> u32 {
     let mut counts = [0_u32; 9];
     let mut length = size_of_val(&counts) as libc::socklen_t;
@@ -142,7 +142,7 @@ fn dropped(socket: &OwnedFd) -> u32 {
     counts[8]
 }
 
-/// What comes of so many bytes, within a minute.
+/// Reads this many bytes, within a minute.
 fn read_to_end(socket: &mut TcpStream, bytes: usize) -> Vec<u8> {
     socket.set_nonblocking(false).unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
@@ -151,8 +151,7 @@ fn read_to_end(socket: &mut TcpStream, bytes: usize) -> Vec<u8> {
     found
 }
 
-/// Nothing of what was sent is under way, and there is more to send, for which the peer's window
-/// has no room.
+/// True if no sent bytes are in flight, and the peer's window has no room for the waiting ones.
 fn is_stuck(client: &OwnedFd) -> bool {
     let (all, unsent) = repair::send_queue_bytes(client).unwrap();
     all > 0 && all == unsent
@@ -192,7 +191,7 @@ fn no_more_than_a_listener_is_limited_to_is_taken_in() {
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let mut server = listener.accept().unwrap().0;
         let client = OwnedFd::from(client);
-        // The kernel would take in more of one that is read so fast.
+        // The kernel would buffer more for a connection that is read so fast.
         for _ in 0..64 {
             rustix::net::send(&client, &[7; 16 << 10], SendFlags::empty()).unwrap();
             read_to_end(&mut server, 16 << 10);
@@ -272,13 +271,13 @@ fn timestamps_go_on_and_stay_in_milliseconds() {
     }
 }
 
-/// What a proxy's host and an agent's take in.
+/// Limits on the buffers of a proxy's host and of an agent's.
 const OWNER: Intake = Intake { bytes: Some(64 << 10), promises_no_more: false };
 const GUEST: Intake = Intake { bytes: Some(128 << 10), promises_no_more: true };
 
-/// A client's connection is read for a while, `before` bytes at a time, and then goes from host to
-/// host, where nobody reads. At each the client sends pieces of `size` bytes, so many bytes in all
-/// if it may.
+/// Reads a client's connection for a while, `before` bytes at a time, and then moves it from host
+/// to host, where nobody reads. At each the client sends pieces of `size` bytes, up to `bytes` in
+/// all.
 fn is_heard_where_nobody_reads(address: &str, before: usize, size: usize, bytes: usize) {
     let (listener, three_seconds) =
         (crate::acceptor::listen(address.parse().unwrap()).unwrap(), Duration::from_secs(3));
@@ -287,7 +286,7 @@ fn is_heard_where_nobody_reads(address: &str, before: usize, size: usize, bytes:
     let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     client.set_nodelay(true).unwrap();
     let mut server = listener.accept().unwrap().0;
-    // By what it takes in at first the kernel judges how much it can promise.
+    // The kernel derives its promise of room from the first segments.
     for _ in 0..64 {
         client.write_all(&vec![7; before]).unwrap();
         read_to_end(&mut server, before);
@@ -297,7 +296,7 @@ fn is_heard_where_nobody_reads(address: &str, before: usize, size: usize, bytes:
         let room = FrozenLimits { unread_bytes_max: 1 << 30, ..FrozenLimits::default() };
         let mut frozen = freeze(&server, room).unwrap();
         server = restore(&mut frozen, intake).unwrap();
-        // How much the client gets rid of is no matter.
+        // The number of bytes that the client can send does not matter.
         let (mut sent, begun) = (0, Instant::now());
         while sent < bytes && !is_stuck(&client) && begun.elapsed() < three_seconds {
             match rustix::net::send(&client, &vec![7; size], SendFlags::DONTWAIT) {
@@ -306,8 +305,8 @@ fn is_heard_where_nobody_reads(address: &str, before: usize, size: usize, bytes:
             }
         }
         if rustix::net::send(&server, &[8; 1_000], SendFlags::DONTWAIT) != Ok(1_000) {
-            // There is no guard here: what the client has sent just when its connection was nowhere
-            // was answered by a reset.
+            // No guard is here: a reset answered the packets that the client sent while its
+            // connection was away.
             return;
         }
         let promised = frozen.state.window.receive;
