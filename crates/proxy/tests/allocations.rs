@@ -2,8 +2,8 @@
 //! alone, from the client's bytes to the node's and back, over 100,000 prepared statements with
 //! token routing, in every layout.
 //!
-//! Buffers grow to what the load needs, at first often, then ever more rarely: steady state is
-//! reached when a whole window passes without an allocation.
+//! Buffers grow to the size that the load needs, at first often, then less and less: steady state
+//! is reached when a whole window passes without an allocation.
 #![allow(clippy::unwrap_used, reason = "a test may say what it expects and stop there")]
 
 #[path = "support/cluster.rs"]
@@ -44,7 +44,7 @@ struct Load {
     value_bytes: usize,
 }
 
-/// Counts the allocations of a call, and prints where they were made if there are any.
+/// Counts the allocations of a call, and prints their places if there are any.
 fn allocations(call: &mut dyn FnMut()) -> u64 {
     let counted = measure(call);
     if counted.count_total > 0 {
@@ -154,7 +154,7 @@ impl Service for Client {
     }
 }
 
-/// Makes a world of three nodes, one core, and clients of this kind, all at work.
+/// Makes a world of three nodes, one core, and busy clients of this kind.
 fn allocates_nothing(version: u8, compression: Option<Algorithm>, aggregate: bool) {
     let mut world = World::new(7, Options::calm());
     let addresses: Vec<SocketAddr> =

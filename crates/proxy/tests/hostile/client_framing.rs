@@ -1,4 +1,4 @@
-//! Clients whose bytes are wrong: headers, lengths, checksums, compression.
+//! Clients with wrong bytes: headers, lengths, checksums, compression.
 
 use shunt_reactor::sim::{MILLISECOND, Random};
 use shunt_testing::bytes;
@@ -23,7 +23,7 @@ fn random_bytes() {
             let mut garbage = vec![0; 1 + random.index(300)];
             random.fill(&mut garbage);
             if random.chance(0.5) {
-                // So that more is looked at than the version.
+                // Set the version, so that the proxy reads more than that.
                 garbage[0] = version;
             }
             testbed.send(offender, &prefix);
@@ -137,7 +137,8 @@ fn a_segment_that_ends_in_the_middle_of_an_envelope() {
     testbed.refused(offender, &segment, PROTOCOL_ERROR, "ends in the middle");
 }
 
-/// Cassandra wants parts of one large envelope only; to take any part is as good and needs no rule.
+/// Cassandra sends parts only of one large envelope; accepting any part is as good and needs no
+/// rule.
 #[test]
 fn envelopes_cut_into_segments_at_any_byte() {
     let stream: Vec<u8> = (1..4).flat_map(|id| bytes::query(5, id, TEXT)).collect();
@@ -210,8 +211,8 @@ fn a_broken_compressed_body() {
             testbed.send(offender, &bytes::startup(4, Some(name)));
             testbed.answered(offender, 1);
             let query = bytes::said_compressed(bytes::request(4, 1, opcode::QUERY, garbage));
-            // LZ4's length leads the body: what claims to be larger than any request is refused for
-            // that alone.
+            // LZ4's length leads the body: a body that claims to be larger than any request is
+            // refused for that alone.
             let huge = algorithm == Algorithm::Lz4
                 && garbage.first().is_some_and(|byte| *byte >= 0x7f)
                 && garbage.len() > 4;

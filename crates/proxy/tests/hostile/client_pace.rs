@@ -71,7 +71,8 @@ fn a_client_held_back_is_not_taken_for_a_slow_one() {
     let selects: Vec<u8> = (1..=60).flat_map(|stream| bytes::query(4, stream, &select)).collect();
     let last = bytes::insert(4, 99, "late", 10_000);
     testbed.send(offender, &[&selects[..], &last[..5_000]].concat());
-    // It takes its replies so slowly that the proxy does not read from it for more than a minute.
+    // The client takes its replies so slowly that the proxy does not read from it for more than a
+    // minute.
     for _ in 0..10 {
         testbed.run_for(20 * SECOND);
         testbed.resume_reading(offender);
@@ -88,7 +89,7 @@ fn a_client_held_back_is_not_taken_for_a_slow_one() {
     testbed.check_recovered();
 }
 
-/// The same while an agent has its connection, with a large answer that it takes slowly.
+/// The same holds while an agent has its connection, with a large answer that it takes slowly.
 #[test]
 fn a_client_whose_connection_was_away_is_not_taken_for_a_slow_one() {
     let mut testbed = Testbed::bare(|options| {
@@ -142,7 +143,7 @@ fn a_client_that_reads_no_replies() {
         });
         assert!(counted.bytes_max < 30 << 20, "{counted:?}");
         testbed.check_bystanders();
-        // Nobody keeps replies for ever.
+        // No proxy keeps replies for ever.
         testbed.closed(offender);
         testbed.check_recovered();
     }
@@ -164,10 +165,10 @@ fn many_clients_that_read_no_replies() {
             let query = bytes::query(4, 1, "SELECT * FROM system_schema.columns");
             (0..3_000).for_each(|_| testbed.send(offender, &query));
         }
-        // The buffers of those who were closed go, too.
+        // The buffers of the closed clients go, too.
         testbed.run_for(50 * SECOND);
     });
-    // Twice as much without the bound; what the simulated network holds is in it.
+    // Without the bound it would be twice as much; the bytes of the simulated network count too.
     assert!(counted.bytes_current < 48 << 20, "{counted:?}");
     let gone = offenders
         .iter()
@@ -231,7 +232,8 @@ fn one_stream_id_for_everything() {
     testbed.check_recovered();
 }
 
-/// The client with least in flight must not wait longest: room on a full link goes round.
+/// The client with the fewest queries in flight must not wait longest: room on a full link goes
+/// round.
 #[test]
 fn a_client_that_fills_every_link() {
     for version in [4, 5] {

@@ -1,4 +1,4 @@
-//! Clients that speak well-formed CQL at the wrong moment, or a version nobody has.
+//! Clients that speak well-formed CQL at the wrong moment, or an unknown version.
 
 use std::sync::Arc;
 
@@ -44,8 +44,8 @@ fn a_version_the_ring_does_not_have() {
     assert_eq!((answer.version, answer.stream), (4, 3));
 }
 
-/// To Cassandra 4 and later only v6 is a beta version, to older ones v5; both get what makes
-/// drivers step down.
+/// To Cassandra 4 and later only v6 is a beta version, to older ones v5; both get the error that
+/// makes drivers step down.
 #[test]
 fn a_beta_version() {
     let mut testbed = Testbed::new();
@@ -221,7 +221,7 @@ fn sent(testbed: &Testbed) -> u64 {
     routed(Routing::Token) + routed(Routing::Any)
 }
 
-/// Version 3 has no events of functions: what changed is the keyspace.
+/// Version 3 has no events of functions: they become changes of the keyspace.
 #[test]
 fn an_event_that_a_version_does_not_know() {
     let mut testbed = Testbed::new();
@@ -257,8 +257,8 @@ fn an_event_that_a_version_does_not_know() {
     assert_eq!(targets, [["UPDATED", "KEYSPACE", "bench"], ["CREATED", "FUNCTION", "bench"]]);
 }
 
-/// A proxy that restarted knows nothing of what was prepared before. Nodes may; but the statement
-/// could be USE.
+/// A proxy that restarted knows no earlier statements. Nodes may know them; but a statement could
+/// be USE.
 #[test]
 fn statements_nobody_prepared_here() {
     let mut testbed = Testbed::new();

@@ -1,5 +1,5 @@
-//! A node of which only the handshake matters: it accepts each step, refuses it or ignores it, as
-//! the test wants. Queries are answered with nothing, or held.
+//! A node for tests of the handshake: it accepts each step, refuses it or ignores it, as the test
+//! wants. Queries get an empty answer, or are held.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,13 +30,13 @@ struct Connection {
 }
 
 pub struct HandshakeNode {
-    /// Host id and cluster that it says are its own.
+    /// Host id and cluster that it claims as its own.
     pub identity: (u128, String),
-    /// The reaction to the question for them.
+    /// The reaction to the query for them.
     pub identification: Reaction,
-    /// A connection that logged in with this token is not told them.
+    /// A connection that logged in with this token does not get them.
     pub hides_identity_from: Option<&'static [u8]>,
-    /// Asks for a login.
+    /// True if it asks for a login.
     pub asks_for_login: bool,
     /// The reaction to STARTUP with a compression.
     pub compression: Reaction,
@@ -46,25 +46,26 @@ pub struct HandshakeNode {
     pub keyspace: Reaction,
     /// Logins that may SELECT from tables of locks, with the table.
     pub permits: BTreeSet<(&'static [u8], &'static str)>,
-    /// The reaction to a SELECT from such a table; if it is accepted, only from one who may.
+    /// The reaction to a SELECT from such a table; an accepted one succeeds only for a login that
+    /// may.
     pub permission: Reaction,
-    /// Number of these.
+    /// Number of such SELECTs.
     pub permission_queries: u64,
     /// The text of its ERRORs.
     pub error_text: &'static str,
     /// A keyspace that is refused whatever `keyspace` says.
     pub refused_keyspace: Option<&'static str>,
-    /// True: every connection is reset at once.
+    /// True if every connection is reset at once.
     pub refuses_connections: bool,
-    /// True: queries are not answered until [`HandshakeNode::release`].
+    /// True if queries wait until [`HandshakeNode::release`].
     pub holds_queries: bool,
     held: Vec<(ConnId, Header)>,
     open: BTreeMap<(u32, u32), Connection>,
-    /// The queries that came, each with the keyspace of its connection.
+    /// The received queries, each with the keyspace of its connection.
     pub queries: Vec<(Option<String>, String)>,
     pub logins: u64,
     pub uses: u64,
-    /// Number of questions for its identity.
+    /// Number of queries for its identity.
     pub identity_queries: u64,
     /// Number of connections so far.
     pub accepted: u64,
@@ -117,7 +118,7 @@ impl HandshakeNode {
         }
     }
 
-    /// Answers what is held, and everything from now on.
+    /// Answers the held queries, and all queries from now on.
     pub fn release(&mut self, io: &mut Io) {
         self.holds_queries = false;
         for (conn, header) in std::mem::take(&mut self.held) {

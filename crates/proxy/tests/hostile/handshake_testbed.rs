@@ -1,4 +1,4 @@
-//! A proxy in front of nodes of which only the handshake matters.
+//! A proxy in front of nodes for tests of the handshake.
 
 use shunt_proxy::config::Config;
 use shunt_reactor::Io;
@@ -9,10 +9,10 @@ use shunt_wire::cql::envelope::opcode;
 use super::handshake_node::HandshakeNode;
 use super::testbed::Testbed;
 
-/// The token of a login that the nodes accept, unless told otherwise.
+/// The token of a login that the nodes accept by default.
 pub const TOKEN: &[u8] = b"\0ann\0secret";
 
-/// The proxy, without bystanders, and its nodes, who ask for a login or not.
+/// The proxy, without bystanders, and its nodes, which ask for a login or not.
 pub struct HandshakeTestbed {
     pub testbed: Testbed,
     pub nodes: Vec<HostId<HandshakeNode>>,
@@ -23,7 +23,7 @@ impl HandshakeTestbed {
         Self::with(nodes, asks, |_| {})
     }
 
-    /// The same, with another configuration.
+    /// Makes a testbed with another configuration.
     pub fn with(nodes: usize, asks: bool, change: impl FnOnce(&mut Config)) -> HandshakeTestbed {
         let mut testbed = Testbed::bare(|options| {
             change(&mut options.config);
@@ -88,7 +88,7 @@ impl HandshakeTestbed {
         }
     }
 
-    /// A client that has sent this token, to which the answer is on its way.
+    /// A client that has sent this token, and whose answer is on its way.
     pub fn log_in(&mut self, token: &[u8]) -> HostId<simulated::Client> {
         let client = self.testbed.offender();
         self.testbed.send(client, &bytes::startup(4, None));

@@ -1,5 +1,5 @@
 //! Requests that take long to read: a loop reads some of them in a turn, others come first, and all
-//! are answered in their order.
+//! are answered in order.
 
 use shunt_proxy::metrics::StallReason;
 use shunt_reactor::sim::{HostId, SECOND};
@@ -9,7 +9,7 @@ use shunt_wire::cql::envelope::opcode;
 
 use super::testbed::Testbed;
 
-/// A read with so many blanks in it.
+/// A read with this many blanks in it.
 fn long_read(blanks: usize) -> String {
     format!("SELECT v FROM bench.kv {}WHERE k = 0x00", " ".repeat(blanks))
 }
@@ -18,7 +18,7 @@ fn stalls(testbed: &Testbed) -> u64 {
     testbed.scene.metrics[0].client_stalls.of(StallReason::Heavy).get()
 }
 
-/// Every one of so many requests was answered, in order.
+/// Checks that every one of this many requests was answered, in order.
 fn is_answered(testbed: &mut Testbed, client: HostId<simulated::Client>, requests: i16) {
     testbed.answered(client, requests as usize);
     let answers = testbed.take_answers(client);
@@ -65,7 +65,7 @@ fn a_small_body_that_says_it_is_large_counts_as_what_it_says() {
         .collect();
     testbed.send(client, &pipeline);
     is_answered(&mut testbed, client, 5);
-    // One in each turn, and one more where a turn ends.
+    // Each turn reads one, and one more where a turn ends.
     assert!(stalls(&testbed) >= 3, "{}", stalls(&testbed));
     testbed.check_recovered();
 }
@@ -92,11 +92,11 @@ fn compressed_segments_count_as_what_they_hold() {
     for client in &clients {
         let segments: Vec<u8> = (0..100)
             .flat_map(|stream| {
-                // Of these texts none is heavy by itself.
+                // None of these texts is heavy by itself.
                 let plain = bytes::query(5, stream, &long_read(60 << 10));
                 let mut block = Vec::new();
                 assert!(Compressor::new().compress(Algorithm::Lz4, &plain, &mut block));
-                // In front of the block v4 has its length.
+                // In v4 a length precedes the block.
                 bytes::segment_lz4(&block[4..], plain.len())
             })
             .collect();

@@ -1,5 +1,5 @@
-//! What a client has given up is sent to no node after all: a process that stood still finds
-//! answers by which it would try again, and its own deadline only behind them.
+//! A request that its client has given up never goes to a node: a process that was paused first
+//! finds answers that would make it retry, and its own deadline only after them.
 
 use std::sync::{Arc, Mutex};
 
@@ -12,15 +12,15 @@ use shunt_wire::cql::message::error_code::{IS_BOOTSTRAPPING, OVERLOADED, UNPREPA
 
 use super::testbed::Testbed;
 
-/// Requests of one kind that came to nodes, and what is done with the first.
+/// Requests of one kind that reached nodes, and the handling of the first.
 #[derive(Default)]
 struct Came {
     requests: usize,
     prepares: usize,
 }
 
-/// Stands still from when nodes have answered, for longer than the deadline; returns the answer of
-/// the client, which has asked this.
+/// Pauses the process from the time nodes have answered, for longer than the deadline; returns the
+/// answer to the client's request.
 fn late(
     testbed: &mut Testbed,
     client: HostId<simulated::Client>,
@@ -75,7 +75,7 @@ fn what_is_prepared_again_is_not_sent_again_when_it_is_late() {
     };
     testbed.run_for(SECOND);
     came.lock().unwrap().prepares = 0;
-    // It stands still when it is being prepared.
+    // The process is paused while the statement is being prepared.
     let answer =
         late(&mut testbed, client, &bytes::execute(4, 1, &id, &[b"late", b"value"]), || {
             came.lock().unwrap().prepares > 0

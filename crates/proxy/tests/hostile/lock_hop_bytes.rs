@@ -1,7 +1,7 @@
-//! What proxies of a fleet send each other, changed at random, from somebody who is no proxy:
-//! mutations of it must not end a core, take a lock from its holder, or leave anything behind. The
-//! decoders themselves have fuzz targets (requests, facade); this is what the proxy does with what
-//! they read. `SHUNT_HOP_SEED` makes it another run, `SHUNT_HOP_ROUNDS` a longer one.
+//! Messages between proxies of a fleet, changed at random, from a sender that is no proxy:
+//! mutations must not end a core, take a lock from its holder, or leave anything behind. The
+//! decoders themselves have fuzz targets (requests, facade); this tests what the proxy does with
+//! the decoded values. `SHUNT_HOP_SEED` makes another run, `SHUNT_HOP_ROUNDS` a longer one.
 
 use shunt_proxy::config::Secret;
 use shunt_reactor::sim::{MILLISECOND, SECOND};
@@ -24,7 +24,7 @@ const STATEMENTS: [&str; 8] = [
     "SELECT owner, fence, ttl_ms, waiters FROM shunt.fast_locks WHERE name = 'a'",
     "SELECT * FROM shunt.lock_queue WHERE name = 'a'",
 ];
-/// Messages of one connection. The last of them is changed: what cannot be read may close the
+/// Messages of one connection. The last of them is changed: an unreadable one may close the
 /// connection.
 const MESSAGES: usize = 6;
 
@@ -55,8 +55,7 @@ fn message(random: &mut Random, stream: i16) -> Vec<u8> {
     )
 }
 
-/// Changes some of the body; what is said of its length remains true, or the connection would wait
-/// for the rest.
+/// Changes some of the body; its length stays right, or the connection would wait for the rest.
 fn mutate(random: &mut Random, message: &mut Vec<u8>) {
     for _ in 0..=random.below(3) {
         let body = message.len() - HEADER_BYTES;
@@ -124,7 +123,7 @@ fn changed_messages_between_proxies_gain_nothing() {
             ring.applies(ann, "DELETE FROM shunt.fast_locks WHERE name = 'a' IF owner = 'holds'")
         );
     }
-    // Most of it is understood, and what cannot be read costs its connection.
+    // The proxy understands most of them, and an unreadable one costs its connection.
     assert!(answered > 1_000 && closed > 0, "{answered} answers, {closed} connections closed");
     ring.testbed.run_for(30 * SECOND);
     assert_eq!(ring.testbed.scene.metrics[0].in_flight.get(), 0);

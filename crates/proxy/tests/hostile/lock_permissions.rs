@@ -1,8 +1,8 @@
-//! Who may use locks is decided by the nodes: a role without SELECT on a table gets none of its
-//! locks, nor does one of which no node says anything, and what was said of a role counts for no
-//! other and not for longer than `auth_cache_ms`.
+//! Nodes decide which roles may use locks: a role without SELECT on a table gets none of its locks,
+//! nor does one without any node's answer, and an answer about a role counts for no other and not
+//! for longer than `auth_cache_ms`.
 //!
-//! The fleet has no tables here, so a lock that is allowed is nobody's: the error that says so
+//! The fleet has no tables here, so an allowed lock belongs to no shard: the error that says so
 //! shows that it was allowed.
 
 use shunt_reactor::sim::{HostId, MILLISECOND, SECOND};
@@ -89,7 +89,7 @@ fn insert(table: &str) -> String {
     )
 }
 
-/// What was answered, if it is one of the two answers that these tests expect.
+/// The answer, if it is one of the two that these tests expect.
 fn allowed((code, words): &(i32, String)) -> bool {
     match *code {
         UNAUTHORIZED => {
@@ -135,7 +135,7 @@ fn a_batch_needs_the_right_on_all_of_its_tables() {
     assert!(!allowed(&setup.ask(ann, &batch("rwlocks"))));
 }
 
-/// Anybody can say that a request was forwarded.
+/// Any client can claim that a request was forwarded.
 #[test]
 fn a_request_that_says_it_was_forwarded_needs_the_same_right() {
     let mut setup = Setup::new(CACHE_MS);
@@ -203,11 +203,11 @@ fn nodes_are_asked_once_for_many_requests_and_then_now_and_again() {
         setup.0.testbed.answered(ann, 100);
         assert!(setup.0.testbed.take_answers(ann).iter().all(|answer| allowed(&answer.error())));
     }
-    // A request that is nobody's takes a second to say so.
+    // A request without an owner takes a second to fail.
     assert!((5..=12).contains(&setup.questions()), "{}", setup.questions());
 }
 
-/// Neither silence nor an error lets anybody in, and nobody waits for longer than drivers do.
+/// Neither silence nor an error lets a client in, and no client waits for longer than drivers do.
 #[test]
 fn what_no_node_says_is_refused_in_time_and_found_out_when_they_do() {
     for reaction in [Reaction::Ignore, Reaction::Refuse(OVERLOADED), Reaction::Refuse(INVALID)] {
@@ -261,13 +261,13 @@ fn a_client_that_leaves_while_it_waits_leaves_nothing() {
     setup.passes(100 * MILLISECOND);
     setup.react(Reaction::Accept);
     setup.is_at_rest();
-    // Whoever comes next is asked about anew.
+    // The next client's role is asked about anew.
     let (again, next) = (setup.log_in(ANN), setup.log_in(BOB));
     assert!(setup.is_allowed(again, "locks") && !setup.is_allowed(next, "locks"));
 }
 
-/// What is asked of a proxy that is no member yet is asked again until it is, and must not be
-/// granted for longer than the fleet allows then.
+/// A proxy that is no member yet retries a request until it is, and must not then grant the lock
+/// for longer than the fleet allows.
 #[test]
 fn locks_in_memory_are_not_asked_for_before_the_longest_ttl_is_known() {
     let change = |config: &mut shunt_proxy::config::Config| config.fleet = Some("main".into());

@@ -1,4 +1,4 @@
-//! Prepared statements on locks that are forgotten while a request with them waits to be allowed:
+//! Prepared statements on locks that are forgotten while a request with them waits for permission:
 //! clients are asked to prepare them again, which drivers do by themselves.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,11 +23,10 @@ const TAKE_ID: [u8; 16] = *b"the lock's names";
 /// Bytes of the names of a huge statement's markers, each of which is kept.
 const NAME_BYTES: usize = 60_000;
 const MARKERS: u16 = 16;
-/// So many huge statements push out what was executed once, twice over.
+/// Number of huge statements that pushes out a once-executed one twice over.
 const HUGE: usize = 240;
 
-/// The RESULT that answers a PREPARE: of the lock, or of a statement that takes a megabyte to
-/// remember.
+/// The RESULT of a PREPARE: of the lock, or of a statement that takes a megabyte to remember.
 fn prepared(version: u8, id: [u8; 16]) -> Vec<u8> {
     let name = "n".repeat(NAME_BYTES);
     let bind =
@@ -45,8 +44,7 @@ fn prepared(version: u8, id: [u8; 16]) -> Vec<u8> {
     bytes::body(|out| encode_result::prepared(out, version, &spec))
 }
 
-/// Nodes that prepare everything, and say nothing of permissions for as long as they are told not
-/// to.
+/// Nodes that prepare everything, and do not answer about permissions while told not to.
 fn ring(says_nothing: &Arc<AtomicBool>) -> LockTestbed {
     let mut ring = LockTestbed::new(|options| {
         options.credentials = vec![("ann".to_owned(), "secret".to_owned())];
@@ -126,7 +124,7 @@ fn a_statement_that_is_forgotten_while_its_request_waits_is_prepared_again() {
         );
     }
 
-    // Which is all that a driver has to do.
+    // A driver has to do no more than this.
     take(&mut ring, client, &bytes::prepare(4, 1, TAKE));
     let again = take(&mut ring, client, &bytes::execute(4, 1, &TAKE_ID, &[]));
     assert_eq!(again.rows()[0][0].as_deref(), Some(&[0][..]), "it is held since the first");

@@ -20,48 +20,47 @@ use super::testbed::Testbed;
 /// Values of a row, in the order of its columns.
 pub type Values = Vec<Option<Vec<u8>>>;
 
-/// What the nodes do with rows of locks that are to be written.
+/// The nodes' handling of written rows of locks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Writes {
-    /// They are written.
+    /// Written.
     #[default]
     Acknowledged,
-    /// Nobody answers.
+    /// Without an answer.
     Unanswered,
-    /// Nobody answers for rows with this owner: empty for free rows.
+    /// Without an answer for rows with this owner: empty for free rows.
     UnansweredOf(&'static str),
 }
 
 /// The tables of `shunt_meta`.
 #[derive(Default)]
 pub struct Tables {
-    /// Shards and their owners, as a map is encoded.
+    /// Shards and their owners, as an encoded map.
     owners: Vec<u8>,
     epoch: i64,
     ts_floor: i64,
-    /// Shards whose locks in memory had run out when they were handed over: a bit for each.
+    /// Shards whose locks in memory had expired when they were handed over: a bit for each.
     pub handed_over: i64,
-    /// By incarnation: address, state, beat, limit, format, leaving.
+    /// Address, state, beat, limit, format and leaving, by incarnation.
     members: Vec<(Vec<u8>, Values)>,
-    /// Partition, and name, slot, owner, role, fence, ttl_ms, timestamp, of rows that somebody has
-    /// put there.
+    /// Rows put there by a test: partition, and name, slot, owner, role, fence, ttl_ms, timestamp.
     pub rows: Vec<(i32, Values)>,
     pub writes: Writes,
-    /// Nobody answers those who read a partition of rows.
+    /// True if reads of a partition of rows get no answer.
     pub reads_unanswered: bool,
-    /// How often each partition was read.
+    /// Number of reads of each partition.
     pub reads: BTreeMap<i32, usize>,
-    /// Rows that were written.
+    /// Number of written rows.
     pub written: usize,
     /// Names whose free rows have come, answered or not.
     pub freed: BTreeSet<Vec<u8>>,
-    /// Statements on the tables of locks, which are none of a node's business.
+    /// Statements on the tables of locks, which must never reach a node.
     pub strays: usize,
     /// Renewals of leases that were applied.
     pub renewals: usize,
     /// What the clocks of nodes show, microseconds since 1970.
     pub nodes_us: i64,
-    /// Another member, which renews its lease whenever somebody looks.
+    /// True if there is another member, which renews its lease whenever the proxy reads it.
     has_peer: bool,
 }
 
@@ -74,7 +73,7 @@ pub fn some(bytes: impl AsRef<[u8]>) -> Option<Vec<u8>> {
     Some(bytes.as_ref().to_vec())
 }
 
-/// A row of a lock as [`Tables::rows`] has it.
+/// A row of a lock in the form of [`Tables::rows`].
 pub fn lock_row(
     name: &[u8],
     owner: &[u8],
@@ -142,7 +141,7 @@ impl Tables {
         tables
     }
 
-    /// The body of the answer to a statement on `shunt_meta`; `None` inside: there is none.
+    /// The body of the answer to a statement on `shunt_meta`; `None` for no answer.
     fn answer(&mut self, text: &str, values: &[Vec<u8>]) -> Option<Vec<u8>> {
         let long = |place: usize| i64::from_be_bytes(values[place].as_slice().try_into().unwrap());
         const MEMBER: [&str; 7] = ["inc", "addr", "state", "beat", "ts_limit", "format", "leaving"];
@@ -233,7 +232,7 @@ impl Tables {
             // No keyspace has transactions, and no table a rule.
             rows(&["keyspace_name"], Vec::new())
         } else if text.contains(" FROM shunt_meta.txn_shard") {
-            // Nor has there been a transaction of any shard.
+            // No shard has had a transaction either.
             rows(&["generation", "claim", "sealed"], Vec::new())
         } else if text.starts_with("INSERT INTO shunt_meta.lock") {
             if values[3].is_empty() {
@@ -252,7 +251,7 @@ impl Tables {
     }
 }
 
-/// A RESULT.
+/// Makes a RESULT.
 pub fn answer(request: &Request<'_>, body: &[u8]) -> Action {
     let header = Header {
         length: body.len() as u32,
@@ -261,7 +260,7 @@ pub fn answer(request: &Request<'_>, body: &[u8]) -> Action {
     Action::Garbage([&header.to_bytes()[..], body].concat())
 }
 
-/// What a node does with requests, for these tables.
+/// The nodes' handling of requests for these tables.
 pub fn hook(tables: &Shared) -> Hook {
     let tables = Arc::clone(tables);
     Box::new(move |request: &Request<'_>| {
@@ -269,8 +268,7 @@ pub fn hook(tables: &Shared) -> Hook {
             request.body.windows(text.len()).any(|part| part.eq_ignore_ascii_case(text))
         };
         let is_ours = has(b"shunt_meta") || has(b"FROM shunt.guards");
-        // Whether a role may use locks: it may.
-        // And whether somebody has put rows into their tables: nobody has.
+        // A role may use locks, and nobody has put rows into their tables.
         let looks = has(b"WHERE name IN ()")
             || has(b"SELECT name FROM shunt.") && has(b" LIMIT 1") && !has(b"WHERE");
         if request.opcode == opcode::QUERY && looks {
@@ -290,7 +288,7 @@ pub fn hook(tables: &Shared) -> Hook {
                 usize::from(is_stray && request.opcode != opcode::STARTUP);
             return Action::Answer;
         }
-        // Prepared statements are none of this: a text travels until it is prepared.
+        // Leave prepared statements alone: a text travels until it is prepared.
         if request.opcode != opcode::QUERY {
             return Action::Error(0x2200);
         }
@@ -320,13 +318,13 @@ impl LockTestbed {
 
     pub fn with_tables(tables: Shared, change: impl FnOnce(&mut SceneOptions)) -> LockTestbed {
         let mut ring = LockTestbed::begun(tables, change);
-        // Locks in memory are granted when the longest of them would have run out.
+        // Locks in memory are granted once the longest of them would have expired.
         ring.testbed.run_for(30 * SECOND);
         assert!(ring.tables.lock().unwrap().renewals > 5, "it is no member");
         ring
     }
 
-    /// One that has just become a member.
+    /// A testbed whose proxy has just become a member.
     pub fn begun(tables: Shared, change: impl FnOnce(&mut SceneOptions)) -> LockTestbed {
         let mut testbed = Testbed::bare(|options| {
             options.config.fleet = Some("main".to_owned());
@@ -340,7 +338,7 @@ impl LockTestbed {
         LockTestbed { testbed, tables }
     }
 
-    /// Connects a client that speaks version 4 and logs in, where it is told as whom.
+    /// Connects a client that speaks version 4 and logs in, if a login is given.
     pub fn client(&mut self, login: Option<(&str, &str)>) -> HostId<simulated::Client> {
         let client = self.testbed.offender();
         self.testbed.send(client, &bytes::startup(4, None));

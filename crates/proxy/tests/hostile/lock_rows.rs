@@ -1,4 +1,4 @@
-//! Rows of durable locks that are written and read slower than they are wanted.
+//! Rows of durable locks whose reads and writes are slower than the demand.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,7 +14,7 @@ use shunt_wire::cql::message::error_code::{INVALID, OVERLOADED, WRITE_TIMEOUT};
 use super::lock_ring::{self, LockTestbed, Tables, Writes};
 use super::locks::take;
 
-/// One role asks for more than can be written. Another's rows have room, and so has what is read.
+/// One role asks for more writes than possible. Another's rows have room, and so have reads.
 #[test]
 fn rows_of_one_role_that_are_not_answered_leave_room_for_those_of_others() {
     let mut ring = LockTestbed::new(|options| {
@@ -42,8 +42,8 @@ fn rows_of_one_role_that_are_not_answered_leave_room_for_those_of_others() {
     assert!(ring.applies(bob, "DELETE FROM shunt.locks WHERE name = 'another' IF owner = 'me'"));
 }
 
-/// A lock whose free row is lost is held for the next owner of its shard. What cannot be sent is
-/// sent later, and when very much waits locks are not released.
+/// A lock whose free row is lost stays held for the next owner of its shard. A row that cannot be
+/// sent is sent later, and when very many wait locks are not released.
 #[test]
 fn free_rows_that_cannot_be_sent_are_sent_later_or_locks_are_not_released() {
     let mut ring = LockTestbed::new(|options| options.config.query_timeout_ms = 10_000);
@@ -90,8 +90,8 @@ fn free_rows_that_cannot_be_sent_are_sent_later_or_locks_are_not_released() {
     assert_eq!(freed(&ring), 40_000);
 }
 
-/// One may have very many rows, or nodes may be slow: the next is not begun meanwhile, and one that
-/// failed has to wait.
+/// A partition may have very many rows, or nodes may be slow: the next read does not begin
+/// meanwhile, and one that failed has to wait.
 #[test]
 fn partitions_are_read_ahead_one_after_the_other() {
     let tables = Tables::shared();
@@ -109,7 +109,7 @@ fn partitions_are_read_ahead_one_after_the_other() {
 }
 
 /// The first node has written the row and is lost; others do not know the table yet. The lock may
-/// be held, so nobody is told that it is not.
+/// be held, so no client hears that it is not.
 #[test]
 fn a_lock_whose_row_a_second_node_refuses_is_in_doubt() {
     let mut ring = LockTestbed::new(|_| {});

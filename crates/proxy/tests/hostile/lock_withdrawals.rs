@@ -1,5 +1,5 @@
-//! Anybody can send what a proxy sends that withdraws a request: an OPTIONS with a payload. It
-//! takes back what came over the same connection and waits, and nothing else.
+//! Any client can send a proxy's message that withdraws a request: an OPTIONS with a payload. It
+//! withdraws waiting requests of the same connection, and nothing else.
 
 use shunt_proxy::config::Secret;
 use shunt_reactor::sim::{HostId, MILLISECOND, SECOND};
@@ -12,7 +12,7 @@ use super::handshake_node::Reaction;
 use super::handshake_testbed::{HandshakeTestbed, TOKEN};
 use super::lock_ring::LockTestbed;
 
-/// Longer than these tests look.
+/// Wait of a request, longer than these tests check.
 const WAIT: &str = "INSERT INTO shunt.fast_locks (name, owner, wait_ms) VALUES ('a', 'waits', 1500) IF NOT EXISTS USING TTL 20";
 const TAKE: &str =
     "INSERT INTO shunt.fast_locks (name, owner) VALUES ('a', 'holds') IF NOT EXISTS USING TTL 20";
@@ -24,7 +24,7 @@ fn forwarded(stream: i16, text: &str) -> Vec<u8> {
     forwarded_as(1, stream, text)
 }
 
-/// The same, of another kind.
+/// A forwarded request of another kind.
 pub(super) fn forwarded_as(kind: u8, stream: i16, text: &str) -> Vec<u8> {
     let body = bytes::body(|out| {
         put::bytes_map(out, [("shunt-hop", Some(&[kind][..]))]);
@@ -49,7 +49,7 @@ fn queue(ring: &mut LockTestbed, client: Client) -> Vec<String> {
     ring.ask(client, QUEUE).rows().iter().map(|row| text(&row[0])).collect()
 }
 
-/// What came on the stream ids of requests, not of OPTIONS.
+/// The answers on the stream ids of requests, not of OPTIONS.
 fn answers(ring: &mut LockTestbed, client: Client) -> Vec<Answer> {
     ring.testbed.run_for(100 * MILLISECOND);
     let all = ring.testbed.take_answers(client);
@@ -68,7 +68,7 @@ fn a_withdrawal_is_of_the_connections_own_request_that_waits() {
     }
     assert!([proxy, other, holder].iter().all(|client| answers(&mut ring, *client).is_empty()));
     assert_eq!(queue(&mut ring, holder), ["holds", "waits"], "it waits on");
-    // Its own, and once more.
+    // Withdraw its own request, and once more.
     ring.testbed.send(proxy, &[withdraws(7), withdraws(7)].concat());
     let told = answers(&mut ring, proxy);
     assert_eq!(
@@ -80,7 +80,7 @@ fn a_withdrawal_is_of_the_connections_own_request_that_waits() {
     assert_eq!(queue(&mut ring, holder), [""; 0], "nobody is granted what nobody waits for");
 }
 
-/// It had been answered before, or is by the release that comes in the same bytes: the hold stays,
+/// The request had been answered before, or a release in the same bytes answers it: the hold stays,
 /// and so does a later request of the same stream id.
 #[test]
 fn what_was_granted_is_not_withdrawn() {
@@ -104,7 +104,7 @@ fn what_was_granted_is_not_withdrawn() {
     assert_eq!(queue(&mut ring, proxy), ["waits"]);
 }
 
-/// It says nothing of requests that a client has made itself, nor of those that do not wait.
+/// A withdrawal does not concern requests that a client made itself, nor those that do not wait.
 #[test]
 fn other_requests_are_not_withdrawn() {
     let mut ring = LockTestbed::new(|_| {});
@@ -119,7 +119,7 @@ fn other_requests_are_not_withdrawn() {
     assert_eq!(queue(&mut ring, holder), ["holds", "waits"]);
 }
 
-/// A request of which no node has said yet if it is allowed is not asked when one says so.
+/// A request withdrawn before a node allows it never runs.
 #[test]
 fn what_waits_to_be_allowed_is_withdrawn_too() {
     let change = |config: &mut shunt_proxy::config::Config| config.fleet = Some("main".into());
@@ -144,7 +144,7 @@ fn what_waits_to_be_allowed_is_withdrawn_too() {
     assert_eq!(testbed.scene.metrics[0].in_flight.get(), 0);
 }
 
-/// A hundred thousand of them are answered, and cost nobody else anything.
+/// A hundred thousand of them are answered, at no cost to other clients.
 #[test]
 fn a_flood_of_withdrawals_ends_nothing() {
     let mut ring = LockTestbed::new(|options| {

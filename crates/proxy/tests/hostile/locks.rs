@@ -1,4 +1,4 @@
-//! What one client, node or row can do to others through locks.
+//! Harm that one client, node or row can do to others through locks.
 
 use shunt_proxy::config::Secret;
 use shunt_reactor::sim::{HostId, MILLISECOND, SECOND};
@@ -28,8 +28,8 @@ fn a_lock_is_granted() {
     assert_eq!(ring.tables.lock().unwrap().written, 1);
 }
 
-/// Members of two versions may be in one fleet: one that knows of no mode forwards every renewal
-/// with 'X', as kind 1.
+/// Members of two versions may be in one fleet: one that knows no mode forwards every renewal with
+/// 'X', as kind 1.
 #[test]
 fn a_renewal_has_the_mode_of_the_hold_unless_an_older_proxy_forwards_it() {
     let mut ring = LockTestbed::new(|_| {});
@@ -74,7 +74,7 @@ fn a_renewal_has_the_mode_of_the_hold_unless_an_older_proxy_forwards_it() {
     }
 }
 
-/// Logs and `/status` show the first bytes of a role; a hold belongs to all of it.
+/// Logs and `/status` show the first bytes of a role; a hold belongs to the whole role.
 #[test]
 fn roles_that_begin_alike_are_not_one() {
     let roles = ["ann", "eve"].map(|end| format!("{}{end}", "r".repeat(100)));
@@ -126,7 +126,7 @@ fn lists_are_not_made_faster_than_they_are_taken() {
     assert!(refused.iter().all(|answer| answer.error().0 == OVERLOADED));
 }
 
-/// Who asks for more than a list has is told so, but in v3, which has no way to.
+/// A client that asks for more than a list has is told so, except in v3, which cannot express it.
 #[test]
 fn a_list_that_lacks_some_says_so() {
     let mut ring = LockTestbed::new(|_| {});
@@ -164,8 +164,8 @@ fn a_list_that_lacks_some_says_so() {
     }
 }
 
-/// Each proxy answers for the locks that it keeps, and whoever reads that as the fleet's has to be
-/// told.
+/// Each proxy answers for the locks that it keeps, and a client that takes the answer for the
+/// fleet's must be told.
 #[test]
 fn a_list_of_one_proxys_locks_says_that_it_is_a_part() {
     let warnings = |ring: &mut LockTestbed, client, text: &str| {
@@ -185,7 +185,7 @@ fn a_list_of_one_proxys_locks_says_that_it_is_a_part() {
             "{told:?}"
         );
     }
-    // The one proxy of a fleet has all locks.
+    // The only proxy of a fleet has all locks.
     let mut ring = LockTestbed::new(|_| {});
     let client = ring.client(None);
     assert_eq!(
@@ -194,8 +194,8 @@ fn a_list_of_one_proxys_locks_says_that_it_is_a_part() {
     );
 }
 
-/// A core with very many locks looks at them once a second, and tells what it saw then, also who
-/// asks for one lock more than the last.
+/// A core with very many locks scans them once a second and answers from that scan, even for one
+/// lock more than before.
 #[test]
 fn questions_for_ever_more_locks_are_one_look() {
     let mut ring = LockTestbed::new(|_| {});
@@ -226,7 +226,7 @@ fn questions_for_ever_more_locks_are_one_look() {
     assert_eq!(answer.rows()[0][1].as_deref(), Some(&1_i32.to_be_bytes()[..]), "{answer:?}");
 }
 
-/// Rows that nobody answers for must leave room for the statement that renews the lease.
+/// Unanswered rows must leave room for the statement that renews the lease.
 #[test]
 fn rows_that_are_not_answered_do_not_end_the_lease() {
     let mut ring = LockTestbed::new(|options| options.config.query_timeout_ms = 10_000);
@@ -241,8 +241,7 @@ fn rows_that_are_not_answered_do_not_end_the_lease() {
     assert!(ring.applies(other, &take("fast_locks", "a", "me")));
 }
 
-/// Where nobody logs in, and by the version and without the keyspace and the compression that the
-/// proxy's own statements have.
+/// Without logins, and with the version, keyspace and compression of the proxy's own statements.
 #[test]
 fn queries_of_others_that_are_not_answered_do_not_end_the_lease() {
     let mut ring = LockTestbed::new(|options| options.config.query_timeout_ms = 20_000);
@@ -269,7 +268,7 @@ fn peer(ring: &mut LockTestbed) -> HostId<HandshakeNode> {
 
 const PEER: &str = "10.2.0.2:9042";
 
-/// Another proxy that is there and answers nothing that it was asked.
+/// Another proxy exists and answers no request.
 #[test]
 fn a_request_that_another_proxy_does_not_answer_is_answered_in_time() {
     let mut ring = LockTestbed::with_tables(Tables::with_peer(PEER.parse().unwrap()), |_| {});
@@ -284,8 +283,8 @@ fn a_request_that_another_proxy_does_not_answer_is_answered_in_time() {
     assert!(!ring.testbed.scene.world.host(peer).queries.is_empty());
 }
 
-/// The first part of a login says for whom somebody acts, and may be anything: with each the proxy
-/// knows another login.
+/// The first part of a login names the role to act for, and may be anything: with each value the
+/// proxy sees another login.
 #[test]
 fn connections_to_other_proxies_that_nobody_uses_make_room() {
     let mut ring = LockTestbed::with_tables(Tables::with_peer(PEER.parse().unwrap()), |options| {
@@ -303,7 +302,7 @@ fn connections_to_other_proxies_that_nobody_uses_make_room() {
         ring.testbed.send(client, &bytes::auth_response(4, token.as_bytes()));
         ring.testbed.answered(client, 2);
         ring.testbed.take_answers(client);
-        // The peer answers with what is no answer of a proxy.
+        // The peer's answer is not that of a proxy.
         assert_eq!(
             ring.ask(client, &take("locks", "a", "me")).error().0,
             WRITE_TIMEOUT,
@@ -313,7 +312,7 @@ fn connections_to_other_proxies_that_nobody_uses_make_room() {
     }
 }
 
-/// Nor may one role have all of them, however many logins it has.
+/// One role must not use all of them either, however many logins it has.
 #[test]
 fn one_role_leaves_connections_to_other_proxies_for_others() {
     let mut ring = LockTestbed::with_tables(Tables::with_peer(PEER.parse().unwrap()), |options| {
@@ -323,7 +322,7 @@ fn one_role_leaves_connections_to_other_proxies_for_others() {
         options.config.username = Some("bob".to_owned());
         options.config.password = Some(Secret::new("secret"));
     });
-    // It answers nothing, so no connection is idle.
+    // The peer answers nothing, so no connection is idle.
     let peer = peer(&mut ring);
     let ask_as = |ring: &mut LockTestbed, token: &str, name: &str| {
         let client = ring.testbed.offender();
@@ -345,7 +344,7 @@ fn one_role_leaves_connections_to_other_proxies_for_others() {
     assert_eq!(seen(&ring), 513);
 }
 
-/// Another process with this one's `advertise`: what is asked of it would come back here.
+/// Another process has this one's `advertise`: requests to it would come back here.
 #[test]
 fn what_would_be_forwarded_to_the_own_address_is_not() {
     let mut ring =
@@ -357,8 +356,8 @@ fn what_would_be_forwarded_to_the_own_address_is_not() {
     assert_eq!(accepted(&ring), before, "it is no client of its own");
 }
 
-/// Whoever was granted a lock in memory by the shard's former owner may count on it yet. A list
-/// without it would say that nobody does.
+/// A client with a lock in memory from the shard's former owner may still rely on it. A list
+/// without that lock would say that nobody holds it.
 #[test]
 fn a_list_says_of_no_lock_in_memory_that_nobody_has_it_before_that_is_known() {
     let tables = Tables::shared();
@@ -387,7 +386,8 @@ fn a_list_says_of_no_lock_in_memory_that_nobody_has_it_before_that_is_known() {
     }
 }
 
-/// A request that no proxy serves is asked again for a second; not as many as somebody may send.
+/// The proxy retries a request that no proxy serves for a second; but not as many as a client may
+/// send.
 #[test]
 fn what_is_asked_again_is_bounded() {
     let mut ring =
@@ -403,7 +403,7 @@ fn what_is_asked_again_is_bounded() {
     assert!(answered.iter().all(|answer| answer.error().0 == IS_BOOTSTRAPPING));
 }
 
-/// Somebody has written to `shunt_meta.lock`. What that stops is the one lock or its partition.
+/// A client has written to `shunt_meta.lock`. That stops only the one lock or its partition.
 #[test]
 fn rows_that_no_proxy_wrote_stop_nothing_else() {
     let tables = Tables::shared();
@@ -437,7 +437,7 @@ fn rows_that_no_proxy_wrote_stop_nothing_else() {
     }
 }
 
-/// An operator learns which partition it is, for as long as it lasts.
+/// An operator learns the partition while the problem lasts.
 #[test]
 fn a_partition_with_a_row_that_no_proxy_wrote_is_in_the_metrics_until_it_was_read() {
     let mut ring = LockTestbed::new(|_| {});
@@ -455,7 +455,7 @@ fn a_partition_with_a_row_that_no_proxy_wrote_is_in_the_metrics_until_it_was_rea
     assert_eq!(shown(&mut ring), [0; 0]);
 }
 
-/// One role must not use up all batches that may be under way.
+/// One role must not use up all batches in progress.
 #[test]
 fn batches_of_one_role_leave_room_for_those_of_others() {
     let roles = ["ann", "bob"];
@@ -496,8 +496,8 @@ fn batch_of(text: &str) -> Vec<u8> {
     bytes::request(4, 1, opcode::BATCH, &body)
 }
 
-/// What is meant for the tables of locks and cannot be read must not reach a node, which would take
-/// it for a row.
+/// An unreadable statement for the tables of locks must not reach a node, which would take it for a
+/// row.
 #[test]
 fn no_statement_on_a_lock_reaches_a_node() {
     let mut ring = LockTestbed::new(|_| {});

@@ -1,5 +1,5 @@
-//! Steps of the handshake that stay without success: logins and USE that nodes refuse, forget or
-//! cannot answer. Whoever waits gets an answer, and what failed once does not fail for ever.
+//! Handshake steps that keep failing: logins and USE that nodes refuse, forget or cannot answer. A
+//! waiting client gets an answer, and one failure is not for ever.
 
 use allocation_counter::measure;
 use shunt_reactor::sim::{MILLISECOND, SECOND};
@@ -25,7 +25,7 @@ fn a_wrong_password_is_refused_in_the_nodes_words_and_closed() {
     assert_eq!(setup.count(|node| node.logins), 1, "tried once, not on every node");
 }
 
-/// A node whose own tables cannot be read refuses everybody for a moment.
+/// A node that cannot read its own tables refuses all roles for a moment.
 #[test]
 fn a_role_refused_for_a_moment_is_let_in_afterwards() {
     let (mut setup, first) = HandshakeTestbed::with_client(3);
@@ -40,7 +40,7 @@ fn a_role_refused_for_a_moment_is_let_in_afterwards() {
     assert_eq!(setup.next_opcode(first), opcode::RESULT);
 }
 
-/// What one node says of a login must not keep a pool from the others, whose links it goes on
+/// One node's verdict on a login must not keep a pool from the others, whose links it goes on
 /// using.
 #[test]
 fn a_node_that_refuses_a_role_for_a_moment_costs_the_pool_no_other_node() {
@@ -65,7 +65,7 @@ fn a_node_that_refuses_a_role_for_a_moment_costs_the_pool_no_other_node() {
     assert_eq!(all, links(&setup) as Vec<usize>);
 }
 
-/// What one client asks for and no node takes must not keep others from the nodes.
+/// One client's options that no node takes must not keep others from the nodes.
 #[test]
 fn a_compression_that_nodes_refuse_keeps_nobody_else_away() {
     let mut setup = HandshakeTestbed::new(2, true);
@@ -115,8 +115,8 @@ fn a_node_that_asks_for_no_login() {
     }
 }
 
-/// A node does this to every login, each one in turn, so that it is asked first at some time;
-/// everybody is let in.
+/// Applies a fault for every login to each node in turn, so that it is asked first at some time;
+/// all clients get in.
 fn lets_everybody_in(sick: impl Fn(&mut HandshakeNode)) {
     for node in 0..3 {
         let mut setup = HandshakeTestbed::new(3, true);
@@ -137,7 +137,7 @@ fn a_node_that_hangs_keeps_nobody_from_logging_in() {
     lets_everybody_in(|node| node.login = Reaction::Ignore);
 }
 
-/// That a node is overloaded, or cannot read its own tables, says nothing of a password.
+/// An overloaded node, or one that cannot read its own tables, says nothing about a password.
 #[test]
 fn a_node_that_cannot_check_logins_keeps_nobody_out() {
     for code in [OVERLOADED, SERVER_ERROR, IS_BOOTSTRAPPING] {
@@ -164,7 +164,7 @@ fn a_login_nobody_answers() {
     assert_eq!(setup.next_opcode(client), opcode::AUTH_SUCCESS);
 }
 
-/// Whoever guesses passwords while no node can say no must not use up what others need.
+/// A client that guesses passwords while no node can say no must not use up resources of others.
 #[test]
 fn a_flood_of_wrong_passwords_while_nodes_are_silent() {
     let mut setup = HandshakeTestbed::new(3, true);
@@ -174,7 +174,7 @@ fn a_flood_of_wrong_passwords_while_nodes_are_silent() {
         setup.testbed.run_for(MILLISECOND);
         setup.testbed.reset(client);
     }
-    // The others are told what keeps them out.
+    // The others learn why they are kept out.
     let client = setup.log_in(TOKEN);
     setup.testbed.answered(client, 1);
     let (code, why) = setup.testbed.take_answers(client)[0].error();
@@ -198,7 +198,7 @@ fn use_of_a_keyspace_that_does_not_exist() {
         assert_eq!(setup.ask(client, "SELECT 1"), opcode::RESULT);
     }
     setup.all(|node| assert!(node.queries.iter().all(|(keyspace, _)| keyspace.is_none())));
-    // Nothing is wrong with the nodes, and nobody else is kept from them.
+    // The nodes are sound, and other clients still reach them.
     setup.all(|node| node.keyspace = Reaction::Accept);
     let before = setup.count(|node| node.uses);
     let other = setup.testbed.started_offender(4);
@@ -265,7 +265,8 @@ fn pools_nobody_uses_are_closed() {
     assert_eq!(setup.count(|node| node.connections() as u64), 0);
 }
 
-/// Whoever goes through many keyspaces leaves pools behind, which must not keep others from theirs.
+/// A client that goes through many keyspaces leaves pools behind, which must not keep others from
+/// theirs.
 #[test]
 fn pools_nobody_uses_make_room() {
     let mut setup = HandshakeTestbed::new(1, false);
@@ -279,8 +280,7 @@ fn pools_nobody_uses_make_room() {
     assert!(links <= 1_024, "{links} links");
 }
 
-/// Links closed because nobody needed them count as closed, so that a node that is down is not
-/// hammered later.
+/// Links closed for lack of use count as closed, so that a node that is down is not hammered later.
 #[test]
 fn a_node_that_is_down_is_tried_ever_more_rarely() {
     let mut setup = HandshakeTestbed::new(2, false);
@@ -299,7 +299,7 @@ fn a_node_that_is_down_is_tried_ever_more_rarely() {
     setup.testbed.scene.world.with(gone, |node, _| node.refuses_connections = false);
 }
 
-/// A request sent before USE means the keyspace before it, also the second time it is sent.
+/// A request sent before USE means the keyspace before it, also at the second attempt.
 #[test]
 fn a_retry_after_use_keeps_its_keyspace() {
     let mut setup = HandshakeTestbed::new(2, false);

@@ -1,6 +1,6 @@
-//! A node is lost with a request on it. It may have carried it out, or may do so later: only what a
-//! second execution leaves as it was goes to another node, and nobody is told that nothing was
-//! done.
+//! A node is lost with a request on it. It may have executed the request, or may do so later: only
+//! a request without effect at a second execution goes to another node, and no client hears that
+//! nothing was done.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,10 +22,10 @@ use shunt_wire::cql::message::{
 
 use super::testbed::Testbed;
 
-/// A timestamp that a client gives.
+/// A timestamp of a client.
 const AT: Option<i64> = Some(1_700_000_000_000_000);
 
-/// The fate of `request` when the first node that gets it breaks the connection and every other
+/// The outcome of `request` when the first node that gets it breaks the connection and every other
 /// does `then`.
 fn lost(
     testbed: &mut Testbed,
@@ -36,7 +36,7 @@ fn lost(
     fate(testbed, offender, request, &[Action::Close, then.clone()])
 }
 
-/// The fate of `request` when the first node that gets it does the first of these, and every other
+/// The outcome of `request` when the first node that gets it does the first action, and every other
 /// the second.
 fn fate(
     testbed: &mut Testbed,
@@ -60,8 +60,7 @@ fn fate(
     (got.load(Ordering::Relaxed), code)
 }
 
-/// The answer to the only request of a client. Whatever is still on its way comes, and is no second
-/// answer.
+/// The only answer to the only request of a client. Later bytes must be no second answer.
 fn only_answer(testbed: &mut Testbed, offender: HostId<simulated::Client>) -> Answer {
     testbed.answered(offender, 1);
     let mut answers = testbed.take_answers(offender);
@@ -95,7 +94,7 @@ fn turned_away(text: &str, timestamp: Option<i64>, then: &Action) -> (i32, Strin
     (code, words.to_owned())
 }
 
-/// True for a request of the client; links ask questions of their own when they open.
+/// True for a request of the client; links send their own queries when they open.
 fn is_the_clients(request: &Request<'_>) -> bool {
     matches!(request.opcode, opcode::QUERY | opcode::EXECUTE | opcode::BATCH)
         && !request.body.windows(12).any(|word| word == b"system.local")
@@ -245,7 +244,7 @@ fn what_may_have_changed_something_is_not_said_to_be_undone() {
     ] {
         let (mut testbed, offender) = testbed();
         assert_eq!(lost(&mut testbed, offender, &query(text, AT), &Action::Answer), OPEN, "{text}");
-        // Nor if it takes too long.
+        // A second node that takes too long does not either.
         let (mut testbed, offender) = self::testbed();
         testbed.hook_all(|| {
             Box::new(
@@ -283,7 +282,7 @@ fn a_second_node_that_refuses_does_not_speak_for_the_first() {
             );
         }
     }
-    // Nor does there being no second one.
+    // The lack of a second node does not either.
     let one_node = |options: &mut super::support::scene::SceneOptions| options.nodes = 1;
     for (request, expected) in [(&write, WRITE_TIMEOUT), (&read, OVERLOADED)] {
         let mut testbed = Testbed::bare(one_node);
@@ -292,8 +291,7 @@ fn a_second_node_that_refuses_does_not_speak_for_the_first() {
     }
 }
 
-/// The client is told what the second node found wrong, without being told that nothing was
-/// written.
+/// The client learns the second node's reason, without being told that nothing was written.
 #[test]
 fn a_second_nodes_error_is_told_with_a_write_timeout() {
     let batch = "BEGIN BATCH INSERT INTO bench.kv (k, v) VALUES (0x01, 0x02); APPLY BATCH";
@@ -313,8 +311,8 @@ fn a_second_nodes_error_is_told_with_a_write_timeout() {
     }
 }
 
-/// Nothing says how far an overloaded node got; but no link was lost, and the client is not told
-/// so.
+/// An overloaded node does not say how far it got; but no link was lost, and the client is not told
+/// that one was.
 #[test]
 fn a_second_node_that_refuses_does_not_speak_for_an_overloaded_one() {
     let write = "INSERT INTO bench.kv (k, v) VALUES (0x01, 0x02)";
@@ -375,8 +373,8 @@ fn a_second_node_that_does_not_know_the_statement_does_not_speak_for_the_first()
     }
 }
 
-/// An overloaded node does not say how far it got, so a second one that is overloaded too does not
-/// speak for it. One that is only starting has not begun.
+/// An overloaded node does not say how far it got, so a second overloaded one does not speak for
+/// it. A node that is only starting has not begun.
 #[test]
 fn two_overloaded_nodes_leave_a_write_open() {
     let write = query("INSERT INTO bench.kv (k, v) VALUES (0x01, 0x02)", AT);

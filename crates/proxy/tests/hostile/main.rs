@@ -1,6 +1,6 @@
-//! Clients and nodes that break the protocol, lie, dawdle or vanish. Whoever does wrong gets the
-//! error or the end that the protocol has for it; bystanders get right answers all along; nothing
-//! is left in flight and memory stays bounded.
+//! Clients and nodes that break the protocol, lie, dawdle or vanish. An offender gets the error or
+//! the end that the protocol has for it; bystanders get right answers all along; nothing is left in
+//! flight and memory stays bounded.
 //!
 //! They are simulated, because deadlines of seconds then cost nothing and every run is the same.
 #![allow(

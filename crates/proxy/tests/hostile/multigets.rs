@@ -1,6 +1,6 @@
-//! IN queries that are asked in parts, in front of nodes that refuse, forget, close or say nothing:
-//! each is answered once, with what the whole would have been answered with, or with an error; and
-//! nothing is kept of it. Mistakes in the merging are noticed.
+//! IN queries that are split, with nodes that refuse, forget, close or stay silent: each is
+//! answered once, with the answer of the whole query or with an error; and nothing is kept of it.
+//! The test notices mistakes in the merge.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -43,14 +43,14 @@ fn id_of(statement: usize) -> [u8; 16] {
     [statement as u8 + 1; 16]
 }
 
-/// The rows of a partition: none of some, several of others.
+/// The rows of a partition: some have none, others several.
 fn rows_of(key: &[u8]) -> impl Iterator<Item = Vec<u8>> + '_ {
     let sum = key.iter().map(|byte| usize::from(*byte)).sum::<usize>();
     (0..sum % 4).map(move |row| [key, &[b':', row as u8]].concat())
 }
 
-/// What a node answers to an EXECUTE, as Cassandra does: keys in order, each once, up to the limit
-/// or the end of the page.
+/// A node's answer to an EXECUTE, like Cassandra's: keys in order, each once, up to the limit or
+/// the end of the page.
 fn answer_of(version: u8, body: &[u8]) -> Vec<u8> {
     let execute = Execute::decode(version, body).unwrap();
     let values: Vec<&[u8]> =
@@ -109,7 +109,7 @@ fn answer_of(version: u8, body: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A node's answer to what is about the statements.
+/// A node's answer to requests about the statements.
 fn answered(request: &Request<'_>) -> Option<Action> {
     let framed = |op: u8, body: &[u8]| {
         let answer = bytes::envelope(Header::response(request.version, request.stream, op), body);
@@ -141,7 +141,7 @@ fn is_ours(request: &Request<'_>) -> bool {
     request.opcode == opcode::EXECUTE && ids().any(|id| request.body.get(2..18) == Some(&id[..]))
 }
 
-/// One of the things that go wrong on nodes.
+/// Draws a fault of a node.
 fn fault(random: &mut Random, request: &Request<'_>) -> Option<Action> {
     let error = |code: i32, details: ErrorDetails<'_>| {
         let error = ErrorMessage { code, message: "on purpose", details };
@@ -165,7 +165,7 @@ fn fault(random: &mut Random, request: &Request<'_>) -> Option<Action> {
     }
 }
 
-/// Errors that a client may get for what nodes do here.
+/// True for errors that a client may get because of these faults.
 fn is_an_excuse(code: i32) -> bool {
     [
         error_code::OVERLOADED,
@@ -178,7 +178,7 @@ fn is_an_excuse(code: i32) -> bool {
     .contains(&code)
 }
 
-/// A client and what it has asked.
+/// A client and its requests.
 struct Asker {
     host: HostId<simulated::Client>,
     version: u8,
@@ -205,7 +205,7 @@ impl Asker {
         asker
     }
 
-    /// Sends so many requests at once.
+    /// Sends this many requests at once.
     fn ask(&mut self, testbed: &mut Testbed, random: &mut Random, count: usize) {
         self.asked = (0..count).map(|_| self.draw(random)).collect();
         let mut all = Vec::new();
@@ -247,7 +247,7 @@ impl Asker {
         })
     }
 
-    /// The number of answers that are wrong.
+    /// The number of wrong answers.
     fn wrong(&self, answers: &[Answer]) -> usize {
         let is_wrong = |answer: &&Answer| {
             let asked = &self.asked[answer.header.stream as usize];
@@ -276,7 +276,7 @@ struct Found {
     lost: u64,
 }
 
-/// Rounds of requests in front of nodes of which some misbehave; `mistake`: the proxy does too.
+/// Rounds of requests to nodes, some of which misbehave; `mistake`: the proxy makes one too.
 fn run(seed: u64, faults: bool, mistake: Option<Mistake>) -> Found {
     let mut random = Random::new(seed ^ 0x0069_6e3f);
     let mut testbed = Testbed::bare(|options| {
@@ -324,7 +324,7 @@ fn run(seed: u64, faults: bool, mistake: Option<Mistake>) -> Found {
             testbed.scene.restart_node(node);
         }
         testbed.answered(asker.host, 20);
-        // Nothing comes after that.
+        // No answer comes after that.
         testbed.run_for(5 * SECOND);
         let answers = testbed.take_answers(asker.host);
         found.wrong += asker.wrong(&answers) + answers.len().abs_diff(20);
@@ -387,15 +387,14 @@ fn mistakes_are_noticed() {
     }
 }
 
-/// Keys that only a node which stands still has all of are asked of others, as they would be one by
-/// one.
+/// If only a paused node has all keys of a part, others are asked for them, as for single keys.
 #[test]
 fn a_node_that_stands_still_is_not_asked_for_parts() {
     let mut testbed = Testbed::bare(|options| options.config.multiget = Multiget::Split);
     testbed.hook_all(|| Box::new(|request| answered(request).unwrap_or(Action::Answer)));
     let mut asker = Asker::new(&mut testbed, 4);
     testbed.scene.world.freeze(testbed.scene.nodes[0]);
-    // It is found silent, and its links are not given up yet.
+    // The proxy finds it silent, and has not given up its links yet.
     testbed.run_for(3 * SECOND);
     let metrics = Arc::clone(&testbed.scene.metrics[0]);
     asker.ask(&mut testbed, &mut Random::new(2), 40);
@@ -406,7 +405,7 @@ fn a_node_that_stands_still_is_not_asked_for_parts() {
     assert!(metrics.multigets.split.get() > 10);
 }
 
-/// A node that answers in pages may fill the first one before it comes to a key that nobody can
+/// A node that answers in pages may fill the first one before it comes to a key that no node can
 /// serve.
 #[test]
 fn what_comes_in_pages_is_asked_whole_before_it_is_an_error() {
@@ -444,14 +443,14 @@ fn what_comes_in_pages_is_asked_whole_before_it_is_an_error() {
             assert!(!is_error || !has_pages, "{:?}", execute.params.page_size);
             (refused, whole) = (refused + usize::from(is_error), whole + usize::from(has_pages));
         }
-        // A bet that was lost is not made again at once.
+        // A lost bet is not made again at once.
         testbed.run_for(200 * SECOND);
     }
     let lost = testbed.scene.metrics[0].multigets.lost.of(Lost::Refused).get();
     assert!(refused > 0 && whole > 0 && lost > 0, "{refused} {whole} {lost}");
 }
 
-/// The process stood still for longer than they may take, and finds then that parts were refused.
+/// The process was paused for longer than the deadline, and then finds that parts were refused.
 #[test]
 fn what_was_asked_in_parts_is_not_asked_whole_when_it_is_late() {
     let mut testbed = Testbed::bare(|options| options.config.multiget = Multiget::Split);

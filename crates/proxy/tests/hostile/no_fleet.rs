@@ -1,5 +1,5 @@
-//! A proxy of no fleet beside a fleet: it refuses statements on locks, since a node would grant
-//! what somebody else holds.
+//! A proxy without a fleet beside a fleet: it refuses statements on locks, because a node would
+//! grant locks that another client holds.
 
 use shunt_bench::stub::Action;
 use shunt_reactor::sim::HostId;
@@ -30,7 +30,7 @@ fn ask(testbed: &mut Testbed, client: HostId<simulated::Client>, request: &[u8])
     testbed.take_answers(client).remove(0)
 }
 
-/// The ring's keyspaces are these from now on.
+/// Sets the ring's keyspaces from now on.
 fn tell(testbed: &mut Testbed, keyspaces: &[&'static str]) {
     testbed.scene.keyspaces = keyspaces.to_vec();
     testbed.scene.post_cluster();
@@ -65,13 +65,13 @@ fn where_a_fleet_is_a_proxy_of_none_refuses_all_that_is_on_locks() {
     }
     let answer = ask(&mut testbed, client, &batch(BatchStatement::Text(TAKE)));
     assert!(is_refused(&answer), "{answer:?}");
-    // Others are served.
+    // Other tables are served.
     let answer =
         ask(&mut testbed, client, &bytes::query(4, 1, "SELECT v FROM bench.kv WHERE k = 0x00"));
     assert_eq!(answer.header.opcode, opcode::RESULT);
 }
 
-/// Only the head of a long text is read, and its table may stand behind that.
+/// The proxy reads only the head of a long text, and the table may stand after that.
 #[test]
 fn no_long_text_hides_a_lock() {
     let mut testbed = Testbed::new();

@@ -1,5 +1,5 @@
-//! Nodes that answer with nonsense. The link is given up, what was in flight on it is answered all
-//! the same, and when the node comes to its senses it is used again.
+//! Nodes that answer with nonsense. The proxy gives up the link, answers the requests in flight on
+//! it all the same, and uses the node again when it recovers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,14 +16,14 @@ use shunt_wire::cql::message::{encode, error_code};
 
 use super::testbed::Testbed;
 
-/// A RESULT that says nothing.
+/// An empty RESULT.
 const VOID: [u8; 4] = [0, 0, 0, 1];
 
 fn is_query(request: &Request<'_>) -> bool {
     matches!(request.opcode, opcode::QUERY | opcode::EXECUTE | opcode::BATCH | opcode::PREPARE)
 }
 
-/// An answer to `request` as a node would frame it.
+/// An answer to `request` in a node's framing.
 fn framed(request: &Request<'_>, header: Header, body: &[u8]) -> Vec<u8> {
     let answer = bytes::envelope(header, body);
     if request.version >= 5 && !request.aggregated { bytes::segment(&answer, true) } else { answer }
@@ -33,7 +33,7 @@ fn right(request: &Request<'_>) -> Header {
     Header::response(request.version, request.stream, opcode::RESULT)
 }
 
-/// Makes node 0 do this to every third query for a while, and nothing wrong afterwards.
+/// Applies this fault of node 0 to every third query for a while, and none afterwards.
 fn misbehaves(aggregate: bool, fault: impl Fn(&Request<'_>) -> Action + Clone + Send + 'static) {
     let mut testbed = Testbed::with(|options| options.aggregate = vec![aggregate; 3]);
     let mut count = 0;
@@ -255,7 +255,7 @@ fn a_segment_with_a_wrong_checksum() {
 
 #[test]
 fn an_error_about_no_request() {
-    // As Cassandra answers a body that it cannot decompress: it has not read by then whose it is.
+    // Cassandra answers an undecodable body like this, because it has not read the stream id yet.
     misbehaves(false, |request| {
         let body = bytes::body(|out| {
             encode::error(out, error_code::SERVER_ERROR, "cannot be decompressed")
@@ -266,8 +266,8 @@ fn an_error_about_no_request() {
 
 #[test]
 fn compressed_bodies_that_are_none() {
-    // To the client whose answers the proxy does not look into this is a malformed answer; here it
-    // looks.
+    // Clients whose answers the proxy does not inspect get a malformed answer; here the proxy
+    // inspects it.
     misbehaves(false, |request| {
         if request.opcode == opcode::PREPARE {
             return Action::Garbage(framed(
@@ -334,7 +334,7 @@ fn a_connection_closed_in_the_middle_of_an_answer() {
 }
 
 /// Nodes forget statements whose table changes. Clients before version 5 decode rows by the columns
-/// that PREPARE named, so they have to hear of it. What version 5 does is in `unprepared.rs`.
+/// that PREPARE named, so they have to hear of it. `unprepared.rs` covers version 5.
 #[test]
 fn a_statement_whose_columns_have_changed() {
     const ID: [u8; 16] = *b"sixteen bytes id";
@@ -391,7 +391,7 @@ fn a_statement_whose_columns_have_changed() {
         let answer = ask(execute());
         assert_eq!(answer.error().0, error_code::UNPREPARED, "version {version}");
         assert_eq!(ask(prepare()).header.opcode, opcode::RESULT);
-        // Each node says once that it does not know the statement, and is told it on the way.
+        // Each node says once that it does not know the statement, and learns it on the way.
         let mut refused = 0;
         for _ in 0..20 {
             let answer = ask(execute());

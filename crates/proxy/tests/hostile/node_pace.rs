@@ -1,4 +1,4 @@
-//! Nodes that answer late, never, or too slowly to be told from dead.
+//! Nodes that answer late, never, or too slowly to be told from dead ones.
 
 use shunt_bench::stub::hook::Request;
 use shunt_bench::stub::{Action, StubMail};
@@ -22,8 +22,7 @@ fn is_query(request: &Request<'_>) -> bool {
     matches!(request.opcode, opcode::QUERY | opcode::EXECUTE | opcode::BATCH | opcode::PREPARE)
 }
 
-/// A query that is never answered gets the error of its deadline, once, and its late answer goes
-/// nowhere.
+/// An unanswered query gets the error of its deadline, once, and its late answer is dropped.
 #[test]
 fn queries_that_are_never_answered() {
     for aggregate in [false, true] {
@@ -49,8 +48,8 @@ fn queries_that_are_never_answered() {
     }
 }
 
-/// Nobody knows what a conditional batch did before its link died, and it must not be mistaken for
-/// a plain batch.
+/// The outcome of a conditional batch whose link died is unknown, and it must not be mistaken for a
+/// plain batch.
 #[test]
 fn a_conditional_batch_that_is_never_answered() {
     let mut testbed = Testbed::new();
@@ -122,7 +121,7 @@ fn a_node_that_stops() {
         testbed.start_work();
         testbed.scene.wait_idle(60 * SECOND);
         testbed.accept_errors();
-        // Found silent, it is not asked any more.
+        // Once found silent, it gets no more queries.
         testbed.start_work();
         testbed.check_bystanders();
         testbed.scene.world.thaw(testbed.scene.nodes[0]);
@@ -131,7 +130,7 @@ fn a_node_that_stops() {
     }
 }
 
-/// A full link has no stream id left to ask the node whether it is alive.
+/// A full link has no stream id left to probe the node.
 #[test]
 fn a_full_link_whose_node_stops() {
     let mut testbed = Testbed::with(|options| {
@@ -149,7 +148,7 @@ fn a_full_link_whose_node_stops() {
     testbed.check_recovered();
 }
 
-/// A long answer on its way is a sign of life, even if the answer to a probe waits behind it.
+/// A long answer on its way is a sign of life, even if the answer to a probe waits after it.
 #[test]
 fn a_long_answer_over_a_slow_network() {
     let mut testbed = Testbed::with(|options| {

@@ -1,5 +1,4 @@
-//! Pages of tables of which each node has rows of its own: they come from the node that began, or
-//! not at all.
+//! Pages of tables with node-local rows: they come from the node that began, or not at all.
 
 use std::sync::{Arc, Mutex};
 
@@ -18,12 +17,12 @@ use super::testbed::Testbed;
 
 const ID: [u8; 16] = *b"sixteen bytes id";
 
-/// A node's own paging state: which node's it is, and how far the read has come.
+/// A node's own paging state: its number, and the progress of the read.
 fn own_state(node: usize, page: u8) -> Vec<u8> {
     vec![0xF0, node as u8, page]
 }
 
-/// Answers as a node does that has three pages of one row, its own number.
+/// Answers like a node with three pages of one row, its own number.
 fn answer(request: &Request<'_>, mixed: &Mutex<u32>) -> Action {
     let has = |part: &[u8]| request.body.windows(part.len()).any(|found| found == part);
     let body = match request.opcode {
@@ -74,7 +73,7 @@ fn answer(request: &Request<'_>, mixed: &Mutex<u32>) -> Action {
 struct Reader {
     version: u8,
     host: HostId<simulated::Client>,
-    /// The statement's text; `None`: it is prepared.
+    /// The statement's text; `None` if it is prepared.
     text: Option<&'static str>,
 }
 
@@ -105,7 +104,7 @@ impl Reader {
     }
 }
 
-/// The node whose row it is, and the paging state.
+/// The node of the row, and the paging state.
 fn row(answer: &Answer) -> (u8, Option<Vec<u8>>) {
     match ResultMessage::decode(answer.header.version, &answer.body) {
         Ok(ResultMessage::Rows(rows)) => {
@@ -151,7 +150,7 @@ fn pages_come_from_the_node_that_began() {
             let (node, mut state) = row(&reader.page(&mut testbed, None));
             began[usize::from(node)] += 1;
             for _ in 0..2 {
-                // What another query does in between, or another connection, does not matter.
+                // Other queries in between, or other connections, do not matter.
                 if round % 3 == 0 && text.is_none_or(|text| text.contains('.')) {
                     reader.host = testbed.started_offender(version);
                 }
@@ -180,7 +179,7 @@ fn a_page_whose_node_is_gone_is_an_error() {
             reader.ask(&mut testbed, bytes::prepare(4, 1, "SELECT port FROM system_views.clients"));
         }
         let (node, state) = row(&reader.page(&mut testbed, None));
-        // Of another proxy's clients, say, or from before.
+        // The state is from another proxy's client, for example, or from an earlier release.
         let (code, why) = reader.page(&mut testbed, Some(&own_state(usize::from(node), 1))).error();
         assert!(
             code == error_code::INVALID && why.contains("begin the read again"),

@@ -1,4 +1,4 @@
-//! A client whose statements are huge: nobody else has to prepare theirs again, and its own can be
+//! A client with huge statements: others need not prepare theirs again, and its own can be
 //! executed.
 
 use shunt_bench::stub::StubMail;
@@ -9,7 +9,7 @@ use shunt_wire::cql::message::error_code;
 
 use super::testbed::Testbed;
 
-/// A SELECT of so many bytes, the first of them as this number says.
+/// A SELECT of this many bytes that begins with this number.
 fn select(number: usize, bytes: usize) -> String {
     let mut text = format!("SELECT v FROM bench.kv WHERE k = ? /* {number} */");
     text.extend(std::iter::repeat_n(' ', bytes - text.len()));
@@ -29,7 +29,7 @@ fn a_keyspace_with_a_name_of_a_megabyte_does_not_exist() {
         assert_eq!(answer.header.opcode, expected, "{length}");
         assert!(expected == opcode::RESULT || answer.error().0 == error_code::INVALID);
     }
-    // Its connection lives on, in the keyspace that there is.
+    // The connection lives on, in its old keyspace.
     testbed.send(offender, &bytes::query(4, 2, "SELECT v FROM bench.kv WHERE k = 0x01"));
     testbed.answered(offender, 1);
     assert_eq!(testbed.take_answers(offender)[0].header.opcode, opcode::RESULT);
@@ -47,7 +47,7 @@ fn statements_of_many_megabytes_push_nobody_elses_out() {
         testbed.answered(offender, 1);
         ids.push(testbed.take_answers(offender)[0].prepared().id);
     }
-    // Their statements are known: none of them is asked to prepare again.
+    // The statements of bystanders are known: none of them must prepare again.
     testbed.start_work();
     testbed.check_bystanders();
     for forgotten in [false, true] {
@@ -57,7 +57,8 @@ fn statements_of_many_megabytes_push_nobody_elses_out() {
             }
         }
         for (number, id) in ids.iter().enumerate().take(if forgotten { 1 } else { 5 }) {
-            // As with a node: who is asked to prepare does so, and then it works.
+            // The same as with a node: a client that is asked to prepare does so, and then it
+            // works.
             let mut asked = 0;
             for key in 0u8..9 {
                 testbed.send(offender, &bytes::execute(4, 2, id, &[&[key]]));

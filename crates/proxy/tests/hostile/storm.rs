@@ -1,6 +1,6 @@
-//! Clients that mix everything there is, in any order and cut anywhere, while nodes answer wrongly,
-//! break links in the middle of a turn and forget statements, and other proxies come and go. When
-//! it is over, everyone is served again and nothing is left.
+//! Clients that mix all kinds of requests, in any order and cut anywhere, while nodes answer
+//! wrongly, break links in the middle of a turn and forget statements, and other proxies come and
+//! go. Afterwards all clients are served again and nothing is left.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -56,7 +56,7 @@ fn compressed(envelope: &[u8]) -> Vec<u8> {
     bytes::said_compressed(bytes::envelope(header, &body))
 }
 
-/// A few requests as this client sends them, now and then with a fault in them.
+/// A few requests of this client, now and then with a fault in them.
 fn burst(random: &mut Random, version: u8) -> Vec<u8> {
     let count = 1 + random.index(40);
     let mut requests = Vec::new();
@@ -115,7 +115,7 @@ fn change_fleet(testbed: &mut Testbed, random: &mut Random) {
     }
     let mut members = vec![member(testbed.scene.proxy, 1)];
     for number in 1..7 {
-        // Not there, or one of two starts of it.
+        // The member is absent, or one of two starts of it.
         let start = random.below(3) as u8;
         members.extend((start > 0).then(|| member(([10, 2, 1, number], 9042).into(), start)));
     }

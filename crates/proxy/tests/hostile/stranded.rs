@@ -1,6 +1,6 @@
-//! Clients whose pool can never open a link again: their login, their keyspace or what they asked
-//! for in STARTUP is refused by every node now. They are told so and closed, because a driver logs
-//! in again only on a new connection. What a single node says, or does not say, closes nobody.
+//! Clients whose pool can never open a link again: every node now refuses their login, their
+//! keyspace or their STARTUP options. They are told so and closed, because a driver logs in again
+//! only on a new connection. A single node's answer, or silence, closes nobody.
 
 use shunt_reactor::sim::{HostId, MILLISECOND, SECOND};
 use shunt_testing::{bytes, simulated};
@@ -12,7 +12,7 @@ use shunt_wire::cql::message::error_code::{
 use super::handshake_node::{Reaction, select};
 use super::handshake_testbed::{HandshakeTestbed, TOKEN};
 
-/// Waits until the client, which has asked something, is closed, and checks what it was told.
+/// Waits until the client, which has sent a request, is closed, and checks its last error.
 fn told_and_closed(
     setup: &mut HandshakeTestbed,
     client: HostId<simulated::Client>,
@@ -50,7 +50,7 @@ fn a_password_that_was_changed() {
     setup.testbed.closed(idle);
     assert!(setup.testbed.take_answers(idle).is_empty(), "it has asked nothing");
     assert_eq!(dismissed(&setup), 2);
-    // The driver logs in again, with what it has: not by what was believed of it before.
+    // The driver logs in again with the same token: no cached login lets it in.
     let old = setup.log_in(TOKEN);
     told_and_closed(&mut setup, old, BAD_CREDENTIALS, "the node says no");
     setup.all(|node| node.login = Reaction::Accept);
@@ -59,7 +59,7 @@ fn a_password_that_was_changed() {
     assert_eq!(setup.ask(new, "SELECT 1"), opcode::RESULT);
 }
 
-/// Each node is restarted in turn and asks for a login then. The control plane has none, so nobody
+/// Each node restarts in turn and then asks for a login. The control plane has none, so nobody
 /// tells the cores.
 #[test]
 fn a_login_that_nodes_ask_for_now() {
@@ -85,8 +85,8 @@ fn a_login_that_nodes_ask_for_now() {
     assert_eq!(setup.ask(again, "SELECT 1"), opcode::RESULT);
 }
 
-/// One node asks for a login and has clients that gave it; the others do not yet. Whoever has none
-/// is served by these, and the first is not hammered for it.
+/// One node asks for a login and has clients that gave it; the others do not yet. These serve
+/// clients without a login, and the first is not hammered.
 #[test]
 fn a_node_that_asks_for_a_login_before_the_others() {
     let mut setup = HandshakeTestbed::new(3, false);
@@ -129,7 +129,7 @@ fn a_keyspace_that_was_dropped() {
     let tried = setup.count(|node| node.uses) - before;
     assert!(tried < 20, "{tried} times");
     assert_eq!(setup.ask(elsewhere, "SELECT 1"), opcode::RESULT);
-    // On a new connection it is as with any keyspace that does not exist, and comes back with it.
+    // A new connection sees a keyspace that does not exist, and works again once it does.
     let again = setup.testbed.started_offender(4);
     assert_eq!(setup.ask(again, "USE ks"), opcode::ERROR);
     setup.all(|node| node.keyspace = Reaction::Accept);
@@ -137,7 +137,7 @@ fn a_keyspace_that_was_dropped() {
     assert_eq!(setup.ask(again, "SELECT 1"), opcode::RESULT);
 }
 
-/// The nodes may be of another release by now, say.
+/// The nodes may be of another release now, for example.
 #[test]
 fn a_compression_that_nodes_take_no_longer() {
     let mut setup = HandshakeTestbed::new(2, false);
@@ -153,11 +153,10 @@ fn a_compression_that_nodes_take_no_longer() {
     told_and_closed(&mut setup, client, SERVER_ERROR, "connect again");
 }
 
-/// A change of what nodes do.
+/// A change of the nodes' behaviour.
 type Change = fn(&mut HandshakeTestbed);
 
-/// Nobody is closed unless every node refuses, however long it takes; and all goes on when it is
-/// over.
+/// Nobody is closed unless every node refuses, however long it takes; and all goes on afterwards.
 #[test]
 fn nobody_is_closed_for_what_is_no_verdict_of_all() {
     let cases: [(&str, Change); 4] = [
@@ -187,8 +186,8 @@ fn nobody_is_closed_for_what_is_no_verdict_of_all() {
     }
 }
 
-/// Nodes that cannot read their roles say it with the code of a wrong password, each kind and
-/// release in its own words.
+/// Nodes that cannot read their roles answer with the code of a wrong password, each kind and
+/// release with its own message.
 #[test]
 fn nobody_is_closed_because_nodes_cannot_read_their_roles() {
     for words in [
@@ -222,7 +221,7 @@ fn refuse(setup: &mut HandshakeTestbed, count: usize) {
     }
 }
 
-/// A node that is down, as the control plane says, is not waited for.
+/// The proxy does not wait for a node that the control plane reports as down.
 #[test]
 fn a_node_that_is_down_keeps_nobody_waiting() {
     let (mut setup, client) = HandshakeTestbed::with_client(3);

@@ -1,5 +1,5 @@
-//! Somebody else at the address of a node: of another cluster, or another node of this one. They
-//! get no query, their word on a login counts for nothing, and whoever belongs there is used again.
+//! Another node at the address of a node: of another cluster, or of this one. It gets no query, its
+//! verdict on a login counts for nothing, and the right node is used again later.
 
 use shunt_proxy::control::state::ControlRequest;
 use shunt_reactor::sim::{MILLISECOND, SECOND};
@@ -11,8 +11,8 @@ use shunt_wire::cql::message::error_code::{OVERLOADED, UNAUTHORIZED};
 use super::handshake_node::{Reaction, select};
 use super::handshake_testbed::{HandshakeTestbed, TOKEN};
 
-/// Gives the address of a node to another with this host id and cluster; the links to the old one
-/// are reset.
+/// Gives the address of a node to another with this host id and cluster; resets the links to the
+/// old one.
 fn replace(setup: &mut HandshakeTestbed, node: usize, identity: (u128, &str)) {
     setup.with_node(node, |node, io| {
         node.identity = (identity.0, identity.1.to_owned());
@@ -26,7 +26,7 @@ fn refused(setup: &HandshakeTestbed, node: u16) -> u64 {
     setup.testbed.scene.metrics[0].nodes.node(NodeId(node)).strangers.get()
 }
 
-/// Asks so often that every node has its turn.
+/// Sends so many queries that every node has its turn.
 fn ask_all(setup: &mut HandshakeTestbed, client: shunt_reactor::sim::HostId<simulated::Client>) {
     for _ in 0..20 {
         assert_eq!(setup.ask(client, "SELECT 1"), opcode::RESULT);
@@ -54,7 +54,7 @@ fn another_cluster_or_another_node_at_a_nodes_address_gets_no_query() {
             stranger.logins
         );
         assert!(refused(&setup, 0) > 0, "and it is counted");
-        // Whoever belongs there is back.
+        // The right node is back.
         replace(&mut setup, 0, (own, &cluster));
         setup.testbed.run_for(30 * SECOND);
         ask_all(&mut setup, client);
@@ -69,8 +69,8 @@ fn another_cluster_or_another_node_at_a_nodes_address_gets_no_query() {
     );
 }
 
-/// A node that was replaced at its address is let in as soon as the control plane has read of it,
-/// whatever was thought of the address before.
+/// A node that replaced another at its address is accepted as soon as the control plane has read of
+/// it, whatever was known of the address before.
 #[test]
 fn a_node_that_was_replaced_is_let_in_when_it_is_known() {
     let (mut setup, client) = HandshakeTestbed::with_client(2);
@@ -86,7 +86,7 @@ fn a_node_that_was_replaced_is_let_in_when_it_is_known() {
     assert!(!setup.node(0).queries.is_empty());
 }
 
-/// The control plane tells of another node at the address of a link that is still open to the old
+/// The control plane reports another node at the address of a link that is still open to the old
 /// one.
 #[test]
 fn links_to_a_node_that_was_replaced_are_not_its_successors() {
@@ -97,7 +97,7 @@ fn links_to_a_node_that_was_replaced_are_not_its_successors() {
     assert_eq!(setup.node(0).connections(), 0, "it says that it is the old one");
 }
 
-/// A stranger that takes any password must not let anybody in.
+/// A stranger that takes any password must not let clients in.
 #[test]
 fn a_stranger_cannot_say_that_a_login_is_right() {
     let mut setup = HandshakeTestbed::new(1, true);
@@ -114,7 +114,7 @@ fn a_stranger_cannot_say_that_a_login_is_right() {
     assert!(mixed.node(0).queries.is_empty());
 }
 
-/// Links that need no login ask the node who it is all the same, before they take queries.
+/// Links without a login check the node's identity all the same, before they take queries.
 #[test]
 fn strangers_where_nobody_logs_in() {
     let mut setup = HandshakeTestbed::new(2, false);
@@ -130,7 +130,7 @@ fn strangers_where_nobody_logs_in() {
     assert!(setup.testbed.scene.world.host(setup.nodes[1]).queries.is_empty());
 }
 
-/// A node that does not say who it is gets nothing either.
+/// A node that does not identify itself gets nothing either.
 #[test]
 fn a_node_that_does_not_introduce_itself() {
     for reaction in [Reaction::Refuse(UNAUTHORIZED), Reaction::Refuse(OVERLOADED), Reaction::Ignore]
@@ -156,7 +156,7 @@ fn a_node_that_does_not_introduce_itself() {
     }
 }
 
-/// A node that refuses to tell one role who it is is used for the others as before.
+/// A node that refuses to identify itself to one role serves the others as before.
 #[test]
 fn a_role_that_may_not_ask_who_is_there_costs_the_others_no_node() {
     let (mut setup, _) = HandshakeTestbed::with_client(2);
@@ -168,7 +168,7 @@ fn a_role_that_may_not_ask_who_is_there_costs_the_others_no_node() {
         let before = setup.count(|node| node.accepted);
         let ann = setup.log_in(TOKEN);
         assert_eq!(setup.next_opcode(ann), opcode::AUTH_SUCCESS);
-        // Her pool of that keyspace needs links of its own, at once.
+        // Her pool of that keyspace needs its own links, at once.
         setup.testbed.send(ann, &bytes::query(4, 1, &format!("USE ks{before}")));
         setup.testbed.run_for(10 * MILLISECOND);
         let answers = setup.testbed.take_answers(ann);
@@ -177,7 +177,7 @@ fn a_role_that_may_not_ask_who_is_there_costs_the_others_no_node() {
     assert_eq!((refused(&setup, 0), refused(&setup, 1)), (0, 0), "no strangers");
 }
 
-/// It costs one question per link, not one per query.
+/// The check costs one query per link, not one per query.
 #[test]
 fn a_link_is_asked_once_who_it_leads_to() {
     let (mut setup, client) = HandshakeTestbed::with_client(3);

@@ -1,5 +1,5 @@
 //! Ten thousand clients at once that take, wait for, list and give up locks as nobody should.
-//! Others are served meanwhile, memory stays under its bound, and is given back.
+//! Others are served meanwhile; memory stays under its bound, and is freed afterwards.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -14,14 +14,14 @@ use shunt_wire::cql::message::{Consistency, encode, put};
 use super::lock_ring::LockTestbed;
 
 const CLIENTS: usize = 10_000;
-/// All there is: the simulation of the clients too.
+/// Bound on all memory, including the simulation of the clients.
 const BYTES_MAX: u64 = 640 << 20;
 const BYTES_LEFT: u64 = 128 << 20;
 
-/// All of them, as one host.
+/// All attacking clients, as one host.
 struct Swarm {
     server: SocketAddr,
-    /// By connection, the number of the client, until it has been answered for the first time.
+    /// Number of the client by connection, until its first answer.
     new: BTreeMap<(u32, u32), usize>,
     open: Vec<ConnId>,
     opened: usize,
@@ -29,9 +29,9 @@ struct Swarm {
 }
 
 enum Mail {
-    /// So many more connect.
+    /// Connect this many more.
     Connect(usize),
-    /// These vanish, one in so many.
+    /// Make one in this many vanish.
     Vanish(usize),
 }
 
@@ -41,7 +41,7 @@ fn acquire(table: &str, name: &str, owner: &str, wait_ms: u32) -> String {
     )
 }
 
-/// What a client does, and if it reads what it is answered.
+/// A client's requests, and whether it reads the answers.
 fn attack(number: usize) -> (Vec<u8>, bool) {
     let mut out = Vec::new();
     let mut ask = |stream: usize, text: &str| out.extend(bytes::query(4, stream as i16, text));
@@ -79,7 +79,7 @@ fn attack(number: usize) -> (Vec<u8>, bool) {
             out.truncate(out.len() - 9);
         }
         5 => {
-            // As if another proxy had forwarded it.
+            // The request claims that another proxy forwarded it.
             let body = bytes::body(|out| {
                 put::bytes_map(out, [("shunt-hop", Some(&[1][..]))]);
                 encode::query_simple(

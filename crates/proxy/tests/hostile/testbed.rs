@@ -1,5 +1,4 @@
-//! A healthy proxy in front of three nodes, well-behaved clients at work, and room for somebody who
-//! is not.
+//! A healthy proxy in front of three nodes, well-behaved clients at work, and room for an offender.
 
 use shunt_bench::stub::{Action, StubMail};
 use shunt_proxy::config::Config;
@@ -16,7 +15,7 @@ pub struct Testbed {
     losses: u64,
 }
 
-/// Login of the bystanders and the offender where one is asked for.
+/// Login of the bystanders and the offender where one is needed.
 pub const ANN: (&str, &str) = ("ann", "secret");
 
 impl Testbed {
@@ -84,7 +83,7 @@ impl Testbed {
         self.scene.world.with(offender, |offender, io| offender.resume_reading(io));
     }
 
-    /// Waits until there are so many answers.
+    /// Waits for this many answers.
     pub fn answered(&mut self, offender: HostId<simulated::Client>, count: usize) {
         let done = self
             .scene
@@ -124,7 +123,7 @@ impl Testbed {
         self.check_recovered();
     }
 
-    /// Says what all nodes do with queries from now on.
+    /// Sets the behaviour of all nodes for queries from now on.
     pub fn hook_all(
         &mut self,
         hook: impl Fn() -> Box<dyn FnMut(&shunt_bench::stub::hook::Request<'_>) -> Action + Send>,
@@ -148,14 +147,14 @@ impl Testbed {
         self.scene.memory.lock().unwrap().forget(key.as_bytes());
     }
 
-    /// Accepts what was refused to the bystanders up to now.
+    /// Accepts the errors that bystanders got up to now.
     pub fn accept_errors(&mut self) {
         self.refused = self.scene.sum(|client| client.tally.refused);
         self.losses = self.scene.sum(|client| client.tally.losses);
     }
 
-    /// Checks that the bystanders' requests are all answered, and rightly (every answer is checked
-    /// as it comes).
+    /// Checks that the bystanders' requests are all answered, and rightly (each answer is checked
+    /// on arrival).
     pub fn check_bystanders(&mut self) {
         self.scene.wait_idle(60 * SECOND);
         self.scene.check_memory();
@@ -171,8 +170,8 @@ impl Testbed {
         }
     }
 
-    /// Does what [`check_bystanders`](Testbed::check_bystanders) does, also for new requests, and
-    /// checks that nothing is left of the offence.
+    /// Checks the same as [`check_bystanders`](Testbed::check_bystanders), also for new requests,
+    /// and that nothing is left of the offence.
     pub fn check_recovered(&mut self) {
         self.check_bystanders();
         self.scene.work(20, 60 * SECOND);

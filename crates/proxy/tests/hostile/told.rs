@@ -1,5 +1,5 @@
 //! The log names the clients that were closed, with the reason, and those that failed to log in;
-//! and it stays short, however many there are.
+//! and it stays short, however many they are.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ fn with_login(options: &mut SceneOptions) {
     options.credentials = vec![("ann".into(), "secret".into())];
 }
 
-/// A client that was asked for a login and sends this.
+/// A client that was asked for a login and sends this token.
 fn log_in(testbed: &mut Testbed, driver: &str, token: &[u8]) -> HostId<simulated::Client> {
     let client = testbed.offender();
     testbed.send(client, &bytes::startup_of(4, driver, "1.2"));
@@ -119,7 +119,7 @@ fn every_close_of_the_proxys_making_says_who_and_why() {
 }
 
 /// Drivers begin with the newest version that they know, on every connection: that is counted, and
-/// no line in the log.
+/// not logged.
 #[test]
 fn a_driver_that_steps_down_is_no_news_and_a_knock_in_another_language_is() {
     let journal = Journal::open();
@@ -149,7 +149,7 @@ fn a_driver_that_steps_down_is_no_news_and_a_knock_in_another_language_is() {
     journal.only(&["closed a client", "reason=protocol_error", "an HTTP request"]);
 }
 
-/// Whoever does wrong a thousand times a second writes a line a second.
+/// A client that does wrong a thousand times a second causes one line a second.
 #[test]
 fn a_flood_of_wrongs_is_a_line_a_second_with_the_number_of_the_others() {
     let journal = Journal::open();
@@ -170,7 +170,7 @@ fn a_flood_of_wrongs_is_a_line_a_second_with_the_number_of_the_others() {
     assert_eq!(told + Journal::sum(&lines, "suppressed"), 600, "{lines:#?}");
 }
 
-/// This is what `/status` asks of a core: its clients, those that are alike as one group.
+/// A core's answer for `/status`: its clients, equal ones as one group.
 #[test]
 fn a_core_counts_its_clients_by_who_they_are() {
     let mut testbed = Testbed::bare(with_login);
@@ -198,7 +198,7 @@ fn a_core_counts_its_clients_by_who_they_are() {
             (driver.to_owned(), role.map(str::to_owned), keyspace.map(str::to_owned), tally.clients)
         })
         .collect();
-    // The simulated network gives every host an address of its own.
+    // The simulated network gives every host its own address.
     found.sort();
     let ann = || Some("ann".to_owned());
     let row = |driver: &str, role, keyspace: Option<&str>| {
@@ -215,7 +215,7 @@ fn a_core_counts_its_clients_by_who_they_are() {
         ]
     );
     assert_eq!(counted.others.clients, 0);
-    // Of locks there is nothing to tell, without a fleet.
+    // Without a fleet a core has no locks to report.
     let (sender, mut answers) = mpsc::channel(1);
     testbed.scene.world.post(testbed.scene.cores[0], CoreMail::Locks(sender));
     testbed.run_for(SECOND);
@@ -223,7 +223,7 @@ fn a_core_counts_its_clients_by_who_they_are() {
     assert!(told.core == 0 && told.queues.is_empty() && told.fleet.is_none(), "{told:?}");
 }
 
-/// An error may repeat a client's own words; they do not get into the log as they came.
+/// An error may repeat a client's own words; they must not get into the log unescaped.
 #[test]
 fn an_error_that_quotes_a_client_is_told_escaped_and_cut() {
     let journal = Journal::open();
@@ -240,12 +240,12 @@ fn an_error_that_quotes_a_client_is_told_escaped_and_cut() {
     );
 }
 
-/// Links given up, stream ids that hang, reasons not to read, and what becomes of the pool.
+/// Links given up, orphaned stream ids, stall reasons, and the state of the pool.
 #[test]
 fn what_a_node_that_answers_no_query_does_is_counted() {
     let mut testbed = Testbed::bare(|options| options.nodes = 1);
     let client = testbed.started_offender(4);
-    // Its links have asked who is there.
+    // Its links have asked for the identity.
     testbed.run_for(SECOND);
     testbed.hook_all(|| Box::new(|_| Action::Silence));
     (0..10).for_each(|stream| {
@@ -258,7 +258,7 @@ fn what_a_node_that_answers_no_query_does_is_counted() {
     assert_eq!((node.streams_orphaned.get(), metrics.pools.of(PoolState::Open).get()), (10, 1));
     testbed.run_for(70 * SECOND);
     assert_eq!(node.links_given_up.of(GivenUp::UnansweredQuery).get(), 1);
-    // Its node is gone now, so the next query finds no link.
+    // The node is gone now, so the next query finds no link.
     testbed.scene.world.kill(testbed.scene.nodes[0]);
     testbed.run_for(3 * SECOND);
     testbed.take_answers(client);

@@ -15,7 +15,7 @@ fn rows_from_the_future_do_not_take_the_clock_of_their_shard_along() {
     bank.lock().unwrap().mode = Some("conditional");
     let mut ring = TransactionTestbed::new(bank, |_| {});
     let [eve, ann] = [0, 1].map(|_| ring.client(None));
-    // What the shard's clock shows: a statement without a condition is written with it.
+    // Time of the shard's clock: the proxy writes a statement without a condition with it.
     let shown_us = |ring: &mut TransactionTestbed, row: i32| {
         let answer = ring.ask(ann, &format!("INSERT INTO bank.u (id, v) VALUES ({row}, 1)"));
         assert_eq!(answer.opcode(), opcode::RESULT, "{answer:?}");
@@ -31,10 +31,10 @@ fn rows_from_the_future_do_not_take_the_clock_of_their_shard_along() {
         let (code, message) = answer.error();
         assert!(code == INVALID && message.contains("in the future"), "{code}: {message}");
     }
-    // The clock of whoever reads this shows 80 seconds more, and the turns of the simulation.
+    // The reader's clock shows 80 seconds more, plus the turns of the simulation.
     let passed_us = shown_us(&mut ring, 0) - began_us;
     assert!((80 * SECOND_US..90 * SECOND_US).contains(&passed_us), "{passed_us}");
-    // That of a node may be a little ahead.
+    // A node's clock may be a little ahead.
     let ahead_us = shown_us(&mut ring, 0) + SECOND_US / 2;
     ring.bank.lock().unwrap().valued_us = Some(ahead_us);
     let answer = ring.ask(eve, "UPDATE bank.t SET v = 2 WHERE id = 100 IF v = 1");

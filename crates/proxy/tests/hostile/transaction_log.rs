@@ -1,5 +1,5 @@
-//! What is committed is made, in the tables that it was committed to and in no others, whatever
-//! becomes of those and of the nodes.
+//! Committed writes are made, in the tables that they were committed to and in no others, whatever
+//! happens to those and to the nodes.
 
 use shunt_reactor::sim::{MILLISECOND, SECOND};
 use shunt_testing::Answer;
@@ -26,8 +26,7 @@ fn a_transaction_is_committed_and_made() {
     assert_eq!(ring.bank.lock().unwrap().written_to("bank.t"), 2);
 }
 
-/// Nodes have forgotten nothing: the table of that name is another one, and old rows would be found
-/// in it.
+/// The nodes are sound: the table of that name is another one, and would show old rows.
 #[test]
 fn a_write_that_is_repeated_is_not_made_in_another_table_of_the_same_name() {
     let mut ring = TransactionTestbed::new(Bank::with(&[("bank", "t"), ("bank", "u")]), |_| {});
@@ -49,8 +48,8 @@ fn a_write_that_is_repeated_is_not_made_in_another_table_of_the_same_name() {
         "the other table has an old row"
     );
     assert_eq!(ring.metrics().records.get(), 1, "a node may not know the schema yet");
-    // Others go on, and on that partition too, once nodes have said for long that the table is
-    // another.
+    // Other transactions go on, also on that partition, once nodes have said for long that the
+    // table is another.
     assert!(is_committed(&ring.ask(client, &put("bank.u", 1, 2))));
     ring.run_for(15 * SECOND);
     assert_eq!(ring.metrics().records.get(), 0);
@@ -82,8 +81,8 @@ fn what_a_former_owner_has_left_is_made_in_its_own_table_and_in_no_other_of_the_
     }
 }
 
-/// What a node says that does not know the table yet is not believed at once, nor that nobody says
-/// anything.
+/// The proxy does not at once believe a node that does not know the table yet, nor take silence for
+/// an answer.
 #[test]
 fn a_write_to_a_table_that_is_there_is_not_given_up_for_what_some_nodes_do_not_know() {
     let bank = Bank::with(&[("bank", "t")]);
@@ -102,7 +101,7 @@ fn a_write_to_a_table_that_is_there_is_not_given_up_for_what_some_nodes_do_not_k
     assert!(is_committed(&ring.ask(client, &put("bank.t", 1, 1))));
 }
 
-/// Each decision asks for it anew, and a node has read the text only once.
+/// Each decision asks for it anew, and a node parses the text only once.
 #[test]
 fn which_table_has_a_name_is_asked_by_a_prepared_statement() {
     let mut ring = TransactionTestbed::new(Bank::with(&[("bank", "t")]), |_| {});
@@ -122,7 +121,7 @@ fn which_table_has_a_name_is_asked_by_a_prepared_statement() {
     assert_eq!(after_as_text, as_text);
 }
 
-/// Its plan is of the former table. Were it committed with that, its writes would be given up.
+/// Its plan belongs to the former table. With a commit of that plan its writes would be given up.
 #[test]
 fn a_transaction_that_was_planned_with_a_table_of_the_same_name_is_planned_anew() {
     let mut ring = TransactionTestbed::new(Bank::with(&[("bank", "t")]), |_| {});
@@ -155,7 +154,7 @@ fn a_keyspace_of_which_no_quorum_can_be_reached_is_refused_before_anything_is_wr
     assert_eq!(ring.bank.lock().unwrap().written.len(), 0);
 }
 
-/// An operator sees which table it is, and what nodes say; and it is made as soon as it can be.
+/// An operator sees the table and the nodes' errors; and the write is made as soon as possible.
 #[test]
 fn a_write_that_cannot_be_made_is_shown_and_made_when_a_node_comes_up() {
     let bank = Bank::with(&[("bank", "t")]);
@@ -183,8 +182,8 @@ fn a_write_that_cannot_be_made_is_shown_and_made_when_a_node_comes_up() {
     assert_eq!((ring.metrics().unmade.get(), ring.metrics().opening.get()), (0, 0));
 }
 
-/// The first node has written it. The second may not know the schema yet, and speaks for itself
-/// alone.
+/// The first node has written it. The second may not know the schema yet, and speaks only for
+/// itself.
 #[test]
 fn a_statement_that_a_second_node_refuses_is_in_doubt() {
     let bank = Bank::with(&[("bank", "t")]);
@@ -202,7 +201,7 @@ fn a_statement_that_a_second_node_refuses_is_in_doubt() {
         let (code, why) = answer.error();
         assert_eq!(code, WRITE_TIMEOUT, "{text}: {why}");
         ring.run_for(SECOND);
-        // No node had it before: it is refused for what is wrong with it.
+        // No node had it before: the client gets the real error.
         let answer = ring.ask(client, text);
         let (code, why) = answer.error();
         assert!(code == INVALID && why.contains("unconfigured table"), "{text}: {code:#x} {why}");
@@ -210,8 +209,8 @@ fn a_statement_that_a_second_node_refuses_is_in_doubt() {
     }
 }
 
-/// By the clock of another node it may be there still, and a value that the statement does not name
-/// with it.
+/// By the clock of another node the row may still exist, with a value that the statement does not
+/// name.
 #[test]
 fn a_row_that_has_expired_is_deleted_before_it_is_written_anew() {
     let bank = Bank::with(&[("bank", "t")]);
@@ -228,7 +227,7 @@ fn a_row_that_has_expired_is_deleted_before_it_is_written_anew() {
     ring.run_for(4 * SECOND);
     let again = written(&mut ring, insert);
     assert!(again.contains("DELETE FROM") && again.contains("USING TTL 3"), "{again}");
-    // What was deleted is gone by every clock.
+    // A deletion holds by every clock.
     written(&mut ring, "DELETE FROM bank.t WHERE id = 1 IF EXISTS");
     let known = written(&mut ring, insert);
     assert!(!known.contains("DELETE FROM"), "{known}");

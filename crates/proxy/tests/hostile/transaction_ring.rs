@@ -1,8 +1,8 @@
-//! Keyspaces whose tables take part in transactions, and the log of those, played by nodes; and
-//! clients of a fleet with one member.
+//! Keyspaces whose tables take part in transactions, and their log, played by nodes; and clients of
+//! a fleet with one member.
 //!
-//! Each table has the columns `id int PRIMARY KEY, v int`. Nodes keep no rows: what is written is
-//! noted.
+//! Each table has the columns `id int PRIMARY KEY, v int`. Nodes keep no rows: they note the
+//! writes.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -23,95 +23,94 @@ use super::lock_ring::{self, LockTestbed, Tables, answer, applied, rows, some};
 use super::support::scene::SceneOptions;
 use super::testbed::Testbed;
 
-/// What nodes do with what transactions write to a table.
+/// The nodes' handling of transactions' writes to a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Writes {
     #[default]
     Acknowledged,
     Unanswered,
-    /// Nobody answers for this table.
+    /// Without an answer for this table.
     UnansweredOf(&'static str),
-    /// There are too few replicas.
+    /// Error: too few replicas.
     Unavailable,
-    /// The first is carried out by a node that breaks the connection; every later one is
-    /// [`Writes::Refused`].
+    /// A node executes the first and breaks the connection; every later one is [`Writes::Refused`].
     CarriedOutAndLost,
-    /// The node finds the statement wrong.
+    /// Error: the statement is wrong.
     Refused,
 }
 
-/// What nodes say of rights.
+/// The nodes' answers about rights.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Rights {
     #[default]
     All,
     None,
-    /// They have no time.
+    /// Timeout.
     Unsaid,
 }
 
 /// The shard's row: generation, claim, sealed.
 type Row = (u64, Vec<u8>, u64);
-/// The parts of a key, as they are bound.
+/// The bound parts of a key.
 type Key = Vec<Vec<u8>>;
 
-/// What the nodes have.
+/// The nodes' state.
 #[derive(Default)]
 pub struct Bank {
     /// Ids of tables, by keyspace and name.
     pub tables: BTreeMap<(String, String), [u8; 16]>,
     pub writes: Writes,
-    /// Nobody answers who reads a row.
+    /// True if reads of a row get no answer.
     pub reads_unanswered: bool,
-    /// Each row has 1 as its value, which was written with this timestamp.
+    /// Timestamp of the value 1 in each row.
     pub valued_us: Option<i64>,
-    /// What was written, acknowledged or not: the text, and its timestamp.
+    /// Writes, acknowledged or not: the text, and its timestamp.
     pub written: Vec<(String, Option<i64>)>,
-    /// How often it was asked which table has a name.
+    /// Number of questions which table has a name.
     pub looks: usize,
-    /// And how often of these by a text.
+    /// Number of those questions that came as text.
     pub looks_as_text: usize,
-    /// The id that the first so many of those are told instead: of a node that does not know the
+    /// Number of first questions that get this id instead, as from a node that does not know the
     /// schema yet.
     pub stale: (usize, [u8; 16]),
-    /// How many keep from saying anything to them.
+    /// Number of nodes that do not answer them.
     pub looks_unanswered: bool,
-    /// Nobody answers who asks for a table that there is not.
+    /// True if questions for a missing table get no answer.
     pub missing_unanswered: bool,
-    /// How often all modes were read.
+    /// Number of reads of all modes.
     pub modes_read: usize,
-    /// Nobody answers who reads all modes, or rules.
+    /// True if reads of all modes, or of rules, get no answer.
     pub modes_unanswered: bool,
-    /// Nodes say that the role may not read rules.
+    /// True if nodes say that the role may not read rules.
     pub rules_forbidden: bool,
-    /// Nodes say that they could not look up the right to read modes and rules.
+    /// True if nodes say that they could not look up the right to read modes and rules.
     pub rights_unread: bool,
-    /// That of all tables; none: `unsafe`.
+    /// Mode of all tables; `None`: `unsafe`.
     pub mode: Option<&'static str>,
-    /// So many statements of clients are sent back, by a node that has begun nothing: it starts, or
-    /// does not know them as they were prepared.
+    /// Number of clients' statements to send back, as a node does that has begun nothing: it
+    /// starts, or does not know the prepared statement.
     pub turned_away: usize,
     pub forgotten: usize,
-    /// The node that did so last.
+    /// The last node that did so.
     pub sent_back_by: usize,
-    /// What is answered to the question if a role may read a table, or write to it.
+    /// Answer to the question whether a role may read a table, or write to it.
     pub rights: Rights,
-    /// Nobody answers that of tables whose names begin so.
+    /// Prefix of tables for which that question gets no answer.
     pub rights_unanswered: Option<&'static str>,
-    /// How often it was asked.
+    /// Number of such questions.
     pub rights_asked: usize,
     /// Replicas of each keyspace.
     pub replicas: u16,
     shards: BTreeMap<i32, Row>,
     log: BTreeMap<Key, BTreeMap<Vec<u8>, Vec<u8>>>,
     lows: BTreeMap<Key, Vec<u8>>,
-    /// Texts of clients that were prepared.
+    /// Prepared texts of clients.
     pub prepared: Vec<String>,
 }
 
 pub type Shared = Arc<Mutex<Bank>>;
 
-/// An ERROR.
+/// Makes an ERROR.
 fn error(request: &Request<'_>, code: i32, message: &str) -> Action {
     let body = bytes::body(|out| {
         encode::error(out, code, message);
@@ -132,12 +131,12 @@ fn void(request: &Request<'_>) -> Action {
     answer(request, &1i32.to_be_bytes())
 }
 
-/// Columns of a row as it is read for a statement that is decided by the proxy: a value, for how
-/// long it lives, and when it was written.
+/// Columns of a row that the proxy reads to decide a statement: a value, its time to live, and its
+/// write time.
 const VALUED: [(&str, &[u8]); 3] =
     [("v", native::INT), ("ttl(v)", native::INT), ("writetime(v)", native::BIGINT)];
 
-/// Such a row.
+/// Makes such a row.
 fn valued(written_us: i64) -> Vec<u8> {
     bytes::body(|out| {
         let mut writer = RowsWriter::new(out, "bank", "t", &VALUED);
@@ -146,13 +145,13 @@ fn valued(written_us: i64) -> Vec<u8> {
     })
 }
 
-/// The text in quotes after this.
+/// The quoted text after this mark.
 fn quoted_after(text: &str, mark: &str) -> Option<String> {
     Some(text.split_once(mark)?.1.split('\'').next()?.to_owned())
 }
 
 impl Bank {
-    /// With these tables.
+    /// Makes a bank with these tables.
     pub fn with(tables: &[(&str, &str)]) -> Shared {
         let tables = (1u8..).zip(tables).map(|(number, (keyspace, table))| {
             (((*keyspace).to_owned(), (*table).to_owned()), [number; 16])
@@ -160,14 +159,14 @@ impl Bank {
         Arc::new(Mutex::new(Bank { tables: tables.collect(), replicas: 3, ..Bank::default() }))
     }
 
-    /// A table is dropped, and another of the same name is made.
+    /// Drops a table and makes another of the same name.
     pub fn make_again(&mut self, keyspace: &str, table: &str) {
         let id = self.tables.get_mut(&(keyspace.to_owned(), table.to_owned())).expect("a table");
         id[15] = id[15].wrapping_add(100);
     }
 
-    /// A former owner has left the record of a transaction that writes once to this table, as it is
-    /// now.
+    /// Leaves a former owner's record of a transaction that writes once to this table, in its
+    /// present form.
     pub fn leave(&mut self, (keyspace, table): (&str, &str), position: u64) {
         let shard = shunt_locks::shard_of(format!("transactions of {keyspace}").as_bytes());
         let text = format!("INSERT INTO {keyspace}.{table} (id, v) VALUES (1, {position})");
@@ -192,14 +191,14 @@ impl Bank {
         partition.insert(position.to_be_bytes().to_vec(), body);
     }
 
-    /// Generations of a keyspace's shard: the last that was claimed, and up to which all are
+    /// Generations of a keyspace's shard: the last claimed one, and the one up to which all are
     /// sealed.
     pub fn generations(&self, keyspace: &str) -> Option<(u64, u64)> {
         let shard = shunt_locks::shard_of(format!("transactions of {keyspace}").as_bytes());
         self.shards.get(&i32::from(shard)).map(|(generation, _, sealed)| (*generation, *sealed))
     }
 
-    /// Writes to this table that came.
+    /// Number of received writes to this table.
     pub fn written_to(&self, name: &str) -> usize {
         self.written.iter().filter(|(text, _)| text.contains(name)).count()
     }
@@ -260,7 +259,7 @@ impl Bank {
         answer(request, &body)
     }
 
-    /// A statement on a table of a client's.
+    /// Handles a statement on a client's table.
     fn on_table(&mut self, request: &Request<'_>, text: &str, params: &QueryParams<'_>) -> Action {
         if text.starts_with("SELECT") {
             if self.reads_unanswered {
@@ -416,7 +415,7 @@ impl Bank {
         })
     }
 
-    /// A statement on the tables of the log.
+    /// Handles a statement on the tables of the log.
     fn on_log(&mut self, text: &str, values: &[Vec<u8>]) -> Vec<u8> {
         let long = |place: usize| {
             u64::from_be_bytes(values[place].as_slice().try_into().expect("a bigint"))
@@ -467,7 +466,7 @@ impl Bank {
     }
 }
 
-/// What a node does with requests, for these.
+/// The nodes' handling of requests for these tables.
 fn hook(tables: &lock_ring::Shared, bank: &Shared) -> Hook {
     let (bank, mut others) = (Arc::clone(bank), lock_ring::hook(tables));
     Box::new(move |request: &Request<'_>| {
@@ -518,12 +517,12 @@ impl TransactionTestbed {
         self.ring.ask(client, text)
     }
 
-    /// Statements of its own that the proxy has asked.
+    /// Number of the proxy's own statements.
     pub fn own_statements(&self) -> u64 {
         self.ring.testbed.scene.metrics[0].own_statements.get()
     }
 
-    /// A number of the proxy's only core.
+    /// Metrics of the proxy's only core.
     pub fn metrics(&self) -> &shunt_proxy::metrics::TransactionMetrics {
         &self.ring.testbed.scene.metrics[0].transactions
     }

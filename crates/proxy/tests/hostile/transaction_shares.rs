@@ -1,4 +1,4 @@
-//! A client that asks for more transactions than can be carried out leaves others theirs.
+//! A client that asks for more transactions than can run leaves others theirs.
 
 use shunt_proxy::config::Secret;
 use shunt_reactor::sim::{MICROSECOND, SECOND};
@@ -9,7 +9,7 @@ use shunt_wire::cql::message::{Consistency, QueryParams, Value, ValueList, encod
 
 use super::transaction_ring::{Bank, Rights, TransactionTestbed, Writes, put, read_and_put};
 
-/// Transactions of which each reads a row that no node answers for.
+/// Transactions that each read a row without an answer.
 fn flood(table: &str, count: i16) -> Vec<u8> {
     (0..count)
         .flat_map(|stream| bytes::query(4, stream, &read_and_put(table, i32::from(stream % 8), 1)))
@@ -50,7 +50,7 @@ fn one_role_leaves_another_room_in_the_same_keyspace() {
     );
     let answer = ring.ask(ann, &put("bank.u", 2, 2));
     assert_eq!(answer.opcode(), opcode::RESULT, "{answer:?}");
-    // When they are over there is room again.
+    // Once they are over, there is room again.
     ring.run_for(20 * SECOND);
     assert_eq!(ring.metrics().open.get(), 0);
     ring.answers(eve);
@@ -74,7 +74,7 @@ fn where_nobody_logs_in_one_keyspace_leaves_another_room() {
     assert_eq!(answer.opcode(), opcode::RESULT, "{answer:?}");
 }
 
-/// What one reads, writes or has recorded leaves another room, whether nodes answer or not.
+/// Reads, writes and records of one role leave another room, whether nodes answer or not.
 #[test]
 fn statements_of_one_role_that_nobody_answers_leave_room_for_those_of_another() {
     let mut ring = TransactionTestbed::new(
@@ -113,7 +113,7 @@ fn statements_of_one_role_that_nobody_answers_leave_room_for_those_of_another() 
     }
 }
 
-/// What no node has said is no leave, however often and soon it is asked again.
+/// Silence is no permission, however often and soon the client asks again.
 #[test]
 fn a_role_of_which_no_node_has_said_what_it_may_writes_nothing() {
     let mut ring =
@@ -121,7 +121,7 @@ fn a_role_of_which_no_node_has_said_what_it_may_writes_nothing() {
     let [eve, ann] = ["eve", "ann"].map(|role| ring.client(Some((role, "secret"))));
     for rights in [Rights::Unsaid, Rights::None] {
         ring.bank.lock().unwrap().rights = Rights::All;
-        // It is planned, then: what a plan needs stops nobody.
+        // This transaction is planned, so questions for a plan stop nobody.
         assert_eq!(ring.ask(ann, &put("bank.t", 1, 1)).opcode(), opcode::RESULT);
         let before = ring.bank.lock().unwrap().written.len();
         ring.bank.lock().unwrap().rights = rights;
@@ -134,7 +134,7 @@ fn a_role_of_which_no_node_has_said_what_it_may_writes_nothing() {
     assert_eq!(ring.ask(eve, &put("bank.t", 1, 1)).opcode(), opcode::RESULT);
 }
 
-/// A text of its own for each transaction has to be planned each time.
+/// Each transaction with a different text must be planned.
 #[test]
 fn one_role_leaves_another_room_to_have_its_transactions_planned() {
     let mut ring = TransactionTestbed::new(
@@ -154,8 +154,8 @@ fn one_role_leaves_another_room_to_have_its_transactions_planned() {
     }
 }
 
-/// Each asks for a hundred tables at once. Whoever may not have its own text planned for that could
-/// not know either what the modes are.
+/// Each asks for a hundred tables at once. Otherwise a role whose text may not be planned for that
+/// could not learn the modes either.
 #[test]
 fn one_role_that_has_wide_transactions_planned_leaves_another_room_and_all_their_modes() {
     let mut ring = TransactionTestbed::new(
@@ -180,8 +180,8 @@ fn one_role_that_has_wide_transactions_planned_leaves_another_room_and_all_their
     assert!(ring.bank.lock().unwrap().modes_read > before + 1, "they are read every two seconds");
 }
 
-/// What there is no right to is asked each time: whoever wants that keeps nobody else's rights from
-/// being found.
+/// A missing right is asked for each time: a client that causes this must not delay other roles'
+/// rights.
 #[test]
 fn one_role_that_has_many_rights_asked_for_leaves_another_room_to_have_its_own_found() {
     let mut ring = TransactionTestbed::new(
@@ -209,7 +209,8 @@ fn requests_that_need_the_same_rights_wait_for_one_question_about_each() {
     let mut ring =
         TransactionTestbed::new(Bank::with(&[("bank", "t")]), with_roles(&["own", "eve", "ann"]));
     let [eve, ann] = ["eve", "ann"].map(|role| ring.client(Some((role, "secret"))));
-    // It is planned, then: that a proxy's own login may write is asked in the same way.
+    // This transaction is planned, so the question about the proxy's own right to write, which
+    // takes the same route, stops nobody.
     assert_eq!(ring.ask(ann, &put("bank.t", 1, 1)).opcode(), opcode::RESULT);
     let before = ring.bank.lock().unwrap().rights_asked;
     ring.send(
@@ -242,7 +243,7 @@ fn who_asks_behind_a_question_that_is_answered_with_no_has_it_asked_again() {
     while ring.own_statements() == asked {
         ring.run_for(MICROSECOND);
     }
-    // It is on its way, and comes before the answer.
+    // The request is on its way, and arrives before the answer.
     ring.send(eve, &bytes::query(4, 2, &put("bank.t", 1, 1)));
     while ring.bank.lock().unwrap().rights_asked == before {
         ring.run_for(MICROSECOND);
@@ -260,7 +261,7 @@ fn who_asks_behind_a_question_that_is_answered_with_no_has_it_asked_again() {
     );
 }
 
-/// A value that is named in three places is three values to the proxy, and counted so.
+/// A value named in three places is three values to the proxy, and counts so.
 #[test]
 fn values_count_as_often_as_they_are_named() {
     let mut ring =

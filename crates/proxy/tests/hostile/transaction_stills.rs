@@ -1,6 +1,6 @@
-//! A process that stood still does not know what others have done to modes and rules meanwhile.
-//! What it has from before is sent to nobody until it has read them; nor is what comes back from a
-//! node after its table was given another mode.
+//! A process that was paused does not know how others changed modes and rules meanwhile. It sends
+//! no earlier request to a node until it has read them; nor a request that a node sent back after
+//! its table got another mode.
 
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ use shunt_wire::cql::message::error_code::{IS_BOOTSTRAPPING, OVERLOADED, UNPREPA
 
 use super::transaction_ring::{Bank, TransactionTestbed, put};
 
-/// Longer than a process may stand still and know what there is, and shorter than its lease and the
-/// deadline of a query.
+/// Longer than a process may be paused and still trust its state, and shorter than its lease and
+/// the deadline of a query.
 const STILL_NS: u64 = 3 * SECOND / 2;
 
 fn testbed() -> (TransactionTestbed, HostId<simulated::Client>) {
@@ -27,8 +27,7 @@ fn testbed() -> (TransactionTestbed, HostId<simulated::Client>) {
 }
 
 impl TransactionTestbed {
-    /// The proxy stands still for as long as this takes, and hears nothing of modes and rules when
-    /// it goes on.
+    /// Pauses the proxy while this runs; afterwards it gets no answer about modes and rules.
     fn stands_still(&mut self, meanwhile: impl FnOnce(&mut TransactionTestbed)) {
         let core = self.ring.testbed.scene.cores[0];
         self.ring.testbed.scene.world.freeze(core);
@@ -38,7 +37,7 @@ impl TransactionTestbed {
         self.ring.testbed.scene.world.thaw(core);
     }
 
-    /// Until nodes have sent back what they were to.
+    /// Waits until nodes have sent back all planned requests.
     fn wait_until_sent_back(&mut self) {
         let bank = Arc::clone(&self.bank);
         let is_sent_back = |bank: &Bank| bank.turned_away == 0 && bank.forgotten == 0;
@@ -49,7 +48,7 @@ impl TransactionTestbed {
         );
     }
 
-    /// Nodes do so again, and what they were asked before is given up.
+    /// Makes nodes answer again; earlier questions are given up.
     fn answer_modes(&mut self) {
         self.bank.lock().unwrap().modes_unanswered = false;
         self.run_for(6 * SECOND);
@@ -73,8 +72,8 @@ fn prepared(
     }
 }
 
-/// Asks for a transaction that this process has not planned yet. It stands still; then it refuses
-/// to begin it, and later it does not.
+/// Asks for a transaction that this process has not planned yet, and pauses the process; then it
+/// must refuse to begin it, and later it must not.
 fn is_not_begun(
     asked: impl FnOnce(&mut TransactionTestbed),
     heard: impl FnOnce(&mut TransactionTestbed),
@@ -109,8 +108,8 @@ fn what_is_planned_after_that_is_not_begun_by_modes_of_before() {
     });
 }
 
-/// What nodes say of its text is there when the process goes on, and is read before it looks at its
-/// clock.
+/// The nodes' answer to its text is there when the process goes on, and is read before the process
+/// reads its clock.
 #[test]
 fn what_was_planned_meanwhile_is_not_begun_by_modes_of_before() {
     let node_is_asked = |ring: &mut TransactionTestbed| {
@@ -121,7 +120,7 @@ fn what_was_planned_meanwhile_is_not_begun_by_modes_of_before() {
     is_not_begun(node_is_asked, |_| {});
 }
 
-/// It is not read to see which tables it writes to; but it waits as others do.
+/// The proxy does not read it to see which tables it writes to; but it waits as others do.
 #[test]
 fn a_batch_that_is_too_long_to_be_a_transaction_waits_too() {
     let (mut ring, client) = testbed();
@@ -182,7 +181,7 @@ fn what_a_node_does_not_know_as_it_was_prepared_is_not_sent_again_before_modes_a
     assert_eq!(ring.written(), before + 1);
 }
 
-/// Nobody has stood still: the node took its time.
+/// No process was paused: the node took its time.
 #[test]
 fn what_comes_back_after_its_table_was_given_a_mode_goes_to_no_other_node() {
     for is_prepared in [false, true] {
@@ -211,7 +210,7 @@ fn what_comes_back_after_its_table_was_given_a_mode_goes_to_no_other_node() {
         let wanted = if is_prepared { UNPREPARED } else { OVERLOADED };
         assert!(code == wanted && why.contains("ask again"), "{code:#x} {why}");
         assert_eq!(ring.written(), before);
-        // Asked again it is a transaction.
+        // A retry makes it a transaction.
         ring.send(client, &request);
         ring.run_for(SECOND);
         let answers = ring.answers(client);
@@ -221,8 +220,8 @@ fn what_comes_back_after_its_table_was_given_a_mode_goes_to_no_other_node() {
     }
 }
 
-/// One replica may have missed that a table has a mode. Nobody's statement goes past it, nor is
-/// anybody left to wait.
+/// One replica may have missed a table's mode. No statement bypasses it, and no client waits for
+/// ever.
 #[test]
 fn a_proxy_that_began_without_a_quorum_serves_no_table_before_it_has_read_modes() {
     for (rules_forbidden, rights_unread) in [(false, false), (true, false), (false, true)] {
@@ -230,9 +229,9 @@ fn a_proxy_that_began_without_a_quorum_serves_no_table_before_it_has_read_modes(
     }
 }
 
-/// `rules_forbidden`: its role may not read rules. That is no reason to go by modes that it has not
-/// read, nor to refuse for ever. `rights_unread`: nodes cannot look the rights up, and answer as if
-/// the role had none. That ends no doubt.
+/// `rules_forbidden`: its role may not read rules. That justifies neither unread modes nor endless
+/// refusal. `rights_unread`: nodes cannot look the rights up, and answer as if the role had none.
+/// That ends no doubt.
 fn begins_without_a_quorum(rules_forbidden: bool, rights_unread: bool) {
     let bank = Bank::with(&[("bank", "t")]);
     {

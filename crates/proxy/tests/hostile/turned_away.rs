@@ -1,4 +1,5 @@
-//! Clients beyond `clients_max`: they are told why, take nobody's place, and wait for nothing.
+//! Clients beyond `clients_max`: they are told why, take no other client's place, and wait for
+//! nothing.
 
 use shunt_proxy::metrics::Closing;
 use shunt_reactor::sim::{HostId, SECOND};
@@ -19,7 +20,7 @@ fn inside(testbed: &mut Testbed) -> Offender {
     client
 }
 
-/// A proxy that has as many clients as it may have.
+/// A proxy with its full number of clients.
 fn full() -> (Testbed, [Offender; 2]) {
     let mut testbed = Testbed::bare(|options| options.config.clients_max = 2);
     let clients = [inside(&mut testbed), inside(&mut testbed)];
@@ -65,7 +66,7 @@ fn who_is_turned_away_and_says_nothing_keeps_nobody_out_and_goes_soon() {
     );
     testbed.reset(first);
     testbed.run_for(SECOND / 10);
-    // Its place is the next one's, whoever of the others is still there.
+    // The next client gets its place, whichever of the others is still there.
     inside(&mut testbed);
     testbed.run_for(5 * SECOND);
     assert_eq!(closed(&testbed), 200);
@@ -76,7 +77,8 @@ fn who_is_turned_away_and_says_nothing_keeps_nobody_out_and_goes_soon() {
     );
 }
 
-/// The connection of one that was told stays open until its peer closes it, and so holds a file.
+/// The connection of a client that was told stays open until its peer closes it, and so holds a
+/// file.
 #[test]
 fn no_more_than_so_many_are_told_in_a_second() {
     let (mut testbed, _clients) = full();

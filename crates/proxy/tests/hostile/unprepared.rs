@@ -19,9 +19,9 @@ use super::testbed::Testbed;
 
 const ID: [u8; 16] = *b"sixteen bytes id";
 const OTHER_ID: [u8; 16] = *b"made differently";
-/// A RESULT that says nothing.
+/// An empty RESULT.
 const VOID: [u8; 4] = [0, 0, 0, 1];
-/// It stands for a RESULT with all metadata, which v5 has for a client whose own are out of date.
+/// Stands for a RESULT with all metadata, which v5 sends to a client with outdated metadata.
 const METADATA: [u8; 5] = [0, 0, 0, 1, 1];
 
 /// The state of one statement on three nodes, and the requests for it.
@@ -29,19 +29,19 @@ const METADATA: [u8; 5] = [0, 0, 0, 1, 1];
 struct Known {
     /// Number of changes of its table.
     altered: u8,
-    /// For each node, the value of `altered` at the time when it prepared the statement; `None`: it
-    /// does not know it.
+    /// For each node, the value of `altered` when it prepared the statement; `None`: the node does
+    /// not know it.
     as_of: [Option<u8>; 3],
     /// For each node, true if it forgets at once what it prepares.
     thrashes: [bool; 3],
     /// For each node, true if it makes another id of the same text.
     differs: [bool; 3],
-    /// True: the table's key changes its type, too.
+    /// True if the table's key changes its type, too.
     bind_changes: bool,
-    /// True: keyspace `gone` is no longer there.
+    /// True if keyspace `gone` no longer exists.
     dropped: bool,
     prepares: [u32; 3],
-    /// True: no PREPARE is answered.
+    /// True if no PREPARE is answered.
     swallows: bool,
 }
 
@@ -69,7 +69,7 @@ impl Nodes {
         self.known().as_of = [None; 3];
     }
 
-    /// PREPAREs of the statement since this was asked last, by node.
+    /// PREPAREs of the statement since the last call, by node.
     fn prepares(&self) -> [u32; 3] {
         std::mem::take(&mut self.known().prepares)
     }
@@ -220,8 +220,8 @@ fn scene() -> (Testbed, Nodes) {
     (testbed, nodes)
 }
 
-/// The rows of each answer would carry all metadata for ever: drivers learn a new id only by
-/// preparing again.
+/// Otherwise the rows of each answer would carry all metadata for ever: drivers learn a new id only
+/// by preparing again.
 #[test]
 fn a_client_whose_metadata_are_out_of_date_is_asked_to_prepare() {
     let (mut testbed, nodes) = scene();
@@ -236,7 +236,7 @@ fn a_client_whose_metadata_are_out_of_date_is_asked_to_prepare() {
     for _ in 0..20 {
         assert_eq!(client.execute(&mut testbed), Ok(VOID.to_vec()), "to be asked once is enough");
     }
-    // Who has not prepared it again gets rows with all metadata, or is asked to.
+    // A client that has not prepared it again gets rows with all metadata, or is asked to.
     for _ in 0..20 {
         match other.execute(&mut testbed) {
             Ok(body) => assert_eq!(body, METADATA),
@@ -246,7 +246,7 @@ fn a_client_whose_metadata_are_out_of_date_is_asked_to_prepare() {
     }
     other.prepare(&mut testbed, SELECT);
     assert_eq!(other.execute(&mut testbed), Ok(VOID.to_vec()));
-    // Forgotten without a change: nobody needs to know.
+    // The node forgot it without a change: no client needs to know.
     nodes.forget();
     for _ in 0..20 {
         assert_eq!(
@@ -256,7 +256,7 @@ fn a_client_whose_metadata_are_out_of_date_is_asked_to_prepare() {
     }
 }
 
-/// Values made for the old types would be taken for values of the new ones.
+/// Values for the old types would be taken for values of the new ones.
 #[test]
 fn bind_markers_of_another_type_are_no_secret_in_a_batch_either() {
     for version in 3..=5 {
@@ -323,7 +323,7 @@ fn a_node_that_makes_another_id_is_not_asked_twice() {
     assert_eq!(client.execute(&mut testbed), Ok(VOID.to_vec()));
 }
 
-/// Somebody prepared the statement in a keyspace that is gone by now.
+/// A client prepared the statement in a keyspace that is gone now.
 fn prepared_in_a_dropped_keyspace(text: &str) -> (Testbed, Nodes, Client) {
     let (mut testbed, nodes) = scene();
     let mut client = Client::new(&mut testbed, 4);
@@ -371,12 +371,12 @@ fn requests_that_wait_for_a_node_to_prepare_have_a_bound_in_bytes() {
     (0..64).for_each(|stream| {
         testbed.send(client.host, &bytes::execute(4, stream, &ID, &[&[0, 0, 0, 1], &value]))
     });
-    // Long before their time is over.
+    // Long before their deadline.
     testbed.run_for(SECOND);
     let answers = testbed.take_answers(client.host);
     assert_eq!(answers.len(), 64 - 15, "15 of them take less than 8 MiB");
     assert!(answers.iter().all(|answer| answer.error().0 == error_code::UNPREPARED));
-    // Others' wait, and go on when nodes do.
+    // Requests of others wait, and go on when nodes do.
     testbed.send(other.host, &bytes::execute(4, 1, &ID, &[&[0, 0, 0, 1], b"v"]));
     testbed.run_for(SECOND / 4);
     assert_eq!(testbed.take_answers(other.host).len(), 0);

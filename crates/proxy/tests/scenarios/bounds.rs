@@ -34,7 +34,7 @@ fn queries_that_nodes_swallow_are_answered_at_their_deadline() {
         assert_eq!(scene.sum(|client| client.tally.losses + client.tally.out_of_patience), 0);
         for client in &scene.clients {
             let slowest_ns = scene.world.host(*client).tally.slowest_ns;
-            // Two seconds, looked at four times a second.
+            // The deadline is two seconds, checked four times a second.
             assert!(slowest_ns < 2_400 * MILLISECOND, "{} ms", slowest_ns / MILLISECOND);
         }
         for node in 0..3 {

@@ -28,17 +28,17 @@ fn scene(seed: u64, change: impl FnOnce(&mut SceneOptions)) -> Scene {
     Scene::new(options)
 }
 
-/// Other proxies by number, each with its start.
+/// Other proxies by number, with the number of their starts.
 type Others<'a> = &'a [(u8, u8)];
 /// Events about other proxies.
 type Events<'a> = &'a [(&'a str, u8)];
 
-/// Another proxy than that of the scene.
+/// Address of another proxy than that of the scene.
 fn address(number: u8) -> SocketAddr {
     ([10, 2, 1, number], 9042).into()
 }
 
-/// Tells the cores of a fleet of the scene's proxy and these others.
+/// Sends the cores a fleet of the scene's proxy and these others.
 fn post(scene: &mut Scene, others: Others<'_>) {
     let own = Member { address: scene.proxy, incarnation: [1; 16] };
     let member = |(number, start): &(u8, u8)| Member {
@@ -52,7 +52,7 @@ fn post(scene: &mut Scene, others: Others<'_>) {
     }
 }
 
-/// A client whose every message the test decides.
+/// A client for which the test decides every message.
 #[derive(Clone, Copy)]
 struct Listener {
     host: HostId<simulated::Client>,
@@ -60,7 +60,7 @@ struct Listener {
 }
 
 impl Listener {
-    /// One that has connected, and registered for these kinds of events.
+    /// Connects a client and registers for these kinds of events.
     fn new(scene: &mut Scene, version: u8, kinds: &[&str]) -> Listener {
         let host = scene.world.add("listener", simulated::Client::new(scene.proxy));
         scene.world.with(host, |client, io| client.send(io, &bytes::startup(version, None)));
@@ -103,7 +103,7 @@ impl Listener {
         self.ask(scene, opcode::QUERY, &body)
     }
 
-    /// The events that it has heard and nobody has taken yet.
+    /// Takes the events that it has received.
     fn heard(self, scene: &mut Scene) -> Vec<(String, SocketAddr)> {
         let answers = scene.world.with(self.host, |client, _| std::mem::take(&mut client.answers));
         let event = |answer: Answer| {
@@ -124,7 +124,7 @@ impl Listener {
     }
 }
 
-/// As [`Listener::heard`] gives them.
+/// Events in the form of [`Listener::heard`].
 fn events(of: Events<'_>) -> Vec<(String, SocketAddr)> {
     of.iter().map(|(change, number)| ((*change).to_owned(), address(*number))).collect()
 }
@@ -170,12 +170,12 @@ fn who_registers_later_hears_of_later_changes_only() {
     post(&mut scene, &[(2, 1), (3, 1)]);
     scene.world.run_for(SECOND);
     assert_eq!(listener.heard(&mut scene), events(&[("UP", 3)]));
-    // What it asks for now it hears from now.
+    // It hears the newly requested kinds from now on.
     listener.register(&mut scene, &["TOPOLOGY_CHANGE"]);
     post(&mut scene, &[(3, 1)]);
     scene.world.run_for(SECOND);
     assert_eq!(listener.heard(&mut scene), events(&[("DOWN", 2), ("REMOVED_NODE", 2)]));
-    // To register once more for the same is no news.
+    // Registering once more for the same kinds is no news.
     listener.register(&mut scene, HOSTS);
     scene.world.run_for(SECOND);
     assert_eq!(listener.heard(&mut scene), []);
@@ -190,7 +190,7 @@ fn peers(answer: &Answer) -> BTreeSet<SocketAddr> {
 /// A client that knows the hosts from its events.
 struct Watcher {
     listener: Listener,
-    /// `None`: it has not read yet who is there.
+    /// The known hosts; `None` before the first read.
     known: Option<BTreeSet<SocketAddr>>,
 }
 
@@ -203,7 +203,7 @@ impl Watcher {
         Watcher { listener, known: None }
     }
 
-    /// Goes through what has come, in order.
+    /// Handles the received messages, in order.
     fn catch_up(&mut self, scene: &mut Scene) {
         let answers =
             scene.world.with(self.listener.host, |client, _| std::mem::take(&mut client.answers));
@@ -227,8 +227,8 @@ impl Watcher {
     }
 }
 
-/// Whatever comes in between, a client that has read who is there and goes by its events from then
-/// on knows who is there: nobody is told twice to have come, or to be gone who was not there.
+/// Whatever comes in between, a client that has read the hosts and then follows its events knows
+/// them: no event announces a known host, or the end of an unknown one.
 #[test]
 fn changes_that_come_faster_than_they_are_told_add_up() {
     for_seeds(10, |seed| {
@@ -251,14 +251,14 @@ fn changes_that_come_faster_than_they_are_told_add_up() {
                 if random.below(2) == 0 {
                     watchers.push(Watcher::new(&mut scene, 4));
                 }
-                // To register once more must not lose what is not told yet.
+                // Registering once more must not lose pending events.
                 for _ in 0..20 {
                     let again = random.index(watchers.len());
                     let body = bytes::body(|out| encode::register(out, ["TOPOLOGY_CHANGE"]));
                     watchers[again].listener.send(&mut scene, opcode::REGISTER, &body);
                 }
             }
-            // Some leave in the middle of it, and their places are others' soon.
+            // Some leave in the middle of it, and others soon get their slots.
             for _ in 0..random.below(40) {
                 let place = random.index(watchers.len());
                 let gone = watchers.swap_remove(place).listener;
@@ -288,7 +288,7 @@ fn a_change_is_told_to_thousands_a_few_at_a_time_and_queries_go_on() {
     let right = |scene: &Scene| scene.sum(|client| client.tally.right);
     let (before, mut sent) = (right(&scene), scene.metrics[0].client_bytes_out.get());
     post(&mut scene, &[(2, 1)]);
-    // Two events with their headers, and what the other client is answered in one turn.
+    // Two events with their headers, and the other client's answers of one turn.
     let most = (limits::ANNOUNCE_CLIENTS * 100 + 50_000) as u64;
     let told = |scene: &Scene| {
         let heard = |listener: &&Listener| scene.world.host(listener.host).answers.len() == 2;
@@ -330,8 +330,8 @@ fn a_client_that_reads_nothing_is_told_when_it_does() {
     assert_eq!(listener.heard(&mut scene), events(&expected));
 }
 
-/// However a request travels, the proxy must find it again when its answer comes: to know which
-/// rows were asked for.
+/// However a request travels, the proxy must find it again when its answer comes, to know which
+/// rows it asked for.
 #[test]
 fn peers_are_the_other_members_however_they_are_asked_for() {
     for (version, aggregate) in
@@ -388,7 +388,7 @@ fn peers_are_the_other_members_however_they_are_asked_for() {
     }
 }
 
-/// The request is found again after it was sent a second time.
+/// The proxy finds the request again after a second attempt.
 #[test]
 fn peers_are_told_after_a_node_was_lost_or_had_forgotten_the_statement() {
     let mut scene = scene(1, |options| options.cores = 1);
@@ -409,7 +409,7 @@ fn peers_are_told_after_a_node_was_lost_or_had_forgotten_the_statement() {
         }
         for _ in 0..6 {
             let answer = listener.ask(&mut scene, opcode::EXECUTE, &execute);
-            // A read is repeated once; more nodes that hang up than that are told.
+            // A read is repeated once; with more nodes that hang up it gets an error.
             if answer.opcode() == opcode::RESULT {
                 assert_eq!(peers(&answer), [address(3)].into());
             }
@@ -437,7 +437,8 @@ fn a_member_shows_itself_at_the_address_that_the_others_tell() {
     assert!(
         alone[0][4] != member[0][4] && member[0][4].as_ref().is_some_and(|tokens| tokens.len() > 9)
     );
-    // Behind a balancer, say: the client has connected to another address than the fleet tells.
+    // The proxy is behind a balancer, for example: the client has connected to another address than
+    // the fleet shows.
     let own = Member { address: address(77), incarnation: [1; 16] };
     let fleet = Arc::new(Fleet::new(vec![own], 0).unwrap());
     for core in scene.cores.clone() {

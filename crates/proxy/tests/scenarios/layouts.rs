@@ -1,4 +1,4 @@
-//! Every protocol version, compression and way of framing works on both sides: in peace nothing is
+//! Every protocol version, compression and framing works on both sides: without faults nothing is
 //! refused, and queries with a key go to a node that has it.
 
 use shunt_bench::stub::AggregateLimits;
@@ -68,7 +68,7 @@ fn aggregated_links() {
 fn frames_gather_while_others_are_unanswered_and_not_without_end() {
     for_seeds(4, |seed| {
         let queries_per_frame = |gather_us: u64| {
-            // Far enough away that many more queries come before one is answered.
+            // The distance is such that many more queries come before one is answered.
             let network = Options { latency_ns: MILLISECOND / 2..MILLISECOND, ..Options::calm() };
             let mut options = SceneOptions::new(seed, network);
             (options.aggregate, options.config.gather_us) = (vec![true; 3], gather_us);
@@ -86,8 +86,8 @@ fn frames_gather_while_others_are_unanswered_and_not_without_end() {
             });
             queries as f64 / frames as f64
         };
-        // Longer than the query's deadline of 2 s: what is held must leave when what it waits for
-        // is answered.
+        // The time exceeds the query's deadline of 2 s: a held frame must leave when the awaited
+        // answer comes.
         let (at_once, briefly, long) =
             (queries_per_frame(0), queries_per_frame(1_000), queries_per_frame(10_000_000));
         assert!(at_once * 1.2 < briefly && at_once * 1.2 < long, "{at_once} {briefly} {long}");
@@ -100,7 +100,7 @@ fn bytes_in_crumbs_on_both_sides() {
         let network = Options { window_bytes: 200..4000, ..Options::crumbs() };
         let scene = all_layouts(seed, network, |options| {
             options.aggregate = vec![true, false, true];
-            // Slow crumbs are not what deadlines are tested with.
+            // Slow crumbs are no test of deadlines.
             options.config.query_timeout_ms = 60_000;
             options.config.connect_timeout_ms = 10_000;
         });

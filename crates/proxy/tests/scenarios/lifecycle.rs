@@ -167,7 +167,7 @@ fn schema_events_reach_those_who_registered() {
     assert_eq!(events, [0, 0, 0, 0, 0, 0, 10, 10, 10]);
 }
 
-/// It happens after a change of `local_datacentre`, say: queries would not use these links, and USE
+/// After a change of `local_datacentre`, for example, queries would not use these links, and USE
 /// would count on them.
 #[test]
 fn links_to_nodes_that_are_not_local_any_more_are_closed() {
@@ -187,7 +187,7 @@ fn links_to_nodes_that_are_not_local_any_more_are_closed() {
     });
 }
 
-/// A node of another datacentre is not used, not even where there is no other.
+/// A node of another datacentre is not used, even if there is no other.
 #[test]
 fn a_local_datacentre_that_vanishes_has_its_queries_refused() {
     let mut scene = scene(1, |_| {});

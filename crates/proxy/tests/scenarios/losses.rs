@@ -1,4 +1,4 @@
-//! Nodes and links that vanish. What the client asked was idempotent, so it must not notice when
+//! Nodes and links that vanish. The client's requests are idempotent, so it must not notice while
 //! one replica is left.
 
 use shunt_bench::stub::{Action, hook};
@@ -26,7 +26,7 @@ fn busy(seed: u64) -> Scene {
     scene
 }
 
-/// Checks that all is answered, nothing refused, and no connection lost.
+/// Checks that every request was answered, none refused, and no connection lost.
 fn unnoticed(mut scene: Scene) -> Scene {
     scene.wait_idle(60 * SECOND);
     if scene.sum(|client| client.tally.refused + client.tally.losses) > 0 {
@@ -152,8 +152,7 @@ fn a_stopped_node_delays_only_what_it_had() {
         let mut scene = busy(seed);
         scene.world.freeze(scene.nodes[2]);
         scene.wait_idle(60 * SECOND);
-        // What it had been given timed out; what came after went elsewhere once it was known to be
-        // silent.
+        // Its requests timed out; later ones went elsewhere once it was found silent.
         let refused = scene.sum(|client| client.tally.refused);
         assert!(refused <= 6 * 10 * 3, "{refused} requests were refused");
         assert!(scene.sum(|client| client.tally.right) + refused == 6 * 400);
@@ -197,8 +196,7 @@ fn a_half_open_link_is_found_out() {
     });
 }
 
-/// Queries that a node lost for good count as in flight on it, and so would keep others away from
-/// it.
+/// Queries that a node lost for good count as in flight on it, and would keep others away from it.
 #[test]
 fn a_node_that_lost_some_queries_gets_its_share_again() {
     for_seeds(5, |seed| {

@@ -1,6 +1,6 @@
-//! Each test is one simulated scenario and says what clients notice, and what they must not notice,
-//! when nodes, links, ring and proxy change under them. `sim_proxy` mixes all of this by seed; here
-//! each thing happens alone, and exactly.
+//! Each test is one simulated scenario and states what clients notice, and what they must not
+//! notice, when nodes, links, ring and proxy change under them. `sim_proxy` mixes all of this by
+//! seed; here each event happens alone, and exactly.
 #![allow(
     unreachable_pub,
     clippy::unwrap_used,

@@ -1,20 +1,20 @@
-//! The same keys overwritten again and again while a node stands still, and comes back with what it
-//! was given.
+//! The same keys overwritten again and again while a node is paused, and comes back with its old
+//! requests.
 //!
-//! A node that is stopped has requests in its buffers, and when it goes on it carries them out,
-//! long after others were asked instead and answered. What it stamps only then is newer than all
-//! that was acknowledged meanwhile.
+//! A paused node has requests in its buffers, and executes them when it goes on, long after others
+//! were asked instead and answered. A timestamp that it gives then is newer than all writes
+//! acknowledged meanwhile.
 
 use shunt_reactor::sim::{MILLISECOND, Options, SECOND, for_seeds};
 
 use super::support::client::ClientMail;
 use super::support::scene::{Scene, SceneOptions};
 
-/// They are so few that each is overwritten while the node stands still.
+/// Few enough that each register is overwritten while the node is paused.
 const REGISTERS: u32 = 8;
 
-/// Clients overwrite registers, a node stops for longer than its links are waited for, the clients
-/// end, it goes on.
+/// Clients overwrite registers, a node is paused for longer than its links may be silent, the
+/// clients end, it goes on.
 fn stopped_and_back(seed: u64, timestamps: bool) -> Scene {
     let mut options = SceneOptions::new(seed, Options::calm());
     options.aggregate = vec![seed.is_multiple_of(2); 3];
@@ -52,7 +52,7 @@ fn no_acknowledged_value_is_lost_without_timestamps() {
     });
 }
 
-/// Clients that give timestamps do not even notice that the node stood still.
+/// Clients that give timestamps do not even notice that the node was paused.
 #[test]
 fn no_acknowledged_value_is_lost_with_timestamps() {
     for_seeds(20, |seed| {

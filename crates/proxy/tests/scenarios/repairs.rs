@@ -1,4 +1,4 @@
-//! Prepared statements that a node does not know: prepared again behind the client's back.
+//! Prepared statements that a node does not know: prepared again without the client noticing.
 
 use shunt_bench::stub::{Action, StubMail, hook};
 use shunt_reactor::sim::{MILLISECOND, Options, SECOND, for_seeds};
@@ -116,7 +116,7 @@ fn a_node_that_fails_fast_does_not_draw_the_traffic() {
         scene.work(500, 60 * SECOND);
         let now: Vec<u64> = (0..3).map(|node| asked(&scene, node) - before[node]).collect();
         assert!(now[0] < (now[1] + now[2]) / 4, "queries by node: {now:?}");
-        // It is asked again once it can serve.
+        // It gets queries again once it can serve.
         scene.hook(0, None);
         scene.world.run_for(10 * SECOND);
         let before = asked(&scene, 0);

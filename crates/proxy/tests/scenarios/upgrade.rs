@@ -1,5 +1,5 @@
-//! Nodes that take aggregated frames on a port of their own: links move there when it works, and
-//! whatever becomes of that port, no client notices.
+//! Nodes that take aggregated frames on a separate port: links move there when it works, and
+//! whatever happens to that port, no client notices.
 
 use std::net::SocketAddr;
 
@@ -36,7 +36,7 @@ fn port_of(node: usize) -> SocketAddr {
     SocketAddr::new([10, 1, 0, node as u8 + 1].into(), PORT)
 }
 
-/// The scene works through some load and nobody notices anything.
+/// The scene works through some load and no client notices anything.
 fn serves_everybody(scene: &mut Scene) {
     let before = scene.sum(|client| client.tally.right);
     scene.work(60, 300 * SECOND);
@@ -141,7 +141,7 @@ fn frames_that_something_on_the_way_does_not_let_through_are_not_sent_for_ever()
             };
             scene.hook(node, Some(Box::new(refuses)));
         }
-        // What was on the way in a frame may be lost with its link.
+        // Requests in a frame may be lost with its link.
         scene.work(60, 300 * SECOND);
         scene.world.run_for(400 * SECOND);
         let lost = |scene: &Scene| scene.sum(|client| client.tally.refused + client.tally.losses);

@@ -1,5 +1,5 @@
-//! What goes wrong in a run, drawn from its seed: proxies and nodes that are killed or stand still,
-//! cuts in one direction or both, statements that end either way, wall clocks that jump.
+//! The faults of a run, drawn from its seed: proxies and nodes that are killed or paused, cuts in
+//! one direction or both, statements with either outcome, wall clocks that jump.
 
 use shunt_proxy::config::Commit;
 use shunt_proxy::weakened::Weakened;
@@ -34,7 +34,7 @@ const FAULTS: [Fault; 9] = [
     Fault::JumpWall,
 ];
 
-/// What ends a fault.
+/// The end of a fault.
 #[derive(Clone, Copy, Debug)]
 enum End {
     StartProxy(usize),
@@ -56,17 +56,17 @@ pub struct Chaos {
     random: Random,
     kinds: Vec<Fault>,
     ends: Vec<(u64, End)>,
-    /// Of all statements, how many go wrong.
+    /// Share of statements that fail.
     trouble: f64,
-    /// And how many are late.
+    /// Share of statements that are late.
     slow: f64,
-    /// Proxies fall above all when this has just happened.
+    /// Event after which proxies preferably fall.
     pub hunts: Option<Prey>,
-    /// How many records of transactions are late; where any are, renewals are lost.
+    /// Share of transactions' records that are late; if it is not 0, renewals are lost.
     slow_records: f64,
 }
 
-/// What proxies may fall just after.
+/// An event after which proxies may fall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Prey {
     /// The log of a shard was claimed.
@@ -75,11 +75,11 @@ pub enum Prey {
     Writes,
     /// A record of a transaction was written.
     Records,
-    /// One was sent that will be late.
+    /// A record was sent that will be late.
     LateRecords,
 }
 
-/// The parts of a seed's run. With clocks a tenth off only fences are looked at.
+/// Settings of a seed's run. With clocks a tenth off only fences are checked.
 pub fn settings(seed: u64, drift_ppm: u64) -> Settings {
     let mut random = Random::new(seed ^ 0x0066_6c65_6574);
     let proxies = 2 + random.index(2);
@@ -143,7 +143,8 @@ impl Chaos {
         Chaos { random, kinds, ends: Vec::new(), trouble, slow, hunts: None, slow_records: 0.0 }
     }
 
-    /// Proxies stand still, and nodes are slow: what comes of a look at an old time, or of none.
+    /// Proxies are paused, and nodes are slow: tests decisions by an old clock reading, or without
+    /// one.
     pub fn of_stops(seed: u64) -> Chaos {
         let random = Random::new(seed ^ 0x7374_6f70);
         Chaos {
@@ -157,8 +158,8 @@ impl Chaos {
         }
     }
 
-    /// Proxies fall again and again, where logs are opened above all, and statements end late or
-    /// nobody knows how.
+    /// Proxies fall again and again, above all while logs open, and statements end late or with an
+    /// unknown outcome.
     pub fn of_openings(seed: u64) -> Chaos {
         let random = Random::new(seed ^ 0x6f70_656e);
         let kinds = vec![Fault::KillProxy, Fault::FreezeProxy, Fault::DrainProxy];
@@ -166,8 +167,8 @@ impl Chaos {
         Chaos { random, kinds, ends: Vec::new(), trouble: 0.1, slow: 0.1, hunts, slow_records: 0.0 }
     }
 
-    /// Records of transactions are late, leases run out because renewals are lost, and proxies
-    /// stand still.
+    /// Records of transactions are late, leases expire because renewals are lost, and proxies are
+    /// paused.
     pub fn of_late_records(seed: u64) -> Chaos {
         let (random, kinds) = (Random::new(seed ^ 0x6c61_7465), vec![Fault::FreezeProxy]);
         let hunts = Some(Prey::LateRecords);
@@ -197,7 +198,7 @@ impl Chaos {
         }
     }
 
-    /// Lets things go wrong for so long.
+    /// Applies faults for this long.
     pub fn run(&mut self, scene: &mut Scene, duration_ns: u64) {
         let mut ring = scene.ring.lock().unwrap();
         (ring.trouble, ring.slow, ring.slow_records) = (self.trouble, self.slow, self.slow_records);
@@ -214,8 +215,8 @@ impl Chaos {
         }
     }
 
-    /// For a while, or until what is hunted is there and somebody falls for it. `true`: something
-    /// else is to go wrong now.
+    /// Waits for a while, or until the hunted event happens and a proxy falls for it. `true`:
+    /// another fault is due now.
     fn wait(&mut self, scene: &mut Scene) -> bool {
         let for_ns = 50 * MILLISECOND + self.random.below(500 * MILLISECOND);
         let Some(prey) = self.hunts else {
@@ -234,7 +235,7 @@ impl Chaos {
             }
         };
         let before = seen(scene);
-        // No time passes any more once something has happened that may not.
+        // Time stops once a violation has happened.
         while scene.world.now_ns() < end_ns && scene.witness.borrow().violation.is_none() {
             scene.run_for(MILLISECOND / 2);
             if seen(scene) > before && self.random.chance(0.3) {
@@ -242,7 +243,7 @@ impl Chaos {
                 if prey == Prey::LateRecords {
                     self.stop_for_long(scene);
                 } else {
-                    // Nobody tells whose it was.
+                    // The proxy at fault is unknown.
                     for _ in 0..1 + self.random.index(2) {
                         let fault = if self.random.chance(0.4) {
                             Fault::FreezeProxy
@@ -252,7 +253,7 @@ impl Chaos {
                         self.begin(scene, fault);
                     }
                 }
-                // Until its shards are another's, and served.
+                // Wait until another proxy owns and serves its shards.
                 if prey != Prey::Claims || self.random.chance(0.5) {
                     scene.run_for(SECOND + self.random.below(2 * SECOND));
                 }
@@ -262,7 +263,7 @@ impl Chaos {
         self.random.chance(0.1)
     }
 
-    /// A proxy stands still until its shards are another's, and then goes on.
+    /// Pauses a proxy until its shards have another owner, and then lets it go on.
     fn stop_for_long(&mut self, scene: &mut Scene) {
         let proxy = self.random.index(scene.proxies.len());
         let at_ns = scene.world.now_ns() + 3 * SECOND + self.random.below(2 * SECOND);
@@ -272,7 +273,7 @@ impl Chaos {
         }
     }
 
-    /// All that went wrong ends.
+    /// Ends all faults.
     pub fn end(&mut self, scene: &mut Scene) {
         self.end_due(scene, true);
         let mut ring = scene.ring.lock().unwrap();

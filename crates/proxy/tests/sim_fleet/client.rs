@@ -1,5 +1,5 @@
 //! A simulated client: it tries, waits for, renews and releases locks through any proxy, one
-//! request at a time, and tells the [`super::witness`] what it was answered.
+//! request at a time, and reports the answers to the [`super::witness`].
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,17 +18,17 @@ use super::witness::{Belief, Lock, Own, Witness};
 const VERSION: u8 = 4;
 const CONNECT: u64 = 1;
 const ACT: u64 = 2;
-/// No lock was ever granted with it.
+/// A fence with which no lock was ever granted.
 const NO_FENCE: i64 = 1;
-/// The first of the keys of timers that look if a request was answered.
+/// The first of the keys of timers that check for answers.
 const PATIENCE: u64 = 10;
 
 pub enum ClientMail {
-    /// Acts by itself from now on, or no longer.
+    /// Act without orders from now on, or no longer.
     Act(bool),
-    /// Takes each of these locks, by rows and in memory, and releases them.
+    /// Take each of these locks, by rows and in memory, and release them.
     Sweep,
-    /// Loses its connection, and with it what it has asked.
+    /// Lose the connection, and the requests with it.
     Leave,
     /// Faults have ended: requests are never given up.
     Peace,
@@ -48,7 +48,7 @@ pub struct LockClient {
     proxies: Vec<SocketAddr>,
     at: usize,
     locks: usize,
-    /// It gives requests up, loses its connection, and batches.
+    /// True if it gives requests up, loses its connection, and batches.
     rough: bool,
     random: Random,
     witness: Rc<RefCell<Witness>>,
@@ -58,14 +58,14 @@ pub struct LockClient {
     next_stream: i16,
     acts: bool,
     act_due: bool,
-    /// Locks that are still to be taken and released.
+    /// Locks still to take and release.
     sweep: Vec<Lock>,
-    /// Of a request that was given up nobody knows when it is carried out.
+    /// End of the time in which an abandoned request may still run.
     tainted_until_ns: BTreeMap<Lock, u64>,
-    /// The proxy counts a hold from when it granted it: the client may hold a lock on which it does
-    /// not count any more.
+    /// End of holds by the proxy's count, which starts at the grant: the client may hold a lock
+    /// that it no longer relies on.
     held_until_ns: BTreeMap<Lock, u64>,
-    /// The fence of the hold that it has released last, or has asked to.
+    /// The fence of the last hold that it released, or asked to.
     released: BTreeMap<Lock, i64>,
     /// Locks that it certainly does not hold.
     free: BTreeSet<Lock>,
@@ -103,7 +103,7 @@ impl LockClient {
         }
     }
 
-    /// It has nothing to do and nothing in flight.
+    /// True if it has nothing to do and nothing in flight.
     pub fn is_idle(&self) -> bool {
         self.sent.is_none() && self.sweep.is_empty()
     }
@@ -115,7 +115,7 @@ impl LockClient {
         )
     }
 
-    /// Always the same: an earlier request that is carried out late must not make a hold shorter.
+    /// The time is always the same: an earlier request that runs late must not shorten a hold.
     fn ttl_ms(&self) -> u64 {
         1_000 * (1 + self.number as u64 % 3)
     }
@@ -188,14 +188,15 @@ impl LockClient {
 
     fn ask(&mut self, io: &mut Io, lock: Lock, asked: Asked, wait_ms: u64) {
         let Some(conn) = self.conn else { return };
-        // What is shared can be said of shared locks only; of others both kinds of tables will do.
+        // Shared modes exist on shared locks only; for other locks both kinds of tables work.
         let text = text(lock, &asked, wait_ms, &self.owner(), self.random.chance(0.5));
         self.next_stream = (self.next_stream + 1) % 30_000;
         let stream = self.next_stream;
         if let Asked::Release { fence } = asked {
-            // Whatever comes of it, it may not hold the lock by this fence from here on.
+            // Whatever the outcome, it may not hold the lock by this fence from here on.
             self.witness.borrow_mut().forget(lock, self.number);
-            // One that can release nothing says nothing of one before it that is on its way yet.
+            // A release that can release nothing says nothing about an earlier one that is still on
+            // its way.
             if fence != NO_FENCE {
                 self.released.insert(lock, fence);
             }
@@ -246,7 +247,7 @@ impl LockClient {
                     self.reset(io, after_ns);
                 }
             }
-            // A mode that it holds the lock in, by a request that it had given up.
+            // It holds the lock in another mode, by a request that it had given up.
             error_code::INVALID if text.contains("other mode") => {}
             error_code::WRITE_TIMEOUT => {
                 self.witness.borrow_mut().in_doubt += 1;
@@ -260,7 +261,7 @@ impl LockClient {
         }
     }
 
-    /// What was asked may be carried out later, or was.
+    /// Marks the locks of a request that may run later, or has.
     fn taint(&mut self, now_ns: u64, sent: &Sent) {
         let locks = match &sent.asked {
             Asked::Look => return,
@@ -319,7 +320,7 @@ impl LockClient {
                 }
                 (Asked::Acquire { .. } | Asked::Batch { .. }, false, true) => {
                     self.check_not_free(now_ns, lock, sent);
-                    // A release that was given up may be on its way yet.
+                    // A release that was given up may still be on its way.
                     if self.released.get(&lock) != Some(&fence) {
                         self.witness.borrow_mut().own(own);
                     }
@@ -346,7 +347,7 @@ impl LockClient {
         if let Asked::Batch { locks, .. } = &sent.asked
             && get(0, "[applied]").is_none_or(|value| value != [1])
         {
-            // None of those that it did not hold before.
+            // The client holds none of those that it did not hold before.
             for lock in locks.clone() {
                 let may_hold =
                     self.held_until_ns.get(&lock).is_some_and(|until_ns| *until_ns >= now_ns);
@@ -357,7 +358,7 @@ impl LockClient {
         }
     }
 
-    /// It does not hold a lock, and nothing that it asked can change that.
+    /// Notes that it does not hold a lock, and that no pending request can change that.
     fn is_free(&mut self, now_ns: u64, lock: Lock) {
         if self.tainted_until_ns.get(&lock).is_none_or(|until_ns| *until_ns < now_ns) {
             self.free.insert(lock);
@@ -365,9 +366,9 @@ impl LockClient {
     }
 
     fn check_not_free(&mut self, now_ns: u64, lock: Lock, sent: &Sent) {
-        // That a durable lock was released may be forgotten when its proxy dies: then its time has
-        // to run out. And where clocks are too far apart two proxies may keep a lock at the same
-        // time, and one of them does not hear of the release.
+        // The release of a durable lock may be forgotten when its proxy dies: then its time has to
+        // expire. And if clocks are too far apart two proxies may keep a lock at the same time, and
+        // one of them does not hear of the release.
         if self.free.remove(&lock) && lock.fast && self.witness.borrow().exclusion {
             let what =
                 format!("client {} holds what it had released or never got: {sent:?}", self.number);
@@ -375,7 +376,7 @@ impl LockClient {
         }
     }
 
-    /// It asked for a lock, or to renew one, and does not hold it.
+    /// Handles a refused grant or renewal.
     fn lost(&mut self, now_ns: u64, lock: Lock, sent: &Sent, answer: &Answer) {
         let mut witness = self.witness.borrow_mut();
         // Locks in memory are forgotten with their proxy, and granted to nobody before their time.
@@ -390,7 +391,7 @@ impl LockClient {
         self.is_free(now_ns, lock);
     }
 
-    /// The connection is gone: what was asked is of unknown fate.
+    /// Handles a lost connection: the outcome of its requests is unknown.
     fn reset(&mut self, io: &mut Io, after_ns: u64) {
         if let Some(conn) = self.conn.take() {
             io.abort(conn);

@@ -1,5 +1,5 @@
 //! A whole fleet in a simulated world, by the thousand: proxies with the real code, a ring whose
-//! statements end either way, clients that take locks. Nobody else holds what a client has, fences
+//! statements end either way, clients that take locks. Nobody else holds a client's lock, fences
 //! rise, every request is answered once, and when all is calm nothing is left and everything is
 //! served.
 //!
@@ -61,8 +61,8 @@ fn two_proxies_without_faults() {
     assert!(witness.grants > 200, "{} grants, {} answers", witness.grants, witness.answers);
 }
 
-/// Nobody stays in a queue whose client has left, whichever proxy it had asked. And nobody else's
-/// request is taken back: without faults every other one is answered for certain.
+/// No client that has left stays in a queue, whichever proxy it had asked. And no other client's
+/// request is withdrawn: without faults every other one is answered for certain.
 #[test]
 fn who_leaves_while_it_waits_leaves_the_queue() {
     let mut waited = 0;
@@ -104,10 +104,10 @@ fn check(scene: &Scene) {
     assert!(violation.is_none(), "{}\n{}", violation.unwrap_or_default(), scene.show());
 }
 
-/// Every fourth with clocks so far apart that fences rise and nothing else is promised.
+/// Every fourth run has clocks so far apart that fences rise and nothing else is promised.
 #[test]
 fn whole_fleet_runs() {
-    // Many more in a step of their own of `make test`.
+    // A separate step of `make test` runs many more.
     for_seeds(10, |seed| {
         check(&run(seed, if seed % 4 == 3 { 100_000 } else { 9_000 }, Weakened::default()))
     });
@@ -145,7 +145,7 @@ fn runs_have_grants_take_overs_and_answers_in_doubt() {
     assert!(deletions > 10, "{counts}");
 }
 
-/// What is seen in the first of these seeds in which a fleet without a step does what it must not.
+/// The violation in the first of these seeds in which a fleet without a step commits one.
 fn seen_without(
     seeds: std::ops::Range<u64>,
     weakened: Weakened,
@@ -167,7 +167,7 @@ fn without_grace_a_lock_in_memory_has_two_holders() {
         Weakened { locks: Without { grace: true, ..Without::default() }, ..Weakened::default() };
     for weakened in [of_fleet, of_locks] {
         let seen = seen_without(0..200, weakened, Chaos::drawn);
-        // To one client twice, or to two.
+        // The grants went to one client twice, or to two.
         assert!(
             seen.is_some_and(|what| what.contains("two holders")
                 || what.contains("a second grant of what is held"))

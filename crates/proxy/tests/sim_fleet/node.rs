@@ -1,5 +1,5 @@
-//! A simulated node: it takes statements of proxies and carries them out on the data of the
-//! [`super::ring`], at once or late, and answers rightly, not at all, or that it does not know.
+//! A simulated node: it takes statements of proxies and executes them on the data of the
+//! [`super::ring`], at once or late, and answers rightly, not at all, or with an unknown outcome.
 
 use std::collections::BTreeMap;
 
@@ -56,31 +56,31 @@ const QUORUMS: [Consistency; 5] = [
     Consistency::LOCAL_SERIAL,
 ];
 
-/// Where an answer goes.
+/// Destination of an answer.
 #[derive(Clone, Copy)]
 struct To {
     conn: ConnId,
     stream: i16,
 }
 
-/// How a statement ends.
+/// The end of a statement.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Answered {
     Rightly,
-    /// With a timeout, by a node that does not know.
+    /// A timeout, with an unknown outcome.
     InDoubt,
     Unavailable,
     Never,
 }
 
-/// What a statement asks for.
+/// The request of a statement.
 enum Asked {
     OfFleet { kind: Kind, values: Values, timestamp_us: i64 },
     OfTransactions(parsed::Request),
 }
 
 impl Asked {
-    /// What decides: the record of a transaction, or a statement that is decided alone.
+    /// True for a decision: the record of a transaction, or a statement without one.
     fn is_record(&self) -> bool {
         match self {
             Asked::OfTransactions(parsed::Request::Write { key: (table, ..), .. }) => {
@@ -91,7 +91,7 @@ impl Asked {
         }
     }
 
-    /// Who renews its membership.
+    /// The member that renews its membership.
     fn renews(&self) -> Option<&[u8]> {
         match self {
             Asked::OfFleet { kind: Kind::Renew | Kind::RenewLeaving, values, .. } => {
@@ -115,7 +115,7 @@ impl Asked {
     }
 }
 
-/// Which error says that nobody knows.
+/// The kind of error that stands for an unknown outcome.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Class {
     Read,
@@ -239,10 +239,10 @@ impl Node {
         send(io, to, opcode::RESULT, &out);
     }
 
-    /// Draws what becomes of a statement.
+    /// Draws the outcome of a statement.
     fn statement(&mut self, io: &mut Io, to: To, text: &str, params: &QueryParams<'_>) {
-        // The ring below keeps one copy of what is on two of three nodes, which is right for
-        // quorums alone.
+        // The ring keeps one copy of data that two of three nodes have, which is right for quorums
+        // alone.
         if text.contains("shunt_meta.txn_") || text.contains("shunt_meta.lock") {
             assert!(QUORUMS.contains(&params.consistency), "{:?}: {text}", params.consistency);
         }
@@ -256,8 +256,8 @@ impl Node {
             return self.of_schema(io, to, answer);
         }
         if text.contains(" FROM shunt.") || text.contains(" FROM shunt_meta.transactional") {
-            // A role is asked about: all may use the tables, which are empty. And no keyspace has
-            // transactions.
+            // For the question about a role: all may use the tables, which are empty. No keyspace
+            // has transactions.
             let mut body = Vec::new();
             RowsWriter::new(&mut body, "shunt", "locks", &[("name", native::TEXT)]).finish();
             return send(io, to, opcode::RESULT, &body);
@@ -328,14 +328,14 @@ impl Node {
             return;
         }
         if answered == Answered::InDoubt {
-            // What comes after the answer is late.
+            // A write after the answer is late.
             self.answer(io, to, asked.class(), answered, None);
             answered = Answered::Never;
         }
         self.later(io, execute_ns, Job::Execute { to, asked, reached, answered });
     }
 
-    /// What a node knows by itself it says, or fails to.
+    /// Answers from a node's own data, or fails to.
     fn of_schema(&mut self, io: &mut Io, to: To, answer: Result<Vec<u8>, &str>) {
         let mut ring = self.ring.lock().unwrap();
         let trouble = ring.trouble;
@@ -399,7 +399,7 @@ impl Node {
     }
 }
 
-/// Carries a statement out. A node's clock is the world's.
+/// Executes a statement. A node's clock is the world's.
 fn carry_out(
     ring: &mut Ring,
     now_ns: u64,
@@ -415,7 +415,7 @@ fn carry_out(
         Asked::OfFleet { kind, values, timestamp_us } => {
             match kind {
                 Kind::WriteLock => ring.write_lock(now_ns, &values, timestamp_us, reached),
-                // At ALL.
+                // These run at ALL.
                 Kind::DeleteLock | Kind::DeleteShares => {
                     let reached = if answered == Answered::Rightly { 3 } else { reached };
                     ring.delete_lock(now_ns, kind, &values, timestamp_us, reached);

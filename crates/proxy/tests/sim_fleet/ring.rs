@@ -1,4 +1,4 @@
-//! The data of a simulated ring: rows that proxies agree by, which change one statement after the
+//! The data of a simulated ring: rows by which proxies agree, which change one statement after the
 //! other, and rows of locks on three replicas, of which the last write wins; writes reach replicas
 //! late or never, and a read asks two and repairs them.
 
@@ -14,7 +14,7 @@ pub const MEMORY_TTL_MAX_MS: i32 = 3_000;
 /// The lease of a proxy, milliseconds.
 pub const LEASE_MS: i32 = 1_500;
 
-/// What a statement does.
+/// The kind of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     ReadFleet,
@@ -80,7 +80,7 @@ impl Kind {
     }
 }
 
-/// Values as they were bound.
+/// The bound values.
 pub type Values = Vec<Vec<u8>>;
 
 /// What is answered.
@@ -118,7 +118,7 @@ struct Stored {
 /// Bucket, name and slot.
 type Key = (Vec<u8>, Vec<u8>, Vec<u8>);
 
-/// Rows of a lock that are gone.
+/// A deletion of rows of a lock.
 #[derive(Clone, PartialEq, Eq)]
 struct Deletion {
     bucket: Vec<u8>,
@@ -160,7 +160,7 @@ impl Replica {
     }
 }
 
-/// What is on its way to a replica.
+/// A change on its way to a replica.
 enum What {
     Row(Key, Stored),
     Deletion(Deletion),
@@ -172,36 +172,36 @@ struct Late {
     what: What,
 }
 
-/// The ring that all nodes are of.
+/// The ring of all nodes.
 pub struct Ring {
     pub random: Random,
-    /// How much goes wrong, from 0 to 1.
+    /// Share of faults, from 0 to 1.
     pub trouble: f64,
-    /// How many statements are carried out, and answered rightly, but seconds late.
+    /// Share of statements that run and are answered rightly, but seconds late.
     pub slow: f64,
-    /// How many records of transactions are, of all that are written.
+    /// Share of transactions' records that are late.
     pub slow_records: f64,
     /// Microseconds that each node's wall clock is ahead of the world's time, where it tells its
     /// time. At first all are behind the clocks of all proxies, which differ by hours.
     pub clocks_off_us: [Option<i64>; 3],
-    /// The tables that transactions are on have modes.
+    /// True if the tables of transactions have modes.
     pub has_modes: bool,
-    /// Of three reads of a member's row two fail; and how many there were of each.
+    /// Makes two of three reads of a member's row fail; and the number of each.
     pub fails_member_reads: bool,
     pub member_reads: BTreeMap<Vec<u8>, u64>,
-    /// A read of rows of locks asks one replica.
+    /// True if a read of rows of locks asks one replica.
     pub reads_one: bool,
     fleet: Fleet,
     members: BTreeMap<Vec<u8>, Member>,
     replicas: [Replica; 3],
     late: Vec<Late>,
-    /// Keyspaces take part in transactions.
+    /// True if keyspaces take part in transactions.
     pub has_transactions: bool,
-    /// Tables that these are on, and those of their log.
+    /// The tables of transactions, and those of their log.
     pub tables: Tables,
     /// Changes of ownership.
     pub changes: u64,
-    /// Members that were declared dead.
+    /// Number of members declared dead.
     pub deaths: u64,
     /// Deletions of rows of locks.
     pub deletions: u64,
@@ -240,7 +240,7 @@ impl Ring {
         }
     }
 
-    /// Carries out all but a change of a lock's rows.
+    /// Executes every kind except a change of a lock's rows.
     pub fn execute(&mut self, now_ns: u64, kind: Kind, values: &Values) -> Reply {
         match kind {
             Kind::ReadFleet => Reply::Rows(kind, vec![self.fleet_row()]),
@@ -259,7 +259,7 @@ impl Ring {
         }
     }
 
-    /// Draws if a renewal is lost: leases run out under those who go on, and who was declared dead
+    /// Draws whether a renewal is lost: leases expire under members that go on, and a dead member
     /// hears of it late.
     pub fn loses_renewal(&mut self, inc: &[u8]) -> bool {
         let is_dead = self.members.get(inc).is_none_or(|row| row.state != 1);
@@ -352,7 +352,7 @@ impl Ring {
         ]
     }
 
-    /// Writes a row of a lock to so many replicas now; the others get it later, or never.
+    /// Writes a row of a lock to this many replicas now; the others get it later, or never.
     pub fn write_lock(&mut self, now_ns: u64, values: &Values, timestamp_us: i64, reached: usize) {
         let [bucket, name, slot, rest @ ..] = &values[..] else {
             panic!("a lock has a bucket, a name and a slot")
@@ -362,7 +362,7 @@ impl Ring {
         self.spread(now_ns, reached, || What::Row(key.clone(), stored.clone()));
     }
 
-    /// Deletes rows of a lock, of all or of its sharers, on so many replicas.
+    /// Deletes rows of a lock, of all or of its sharers, on this many replicas.
     pub fn delete_lock(
         &mut self,
         now_ns: u64,

@@ -1,5 +1,5 @@
-//! Puts a fleet together: nodes with the data of one ring, proxies of one or two cores with the
-//! real code, clients; and carries mail between the cores of a proxy.
+//! Builds a fleet: nodes with the data of one ring, proxies of one or two cores with the real code,
+//! clients; and carries mail between the cores of a proxy.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -30,7 +30,7 @@ use super::transactions::spec::KEYSPACES;
 use super::transactions::transactor::{Kind as Clients, Transactor};
 use super::witness::Witness;
 
-/// What a run is made of.
+/// The settings of a run.
 #[derive(Clone)]
 pub struct Settings {
     pub seed: u64,
@@ -40,39 +40,39 @@ pub struct Settings {
     pub clients: usize,
     /// Clients that ask for transactions.
     pub transactors: usize,
-    /// They ask only for those who are on call.
+    /// True if they ask only for shifts.
     pub shifts_only: bool,
-    /// Or only for leases.
+    /// True if they ask only for leases.
     pub leases_only: bool,
-    /// What only the ring sees of transactions is looked at.
+    /// True if the ring's view of transactions is checked.
     pub looks_inside: bool,
     /// Locks of each kind.
     pub locks: usize,
-    /// Clients give requests up and ask for several locks.
+    /// True if clients give requests up and ask for several locks.
     pub rough_clients: bool,
     /// The clocks of each proxy's host.
     pub clocks: Vec<Clock>,
-    /// Who holds what is looked at.
+    /// True if exclusion of holders is checked.
     pub exclusion: bool,
-    /// By what proxies know that transactions are theirs.
+    /// Proof by which proxies commit transactions.
     pub commit: Commit,
-    /// Steps that are left out.
+    /// Steps to leave out.
     pub weakened: Weakened,
 }
 
-/// A proxy: its cores, and what is needed to start them once more.
+/// A proxy: its cores, and the parts to start them once more.
 pub struct Proxy {
     pub address: SocketAddr,
     pub cores: Vec<HostId<Core>>,
     pub metrics: Vec<Arc<CoreMetrics>>,
     pub is_up: bool,
-    /// It was asked to stop.
+    /// True once it was asked to stop.
     drains: bool,
     starts: u64,
 }
 
-/// Timers of a core that has nothing to do: each purpose has one or two, and a connection that was
-/// just opened has one.
+/// Timers of an idle core: each purpose has one or two, and a connection that was just opened has
+/// one.
 const TIMERS_MAX: usize = 30;
 
 type Post = Arc<Mutex<VecDeque<(usize, usize, CoreMail)>>>;
@@ -89,7 +89,7 @@ pub struct Scene {
     pub witness: Rc<RefCell<Witness>>,
     stub: shunt_bench::stub::Ring,
     state: Arc<ClusterState>,
-    /// Mail of one core to another: which proxy, which core.
+    /// Mail between cores: proxy and core.
     post: Post,
     control: (mpsc::Sender<ControlRequest>, mpsc::Receiver<ControlRequest>),
 }
@@ -241,20 +241,20 @@ impl Scene {
         ((0..cores).map(core).collect(), metrics)
     }
 
-    /// What the control plane would say at the start.
+    /// Sends the control plane's first messages.
     fn tell_ring(&mut self, number: usize) {
         for core in self.proxies[number].cores.clone() {
             self.world.post(core, CoreMail::Cluster(Arc::clone(&self.state)));
         }
     }
 
-    /// All tables lose their modes, and nobody waits for what their owners have still to write.
+    /// Drops the modes of all tables; nobody waits for pending writes of their owners.
     pub fn drop_modes(&mut self) {
         self.ring.lock().unwrap().has_modes = false;
         self.state = Arc::new(state(&self.stub, false));
     }
 
-    /// The process of a proxy is killed.
+    /// Kills the process of a proxy.
     pub fn kill_proxy(&mut self, number: usize) {
         if std::mem::replace(&mut self.proxies[number].is_up, false) {
             for core in self.proxies[number].cores.clone() {
@@ -263,7 +263,7 @@ impl Scene {
         }
     }
 
-    /// It is started, if it does not run or is about to stop.
+    /// Starts a proxy, if it does not run or is about to stop.
     pub fn start_proxy(&mut self, number: usize) {
         if std::mem::replace(&mut self.proxies[number].drains, false) {
             self.kill_proxy(number);
@@ -280,7 +280,7 @@ impl Scene {
         self.tell_ring(number);
     }
 
-    /// It is asked to stop in order.
+    /// Asks a proxy to stop in order.
     pub fn drain_proxy(&mut self, number: usize) {
         self.proxies[number].drains = self.proxies[number].is_up;
         for core in self.proxies[number].cores.clone() {
@@ -288,7 +288,7 @@ impl Scene {
         }
     }
 
-    /// Starts a node again, with its data and without what it was asked.
+    /// Starts a node again, with its data and without its pending requests.
     pub fn restart_node(&mut self, index: usize) {
         let node = node(&self.stub, &self.ring, index);
         self.world.restart(self.nodes[index], node);
@@ -303,12 +303,12 @@ impl Scene {
         }
     }
 
-    /// Lets this much time pass, or less if something happened that may not.
+    /// Lets this much time pass, or less after a violation.
     pub fn run_for(&mut self, duration_ns: u64) {
         self.run_until(duration_ns, |_| false);
     }
 
-    /// Lets time pass until the condition holds, which is looked at every few milliseconds.
+    /// Lets time pass until the condition holds, which is checked every few milliseconds.
     pub fn run_until(
         &mut self,
         max_ns: u64,
@@ -360,7 +360,7 @@ impl Scene {
         self.witness.borrow_mut().violate(now_ns, what);
     }
 
-    /// Requests that wait at any proxy, as they were counted last.
+    /// Requests that wait at any proxy, by the last count.
     pub fn waiting(&self) -> u64 {
         self.proxies
             .iter()
@@ -369,7 +369,7 @@ impl Scene {
             .sum()
     }
 
-    /// Requests, holds and bytes that are left, of every core.
+    /// Remaining requests, holds and bytes of every core.
     pub fn left(&mut self) -> Vec<String> {
         while self.control.1.try_recv().is_ok() {}
         let mut left = Vec::new();
@@ -412,8 +412,8 @@ impl Scene {
         clients.chain(proxies).collect::<Vec<_>>().join("\n")
     }
 
-    /// Faults end; all is released, or its time runs out; everything is served again, and nothing
-    /// is left for longer than this. Proxies go on to read the fleet's rows, so that something may
+    /// Ends the faults: all locks are released or expire, everything is served again, and nothing
+    /// is left for longer than this. Proxies go on reading the fleet's rows, so that a request may
     /// be in flight at any moment.
     pub fn come_to_rest(&mut self, patience_ns: u64) {
         self.mail_clients(|| ClientMail::Act(false));
@@ -429,7 +429,7 @@ impl Scene {
         }
     }
 
-    /// All shards have a live owner.
+    /// True if all shards have a live owner.
     pub fn is_served(&self) -> bool {
         let shards = self
             .proxies
@@ -444,7 +444,7 @@ fn node(stub: &shunt_bench::stub::Ring, ring: &Shared, index: usize) -> Node {
     Node::new(index, stub.nodes[index].host_id, &stub.cluster_name, Arc::clone(ring))
 }
 
-/// `has_transactions`: there are the tables that they are on, with their modes.
+/// `has_transactions`: include their tables, with modes.
 fn state(stub: &shunt_bench::stub::Ring, has_transactions: bool) -> ClusterState {
     let mut state = without_modes(stub);
     for keyspace in KEYSPACES.iter().filter(|_| has_transactions) {
@@ -468,5 +468,5 @@ fn without_modes(stub: &shunt_bench::stub::Ring) -> ClusterState {
     }
 }
 
-/// How long a sweep may take.
+/// Longest duration of a sweep.
 pub const SWEEP_NS: u64 = 20 * SECOND;

@@ -1,4 +1,4 @@
-//! What the clients of the simulation ask for, and its text.
+//! Requests of the simulation's clients, and their texts.
 
 use super::witness::Lock;
 
@@ -25,8 +25,8 @@ pub enum Asked {
     },
 }
 
-/// The statement, of an owner. What may be said on both kinds of tables is said on those of shared
-/// locks if `of_both`.
+/// The statement of an owner. Statements valid on both kinds of tables use those of shared locks if
+/// `of_both`.
 pub fn text(lock: Lock, asked: &Asked, wait_ms: u64, owner: &str, of_both: bool) -> String {
     let name = name(lock);
     let fast = if lock.fast { "fast_" } else { "" };
