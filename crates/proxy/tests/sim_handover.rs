@@ -19,8 +19,8 @@ use support::client::ClientMail;
 use support::liar::Liar;
 use support::scene::{Scene, SceneOptions};
 
-/// Answers went over clients' own connections; of others that were offered: they were relayed at
-/// once, or after their client's connection was to leave.
+/// Counts of offered answers: sent over clients' own connections, relayed at once, or relayed after
+/// the client's connection was to leave.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counted {
     sent: u64,
@@ -28,7 +28,7 @@ struct Counted {
     came_back: u64,
     broken: u64,
     bytes: u64,
-    /// Of all reasons.
+    /// Sum over all reasons.
     relayed: u64,
 }
 
@@ -43,7 +43,7 @@ fn counted(scene: &Scene) -> Counted {
         all.bytes += metrics.bytes.get();
         all.relayed += metrics.relayed.total();
     }
-    // Each that was relayed has a reason.
+    // Each relayed answer has a reason.
     assert_eq!(all.relayed, all.stays + all.came_back, "{all:?}");
     all
 }
@@ -57,8 +57,8 @@ fn scene(seed: u64, network: Options, threshold: u32) -> Scene {
 
 #[test]
 fn large_answers_pass_the_proxy_by_and_the_connection_goes_on() {
-    // As a kernel is told by an agent: what it takes in of a client that nobody reads can always
-    // come back.
+    // The agent limits its kernel's buffers: the bytes buffered for a client that nobody reads can
+    // always come back.
     let mut scene = scene(7, Options { window_bytes: 65_536..65_537, ..Options::calm() }, 64 << 10);
     let compressed =
         [(4, Some(Algorithm::Lz4)), (4, Some(Algorithm::Snappy)), (5, Some(Algorithm::Lz4))];
@@ -88,8 +88,7 @@ fn large_answers_pass_the_proxy_by_and_the_connection_goes_on() {
 
 #[test]
 fn times_are_those_between_their_moments() {
-    // From one host to another, and from something that a loop could react to until it turns,
-    // always.
+    // One packet's way between hosts, and the delay of a loop's turn; both constant.
     let (way, turn) = (3 * MILLISECOND, 7 * MICROSECOND);
     let even = Options {
         latency_ns: way..way + 1,
@@ -111,11 +110,11 @@ fn times_are_those_between_their_moments() {
     let metrics = &scene.metrics[0].handover;
     let times = |histogram: &Histogram| (histogram.snapshot().count(), histogram.snapshot().sum());
     assert_eq!(times(&metrics.freeze), (sent, sent * turn));
-    // The connection goes to the agent, is put in, and the proxy is told.
+    // The connection goes to the agent, is put in, and the proxy hears of it.
     let taking = turn + way + turn + turn + way + turn;
     assert_eq!(times(&metrics.taking), (sent, sent * taking));
-    // Before that the query goes to the node and its answer back, both by the agent; the answer is
-    // more than a window.
+    // Before that the query goes to the node and its answer back, both through the agent; the
+    // answer is larger than a window.
     let (count, first_byte) = times(&metrics.first_byte);
     assert!(count == sent && first_byte >= sent * (2 * (way + turn) + taking), "{first_byte}");
     let (count, absence) = times(&metrics.absence);
@@ -183,7 +182,7 @@ fn a_proxy_that_ends_gets_connections_back_although_the_control_connection_was_l
     scene.wait_ready(10 * SECOND);
     scene.world.run_for(SECOND);
     scene.work(200, 60 * SECOND);
-    // While no node answers all get on their way.
+    // While no node answers, all get on their way.
     let (core, agents, nodes) = (scene.cores[0], scene.agents.clone(), scene.nodes.clone());
     nodes.iter().for_each(|node| scene.world.freeze(*node));
     scene.mail_clients(ClientMail::More(9));
@@ -207,7 +206,7 @@ fn a_proxy_that_ends_gets_connections_back_although_the_control_connection_was_l
     assert!(has_ended && counted.broken == 0, "{counted:?}");
 }
 
-/// Agents die, stand still and start again, and proxies lose sight of them.
+/// Kills, pauses and restarts agents, and cuts proxies off from them.
 fn torment(scene: &mut Scene, seed: u64, chaos: &mut Chaos) {
     let mut random = Random::new(seed ^ 0x0061_6765_6e74);
     for _ in 0..10 {
@@ -278,7 +277,7 @@ fn no_agent_is_believed_to_have_the_connection_of_a_client_of_any_core() {
     scene.wait_ready(10 * SECOND);
     assert!(scene.metrics.iter().all(|core| core.clients.get() > 0), "each core has some");
     assert_eq!(scene.known_clients.len(), CLIENTS);
-    // An agent that has the key comes in the place of another.
+    // An agent with the key takes the place of another.
     scene.world.kill(scene.agents[0]);
     let liar = scene.world.add("liar", Liar::new(SharedKey::new(&[7; 32]).unwrap()));
     scene.world.listen(
@@ -290,7 +289,7 @@ fn no_agent_is_believed_to_have_the_connection_of_a_client_of_any_core() {
         world.with(liar, |liar, _| owners.into_iter().all(|owner| liar.has_control(owner)))
     };
     assert!(scene.world.run_until(30 * SECOND, has_come), "not both cores have connected");
-    // Clients are among those; all others are nobody's.
+    // Clients are among those; the others belong to nobody.
     let proxy = scene.proxy;
     let peers: Vec<SocketAddr> = (1..=40).map(|host| ([10, 0, 0, host], 32_768).into()).collect();
     for owner in owners {

@@ -1,6 +1,6 @@
 //! The whole proxy in a simulated world, by the thousand: whatever happens to nodes and network,
 //! every request of a connected client is answered once and rightly, no acknowledged write is lost,
-//! keys that all overwrite are registers, and once faults cease the proxy serves again.
+//! keys that all overwrite are registers, and once faults end the proxy serves again.
 //!
 //! `SHUNT_SIM_SEEDS=1000` runs that many; a failure prints the command that replays its seed.
 
@@ -14,8 +14,8 @@ use support::chaos::{Chaos, network};
 use support::client::{ClientMail, ClientOptions};
 use support::scene::{Scene, SceneOptions};
 
-/// Keys that some of the clients share and overwrite. A history is searched for an order, so it
-/// must not be long.
+/// Keys that some of the clients share and overwrite. The check searches an order of the history,
+/// which must not be long.
 const REGISTERS: u32 = 12;
 
 /// Nodes, cores and clients of a seed.
@@ -76,13 +76,14 @@ fn run(seed: u64) -> Scene {
     chaos.run(&mut scene, 6 * SECOND);
     chaos.end(&mut scene);
 
-    // A half-open connection is noticed by the client's own patience; everything else much sooner.
+    // The client's own patience notices a half-open connection; everything else is noticed much
+    // sooner.
     scene.wait_idle(60 * SECOND);
     scene.wait_ready(60 * SECOND);
     scene.check_memory();
     if !half_open {
         assert_eq!(scene.sum(|client| client.tally.out_of_patience), 0, "requests were forgotten");
-        // Held back for 5 s, then in flight for 2 s; the rest is the network's.
+        // A request is held back for 5 s, then in flight for 2 s; the rest is the network's.
         for client in &scene.clients {
             let slowest_ns = scene.world.host(*client).tally.slowest_ns;
             assert!(slowest_ns < 10 * SECOND, "an answer took {} ms", slowest_ns / 1_000_000);
@@ -111,14 +112,14 @@ fn run(seed: u64) -> Scene {
     scene.check_registers(REGISTERS);
 
     scene.dismiss_hostiles();
-    // Half-open connections of clients that gave up are noticed by keepalive, after a minute.
+    // Keepalive notices half-open connections of clients that gave up, after a minute.
     scene.world.run_for(if half_open { 90 * SECOND } else { 5 * SECOND });
     scene.check_at_rest();
     drain(&mut scene);
     scene
 }
 
-/// SIGTERM while queries run: what is in flight is answered, then the cores stop.
+/// SIGTERM while queries run: those in flight are answered, then the cores stop.
 fn drain(scene: &mut Scene) {
     scene.mail_clients(ClientMail::More(20));
     scene.world.run_for(SECOND / 200);
@@ -133,7 +134,7 @@ fn drain(scene: &mut Scene) {
 
 #[test]
 fn whole_proxy_runs() {
-    // Many more in a step of their own of `make test`.
+    // A separate step of `make test` runs many more.
     for_seeds(20, |seed| drop(run(seed)));
 }
 

@@ -85,7 +85,7 @@ fn name(lock: Lock) -> String {
     format!("{}{}", if lock.fast { "f" } else { "d" }, lock.number)
 }
 
-/// The lock of a name.
+/// The lock with this name.
 pub fn lock_of(name: &[u8]) -> Lock {
     let number = std::str::from_utf8(&name[1..]).expect("text").parse().expect("a number");
     Lock { fast: name[0] == b'f', number }

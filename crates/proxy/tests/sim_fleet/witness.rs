@@ -1,9 +1,8 @@
-//! What all clients together know: who believes to hold which lock until when, and the fences that
-//! they were told.
+//! The knowledge of all clients: who believes to hold which lock until when, and the fences in
+//! their answers.
 //!
-//! A client counts its time from when it sent the request, by the clock of the world; where
-//! proxies' clocks are faster than that it counts less, as its own clock would if it were as fast
-//! as theirs.
+//! A client counts its time from the request, by the clock of the world; if proxies' clocks are
+//! faster than that it counts less, as its own clock would at their rate.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +13,7 @@ pub struct Lock {
     pub number: usize,
 }
 
-/// A hold as its client believes in it.
+/// A hold in which its client believes.
 #[derive(Clone, Copy, Debug)]
 pub struct Belief {
     pub shared: bool,
@@ -22,7 +21,7 @@ pub struct Belief {
     pub until_ns: u64,
 }
 
-/// A fence that a client was told.
+/// A fence in a client's answer.
 #[derive(Clone, Copy, Debug)]
 struct Told {
     client: usize,
@@ -31,14 +30,14 @@ struct Told {
     told_ns: u64,
 }
 
-/// What a client was answered about a hold of its own.
+/// An answer about a client's own hold.
 #[derive(Clone, Copy, Debug)]
 pub struct Own {
     pub client: usize,
     pub lock: Lock,
     pub shared: bool,
     pub fence: i64,
-    /// The lock was granted by this request; otherwise it was held already.
+    /// True if this request got the lock; otherwise the client held it already.
     pub is_new: bool,
     pub sent_ns: u64,
     pub now_ns: u64,
@@ -47,18 +46,18 @@ pub struct Own {
 
 /// The knowledge of all clients.
 pub struct Witness {
-    /// Who holds a lock is looked at, beside fences: the clocks are as they have to be for that.
+    /// True if exclusion is checked, beside fences: the clocks are good enough for that.
     pub exclusion: bool,
-    /// Of the fastest of the proxies' clocks.
+    /// Rate of the fastest of the proxies' clocks.
     pub rate_ppm: u64,
     beliefs: BTreeMap<(Lock, usize), Belief>,
     told: BTreeMap<Lock, Vec<Told>>,
-    /// The first thing that may not happen.
+    /// The first violation.
     pub violation: Option<String>,
     pub grants: u64,
     pub answers: u64,
     pub in_doubt: u64,
-    /// Holds that were found again by a second request.
+    /// Holds that a second request found again.
     pub found_again: u64,
 }
 
@@ -81,17 +80,17 @@ impl Witness {
         self.violation.get_or_insert_with(|| format!("at {:.6} s: {what}", now_ns as f64 / 1e9));
     }
 
-    /// What a client believes at this time.
+    /// A client's belief at this time.
     pub fn belief(&self, lock: Lock, client: usize, now_ns: u64) -> Option<Belief> {
         self.beliefs.get(&(lock, client)).copied().filter(|belief| belief.until_ns > now_ns)
     }
 
-    /// A client does not hold a lock any more, or does not know.
+    /// Notes that a client no longer holds a lock, or does not know.
     pub fn forget(&mut self, lock: Lock, client: usize) {
         self.beliefs.remove(&(lock, client));
     }
 
-    /// A client was told that it holds a lock.
+    /// Notes an answer that a client holds a lock.
     pub fn own(&mut self, own: Own) {
         let Own { client, lock, shared, fence, sent_ns, now_ns, .. } = own;
         self.check_fence(&own);
@@ -102,7 +101,7 @@ impl Witness {
         }
         let told = Told { client, fence, shared, told_ns: now_ns };
         self.told.entry(lock).or_default().push(told);
-        // A millisecond for what the proxy rounds.
+        // One millisecond is for the proxy's rounding.
         let ttl_ns = own.ttl_ms.saturating_sub(1) as u128 * 1_000_000;
         let until_ns = sent_ns + (ttl_ns * 1_000_000 / u128::from(self.rate_ppm)) as u64;
         let until_ns = self
@@ -124,8 +123,8 @@ impl Witness {
         self.beliefs.insert((lock, client), Belief { shared, fence, until_ns });
     }
 
-    /// Fences rise from grant to grant. Which of two grants was first is known where one was told
-    /// before the other was asked for.
+    /// Checks that fences rise from grant to grant. The order of two grants is known if one was
+    /// answered before the other was requested.
     fn check_fence(&mut self, own: &Own) {
         let Own { client, lock, shared, fence, is_new, sent_ns, now_ns, .. } = *own;
         let known = self.belief(lock, client, now_ns);
@@ -140,7 +139,7 @@ impl Witness {
             if same {
                 return is_new;
             }
-            // Of holders who share a lock one may be told of its hold, again, after a later one.
+            // One of several sharers may hear of its hold, again, after a later one.
             let in_order = told.told_ns < sent_ns && (is_new || !(told.shared && shared));
             told.fence == fence || in_order && told.fence > fence
         };

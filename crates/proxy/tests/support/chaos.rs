@@ -1,4 +1,4 @@
-//! Breaks nodes, links and clients at random, by the scene's seed, and ends it all again.
+//! Breaks nodes, links and clients at random, by the scene's seed, and ends all faults again.
 
 use shunt_bench::stub::{Action, StubMail, hook};
 use shunt_proxy::config::Window;
@@ -8,7 +8,7 @@ use shunt_wire::cql::message::error_code;
 use super::client::ClientMail;
 use super::scene::Scene;
 
-/// The faults that may happen during a run. They are drawn by seed, so that runs differ in kind.
+/// The possible faults of a run. They are drawn by seed, so that runs differ in kind.
 #[derive(Clone, Debug)]
 pub struct Chaos {
     pub kills: bool,
@@ -41,7 +41,7 @@ impl Chaos {
         }
     }
 
-    /// Lets this much time pass with something happening every now and then.
+    /// Lets this much time pass with faults now and then.
     pub fn run(&mut self, scene: &mut Scene, duration_ns: u64) {
         let end_ns = scene.world.now_ns() + duration_ns;
         while scene.world.now_ns() < end_ns {
@@ -107,8 +107,8 @@ impl Chaos {
         all.into_iter().filter(|_| random.chance(0.3)).map(|action| (0.02, action)).collect()
     }
 
-    /// Makes everything work again. Connections that broke stay broken for those who have not
-    /// noticed yet.
+    /// Makes everything work again. Broken connections stay broken for sides that have not noticed
+    /// yet.
     pub fn end(&mut self, scene: &mut Scene) {
         scene.world.calm();
         for node in 0..scene.nodes.len() {
@@ -122,7 +122,8 @@ impl Chaos {
     }
 }
 
-/// The network of a seed, without what would make a run of 50,000 bytes take a virtual minute.
+/// The network of a seed, without options under which a run of 50,000 bytes would take a virtual
+/// minute.
 pub fn network(seed: u64) -> Options {
     let mut options = Options::mixed(seed);
     options.window_bytes.start = options.window_bytes.start.max(256);

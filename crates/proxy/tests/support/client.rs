@@ -13,7 +13,7 @@ pub use super::client_options::ClientOptions;
 use super::model::{Fate, Model};
 use super::operation::{Maker, Operation, Statements, Verdict, texts};
 
-/// Counts of what happened to a client's requests and connections.
+/// Counts of events of a client's requests and connections.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
     pub right: u64,
@@ -51,19 +51,19 @@ pub struct Client {
     pub model: Model,
     pub tally: Tally,
     random: Random,
-    /// Its connection, which may not be open yet.
+    /// The connection, which may not be open yet.
     conn: Option<ConnId>,
     cql: shunt_testing::Client,
     step_since_ns: u64,
     /// The requests in flight by stream id; ordered, because iteration must not depend on anything
     /// but the seed.
     pub in_flight: BTreeMap<i16, Operation>,
-    /// Requests it may still send.
+    /// Requests that it may still send.
     left: u64,
     send_due: bool,
     asked: u32,
     body: Vec<u8>,
-    /// The ERROR that the last failed handshake was answered with.
+    /// The ERROR of the last failed handshake.
     pub last_error: String,
 }
 
@@ -135,7 +135,7 @@ impl Client {
             self.left -= 1;
             self.asked += 1;
             if self.random.chance(0.5) {
-                break; // The rest after a pause, so that requests come alone and together.
+                break; // The rest goes after a pause, so that requests come alone and together.
             }
         }
         self.schedule(io);
@@ -193,7 +193,7 @@ impl Client {
         self.schedule(io);
     }
 
-    /// The connection is gone or useless: what was in flight is of unknown fate.
+    /// Handles a connection that is gone or useless: the outcome of its requests is unknown.
     fn reset(&mut self, io: &mut Io) {
         self.conn = None;
         self.cql = unopened(&self.options);
@@ -293,7 +293,7 @@ impl Service for Client {
     fn received(&mut self, io: &mut Io, conn: ConnId, data: &[u8]) -> usize {
         assert_eq!(self.conn, Some(conn));
         let before = self.cql.step();
-        // Only the handshake has something to say at once.
+        // Only the handshake sends something at once.
         let mut nothing = Vec::new();
         let used = self
             .cql

@@ -8,16 +8,16 @@ use shunt_wire::cql::compression::Algorithm;
 /// The version, login and habits of a client.
 #[derive(Clone, Debug)]
 pub struct ClientOptions {
-    /// Its number, which is in all its keys.
+    /// Number of the client, which is in all its keys.
     pub number: u16,
     /// The address of the proxy.
     pub proxy: SocketAddr,
     pub version: u8,
     pub compression: Option<Algorithm>,
     pub login: Option<(&'static str, &'static str)>,
-    /// Sends USE before anything else, and names no keyspace afterwards.
+    /// True if it sends USE before anything else, and names no keyspace afterwards.
     pub uses_keyspace: bool,
-    /// Sends REGISTER for changes of the schema.
+    /// True if it sends REGISTER for changes of the schema.
     pub registers: bool,
     /// Probability that it stops reading for a while after an answer.
     pub dawdles: f64,
@@ -27,11 +27,11 @@ pub struct ClientOptions {
     pub think_ns: u64,
     /// Largest value, beside its key.
     pub value_bytes: u64,
-    /// True: it sends only requests that go to a replica by their key.
+    /// True if it sends only requests that go to a replica by their key.
     pub keyed_only: bool,
-    /// Gives its own time with each request, as drivers do unless told otherwise.
+    /// True if it sends a timestamp with each request, as drivers do by default.
     pub timestamps: bool,
-    /// It sends only reads and writes of so many registers, which all clients share; 0: none.
+    /// Number of registers, shared by all clients, that all its requests read and write; 0: none.
     pub registers_shared: u32,
     /// Time without an answer after which it gives up the connection.
     pub patience_ns: u64,

@@ -23,8 +23,8 @@ pub(crate) fn nodes(ring: &Ring) -> Vec<Node> {
     nodes.collect()
 }
 
-/// The first state of a ring that has these nodes, needs no login, and has the table of the stub
-/// with these cells.
+/// The first state of a ring with these nodes, without logins, and with the stub's table with these
+/// cells.
 pub(crate) fn state(ring: &Ring, nodes: Vec<Node>, cells: Cells) -> ClusterState {
     state_with(ring, nodes, cells, &["bench"], &[])
 }

@@ -1,18 +1,18 @@
-//! Records what clients did to registers that they share, and finds out whether one register per
-//! key could have answered so.
+//! Records clients' operations on shared registers, and checks whether one register per key could
+//! have given the answers.
 //!
-//! The search is that of Wing and Gong with Lowe's memory of what was tried: of the operations that
-//! nothing else had to precede one is taken as the next, until all that were answered are in an
-//! order in which every read finds what was written last.
+//! The search is that of Wing and Gong with Lowe's memory of tried states: it takes one of the
+//! operations that no other had to precede as the next, until all answered ones are in an order in
+//! which every read finds the last write.
 
 use std::collections::{BTreeMap, HashSet};
 
 /// The request to a register.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Asked {
-    /// Write this value, which nobody else writes.
+    /// Write this value, which no other operation writes.
     Write(u64),
-    /// Read it; the value is the one that was found, once there is an answer.
+    /// Read it; the value in the answer, once there is one.
     Read(Option<u64>),
 }
 
@@ -22,8 +22,8 @@ pub struct Event {
     pub register: u32,
     pub asked: Asked,
     pub called_ns: u64,
-    /// `None`: it was not answered, or with an error that does not say whether the write was done.
-    /// That may happen at any time.
+    /// Time of the answer; `None`: there was none, or an error that does not say whether the write
+    /// was done. The operation may happen at any time then.
     pub returned_ns: Option<u64>,
 }
 
@@ -31,7 +31,7 @@ pub struct Event {
 #[derive(Clone, Debug, Default)]
 pub struct History {
     pub events: Vec<Event>,
-    /// Indices of those that were certainly not done.
+    /// Indices of operations that were certainly not done.
     refused: HashSet<usize>,
 }
 
@@ -49,7 +49,7 @@ impl History {
         }
     }
 
-    /// The proxy said that the operation was not begun.
+    /// Notes that the proxy said that the operation was not begun.
     pub fn refused(&mut self, entry: usize) {
         self.refused.insert(entry);
     }
@@ -66,7 +66,7 @@ impl History {
         registers
     }
 
-    /// Puts several histories into one.
+    /// Merges several histories.
     pub fn merged<'a>(histories: impl Iterator<Item = &'a History>) -> History {
         let mut all = History::default();
         for history in histories {
@@ -77,7 +77,7 @@ impl History {
         all
     }
 
-    /// Finds a register whose answers no order of its operations explains.
+    /// A register whose answers no order of its operations explains.
     pub fn violation(&self) -> Option<Vec<Event>> {
         self.by_register().into_values().find(|events| !is_register(events))
     }
@@ -92,7 +92,7 @@ fn is_register(events: &[Event]) -> bool {
             Asked::Write(_) => None,
         })
         .collect();
-    // A write of unknown fate that nobody saw may as well not have been done.
+    // A write of unknown outcome that nobody read may as well not have been done.
     let counts = |event: &&Event| match event.asked {
         Asked::Write(value) => event.returned_ns.is_some() || read.contains(&value),
         Asked::Read(_) => true,
@@ -107,14 +107,14 @@ struct Search {
     /// The operations in the order of their calls.
     events: Vec<Event>,
     done: Vec<bool>,
-    /// Sets of operations done, with the value they left: as the first not done, those done behind
-    /// it, and the value.
+    /// Sets of operations done, with the value they left: the first that is not done, those done
+    /// after it, and the value.
     tried: HashSet<(usize, Vec<bool>, Option<u64>)>,
 }
 
 impl Search {
-    /// True if the operations that are left explain their answers, beginning with a register of
-    /// this value; all before `first` are done.
+    /// True if the remaining operations explain their answers, beginning with a register of this
+    /// value; all before `first` are done.
     fn explains(&mut self, mut first: usize, value: Option<u64>) -> bool {
         while self.done.get(first) == Some(&true) {
             first += 1;
@@ -133,7 +133,7 @@ impl Search {
         let mut returned_ns = u64::MAX;
         for next in first..self.events.len() {
             let event = self.events[next];
-            // Something returned before this one and all later ones were called.
+            // An operation returned before this one and all later ones were called.
             if event.called_ns > returned_ns {
                 break;
             }

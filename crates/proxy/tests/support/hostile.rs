@@ -1,4 +1,4 @@
-//! Clients that mean harm, or are broken. Whatever they do must hurt nobody but themselves.
+//! Malicious or broken clients. Whatever they do must hurt nobody but themselves.
 
 use std::net::SocketAddr;
 
@@ -20,9 +20,9 @@ pub enum Misbehaviour {
     Slow,
     /// Sends queries and never reads an answer.
     Deaf,
-    /// Connects, sends half of something, and says no more.
+    /// Connects, sends half of a message, and stays silent.
     Mute,
-    /// Speaks v5 and gets its segments wrong.
+    /// Speaks v5 with wrong segments.
     BadSegments,
 }
 

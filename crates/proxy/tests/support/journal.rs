@@ -33,7 +33,7 @@ impl Journal {
         found[0].clone()
     }
 
-    /// Checks that no line says this.
+    /// Checks that no line contains this.
     pub fn never(&self, text: &str) {
         assert_eq!(self.with(&[text]), Vec::<String>::new());
     }

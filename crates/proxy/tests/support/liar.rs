@@ -1,4 +1,4 @@
-//! An agent that has the key, carries nothing out, and says what the test has it say.
+//! An agent that has the key, does nothing, and says what the test wants.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -11,9 +11,9 @@ use shunt_reactor::{Accepted, CloseReason, ConnId, Io, Service};
 
 pub struct Liar {
     handshake: AgentHandshake,
-    /// Connections to it; those by which something was said that is no link's are for control.
+    /// Its connections; those with a message that is not a link's are for control.
     open: HashMap<ConnId, (Option<Box<Established>>, bool)>,
-    /// What owners have said by control connections, without its fields.
+    /// Owners' messages on control connections, without their fields.
     pub heard: Vec<(OwnerId, Ticket, String)>,
 }
 
@@ -34,7 +34,7 @@ impl Liar {
         self.control(owner).is_some()
     }
 
-    /// Says to this owner that it has such a connection of a process before.
+    /// Claims to this owner that it has such a connection of an earlier process.
     pub fn hold(
         &mut self,
         io: &mut Io,
@@ -72,7 +72,7 @@ impl Service for Liar {
         while let Ok(Some((read, what))) = session.decoder.next(&data[used..]) {
             used += read;
             match what {
-                // From here on it is CQL.
+                // From here on the bytes are CQL.
                 Read::Message(_, Message::Request { .. }) if !*is_control => {
                     io.close(conn);
                     self.open.remove(&conn);

@@ -1,7 +1,7 @@
 //! Whole-proxy simulation: cores, nodes and clients in one deterministic world.
 //!
 //! ```text
-//!  Client (model: what was acknowledged) -> Core(s) -> Stub node(s) with one shared memory
+//!  Client (model: acknowledged writes)   -> Core(s) -> Stub node(s) with one shared memory
 //!  Hostile (garbage, slow, deaf)         ->
 //! ```
 //!

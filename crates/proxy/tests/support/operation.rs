@@ -11,11 +11,11 @@ use shunt_wire::cql::message::{
 use super::model::{Fate, Model};
 use super::registers::found;
 
-/// The text of the errors that a stub node is told to give.
+/// The text of the errors that a test makes a stub node give.
 const HOOKED: &str = "as the hook wants it";
 
-/// Texts of the statements that a client prepares when it connects, with the table's keyspace in
-/// them, or without it after USE.
+/// Texts of the statements that a client prepares when it connects, with the table's keyspace, or
+/// without it after USE.
 pub fn texts(uses_keyspace: bool) -> (&'static str, &'static str) {
     match uses_keyspace {
         false => {
@@ -43,9 +43,9 @@ pub struct Operation {
 
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Kind {
-    /// Writes these keys (several: a batch).
+    /// Write these keys (several: a batch).
     Write(Vec<u32>),
-    /// Reads a key; its fate when the read was sent.
+    /// Read a key; its fate when the read was sent.
     Read(u32, Fate),
     /// `SELECT rpc_address FROM system.local`.
     Local,
@@ -57,9 +57,9 @@ pub enum Kind {
     Prepare,
     /// USE of the keyspace the client is in.
     Use,
-    /// Overwrites a register; its place in the history.
+    /// Overwrite a register; its place in the history.
     WriteRegister(usize),
-    /// Reads a register; its place in the history.
+    /// Read a register; its place in the history.
     ReadRegister(usize),
 }
 
@@ -67,11 +67,11 @@ pub enum Kind {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Verdict {
     Right,
-    /// It is right, and has the value of a register.
+    /// The answer is right, with the value of a register if it read one.
     Found(Option<u64>),
-    /// The proxy says that it was not begun.
+    /// The proxy says that the request was not begun.
     NotBegun(String),
-    /// It is one of the errors that drivers know to handle.
+    /// The answer is one of the errors that drivers know to handle.
     Refused(String),
 }
 
@@ -82,18 +82,18 @@ pub struct Maker<'a> {
     pub model: &'a mut Model,
     pub random: &'a mut Random,
     pub value_bytes: u64,
-    /// True: it makes only requests of one key, each for its replica.
+    /// True if it makes only requests of one key, each for its replica.
     pub keyed_only: bool,
-    /// The client has sent USE and leaves the keyspace out.
+    /// True if the client has sent USE and leaves the keyspace out.
     pub uses_keyspace: bool,
-    /// The client's time for a write, if it gives one.
+    /// The client's timestamp for a write, if it gives one.
     pub timestamp_us: Option<i64>,
-    /// It makes only reads and writes of so many registers, which all clients share; 0: none.
+    /// Number of registers, shared by all clients, that all requests read and write; 0: none.
     pub registers: u32,
 }
 
 impl Maker<'_> {
-    /// Draws the next request; appends its body and gives opcode and flags.
+    /// Draws the next request; appends its body and returns opcode and flags.
     pub fn draw(&mut self, now_ns: u64, body: &mut Vec<u8>) -> (Operation, u8, u8) {
         let traced = self.random.chance(0.05);
         let payload = (self.version >= 4 && self.random.chance(0.05))
@@ -110,7 +110,7 @@ impl Maker<'_> {
             registers => self.draw_register(now_ns, registers, body),
         };
         if matches!(kind, Kind::Options | Kind::Use) {
-            // Answered by the proxy itself, which traces nothing.
+            // The proxy itself answers it, and traces nothing.
             body.clear();
             if kind == Kind::Use {
                 encode::query_simple(body, self.version, "USE bench", Consistency::ONE);
@@ -227,7 +227,7 @@ impl Maker<'_> {
 }
 
 impl Operation {
-    /// Gives the keys that this writes their fate; an operation on a register counts as answered if
+    /// Gives the keys of its writes their fate; an operation on a register counts as answered if
     /// the fate is known.
     pub fn settle(&self, model: &mut Model, fate: Fate, found: Option<u64>, now_ns: u64) {
         match (&self.kind, fate) {
@@ -242,7 +242,7 @@ impl Operation {
         }
     }
 
-    /// Judges an answer. Panics if it is one that no proxy may give.
+    /// Judges an answer. Panics if no proxy may give it.
     pub fn judge(&self, model: &Model, own_address: [u8; 4], answer: &Answer) -> Verdict {
         if answer.opcode() == opcode::ERROR {
             return self.judge_error(answer);
@@ -265,7 +265,7 @@ impl Operation {
         Verdict::Right
     }
 
-    /// Errors that say "not now"; everything else would be the proxy's own fault here.
+    /// Accepts errors that say "not now"; every other one would be the proxy's own fault here.
     fn judge_error(&self, answer: &Answer) -> Verdict {
         let error = answer.error_message();
         let harmless = [
@@ -283,8 +283,8 @@ impl Operation {
             error.message
         );
         let said = format!("{:#x}: {}", error.code, error.message);
-        // What an overloaded node says of itself may come in the middle of a write. UNPREPARED is
-        // for a statement that a node was too slow to learn, and says that nobody has executed it.
+        // An overloaded node's error may come in the middle of a write. UNPREPARED is for a
+        // statement that a node was too slow to learn, and says that nobody has executed it.
         let not_begun = match error.code {
             error_code::OVERLOADED => error.message != HOOKED,
             code => code == error_code::UNPREPARED,

@@ -9,7 +9,7 @@ use super::history::History;
 use super::operation::{Kind, Maker, hex, texts};
 use super::scene::Scene;
 
-/// The first bytes of registers' keys; no client's own key begins so.
+/// The first bytes of registers' keys; no client's own key begins like this.
 const PREFIX: &[u8] = b"register/";
 
 fn key(register: u32) -> Vec<u8> {
@@ -22,7 +22,7 @@ fn value_of(bytes: &[u8]) -> u64 {
 }
 
 impl Maker<'_> {
-    /// Reads or overwrites one of so many registers, in one of the ways that there are.
+    /// Reads or overwrites one of this many registers, by one of the possible statements.
     pub(super) fn draw_register(
         &mut self,
         now_ns: u64,
@@ -66,7 +66,7 @@ impl Maker<'_> {
         (Kind::WriteRegister(entry), op)
     }
 
-    /// Parameters of a statement without values; with the time, if the client gives it.
+    /// Parameters of a statement without values; with the client's timestamp, if it gives one.
     pub(super) fn simple(&self) -> QueryParams<'static> {
         QueryParams { timestamp: self.timestamp_us, ..QueryParams::simple(Consistency::ONE) }
     }
@@ -81,13 +81,12 @@ pub(super) fn found(result: &ResultMessage<'_>) -> Option<u64> {
 }
 
 impl Scene {
-    /// Number of registers that hold something.
+    /// Number of registers with a value.
     pub(super) fn registers_written(&self) -> usize {
         self.memory.lock().unwrap().iter().filter(|(key, _)| key.starts_with(PREFIX)).count()
     }
 
-    /// Checks that every register answered as one register would, and holds now what such a one
-    /// would.
+    /// Checks that every register answered as one register would, and holds a possible value now.
     pub fn check_registers(&self, registers: u32) {
         let histories = self.clients.iter().map(|client| &self.world.host(*client).model.history);
         let mut history = History::merged(histories);

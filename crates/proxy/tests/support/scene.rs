@@ -1,4 +1,4 @@
-//! Puts a world together: nodes with one memory, cores behind one address, clients; and looks at it
+//! Puts a world together: nodes with one memory, cores behind one address, clients; and checks it
 //! afterwards.
 
 use std::net::SocketAddr;
@@ -40,18 +40,17 @@ pub struct SceneOptions {
     pub aggregate_port: Option<u16>,
     pub credentials: Vec<(String, String)>,
     pub protocol_max: u8,
-    /// The cores are told of the ring from the start.
+    /// True if the cores know the ring from the start.
     pub knows_ring: bool,
-    /// No quorum has told which tables have modes.
+    /// True if no quorum has answered which tables have modes.
     pub modes_in_doubt: bool,
-    /// There is an agent beside each node, and large answers go over clients' own connections.
+    /// True if an agent is beside each node, and large answers go over clients' own connections.
     pub hands_over: bool,
     pub config: Config,
 }
 
 impl SceneOptions {
-    /// The default: three nodes, one core, no logins, and deadlines that are short enough for short
-    /// runs.
+    /// The default: three nodes, one core, no logins, and deadlines short enough for short runs.
     pub fn new(seed: u64, network: Options) -> SceneOptions {
         SceneOptions {
             seed,
@@ -81,7 +80,7 @@ impl SceneOptions {
 pub struct Scene {
     pub world: World,
     pub nodes: Vec<HostId<Stub>>,
-    /// Beside each node, if there are any.
+    /// Agents beside each node, if there are any.
     pub agents: Vec<HostId<Agent>>,
     /// Runs of agents so far.
     instances: u64,
@@ -99,19 +98,18 @@ pub struct Scene {
     pub said_up: Vec<bool>,
     /// For each node, true if [`Scene::post_cluster`] says that it belongs to the ring.
     pub known: Vec<bool>,
-    /// Columns of the table, as [`Scene::post_cluster`] tells them.
+    /// Columns of the table, as [`Scene::post_cluster`] reports them.
     pub columns: Vec<(&'static str, ColumnKind)>,
-    /// Keyspaces, as [`Scene::post_cluster`] tells them.
+    /// Keyspaces, as [`Scene::post_cluster`] reports them.
     pub keyspaces: Vec<&'static str>,
-    /// Tables beside the stub's, as [`Scene::post_cluster`] tells them.
+    /// Tables beside the stub's, as [`Scene::post_cluster`] reports them.
     pub tables: Vec<Table>,
     generation: u64,
     control: mpsc::Receiver<ControlRequest>,
 }
 
 impl Scene {
-    /// Starts nodes and cores, which are told of the ring if `knows_ring`; there are no clients
-    /// yet.
+    /// Starts nodes and cores, which know the ring if `knows_ring`; there are no clients yet.
     pub fn new(options: SceneOptions) -> Scene {
         let mut world = World::new(options.seed, options.network.clone());
         let memory: Memory = Memory::default();
@@ -201,7 +199,7 @@ impl Scene {
         client
     }
 
-    /// Tells the cores of the ring as `said_up` has it.
+    /// Sends the cores the ring in the state of `said_up`.
     pub fn post_cluster(&mut self) {
         self.generation += 1;
         let mut nodes = cluster::nodes(&self.ring);
@@ -226,7 +224,7 @@ impl Scene {
         }
     }
 
-    /// Tells the cores of one more table: its key comes first, and no column has many cells.
+    /// Sends the cores one more table: its key comes first, and no column has many cells.
     pub fn add_table(&mut self, keyspace: &str, name: &str, columns: &[&'static str]) {
         let key = Column { name: columns[0].into(), cql_type: CqlType::Int };
         let cells = Cells::new(columns.iter().map(|column| (*column, ColumnKind::Single)), false);
@@ -240,7 +238,7 @@ impl Scene {
         self.world.run_for(MILLISECOND);
     }
 
-    /// Tells the cores that a table was created.
+    /// Sends the cores an event that a table was created.
     pub fn post_schema_event(&mut self) {
         let change = SchemaChange {
             change: "CREATED",
@@ -257,7 +255,7 @@ impl Scene {
         }
     }
 
-    /// Gives the cores a configuration with another window and another time for frames to gather.
+    /// Sends the cores a configuration with another window and another time for frames to gather.
     pub fn reload(&mut self, window_us: Window, gather_us: u64) {
         let cores = self.options.cores;
         let listen = vec![self.proxy];
@@ -274,7 +272,7 @@ impl Scene {
         self.world.restart(self.nodes[index], stub);
     }
 
-    /// Starts an agent again, which has nothing of what it had.
+    /// Starts an agent again, without its former state.
     pub fn restart_agent(&mut self, index: usize) {
         self.instances += 1;
         let agent = agent(&self.options, self.proxy, index, self.instances);
@@ -303,13 +301,13 @@ impl Scene {
         }
     }
 
-    /// Lets every client do this much more and waits until all is answered.
+    /// Lets every client make this many more requests and waits until all are answered.
     pub fn work(&mut self, each: u64, max_ns: u64) {
         self.mail_clients(ClientMail::More(each));
         self.wait_idle(max_ns);
     }
 
-    /// Waits until no client has anything in flight or to send.
+    /// Waits until no client has a request in flight or to send.
     pub fn wait_idle(&mut self, max_ns: u64) {
         let clients = self.clients.clone();
         // Mail takes a turn to arrive; without it idle clients would look finished.
@@ -364,7 +362,7 @@ impl Scene {
         self.world.post(self.nodes[node], StubMail::Hook(hook));
     }
 
-    // --- afterwards ---
+    // --- checks ---
 
     pub fn sum(&self, of: impl Fn(&Client) -> u64) -> u64 {
         self.clients.iter().map(|client| of(self.world.host(*client))).sum()
@@ -398,19 +396,19 @@ impl Scene {
         assert_eq!(known, memory.len(), "the nodes hold keys that nobody wrote");
     }
 
-    /// Checks that no core holds more than its bounds allow.
+    /// Checks that no core exceeds its bounds.
     pub fn check_bounds(&self) {
         for core in self.cores.iter().filter(|core| self.world.is_running(**core)) {
             let held = self.world.held(*core);
             let connections = self.world.io(*core).connections();
-            // One message that is not complete, and what one read of 128 KB brings beside it.
+            // One incomplete message, and the bytes of one read of 128 KB beside it.
             let message_bytes = self.options.config.frame_bytes_max as usize + (160 << 10);
             assert!(
                 held.unread <= connections * message_bytes,
                 "{held:?} of {connections} connections"
             );
-            // Reading from a client stops at its bound; what comes after that are answers to what
-            // is in flight.
+            // Reading from a client stops at its bound; later bytes are answers to requests in
+            // flight.
             assert!(
                 held.backlog_most <= self.options.config.client_backlog_bytes + (4 << 20),
                 "{held:?}"
@@ -422,7 +420,7 @@ impl Scene {
     /// Checks that soon nothing is in flight in the proxy and it holds no bytes for anybody. There
     /// must be no hostile clients.
     pub fn check_at_rest(&mut self) {
-        // Statements may still be on their way to nodes that nobody waits for.
+        // Statements that nobody waits for may still be on their way to nodes.
         self.world.run_for(5 * SECOND);
         if self.options.hands_over {
             self.world.run_for(90 * SECOND);
@@ -472,8 +470,8 @@ fn handover(options: &SceneOptions, clients: &Clients, core: usize) -> HandoverO
 fn agents(world: &mut World, options: &SceneOptions, proxy: SocketAddr) -> Vec<HostId<Agent>> {
     let count = if options.hands_over { options.nodes } else { 0 };
     let start = |index| {
-        // As the product has it: whatever a kernel may have taken in of a client that nobody reads
-        // can come back.
+        // The product has the same bound: all bytes that a kernel may buffer for a client that
+        // nobody reads can come back.
         let mut loop_options = LoopOptions::default();
         loop_options.frozen_limits.unread_bytes_max = UNREAD_BYTES_MAX;
         let agent = agent(options, proxy, index, index as u64);

@@ -1,81 +1,82 @@
-//! Whether a history of transactions is strictly serialisable, in the way of Elle (Kingsbury and
-//! Alvaro, "Elle: inferring isolation anomalies from experimental observations", VLDB 2020).
+//! Checks whether a history of transactions is strictly serialisable, by the method of Elle
+//! (Kingsbury and Alvaro, "Elle: inferring isolation anomalies from experimental observations",
+//! VLDB 2020).
 //!
-//! Each key is a register that counts its versions: who writes it makes version `v + 1` of the `v`
-//! that it finds, and puts its own number beside it. So a read tells whose write it saw, and the
-//! versions of a key have an order that everybody agrees on. From that follow the edges of a graph:
+//! Each key is a register that counts its versions: a writer makes version `v + 1` of the `v` that
+//! it finds, and puts its own number beside it. So a read identifies the writer, and the versions
+//! of a key have an order that everybody agrees on. The edges of a graph follow:
 //!
 //! | edge | from | to |
 //! |---|---|---|
-//! | `ww` | who made a version | who made the next one |
-//! | `wr` | who made a version | who read it |
-//! | `rw` | who read a version | who made the next one |
-//! | `rt` | who was answered | who asked after that |
+//! | `ww` | the maker of a version | the maker of the next one |
+//! | `wr` | the maker of a version | a reader of it |
+//! | `rw` | a reader of a version | the maker of the next one |
+//! | `rt` | an answered transaction | one requested after that |
 //!
-//! A history without a cycle is strictly serialisable. Cycles are found in time that grows with
-//! edges and transactions, and edges with what was read and written: `rt` goes over a chain of
+//! A history without a cycle is strictly serialisable. The time to find a cycle grows with edges
+//! and transactions, and the number of edges with reads and writes: `rt` goes over a chain of
 //! answers, which has as many links as there are answers.
 //!
 //! The paper's names of cycles: `G0` of `ww`; `G1c` of `ww` and `wr`; `G-single` with one `rw`
-//! (read skew, lost updates); `G2` with more of them (write skew). A cycle that needs `rt` is one
-//! of those that time forbids: a stale read is `G-single` with it.
+//! (read skew, lost updates); `G2` with more of them (write skew). A cycle that needs `rt` violates
+//! real time: a stale read is `G-single` with it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::graph::{Edge, Graph, Kind};
 
-/// Who made version 0 of every key.
+/// The maker of version 0 of every key.
 pub const INITIALLY: usize = usize::MAX;
 
-/// A version of a key, as it was read.
+/// A version of a key that a transaction read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
     pub key: u32,
     pub version: i64,
-    /// By its index in the history; or [`INITIALLY`].
+    /// Index of the maker in the history; or [`INITIALLY`].
     pub writer: usize,
 }
 
-/// What has become of a transaction.
+/// The outcome of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It was answered at this time, nanoseconds: it has read this, and written this.
+    /// Answered at this time, nanoseconds: it has read and written its keys.
     Done(u64),
     /// It has written nothing, and never will.
     NotDone,
-    /// Nobody knows; it has read nothing that anybody knows of.
+    /// Unknown; its reads are unknown too.
     Unknown,
 }
 
 /// A transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transaction {
-    /// When it was asked for, nanoseconds.
+    /// Time of the request, nanoseconds.
     pub asked_ns: u64,
     pub fate: Fate,
-    /// What it found before it wrote anything.
+    /// Versions that it found before it wrote.
     pub reads: Vec<Seen>,
     /// Keys of which it makes, or would make, the next version.
     pub writes: Vec<u32>,
 }
 
-/// What there was.
+/// Figures of a history.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     pub edges: usize,
-    /// Versions of which the maker is known.
+    /// Versions with a known maker.
     pub versions: usize,
-    /// Transactions of unknown fate that somebody has seen.
+    /// Transactions of unknown outcome whose writes were read.
     pub seen_in_doubt: usize,
 }
 
-/// Versions by key and number, and who made them.
+/// Makers of versions, by key and number.
 type Versions = BTreeMap<(u32, i64), usize>;
 
-/// Looks for what a strictly serialisable history cannot have.
+/// Looks for a violation of strict serialisability.
 ///
 /// # Errors
-/// What was found first, and by which transactions it can be seen.
+/// The first violation, and the transactions that show it.
 pub fn check(history: &[Transaction]) -> Result<Summary, String> {
     let versions = versions(history)?;
     let mut graph = Graph::new(history.len());
@@ -111,7 +112,7 @@ pub fn check(history: &[Transaction]) -> Result<Summary, String> {
     }
 }
 
-/// Who made which version, as readers have seen it and writers say.
+/// The makers of versions, by the reports of readers and writers.
 fn versions(history: &[Transaction]) -> Result<Versions, String> {
     let (mut versions, mut of_writer) = (Versions::new(), BTreeMap::<(usize, u32), i64>::new());
     let mut learn = |seen: Seen, by: usize| -> Result<(), String> {
@@ -157,9 +158,9 @@ fn versions(history: &[Transaction]) -> Result<Versions, String> {
     Ok(versions)
 }
 
-/// Who was answered comes before whoever asked after that.
+/// Adds the edges from answered transactions to those requested later.
 fn add_real_time(graph: &mut Graph, history: &[Transaction]) {
-    // At one time those who ask come first: they are at the same time.
+    // At equal times requests come first: they are concurrent.
     let mut events: Vec<(u64, bool, usize)> = Vec::with_capacity(2 * history.len());
     for (index, transaction) in
         history.iter().enumerate().filter(|(_, one)| one.fate != Fate::NotDone)
@@ -194,7 +195,7 @@ fn show(history: &[Transaction], index: usize) -> String {
     }
 }
 
-/// A cycle with its name.
+/// Names and shows a cycle.
 fn told(history: &[Transaction], cycle: &[Edge]) -> String {
     let count = |kind: Kind| cycle.iter().filter(|edge| edge.kind == kind).count();
     let name = match (count(Kind::ReadWrite), count(Kind::WriteRead)) {

@@ -1,4 +1,4 @@
-//! The checker finds each of the anomalies that it is to find, and none where there is none.
+//! The checker finds each of its anomalies, and none where there is none.
 
 use shunt_reactor::sim::Random;
 
@@ -7,7 +7,7 @@ use super::checker::{Fate, INITIALLY, Seen, Summary, Transaction, check};
 const X: u32 = 0;
 const Y: u32 = 1;
 
-/// A transaction that took from one time to another.
+/// A transaction that lasted from one time to another.
 fn done(from: u64, to: u64, reads: &[(u32, i64, usize)], writes: &[u32]) -> Transaction {
     let reads = reads.iter().map(|(key, version, writer)| Seen {
         key: *key,
@@ -42,7 +42,7 @@ fn a_history_in_order_has_no_cycle() {
         done(5, 30, &[(X, 1, 0)], &[X]),
         unknown(31, &[Y]),
         done(40, 50, &[(X, 2, 1), (Y, 2, 2)], &[]),
-        // At the same time as what it does not see.
+        // It runs at the same time as the write that it does not see.
         done(9, 60, &[(Y, 1, 0)], &[]),
         unknown(0, &[X]),
     ];
@@ -78,7 +78,7 @@ fn read_skew_and_lost_updates_are_found() {
 #[test]
 fn write_skew_is_g2() {
     finds(&[done(0, 100, &[NEW_X, NEW_Y], &[X]), done(0, 100, &[NEW_X, NEW_Y], &[Y])], "G2:");
-    // By three, one of whom only reads.
+    // Three transactions take part, one of which only reads.
     let history = [
         done(0, 100, &[NEW_X, NEW_Y], &[X]),
         done(0, 100, &[NEW_Y], &[Y]),
@@ -93,10 +93,10 @@ fn what_time_forbids_is_found() {
     let write = done(0, 10, &[NEW_X], &[X]);
     finds(&[write.clone(), done(11, 20, &[NEW_X], &[])], "G-single with real time:");
     assert!(check(&[write.clone(), done(10, 20, &[NEW_X], &[])]).is_ok(), "at the same time");
-    // A version whose maker asked only afterwards.
+    // A version whose maker was requested only afterwards.
     finds(&[done(0, 10, &[(X, 1, 1)], &[]), done(11, 20, &[NEW_X], &[X])], "G1c with real time:");
     finds(&[done(0, 10, &[(X, 1, 1)], &[]), unknown(11, &[X])], "G1c with real time:");
-    // Over one that has nothing to do with them.
+    // The cycle passes a transaction that is unrelated to them.
     let history = [write, done(11, 20, &[NEW_Y], &[Y]), done(21, 30, &[NEW_X, (Y, 1, 1)], &[])];
     finds(&history, "G-single with real time:");
 }
@@ -112,8 +112,8 @@ fn values_that_nobody_can_have_written_are_found() {
     finds(&twice, "#0 (asked 0, Done(10), read [(0, 0)], writes [0]) made version");
 }
 
-/// A history of transactions that were carried out one after the other, each at some time between
-/// question and answer.
+/// A history of transactions that were executed one after the other, each at some time between
+/// request and answer.
 fn serial(random: &mut Random, count: usize) -> Vec<Transaction> {
     let keys = 6;
     let (mut state, mut history) = (vec![(0, INITIALLY); keys], Vec::new());
@@ -168,6 +168,6 @@ fn serial_histories_have_no_cycle_and_have_one_when_a_read_is_made_older() {
 fn a_long_history_is_no_harder() {
     let history = serial(&mut Random::new(2), 20_000);
     let summary = check(&history).expect("it is serial");
-    // Of each transaction a few.
+    // Each transaction has only a few.
     assert!(summary.edges < 12 * history.len(), "{summary:?}");
 }

@@ -1,6 +1,6 @@
-//! Clocks that go wrong by a third and more: a proxy may think that it has its lease for a second
-//! after it was declared dead. Those that go by their leases then lose what they have said is done;
-//! with `transaction_commit = "lwt"` all holds that holds with good clocks.
+//! Clocks that go wrong by a third and more: a proxy may believe in its lease for a second after it
+//! was declared dead. Proxies that commit by their leases then lose writes that they have reported
+//! as done; with `transaction_commit = "lwt"` everything holds that holds with good clocks.
 
 use shunt_proxy::config::Commit;
 use shunt_proxy::weakened::Weakened;
@@ -8,7 +8,7 @@ use shunt_reactor::sim::{SECOND, for_seeds};
 
 use super::{Chaos, Scene, Settings, chaos_of, check, history, run, settings_of};
 
-/// Where a search is begun for what is seen in one of a thousand runs.
+/// First seed of a search for a violation that one of a thousand runs shows.
 const FIRST_LATE: u64 = 0x530;
 
 /// Rates of 0.6 to 1.4.
@@ -29,7 +29,7 @@ fn transactions_need_no_clock_where_each_is_confirmed() {
 
 #[test]
 fn nor_do_statements_that_are_decided_alone() {
-    // Among them is one in which those that go by leases lose something.
+    // Among them is one in which proxies that commit by leases lose a write.
     for_seeds(10, |seed| check(&run_late(FIRST_LATE + seed, Commit::Lwt)));
 }
 
@@ -47,8 +47,8 @@ fn much_is_done_and_much_is_in_doubt_with_such_clocks() {
     assert!(counts.applied > 200 && counts.read > 200 && counts.in_doubt > 10, "{counts:?}");
 }
 
-/// The members' rows are one partition, and whoever reads one while another is written may be told
-/// by a node to come again.
+/// The members' rows are one partition, and a node may ask a reader to come again while a row is
+/// being written.
 #[test]
 fn a_read_that_fails_leaves_nothing_in_doubt() {
     let settings = Settings {
@@ -67,8 +67,8 @@ fn a_read_that_fails_leaves_nothing_in_doubt() {
     assert!(counts.applied > 50 && counts.in_doubt == 0, "{counts:?}");
 }
 
-/// What a former owner has sent is late, and what it says is done may not be there when the next
-/// one reads. Its clock is the slowest that there is, or the fastest, so that some think for long
+/// A former owner's writes are late, and those that it reported as done may not be there when the
+/// next owner reads. Its clock is the slowest or the fastest, so that some proxies believe for long
 /// that a lease holds, and others soon that it has ended.
 fn run_late(seed: u64, commit: Commit) -> Scene {
     let mut settings = Settings {

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-/// What an edge says.
+/// The kind of an edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     WriteWrite,
@@ -36,8 +36,7 @@ pub struct Graph {
     edges: usize,
 }
 
-/// Edges with which a cycle is looked for, the simplest first: their kinds, and whether there is to
-/// be one more of `rw`.
+/// Edge kinds for the search of a cycle, the simplest first, and whether one more `rw` is required.
 const LOOKS: [(&[Kind], bool); 8] = {
     use Kind::{ReadWrite, RealTime, WriteRead, WriteWrite};
     [
@@ -53,18 +52,18 @@ const LOOKS: [(&[Kind], bool); 8] = {
 };
 
 impl Graph {
-    /// So many nodes, and no edges.
+    /// A graph of this many nodes without edges.
     pub fn new(nodes: usize) -> Graph {
         Graph { out: vec![Vec::new(); nodes], edges: 0 }
     }
 
-    /// One more node.
+    /// Adds a node.
     pub fn link(&mut self) -> usize {
         self.out.push(Vec::new());
         self.out.len() - 1
     }
 
-    /// An edge; one from a node to itself says nothing.
+    /// Adds an edge; one from a node to itself means nothing.
     pub fn add(&mut self, from: usize, to: usize, kind: Kind) {
         if from != to {
             self.out[from].push((to, kind));
@@ -78,7 +77,7 @@ impl Graph {
 
     /// The simplest cycle.
     pub fn cycle(&self) -> Option<Vec<Edge>> {
-        // That there is one is found in linear time; which is the simplest is asked only then.
+        // Linear time finds whether one exists; the search for the simplest follows only then.
         let all = self.components(&|_| true);
         if all.count == self.out.len() {
             return None;
@@ -86,7 +85,7 @@ impl Graph {
         LOOKS.iter().find_map(|(kinds, one_more)| self.cycle_of(kinds, *one_more, &all))
     }
 
-    /// A cycle of these kinds, and of one more `rw`, if that is asked for.
+    /// A cycle of these kinds, and of one more `rw` if required.
     fn cycle_of(&self, kinds: &[Kind], one_more: bool, all: &Components) -> Option<Vec<Edge>> {
         let is_of = |kind: Kind| kinds.contains(&kind);
         if !one_more {
@@ -117,7 +116,7 @@ impl Graph {
             .flat_map(|(from, out)| out.iter().map(move |(to, kind)| (from, *to, *kind)))
     }
 
-    /// The shortest path by such edges.
+    /// The shortest path over such edges.
     fn path(&self, from: usize, to: usize, is_of: &dyn Fn(Kind) -> bool) -> Option<Vec<Edge>> {
         let mut reached_by: Vec<Option<Edge>> = vec![None; self.out.len()];
         let mut queue = VecDeque::from([from]);
@@ -194,7 +193,7 @@ impl Graph {
     }
 }
 
-/// Which nodes can be reached from each other.
+/// Sets of nodes that can be reached from each other.
 struct Components {
     of: Vec<usize>,
     count: usize,

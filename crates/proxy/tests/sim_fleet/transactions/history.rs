@@ -1,9 +1,9 @@
-//! What clients have asked for and were answered, and what has to be true of it.
+//! Clients' requests and answers, and the conditions that they must meet.
 
 use super::checker::{self, Fate, INITIALLY, Seen, Summary, Transaction};
 use super::spec::{ACCOUNTS, BALANCE, RowOf, SHIFTS, Spec};
 
-/// A row as it was read.
+/// A row in an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {
     pub version: i64,
@@ -11,33 +11,33 @@ pub struct Found {
     pub value: i64,
 }
 
-/// What a client was told.
+/// A client's answer.
 #[derive(Clone, Debug)]
 pub enum Ending {
-    /// It was carried out. `applied`: it has written; unknown where nobody said so.
+    /// Done. `applied`: whether it has written; `None` if the answer does not say.
     Done { found: Vec<Found>, applied: Option<bool> },
     /// Nothing was written.
     NotDone,
-    /// Nobody knows.
+    /// The outcome is unknown.
     InDoubt,
 }
 
-/// A transaction that was asked for.
+/// A requested transaction.
 #[derive(Clone, Debug)]
 pub struct Asked {
     pub spec: Spec,
     pub asked_ns: u64,
-    /// When it ended, and how.
+    /// Time and kind of its end.
     pub ending: Option<(u64, Ending)>,
 }
 
-/// All of them; the number that a transaction writes is its place from 1 on.
+/// All transactions; the number that one writes is its place from 1 on.
 #[derive(Default)]
 pub struct History {
     pub asked: Vec<Asked>,
 }
 
-/// What there was in a run.
+/// Figures of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {
     pub applied: usize,
@@ -62,7 +62,7 @@ impl Asked {
 }
 
 impl History {
-    /// A client asks. What it writes is this number.
+    /// Notes a request. Returns the number that it writes.
     pub fn ask(&mut self, asked_ns: u64, spec: Spec) -> i64 {
         self.asked.push(Asked { spec, asked_ns, ending: None });
         self.asked.len() as i64
@@ -72,7 +72,7 @@ impl History {
         &self.asked[writer as usize - 1]
     }
 
-    /// A client was answered, or will not be. What it must not have been told is returned.
+    /// Notes an answer, or the lack of one. Returns the violation if the answer is wrong by itself.
     pub fn end(&mut self, writer: i64, now_ns: u64, ending: Ending) -> Option<String> {
         let asked = &mut self.asked[writer as usize - 1];
         if let Some(before) = asked.ending.replace((now_ns, ending)) {
@@ -83,7 +83,7 @@ impl History {
         wrong.map(|what| format!("transaction {writer}: {what}: {asked:?}"))
     }
 
-    /// A lease has the holder that its last writer has left it with.
+    /// Checks that a lease has the holder that its last writer has left.
     fn wrong_holder(&self, writer: i64) -> Option<String> {
         let Asked { spec, ending: Some((_, Ending::Done { found, .. })), .. } = self.of(writer)
         else {
@@ -95,10 +95,10 @@ impl History {
             .then(|| format!("{found:?}, and its writer has left {holder:?}"))
     }
 
-    /// Where all ended, and what each was told fits with all others.
+    /// Checks, at the end, that all answers are consistent.
     ///
     /// # Errors
-    /// It does not.
+    /// The first inconsistency.
     pub fn check(&self) -> Result<Summary, String> {
         let transactions: Vec<Transaction> = self.asked.iter().map(transaction).collect();
         checker::check(&transactions).map_err(|what| {
@@ -110,8 +110,7 @@ impl History {
         })
     }
 
-    /// True if a transaction was told as one that nothing was written of; or as one that was
-    /// written.
+    /// Returns whether a transaction was reported as written; `None` if unknown.
     pub fn was_written(&self, writer: i64) -> Option<bool> {
         let asked = self.of(writer);
         match asked.ending {
@@ -134,7 +133,7 @@ impl History {
     }
 }
 
-/// What is wrong with an answer by itself: totals, pairs of which nobody is on call, conditions.
+/// The error of an answer by itself: totals, pairs without a member on call, conditions.
 fn wrong(asked: &Asked) -> Option<String> {
     let Some((_, Ending::Done { found, applied })) = &asked.ending else { return None };
     let spec = &asked.spec;
@@ -170,7 +169,7 @@ fn wrong(asked: &Asked) -> Option<String> {
     None
 }
 
-/// As the checker knows it.
+/// Converts it for the checker.
 fn transaction(asked: &Asked) -> Transaction {
     let writes: Vec<u32> = asked.spec.writes.iter().map(|(row, _)| row.index()).collect();
     let (fate, reads, writes) = match &asked.ending {

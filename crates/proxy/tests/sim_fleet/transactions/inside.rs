@@ -1,5 +1,5 @@
-//! What only the ring can see of transactions: that a record comes before its writes, and that
-//! nothing is begun after a seal.
+//! Checks of transactions that only the ring can make: a record precedes its writes, and nothing
+//! begins after a seal.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use shunt_transactions::record::{Record, Value};
 use super::parsed::{Parsed, Request, ShardKey, parts_of};
 use super::tables::{LOG_TABLE, Row, RowKey, Shard, TABLES};
 
-/// How many replicas have a row as it was written then, or later.
+/// Counts the replicas that have a row as written then, or later.
 pub type Count<'a> = &'a dyn Fn(&RowKey, i64) -> usize;
 
 /// The record of a transaction.
@@ -18,32 +18,32 @@ pub struct Recorded {
     pub generation: i64,
     at: RowKey,
     written_us: i64,
-    /// Its writes, and when they are written, microseconds.
+    /// Its writes and their timestamps, microseconds.
     writes: Vec<(RowKey, i64)>,
-    /// One of them has come.
+    /// True once one of them has come.
     pub is_begun: bool,
 }
 
-/// What was seen.
+/// The ring's observations.
 #[derive(Default)]
 pub struct Inside {
-    /// By the number that the transaction writes.
+    /// Records by the number that the transaction writes.
     records: BTreeMap<i64, Recorded>,
-    /// The last generation of each shard of which something was begun.
+    /// The last generation of each shard in which a transaction began.
     last_begun: BTreeMap<ShardKey, i64>,
-    /// Writes of transactions.
+    /// Number of transactions' writes.
     pub writes: u64,
-    /// Records that were written.
+    /// Number of records written.
     pub records_written: u64,
-    /// And that were sent and will be late.
+    /// Number of records sent that will be late.
     pub records_late: u64,
-    /// Transactions that were begun by whoever had opened a later generation.
+    /// Transactions begun by the owner of a later generation.
     pub recovered: u64,
-    /// Records that came after their generation was sealed.
+    /// Records that came after the seal of their generation.
     pub late: u64,
-    /// The first thing that may not be.
+    /// The first violation.
     pub fault: Option<String>,
-    /// Found faults are told.
+    /// True if violations are reported.
     pub is_looking: bool,
 }
 
@@ -65,7 +65,7 @@ impl Inside {
         self.records.get(&writer)
     }
 
-    /// A row of a table is written.
+    /// Notes a written row.
     pub fn written(
         &mut self,
         key: &RowKey,
@@ -163,7 +163,8 @@ impl Inside {
         }
     }
 
-    /// Generations of a shard up to this one are sealed: all that was committed in them is there.
+    /// Notes that generations of a shard up to this one are sealed, and checks that all of their
+    /// commits are there.
     pub fn sealed(&mut self, of: &ShardKey, sealed: i64, count: Count<'_>) {
         let mut begun = self.records.iter().filter(|(_, record)| {
             record.is_begun && &record.shard == of && record.generation <= sealed
@@ -177,8 +178,7 @@ impl Inside {
         }
     }
 
-    /// What is wrong when nothing is under way any more. `seals`: whoever opens a log seals those
-    /// before it.
+    /// The violation at rest, if any. `seals`: the opener of a log seals the earlier ones.
     pub fn at_rest(
         &self,
         shards: &BTreeMap<ShardKey, Shard>,

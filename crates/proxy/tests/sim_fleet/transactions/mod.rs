@@ -1,15 +1,15 @@
 //! Transactions of a whole fleet in a simulated world: proxies with the real code, tables on three
 //! replicas of which two answer, clients that send `BEGIN TRANSACTION .. COMMIT TRANSACTION`; and
-//! what goes wrong.
+//! faults.
 //!
-//! What is looked at, in every run:
+//! Every run checks that:
 //! - the history that clients have seen is strictly serialisable ([`checker`]);
-//! - totals are right, one of each pair is on call, and conditions are what they say, in every
-//!   answer ([`history`]);
+//! - totals are right, one of each pair is on call, and conditions hold, in every answer
+//!   ([`history`]);
 //! - nothing is written without its record, or begun after its generation was sealed or a later one
 //!   is served ([`inside`]);
-//! - at rest no transaction is there in part, none is undecided, what was told as done is there,
-//!   and what was told as not done is not;
+//! - at rest no transaction is there in part, none is undecided, the writes reported as done are
+//!   there, and those reported as not done are not;
 //! - every request is answered once.
 
 mod behind;
@@ -43,14 +43,14 @@ fn settings(seed: u64) -> Settings {
     settings_of(seed, 9_000)
 }
 
-/// With clocks that are so much off.
+/// Settings with clocks that are off by this much.
 fn settings_of(seed: u64, drift_ppm: u64) -> Settings {
     let drawn = chaos::settings(seed, drift_ppm);
     Settings { clients: 1, locks: 1, transactors: drawn.clients, looks_inside: true, ..drawn }
 }
 
-/// Faults end, all is answered, and everything is read once more. Nothing is left, in part or
-/// undecided.
+/// Ends the faults, waits for all answers, and reads everything once more. No transaction is left,
+/// in part or undecided.
 fn come_to_rest(scene: &mut Scene) {
     scene.come_to_rest(10 * SECOND);
     let wrong = wrong_at_rest(scene);
@@ -73,7 +73,7 @@ fn wrong_at_rest(scene: &Scene) -> Option<String> {
     wrong.or_else(|| {
         (1..=history.asked.len() as i64).find_map(|writer| {
             let is_begun = tables.inside.record(writer).is_some_and(|record| record.is_begun);
-            // What is decided alone has no record.
+            // A statement that is decided without a record has none.
             let told = history
                 .was_written(writer)
                 .filter(|_| history.of(writer).spec.expects.is_none())?;
@@ -84,7 +84,7 @@ fn wrong_at_rest(scene: &Scene) -> Option<String> {
     })
 }
 
-/// What only the ring sees: a transaction that is there in part, or is undecided.
+/// A violation that only the ring sees: a transaction that is there in part, or is undecided.
 fn wrong_inside(scene: &Scene) -> Option<String> {
     let ring = scene.ring.lock().unwrap();
     let tables = &ring.tables;
@@ -140,7 +140,7 @@ fn transactions_without_faults() {
 
 #[test]
 fn transactions_are_strictly_serialisable_whatever_fails() {
-    // Many more in a step of their own of `make test`.
+    // A separate step of `make test` runs many more.
     for_seeds(8, |seed| check(&run_seed(seed)));
 }
 
@@ -158,7 +158,7 @@ fn runs_have_transactions_of_all_kinds_and_recoveries() {
     let (mut claims, mut refused, mut recovered, mut late, mut executed, mut told_early) =
         (0, 0, 0, 0, 0, 0);
     for seed in 0..120 {
-        // Late records are rare: there are more runs only until one was seen.
+        // Late records are rare: more runs follow only until one was seen.
         if seed >= 24 && late > 0 {
             break;
         }
@@ -212,7 +212,7 @@ fn what_a_dead_owner_left_undone_is_made_though_its_tables_have_no_mode_any_more
         scene.run_for(2 * SECOND);
         let mut chaos = Chaos::of_writes(seed);
         chaos.run(&mut scene, 2 * SECOND);
-        // All are killed as one of them writes.
+        // All proxies are killed while one of them writes.
         let writes = |scene: &Scene| scene.ring.lock().unwrap().tables.inside.writes;
         let before = writes(&scene);
         scene.run_until(5 * SECOND, |scene| writes(scene) > before);
@@ -232,9 +232,8 @@ fn what_a_dead_owner_left_undone_is_made_though_its_tables_have_no_mode_any_more
     assert!(recovered > 2, "{recovered} transactions were recovered");
 }
 
-/// What is seen in the first of these seeds in which transactions without a step do what they must
-/// not; and all that was asked for. If such a seed is rare, the search begins shortly before the
-/// first one.
+/// The violation in the first of these seeds in which transactions without a step commit one, and
+/// the history. If such a seed is rare, the search begins shortly before the first one.
 #[track_caller]
 fn seen_without(
     mut seeds: Range<u64>,
@@ -268,7 +267,7 @@ fn without_of_opening(step: OpeningStep) -> Settings {
     Settings { weakened: Weakened { opening: Some(step), ..Weakened::default() }, ..settings(0) }
 }
 
-/// What clients see, and nobody else.
+/// Settings that check only what clients see.
 fn from_outside(settings: Settings) -> Settings {
     Settings { looks_inside: false, ..settings }
 }
@@ -314,7 +313,7 @@ fn without_a_seal_what_came_to_nothing_may_be_done_yet() {
     assert!(seen.contains("after those of") || seen.contains("is undecided"), "{seen}");
 }
 
-/// Single statements on leases alone.
+/// Settings with single statements on leases alone.
 fn of_leases(step: Without) -> Settings {
     Settings { leases_only: true, ..from_outside(without(step)) }
 }

@@ -14,7 +14,7 @@ pub type ShardKey = (Vec<u8>, Vec<u8>);
 /// A statement with its values.
 #[derive(Clone, Debug)]
 pub enum Request {
-    /// Of a row, or, if the second of `clustering` says so, of rows from there on.
+    /// A read of a row, or, if the second of `clustering` is true, of rows from there on.
     Read {
         table: usize,
         partition: Vec<u8>,
@@ -22,7 +22,7 @@ pub enum Request {
         columns: Vec<Asked>,
         limit: usize,
     },
-    /// All of them, or none.
+    /// Statements of a batch, which run together or not at all.
     Several(Vec<Request>),
     Write {
         key: RowKey,
@@ -77,7 +77,7 @@ enum What {
     Seal,
 }
 
-/// What is selected.
+/// A selected item.
 #[derive(Clone, Copy, Debug)]
 pub enum Asked {
     Value(usize),
@@ -86,11 +86,11 @@ pub enum Asked {
 }
 
 impl Asked {
-    /// Its name and type in an answer.
+    /// The name and type of its column in an answer.
     pub fn column(self, table: &Table) -> Column<'static> {
         match self {
             Asked::Value(column) => table.columns[column],
-            // Only the places of these matter to whoever asks.
+            // The client uses only the positions of these.
             Asked::TimeToLive => ("ttl", native::INT),
             Asked::WriteTime(_) => ("writetime", native::BIGINT),
         }
@@ -102,16 +102,16 @@ impl Asked {
 pub struct Parsed {
     what: What,
     table: usize,
-    /// The marker of its own timestamp.
+    /// Marker of its timestamp.
     timestamp: Option<u16>,
-    /// Values of the columns of the key.
+    /// Values of the key's columns.
     key: Vec<Term>,
     /// The column of each marker.
     pub markers: Vec<usize>,
 }
 
 impl Parsed {
-    /// Reads a text; none if it is on none of these tables.
+    /// Reads a text; `None` if it is on none of these tables.
     pub fn read(text: &str) -> Option<Parsed> {
         if text.contains("shunt_meta.txn_shard") {
             let what = match () {
@@ -252,8 +252,7 @@ impl Parsed {
         Some(Parsed { what, table, timestamp, key, markers })
     }
 
-    /// Bind markers and columns, and which of the markers are the partition key, as PREPARE tells
-    /// them.
+    /// Bind markers and columns, and the markers of the partition key, as in the answer to PREPARE.
     pub fn shown(
         &self,
     ) -> (&'static str, &'static str, Vec<Column<'static>>, Vec<Column<'static>>, Vec<u16>) {
@@ -271,7 +270,7 @@ impl Parsed {
         (of.keyspace, of.name, markers, columns, partition.unwrap_or_default())
     }
 
-    /// The statement with these values. What has no timestamp of its client's has that of its node.
+    /// The statement with these values. Without a timestamp of its client it has that of its node.
     pub fn request(&self, values: &[Vec<u8>], timestamp_us: i64) -> Request {
         let number = |place: usize| {
             i64::from_be_bytes(values[place].as_slice().try_into().expect("eight bytes"))

@@ -1,5 +1,4 @@
-//! What the tables of nodes say of the tables that transactions are on, and what the fleet's says
-//! of their modes.
+//! The nodes' tables that describe the transactions' tables, and the fleet's table of their modes.
 
 use shunt_wire::cql::message::encode_result::{Column, RowsWriter, native};
 
@@ -9,8 +8,8 @@ use super::tables::{TABLES, Table};
 pub const MODES: [(&str, &str); 3] =
     [("accounts", "full"), ("shifts", "unsafe"), ("leases", "conditional")];
 
-/// Rows that answer such a question; none if it is another. A write of JSON is answered by the
-/// error that nodes have for a row without a key.
+/// Rows that answer such a query; `None` for any other text. A write of JSON gets the nodes' error
+/// for a row without a key.
 pub fn answer(text: &str) -> Option<Result<Vec<u8>, &'static str>> {
     if text.ends_with("JSON '{}'") {
         return Some(Err("Invalid null value in condition for column id"));

@@ -1,5 +1,4 @@
-//! Transactions that the clients of the simulation ask for: what they read, on which condition, and
-//! what they write; and their texts.
+//! Transactions of the simulation's clients: their reads, conditions, writes and texts.
 
 use std::fmt::Write as _;
 
@@ -11,16 +10,16 @@ use super::history::Found;
 pub const KEYSPACES: [&str; 2] = ["bank", "shop"];
 /// Accounts of each keyspace, between which amounts are moved.
 pub const ACCOUNTS: usize = 4;
-/// Those who are on call in turn: pairs of which one has to be.
+/// Shifts: pairs of which one member must be on call.
 pub const SHIFTS: usize = 4;
-/// What is on an account at first.
+/// Initial balance of an account.
 pub const BALANCE: i64 = 100;
-/// Rows of both tables of a keyspace that transactions are on.
+/// Rows of a keyspace's two tables of transactions.
 pub const ROWS: usize = ACCOUNTS + SHIFTS;
-/// Rows of each keyspace that single statements are decided on.
+/// Rows of each keyspace for single statements.
 pub const LEASES: usize = 2;
 
-/// A row: of a keyspace, an account, or behind those a shift, or a lease.
+/// A row of a keyspace: an account, after those a shift, or a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RowOf {
     pub keyspace: usize,
@@ -47,8 +46,8 @@ impl RowOf {
         })
     }
 
-    /// The column beside the version and the writer: a balance, whether one is on call, or who
-    /// holds it.
+    /// The column beside the version and the writer: a balance, whether a member is on call, or a
+    /// holder.
     pub fn column(self) -> &'static str {
         match () {
             () if self.is_account() => "balance",
@@ -65,7 +64,7 @@ impl RowOf {
         }
     }
 
-    /// The other of a pair.
+    /// The other row of a pair.
     fn partner(self) -> RowOf {
         RowOf { number: ACCOUNTS + ((self.number - ACCOUNTS) ^ 1), ..self }
     }
@@ -89,7 +88,7 @@ impl RowOf {
     }
 }
 
-/// What a write does to the value, beside counting the version.
+/// The effect of a write on the value, beside counting the version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     Nothing,
@@ -102,12 +101,12 @@ pub enum Change {
 pub struct Spec {
     pub keyspace: usize,
     pub reads: Vec<RowOf>,
-    /// The read at this place has at least this value.
+    /// Conditions: the read at this place has at least this value.
     pub conditions: Vec<(usize, i64)>,
     pub writes: Vec<(RowOf, Change)>,
-    /// It answers what it has read.
+    /// True if it returns its reads.
     pub returns: bool,
-    /// It is a single statement on a lease, which is carried out if the lease is still this.
+    /// Set for a single statement on a lease, which runs if the lease is still this.
     pub expects: Option<Found>,
 }
 
@@ -124,7 +123,7 @@ impl Spec {
         }
     }
 
-    /// Replaces a lease that is known to be this; none: its holder stays.
+    /// Replaces a lease that is known to be this; `None`: its holder stays.
     pub fn lease(lease: RowOf, expects: Found, holder: Option<i64>) -> Spec {
         let (reads, writes) =
             (vec![lease], vec![(lease, holder.map_or(Change::Nothing, Change::Set))]);
@@ -150,14 +149,14 @@ impl Spec {
                 spec.writes = vec![(from, Change::Add(-amount)), (to, Change::Add(amount))];
                 spec.returns = random.chance(0.8);
             }
-            // Somebody leaves, if the other of the pair stays.
+            // A member leaves, if the other of the pair stays.
             7..11 => {
                 let who = row(ACCOUNTS + random.index(SHIFTS));
                 spec.reads = vec![who, who.partner()];
                 spec.conditions = vec![(1, 1)];
                 spec.writes = vec![(who, Change::Set(0))];
             }
-            // And comes back.
+            // A member comes back.
             11..13 => {
                 let who = row(ACCOUNTS + random.index(SHIFTS));
                 spec.writes = vec![(who, Change::Set(1))];
@@ -167,9 +166,9 @@ impl Spec {
                     spec.returns = false;
                 }
             }
-            // Everything is looked at.
+            // All rows are read.
             13..15 => spec.reads = RowOf::all(keyspace).collect(),
-            // Some rows are, and one or two of these, or others, are written.
+            // Some rows are read, and one or two of these, or others, are written.
             _ => {
                 let mut rows: Vec<RowOf> = RowOf::all(keyspace).collect();
                 random.shuffle(&mut rows);
@@ -185,7 +184,7 @@ impl Spec {
         spec
     }
 
-    /// All that a client wants prepared.
+    /// All texts that a client prepares.
     pub fn prepared() -> Vec<String> {
         let mut texts = Vec::new();
         for keyspace in 0..KEYSPACES.len() {
@@ -210,7 +209,7 @@ impl Spec {
         texts
     }
 
-    /// The same of leases.
+    /// All texts on leases that a client prepares.
     pub fn prepared_of_leases() -> Vec<String> {
         let first = |lease: RowOf| {
             let known = Found { version: 0, writer: 0, value: 0 };
@@ -222,7 +221,7 @@ impl Spec {
         texts
     }
 
-    /// Who holds the lease once it is replaced.
+    /// The holder of the lease after its replacement.
     pub fn holder(&self) -> Option<i64> {
         let kept = self.expects?.value;
         Some(match self.writes.first() {
@@ -231,13 +230,13 @@ impl Spec {
         })
     }
 
-    /// True if it takes place, by what it has read.
+    /// True if its conditions hold for these reads.
     pub fn holds(&self, values: &[i64]) -> bool {
         self.conditions.iter().all(|(read, least)| values[*read] >= *least)
     }
 
-    /// Its text and the values of its markers, as the transaction of this number; or all in its
-    /// text.
+    /// Its text and the values of its markers, as the transaction of this number; or all values in
+    /// the text.
     pub fn text(&self, writer: i64, has_markers: bool) -> (String, Vec<Vec<u8>>) {
         let mut values = Vec::new();
         let mut value = |number: i64, is_long: bool| {
@@ -329,7 +328,7 @@ impl Spec {
         (text, values)
     }
 
-    /// It reads a row, and that is all: its rows are answered as they are.
+    /// True if it only reads a row: the answer has the plain rows.
     pub fn is_plain(&self) -> bool {
         self.reads.len() == 1 && self.writes.is_empty()
     }

@@ -1,6 +1,6 @@
-//! The tables of the simulated ring that transactions are on, and those of their log: cells on
-//! three replicas, of which the last write wins; writes reach replicas late or never, a read asks
-//! two and repairs them, conditional statements are carried out one after the other.
+//! The simulated ring's tables of transactions, and those of their log: cells on three replicas, of
+//! which the last write wins; writes reach replicas late or never, a read asks two and repairs
+//! them, conditional statements run one after the other.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,16 +13,16 @@ use super::inside::Inside;
 use super::parsed::{Asked, Parsed, Request};
 use super::spec::{KEYSPACES, RowOf};
 
-/// A row: its table, its partition, and where it is in that.
+/// Key of a row: its table, its partition, and its position there.
 pub type RowKey = (usize, Vec<u8>, Vec<u8>);
-/// By column: when it was written, microseconds, and what.
+/// Write time, microseconds, and value, by column.
 pub type Row = BTreeMap<usize, (i64, Vec<u8>)>;
 
 /// A table.
 pub struct Table {
     pub keyspace: &'static str,
     pub name: &'static str,
-    /// First those of the partition key, then of the clustering.
+    /// Columns, first those of the partition key, then of the clustering.
     pub columns: &'static [Column<'static>],
     pub partition: usize,
     pub clustering: usize,
@@ -56,7 +56,7 @@ pub const TABLES: [Table; 8] = [
     Table { keyspace: "shunt_meta", name: "txn_low", columns: LOW, partition: 3, clustering: 0 },
     Table { keyspace: "shunt_meta", name: "txn_log", columns: LOG, partition: 4, clustering: 1 },
 ];
-/// The place of the log among them.
+/// Index of the log among them.
 pub const LOG_TABLE: usize = 7;
 
 impl Table {
@@ -65,7 +65,7 @@ impl Table {
         found.unwrap_or_else(|| panic!("{}.{} has no column {name}", self.keyspace, self.name))
     }
 
-    /// True of tables that applications write to, in transactions.
+    /// True for tables that applications write to, in transactions.
     pub fn is_applications(&self) -> bool {
         self.keyspace != "shunt_meta"
     }
@@ -74,7 +74,7 @@ impl Table {
 #[derive(Default)]
 struct Replica {
     rows: BTreeMap<RowKey, Row>,
-    /// Partitions that were deleted: up to when, microseconds.
+    /// Deletion time of partitions, microseconds.
     deleted: BTreeMap<(usize, Vec<u8>), i64>,
 }
 
@@ -104,7 +104,7 @@ impl Replica {
     }
 }
 
-/// What is on its way to a replica.
+/// A write on its way to a replica.
 struct Late {
     at_ns: u64,
     replica: usize,
@@ -127,23 +127,23 @@ pub enum Reply {
     Rows(Vec<Column<'static>>, Vec<Vec<Option<Vec<u8>>>>),
 }
 
-/// All of them.
+/// All tables with their data.
 #[derive(Default)]
 pub struct Tables {
     replicas: [Replica; 3],
     late: Vec<Late>,
-    /// By fleet and shard.
+    /// Rows of the log by fleet and shard.
     pub shards: BTreeMap<(Vec<u8>, Vec<u8>), Shard>,
     parsed: BTreeMap<String, Arc<Parsed>>,
-    /// What only the ring can see.
+    /// The ring's observations.
     pub inside: Inside,
-    /// Generations that were claimed.
+    /// Number of claimed generations.
     pub claims: u64,
     pub claims_refused: u64,
 }
 
 impl Tables {
-    /// What a text says, if it is on one of these tables.
+    /// A text's statement, if it is on one of these tables.
     pub fn parsed(&mut self, text: &str) -> Option<Arc<Parsed>> {
         if let Some(known) = self.parsed.get(text) {
             return Some(Arc::clone(known));
@@ -178,7 +178,7 @@ impl Tables {
         }
     }
 
-    /// Carries a statement out, a write on so many replicas now; the others get it later, or never.
+    /// Executes a statement, a write on this many replicas now; the others get it later, or never.
     pub fn execute(
         &mut self,
         now_ns: u64,
@@ -261,7 +261,7 @@ impl Tables {
         Reply::Applied(applies)
     }
 
-    /// Replicas that have a row as it was written then, or later.
+    /// Replicas that have a row as written then, or later.
     pub fn count(&self, key: &RowKey, written_us: i64) -> usize {
         count(&self.replicas, key, written_us)
     }
@@ -294,7 +294,7 @@ impl Tables {
         }
     }
 
-    /// What was on its way, and has come by now.
+    /// Delivers the writes that are due.
     pub fn deliver(&mut self, now_ns: u64) {
         let (due, late) =
             std::mem::take(&mut self.late).into_iter().partition(|late| late.at_ns <= now_ns);
@@ -304,7 +304,7 @@ impl Tables {
         }
     }
 
-    /// Asks two replicas, repairs both, and gives what they have together: the row at a place, or
+    /// Asks two replicas, repairs both, and returns their merged data: the row at a position, or
     /// all from there.
     fn read(
         &mut self,

@@ -1,5 +1,5 @@
 //! A simulated client: it asks for transactions through any proxy, several at a time, as texts and
-//! prepared, and tells the [`super::history`] what it was answered.
+//! prepared, and reports the answers to the [`super::history`].
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -19,20 +19,20 @@ use super::spec::{KEYSPACES, RowOf, Spec};
 
 const CONNECT: u64 = 1;
 const ACT: u64 = 2;
-/// The first of the keys of timers that look if a request was answered.
+/// The first of the keys of timers that check for answers.
 const PATIENCE: u64 = 10;
 const PAYLOAD: &str = "shunt-applied";
 
-/// What is the same for all clients of a run.
+/// Settings of all clients of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Kind {
-    /// They give requests up, and lose their connections.
+    /// True if they give requests up, and lose their connections.
     pub rough: bool,
-    /// They ask only for those who are on call.
+    /// True if they ask only for shifts.
     pub shifts_only: bool,
-    /// They ask only for leases.
+    /// True if they ask only for leases.
     pub leases_only: bool,
-    /// Clocks of proxies run at rates that differ by much, so that what one has written may be in
+    /// True if the rates of proxies' clocks differ by much, so that one's writes may be in
     /// another's future.
     pub wrong_clocks: bool,
 }
@@ -50,27 +50,27 @@ pub struct Transactor {
     at: usize,
     version: u8,
     kind: Kind,
-    /// Requests at a time.
+    /// Bound on its requests at a time.
     most: usize,
-    /// Between two of them, about.
+    /// Approximate pause between two of them.
     pause_ns: u64,
     random: Random,
     history: Rc<RefCell<History>>,
     witness: Rc<RefCell<Witness>>,
     conn: Option<ConnId>,
     cql: shunt_testing::Client,
-    /// Texts that are prepared on its connections; none if it prepares nothing.
+    /// Texts that it prepares on its connections; empty if it prepares nothing.
     texts: Vec<String>,
-    /// By stream, what was asked.
+    /// Numbers of its requests, by stream.
     asked: BTreeMap<i16, i64>,
     next_stream: i16,
     acts: bool,
     act_due: bool,
-    /// What is still to be read: all of a keyspace, or a lease.
+    /// Pending reads: all of a keyspace, or a lease.
     looks: Vec<Look>,
-    /// Leases as it has seen them last.
+    /// Leases as it has last seen them.
     leases: BTreeMap<RowOf, Found>,
-    /// Prepared ones that it has asked for.
+    /// Number of prepared requests.
     pub executed: u64,
 }
 
@@ -94,7 +94,7 @@ impl Transactor {
             most: 1 + random.index(4),
             pause_ns: (1 + random.below(30)) * MILLISECOND,
             texts: match random.chance(0.7) {
-                // Nodes of the simulation speak no version but 4.
+                // Nodes of the simulation speak only version 4.
                 true if version == 4 => [Spec::prepared(), Spec::prepared_of_leases()].concat(),
                 true => Spec::prepared(),
                 false => Vec::new(),
@@ -116,7 +116,7 @@ impl Transactor {
         client
     }
 
-    /// It has nothing to do and nothing in flight.
+    /// True if it has nothing to do and nothing in flight.
     pub fn is_idle(&self) -> bool {
         self.asked.is_empty() && self.looks.is_empty()
     }
@@ -158,7 +158,7 @@ impl Transactor {
                     Look::Keyspace(keyspace) => {
                         Spec { reads: RowOf::all(keyspace).collect(), ..Spec::empty(keyspace) }
                     }
-                    // There is no such version: it is told which there is.
+                    // This version does not exist: the answer has the present one.
                     Look::Lease(lease) => {
                         Spec::lease(lease, Found { version: -1, writer: -1, value: -1 }, Some(0))
                     }
@@ -175,7 +175,7 @@ impl Transactor {
                     true => self.lease(),
                     false => Spec::drawn(&mut self.random, self.kind.shifts_only),
                 };
-                // In version 3 nobody says if it has written.
+                // Version 3 does not say whether it has written.
                 spec.returns |= self.version < 4 && !spec.conditions.is_empty();
                 spec.returns |= spec.is_plain();
                 self.ask(io, spec);
@@ -262,7 +262,7 @@ impl Transactor {
         self.act_later(io, after_ns);
     }
 
-    /// A client goes by what it was told of leases last.
+    /// Notes a lease from an answer: a client relies on the last one.
     fn learn(&mut self, writer: i64, ending: &Ending) {
         let history = self.history.borrow();
         let spec = &history.of(writer).spec;
@@ -289,7 +289,7 @@ impl Transactor {
             }
             error_code::IS_BOOTSTRAPPING => {
                 if self.random.chance(0.5) {
-                    // What else it has asked is in doubt then.
+                    // Its other requests are in doubt then.
                     io.set_timer(io.now_ns() + MILLISECOND, PATIENCE - 1);
                 }
                 Ending::NotDone
@@ -333,7 +333,7 @@ impl Transactor {
         Ending::Done { found: found.collect(), applied }
     }
 
-    /// The connection is gone: what was asked is of unknown fate.
+    /// Handles a lost connection: the outcome of its requests is unknown.
     fn reset(&mut self, io: &mut Io, after_ns: u64) {
         if let Some(conn) = self.conn.take() {
             io.abort(conn);
