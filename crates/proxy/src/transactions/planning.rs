@@ -110,26 +110,20 @@ pub(super) fn want(
         failed: None,
     };
     plannings.planning.insert(number, planning);
-    for (question, text, consistency) in [
-        (
-            Question::Keyspace,
-            format!("{}{}", schema::KEYSPACE, schema::literal(&domain)),
-            Consistency::ONE,
-        ),
-        (
-            Question::Types,
-            format!("{}{}", schema::TYPES, schema::literal(&domain)),
-            Consistency::ONE,
-        ),
-        (
-            Question::Modes,
-            format!("{}{}", schema::MODES, schema::literal(&domain)),
-            levels::quorum(core),
-        ),
-    ] {
+    for (question, text, consistency) in questions(&domain, levels::quorum(core)) {
         ask(core, io, number, question, &text, consistency);
     }
     go_on(core, io, number);
+}
+
+/// The questions about a keyspace that a plan begins with.
+fn questions(keyspace: &str, quorum: Consistency) -> [(Question, String, Consistency); 3] {
+    let about = |select: &str| format!("{select}{}", schema::literal(keyspace));
+    [
+        (Question::Keyspace, about(schema::KEYSPACE), Consistency::ONE),
+        (Question::Types, about(schema::TYPES), Consistency::ONE),
+        (Question::Modes, about(schema::MODES), quorum),
+    ]
 }
 
 /// True if one more text may be planned for this client.

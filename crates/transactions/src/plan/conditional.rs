@@ -103,6 +103,18 @@ impl Lone {
             .sum()
     }
 
+    fn new(table: &Table) -> Lone {
+        Lone {
+            layout: table.layout(),
+            columns: table.regular(),
+            condition: Condition::None,
+            time_to_live: None,
+            effect: Effect::Truncate,
+            anew: Anew::default(),
+            settle: Anew::default(),
+        }
+    }
+
     /// It is answered whether it was applied.
     pub fn is_conditional(&self) -> bool {
         !matches!(self.condition, Condition::None)
@@ -123,16 +135,7 @@ impl Drafting<'_> {
                 "table {keyspace}.{name} cannot have transactional_mode = 'conditional': {why}"
             )));
         }
-        let columns = table.regular();
-        let mut lone = Lone {
-            layout: table.layout(),
-            columns,
-            condition: Condition::None,
-            time_to_live: None,
-            effect: Effect::Truncate,
-            anew: Anew::default(),
-            settle: Anew::default(),
-        };
+        let mut lone = Lone::new(table);
         let full_name = format!("{}.{}", quoted_name(&table.keyspace), quoted_name(&table.name));
         let Statement::Mutation(mutation) = &inner.statement else {
             self.keys.push(Key { table: Arc::clone(table), parts: Vec::new() });
