@@ -27,7 +27,7 @@ pub(crate) fn is_right_missing(code: i32, message: &str) -> bool {
         && !is_not_looked_up(message.as_bytes(), &["Unable to perform authorization"])
 }
 
-/// Who caused an error.
+/// The party that caused an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Party {
     /// The client: its request is wrong and would be wrong again.

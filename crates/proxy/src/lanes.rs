@@ -86,7 +86,7 @@ pub(crate) enum Said<'a> {
 }
 
 impl Batch {
-    /// All messages, in order.
+    /// Iterates over the messages, in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Said<'_>> {
         let mut rest = &self.texts[..];
         let mut text = move |length: usize| {

@@ -182,7 +182,7 @@ pub const CENSUS_PAUSE_NS: u64 = 100_000;
 /// Groups of clients that a core tells apart for `/status`; the rest counts as one.
 pub const CENSUS_GROUPS_MAX: usize = 8_192;
 
-/// Other proxies of a fleet that clients see: more than there are shards to own.
+/// Other proxies of a fleet that clients see: more than the number of shards to own.
 pub const FLEET_MEMBERS_MAX: usize = 256;
 
 /// Clients that one step tells of changes of the fleet.
@@ -248,14 +248,14 @@ pub const AGENT_LINKS_RETRY_NS: u64 = 10 * SECOND_NS;
 /// all.
 pub const HANDOVER_BACKLOG_BYTES_MAX: usize = 48 << 10;
 
-/// How often a core asks nodes for their time.
+/// Interval between a core's questions to nodes for their time.
 pub const CLOCK_ASK_NS: u64 = 5 * SECOND_NS;
 
 /// Nodes that a core asks for their time at once, one after the other in turn.
 pub const CLOCK_ASKED_MAX: usize = 5;
 
-/// How long a node's answer counts: clocks that differ by 1 % in their rates drift apart by 0.6 s
-/// meanwhile.
+/// Time for which a node's answer counts: clocks that differ by 1 % in their rates drift apart by
+/// 0.6 s meanwhile.
 pub const CLOCK_KEPT_NS: u64 = 60 * SECOND_NS;
 
 /// Nodes of which a core keeps an answer.

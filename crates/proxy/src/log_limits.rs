@@ -1,4 +1,4 @@
-//! Limits on kinds of log lines: what a client can cause is logged once a second and kind for the
+//! Limits on kinds of log lines: a kind that clients can cause is logged once a second for the
 //! whole process, with the number of lines left out in between, so that no client fills a disk.
 //!
 //! The cores share the limits. No query consults them.

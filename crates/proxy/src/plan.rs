@@ -31,7 +31,8 @@ pub(crate) enum After {
     Local,
     /// A schema change: wait until the nodes agree.
     Agree,
-    /// Not understood: check that it did not change the shared connection's keyspace.
+    /// A statement that is not understood: check that it did not change the shared connection's
+    /// keyspace.
     Inspect,
     /// USE: changes the client's pool and is never sent on a shared link.
     Use,

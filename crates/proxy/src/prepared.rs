@@ -85,9 +85,9 @@ pub struct PreparedStatement {
     /// The form in which it is split, or the reason why it is not; `None` if it is no read of
     /// several partitions or the option is off.
     pub(crate) multiget: Option<Arc<Form>>,
-    /// Its form as a transaction: from its text, or from its first execution as one.
+    /// Form as a transaction: from the text, or from the first execution as one.
     pub(crate) transaction: OnceLock<Arc<Known>>,
-    /// Its bind markers and columns, as its clients know them.
+    /// Bind markers and columns, as its clients know them.
     pub(crate) shape: Shape,
     /// Notified of each execution.
     mark: Mark,
@@ -106,7 +106,7 @@ impl PreparedStatement {
             text: (text.len() <= limits::PREPARED_TEXT_BYTES_MAX).then(|| Box::from(text)),
             keyspace: keyspace.map(Box::from),
             explicit_keyspace: false,
-            // Only the first statement of a batch is looked at.
+            // Only the first statement of a batch counts.
             names_keyspace: parsed.keyspace.is_some() && parsed.kind != Kind::Batch,
             work: work_of(parsed.kind),
             conditional: parsed.conditional,

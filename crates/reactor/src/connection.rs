@@ -26,7 +26,7 @@ pub(crate) enum State {
     Parked,
     /// The service closed it; its output is still being sent, its input is discarded.
     Flushing,
-    /// All output and the end of the stream were sent; input is discarded until the peer closes
+    /// The output and the end of the stream were sent; input is discarded until the peer closes
     /// too.
     Lingering,
     /// The connection is dead; the slot waits for the driver to release it.

@@ -28,7 +28,7 @@ pub(crate) enum Command {
     Connect { index: u32, to: SocketAddr },
     /// Read again (reading may never have stopped).
     Resume { index: u32 },
-    /// All output was sent: announce the end of the stream, go on reading.
+    /// Announce the end of the stream after the last output, go on reading.
     Shutdown { index: u32 },
     /// Close the socket (with a reset if `reset`), then release the slot with [`Io::release_slot`].
     Close { index: u32, reset: bool },

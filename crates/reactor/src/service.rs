@@ -95,7 +95,7 @@ pub trait Service {
     /// Another thread posted mail.
     fn mail(&mut self, io: &mut Io, mail: Self::Mail);
 
-    /// All events of the turn were handed over; output written now still leaves in this turn's
-    /// flush.
+    /// Ends the turn after its events were handed over; output written now still leaves in this
+    /// turn's flush.
     fn turn_ended(&mut self, io: &mut Io);
 }

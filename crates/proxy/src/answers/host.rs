@@ -17,7 +17,8 @@ pub(super) struct Host<'a> {
     address: SocketAddr,
     id: [u8; 16],
     token: String,
-    /// `None`: this is the only proxy, and values that do not concern it come from the node.
+    /// Common values of the fleet; `None`: this is the only proxy, and values that do not concern
+    /// it come from the node.
     place: Option<Place<'a>>,
 }
 

@@ -134,12 +134,12 @@ impl Clients {
         ClientRef { slot, id: self.get(slot).map_or(0, |client| client.id) }
     }
 
-    /// All clients with their slots.
+    /// Clients with their slots.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Client)> {
         self.slots.iter().map(|(slot, client)| (slot as u32, client))
     }
 
-    /// All clients with their slots.
+    /// Clients with their slots.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut Client)> {
         self.slots.iter_mut().map(|(slot, client)| (slot as u32, client))
     }

@@ -46,7 +46,7 @@ impl Inbox {
         self.heads.push(Head { stream, is_part, flags, opcode, end: self.bodies.len() });
     }
 
-    /// All answers.
+    /// Iterates over the answers.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Kept<'_>> {
         let starts = std::iter::once(0).chain(self.heads.iter().map(|head| head.end));
         self.heads.iter().zip(starts).map(|(head, start)| Kept {

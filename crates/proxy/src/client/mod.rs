@@ -156,7 +156,7 @@ pub(crate) struct Client {
     /// it.
     pub(crate) refuse_next: bool,
     pub(crate) in_flight: u32,
-    /// Its first request for a lock, if any.
+    /// First of its requests for locks, if any.
     pub(crate) lock_requests: u32,
     /// Address it connected to, which `system.local` shows.
     pub(crate) local: SocketAddr,

@@ -25,9 +25,9 @@ pub struct ConfigOption {
     pub default: DefaultText,
     /// The values that may be given.
     pub allowed: Allowed,
-    /// When a changed value takes effect.
+    /// Time at which a changed value takes effect.
     pub change: Change,
-    /// What the manual says beyond the help, in Markdown; may be empty.
+    /// Text of the manual beyond the help, in Markdown; may be empty.
     pub manual: &'static str,
     /// True if a flag has commas between its parts, and the file a list.
     pub is_list: bool,
@@ -64,7 +64,7 @@ pub enum Allowed {
     Form(&'static str, &'static str),
 }
 
-/// When a changed value takes effect.
+/// Time at which a changed value takes effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// With a reload.
@@ -183,7 +183,7 @@ macro_rules! options {
             manual: $manual:literal,
         }
     )+ )+) => {
-        /// All settings, a field for each option, validated by [`Config::problems`].
+        /// Settings, one field for each option, validated by [`Config::problems`].
         #[derive(Clone, Debug)]
         pub struct Config {
             $($( $(#[doc = $help])+ pub $key: $type, )+)+
@@ -195,7 +195,7 @@ macro_rules! options {
             }
         }
 
-        /// All options of the proxy, in the order of the help.
+        /// The options of the proxy, in the order of the help.
         pub static OPTIONS: &[ConfigOption] = &[$($(
             ConfigOption {
                 key: stringify!($key),

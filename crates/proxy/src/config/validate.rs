@@ -16,7 +16,7 @@ pub struct Problem {
 }
 
 impl Config {
-    /// All faults of this configuration; empty if the proxy can start with it.
+    /// Checks the configuration and returns its faults; empty if the proxy can start with it.
     pub fn problems(&self) -> Vec<Problem> {
         let mut found = Findings(Vec::new());
         self.check_addresses(&mut found);

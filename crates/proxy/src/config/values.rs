@@ -6,8 +6,8 @@ use shunt_reactor::IoChoice;
 
 use super::kinds::{Kind, Micros};
 
-/// How long a turn of the event loop is delayed to gather more work (`docs/internals/reactor.md`,
-/// "the window").
+/// Delay of a turn of the event loop that gathers more work (`docs/internals/reactor.md`, "the
+/// window").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Window {
     /// Follows the load.
@@ -101,7 +101,7 @@ impl Kind for Multiget {
 /// Proof that a proxy still owned a shard when it decided a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Commit {
-    /// Its lease, and so the rate of its clock.
+    /// The lease, and so the rate of the clock.
     Lease,
     /// A SERIAL read of its row among the members of the fleet.
     Lwt,
@@ -153,7 +153,7 @@ impl Kind for IoChoice {
 pub struct Credentials {
     /// Role name.
     pub username: String,
-    /// Its password.
+    /// Password of the role.
     pub password: Secret,
 }
 

@@ -37,7 +37,7 @@ pub(super) struct Agreement {
 pub(super) enum Waiter {
     /// A core, for the answer to a client.
     Core {
-        /// Its index.
+        /// Index of the core.
         core: usize,
         /// The core's number for the request.
         ticket: u64,
@@ -62,7 +62,7 @@ impl Agreement {
         self.next_check.get_or_insert(now);
     }
 
-    /// When the next check is due, if anybody waits.
+    /// Time of the next check, if anybody waits.
     pub(super) fn due(&self) -> Option<Instant> {
         self.next_check
     }

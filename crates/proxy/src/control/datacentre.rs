@@ -2,8 +2,9 @@
 //!
 //! It is decided once, before any core hears of the ring, and only from facts common to every proxy
 //! with the same configuration: the contact points as addresses and the ring's own list of nodes,
-//! never from who answered, or first. An ambiguous choice is refused. Queries must never go to a
-//! datacentre that nobody chose; if the local one has no nodes (any more), there is no node to use.
+//! never from which node answered, or answered first. An ambiguous choice is refused. Queries must
+//! never go to a datacentre that nobody chose; if the local one has no nodes (any more), no node is
+//! used.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;

@@ -95,7 +95,7 @@ struct Thing {
     arguments: Vec<String>,
 }
 
-/// All schema objects that events can name, each with a digest of its rows.
+/// Schema objects that events can name, each with a digest of its rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Inventory {
     /// Schema version of the node at the start; the schema may have been newer, not older.

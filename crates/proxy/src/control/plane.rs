@@ -59,7 +59,7 @@ pub struct ControlOptions {
 #[derive(Debug)]
 pub struct Unfit(pub String);
 
-/// All knowledge of the control plane; outlives control connections.
+/// State of the control plane; outlives control connections.
 pub struct ControlPlane {
     pub(super) config: watch::Receiver<Arc<Config>>,
     pub(super) post: Post,

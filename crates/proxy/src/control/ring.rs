@@ -16,14 +16,14 @@ use super::handshake;
 use super::membership::Members;
 use super::tables::{self, Row};
 
-/// How long the advertised address of the control node may take to answer before the contact
-/// address is used instead.
+/// Time for the advertised address of the control node to answer, before the contact address is
+/// used instead.
 const ADVERTISED_LIMIT: Duration = Duration::from_secs(2);
 
 /// The ring as one node describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Ring {
-    /// All nodes, all `up`: these tables do not say whether they are.
+    /// Nodes of the ring, all `up`: these tables do not say whether they are.
     pub(super) nodes: Vec<Node>,
     /// Host id of the node asked.
     pub(super) control_host_id: u128,

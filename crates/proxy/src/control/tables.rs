@@ -30,7 +30,7 @@ impl Row {
         Self { names: Arc::clone(names), values }
     }
 
-    /// All values, in the order of the columns.
+    /// Values of the row, in the order of the columns.
     pub(super) fn values(&self) -> &[Option<Vec<u8>>] {
         &self.values
     }

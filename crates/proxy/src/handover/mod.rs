@@ -39,7 +39,7 @@ use state::{Agent, Away, Offer};
 /// Fills a buffer from the operating system's generator; in a simulation from its seed.
 pub type Random = Box<dyn FnMut(&mut [u8]) + Send>;
 
-/// What a core needs to hand answers over.
+/// Options of hand-over for a core.
 pub struct HandoverOptions {
     /// The key that the agents share.
     pub key: SharedKey,

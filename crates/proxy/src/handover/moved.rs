@@ -125,7 +125,7 @@ fn carry_out(core: &mut Core, io: &mut Io, wanted: Wanted) {
                 debug_assert!(was_parked, "a client's connection was away and here");
                 return;
             }
-            // Its session is unknown by now: reset it as soon as it is in.
+            // Its session is unknown: reset it as soon as it is in.
             io.restore(frozen);
             with(core, io, |owner, _, sink| owner.restored(flow, true, sink));
         }

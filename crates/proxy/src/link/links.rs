@@ -97,12 +97,12 @@ impl Links {
         self.get_with_node(link.key).filter(|found| found.link.conn == link.conn)
     }
 
-    /// All links with their keys.
+    /// Links with their keys.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (LinkKey, &Link)> {
         self.slots.iter().map(|(key, link)| (LinkKey(key as u32), link))
     }
 
-    /// All links.
+    /// Every link of the core.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Link> {
         self.slots.iter_mut().map(|(_, link)| link)
     }
@@ -122,7 +122,7 @@ impl Links {
         self.nodes.get_mut(usize::from(node.0))
     }
 
-    /// All nodes that ever were in the ring.
+    /// Every node that ever was in the ring.
     pub(crate) fn nodes_mut(&mut self) -> &mut Vec<NodeState> {
         &mut self.nodes
     }

@@ -1,13 +1,13 @@
 //! The nodes behind the proxy and the links to them.
 //!
 //! A link is one connection to one node, shared by all clients of one pool. [`open`] connects it,
-//! [`handshake`] and [`identity`] bring it to where it takes queries, [`keep`] keeps the right ones
-//! open and gives up those that break, [`watch`] probes them, [`upgrade`] moves them to the port
-//! where a node takes aggregated frames, [`ring`] follows the ring. [`streams`] remembers what is
-//! in flight on a link; [`pool`] says who may share it, [`pools`] gives pools out, [`refusal`]
-//! ends those whom no node takes any more. [`links`] holds them all.
+//! [`handshake`] and [`identity`] prepare it for queries, [`keep`] keeps the right ones open and
+//! gives up those that break, [`watch`] probes them, [`upgrade`] moves them to the port where a
+//! node takes aggregated frames, [`ring`] follows the ring. [`streams`] remembers the requests in
+//! flight on a link; [`pool`] defines who may share it, [`pools`] assigns pools, [`refusal`] closes
+//! the clients that no node takes any more. [`links`] holds them all.
 //!
-//! Requests are put on a link by [`crate::aggregate`] and come back through
+//! [`crate::aggregate`] puts requests on a link, and they come back through
 //! [`crate::disaggregate`].
 
 pub(crate) mod handshake;
@@ -122,7 +122,7 @@ pub(crate) struct Link {
     pub(crate) waiting: Vec<ClientRef>,
     pub(crate) reader: EnvelopeReader,
     pub(crate) last_received_ns: u64,
-    /// Time of the unanswered OPTIONS; 0 if there is none.
+    /// Time of the unanswered OPTIONS; 0 if none is out.
     pub(crate) probe_sent_ns: u64,
     /// Streams held by timed-out queries.
     pub(crate) orphans: usize,
@@ -235,7 +235,7 @@ pub(crate) struct NodeState {
     pub(crate) silent: bool,
     /// True if another node answered at its address at the last check.
     pub(crate) stranger: bool,
-    /// Its port for aggregated frames, if not the ordinary one.
+    /// Port for aggregated frames, if not the ordinary one.
     pub(crate) upgrade: Upgrade,
     pub(crate) metrics: Arc<NodeMetrics>,
 }

@@ -134,7 +134,7 @@ impl Pool {
         }
     }
 
-    /// All links, open or opening.
+    /// Keys of its links, open or opening.
     pub(crate) fn links(&self) -> impl Iterator<Item = LinkKey> + '_ {
         self.links.iter().filter_map(|link| *link)
     }
@@ -209,7 +209,7 @@ impl Pool {
         self.refusals.iter_mut().for_each(|refused| refused.until_ns = 0);
     }
 
-    /// Its state, as metrics show it.
+    /// State of the pool for metrics.
     pub(crate) fn state(&self) -> PoolState {
         if self.ready > 0 {
             PoolState::Open
@@ -275,7 +275,7 @@ impl Verdict {
     }
 }
 
-/// All pools of a core.
+/// Pools of a core.
 #[derive(Default)]
 pub(crate) struct Pools {
     pools: Vec<Option<Pool>>,
@@ -353,7 +353,7 @@ impl Pools {
         self.pools.iter_mut().flatten()
     }
 
-    /// All pools.
+    /// Iterates over the pools.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Pool> {
         self.pools.iter().flatten()
     }

@@ -15,7 +15,7 @@ use crate::plan::Plan;
 /// The place of a request's bytes while it is in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kept {
-    /// Nothing was kept.
+    /// No bytes are kept.
     Nothing,
     /// In the link's sent log.
     Sent { sequence: u32, offset: u32, length: u32 },
@@ -220,7 +220,7 @@ impl Streams {
         self.slots.get_mut(usize::from(stream))?.as_mut()
     }
 
-    /// All requests in flight.
+    /// Requests in flight.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u16, &Pending)> {
         self.slots.iter().enumerate().filter_map(|(id, slot)| Some((id as u16, slot.as_ref()?)))
     }

@@ -12,7 +12,7 @@ labels! {
         Stays = "relayed",
         /// Relayed, or failed, after the decision that its client's connection leaves.
         CameBack = "came_back",
-        /// Its client's connection ended.
+        /// The client's connection ended.
         Broken = "broken_off",
     }
 }
@@ -24,15 +24,15 @@ labels! {
         Off = "off",
         /// The proxy inspects it: system tables, IN queries in parts, its own statements.
         LookedInto = "looked_into",
-        /// It is larger than a frame may be.
+        /// The answer is larger than the bound on frames.
         TooLarge = "too_large",
-        /// Its client has not taken what was written before.
+        /// The client has not taken earlier output.
         Backlog = "backlog",
-        /// Its client's connection is away for another answer, or something else holds it here.
+        /// The client's connection is away for another answer, or a request holds it here.
         Busy = "busy",
         /// The number of connections with agents, or on their way, has reached its bound.
         Full = "full",
-        /// Its packets cannot be redirected: the agent is not in this network, or the table is
+        /// The agent's packets cannot be redirected: it is not in this network, or the table is
         /// full.
         NotSteered = "not_steered",
         /// The kernel did not release the connection.

@@ -16,13 +16,13 @@ labels! {
         Renewed = "renewed",
         /// Released by its owner.
         Released = "released",
-        /// Its time ran out.
+        /// Expired.
         Expired = "expired",
-        /// Its client was told that the grant is in doubt.
+        /// In doubt: the client does not know whether it was granted.
         InDoubt = "in_doubt",
-        /// Its holder came from a row of an earlier owner of its shard.
+        /// Loaded from a row of an earlier owner of its shard.
         Loaded = "loaded",
-        /// Its row was written once more, because the outcome of the first write was unknown.
+        /// Written once more, because the outcome of the first write was unknown.
         WrittenAgain = "written_again",
         /// Obsolete rows were deleted.
         RowsDeleted = "rows_deleted",

@@ -42,9 +42,9 @@ labels! {
         Error = "error",
         /// The proxy refused it because a bound was reached.
         Overloaded = "overloaded",
-        /// Not answered before the deadline.
+        /// The deadline passed without an answer.
         TimedOut = "timed_out",
-        /// Its link died and it could not be retried.
+        /// The link died and the query could not be retried.
         LinkLost = "link_lost",
         /// Sent again after its link died.
         Retried = "retried",
@@ -62,7 +62,7 @@ labels! {
         TooMany = "too_many",
         /// The ring is not known yet, or no node is up.
         NoRing = "no_ring",
-        /// It did not finish its handshake in time.
+        /// The client did not finish its handshake in time.
         HandshakeTimeout = "handshake_timeout",
         /// A node refused its login.
         Authentication = "authentication",
@@ -82,16 +82,16 @@ labels! {
         Draining = "draining",
         /// The proxy is shutting down, and `drain_timeout_ms` is over.
         CutOff = "cut_off",
-        /// It broke the protocol, or exceeded a size bound.
+        /// The client broke the protocol, or exceeded a size bound.
         ProtocolError = "protocol_error",
-        /// It began with a protocol version that the proxy does not speak; drivers step down and
-        /// come back.
+        /// The client began with a protocol version that the proxy does not speak; drivers step
+        /// down and come back.
         Version = "version",
-        /// There were too many combinations of role, keyspace and version.
+        /// Too many combinations of role, keyspace and version were in use.
         TooManyPools = "too_many_pools",
         /// The ring was not known within `handshake_timeout_ms`.
         NoRing = "no_ring",
-        /// It did not log in within `handshake_timeout_ms`.
+        /// The client did not log in within `handshake_timeout_ms`.
         HandshakeTimeout = "handshake_timeout",
         /// A node refused its login.
         Authentication = "authentication",
@@ -99,13 +99,13 @@ labels! {
         LoginUnchecked = "login_unchecked",
         /// Every node refuses its login or its keyspace now.
         AccessLost = "access_lost",
-        /// It took too long to send one request.
+        /// The client took too long to send one request.
         RequestTimeout = "request_timeout",
-        /// It did not take its replies.
+        /// The client did not take its replies.
         RepliesUntaken = "replies_untaken",
         /// `clients_bytes_max` was reached, and its untaken bytes were the most.
         BytesMax = "bytes_max",
-        /// Its host did not acknowledge the proxy's output.
+        /// The client's host did not acknowledge the proxy's output.
         Unreachable = "unreachable",
     }
 }
@@ -119,16 +119,16 @@ labels! {
         NoLink = "no_link",
         /// The link that its next query must take is full.
         LinkFull = "link_full",
-        /// It does not take its replies.
+        /// The client does not take its replies.
         RepliesUntaken = "replies_untaken",
-        /// Its login or USE is in progress.
+        /// The client's login or USE is in progress.
         LoginOrUse = "login_or_use",
         /// The proxy is shutting down.
         Draining = "draining",
         /// The proxy was paused, and asks which tables take part in transactions now.
         StoodStill = "stood_still",
-        /// Its next request takes long to read, and the loop has read its limit of such bytes in
-        /// this turn.
+        /// The client's next request takes long to read, and the loop has read its limit of such
+        /// bytes in this turn.
         Heavy = "heavy",
     }
 }
@@ -150,7 +150,7 @@ labels! {
 labels! {
     /// The reason why the proxy gave a link up.
     pub enum GivenUp = "reason" {
-        /// It was not open within `connect_timeout_ms`.
+        /// The link was not open within `connect_timeout_ms`.
         HandshakeTimeout = "handshake_timeout",
         /// The node did not answer a probe.
         Silent = "silent",

@@ -13,14 +13,14 @@ labels! {
         /// Committed, and its client told so before the writes were made: on tables with the mode
         /// `full`.
         ToldEarly = "told_early",
-        /// It only read.
+        /// Read only.
         Read = "read",
         /// No part of it was executed.
         NotExecuted = "not_executed",
-        /// Its client was told that it is in doubt.
+        /// In doubt, as its client was told.
         InDoubt = "in_doubt",
-        /// Its record, or one of its writes, was written once more, because the outcome of the
-        /// first write was unknown.
+        /// Written once more, record or one of the writes, because the outcome of the first write
+        /// was unknown.
         WrittenAgain = "written_again",
         /// One of its writes was given up: nodes refused it each time.
         GivenUp = "given_up",

@@ -6,13 +6,13 @@ use shunt_admin::labels;
 labels! {
     /// The reason why such a read went whole from the start.
     pub enum Whole = "reason" {
-        /// It asks for a page other than the first.
+        /// The request asks for a page other than the first.
         PagingState = "paging_state",
         /// SERIAL or LOCAL_SERIAL.
         Serial = "serial",
-        /// It is traced.
+        /// The request is traced.
         Tracing = "tracing",
-        /// It has a custom payload.
+        /// The request has a custom payload.
         Payload = "payload",
         /// A parameter that parts cannot have, or an unknown one.
         Parameters = "parameters",
@@ -65,7 +65,7 @@ labels! {
 labels! {
     /// The reason why a split read was sent whole after all.
     pub enum Lost = "reason" {
-        /// There are more rows than one page has.
+        /// The result has more rows than one page.
         Pages = "pages",
         /// Answers of too many bytes.
         Bytes = "bytes",

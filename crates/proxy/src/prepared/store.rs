@@ -59,7 +59,7 @@ impl Mark {
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub(crate) struct Account(u64);
 
-/// All statements of the process.
+/// Statements of the whole process.
 #[derive(Default)]
 pub struct PreparedStore {
     inner: RwLock<Inner>,

@@ -82,7 +82,7 @@ pub(crate) struct Repair {
     pub(crate) body: Vec<u8>,
     /// Link that the request returns to.
     pub(crate) link: LinkRef,
-    /// That link's node.
+    /// Node of the link.
     pub(crate) node: NodeId,
     pub(crate) statement: Arc<PreparedStatement>,
     /// True if the PREPARE must go out in the keyspace of the first one: in the request's own it

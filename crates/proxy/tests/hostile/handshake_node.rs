@@ -15,9 +15,9 @@ use shunt_wire::cql::writer::EnvelopeWriter;
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Reaction {
     Accept,
-    /// It answers with an ERROR of this code.
+    /// Answers with an ERROR of this code.
     Refuse(i32),
-    /// It does not answer.
+    /// Does not answer.
     Ignore,
 }
 

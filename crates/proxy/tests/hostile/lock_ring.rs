@@ -58,9 +58,9 @@ pub struct Tables {
     pub strays: usize,
     /// Renewals of leases that were applied.
     pub renewals: usize,
-    /// What the clocks of nodes show, microseconds since 1970.
+    /// Reading of the nodes' clocks, microseconds since 1970.
     pub nodes_us: i64,
-    /// True if there is another member, which renews its lease whenever the proxy reads it.
+    /// True if another member exists, which renews its lease whenever the proxy reads it.
     has_peer: bool,
 }
 

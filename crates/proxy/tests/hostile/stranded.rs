@@ -156,7 +156,8 @@ fn a_compression_that_nodes_take_no_longer() {
 /// A change of the nodes' behaviour.
 type Change = fn(&mut HandshakeTestbed);
 
-/// Nobody is closed unless every node refuses, however long it takes; and all goes on afterwards.
+/// A client is closed only if every node refuses, however long it takes; and all goes on
+/// afterwards.
 #[test]
 fn nobody_is_closed_for_what_is_no_verdict_of_all() {
     let cases: [(&str, Change); 4] = [

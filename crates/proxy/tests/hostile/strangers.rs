@@ -26,7 +26,7 @@ fn refused(setup: &HandshakeTestbed, node: u16) -> u64 {
     setup.testbed.scene.metrics[0].nodes.node(NodeId(node)).strangers.get()
 }
 
-/// Sends so many queries that every node has its turn.
+/// Sends enough queries for every node to have its turn.
 fn ask_all(setup: &mut HandshakeTestbed, client: shunt_reactor::sim::HostId<simulated::Client>) {
     for _ in 0..20 {
         assert_eq!(setup.ask(client, "SELECT 1"), opcode::RESULT);

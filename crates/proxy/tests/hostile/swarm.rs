@@ -18,7 +18,7 @@ const CLIENTS: usize = 10_000;
 const BYTES_MAX: u64 = 640 << 20;
 const BYTES_LEFT: u64 = 128 << 20;
 
-/// All attacking clients, as one host.
+/// The attacking clients, as one host.
 struct Swarm {
     server: SocketAddr,
     /// Number of the client by connection, until its first answer.

@@ -121,7 +121,8 @@ fn which_table_has_a_name_is_asked_by_a_prepared_statement() {
     assert_eq!(after_as_text, as_text);
 }
 
-/// Its plan belongs to the former table. With a commit of that plan its writes would be given up.
+/// The plan of the transaction belongs to the former table. With a commit of that plan the writes
+/// would be given up.
 #[test]
 fn a_transaction_that_was_planned_with_a_table_of_the_same_name_is_planned_anew() {
     let mut ring = TransactionTestbed::new(Bank::with(&[("bank", "t")]), |_| {});

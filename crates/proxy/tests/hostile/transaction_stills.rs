@@ -159,7 +159,7 @@ fn what_a_node_has_turned_away_goes_to_no_other_before_modes_are_known() {
     assert_eq!(ring.written(), before + 1);
 }
 
-/// Its driver prepares it again, and that waits.
+/// The driver prepares it again, and that waits.
 #[test]
 fn what_a_node_does_not_know_as_it_was_prepared_is_not_sent_again_before_modes_are_known() {
     let (mut ring, client) = testbed();

@@ -227,8 +227,8 @@ impl Watcher {
     }
 }
 
-/// Whatever comes in between, a client that has read the hosts and then follows its events knows
-/// them: no event announces a known host, or the end of an unknown one.
+/// A client that has read the hosts and then follows its events knows them, whatever comes in
+/// between: no event announces a known host, or the end of an unknown one.
 #[test]
 fn changes_that_come_faster_than_they_are_told_add_up() {
     for_seeds(10, |seed| {

@@ -83,7 +83,7 @@ impl Kind {
 /// The bound values.
 pub type Values = Vec<Vec<u8>>;
 
-/// What is answered.
+/// The answer to a statement.
 pub enum Reply {
     Applied(bool),
     Void,
@@ -186,7 +186,7 @@ pub struct Ring {
     pub clocks_off_us: [Option<i64>; 3],
     /// True if the tables of transactions have modes.
     pub has_modes: bool,
-    /// Makes two of three reads of a member's row fail; and the number of each.
+    /// Makes two of three reads of a member's row fail; `member_reads` counts the reads of each.
     pub fails_member_reads: bool,
     pub member_reads: BTreeMap<Vec<u8>, u64>,
     /// True if a read of rows of locks asks one replica.

@@ -8,7 +8,7 @@ use shunt_topology::schema::{Cells, Column, Factor};
 use shunt_topology::{Keyspace, Node, NodeId, Replication, RoutingTable, Table};
 use shunt_wire::cql::types::CqlType;
 
-/// All nodes of a ring, all up.
+/// The nodes of a ring, all up.
 pub(crate) fn nodes(ring: &Ring) -> Vec<Node> {
     let nodes = ring.nodes.iter().enumerate().map(|(index, node)| Node {
         id: NodeId(index as u16),

@@ -20,7 +20,7 @@ impl Journal {
         Journal { lines, _until: tracing::subscriber::set_default(writer) }
     }
 
-    /// All lines up to now that hold every one of these texts.
+    /// Lines up to now that hold every one of these texts.
     pub fn with(&self, texts: &[&str]) -> Vec<String> {
         let lines = self.lines.lock().unwrap();
         lines.iter().filter(|line| texts.iter().all(|text| line.contains(text))).cloned().collect()

@@ -11,7 +11,7 @@ use shunt_reactor::{Accepted, CloseReason, ConnId, Io, Service};
 
 pub struct Liar {
     handshake: AgentHandshake,
-    /// Its connections; those with a message that is not a link's are for control.
+    /// Connections; those with a message that is not a link's are for control.
     open: HashMap<ConnId, (Option<Box<Established>>, bool)>,
     /// Owners' messages on control connections, without their fields.
     pub heard: Vec<(OwnerId, Ticket, String)>,

@@ -9,7 +9,7 @@ use super::history::History;
 /// The outcome of a key's write.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Fate {
-    /// It has no answer yet.
+    /// In flight: without an answer yet.
     InFlight,
     /// Acknowledged: must be found from now on.
     Acknowledged,

@@ -109,7 +109,7 @@ pub struct Scene {
 }
 
 impl Scene {
-    /// Starts nodes and cores, which know the ring if `knows_ring`; there are no clients yet.
+    /// Starts nodes and cores, which know the ring if `knows_ring`; clients come later.
     pub fn new(options: SceneOptions) -> Scene {
         let mut world = World::new(options.seed, options.network.clone());
         let memory: Memory = Memory::default();

@@ -73,7 +73,7 @@ impl Twin {
         Ok(Twin::of(path, connect(path)?, None))
     }
 
-    /// Uses the depot at this path, and opens one if there is none: the first caller hosts it for
+    /// Uses the depot at this path, and opens one if none is there: the first caller hosts it for
     /// all.
     pub fn open(path: &Path) -> io::Result<Twin> {
         let is_none = |error: &io::Error| {

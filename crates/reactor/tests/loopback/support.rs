@@ -13,7 +13,7 @@ use shunt_reactor::{
     listen, mailbox, probe_uring, run,
 };
 
-/// All events of a service; the return value counts only for `Received`.
+/// The events of a service; the return value counts only for `Received`.
 pub(crate) enum Event<'a> {
     Started,
     Accepted(ConnId, Accepted),

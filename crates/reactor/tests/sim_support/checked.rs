@@ -11,7 +11,7 @@ pub struct Checked<S> {
     pub inner: S,
     /// Bytes last presented and not consumed, by open connection.
     known: HashMap<ConnId, Known>,
-    /// All ends of connections that the service did not choose.
+    /// Ends of connections that the service did not choose.
     pub closed: Vec<(ConnId, CloseReason)>,
 }
 

@@ -34,7 +34,7 @@ const LOCAL: &[Specification<'static>] = &[
     ("schema_version", UUID),
     ("tokens", SET_OF_TEXT),
 ];
-/// All columns of `system.peers`.
+/// The columns of `system.peers`.
 const PEERS: &[Specification<'static>] = &[
     ("peer", INET),
     ("data_center", TEXT),
@@ -46,7 +46,7 @@ const PEERS: &[Specification<'static>] = &[
     ("schema_version", UUID),
     ("tokens", SET_OF_TEXT),
 ];
-/// All columns of `system.peers_v2`.
+/// The columns of `system.peers_v2`.
 const PEERS_V2: &[Specification<'static>] = &[
     ("peer", INET),
     ("peer_port", INT),
@@ -151,7 +151,7 @@ impl<'a> Read<'a> {
         show_fleet(&self.found(), fleet, &cluster(), Some(&asked), 1 << 20)
     }
 
-    /// What proxy 1 of the fleet shows.
+    /// Rows that proxy 1 of the fleet shows.
     fn rows(&self) -> Shown {
         let shown =
             self.in_fleet(&fleet(1)).unwrap_or_else(|fault| panic!("{}: {fault:?}", self.text));

@@ -13,7 +13,7 @@ async fn two_datacentres(dc1: u128, dc2: usize) -> FakeRing {
     ring
 }
 
-/// A ring with these host ids and a name of its own.
+/// A ring with these host ids and this name.
 async fn another(name: &'static str, host_ids: &[u128]) -> FakeRing {
     let mut ring = FakeRing::start(0).await;
     for host_id in host_ids {
@@ -104,7 +104,7 @@ async fn a_contact_point_without_an_address_leaves_the_choice_open() {
     let unknown = |config: &mut Config| config.contact_points.push("nobody.invalid".to_owned());
     let why = Bench::start(&[ring.address(1)], unknown).unfit().await;
     assert!(why.contains("nobody.invalid") && why.contains("local_datacentre"), "{why}");
-    // With one datacentre there is nothing to choose.
+    // With one datacentre the choice is clear.
     ring.edit(|state| state.nodes[1].datacentre = "dc1");
     assert_eq!(
         Bench::start(&[ring.address(1)], unknown).cluster_where(|_| true).await.datacentre,
@@ -112,7 +112,7 @@ async fn a_contact_point_without_an_address_leaves_the_choice_open() {
     );
 }
 
-/// Its nodes are gone, and nobody chose the others.
+/// The nodes of the chosen datacentre are gone, and nobody chose the others.
 #[tokio::test]
 async fn a_datacentre_that_vanishes_leaves_no_node_to_use() {
     for configured in [None, Some("dc2".to_owned())] {

@@ -1,5 +1,5 @@
-//! Proxies whose wall clocks are behind: what ordinary clients wrote before, by right clocks, hides
-//! nothing that a transaction was told to have written.
+//! Proxies whose wall clocks are behind: earlier writes of ordinary clients, by right clocks, hide
+//! no write that a transaction reported.
 
 use shunt_proxy::weakened::Weakened;
 use shunt_reactor::sim::{Clock, MILLISECOND, SECOND};
@@ -68,7 +68,7 @@ fn a_clock_that_jumps_back_is_seen_at_once() {
     scene.run_for(8 * SECOND);
     assert!(applied(&scene) > 100);
     set_proxies(&mut scene, -BEHIND_US);
-    // What was decided before that is answered by then.
+    // Earlier decisions are answered by then.
     scene.run_for(500 * MILLISECOND);
     let before = applied(&scene);
     scene.run_for(3 * SECOND);

@@ -42,7 +42,7 @@ pub struct Seen {
 pub enum Fate {
     /// Answered at this time, nanoseconds: it has read and written its keys.
     Done(u64),
-    /// It has written nothing, and never will.
+    /// Not done: it has written nothing, and never will.
     NotDone,
     /// Unknown; its reads are unknown too.
     Unknown,

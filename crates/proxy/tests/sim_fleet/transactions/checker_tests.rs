@@ -1,4 +1,4 @@
-//! The checker finds each of its anomalies, and none where there is none.
+//! The checker finds each of its anomalies, and none in a sound history.
 
 use shunt_reactor::sim::Random;
 

@@ -16,7 +16,7 @@ pub struct Found {
 pub enum Ending {
     /// Done. `applied`: whether it has written; `None` if the answer does not say.
     Done { found: Vec<Found>, applied: Option<bool> },
-    /// Nothing was written.
+    /// Not done: nothing was written.
     NotDone,
     /// The outcome is unknown.
     InDoubt,
@@ -31,7 +31,7 @@ pub struct Asked {
     pub ending: Option<(u64, Ending)>,
 }
 
-/// All transactions; the number that one writes is its place from 1 on.
+/// The transactions; the number that one writes is its place from 1 on.
 #[derive(Default)]
 pub struct History {
     pub asked: Vec<Asked>,

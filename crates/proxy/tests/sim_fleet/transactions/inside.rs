@@ -18,7 +18,7 @@ pub struct Recorded {
     pub generation: i64,
     at: RowKey,
     written_us: i64,
-    /// Its writes and their timestamps, microseconds.
+    /// Rows that it writes, with their timestamps, microseconds.
     writes: Vec<(RowKey, i64)>,
     /// True once one of them has come.
     pub is_begun: bool,

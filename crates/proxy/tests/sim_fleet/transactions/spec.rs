@@ -184,7 +184,7 @@ impl Spec {
         spec
     }
 
-    /// All texts that a client prepares.
+    /// Texts that a client prepares.
     pub fn prepared() -> Vec<String> {
         let mut texts = Vec::new();
         for keyspace in 0..KEYSPACES.len() {
@@ -209,7 +209,7 @@ impl Spec {
         texts
     }
 
-    /// All texts on leases that a client prepares.
+    /// Texts on leases that a client prepares.
     pub fn prepared_of_leases() -> Vec<String> {
         let first = |lease: RowOf| {
             let known = Found { version: 0, writer: 0, value: 0 };
@@ -235,8 +235,8 @@ impl Spec {
         self.conditions.iter().all(|(read, least)| values[*read] >= *least)
     }
 
-    /// Its text and the values of its markers, as the transaction of this number; or all values in
-    /// the text.
+    /// Text and values of the markers, as the transaction of this number; or the values in the
+    /// text.
     pub fn text(&self, writer: i64, has_markers: bool) -> (String, Vec<Vec<u8>>) {
         let mut values = Vec::new();
         let mut value = |number: i64, is_long: bool| {

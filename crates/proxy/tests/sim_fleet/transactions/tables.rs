@@ -45,7 +45,7 @@ const LOG: &[Column<'static>] = &[
     ("body", BLOB),
 ];
 
-/// All tables; those of applications first.
+/// The tables; those of applications first.
 pub const TABLES: [Table; 8] = [
     Table { keyspace: "bank", name: "accounts", columns: ACCOUNTS, partition: 1, clustering: 0 },
     Table { keyspace: "bank", name: "shifts", columns: SHIFTS, partition: 1, clustering: 1 },
@@ -119,7 +119,7 @@ pub struct Shard {
     pub sealed: i64,
 }
 
-/// What is answered.
+/// The answer to a statement.
 pub enum Reply {
     Void,
     Applied(bool),
@@ -127,7 +127,7 @@ pub enum Reply {
     Rows(Vec<Column<'static>>, Vec<Vec<Option<Vec<u8>>>>),
 }
 
-/// All tables with their data.
+/// The tables with their data.
 #[derive(Default)]
 pub struct Tables {
     replicas: [Replica; 3],
@@ -153,8 +153,7 @@ impl Tables {
         Some(parsed)
     }
 
-    /// Puts the rows that there are at first on all replicas, as an ordinary client has written them
-    /// then.
+    /// Puts the initial rows on all replicas, as written by an ordinary client at that time.
     pub fn fill(&mut self, written_us: i64) {
         for row in (0..KEYSPACES.len()).flat_map(RowOf::all).chain(RowOf::leases()) {
             let is_it = |table: &Table| {

@@ -41,7 +41,7 @@ pub(super) struct Machine {
     pub(super) next_port: u16,
 }
 
-/// All hosts, listeners, wires and events of a world.
+/// The hosts, listeners, wires and events of a world.
 #[derive(Debug)]
 pub(super) struct Network {
     pub(super) now_ns: u64,

@@ -101,7 +101,7 @@ impl Options {
         }
     }
 
-    /// All faults at once.
+    /// Every fault at once.
     pub fn rough() -> Options {
         Options {
             reset: 0.003,

@@ -213,7 +213,7 @@ fn a_connection_that_had_no_room_for_what_came_behind_a_hole_goes_on() {
             || assert_eq!(rustix::net::send(&client, &[7; 1_000], SendFlags::DONTWAIT), Ok(1_000));
         (0..10).for_each(|_| send());
         until("what was sent", || repair::receive_queue_bytes(&before).unwrap() == 10_000);
-        // The peer was told of more room than there is from here on.
+        // From here on the peer has a promise of more room than the socket has.
         socket::limit_receive(&before, 1).unwrap();
         repair::drop_packets(&before).unwrap();
         send();
