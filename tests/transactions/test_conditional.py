@@ -220,7 +220,7 @@ def test_a_column_that_was_added_is_not_lost(session, tables):
     ("BEGIN BATCH INSERT INTO {} (name) VALUES ('r') APPLY BATCH", "no batch and no transaction"),
     ("INSERT INTO {} (name) VALUES ('r') USING TIMESTAMP 5", "custom timestamps"),
     ("INSERT INTO {} JSON '{{\"name\": \"r\"}}' IF NOT EXISTS", "INSERT JSON"),
-    ("UPDATE {} SET fence = fence + 1 WHERE name = 'r'", "computed from the row"),
+    ("UPDATE {} SET fence = fence + 1 WHERE name = 'r'", "compute a value from the row"),
     ("UPDATE {} SET owner = 'a' WHERE name IN ('r', 's')", "one row|one value"),
     ("UPDATE {} SET until = to_timestamp(now()) WHERE name = 'r' IF EXISTS", "now"),
     ("UPDATE {} SET owner = 'a' WHERE name = 'r' IF until < to_timestamp(now())", "now"),

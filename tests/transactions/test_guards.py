@@ -104,7 +104,7 @@ def test_prepared_statements_batches_and_transactions_are_guarded_too(guarded, n
     assert list(guarded.execute(transfer, custom_payload=with_fence(name, fence)).one().values()) == [40]
     with pytest.raises(InvalidRequest, match="fence 1 of lock"):
         guarded.execute(transfer, custom_payload=with_fence(name, 1))
-    with pytest.raises(InvalidRequest, match="not taken under a guard"):
+    with pytest.raises(InvalidRequest, match="not supported under a guard"):
         guarded.execute(f"UPDATE accounts SET balance = 42, owner = to_json(now()) WHERE id = {number}", custom_payload=with_fence(name, fence))
     assert balance(guarded, number) == 41
     release(guarded, name)
@@ -151,7 +151,7 @@ def test_what_is_asked_twice_under_one_key_is_done_once(guarded, number):
         assert list(result.one().values()) == [10]
         assert result.response_future.custom_payload["shunt-applied"] == b"\1"
     assert balance(guarded, number) == 11
-    with pytest.raises(InvalidRequest, match="another transaction was carried out with this shunt-idempotency key"):
+    with pytest.raises(InvalidRequest, match="this shunt-idempotency key belongs to another transaction"):
         guarded.execute(add + " ", custom_payload=key)
     guarded.execute(add)
     # Not carried out is an outcome as well.

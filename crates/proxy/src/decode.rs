@@ -31,7 +31,7 @@ use crate::reply;
 use crate::retained::Retained;
 use crate::route::{self, Choice};
 use crate::router::Router;
-use crate::transactions::{still, take as transactions};
+use crate::transactions::{intake, still};
 
 /// One complete request.
 #[derive(Clone, Copy)]
@@ -417,7 +417,7 @@ fn finish(core: &mut Core, io: &mut Io, request: &Request<'_>, forwarded: Forwar
                 After::Lock => statement::take(core, io, slot, header, &plan, body),
                 After::Transaction if still::holds_up(core, io, slot) => return Taken::Held,
                 After::Transaction => {
-                    if !transactions::take(core, io, slot, header, &plan, body) {
+                    if !intake::take_request(core, io, slot, header, &plan, body) {
                         return take_as_any(core, io, request, plan);
                     }
                 }

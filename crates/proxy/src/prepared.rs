@@ -22,8 +22,8 @@ use shunt_wire::cql::types::partition_key;
 use crate::limits;
 use crate::multiget::form::Form;
 use crate::plan::{After, Work, after_of, work_of};
-use shunt_transactions::catalogue::modes::{Access, Named, tables_of};
-use shunt_transactions::request::Known;
+use shunt_transactions::catalogue::modes::{Access, TableName, tables_of};
+use shunt_transactions::request::Summary;
 
 pub(crate) use shape::Shape;
 pub(crate) use store::Account;
@@ -79,14 +79,14 @@ pub struct PreparedStatement {
     /// True if it is on a table of locks, in whatever form.
     pub(crate) names_locks: bool,
     /// The tables that it reads or writes; `None` if they are unknown.
-    pub(crate) tables: Option<Box<[Named]>>,
+    pub(crate) tables: Option<Box<[TableName]>>,
     /// The statement's access to them.
     pub(crate) access: Access,
     /// The form in which it is split, or the reason why it is not; `None` if it is no read of
     /// several partitions or the option is off.
     pub(crate) multiget: Option<Arc<Form>>,
     /// Form as a transaction: from the text, or from the first execution as one.
-    pub(crate) transaction: OnceLock<Arc<Known>>,
+    pub(crate) transaction: OnceLock<Arc<Summary>>,
     /// Bind markers and columns, as its clients know them.
     pub(crate) shape: Shape,
     /// Notified of each execution.
@@ -133,7 +133,7 @@ impl PreparedStatement {
     }
 
     /// Marks a transaction.
-    pub(crate) fn of_transaction(self, known: Known) -> Self {
+    pub(crate) fn of_transaction(self, known: Summary) -> Self {
         Self { transaction: OnceLock::from(Arc::new(known)), after: After::Transaction, ..self }
     }
 
@@ -156,8 +156,8 @@ impl PreparedStatement {
             self.key.iter().map(|marker| marker.name.len() + size_of::<KeyMarker>()).sum::<usize>();
         let text = self.text.as_ref().map_or(0, |text| text.len());
         let locks = self.locks.as_ref().map_or(0, |statement| statement.bytes());
-        let named = |(keyspace, table): &Named| {
-            keyspace.as_ref().map_or(0, |name| name.len()) + table.len() + size_of::<Named>()
+        let named = |(keyspace, table): &TableName| {
+            keyspace.as_ref().map_or(0, |name| name.len()) + table.len() + size_of::<TableName>()
         };
         let tables = self.tables.iter().flatten().map(named).sum::<usize>();
         let names_no_table = self.tables.as_ref().is_some_and(|tables| tables.is_empty());
@@ -166,7 +166,7 @@ impl PreparedStatement {
             _ if names_no_table => 0,
             // The size must be the same before and after it becomes a transaction: the text counts
             // twice.
-            _ => text + size_of::<Known>(),
+            _ => text + size_of::<Summary>(),
         };
         let multiget = self.multiget.as_ref().map_or(0, |form| match &**form {
             Ok(split) => split.bytes(),

@@ -28,10 +28,8 @@ use crate::locks::{
 };
 use crate::reply;
 use crate::retry::{agreement, expired, lost};
-use crate::transactions::{
-    self, carry as transactions_carry, modes as transactions_modes, ruled as transactions_ruled,
-    still,
-};
+use crate::transactions::modes::{self, rules};
+use crate::transactions::{self, still, time};
 use crate::window::WindowControl;
 
 /// Timer of the periodic tick.
@@ -135,7 +133,7 @@ impl Service for Core {
             TICK => tick(self, io),
             locks::TIMER => carry::due(self, io),
             run::TIMER => run::tick(self, io),
-            transactions::TIMER => transactions_carry::due(self, io),
+            transactions::TIMER => time::due(self, io),
             census::TIMER => census::go_on(&mut self.census, &self.clients, &self.router.pools, io),
             announce::TIMER => announce::go_on(self, io),
             // The end of the turn finds the waiting clients.
@@ -212,7 +210,7 @@ fn settle(core: &mut Core, io: &mut Io) {
     {
         heard::settle(core, io);
         carry::out(core, io);
-        transactions_carry::out(core, io);
+        transactions::effects::perform::perform(core, io);
         lost::settle(core, io);
     }
 }
@@ -230,10 +228,10 @@ fn tick(core: &mut Core, io: &mut Io) {
     keep_locks::tick(core);
     foreign::tick(core, io);
     sweep::tick(core, io);
-    transactions_carry::tick(core, io);
+    time::tick(core, io);
     clock::tick(core, io);
-    transactions_modes::tick(core, io);
-    transactions_ruled::tick(core, io);
+    modes::tick(core, io);
+    rules::tick(core, io);
     peers::tick(core, io);
     if core.handover.is_some() {
         agents::tick(core, io);

@@ -1,5 +1,5 @@
 //! Transactions, as one core of a proxy carries them out, without I/O, clock or threads: requests,
-//! times and outcomes of statements come in; statements to be made go out through a [`Sink`].
+//! times and outcomes of statements come in; statements to be made go out through a [`Effects`].
 //!
 //! | module | subject |
 //! |---|---|
@@ -33,12 +33,12 @@ mod tests;
 pub use engine::commit::Refused;
 pub use engine::log::{BUCKET_RECORDS, Generation, Place, Position};
 pub use engine::opening::{
-    Claim, Conditional, Failed, Found, Opened, Opening, OpeningSink, Page, Row,
+    Claim, Conditional, Failed, FoundRecord, Opened, Opening, OpeningEffects, Page, Row,
 };
 pub use engine::record;
 pub use engine::transactions::{Transactions, no_lease};
 pub use engine::types::{
-    Asked, Counters, Decision, Limits, Mode, NotExecuted, Outcome, Partition, Sink, Ticket,
+    Begin, Counters, Decision, Effects, Limits, Mode, NotExecuted, Outcome, Partition, Ticket,
     TransactionId,
 };
 #[cfg(feature = "weakened")]

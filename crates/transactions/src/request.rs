@@ -1,5 +1,5 @@
-//! A transaction that a client has asked for or prepared, as its own core knows it: enough to say
-//! whose it is, and who may.
+//! A client's request for a transaction: how a core summarises its text, and how it is encoded for
+//! the core or proxy that carries it out.
 
 use std::sync::Arc;
 
@@ -10,51 +10,54 @@ use shunt_wire::cql::message::primitive::Reader;
 use shunt_wire::cql::message::{Consistency, QueryParams, Values, put};
 use shunt_wire::error::DecodeError;
 
-use crate::guard::request::Besides;
+use crate::guard::request::Safeguards;
 use crate::plan::{Outline, Single};
 
 /// The opcode and flags of an answer.
 pub type Head = (u8, u8);
 
-/// A text, and what it is about.
+/// A transaction's text, with the keyspace and tables that routing and rights need.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Known {
-    /// Without what names a lock in it.
+pub struct Summary {
+    /// The text without its guard clauses.
     pub text: Arc<str>,
-    /// And that.
+    /// The guard clauses removed from the text.
     pub guards: Option<Box<Guards>>,
-    /// Of names without one; empty: none.
+    /// Keyspace of names without one; empty if there is none.
     pub keyspace: Arc<str>,
-    /// The keyspace of its tables.
+    /// The keyspace of the tables.
     pub domain: Box<str>,
-    /// The tables in it, and whether it writes to them.
+    /// The tables, each with whether the text writes to it.
     pub tables: Box<[(Box<str>, bool)]>,
-    /// A single statement that calls functions which users have defined.
+    /// True of a single statement that calls user-defined functions.
     pub calls_others: bool,
 }
 
-impl Known {
-    /// Reads a text. `keyspace`: that of the session, if it has one.
-    pub fn read(text: &str, keyspace: Option<&str>) -> Result<Known, Refusal> {
+impl Summary {
+    /// Parses a text. `keyspace` is that of the session, if it has one.
+    ///
+    /// # Errors
+    /// The text is no transaction that proxies carry out.
+    pub fn parse(text: &str, keyspace: Option<&str>) -> Result<Summary, Refusal> {
         let guarded = guard::guarded(text)?;
         let text = guarded.as_ref().map_or(text, |(rest, _)| rest);
-        let outline = Outline::read(text, keyspace.unwrap_or_default())?;
+        let outline = Outline::parse(text, keyspace.unwrap_or_default())?;
         let calls_others = outline.calls_others();
         let Outline { text, keyspace, domain, tables, .. } = outline;
         let tables =
             tables.into_iter().map(|(name, writes)| (name.into_boxed_str(), writes)).collect();
         let guards = guarded.map(|(_, guards)| Box::new(guards));
-        Ok(Known { text, guards, keyspace, domain: domain.into(), tables, calls_others })
+        Ok(Summary { text, guards, keyspace, domain: domain.into(), tables, calls_others })
     }
 
-    /// The same of a single statement that writes and is no transaction, for it has a timestamp of
-    /// its own or the like.
-    pub fn read_single(text: &str, keyspace: Option<&str>) -> Option<Known> {
-        let Single { table, calls_others } = Single::read(text)?;
+    /// Parses a single write that is no transaction, because it has a timestamp of its own or the
+    /// like.
+    pub fn parse_single(text: &str, keyspace: Option<&str>) -> Option<Summary> {
+        let Single { table, calls_others } = Single::parse(text)?;
         let domain =
             table.keyspace.as_deref().or(keyspace).filter(|keyspace| !keyspace.is_empty())?.into();
         let tables = [(table.name.into_boxed_str(), true)].into();
-        Some(Known {
+        Some(Summary {
             text: text.into(),
             guards: None,
             keyspace: keyspace.unwrap_or_default().into(),
@@ -64,7 +67,7 @@ impl Known {
         })
     }
 
-    /// About what it takes in memory.
+    /// Approximate size in memory.
     pub fn bytes(&self) -> usize {
         let tables = self
             .tables
@@ -81,8 +84,8 @@ impl Known {
     }
 }
 
-/// The id of a prepared transaction: the same on every proxy, as nodes do it, and none that a node
-/// gives another text.
+/// Computes the id of a prepared transaction. Every proxy computes the same id, as nodes do, and no
+/// node gives it to another text.
 pub fn id_of(text: &str, keyspace: &str) -> [u8; 16] {
     let hash = Md5::new()
         .chain_update("shunt transaction")
@@ -92,42 +95,50 @@ pub fn id_of(text: &str, keyspace: &str) -> [u8; 16] {
     hash.chain_update(text).finalize().into()
 }
 
-/// What is asked of the core that carries a transaction out.
+/// A request to the core that carries a transaction out.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Asked<'a> {
+pub struct Request<'a> {
+    /// The text, without guard clauses.
     pub text: &'a str,
+    /// Keyspace of names without one; empty if there is none.
     pub keyspace: &'a str,
-    /// The version of the protocol in which it is answered: the client's, or that between proxies.
+    /// Protocol version of the answer: the client's, or the one between proxies.
     pub version: u8,
-    /// The version of the client's protocol, in which types are told.
+    /// The client's protocol version, which decides how types are described.
     pub types: u8,
-    /// The client's role, empty where nobody logs in.
+    /// The client's role; empty where nobody logs in.
     pub role: &'a str,
-    pub besides: Besides<'a>,
+    /// The lock and key that the request names.
+    pub safeguards: Safeguards<'a>,
+    /// Bind values.
     pub values: Values<'a>,
-    /// How a node is to carry it out, where it is sent on as it is: on tables with the mode
-    /// `observe`.
-    pub as_sent: Option<AsSent>,
+    /// The way in which a node carries the statement out if it is passed on: on tables with the
+    /// mode `observe`.
+    pub options: Option<QueryOptions>,
 }
 
-/// What a client has said of how its statement is carried out.
+/// A client's options for one statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AsSent {
+pub struct QueryOptions {
+    /// Consistency level.
     pub consistency: Consistency,
+    /// Serial consistency level.
     pub serial: Option<Consistency>,
-    /// Microseconds.
+    /// Client timestamp, microseconds.
     pub timestamp_us: Option<i64>,
-    /// It says more than another proxy is told, or what a node may find that it cannot read.
+    /// The request has options that other proxies are not sent, or that a node might not read.
     pub is_odd: bool,
 }
 
+/// Flag: a serial consistency level is given.
 const HAS_SERIAL: u8 = 1;
+/// Flag: a timestamp is given.
 const HAS_TIMESTAMP: u8 = 2;
 
-impl AsSent {
-    /// Of a request's.
-    pub fn of(params: &QueryParams<'_>) -> AsSent {
-        AsSent {
+impl QueryOptions {
+    /// Reads the options of a request.
+    pub fn from_params(params: &QueryParams<'_>) -> QueryOptions {
+        QueryOptions {
             consistency: params.consistency,
             serial: params.serial_consistency,
             timestamp_us: params.timestamp,
@@ -135,7 +146,7 @@ impl AsSent {
         }
     }
 
-    fn put(self, out: &mut Vec<u8>) {
+    fn encode(self, out: &mut Vec<u8>) {
         put::consistency(out, self.consistency);
         out.push(
             if self.serial.is_some() { HAS_SERIAL } else { 0 }
@@ -145,12 +156,12 @@ impl AsSent {
         put::long(out, self.timestamp_us.unwrap_or_default());
     }
 
-    fn read(reader: &mut Reader<'_>) -> Result<AsSent, DecodeError> {
+    fn decode(reader: &mut Reader<'_>) -> Result<QueryOptions, DecodeError> {
         let (consistency, has) =
             (Consistency(reader.short("consistency")?), reader.byte("what it has")?);
         let serial = Consistency(reader.short("serial consistency")?);
         let timestamp_us = reader.long("timestamp")?;
-        Ok(AsSent {
+        Ok(QueryOptions {
             consistency,
             serial: (has & HAS_SERIAL != 0).then_some(serial),
             timestamp_us: (has & HAS_TIMESTAMP != 0).then_some(timestamp_us),
@@ -159,33 +170,37 @@ impl AsSent {
     }
 }
 
-impl<'a> Asked<'a> {
-    /// Appends it.
-    pub fn put(&self, out: &mut Vec<u8>) {
+impl<'a> Request<'a> {
+    /// Appends the encoded request.
+    pub fn encode(&self, out: &mut Vec<u8>) {
         let types = if self.types == self.version { 0 } else { self.types << 1 };
         out.extend([self.version, u8::from(self.values.is_named()) | types]);
         put::long_string(out, self.text);
         put::string(out, self.keyspace);
         put::string(out, self.role);
-        self.besides.put(out);
+        self.safeguards.encode(out);
         self.values.put(out);
         // Behind the rest, where versions before this do not look.
-        if let Some(as_sent) = self.as_sent {
-            as_sent.put(out);
+        if let Some(options) = self.options {
+            options.encode(out);
         }
     }
 
-    /// Reads what [`Asked::put`] has written.
-    pub fn read(bytes: &'a [u8]) -> Result<Asked<'a>, DecodeError> {
+    /// Decodes what [`Request::encode`] has encoded.
+    ///
+    /// # Errors
+    /// The bytes are no request.
+    pub fn decode(bytes: &'a [u8]) -> Result<Request<'a>, DecodeError> {
         let mut reader = Reader::new(bytes);
         let (version, named) = (reader.byte("version")?, reader.byte("named")?);
         let types = if named > 1 { named >> 1 } else { version };
         let is_named = named & 1 != 0;
         let (text, keyspace) = (reader.long_string("text")?, reader.string("keyspace")?);
-        let (role, besides) = (reader.string("role")?, Besides::read(&mut reader)?);
+        let (role, safeguards) = (reader.string("role")?, Safeguards::decode(&mut reader)?);
         let values = Values::read(&mut reader, version, is_named)?;
-        let as_sent = (!reader.rest().is_empty()).then(|| AsSent::read(&mut reader)).transpose()?;
-        Ok(Asked { text, keyspace, version, types, role, besides, values, as_sent })
+        let options =
+            (!reader.rest().is_empty()).then(|| QueryOptions::decode(&mut reader)).transpose()?;
+        Ok(Request { text, keyspace, version, types, role, safeguards, values, options })
     }
 }
 
@@ -201,45 +216,45 @@ mod tests {
         for (named, types) in [(true, 5), (false, 5), (true, 3), (false, 4)] {
             let mut list = if named { ValueList::named(5) } else { ValueList::positional(5) };
             list.push_named("k", Value::Bytes(b"1")).push_named("unset", Value::Unset);
-            let besides = Besides { guard: None, key: b"k" };
+            let safeguards = Safeguards { guard: None, key: b"k" };
             let values = list.values();
-            let asked = Asked {
+            let asked = Request {
                 text,
                 keyspace: "ks",
                 version: 5,
                 types,
                 role: "r",
-                besides,
+                safeguards,
                 values,
-                as_sent: None,
+                options: None,
             };
             let mut bytes = Vec::new();
-            asked.put(&mut bytes);
+            asked.encode(&mut bytes);
             assert_eq!(bytes[1] > 1, types != 5, "between proxies it is as it was");
-            assert_eq!(Asked::read(&bytes), Ok(asked));
+            assert_eq!(Request::decode(&bytes), Ok(asked));
             for cut in 0..bytes.len() {
-                assert!(Asked::read(&bytes[..cut]).is_err(), "{cut}");
+                assert!(Request::decode(&bytes[..cut]).is_err(), "{cut}");
             }
             for (serial, timestamp_us) in
                 [(Some(Consistency::LOCAL_SERIAL), None), (None, Some(-7))]
             {
-                let as_sent = Some(AsSent {
+                let options = Some(QueryOptions {
                     consistency: Consistency::ALL,
                     serial,
                     timestamp_us,
                     is_odd: false,
                 });
-                let (asked, length) = (Asked { as_sent, ..asked }, bytes.len());
+                let (asked, length) = (Request { options, ..asked }, bytes.len());
                 let mut bytes = Vec::new();
-                asked.put(&mut bytes);
-                assert_eq!(Asked::read(&bytes), Ok(asked));
+                asked.encode(&mut bytes);
+                assert_eq!(Request::decode(&bytes), Ok(asked));
                 for cut in length + 1..bytes.len() {
-                    assert!(Asked::read(&bytes[..cut]).is_err(), "{cut}");
+                    assert!(Request::decode(&bytes[..cut]).is_err(), "{cut}");
                 }
             }
         }
-        let known = Known::read(text, Some("ks")).expect("a transaction");
+        let known = Summary::parse(text, Some("ks")).expect("a transaction");
         assert_eq!((&*known.domain, &known.tables[..]), ("ks", &[("t".into(), true)][..]));
-        assert!(Known::read(text, None).is_err() && known.bytes() > text.len());
+        assert!(Summary::parse(text, None).is_err() && known.bytes() > text.len());
     }
 }

@@ -13,7 +13,7 @@ use crate::control::{CoreMail, Mailbox};
 use crate::limits::CLOCK_BEHIND_MAX_US;
 use crate::locks::told::{CoreLocks, FleetShown, Queue, UNREADABLE_MAX, longest};
 use crate::metrics::{CoreMetrics, LockMetrics};
-use crate::transactions::unmade::{Unmade, oldest};
+use crate::transactions::writes::attempts::{Unmade, oldest};
 
 /// The locks of the cores, with their last answers.
 pub(super) struct Locks {

@@ -22,7 +22,8 @@ use crate::locks::requests::{Again, Asker, At, Pending};
 use crate::locks::{answer, core_of, keep, overview, requests, several};
 use crate::metrics::Outcome;
 use crate::reply::{self, Answer};
-use crate::transactions::{answer as transactions, fence, run};
+use crate::transactions::intake::guard;
+use crate::transactions::{answer as transactions, execute};
 
 /// A request that no proxy could serve, because its lock's owner had just changed, is made again
 /// for so long.
@@ -233,7 +234,7 @@ pub(super) fn deliver(core: &mut Core, io: &mut Io, ticket: Ticket, outcome: &Re
         }
         FormKind::Fence(guarded) => {
             forget(core, ticket);
-            fence::heard(core, guarded, outcome);
+            guard::lock_answered(core, guarded, outcome);
         }
         FormKind::Nobody => forget(core, ticket),
         FormKind::Message => transactions::of_verdict(core, ticket, outcome.verdict),
@@ -332,7 +333,9 @@ pub(crate) fn client_gone(core: &mut Core, io: &mut Io, first: u32) {
         core.context.metrics.in_flight.sub(1);
         match pending.form.kind {
             FormKind::Batch(group) => several::abandon(core, io, group),
-            FormKind::Message if matches!(pending.at, At::Here(_)) => run::cancel(core, io, ticket),
+            FormKind::Message if matches!(pending.at, At::Here(_)) => {
+                execute::cancel(core, io, ticket)
+            }
             _ => cancel(core, io, ticket, &pending),
         }
     }

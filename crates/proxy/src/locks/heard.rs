@@ -8,7 +8,7 @@ use crate::client::announce;
 use crate::core::Core;
 use crate::lanes::{Batch, Said};
 use crate::locks::{ask, keep, overview, words};
-use crate::transactions::run;
+use crate::transactions::execute;
 
 /// Takes all messages of a batch.
 pub(crate) fn take(core: &mut Core, io: &mut Io, batch: &Batch) {
@@ -25,13 +25,13 @@ pub(crate) fn take(core: &mut Core, io: &mut Io, batch: &Batch) {
             }
             Said::Answer(ticket, reply) => ask::deliver(core, io, ticket, &reply),
             Said::Transaction(ticket, who, message) => {
-                run::take(core, io, ticket, &String::from_utf8_lossy(who), message);
+                execute::start(core, io, ticket, &String::from_utf8_lossy(who), message);
             }
             Said::Told(ticket, head, body) => {
                 core.fleet.transactions.tell(ticket, head, body.to_vec())
             }
             Said::Cancel(ticket, is_awaited) => {
-                run::cancel(core, io, ticket);
+                execute::cancel(core, io, ticket);
                 if let Some(handle) = core.fleet.locks.remote.remove(&ticket.0) {
                     keep::cancel(core, io, ticket, handle, is_awaited);
                 }

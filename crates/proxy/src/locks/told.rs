@@ -2,7 +2,7 @@
 
 use shunt_fleet::{Incarnation, Shown};
 
-use crate::transactions::unmade::Unmade;
+use crate::transactions::writes::attempts::Unmade;
 
 /// Queues that are shown, of each core, and in the end of all.
 pub(crate) const QUEUES_MAX: usize = 10;

@@ -9,8 +9,8 @@ use crate::fleet::membership::run;
 use crate::fleet::statements;
 use crate::locks::word::Word;
 use crate::locks::{core_of, keep};
-use crate::transactions::draining::Draining;
-use crate::transactions::words as transactions;
+use crate::transactions::ownership::Draining;
+use crate::transactions::shards as transactions;
 
 /// Says something to every core.
 pub(crate) fn tell_all(core: &mut Core, io: &mut Io, word: Word) {
@@ -50,7 +50,7 @@ pub(crate) fn take(core: &mut Core, io: &mut Io, word: Word) {
             for shard in 0..SHARDS as Shard {
                 core.fleet.locks.lose(shard, now.boot_ns);
             }
-            transactions::end(core, io);
+            transactions::leave_fleet(core, io);
         }
         Word::Lease(post) => {
             let lease =
@@ -58,7 +58,7 @@ pub(crate) fn take(core: &mut Core, io: &mut Io, word: Word) {
             let (table, outbox) = core.fleet.locks.table();
             table.set_lease(now, lease, outbox);
             let token_us = table.last_token_us();
-            transactions::lease(core, io, lease, post.incarnation);
+            transactions::set_lease(core, io, lease, post.incarnation);
             let token_us = token_us.max(core.fleet.transactions.highest_timestamp_us());
             tell(core, io, 0, Word::GrantedUpTo(token_us));
         }

@@ -33,5 +33,5 @@ pub(crate) fn is_taken(core: &mut Core, io: &mut Io, pending: &Pending, body: &[
         _ => route::plan(&mut core.router, pending.pool, &header, body),
     };
     planned.is_ok_and(|plan| plan.after == After::Transaction)
-        && observe::left(core, pending.pool, &header, body).is_none()
+        && observe::node_bound(core, pending.pool, &header, body).is_none()
 }

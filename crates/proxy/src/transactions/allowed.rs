@@ -12,7 +12,7 @@ use std::sync::Arc;
 use shunt_language::facade::Table;
 use shunt_locks::Ticket;
 use shunt_reactor::Io;
-use shunt_transactions::request::Known;
+use shunt_transactions::request::Summary;
 
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
@@ -36,7 +36,7 @@ pub(super) struct Undecided {
     pool: PoolId,
     /// The request, and whether another proxy has forwarded it.
     ticket: (Ticket, bool),
-    known: Arc<Known>,
+    known: Arc<Summary>,
     /// The transaction names a lock; `true`: one of `shunt.fast_locks`.
     guard: Option<bool>,
     message: Vec<u8>,
@@ -51,7 +51,7 @@ pub(super) fn ask(
     io: &mut Io,
     slot: u32,
     ticket: (Ticket, bool),
-    (known, guard): (&Arc<Known>, Option<bool>),
+    (known, guard): (&Arc<Summary>, Option<bool>),
     message: Vec<u8>,
 ) {
     // Not the turn's time: a right that was found before this process stood still may be gone by

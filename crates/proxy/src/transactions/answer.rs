@@ -1,56 +1,54 @@
-//! Outcomes of transactions, as the results and errors that clients get.
+//! Outcomes of transactions as the results and errors that clients get.
 
 use std::sync::Arc;
 
 use shunt_locks::Ticket;
+use shunt_transactions::guard::idempotency;
+use shunt_transactions::plan::{ColumnSpec, Plan};
+use shunt_transactions::request::{self, Head, Summary};
 use shunt_transactions::{NotExecuted, Outcome};
 use shunt_wire::cql::envelope::{Header, flag, opcode};
-use shunt_wire::cql::message::encode_result::{Column, PreparedSpec, RowsWriter, native};
+use shunt_wire::cql::message::encode_result::{self, Column, PreparedSpec, RowsWriter, native};
 use shunt_wire::cql::message::errors::ReplicaCounts;
 use shunt_wire::cql::message::{
-    Consistency, ErrorDetails, ErrorMessage, encode, encode_result, error_code, put,
-    split_response_prefix,
+    Consistency, ErrorDetails, ErrorMessage, encode, error_code, put, split_response_prefix,
 };
 use shunt_wire::cql::statement;
 
-use super::asker;
-use super::failed::Failed;
-use super::job::Job;
-use super::lone;
+use super::conditional;
+use super::intake::client;
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
 use crate::locks::outbox::Verdict;
 use crate::prepared::PreparedStatement;
-use shunt_transactions::guard::idempotency as own_rows;
-use shunt_transactions::plan::{Plan, Shown};
-use shunt_transactions::request::{self, Head, Known};
+use crate::transactions::job::{Failure, Job};
 
-/// An answer says by this, in its payload, if a transaction has written: 1, or 0.
+/// Payload key that says whether a transaction has written: 1, or 0.
 const APPLIED: &str = "shunt-applied";
 
-fn columns(shown: &[Shown]) -> Vec<Column<'_>> {
+fn columns(shown: &[ColumnSpec]) -> Vec<Column<'_>> {
     shown.iter().map(|column| (&*column.name, &*column.type_option)).collect()
 }
 
-/// Writes the answer to an outcome.
+/// Encodes the answer to an outcome.
 pub(super) fn encode(
     out: &mut Vec<u8>,
     version: u8,
     job: &Job,
     outcome: Outcome,
-) -> Result<Head, Failed> {
-    let observed = job.deciding.as_ref().and_then(|deciding| deciding.observed.as_ref());
+) -> Result<Head, Failure> {
+    let observed = job.conditional.as_ref().and_then(|state| state.observed.as_ref());
     if let Some((head, body)) = observed.and_then(|observed| observed.told.as_ref()) {
-        // What a node has said is so, whatever is known here.
+        // The node's answer counts, whatever the outcome here.
         out.extend_from_slice(body);
         return Ok(*head);
     }
     match outcome {
         Outcome::NotExecuted(why) => return Err(not_executed(why).into()),
-        // Its conditions did not hold, but what was read may be another's to change.
+        // The conditions did not hold, but another owner may have changed the row since.
         Outcome::InDoubt
             if !job.is_observed
-                && job.deciding.as_ref().is_some_and(|deciding| deciding.is_refused) =>
+                && job.conditional.as_ref().is_some_and(|state| state.is_refused) =>
         {
             return Err(not_executed(NotExecuted::Late).into());
         }
@@ -58,15 +56,15 @@ pub(super) fn encode(
             in_doubt().put(out, version);
             return Ok((opcode::ERROR, 0));
         }
-        // What it has written of the fleet's own is none of its client's business.
+        // Writes to the fleet's own rows do not show in the answer.
         Outcome::Committed { .. } | Outcome::Read { .. } => {}
     }
-    if let Some(deciding) = &job.deciding {
-        out.extend(lone::answer(deciding));
+    if let Some(state) = &job.conditional {
+        out.extend(conditional::answer(state));
         return Ok((opcode::RESULT, 0));
     }
     if let Some(told) = &job.told {
-        let (head, body) = again(version, told);
+        let (head, body) = repeat_answer(version, told);
         out.extend(body);
         return Ok(head);
     }
@@ -84,16 +82,16 @@ fn begin(out: &mut Vec<u8>, version: u8, applied: bool) -> Head {
     (opcode::RESULT, flag::CUSTOM_PAYLOAD)
 }
 
-/// The answer of what was carried out before.
-pub(super) fn again(version: u8, known: &own_rows::Known) -> (Head, Vec<u8>) {
+/// The answer to a repeated transaction.
+pub(super) fn repeat_answer(version: u8, known: &idempotency::KeptOutcome) -> (Head, Vec<u8>) {
     let mut out = Vec::new();
     let head = begin(&mut out, version, known.applied);
     out.extend_from_slice(&known.body);
     (head, out)
 }
 
-/// What a transaction answers, the same in all versions.
-pub(super) fn result(job: &Job) -> Result<Vec<u8>, Failed> {
+/// The result of a transaction, which is the same in all protocol versions.
+pub(super) fn result(job: &Job) -> Result<Vec<u8>, Failure> {
     let mut out = Vec::new();
     let (plan, returned, selected) = job.parts();
     let Some(plan) = plan else {
@@ -117,7 +115,7 @@ pub(super) fn result(job: &Job) -> Result<Vec<u8>, Failed> {
 fn in_doubt() -> ErrorMessage<'static> {
     ErrorMessage {
         code: error_code::WRITE_TIMEOUT,
-        message: "Shunt: nobody knows yet if this transaction is committed",
+        message: "Shunt: the outcome of this transaction is unknown; it may be committed",
         details: ErrorDetails::WriteTimeout {
             counts: ReplicaCounts { consistency: Consistency::QUORUM, received: 0, block_for: 1 },
             write_type: "CAS",
@@ -126,10 +124,10 @@ fn in_doubt() -> ErrorMessage<'static> {
     }
 }
 
-/// The answer of the proxy that owns a keyspace, for a client of this one: what its version of the
-/// protocol does not have is left out.
+/// Delivers the answer of the proxy that owns a keyspace to a client of this one, without parts
+/// that the client's protocol version lacks.
 pub(crate) fn forwarded(core: &mut Core, ticket: Ticket, header: &Header, body: &[u8]) {
-    let version = asker::version_of(core, ticket);
+    let version = client::version_of(core, ticket);
     let mut out = Vec::new();
     let mut flags = 0;
     let Ok((prefix, rest)) = split_response_prefix(header.flags, body) else {
@@ -152,17 +150,17 @@ pub(crate) fn forwarded(core: &mut Core, ticket: Ticket, header: &Header, body: 
     core.fleet.transactions.tell(ticket, (header.opcode, flags), out);
 }
 
-/// Answers where the proxy that owns a keyspace has not.
+/// Answers for a proxy that owns a keyspace and has not answered.
 pub(crate) fn of_verdict(core: &mut Core, ticket: Ticket, verdict: Verdict) {
     match verdict {
         Verdict::InDoubt => {
             let mut body = Vec::new();
-            in_doubt().put(&mut body, asker::version_of(core, ticket));
+            in_doubt().put(&mut body, client::version_of(core, ticket));
             core.fleet.transactions.tell(ticket, (opcode::ERROR, 0), body);
         }
         Verdict::Quota(_) => {
             let fault = Fault::overloaded(
-                "Shunt: as many requests wait for other proxies as may; nothing was written, ask again",
+                "Shunt: too many requests are waiting for other proxies; nothing was written, ask again",
             );
             core.fleet.transactions.fail(ticket, &fault.into());
         }
@@ -170,41 +168,41 @@ pub(crate) fn of_verdict(core: &mut Core, ticket: Ticket, verdict: Verdict) {
     }
 }
 
-/// Codes are those after which drivers do what is right: go to the next host where another may do
-/// it, and else tell the application.
+/// The error for a transaction that was not executed. Its code makes drivers do the right thing: go
+/// to the next host where another may serve the transaction, and otherwise tell the application.
 fn not_executed(why: NotExecuted) -> Fault {
     let unserved = |why: &'static str| Fault::new(FaultKind::Unserved, why);
     match why {
         NotExecuted::Elsewhere => unserved(
-            "Shunt: transactions of this keyspace are another proxy's, or nobody's yet; nothing was written, ask the next host",
+            "Shunt: another proxy owns this keyspace's transactions, or none does yet; nothing was written, ask the next host",
         ),
         NotExecuted::LeaseOver => unserved(
-            "Shunt: this proxy cannot commit now: it has not reached a quorum of the ring in time; nothing was written",
+            "Shunt: this proxy cannot commit now, since it did not reach a quorum of the ring in time; nothing was written",
         ),
         NotExecuted::NotOpen => unserved(
-            "Shunt: what former owners of this keyspace's transactions left undone is not done yet; nothing was written, ask again",
+            "Shunt: recovery of this keyspace's transactions is still running; nothing was written, ask again",
         ),
         NotExecuted::Store => unserved(
             "Shunt: the record of this transaction could not be sent to a node; nothing was written, ask again",
         ),
         NotExecuted::Locked => Fault::overloaded(
-            "Shunt: other transactions had the same partitions for too long; nothing was written, ask again",
+            "Shunt: other transactions held the same partitions for too long; nothing was written, ask again",
         ),
         NotExecuted::Late => Fault::overloaded(
-            "Shunt: what this transaction reads was not there in time; nothing was written, ask again",
+            "Shunt: this transaction's rows were not read in time; nothing was written, ask again",
         ),
         NotExecuted::Many => Fault::overloaded(
-            "Shunt: as many transactions are under way as may; nothing was written, ask again",
+            "Shunt: too many transactions are under way; nothing was written, ask again",
         ),
         NotExecuted::Partitions => {
-            Fault::invalid("Shunt: a transaction has more partitions than it may, or none")
+            Fault::invalid("Shunt: this transaction has too many partitions, or none")
         }
     }
 }
 
-/// Answers PREPARE of a text, by the plan of what is left of it without its guard.
+/// Answers PREPARE of a text, with the plan of the text without its guard.
 pub(super) fn prepared(core: &mut Core, ticket: Ticket, text: &str, plan: &Arc<Plan>) {
-    let known = match Known::read(text, Some(&plan.draft.outline.keyspace)) {
+    let known = match Summary::parse(text, Some(&plan.draft.outline.keyspace)) {
         Ok(known) => known,
         Err(refusal) => return core.fleet.transactions.fail(ticket, &Fault::from(refusal).into()),
     };
@@ -216,11 +214,11 @@ pub(super) fn prepared(core: &mut Core, ticket: Ticket, text: &str, plan: &Arc<P
         );
     }
     let id = request::id_of(text, &known.keyspace);
-    let version = asker::version_of(core, ticket);
+    let version = client::version_of(core, ticket);
     let keyspace = Some(&*known.keyspace).filter(|name| !name.is_empty());
     let learned = PreparedStatement::opaque(&id, text, &statement::classify(text), keyspace);
     let learned = learned.of_transaction(known.clone());
-    let login = asker::login_of(core, ticket);
+    let login = client::login_of(core, ticket);
     let account = core.router.prepared.account(login.as_deref());
     core.router.prepared.learn(account, learned);
     let (keyspace, table) = plan.names();

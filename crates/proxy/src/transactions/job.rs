@@ -1,87 +1,89 @@
-//! A transaction under way, as its core keeps it.
+//! A transaction under way, as its core keeps it, and the reasons why one fails.
 
 use std::sync::Arc;
 
 use shunt_fleet::schema::META_KEYSPACE;
 use shunt_language::terms::Value;
 use shunt_locks::Ticket;
+use shunt_transactions::catalogue::table_identity::{FLEETS_OWN, TableId};
+use shunt_transactions::conditional::state::ConditionalState;
+use shunt_transactions::guard::idempotency::{GuardRows, KeptOutcome};
+use shunt_transactions::plan::{Plan, RowRead};
+use shunt_transactions::record::{self, Record};
+use shunt_transactions::rejection::Rejection;
 use shunt_transactions::{Partition, TransactionId};
 
-use super::failed::Failed;
-use shunt_transactions::catalogue::table_identity::{FLEETS_OWN, TableId};
-use shunt_transactions::conditional::state::Deciding;
-use shunt_transactions::guard::idempotency::{Known as Told, OwnRows};
-use shunt_transactions::plan::{Plan, RowRead};
+use crate::fault::Fault;
 
-/// A value that a transaction answers; none for null.
-pub(super) type Answered = Option<Vec<u8>>;
+/// A value of an answer; none for null.
+pub(crate) type Answered = Option<Vec<u8>>;
 
 /// A transaction under way.
-pub(super) struct Job {
-    /// Who is answered.
-    pub(super) ticket: Ticket,
-    /// Whose share it counts to.
-    pub(super) who: Arc<str>,
-    /// In which version of the protocol, and in which types are told.
-    pub(super) version: u8,
-    pub(super) types: u8,
-    pub(super) plan: Option<Arc<Plan>>,
-    /// What was asked, until it is planned; of what a node will decide, for as long as there is the
-    /// job.
-    pub(super) message: Box<[u8]>,
-    pub(super) values: Vec<Value>,
-    pub(super) shard: u8,
-    pub(super) deadline_ms: u64,
-    pub(super) id: Option<TransactionId>,
-    pub(super) rows: Vec<RowRead>,
-    /// Reads that are not answered, and tables of which is asked if they are those of the plan.
-    pub(super) reads: usize,
-    /// The answer that a node gave to the SELECT that is returned.
-    pub(super) selected: Option<Box<[u8]>>,
-    /// The values that it answers, where it names some.
-    pub(super) returned: Option<Vec<Answered>>,
-    /// It failed, and whoever asked was told so.
-    pub(super) is_answered: bool,
-    /// The values of its writes.
-    pub(super) writes: Vec<Vec<Value>>,
-    /// Rows of the fleet's own that it reads and writes besides.
-    pub(super) own: OwnRows,
-    /// What it was answered when it was carried out before.
-    pub(super) told: Option<Told>,
-    /// What is wrong with it, which counts unless it was carried out before.
-    pub(super) failed: Option<Failed>,
-    /// The timestamp of the first of them, microseconds, once there is a record.
-    pub(super) timestamp_us: i64,
-    pub(super) bytes: usize,
-    /// A single statement that nodes decide.
-    pub(super) is_observed: bool,
-    /// It was sent to a node as it is, and is decided by nobody here: its shard, and what stands
-    /// for its table.
-    pub(super) passes: Option<(u8, Partition)>,
-    /// What a single statement needs besides, once it has its row.
-    pub(super) deciding: Option<Box<Deciding>>,
+pub(crate) struct Job {
+    /// The client's ticket.
+    pub(crate) ticket: Ticket,
+    /// The client whose quota it counts against.
+    pub(crate) who: Arc<str>,
+    /// Protocol version of the answer.
+    pub(crate) version: u8,
+    /// Protocol version in which types are described.
+    pub(crate) types: u8,
+    /// The plan, once there is one.
+    pub(crate) plan: Option<Arc<Plan>>,
+    /// The request, until it is planned; of a statement that a node decides, until it ends.
+    pub(crate) message: Box<[u8]>,
+    pub(crate) values: Vec<Value>,
+    pub(crate) shard: u8,
+    pub(crate) deadline_ms: u64,
+    pub(crate) id: Option<TransactionId>,
+    pub(crate) rows: Vec<RowRead>,
+    /// Outstanding reads, and outstanding checks of the plan's tables.
+    pub(crate) reads: usize,
+    /// A node's answer to the SELECT that is returned.
+    pub(crate) selected: Option<Box<[u8]>>,
+    /// The values of the answer, if the transaction names some.
+    pub(crate) returned: Option<Vec<Answered>>,
+    /// The client got an error.
+    pub(crate) is_answered: bool,
+    /// Values of the writes.
+    pub(crate) writes: Vec<Vec<Value>>,
+    /// Rows of the fleet's own that it reads and writes.
+    pub(crate) guard_rows: GuardRows,
+    /// The earlier answer of a transaction that is repeated.
+    pub(crate) told: Option<KeptOutcome>,
+    /// An error that counts unless the transaction was carried out before.
+    pub(crate) failed: Option<Failure>,
+    /// Timestamp of the first write, microseconds, once there is a record.
+    pub(crate) timestamp_us: i64,
+    pub(crate) bytes: usize,
+    /// True of a single statement that nodes decide.
+    pub(crate) is_observed: bool,
+    /// The shard and the table's lock of a statement that is passed to a node unread.
+    pub(crate) passes: Option<(u8, Partition)>,
+    /// State of a single statement, once it has its row.
+    pub(crate) conditional: Option<Box<ConditionalState>>,
 }
 
-/// One of the writes of a transaction.
-pub(super) struct WriteOf<'a> {
-    pub(super) keyspace: &'a str,
-    pub(super) table: &'a str,
-    pub(super) id: TableId,
-    pub(super) text: &'a Arc<str>,
-    pub(super) values: &'a [Value],
+/// One write of a transaction.
+pub(crate) struct WriteOf<'a> {
+    pub(crate) keyspace: &'a str,
+    pub(crate) table: &'a str,
+    pub(crate) id: TableId,
+    pub(crate) text: &'a Arc<str>,
+    pub(crate) values: &'a [Value],
 }
 
 impl Job {
-    /// How many writes it has: of its statements, if their conditions hold, and of the fleet's own
-    /// rows.
-    pub(super) fn writes_count(&self) -> usize {
-        self.writes.len() + self.own.writes.len()
+    /// Number of writes: those of the statements, if their conditions hold, and those of the
+    /// fleet's own rows.
+    pub(crate) fn writes_count(&self) -> usize {
+        self.writes.len() + self.guard_rows.writes.len()
     }
 
-    /// One of them, by its number.
-    pub(super) fn write(&self, number: usize) -> Option<WriteOf<'_>> {
+    /// One write, by number.
+    pub(crate) fn write(&self, number: usize) -> Option<WriteOf<'_>> {
         let Some(values) = self.writes.get(number) else {
-            let own = self.own.writes.get(number - self.writes.len())?;
+            let own = self.guard_rows.writes.get(number - self.writes.len())?;
             let (text, values) = (&own.text, &own.values[..]);
             return Some(WriteOf {
                 keyspace: META_KEYSPACE,
@@ -96,8 +98,58 @@ impl Job {
         Some(WriteOf { keyspace: &table.keyspace, table: &table.name, id: table.id, text, values })
     }
 
-    /// Its plan, the values that it answers, and what a node answered to its SELECT.
-    pub(super) fn parts(&self) -> (Option<&Plan>, Option<&[Answered]>, Option<&[u8]>) {
+    /// Encodes the redo record with this timestamp.
+    pub(crate) fn record(&self, timestamp_us: i64) -> Result<Vec<u8>, record::BadRecord> {
+        let writes = (0..self.writes_count()).map_while(|number| self.write(number)).map(|one| {
+            let values = one.values.iter().map(|value| match value {
+                Value::Bytes(bytes) => record::Value::Bytes(bytes),
+                Value::Null => record::Value::Null,
+                Value::Unset => record::Value::Unset,
+            });
+            let (keyspace, table, text) = (one.keyspace, one.table, &**one.text);
+            record::Write { keyspace, table, id: one.id, text, values: values.collect() }
+        });
+        let record = Record { shard: self.shard, timestamp_us, key: &[], writes: writes.collect() };
+        let mut bytes = Vec::new();
+        record.encode(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// The plan, the values of the answer, and a node's answer to its SELECT.
+    pub(crate) fn parts(&self) -> (Option<&Plan>, Option<&[Answered]>, Option<&[u8]>) {
         (self.plan.as_deref(), self.returned.as_deref(), self.selected.as_deref())
     }
+}
+
+/// An error in the place of a result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Failure {
+    Fault(Fault),
+    /// A transaction on tables without a mode. If the statement is a transaction only because of
+    /// its table, the mode has just changed.
+    NoMode(Fault),
+    /// A node's error.
+    Node {
+        code: i32,
+        message: String,
+    },
+}
+
+impl From<Rejection> for Failure {
+    fn from(rejection: Rejection) -> Failure {
+        Failure::Fault(rejection.into())
+    }
+}
+
+impl From<Fault> for Failure {
+    fn from(fault: Fault) -> Failure {
+        Failure::Fault(fault)
+    }
+}
+
+/// A request that waits for an answer about its lock.
+pub(crate) struct GuardedRequest {
+    /// The core that gets the request, and the client whose quota it counts against.
+    pub(crate) to: (usize, Arc<str>),
+    pub(crate) message: Box<[u8]>,
 }

@@ -41,12 +41,12 @@ pub(super) fn serial(core: &Core) -> Consistency {
     }
 }
 
-/// What an answer says of a write.
+/// The outcome of a write, from a node's answer.
 pub(super) fn written(heard: &Heard<'_>) -> Written {
     match heard {
         Heard::Result(_) => Written::Acknowledged,
-        // The coordinator looks for enough replicas before it sends anything. All else, an earlier
-        // attempt may have been another node's.
+        // The coordinator looks for enough replicas before it sends anything. After any other
+        // error, an earlier attempt may have been another node's.
         Heard::Error(error) if error.code == error_code::UNAVAILABLE => Written::NotSent,
         Heard::Error(_) | Heard::Unreadable => Written::Unknown,
     }

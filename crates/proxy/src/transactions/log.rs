@@ -1,18 +1,21 @@
-//! Statements on the tables in which transactions are put down: the log, its marks, and who may
-//! write to it.
+//! Statements on the tables of the log: records, low marks, and the rows that name a shard's owner.
 //!
-//! `shunt_meta.txn_shard` is changed by conditional statements only; all else is written and read
-//! at QUORUM. ADR 19 says why.
+//! `shunt_meta.txn_shard` is changed by conditional statements only; everything else is written and
+//! read at QUORUM ([ADR 19](../../../../docs/adr/0019-the-log-of-transactions.md)).
 
-use shunt_locks::Written;
+use shunt_locks::{Now, Written};
 use shunt_reactor::Io;
-use shunt_transactions::{Claim, Conditional, Failed, Generation, Place, Position, Row};
+use shunt_transactions::{
+    Claim, Conditional, Failed, Generation, Place, Position, Row, TransactionId,
+};
 use shunt_wire::cql::message::{ResultMessage, Value, ValueList};
 
-use super::part::{OpeningPart, Part};
-use super::{VERSION, levels};
+use super::{VERSION, confirmation, levels};
 use crate::core::Core;
 use crate::fleet::statements::{self, Heard, Levels, Whose};
+use crate::transactions::ownership::Unconfirmed;
+use crate::transactions::part::{OpeningPart, Part, Who};
+use crate::transactions::timer::set_due;
 
 const READ_ROW: &str =
     "SELECT generation, claim, sealed FROM shunt_meta.txn_shard WHERE cluster = ? AND shard = ?";
@@ -28,7 +31,7 @@ const DELETE_LOW: &str =
 const READ: &str = "SELECT position, body FROM shunt_meta.txn_log WHERE cluster = ? AND shard = ? AND generation = ? AND bucket = ? AND position >= ? LIMIT 16";
 const WRITE: &str = "INSERT INTO shunt_meta.txn_log (cluster, shard, generation, bucket, position, body) VALUES (?, ?, ?, ?, ?, ?)";
 const DELETE_BUCKET: &str = "DELETE FROM shunt_meta.txn_log WHERE cluster = ? AND shard = ? AND generation = ? AND bucket = ?";
-/// Records of a page, as [`READ`] says: so few, for one may have two megabytes.
+/// Records of a page, as [`READ`] says. There are few, since one may have two megabytes.
 pub(super) const PAGE_RECORDS: usize = 16;
 
 /// Values of a statement, in order.
@@ -39,7 +42,7 @@ impl List {
         List(ValueList::positional(VERSION))
     }
 
-    /// The log of a shard of this proxy's fleet.
+    /// Begins with the fleet and the shard.
     fn of_shard(core: &Core, shard: u8) -> List {
         List::new().shard(core, shard)
     }
@@ -176,8 +179,7 @@ pub(super) fn write_again(
     send(core, io, part, WRITE, &record(core, shard, place, body), How::Quorum(Some(timestamp_us)))
 }
 
-/// Writes the record of a transaction. It has the timestamp of the writes: written again it is the
-/// same.
+/// Writes a record. It has the timestamp of the writes, so that repeating it changes nothing.
 pub(super) fn write(
     core: &mut Core,
     io: &mut Io,
@@ -189,7 +191,7 @@ pub(super) fn write(
     send(core, io, part, WRITE, &record(core, shard, place, body), How::Quorum(Some(timestamp_us)))
 }
 
-pub(super) fn write_low(
+fn send_low(
     core: &mut Core,
     io: &mut Io,
     shard: u8,
@@ -197,7 +199,7 @@ pub(super) fn write_low(
     low: Position,
 ) -> bool {
     let list = List::of_shard(core, shard).number(generation.0).number(low.0);
-    // A mark that comes late does not hide a later one.
+    // A late mark does not hide a later one.
     send(
         core,
         io,
@@ -234,7 +236,7 @@ fn number(value: Option<&[u8]>) -> Option<u64> {
     value?.try_into().ok().map(u64::from_be_bytes)
 }
 
-/// The row of a shard.
+/// Reads the row of a shard.
 pub(super) fn row(heard: &Heard<'_>) -> Result<Option<Row>, Failed> {
     let Heard::Result(ResultMessage::Rows(rows)) = heard else { return Err(Failed) };
     if rows.row_count == 0 {
@@ -255,7 +257,7 @@ pub(super) fn row(heard: &Heard<'_>) -> Result<Option<Row>, Failed> {
     }))
 }
 
-/// The outcome of a conditional statement.
+/// Reads the outcome of a conditional statement.
 pub(super) fn conditional(heard: &Heard<'_>) -> Conditional {
     let Heard::Result(ResultMessage::Rows(rows)) = heard else { return Conditional::Unknown };
     let applied = rows.metadata.column_index("[applied]");
@@ -267,7 +269,7 @@ pub(super) fn conditional(heard: &Heard<'_>) -> Conditional {
     }
 }
 
-/// A low mark; the first place, where there is none.
+/// Reads a low mark; the first place, where there is none.
 pub(super) fn low(heard: &Heard<'_>) -> Result<Position, Failed> {
     let Heard::Result(ResultMessage::Rows(rows)) = heard else { return Err(Failed) };
     match rows.rows().next() {
@@ -276,7 +278,7 @@ pub(super) fn low(heard: &Heard<'_>) -> Result<Position, Failed> {
     }
 }
 
-/// Positions and bodies of a page.
+/// Reads positions and bodies of a page.
 pub(super) fn page(heard: &Heard<'_>) -> Result<Vec<(Position, Vec<u8>)>, Failed> {
     let Heard::Result(ResultMessage::Rows(rows)) = heard else { return Err(Failed) };
     let read = rows.rows().map(|row| {
@@ -288,4 +290,75 @@ pub(super) fn page(heard: &Heard<'_>) -> Result<Vec<(Position, Vec<u8>)>, Failed
 
 pub(super) fn written(heard: &Heard<'_>) -> Written {
     levels::written(heard)
+}
+
+/// Takes in the outcome of writing a record.
+pub(super) fn record_answered(core: &mut Core, io: &mut Io, id: TransactionId, written: Written) {
+    if confirmation::needs(core, written) {
+        return confirmation::request(core, io, Unconfirmed::Recorded(id));
+    }
+    // The clock is read after the answer came: without a lease the transaction is not committed.
+    let now = levels::now(io);
+    record_is(core, io, now, id, written);
+}
+
+pub(super) fn record_is(
+    core: &mut Core,
+    io: &mut Io,
+    now: Now,
+    id: TransactionId,
+    written: Written,
+) {
+    let (table, effects) = core.fleet.transactions.table();
+    table.appended(now, id, written, effects);
+    set_due(core, io);
+    // A shard that is being handed over waits for this at most.
+    core.fleet.transactions.check_draining();
+}
+
+/// Takes in the outcome of writing a low mark.
+pub(super) fn low_answered(
+    core: &mut Core,
+    io: &mut Io,
+    (shard, generation, low): (u8, Generation, Position),
+    written: Written,
+) {
+    let (table, effects) = core.fleet.transactions.table();
+    table.low_written(shard, generation, low, written, effects);
+    set_due(core, io);
+}
+
+/// Writes the record of a transaction that is decided.
+pub(super) fn write_record(
+    core: &mut Core,
+    io: &mut Io,
+    id: TransactionId,
+    place: (u8, Place),
+    timestamp_us: i64,
+) {
+    let keeper = &mut core.fleet.transactions;
+    let job = keeper.of_id.get(&id).and_then(|number| keeper.jobs.get_mut(number));
+    let record = job.and_then(|job| {
+        job.timestamp_us = timestamp_us;
+        Some((job.record(timestamp_us).ok()?, Who::of(&job.who)))
+    });
+    let is_sent = record.is_some_and(|(body, who)| {
+        write(core, io, Part::Record { id, who }, place, timestamp_us, &body)
+    });
+    if !is_sent {
+        record_answered(core, io, id, Written::NotSent);
+    }
+}
+
+/// Writes up to where the log is finished.
+pub(super) fn write_low(
+    core: &mut Core,
+    io: &mut Io,
+    shard: u8,
+    generation: Generation,
+    low: Position,
+) {
+    if !send_low(core, io, shard, generation, low) {
+        low_answered(core, io, (shard, generation, low), Written::NotSent);
+    }
 }

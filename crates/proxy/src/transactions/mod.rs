@@ -1,157 +1,139 @@
-//! Transactions: `BEGIN TRANSACTION .. COMMIT TRANSACTION` is carried out by the core that owns its
-//! keyspace's shard.
+//! Transactions: `BEGIN TRANSACTION .. COMMIT TRANSACTION`, and single statements that proxies
+//! decide, are carried out by the core that owns the shard of their keyspace. A keyspace belongs to
+//! one of the 64 shards that locks use as well, and so to one core of one proxy at a time.
 //!
 //! ```text
-//! decode -> take -> allowed --(lane)--> run -> planning -> [shunt_transactions] -> log, own statements
-//!           reply <- answer <-(lane)---------------------------'
+//! decode -> intake -> allowed -> owner --(lane)--> execute -> planning -> [shunt_transactions] ->
+//! reads -> log -> writes
+//!            reply <- owner <--------(lane)---------- answer <-----------------------'
 //! ```
 //!
-//! A keyspace belongs to one of the 64 shards that locks belong to as well, and so to one core of
-//! one proxy at a time.
+//! A transaction's walk:
 //!
-//! | module | what happens there |
+//! | step | module | what happens |
+//! |---|---|---|
+//! | 1 | [`intake`], `intake::single` | a request is read, as text, prepared or batch, with its guard and key |
+//! | 2 | [`allowed`] | a node says whether the client's role may read and write the tables |
+//! | 3 | `intake::guard` | the owner of the lock says whether it is held, if the request relies on one |
+//! | 4 | `intake::owner` | the request goes to the core, or the proxy, that owns the shard |
+//! | 5 | [`execute`], [`job`] | the transaction is accepted |
+//! | 6 | [`planning`] | tables are looked up and statements prepared, unless the plan is kept |
+//! | 7 | [`execute`] | partitions are locked by [`shunt_transactions::Transactions`] |
+//! | 8 | [`reads`], [`identity`] | rows are read, and tables are checked against the plan; then the transaction is decided |
+//! | 9 | [`log`] | its record is written |
+//! | 10 | [`writes`] | its writes are made, and repeated until nodes have acknowledged them |
+//! | 11 | [`execute`], [`answer`] | the outcome is encoded, and sent to the client's core |
+//!
+//! A single statement on a table with the mode `conditional` or `observe` takes [`conditional`] and
+//! [`observe`] in the place of 8 to 10.
+//!
+//! | beside the walk | what happens |
 //! |---|---|
-//! | [`take`], [`alone`] | a client's transaction is read, as text or prepared, and sent to the core of its shard |
-//! | [`known`] | what its own core knows of it, and what the other is sent |
-//! | [`allowed`] | whether the client's role may read and write its tables |
-//! | [`besides`], [`in_text`], [`look`], [`guarded`], [`fence`], [`own_rows`] | what a client asks besides: that a lock is held, or that it is carried out once |
-//! | [`run`], [`job`] | it is locked, and answered in the end |
-//! | [`shares`] | how much of that each client may have |
-//! | [`lone`], [`deciding`], [`row`] | single statements on tables with the mode `conditional`, and the rows that are known of these |
-//! | [`observe`], [`doubt`] | the same with the mode `observe`, where nodes decide, and their answers are compared |
-//! | [`reads`] | it is read and decided, and what it writes is put into a record |
-//! | [`names`], [`named`] | which table a name stands for, before anything is decided or written by it |
-//! | [`writes`], [`unmade`] | what is committed is made, and what cannot be made is told |
-//! | [`planning`], [`plans`] | from its text to a plan: tables are read, statements are prepared |
-//! | [`schema`], [`replicas`], [`plan`] | tables, whether enough nodes can have their rows, and plans, without I/O |
-//! | [`modes`], [`changes`], [`switching`] | which tables take part in transactions, and how that changes |
-//! | [`routed`] | and of which all statements are transactions |
-//! | [`rules`], [`ruled`] | of which writes have to name a lock, and which |
-//! | [`outbox`], [`carry`] | what [`shunt_transactions`] wants done, until it is; and doing it |
-//! | [`part`], [`heard`] | which part one of the proxy's own statements is, and its answer |
-//! | [`log`] | statements on the tables of the log |
-//! | [`openings`], [`open`] | what former owners of a shard left undone is done before it is served |
-//! | [`words`], [`draining`] | the lease, and shards that come and go |
-//! | [`confirm`], [`unconfirmed`] | what needs no lease, for Cassandra is asked |
-//! | [`answer`], [`failed`], [`asker`] | outcomes, as the results and errors that clients get |
-//! | [`levels`], [`timer`] | levels, clocks and what answers say; when the core looks again |
-//!
-//! A step that wants another to go on says so in the outbox, so that no two files need each other.
+//! | [`effects`] | what a step wants done by another is queued, and performed at the end of the event: steps do not call each other in circles |
+//! | [`part`], [`results`] | each of the proxy's own statements has a part of a transaction as its purpose, which gets the result |
+//! | [`confirmation`] | with `--transaction-commit lwt`, Cassandra confirms what a lease would |
+//! | [`recovery`], [`ownership`], [`shards`] | shards are gained, opened, handed over and lost |
+//! | [`modes`], [`still`] | modes and rules of tables are read, changed, and in doubt after a pause |
+//! | [`time`], [`timer`], [`levels`] | deadlines and retries; consistency levels and clocks |
 
 pub(crate) mod allowed;
-mod alone;
 pub(crate) mod answer;
-mod asker;
-pub(crate) mod carry;
-mod changes;
-mod confirm;
-pub(crate) mod draining;
-mod failed;
-pub(crate) mod fence;
-mod guarded;
-pub(crate) mod heard;
+mod conditional;
+mod confirmation;
+pub(crate) mod effects;
+pub(crate) mod execute;
+mod identity;
+pub(crate) mod intake;
 mod job;
 mod levels;
 mod log;
-mod lone;
-mod look;
 pub(crate) mod modes;
-mod names;
 pub(crate) mod observe;
-mod open;
-mod openings;
-mod outbox;
+pub(crate) mod ownership;
 pub(crate) mod part;
 mod planning;
-mod plans;
 mod reads;
-pub(crate) mod ruled;
-pub(crate) mod run;
+mod recovery;
+pub(crate) mod results;
+pub(crate) mod shards;
 pub(crate) mod still;
-pub(crate) mod take;
+pub(crate) mod time;
 mod timer;
-mod unconfirmed;
-pub(crate) mod unmade;
-pub(crate) mod words;
-mod writes;
+pub(crate) mod writes;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use shunt_fleet::{SHARDS, Shard};
 use shunt_locks::Ticket;
-use shunt_transactions::{Claim, Limits, TransactionId, Transactions};
-use shunt_wire::cql::envelope::opcode;
-use shunt_wire::cql::message::encode;
-
-use self::changes::Modes;
-use self::draining::Draining;
-use self::failed::Failed;
-use self::guarded::Guarded;
-use self::job::Job;
-use self::open::Open;
-use self::outbox::{Outbox, Wanted};
-use self::part::WaitsForName;
-use self::part::{OpeningPart, Parked, Who};
-use self::plans::Plannings;
-use self::ruled::Looks;
-use self::unconfirmed::{Confirming, Unconfirmed};
-use self::unmade::{Trials, Unmade};
-use crate::fleet::peers::Login;
-use crate::wakes::Wakes;
 use shunt_transactions::catalogue::table_identity::Names;
 use shunt_transactions::conditional::row::Rows;
 use shunt_transactions::guard::fences::Fences;
 use shunt_transactions::quotas::Shares;
-use shunt_transactions::request::{Head, Known};
+use shunt_transactions::request::{Head, Summary};
+use shunt_transactions::{Claim, Limits, TransactionId, Transactions};
+use shunt_wire::cql::envelope::opcode;
+use shunt_wire::cql::message::encode;
+
+use crate::fleet::peers::Login;
+use crate::transactions::effects::{Effect, EffectQueue};
+use crate::transactions::job::{Failure, GuardedRequest, Job};
+use crate::transactions::modes::state::{Modes, RulesPolling};
+use crate::transactions::ownership::{Confirming, Draining, Open, Unconfirmed};
+use crate::transactions::part::{IdentityWaiter, OpeningPart, Parked, Who};
+use crate::transactions::planning::texts::Plannings;
+use crate::transactions::writes::attempts::{Trials, Unmade};
+use crate::wakes::Wakes;
 
 /// The key of the timer of transactions.
 pub(crate) const TIMER: u64 = 7;
 
-/// Version of the protocol in which values and types are kept.
+/// Protocol version in which values and types are kept.
 const VERSION: u8 = crate::fleet::statements::VERSION;
 
-/// The owner of all that a core knows of transactions.
+/// The owner of a core's state of transactions.
 pub(crate) struct TransactionKeeper {
-    /// Those of this core's shards; none before one was asked for.
+    /// The transactions of this core's shards; none before the first.
     table: Option<Box<Transactions>>,
-    outbox: Outbox,
-    /// What is asked, by its number.
+    /// Effects that are not performed yet.
+    effects: EffectQueue,
+    /// Transactions under way, by number.
     jobs: HashMap<u64, Job>,
     shares: Shares,
     by_ticket: HashMap<u64, u64>,
+    /// Numbers of transactions by the id of [`shunt_transactions`].
     of_id: HashMap<TransactionId, u64>,
-    /// Of the last that was asked.
+    /// Number of the last transaction.
     number: u64,
     plannings: Plannings,
-    names: Names<WaitsForName>,
+    names: Names<IdentityWaiter>,
     /// Rows of tables with the mode `conditional`.
     rows: Rows,
     fences: Fences,
     /// Writes that were tried and are not made yet.
     trials: Trials,
-    /// What is to be sent and for which there was no room among the proxy's own statements, by
-    /// whose they are.
+    /// Statements that wait for room among the proxy's own statements, by client.
     parked: BTreeMap<Who, VecDeque<Parked>>,
+    /// Transactions that wait for a verdict on rights.
     undecided: allowed::Waiting,
     modes: Modes,
-    /// At rules.
-    looks: Looks,
+    /// Polling state of the rules table.
+    rules_polling: RulesPolling,
     confirming: Confirming,
-    /// Shards of this core whose logs are not opened yet: by whom they will be.
+    /// Shards of this core whose logs are not opened yet, with the claim to open them by.
     claims: [Option<Claim>; SHARDS],
-    /// In one order, so that a simulation is the same each time.
+    /// Shards that are being opened, in a fixed order, so that simulations repeat exactly.
     openings: BTreeMap<u128, Open>,
     /// Steps of openings that could not be sent.
     unsent: Vec<(Claim, OpeningPart)>,
     draining: Vec<Draining>,
-    /// Requests of clients of this core that are asked again, in the order of their times.
+    /// Requests of this core's clients that are sent again, in the order of their times.
     again: VecDeque<(u64, Ticket, usize)>,
     again_bytes: usize,
-    /// Requests that wait to hear if their locks are held, by their tickets.
-    guarded: HashMap<u64, Guarded>,
+    /// Requests that wait for an answer about their lock, by ticket.
+    guarded: HashMap<u64, GuardedRequest>,
     guarded_bytes: usize,
-    /// When the timer is set to go off.
+    /// Time for which the timer is set.
     wakes: Wakes,
     /// A step of openings that a test leaves out.
     #[cfg(feature = "weakened")]
@@ -162,7 +144,7 @@ impl Default for TransactionKeeper {
     fn default() -> Self {
         Self {
             table: None,
-            outbox: Outbox::default(),
+            effects: EffectQueue::default(),
             jobs: HashMap::new(),
             shares: Shares::default(),
             by_ticket: HashMap::new(),
@@ -176,7 +158,7 @@ impl Default for TransactionKeeper {
             parked: BTreeMap::new(),
             undecided: allowed::Waiting::default(),
             modes: Modes::default(),
-            looks: Looks::default(),
+            rules_polling: RulesPolling::default(),
             confirming: Confirming::default(),
             claims: [None; SHARDS],
             openings: BTreeMap::new(),
@@ -194,14 +176,14 @@ impl Default for TransactionKeeper {
 }
 
 impl TransactionKeeper {
-    /// The transactions, made when one is asked for, and where their wishes go.
-    fn table(&mut self) -> (&mut Transactions, &mut Outbox) {
+    /// The transactions, created on first use, and the queue for their effects.
+    fn table(&mut self) -> (&mut Transactions, &mut EffectQueue) {
         let table =
             self.table.get_or_insert_with(|| Box::new(Transactions::new(Limits::default())));
-        (table, &mut self.outbox)
+        (table, &mut self.effects)
     }
 
-    /// Leaves steps out.
+    /// Leaves out steps, for a test.
     #[cfg(feature = "weakened")]
     pub(crate) fn leave_out(
         &mut self,
@@ -212,13 +194,13 @@ impl TransactionKeeper {
         self.left_out = opening;
     }
 
-    /// No table's mode is ever changed: all proxies know it from the first look on.
+    /// Assumes that no table's mode ever changes: every proxy knows it from the first read.
     #[cfg(feature = "weakened")]
     pub(crate) fn trust_modes(&mut self) {
         self.modes.full.settles_ns = 0;
     }
 
-    /// A test leaves out that a row is made anew before it is known.
+    /// True if a test leaves out that a row is rewritten before it is known.
     fn leaves_row_as_read(&mut self) -> bool {
         #[cfg(feature = "weakened")]
         return self.table().0.leaves_out(shunt_transactions::Without::RowMadeAnew);
@@ -226,7 +208,7 @@ impl TransactionKeeper {
         false
     }
 
-    /// A test leaves out that a row is forgotten of which nobody knows what was written.
+    /// True if a test leaves out that a row is dropped after a write of unknown outcome.
     fn keeps_row_in_doubt(&mut self) -> bool {
         #[cfg(feature = "weakened")]
         return self.table().0.leaves_out(shunt_transactions::Without::RowForgotten);
@@ -234,75 +216,72 @@ impl TransactionKeeper {
         false
     }
 
-    /// The schema is another: a column may have been dropped with its values and added again, or
-    /// values have a life of their own now.
+    /// Notes a change of the schema: a column may have been dropped with its values and added
+    /// again, or have another default TTL.
     pub(crate) fn schema_changed(&mut self) {
         self.rows.read_all_anew();
         self.names.forget_answers();
         self.plannings.plans.forget_all();
     }
 
-    /// It is known of these if this proxy was alive when it heard them.
+    /// Queues the outcome of a confirmation.
     fn confirmed(&mut self, asked: Vec<Unconfirmed>, is_alive: bool) {
-        self.outbox
-            .wanted
-            .extend(asked.into_iter().map(|heard| Wanted::Confirmed(heard, is_alive)));
+        self.effects.list.extend(asked.into_iter().map(|heard| Effect::Confirmed(heard, is_alive)));
     }
 
-    /// Answers whoever asked, on this core or another.
+    /// Answers the client, on this core or another.
     pub(crate) fn tell(&mut self, ticket: Ticket, head: Head, body: Vec<u8>) {
-        self.outbox.wanted.push(Wanted::Tell(ticket, head, body));
+        self.effects.list.push(Effect::Deliver(ticket, head, body));
     }
 
     /// Answers with an error. Nothing was written.
-    fn fail(&mut self, ticket: Ticket, failed: &Failed) {
+    fn fail(&mut self, ticket: Ticket, failed: &Failure) {
         let mut body = Vec::new();
         match failed {
-            Failed::Fault(fault) | Failed::NoMode(fault) => {
+            Failure::Fault(fault) | Failure::NoMode(fault) => {
                 encode::error(&mut body, fault.kind.code(), &fault.why)
             }
-            Failed::Node { code, message } => encode::error(&mut body, *code, message),
+            Failure::Node { code, message } => encode::error(&mut body, *code, message),
         }
         self.tell(ticket, (opcode::ERROR, 0), body);
     }
 
-    /// A client may do what its transaction does.
+    /// Sends on a transaction whose client may do what it does.
     fn allow(
         &mut self,
         ticket: (Ticket, bool),
         login: Login,
-        known: &Arc<Known>,
+        known: &Arc<Summary>,
         message: Vec<u8>,
     ) {
         let known = Arc::clone(known);
-        self.outbox.wanted.push(Wanted::Allowed { ticket, login, known, message });
+        self.effects.list.push(Effect::SendToOwner { ticket, login, known, message });
     }
 
-    /// Something that shards which are handed over may wait for has ended.
-    fn look_at_draining(&mut self) {
+    /// Notes that a shard which is being handed over may be idle now.
+    fn check_draining(&mut self) {
         if !self.draining.is_empty() {
-            self.outbox.wanted.push(Wanted::LookAtDraining);
+            self.effects.list.push(Effect::ReportDrained);
         }
     }
 
-    /// Tables with writes of committed transactions that have been tried for long.
+    /// Tables with writes of committed transactions that have failed for long.
     pub(crate) fn unmade(&self, now_ns: u64) -> Vec<Unmade> {
-        self.trials.shown(now_ns)
+        self.trials.outstanding(now_ns)
     }
 
-    /// A node came up, or there is a lease again: what failed for want of it is tried again now,
-    /// and not when its pause is over.
+    /// Repeats failed attempts now: a node came up, or there is a lease again.
     pub(crate) fn hurry(&mut self) {
         if self.table.is_some()
-            && !self.outbox.wanted.iter().any(|wanted| matches!(wanted, Wanted::Hurry))
+            && !self.effects.list.iter().any(|wanted| matches!(wanted, Effect::Retry))
         {
-            self.outbox.wanted.push(Wanted::Hurry);
+            self.effects.list.push(Effect::Retry);
         }
     }
 
-    /// True if something may be under way that writes to a table of a keyspace of this shard, or
-    /// may be left of a former owner's. It looks at all that is. What is not planned yet will be
-    /// refused for the table's mode.
+    /// True if a transaction that is under way, or left by a former owner, may still write to a
+    /// table of this shard's keyspace. Visits all transactions. One without a plan does not count:
+    /// the table's mode will refuse it.
     fn may_write(&self, shard: Shard, keyspace: &str, table: &str) -> bool {
         let writes = |job: &Job| {
             job.plan.as_ref().is_some_and(|plan| {
@@ -314,15 +293,15 @@ impl TransactionKeeper {
         !is_open || self.jobs.values().any(writes)
     }
 
-    /// True if somebody may ask for transactions of this shard.
+    /// True if a keyspace of this shard has a table with a mode.
     fn is_wanted(&self, shard: u8) -> bool {
         self.modes.shards.contains(&shard)
     }
 
-    /// True if something is to be done.
+    /// True if effects are queued.
     #[inline]
     pub(crate) fn has_work(&self) -> bool {
-        !self.outbox.wanted.is_empty()
+        !self.effects.list.is_empty()
     }
 }
 

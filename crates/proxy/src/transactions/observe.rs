@@ -1,21 +1,21 @@
-//! Tables with the mode `observe`: nodes decide their statements, and what the proxies would have
-//! answered is compared.
+//! Tables with the mode `observe`: nodes decide the statements, and their answers are compared with
+//! those that the proxies would give.
 //!
-//! A single statement takes the way that it takes with the mode `conditional`, to the core that
-//! owns its keyspace's shard, and has its row to itself there ([`super::lone`]). It is decided by
-//! the row as this core knows it, and goes to a node all the same, as its client has sent it; the
-//! node's answer is told. So an operator sees, before the proxies decide anything, whether they
-//! would answer as nodes do: not if something writes to the table that they do not see.
+//! A single statement takes the same path as with the mode `conditional`, to the core that owns its
+//! keyspace's shard, and locks its row there ([`super::conditional`]). The core decides it by the
+//! row that it knows, but a node gets the client's statement all the same, and the node's answer is
+//! returned. An operator thus sees, before the proxies decide anything, whether they would answer
+//! as nodes do; they would not if something writes to the table past them.
 //!
-//! | a statement | goes |
+//! | a statement | path |
 //! |---|---|
-//! | one that `conditional` would decide | by the core of its shard, one after the other on its row; compared if it has conditions |
-//! | one that `conditional` would refuse | by the core of its shard, as it is; not compared |
-//! | a batch, what cannot be read here, and what calls functions of users | to nodes, as on a table without a mode; not compared |
+//! | one that `conditional` would decide | through the core of its shard, one after the other on its row; compared if it has conditions |
+//! | one that `conditional` would refuse | through the core of its shard, unchanged; not compared |
+//! | a batch, an unreadable statement, or one with user-defined functions | to nodes, as on a table without a mode; not compared |
 //!
-//! This must never: answer anything but what a node has said; send a statement once more that a
-//! node may have carried out; say that answers are the same, or that they differ, by a row that may
-//! have expired, or been changed by a statement which this core has sent.
+//! This must never: answer anything but a node's answer; send a statement again that a node may
+//! have executed; report that answers agree or differ based on a row that may have expired, or that
+//! a statement of this core has changed.
 
 use std::sync::Arc;
 
@@ -23,6 +23,13 @@ use shunt_language::{CqlType, Refusal};
 use shunt_locks::Written;
 use shunt_reactor::Io;
 use shunt_transactions::Partition;
+use shunt_transactions::catalogue::modes::{TableName, tables_of};
+use shunt_transactions::conditional::doubt::Doubt;
+use shunt_transactions::conditional::state::ConditionalState;
+use shunt_transactions::guard::request as safeguards;
+use shunt_transactions::plan::conditional::whole;
+use shunt_transactions::plan::{Single, qualified};
+use shunt_transactions::request::{Head, QueryOptions, Request, Summary};
 use shunt_wire::cql::envelope::{Header, opcode};
 use shunt_wire::cql::message::encode_result::RowsWriter;
 use shunt_wire::cql::message::{
@@ -30,8 +37,8 @@ use shunt_wire::cql::message::{
     split_request_prefix,
 };
 use shunt_wire::cql::statement::{Kind, classify};
+use shunt_wire::printable::printable_to;
 
-use super::changes::Difference;
 use super::levels;
 use crate::core::Core;
 use crate::fault::Fault;
@@ -40,31 +47,30 @@ use crate::fleet::statements::{self, Heard, Levels, Whose};
 use crate::ids::PoolId;
 use crate::log_limits::Logged;
 use crate::metrics::Observation;
-use shunt_transactions::catalogue::modes::{Named, tables_of};
-use shunt_transactions::conditional::doubt::Doubt;
-use shunt_transactions::conditional::state::Deciding;
-use shunt_transactions::guard::request as besides;
-use shunt_transactions::plan::conditional::whole;
-use shunt_transactions::plan::{Single, qualified};
-use shunt_transactions::request::{AsSent, Asked, Head, Known};
-use shunt_wire::printable::printable_to;
+use crate::transactions::modes::state::Difference;
 
 /// A request that may go to nodes as on any table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Left {
-    /// If it cannot be read here.
+pub(crate) enum NodeBound {
+    /// A single statement, if this proxy cannot read it.
     Single,
+    /// A batch.
     Batch,
 }
 
-/// What a client asks of tables of which none has another mode than `observe`; none of others.
-pub(crate) fn left(core: &mut Core, pool: PoolId, header: &Header, body: &[u8]) -> Option<Left> {
+/// The form of a request whose tables have no other mode than `observe`; none for other requests.
+pub(crate) fn node_bound(
+    core: &mut Core,
+    pool: PoolId,
+    header: &Header,
+    body: &[u8],
+) -> Option<NodeBound> {
     if !core.router.modes.has_observed() {
         return None;
     }
     let (payload, body) = split_request_prefix(header.flags, body).ok()?;
     let is_ours = |payload: &BytesMap<'_>| {
-        besides::is_asked(payload) || payload.iter().any(|(key, _)| key == peers::TRANSACTION)
+        safeguards::is_asked(payload) || payload.iter().any(|(key, _)| key == peers::TRANSACTION)
     };
     if payload.as_ref().is_some_and(is_ours) {
         return None;
@@ -75,39 +81,39 @@ pub(crate) fn left(core: &mut Core, pool: PoolId, header: &Header, body: &[u8]) 
             let query = Query::decode(header.version, body).ok()?;
             let session = query.params.keyspace.or(session.as_deref());
             let tables = tables_of(&classify(query.text), query.text, session);
-            (tables, left_of(query.text)?)
+            (tables, node_bound_form(query.text)?)
         }
         opcode::EXECUTE => {
             let execute = Execute::decode(header.version, body).ok()?;
             let statement = core.router.prepared.statement(execute.id)?;
-            // A text that is too long to be kept is too long to be read here.
-            let left = statement.text.as_deref().map_or(Some(Left::Batch), left_of)?;
-            (statement.tables.as_deref().map(<[Named]>::to_vec), left)
+            // A text that is too long to be kept is too long to be parsed here.
+            let left = statement.text.as_deref().map_or(Some(NodeBound::Batch), node_bound_form)?;
+            (statement.tables.as_deref().map(<[TableName]>::to_vec), left)
         }
         opcode::BATCH => {
             let batch = Batch::decode(header.version, body).ok()?;
             let session = batch.params.keyspace.or(session.as_deref());
-            (tables_of_batch(core, &batch, session), Left::Batch)
+            (tables_of_batch(core, &batch, session), NodeBound::Batch)
         }
         _ => return None,
     };
     core.router.modes.leaves_to_nodes(tables.as_deref()).then_some(left)
 }
 
-fn left_of(text: &str) -> Option<Left> {
+fn node_bound_form(text: &str) -> Option<NodeBound> {
     match classify(text).kind {
-        Kind::Batch => Some(Left::Batch),
-        Kind::Insert | Kind::Update | Kind::Delete | Kind::Truncate => Some(Left::Single),
+        Kind::Batch => Some(NodeBound::Batch),
+        Kind::Insert | Kind::Update | Kind::Delete | Kind::Truncate => Some(NodeBound::Single),
         _ => None,
     }
 }
 
-/// The tables of all statements; none: nobody can say.
+/// Tables of all statements; none if they are unknown.
 fn tables_of_batch(
     core: &mut Core,
     batch: &Batch<'_>,
     session: Option<&str>,
-) -> Option<Vec<Named>> {
+) -> Option<Vec<TableName>> {
     let mut all = Vec::new();
     for child in batch.children() {
         match child.statement {
@@ -120,52 +126,60 @@ fn tables_of_batch(
     Some(all)
 }
 
-/// What is known of a text. On such a table it may be one that is no transaction: it goes by its
-/// owner all the same, who would go on with rows that it has changed.
-pub(super) fn known(core: &Core, text: &str, keyspace: Option<&str>) -> Result<Known, Refusal> {
-    Known::read(text, keyspace).or_else(|refusal| {
-        let single =
-            core.router.modes.has_observed().then(|| Known::read_single(text, keyspace)).flatten();
+/// Summarises a text. On such a table it may be no transaction, but still goes through the owner,
+/// which would otherwise keep rows that the statement changes.
+pub(super) fn summarise(
+    core: &Core,
+    text: &str,
+    keyspace: Option<&str>,
+) -> Result<Summary, Refusal> {
+    Summary::parse(text, keyspace).or_else(|refusal| {
+        let single = core
+            .router
+            .modes
+            .has_observed()
+            .then(|| Summary::parse_single(text, keyspace))
+            .flatten();
         single.filter(|known| is_of(core, known)).ok_or(refusal)
     })
 }
 
-/// True of a single statement that is on such a table.
-pub(super) fn is_of(core: &Core, known: &Known) -> bool {
+/// True of a single statement on such a table.
+pub(super) fn is_of(core: &Core, known: &Summary) -> bool {
     core.router.modes.has_observed()
         && known.tables.iter().any(|(table, _)| core.router.modes.is_observed(&known.domain, table))
 }
 
-/// Counts what came of a statement.
+/// Counts the result of a comparison.
 pub(super) fn count(core: &Core, observation: Observation) {
     core.context.metrics.transactions.observed.of(observation).add(1);
 }
 
-/// Refuses what is not asked by another connection than its client's: it may have no right to
-/// execute the functions that it calls, or says what would not be said there.
-pub(super) fn check(known: &Known, as_sent: AsSent) -> Result<(), Fault> {
-    if as_sent.is_odd || known.calls_others {
+/// Refuses a statement that must go over its client's own connection: its role may not be allowed
+/// to execute the functions that it calls, or it has options that would be lost.
+pub(super) fn check(known: &Summary, options: QueryOptions) -> Result<(), Fault> {
+    if options.is_odd || known.calls_others {
         return Err(Fault::invalid(
-            "Shunt: this statement is for a node to read, and under its client's role",
+            "Shunt: this statement has to go to a node under its client's role",
         ));
     }
     Ok(())
 }
 
-/// A single statement on such a table as it is sent on.
+/// A single statement on such a table, as it is passed on.
 pub(super) struct Original {
-    /// With its table named with its keyspace.
+    /// The text, with the keyspace of its table.
     pub(super) text: Arc<str>,
     pub(super) shard: u8,
-    /// What stands for the table.
+    /// Lock of the table.
     pub(super) table: Partition,
 }
 
-/// A statement that may be sent on; none if it is another.
+/// The statement to pass on; none if it has to be refused.
 pub(super) fn original(core: &Core, message: &[u8]) -> Option<Original> {
-    let asked = Asked::read(message).ok().filter(|asked| asked.besides.is_empty())?;
+    let asked = Request::decode(message).ok().filter(|asked| asked.safeguards.is_empty())?;
     let Single { table: name, .. } =
-        Single::read(asked.text).filter(|single| !single.calls_others)?;
+        Single::parse(asked.text).filter(|single| !single.calls_others)?;
     let domain = name.keyspace.as_deref().unwrap_or(asked.keyspace);
     let named = (Some(domain.into()), name.name.as_str().into());
     if !core.router.modes.leaves_to_nodes(Some(&[named])) {
@@ -176,8 +190,7 @@ pub(super) fn original(core: &Core, message: &[u8]) -> Option<Original> {
     Some(Original { text, shard, table })
 }
 
-/// Sends a statement as its client has, and says for whom. `false`: it is none that may be, or
-/// could not be sent.
+/// Sends a client's statement unchanged. `false` if it has to be refused, or could not be sent.
 pub(super) fn send(core: &mut Core, io: &mut Io, number: u64, whose: Whose) -> bool {
     let Some(job) = core.fleet.transactions.jobs.get_mut(&number) else { return false };
     let message = std::mem::take(&mut job.message);
@@ -189,19 +202,19 @@ pub(super) fn send(core: &mut Core, io: &mut Io, number: u64, whose: Whose) -> b
 }
 
 fn send_message(core: &mut Core, io: &mut Io, message: &[u8], whose: Whose) -> bool {
-    let (Some(Original { text, .. }), Ok(asked)) = (original(core, message), Asked::read(message))
+    let (Some(Original { text, .. }), Ok(asked)) =
+        (original(core, message), Request::decode(message))
     else {
         return false;
     };
-    let AsSent { consistency, serial, timestamp_us, .. } = as_sent(core, &asked);
+    let QueryOptions { consistency, serial, timestamp_us, .. } = options(core, &asked);
     let levels = Levels { consistency, serial, timestamp_us, elsewhere: false };
     statements::ask::ask_text(core, io, whose, &text, asked.values, &levels, None)
 }
 
-/// How a statement is carried out; one of a proxy that had not read its table's mode yet has not
-/// said.
-fn as_sent(core: &Core, asked: &Asked<'_>) -> AsSent {
-    asked.as_sent.unwrap_or_else(|| AsSent {
+/// The options of a statement. A proxy that had not read the table's mode yet has sent none.
+fn options(core: &Core, asked: &Request<'_>) -> QueryOptions {
+    asked.options.unwrap_or_else(|| QueryOptions {
         consistency: levels::quorum(core),
         serial: Some(levels::serial(core)),
         timestamp_us: None,
@@ -209,8 +222,8 @@ fn as_sent(core: &Core, asked: &Asked<'_>) -> AsSent {
     })
 }
 
-/// What is in doubt about its row, now that a node has answered: by what came of it, and by when
-/// it, or what was read, was written.
+/// The doubt about the row after a node's answer: from the outcome, and from the timestamps of the
+/// write or of the row.
 pub(super) fn doubt(
     core: &Core,
     io: &Io,
@@ -219,7 +232,8 @@ pub(super) fn doubt(
     latest_us: i64,
 ) -> Doubt {
     let (now_ns, wall_us) = (io.now_ns(), io.wall_us());
-    let sent_us = Asked::read(message).ok().and_then(|asked| as_sent(core, &asked).timestamp_us);
+    let sent_us =
+        Request::decode(message).ok().and_then(|asked| options(core, &asked).timestamp_us);
     match heard {
         Heard::Result(ResultMessage::Rows(_)) => Doubt::of_latest(latest_us, wall_us, now_ns),
         Heard::Result(_) => Doubt::of_plain(sent_us.unwrap_or(wall_us), wall_us, now_ns),
@@ -229,15 +243,15 @@ pub(super) fn doubt(
     }
 }
 
-/// At which level its row is read: that at which nodes will decide it.
+/// The consistency level at which the row is read: that at which nodes decide.
 pub(super) fn level(core: &Core, message: &[u8]) -> Consistency {
-    let serial = Asked::read(message).ok().and_then(|asked| as_sent(core, &asked).serial);
+    let serial = Request::decode(message).ok().and_then(|asked| options(core, &asked).serial);
     serial.unwrap_or(Consistency::SERIAL)
 }
 
-/// What a node has answered, as it is told; none if that cannot be read. `types`: the version in
-/// which types are told.
-pub(super) fn told(
+/// A node's answer for the client; none if it cannot be decoded. `types` is the version in which
+/// types are described.
+pub(super) fn client_answer(
     (version, types): (u8, u8),
     heard: &Heard<'_>,
     raw: &[u8],
@@ -256,7 +270,7 @@ pub(super) fn told(
     }
 }
 
-/// Rows with the types of another version of the protocol.
+/// Rows with the types of another protocol version.
 fn retyped(rows: &Rows<'_>, types: u8) -> Option<Vec<u8>> {
     let of = |mut option: &[u8]| {
         CqlType::read_option(&mut option).map(|cql_type| cql_type.option(types))
@@ -279,9 +293,8 @@ fn retyped(rows: &Rows<'_>, types: u8) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// True if all proxies know by this time that the table of a statement is observed. Whoever has
-/// sent it here does; before this core does too, others may know nothing of it, and send past it
-/// what is written there.
+/// True if every proxy knows by this time that the table is observed. The sender of this statement
+/// does; until this core does too, others may not, and may write past it.
 pub(super) fn is_settled(core: &Core, number: u64, now_ns: u64) -> bool {
     let keeper = &core.fleet.transactions;
     let plan = keeper.jobs.get(&number).and_then(|job| job.plan.as_ref());
@@ -290,15 +303,15 @@ pub(super) fn is_settled(core: &Core, number: u64, now_ns: u64) -> bool {
         && now_ns >= keeper.modes.compares_from_ns
 }
 
-/// A node has answered a statement: whether that is what the proxies would have. None where it says
-/// nothing about them: it failed, for a time-out does not say what was decided.
+/// The comparison of a node's answer with the proxies'. None for a failure, which does not show how
+/// nodes decided.
 pub(super) fn compared(
-    deciding: &Deciding,
+    state: &ConditionalState,
     heard: &Heard<'_>,
     raw: &[u8],
     now_ns: u64,
 ) -> Option<Observation> {
-    let observed = deciding.observed.as_ref()?;
+    let observed = state.observed.as_ref()?;
     match (heard, &observed.expected) {
         (Heard::Result(ResultMessage::Rows(_)), Some(expected)) if now_ns < observed.until_ns => {
             Some(if expected == raw { Observation::Same } else { Observation::Different })
@@ -308,14 +321,13 @@ pub(super) fn compared(
     }
 }
 
-/// A node has answered otherwise than the proxies would have. That counts once it is known that the
-/// table's mode was still the same then: whoever knows already that it is another sends past this
-/// core what is written to the table.
+/// Notes a difference. It counts once the table is known to have had the same mode then: a proxy
+/// that knows a newer mode writes to the table past this core.
 pub(super) fn differs(core: &mut Core, io: &Io, number: u64, raw: &[u8]) {
     let seen_ns = io.now_ns();
     let keeper = &mut core.fleet.transactions;
     let Some(job) = keeper.jobs.get(&number) else { return };
-    let observed = job.deciding.as_ref().and_then(|one| one.observed.as_ref());
+    let observed = job.conditional.as_ref().and_then(|one| one.observed.as_ref());
     let Some((plan, observed)) = job.plan.as_ref().zip(observed) else { return };
     let Some(table) = plan.tables().first().copied() else { return };
     if keeper.modes.differences.len() >= DIFFERENCES_MAX {
@@ -335,11 +347,10 @@ pub(super) fn differs(core: &mut Core, io: &Io, number: u64, raw: &[u8]) {
     });
 }
 
-/// Between two looks at modes; more are counted at once.
+/// Differences noted between two reads of the modes; more are counted at once.
 const DIFFERENCES_MAX: usize = 1_024;
 
-/// The modes are known as they were at this time, or later: tells the operator of what has differed
-/// before.
+/// Reports differences from before the modes were asked for.
 pub(super) fn tell(core: &mut Core, io: &Io, asked_ns: u64) {
     if core.fleet.transactions.modes.differences.is_empty() {
         return;
@@ -360,16 +371,16 @@ pub(super) fn tell(core: &mut Core, io: &Io, asked_ns: u64) {
                 applied_by_node = one.applied_by_node,
                 applied_by_proxy = one.applied_by_proxy,
                 suppressed,
-                "a node has answered a statement otherwise than the proxies would have: something writes to this table past them"
+                "a node's answer differs from the proxies': something writes to this table past them"
             );
         }
     }
 }
 
-/// Of a statement that the log shows.
+/// Bytes of a statement that the log shows.
 const STATEMENT_SHOWN_BYTES: usize = 1_000;
 
-/// Whether a result says that a statement was applied.
+/// Whether a result says that the statement was applied.
 fn applied(result: &[u8]) -> Option<bool> {
     let Ok(ResultMessage::Rows(rows)) = ResultMessage::decode(statements::VERSION, result) else {
         return None;

@@ -1,62 +1,61 @@
-//! Which part of a transaction one of the proxy's own statements is: so its outcome finds the way.
+//! Purposes of the proxy's own statements: the part of a transaction that gets the result.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use shunt_fleet::Incarnation;
-use shunt_transactions::catalogue::table_identity::What;
+use shunt_transactions::catalogue::table_identity::IdentityKind;
 use shunt_transactions::{Claim, Generation, Place, Position, TransactionId};
 
 use crate::ids::PoolId;
 
-/// A part.
+/// The part of a transaction that a statement serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
-    /// A question of a planning about a keyspace or table, for this client.
+    /// Planning reads about a keyspace or table.
     Schema { planning: u64, question: Question, who: Who },
-    /// A text of a planning, by its place, was to be prepared.
+    /// Planning has a text prepared, by its place.
     Text { planning: u64, place: u16, who: Who },
-    /// A row is read, for this client.
+    /// A row is read.
     Read { job: u64, read: u16, who: Who },
     /// A single statement is written.
-    Alone { id: TransactionId, who: Who },
-    /// A single statement of a table with the mode `observe` goes to a node, and is decided by
-    /// nobody here.
+    Unlogged { id: TransactionId, who: Who },
+    /// A single statement of a table with the mode `observe` is passed to a node unread.
     Passed { job: u64, who: Who },
-    /// A record is written, for this client.
+    /// A record is written.
     Record { id: TransactionId, who: Who },
-    /// One of the writes is made, for this client.
+    /// A write is made.
     Write { write: OneWrite, who: Who },
-    /// Which table a name stands for, or which columns it has, for this client first.
+    /// The table of a name, or its columns, is looked up.
     Name { number: u64, who: Who },
     /// A step of an opening.
     Opening { claim: Claim, part: OpeningPart },
     /// A low mark is written.
     Low { shard: u8, generation: Generation, low: Position },
-    /// It shows if a membership of this proxy's is alive.
+    /// A read shows whether a membership of this proxy is alive.
     Confirm(Incarnation),
-    /// Which tables take part in transactions.
+    /// Modes of tables are read.
     Modes,
-    /// Which tables have rules.
+    /// Rules of tables are read.
     Rules,
     /// A step of a change of a table's mode.
     Change(u64),
-    /// It shows if the login of a pool may change a table, of which it is to change the mode.
+    /// A node says whether the login of a pool may change a table.
     MayChange { pool: PoolId, number: u64 },
-    /// Nobody waits for it.
+    /// The result is ignored.
     Nothing,
 }
 
-/// One of the writes of a committed transaction.
+/// One write of a committed transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum OneWrite {
-    /// Of a transaction that this core has carried out.
+    /// A write of a transaction that this core carried out.
     Own { id: TransactionId, write: u16 },
-    /// Of a record that the opening of a shard has found.
+    /// A write of a record that an opening found.
     Found { claim: Claim, place: Place, write: u16 },
 }
 
 impl OneWrite {
-    /// Its number among those of its transaction.
+    /// Number of the write in its transaction.
     pub(crate) fn number(self) -> u16 {
         match self {
             OneWrite::Own { write, .. } | OneWrite::Found { write, .. } => write,
@@ -64,43 +63,43 @@ impl OneWrite {
     }
 }
 
-/// Who waits.
+/// A waiter for the table of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum WaitsForName {
-    /// A transaction that is about to be decided, by its number, and which of its tables it is.
-    Job { number: u64, table: u16, what: What },
+pub(crate) enum IdentityWaiter {
+    /// A transaction that is about to be decided, and which of its tables it is.
+    Job { number: u64, table: u16, what: IdentityKind },
     /// A write that is about to be sent.
     Write(OneWrite),
 }
 
-/// What waits for room among the proxy's own statements.
+/// A statement that waits for room among the proxy's own statements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Parked {
     Write(OneWrite),
     /// A single statement, with this timestamp.
-    Alone(TransactionId, i64),
-    /// One that is decided by nobody here, by its job.
+    Unlogged(TransactionId, i64),
+    /// A statement that is passed to a node unread, by number.
     Passed(u64),
 }
 
 impl Parked {
-    /// Which part it is once it is sent for this client.
+    /// The part that it serves for this client.
     pub(crate) fn part(self, who: Who) -> Part {
         match self {
             Parked::Write(write) => Part::Write { write, who },
-            Parked::Alone(id, _) => Part::Alone { id, who },
+            Parked::Unlogged(id, _) => Part::Unlogged { id, who },
             Parked::Passed(job) => Part::Passed { job, who },
         }
     }
 }
 
-/// A client as its share of what is in flight is known by: a hash of what [`super::shares`] knows
-/// it by.
+/// A client in the quotas of statements in flight: a hash of its name in
+/// [`shunt_transactions::quotas`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Who(pub(crate) u64);
 
 impl Who {
-    /// Former owners of shards, of whose clients nobody knows.
+    /// Former owners of shards, whose clients are unknown.
     pub(crate) const FORMER: Who = Who(0);
 
     pub(crate) fn of(name: &str) -> Who {
@@ -110,26 +109,26 @@ impl Who {
     }
 }
 
-/// Kinds of parts, each of which leaves the others their room among the proxy's own statements.
+/// Kinds of parts, each with its own room among the proxy's own statements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Share {
     /// Rights, of roles that may have none.
     Rights,
-    /// What plans need, and changes of modes.
+    /// Planning, and changes of modes.
     Plans,
-    /// Modes and rules: what everybody decides by must not wait for what one client wants planned.
+    /// Modes and rules, which must not wait for one client's planning.
     Looks,
-    /// Rows that are read before anything is written.
+    /// Reads before anything is written.
     Reads,
-    /// Which table a name stands for.
+    /// Tables of names.
     Names,
-    /// Records, and the log: others wait for it.
+    /// Records and the log, for which other statements wait.
     Records,
-    /// By which what was heard counts: all the rest waits for it.
+    /// Confirmations, for which everything else waits.
     Confirms,
-    /// What is written.
+    /// Writes.
     Writes,
-    /// What former owners have left to be written.
+    /// Writes that former owners left.
     Found,
 }
 
@@ -146,18 +145,18 @@ impl Part {
             }
             Part::Confirm(_) => Share::Confirms,
             Part::Write { write: OneWrite::Own { .. }, .. }
-            | Part::Alone { .. }
+            | Part::Unlogged { .. }
             | Part::Passed { .. } => Share::Writes,
             Part::Write { write: OneWrite::Found { .. }, .. } => Share::Found,
         }
     }
 
-    /// The client whose it is, of kinds of which one client alone could take all there may be.
+    /// The client of a part, for kinds that one client could fill up.
     pub(crate) fn who(self) -> Option<Who> {
         match self {
             Part::Schema { who, .. } | Part::Text { who, .. } => Some(who),
             Part::Read { who, .. } | Part::Record { who, .. } => Some(who),
-            Part::Alone { who, .. } | Part::Passed { who, .. } | Part::Name { who, .. } => {
+            Part::Unlogged { who, .. } | Part::Passed { who, .. } | Part::Name { who, .. } => {
                 Some(who)
             }
             Part::Write { write: OneWrite::Own { .. }, who } => Some(who),
@@ -188,28 +187,28 @@ impl Share {
         }
     }
 
-    /// Of these, those of one client: a half.
+    /// Statements of one client: a half.
     pub(crate) const fn most_of_one(self) -> usize {
         self.most() / 2
     }
 }
 
-/// What is asked before a plan can be made.
+/// A question of planning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Question {
-    /// How the keyspace is kept.
+    /// The keyspace's replication.
     Keyspace,
-    /// Its user-defined types.
+    /// The keyspace's user-defined types.
     Types,
-    /// The modes of its tables.
+    /// Modes of its tables.
     Modes,
     /// The table at this place.
     Table(u16),
-    /// And its columns.
+    /// The columns of a table.
     Columns(u16),
-    /// Which of them are masked.
+    /// The masked columns of a table.
     Masks(u16),
-    /// Whether this proxy's own login may write to it.
+    /// Whether this proxy's own login may write to a table.
     MayWrite(u16),
 }
 
@@ -220,7 +219,7 @@ pub(crate) enum OpeningPart {
     Row,
     /// A generation is claimed.
     Claim,
-    /// Those before it are sealed.
+    /// Earlier generations are sealed.
     Seal,
     /// A low mark is read.
     Low(Generation),

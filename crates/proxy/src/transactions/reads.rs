@@ -1,53 +1,49 @@
-//! A transaction that has its partitions reads, and is decided by what it has read; then there is a
-//! record of what it writes.
+//! A transaction that has its partitions reads, and is decided by the rows.
 //!
-//! What is read is read at QUORUM. Beside that, it is made sure that the tables are those that the
-//! plan was made with, and that those to which it writes have the same columns: what was planned
-//! with a table that was dropped, or changed, is planned anew, before anything is written. A node
-//! is asked for that each time, when the transaction has its partitions: what it is told is
-//! committed it is told before the writes are made, which no node would take then.
+//! Rows are read at QUORUM. A node is also asked each time whether the tables are those of the
+//! plan, and whether written tables have the planned columns: a transaction planned with a table
+//! that was dropped or changed is planned again before anything is written. The check happens while
+//! the partitions are locked, because clients are told of the commit before the writes are made,
+//! and no node would accept writes to a changed table.
 
 use std::sync::Arc;
 
-use shunt_language::terms::Value;
 use shunt_reactor::Io;
-use shunt_transactions::record::{self, Record};
+use shunt_transactions::catalogue::table_identity::{Identity, IdentityAnswer, IdentityKind};
+use shunt_transactions::guard::idempotency;
+use shunt_transactions::plan::{Plan, PlanDecision, RowRead};
+use shunt_transactions::request::Head;
 use shunt_transactions::{Decision, TransactionId};
 use shunt_wire::cql::message::{ErrorMessage, ResultMessage, Rows, error_code};
 
-use super::failed::Failed;
-use super::job::Job;
-use super::part::{Part, WaitsForName, Who};
-use super::timer::set_due;
-use super::unconfirmed::Unconfirmed;
-use super::{answer, confirm, levels, lone, modes, names};
+use super::{answer, conditional, confirmation, identity, levels, modes};
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
 use crate::fleet::statements::{self, Heard, Levels, Whose};
-use shunt_transactions::catalogue::table_identity::{Found, Named, What};
-use shunt_transactions::guard::idempotency as own_rows;
-use shunt_transactions::plan::{Decided, Plan, RowRead};
-use shunt_transactions::request::Head;
+use crate::transactions::job::{Failure, Job};
+use crate::transactions::ownership::Unconfirmed;
+use crate::transactions::part::{IdentityWaiter, Part, Who};
+use crate::transactions::timer::set_due;
 
-/// Bytes of the rows that one may return: they have to fit between proxies too.
+/// Bytes of the rows that a transaction may return, which must also fit between proxies.
 const SELECTED_BYTES_MAX: usize = 3 << 20;
-/// Bytes of one: what it asks, and what it has read.
+/// Bytes of one transaction: its request and the rows that it reads.
 const JOB_BYTES_MAX: usize = 16 << 20;
 
-/// It has its partitions: what it reads is read.
-pub(super) fn read(core: &mut Core, io: &mut Io, id: TransactionId, number: u64) {
+/// Reads the rows of a transaction that has its partitions.
+pub(super) fn read_rows(core: &mut Core, io: &mut Io, id: TransactionId, number: u64) {
     let keeper = &mut core.fleet.transactions;
     let Some(job) = keeper.jobs.get_mut(&number) else {
         return decide(core, io, id, Decision::GiveUp);
     };
-    job.own
+    job.guard_rows
         .begin(keeper.table.as_ref().and_then(|table| table.claim(job.shard)), &mut keeper.fences);
     let Some(plan) = job.plan.clone() else { return };
-    if plan.draft.lone.is_some() {
-        return read_alone(core, io, number, &plan);
+    if plan.draft.conditional.is_some() {
+        return read_single_row(core, io, number, &plan);
     }
     let (of_plan, tables) = (plan.draft.reads.len(), plan.tables());
-    let count = of_plan + job.own.count();
+    let count = of_plan + job.guard_rows.count();
     job.rows.clear();
     job.rows.resize(of_plan, None);
     let asks_columns = plan.asks_columns();
@@ -60,25 +56,32 @@ pub(super) fn read(core: &mut Core, io: &mut Io, id: TransactionId, number: u64)
     let since_ns = io.now_ns();
     for ((place, table), asks_columns) in (0u16..).zip(tables).zip(asks_columns) {
         let name = (&*table.keyspace, &*table.name);
-        for what in
-            [What::Id, What::Columns].into_iter().filter(|what| *what == What::Id || *asks_columns)
+        for what in [IdentityKind::Id, IdentityKind::Columns]
+            .into_iter()
+            .filter(|what| *what == IdentityKind::Id || *asks_columns)
         {
-            names::want(core, io, name, since_ns, WaitsForName::Job { number, table: place, what });
+            identity::look_up(
+                core,
+                io,
+                name,
+                since_ns,
+                IdentityWaiter::Job { number, table: place, what },
+            );
         }
     }
 }
 
-/// A single statement has its row: what is not known of it is read.
-fn read_alone(core: &mut Core, io: &mut Io, number: u64, plan: &Arc<Plan>) {
-    let begun = lone::begin(core, io, number);
+/// Reads the row of a single statement, if it is not known.
+fn read_single_row(core: &mut Core, io: &mut Io, number: u64, plan: &Arc<Plan>) {
+    let begun = conditional::start(core, io, number);
     let since_ns = match begun {
-        Ok(lone::Begun::Name(since_ns)) => {
+        Ok(conditional::Prerequisite::Name(since_ns)) => {
             if let Some(job) = core.fleet.transactions.jobs.get_mut(&number) {
                 job.reads = 1;
             }
             since_ns
         }
-        Ok(lone::Begun::Row) => {
+        Ok(conditional::Prerequisite::Row) => {
             if let Some(job) = core.fleet.transactions.jobs.get_mut(&number) {
                 job.rows = vec![None];
                 job.reads = 3;
@@ -87,20 +90,20 @@ fn read_alone(core: &mut Core, io: &mut Io, number: u64, plan: &Arc<Plan>) {
                 return give_up(core, io, number, &failed);
             }
             let since_ns = io.now_ns();
-            lone::want(core, io, number, plan, (What::Columns, since_ns));
+            conditional::look_up_table(core, io, number, plan, (IdentityKind::Columns, since_ns));
             since_ns
         }
         Err(failed) => return give_up(core, io, number, &failed),
     };
-    lone::want(core, io, number, plan, (What::Id, since_ns));
+    conditional::look_up_table(core, io, number, plan, (IdentityKind::Id, since_ns));
 }
 
-/// It is known which table has the name of one that the plan was made with, or which columns.
-pub(super) fn named(
+/// Takes in the id or columns of one of the plan's tables.
+pub(super) fn identity_known(
     core: &mut Core,
     io: &mut Io,
-    (number, table, what): (u64, u16, What),
-    named: Named,
+    (number, table, what): (u64, u16, IdentityKind),
+    named: IdentityAnswer,
 ) {
     let Some(job) = core.fleet.transactions.jobs.get_mut(&number).filter(|job| job.reads > 0)
     else {
@@ -109,17 +112,17 @@ pub(super) fn named(
     let Some(plan) = job.plan.clone() else { return };
     let tables = plan.tables();
     let Some(of) = tables.get(usize::from(table)) else { return };
-    let planned = if what == What::Id { of.id } else { of.columns_id };
-    let failed = match names::known(io, named) {
-        Found::Table(found) if found == planned => return count(core, io, number),
-        Found::Table(_) | Found::Nothing => changed(core, number),
-        Found::Unknown => {
+    let planned = if what == IdentityKind::Id { of.id } else { of.columns_id };
+    let failed = match identity::current(io, named) {
+        Identity::Table(found) if found == planned => return count(core, io, number),
+        Identity::Table(_) | Identity::Nothing => plan_outdated(core, number),
+        Identity::Unknown => {
             let why = match what {
-                What::Id => {
-                    "Shunt: no node has said which tables there are; nothing was written, ask again"
+                IdentityKind::Id => {
+                    "Shunt: no node has confirmed that the table is unchanged; nothing was written, ask again"
                 }
-                What::Columns => {
-                    "Shunt: no node has said which columns the table has; nothing was written, ask again"
+                IdentityKind::Columns => {
+                    "Shunt: no node has confirmed that the table's columns are unchanged; nothing was written, ask again"
                 }
             };
             Fault::new(FaultKind::Unserved, why).into()
@@ -128,8 +131,8 @@ pub(super) fn named(
     give_up(core, io, number, &failed);
 }
 
-/// Its plan is not true any more: the next one is planned anew.
-pub(super) fn changed(core: &mut Core, number: u64) -> Failed {
+/// Drops an outdated plan, so that the next transaction is planned again.
+pub(super) fn plan_outdated(core: &mut Core, number: u64) -> Failure {
     let keeper = &mut core.fleet.transactions;
     if let Some(plan) = keeper.jobs.get(&number).and_then(|job| job.plan.as_ref()) {
         let outline = &plan.draft.outline;
@@ -139,12 +142,11 @@ pub(super) fn changed(core: &mut Core, number: u64) -> Failed {
 }
 
 pub(super) fn changed_just_now() -> Fault {
-    let why =
-        "Shunt: a table of this transaction was changed just now; nothing was written, ask again";
+    let why = "Shunt: a table of this transaction has just changed; nothing was written, ask again";
     Fault::new(FaultKind::Unserved, why)
 }
 
-/// One of those that it waits for has come.
+/// Counts an answer, and goes on after the last.
 fn count(core: &mut Core, io: &mut Io, number: u64) {
     let Some(job) = core.fleet.transactions.jobs.get_mut(&number) else { return };
     job.reads -= 1;
@@ -153,7 +155,7 @@ fn count(core: &mut Core, io: &mut Io, number: u64) {
     }
 }
 
-fn ask_read(core: &mut Core, io: &mut Io, number: u64, read: u16) -> Result<(), Failed> {
+fn ask_read(core: &mut Core, io: &mut Io, number: u64, read: u16) -> Result<(), Failure> {
     let job = core.fleet.transactions.jobs.get(&number);
     let Some((job, plan)) = job.and_then(|job| Some((job, job.plan.clone()?))) else {
         return Ok(());
@@ -164,13 +166,13 @@ fn ask_read(core: &mut Core, io: &mut Io, number: u64, read: u16) -> Result<(), 
             let list = plan.with(&job.values).read_values(place).map_err(Fault::from)?;
             (Arc::clone(&read.text), list, plan.rows_max(place))
         }
-        None => match job.own.read(place - plan.draft.reads.len()) {
+        None => match job.guard_rows.read_statement(place - plan.draft.reads.len()) {
             Some((text, list)) => (text, list, 1),
             None => return Ok(()),
         },
     };
     let whose = Whose::Transaction(Part::Read { job: number, read, who: Who::of(&job.who) });
-    let consistency = lone::level(core, job);
+    let consistency = conditional::level(core, job);
     let levels = Levels { consistency, serial: None, timestamp_us: None, elsewhere: false };
     if statements::ask::ask_text(
         core,
@@ -183,22 +185,22 @@ fn ask_read(core: &mut Core, io: &mut Io, number: u64, read: u16) -> Result<(), 
     ) {
         return Ok(());
     }
-    let why = "Shunt: no node could be asked for what a transaction reads; nothing was written";
+    let why = "Shunt: a transaction's rows could not be read; nothing was written";
     Err(Fault::new(FaultKind::Unserved, why).into())
 }
 
-/// Nothing was written, and it is answered with this.
-fn give_up(core: &mut Core, io: &mut Io, number: u64, failed: &Failed) {
+/// Ends a transaction with an error. Nothing was written.
+fn give_up(core: &mut Core, io: &mut Io, number: u64, failed: &Failure) {
     let Some(job) = core.fleet.transactions.jobs.get_mut(&number) else { return };
     let (ticket, id) = (job.ticket, job.id);
     job.reads = 0;
-    if job.deciding.as_ref().is_some_and(|deciding| deciding.observed.is_some())
+    if job.conditional.as_ref().is_some_and(|state| state.observed.is_some())
         && let Some(id) = id
     {
-        // A node decides it, and needs nothing of what was read.
-        return decide(core, io, id, Decision::Alone(lone::TIMESTAMPS));
+        // A node decides the statement, without the rows.
+        return decide(core, io, id, Decision::Unlogged(conditional::TIMESTAMPS));
     }
-    // Its shard may be lost in this same turn, and it be told of that too.
+    // The shard may be lost in the same turn, which also answers the client.
     if !std::mem::replace(&mut job.is_answered, true) {
         core.fleet.transactions.fail(ticket, failed);
     }
@@ -208,8 +210,8 @@ fn give_up(core: &mut Core, io: &mut Io, number: u64, failed: &Failed) {
 }
 
 fn decide(core: &mut Core, io: &mut Io, id: TransactionId, decision: Decision) {
-    if decision == Decision::Nothing && confirm::is_wanted(core) {
-        return confirm::want(core, io, Unconfirmed::Decided(id, decision));
+    if decision == Decision::Nothing && confirmation::is_enabled(core) {
+        return confirmation::request(core, io, Unconfirmed::Decided(id, decision));
     }
     let now = levels::now(io);
     if let Some(number) = writer(core, id, decision)
@@ -217,8 +219,8 @@ fn decide(core: &mut Core, io: &mut Io, id: TransactionId, decision: Decision) {
     {
         return give_up(core, io, number, &fault.into());
     }
-    let (table, outbox) = core.fleet.transactions.table();
-    table.decided(now, id, decision, outbox);
+    let (table, effects) = core.fleet.transactions.table();
+    table.decided(now, id, decision, effects);
     set_due(core, io);
 }
 
@@ -232,8 +234,8 @@ fn writer(core: &Core, id: TransactionId, decision: Decision) -> Option<u64> {
     keeper.jobs.get(&number).is_some_and(|job| !job.is_observed).then_some(number)
 }
 
-/// A row was read, or not.
-pub(super) fn heard(
+/// Takes in a row.
+pub(super) fn row_answered(
     core: &mut Core,
     io: &mut Io,
     (number, read): (u64, u16),
@@ -249,24 +251,24 @@ pub(super) fn heard(
     let own = usize::from(read).checked_sub(plan.draft.reads.len());
     let failed = match heard {
         Heard::Result(ResultMessage::Rows(rows)) if let Some(place) = own => {
-            let broken = || Fault::overloaded("Shunt: a row of shunt_meta is not as a proxy writes it; nothing was written");
-            match job.own.learn(place, rows) {
-                Some(()) => grow(core, number, raw.len()).err().map(Failed::from),
+            let broken = || Fault::overloaded("Shunt: a row of shunt_meta has an unknown form; nothing was written");
+            match job.guard_rows.learn(place, rows) {
+                Some(()) => grow(core, number, raw.len()).err().map(Failure::from),
                 None => Some(broken().into()),
             }
         }
         Heard::Error(error) if own.is_some() && error.code == error_code::INVALID => Some(
             Fault::invalid(
-                "Shunt: this fleet knows no guards and keys of transactions yet: run `shunt fleet init` of this version once",
+                "Shunt: this fleet has no tables for guards and keys yet; run `shunt fleet init` of this version once",
             )
             .into(),
         ),
         Heard::Result(ResultMessage::Rows(rows)) if !plan.has_columns(usize::from(read), rows) => {
-            Some(changed(core, number))
+            Some(plan_outdated(core, number))
         }
         Heard::Result(ResultMessage::Rows(_)) if is_returned && raw.len() > SELECTED_BYTES_MAX => {
             let why = format!(
-                "Shunt: the SELECT of a transaction found {} bytes: {SELECTED_BYTES_MAX} are the most",
+                "Shunt: the SELECT of a transaction found {} bytes; {SELECTED_BYTES_MAX} are allowed",
                 raw.len()
             );
             Some(Fault::invalid(why).into())
@@ -277,28 +279,29 @@ pub(super) fn heard(
                 Some(Fault::invalid(format!("Shunt: the SELECT of a transaction found more than {most} rows")).into())
             } else {
                 job.selected = Some(raw.into());
-                grow(core, number, raw.len()).err().map(Failed::from)
+                grow(core, number, raw.len()).err().map(Failure::from)
             }
         }
         Heard::Result(ResultMessage::Rows(rows)) => {
             job.rows[usize::from(read)] = first_row(rows);
-            grow(core, number, raw.len()).err().map(Failed::from)
+            grow(core, number, raw.len()).err().map(Failure::from)
         }
-        // Its columns have changed since it was prepared: as text it is not asked for these.
+        // The columns have changed since the statement was prepared. Sent as text, it needs no
+        // preparation.
         Heard::Error(error) if error.unprepared_id().is_some() => match ask_read(core, io, number, read) {
             Ok(()) => return,
             Err(failed) => Some(failed),
         },
-        Heard::Error(error) if plan.draft.is_refused_for_another(error) => Some(changed(core, number)),
+        Heard::Error(error) if plan.draft.is_refused_for_another(error) => Some(plan_outdated(core, number)),
         Heard::Error(error) => Some(of_node(error)),
         Heard::Result(_) | Heard::Unreadable => {
-            Some(Fault::overloaded("Shunt: what a transaction reads cannot be read; nothing was written").into())
+            Some(Fault::overloaded("Shunt: a node's answer to a read cannot be decoded; nothing was written").into())
         }
     };
     let Some(failed) = failed else { return count(core, io, number) };
     match core.fleet.transactions.jobs.get_mut(&number) {
-        // It may have been carried out before, and what was answered then counts.
-        Some(job) if own.is_none() && job.own.wants_answer() => {
+        // The transaction may have been carried out before, and the earlier answer counts.
+        Some(job) if own.is_none() && job.guard_rows.wants_answer() => {
             job.failed.get_or_insert(failed);
             count(core, io, number);
         }
@@ -306,7 +309,7 @@ pub(super) fn heard(
     }
 }
 
-/// A transaction has so many bytes more.
+/// Adds bytes to a transaction.
 pub(super) fn grow(core: &mut Core, number: u64, bytes: usize) -> Result<(), Fault> {
     let keeper = &mut core.fleet.transactions;
     let Some(job) = keeper.jobs.get_mut(&number) else { return Ok(()) };
@@ -314,7 +317,7 @@ pub(super) fn grow(core: &mut Core, number: u64, bytes: usize) -> Result<(), Fau
     if keeper.shares.grow(&job.who, bytes) && job.bytes <= JOB_BYTES_MAX {
         return Ok(());
     }
-    let why = "Shunt: transactions of this role, or all of them, have more than this proxy may keep; nothing was written";
+    let why = "Shunt: transactions, of this role or in all, exceed the memory that they may use; nothing was written";
     Err(Fault::overloaded(why))
 }
 
@@ -323,40 +326,40 @@ fn first_row(rows: &Rows<'_>) -> RowRead {
     Some(row.values().map(|value| value.map(Box::from)).collect())
 }
 
-/// Nothing is written yet: the client may simply ask again.
-fn of_node(error: &ErrorMessage<'_>) -> Failed {
+/// Converts a node's error. Since nothing is written yet, the client can simply repeat the request.
+fn of_node(error: &ErrorMessage<'_>) -> Failure {
     if levels::is_clients(error.code) {
-        return Failed::Node { code: error.code, message: error.message.to_owned() };
+        return Failure::Node { code: error.code, message: error.message.to_owned() };
     }
     let why = format!(
-        "Shunt: what a transaction reads could not be read, nothing was written: {}",
+        "Shunt: a transaction's rows could not be read, nothing was written: {}",
         error.message
     );
-    Failed::Node { code: error_code::OVERLOADED, message: why }
+    Failure::Node { code: error_code::OVERLOADED, message: why }
 }
 
 fn all_read(core: &mut Core, io: &mut Io, number: u64) {
     let keeper = &mut core.fleet.transactions;
     let Some(job) = keeper.jobs.get_mut(&number) else { return };
     let Some(id) = job.id else { return };
-    if job.deciding.is_some() {
-        return match lone::decide(core, io, number) {
+    if job.conditional.is_some() {
+        return match conditional::decide(core, io, number) {
             Ok(decision) => decide(core, io, id, decision),
             Err(failed) => give_up(core, io, number, &failed),
         };
     }
-    let plan = job.plan.clone().filter(|_| !job.own.has_guard());
+    let plan = job.plan.clone().filter(|_| !job.guard_rows.has_guard());
     let tells_early = plan.is_some_and(|plan| modes::is_read_by_transactions(core, io, &plan));
     let keeper = &mut core.fleet.transactions;
     let Some(job) = keeper.jobs.get_mut(&number) else { return };
     let decided = decision(job, tells_early);
-    job.own.decided(&mut keeper.fences);
+    job.guard_rows.decided(&mut keeper.fences);
     match decided {
-        Ok(To::Decide(decision, bytes)) => match grow(core, number, bytes) {
+        Ok(NextStep::Decide(decision, bytes)) => match grow(core, number, bytes) {
             Ok(()) => decide(core, io, id, decision),
             Err(fault) => give_up(core, io, number, &fault.into()),
         },
-        Ok(To::TellAgain(head, body)) => {
+        Ok(NextStep::TellAgain(head, body)) => {
             let ticket = job.ticket;
             if !std::mem::replace(&mut job.is_answered, true) {
                 core.fleet.transactions.tell(ticket, head, body);
@@ -367,89 +370,58 @@ fn all_read(core: &mut Core, io: &mut Io, number: u64) {
     }
 }
 
-/// What is to be done with what was read.
-enum To {
-    /// The record of what it writes has so many bytes.
+/// The step after the decision.
+enum NextStep {
+    /// The decision, with the bytes of its record.
     Decide(Decision, usize),
-    /// It was carried out before, and this was its answer.
+    /// The earlier answer of a repeated transaction.
     TellAgain(Head, Vec<u8>),
 }
 
-/// `tells_early`: nobody reads what it writes but transactions.
-fn decision(job: &mut Job, tells_early: bool) -> Result<To, Failed> {
-    let Some(plan) = job.plan.clone() else { return Ok(To::Decide(Decision::GiveUp, 0)) };
-    if let Some(outcome) = job.own.check()?.cloned() {
-        job.own.raise();
-        if !job.own.writes.is_empty() {
+/// Decides a transaction. `tells_early` says that only transactions read the tables that it writes.
+fn decision(job: &mut Job, tells_early: bool) -> Result<NextStep, Failure> {
+    let Some(plan) = job.plan.clone() else { return Ok(NextStep::Decide(Decision::GiveUp, 0)) };
+    if let Some(outcome) = job.guard_rows.check()?.cloned() {
+        job.guard_rows.raise();
+        if !job.guard_rows.writes.is_empty() {
             job.told = Some(outcome);
             return to_write(job, tells_early);
         }
-        let (head, body) = answer::again(job.version, &outcome);
-        return Ok(To::TellAgain(head, body));
+        let (head, body) = answer::repeat_answer(job.version, &outcome);
+        return Ok(NextStep::TellAgain(head, body));
     }
     if let Some(failed) = job.failed.take() {
         return Err(failed);
     }
     let bound = plan.with(&job.values);
-    // Before anything is written: what it answers may be refused.
+    // Nothing is written yet, so the answer may still be refused.
     job.returned = bound.returned(&job.rows).map_err(Fault::from)?;
     job.writes = match bound.decide(&job.rows).map_err(Fault::from)? {
-        Decided::Nothing => Vec::new(),
-        Decided::Write(writes) => writes,
+        PlanDecision::Nothing => Vec::new(),
+        PlanDecision::Write(writes) => writes,
     };
-    let kept = job.own.wants_answer().then(|| answer::result(job)).transpose()?;
-    if let Some(kept) = kept.as_ref().filter(|kept| kept.len() > own_rows::ANSWER_BYTES_MAX) {
-        let (bytes, most) = (kept.len(), own_rows::ANSWER_BYTES_MAX);
+    let kept = job.guard_rows.wants_answer().then(|| answer::result(job)).transpose()?;
+    if let Some(kept) = kept.as_ref().filter(|kept| kept.len() > idempotency::ANSWER_BYTES_MAX) {
+        let (bytes, most) = (kept.len(), idempotency::ANSWER_BYTES_MAX);
         let why = format!(
-            "Shunt: the answer of this transaction has {bytes} bytes: {most} are the most with shunt-idempotency"
+            "Shunt: the answer of this transaction has {bytes} bytes; {most} are allowed with shunt-idempotency"
         );
         return Err(Fault::invalid(why).into());
     }
-    job.own.decide(!job.writes.is_empty(), kept);
+    job.guard_rows.decide(!job.writes.is_empty(), kept);
     to_write(job, tells_early)
 }
 
-fn to_write(job: &mut Job, tells_early: bool) -> Result<To, Failed> {
+fn to_write(job: &mut Job, tells_early: bool) -> Result<NextStep, Failure> {
     let count = job.writes_count();
     if count == 0 {
-        return Ok(To::Decide(Decision::Nothing, 0));
+        return Ok(NextStep::Decide(Decision::Nothing, 0));
     }
-    // The timestamp is not known yet; its place is.
-    let record = encode(job, 0).map_err(|error| {
-        Failed::from(Fault::invalid(format!(
-            "Shunt: the writes of this transaction make no record: {error}"
-        )))
+    // The timestamp is not known yet, and does not change the size.
+    let record = job.record(0).map_err(|error| {
+        Failure::from(Fault::invalid(format!("Shunt: cannot encode the redo record: {error}")))
     })?;
     let count = count as u16;
     let decision = if tells_early { Decision::WriteAndTell(count) } else { Decision::Write(count) };
-    Ok(To::Decide(decision, record.len()))
-}
-
-fn encode(job: &Job, timestamp_us: i64) -> Result<Vec<u8>, record::BadRecord> {
-    let writes = (0..job.writes_count()).map_while(|number| job.write(number)).map(|one| {
-        let values = one.values.iter().map(|value| match value {
-            Value::Bytes(bytes) => record::Value::Bytes(bytes),
-            Value::Null => record::Value::Null,
-            Value::Unset => record::Value::Unset,
-        });
-        let (keyspace, table, text) = (one.keyspace, one.table, &**one.text);
-        record::Write { keyspace, table, id: one.id, text, values: values.collect() }
-    });
-    let record = Record { shard: job.shard, timestamp_us, key: &[], writes: writes.collect() };
-    let mut bytes = Vec::new();
-    record.encode(&mut bytes)?;
-    Ok(bytes)
-}
-
-/// The record of a transaction, with its timestamp, and for whom it is written. None: it is not
-/// there any more.
-pub(super) fn record_of(
-    core: &mut Core,
-    id: TransactionId,
-    timestamp_us: i64,
-) -> Option<(Vec<u8>, Who)> {
-    let number = core.fleet.transactions.of_id.get(&id)?;
-    let job = core.fleet.transactions.jobs.get_mut(number)?;
-    job.timestamp_us = timestamp_us;
-    Some((encode(job, timestamp_us).ok()?, Who::of(&job.who)))
+    Ok(NextStep::Decide(decision, record.len()))
 }

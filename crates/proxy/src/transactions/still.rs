@@ -13,14 +13,13 @@
 //! to a node.
 
 use shunt_reactor::Io;
+use shunt_transactions::catalogue::switching::SETTLES_NS;
 
 use crate::client::Stall;
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
 use crate::limits::{SECOND_NS, STILL_NS};
-
-use super::changes::Start;
-use shunt_transactions::catalogue::switching::SETTLES_NS;
+use crate::transactions::modes::state::Start;
 
 /// The core begins.
 pub(crate) fn started(core: &mut Core, io: &Io) {
@@ -68,7 +67,7 @@ pub(crate) fn see_if_still(core: &mut Core, io: &mut Io) -> u64 {
 fn stood_still(core: &mut Core, now_ns: u64) {
     core.router.modes.is_behind = true;
     let keeper = &mut core.fleet.transactions;
-    (keeper.modes.woke_ns, keeper.modes.next_ns, keeper.looks.next_ns) = (now_ns, 0, 0);
+    (keeper.modes.woke_ns, keeper.modes.next_ns, keeper.rules_polling.next_ns) = (now_ns, 0, 0);
 }
 
 /// Ends a wait after [`SETTLES_NS`]: the core serves by the modes that it knew before. A core that
@@ -99,7 +98,7 @@ pub(super) fn see_if_caught_up(core: &mut Core) {
     let of_modes = is_told(keeper.modes.known_ns, keeper.modes.is_forbidden);
     if core.router.modes.is_behind
         && of_modes
-        && is_told(keeper.looks.known_ns, keeper.looks.is_forbidden)
+        && is_told(keeper.rules_polling.known_ns, keeper.rules_polling.is_forbidden)
     {
         core.router.modes.is_behind = false;
         core.fleet.transactions.modes.start = Start::Known;

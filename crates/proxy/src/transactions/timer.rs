@@ -1,10 +1,10 @@
-//! When the transactions of a core are looked at next.
+//! The timer of a core's transactions.
 
 use shunt_reactor::Io;
 
 use super::TIMER;
-use super::open::Open;
 use crate::core::Core;
+use crate::transactions::ownership::Open;
 
 /// Sets the timer for what is due next.
 pub(super) fn set_due(core: &mut Core, io: &mut Io) {

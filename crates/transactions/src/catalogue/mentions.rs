@@ -1,23 +1,22 @@
-//! Names of columns or tables, looked for in a text: all of them at once.
+//! Finds names of columns or tables in a text, all of them in one pass.
 //!
-//! A text may be of megabytes, and there may be ten thousand names: to look for each in the whole
-//! of the text would cost a core a minute. So each word of the text is looked up among the names.
+//! A text may have megabytes, and there may be ten thousand names: searching the text for each name
+//! would keep a core busy for a minute. Each word of the text is looked up among the names instead.
 //!
-//! This must never say that a text does not have a name which it has: a write would go to what it
-//! must not. It may say that it has one which it has not, for words in strings and comments are
-//! words.
+//! This must never miss a name that the text has: a write would go where it must not. It may report
+//! a name that the text does not have, since words in strings and comments count too.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-/// Names that are looked for.
+/// Names to find.
 #[derive(Debug, Default)]
 pub struct Mentions<'n> {
-    /// Those that may stand in a text as a word, with quotes or without, in lower case.
+    /// Names that may stand in a text as a word, quoted or not, in lower case.
     words: HashSet<Cow<'n, str>>,
-    /// Bytes of the longest.
+    /// Bytes of the longest name.
     longest: usize,
-    /// There are others: they stand in quotes wherever they stand.
+    /// Some names need quotes wherever they stand.
     has_quoted: bool,
 }
 
@@ -37,19 +36,19 @@ impl<'n> FromIterator<&'n str> for Mentions<'n> {
     }
 }
 
-/// True of what names without quotes consist of. Nothing else stands directly beside one in a
-/// statement that can be read.
+/// True of characters of unquoted names. In a statement that parses, no other characters touch such
+/// a name.
 fn is_of_word(character: char) -> bool {
     character.is_ascii_alphanumeric() || character == '_'
 }
 
-/// The words of a text, each as long as it is.
+/// The words of a text.
 fn words_of(text: &str) -> impl Iterator<Item = &str> {
     text.split(|character| !is_of_word(character)).filter(|word| !word.is_empty())
 }
 
 impl Mentions<'_> {
-    /// True if one of them may be named in this text.
+    /// True if the text may contain one of the names.
     pub fn may_be_in(&self, text: &str) -> bool {
         self.has_quoted && text.contains('"')
             || !self.words.is_empty() && self.is_any_of(words_of(text))

@@ -1,9 +1,9 @@
-//! Which tables' statements are decided by the proxies whatever their text says: those of which the
-//! mode is `mixed_reads`, `full` or `conditional`, or on its way to or from that; and writes to
-//! those that have a rule.
+//! Tables whose statements the proxies decide, whatever the text says: those with the mode
+//! `mixed_reads`, `full` or `conditional`, or on their way to or from it; and writes to tables that
+//! have a rule.
 //!
-//! A core knows them from when it first knows the ring, and reads them again every two seconds.
-//! What it knows is kept while they cannot be read.
+//! A core knows the modes from when it first knows the ring, and reads them again every two
+//! seconds. It keeps the last modes while they cannot be read.
 
 use std::collections::HashMap;
 
@@ -14,32 +14,32 @@ use shunt_wire::cql::statement::{self, Identifier, Kind, Statement};
 
 use crate::catalogue::mentions::Mentions;
 use crate::catalogue::rules::Rules;
-use crate::catalogue::switching::Told;
+use crate::catalogue::switching::TableState;
 
-/// What is asked.
+/// The statement that reads all modes.
 pub const QUESTION: &str = "SELECT keyspace_name, table_name, mode FROM shunt_meta.transactional";
 
-/// Tables by keyspace and name, with their modes.
+/// Modes by keyspace and table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TableModes {
     routed: HashMap<Box<str>, HashMap<Box<str>, Routing>>,
-    /// One of them has the mode `observe`.
+    /// A table has the mode `observe`.
     has_observed: bool,
-    /// Which locks writes to a table have to name: all are transactions.
+    /// Locks that writes to a table must name; such writes are transactions.
     pub rules: Rules,
-    /// This process stood still, or began without a quorum's word. Any table may have another mode,
-    /// and no statement on a table goes to a node before the modes are known.
+    /// This process was paused, or began without a quorum. Any table may have another mode by now,
+    /// and no statement on a table goes to a node until the modes are known.
     pub is_behind: bool,
 }
 
-/// What becomes of statements on a table.
+/// The way in which statements on a table are decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Routing {
-    /// Those of this mode.
+    /// By this mode.
     Mode(TransactionalMode),
-    /// Writes are refused, until all proxies know the next mode.
+    /// Writes are refused until every proxy knows the next mode.
     Held,
-    /// And reads.
+    /// Reads and writes are refused until then.
     HeldForAll,
 }
 
@@ -52,15 +52,19 @@ impl Routing {
 
 const OBSERVED: Routing = Routing::Mode(TransactionalMode::Observe);
 
-/// What a statement does with its tables.
+/// Access of a statement to its tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
+    /// Reads rows.
     Read,
+    /// Writes rows.
     Write,
+    /// Truncates the table.
     Truncate,
 }
 
 impl Access {
+    /// The access of a kind of statement.
     pub fn of(kind: Kind) -> Access {
         match kind {
             Kind::Select => Access::Read,
@@ -70,7 +74,8 @@ impl Access {
     }
 }
 
-/// Keyspaces of nodes, Cassandra 6 included. Users may have others whose names begin as these do.
+/// Keyspaces of nodes, up to Cassandra 6. Users may have other keyspaces whose names begin like
+/// these.
 const OF_NODES: [&str; 10] = [
     "system",
     "system_schema",
@@ -89,36 +94,35 @@ pub fn may_have_modes(keyspace: &str) -> bool {
     ![FACADE_KEYSPACE, META_KEYSPACE].contains(&keyspace) && !OF_NODES.contains(&keyspace)
 }
 
-/// A table as a prepared statement names it: its keyspace, if one is known, and its name.
-pub type Named = (Option<Box<str>>, Box<str>);
+/// A table as a prepared statement names it: the keyspace, if it is known, and the name.
+pub type TableName = (Option<Box<str>>, Box<str>);
 
 impl TableModes {
-    /// Takes one in, as its row says. One of a mode that sends nothing here, or of a later
-    /// version's, is not.
+    /// Adds a table with the mode in its row. Modes that route nothing to the proxies are left out.
     pub fn add(&mut self, keyspace: &str, table: &str, mode: &str) {
-        // Rows for others can only have been written past the proxies.
+        // Rows for other keyspaces can only have been written past the proxies.
         if !may_have_modes(keyspace) {
             return;
         }
-        let routing = match Told::read(mode) {
-            Told::Mode(TransactionalMode::Off | TransactionalMode::Unsafe) => return,
-            Told::Mode(mode) => Routing::Mode(mode),
-            Told::Opening | Told::Closing(_) => Routing::Held,
-            Told::Leaving(_) => Routing::HeldForAll,
-            // What a later version means by a mode of its own must not go past it: it is refused
-            // here, where it becomes a transaction.
-            Told::Unknown => Routing::Mode(TransactionalMode::Full),
+        let routing = match TableState::parse(mode) {
+            TableState::Mode(TransactionalMode::Off | TransactionalMode::Unsafe) => return,
+            TableState::Mode(mode) => Routing::Mode(mode),
+            TableState::Opening | TableState::Closing(_) => Routing::Held,
+            TableState::Leaving(_) => Routing::HeldForAll,
+            // A later version's mode must not be bypassed: the statement becomes a transaction, and
+            // is refused there.
+            TableState::Unknown => Routing::Mode(TransactionalMode::Full),
         };
         self.has_observed |= routing == OBSERVED;
         self.routed.entry(keyspace.into()).or_default().insert(table.into(), routing);
     }
 
-    /// What becomes of statements on a table; none: they are nobody's business here.
+    /// The way in which statements on a table are decided; none if nodes decide them.
     pub fn routing(&self, keyspace: &str, table: &str) -> Option<Routing> {
         self.routed.get(keyspace)?.get(table).copied()
     }
 
-    /// The tables that are decided by rows in memory either here or there, by keyspace and name.
+    /// Tables that exactly one of the two decides by rows in memory, by keyspace and name.
     pub fn decided_otherwise<'m>(&'m self, other: &'m TableModes) -> Vec<(&'m str, &'m str)> {
         let here = self.decided().filter(|table| !other.decides(*table));
         here.chain(other.decided().filter(|table| !self.decides(*table))).collect()
@@ -136,7 +140,7 @@ impl TableModes {
         self.routing(keyspace, table) == Some(Routing::Mode(TransactionalMode::Conditional))
     }
 
-    /// True if every table of these that is observed was so before.
+    /// True if every table that is observed was observed before.
     pub fn observes_no_more_than(&self, before: &TableModes) -> bool {
         let mut tables = self
             .routed
@@ -148,41 +152,41 @@ impl TableModes {
             })
     }
 
-    /// Says of what was read before this core began that no quorum has said so.
+    /// Marks modes that were read without a quorum.
     pub fn set_in_doubt(&mut self) {
         self.is_behind = true;
     }
 
-    /// True if no statement on a table is sent to nodes, for its mode is not known.
+    /// True if the modes are unknown, so that no statement on a table goes to nodes.
     pub fn are_in_doubt(&self) -> bool {
         self.is_behind
     }
 
-    /// What was read before this core began; who has stood still since goes on waiting.
+    /// Takes over the modes that were read before this core began. A core that was paused since
+    /// goes on waiting.
     pub fn begin_with(&mut self, read: TableModes) {
         let is_behind = self.is_behind || read.is_behind;
         *self = TableModes { is_behind, ..read };
     }
 
-    /// True if no statement is a transaction but by its text.
+    /// True if only the text makes a statement a transaction.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.routed.is_empty() && self.rules.is_empty() && !self.is_behind
     }
 
-    /// True if nodes decide what is asked of one of them, and the proxies would have.
+    /// True if a table has the mode `observe`.
     pub fn has_observed(&self) -> bool {
         self.has_observed
     }
 
-    /// True of such a table.
+    /// True of a table with the mode `observe`.
     pub fn is_observed(&self, keyspace: &str, table: &str) -> bool {
         self.routing(keyspace, table) == Some(OBSERVED)
     }
 
-    /// True of tables whose statements may go to nodes, whatever the proxies think of them. None:
-    /// nobody knows which.
-    pub fn leaves_to_nodes(&self, tables: Option<&[Named]>) -> bool {
+    /// True if all these tables' statements may go to nodes. No tables means that they are unknown.
+    pub fn leaves_to_nodes(&self, tables: Option<&[TableName]>) -> bool {
         if self.is_behind {
             return false;
         }
@@ -193,7 +197,8 @@ impl TableModes {
         };
         tables.iter().all(|(keyspace, table)| {
             let Some(keyspace) = keyspace.as_deref() else { return false };
-            let has_rules = may_have_modes(keyspace) && !self.rules.of(keyspace, table).is_empty();
+            let has_rules =
+                may_have_modes(keyspace) && !self.rules.for_table(keyspace, table).is_empty();
             !has_rules && self.routing(keyspace, table).as_ref().is_none_or(is_left)
         })
     }
@@ -204,7 +209,7 @@ impl TableModes {
         }
         if access != Access::Read
             && may_have_modes(keyspace)
-            && !self.rules.of(keyspace, table).is_empty()
+            && !self.rules.for_table(keyspace, table).is_empty()
         {
             return true;
         }
@@ -219,9 +224,9 @@ impl TableModes {
         }
     }
 
-    /// True if the name of one of these tables is in a text. Of a batch that is too long to be a
-    /// transaction, and to be read for every client that sends one: it is refused rather than let
-    /// past. So is one that comes while nobody knows which tables those are: it waits.
+    /// True if a text may name one of these tables. Applies to a batch that is too long to be a
+    /// transaction or to be parsed for each client: it is refused rather than let past. While the
+    /// modes are unknown, every such batch waits.
     #[cold]
     pub fn may_be_in(&self, text: &str) -> bool {
         if self.is_behind {
@@ -233,10 +238,10 @@ impl TableModes {
         names.may_be_in(text)
     }
 
-    /// True of a statement on one of these tables, and of one of which nobody can say which it is
-    /// on: it is read as a transaction, and refused.
+    /// True of a statement on one of these tables, or on tables that nobody can name: the latter is
+    /// read as a transaction, and refused.
     #[cold]
-    pub fn take_any(&self, tables: Option<&[Named]>, access: Access) -> bool {
+    pub fn take_any(&self, tables: Option<&[TableName]>, access: Access) -> bool {
         let has_full =
             || self.routed.values().flat_map(HashMap::values).any(|routing| routing.takes_reads());
         let Some(tables) = tables else {
@@ -248,9 +253,13 @@ impl TableModes {
     }
 }
 
-/// The tables that a text reads or writes; none: it reads or writes rows, and cannot be read.
-/// `session`: the keyspace of names without one.
-pub fn tables_of(parsed: &Statement<'_>, text: &str, session: Option<&str>) -> Option<Vec<Named>> {
+/// The tables that a text reads or writes; none if it cannot be parsed. `session` is the keyspace
+/// of names without one.
+pub fn tables_of(
+    parsed: &Statement<'_>,
+    text: &str,
+    session: Option<&str>,
+) -> Option<Vec<TableName>> {
     match (parsed.kind, &parsed.table) {
         (
             Kind::Select | Kind::Insert | Kind::Update | Kind::Delete | Kind::Truncate,
@@ -260,14 +269,14 @@ pub fn tables_of(parsed: &Statement<'_>, text: &str, session: Option<&str>) -> O
                 parsed.keyspace.as_ref().map(Identifier::to_string).or(session.map(str::to_owned));
             Some(vec![(keyspace.map(Into::into), table.to_string().into())])
         }
-        // Its table comes late, and all before it is not worth reading.
+        // The table's name comes so late that parsing up to it is not worth the time.
         (Kind::Select | Kind::Insert | Kind::Update | Kind::Delete | Kind::Truncate, None)
             if text.len() > statement::TEXT_BYTES_MAX =>
         {
             None
         }
-        // Of a batch only its first statement is known from looking at it; and some statements have
-        // to be read as a whole.
+        // Classification shows only the first statement of a batch, and some statements need to be
+        // parsed whole.
         (
             Kind::Select
             | Kind::Insert
@@ -276,13 +285,13 @@ pub fn tables_of(parsed: &Statement<'_>, text: &str, session: Option<&str>) -> O
             | Kind::Truncate
             | Kind::Batch,
             _,
-        ) => read(text, session),
+        ) => parse_tables(text, session),
         _ => Some(Vec::new()),
     }
 }
 
-fn read(text: &str, session: Option<&str>) -> Option<Vec<Named>> {
-    let named = |table: &QualifiedName| -> Named {
+fn parse_tables(text: &str, session: Option<&str>) -> Option<Vec<TableName>> {
+    let named = |table: &QualifiedName| -> TableName {
         (table.keyspace.as_deref().or(session).map(Into::into), table.name.as_str().into())
     };
     match shunt_language::parse(text).ok()?.statement {
@@ -330,8 +339,7 @@ mod tests {
         }
     }
 
-    #[test]
-    fn statements_on_tables_with_a_mode_are_taken() {
+    fn modes_of_all_kinds() -> TableModes {
         let mut modes = TableModes::default();
         for (table, mode) in [
             ("mixed", "mixed_reads"),
@@ -347,6 +355,12 @@ mod tests {
             modes.add("ks", table, mode);
             modes.add("system", "local", mode);
         }
+        modes
+    }
+
+    #[test]
+    fn statements_on_tables_with_a_mode_are_taken() {
+        let modes = modes_of_all_kinds();
         let takes = |text: &str, session: Option<&str>| {
             let parsed = classify(text);
             modes.take_any(tables_of(&parsed, text, session).as_deref(), Access::of(parsed.kind))
@@ -400,6 +414,11 @@ mod tests {
                 && !modes.may_be_in("INSERT INTO ks.bare")
         );
         assert!(!modes.is_empty() && TableModes::default().is_empty());
+    }
+
+    #[test]
+    fn no_statement_goes_to_nodes_while_modes_are_unknown() {
+        let modes = modes_of_all_kinds();
         let behind = TableModes { is_behind: true, ..TableModes::default() };
         let named = |keyspace: &str| [(Some(Box::from(keyspace)), Box::from("t"))];
         for access in [Access::Read, Access::Write, Access::Truncate] {
@@ -417,7 +436,7 @@ mod tests {
     #[test]
     fn tables_that_are_observed_are_left_to_nodes() {
         let mut modes = TableModes::default();
-        let named = |table: &str| -> Named { (Some("ks".into()), table.into()) };
+        let named = |table: &str| -> TableName { (Some("ks".into()), table.into()) };
         modes.add("ks", "bare", "unsafe");
         assert!(!modes.has_observed());
         modes.add("ks", "watched", "observe");

@@ -1,15 +1,15 @@
-//! Whether enough nodes can have the rows of a keyspace at all.
+//! Whether enough nodes exist for the replicas of a keyspace.
 //!
-//! What is committed is made, whatever it takes, and its partitions are locked until then. A
-//! keyspace with more replicas than there are nodes for would keep them locked for good: the record
-//! goes to the fleet's own keyspace and can be written, and the rows cannot. So this is found out
-//! before. Nodes that are down count here: they come up again.
+//! A committed transaction's writes are repeated until they are made, and its partitions stay
+//! locked until then. In a keyspace with more replicas than nodes they would stay locked for good:
+//! the record goes to the fleet's own keyspace and can be written, the rows cannot. Planning
+//! therefore refuses such a keyspace. Nodes that are down count, since they come up again.
 
 use shunt_fleet::Level;
 use shunt_topology::schema::{Factor, Replication};
 use shunt_topology::{Node, RoutingTable};
 
-/// Why a quorum of a keyspace can never be reached; none where it can, or where nobody knows.
+/// Explains why a quorum of a keyspace can never be reached; none if it can, or if that is unknown.
 pub fn too_few(
     replication: &Replication,
     routing: &RoutingTable,
@@ -54,7 +54,7 @@ mod tests {
 
     use super::*;
 
-    /// So many nodes in each of these datacentres; seen from the first.
+    /// A ring with so many nodes in each of these datacentres, seen from the first.
     fn ring(datacentres: &[(&str, u16)]) -> RoutingTable {
         let names =
             datacentres.iter().flat_map(|(name, count)| (0..*count).map(|_| (*name).to_owned()));

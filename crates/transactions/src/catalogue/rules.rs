@@ -1,13 +1,13 @@
-//! Rules of tables: which lock whoever writes to a row of a table has to name. They are the rows of
-//! `shunt.guards`, a real table, written by whoever has MODIFY on it.
+//! Rules of tables: which lock a write to a row must name. They are the rows of `shunt.guards`, a
+//! real table that roles with MODIFY on it write.
 //!
 //! A write to a table with a rule is a transaction, whatever its text and the table's mode say
-//! ([`crate::catalogue::modes`]), and is refused where that is decided unless it names the lock of each row
-//! that it writes (`plan::follow`).
+//! ([`super::modes`]). It is refused unless it names the lock of each row that it writes
+//! ([`crate::plan`]).
 //!
-//! This must never: let a write through that names no lock, or another, once the rule is known;
-//! refuse one that names the right lock. A rule that cannot be followed lets nothing through, until
-//! it is mended.
+//! This must never: let a write through that names no lock, or another lock, once the rule is
+//! known; refuse a write that names the right lock. A rule that cannot be followed lets nothing
+//! through until it is corrected.
 
 use std::collections::HashMap;
 
@@ -15,19 +15,20 @@ use shunt_language::CqlType;
 use shunt_language::ast::NativeType;
 use shunt_language::facade::NAME_BYTES_MAX;
 use shunt_language::values::{plain_text, validate};
+use shunt_wire::printable::printable_to;
 
 use crate::guard::request::Guard;
 use crate::rejection::Rejection;
-use shunt_wire::printable::printable_to;
 
-/// What is asked: for so many rules at most.
+/// The statement that reads rules, at most [`ROWS_MAX`] of them.
 pub const QUESTION: &str = "SELECT table_name, lock, fast, mode FROM shunt.guards LIMIT 10000";
+/// Rules that are read.
 pub const ROWS_MAX: usize = 10_000;
 
-/// Bytes of the name of a lock with columns in it.
+/// Bytes of a lock's name before its columns are filled in.
 const TEMPLATE_BYTES_MAX: usize = 4 * NAME_BYTES_MAX;
 
-/// A part of the name of a lock.
+/// A part of a lock's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Piece {
     Text(Box<str>),
@@ -35,13 +36,13 @@ enum Piece {
     Column(Box<str>),
 }
 
-/// What one row says.
+/// One row of `shunt.guards`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// As the row has it.
+    /// The name as the row has it.
     table_name: Box<str>,
     is_fast: bool,
-    /// The name of the lock; or why nobody can know it.
+    /// The name of the lock, or why it cannot be known.
     lock: Result<Box<[Piece]>, Box<str>>,
 }
 
@@ -49,17 +50,21 @@ pub struct Rule {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rules(HashMap<Box<str>, HashMap<Box<str>, Vec<Rule>>>);
 
-/// A row of the table.
+/// A row of `shunt.guards` as it was read.
 #[derive(Clone, Copy, Debug)]
 pub struct Row<'a> {
+    /// `keyspace.table`.
     pub table_name: &'a str,
+    /// Template of the lock's name.
     pub lock: Option<&'a str>,
+    /// True of a lock of `shunt.fast_locks`.
     pub is_fast: bool,
+    /// `require` or `off`.
     pub mode: Option<&'a str>,
 }
 
 impl Rules {
-    /// Takes a row in. `false`: its `table_name` is none.
+    /// Adds a row. `false` if its `table_name` is no `keyspace.table`.
     pub fn add(&mut self, row: &Row<'_>) -> bool {
         let Some((keyspace, table)) = table_of(row.table_name) else { return false };
         let lock = match row.mode {
@@ -72,8 +77,8 @@ impl Rules {
         true
     }
 
-    /// Those of a table. More than one, if it is named in several ways: all hold.
-    pub fn of(&self, keyspace: &str, table: &str) -> &[Rule] {
+    /// Rules of a table. There are several if the table is named in several ways, and all apply.
+    pub fn for_table(&self, keyspace: &str, table: &str) -> &[Rule] {
         self.0
             .get(keyspace)
             .and_then(|tables| tables.get(table))
@@ -81,18 +86,19 @@ impl Rules {
             .unwrap_or_default()
     }
 
+    /// True if there are no rules.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The names of tables that have one.
+    /// Names of tables that have rules.
     pub fn tables(&self) -> impl Iterator<Item = &str> {
         self.0.values().flat_map(HashMap::keys).map(|name| &**name)
     }
 }
 
-/// Keyspace and table of `keyspace.table`: as in a statement, what is not quoted is in lower case.
+/// Splits `keyspace.table`. As in a statement, unquoted names are lower case.
 fn table_of(name: &str) -> Option<(Box<str>, Box<str>)> {
     let (keyspace, table) = name.trim().split_once('.')?;
     let part = |part: &str| -> Option<Box<str>> {
@@ -107,7 +113,7 @@ fn table_of(name: &str) -> Option<(Box<str>, Box<str>)> {
     Some((part(keyspace)?, part(table)?))
 }
 
-/// `order:{id}`; `{{` and `}}` stand for braces.
+/// Parses a template such as `order:{id}`; `{{` and `}}` stand for braces.
 fn pieces(template: &str) -> Result<Box<[Piece]>, Box<str>> {
     if template.len() > TEMPLATE_BYTES_MAX {
         return Err(format!("the name of its lock has more than {TEMPLATE_BYTES_MAX} bytes").into());
@@ -144,8 +150,11 @@ fn pieces(template: &str) -> Result<Box<[Piece]>, Box<str>> {
 }
 
 impl Rule {
-    /// Checks that a write to a row of the table names the lock that the rule wants. `value`: the
-    /// value of a column of the row's key, and its type.
+    /// Checks that a write to a row names the lock that the rule requires. `value` returns a column
+    /// of the row's key with its type.
+    ///
+    /// # Errors
+    /// The write names another lock or none, or the rule cannot be followed.
     pub fn check<'v>(
         &self,
         guard: Option<Guard<'_>>,
@@ -174,7 +183,7 @@ impl Rule {
         )))
     }
 
-    /// The name of the lock of a row.
+    /// The name of a row's lock.
     fn name<'v>(
         &self,
         value: impl Fn(&str) -> Option<(&'v CqlType, Vec<u8>)>,
@@ -204,8 +213,7 @@ impl Rule {
     }
 }
 
-/// A value as everybody would write it. Types of which there is more than one way are not among
-/// them.
+/// A value as text. Types with more than one text form are not supported.
 fn text_of(cql_type: &CqlType, bytes: &[u8]) -> Option<String> {
     use NativeType::{
         Ascii, Bigint, Boolean, Int, Smallint, Text, Timeuuid, Tinyint, Uuid, Varint,
@@ -262,7 +270,7 @@ mod tests {
             let (_, cql_type, bytes) = types.iter().find(|(name, ..)| *name == column)?;
             Some((cql_type, bytes.clone()))
         };
-        rules.of("ks", "t")[0].name(value).map_err(String::from)
+        rules.for_table("ks", "t")[0].name(value).map_err(String::from)
     }
 
     #[test]
@@ -307,7 +315,8 @@ mod tests {
         ] {
             let rules = rules(&[Row { table_name: "ks.t", lock, is_fast: false, mode }]);
             let guard = Guard { is_fast: false, name: "l", fence: 1, is_over: false };
-            let told = rules.of("ks", "t")[0].check(Some(guard), |_| None).expect_err("broken");
+            let told =
+                rules.for_table("ks", "t")[0].check(Some(guard), |_| None).expect_err("broken");
             assert!(told.why.contains("for ks.t cannot be followed"), "{}", told.why);
         }
     }
@@ -320,7 +329,7 @@ mod tests {
         let guard =
             |name: &'static str, is_fast| Some(Guard { is_fast, name, fence: 1, is_over: false });
         let passes = |(keyspace, table): (&str, &str), guard: Option<Guard<'_>>| {
-            rules.of(keyspace, table).iter().all(|rule| rule.check(guard, |_| None).is_ok())
+            rules.for_table(keyspace, table).iter().all(|rule| rule.check(guard, |_| None).is_ok())
         };
         for (table, guard, wanted) in [
             (("ks", "t"), guard("l", false), true),
@@ -337,7 +346,8 @@ mod tests {
         ] {
             assert_eq!(passes(table, guard), wanted, "{table:?} {guard:?}");
         }
-        let told = rules.of("ks", "t")[0].check(guard("m", true), |_| None).expect_err("another");
+        let told =
+            rules.for_table("ks", "t")[0].check(guard("m", true), |_| None).expect_err("another");
         assert!(
             told.why.contains("for Ks.T wants") && told.why.contains("names fast lock 'm'"),
             "{}",

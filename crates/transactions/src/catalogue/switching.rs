@@ -1,26 +1,26 @@
-//! How a table comes to have the mode `conditional`, and to lose it; and how it loses `full`.
+//! The way in which a table gets the mode `conditional` and loses it, and how it loses `full`.
 //!
-//! With this mode the proxies decide conditional statements, without it nodes do: never both, for
-//! neither sees what the other has in mind. So between the two the table is held: its row says
+//! With `conditional` the proxies decide conditional statements, without it nodes do: never both,
+//! for neither sees what the other is deciding. Between the two the table is held: its row says
 //! `opening:..` or `closing:..`, every proxy that has read this refuses writes to the table, and
-//! whoever owns its keyspace's shard gives it the next mode when that has been so for [`HOLD_NS`],
-//! by its own clock. By then every proxy has read it, and what they had sent before has an outcome.
+//! the owner of the keyspace's shard sets the next mode after [`HOLD_NS`] by its own clock. By then
+//! every proxy has read the row, and statements sent before have an outcome.
 //!
-//! With `full` clients are told of writes that are not made yet, as all who read wait for them.
-//! Without it they are read from nodes. So a table that is to lose `full` is held as well
-//! (`leaving:..`), for reads too, and for as long as its owner has anything to write to it.
+//! With `full` clients are told of writes before they are made, because all readers wait for them.
+//! Without it they read from nodes. A table that is to lose `full` is therefore held for reads too
+//! (`leaving:..`), for as long as its owner has anything to write to it.
 //!
-//! With `unsafe` and `mixed_reads` clients may be told that a transaction is done whose writes are
-//! in its record alone. A table that is to have no transactions any more is held (`closing:..`)
-//! until its owner has made them all.
+//! With `unsafe` and `mixed_reads` clients may be told of a commit whose writes exist in the record
+//! alone. A table that leaves transactions is held (`closing:..`) until its owner has made all
+//! writes.
 //!
-//! A core goes by the modes that it knows for [`KNOWN_NS`]: one that cannot read them decides
-//! nothing by rows in memory after that.
+//! A core trusts the modes that it knows for [`KNOWN_NS`]: after that, a core that cannot read them
+//! decides nothing by rows in memory.
 //!
 //! This must never: have a proxy decide while another sends such statements to nodes; take one
-//! change for another, however they follow on each other; have somebody read from nodes what others
-//! were told is written, and is not; leave a table without a mode while a write of a transaction on
-//! it is to be made.
+//! change for another, in whatever order they follow; have a client read from nodes where others
+//! were told of writes that are not made; leave a table without a mode while a transaction's write
+//! to it is outstanding.
 
 use std::collections::HashMap;
 
@@ -28,97 +28,103 @@ use shunt_language::transaction::mode::TransactionalMode;
 
 use crate::SECOND_NS;
 
-/// How long a table is held.
+/// Time for which a table is held.
 pub const HOLD_NS: u64 = 15 * SECOND_NS;
-/// How long modes count after they were asked for.
+/// Time for which modes count after they were asked for.
 pub const KNOWN_NS: u64 = 6 * SECOND_NS;
 
-/// Between two looks.
+/// Interval between two reads of the modes.
 pub const EVERY_NS: u64 = 2 * SECOND_NS;
-/// After a table has come to have another mode other proxies may go by the former one for so long.
+/// Time for which other proxies may still go by a table's former mode.
 pub const SETTLES_NS: u64 = KNOWN_NS + 2 * EVERY_NS;
 
 const OPENING: &str = "opening:";
 const CLOSING: &str = "closing:";
 const LEAVING: &str = "leaving:";
 
-/// What the row of a table says.
+/// The state in a table's row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum TableState {
+    /// The table has this mode.
     Mode(TransactionalMode),
-    /// It is held, and will be `conditional`.
+    /// The table is held, and becomes `conditional`.
     Opening,
-    /// It is held, and will be this.
+    /// The table is held, and gets this mode.
     Closing(TransactionalMode),
-    /// It is held, was `full`, and will be this: nobody reads it from nodes either.
+    /// The table was `full`, is held for reads too, and gets this mode.
     Leaving(TransactionalMode),
-    /// A later version's.
+    /// A state of a later version.
     Unknown,
 }
 
-impl Told {
-    pub fn read(text: &str) -> Told {
+impl TableState {
+    /// Parses the text of a row.
+    pub fn parse(text: &str) -> TableState {
         let to = |prefix: &str| {
             let (mode, _) = text.strip_prefix(prefix)?.split_once(':')?;
             TransactionalMode::named(mode)
         };
         match TransactionalMode::named(text) {
-            Some(mode) => Told::Mode(mode),
-            None if text.starts_with(OPENING) => Told::Opening,
+            Some(mode) => TableState::Mode(mode),
+            None if text.starts_with(OPENING) => TableState::Opening,
             None => to(CLOSING)
-                .map(Told::Closing)
-                .or(to(LEAVING).map(Told::Leaving))
-                .unwrap_or(Told::Unknown),
+                .map(TableState::Closing)
+                .or(to(LEAVING).map(TableState::Leaving))
+                .unwrap_or(TableState::Unknown),
         }
     }
 
-    /// What it will be when it is held no more.
+    /// The mode that a held table gets.
     pub fn next(self) -> Option<TransactionalMode> {
         match self {
-            Told::Opening => Some(TransactionalMode::Conditional),
-            Told::Closing(mode) | Told::Leaving(mode) => Some(mode),
-            Told::Mode(_) | Told::Unknown => None,
+            TableState::Opening => Some(TransactionalMode::Conditional),
+            TableState::Closing(mode) | TableState::Leaving(mode) => Some(mode),
+            TableState::Mode(_) | TableState::Unknown => None,
         }
     }
 }
 
-/// What becomes of a row.
+/// The next content of a table's row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// It says so already.
+    /// The row stays as it is.
     Same,
+    /// The row gets this text.
     Set(String),
+    /// The row is deleted.
     Unset,
 }
 
-/// What the row of a table is to say, of which it says `current`, if there is one, so that the
-/// table has this mode in the end. `stamp`: no other change has it.
+/// The content that a row must get so that the table ends up with this mode. `current` is the row's
+/// text, if there is one; `stamp` is unique to this change.
 pub fn next(current: Option<&str>, mode: TransactionalMode, stamp: u64) -> Next {
-    let told = current.map_or(Told::Mode(TransactionalMode::Off), Told::read);
+    let told = current.map_or(TableState::Mode(TransactionalMode::Off), TableState::parse);
     let conditional = TransactionalMode::Conditional;
     match told {
-        Told::Mode(now) if now == mode => Next::Same,
-        Told::Opening if mode == conditional => Next::Same,
-        Told::Leaving(next) | Told::Closing(next) if next == mode => Next::Same,
-        Told::Leaving(_) | Told::Mode(TransactionalMode::Full) => {
+        TableState::Mode(now) if now == mode => Next::Same,
+        TableState::Opening if mode == conditional => Next::Same,
+        TableState::Leaving(next) | TableState::Closing(next) if next == mode => Next::Same,
+        TableState::Leaving(_) | TableState::Mode(TransactionalMode::Full) => {
             Next::Set(format!("{LEAVING}{}:{stamp:x}", mode.name()))
         }
-        Told::Mode(now) if !has_transactions(now) && now != conditional && mode != conditional => {
-            plain(mode)
-        }
-        Told::Mode(_) | Told::Unknown
-            if has_transactions(mode) && told != Told::Mode(conditional) =>
+        TableState::Mode(now)
+            if !has_transactions(now) && now != conditional && mode != conditional =>
         {
             plain(mode)
         }
-        // From one held state to another it is held anew.
+        TableState::Mode(_) | TableState::Unknown
+            if has_transactions(mode) && told != TableState::Mode(conditional) =>
+        {
+            plain(mode)
+        }
+        // From one held state to another, the table is held again from the start.
         _ if mode == conditional => Next::Set(format!("{OPENING}{stamp:x}")),
         _ => Next::Set(format!("{CLOSING}{}:{stamp:x}", mode.name())),
     }
 }
 
-/// True of a mode with which transactions write to a table. If they do no more, what they have
-/// written is made first.
+/// True of a mode in which transactions write to a table. Their writes are made before the mode
+/// ends.
 fn has_transactions(mode: TransactionalMode) -> bool {
     mode != TransactionalMode::Off && !mode.is_by_statement()
 }
@@ -137,23 +143,23 @@ pub type Name = (Box<str>, Box<str>);
 /// Tables that are held, as a core has seen them.
 #[derive(Debug, Default)]
 pub struct Held {
-    seen: HashMap<Name, OneHeld>,
+    seen: HashMap<Name, HeldTable>,
 }
 
 /// A table that is held.
 #[derive(Debug)]
-struct OneHeld {
-    /// What its row says.
+struct HeldTable {
+    /// The text of its row.
     said: Box<str>,
-    /// Since when that has been seen.
+    /// Time at which this text was first seen.
     since_ns: u64,
-    /// A timestamp that nothing which was ever decided on it is above; known once it has been held
-    /// for long enough.
+    /// Upper bound of the timestamps that were ever decided on the table, once it has been held for
+    /// long enough.
     last_us: Option<i64>,
 }
 
 impl Held {
-    /// What all rows say now; those are told that have said the same for long enough.
+    /// Takes in the text of all rows, and returns those held for long enough.
     pub fn see<'r>(
         &mut self,
         rows: impl Iterator<Item = (&'r str, &'r str, &'r str)>,
@@ -161,11 +167,12 @@ impl Held {
     ) -> Vec<(Name, Box<str>)> {
         let mut before = std::mem::take(&mut self.seen);
         let mut due = Vec::new();
-        for (keyspace, table, text) in rows.filter(|(_, _, text)| Told::read(text).next().is_some())
+        for (keyspace, table, text) in
+            rows.filter(|(_, _, text)| TableState::parse(text).next().is_some())
         {
             let name: Name = (keyspace.into(), table.into());
             let known = before.remove(&name).filter(|one| *one.said == *text);
-            let one = known.unwrap_or_else(|| OneHeld {
+            let one = known.unwrap_or_else(|| HeldTable {
                 said: text.into(),
                 since_ns: now_ns,
                 last_us: None,
@@ -178,8 +185,8 @@ impl Held {
         due
     }
 
-    /// A timestamp that nothing which was ever decided on this table is above: that of its shard,
-    /// when it is asked for first.
+    /// Upper bound of the timestamps decided on this table: that of its shard when this is first
+    /// called.
     pub fn last_us(&mut self, keyspace: &str, table: &str, of_shard_us: i64) -> i64 {
         let name: Name = (keyspace.into(), table.into());
         self.seen.get_mut(&name).map_or(of_shard_us, |one| *one.last_us.get_or_insert(of_shard_us))
@@ -189,9 +196,11 @@ impl Held {
 /// Tables with the mode `full`, as a core has seen them.
 #[derive(Debug)]
 pub struct Full {
-    /// How long that takes. A simulation in which no mode changes has it at 0.
+    /// Time for which other proxies may go by another mode. A simulation without changes of modes
+    /// sets it to 0.
     pub settles_ns: u64,
-    /// By keyspace and name, since when each look has found it so.
+    /// Time at which each table was first seen with the mode in an unbroken series of reads, by
+    /// keyspace and name.
     since_ns: HashMap<Box<str>, HashMap<Box<str>, u64>>,
 }
 
@@ -202,8 +211,8 @@ impl Default for Full {
 }
 
 impl Full {
-    /// What all rows say now, as it was asked for then. `is_gap`: nobody has looked for so long
-    /// that it may have been otherwise meanwhile.
+    /// Takes in all tables with the mode, as asked for at `asked_ns`. `is_gap` says that the reads
+    /// were interrupted for so long that a table may have had another mode in between.
     pub fn see(&mut self, tables: &[(&str, &str)], is_gap: bool, asked_ns: u64) {
         let before = std::mem::take(&mut self.since_ns);
         for (keyspace, table) in tables {
@@ -286,10 +295,10 @@ mod tests {
         ] {
             assert_eq!(next(current, mode, 5), wanted, "{current:?} {mode:?}");
         }
-        assert_eq!(Told::read("closing:off:4").next(), Some(TransactionalMode::Off));
-        assert_eq!(Told::read("opening:4").next(), Some(CONDITIONAL));
+        assert_eq!(TableState::parse("closing:off:4").next(), Some(TransactionalMode::Off));
+        assert_eq!(TableState::parse("opening:4").next(), Some(CONDITIONAL));
         for text in ["closing:off", "closing:later's:4", "opened"] {
-            assert_eq!(Told::read(text), Told::Unknown, "{text}");
+            assert_eq!(TableState::parse(text), TableState::Unknown, "{text}");
         }
         assert_eq!(
             (plain(TransactionalMode::Off), plain(CONDITIONAL)),

@@ -1,61 +1,65 @@
-//! What a core knows of names: which table each stands for, and who waits for that.
+//! Identity of tables: which table a name stands for, from answers that a core keeps, and waiters
+//! for answers. `W` identifies a waiter.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Names that are kept; beyond that those go of which nobody waits to hear.
+/// Names that are kept. Beyond that, names without waiters are dropped.
 const NAMES_MAX: usize = 1_024;
 
-/// Questions about one name that are under way at a time.
+/// Questions about one name under way at a time.
 const ASKED_MAX: usize = 2;
 
-/// The id of a table, as `system_schema.tables` has it. A table that is dropped and made again has
-/// another.
+/// The id of a table in `system_schema.tables`. A table that is dropped and created again gets
+/// another id.
 pub type TableId = [u8; 16];
 
-/// In its place for a table of the fleet's own, which nobody makes anew under a transaction's
-/// hands: it is written to by its name.
+/// Stands for a table of the fleet's own, which is written by its name: nobody recreates it while a
+/// transaction is under way.
 pub const FLEETS_OWN: TableId = [0; 16];
 
-/// What is to be known of a table of some name.
+/// Question about a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum What {
-    /// Its id.
+pub enum IdentityKind {
+    /// The table's id.
     Id,
-    /// Its columns, all of them in one number.
+    /// The table's columns, as one hash.
     Columns,
 }
 
-/// A name, with its keyspace, and what of it.
-pub type Key = (What, Box<str>, Box<str>);
+/// Question, keyspace and name.
+pub type Key = (IdentityKind, Box<str>, Box<str>);
 
-/// What a node has said of a name.
+/// A node's answer about a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum Identity {
+    /// The id, or the hash of the columns.
     Table(TableId),
-    /// There is no table of this name.
+    /// No table has this name.
     Nothing,
-    /// No node has said anything, or not lately.
+    /// No node has answered, or not recently.
     Unknown,
 }
 
-/// The same, and when it was asked for.
+/// An answer, and when it was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Named {
-    pub found: Found,
+pub struct IdentityAnswer {
+    /// The answer.
+    pub identity: Identity,
+    /// Time at which the question was sent.
     pub asked_ns: u64,
 }
 
 /// One name.
 pub struct Name<W> {
-    /// The text by which a node is asked, once it was.
+    /// Text of the question, once it was asked.
     pub question: Option<Arc<str>>,
-    /// What was said last.
-    pub last: Option<Named>,
-    /// What is being asked: its number, and since when. A second question goes out while the answer
-    /// to the first comes too early for whoever waits.
+    /// The last answer.
+    pub last: Option<IdentityAnswer>,
+    /// Questions under way, each with its number and the time when it was sent. A second question
+    /// goes out if the first is too old for a waiter.
     pub asked: Vec<(u64, u64)>,
-    /// Who waits, and when what they are told may have been asked for at the earliest.
+    /// Waiters, each with the earliest time at which its answer may have been asked for.
     pub waiting: Vec<(u64, W)>,
 }
 
@@ -66,23 +70,25 @@ impl<W> Default for Name<W> {
 }
 
 impl<W> Name<W> {
-    /// True if somebody waits for what no question under way will tell, and one more may be asked.
+    /// True if a waiter needs a newer question than those under way, and one more may be sent.
     pub fn is_to_be_asked(&self) -> bool {
         self.asked.len() < ASKED_MAX
             && self.waiting.iter().any(|(since_ns, _)| self.is_asked_for_later(*since_ns))
     }
 
-    /// True of one who wants to know what was asked for no earlier than this, which no question
-    /// under way will tell.
+    /// True if no question under way was sent at this time or later.
     pub fn is_asked_for_later(&self, since_ns: u64) -> bool {
         self.asked.iter().all(|(_, asked_ns)| *asked_ns < since_ns)
     }
 }
 
-/// All names, each with its keyspace.
+/// The names of a core.
 pub struct Names<W> {
+    /// Names with their answers and waiters.
     pub known: HashMap<Key, Name<W>>,
+    /// Questions under way, by number.
     pub asked: HashMap<u64, Key>,
+    /// Number of the last question.
     pub number: u64,
 }
 
@@ -93,15 +99,15 @@ impl<W> Default for Names<W> {
 }
 
 impl<W> Names<W> {
-    /// A name; it is noted if it is not known yet.
-    pub fn of(&mut self, key: &Key) -> &mut Name<W> {
+    /// Returns a name, and adds it if it is not known yet.
+    pub fn entry(&mut self, key: &Key) -> &mut Name<W> {
         if self.known.len() >= NAMES_MAX && !self.known.contains_key(key) {
             self.known.retain(|_, name| !name.asked.is_empty() || !name.waiting.is_empty());
         }
         self.known.entry(key.clone()).or_default()
     }
 
-    /// Nobody who asks from now on is told what nodes have said so far.
+    /// Drops all answers: those who ask from now on get newer ones.
     pub fn forget_answers(&mut self) {
         self.known.values_mut().for_each(|name| name.last = None);
     }
@@ -114,23 +120,25 @@ mod tests {
     #[test]
     fn what_was_said_before_a_change_of_the_schema_is_told_to_nobody() {
         let mut names = Names::<u64>::default();
-        let key = (What::Id, Box::from("ks"), Box::from("t"));
-        names.of(&key).last = Some(Named { found: Found::Table([1; 16]), asked_ns: 1 });
+        let key = (IdentityKind::Id, Box::from("ks"), Box::from("t"));
+        names.entry(&key).last =
+            Some(IdentityAnswer { identity: Identity::Table([1; 16]), asked_ns: 1 });
         names.forget_answers();
-        assert_eq!(names.of(&key).last, None);
+        assert_eq!(names.entry(&key).last, None);
     }
 
     #[test]
     fn names_that_nobody_waits_for_make_room_for_others() {
         let mut names = Names::default();
-        let key = |number: usize| (What::Id, Box::from("ks"), Box::from(format!("t{number}")));
-        names.of(&key(0)).waiting.push((1, "waiter"));
-        names.of(&key(1)).asked.push((1, 1));
+        let key =
+            |number: usize| (IdentityKind::Id, Box::from("ks"), Box::from(format!("t{number}")));
+        names.entry(&key(0)).waiting.push((1, "waiter"));
+        names.entry(&key(1)).asked.push((1, 1));
         for number in 2..3 * NAMES_MAX {
-            names.of(&key(number));
+            names.entry(&key(number));
         }
         assert!(names.known.len() <= NAMES_MAX);
-        assert!(names.of(&key(0)).waiting.len() == 1 && names.of(&key(1)).asked.len() == 1);
+        assert!(names.entry(&key(0)).waiting.len() == 1 && names.entry(&key(1)).asked.len() == 1);
     }
 
     #[test]

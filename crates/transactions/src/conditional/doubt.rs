@@ -1,40 +1,37 @@
-//! What is in doubt about a row of a table with the mode `observe`, which nodes write: when
-//! statements on it say something, and when it may be kept.
+//! Doubts about rows of tables with the mode `observe`, which nodes write: when the outcome of a
+//! statement can be compared, and when a row may be kept.
 //!
-//! - Nobody knows what has come of a statement that failed: its coordinator may be trying still,
-//!   and carry it out behind those that come next.
-//! - Nodes decide by their own clocks which of two writes is the later one. One in the future hides
-//!   what is applied behind it; and so, for a moment, may a plain write that the node with the
-//!   fastest clock has taken.
+//! - The effect of a failed statement is unknown: its coordinator may still be trying, and apply it
+//!   after later statements.
+//! - Nodes compare timestamps of their own clocks. A timestamp in the future hides later writes,
+//!   and so, briefly, may a plain write through the node with the fastest clock.
 
 use std::collections::HashMap;
 
-use crate::Partition;
+use crate::{Partition, SECOND_NS};
 
-use crate::SECOND_NS;
-
-/// How long a node may be trying to carry out a statement that has failed.
+/// Time for which a node may go on trying a statement that has failed.
 const UNKNOWN_NS: u64 = 15 * SECOND_NS;
-/// So far nodes' clocks may be apart, as they are kept.
+/// Largest clock skew assumed between nodes.
 const APART_NS: u64 = SECOND_NS;
 
-/// Times by the boot-time clock; 0 where nothing is in doubt.
+/// Times by the boot-time clock; 0 without a doubt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Doubt {
-    /// Before that nothing is said of what is asked of the row.
+    /// Statements on the row are not compared before this time.
     pub compares_from_ns: u64,
-    /// Before that it has to be read each time.
+    /// The row has to be read each time before this time.
     pub keeps_from_ns: u64,
 }
 
 impl Doubt {
-    /// Nobody knows what has come of a statement.
+    /// The doubt after a statement with unknown effect.
     pub fn of_unknown(now_ns: u64) -> Doubt {
         let until_ns = now_ns.saturating_add(UNKNOWN_NS);
         Doubt { compares_from_ns: until_ns, keeps_from_ns: until_ns }
     }
 
-    /// It was written to without a condition, with this timestamp.
+    /// The doubt after a write without a condition and with this timestamp.
     pub fn of_plain(timestamp_us: i64, wall_us: i64, now_ns: u64) -> Doubt {
         let ahead_ns =
             u64::try_from(timestamp_us.saturating_sub(wall_us)).unwrap_or(0).saturating_mul(1_000);
@@ -42,7 +39,7 @@ impl Doubt {
         Doubt { compares_from_ns: 0, keeps_from_ns }
     }
 
-    /// A value with this timestamp was found in it.
+    /// The doubt about a row with a value of this timestamp.
     pub fn of_latest(timestamp_us: i64, wall_us: i64, now_ns: u64) -> Doubt {
         if timestamp_us <= wall_us {
             Doubt::default()
@@ -51,7 +48,7 @@ impl Doubt {
         }
     }
 
-    /// Both.
+    /// Both doubts.
     pub fn and(self, other: Doubt) -> Doubt {
         Doubt {
             compares_from_ns: self.compares_from_ns.max(other.compares_from_ns),
@@ -60,18 +57,18 @@ impl Doubt {
     }
 }
 
-/// How often statements were sent of which nobody knows what they change, by what stands for their
-/// tables.
+/// Number of statements with unknown effect, by table.
 #[derive(Debug, Default)]
 pub struct Doubts {
     of: HashMap<Partition, u64>,
     others: u64,
 }
 
-/// Tables of which it is counted; beyond that it is counted of all.
+/// Tables that are counted separately.
 const TABLES_MAX: usize = 4_096;
 
 impl Doubts {
+    /// Counts a statement on a table.
     pub fn add(&mut self, table: Partition) {
         if self.of.len() >= TABLES_MAX && !self.of.contains_key(&table) {
             self.others += self.of.drain().map(|(_, count)| count).sum::<u64>();
@@ -79,7 +76,7 @@ impl Doubts {
         *self.of.entry(table).or_default() += 1;
     }
 
-    /// Another number than before the last that was added of this table.
+    /// A number that changes with each statement on the table.
     pub fn count(&self, table: Partition) -> u64 {
         self.others + self.of.get(&table).copied().unwrap_or_default()
     }

@@ -1,33 +1,33 @@
 //! Rows of tables with the mode `conditional`, as the core that decides their statements knows
 //! them.
 //!
-//! A row is known here once this core has written over all that former owners may have sent and
-//! nobody has heard of: from then on what is acknowledged to this core is what there is. So it
-//! needs not be read again, until a value may have expired.
+//! A core knows a row once it has written over everything that former owners may have sent without
+//! learning the outcome. From then on the row is what nodes have acknowledged to this core. It need
+//! not be read again until a value may have expired.
 //!
-//! This must never: keep a row beyond its shard's ownership, its table or the table's columns, or
-//! the table's mode; keep it while a write to it is under way, or after one of which nobody knows;
-//! say that a value is there when it may have expired.
+//! This must never: keep a row beyond its shard's ownership, its table, the table's columns or the
+//! table's mode; keep it while a write to it is under way, or after a write of unknown outcome;
+//! report a value that may have expired.
 
 use std::collections::HashMap;
 
-use crate::{Claim, Partition};
 use shunt_language::terms::Value;
 
-use crate::SECOND_NS;
 use crate::catalogue::table_identity::TableId;
 use crate::conditional::doubt::{Doubt, Doubts};
+use crate::{Claim, Partition, SECOND_NS};
 
-/// Rows that are kept, and bytes of them: those that were not used for the longest go.
+/// Rows that are kept. The least recently used go first.
 const ROWS_MAX: usize = 65_536;
+/// Bytes of the rows that are kept.
 const BYTES_MAX: usize = 32 << 20;
-/// About what a row takes besides its values.
+/// Approximate size of a row without its values.
 const ROW_BYTES: usize = 160;
-/// Bytes of one that is kept: a longer one is read each time. It has room in a half.
+/// Bytes of one row that is kept; a longer row is read each time. It fits into one half.
 const BYTES_OF_ONE_MAX: usize = BYTES_MAX / 2 - ROW_BYTES;
-/// How much earlier than it says a value may be gone: nodes count in whole seconds, each by its own
-/// clock, which may go faster by a hundredth.
+/// The way in which much earlier than its TTL says a value may be gone: nodes count whole seconds.
 const EARLIER_NS: u64 = 2 * SECOND_NS;
+/// A node's clock may be fast by one part in this many.
 const FASTER: u64 = 100;
 
 /// A value of a column; none for null.
@@ -36,30 +36,31 @@ pub type Cell = Option<Box<[u8]>>;
 /// The regular columns of a row, in the table's order.
 pub type Cells = Vec<Cell>;
 
-/// What is known of a row.
+/// A row that a core knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// None: there is no such row.
+    /// The values; none if there is no such row.
     pub cells: Option<Cells>,
-    /// It would be there without any value: it was inserted. Where that is not known, it is false.
+    /// The row exists even without values, because it was inserted. False where that is unknown.
     is_inserted: bool,
-    /// From then on it may be another, by the boot-time clock.
+    /// Time at which a value may expire, by the boot-time clock.
     until_ns: u64,
 }
 
 /// A row as it was read for a single statement.
 #[derive(Clone, Debug)]
 pub struct ReadRow {
+    /// The values; none if there is no such row.
     pub cells: Option<Cells>,
-    /// For how many seconds each of them lives; none for ever.
+    /// Remaining TTL of each value, seconds; none for ever.
     pub lives: Vec<Option<u32>>,
-    /// The latest timestamp of any of them, microseconds.
+    /// Latest timestamp of the values, microseconds.
     pub latest_us: i64,
 }
 
 impl ReadRow {
-    /// Of the values that the statement's SELECT has found.
-    pub fn of(columns: usize, read: &Option<Cells>) -> Option<ReadRow> {
+    /// Reads the values that the statement's SELECT has returned.
+    pub fn from_values(columns: usize, read: &Option<Cells>) -> Option<ReadRow> {
         let mut row = ReadRow { cells: None, lives: Vec::new(), latest_us: i64::MIN };
         let Some(values) = read else { return Some(row) };
         let mut cells = Vec::with_capacity(columns);
@@ -68,7 +69,7 @@ impl ReadRow {
             if let Some(written) = part(2)? {
                 row.latest_us = row.latest_us.max(i64::from_be_bytes(written.try_into().ok()?));
             }
-            // One that lives for less than a second more has none left.
+            // A value in its last second has a TTL of 0.
             let seconds = part(1)?
                 .map(|seconds| seconds.try_into().map(i32::from_be_bytes))
                 .transpose()
@@ -80,8 +81,8 @@ impl ReadRow {
         Some(row)
     }
 
-    /// Time has passed since it was asked for: what is written with the rest of its life must not
-    /// live longer each time.
+    /// Shortens the TTLs by the time since the row was asked for, so that rewriting the row never
+    /// extends them.
     pub fn pass(&mut self, passed_ns: u64) {
         let passed = u32::try_from(passed_ns / SECOND_NS).unwrap_or(u32::MAX);
         for seconds in self.lives.iter_mut().flatten() {
@@ -89,22 +90,24 @@ impl ReadRow {
         }
     }
 
-    /// What is known by it. `asked_ns`: when it was asked for, by the boot-time clock.
-    pub fn known(&self, asked_ns: u64) -> Row {
+    /// The row as the core knows it. `asked_ns` is when it was asked for, by the boot-time clock.
+    pub fn to_row(&self, asked_ns: u64) -> Row {
         let seconds = self.lives.iter().flatten().min().copied();
-        Row::read(self.cells.clone(), Life { from_ns: asked_ns, seconds })
+        Row::from_read(self.cells.clone(), Life { from_ns: asked_ns, seconds })
     }
 }
 
-/// How long what is written lives: from when, by the boot-time clock, and for how many seconds;
-/// none for ever.
+/// Time for which a value lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Life {
+    /// Start, by the boot-time clock.
     pub from_ns: u64,
+    /// TTL in seconds; none for ever.
     pub seconds: Option<u32>,
 }
 
 impl Life {
+    /// Time at which a value may expire, by the boot-time clock.
     fn until_ns(self) -> u64 {
         let Some(seconds) = self.seconds else { return u64::MAX };
         let life_ns = u64::from(seconds) * SECOND_NS;
@@ -112,27 +115,28 @@ impl Life {
     }
 }
 
-/// What a statement does to a row.
+/// The effect of a statement on a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// Columns have these values, and it is there whether or not it has any.
+    /// Columns get these values, and the row exists even without values.
     Insert(Vec<(usize, Value)>),
-    /// Columns have these values.
+    /// Columns get these values.
     Update(Vec<(usize, Value)>),
-    /// It goes.
+    /// The row is deleted.
     Delete,
 }
 
 impl Row {
-    /// As it was read: the cells, and the shortest time that any of them lives.
-    pub fn read(cells: Option<Cells>, life: Life) -> Row {
-        // One without values is there because it was inserted, and nothing says for how long.
+    /// A row from the cells that were read, and the shortest life of any of them.
+    pub fn from_read(cells: Option<Cells>, life: Life) -> Row {
+        // A row without values exists because it was inserted, and nothing tells for how long.
         let is_bare = cells.as_ref().is_some_and(|cells| cells.iter().all(Option::is_none));
         let until_ns = if is_bare { 0 } else { life.until_ns() };
         Row { cells, is_inserted: false, until_ns }
     }
 
-    /// As it is after a change; none if that is not known. `columns`: how many the table has.
+    /// The row after a change; none if that is unknown. `columns` is the table's number of regular
+    /// columns.
     pub fn changed(self, change: &Change, columns: usize, life: Life) -> Option<Row> {
         let (values, inserts) = match change {
             Change::Delete => {
@@ -155,7 +159,7 @@ impl Row {
         if is_inserted || cells.iter().any(Option::is_some) {
             return Some(Row { cells: Some(cells), is_inserted, until_ns });
         }
-        // If it was inserted once, it is there still.
+        // A row that was inserted once still exists.
         (!was_there).then_some(Row { cells: None, is_inserted: false, until_ns })
     }
 
@@ -170,27 +174,29 @@ impl Row {
     }
 }
 
-/// What a row is one of: if any of it is another, the row says nothing.
+/// Validity of a row: if any field differs, the row says nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Of {
+pub struct RowVersion {
     /// The shard's ownership.
     pub claim: Claim,
+    /// The table's id.
     pub table: TableId,
-    /// What is locked for the whole table, which stands for its name.
+    /// Stands for the table's name: the lock of the whole table.
     pub name: Partition,
-    /// A hash of the table's columns.
+    /// Hash of the table's columns.
     pub columns: u64,
-    /// Of a table with the mode `observe`: how often [`Rows::doubt_observed`] was called of it
-    /// before; 0 of others.
+    /// On a table with the mode `observe`, the number of calls of [`Rows::doubt_observed`] before;
+    /// 0 otherwise.
     pub observed: u64,
-    /// [`Rows::epoch`] when it was begun to be known.
+    /// [`Rows::epoch`] when the statement began.
     pub epoch: u64,
 }
 
+/// A row that is kept.
 #[derive(Debug)]
 struct Entry {
-    of: Of,
-    /// None: it has to be read, but nobody else has anything on its way to it.
+    of: RowVersion,
+    /// Is none if the row has to be read, though no other write to it is outstanding.
     row: Option<Row>,
     doubt: Doubt,
 }
@@ -201,31 +207,32 @@ impl Entry {
     }
 }
 
-/// All rows that a core knows, in two halves: what is used goes to the younger one, and the older
-/// is let go of when that is full.
+/// Rows that a core knows, in two halves: a row moves to the younger half when it is used, and the
+/// older half is dropped when the younger is full.
 #[derive(Debug, Default)]
 pub struct Rows {
     young: HashMap<Partition, Entry>,
     old: HashMap<Partition, Entry>,
     young_bytes: usize,
     doubts: Doubts,
-    /// How often all were forgotten: what was begun before says nothing after.
+    /// Number of times that all rows were dropped. Statements from before add no rows after.
     epoch: u64,
 }
 
-/// What is known of a row that a statement is about.
+/// A core's knowledge of a statement's row.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Known {
-    /// Nothing.
+pub enum Knowledge {
+    /// Other writes to the row may be outstanding.
     Nothing,
-    /// It has to be read, and nobody has anything on its way to it.
+    /// The row has to be read, but no other write to it is outstanding.
     Settled,
+    /// The row.
     Row(Row),
 }
 
 impl Rows {
-    /// What is known of a row at this time, which is the younger half's from then on.
-    pub fn get(&mut self, key: Partition, of: Of, now_ns: u64) -> Known {
+    /// Returns a row, and moves it to the younger half.
+    pub fn get(&mut self, key: Partition, of: RowVersion, now_ns: u64) -> Knowledge {
         if !self.young.contains_key(&key)
             && let Some(entry) = self.old.remove(&key)
         {
@@ -233,15 +240,15 @@ impl Rows {
         }
         match self.young.get(&key) {
             Some(entry) if entry.of == of => match &entry.row {
-                Some(row) if now_ns < row.until_ns => Known::Row(row.clone()),
-                _ => Known::Settled,
+                Some(row) if now_ns < row.until_ns => Knowledge::Row(row.clone()),
+                _ => Knowledge::Settled,
             },
-            _ => Known::Nothing,
+            _ => Knowledge::Nothing,
         }
     }
 
-    /// A row is this from now on; none: it has to be read.
-    pub fn put(&mut self, key: Partition, of: Of, row: Option<Row>) {
+    /// Records a row; none if it has to be read.
+    pub fn put(&mut self, key: Partition, of: RowVersion, row: Option<Row>) {
         self.forget(key);
         if of.epoch == self.epoch {
             let row = row.filter(|row| row.bytes() <= BYTES_OF_ONE_MAX);
@@ -249,13 +256,13 @@ impl Rows {
         }
     }
 
-    /// It has to be read, and this is in doubt about it.
-    pub fn put_doubt(&mut self, key: Partition, of: Of, doubt: Doubt) {
+    /// Records a doubt about a row, which has to be read.
+    pub fn put_doubt(&mut self, key: Partition, of: RowVersion, doubt: Doubt) {
         self.forget(key);
         self.add(key, Entry { of, row: None, doubt });
     }
 
-    /// What is in doubt about a row, whatever it is one of.
+    /// The doubt about a row, regardless of validity.
     pub fn doubt(&self, key: Partition) -> Doubt {
         self.young
             .get(&key)
@@ -263,27 +270,31 @@ impl Rows {
             .map_or(Doubt::default(), |entry| entry.doubt)
     }
 
-    /// Counts up each time that all rows are forgotten.
+    /// Number of times that all rows were dropped.
     pub fn epoch(&self) -> u64 {
         self.epoch
     }
 
-    /// Nothing is known of any row, nor will be by what is under way.
+    /// Drops all rows. Statements under way add none.
     pub fn forget_all(&mut self) {
         *self = Rows { epoch: self.epoch + 1, ..Rows::default() };
     }
 
-    /// The same of the rows of tables with these names; and what is under way says nothing of any.
+    /// Drops the rows of tables with these names. Statements under way add none.
     pub fn forget_named(&mut self, names: &[Partition]) {
         self.begin_anew(|of| !names.contains(&of.name), |_| {});
     }
 
-    /// All rows have to be read, though nobody has anything on its way to them.
+    /// Marks all rows as to be read. No other writes to them are outstanding.
     pub fn read_all_anew(&mut self) {
         self.begin_anew(|_| true, |row| *row = None);
     }
 
-    fn begin_anew(&mut self, is_kept: impl Fn(&Of) -> bool, change: impl Fn(&mut Option<Row>)) {
+    fn begin_anew(
+        &mut self,
+        is_kept: impl Fn(&RowVersion) -> bool,
+        change: impl Fn(&mut Option<Row>),
+    ) {
         self.epoch += 1;
         let epoch = self.epoch;
         for half in [&mut self.young, &mut self.old] {
@@ -296,7 +307,7 @@ impl Rows {
         self.young_bytes = self.young.values().map(Entry::bytes).sum();
     }
 
-    /// Nothing is known of it any more.
+    /// Drops a row.
     pub fn forget(&mut self, key: Partition) {
         if let Some(entry) = self.young.remove(&key) {
             self.young_bytes -= entry.bytes();
@@ -304,20 +315,20 @@ impl Rows {
         self.old.remove(&key);
     }
 
-    /// The same of all rows of a table.
+    /// Drops all rows of a table.
     pub fn forget_table(&mut self, table: TableId) {
         self.old.retain(|_, entry| entry.of.table != table);
         self.young.retain(|_, entry| entry.of.table != table);
         self.young_bytes = self.young.values().map(Entry::bytes).sum();
     }
 
-    /// Nothing is known any more of rows of a table with the mode `observe`: a statement was sent
-    /// of which nobody knows what it changes.
+    /// Invalidates the rows of a table with the mode `observe`, after a statement with unknown
+    /// effect.
     pub fn doubt_observed(&mut self, table: Partition) {
         self.doubts.add(table);
     }
 
-    /// What rows of such a table are one of.
+    /// The value of [`RowVersion::observed`] for a table.
     pub fn observed(&self, table: Partition) -> u64 {
         1 + self.doubts.count(table)
     }
@@ -331,7 +342,7 @@ impl Rows {
         self.young.insert(key, entry);
     }
 
-    /// Rows that are known, and those that have to be read.
+    /// Number of rows, including those that have to be read.
     pub fn len(&self) -> usize {
         self.young.len() + self.old.len()
     }
@@ -341,7 +352,7 @@ impl Rows {
 mod tests {
     use super::*;
 
-    const OF: Of = Of {
+    const VERSION: RowVersion = RowVersion {
         claim: Claim(1),
         table: [1; 16],
         name: Partition(9),
@@ -364,7 +375,7 @@ mod tests {
     }
 
     fn absent() -> Row {
-        Row::read(None, FOREVER)
+        Row::from_read(None, FOREVER)
     }
 
     fn seconds(seconds: u32) -> Life {
@@ -403,29 +414,29 @@ mod tests {
         let mut rows = Rows::default();
         let insert = Change::Insert(vec![(0, value("a"))]);
         let row = absent().changed(&insert, 1, seconds(10)).expect("known");
-        rows.put(key(1), OF, Some(row.clone()));
-        assert_eq!(rows.get(key(1), OF, 8 * SECOND_NS - 1), Known::Row(row.clone()));
-        assert_eq!(rows.get(key(1), OF, 8 * SECOND_NS), Known::Settled);
+        rows.put(key(1), VERSION, Some(row.clone()));
+        assert_eq!(rows.get(key(1), VERSION, 8 * SECOND_NS - 1), Knowledge::Row(row.clone()));
+        assert_eq!(rows.get(key(1), VERSION, 8 * SECOND_NS), Knowledge::Settled);
         // By a clock that goes faster by a hundredth.
         let long = absent().changed(&insert, 1, seconds(1_000)).expect("known");
-        rows.put(key(3), OF, Some(long.clone()));
-        assert_eq!(rows.get(key(3), OF, 990 * SECOND_NS - 1), Known::Row(long));
-        assert_eq!(rows.get(key(3), OF, 990 * SECOND_NS), Known::Settled);
+        rows.put(key(3), VERSION, Some(long.clone()));
+        assert_eq!(rows.get(key(3), VERSION, 990 * SECOND_NS - 1), Knowledge::Row(long));
+        assert_eq!(rows.get(key(3), VERSION, 990 * SECOND_NS), Knowledge::Settled);
         // A value without a limit beside one with it.
         let longer =
             row.changed(&Change::Update(vec![(0, value("b"))]), 1, FOREVER).expect("known");
-        rows.put(key(1), OF, Some(longer));
-        assert_eq!(rows.get(key(1), OF, 8 * SECOND_NS), Known::Settled);
+        rows.put(key(1), VERSION, Some(longer));
+        assert_eq!(rows.get(key(1), VERSION, 8 * SECOND_NS), Knowledge::Settled);
         // One of which only the key is there may go at any time.
-        rows.put(key(2), OF, Some(Row::read(Some(vec![None]), FOREVER)));
-        assert_eq!(rows.get(key(2), OF, 0), Known::Settled);
+        rows.put(key(2), VERSION, Some(Row::from_read(Some(vec![None]), FOREVER)));
+        assert_eq!(rows.get(key(2), VERSION, 0), Knowledge::Settled);
     }
 
     #[test]
     fn a_value_that_is_made_anew_lives_no_longer_than_it_was_to() {
         let mut read = ReadRow {
             lives: vec![Some(10), None, Some(3)],
-            ..ReadRow::of(0, &None).expect("a row")
+            ..ReadRow::from_values(0, &None).expect("a row")
         };
         read.pass(SECOND_NS - 1);
         assert_eq!(read.lives, [Some(10), None, Some(3)]);
@@ -436,34 +447,38 @@ mod tests {
     #[test]
     fn a_row_is_of_one_ownership_one_table_and_its_columns() {
         let mut rows = Rows::default();
-        rows.put(key(1), OF, Some(absent()));
-        let observed = Of { observed: rows.observed(OF.name), ..OF };
+        rows.put(key(1), VERSION, Some(absent()));
+        let observed = RowVersion { observed: rows.observed(VERSION.name), ..VERSION };
         for other in [
-            Of { claim: Claim(2), ..OF },
-            Of { table: [2; 16], ..OF },
-            Of { columns: 8, ..OF },
+            RowVersion { claim: Claim(2), ..VERSION },
+            RowVersion { table: [2; 16], ..VERSION },
+            RowVersion { columns: 8, ..VERSION },
             observed,
         ] {
-            assert_eq!(rows.get(key(1), other, 0), Known::Nothing);
+            assert_eq!(rows.get(key(1), other, 0), Knowledge::Nothing);
         }
         rows.put(key(3), observed, Some(absent()));
-        assert_eq!(rows.get(key(3), observed, 0), Known::Row(absent()));
+        assert_eq!(rows.get(key(3), observed, 0), Knowledge::Row(absent()));
         rows.doubt_observed(Partition(8));
-        assert_eq!(rows.get(key(3), observed, 0), Known::Row(absent()), "it was another table's");
+        assert_eq!(
+            rows.get(key(3), observed, 0),
+            Knowledge::Row(absent()),
+            "it was another table's"
+        );
         let doubt = Doubt { compares_from_ns: 1, keeps_from_ns: 2 };
         rows.put_doubt(key(4), observed, doubt);
-        rows.doubt_observed(OF.name);
-        let observed = Of { observed: rows.observed(OF.name), ..OF };
+        rows.doubt_observed(VERSION.name);
+        let observed = RowVersion { observed: rows.observed(VERSION.name), ..VERSION };
         assert_eq!(
             (rows.get(key(3), observed, 0), rows.get(key(4), observed, 0)),
-            (Known::Nothing, Known::Nothing)
+            (Knowledge::Nothing, Knowledge::Nothing)
         );
         assert_eq!((rows.doubt(key(3)), rows.doubt(key(4))), (Doubt::default(), doubt));
         [3, 4].into_iter().for_each(|number| rows.forget(key(number)));
-        assert_eq!(rows.get(key(1), OF, 0), Known::Row(absent()));
-        rows.put(key(2), Of { table: [2; 16], ..OF }, None);
+        assert_eq!(rows.get(key(1), VERSION, 0), Knowledge::Row(absent()));
+        rows.put(key(2), RowVersion { table: [2; 16], ..VERSION }, None);
         rows.forget_table([1; 16]);
-        assert_eq!((rows.get(key(1), OF, 0), rows.len()), (Known::Nothing, 1));
+        assert_eq!((rows.get(key(1), VERSION, 0), rows.len()), (Knowledge::Nothing, 1));
         rows.forget(key(2));
         assert_eq!((rows.len(), rows.young_bytes), (0, 0));
     }
@@ -472,36 +487,39 @@ mod tests {
     #[test]
     fn what_is_under_way_when_all_is_forgotten_is_not_known_after() {
         let mut rows = Rows::default();
-        rows.put(key(1), OF, Some(absent()));
+        rows.put(key(1), VERSION, Some(absent()));
         rows.forget_all();
-        assert_eq!((rows.get(key(1), OF, 0), rows.len(), rows.epoch()), (Known::Nothing, 0, 1));
-        rows.put(key(1), OF, Some(absent()));
-        assert_eq!((rows.get(key(1), OF, 0), rows.len()), (Known::Nothing, 0));
-        let now = Of { epoch: 1, ..OF };
-        assert_eq!(rows.get(key(1), now, 0), Known::Nothing);
+        assert_eq!(
+            (rows.get(key(1), VERSION, 0), rows.len(), rows.epoch()),
+            (Knowledge::Nothing, 0, 1)
+        );
+        rows.put(key(1), VERSION, Some(absent()));
+        assert_eq!((rows.get(key(1), VERSION, 0), rows.len()), (Knowledge::Nothing, 0));
+        let now = RowVersion { epoch: 1, ..VERSION };
+        assert_eq!(rows.get(key(1), now, 0), Knowledge::Nothing);
         rows.put(key(1), now, Some(absent()));
-        assert_eq!(rows.get(key(1), now, 0), Known::Row(absent()));
-        rows.put(key(1), OF, Some(absent()));
-        assert_eq!(rows.get(key(1), now, 0), Known::Nothing, "it was written to");
+        assert_eq!(rows.get(key(1), now, 0), Knowledge::Row(absent()));
+        rows.put(key(1), VERSION, Some(absent()));
+        assert_eq!(rows.get(key(1), now, 0), Knowledge::Nothing, "it was written to");
     }
 
     #[test]
     fn rows_of_other_tables_stay_and_are_read_when_the_schema_has_changed() {
         let mut rows = Rows::default();
-        let other = Of { table: [2; 16], name: Partition(8), ..OF };
-        rows.put(key(1), OF, Some(absent()));
+        let other = RowVersion { table: [2; 16], name: Partition(8), ..VERSION };
+        rows.put(key(1), VERSION, Some(absent()));
         rows.put(key(2), other, Some(absent()));
-        rows.forget_named(&[OF.name]);
-        let now = |of: Of, epoch| Of { epoch, ..of };
-        assert_eq!(rows.get(key(1), now(OF, 1), 0), Known::Nothing);
-        assert_eq!(rows.get(key(2), now(other, 1), 0), Known::Row(absent()));
+        rows.forget_named(&[VERSION.name]);
+        let now = |of: RowVersion, epoch| RowVersion { epoch, ..of };
+        assert_eq!(rows.get(key(1), now(VERSION, 1), 0), Knowledge::Nothing);
+        assert_eq!(rows.get(key(2), now(other, 1), 0), Knowledge::Row(absent()));
         rows.put(key(3), other, Some(absent()));
-        assert_eq!(rows.get(key(3), now(other, 1), 0), Known::Nothing, "it was under way");
-        let value = Row::read(Some(vec![Some(vec![0; 100].into())]), FOREVER);
+        assert_eq!(rows.get(key(3), now(other, 1), 0), Knowledge::Nothing, "it was under way");
+        let value = Row::from_read(Some(vec![Some(vec![0; 100].into())]), FOREVER);
         rows.put(key(4), now(other, 1), Some(value));
         rows.read_all_anew();
         for number in [2, 4] {
-            assert_eq!(rows.get(key(number), now(other, 2), 0), Known::Settled);
+            assert_eq!(rows.get(key(number), now(other, 2), 0), Knowledge::Settled);
         }
         assert_eq!((rows.len(), rows.young_bytes), (2, 2 * ROW_BYTES));
     }
@@ -509,24 +527,27 @@ mod tests {
     #[test]
     fn rows_that_are_used_stay_and_there_are_no_more_than_may_be() {
         let mut rows = Rows::default();
-        rows.put(key(0), OF, Some(absent()));
+        rows.put(key(0), VERSION, Some(absent()));
         for number in 1..2 * ROWS_MAX {
-            rows.put(key(number), OF, Some(absent()));
+            rows.put(key(number), VERSION, Some(absent()));
             if number % 1_000 == 0 {
-                assert_eq!(rows.get(key(0), OF, 0), Known::Row(absent()), "{number}");
+                assert_eq!(rows.get(key(0), VERSION, 0), Knowledge::Row(absent()), "{number}");
             }
             assert!(rows.len() <= ROWS_MAX);
         }
-        assert_eq!(rows.get(key(1), OF, 0), Known::Nothing);
+        assert_eq!(rows.get(key(1), VERSION, 0), Knowledge::Nothing);
         // A row grows by one column at a time, to more than there may be of all.
-        let huge = Row::read(Some(vec![Some(vec![0; BYTES_MAX / 4].into()); 3]), FOREVER);
+        let huge = Row::from_read(Some(vec![Some(vec![0; BYTES_MAX / 4].into()); 3]), FOREVER);
         for number in 0..2 {
-            rows.put(key(number), OF, Some(huge.clone()));
-            assert!(rows.get(key(number), OF, 0) == Known::Settled, "it is read each time");
+            rows.put(key(number), VERSION, Some(huge.clone()));
+            assert!(
+                rows.get(key(number), VERSION, 0) == Knowledge::Settled,
+                "it is read each time"
+            );
         }
-        let large = Row::read(Some(vec![Some(vec![0; BYTES_MAX / 4].into())]), FOREVER);
+        let large = Row::from_read(Some(vec![Some(vec![0; BYTES_MAX / 4].into())]), FOREVER);
         for number in 0..8 {
-            rows.put(key(number), OF, Some(large.clone()));
+            rows.put(key(number), VERSION, Some(large.clone()));
         }
         let bytes: usize = rows.young.values().chain(rows.old.values()).map(Entry::bytes).sum();
         assert!(bytes <= BYTES_MAX, "{bytes}");

@@ -1,59 +1,60 @@
-//! What a single statement needs while it is decided, on a table with the mode `conditional` or
-//! `observe`.
+//! State of a single statement on a table with the mode `conditional` or `observe`, from when it
+//! has its row.
 
 use crate::Partition;
-
 use crate::conditional::doubt::Doubt;
-use crate::conditional::row::{Change, Known, Life, Of, ReadRow, Row};
+use crate::conditional::row::{Change, Knowledge, Life, ReadRow, Row, RowVersion};
 use crate::request::Head;
 
 /// A single statement under way.
 #[derive(Debug)]
-pub struct Deciding {
-    /// Its row, as it is known by; none of a TRUNCATE.
+pub struct ConditionalState {
+    /// Key of its row among the rows that are known; none for TRUNCATE.
     pub key: Option<Partition>,
-    pub of: Of,
-    /// What was known of the row when the statement had it to itself.
-    pub known: Known,
-    /// When the row was asked for, by the boot-time clock.
+    /// Validity of the row.
+    pub of: RowVersion,
+    /// The core's knowledge of the row when the statement had locked it.
+    pub known: Knowledge,
+    /// Time at which the row was asked for, by the boot-time clock.
     pub asked_ns: u64,
-    /// As it was read, where it has to be made anew before it is written to.
+    /// The row as it was read, if it has to be rewritten before it is changed.
     pub anew: Option<ReadRow>,
-    /// As it is while the statement has it; none where that is not known, and does not matter.
+    /// The row as it is now; none where that is unknown and does not matter.
     pub row: Option<Row>,
-    /// Its conditions do not hold: the row is made anew, and that is all that is written.
+    /// The conditions do not hold: the row is rewritten, and nothing else is written.
     pub is_refused: bool,
-    /// What is written.
+    /// The effect of the write.
     pub change: Change,
-    /// For how many seconds that lives; none for ever.
+    /// TTL of the write in seconds; none for ever.
     pub seconds: Option<u32>,
-    /// The first of the timestamps of its write, microseconds.
+    /// First timestamp of the write, microseconds.
     pub timestamp_us: i64,
-    /// No node knew the statement as it was prepared, and it was sent as text.
+    /// No node knew the prepared statement, and it was sent as text.
     pub is_sent_again: bool,
-    /// Its answer; none where there is none yet.
+    /// The answer, once it is known.
     pub answer: Option<Vec<u8>>,
-    /// A node decides it.
-    pub observed: Option<Observed>,
+    /// State that only a statement decided by a node has.
+    pub observed: Option<ObservedState>,
 }
 
-/// What is known of a statement on a table with the mode `observe`.
+/// State of a statement on a table with the mode `observe`.
 #[derive(Debug, Default)]
-pub struct Observed {
-    /// What the proxies would answer; none where they would refuse it, or have not read its row.
+pub struct ObservedState {
+    /// The answer that the proxies would give; none if they would refuse the statement, or have not
+    /// read its row.
     pub expected: Option<Vec<u8>>,
-    /// From then on its row may be another, by the boot-time clock.
+    /// Time at which the row may expire, by the boot-time clock.
     pub until_ns: u64,
-    /// What is in doubt about its row, and the latest timestamp of what was read of it,
-    /// microseconds.
+    /// The doubt about the row.
     pub doubt: Doubt,
+    /// Latest timestamp of the values that were read, microseconds.
     pub latest_us: i64,
-    /// What a node has answered.
+    /// The node's answer.
     pub told: Option<(Head, Vec<u8>)>,
 }
 
-impl Deciding {
-    /// How long what is sent now lives.
+impl ConditionalState {
+    /// Life of what is sent now.
     pub fn life(&self, now_ns: u64) -> Life {
         Life { from_ns: now_ns, seconds: self.seconds }
     }

@@ -1,22 +1,22 @@
-//! A transaction is taken on, and its partitions are locked, in the order of their hashes: so no
-//! two can wait for each other. While its shard is not open it waits for that, and those who do are
-//! let in in the order in which they came.
+//! A transaction is accepted, and its partitions are locked in the order of their hashes, so that
+//! no two transactions wait for each other. While its shard is not open, it waits; transactions
+//! that wait are let in in the order in which they came.
 
 use std::cmp::Reverse;
 
 use shunt_locks::Now;
 
 use crate::engine::transactions::{State, Transactions};
-use crate::engine::types::{Asked, Mode, NotExecuted, Outcome, Partition, Sink, TransactionId};
+use crate::engine::types::{Begin, Effects, Mode, NotExecuted, Outcome, Partition, TransactionId};
 
 impl Transactions {
-    /// Takes a transaction on. Its ticket is answered once, now or later. What is returned is for
-    /// [`Transactions::give_up`], should its client leave.
+    /// Accepts a transaction. Its ticket is answered once, now or later. The returned id is for
+    /// [`Transactions::give_up`], should the client leave.
     pub fn begin(
         &mut self,
         now: Now,
-        asked: &Asked<'_>,
-        sink: &mut impl Sink,
+        asked: &Begin<'_>,
+        effects: &mut impl Effects,
     ) -> Option<TransactionId> {
         let count = asked.partitions.len();
         let refusal = self.refusal(now, asked.shard).or_else(|| {
@@ -30,7 +30,7 @@ impl Transactions {
         });
         if let Some(why) = refusal {
             self.counters.not_executed += 1;
-            sink.reply(asked.ticket, Outcome::NotExecuted(why));
+            effects.reply(asked.ticket, Outcome::NotExecuted(why));
             return None;
         }
         let id = self.insert();
@@ -54,37 +54,36 @@ impl Transactions {
         merge(&mut transaction.partitions);
         self.due.push(Reverse((asked.deadline_ms, id.index, id.generation)));
         if is_open {
-            self.let_in(id, sink);
+            self.let_in(id, effects);
         }
         Some(id)
     }
 
-    /// Its shard is open.
-    pub(crate) fn let_in(&mut self, id: TransactionId, sink: &mut impl Sink) {
+    /// Starts locking, once the shard is open.
+    pub(crate) fn let_in(&mut self, id: TransactionId, effects: &mut impl Effects) {
         self.all[id.index as usize].state = State::Waiting;
-        self.lock_more(id, sink);
+        self.lock_more(id, effects);
     }
 
-    /// The client is gone: a transaction that has decided nothing yet ends, any other goes on
-    /// without it.
-    pub fn give_up(&mut self, id: TransactionId, sink: &mut impl Sink) {
+    /// Ends an undecided transaction whose client is gone. Any other goes on without its client.
+    pub fn give_up(&mut self, id: TransactionId, effects: &mut impl Effects) {
         let Some(transaction) = self.find(id) else { return };
         transaction.ticket = None;
         if matches!(transaction.state, State::Queued | State::Waiting | State::Deciding) {
-            self.end(id, sink);
+            self.end(id, effects);
         }
     }
 
-    /// It was let in to a partition that it waited for.
-    pub(crate) fn go_on(&mut self, id: TransactionId, sink: &mut impl Sink) {
+    /// Continues with the next partition, once one that the transaction waited for is locked.
+    pub(crate) fn go_on(&mut self, id: TransactionId, effects: &mut impl Effects) {
         if let Some(transaction) = self.find(id) {
             transaction.locked += 1;
-            self.lock_more(id, sink);
+            self.lock_more(id, effects);
         }
     }
 
-    /// Locks what is not locked yet, up to the first that is not free.
-    fn lock_more(&mut self, id: TransactionId, sink: &mut impl Sink) {
+    /// Locks partitions up to the first that is not free.
+    fn lock_more(&mut self, id: TransactionId, effects: &mut impl Effects) {
         let transaction = &mut self.all[id.index as usize];
         #[cfg(any(test, feature = "weakened"))]
         match self.without {
@@ -102,12 +101,13 @@ impl Transactions {
         }
         transaction.state = State::Deciding;
         if let Some(ticket) = transaction.ticket {
-            sink.locked(id, ticket);
+            effects.locked(id, ticket);
         }
     }
 }
 
-/// Of what is named twice, the exclusive one; the partitions are in order.
+/// Merges partitions that occur twice, in favour of the exclusive mode. The partitions are in
+/// order.
 fn merge(partitions: &mut Vec<(Partition, Mode)>) {
     partitions.dedup_by(|next, kept| {
         let is_same = next.0 == kept.0;

@@ -1,26 +1,24 @@
-//! Records that hold up the log are carried forward in it.
+//! Records that hold up the log are rewritten further on.
 //!
-//! No place of a log is taken so far beyond the first that is not done with that a partition of it
-//! could be left empty. So a transaction whose writes cannot be made for long, for the nodes that
-//! have its rows are down, would keep all others of its shard from being committed once there were
-//! so many after it, whatever rows and keyspaces they are of. Its record is written once more, at a
-//! place further on; when a quorum has it there, the former place is done with. Whoever recovers
-//! the log finds it at one of the two, or at both: it says the same.
+//! The log never runs so far ahead of its first unfinished record that one of its partitions could
+//! stay empty. A transaction whose writes cannot be made for long, because its nodes are down,
+//! would therefore stop all commits of its shard once enough others followed. Its record is written
+//! once more, further on; when a quorum has it there, the former place is finished. A recovery
+//! finds the record at one place or at both, with the same content.
 //!
-//! This must never: be done with a place before a quorum has the record at the next; leave a place
-//! at which nothing is.
+//! This must never: finish a place before a quorum has the record at the next; leave a place empty.
 
 use shunt_locks::{Now, Written};
 
 use crate::engine::log::{BUCKET_RECORDS, Place};
 use crate::engine::transactions::{State, Transactions};
-use crate::engine::types::{Sink, TransactionId};
+use crate::engine::types::{Effects, TransactionId};
 #[cfg(test)]
 use crate::engine::weakened::Without;
 
 impl Transactions {
-    /// Carries those records of a shard forward that lie far behind.
-    pub(crate) fn carry_forward(&mut self, shard: u8, sink: &mut impl Sink) {
+    /// Rewrites the records of a shard that lie far behind.
+    pub(crate) fn carry_forward(&mut self, shard: u8, effects: &mut impl Effects) {
         let of = &self.shards[usize::from(shard)];
         let (generation, end) = (of.generation, of.log.end());
         let is_behind = |place: Place| {
@@ -35,7 +33,7 @@ impl Transactions {
             if !of.is_open || !of.log.has_room(usize::MAX) {
                 return;
             }
-            let next = Place { generation, position: of.log.take() };
+            let next = Place { generation, position: of.log.next_position() };
             let transaction = &mut self.all[id.index as usize];
             (transaction.next_place, transaction.is_sent, transaction.may_be_there) =
                 (Some(next), true, false);
@@ -46,39 +44,39 @@ impl Transactions {
                 let former = self.all[id.index as usize].place;
                 self.finish_record(shard, former);
             }
-            sink.append(id, shard, next, timestamp_us);
+            effects.append(id, shard, next, timestamp_us);
         }
     }
 
-    /// What has become of writing the record of a committed transaction further on.
-    pub(crate) fn carried(
+    /// Takes in the outcome of rewriting a committed transaction's record.
+    pub(crate) fn forward_answered(
         &mut self,
         now: Now,
         id: TransactionId,
         written: Written,
-        sink: &mut impl Sink,
+        effects: &mut impl Effects,
     ) {
         let transaction = &mut self.all[id.index as usize];
         let (shard, former) = (transaction.shard, transaction.place);
-        // Of a log that is another's by now nothing needs to be known.
+        // The outcome does not matter for a log that has another owner by now.
         let Some(next) = transaction.next_place else { return };
         transaction.is_sent = false;
         match written {
             Written::Acknowledged => {
                 (transaction.place, transaction.next_place) = (next, None);
                 self.finish_record(shard, former);
-                self.end_if_made(id, sink);
+                self.end_if_made(id, effects);
             }
             Written::NotSent if !transaction.may_be_there => {
                 transaction.next_place = None;
                 if let Some(log) = self.log_of(shard, next) {
                     log.give_back(next.position);
                 }
-                self.end_if_made(id, sink);
+                self.end_if_made(id, effects);
             }
             Written::NotSent | Written::Unknown => {
                 transaction.may_be_there = true;
-                self.again(now, id);
+                self.retry_later(now, id);
             }
         }
     }

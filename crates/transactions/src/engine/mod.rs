@@ -1,50 +1,52 @@
 //! The state machine of one core's transactions: partitions are locked, a redo record is written,
 //! and then the writes are made.
 //!
-//! | file | what happens there |
+//! | file | subject |
 //! |---|---|
-//! | `begin.rs` | a transaction is taken on, and its partitions are locked, in one order for all, first come first served |
-//! | `commit.rs` | it is decided, its record is written, and what it writes is written, until nodes have acknowledged it |
-//! | `forward.rs` | records that hold up the log are carried forward in it |
-//! | `time.rs` | deadlines, and what is repeated because its outcome is unknown |
+//! | `begin.rs` | a transaction is accepted, and its partitions are locked, in one order for all, first come first served |
+//! | `commit.rs` | it is decided, its record is written, and its writes are repeated until nodes have acknowledged them |
+//! | `forward.rs` | records that hold up the log are rewritten further on |
+//! | `time.rs` | deadlines, and repetition where an outcome is unknown |
 //! | `ownership.rs` | leases, and shards that come and go |
-//! | `partitions.rs` | who has a partition locked, and who waits for it |
-//! | `log.rs` | the places of records in the log of a shard, and which of them are done with |
-//! | `marks.rs` | others are told up to where all is done |
-//! | `record.rs` | a record as bytes |
-//! | `opening.rs` | whoever gains a shard claims a generation, and seals those before |
-//! | `recovery.rs` | what those before left undone is done |
-//! | `pauses.rs` | how long what failed waits before it is tried again |
+//! | `partitions.rs` | locks of partitions, and their queues |
+//! | `log.rs` | places of records in a shard's log, and which of them are finished |
+//! | `marks.rs` | low marks: up to where all is finished |
+//! | `record.rs` | the encoding of a record |
+//! | `opening.rs` | the new owner of a shard claims a generation, and seals those before |
+//! | `recovery.rs` | unfinished work of former owners is finished |
+//! | `pauses.rs` | pauses between attempts |
 //!
 //! Each shard has a log for each generation, which is one owner's time with it. The log lies in
-//! three tables; what is said of them here is all that they are used for:
+//! three tables, with no other use than this:
 //!
 //! ```text
-//! shunt_meta.txn_shard (shard int PRIMARY KEY, generation bigint, claim uuid, sealed bigint)    changed by conditional statements only
-//! shunt_meta.txn_low   (shard int, generation bigint, low bigint, PRIMARY KEY ((shard), generation))
+//! shunt_meta.txn_shard (shard int PRIMARY KEY, generation bigint, claim uuid, sealed bigint)
+//! changed by conditional statements only
+//! shunt_meta.txn_low   (shard int, generation bigint, low bigint, PRIMARY KEY ((shard),
+//! generation))
 //! shunt_meta.txn_log   (shard int, generation bigint, bucket bigint, position bigint, body blob,
 //!                       PRIMARY KEY ((shard, generation, bucket), position))
 //! ```
 //!
-//! A transaction is committed from the moment at which a quorum has its record and this member,
-//! after it has heard that, still has the shard and a valid lease. From then on its writes are
-//! repeated until a quorum has each of them, by this member or by whoever gains the shard; they
-//! have the timestamp that the record says, so that repeating them changes nothing.
+//! A transaction is committed from the moment when a quorum has its record and this member, after
+//! it has learned that, still has the shard and a valid lease. From then on its writes are repeated
+//! until a quorum has each of them, by this member or by the next owner of the shard. They have the
+//! record's timestamp, so that repeating them changes nothing.
 //!
-//! A transaction that makes one write, which nodes carry out as a whole or not at all, may be
-//! decided to be alone: it has no record, and is committed from the moment at which a quorum has
-//! the write and this member, after it has heard that, still has the shard and a valid lease. If it
-//! is not heard of, it may be there at any later time. Whoever reads what it is about has to write
-//! over that by one with a later timestamp before anything else is decided by it.
+//! A transaction with one write, which nodes apply as a whole or not at all, may be decided as
+//! `Unlogged`: it has no record, and is committed from the moment when a quorum has the write and
+//! this member, after it has learned that, still has the shard and a valid lease. A write of
+//! unknown outcome may appear at any later time. Before anything else is decided by the row, it
+//! must be overwritten with a later timestamp.
 //!
-//! What may never happen, whatever comes in which order:
-//! - a transaction of which a part of the writes stays, and a part is never made;
+//! These must never happen, whatever comes in which order:
+//! - a transaction with some writes that stay and others that are never made;
 //! - a write of a transaction before its record is acknowledged, or after its generation was sealed
 //!   without the record;
-//! - a transaction that reads what another, which holds a partition of it, has written in part;
-//! - a timestamp that is not above those of all transactions of the shard before, on any proxy;
-//! - a record in a generation that is sealed, whose transaction is committed and not made;
-//! - the word that nothing was written, where something was or may be written; two answers to one
+//! - a transaction that reads another's partial writes to a partition that the other still holds;
+//! - a timestamp that is not above those of all earlier transactions of the shard, on any proxy;
+//! - a record in a sealed generation whose transaction is committed and not finished;
+//! - an answer that nothing was written where something was or may be written; two answers to one
 //!   ticket, or none.
 
 mod begin;

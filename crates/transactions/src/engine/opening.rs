@@ -1,32 +1,32 @@
-//! Whoever gains a shard opens its log before it carries transactions out there: it claims the next
-//! generation, does what those before left undone, and seals them.
+//! A new owner opens a shard's log before it carries out transactions there: it claims the next
+//! generation, finishes the work of former owners, and seals their generations.
 //!
-//! 1. The shard's row is read at SERIAL: the last generation `g`, and up to which generation all is
-//!    sealed, `s`.
+//! 1. The shard's row is read at SERIAL: the last generation `g`, and the generation `s` up to
+//!    which all are sealed.
 //! 2. Generation `g + 1` is claimed by a conditional statement on the row as it was read, so that
-//!    each has one claimer. Where the outcome is unknown the row is read again, and the claim in it
-//!    tells.
+//!    each generation has one owner. After an unknown outcome the row is read again, and shows
+//!    whose claim it has.
 //! 3. The generations `s + 1` to `g` are recovered.
 //! 4. They are sealed, on the condition that the claim still stands.
 //! 5. Only then is the shard served, and records go to generation `g + 1`.
 //!
-//! Two may open one shard at a time: one that stood still or is cut off, and whoever was given the
-//! shard since. Three rules keep the former from doing harm, however late it goes on:
-//! - It claims only on what it read of the row while it held the shard. So a claim that comes late
-//!   finds the condition broken by whoever has claimed since, and nobody's log is recovered under
-//!   its hands and sealed.
-//! - Its seal finds the claim broken by whoever has claimed since. Whoever claims later finds all
-//!   that it has rewritten, or finds it sealed.
-//! - It makes no write of a record that it found unless it holds the shard when it hears that a
-//!   quorum has the record again: so whoever has the shard later either finds the record too, or
-//!   reads a row in which its generation is sealed, and all its writes are there.
+//! Two members may open one shard at a time: one that was paused or is cut off, and one that was
+//! given the shard since. Three rules keep the former harmless, however late it goes on:
+//! - A claim is based on a row that was read while the member held the shard. A late claim
+//!   therefore finds its condition broken by a later one, and no log is sealed while its owner uses
+//!   it.
+//! - A late seal finds its claim broken in the same way. A later claimant finds everything that was
+//!   rewritten, or finds it sealed.
+//! - No write of a recovered record is made unless the member holds the shard when it learns that a
+//!   quorum has the record again: the next owner then finds the record too, or reads a row in which
+//!   its generation is sealed and all its writes are made.
 //!
-//! The condition of the claim names `s` as well. Else a former opener's seal could come between
-//! reading and claiming, and that opener would delete the logs that are being recovered here.
+//! The condition of the claim includes `s`. Otherwise a former opener's seal could come between
+//! reading and claiming, and that opener would delete logs that are being recovered here.
 //!
-//! After the seal a record of these generations means nothing and is never read. It cannot have
-//! been begun: a quorum did not have it when the log was read, so its acknowledgement came after
-//! its member's lease had ended, which that member looks at.
+//! After the seal, records of these generations are void and never read. A new one cannot have been
+//! committed: a quorum did not have it when the log was read, so its acknowledgement came after the
+//! end of its member's lease, which that member checks.
 
 use shunt_locks::{Now, Written};
 
@@ -35,7 +35,7 @@ use crate::engine::log::{Generation, Place, Position};
 use crate::engine::pauses::Pauses;
 use crate::engine::recovery::{Recovery, WasRead};
 
-/// Names an opening: a UUID that no opening of any process has had before.
+/// Identifies an opening: a UUID that no other opening of any process has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Claim(pub u128);
 
@@ -44,87 +44,85 @@ pub struct Claim(pub u128);
 pub struct Row {
     /// The last generation that was claimed.
     pub generation: Generation,
-    /// By which opening.
+    /// The opening that claimed it.
     pub claim: Claim,
-    /// Logs up to this generation mean nothing any more.
+    /// Logs up to this generation are void.
     pub sealed: Generation,
 }
 
-/// What has become of a conditional statement.
+/// The outcome of a conditional statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Conditional {
     /// The condition held, and the row was changed.
     Applied,
-    /// It did not hold.
+    /// The condition did not hold.
     Refused,
-    /// It may have been executed, or may be yet.
+    /// The statement may have been executed, now or later.
     Unknown,
 }
 
-/// A read got no answer, or one that cannot be used: a record that this version does not
-/// understand, too. It is repeated.
+/// A read without an answer, or with one that cannot be used, such as a record of a later version.
+/// It is repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failed;
 
 /// A record that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Found {
-    /// Where in the log.
+pub struct FoundRecord {
+    /// The position in the log.
     pub position: Position,
     /// The timestamp of its writes, microseconds.
     pub timestamp_us: i64,
-    /// How many there are.
+    /// Number of writes.
     pub writes: u16,
 }
 
-/// Records that follow each other in a partition of the log.
+/// Consecutive records in a partition of the log.
 #[derive(Clone, Copy, Debug)]
 pub struct Page<'a> {
     /// By position. At least one, unless the partition has no more.
-    pub records: &'a [Found],
-    /// The partition has no more.
+    pub records: &'a [FoundRecord],
+    /// The partition has no more records.
     pub is_last: bool,
 }
 
-/// Where the statements of an opening go. Called from within methods of [`Opening`], which are
-/// called again, once for each statement, with what has become of it. Answers that come after the
-/// opening was dropped are not given to another: they are of this [`Claim`].
-pub trait OpeningSink {
-    /// The shard's row is to be read at SERIAL; [`Opening::row_read`] is to be called later.
+/// The effects of methods of [`Opening`], which call these. Each is answered once by a method of
+/// [`Opening`]. An answer that comes after the opening was dropped is not given to another one,
+/// which has another [`Claim`].
+pub trait OpeningEffects {
+    /// Reads the shard's row at SERIAL; [`Opening::row_read`] follows.
     fn read_row(&mut self, shard: u8);
-    /// The generation after that of `row` is to be claimed by a conditional statement;
-    /// [`Opening::claimed`] is to be called later.
+    /// Claims the generation after that of `row` by a conditional statement; [`Opening::claimed`]
+    /// follows.
     ///
     /// `Some`: `SET generation = row.generation + 1, claim = claim IF generation = row.generation
     /// AND sealed = row.sealed`. `None`: generation 1 is inserted, with `sealed = 0`, `IF NOT
     /// EXISTS`.
     fn claim(&mut self, shard: u8, row: Option<Row>, claim: Claim);
-    /// The low mark of a generation is to be read at QUORUM; [`Opening::low_read`] is to be called
-    /// later.
+    /// Reads the low mark of a generation at QUORUM; [`Opening::low_read`] follows.
     fn read_low(&mut self, shard: u8, generation: Generation);
-    /// Records at `from` and after it, in its partition of the log, are to be read at QUORUM;
-    /// [`Opening::page_read`] is to be called later. Of each that is read its body is kept until
-    /// [`OpeningSink::forget`]: fewer than 64 at a time, and those of one page.
+    /// Reads records at `from` and after it, in its partition of the log, at QUORUM;
+    /// [`Opening::page_read`] follows. The caller keeps each body until [`OpeningEffects::forget`]:
+    /// fewer than 64 at a time, and those of one page.
     fn read(&mut self, shard: u8, from: Place);
-    /// A record that was read is to be written again at QUORUM at its place, as it was;
-    /// [`Opening::appended`] is to be called later.
+    /// Writes a record again at QUORUM at its place, unchanged; [`Opening::appended`] follows.
     fn append(&mut self, shard: u8, place: Place);
-    /// A write of a record is to be made at QUORUM, with the timestamp of the record and as many
-    /// microseconds more as its number says; [`Opening::applied`] is to be called later.
+    /// Makes a write of a record at QUORUM, with the record's timestamp and as many microseconds
+    /// more as its number; [`Opening::applied`] follows.
     fn apply(&mut self, shard: u8, place: Place, write: u16);
-    /// Nothing more comes of a record.
+    /// Ends a record: no further effects follow.
     fn forget(&mut self, shard: u8, place: Place);
-    /// `SET sealed = claimed - 1 IF generation = claimed AND claim = claim`; [`Opening::sealed`] is
-    /// to be called later.
+    /// `SET sealed = claimed - 1 IF generation = claimed AND claim = claim`; [`Opening::sealed`]
+    /// follows.
     fn seal(&mut self, shard: u8, claimed: Generation, claim: Claim);
-    /// A partition of the log of a sealed generation may be deleted. Nothing is wrong if it is not.
+    /// Deletes a partition of a sealed generation's log. A failure does no harm.
     fn delete_bucket(&mut self, shard: u8, generation: Generation, bucket: u64);
-    /// The low mark of a sealed generation may be deleted, with an ordinary timestamp. Nothing is
-    /// wrong if it is not.
+    /// Deletes the low mark of a sealed generation, with an ordinary timestamp. A failure does no
+    /// harm.
     fn delete_low(&mut self, shard: u8, generation: Generation);
 }
 
-/// That a shard may be served: for [`crate::Transactions::open_shard`].
+/// Permission to serve a shard, for [`crate::Transactions::open_shard`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Opened {
     pub(crate) shard: u8,
@@ -138,27 +136,28 @@ pub struct Opened {
 enum State {
     /// The row is being read.
     ReadingRow,
-    /// It is to be read at this time, boot-time clock, milliseconds.
+    /// The row is read again at this time, boot-time clock, milliseconds.
     Waiting(u64),
     /// A generation is being claimed, on this row.
     Claiming(Option<Row>),
-    /// Those before the generation that was claimed are being recovered.
+    /// Earlier generations are being recovered.
     Recovering(Generation, Box<Recovery>),
-    /// They are being sealed.
+    /// Earlier generations are being sealed.
     Sealing(Generation),
     /// The generation that was claimed may be written to.
     Open(Generation),
 }
 
-/// The opening of one shard. It goes on until it is open, or dropped when its shard is lost; a
-/// lapse of the lease it waits out.
+/// The opening of one shard. It goes on until the shard is open, or until it is dropped because the
+/// shard is lost; it waits while the lease has lapsed.
 #[derive(Debug)]
 #[cfg_attr(test, derive(Clone))]
 pub struct Opening {
     shard: u8,
     claim: Claim,
     state: State,
-    /// All before this generation is done, but perhaps not sealed; and what was read of it.
+    /// Generations before this one are recovered, though perhaps not sealed; with the logs that
+    /// were read.
     recovered: Option<(Generation, Vec<WasRead>)>,
     last_timestamp_us: i64,
     refused: u64,
@@ -168,9 +167,9 @@ pub struct Opening {
 }
 
 impl Opening {
-    /// Begins, for a shard that was gained with this claim.
-    pub fn begin(shard: u8, claim: Claim, sink: &mut impl OpeningSink) -> Self {
-        sink.read_row(shard);
+    /// Begins to open a shard that was gained with this claim.
+    pub fn begin(shard: u8, claim: Claim, effects: &mut impl OpeningEffects) -> Self {
+        effects.read_row(shard);
         Self {
             shard,
             claim,
@@ -183,13 +182,13 @@ impl Opening {
         }
     }
 
-    /// Its name; answers to statements of another are not for it.
+    /// Identifies this opening: answers for another one are not given to it.
     #[must_use]
     pub fn claim(&self) -> Claim {
         self.claim
     }
 
-    /// That the shard may be served, once it may be.
+    /// Permission to serve the shard, once it is open.
     #[must_use]
     pub fn opened(&self) -> Option<Opened> {
         let State::Open(generation) = self.state else { return None };
@@ -197,7 +196,7 @@ impl Opening {
         Some(Opened { shard, claim, generation, last_timestamp_us })
     }
 
-    /// Writes that nodes have refused, and will each time: their tables are gone.
+    /// Writes that nodes refuse each time: their tables are gone.
     #[must_use]
     pub fn refused(&self) -> u64 {
         match &self.state {
@@ -206,15 +205,15 @@ impl Opening {
         }
     }
 
-    /// The shard's row was read. `holds`: what [`crate::Transactions::holds`] says, by a clock that
-    /// was read after the answer came. Without that the row may be one that whoever has the shard
-    /// now has claimed, and is read again.
+    /// Takes in the shard's row. `holds` is [`crate::Transactions::holds`] by a clock that was read
+    /// after the answer came. Otherwise the row may already have a later owner's claim, and is read
+    /// again.
     pub fn row_read(
         &mut self,
         now: Now,
         row: Result<Option<Row>, Failed>,
         holds: bool,
-        sink: &mut impl OpeningSink,
+        effects: &mut impl OpeningEffects,
     ) {
         if !matches!(self.state, State::ReadingRow) {
             return;
@@ -222,25 +221,25 @@ impl Opening {
         match row {
             Ok(row) if holds => match row.filter(|row| row.claim == self.claim) {
                 Some(ours) if ours.sealed.next() >= ours.generation => {
-                    self.open(ours.generation, sink)
+                    self.open(ours.generation, effects)
                 }
-                Some(ours) => self.recover(ours.generation, ours.sealed, sink),
+                Some(ours) => self.recover(ours.generation, ours.sealed, effects),
                 None => {
                     self.state = State::Claiming(row);
-                    sink.claim(self.shard, row, self.claim);
+                    effects.claim(self.shard, row, self.claim);
                 }
             },
             _ => self.wait(now),
         }
     }
 
-    /// What has become of the claim.
-    pub fn claimed(&mut self, now: Now, outcome: Conditional, sink: &mut impl OpeningSink) {
+    /// Takes in the outcome of the claim.
+    pub fn claimed(&mut self, now: Now, outcome: Conditional, effects: &mut impl OpeningEffects) {
         let State::Claiming(row) = self.state else { return };
         match (outcome, row) {
-            (Conditional::Applied, None) => self.open(Generation(1), sink),
+            (Conditional::Applied, None) => self.open(Generation(1), effects),
             (Conditional::Applied, Some(row)) => {
-                self.recover(row.generation.next(), row.sealed, sink)
+                self.recover(row.generation.next(), row.sealed, effects)
             }
             // Another has claimed, or nobody knows: the row does.
             (Conditional::Refused | Conditional::Unknown, _) => self.wait(now),
@@ -252,29 +251,35 @@ impl Opening {
         self.state = State::Waiting(now.boot_ns / 1_000_000 + self.pauses.after(self.attempts));
     }
 
-    /// Does what is undone before the generation that was claimed.
-    fn recover(&mut self, claimed: Generation, sealed: Generation, sink: &mut impl OpeningSink) {
+    /// Recovers the generations before the one that was claimed.
+    fn recover(
+        &mut self,
+        claimed: Generation,
+        sealed: Generation,
+        effects: &mut impl OpeningEffects,
+    ) {
         if self.recovered.as_ref().is_some_and(|(before, _)| *before == claimed) {
-            return self.seal(claimed, sink);
+            return self.seal(claimed, effects);
         }
         self.attempts = 0;
-        // Those of its own: it may begin anew.
+        // Recovery has pauses of its own, since it may start again.
         let pauses = Pauses::new(self.claim.0);
-        let recovery = Recovery::begin(self.shard, sealed, Generation(claimed.0 - 1), pauses, sink);
+        let recovery =
+            Recovery::begin(self.shard, sealed, Generation(claimed.0 - 1), pauses, effects);
         self.state = State::Recovering(claimed, Box::new(recovery));
-        self.go_on(sink);
+        self.go_on(effects);
     }
 
-    fn seal(&mut self, claimed: Generation, sink: &mut impl OpeningSink) {
+    fn seal(&mut self, claimed: Generation, effects: &mut impl OpeningEffects) {
         self.state = State::Sealing(claimed);
-        sink.seal(self.shard, claimed, self.claim);
+        effects.seal(self.shard, claimed, self.claim);
     }
 
-    /// What has become of the seal.
-    pub fn sealed(&mut self, now: Now, outcome: Conditional, sink: &mut impl OpeningSink) {
+    /// Takes in the outcome of the seal.
+    pub fn sealed(&mut self, now: Now, outcome: Conditional, effects: &mut impl OpeningEffects) {
         let State::Sealing(claimed) = self.state else { return };
         match outcome {
-            Conditional::Applied => self.open(claimed, sink),
+            Conditional::Applied => self.open(claimed, effects),
             // Another has claimed: whoever still holds the shard begins anew, and nobody else does.
             Conditional::Refused => {
                 self.recovered = None;
@@ -284,7 +289,7 @@ impl Opening {
         }
     }
 
-    fn open(&mut self, claimed: Generation, sink: &mut impl OpeningSink) {
+    fn open(&mut self, claimed: Generation, effects: &mut impl OpeningEffects) {
         self.state = State::Open(claimed);
         let Some((_, was_read)) = self.recovered.take().filter(|(before, _)| *before == claimed)
         else {
@@ -292,61 +297,64 @@ impl Opening {
         };
         for WasRead { generation, first_bucket, end_bucket } in was_read {
             (first_bucket..end_bucket)
-                .for_each(|bucket| sink.delete_bucket(self.shard, generation, bucket));
-            sink.delete_low(self.shard, generation);
+                .for_each(|bucket| effects.delete_bucket(self.shard, generation, bucket));
+            effects.delete_low(self.shard, generation);
         }
     }
 
-    /// The low mark of a generation was read; the first place, where there is none.
+    /// Takes in the low mark of a generation; the first place, where there is none.
     pub fn low_read(
         &mut self,
         now: Now,
         generation: Generation,
         low: Result<Position, Failed>,
-        sink: &mut impl OpeningSink,
+        effects: &mut impl OpeningEffects,
     ) {
-        self.step(sink, |recovery, sink| recovery.low(now, generation, low, sink));
+        self.step(effects, |recovery, effects| recovery.low(now, generation, low, effects));
     }
 
-    /// Records were read.
+    /// Takes in records.
     pub fn page_read(
         &mut self,
         now: Now,
         from: Place,
         page: Result<Page<'_>, Failed>,
-        sink: &mut impl OpeningSink,
+        effects: &mut impl OpeningEffects,
     ) {
-        self.step(sink, |recovery, sink| recovery.page(now, from, page, sink));
+        self.step(effects, |recovery, effects| recovery.page(now, from, page, effects));
     }
 
-    /// What has become of an attempt to write a record again. `holds`: what
-    /// [`crate::Transactions::holds`] says, by a clock that was read after the answer came. Without
-    /// that the record is written again later, and its writes are another's affair if the shard is
-    /// lost.
+    /// Takes in the outcome of rewriting a record. `holds` is [`crate::Transactions::holds`] by a
+    /// clock that was read after the answer came. Otherwise the record is rewritten later, and if
+    /// the shard is lost its writes are the next owner's.
     pub fn appended(
         &mut self,
         now: Now,
         place: Place,
         written: Written,
         holds: bool,
-        sink: &mut impl OpeningSink,
+        effects: &mut impl OpeningEffects,
     ) {
-        self.step(sink, |recovery, sink| recovery.appended(now, place, written, holds, sink));
+        self.step(effects, |recovery, effects| {
+            recovery.appended(now, place, written, holds, effects)
+        });
     }
 
-    /// What has become of an attempt to make a write.
+    /// Takes in the outcome of a write.
     pub fn applied(
         &mut self,
         now: Now,
         place: Place,
         write: u16,
         written: Result<Written, Refused>,
-        sink: &mut impl OpeningSink,
+        effects: &mut impl OpeningEffects,
     ) {
-        self.step(sink, |recovery, sink| recovery.applied(now, place, write, written, sink));
+        self.step(effects, |recovery, effects| {
+            recovery.applied(now, place, write, written, effects)
+        });
     }
 
-    /// When [`Opening::tick`] is to be called next, by the boot-time clock, milliseconds.
+    /// Time of the next [`Opening::tick`], by the boot-time clock, milliseconds.
     #[must_use]
     pub fn next_due_ms(&self) -> Option<u64> {
         match &self.state {
@@ -356,38 +364,41 @@ impl Opening {
         }
     }
 
-    /// Time has passed.
-    pub fn tick(&mut self, now: Now, sink: &mut impl OpeningSink) {
+    /// Repeats what is due.
+    pub fn tick(&mut self, now: Now, effects: &mut impl OpeningEffects) {
         match self.state {
             State::Waiting(due_ms) if due_ms <= now.boot_ns / 1_000_000 => {
                 self.state = State::ReadingRow;
-                sink.read_row(self.shard);
+                effects.read_row(self.shard);
             }
-            _ => self.step(sink, |recovery, sink| recovery.tick(now, sink)),
+            _ => self.step(effects, |recovery, effects| recovery.tick(now, effects)),
         }
     }
 
-    /// What failed is tried again now, and not when its pause is over: there may be a reason why it
-    /// does not fail any more.
-    pub fn hurry(&mut self, now: Now, sink: &mut impl OpeningSink) {
+    /// Repeats everything that waits for a pause: there is a reason to expect success now.
+    pub fn hurry(&mut self, now: Now, effects: &mut impl OpeningEffects) {
         match self.state {
             State::Waiting(_) => {
                 (self.attempts, self.state) = (0, State::ReadingRow);
-                sink.read_row(self.shard);
+                effects.read_row(self.shard);
             }
-            _ => self.step(sink, |recovery, sink| recovery.hurry(now, sink)),
+            _ => self.step(effects, |recovery, effects| recovery.hurry(now, effects)),
         }
     }
 
-    fn step<S: OpeningSink>(&mut self, sink: &mut S, step: impl FnOnce(&mut Recovery, &mut S)) {
+    fn step<S: OpeningEffects>(
+        &mut self,
+        effects: &mut S,
+        step: impl FnOnce(&mut Recovery, &mut S),
+    ) {
         if let State::Recovering(_, recovery) = &mut self.state {
-            step(recovery, sink);
-            self.go_on(sink);
+            step(recovery, effects);
+            self.go_on(effects);
         }
     }
 
-    /// Seals, once nothing is left undone.
-    fn go_on(&mut self, sink: &mut impl OpeningSink) {
+    /// Seals, once recovery is complete.
+    fn go_on(&mut self, effects: &mut impl OpeningEffects) {
         let State::Recovering(claimed, recovery) = &self.state else { return };
         if !recovery.is_done() {
             return;
@@ -401,6 +412,6 @@ impl Opening {
             return;
         };
         self.recovered = Some((claimed, recovery.into_was_read()));
-        self.seal(claimed, sink);
+        self.seal(claimed, effects);
     }
 }

@@ -1,40 +1,40 @@
-//! What the fleet gives and takes: the lease, and shards.
+//! The lease of a core, and shards that it gains and loses.
 
 use shunt_locks::{Lease, Now};
 
 use crate::engine::log::Log;
 use crate::engine::opening::{Claim, Opened};
 use crate::engine::transactions::{State, Transactions};
-use crate::engine::types::{NotExecuted, Outcome, Sink, TransactionId};
+use crate::engine::types::{Effects, NotExecuted, Outcome, TransactionId};
 
 impl Transactions {
-    /// A lease, in the place of the one before. What was undecided for want of one is committed:
-    /// this member lives, so its shards have been nobody else's in between. (With
-    /// [`Transactions::confirm`] it is recorded again, and decided by what is told of that.) The
-    /// lease of another membership of this process comes only after [`Transactions::lose`] for all
-    /// shards of the former.
-    pub fn set_lease(&mut self, now: Now, lease: Lease, sink: &mut impl Sink) {
+    /// Replaces the lease. Transactions that were undecided for want of one are committed: this
+    /// member lives, so no other had its shards in between. (With [`Transactions::confirm`] their
+    /// records are written again, and the confirmation of that decides.) The lease of another
+    /// membership of this process comes only after [`Transactions::lose`] for all shards of the
+    /// former.
+    pub fn set_lease(&mut self, now: Now, lease: Lease, effects: &mut impl Effects) {
         self.lease = lease;
         if !self.is_valid(now) {
             return;
         }
         for id in self.ids_where(|state, _| state == State::Undecided) {
             match self.confirms {
-                false => self.commit(id, sink),
-                true => self.record_again(id, sink),
+                false => self.commit(id, effects),
+                true => self.record_again(id, effects),
             }
         }
     }
 
-    /// Writes a record once more that is there: whoever hears so finds out if it counts.
-    fn record_again(&mut self, id: TransactionId, sink: &mut impl Sink) {
+    /// Rewrites a record whose confirmation then shows whether it counts.
+    fn record_again(&mut self, id: TransactionId, effects: &mut impl Effects) {
         let transaction = &mut self.all[id.index as usize];
         transaction.state = State::Recording;
         (transaction.is_sent, transaction.may_be_there) = (true, true);
         let (shard, place, timestamp_us) =
             (transaction.shard, transaction.place, transaction.timestamp_us);
         self.counters.repeated += 1;
-        sink.append(id, shard, place, timestamp_us);
+        effects.append(id, shard, place, timestamp_us);
     }
 
     /// True if there is a valid lease.
@@ -43,10 +43,9 @@ impl Transactions {
         self.is_valid(now)
     }
 
-    /// A shard becomes this core's. Its transactions wait until [`Transactions::open_shard`] is
-    /// called with what an [`crate::Opening`] with this claim has come to. All timestamps of its
-    /// former owners are below `ts_floor_us`. It is not this core's already: one that comes back is
-    /// lost first.
+    /// Gains a shard. Its transactions wait until [`Transactions::open_shard`] is called with the
+    /// result of an [`crate::Opening`] with this claim. All timestamps of former owners are below
+    /// `ts_floor_us`. A shard that this core already has must be lost first.
     pub fn gain(&mut self, shard: u8, ts_floor_us: i64, claim: Claim) {
         if let Some(shard) = self.shards.get_mut(usize::from(shard)) {
             debug_assert!(!shard.is_owned, "a shard is lost before it is gained again");
@@ -56,10 +55,10 @@ impl Transactions {
         }
     }
 
-    /// What former owners of a shard left undone is done: those who wait for it are let in, in the
-    /// order in which they came, and records go to the generation that was opened. `false`: the
-    /// shard is not this core's, or has been lost and gained again since.
-    pub fn open_shard(&mut self, opened: Opened, sink: &mut impl Sink) -> bool {
+    /// Starts to serve a shard whose former owners' work is finished: waiting transactions are let
+    /// in in order, and records go to the new generation. `false` if the shard is not this core's,
+    /// or was lost and gained again since.
+    pub fn open_shard(&mut self, opened: Opened, effects: &mut impl Effects) -> bool {
         let Some(shard) = self.shards.get_mut(usize::from(opened.shard)) else { return false };
         if !shard.is_owned || shard.is_open || shard.claim != opened.claim {
             return false;
@@ -71,44 +70,44 @@ impl Transactions {
         let mut queued = self.ids_where(|state, of| of == opened.shard && state == State::Queued);
         queued.sort_unstable_by_key(|id| self.all[id.index as usize].arrival);
         for id in queued {
-            self.let_in(id, sink);
+            self.let_in(id, effects);
         }
         true
     }
 
-    /// True if the shard is this core's, stays so, and the lease is valid: what a quorum has told
-    /// so far is true of its log, and nobody else has been given it since. An [`crate::Opening`] is
-    /// told this with each answer; `now` is read after the answer came.
+    /// True if the shard is this core's, stays so, and the lease is valid: a quorum's answers about
+    /// its log are current, and no other member was given the shard since. An [`crate::Opening`]
+    /// gets this with each answer, with `now` read after the answer came.
     #[must_use]
     pub fn holds(&self, now: Now, shard: u8) -> bool {
         self.refusal(now, shard).is_none()
     }
 
-    /// By which claim a shard is this core's, if it is: each time that it is gained it has another.
+    /// The claim by which the shard is this core's, if it is. Each gain has another.
     #[must_use]
     pub fn claim(&self, shard: u8) -> Option<Claim> {
         self.shards.get(usize::from(shard)).filter(|shard| shard.is_owned).map(|shard| shard.claim)
     }
 
-    /// A shard is about to be another's: it takes on nothing new, its opening stands still, and it
-    /// is not given away before [`Transactions::is_idle`]. Those who wait are told to go elsewhere.
-    pub fn close(&mut self, shard: u8, sink: &mut impl Sink) {
+    /// Closes a shard that is being handed over: it accepts no transactions, its opening pauses,
+    /// and those that wait are turned away. It is handed over after [`Transactions::is_idle`].
+    pub fn close(&mut self, shard: u8, effects: &mut impl Effects) {
         if let Some(shard) = self.shards.get_mut(usize::from(shard)) {
             shard.is_closing = true;
         }
-        self.turn_away(shard, |state| matches!(state, State::Queued | State::Waiting), sink);
+        self.turn_away(shard, |state| matches!(state, State::Queued | State::Waiting), effects);
     }
 
-    /// A shard that was closed stays this core's.
+    /// Reopens a shard that stays this core's.
     pub fn reopen(&mut self, shard: u8) {
         if let Some(shard) = self.shards.get_mut(usize::from(shard)) {
             shard.is_closing = false;
         }
     }
 
-    /// True if nothing of this shard is under way but writes of what is committed: those the next
-    /// owner makes too, before it serves, and one that cannot be made keeps nobody from handing the
-    /// shard over. It looks at all transactions.
+    /// True if the shard has nothing under way except writes of committed transactions, which the
+    /// next owner makes too before it serves; one that cannot be made does not block the handover.
+    /// Visits all transactions.
     #[must_use]
     pub fn is_idle(&self, shard: u8) -> bool {
         let is_open = |state, of| of == shard && state != State::Applying;
@@ -122,11 +121,10 @@ impl Transactions {
         self.shards.get(usize::from(shard)).map_or(0, |shard| shard.last_timestamp_us)
     }
 
-    /// A shard is another's, or is about to be gained anew by another membership; its
-    /// [`crate::Opening`], if there is one, is dropped. What is not committed is left to the next
-    /// owner: it has the records that a quorum has. What is committed is made to the end: the next
-    /// owner does the same, with the same timestamps.
-    pub fn lose(&mut self, shard: u8, sink: &mut impl Sink) {
+    /// Loses a shard, whose [`crate::Opening`] the caller drops. Transactions without commit are
+    /// left to the next owner, which has the records that a quorum has. Writes of committed ones
+    /// are completed here too, with the same timestamps as the next owner's.
+    pub fn lose(&mut self, shard: u8, effects: &mut impl Effects) {
         if let Some(shard) = self.shards.get_mut(usize::from(shard)) {
             (shard.is_owned, shard.is_open) = (false, false);
             shard.log = Log::default();
@@ -134,26 +132,26 @@ impl Transactions {
         self.turn_away(
             shard,
             |state| matches!(state, State::Queued | State::Waiting | State::Deciding),
-            sink,
+            effects,
         );
         for id in self.ids_where(|state, of| of == shard && state == State::Applying) {
             self.all[id.index as usize].next_place = None;
-            self.end_if_made(id, sink);
+            self.end_if_made(id, effects);
         }
         for id in self.ids_where(|state, of| {
-            of == shard && matches!(state, State::Recording | State::Undecided | State::Alone)
+            of == shard && matches!(state, State::Recording | State::Undecided | State::Unlogged)
         }) {
-            self.answer(id, Outcome::InDoubt, sink);
-            self.end(id, sink);
+            self.answer(id, Outcome::InDoubt, effects);
+            self.end(id, effects);
         }
     }
 
-    fn turn_away(&mut self, shard: u8, which: impl Fn(State) -> bool, sink: &mut impl Sink) {
+    fn turn_away(&mut self, shard: u8, which: impl Fn(State) -> bool, effects: &mut impl Effects) {
         for id in self.ids_where(|state, of| of == shard && which(state)) {
-            // One before may have ended it, or let it in.
+            // An earlier one may have ended it, or let it in.
             if self.find(id).is_some_and(|transaction| which(transaction.state)) {
-                self.answer(id, Outcome::NotExecuted(NotExecuted::Elsewhere), sink);
-                self.end(id, sink);
+                self.answer(id, Outcome::NotExecuted(NotExecuted::Elsewhere), effects);
+                self.end(id, effects);
             }
         }
     }

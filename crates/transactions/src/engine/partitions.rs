@@ -1,19 +1,18 @@
-//! Who has a partition locked, and who waits for it: first come, first served, and those who only
-//! read it together.
+//! Locks of partitions: first come, first served, and readers share.
 
 use std::collections::{HashMap, VecDeque};
 
 use crate::engine::types::{Mode, Partition, TransactionId};
 
-/// One partition that somebody has locked.
+/// One locked partition.
 #[derive(Debug, Default)]
 #[cfg_attr(test, derive(Clone))]
 struct Queue {
-    /// Those who share it; one, if it is exclusive.
+    /// Number of holders; one if it is locked exclusively.
     holders: u32,
     is_exclusive: bool,
     waiting: VecDeque<(TransactionId, Mode)>,
-    /// Of those who wait, how many have given up.
+    /// Number of waiters that have given up.
     gone: usize,
 }
 
@@ -28,17 +27,16 @@ impl Queue {
     }
 }
 
-/// All locked partitions of a core.
+/// The locked partitions of a core.
 #[derive(Debug, Default)]
 #[cfg_attr(test, derive(Clone))]
 pub(crate) struct Partitions(HashMap<Partition, Queue>);
 
 impl Partitions {
-    /// Locks a partition, or queues up for it. `true`: it is locked.
+    /// Locks a partition, or queues for it. Returns `true` if it is locked.
     pub(crate) fn lock(&mut self, partition: Partition, mode: Mode, who: TransactionId) -> bool {
         let queue = self.0.entry(partition).or_default();
-        // Also behind those who could not get it either: a reader does not pass a writer that
-        // waits.
+        // A reader does not pass a writer that waits, so the queue must be empty.
         if queue.waiting.len() == queue.gone && queue.admits(mode) {
             queue.enter(mode);
             return true;
@@ -47,8 +45,8 @@ impl Partitions {
         false
     }
 
-    /// Somebody who had it locked has it no more. Who has it now, of those of whom `is_waiting`
-    /// says that they have not given up.
+    /// Unlocks a partition, and adds those who hold it now to `granted`. `is_waiting` tells whether
+    /// a waiter has not given up.
     pub(crate) fn unlock(
         &mut self,
         partition: Partition,
@@ -61,8 +59,7 @@ impl Partitions {
         self.serve(partition, is_waiting, granted);
     }
 
-    /// Somebody who waits for it has given up: the next may be let in, where it is who stood in the
-    /// way.
+    /// Removes a waiter, and lets in those that it blocked.
     pub(crate) fn give_up(
         &mut self,
         partition: Partition,
@@ -71,8 +68,8 @@ impl Partitions {
     ) {
         let Some(queue) = self.0.get_mut(&partition) else { return };
         queue.gone += 1;
-        // It keeps its place until it is its turn: to look for it each time would cost as much as
-        // there are others.
+        // The entry keeps its place until its turn: searching for it each time would cost as much
+        // as the queue is long.
         if queue.gone > queue.waiting.len() / 2 {
             queue.waiting.retain(|(who, _)| is_waiting(*who));
             queue.gone = 0;
@@ -105,7 +102,7 @@ impl Partitions {
         }
     }
 
-    /// How many are locked.
+    /// Number of locked partitions.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.0.len()

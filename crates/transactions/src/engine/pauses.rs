@@ -1,25 +1,24 @@
-//! How long an attempt that failed waits for the next: longer each time, up to a bound, and never
-//! all of them equally long.
+//! Pauses between attempts: longer each time, up to a bound, and never the same for all.
 
-/// Before the second attempt.
+/// Pause before the second attempt.
 const FIRST_MS: u64 = 200;
-/// The longest.
+/// The longest pause.
 const LONGEST_MS: u64 = 5_000;
 
-/// Pauses of one opening. Many shards change hands at once, and what fails for one fails for all:
-/// were their pauses equally long, all would try again at once each time.
+/// Pauses of one opening. Many shards change hands at once, and fail at once: with equal pauses
+/// they would all try again at once each time.
 #[derive(Debug)]
 #[cfg_attr(test, derive(Clone))]
 pub(crate) struct Pauses(u64);
 
 impl Pauses {
-    /// `random`: another number for each opening.
+    /// `random` is another number for each opening.
     pub(crate) fn new(random: u128) -> Self {
-        // Never 0, or there would be no other.
+        // 0 would stay 0.
         Self((random ^ random >> 64) as u64 | 1)
     }
 
-    /// The pause after so many attempts in a row that failed, milliseconds.
+    /// The pause after so many failed attempts in a row, milliseconds.
     pub(crate) fn after(&mut self, attempts: u32) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;

@@ -1,5 +1,5 @@
-//! A redo record as bytes: all that is needed to make the writes of a transaction, by a proxy that
-//! has never heard of it.
+//! The encoding of a redo record: everything that a proxy which never heard of a transaction needs
+//! to make its writes.
 //!
 //! ```text
 //! format     [byte]   2
@@ -15,8 +15,8 @@
 //!     value  [value]  as in the native protocol, version 4
 //! ```
 //!
-//! A write names its table, and says which one it means: the name may be another table's by the
-//! time that the write is made, and that one's rows are none of its business. Format 1 had no ids.
+//! A write has its table's name and id: another table may have the name by the time that the write
+//! is made, and must not get it. Format 1 had no ids.
 //!
 //! Numbers are big-endian, names of kinds are those of the native protocol (version 4, section 3).
 
@@ -36,11 +36,11 @@ const UNSET: i32 = -2;
 /// A bind value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Value<'a> {
-    /// Its bytes.
+    /// A value.
     Bytes(&'a [u8]),
     /// `null`
     Null,
-    /// What is there stays.
+    /// The existing value stays.
     Unset,
 }
 
@@ -51,11 +51,11 @@ pub struct Write<'a> {
     pub keyspace: &'a str,
     /// The name of its table.
     pub table: &'a str,
-    /// Which table of this name is meant.
+    /// Id of the table.
     pub id: [u8; 16],
     /// The statement, with a marker for each value. It names the table with its keyspace.
     pub text: &'a str,
-    /// Its values.
+    /// Values of the markers.
     pub values: Vec<Value<'a>>,
 }
 
@@ -67,26 +67,26 @@ pub struct Record<'a> {
     /// The timestamp of the first write, microseconds; each of the others has one more than that
     /// before it.
     pub timestamp_us: i64,
-    /// By which its client finds the outcome again; empty: by nothing.
+    /// Key under which the client finds the outcome; empty if there is none.
     pub key: &'a [u8],
-    /// What is to be written.
+    /// The writes.
     pub writes: Vec<Write<'a>>,
 }
 
-/// Why bytes are no record, or a record has no bytes.
+/// Reasons why bytes are no record, or a record cannot be encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadRecord {
-    /// It has a format that this version does not know.
+    /// This version does not know the format.
     Format(u8),
-    /// It ends too early.
+    /// The record ends too early.
     Short,
-    /// It goes on after its end.
+    /// Bytes follow the end.
     Long,
     /// A text is not UTF-8.
     Text,
-    /// A number in it is out of bounds.
+    /// A number is out of bounds.
     Number,
-    /// It would be longer than [`RECORD_BYTES_MAX`].
+    /// The record would be longer than [`RECORD_BYTES_MAX`].
     Size,
 }
 
@@ -108,7 +108,7 @@ impl fmt::Display for BadRecord {
 }
 
 impl Record<'_> {
-    /// Appends it to `out`, which is left as it was if that fails.
+    /// Appends the encoded record to `out`, which stays unchanged on failure.
     ///
     /// # Errors
     /// Something in it is too long, or there is too much of it.
@@ -209,7 +209,7 @@ fn utf8(bytes: &[u8]) -> Result<&str, BadRecord> {
     std::str::from_utf8(bytes).map_err(|_| BadRecord::Text)
 }
 
-/// What is not read yet.
+/// Bytes that are not decoded yet.
 struct Rest<'a>(&'a [u8]);
 
 impl<'a> Rest<'a> {
@@ -230,7 +230,7 @@ impl<'a> Rest<'a> {
         self.bytes(usize::from(length))
     }
 
-    /// None: the length is below zero, which stands for something else.
+    /// Reads long bytes; none if the length is negative, which has another meaning.
     fn long(&mut self) -> Result<Option<&'a [u8]>, BadRecord> {
         match usize::try_from(i32::from_be_bytes(self.array()?)) {
             Ok(length) => self.bytes(length).map(Some),

@@ -1,17 +1,16 @@
-//! What former owners of a shard left undone is done: the logs of its generations that are not
-//! sealed are read, one after the other, and what their records say is written once more, with
-//! their timestamps. A part of [`crate::Opening`].
+//! Recovery of a shard: the logs of generations that are not sealed are read in order, and their
+//! records' writes are made once more, with their timestamps. It is a part of [`crate::Opening`].
 //!
-//! A record that is found is written again before its writes are: it may have been found on one
-//! replica only. Were this recovery broken off after some of its writes, the next could read the
-//! log from the other replicas and know nothing of it. From the record to its writes it goes only
-//! while it holds the shard: whoever gains it later then finds the record as well, for no seal but
-//! its own can have covered it.
+//! A record is rewritten before its writes are made, because it may have been found on one replica
+//! only. If this recovery stopped after some of the writes, the next could read the log from other
+//! replicas and miss the record. The step from the record to its writes is taken only while the
+//! member holds the shard: a later owner then finds the record as well, since only this member's
+//! own seal can have covered it.
 //!
-//! A log is read from its low mark on, partition by partition, up to the first that is empty. The
-//! mark that was read may be old, for a former owner's last one may still be on its way; when a
-//! quorum has it, that owner deletes partitions below. So the mark is read again where a partition
-//! is empty: one was deleted only after a later mark was there to be read.
+//! A log is read from its low mark, partition by partition, up to the first empty one. The mark may
+//! be old, because a former owner's last mark may still be on its way; when a quorum has that mark,
+//! that owner deletes partitions below it. The mark is therefore read again at an empty partition:
+//! a partition is deleted only after a later mark is readable.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};
@@ -20,13 +19,13 @@ use shunt_locks::{Now, Written};
 
 use crate::engine::commit::{Refused, last_of};
 use crate::engine::log::{Generation, Place, Position};
-use crate::engine::opening::{Failed, OpeningSink, Page};
+use crate::engine::opening::{Failed, OpeningEffects, Page};
 use crate::engine::pauses::Pauses;
 
 /// Writes under way at once.
 const WRITES_MAX: usize = 256;
-/// Records that are not done with, beyond which no more are read; those of the last page come on
-/// top. Each may have megabytes.
+/// Unfinished records, beyond which no more are read; those of the last page come on top. Each may
+/// have megabytes.
 const RECORDS_MAX: usize = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -35,7 +34,7 @@ enum Again {
     Do(Task),
 }
 
-/// What is to be written.
+/// A write that recovery makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Task {
     /// A record.
@@ -44,20 +43,20 @@ enum Task {
     Write(Place, u16),
 }
 
-/// What is being read.
+/// The read under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reading {
-    /// The low mark; the second time because the partition at [`Recovery::from`] is empty.
+    /// The low mark; `is_second` because the partition at [`Recovery::from`] is empty.
     Low { is_second: bool },
     /// Records at [`Recovery::from`] and after.
     Page,
-    /// The same, as soon as some of those before are done with.
+    /// The same page, once some earlier records are finished.
     PageLater,
-    /// Nothing is left.
+    /// The is read.
     End,
 }
 
-/// A generation that was read to its end, and in which partitions records lay.
+/// A generation that was read to its end, and the partitions in which it had records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WasRead {
     pub(crate) generation: Generation,
@@ -72,16 +71,16 @@ pub(crate) struct Recovery {
     shard: u8,
     last: Generation,
     reading: Reading,
-    /// Where the next page begins, and in which generation.
+    /// The start of the next page.
     from: Place,
     /// No record of this partition has been seen.
     is_empty: bool,
     first_bucket: u64,
     was_read: Vec<WasRead>,
-    /// What is not under way yet.
+    /// Tasks that are not under way yet.
     waiting: Vec<Task>,
     in_flight: HashSet<Task>,
-    /// Of records that are not done with: how many of their writes are not.
+    /// Unfinished records, each with its number of outstanding writes.
     records: HashMap<Place, u16>,
     again: BinaryHeap<Reverse<(u64, Again)>>,
     /// Attempts in a row that failed.
@@ -98,7 +97,7 @@ impl Recovery {
         sealed: Generation,
         last: Generation,
         pauses: Pauses,
-        sink: &mut impl OpeningSink,
+        effects: &mut impl OpeningEffects,
     ) -> Self {
         let mut recovery = Self {
             shard,
@@ -117,16 +116,16 @@ impl Recovery {
             last_timestamp_us: i64::MIN,
             refused: 0,
         };
-        recovery.read_next_generation(sink);
+        recovery.read_next_generation(effects);
         recovery
     }
 
-    /// True when nothing is left undone.
+    /// True if everything is read and finished.
     pub(crate) fn is_done(&self) -> bool {
         self.reading == Reading::End && self.records.is_empty()
     }
 
-    /// Writes that nodes have refused, and will each time: their tables are gone.
+    /// Writes that nodes refuse each time: their tables are gone.
     pub(crate) fn refused(&self) -> u64 {
         self.refused
     }
@@ -136,46 +135,46 @@ impl Recovery {
         self.last_timestamp_us
     }
 
-    /// What was read, and need not be kept once it is sealed.
+    /// Logs that were read, and are deleted once they are sealed.
     pub(crate) fn into_was_read(self) -> Vec<WasRead> {
         self.was_read
     }
 
-    fn read_next_generation(&mut self, sink: &mut impl OpeningSink) {
+    fn read_next_generation(&mut self, effects: &mut impl OpeningEffects) {
         if self.from.generation >= self.last {
             self.reading = Reading::End;
             return;
         }
         self.from = Place { generation: self.from.generation.next(), position: Position(0) };
         self.reading = Reading::Low { is_second: false };
-        sink.read_low(self.shard, self.from.generation);
+        effects.read_low(self.shard, self.from.generation);
     }
 
-    /// Begins at a low mark. Where that is within a partition the partition is not empty: the
-    /// record before it was there, and is.
-    fn read_from(&mut self, low: Position, sink: &mut impl OpeningSink) {
+    /// Begins at a low mark. A partition with the mark inside it is not empty: it has the record
+    /// before the mark.
+    fn read_from(&mut self, low: Position, effects: &mut impl OpeningEffects) {
         self.from.position = low;
         self.is_empty = low.is_start();
         self.first_bucket = low.bucket();
-        self.read_page(sink);
+        self.read_page(effects);
     }
 
-    fn read_page(&mut self, sink: &mut impl OpeningSink) {
+    fn read_page(&mut self, effects: &mut impl OpeningEffects) {
         if self.records.len() >= RECORDS_MAX {
             self.reading = Reading::PageLater;
             return;
         }
         self.reading = Reading::Page;
-        sink.read(self.shard, self.from);
+        effects.read(self.shard, self.from);
     }
 
-    /// The low mark of a generation was read.
+    /// Takes in the low mark of a generation.
     pub(crate) fn low(
         &mut self,
         now: Now,
         generation: Generation,
         low: Result<Position, Failed>,
-        sink: &mut impl OpeningSink,
+        effects: &mut impl OpeningEffects,
     ) {
         let Reading::Low { is_second } = self.reading else { return };
         if generation != self.from.generation {
@@ -185,32 +184,32 @@ impl Recovery {
             self.attempts.remove(&Again::Read);
         }
         match low {
-            Err(Failed) => self.again(now, Again::Read),
+            Err(Failed) => self.retry_later(now, Again::Read),
             Ok(low) if !is_second || low.bucket() > self.from.position.bucket() => {
-                self.read_from(low, sink)
+                self.read_from(low, effects)
             }
             Ok(_) => {
                 let (first_bucket, end_bucket) = (self.first_bucket, self.from.position.bucket());
                 self.was_read.push(WasRead { generation, first_bucket, end_bucket });
-                self.read_next_generation(sink);
+                self.read_next_generation(effects);
             }
         }
     }
 
-    /// A page of a partition of the log was read.
+    /// Takes in a page of a partition of the log.
     pub(crate) fn page(
         &mut self,
         now: Now,
         from: Place,
         page: Result<Page<'_>, Failed>,
-        sink: &mut impl OpeningSink,
+        effects: &mut impl OpeningEffects,
     ) {
         if self.reading != Reading::Page || from != self.from {
             return;
         }
         let page = match page {
             Ok(page) => page,
-            Err(Failed) => return self.again(now, Again::Read),
+            Err(Failed) => return self.retry_later(now, Again::Read),
         };
         self.attempts.remove(&Again::Read);
         let bucket = from.position.bucket();
@@ -228,28 +227,28 @@ impl Recovery {
         match next.filter(|next| next.bucket() == bucket) {
             Some(next) => {
                 self.from.position = next;
-                self.read_page(sink);
+                self.read_page(effects);
             }
             None if self.is_empty => {
                 self.reading = Reading::Low { is_second: true };
-                sink.read_low(self.shard, from.generation);
+                effects.read_low(self.shard, from.generation);
             }
             None => {
                 (self.from.position, self.is_empty) = (Position::start_of(bucket + 1), true);
-                self.read_page(sink);
+                self.read_page(effects);
             }
         }
-        self.send(sink);
+        self.send(effects);
     }
 
-    /// What has become of an attempt to write a record again.
+    /// Takes in the outcome of rewriting a record.
     pub(crate) fn appended(
         &mut self,
         now: Now,
         place: Place,
         written: Written,
         holds: bool,
-        sink: &mut impl OpeningSink,
+        effects: &mut impl OpeningEffects,
     ) {
         if !self.in_flight.remove(&Task::Record(place)) {
             return;
@@ -259,29 +258,29 @@ impl Recovery {
             let writes = self.records.get(&place).copied().unwrap_or(0);
             self.waiting.extend((0..writes).map(|write| Task::Write(place, write)));
             if writes == 0 {
-                self.finish(place, sink);
+                self.finish(place, effects);
             }
         } else {
-            self.again(now, Again::Do(Task::Record(place)));
+            self.retry_later(now, Again::Do(Task::Record(place)));
         }
-        self.send(sink);
+        self.send(effects);
     }
 
-    /// What has become of an attempt to make a write.
+    /// Takes in the outcome of a write.
     pub(crate) fn applied(
         &mut self,
         now: Now,
         place: Place,
         write: u16,
         written: Result<Written, Refused>,
-        sink: &mut impl OpeningSink,
+        effects: &mut impl OpeningEffects,
     ) {
         let task = Task::Write(place, write);
         if !self.in_flight.remove(&task) {
             return;
         }
         if let Ok(Written::Unknown | Written::NotSent) = written {
-            self.again(now, Again::Do(task));
+            self.retry_later(now, Again::Do(task));
         } else {
             self.attempts.remove(&Again::Do(task));
             self.refused += u64::from(written.is_err());
@@ -290,40 +289,40 @@ impl Recovery {
                 *left
             });
             if left == 0 {
-                self.finish(place, sink);
+                self.finish(place, effects);
             }
         }
-        self.send(sink);
+        self.send(effects);
     }
 
-    fn finish(&mut self, place: Place, sink: &mut impl OpeningSink) {
+    fn finish(&mut self, place: Place, effects: &mut impl OpeningEffects) {
         self.records.remove(&place);
-        sink.forget(self.shard, place);
+        effects.forget(self.shard, place);
         if self.reading == Reading::PageLater {
-            self.read_page(sink);
+            self.read_page(effects);
         }
     }
 
-    fn again(&mut self, now: Now, what: Again) {
+    fn retry_later(&mut self, now: Now, what: Again) {
         let attempts = self.attempts.entry(what).or_default();
         *attempts += 1;
         let pause_ms = self.pauses.after(*attempts);
         self.again.push(Reverse((now.boot_ns / 1_000_000 + pause_ms, what)));
     }
 
-    /// What waits to be tried again is tried now.
-    pub(crate) fn hurry(&mut self, now: Now, sink: &mut impl OpeningSink) {
+    /// Repeats everything that waits for a pause.
+    pub(crate) fn hurry(&mut self, now: Now, effects: &mut impl OpeningEffects) {
         self.attempts.clear();
         let waiting = std::mem::take(&mut self.again);
         self.again = waiting.into_iter().map(|Reverse((_, what))| Reverse((0, what))).collect();
-        self.tick(now, sink);
+        self.tick(now, effects);
     }
 
     pub(crate) fn next_due_ms(&self) -> Option<u64> {
         self.again.peek().map(|again| again.0.0)
     }
 
-    pub(crate) fn tick(&mut self, now: Now, sink: &mut impl OpeningSink) {
+    pub(crate) fn tick(&mut self, now: Now, effects: &mut impl OpeningEffects) {
         while let Some(Reverse((due_ms, again))) = self.again.peek().copied()
             && due_ms <= now.boot_ns / 1_000_000
         {
@@ -331,23 +330,23 @@ impl Recovery {
             match (again, self.reading) {
                 (Again::Do(task), _) => self.waiting.push(task),
                 (Again::Read, Reading::Low { .. }) => {
-                    sink.read_low(self.shard, self.from.generation)
+                    effects.read_low(self.shard, self.from.generation)
                 }
-                (Again::Read, Reading::Page) => sink.read(self.shard, self.from),
+                (Again::Read, Reading::Page) => effects.read(self.shard, self.from),
                 (Again::Read, Reading::PageLater | Reading::End) => {}
             }
         }
-        self.send(sink);
+        self.send(effects);
     }
 
-    fn send(&mut self, sink: &mut impl OpeningSink) {
+    fn send(&mut self, effects: &mut impl OpeningEffects) {
         while self.in_flight.len() < WRITES_MAX
             && let Some(task) = self.waiting.pop()
         {
             self.in_flight.insert(task);
             match task {
-                Task::Record(place) => sink.append(self.shard, place),
-                Task::Write(place, write) => sink.apply(self.shard, place, write),
+                Task::Record(place) => effects.append(self.shard, place),
+                Task::Write(place, write) => effects.apply(self.shard, place, write),
             }
         }
     }

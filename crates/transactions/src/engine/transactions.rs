@@ -1,4 +1,4 @@
-//! All transactions of a core, and what its steps share.
+//! The transactions of a core, and the state that their steps share.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -9,41 +9,42 @@ use crate::engine::log::{Generation, Log, Place};
 use crate::engine::opening::Claim;
 use crate::engine::partitions::Partitions;
 use crate::engine::types::{
-    Counters, Limits, Mode, NotExecuted, Outcome, Partition, Sink, Ticket, TransactionId,
+    Counters, Effects, Limits, Mode, NotExecuted, Outcome, Partition, Ticket, TransactionId,
 };
 #[cfg(any(test, feature = "weakened"))]
 use crate::engine::weakened::Without;
 
-/// How far a transaction has come.
+/// Progress of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Nothing is there.
+    /// The slot is free.
     Free,
-    /// It waits for its shard to be open.
+    /// Waits for its shard to open.
     Queued,
-    /// It waits for the partition at [`Transaction::locked`]; those before are locked.
+    /// Waits for the partition at [`Transaction::locked`]; those before are locked.
     Waiting,
-    /// All are locked, and its caller reads.
+    /// The partitions are locked, and its caller reads.
     Deciding,
-    /// Its record is being written, or is to be written again.
+    /// The record is being written, or is to be written again.
     Recording,
-    /// Its record is there, but this member had no valid lease when it heard so. If the lease is
-    /// renewed, it is committed; if the shard is another's by now, that one's recovery decides.
+    /// The record was written, but this member had no valid lease when it learned so. A renewed
+    /// lease commits the transaction; if the shard has another owner by then, that one's recovery
+    /// decides.
     Undecided,
-    /// It is committed, and its writes are being made.
+    /// Is committed, and its writes are being made.
     Applying,
-    /// Its only write is being made, without a record.
-    Alone,
+    /// The only write is being made, without a record.
+    Unlogged,
 }
 
-/// One of the writes of a transaction.
+/// State of one write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Apply {
-    /// It is under way.
+    /// Is under way.
     Sent,
-    /// It is made again at the next time.
+    /// Is repeated later.
     Again,
-    /// A quorum has it, or it was refused for good.
+    /// A quorum has it, or nodes refuse it for good.
     Done,
 }
 
@@ -52,34 +53,34 @@ pub(crate) enum Apply {
 pub(crate) struct Transaction {
     pub(crate) state: State,
     pub(crate) generation: u32,
-    /// Until it is answered.
+    /// The client's ticket, until it is answered.
     pub(crate) ticket: Option<Ticket>,
     pub(crate) shard: u8,
-    /// In order, each once.
+    /// Partitions in order, each once.
     pub(crate) partitions: Vec<(Partition, Mode)>,
-    /// How many of them are locked.
+    /// Number of locked partitions.
     pub(crate) locked: usize,
     pub(crate) deadline_ms: u64,
     pub(crate) timestamp_us: i64,
-    /// When it came, among the others.
+    /// Order of arrival among all transactions.
     pub(crate) arrival: u64,
     pub(crate) place: Place,
-    /// It has a place in the log.
+    /// Has a place in the log.
     pub(crate) has_record: bool,
-    /// The record is under way.
+    /// The record is being written.
     pub(crate) is_sent: bool,
-    /// It may have been written by an attempt that nobody knows of.
+    /// An attempt of unknown outcome may have written the record.
     pub(crate) may_be_there: bool,
-    /// Where its record is being written again, further on in the log.
+    /// The place further on in the log where its record is being rewritten.
     pub(crate) next_place: Option<Place>,
     pub(crate) writes: Vec<Apply>,
-    /// Attempts in a row of which nobody knows.
+    /// Attempts of unknown outcome in a row.
     pub(crate) attempts: u32,
-    /// One of its writes was refused for good.
+    /// Nodes refused one of its writes for good.
     pub(crate) is_refused: bool,
-    /// Whoever asked may be told before the writes are there.
+    /// The client may be answered before the writes are made.
     pub(crate) tells_early: bool,
-    /// Its writes, if that was done.
+    /// Number of its writes, if the client was answered early.
     pub(crate) told_early: usize,
 }
 
@@ -109,18 +110,18 @@ impl Transaction {
     }
 }
 
-/// What this core has of a shard.
+/// A core's state of a shard.
 #[derive(Debug, Default)]
 #[cfg_attr(test, derive(Clone))]
 pub(crate) struct Shard {
     pub(crate) is_owned: bool,
     /// The opening that lets it serve.
     pub(crate) claim: Claim,
-    /// What former owners left undone is done; transactions are carried out.
+    /// Former owners' work is finished; transactions are carried out.
     pub(crate) is_open: bool,
-    /// It takes on no new transactions, for it is about to be another's.
+    /// Accepts no transactions, because it is being handed over.
     pub(crate) is_closing: bool,
-    /// Of the log that its records go to while it is open.
+    /// Generation of the log in use.
     pub(crate) generation: Generation,
     pub(crate) log: Log,
     pub(crate) last_timestamp_us: i64,
@@ -136,26 +137,25 @@ pub struct Transactions {
     pub(crate) free: Vec<u32>,
     pub(crate) partitions: Partitions,
     pub(crate) shards: [Shard; SHARDS],
-    /// Records that are not done with, of lost shards too.
+    /// Unfinished records, including those of lost shards.
     pub(crate) records: usize,
-    /// Transactions that were told early and are not done with.
+    /// Writes of transactions whose clients were answered early.
     pub(crate) told_early: usize,
-    /// Transactions that were taken on since the start.
+    /// Transactions that were accepted since the start.
     pub(crate) arrivals: u64,
     pub(crate) lease: Lease,
     pub(crate) limits: Limits,
-    /// When which is to be looked at, the earliest first. Entries of what has changed since are
-    /// passed over.
+    /// Times at which transactions are due, earliest first. Outdated entries are skipped.
     pub(crate) due: BinaryHeap<Reverse<(u64, u32, u32)>>,
     pub(crate) counters: Counters,
-    /// A lease says nothing of what was heard before it.
+    /// A lease says nothing about earlier answers.
     pub(crate) confirms: bool,
     #[cfg(any(test, feature = "weakened"))]
     pub(crate) without: Option<Without>,
 }
 
 impl Transactions {
-    /// Without a lease and without shards.
+    /// Creates the table, without a lease and without shards.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
         Self {
@@ -176,9 +176,9 @@ impl Transactions {
         }
     }
 
-    /// Whether the caller finds out by itself, for each answer, if the shard was this member's when
-    /// it came, and says so by the time that it tells with it: [`no_lease`] where it was not. A
-    /// lease, which hangs on the clock, then settles nothing that was undecided.
+    /// Sets whether the caller proves for each answer that the shard was this member's when it
+    /// came, and passes [`no_lease`] as the time where it was not. A lease, which depends on the
+    /// clock, then settles no undecided transaction.
     pub fn confirm(&mut self, confirms: bool) {
         self.confirms = confirms;
     }
@@ -195,13 +195,13 @@ impl Transactions {
         self.all.len() - self.free.len()
     }
 
-    /// Records that are not done with.
+    /// Unfinished records.
     #[must_use]
     pub fn open_records(&self) -> usize {
         self.records
     }
 
-    /// A transaction, if it still is what its id says.
+    /// A transaction, if its id is still valid.
     pub(crate) fn find(&mut self, id: TransactionId) -> Option<&mut Transaction> {
         let found = self.all.get_mut(id.index as usize)?;
         (found.generation == id.generation && found.state != State::Free).then_some(found)
@@ -223,7 +223,7 @@ impl Transactions {
         now.boot_ns < self.lease.valid_until_ns
     }
 
-    /// Why no transaction of this shard is carried out now.
+    /// The reason why no transaction of this shard is carried out now.
     pub(crate) fn refusal(&self, now: Now, shard: u8) -> Option<NotExecuted> {
         match self.shards.get(usize::from(shard)) {
             Some(shard) if shard.is_owned && !shard.is_closing => {}
@@ -232,8 +232,13 @@ impl Transactions {
         (!self.is_valid(now)).then_some(NotExecuted::LeaseOver)
     }
 
-    /// Answers whoever asked, unless that was done before.
-    pub(crate) fn answer(&mut self, id: TransactionId, outcome: Outcome, sink: &mut impl Sink) {
+    /// Answers the client, unless that was done before.
+    pub(crate) fn answer(
+        &mut self,
+        id: TransactionId,
+        outcome: Outcome,
+        effects: &mut impl Effects,
+    ) {
         let Some(ticket) = self.find(id).and_then(|transaction| transaction.ticket.take()) else {
             return;
         };
@@ -244,11 +249,11 @@ impl Transactions {
             Outcome::InDoubt => &mut self.counters.in_doubt,
         };
         *count += 1;
-        sink.reply(ticket, outcome);
+        effects.reply(ticket, outcome);
     }
 
-    /// Ends a transaction that has been answered, and lets those in that wait for its partitions.
-    pub(crate) fn end(&mut self, id: TransactionId, sink: &mut impl Sink) {
+    /// Ends a transaction that is answered, and lets in those that wait for its partitions.
+    pub(crate) fn end(&mut self, id: TransactionId, effects: &mut impl Effects) {
         let Some(transaction) = self.find(id) else { return };
         let (state, locked) = (transaction.state, transaction.locked);
         transaction.state = State::Free;
@@ -262,7 +267,7 @@ impl Transactions {
         self.told_early -= told_early;
         self.shards[shard].open -= 1;
         self.free.push(id.index);
-        sink.forget(id);
+        effects.forget(id);
         let mut granted = Vec::new();
         let Self { partitions: all_partitions, all, .. } = self;
         let is_waiting = |who: TransactionId| {
@@ -281,12 +286,13 @@ impl Transactions {
             }
         }
         for who in granted {
-            self.go_on(who, sink);
+            self.go_on(who, effects);
         }
     }
 }
 
-/// A time at which no lease is valid: what is told with it was heard by a member that may be dead.
+/// A time at which no lease is valid: for answers that a member received while it may have been
+/// dead.
 #[must_use]
 pub fn no_lease(now: Now) -> Now {
     Now { boot_ns: u64::MAX, ..now }

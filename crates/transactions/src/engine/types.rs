@@ -1,18 +1,18 @@
-//! What goes into [`crate::Transactions`] and what comes out.
+//! Input and output of [`crate::Transactions`].
 
 use crate::engine::log::{Generation, Place, Position};
 
-/// A partition of a table: a hash of both. Two partitions under one hash wait for each other, and
-/// nothing worse.
+/// A partition of a table, as a hash of both. Two partitions with one hash merely wait for each
+/// other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Partition(pub u128);
 
-/// With whom a partition is shared.
+/// Sharing of a locked partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Mode {
     /// With transactions that only read it.
     Shared,
-    /// With nobody.
+    /// With no other transaction.
     Exclusive,
 }
 
@@ -29,93 +29,93 @@ pub struct TransactionId {
 
 /// A transaction that a client asks for.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked<'a> {
-    /// Its name.
+pub struct Begin<'a> {
+    /// The caller's name for it.
     pub ticket: Ticket,
     /// The shard of its domain.
     pub shard: u8,
-    /// What it reads and writes, in any order; 1 to [`Limits::partitions`].
+    /// The partitions that it reads and writes, in any order; 1 to [`Limits::partitions`].
     pub partitions: &'a [(Partition, Mode)],
-    /// When its client is answered at the latest, by the boot-time clock, milliseconds.
+    /// Latest time of its answer, by the boot-time clock, milliseconds.
     pub deadline_ms: u64,
 }
 
-/// What a transaction does, now that it has read.
+/// The decision on a transaction that has read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// It writes nothing: its conditions do not hold, or it only reads.
+    /// No writes: the conditions do not hold, or the transaction only reads.
     Nothing,
-    /// It makes so many writes; at least one. Whoever asked is told when they are there.
+    /// This number of writes, at least one. The client is answered when they are made.
     Write(u16),
-    /// The same, and whoever asked is told as soon as it is committed: for tables that are read by
-    /// transactions alone, which wait for the writes. Of those that were told so
-    /// [`Limits::told_early`] writes are under way at most; the others are told when all is there.
+    /// This number of writes, and the client is answered as soon as they are committed: for tables
+    /// that only transactions read, which wait for the writes. At most [`Limits::told_early`]
+    /// writes may be outstanding this way; further clients are answered when the writes are made.
     WriteAndTell(u16),
-    /// It makes one write, which nodes carry out as a whole or not at all, and needs no record: if
-    /// nobody knows what has become of it, nobody makes it again. It takes so many timestamps.
-    Alone(u16),
-    /// It failed while it read, or it is refused: nothing is written, and whoever asked has been
-    /// answered.
+    /// One write, which nodes apply as a whole or not at all. No record is needed, since a write of
+    /// unknown outcome is never repeated. The write takes so many timestamps.
+    Unlogged(u16),
+    /// The transaction failed while it read, or is refused: nothing is written, and the client has
+    /// been answered.
     GiveUp,
 }
 
 /// The answer to a ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Its writes are made, or will be whatever fails.
+    /// The writes are made, or will be whatever fails.
     Committed {
         /// The timestamp of its writes, microseconds.
         timestamp_us: i64,
     },
-    /// It has read, and writes nothing.
+    /// The transaction has read, and writes nothing.
     Read {
-        /// Its place among the others of the shard, microseconds.
+        /// The place among the others of the shard, microseconds.
         timestamp_us: i64,
     },
-    /// Nothing was written, and nothing will be.
+    /// No writes were made, and none will be.
     NotExecuted(NotExecuted),
-    /// It may be committed, or may be yet.
+    /// The transaction may be committed, now or later.
     InDoubt,
 }
 
-/// Why nothing was written.
+/// Reasons why nothing was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotExecuted {
     /// The shard is another proxy's, or about to be.
     Elsewhere,
     /// This proxy has no valid lease.
     LeaseOver,
-    /// The shard is this proxy's, but what its former owners left undone was not done in time.
+    /// The shard is this proxy's, but the unfinished work of former owners was not finished in
+    /// time.
     NotOpen,
-    /// Its partitions were not free in time.
+    /// The partitions were not free in time.
     Locked,
-    /// What it reads was not there in time.
+    /// The rows were not read in time.
     Late,
-    /// Its record could not be sent to any node.
+    /// The record could not be sent to any node.
     Store,
-    /// There are as many transactions or records as there may be, of all shards or of this one.
+    /// The limit of transactions or records is reached, of all shards or of this one.
     Many,
-    /// It has more partitions than there may be, or none.
+    /// The transaction has too many partitions, or none.
     Partitions,
 }
 
-/// How much there may be on one core, and of one shard: so that no domain takes all.
+/// Limits of one core and of one shard, so that no domain takes all.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Transactions under way, those that wait for a partition or for their shard too.
+    /// Transactions under way, including those that wait for a partition or for their shard.
     pub transactions: usize,
-    /// The same of one shard.
+    /// Transactions under way in one shard.
     pub transactions_of_shard: usize,
     /// Partitions of one transaction.
     pub partitions: usize,
-    /// Records that are written and not done with.
+    /// Records that are written and not finished.
     pub records: usize,
-    /// The same of one shard. Less than [`crate::BUCKET_RECORDS`].
+    /// Records of one shard. Less than [`crate::BUCKET_RECORDS`].
     pub records_of_shard: usize,
-    /// Writes of transactions of which clients were told that they are committed while these were
-    /// being made. Far less than one role may have writes under way: a client that is told, and
-    /// asks for the next, must not take with one table's writes, which hang, what those of its
-    /// other tables need.
+    /// Writes of transactions whose clients were answered before the writes are made. Far less than
+    /// one role may have under way: such a client, which asks for the next transaction at once,
+    /// must not use up, with writes that hang, what its other tables need.
     pub told_early: usize,
 }
 
@@ -133,33 +133,31 @@ impl Default for Limits {
     }
 }
 
-/// Where statements and answers go. Called from within methods of [`crate::Transactions`].
-pub trait Sink {
-    /// The transaction has its partitions: its caller reads, and calls
+/// The effects of methods of [`crate::Transactions`], which call these.
+pub trait Effects {
+    /// The transaction has its partitions. Its caller reads, and calls
     /// [`crate::Transactions::decided`].
     fn locked(&mut self, transaction: TransactionId, ticket: Ticket);
     /// The answer to a ticket.
     fn reply(&mut self, ticket: Ticket, outcome: Outcome);
-    /// The record is to be written at QUORUM at this place of its shard's log, with this timestamp
-    /// in it; [`crate::Transactions::appended`] is to be called later, once. It may be asked for
-    /// again: it is the same record then, at the same place, or, when it is committed, at another
-    /// further on.
+    /// Writes the record at QUORUM at this place of the shard's log, with this timestamp in it.
+    /// [`crate::Transactions::appended`] is called later, once. The same record may be requested
+    /// again, at the same place or, once committed, at another further on.
     fn append(&mut self, transaction: TransactionId, shard: u8, place: Place, timestamp_us: i64);
-    /// One of the writes is to be made at QUORUM, with this timestamp and as many microseconds more
-    /// as its number says; [`crate::Transactions::applied`] is to be called later, once.
+    /// Makes one write at QUORUM, with this timestamp and as many microseconds more as its number.
+    /// [`crate::Transactions::applied`] is called later, once.
     fn apply(&mut self, transaction: TransactionId, write: u16, timestamp_us: i64);
-    /// What it writes alone is to be written at QUORUM, with this timestamp and as many more as
-    /// were asked for; [`crate::Transactions::written_alone`] is to be called later, once.
-    fn write_alone(&mut self, transaction: TransactionId, timestamp_us: i64);
-    /// Nothing more comes of the transaction.
+    /// Makes the only write at QUORUM, with this timestamp and as many more as were asked for.
+    /// [`crate::Transactions::unlogged_written`] is called later, once.
+    fn write_unlogged(&mut self, transaction: TransactionId, timestamp_us: i64);
+    /// Ends the transaction: no further effects follow.
     fn forget(&mut self, transaction: TransactionId);
-    /// Records of this log below `low` are done with. That is to be written at QUORUM, `USING
-    /// TIMESTAMP` the position itself, so that a mark which comes late does not hide a later one;
-    /// [`crate::Transactions::low_written`] is to be called later, once. Only from within
-    /// [`crate::Transactions::tell_lows`].
+    /// Writes at QUORUM that records of this log below `low` are finished, `USING TIMESTAMP` the
+    /// position itself, so that a late mark does not hide a later one.
+    /// [`crate::Transactions::low_written`] is called later, once. Only
+    /// [`crate::Transactions::tell_lows`] calls this.
     fn write_low(&mut self, shard: u8, generation: Generation, low: Position);
-    /// A partition of the log that nobody reads any more may be deleted. Nothing is wrong if it is
-    /// not.
+    /// Deletes a partition of the log that is no longer read. A failure does no harm.
     fn delete_bucket(&mut self, shard: u8, generation: Generation, bucket: u64);
 }
 
@@ -168,19 +166,19 @@ pub trait Sink {
 pub struct Counters {
     /// Transactions that were committed.
     pub committed: u64,
-    /// Of which clients were told so before the writes were there, of [`Counters::committed`].
+    /// Committed transactions whose clients were answered before the writes were made.
     pub told_early: u64,
-    /// That read and wrote nothing.
+    /// Transactions that read and wrote nothing.
     pub read: u64,
-    /// That were committed by one write and no record, of [`Counters::committed`].
-    pub alone: u64,
-    /// Of which nothing was carried out.
+    /// Committed transactions with one write and no record.
+    pub unlogged: u64,
+    /// Transactions that were not carried out.
     pub not_executed: u64,
-    /// Whose client was told that it is in doubt.
+    /// Transactions whose client was told that the outcome is unknown.
     pub in_doubt: u64,
     /// Records and writes that were repeated.
     pub repeated: u64,
-    /// Records that were written once more, further on in the log.
+    /// Records that were rewritten further on in the log.
     pub carried_forward: u64,
     /// Writes of committed transactions that nodes have refused for good.
     pub refused: u64,

@@ -3,7 +3,7 @@
 /// A step that is left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Without {
-    /// The lease is not looked at again when the record is acknowledged.
+    /// The lease is not checked when the record is acknowledged.
     CheckAfterRecord,
     /// No record is written.
     Record,
@@ -13,26 +13,25 @@ pub enum Without {
     Locks,
     /// Partitions that are only read are not locked.
     ReadLocks,
-    /// A record of which nobody knows is given up as one that was not written.
+    /// A record of unknown outcome is given up as not written.
     RepeatedRecord,
     /// Partitions of the log are deleted before a quorum knows the low mark above them.
     AcknowledgedLow,
-    /// A place is done with before a quorum has its record at the next.
+    /// A place is finished before a quorum has its record at the next.
     AcknowledgedForward,
-    /// Whoever decides by a row in memory has not written over what others may have on its way to
-    /// it.
+    /// A decision by a row in memory does not first overwrite outstanding writes of others.
     RowMadeAnew,
-    /// Nor over what has come of its own write, of which nobody has told.
+    /// A row is kept although the outcome of its last write is unknown.
     RowForgotten,
 }
 
-/// A step of an opening, that whoever carries openings out leaves out.
+/// A step of an opening that its caller leaves out.
 #[cfg(feature = "weakened")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpeningStep {
-    /// What former owners left undone is not looked for.
+    /// Unfinished work of former owners is not searched for.
     Recovery,
-    /// Their generations are not sealed.
+    /// Former generations are not sealed.
     Seal,
 }
 

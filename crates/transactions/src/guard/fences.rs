@@ -1,23 +1,22 @@
-//! The highest fences of locks that transactions have come with, as the core that owns their
-//! keyspace's shard knows them.
+//! The highest fence of each lock, as the core that owns the keyspace's shard knows it without
+//! reading it.
 //!
-//! A transaction that comes with the fence that its lock's row has reads nothing of it and writes
-//! nothing to it, so all those have the row locked together. Only the owner of the shard has such a
-//! row written; so it is as it was last read or written here, for as long as the shard is this
-//! core's.
+//! A transaction whose fence equals the row's neither reads nor writes the row, so all such
+//! transactions lock the row together. Only the owner of the shard has the row written; the cached
+//! fence therefore stays true for as long as the core owns the shard.
 //!
-//! This must never: keep a fence beyond its shard's ownership; say one while a transaction is under
-//! way that may write another, though nobody hears of its end.
+//! This must never: keep a fence beyond the shard's ownership; report a fence while a transaction
+//! is under way that may write another, even if nobody learns how that transaction ends.
 
 use std::collections::HashMap;
 
 use crate::{Claim, Partition};
 
-/// Fences that are kept: those that were not used for the longest go.
+/// Fences that are kept; the least recently used go first.
 const FENCES_MAX: usize = 16_384;
 
-/// All fences that a core knows, in two halves: what is used goes to the younger one, and the older
-/// is let go of when that is full.
+/// Fences that a core knows, in two halves: a fence moves to the younger half when it is used, and
+/// the older half is dropped when the younger is full.
 #[derive(Debug, Default)]
 pub struct Fences {
     young: HashMap<Partition, (Claim, i64)>,
@@ -25,7 +24,7 @@ pub struct Fences {
 }
 
 impl Fences {
-    /// The fence that a row has, if that is known since this ownership.
+    /// Returns a row's fence, if it became known under this ownership.
     pub fn get(&mut self, row: Partition, claim: Claim) -> Option<i64> {
         if let Some((of, fence)) = self.old.remove(&row) {
             self.put(row, of, fence);
@@ -33,7 +32,7 @@ impl Fences {
         self.young.get(&row).filter(|(of, _)| *of == claim).map(|(_, fence)| *fence)
     }
 
-    /// A row has this fence, from now on until a transaction is about to write it.
+    /// Records a row's fence, until a transaction is about to write it.
     pub fn put(&mut self, row: Partition, claim: Claim, fence: i64) {
         if self.young.len() >= FENCES_MAX / 2 {
             self.old = std::mem::take(&mut self.young);
@@ -42,7 +41,7 @@ impl Fences {
         self.young.insert(row, (claim, fence));
     }
 
-    /// A transaction may write it.
+    /// Forgets a row that a transaction may write.
     pub fn forget(&mut self, row: Partition) {
         self.young.remove(&row);
         self.old.remove(&row);

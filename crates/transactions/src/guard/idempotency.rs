@@ -1,19 +1,17 @@
-//! Rows of the fleet's own tables that a transaction reads and writes besides those of its
-//! statements: the highest fence of a lock that a keyspace's transactions have seen, and the
-//! outcome of what came with a key.
+//! Rows of the fleet's own tables that guarded and idempotent transactions read and write: the
+//! highest fence of a lock that a keyspace's transactions have seen, and the outcome under a key.
 //!
-//! They are locked, read and written as the others are, and the same record has them; a fence that
-//! is known ([`crate::guard::fences`]) is not read. So whatever fails, there is an outcome if and only if
-//! what it tells of was written, and a fence that was seen stays seen. What must never be: a
-//! transaction is carried out behind one that came with a later fence of the same lock; two are
-//! carried out under one key.
+//! These rows are locked, read and written like those of the statements, and the same record holds
+//! them. A fence that is known ([`super::fences`]) is not read. Whatever fails, an outcome exists
+//! if and only if the writes that it reports were made, and a fence that was seen stays seen. This
+//! must never: carry a transaction out after one that came with a later fence of the same lock;
+//! carry two out under one key.
 //!
-//! Rows live for a day. Whether a lock is held with a fence is asked of its owner just before
-//! ([`super::fence`]), so a row is needed for no longer than a transaction may be under way.
+//! Rows live for a day. The owner of a lock is asked just before whether the lock is held with the
+//! fence, so a row is needed for no longer than a transaction may be under way.
 
 use std::sync::{Arc, LazyLock};
 
-use crate::{Claim, Mode, Partition};
 use md5::{Digest, Md5};
 use shunt_fleet::schema::META_KEYSPACE;
 use shunt_language::terms::Value;
@@ -21,8 +19,8 @@ use shunt_wire::cql::message::{Rows, Value as Wire, ValueList};
 
 use crate::guard::fences::Fences;
 use crate::rejection::Rejection;
-use crate::request::Asked;
-use crate::{PROTOCOL_VERSION, plan};
+use crate::request::Request;
+use crate::{Claim, Mode, PROTOCOL_VERSION, Partition, plan};
 
 /// Seconds that a row lives.
 const KEPT_S: i32 = 24 * 60 * 60;
@@ -50,7 +48,7 @@ static WRITE_OUTCOME: LazyLock<Arc<str>> = LazyLock::new(|| {
     )
 });
 
-/// One such row.
+/// Kinds of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Fence,
@@ -58,7 +56,7 @@ enum Kind {
 }
 
 impl Kind {
-    /// The name of its table.
+    /// The name of the row's table.
     fn table(self) -> &'static str {
         match self {
             Kind::Fence => "txn_fence",
@@ -67,15 +65,16 @@ impl Kind {
     }
 }
 
-/// The first outcome of what came with a key.
+/// The first outcome under a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Known {
+pub struct KeptOutcome {
+    /// Whether the statements wrote.
     pub applied: bool,
-    /// The result, behind what its head says of it.
+    /// The result, without its payload.
     pub body: Box<[u8]>,
 }
 
-/// A lock that must be held, as [`crate::guard::request::Guard`] has it.
+/// A lock that must be held, as [`super::request::Guard`] describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Held {
     is_fast: bool,
@@ -84,35 +83,38 @@ struct Held {
     is_over: bool,
 }
 
-/// A write that is made besides those of the statements.
+/// A write to one of the rows.
 #[derive(Debug, PartialEq)]
 pub struct Write {
-    /// The name of its table.
+    /// Name of the table.
     pub table: &'static str,
+    /// Text of the statement.
     pub text: Arc<str>,
+    /// Values of its markers.
     pub values: Vec<Value>,
 }
 
 /// The rows of one transaction.
 #[derive(Debug, Default)]
-pub struct OwnRows {
+pub struct GuardRows {
     fleet: Box<str>,
     domain: Box<str>,
     guard: Option<Held>,
     key: Box<[u8]>,
     role: Box<str>,
-    /// What was asked, to tell it from something else under the same key.
+    /// Hash of the request, which tells it from another request under the same key.
     request: [u8; 16],
-    /// What was read: the fence, and the outcome.
+    /// The fence in the row, once it is read or known.
     fence: Option<i64>,
-    /// The fence's row is not locked alone: another transaction may have it too, and it must not be
-    /// written.
+    /// The row of the fence is locked together with other transactions, and must not be written.
     is_shared: bool,
     /// The fence is known, and is not read.
     is_known: bool,
-    /// The ownership of the shard under which it has its rows to itself.
+    /// The shard's ownership under which the rows are locked.
     claim: Option<Claim>,
-    outcome: Option<([u8; 16], Known)>,
+    /// The outcome that was read, with the hash of its request.
+    outcome: Option<([u8; 16], KeptOutcome)>,
+    /// Writes to these rows.
     pub writes: Vec<Write>,
 }
 
@@ -120,15 +122,15 @@ fn bytes(value: impl AsRef<[u8]>) -> Value {
     Value::Bytes(value.as_ref().to_vec())
 }
 
-impl OwnRows {
-    /// Those of a request of this fleet's, whose tables are in this keyspace.
-    pub fn of(asked: &Asked<'_>, fleet: &str, domain: &str) -> OwnRows {
-        if asked.besides.is_empty() {
-            return OwnRows::default();
+impl GuardRows {
+    /// Determines the rows of a request. `domain` is the keyspace of its tables.
+    pub fn for_request(asked: &Request<'_>, fleet: &str, domain: &str) -> GuardRows {
+        if asked.safeguards.is_empty() {
+            return GuardRows::default();
         }
         let mut hash = Md5::new();
-        // The keyspace of its tables, and not that of the session: a text that names it means the
-        // same in each.
+        // The keyspace of the tables, not that of the session: a text that names its keyspace means
+        // the same in every session.
         for text in [asked.text, domain] {
             hash.update((text.len() as u64).to_be_bytes());
             hash.update(text);
@@ -137,19 +139,19 @@ impl OwnRows {
         asked.values.put(&mut values);
         hash.update([u8::from(asked.values.is_named())]);
         hash.update(&values);
-        OwnRows {
+        GuardRows {
             fleet: fleet.into(),
             domain: domain.into(),
-            guard: asked.besides.guard.map(|guard| Held {
+            guard: asked.safeguards.guard.map(|guard| Held {
                 is_fast: guard.is_fast,
                 name: guard.name.into(),
                 fence: guard.fence,
                 is_over: guard.is_over,
             }),
-            key: asked.besides.key.into(),
+            key: asked.safeguards.key.into(),
             role: asked.role.into(),
             request: hash.finalize().into(),
-            ..OwnRows::default()
+            ..GuardRows::default()
         }
     }
 
@@ -158,18 +160,18 @@ impl OwnRows {
         fence.into_iter().chain((!self.key.is_empty()).then_some(Kind::Outcome))
     }
 
-    /// Those that are read.
+    /// Kinds of rows that are read.
     fn reads(&self) -> impl Iterator<Item = Kind> + use<> {
         let is_known = self.is_known;
         self.kinds().filter(move |kind| !is_known || *kind != Kind::Fence)
     }
 
-    /// How many rows are read.
+    /// Number of rows that are read.
     pub fn count(&self) -> usize {
         self.reads().count()
     }
 
-    /// The fence that the row of its lock is known to have.
+    /// The fence that the lock's row is known to have.
     fn known_fence(&self, claim: Option<Claim>, fences: &mut Fences) -> Option<i64> {
         self.fence_row().zip(claim).and_then(|(row, claim)| fences.get(row, claim))
     }
@@ -179,26 +181,26 @@ impl OwnRows {
         self.guard.is_some()
     }
 
-    /// The row of its fence, if it has a guard.
+    /// The row of the fence, if there is a guard.
     fn fence_row(&self) -> Option<Partition> {
         self.guard.is_some().then(|| self.partition(Kind::Fence))
     }
 
-    /// Before its partitions are locked: the row of its fence is locked together with others', if
-    /// it is known to have that fence already.
+    /// Decides, before partitions are locked, whether the row of the fence is locked together with
+    /// others: if the row is known to have this fence already.
     pub fn share(&mut self, claim: Option<Claim>, fences: &mut Fences) {
         let known = self.known_fence(claim, fences);
         self.is_shared = self.guard.as_ref().is_some_and(|held| known == Some(held.fence));
     }
 
-    /// It has its partitions, and what is known of the fence of its lock under this ownership
-    /// counts for as long as it has them.
+    /// Notes the fence that is known under this ownership; it counts for as long as the partitions
+    /// are locked.
     pub fn begin(&mut self, claim: Option<Claim>, fences: &mut Fences) {
         let known = self.known_fence(claim, fences);
         (self.fence, self.is_known, self.claim) = (known, known.is_some(), claim);
     }
 
-    /// All is read, and it is known what it writes.
+    /// Updates the known fences once all is read and the writes are decided.
     pub fn decided(&self, fences: &mut Fences) {
         let Some((row, claim)) = self.fence_row().zip(self.claim) else { return };
         match self.fence {
@@ -208,7 +210,8 @@ impl OwnRows {
         }
     }
 
-    /// It is committed, and has its partitions still.
+    /// Updates the known fences once the transaction is committed, while it still has its
+    /// partitions.
     pub fn committed(&self, fences: &mut Fences) {
         if let (Some(row), Some(claim), Some(held)) = (self.fence_row(), self.claim, &self.guard)
             && self.writes_fence()
@@ -231,7 +234,7 @@ impl OwnRows {
         vec![self.fleet.as_bytes().to_vec(), self.domain.as_bytes().to_vec(), first, second]
     }
 
-    /// What is locked for them.
+    /// Partitions to lock.
     pub fn partitions(&self) -> impl Iterator<Item = (Partition, Mode)> {
         let mode = |kind: Kind| {
             if kind == Kind::Fence && self.is_shared { Mode::Shared } else { Mode::Exclusive }
@@ -243,8 +246,8 @@ impl OwnRows {
         plan::partition(META_KEYSPACE, kind.table(), &self.key_of(kind))
     }
 
-    /// The statement that reads one of them.
-    pub fn read(&self, place: usize) -> Option<(Arc<str>, ValueList)> {
+    /// The statement that reads the row at this place.
+    pub fn read_statement(&self, place: usize) -> Option<(Arc<str>, ValueList)> {
         let kind = self.reads().nth(place)?;
         let mut list = ValueList::positional(PROTOCOL_VERSION);
         for part in self.key_of(kind) {
@@ -254,14 +257,14 @@ impl OwnRows {
         Some((Arc::clone(text), list))
     }
 
-    /// One of them was read. `None`: it is not as a proxy writes it.
+    /// Takes in a row that was read. `None` if no proxy has written the row so.
     pub fn learn(&mut self, place: usize, rows: &Rows<'_>) -> Option<()> {
         let Some(row) = rows.rows().next() else { return Some(()) };
         let row = row.ok()?;
         match self.reads().nth(place)? {
             Kind::Fence => self.fence = Some(i64::from_be_bytes(row.get(0)?.try_into().ok()?)),
             Kind::Outcome => {
-                let known = Known {
+                let known = KeptOutcome {
                     applied: row.get(1)? == [1],
                     body: row.get(2).unwrap_or_default().into(),
                 };
@@ -271,24 +274,28 @@ impl OwnRows {
         Some(())
     }
 
-    /// The first outcome of the same request, if there was one.
+    /// Returns the first outcome of the same request, if there was one.
+    ///
+    /// # Errors
+    /// The key belongs to another request, or the lock has been used with a later fence.
     ///
     /// # Errors
     /// It was another request. Or the lock has been used with a later fence.
-    pub fn check(&self) -> Result<Option<&Known>, Rejection> {
+    pub fn check(&self) -> Result<Option<&KeptOutcome>, Rejection> {
         if let Some(held) = self.guard.as_ref().filter(|_| self.is_shared)
             && self.fence.is_none_or(|seen| seen < held.fence)
         {
-            // Forgotten while this one waited. Whoever writes the row has it alone.
-            let why = "Shunt: it is not known any more which fence of this lock was the last; nothing was written, ask again";
+            // The fence was forgotten while this transaction waited. A transaction that writes the
+            // row locks it exclusively.
+            let why = "Shunt: the last fence of this lock is no longer known; nothing was written, ask again";
             return Err(Rejection::overloaded(why));
         }
         if let Some((request, known)) = &self.outcome {
-            // What has been carried out is told also to whoever has lost the lock since.
+            // A client that has lost the lock since still gets the outcome.
             return match *request == self.request {
                 true => Ok(Some(known)),
                 false => Err(Rejection::invalid(
-                    "Shunt: another transaction was carried out with this shunt-idempotency key: take another key for this one",
+                    "Shunt: this shunt-idempotency key belongs to another transaction; use another key",
                 )),
             };
         }
@@ -300,7 +307,7 @@ impl OwnRows {
         }
     }
 
-    /// What is written when the first outcome is told again: the fence still counts as seen.
+    /// Decides the writes of a repeated request: only its fence counts as seen.
     pub fn raise(&mut self) {
         self.writes.clear();
         if self
@@ -312,8 +319,7 @@ impl OwnRows {
         }
     }
 
-    /// Decides what is written besides, now that it is known whether the statements write, and what
-    /// is answered.
+    /// Decides the writes, once the statements' outcome and the answer are known.
     pub fn decide(&mut self, applied: bool, answer: Option<Vec<u8>>) {
         self.writes.clear();
         let ttl = || bytes(KEPT_S.to_be_bytes());
@@ -329,19 +335,19 @@ impl OwnRows {
         }
     }
 
-    /// Adds a write of a row: these values behind its key.
+    /// Adds a write of a row: these values after its key.
     fn add(&mut self, kind: Kind, text: &Arc<str>, values: impl IntoIterator<Item = Value>) {
         let values = self.key_of(kind).into_iter().map(Value::Bytes).chain(values).collect();
         self.writes.push(Write { table: kind.table(), text: Arc::clone(text), values });
     }
 
-    /// True if its answer is kept.
+    /// True if the answer is kept.
     pub fn wants_answer(&self) -> bool {
         !self.key.is_empty()
     }
 }
 
-/// A lock is not held with this fence any more.
+/// The error for a fence with which the lock is no longer held.
 pub fn dead(name: &str, fence: i64) -> Rejection {
     let why = format!(
         "Shunt: fence {fence} of lock '{name}' does not count any more: the lock is not held with it. Nothing was written; acquire the lock, and \

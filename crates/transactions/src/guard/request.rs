@@ -1,64 +1,66 @@
-//! What a client asks of a transaction besides its statements, in the custom payload of its
-//! request.
+//! Guards and idempotency keys in the custom payload of a request.
 //!
-//! - `shunt-lock: name=fence`, or `shunt-fast-lock` for a lock of `shunt.fast_locks`: it is carried
-//!   out only if the lock is held with this fence, and never after a transaction of the same
-//!   keyspace that came with a later one;
-//! - `shunt-idempotency: key`: carried out once. Whoever sends it again with the same key gets the
-//!   first outcome.
+//! - `shunt-lock: name=fence`, or `shunt-fast-lock` for a lock of `shunt.fast_locks`: the
+//!   transaction is carried out only if the lock is held with this fence, and never after a
+//!   transaction of the same keyspace that came with a later fence;
+//! - `shunt-idempotency: key`: the transaction is carried out once. A client that sends it again
+//!   with the same key gets the first outcome.
 //!
-//! With either, a plain SELECT, INSERT, UPDATE, DELETE or batch is a transaction that is this
-//! statement alone.
+//! With either, a plain SELECT, INSERT, UPDATE, DELETE or batch becomes a transaction of this one
+//! statement.
 
 use shunt_wire::cql::message::primitive::Reader;
 use shunt_wire::cql::message::{BytesMap, put};
 use shunt_wire::error::{DecodeError, Problem};
-
-use crate::rejection::Rejection;
 use shunt_wire::printable::printable_to;
 
-/// Names of ours begin so, and no other is taken.
+use crate::rejection::Rejection;
+
+/// Prefix of the payload keys that belong to Shunt; unknown keys with it are refused.
 const OURS: &str = "shunt-";
 const LOCK: &str = "shunt-lock";
 const FAST_LOCK: &str = "shunt-fast-lock";
 const KEY: &str = "shunt-idempotency";
-/// Bytes of a payload's name that an error shows.
+/// Bytes of a payload key that an error message shows.
 const NAME_SHOWN_BYTES_MAX: usize = 64;
-/// Bytes of a key.
+/// Bytes of an idempotency key.
 const KEY_BYTES_MAX: usize = 64;
 /// Bytes of a lock's name.
 const NAME_BYTES_MAX: usize = shunt_language::facade::NAME_BYTES_MAX;
 
-/// What a guard is, as it is sent on.
+/// Kind of a guard between proxies: a durable lock.
 const GUARD: u8 = 1;
 const FAST_GUARD: u8 = 2;
 const OVER: u8 = 4;
 
-/// A lock that must be held.
+/// A lock that a request relies on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Guard<'a> {
-    /// It is one of `shunt.fast_locks`.
+    /// True of a lock of `shunt.fast_locks`.
     pub is_fast: bool,
+    /// The lock's name.
     pub name: &'a str,
-    /// With this fence.
+    /// The fence that the client holds the lock with.
     pub fence: i64,
-    /// It is known not to be held with it: there may be an outcome from before.
+    /// The lock is known not to be held with this fence; an earlier outcome may still exist.
     pub is_over: bool,
 }
 
-/// All of it.
+/// The guard and idempotency key of one request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Besides<'a> {
+pub struct Safeguards<'a> {
+    /// The lock that must be held.
     pub guard: Option<Guard<'a>>,
-    /// By which its client finds the outcome again; empty: by nothing.
+    /// Key under which the client finds the outcome again; empty if there is none.
     pub key: &'a [u8],
 }
 
-/// The key of a statement that one proxy forwards to another.
+/// Payload key of a statement on locks that one proxy forwards to another.
 pub const FORWARDED_STATEMENT: &str = "shunt-hop";
-/// The key of a transaction that one proxy forwards to another.
+/// Payload key of a transaction that one proxy forwards to another.
 pub const FORWARDED_TRANSACTION: &str = "shunt-transaction";
 
+/// Keys that only proxies send.
 const BETWEEN_PROXIES: [&str; 2] = [FORWARDED_STATEMENT, FORWARDED_TRANSACTION];
 
 fn is_ours(key: &str) -> bool {
@@ -66,32 +68,34 @@ fn is_ours(key: &str) -> bool {
     ours && !BETWEEN_PROXIES.contains(&key)
 }
 
-/// True if a payload asks for something that makes a transaction of any statement, or may have been
-/// meant to.
+/// True if a payload turns any statement into a transaction, or may have been meant to.
 pub fn is_asked(payload: &BytesMap<'_>) -> bool {
     payload.iter().any(|(key, _)| is_ours(key))
 }
 
-impl<'a> Besides<'a> {
+impl<'a> Safeguards<'a> {
     /// Reads a payload.
-    pub fn of(payload: Option<&BytesMap<'a>>) -> Result<Besides<'a>, Rejection> {
-        let mut besides = Besides::default();
+    ///
+    /// # Errors
+    /// A key with the prefix `shunt-` is unknown, or its value is malformed.
+    pub fn from_payload(payload: Option<&BytesMap<'a>>) -> Result<Safeguards<'a>, Rejection> {
+        let mut safeguards = Safeguards::default();
         for (name, value) in payload.into_iter().flat_map(|payload| payload.iter()) {
             let value = value.unwrap_or_default();
             match name {
-                LOCK | FAST_LOCK if besides.guard.is_some() => {
+                LOCK | FAST_LOCK if safeguards.guard.is_some() => {
                     return Err(Rejection::invalid(format!(
                         "Shunt: {LOCK} and {FAST_LOCK} name one lock together: a statement is guarded by one"
                     )));
                 }
-                LOCK | FAST_LOCK => besides.guard = Some(guard(name, value)?),
+                LOCK | FAST_LOCK => safeguards.guard = Some(guard(name, value)?),
                 KEY if value.is_empty() || value.len() > KEY_BYTES_MAX => {
                     return Err(Rejection::invalid(format!(
                         "Shunt: {KEY} has {} bytes: 1 to {KEY_BYTES_MAX} are taken",
                         value.len()
                     )));
                 }
-                KEY => besides.key = value,
+                KEY => safeguards.key = value,
                 other if is_ours(other) => {
                     let shown = printable_to(other, NAME_SHOWN_BYTES_MAX);
                     return Err(Rejection::invalid(format!(
@@ -101,10 +105,11 @@ impl<'a> Besides<'a> {
                 _ => {}
             }
         }
-        Ok(besides)
+        Ok(safeguards)
     }
 
-    pub fn put(&self, out: &mut Vec<u8>) {
+    /// Appends the encoded safeguards.
+    pub fn encode(&self, out: &mut Vec<u8>) {
         match self.guard {
             None => out.push(0),
             Some(guard) => {
@@ -119,7 +124,11 @@ impl<'a> Besides<'a> {
         put::short_bytes(out, self.key);
     }
 
-    pub fn read(reader: &mut Reader<'a>) -> Result<Besides<'a>, DecodeError> {
+    /// Decodes what [`Safeguards::encode`] has encoded.
+    ///
+    /// # Errors
+    /// The bytes are no safeguards.
+    pub fn decode(reader: &mut Reader<'a>) -> Result<Safeguards<'a>, DecodeError> {
         let guard = match reader.byte("guard")? {
             0 => None,
             kind => Some(Guard {
@@ -129,9 +138,9 @@ impl<'a> Besides<'a> {
                 is_over: kind & OVER != 0,
             }),
         };
-        let besides = Besides { guard, key: reader.short_bytes("key")? };
-        let is_long = besides.key.len() > KEY_BYTES_MAX
-            || besides
+        let safeguards = Safeguards { guard, key: reader.short_bytes("key")? };
+        let is_long = safeguards.key.len() > KEY_BYTES_MAX
+            || safeguards
                 .guard
                 .is_some_and(|guard| guard.name.is_empty() || guard.name.len() > NAME_BYTES_MAX);
         match is_long {
@@ -139,11 +148,11 @@ impl<'a> Besides<'a> {
                 "guard or key",
                 Problem::Unknown { found: 0, expected: "what a proxy sends" },
             )),
-            false => Ok(besides),
+            false => Ok(safeguards),
         }
     }
 
-    /// It asks for nothing.
+    /// True if the request has neither guard nor key.
     pub fn is_empty(&self) -> bool {
         self.guard.is_none() && self.key.is_empty()
     }
@@ -151,7 +160,7 @@ impl<'a> Besides<'a> {
 
 fn guard<'a>(key: &str, value: &'a [u8]) -> Result<Guard<'a>, Rejection> {
     let text = std::str::from_utf8(value).ok();
-    // A name may have such a sign in it; a fence has none.
+    // A lock's name may contain `=`; a fence cannot.
     let split = text.and_then(|text| text.rsplit_once('='));
     let read = split.and_then(|(name, fence)| checked(name, fence.parse().ok()?, key == FAST_LOCK));
     read.ok_or_else(|| {
@@ -162,7 +171,7 @@ fn guard<'a>(key: &str, value: &'a [u8]) -> Result<Guard<'a>, Rejection> {
     })
 }
 
-/// A guard of a lock with this name, if one can have it.
+/// Builds a guard, unless no lock can have this name.
 pub fn checked(name: &str, fence: i64, is_fast: bool) -> Option<Guard<'_>> {
     let may_be = !name.is_empty() && name.len() <= NAME_BYTES_MAX;
     may_be.then_some(Guard { is_fast, name, fence, is_over: false })
@@ -178,19 +187,19 @@ mod tests {
         out
     }
 
-    fn read(bytes: &[u8]) -> Result<Besides<'_>, Rejection> {
+    fn read(bytes: &[u8]) -> Result<Safeguards<'_>, Rejection> {
         let map = Reader::new(bytes).bytes_map("payload").expect("a map");
         assert_eq!(is_asked(&map), map.iter().any(|(key, _)| key != "else"));
-        Besides::of(Some(&map))
+        Safeguards::from_payload(Some(&map))
     }
 
     #[test]
     fn a_payload_names_a_lock_and_a_key() {
         let bytes =
             payload(&[("else", b"x"), ("shunt-lock", b"a=b=17"), ("shunt-idempotency", b"\x00k")]);
-        let besides = read(&bytes).expect("a payload");
+        let safeguards = read(&bytes).expect("a payload");
         let guard = Guard { is_fast: false, name: "a=b", fence: 17, is_over: false };
-        assert_eq!(besides, Besides { guard: Some(guard), key: b"\x00k" });
+        assert_eq!(safeguards, Safeguards { guard: Some(guard), key: b"\x00k" });
         let bytes = payload(&[("shunt-fast-lock", b"a=-1")]);
         let guard = Guard { is_fast: true, name: "a", fence: -1, is_over: false };
         assert_eq!(read(&bytes).expect("one").guard, Some(guard));
@@ -224,12 +233,14 @@ mod tests {
     fn it_is_read_as_it_was_written() {
         for (is_fast, is_over) in [(true, false), (false, false), (true, true), (false, true)] {
             let guard = Some(Guard { is_fast, name: "a", fence: i64::MAX, is_over });
-            for besides in
-                [Besides::default(), Besides { guard, key: b"" }, Besides { guard, key: b"k" }]
-            {
+            for safeguards in [
+                Safeguards::default(),
+                Safeguards { guard, key: b"" },
+                Safeguards { guard, key: b"k" },
+            ] {
                 let mut bytes = Vec::new();
-                besides.put(&mut bytes);
-                assert_eq!(Besides::read(&mut Reader::new(&bytes)), Ok(besides));
+                safeguards.encode(&mut bytes);
+                assert_eq!(Safeguards::decode(&mut Reader::new(&bytes)), Ok(safeguards));
             }
         }
     }

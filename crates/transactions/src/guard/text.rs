@@ -1,24 +1,27 @@
-//! A guard that stands in the text of a statement, where its conditions would: `.. IF "shunt:lock"
-//! = ? AND "shunt:fence" = ?`. It is what [`crate::guard::request`] has from a payload, for clients of
-//! version 3, which has none.
+//! Guards in the text of a statement, in the place of its conditions: `.. IF "shunt:lock" = ? AND
+//! "shunt:fence" = ?`. They serve clients of protocol version 3, which has no payload
+//! ([`super::request`]).
 //!
-//! From where it is read the text is without it, and so are the values: nothing behind
-//! [`super::take`] knows from where a guard is.
+//! Guards and their values are removed as soon as they are read: later steps cannot tell whether a
+//! guard came from the text or from the payload.
 
 use std::collections::{HashMap, HashSet};
 
 use shunt_language::transaction::guard::{Given, Guards};
 use shunt_wire::cql::message::{Value, ValueList, Values};
 
-use crate::guard::request::{Besides, Guard, checked};
+use crate::guard::request::{Guard, Safeguards, checked};
 use crate::rejection::Rejection;
 
-/// What is asked besides, with the guard that the text has.
-pub fn besides<'a>(
+/// Adds the guard of the text to the safeguards of the payload.
+///
+/// # Errors
+/// A guard's value is missing or malformed, or two guards name different locks.
+pub fn safeguards<'a>(
     guards: &'a Guards,
     values: Values<'a>,
-    payload: Besides<'a>,
-) -> Result<Besides<'a>, Rejection> {
+    payload: Safeguards<'a>,
+) -> Result<Safeguards<'a>, Rejection> {
     let (wanted, given) = (guards.markers, values.len());
     if !values.is_named() && given != wanted {
         return Err(Rejection::invalid(format!(
@@ -52,10 +55,10 @@ pub fn besides<'a>(
         }
         found = Some(guard);
     }
-    Ok(Besides { guard: found, ..payload })
+    Ok(Safeguards { guard: found, ..payload })
 }
 
-/// The values of guards, found in one walk over those of a request.
+/// Values of guards, collected in one pass over those of a request.
 enum GivenValues<'g, 'a> {
     ByName(HashMap<&'g str, Value<'a>>),
     InOrder(Vec<Value<'a>>),
@@ -80,7 +83,7 @@ impl<'g, 'a> GivenValues<'g, 'a> {
     }
 }
 
-/// The values without those of the guard.
+/// Removes the values of guards from those of the request.
 pub fn without(guards: &Guards, values: Values<'_>, version: u8) -> ValueList {
     if values.is_named() {
         let mut list = ValueList::named(version);
@@ -122,8 +125,9 @@ mod tests {
             guards("DELETE FROM t WHERE k = ? IF \"shunt:lock\" = 'l' AND \"shunt:fence\" = 7");
         let mut list = ValueList::positional(3);
         list.push(Value::Bytes(b"k"));
-        let besides = besides(&literal, list.values(), Besides { guard: None, key: b"once" });
-        assert_eq!(besides, Ok(Besides { guard: Some(found), key: b"once" }));
+        let safeguards =
+            safeguards(&literal, list.values(), Safeguards { guard: None, key: b"once" });
+        assert_eq!(safeguards, Ok(Safeguards { guard: Some(found), key: b"once" }));
         assert_eq!(without(&literal, list.values(), 3).values(), list.values());
 
         let marked = guards(MARKED);
@@ -134,7 +138,7 @@ mod tests {
             .push(Value::Bytes(b"l"))
             .push(Value::Bytes(&fence));
         assert_eq!(
-            super::besides(&marked, list.values(), Besides::default()).map(|all| all.guard),
+            super::safeguards(&marked, list.values(), Safeguards::default()).map(|all| all.guard),
             Ok(Some(found))
         );
         let mut rest = ValueList::positional(4);
@@ -148,7 +152,7 @@ mod tests {
             .push_named("k", Value::Bytes(b"k"));
         named.push_named("shunt:lock", Value::Bytes(b"l"));
         assert_eq!(
-            super::besides(&marked, named.values(), Besides::default()).map(|all| all.guard),
+            super::safeguards(&marked, named.values(), Safeguards::default()).map(|all| all.guard),
             Ok(Some(found))
         );
         let mut rest = ValueList::named(4);
@@ -172,24 +176,25 @@ mod tests {
             let mut list = ValueList::positional(4);
             list.push(Value::Null).push(Value::Null).push(lock).push(fence);
             assert!(
-                besides(&marked, list.values(), Besides::default()).is_err(),
+                safeguards(&marked, list.values(), Safeguards::default()).is_err(),
                 "{lock:?} {fence:?}"
             );
             let mut more = list.clone();
             more.push(Value::Null);
-            let told = besides(&marked, more.values(), Besides::default()).expect_err("too many");
+            let told =
+                safeguards(&marked, more.values(), Safeguards::default()).expect_err("too many");
             assert!(told.why.contains("there were 4 markers"));
         }
         let other = Guard { is_fast: true, name: "l", fence: 7, is_over: false };
         let literal =
             guards("DELETE FROM t WHERE k = 1 IF \"shunt:lock\" = 'l' AND \"shunt:fence\" = 7");
-        let payload = Besides { guard: Some(other), key: b"" };
+        let payload = Safeguards { guard: Some(other), key: b"" };
         assert!(
-            besides(&literal, Values::default(), payload)
+            safeguards(&literal, Values::default(), payload)
                 .is_err_and(|fault| fault.why.contains("one lock"))
         );
         let two = "BEGIN BATCH DELETE FROM t WHERE k = 1 IF \"shunt:lock\" = 'l' AND \"shunt:fence\" = 7 \
                    DELETE FROM t WHERE k = 1 IF \"shunt:lock\" = 'm' AND \"shunt:fence\" = 7 APPLY BATCH";
-        assert!(besides(&guards(two), Values::default(), Besides::default()).is_err());
+        assert!(safeguards(&guards(two), Values::default(), Safeguards::default()).is_err());
     }
 }

@@ -1,49 +1,52 @@
-//! A plan with bind values: which partitions are locked, what is read, what is decided, and what is
-//! written.
+//! A plan with bind values: the partitions to lock, the reads, the decision and the writes.
 
-use crate::record::RECORD_BYTES_MAX;
-use crate::{Mode, Partition};
+use std::cell::Cell;
+
 use shunt_language::InvalidRequest;
 use shunt_language::ast::Statement;
-use shunt_language::functions::Environment;
+use shunt_language::functions::{Environment, timeuuid};
 use shunt_language::terms::{Bindings, Value};
 use shunt_language::transaction::{PreparedReference, Returned};
 use shunt_language::values::validate;
 use shunt_wire::cql::message::{Value as Wire, ValueList, Values};
 
-use super::{Place, Plan, Source};
+use super::Plan;
+use super::calls::CallValue;
+use super::parts::{Place, Source};
+use crate::record::RECORD_BYTES_MAX;
+use crate::{Mode, Partition};
 
-/// Bytes of a key, as Cassandra has them at most.
+/// Bytes of a key, as Cassandra limits it.
 const KEY_BYTES_MAX: usize = 65_535;
 
-/// That driver prepares what begins with `BEGIN` only if it is a batch for it, and sends no values
-/// with a text.
+/// gocql prepares a text that begins with `BEGIN` only if it takes it for a batch, and sends no
+/// values with a text.
 const GOCQL: &str = "; gocql sends the values of a transaction if its text ends with APPLY BATCH behind COMMIT TRANSACTION";
 
-/// Bytes of the values that are bound: as many as a request may have. A value that is named more
-/// often than it is sent counts as often as it is named, for that is what is kept of it.
+/// Bytes of bind values, as many as a request may have. A value that is named several times counts
+/// each time, since each place keeps a copy.
 const BOUND_BYTES_MAX: usize = 3 << 20;
 
-/// Bytes of the values that a transaction answers: they have to fit between proxies too.
+/// Bytes of the values in an answer, which must also fit between proxies.
 const RETURNED_BYTES_MAX: usize = 3 << 20;
 
 fn too_much(what: &str, most: usize) -> InvalidRequest {
     InvalidRequest::new(format!("this transaction {what} values of more than {most} bytes"))
 }
 
-/// A row that was read: the values of its columns, none for null. None: there is no such row.
+/// A row that was read, with none for null; none if there is no such row.
 pub type RowRead = Option<Vec<Option<Box<[u8]>>>>;
 
-/// What is done with what was read.
+/// The decision on a transaction.
 #[derive(Debug, PartialEq)]
-pub enum Decided {
-    /// Nothing: its conditions do not hold, or it writes nothing.
+pub enum PlanDecision {
+    /// The conditions do not hold, or there are no writes.
     Nothing,
-    /// These values are bound to its writes, in order.
+    /// Values of the writes, in order.
     Write(Vec<Vec<Value>>),
 }
 
-/// A plan with the values of a client, as [`Plan::bind`] gives them.
+/// A plan with a client's values from [`Plan::bind`].
 #[derive(Clone, Copy)]
 pub struct Bound<'a> {
     pub(super) plan: &'a Plan,
@@ -53,15 +56,15 @@ pub struct Bound<'a> {
 /// The transaction's own markers, as terms see them.
 struct Clients<'b>(&'b [Value]);
 
-/// The markers of one of its statements.
+/// The markers of one statement.
 pub(super) struct InnerBindings<'b> {
     pub(super) bound: Bound<'b>,
     pub(super) statement: usize,
     pub(super) rows: &'b [RowRead],
 }
 
-/// Nothing that is evaluated here needs any of it: what gives another value each time is computed
-/// before ([`Plan::call`]), or refused.
+/// Terms evaluated here need no environment: a term with a new value each time is computed before
+/// ([`Plan::call`]) or refused.
 macro_rules! without_environment {
     ($($type:ty),*) => {$(
         impl Environment for $type {
@@ -99,7 +102,10 @@ impl Bindings for InnerBindings<'_> {
 }
 
 impl Plan {
-    /// The values that a client sent, in the order of the markers.
+    /// Reads the values that a client sent, in the order of the markers.
+    ///
+    /// # Errors
+    /// There are too few or too many, or they are too large.
     pub fn bind(&self, values: &Values<'_>) -> Result<Vec<Value>, InvalidRequest> {
         let wanted = self.markers.len();
         if !values.is_named() && values.len() != wanted {
@@ -142,18 +148,21 @@ impl Plan {
         Ok(values)
     }
 
-    /// The plan with these values.
+    /// Adds values to the plan.
     pub fn with<'a>(&'a self, values: &'a [Value]) -> Bound<'a> {
         Bound { plan: self, values }
     }
 }
 
 impl Bound<'_> {
-    /// What is locked: each partition that is read or written, those that are written exclusively.
+    /// The partitions to lock: exclusively if they are written, else shared.
+    ///
+    /// # Errors
+    /// A value of a key is null.
     pub fn partitions(&self) -> Result<Vec<(Partition, Mode)>, InvalidRequest> {
         let draft = &self.plan.draft;
-        if let Some(lone) = &draft.lone {
-            return self.lone_partitions(lone);
+        if let Some(conditional) = &draft.conditional {
+            return self.conditional_partitions(conditional);
         }
         let mut partitions = Vec::with_capacity(draft.keys.len());
         for (index, key) in draft.keys.iter().enumerate() {
@@ -177,7 +186,10 @@ impl Bound<'_> {
                 Statement::Mutation(_)
             );
             let mode = if writes { Mode::Exclusive } else { Mode::Shared };
-            partitions.push((super::partition(&key.table.keyspace, &key.table.name, &parts), mode));
+            partitions.push((
+                super::parts::partition(&key.table.keyspace, &key.table.name, &parts),
+                mode,
+            ));
         }
         Ok(partitions)
     }
@@ -196,7 +208,10 @@ impl Bound<'_> {
         value.map_err(|error| self.at(statement, error))
     }
 
-    /// The values of a read.
+    /// Values of a read.
+    ///
+    /// # Errors
+    /// A term cannot be evaluated.
     pub fn read_values(&self, read: usize) -> Result<ValueList, InvalidRequest> {
         let mut list = ValueList::positional(crate::PROTOCOL_VERSION);
         for source in &self.plan.draft.reads[read].values {
@@ -254,18 +269,21 @@ impl Bound<'_> {
             .evaluate(self.column(referred.read, &referred.column, rows), &Clients(self.values))
     }
 
-    /// Decides, now that each read has its row.
-    pub fn decide(&self, rows: &[RowRead]) -> Result<Decided, InvalidRequest> {
+    /// Decides the transaction once all rows are read.
+    ///
+    /// # Errors
+    /// A write would be refused by nodes.
+    pub fn decide(&self, rows: &[RowRead]) -> Result<PlanDecision, InvalidRequest> {
         let draft = &self.plan.draft;
         for (condition, read, place) in &draft.conditions {
             let exists = rows.get(*read).is_some_and(Option::is_some);
             let value = place.as_ref().and_then(|place| self.column(*read, place, rows));
             if !condition.holds(exists, value, &Clients(self.values))? {
-                return Ok(Decided::Nothing);
+                return Ok(PlanDecision::Nothing);
             }
         }
         if draft.writes.is_empty() {
-            return Ok(Decided::Nothing);
+            return Ok(PlanDecision::Nothing);
         }
         self.check_keys()?;
         let mut all = Vec::with_capacity(draft.writes.len());
@@ -282,11 +300,10 @@ impl Bound<'_> {
             self.check_values(index, &bound)?;
             all.push(bound);
         }
-        Ok(Decided::Write(all))
+        Ok(PlanDecision::Write(all))
     }
 
-    /// Checks the keys of what is written: a node would refuse such a write each time, and by then
-    /// it is committed.
+    /// Checks the keys of writes: nodes would refuse a bad key each time, after the commit.
     pub(super) fn check_keys(&self) -> Result<(), InvalidRequest> {
         let draft = &self.plan.draft;
         for (index, key) in draft.keys.iter().enumerate() {
@@ -317,7 +334,7 @@ impl Bound<'_> {
         Ok(())
     }
 
-    /// Checks the values of a write against the types that nodes have said of its markers.
+    /// Checks the values of a write against the types that nodes report.
     pub(super) fn check_values(
         &self,
         write: usize,
@@ -346,7 +363,10 @@ impl Bound<'_> {
         Ok(())
     }
 
-    /// The values that it answers; none if it answers what a read has found as it is, or nothing.
+    /// Values of the answer; none if it consists of a read's rows, or of nothing.
+    ///
+    /// # Errors
+    /// The values are too large.
     pub fn returned(
         &self,
         rows: &[RowRead],
@@ -368,16 +388,95 @@ impl Bound<'_> {
     }
 }
 
-/// About what these take in memory.
+/// Approximate size of values in memory.
 pub fn bytes_of(values: &[Value]) -> usize {
     let bytes = |value: &Value| if let Value::Bytes(bytes) = value { bytes.len() } else { 0 };
     size_of_val(values) + values.iter().map(bytes).sum::<usize>()
 }
 
+/// Appends a value to a list.
 pub fn push(list: &mut ValueList, value: &Value) {
     list.push(match value {
         Value::Bytes(bytes) => Wire::Bytes(bytes),
         Value::Null => Wire::Null,
         Value::Unset => Wire::Unset,
     });
+}
+
+/// Input of functions: the time when the transaction was accepted, and random numbers.
+pub struct Moment {
+    wall_us: i64,
+    numbers: Cell<u64>,
+}
+
+impl Moment {
+    /// The wall-clock time in microseconds, and a random number.
+    pub fn new(wall_us: i64, number: u64) -> Moment {
+        Moment { wall_us, numbers: Cell::new(number) }
+    }
+
+    /// The next number of SplitMix64.
+    fn number(&self) -> u64 {
+        let next = self.numbers.get().wrapping_add(0x9E37_79B9_7F4A_7C15);
+        self.numbers.set(next);
+        let mixed = (next ^ next >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ mixed >> 31
+    }
+}
+
+/// The values of a statement's markers at a moment.
+struct At<'b> {
+    inner: InnerBindings<'b>,
+    moment: &'b Moment,
+}
+
+impl Environment for At<'_> {
+    fn now_ms(&self) -> i64 {
+        self.moment.wall_us / 1_000
+    }
+
+    fn timeuuid(&self) -> [u8; 16] {
+        timeuuid(self.moment.wall_us.saturating_mul(10), self.moment.number())
+    }
+
+    fn random(&self) -> u128 {
+        // The time is mixed in, because another proxy may have started with the same number.
+        let halves =
+            [self.moment.number(), self.moment.number() ^ self.moment.wall_us.cast_unsigned()];
+        u128::from(halves[0]) << 64 | u128::from(halves[1])
+    }
+
+    fn token(&self, _: &[u8]) -> i64 {
+        0
+    }
+}
+
+impl Bindings for At<'_> {
+    fn value(&self, index: u16) -> Value {
+        self.inner.value(index)
+    }
+}
+
+impl Plan {
+    /// True if a value differs with each call.
+    pub fn has_calls(&self) -> bool {
+        !self.draft.called.is_empty()
+    }
+
+    /// Computes the values of functions at this moment, and appends them to the client's values.
+    ///
+    /// # Errors
+    /// A term cannot be evaluated.
+    pub fn call(&self, values: &mut Vec<Value>, moment: &Moment) -> Result<(), InvalidRequest> {
+        let mut given = Vec::with_capacity(self.draft.called.len());
+        for CallValue { statement, value } in &self.draft.called {
+            let bound: Bound<'_> = self.with(values);
+            let at =
+                At { inner: InnerBindings { bound, statement: *statement, rows: &[] }, moment };
+            given.push(value.evaluate(&at).map_err(|error| bound.at(*statement, error))?);
+        }
+        values.extend(given);
+        Ok(())
+    }
 }

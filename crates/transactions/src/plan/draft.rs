@@ -1,4 +1,4 @@
-//! Statements are checked against their tables, and taken apart.
+//! Statements are checked against their tables and split into reads and writes.
 
 use std::sync::Arc;
 
@@ -14,15 +14,16 @@ use shunt_language::transaction::{
 use shunt_language::types::TypeLookup;
 use shunt_language::{CqlType, InvalidRequest};
 
-use super::calls::{Called, place_in_key};
-use super::conditional::Lone;
+use super::calls::{CallValue, place_in_key};
+use super::conditional::ConditionalPlan;
 use super::outline::{qualified, table_of};
+use super::parts::{Computed, Key, Place, ReferenceRead, Source, Standalone};
 use super::repeatable::{
     check_pure, check_repeatable, check_term, check_unambiguous, selects_native, unrepeatable,
 };
-use super::{Computed, Key, Place, Referred, Source, Standalone};
 use crate::plan::schema::{Several, Table};
 
+/// A draft in the making.
 pub(super) struct Drafting<'a> {
     pub(super) text: &'a str,
     pub(super) transaction: &'a Transaction,
@@ -32,12 +33,12 @@ pub(super) struct Drafting<'a> {
     pub(super) writes: Vec<Standalone>,
     pub(super) keys: Vec<Key>,
     pub(super) sources: Vec<Vec<Source>>,
-    pub(super) references: Vec<Referred>,
+    pub(super) references: Vec<ReferenceRead>,
     pub(super) computed: Vec<Computed>,
-    pub(super) called: Vec<Called>,
+    pub(super) called: Vec<CallValue>,
     pub(super) known: Vec<Option<(String, CqlType)>>,
     pub(super) is_conditional: bool,
-    pub(super) lone: Option<Lone>,
+    pub(super) conditional: Option<ConditionalPlan>,
 }
 
 impl<'a> Drafting<'a> {
@@ -54,7 +55,7 @@ impl<'a> Drafting<'a> {
             )));
         }
         if self.is_conditional {
-            self.lone = Some(self.lone(inner, name, &table)?);
+            self.conditional = Some(self.conditional(inner, name, &table)?);
             return Ok(());
         }
         let mut sources = inner
@@ -82,7 +83,7 @@ impl<'a> Drafting<'a> {
                     && !items.iter().all(|item| selects_native(&item.selector))
                 {
                     return Err(InvalidRequest::new(
-                        "functions that users have defined are not taken in a transaction",
+                        "transactions do not support user-defined functions",
                     ));
                 }
                 if sources.iter().any(|source| matches!(source, Source::Reference(_))) {
@@ -98,7 +99,7 @@ impl<'a> Drafting<'a> {
         Ok(())
     }
 
-    /// Checks that a row's value can be that of the column which it is written to.
+    /// Checks that a row's value fits the column that it is written to.
     fn check_references(
         &self,
         mutation: &Mutation,
@@ -134,7 +135,7 @@ impl<'a> Drafting<'a> {
         }
     }
 
-    /// The key of a statement: of its partition, and the rest as far as it is given.
+    /// The key of a statement: the partition key, and the clustering as far as it is given.
     pub(super) fn key(&mut self, inner: &Inner, table: &Arc<Table>) -> Result<(), InvalidRequest> {
         let mut scope = Scope::new(&table.types, None, self.now_ms, inner.markers.len());
         let mut parts = Vec::new();
@@ -225,7 +226,7 @@ impl<'a> Drafting<'a> {
                 }
             });
         }
-        // What is computed needs the row as it is.
+        // A computed value needs the current row.
         if !columns.is_empty() {
             let given = self.keys[statement].parts.len();
             let key = table.partition_key.iter().chain(&table.clustering).take(given);
@@ -245,7 +246,7 @@ impl<'a> Drafting<'a> {
         Ok(())
     }
 
-    /// Types of the client's markers in terms that were prepared here.
+    /// Notes the types of the client's markers in terms that were prepared here.
     pub(super) fn note(&mut self, inner: &Inner, scope: &Scope<'_>) {
         for (marker, known) in inner.markers.iter().zip(&scope.markers) {
             if let (MarkerSource::Client(client), Some(known)) = (&marker.source, known) {
@@ -261,7 +262,7 @@ impl<'a> Drafting<'a> {
         })
     }
 
-    /// Prepares a reference; its place in [`Draft::references`].
+    /// Prepares a reference. Returns its place in [`super::Draft`]'s references.
     fn reference(&mut self, reference: &Reference) -> Result<usize, InvalidRequest> {
         let (read, place, cql_type) = self.column(reference)?;
         check_pure(element_of(reference))?;
@@ -275,11 +276,11 @@ impl<'a> Drafting<'a> {
         let mut scope = Scope::new(types, None, self.now_ms, self.known.len());
         let prepared = reference.prepare(&cql_type, &mut scope)?;
         self.learn(&scope);
-        self.references.push(Referred { reference: prepared, read, column: place });
+        self.references.push(ReferenceRead { reference: prepared, read, column: place });
         Ok(self.references.len() - 1)
     }
 
-    /// Types of the client's markers in a term that is the transaction's own.
+    /// Notes the types of the client's markers in a term of the transaction itself.
     fn learn(&mut self, scope: &Scope<'_>) {
         for (known, found) in self.known.iter_mut().zip(&scope.markers) {
             if found.is_some() {
@@ -288,8 +289,7 @@ impl<'a> Drafting<'a> {
         }
     }
 
-    /// The read that a reference is to, and where the column is in it and of which type; none for a
-    /// whole row.
+    /// The read that a reference names, with the column's place and type; none for a whole row.
     fn column(
         &self,
         reference: &Reference,

@@ -1,174 +1,92 @@
-//! A transaction's plan: what is read, what is decided by it, and what is written, for any bind
-//! values.
+//! Plans of transactions: what is read, decided and written, for any bind values.
 //!
-//! 1. [`Outline`]: the text is read, and the tables in it are named.
-//! 2. [`Draft`]: with the tables, the statements are checked, and there are texts for nodes to
-//!    prepare.
-//! 3. [`Plan`]: with what nodes say of their markers and columns, it can be carried out.
+//! | step | module | result |
+//! |---|---|---|
+//! | 1 | [`outline`] | [`Outline`]: the text is parsed, and its tables are named |
+//! | 2 | [`draft`], [`conditional`], [`repeatable`], [`calls`] | [`Draft`]: with the tables of [`schema`], statements are checked, and there are texts for nodes to prepare |
+//! | 3 | here | [`Plan`]: with the types that nodes report, it can be carried out; [`cache`] keeps it |
+//! | 4 | [`bind`] | [`bind::Bound`]: with a client's values, partitions, reads and writes follow |
 //!
-//! Everything here is free of I/O. What must never be: a write that gives another result when it is
-//! made again, for a recovery makes it again; a partition that is read or written and not locked.
+//! Nothing here does I/O. This must never: plan a write whose result differs when recovery repeats
+//! it; read or write a partition that is not locked.
 
 pub mod cache;
 mod calls;
 mod bind;
 mod draft;
-mod follow;
+mod rules;
 pub mod conditional;
 mod outline;
+mod parts;
 mod repeatable;
 pub mod schema;
 #[cfg(test)]
 mod tests;
 
 use std::collections::HashSet;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use crate::Partition;
-use shunt_language::terms::Prepared;
+use calls::CallValue;
+use conditional::ConditionalPlan;
+use draft::Drafting;
+use parts::{Computed, Key, Place, ReferenceRead, Source};
 use shunt_language::transaction::{
-    self, MarkerPlace, OneRow, PreparedCondition, PreparedReference, PreparedSelfAssignment,
-    Returned, Transaction,
+    self, MarkerPlace, OneRow, PreparedCondition, Returned, Transaction,
 };
 use shunt_language::{CqlType, InvalidRequest};
-use shunt_wire::cql::message::{ErrorMessage, Prepared as Answer, Rows, error_code};
+use shunt_wire::cql::message::{ErrorMessage, Rows, error_code};
 use shunt_wire::cql::types as wire;
-
-use calls::Called;
-use conditional::Lone;
-use draft::Drafting;
 
 use crate::catalogue::mentions::Mentions;
 use crate::plan::schema::{Several, Table};
-pub use bind::{Decided, RowRead, bytes_of, push};
-pub use calls::Moment;
+pub use bind::{Moment, PlanDecision, RowRead, bytes_of, push};
 pub use outline::{Outline, Single, qualified};
+pub use parts::partition;
+pub use parts::{ColumnSpec, PreparedText, Standalone};
 
-/// A statement by itself.
-#[derive(Debug)]
-pub struct Standalone {
-    pub text: Arc<str>,
-    /// The value of each marker.
-    values: Vec<Source>,
-}
-
-/// Where the value of a marker comes from.
-#[derive(Clone, Debug)]
-enum Source {
-    /// The client's, by its index.
-    Client(u16),
-    /// What a row that was read has; an index in [`Draft::references`].
-    Reference(usize),
-    /// It is computed from the row that is written; an index in [`Draft::computed`].
-    Computed(usize),
-    /// Functions give it, once for each transaction; an index in [`Draft::called`].
-    Called(usize),
-    /// A column of the key of a statement.
-    Key { statement: usize, part: usize },
-}
-
-/// A statement's row, or partition.
-#[derive(Debug)]
-struct Key {
-    table: Arc<Table>,
-    /// Of the partition, then of the clustering as far as it is given.
-    parts: Vec<Prepared>,
-}
-
-/// `a = a + x`, and where `a` was read.
-#[derive(Debug)]
-struct Computed {
-    assignment: PreparedSelfAssignment,
-    statement: usize,
-    read: usize,
-    column: usize,
-}
-
-/// A reference, and where it was read.
-#[derive(Debug)]
-struct Referred {
-    reference: PreparedReference,
-    read: usize,
-    column: Place,
-}
-
-/// Where a column is in what was read.
-#[derive(Clone, Debug)]
-enum Place {
-    /// By its name, for `SELECT *`.
-    Named(String),
-    At(usize),
-}
-
-/// A plan without what nodes know of it.
+/// A plan that lacks the types that nodes report.
 #[derive(Debug)]
 pub struct Draft {
+    /// The parsed text.
     pub outline: Outline,
     one_row: Vec<OneRow>,
-    /// First those of `LET`, then the one that is returned, then one for each write that computes
-    /// something from its row.
+    /// Reads: first those of `LET`, then the one that is returned, then one for each write that
+    /// computes something from its row.
     pub reads: Vec<Standalone>,
+    /// Writes, in order.
     pub writes: Vec<Standalone>,
     keys: Vec<Key>,
-    /// Of each statement, the values of its markers; behind them those that functions give.
+    /// Sources of each statement's markers; those of functions come last.
     sources: Vec<Vec<Source>>,
-    references: Vec<Referred>,
+    references: Vec<ReferenceRead>,
     computed: Vec<Computed>,
-    called: Vec<Called>,
+    called: Vec<CallValue>,
     conditions: Vec<(PreparedCondition, usize, Option<Place>)>,
     returned: Vec<usize>,
     /// Names and types of the client's markers, as far as no node is asked for them.
     known_markers: Vec<Option<(String, CqlType)>>,
-    /// It is a single statement on a table with the mode `conditional`.
-    pub lone: Option<Lone>,
-}
-
-/// A column or marker, as a node tells of it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Shown {
-    pub name: Box<str>,
-    pub type_option: Box<[u8]>,
-}
-
-/// What a node says of a text.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct ShownText {
-    markers: Vec<Shown>,
-    columns: Vec<Shown>,
-}
-
-impl ShownText {
-    pub fn of(prepared: &Answer<'_>) -> ShownText {
-        let markers = prepared.bind.markers().map(|marker| Shown {
-            name: marker.name.into(),
-            type_option: marker.type_option.into(),
-        });
-        let columns = prepared.result.columns().map(|column| Shown {
-            name: column.name.into(),
-            type_option: column.type_option.into(),
-        });
-        ShownText { markers: markers.collect(), columns: columns.collect() }
-    }
+    /// The single statement, on a table with the mode `conditional` or `observe`.
+    pub conditional: Option<ConditionalPlan>,
 }
 
 /// A transaction that can be carried out.
 #[derive(Debug)]
 pub struct Plan {
+    /// The checked statements.
     pub draft: Draft,
     /// The client's markers.
-    pub markers: Vec<Shown>,
-    /// Columns of what it answers; none if it answers no rows.
-    pub columns: Vec<Shown>,
-    /// The columns of each read.
-    read_columns: Vec<Vec<Shown>>,
-    /// Of each write, names and types of its markers.
+    pub markers: Vec<ColumnSpec>,
+    /// Columns of the answer; none if it has no rows.
+    pub columns: Vec<ColumnSpec>,
+    /// Columns of each read.
+    read_columns: Vec<Vec<ColumnSpec>>,
+    /// Names and types of the markers of each write.
     write_markers: Vec<Vec<(Box<str>, CqlType)>>,
     asks_columns: Vec<bool>,
 }
 
-/// True if a column may be named in a text, in upper or lower case, as a word. Quotes in a name are
-/// doubled there: then it may. For one column: [`Mentions`] looks for many.
+/// True if a text may name a column as a word, in upper or lower case. A name with quotes, which
+/// are doubled in a text, counts as named. [`Mentions`] is the version for many columns.
 fn is_in(name: &str, text: &str) -> bool {
     let (name, text) = (name.as_bytes(), text.as_bytes());
     let is_of_word =
@@ -192,8 +110,11 @@ fn at(
 }
 
 impl Draft {
-    /// `now_ms`: milliseconds since 1970, for the literal `'now'`. `is_conditional`: the mode of a
-    /// table of it is `conditional` or `observe`.
+    /// Checks the statements of a text. `now_ms` is the time since 1970 for the literal `'now'`;
+    /// `is_conditional` says that a table has the mode `conditional` or `observe`.
+    ///
+    /// # Errors
+    /// Proxies carry out no such transaction.
     pub fn new(
         outline: Outline,
         tables: &[Arc<Table>],
@@ -226,7 +147,7 @@ impl Draft {
             called: Vec::new(),
             known: vec![None; outline.transaction.markers.len()],
             is_conditional,
-            lone: None,
+            conditional: None,
         };
         for (index, inner) in outline.transaction.statements.iter().enumerate() {
             drafting
@@ -244,7 +165,7 @@ impl Draft {
             computed,
             called,
             known: known_markers,
-            lone,
+            conditional,
             ..
         } = drafting;
         Ok(Draft {
@@ -260,18 +181,17 @@ impl Draft {
             conditions,
             returned,
             known_markers,
-            lone,
+            conditional,
         })
     }
 
-    /// The texts that nodes are to prepare, in the order in which [`Plan::new`] takes what they
-    /// say.
+    /// Texts for nodes to prepare, in the order in which [`Plan::new`] takes the answers.
     pub fn texts(&self) -> impl Iterator<Item = &Arc<str>> {
         self.reads.iter().chain(&self.writes).map(|standalone| &standalone.text)
     }
 
-    /// True if a node refuses a column that the client has not named. It was dropped since the
-    /// table was looked up: a row is read, and made anew, with all.
+    /// True if a node refuses a column that the client has not named. The column was dropped after
+    /// the table was looked up: reads and rewrites of a row name all columns.
     pub fn is_refused_for_another(&self, error: &ErrorMessage<'_>) -> bool {
         let is_named_by = |name: &str| {
             let told = [
@@ -284,7 +204,7 @@ impl Draft {
             && self.keys.iter().flat_map(|key| key.table.beside_key()).any(is_named_by)
     }
 
-    /// The statement of a read or write, as messages name it; `index` as in [`Draft::texts`].
+    /// Name of a read's or write's statement in error messages; `index` as in [`Draft::texts`].
     pub fn name_of(&self, index: usize) -> String {
         let transaction = &self.outline.transaction;
         let first_write = transaction.statements.len() - transaction.mutations().len();
@@ -297,12 +217,14 @@ impl Draft {
 }
 
 impl Plan {
-    /// `shown`: what nodes say of each of [`Draft::texts`].
-    pub fn new(draft: Draft, shown: &[ShownText]) -> Result<Plan, InvalidRequest> {
+    /// Completes a draft. `shown` are the nodes' answers to [`Draft::texts`].
+    ///
+    /// # Errors
+    /// A node does not report a type.
+    pub fn new(draft: Draft, shown: &[PreparedText]) -> Result<Plan, InvalidRequest> {
         let transaction = &draft.outline.transaction;
-        let unknown = |what: &str| {
-            InvalidRequest::new(format!("a node does not say of which type {what} is"))
-        };
+        let unknown =
+            |what: &str| InvalidRequest::new(format!("a node does not report the type of {what}"));
         let mut markers = Vec::with_capacity(transaction.markers.len());
         for (index, marker) in transaction.markers.iter().enumerate() {
             let mut found = None;
@@ -317,7 +239,7 @@ impl Plan {
                 let (name, cql_type) = draft.known_markers[index].as_ref()?;
                 let mut type_option = Vec::new();
                 cql_type.write_option(crate::PROTOCOL_VERSION, &mut type_option);
-                Some(Shown { name: name.as_str().into(), type_option: type_option.into() })
+                Some(ColumnSpec { name: name.as_str().into(), type_option: type_option.into() })
             };
             let mut shown = found.or_else(known).ok_or_else(|| unknown("a bind marker"))?;
             if let Some(name) = &marker.name {
@@ -351,7 +273,7 @@ impl Plan {
                         .value_type()
                         .write_option(crate::PROTOCOL_VERSION, &mut type_option);
                     let text = draft.outline.text.get(reference.range.clone()).unwrap_or_default();
-                    Shown { name: text.into(), type_option: type_option.into() }
+                    ColumnSpec { name: text.into(), type_option: type_option.into() }
                 });
                 typed.collect()
             }
@@ -362,15 +284,14 @@ impl Plan {
         Ok(plan)
     }
 
-    /// True if the columns of a read are those that it was planned with: the table may be another
-    /// by now.
+    /// True if a read returned the planned columns; otherwise the table has changed.
     pub fn has_columns(&self, read: usize, rows: &Rows<'_>) -> bool {
         let planned = self.read_columns.get(read).map(Vec::as_slice).unwrap_or_default();
         let found = rows.metadata.columns().map(|column| (column.name, column.type_option));
         found.eq(planned.iter().map(|column| (&*column.name, &*column.type_option)))
     }
 
-    /// The tables that it reads or writes, each once.
+    /// The tables that are read or written, each once.
     pub fn tables(&self) -> Vec<&Table> {
         let mut tables: Vec<&Table> = Vec::new();
         for key in &self.draft.keys {
@@ -381,10 +302,10 @@ impl Plan {
         tables
     }
 
-    /// Of each of [`Plan::tables`], if a node is to be asked for its columns before anything is
-    /// written: it is written to, and not all columns that a write may name are read by this
-    /// transaction, which would be refused, or answered otherwise, if one were another. What names
-    /// the columns of the key is a read of one row.
+    /// Says of each of [`Plan::tables`] whether a node must report its columns before anything is
+    /// written. That is so if the table is written, and this transaction does not itself read all
+    /// columns that a write may name: if one of them had changed, the write would be refused.
+    /// Naming the columns of the key amounts to reading one row.
     pub fn asks_columns(&self) -> &[bool] {
         &self.asks_columns
     }
@@ -415,16 +336,16 @@ impl Plan {
         self.tables().into_iter().map(needs).collect()
     }
 
-    /// About what it takes in memory: above all what its tables do, which are its own.
+    /// Approximate size in memory, most of it that of the tables.
     pub fn bytes(&self) -> usize {
         let texts = self.draft.texts().map(|text| text.len()).sum::<usize>();
-        let anew = self.draft.lone.as_ref().map_or(0, Lone::bytes);
+        let anew = self.draft.conditional.as_ref().map_or(0, ConditionalPlan::bytes);
         let tables = self.tables().into_iter().map(Table::bytes).sum::<usize>();
         // A statement as it was read takes several times its text.
         size_of::<Plan>() + 8 * self.draft.outline.text.len() + texts + anew + tables
     }
 
-    /// The keys of what is read, but for what a write computes from, and those of the writes.
+    /// Keys of the reads, except those that only feed computed writes, and keys of the writes.
     fn keys(&self) -> (&[Key], &[Key]) {
         self.draft.keys.split_at(self.draft.keys.len().saturating_sub(self.draft.writes.len()))
     }
@@ -434,39 +355,25 @@ impl Plan {
         self.keys().1.iter().map(|key| &*key.table)
     }
 
-    /// The table of a write.
+    /// The table of one write.
     pub fn table_of_write(&self, write: usize) -> Option<&Table> {
         self.written().nth(write)
     }
 
-    /// True of the read whose rows are returned as they are.
+    /// True of the read whose rows are returned unchanged.
     pub fn is_returned(&self, read: usize) -> bool {
         let transaction = &self.draft.outline.transaction;
         transaction.returns_rows() && read == transaction.lets.len()
     }
 
-    /// Rows that a read may find.
+    /// Rows that a read may return.
     pub fn rows_max(&self, read: usize) -> i32 {
         if self.is_returned(read) { transaction::ROWS_MAX as i32 } else { 1 }
     }
 
-    /// Keyspace and table that metadata names.
+    /// Keyspace and table in the answer's metadata.
     pub fn names(&self) -> (&str, &str) {
         let outline = &self.draft.outline;
         (&outline.domain, outline.tables.first().map_or("", |(name, _)| name))
     }
-}
-
-/// The hash of a partition.
-pub fn partition(keyspace: &str, table: &str, parts: &[Vec<u8>]) -> Partition {
-    let half = |salt: u8| {
-        let mut hasher = DefaultHasher::new();
-        salt.hash(&mut hasher);
-        // By its names: one plan may know a table that was dropped, and another the one that was
-        // made in its place.
-        (keyspace, table).hash(&mut hasher);
-        parts.hash(&mut hasher);
-        u128::from(hasher.finish())
-    };
-    Partition(half(0) << 64 | half(1))
 }

@@ -1,4 +1,4 @@
-//! A text that was read: which tables it is about.
+//! A parsed text, and the tables in it.
 
 use std::sync::Arc;
 
@@ -9,23 +9,25 @@ use shunt_wire::cql::statement::{self, Kind};
 
 use super::repeatable::calls_only_native;
 
-/// A text that was read, and the tables in it.
+/// A parsed text, and the tables in it.
 #[derive(Debug)]
 pub struct Outline {
+    /// The text.
     pub text: Arc<str>,
-    /// Of names without one; empty: none.
+    /// Keyspace of names without one; empty if there is none.
     pub keyspace: Arc<str>,
+    /// The parsed transaction.
     pub transaction: Transaction,
-    /// The keyspace of all tables: the domain in which transactions exclude each other.
+    /// Keyspace of all tables: the domain in which transactions exclude each other.
     pub domain: String,
-    /// Names of the tables in it, each once, and whether the transaction writes to it.
+    /// Names of the tables, each once, and whether the transaction writes to the table.
     pub tables: Vec<(String, bool)>,
 }
 
-/// References to rows in one transaction: each is looked for among what is read, as bind markers
-/// are.
+/// References to rows in one transaction. Each is looked up among the reads, as bind markers are.
 const REFERENCES_MAX: usize = 1_000;
 
+/// The table of a statement.
 pub(super) fn table_of(inner: &Inner) -> Option<&QualifiedName> {
     match &inner.statement {
         Statement::Select(select) => Some(&select.table),
@@ -36,8 +38,11 @@ pub(super) fn table_of(inner: &Inner) -> Option<&QualifiedName> {
 }
 
 impl Outline {
-    /// Reads a text. `keyspace`: that of the session, empty if it has none.
-    pub fn read(text: &str, keyspace: &str) -> Result<Outline, Refusal> {
+    /// Parses a text. `keyspace` is that of the session, empty if it has none.
+    ///
+    /// # Errors
+    /// The text is no transaction that proxies carry out.
+    pub fn parse(text: &str, keyspace: &str) -> Result<Outline, Refusal> {
         let transaction = match statement::classify(text).kind {
             Kind::Transaction => transaction::parse(text)?,
             _ => transaction::parse_alone(text)?,
@@ -79,23 +84,25 @@ impl Outline {
         Ok(Outline { text: text.into(), keyspace: keyspace.into(), transaction, domain, tables })
     }
 
-    /// True of a single statement that calls functions which users have defined.
+    /// True of a single statement that calls user-defined functions.
     pub fn calls_others(&self) -> bool {
         let inner = self.transaction.lone_mutation().map(|inner| &inner.statement);
         matches!(inner, Some(Statement::Mutation(mutation)) if !calls_only_native(mutation))
     }
 }
 
-/// A single statement that writes, as nodes read it: it may be one that is no transaction.
+/// A single write as nodes read it; it need not be a transaction.
 #[derive(Debug)]
 pub struct Single {
+    /// The table.
     pub table: QualifiedName,
-    /// It calls functions that users have defined.
+    /// Calls user-defined functions.
     pub calls_others: bool,
 }
 
 impl Single {
-    pub fn read(text: &str) -> Option<Single> {
+    /// Parses a text; none if it is no single write.
+    pub fn parse(text: &str) -> Option<Single> {
         match shunt_language::parse(text).ok()?.statement {
             Statement::Mutation(mutation) => Some(Single {
                 table: mutation.table().clone(),
@@ -107,8 +114,10 @@ impl Single {
     }
 }
 
-/// The text with its table's keyspace in it: whoever executes it, in whichever session, means the
-/// same table.
+/// The text with its table's keyspace, so that it means the same table in every session.
+///
+/// # Errors
+/// The table's name cannot be found in the text.
 pub fn qualified(
     text: &str,
     name: &QualifiedName,
@@ -159,7 +168,7 @@ mod tests {
             ("DELETE v FROM t WHERE k = ? IF v = ?", false),
             ("TRUNCATE t", false),
         ] {
-            let single = Single::read(text).unwrap_or_else(|| panic!("{text}"));
+            let single = Single::parse(text).unwrap_or_else(|| panic!("{text}"));
             assert_eq!(
                 (single.table.name.as_str(), single.calls_others),
                 ("t", calls_others),
@@ -175,7 +184,7 @@ mod tests {
             "BEGIN BATCH DELETE FROM t WHERE k = 1 APPLY BATCH",
             "INSERT INTO t",
         ] {
-            assert!(Single::read(text).is_none(), "{text}");
+            assert!(Single::parse(text).is_none(), "{text}");
         }
     }
 }

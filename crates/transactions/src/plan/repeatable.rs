@@ -1,13 +1,12 @@
-//! What is refused because it would not be the same if it were executed again, or by another node.
+//! Refuses statements whose result would differ when they are executed again, or by another node.
 
 use shunt_language::ast::{
     Conditions, Deletion, LiteralKind, Mutation, NativeType, Operation, QualifiedName, Relation,
     Selector, Term,
 };
-use shunt_language::functions;
 use shunt_language::terms::{self, Scope};
 use shunt_language::transaction::{Inner, is_pure};
-use shunt_language::{CqlType, InvalidRequest};
+use shunt_language::{CqlType, InvalidRequest, functions};
 
 use crate::plan::schema::Table;
 
@@ -24,8 +23,8 @@ fn terms_of(operation: &Operation) -> impl Iterator<Item = &Term> {
     std::iter::once(first).chain(second)
 }
 
-/// Refuses a term that two nodes, or the same at another time, may take for different values: one
-/// with a function that users have defined, or a time that does not say in which zone it is.
+/// Refuses a term that two nodes, or one node at another time, may evaluate differently: a call of
+/// a user-defined function, or a time without a time zone.
 pub(super) fn check_term(
     column: &str,
     term: &Term,
@@ -46,8 +45,8 @@ pub(super) fn check_term(
     Ok(())
 }
 
-/// Refuses what a node computes from a bound value, and a null that names an element: a node would
-/// refuse it each time that it is executed, and by then it is committed.
+/// Refuses a value that a node computes from a bind value, and a null as an element's key: a node
+/// could refuse it each time, after the commit.
 pub(super) fn check_computable(column: &str, term: &Term) -> Result<(), InvalidRequest> {
     let computes = matches!(
         term,
@@ -87,8 +86,8 @@ fn calls_native(term: &Term) -> bool {
     is_native && term.parts().into_iter().all(calls_native)
 }
 
-/// True if what is selected is computed by functions that nodes have of themselves: others need
-/// rights that nobody asks for here.
+/// True if the selected values come from built-in functions. Others need rights that are not
+/// checked here.
 pub(super) fn selects_native(selector: &Selector) -> bool {
     let is_native = match selector {
         Selector::Term(term) => calls_native(term),
@@ -103,8 +102,8 @@ fn is_native(function: &QualifiedName) -> bool {
         && functions::is_native(&function.name)
 }
 
-/// True if a statement calls nothing but functions that nodes have of themselves: to call others
-/// takes a right that nobody asks for here.
+/// True if a statement calls only built-in functions. Calling others needs a right that is not
+/// checked here.
 pub(super) fn calls_only_native(mutation: &Mutation) -> bool {
     let attributes = mutation.attributes();
     let attributes = attributes.timestamp.iter().chain(&attributes.time_to_live);
@@ -158,7 +157,7 @@ fn texts_in(term: &Term) -> Vec<&str> {
     }
 }
 
-/// True if a time says in which zone it is, or a text is none: `'now'` is one that says nothing.
+/// True if a time names its zone, or a text is no time. `'now'` names none.
 fn names_zone(text: &str) -> bool {
     let is_a_time =
         text.eq_ignore_ascii_case("now") || text.starts_with(|first: char| first.is_ascii_digit());
@@ -184,7 +183,7 @@ fn has_timestamp(cql_type: &CqlType) -> bool {
     }
 }
 
-/// Refuses a literal of which a node makes one thing or another.
+/// Refuses a literal that nodes may read in two ways.
 pub(super) fn check_unambiguous(column: &str, scope: &Scope<'_>) -> Result<(), InvalidRequest> {
     match scope.is_ambiguous {
         true => Err(InvalidRequest::new(format!(
@@ -194,7 +193,7 @@ pub(super) fn check_unambiguous(column: &str, scope: &Scope<'_>) -> Result<(), I
     }
 }
 
-/// The same of a term that is given a column; what else is wrong with it a node says.
+/// Refuses such a literal as the value of a column. Nodes report what else is wrong with it.
 fn check_term_once(
     column: &str,
     term: &Term,
@@ -213,14 +212,14 @@ pub(super) fn unrepeatable() -> InvalidRequest {
     )
 }
 
-/// Refuses a term that is another each time, where nobody computes it once.
+/// Refuses a term with a new value each time, where it is not computed once.
 pub(super) fn check_pure<'t>(
     terms: impl IntoIterator<Item = &'t Term>,
 ) -> Result<(), InvalidRequest> {
     if terms.into_iter().all(is_pure) { Ok(()) } else { Err(unrepeatable()) }
 }
 
-/// Refuses what would give another result if it were made again.
+/// Refuses a statement whose result would differ if it were repeated.
 pub(super) fn check_repeatable(
     mutation: &Mutation,
     inner: &Inner,

@@ -1,5 +1,4 @@
-//! A table as transactions need to know it: read from `system_schema` when a transaction names it
-//! for the first time.
+//! Tables as plans need them, read from `system_schema` when a transaction first names them.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -13,10 +12,10 @@ use shunt_language::values::split;
 use shunt_topology::schema::Replication;
 use shunt_wire::cql::message::Rows;
 
-use crate::catalogue::table_identity::{Found, TableId};
+use crate::catalogue::table_identity::{Identity, TableId};
 
-/// What is asked of a keyspace, and what of a table. Both are one node's own rows, so all are asked
-/// of one node and as text.
+/// Questions about a keyspace and its tables. They read one node's own rows, and all go to one node
+/// as text.
 pub const KEYSPACE: &str =
     "SELECT durable_writes, replication FROM system_schema.keyspaces WHERE keyspace_name = ";
 pub const TYPES: &str =
@@ -26,11 +25,11 @@ pub const COLUMNS: &str =
 pub const MASKS: &str = "SELECT column_name FROM system_schema.column_masks WHERE keyspace_name = ";
 pub const TABLE: &str = "SELECT id, read_repair, default_time_to_live, gc_grace_seconds FROM system_schema.tables WHERE keyspace_name = ";
 
-/// And of the fleet's table: which tables take part in transactions, and how.
+/// Modes of a keyspace's tables, from the fleet's own table.
 pub const MODES: &str =
     "SELECT table_name, mode FROM shunt_meta.transactional WHERE keyspace_name = ";
 
-/// What a table says of itself, for it to be said again.
+/// Reads a table's comment, so that it can be set to the same.
 pub fn comment_question(keyspace: &str, table: &str) -> String {
     let (keyspace, table) = (literal(keyspace), literal(table));
     format!(
@@ -39,21 +38,20 @@ pub fn comment_question(keyspace: &str, table: &str) -> String {
 }
 
 /// Least `gc_grace_seconds` of a table that proxies write to: Cassandra's default hint window. A
-/// node that was away for less gets the writes that it missed before any other node forgets a
-/// deletion.
+/// node that was away for less gets the writes that it missed before any node forgets a deletion.
 const GC_GRACE_MIN_SECONDS: i32 = 3 * 60 * 60;
 
-/// How long a table keeps what is written to it, and what is deleted.
+/// Time for which a table keeps writes and deletions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
-    /// `default_time_to_live`: 0 for ever.
+    /// `default_time_to_live`; 0 for ever.
     default_ttl_seconds: i32,
-    /// `gc_grace_seconds`; of a table that does not say so, long enough.
+    /// `gc_grace_seconds`; long enough for a table that does not say so.
     gc_grace_seconds: i32,
 }
 
 impl Retention {
-    /// By the values of a table's row.
+    /// Reads the values of a table's row.
     pub fn read(default_ttl_seconds: Option<&[u8]>, gc_grace_seconds: Option<&[u8]>) -> Retention {
         let int = |value: Option<&[u8]>| {
             value.and_then(|bytes| bytes.try_into().ok()).map(i32::from_be_bytes)
@@ -64,9 +62,9 @@ impl Retention {
         }
     }
 
-    /// Says why the proxies may not write to the table, if so. Nodes expire a row by their own
-    /// clocks, and count from the last time that it was written. A deletion hides a late write only
-    /// while nodes remember the deletion.
+    /// Explains why proxies may not write to the table, if so. Nodes expire a row by their own
+    /// clocks, counted from its last write. A deletion hides a late write only while nodes remember
+    /// the deletion.
     pub fn refusal(self) -> Option<String> {
         let Retention { default_ttl_seconds, gc_grace_seconds } = self;
         if default_ttl_seconds != 0 {
@@ -82,9 +80,8 @@ impl Retention {
     }
 }
 
-/// Why the statements on a table cannot be decided by the proxies with rows in memory, as far as
-/// the texts of its columns tell: of an answer to [`COLUMNS`]. [`Table::unfit_alone`] knows the
-/// rest.
+/// Explains from the texts of a table's columns why proxies cannot decide its statements by rows in
+/// memory. Takes an answer to [`COLUMNS`]; [`Table::unfit_for_conditional`] checks the rest.
 pub fn unfit_by_text(rows: &Rows<'_>) -> Option<String> {
     let columns = values(rows, &["column_name", "kind", "position", "type"]);
     let texts =
@@ -110,7 +107,7 @@ pub fn unfit_by_text(rows: &Rows<'_>) -> Option<String> {
     unfit.or_else(|| unfit_by_names(&key, &regular))
 }
 
-/// The same, of the names of a table's columns: those of its key, and those beside it.
+/// Explains the same from the names of a table's columns: those of the key, and the others.
 fn unfit_by_names(key: &[&str], regular: &[&str]) -> Option<String> {
     let columns = regular.len();
     let bytes =
@@ -122,7 +119,7 @@ fn unfit_by_names(key: &[&str], regular: &[&str]) -> Option<String> {
                 .to_owned(),
         ),
         _ if columns > COLUMNS_MAX => {
-            Some(format!("it has {columns} columns beside its key: {COLUMNS_MAX} are the most"))
+            Some(format!("it has {columns} columns beside its key; {COLUMNS_MAX} are allowed"))
         }
         _ if values > VALUES_MAX || columns * bytes(key) + bytes(regular) > ANEW_BYTES_MAX => {
             Some(format!(
@@ -134,7 +131,8 @@ fn unfit_by_names(key: &[&str], regular: &[&str]) -> Option<String> {
     }
 }
 
-/// All user-defined types there may be, none of which is known: for whether a column is frozen.
+/// Pretends that every user-defined type exists, which is enough to tell whether a column is
+/// frozen.
 struct AnyType;
 
 impl TypeLookup for AnyType {
@@ -151,7 +149,7 @@ impl TypeLookup for AnyType {
     }
 }
 
-/// Which table of a keyspace has this name.
+/// Reads the id of the table with this name.
 pub fn id_question(keyspace: &str, table: &str) -> String {
     let (keyspace, table) = (literal(keyspace), literal(table));
     format!(
@@ -159,24 +157,26 @@ pub fn id_question(keyspace: &str, table: &str) -> String {
     )
 }
 
-/// Which columns the table of a name has.
+/// Reads the columns of the table with this name.
 pub fn columns_question(keyspace: &str, table: &str) -> String {
     let (keyspace, table) = (literal(keyspace), literal(table));
     format!("{COLUMNS}{keyspace} AND table_name = {table}")
 }
 
-/// What an answer to [`id_question`] says.
-pub fn found_id(rows: &Rows<'_>) -> Found {
+/// Reads an answer to [`id_question`].
+pub fn found_id(rows: &Rows<'_>) -> Identity {
     match values(rows, &["id"]).pop() {
-        Some(row) => row[0].and_then(|id| id.try_into().ok()).map_or(Found::Unknown, Found::Table),
-        None if rows.row_count == 0 => Found::Nothing,
-        None => Found::Unknown,
+        Some(row) => {
+            row[0].and_then(|id| id.try_into().ok()).map_or(Identity::Unknown, Identity::Table)
+        }
+        None if rows.row_count == 0 => Identity::Nothing,
+        None => Identity::Unknown,
     }
 }
 
-/// What an answer to [`COLUMNS`] says: a hash of all of it, in place of an id.
-pub fn found_columns(rows: &Rows<'_>) -> Found {
-    if rows.row_count == 0 { Found::Nothing } else { Found::Table(columns_id(rows)) }
+/// Hashes an answer to [`COLUMNS`].
+pub fn found_columns(rows: &Rows<'_>) -> Identity {
+    if rows.row_count == 0 { Identity::Nothing } else { Identity::Table(columns_id(rows)) }
 }
 
 fn columns_id(rows: &Rows<'_>) -> TableId {
@@ -189,28 +189,30 @@ fn columns_id(rows: &Rows<'_>) -> TableId {
     (u128::from(half(0)) << 64 | u128::from(half(1))).to_be_bytes()
 }
 
-/// Columns beside the key of a table with the mode `conditional`: each is a statement of the batch
-/// that makes a row anew, with the whole key.
+/// Regular columns of a table with the mode `conditional`: each is a statement with the whole key
+/// in the batch that rewrites a row.
 const COLUMNS_MAX: usize = 64;
-/// Bytes of its names, and values in it: every text that is planned on the table has it twice.
+/// Bytes of names in that batch. Every text planned on the table has it twice.
 const ANEW_BYTES_MAX: usize = 64 << 10;
+/// Values in that batch.
 const VALUES_MAX: usize = 4_096;
-/// Bytes around a name, about.
+/// Approximate bytes around a name.
 const AROUND_BYTES: usize = 16;
-/// About what a column takes in memory besides its name.
+/// Approximate size of a column in memory, without its name.
 const COLUMN_BYTES: usize = 192;
 
-/// A name as a literal.
+/// A name as a string literal.
 pub fn literal(name: &str) -> String {
     format!("'{}'", name.replace('\'', "''"))
 }
 
-/// User-defined types may be in each other; so deep, and with so many fields in all, each counted
-/// as often as its type is in others: sixteen types of four fields each have four thousand million.
+/// Nesting depth of user-defined types.
 const TYPE_DEPTH_MAX: u32 = 16;
+/// Fields of nested user-defined types, each counted as often as its type occurs: sixteen nested
+/// types of four fields each would have four billion.
 const TYPE_FIELDS_MAX: usize = 16_384;
 
-/// The user-defined types of a keyspace, as texts: each is read where it is needed.
+/// The user-defined types of a keyspace, as texts that are parsed where they are needed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Types {
     keyspace: String,
@@ -218,7 +220,7 @@ pub struct Types {
     types: HashMap<String, Vec<(String, String)>>,
 }
 
-/// The same, seen from the fields of a type that is so deep in others; so many more there may be.
+/// Types as seen from the fields of a type at this depth, with so many fields left.
 struct Within<'a> {
     types: &'a Types,
     depth: u32,
@@ -228,6 +230,7 @@ struct Within<'a> {
 /// A column.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Column {
+    /// The type.
     pub cql_type: CqlType,
     kind: Kind,
     position: i32,
@@ -244,19 +247,25 @@ enum Kind {
 /// A table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Table {
+    /// The keyspace.
     pub keyspace: String,
+    /// The name.
     pub name: String,
-    /// It is another one if it was dropped and made again.
+    /// The id, which differs if the table was dropped and created again.
     pub id: TableId,
+    /// The columns, by name.
     pub columns: HashMap<String, Column>,
-    /// What [`found_columns`] finds as long as these are its columns.
+    /// The result of [`found_columns`] for these columns.
     pub columns_id: TableId,
-    /// In order.
+    /// The partition key's columns, in order.
     pub partition_key: Vec<String>,
+    /// The clustering columns, in order.
     pub clustering: Vec<String>,
+    /// User-defined types of the keyspace.
     pub types: Types,
-    /// Why no transaction may be on it, whatever its mode.
+    /// Why no transaction may use the table, whatever its mode.
     pub unfit: Option<String>,
+    /// Time for which it keeps writes and deletions.
     pub retention: Retention,
 }
 
@@ -264,8 +273,7 @@ fn text(value: Option<&[u8]>) -> Option<&str> {
     std::str::from_utf8(value?).ok()
 }
 
-/// The values of each row, in the order of these columns; none for null, and for a column that is
-/// not there.
+/// The values of each row, in the order of these columns; none for null and for missing columns.
 fn values<'a>(rows: &Rows<'a>, columns: &[&str]) -> Vec<Vec<Option<&'a [u8]>>> {
     let places: Vec<Option<usize>> =
         columns.iter().map(|name| rows.metadata.column_index(name)).collect();
@@ -279,7 +287,7 @@ fn texts(value: Option<&[u8]>) -> Option<Vec<String>> {
 }
 
 impl Types {
-    /// Of an answer to [`TYPES`].
+    /// Reads an answer to [`TYPES`].
     pub fn read(keyspace: &str, rows: &Rows<'_>) -> Types {
         let mut types = HashMap::new();
         for row in values(rows, &["type_name", "field_names", "field_types"]) {
@@ -323,8 +331,8 @@ impl TypeLookup for Within<'_> {
     }
 }
 
-/// Why the tables of a keyspace are unfit: of an answer to [`KEYSPACE`]. None in none: there is no
-/// such keyspace.
+/// Explains from an answer to [`KEYSPACE`] why the tables of a keyspace are unfit. The outer option
+/// is none if there is no such keyspace.
 pub fn keyspace_unfit(rows: &Rows<'_>) -> Option<Option<String>> {
     let row = values(rows, &["durable_writes", "replication"]).pop()?;
     if row[0] == Some(&[0]) {
@@ -342,7 +350,7 @@ pub fn keyspace_unfit(rows: &Rows<'_>) -> Option<Option<String>> {
     )
 }
 
-/// How a keyspace is replicated: of an answer to [`KEYSPACE`].
+/// Reads a keyspace's replication from an answer to [`KEYSPACE`].
 pub fn replication(rows: &Rows<'_>) -> Option<Replication> {
     let row = values(rows, &["replication"]).pop()?;
     let options = split::collection("map", row[0]?).ok()?;
@@ -351,19 +359,19 @@ pub fn replication(rows: &Rows<'_>) -> Option<Replication> {
     Some(Replication::parse(options.collect::<Option<Vec<_>>>()?))
 }
 
-/// Modes by table, of an answer to [`MODES`].
+/// Reads modes by table from an answer to [`MODES`].
 pub fn modes(rows: &Rows<'_>) -> HashMap<String, String> {
     let read = values(rows, &["table_name", "mode"]).into_iter();
     read.filter_map(|row| Some((text(row[0])?.to_owned(), text(row[1])?.to_owned()))).collect()
 }
 
 impl Table {
-    /// A table without columns yet: of an answer to [`TABLE`]. None: there is no such table; a
+    /// Reads a table without columns from an answer to [`TABLE`]. None if there is no such table; a
     /// materialized view is none.
     pub fn read(types: Types, name: &str, rows: &Rows<'_>) -> Option<Table> {
         let row = values(rows, &["id", "read_repair", "default_time_to_live", "gc_grace_seconds"])
             .pop()?;
-        // Without it a quorum of readers may see a write that the next quorum does not.
+        // Without read repair, one quorum may see a write that the next quorum does not.
         let unfit = (text(row[1]) == Some("NONE")).then(|| {
             "it has read_repair = 'NONE': what one transaction has read the next may not".to_owned()
         });
@@ -381,7 +389,7 @@ impl Table {
         })
     }
 
-    /// With the columns of an answer to [`COLUMNS`].
+    /// Adds the columns of an answer to [`COLUMNS`].
     ///
     /// # Errors
     /// The column of which the type cannot be read.
@@ -419,7 +427,7 @@ impl Table {
         Ok(self)
     }
 
-    /// About what it takes in memory.
+    /// Approximate size in memory.
     pub fn bytes(&self) -> usize {
         let columns = self.columns.keys().map(|name| 2 * name.len() + COLUMN_BYTES).sum::<usize>();
         let of_type = |fields: &Vec<(String, String)>| -> usize {
@@ -436,14 +444,13 @@ impl Table {
         found.into_iter().map(|(name, _)| name.clone()).collect()
     }
 
-    /// The names of the columns that are not of the key.
+    /// Names of the columns outside the key.
     pub fn beside_key(&self) -> impl Iterator<Item = &str> {
         let beside = |column: &Column| matches!(column.kind, Kind::Regular | Kind::Static);
         self.columns.iter().filter(move |(_, column)| beside(column)).map(|(name, _)| name.as_str())
     }
 
-    /// The columns that are neither of the key nor static, in Cassandra's order: that of their
-    /// names.
+    /// The regular columns in Cassandra's order, by name.
     pub fn regular(&self) -> Vec<(String, CqlType)> {
         let regular = self.columns.iter().filter(|(_, column)| column.kind == Kind::Regular);
         let mut regular: Vec<_> =
@@ -452,7 +459,7 @@ impl Table {
         regular
     }
 
-    /// A hash of all columns, by which it shows if one was added or dropped.
+    /// Hash of all columns, which changes if one is added or dropped.
     pub fn layout(&self) -> u64 {
         let mut columns: Vec<_> =
             self.columns.iter().map(|(name, column)| (&**name, &column.cql_type)).collect();
@@ -462,8 +469,8 @@ impl Table {
         hasher.finish()
     }
 
-    /// Why its statements cannot be decided by the proxies with rows in memory, if so.
-    pub fn unfit_alone(&self) -> Option<String> {
+    /// Explains why proxies cannot decide the table's statements by rows in memory, if so.
+    pub fn unfit_for_conditional(&self) -> Option<String> {
         let of_kind =
             |kind: Kind| self.columns.iter().filter(move |(_, column)| column.kind == kind);
         let mut many_cells =
@@ -488,6 +495,7 @@ impl Table {
         }
     }
 
+    /// The type of a column.
     pub fn column(&self, name: &str) -> Option<&CqlType> {
         self.columns.get(name).map(|column| &column.cql_type)
     }
@@ -505,11 +513,14 @@ impl Table {
 
 /// Several tables; `keyspace` is that of names without one.
 pub struct Several<'a> {
+    /// Keyspace of names without one.
     pub keyspace: &'a str,
+    /// The tables.
     pub tables: &'a [Arc<Table>],
 }
 
 impl Several<'_> {
+    /// Finds a table by name.
     pub fn find(&self, name: &QualifiedName) -> Option<&Arc<Table>> {
         let keyspace = name.keyspace.as_deref().unwrap_or(self.keyspace);
         self.tables.iter().find(|table| table.keyspace == keyspace && table.name == name.name)

@@ -4,7 +4,7 @@ use shunt_locks::{Now, Written};
 
 use super::shards::{Said, serving};
 use crate::engine::types::{
-    Asked, Decision, Limits, Mode, Outcome, Partition, Ticket, TransactionId,
+    Begin, Decision, Limits, Mode, Outcome, Partition, Ticket, TransactionId,
 };
 use crate::{Refused, Transactions, no_lease};
 
@@ -14,7 +14,7 @@ const LATE: Now = Now { boot_ns: 2_000_000_000, wall_us: 0 };
 /// One that has its partition, or waits for it.
 fn begin(transactions: &mut Transactions, key: u128, said: &mut Said) -> TransactionId {
     let partitions = [(Partition(key), Mode::Exclusive)];
-    let asked = Asked { ticket: Ticket(0), shard: 1, partitions: &partitions, deadline_ms: 1_000 };
+    let asked = Begin { ticket: Ticket(0), shard: 1, partitions: &partitions, deadline_ms: 1_000 };
     transactions.begin(NOW, &asked, said).expect("room")
 }
 

@@ -40,7 +40,7 @@ mod state;
 use crate::engine::weakened::Without;
 use events::{Bounds, Event, LeftOut};
 use happen::Seen;
-use search::{Found, led, search};
+use search::{FoundRecord, led, search};
 use state::{Request, X, Y};
 
 /// Enough for every search of these tests.
@@ -78,10 +78,10 @@ const WHOLE: Bounds = Bounds {
     begun: &[],
 };
 
-fn looked_at(name: &str, bounds: Bounds, states_max: usize) -> Found {
+fn looked_at(name: &str, bounds: Bounds, states_max: usize) -> FoundRecord {
     let begun = std::time::Instant::now();
     let found = search(bounds, states_max);
-    let Found { states, machines, depth, .. } = found;
+    let FoundRecord { states, machines, depth, .. } = found;
     println!(
         "{name}: {states} states, {machines} of transactions, {depth} steps deep, {:?}",
         begun.elapsed()
@@ -92,7 +92,7 @@ fn looked_at(name: &str, bounds: Bounds, states_max: usize) -> Found {
     found
 }
 
-/// Nothing is wrong in any state, and all states were looked at.
+/// No state is wrong, and all states were visited.
 fn holds(name: &str, bounds: Bounds) -> Seen {
     let found = looked_at(name, bounds, STATES_MAX);
     assert!(found.violation.is_none(), "{name}: {}", found.violation.expect("one").0);
@@ -174,7 +174,7 @@ fn unless_what_is_known_ends_with_the_ownership_the_former_holder_writes() {
             Event::ReadsRow { .. }
                 | Event::Changes { .. }
                 | Event::ReadsLog { .. }
-                | Event::Found { .. }
+                | Event::FoundRecord { .. }
         )
     };
     let mut wishes: Vec<&dyn Fn(&Event) -> bool> = vec![&is_read, &is_heard, &is_heard, &is_heard];
@@ -219,7 +219,7 @@ fn nothing_is_lost_that_was_acknowledged_at_its_deadline() {
     assert!(seen.both_committed && seen.redone && seen.in_doubt);
 }
 
-/// Not to the end: `make test-long` goes further.
+/// This search does not reach the end: `make test-long` goes further.
 #[test]
 fn three_requests_and_two_take_overs_hold_as_far_as_is_looked() {
     let states_max = std::env::var("SHUNT_MODEL_STATES")

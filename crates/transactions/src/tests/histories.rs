@@ -10,7 +10,7 @@ use crate::engine::weakened::Without;
 
 const RUN_MS: u64 = 25_000;
 
-/// What is wrong with the history of a world at rest.
+/// Errors in the history of a world at rest.
 fn fault_of(world: &World) -> Option<String> {
     let registers = world.registers();
     let read: HashSet<usize> = world

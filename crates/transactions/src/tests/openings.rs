@@ -3,11 +3,11 @@
 use shunt_locks::{Lease, Now, Written};
 
 use crate::engine::types::{
-    Asked, Limits, Mode, NotExecuted, Outcome, Partition, Sink, Ticket, TransactionId,
+    Begin, Effects, Limits, Mode, NotExecuted, Outcome, Partition, Ticket, TransactionId,
 };
 use crate::{
-    BUCKET_RECORDS, Claim, Conditional, Failed, Found, Generation, Opening, OpeningSink, Page,
-    Place, Position, Refused, Row, Transactions,
+    BUCKET_RECORDS, Claim, Conditional, Failed, FoundRecord, Generation, Opening, OpeningEffects,
+    Page, Place, Position, Refused, Row, Transactions,
 };
 
 const SHARD: u8 = 7;
@@ -39,7 +39,7 @@ impl Calls {
     }
 }
 
-impl OpeningSink for Calls {
+impl OpeningEffects for Calls {
     fn read_row(&mut self, _shard: u8) {
         self.0.push(Call::Row);
     }
@@ -84,8 +84,8 @@ fn row(generation: u64, claim: Claim, sealed: u64) -> Row {
     Row { generation: Generation(generation), claim, sealed: Generation(sealed) }
 }
 
-fn found(position: u64, writes: u16) -> Found {
-    Found { position: Position(position), timestamp_us: 100 + position as i64, writes }
+fn found(position: u64, writes: u16) -> FoundRecord {
+    FoundRecord { position: Position(position), timestamp_us: 100 + position as i64, writes }
 }
 
 const EMPTY: Page<'static> = Page { records: &[], is_last: true };
@@ -116,7 +116,7 @@ fn a_shard_that_nobody_has_had_is_open_as_soon_as_its_first_generation_is_claime
     assert_eq!(opening.opened().map(|opened| opened.generation), Some(Generation(1)));
 }
 
-/// Whoever has the shard now may have claimed it already, and be serving it.
+/// The present owner of the shard may have claimed it already, and be serving it.
 #[test]
 fn a_row_that_was_read_without_holding_the_shard_is_read_again() {
     let mut calls = Calls::default();
@@ -184,7 +184,8 @@ fn it_is_open_once_all_is_done_and_sealed_and_not_before() {
     assert_eq!(calls.take(), [Call::DeleteBucket(5, 0), Call::DeleteLow(5)]);
 }
 
-/// It may have been taken for dead, and another may have sealed the generation without the record.
+/// The member may have been taken for dead, and another may have sealed the generation without the
+/// record.
 #[test]
 fn no_write_of_a_record_is_made_without_holding_the_shard() {
     let (mut opening, mut calls) = claimed(0);
@@ -203,7 +204,7 @@ fn no_write_of_a_record_is_made_without_holding_the_shard() {
     assert_eq!(calls.take(), [Call::Append(place(1, 0)), Call::Apply(place(1, 0), 0)]);
 }
 
-/// Its owner's last mark came after it was read here, and then that owner deleted what lay below.
+/// The owner's last mark came after it was read here, and then that owner deleted what lay below.
 #[test]
 fn where_the_log_seems_to_end_the_low_mark_is_read_again() {
     let (mut opening, mut calls) = claimed(0);
@@ -306,7 +307,7 @@ fn no_more_is_read_while_much_is_not_done() {
     let mut from = place(1, 0);
     let mut held = Vec::new();
     loop {
-        let records: Vec<Found> =
+        let records: Vec<FoundRecord> =
             (from.position.0..from.position.0 + BUCKET_RECORDS).map(|at| found(at, 0)).collect();
         held.extend(records.iter().map(|found| Place { position: found.position, ..from }));
         calls.take();
@@ -325,7 +326,7 @@ fn no_more_is_read_while_much_is_not_done() {
     assert!(sent.is_some() && calls.0.contains(&Call::Read(from)), "{:?}", calls.0);
 }
 
-/// What cannot be made is tried less and less often, and at once when there is a reason to.
+/// A failing write is tried less and less often, and at once when there is a reason to.
 #[test]
 fn what_fails_waits_longer_each_time_and_no_longer_than_until_it_is_hurried() {
     let (mut opening, mut calls) = claimed(0);
@@ -378,7 +379,7 @@ struct Said {
     replies: Vec<(u64, Outcome)>,
 }
 
-impl Sink for Said {
+impl Effects for Said {
     fn locked(&mut self, _: TransactionId, ticket: Ticket) {
         self.locked.push(ticket.0);
     }
@@ -387,7 +388,7 @@ impl Sink for Said {
     }
     fn append(&mut self, _: TransactionId, _: u8, _: Place, _: i64) {}
     fn apply(&mut self, _: TransactionId, _: u16, _: i64) {}
-    fn write_alone(&mut self, _: TransactionId, _: i64) {}
+    fn write_unlogged(&mut self, _: TransactionId, _: i64) {}
     fn forget(&mut self, _: TransactionId) {}
     fn write_low(&mut self, _: u8, _: Generation, _: Position) {}
     fn delete_bucket(&mut self, _: u8, _: Generation, _: u64) {}
@@ -396,7 +397,7 @@ impl Sink for Said {
 fn ask(transactions: &mut Transactions, ticket: u64, deadline_ms: u64, said: &mut Said) {
     let partitions = [(Partition(u128::from(ticket)), Mode::Exclusive)];
     let asked =
-        Asked { ticket: Ticket(ticket), shard: SHARD, partitions: &partitions, deadline_ms };
+        Begin { ticket: Ticket(ticket), shard: SHARD, partitions: &partitions, deadline_ms };
     transactions.begin(at(0), &asked, said);
 }
 

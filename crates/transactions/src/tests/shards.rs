@@ -1,10 +1,10 @@
-//! What each shard has of its own: limits, a log, and low marks.
+//! State that each shard has of its own: limits, a log, and low marks.
 
 use shunt_locks::{Lease, Now, Written};
 
 use crate::engine::opening::Opened;
 use crate::engine::types::{
-    Asked, Decision, Limits, Mode, NotExecuted, Outcome, Partition, Sink, Ticket, TransactionId,
+    Begin, Decision, Effects, Limits, Mode, NotExecuted, Outcome, Partition, Ticket, TransactionId,
 };
 use crate::{BUCKET_RECORDS, Claim, Generation, Place, Position, Transactions};
 
@@ -19,7 +19,7 @@ pub(super) struct Said {
     deletes: Vec<(u8, Generation, u64)>,
 }
 
-impl Sink for Said {
+impl Effects for Said {
     fn locked(&mut self, transaction: TransactionId, _: Ticket) {
         self.locked.push(transaction);
     }
@@ -30,7 +30,7 @@ impl Sink for Said {
         self.appends.push((shard, place));
     }
     fn apply(&mut self, _: TransactionId, _: u16, _: i64) {}
-    fn write_alone(&mut self, _: TransactionId, _: i64) {}
+    fn write_unlogged(&mut self, _: TransactionId, _: i64) {}
     fn forget(&mut self, _: TransactionId) {}
     fn write_low(&mut self, shard: u8, generation: Generation, low: Position) {
         self.lows.push((shard, generation, low));
@@ -60,7 +60,7 @@ fn gain(transactions: &mut Transactions, shard: u8, generation: u64, said: &mut 
 /// A transaction with one write whose record is under way, or was refused.
 fn record(transactions: &mut Transactions, shard: u8, said: &mut Said) -> Option<TransactionId> {
     let partitions = [(Partition(transactions.arrivals.into()), Mode::Exclusive)];
-    let asked = Asked { ticket: Ticket(0), shard, partitions: &partitions, deadline_ms: 1_000 };
+    let asked = Begin { ticket: Ticket(0), shard, partitions: &partitions, deadline_ms: 1_000 };
     let id = transactions.begin(NOW, &asked, said)?;
     let before = said.appends.len();
     transactions.decided(NOW, id, Decision::Write(1), said);

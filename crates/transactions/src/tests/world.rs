@@ -18,12 +18,12 @@ use std::collections::{BTreeMap, HashMap};
 use shunt_locks::{Lease, Now, Written};
 
 use crate::engine::types::{
-    Asked, Decision, Limits, Mode, Outcome, Partition, Sink, Ticket, TransactionId,
+    Begin, Decision, Effects, Limits, Mode, Outcome, Partition, Ticket, TransactionId,
 };
 use crate::engine::weakened::Without;
 use crate::{
-    Claim, Conditional, Failed, Found, Generation, Opened, Opening, OpeningSink, Page, Place,
-    Position, Row, Transactions,
+    Claim, Conditional, Failed, FoundRecord, Generation, Opened, Opening, OpeningEffects, Page,
+    Place, Position, Row, Transactions,
 };
 
 const HOSTS: usize = 3;
@@ -38,7 +38,7 @@ const PAGE: usize = 2;
 /// A late mutation comes at most so long after it was sent, as a hint does.
 const LATE_MS: u64 = 5_000;
 
-/// What is left out, of the steps of the crate or of those around it.
+/// Steps of the crate, or of the code around it, that are left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Weak {
     pub(super) member: Option<Without>,
@@ -48,7 +48,7 @@ pub(super) struct Weak {
 /// A step that is left out around the crate, or of what it is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Around {
-    /// Nobody looks into the logs of former owners.
+    /// The logs of former owners are not read.
     Recovery,
     /// Generations are not sealed: a later recovery takes what it finds there.
     Seal,
@@ -81,7 +81,7 @@ pub(super) struct Value {
 }
 
 type Writes = Vec<(usize, Value)>;
-/// What a client knows of its transaction.
+/// A client's knowledge of its transaction.
 #[derive(Clone, Debug)]
 pub(super) struct Operation {
     pub(super) invoked_ms: u64,
@@ -100,7 +100,7 @@ struct Member {
     ts_limit_us: i64,
 }
 
-/// Who has the shard.
+/// The owner of the shard.
 #[derive(Clone, Copy, Debug, Default)]
 struct View {
     owner: Option<usize>,
@@ -116,14 +116,14 @@ struct Host {
     places: HashMap<TransactionId, Place>,
     wall_offset_us: i64,
     stopped_until_ms: u64,
-    /// Its lease cannot be renewed until then; it is otherwise well.
+    /// The lease cannot be renewed until then; it is otherwise well.
     cut_until_ms: u64,
     /// The beat of the owner as it was last seen, and since when.
     seen: (usize, u64, u64),
     /// Since which epoch it has the shard, as far as it knows, and since which it is about to.
     gained: Option<u64>,
     gaining: Option<u64>,
-    /// It is about to give the shard away, until then.
+    /// The member is about to give the shard away, until then.
     closing_until_ms: Option<u64>,
     opening: Option<Opening>,
     /// Bodies of records that the opening has found.
@@ -145,12 +145,13 @@ impl Random {
     }
 }
 
-/// What goes wrong more often than elsewhere: each in every third world, and most in every fourth.
+/// Faults that are more frequent than elsewhere: each in every third world, and most in every
+/// fourth.
 #[derive(Clone, Copy, Debug, Default)]
 struct Temper {
     /// Openings stand still.
     stalls: bool,
-    /// Who is taken for dead, or has lost the shard, hears of it late.
+    /// A member that is taken for dead, or has lost the shard, learns so late.
     is_deaf: bool,
     /// Records are late, and low marks.
     late_records: bool,
@@ -159,7 +160,7 @@ struct Temper {
     late_writes: bool,
 }
 
-/// What has happened, so that a test sees that it does.
+/// Events that have happened, so that a test sees that they do.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Seen {
     pub(super) take_overs: usize,
@@ -179,7 +180,7 @@ pub(super) struct World {
     random: Random,
     weak: Weak,
     pub(super) now_ms: u64,
-    /// What happens in which millisecond, in order.
+    /// Events by millisecond, in order.
     events: Vec<Vec<Event>>,
     replicas: Vec<Replica>,
     members: Vec<Member>,
@@ -187,7 +188,7 @@ pub(super) struct World {
     floor_us: i64,
     /// The shard's, in `shunt_meta.txn_shard`.
     row: Option<Row>,
-    /// What was committed in generations that are not sealed.
+    /// Commits in generations that are not sealed.
     begun: BTreeMap<Place, Writes>,
     /// Up to here generations were sealed, or followed by one that was served.
     closed: Generation,
@@ -498,7 +499,7 @@ impl World {
         }
     }
 
-    /// How many of 12 mutations of this kind come late to this replica now, or not at all.
+    /// Number of 12 mutations of this kind come late to this replica now, or not at all.
     fn late_of_12(&self, replica: usize, mutation: &Mutation) -> u64 {
         // For three seconds of five, some come to one replica only.
         let is_phase = self.now_ms % 5_000 < 3_000;

@@ -45,7 +45,7 @@ const FORWARDED: u8 = 1;
 /// Its value where a lock is released that was granted to nobody who wants it.
 pub(crate) const GIVES_BACK: u8 = 2;
 /// The key in the custom payload of a transaction that was forwarded; its value is what
-/// [`shunt_transactions::request::Asked`] writes.
+/// [`shunt_transactions::request::Request`] writes.
 pub(crate) const TRANSACTION: &str = shunt_transactions::guard::request::FORWARDED_TRANSACTION;
 /// Its value of a renewal that names the mode that its client has named. For a proxy that does not
 /// know it, it is [`FORWARDED`].

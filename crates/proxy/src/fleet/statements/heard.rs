@@ -75,7 +75,7 @@ fn take(core: &mut Core, io: &mut Io, answer: &Kept<'_>) {
         Whose::Transaction(part) => {
             let raw =
                 split_response_prefix(answer.flags, answer.body).map_or(&[][..], |(_, body)| body);
-            transactions::heard::take(core, io, part, &heard, raw);
+            transactions::results::deliver(core, io, part, &heard, raw);
         }
         Whose::Right { pool, number, .. } => {
             if let Some(answer) = rights::take_answer(core, (pool, number), &heard) {

@@ -1,28 +1,28 @@
-//! What the rows of one transaction say, and what it has of them.
+//! Rows of one transaction: their content, and what the transaction keeps of it.
 
 use shunt_fleet::schema::TRANSACTION_TABLES;
 use shunt_wire::cql::message::Values;
 
 use super::*;
-use crate::guard::request::{Besides, Guard};
+use crate::guard::request::{Guard, Safeguards};
 
-fn asked(fence: i64, key: &'static [u8]) -> Asked<'static> {
+fn asked(fence: i64, key: &'static [u8]) -> Request<'static> {
     let guard = Some(Guard { is_fast: false, name: "l", fence, is_over: false });
-    let besides = Besides { guard, key };
-    Asked {
+    let safeguards = Safeguards { guard, key };
+    Request {
         text: "t",
         keyspace: "ks",
         version: 4,
         types: 4,
         role: "r",
-        besides,
+        safeguards,
         values: Values::default(),
-        as_sent: None,
+        options: None,
     }
 }
 
-fn rows(fence: i64, key: &'static [u8]) -> OwnRows {
-    OwnRows::of(&asked(fence, key), "main", "ks")
+fn rows(fence: i64, key: &'static [u8]) -> GuardRows {
+    GuardRows::for_request(&asked(fence, key), "main", "ks")
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn a_known_fence_is_not_read_and_its_row_is_shared() {
         one.begin(claim, fences);
         one
     };
-    let mode = |rows: &OwnRows| rows.partitions().next().expect("a fence").1;
+    let mode = |rows: &GuardRows| rows.partitions().next().expect("a fence").1;
     // The first reads, and writes; until it is committed nothing is known.
     let mut first = begun(7, b"", &mut fences);
     assert_eq!((mode(&first), first.count(), first.check()), (Mode::Exclusive, 1, Ok(None)));
@@ -64,8 +64,8 @@ fn a_known_fence_is_not_read_and_its_row_is_shared() {
     let mut next = begun(7, b"k", &mut fences);
     assert_eq!((mode(&next), next.count(), next.check()), (Mode::Shared, 1, Ok(None)));
     assert!(
-        next.read(0).is_some_and(|(text, _)| text.contains("txn_outcome"))
-            && next.read(1).is_none()
+        next.read_statement(0).is_some_and(|(text, _)| text.contains("txn_outcome"))
+            && next.read_statement(1).is_none()
     );
     next.decide(true, Some(Vec::new()));
     next.decided(&mut fences);
@@ -112,7 +112,7 @@ fn a_row_that_is_shared_is_not_written() {
             one.begin(claim, &mut fences);
             assert_eq!(one.count(), 2);
             one.fence = found;
-            let known = Known { applied: true, body: (*b"body").into() };
+            let known = KeptOutcome { applied: true, body: (*b"body").into() };
             one.outcome = outcome.then_some((one.request, known));
             // What was carried out is told also behind a later fence, which needs no raising.
             let is_refused = is_refused && !(outcome && found == Some(8));
@@ -133,7 +133,7 @@ fn a_row_that_is_shared_is_not_written() {
 #[test]
 fn an_outcome_is_told_again_to_the_same_request_only() {
     let mut one = rows(7, b"k");
-    let known = Known { applied: true, body: (*b"body").into() };
+    let known = KeptOutcome { applied: true, body: (*b"body").into() };
     one.outcome = Some((one.request, known.clone()));
     // Whatever has become of the lock.
     one.fence = Some(9);
@@ -161,7 +161,7 @@ fn an_outcome_is_told_again_to_the_same_request_only() {
 #[test]
 fn rows_have_partitions_of_their_own() {
     let all =
-        |rows: &OwnRows| rows.partitions().map(|(partition, _)| partition).collect::<Vec<_>>();
+        |rows: &GuardRows| rows.partitions().map(|(partition, _)| partition).collect::<Vec<_>>();
     let one = all(&rows(7, b"k"));
     assert_eq!((one.len(), &one), (2, &all(&rows(8, b"k"))));
     assert_ne!(one[1], all(&rows(7, b"l"))[1]);
@@ -170,7 +170,11 @@ fn rows_have_partitions_of_their_own() {
     assert_ne!(one[1], all(&other)[1]);
     other.domain = "other".into();
     assert_ne!(one[0], all(&other)[0]);
-    let none = OwnRows::of(&Asked { besides: Besides::default(), ..asked(1, b"") }, "main", "ks");
+    let none = GuardRows::for_request(
+        &Request { safeguards: Safeguards::default(), ..asked(1, b"") },
+        "main",
+        "ks",
+    );
     assert_eq!((none.count(), all(&none).len()), (0, 0));
 }
 
@@ -179,7 +183,7 @@ fn each_statement_has_a_value_for_each_of_its_markers() {
     let mut rows = rows(7, b"k");
     rows.decide(true, Some(Vec::new()));
     for place in 0..2 {
-        let (text, list) = rows.read(place).expect("a read");
+        let (text, list) = rows.read_statement(place).expect("a read");
         assert_eq!(list.values().len(), text.matches('?').count());
     }
     for Write { table, text, values } in &rows.writes {
@@ -189,5 +193,5 @@ fn each_statement_has_a_value_for_each_of_its_markers() {
                 && TRANSACTION_TABLES.iter().any(|made| made.contains(&format!(".{table} (")))
         );
     }
-    assert!(rows.read(2).is_none());
+    assert!(rows.read_statement(2).is_none());
 }

@@ -1,13 +1,14 @@
-//! What functions give anew each time.
+//! Values of functions that differ with each call.
 
 use super::*;
 
-/// Of a text with one marker of the client's, which is a text.
+/// A plan of a text with one marker of the client's, of type text.
 fn plan_of(text: &str, markers: &[&[&[u8]]]) -> Plan {
     let draft = draft(text).expect("a transaction");
     let of = |types: &&[&[u8]]| {
-        let markers = types.iter().map(|&one| Shown { name: "m".into(), type_option: one.into() });
-        ShownText { markers: markers.collect(), columns: Vec::new() }
+        let markers =
+            types.iter().map(|&one| ColumnSpec { name: "m".into(), type_option: one.into() });
+        PreparedText { markers: markers.collect(), columns: Vec::new() }
     };
     let shown: Vec<_> = markers.iter().map(of).collect();
     Plan::new(draft, &shown).expect("a plan")
@@ -20,8 +21,8 @@ fn written(plan: &Plan, moment: &Moment) -> (Vec<(Partition, Mode)>, Vec<Vec<Val
     plan.call(&mut values, moment).expect("what functions give");
     let bound = plan.with(&values);
     match bound.decide(&[]).expect("a decision") {
-        Decided::Write(writes) => (bound.partitions().expect("keys"), writes),
-        Decided::Nothing => panic!("it has no conditions"),
+        PlanDecision::Write(writes) => (bound.partitions().expect("keys"), writes),
+        PlanDecision::Nothing => panic!("it has no conditions"),
     }
 }
 

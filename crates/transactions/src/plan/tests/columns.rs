@@ -17,7 +17,8 @@ fn asks(table: &Arc<Table>, write: &str) -> bool {
     let text = format!(
         "BEGIN TRANSACTION LET a = (SELECT plain FROM wide WHERE k = 1); {write}; COMMIT TRANSACTION"
     );
-    let outline = Outline::read(&text, "ks").unwrap_or_else(|refusal| panic!("{write}: {refusal}"));
+    let outline =
+        Outline::parse(&text, "ks").unwrap_or_else(|refusal| panic!("{write}: {refusal}"));
     let draft = Draft::new(outline, &[Arc::clone(table)], 0, false).expect(write);
     let shown = shown(&draft, &[&["plain"]]);
     Plan::new(draft, &shown).expect("a plan").asks_columns() == [true]
@@ -36,7 +37,7 @@ fn columns_of_a_wide_table_are_looked_for_in_a_long_text_at_once() {
     ));
 }
 
-/// Not to ask where a write names a column that is not read would be to write into another one.
+/// Failing to ask where a write names a column that is not read would be to write into another one.
 #[test]
 fn a_column_that_a_write_names_is_found_however_it_is_written() {
     let table = table_with([

@@ -17,7 +17,7 @@ fn leases(more: &[(&str, &str, i32, &str)]) -> Arc<Table> {
 }
 
 fn draft_on(table: Arc<Table>, text: &str) -> Result<Draft, String> {
-    let outline = Outline::read(text, "ks").map_err(|refusal| refusal.to_string())?;
+    let outline = Outline::parse(text, "ks").map_err(|refusal| refusal.to_string())?;
     Draft::new(outline, &[table], 0, true).map_err(|error| error.message)
 }
 
@@ -31,14 +31,15 @@ fn cells(values: &[Option<i32>]) -> Cells {
     values.iter().map(|value| value.map(|value| value.to_be_bytes().into())).collect()
 }
 
-/// What a statement answers on a row: none if it is carried out.
+/// A statement's answer on a row; none if it is carried out.
 fn answer(
     text: &str,
     values: &[i32],
     row: Option<Cells>,
 ) -> Option<(Vec<String>, Vec<Option<i32>>)> {
     let plan = plan(text);
-    let (bound, list) = (plan.draft.lone.as_ref().expect("a single statement"), ints(values));
+    let (bound, list) =
+        (plan.draft.conditional.as_ref().expect("a single statement"), ints(values));
     let values = plan.bind(&list.values()).expect("values");
     match plan.with(&values).verdict(bound, row.as_ref(), 4).expect(text) {
         Verdict::Write => None,
@@ -99,9 +100,10 @@ fn it_is_read_with_all_that_its_row_is_made_anew_by() {
     assert_eq!(names.len(), 4, "{names:?}");
     let list = ints(&[60, 5, 3, 1]);
     let values = plan.bind(&list.values()).expect("values");
-    let (bound, lone) = (plan.with(&values), plan.draft.lone.as_ref().expect("a single statement"));
-    assert_eq!(bound.lives(lone), Ok(Some(60)));
-    assert_eq!(bound.change(lone), Ok(Change::Update(vec![(1, int(5))])));
+    let (bound, conditional) =
+        (plan.with(&values), plan.draft.conditional.as_ref().expect("a single statement"));
+    assert_eq!(bound.lives(conditional), Ok(Some(60)));
+    assert_eq!(bound.change(conditional), Ok(Change::Update(vec![(1, int(5))])));
     let key = bound.read_values(0).expect("a key");
     assert_eq!(
         key.values().iter().map(|(_, value)| value).collect::<Vec<_>>(),
@@ -119,10 +121,12 @@ fn it_is_read_with_all_that_its_row_is_made_anew_by() {
 /// The text and the numbers that a write is sent with; -1 is null, -2 is unset.
 fn write(read: Option<&RowRead>, is_refused: bool) -> (String, Vec<i64>) {
     let plan = plan("UPDATE leases SET v = 5 WHERE k = 3 AND c = 4 IF v = null");
-    let lone = plan.draft.lone.as_ref().expect("a single statement");
-    let row = read.map(|read| ReadRow::of(2, read).expect("a row"));
-    let (text, list) =
-        plan.with(&[]).lone_write(lone, row.as_ref(), 1_000, is_refused).expect("a write");
+    let conditional = plan.draft.conditional.as_ref().expect("a single statement");
+    let row = read.map(|read| ReadRow::from_values(2, read).expect("a row"));
+    let (text, list) = plan
+        .with(&[])
+        .conditional_write(conditional, row.as_ref(), 1_000, is_refused)
+        .expect("a write");
     let number = |value: Wire<'_>| match value {
         Wire::Bytes(bytes) => bytes.iter().fold(0, |sum, byte| sum << 8 | i64::from(*byte)),
         Wire::Null => -1,
@@ -158,18 +162,18 @@ fn a_row_is_made_anew_behind_what_may_come_late_and_before_it_is_written_to() {
     let only = |part: &str| format!("BEGIN UNLOGGED BATCH\n{part}APPLY BATCH");
     assert_eq!(write(Some(&None), true), (only(delete), vec![1_000, 3, 4]));
     assert_eq!(write(Some(&both), true).0, only(&updates));
-    let read = ReadRow::of(2, &both).expect("a row");
+    let read = ReadRow::from_values(2, &both).expect("a row");
     assert_eq!((read.latest_us, read.cells.clone()), (60, Some(cells(&[Some(7), Some(8)]))));
     for broken in [
         vec![],
         vec![small(7), number(9), number(50), small(8), None, number(60)],
         vec![small(7), small(9), small(50)],
     ] {
-        assert!(ReadRow::of(2, &Some(broken)).is_none());
+        assert!(ReadRow::from_values(2, &Some(broken)).is_none());
     }
 }
 
-/// What nodes keep would be another than what is known here.
+/// Nodes would keep another value than the one known here.
 #[test]
 fn a_literal_that_nodes_take_as_it_happens_is_refused() {
     let maps = || leases(&[("m", "regular", -1, "frozen<map<text, int>>")]);
@@ -180,7 +184,7 @@ fn a_literal_that_nodes_take_as_it_happens_is_refused() {
         let error = draft_on(maps(), text).expect_err(text);
         assert!(error.contains("the value of m") && error.contains("twice"), "{error}");
         let outline =
-            Outline::read(text.trim_end_matches(" IF EXISTS"), "ks").expect("a statement");
+            Outline::parse(text.trim_end_matches(" IF EXISTS"), "ks").expect("a statement");
         let error = Draft::new(outline, &[maps()], 0, false).expect_err("a transaction").message;
         assert!(error.contains("twice"), "{error}");
     }
@@ -203,7 +207,7 @@ fn a_row_that_no_message_has_room_for_is_refused_by_name() {
 }
 
 fn row_of_nothing() -> ReadRow {
-    ReadRow::of(2, &None).expect("a row")
+    ReadRow::from_values(2, &None).expect("a row")
 }
 
 #[test]
@@ -250,8 +254,10 @@ fn what_it_may_not_be_is_refused_by_name() {
     for (seconds, shown) in [(-1, "greater or equal to 0"), (i32::MAX, "too large")] {
         let list = ints(&[seconds]);
         let values = plan.bind(&list.values()).expect("values");
-        let error =
-            plan.with(&values).lives(plan.draft.lone.as_ref().expect("one")).expect_err(shown);
+        let error = plan
+            .with(&values)
+            .lives(plan.draft.conditional.as_ref().expect("one"))
+            .expect_err(shown);
         assert!(error.message.contains(shown), "{}", error.message);
     }
 }
@@ -307,11 +313,11 @@ fn a_row_is_one_whatever_the_bytes_of_its_clustering_key() {
     }
 }
 
-/// What a transaction has committed may not be there yet when its table is given the mode.
+/// Writes that a transaction has committed may not be there yet when its table is given the mode.
 #[test]
 fn it_waits_for_transactions_on_its_partition() {
     let of_transaction = |text: &str| {
-        let outline = Outline::read(text, "ks").expect("a transaction");
+        let outline = Outline::parse(text, "ks").expect("a transaction");
         let draft = Draft::new(outline, &[leases(&[])], 0, false).expect("a transaction");
         let shown = shown(&draft, &[]);
         Plan::new(draft, &shown).expect("a plan").with(&[]).partitions().expect("a key")
@@ -350,7 +356,7 @@ fn unfit(columns: &[(&str, &str, &str)]) -> (Option<String>, Option<String>) {
     let by_text = with_rows(&of_columns, &rows, schema::unfit_by_text);
     let columns: Vec<_> =
         (0..).zip(columns).map(|(place, (name, kind, of))| (*name, *kind, place, *of)).collect();
-    (by_text, table("leases", &columns).unfit_alone())
+    (by_text, table("leases", &columns).unfit_for_conditional())
 }
 
 #[test]
@@ -411,5 +417,5 @@ fn a_table_with_another_column_has_another_layout() {
         layout(&leases(&[("w", "regular", -1, "int")]))
     );
     let frozen = leases(&[("w", "regular", -1, "frozen<list<int>>")]);
-    assert_eq!((frozen.unfit_alone(), leases(&[]).unfit_alone()), (None, None));
+    assert_eq!((frozen.unfit_for_conditional(), leases(&[]).unfit_for_conditional()), (None, None));
 }

@@ -50,7 +50,7 @@ fn plans_on_wide_tables_take_no_more_memory_than_others() {
     let mut plans = Plans::default();
     for number in 0..400 {
         let text = format!("UPDATE wide SET column1 = {number} WHERE k = 1");
-        let outline = Outline::read(&text, "ks").expect("a statement");
+        let outline = Outline::parse(&text, "ks").expect("a statement");
         let table = Arc::new(Table::clone(&wide));
         let draft = Draft::new(outline, &[table], 0, false).expect("a transaction");
         let shown = shown(&draft, &[]);

@@ -1,4 +1,4 @@
-//! What is prepared, locked, read and written for a text, without a node.
+//! Texts to prepare, locks, reads and writes of a text, without a node.
 
 use shunt_language::terms::Value;
 use shunt_wire::cql::message::encode_result::{RowsWriter, native};
@@ -7,8 +7,8 @@ use shunt_wire::cql::message::{
 };
 
 use super::*;
-use crate::Mode;
 use crate::plan::schema::{self, Retention, Types};
+use crate::{Mode, Partition};
 
 mod calls;
 mod columns;
@@ -111,17 +111,17 @@ fn tables() -> Vec<Arc<Table>> {
 }
 
 fn draft(text: &str) -> Result<Draft, String> {
-    let outline = Outline::read(text, "ks").map_err(|refusal| refusal.to_string())?;
+    let outline = Outline::parse(text, "ks").map_err(|refusal| refusal.to_string())?;
     Draft::new(outline, &tables(), 0, false).map_err(|error| error.message)
 }
 
-/// What a node would say of the texts: one int for each marker, and the columns that are named.
-fn shown(draft: &Draft, columns: &[&[&str]]) -> Vec<ShownText> {
-    let int = |name: &str| Shown { name: name.into(), type_option: native::INT.into() };
+/// A node's answers about the texts: one int for each marker, and the columns that are named.
+fn shown(draft: &Draft, columns: &[&[&str]]) -> Vec<PreparedText> {
+    let int = |name: &str| ColumnSpec { name: name.into(), type_option: native::INT.into() };
     draft
         .texts()
         .enumerate()
-        .map(|(index, text)| ShownText {
+        .map(|(index, text)| PreparedText {
             markers: (0..text.matches(['?', ':']).count())
                 .map(|place| int(&format!("m{place}")))
                 .collect(),
@@ -215,17 +215,17 @@ fn a_transfer_reads_decides_and_writes() {
     let rich = [row(&[Some(50)]), row(&[Some(50)]), row(&[Some(7)])];
     assert_eq!(
         bound.decide(&rich),
-        Ok(Decided::Write(vec![vec![int(20), int(1)], vec![int(37), int(2)]]))
+        Ok(PlanDecision::Write(vec![vec![int(20), int(1)], vec![int(37), int(2)]]))
     );
     assert_eq!(bound.returned(&rich), Ok(Some(vec![Some(50_i32.to_be_bytes().to_vec())])));
     let poor = [row(&[Some(29)]), row(&[Some(29)]), row(&[Some(7)])];
-    assert_eq!(bound.decide(&poor), Ok(Decided::Nothing));
+    assert_eq!(bound.decide(&poor), Ok(PlanDecision::Nothing));
     // A comparison with null is false, and null plus something stays as it is.
-    assert_eq!(bound.decide(&[None, None, None]), Ok(Decided::Nothing));
+    assert_eq!(bound.decide(&[None, None, None]), Ok(PlanDecision::Nothing));
     let fresh = [row(&[Some(50)]), row(&[Some(50)]), None];
     assert_eq!(
         bound.decide(&fresh),
-        Ok(Decided::Write(vec![vec![int(20), int(1)], vec![Value::Unset, int(2)]]))
+        Ok(PlanDecision::Write(vec![vec![int(20), int(1)], vec![Value::Unset, int(2)]]))
     );
 }
 
@@ -257,13 +257,13 @@ fn a_row_that_was_read_is_written_elsewhere() {
             && partitions[0].0 != partitions[1].0
     );
     let found = [row(&[Some(1), None, Some(5)]), None];
-    assert_eq!(bound.decide(&found), Ok(Decided::Write(vec![vec![int(9), int(5)], vec![]])));
+    assert_eq!(bound.decide(&found), Ok(PlanDecision::Write(vec![vec![int(9), int(5)], vec![]])));
     assert_eq!(
         bound.decide(&[row(&[Some(1), None, None]), None]),
-        Ok(Decided::Write(vec![vec![int(9), Value::Null], vec![]]))
+        Ok(PlanDecision::Write(vec![vec![int(9), Value::Null], vec![]]))
     );
-    assert_eq!(bound.decide(&[found[0].clone(), row(&[None])]), Ok(Decided::Nothing));
-    assert_eq!(bound.decide(&[None, None]), Ok(Decided::Nothing));
+    assert_eq!(bound.decide(&[found[0].clone(), row(&[None])]), Ok(PlanDecision::Nothing));
+    assert_eq!(bound.decide(&[None, None]), Ok(PlanDecision::Nothing));
 }
 
 #[test]
@@ -366,7 +366,7 @@ fn what_would_not_be_the_same_again_is_refused_by_name() {
     );
     assert!(draft(&many).is_err_and(|error| error.contains("5001 bind markers")));
     assert!(
-        Outline::read(
+        Outline::parse(
             "BEGIN TRANSACTION DELETE FROM accounts WHERE id = 1; COMMIT TRANSACTION",
             ""
         )
@@ -399,11 +399,14 @@ fn values_that_are_none_are_refused_and_named_ones_are_found() {
     list.push_named("i", shunt_wire::cql::message::Value::Bytes(&7_i32.to_be_bytes()));
     list.push_named("b", shunt_wire::cql::message::Value::Null);
     let values = plan.bind(&list.values()).expect("both names");
-    assert_eq!(plan.with(&values).decide(&[]), Ok(Decided::Write(vec![vec![Value::Null, int(7)]])));
+    assert_eq!(
+        plan.with(&values).decide(&[]),
+        Ok(PlanDecision::Write(vec![vec![Value::Null, int(7)]]))
+    );
     // A node that says less of a text than it has is no help.
     let (text, none) = (
         "BEGIN TRANSACTION UPDATE accounts SET balance = ? WHERE id = 1; COMMIT TRANSACTION",
-        ShownText::default(),
+        PreparedText::default(),
     );
     let draft = super::tests::draft(text).expect("a transaction");
     assert!(Plan::new(draft, &[none]).is_err());
@@ -454,25 +457,25 @@ fn tables_that_forget_too_soon_are_read_and_not_written_to() {
         Arc::new(table)
     };
     let drafted = |table: Arc<Table>, is_conditional: bool, text: &str| {
-        let outline = Outline::read(text, "ks").map_err(|refusal| refusal.to_string())?;
+        let outline = Outline::parse(text, "ks").map_err(|refusal| refusal.to_string())?;
         Draft::new(outline, &[table], 0, is_conditional).map(drop).map_err(|error| error.message)
     };
     let write = "BEGIN TRANSACTION UPDATE soon SET v = 1 WHERE id = 1; COMMIT TRANSACTION";
     let read = "BEGIN TRANSACTION SELECT v FROM soon WHERE id = 1; COMMIT TRANSACTION";
-    let lone = "UPDATE soon SET v = 1 WHERE id = 1 IF EXISTS";
+    let conditional = "UPDATE soon SET v = 1 WHERE id = 1 IF EXISTS";
     for (default_life, gc_grace, shown) in [
         (60, 864_000, "default_time_to_live = 60"),
         (0, 10_799, "gc_grace_seconds = 10799"),
         (0, 0, "ALTER TABLE .. WITH gc_grace_seconds = 10800 or more"),
     ] {
-        for (is_conditional, text) in [(false, write), (true, lone)] {
+        for (is_conditional, text) in [(false, write), (true, conditional)] {
             let refused = drafted(of(default_life, gc_grace), is_conditional, text);
             assert!(refused.as_ref().is_err_and(|why| why.contains(shown)), "{text}: {refused:?}");
         }
         assert_eq!(drafted(of(default_life, gc_grace), false, read), Ok(()));
     }
     assert_eq!(drafted(of(0, 10_800), false, write), Ok(()));
-    assert_eq!(drafted(of(0, 10_800), true, lone), Ok(()));
+    assert_eq!(drafted(of(0, 10_800), true, conditional), Ok(()));
     assert_eq!(Retention::read(None, None).refusal(), None);
 }
 

@@ -1,27 +1,27 @@
-//! What can happen next.
+//! Events that can happen next.
 
 use super::machine::{Machines, Sent};
 use super::state::{Change, FENCE, Fate, Message, Proxy, Request, State, What, X};
 use crate::engine::weakened::Without;
 use crate::{Claim, Place};
 
-/// How much happens, and what is left out.
+/// Number of events, and steps that are left out.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
     pub(super) requests: &'static [Request],
-    /// How often the shard goes from one owner to another.
+    /// Number of times that the shard changes its owner.
     pub(super) take_overs: u8,
     /// Proxies that end without a word, and statements of which nobody hears in time.
     pub(super) faults: u8,
     /// Deadlines of clients pass.
     pub(super) deadlines: bool,
-    /// Of the crate.
+    /// A step of the crate.
     pub(super) without: Option<Without>,
-    /// Of what is around it.
+    /// A step of the code around it.
     pub(super) left_out: LeftOut,
     /// Only such a violation is looked for.
     pub(super) sought: &'static str,
-    /// What has happened when the search begins.
+    /// Events before the search begins.
     pub(super) begun: &'static [Event],
 }
 
@@ -35,19 +35,19 @@ pub(super) enum LeftOut {
     FenceLock,
     /// Fences are not written.
     Raise,
-    /// What former owners have left is not looked for.
+    /// Unfinished work of former owners is not searched for.
     Recovery,
     /// Records that are found are not written again.
     Rewriting,
     /// The next owner's timestamps need not be above those that were given.
     Floor,
-    /// What former owners have left is not sealed.
+    /// Generations of former owners are not sealed.
     Seal,
     /// A fence that is known is known also after the shard was another's.
     Ownership,
     /// A fence that is known stays so while another is written.
     Forgetting,
-    /// Whoever shares the row goes by what was known when it came.
+    /// A request that shares the row goes by what was known when it came.
     SecondLook,
 }
 
@@ -72,7 +72,7 @@ pub(super) enum Event {
         what: What,
         new: u8,
     },
-    Found {
+    FoundRecord {
         proxy: u8,
         what: What,
         new: u8,
@@ -129,7 +129,7 @@ pub(super) fn row_of(bounds: &Bounds, what: What) -> Option<u8> {
     Some(if number == 0 { writes.unwrap_or(FENCE) } else { FENCE })
 }
 
-/// What this request finds when it reads.
+/// The result of this request's read.
 pub(super) fn is_read(bounds: &Bounds, request: u8, what: What) -> bool {
     match row_of(bounds, what) {
         Some(FENCE) => true,
@@ -151,7 +151,7 @@ pub(super) fn is_read_later(bounds: &Bounds, state: &State, what: What) -> bool 
     })
 }
 
-/// Nobody reads the log of a generation that is sealed, but who has begun to before.
+/// No opening reads the log of a generation that is sealed, but who has begun to before.
 fn is_sealed(state: &State, what: What) -> bool {
     let What::Record(_, place) = what else { return false };
     let is_being_read = |proxy: &Proxy| {
@@ -190,7 +190,7 @@ pub(super) fn simplify(bounds: &Bounds, state: &mut State) {
     state.put_in_order(&matters);
 }
 
-/// What a reader of a page of the log may find.
+/// Results of reading a page of the log.
 pub(super) fn is_in(page: Place, what: What) -> bool {
     let What::Record(_, place) = what else { return false };
     place.generation == page.generation
@@ -219,7 +219,7 @@ pub(super) fn come(state: &mut State, pair: u8, open: &[usize], mut new: u16) {
     }
 }
 
-/// How a quorum may come to have a message.
+/// Ways in which a quorum gets a message.
 fn quorums(bounds: &Bounds, state: &State, message: &Message) -> Vec<u8> {
     let at = message.at;
     if at.count_ones() >= 2 {
@@ -239,7 +239,7 @@ pub(super) fn what_of(request: u8, sent: Sent) -> What {
     }
 }
 
-/// All that can happen to a state.
+/// Events that can happen to a state.
 pub(super) fn events(bounds: &Bounds, machines: &Machines, state: &State, out: &mut Vec<Event>) {
     out.clear();
     for number in 0..2 {
@@ -334,7 +334,7 @@ fn of_opening(
         if is_awaited {
             let what = message.what;
             let new = quorums(bounds, state, message);
-            out.extend(new.into_iter().map(|new| Event::Found { proxy: number, what, new }));
+            out.extend(new.into_iter().map(|new| Event::FoundRecord { proxy: number, what, new }));
         }
     }
     if opener.opening.next_due_ms().is_some() && holds {

@@ -1,11 +1,11 @@
-//! What `own_rows.rs` and `fences.rs` of the proxy do with the row of the fence.
+//! The use of the fence's row by `guard/idempotency.rs` and `guard/fences.rs`.
 
 use super::events::{Bounds, LeftOut, come, is_read, row_of, ways};
 use super::happen::{DEADLINE_MS, Model};
 use super::machine::Machine;
 use super::rest;
 use super::state::{FENCE, Fate, State, What, X};
-use crate::engine::types::{Asked as Begun, Decision, Mode, Partition, Ticket};
+use crate::engine::types::{Begin, Decision, Mode, Partition, Ticket};
 
 /// The fence that a proxy knows the row to have.
 fn known(bounds: &Bounds, machine: &Machine) -> Option<u8> {
@@ -51,7 +51,7 @@ impl Model {
         // What comes when the deadlines of the others are over has one that does not come.
         let deadline_ms =
             if state.proxies[usize::from(proxy)].is_late { u64::MAX } else { DEADLINE_MS };
-        let begun = Begun {
+        let begun = Begin {
             ticket: Ticket(request.into()),
             shard: 0,
             partitions: &partitions,
@@ -62,8 +62,8 @@ impl Model {
         })
     }
 
-    /// What `own_rows.rs` of the proxy does: a later fence in the row refuses the request; one that
-    /// is not in it is written too.
+    /// The decision of `guard/idempotency.rs`: a later fence in the row refuses the request; one
+    /// that is not in it is written too.
     pub(super) fn reads(
         &mut self,
         state: &mut State,

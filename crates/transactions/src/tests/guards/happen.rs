@@ -1,4 +1,4 @@
-//! What happens, and what comes of it.
+//! Events and their results.
 
 use std::rc::Rc;
 
@@ -7,19 +7,21 @@ use shunt_locks::{Lease, Now, Written};
 use super::events::{Bounds, Event, LeftOut, come, events, is_in, simplify, ways, what_of};
 use super::machine::{Machine, Machines, Said, Sent};
 use super::opener::{Opener, Wanted};
-use super::state::{Asked, Change, Fate, Message, Proxy, State, What};
+use super::state::{Begin, Change, Fate, Message, Proxy, State, What};
 use super::{fences, rest};
 use crate::engine::types::Outcome;
-use crate::{Claim, Conditional, Found, Generation, Opened, Opening, Page, Place, Position, Row};
+use crate::{
+    Claim, Conditional, FoundRecord, Generation, Opened, Opening, Page, Place, Position, Row,
+};
 
 /// The clock of the first proxy is ahead.
 const WALL_US: [i64; 2] = [500, 5];
-/// How far timestamps may go with a lease.
+/// Limit of timestamps with a lease.
 const LIMIT_US: i64 = 1_000;
 pub(super) const DEADLINE_MS: u64 = 10_000;
 const LEASE_ENDS_NS: u64 = u64::MAX;
 
-/// What has been seen, so that a search in which nothing happens does not pass.
+/// Events that were seen, so that a search in which nothing happens does not pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Seen {
     pub(super) both_committed: bool,
@@ -37,7 +39,7 @@ pub(super) struct Model {
     pub(super) bounds: Bounds,
     pub(super) machines: Machines,
     pub(super) seen: Seen,
-    /// What was said, if somebody wants to read it.
+    /// The history, if a reader wants it.
     pub(super) log: Option<Vec<String>>,
 }
 
@@ -77,7 +79,7 @@ impl Model {
             is_gone: false,
             is_late: false,
         });
-        let asked = Asked { fate: Fate::OnItsWay, timestamp_us: 0, seen: 0, raises: false };
+        let asked = Begin { fate: Fate::OnItsWay, timestamp_us: 0, seen: 0, raises: false };
         State {
             proxies,
             owner: 0,
@@ -91,7 +93,7 @@ impl Model {
         }
     }
 
-    /// What comes of an event; an error says what may never happen.
+    /// The result of an event; an error says what must never happen.
     pub(super) fn happen(&mut self, state: &mut State, event: Event) -> Result<(), String> {
         match event {
             Event::Arrives { request, proxy } => self.arrives(state, request, proxy)?,
@@ -108,7 +110,7 @@ impl Model {
                 state.faults += 1;
                 self.hears(state, proxy, what, Written::Unknown)?;
             }
-            Event::Found { proxy, what, new } => {
+            Event::FoundRecord { proxy, what, new } => {
                 if let Some(message) = state.message(what) {
                     message.at |= new;
                 }
@@ -388,7 +390,7 @@ impl Model {
             is_looked_for && message.at & pair != 0 && is_in(page, message.what)
         };
         let here = state.messages.iter().filter(is_here);
-        let mut found: Vec<Found> =
+        let mut found: Vec<FoundRecord> =
             here.filter_map(|message| found(&self.bounds, state, message.what)).collect();
         found.sort_unstable_by_key(|found| found.position);
         let mut heard = vec![3, found.len() as u8];
@@ -488,10 +490,10 @@ fn request_at(state: &State, place: Place) -> Option<u8> {
 }
 
 /// A record, as whoever reads it finds it.
-fn found(bounds: &Bounds, state: &State, what: What) -> Option<Found> {
+fn found(bounds: &Bounds, state: &State, what: What) -> Option<FoundRecord> {
     let What::Record(request, place) = what else { return None };
     let asked = state.requests[usize::from(request)];
     let writes =
         u16::from(bounds.requests[usize::from(request)].writes.is_some()) + u16::from(asked.raises);
-    Some(Found { position: place.position, timestamp_us: asked.timestamp_us, writes })
+    Some(FoundRecord { position: place.position, timestamp_us: asked.timestamp_us, writes })
 }

@@ -5,11 +5,11 @@ use std::collections::HashMap;
 use shunt_locks::Now;
 
 use crate::engine::transactions::{Apply, State};
-use crate::engine::types::{Limits, Mode, Outcome, Sink, Ticket, TransactionId};
+use crate::engine::types::{Effects, Limits, Mode, Outcome, Ticket, TransactionId};
 use crate::engine::weakened::Without;
 use crate::{Claim, Generation, Place, Position, Transactions};
 
-/// What [`Transactions`] have said and want done.
+/// Effects of [`Transactions`].
 #[derive(Default)]
 pub(super) struct Said {
     pub(super) locked: Vec<(TransactionId, u8)>,
@@ -19,7 +19,7 @@ pub(super) struct Said {
     pub(super) forgotten: Vec<TransactionId>,
 }
 
-impl Sink for Said {
+impl Effects for Said {
     fn locked(&mut self, id: TransactionId, ticket: Ticket) {
         self.locked.push((id, ticket.0 as u8));
     }
@@ -32,7 +32,7 @@ impl Sink for Said {
     fn apply(&mut self, id: TransactionId, write: u16, timestamp_us: i64) {
         self.applies.push((id, write, timestamp_us));
     }
-    fn write_alone(&mut self, id: TransactionId, _: i64) {
+    fn write_unlogged(&mut self, id: TransactionId, _: i64) {
         panic!("nobody here decides {id:?} to be alone");
     }
     fn forget(&mut self, id: TransactionId) {
@@ -58,7 +58,7 @@ pub(super) enum Sent {
     Write(u16),
 }
 
-/// What others see of a transaction.
+/// The part of a transaction that others see.
 #[derive(Clone, Debug)]
 pub(super) struct Facts {
     pub(super) request: u8,
@@ -79,7 +79,7 @@ impl Machine {
         self.requests.iter().find(|(known, _)| *known == id).map(|(_, request)| *request)
     }
 
-    /// Of those that have their partitions.
+    /// Transactions that have their partitions.
     pub(super) fn facts(&self) -> Vec<Facts> {
         let of = |(id, request): &(TransactionId, u8)| {
             let transaction = &self.engine.all[id.index as usize];
@@ -114,8 +114,8 @@ impl Machine {
         self.requests.iter().map(of).collect()
     }
 
-    /// All that matters for what can happen from now on. Numbers of entries and their generations
-    /// are left out, and when what is due: all that is is looked at together.
+    /// The state that matters for what can happen from now on. Numbers of entries and their
+    /// generations are left out, and when what is due: all that is is looked at together.
     fn encode(&self, out: &mut Vec<u8>) {
         let shard = &self.engine.shards[0];
         let put = |out: &mut Vec<u8>, number: i64| out.extend((number as u16).to_le_bytes());

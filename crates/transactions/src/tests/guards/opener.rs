@@ -1,9 +1,9 @@
 //! The [`Opening`] of a proxy, with what it waits for. What it has heard says which state it is in.
 
 use super::state::Change;
-use crate::{Claim, Generation, Opening, OpeningSink, Place, Row};
+use crate::{Claim, Generation, Opening, OpeningEffects, Place, Row};
 
-/// What an opening wants done.
+/// Effects of an opening.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Wanted {
     pub(super) row: bool,
@@ -21,7 +21,7 @@ pub(super) struct Opener {
     pub(super) heard: Vec<u8>,
 }
 
-impl OpeningSink for Wanted {
+impl OpeningEffects for Wanted {
     fn read_row(&mut self, _: u8) {
         self.row = true;
     }

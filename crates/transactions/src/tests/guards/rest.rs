@@ -1,4 +1,4 @@
-//! What is there in the end: when no proxy has anything to do any more, all that was late has come
+//! The final state: when no proxy has anything to do any more, all that was late has come
 //! or never does, and what one replica has all have.
 
 use super::events::{Bounds, row_of};
@@ -147,7 +147,7 @@ fn descends(bounds: &Bounds, state: &State) -> Option<String> {
     })
 }
 
-/// What a search has seen.
+/// Events that a search has seen.
 fn note(bounds: &Bounds, state: &State, seen: &mut Seen) {
     let committed = |fence: u8| {
         state.requests.iter().zip(bounds.requests).any(|(asked, of)| {

@@ -7,20 +7,20 @@ use std::hash::{DefaultHasher, Hasher};
 use super::events::{Bounds, Event};
 use super::happen::{Model, Seen};
 
-/// What a search has found.
-pub(super) struct Found {
+/// The result of a search.
+pub(super) struct FoundRecord {
     pub(super) states: usize,
     pub(super) machines: usize,
     pub(super) depth: u32,
     pub(super) seen: Seen,
-    /// What may never happen, and the history that leads there.
+    /// A violation, and the history that leads there.
     pub(super) violation: Option<(String, String)>,
-    /// There were more states than were to be looked at.
+    /// The limit of states was reached.
     pub(super) is_cut: bool,
 }
 
 /// Looks at all states, or at so many.
-pub(super) fn search(bounds: Bounds, states_max: usize) -> Found {
+pub(super) fn search(bounds: Bounds, states_max: usize) -> FoundRecord {
     let mut model = Model::new(bounds);
     let mut first = model.begin();
     for event in bounds.begun {
@@ -63,7 +63,7 @@ pub(super) fn search(bounds: Bounds, states_max: usize) -> Found {
             from.push((number, Some(event)));
         }
     }
-    Found {
+    FoundRecord {
         states: from.len(),
         machines: model.machines.len(),
         depth,
@@ -87,8 +87,8 @@ pub(super) fn led(bounds: Bounds, wishes: &[&dyn Fn(&Event) -> bool]) -> &'stati
     history.leak()
 }
 
-/// Of a state, for its place among those that are known: with a million states, two have the same
-/// in one search of 40 million.
+/// Hash of a state, for its place among those that are known: with a million states, two have the
+/// same in one search of 40 million.
 fn hash(bytes: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     hasher.write(bytes);

@@ -1,4 +1,4 @@
-//! What all of it is at one moment: two proxies, requests, what was sent to replicas, the shard's
+//! The whole state at one moment: two proxies, requests, what was sent to replicas, the shard's
 //! row.
 
 use std::rc::Rc;
@@ -17,13 +17,13 @@ pub(super) const FENCE: u8 = 2;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Request {
     pub(super) fence: u8,
-    /// It reads [`X`] before it writes.
+    /// The request reads [`X`] before it writes.
     pub(super) reads: bool,
     /// The row that it writes, if it does.
     pub(super) writes: Option<u8>,
 }
 
-/// What has become of a request.
+/// Progress of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     /// The lock's owner has said that the lock is held with its fence; it is on its way since.
@@ -32,38 +32,39 @@ pub(super) enum Fate {
     At(u8),
     /// Refused for its fence.
     Refused,
-    /// Its proxy died before it had answered.
+    /// The proxy died before it had answered.
     NeverAnswered,
     Answered(Outcome),
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Asked {
+pub(super) struct Begin {
     pub(super) fate: Fate,
-    /// Of its first write, once it is decided.
+    /// Timestamp of its first write, once it is decided.
     pub(super) timestamp_us: i64,
-    /// Which request has written what it has read, counted from 1.
+    /// The request that wrote the value which was read, counted from 1.
     pub(super) seen: u8,
-    /// It writes the row of the fence, behind its other write.
+    /// The request writes the row of the fence, after its other write.
     pub(super) raises: bool,
 }
 
-/// What is sent to replicas: the record of a request at a place of the log, or one of its writes.
+/// A message to replicas: the record of a request at a place of the log, or one of its writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum What {
     Record(u8, Place),
     Write(u8, u8),
 }
 
-/// It may reach each replica at any later time. That it has is settled when it makes a difference:
-/// when somebody reads there, or hears that a quorum has it. Until then it may or may not be there.
+/// The message may reach each replica at any later time. That it has is settled when it makes a
+/// difference: when somebody reads there, or hears that a quorum has it. Until then it may or may
+/// not be there.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Message {
     pub(super) what: What,
     /// A bit for each replica that is known to have it.
     pub(super) at: u8,
-    /// It is of a request with an earlier fence, and need not be on a quorum when one with a later
-    /// fence is acknowledged.
+    /// The message is of a request with an earlier fence, and need not be on a quorum when one with
+    /// a later fence is acknowledged.
     pub(super) is_behind: bool,
 }
 
@@ -80,11 +81,11 @@ pub(super) struct Proxy {
     pub(super) machine: u32,
     pub(super) opening: Option<Rc<Opener>>,
     pub(super) has_lease: bool,
-    /// Its timestamps are below, by its row.
+    /// The timestamps are below, by its row.
     pub(super) limit_us: i64,
     /// The fleet has declared its incarnation dead.
     pub(super) is_dead: bool,
-    /// Its process has ended.
+    /// The process has ended.
     pub(super) is_gone: bool,
     /// The deadlines of all that has come are over.
     pub(super) is_late: bool,
@@ -98,7 +99,7 @@ pub(super) struct State {
     pub(super) floor_us: i64,
     pub(super) take_overs: u8,
     pub(super) faults: u8,
-    pub(super) requests: Vec<Asked>,
+    pub(super) requests: Vec<Begin>,
     pub(super) messages: Vec<Message>,
     pub(super) row: Row,
     pub(super) changes: Vec<(Claim, Change)>,
@@ -130,7 +131,7 @@ impl State {
         self.changes.sort_unstable_by_key(|(claim, change)| (claim.0, *change));
     }
 
-    /// All that matters for what can happen from now on.
+    /// The state that matters for what can happen from now on.
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         out.clear();
         for proxy in &self.proxies {

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// What an engine has said and wants done.
+/// Effects of an engine.
 #[derive(Default)]
 pub(super) struct Said {
     pub(super) locked: Vec<(TransactionId, Ticket)>,
@@ -14,7 +14,7 @@ pub(super) struct Said {
     pub(super) deletes: Vec<(Generation, u64)>,
 }
 
-impl Sink for Said {
+impl Effects for Said {
     fn locked(&mut self, transaction: TransactionId, ticket: Ticket) {
         self.locked.push((transaction, ticket));
     }
@@ -27,7 +27,7 @@ impl Sink for Said {
     fn apply(&mut self, transaction: TransactionId, write: u16, timestamp_us: i64) {
         self.applies.push((transaction, write, timestamp_us));
     }
-    fn write_alone(&mut self, transaction: TransactionId, _: i64) {
+    fn write_unlogged(&mut self, transaction: TransactionId, _: i64) {
         panic!("nobody here decides {transaction:?} to be alone");
     }
     fn forget(&mut self, transaction: TransactionId) {
@@ -77,7 +77,7 @@ impl World {
         let partitions: Vec<_> =
             asked.keys.iter().map(|key| (Partition(*key as u128), mode)).collect();
         let deadline_ms = self.now_ms + 1_500;
-        let asked = Asked {
+        let asked = Begin {
             ticket: Ticket(operation as u64),
             shard: 0,
             partitions: &partitions,

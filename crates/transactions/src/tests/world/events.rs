@@ -1,4 +1,4 @@
-//! What happens, and to whom.
+//! Events of a world.
 
 use super::*;
 
@@ -40,7 +40,7 @@ pub(super) enum At {
     Opening(Claim, Heard),
 }
 
-/// What an opening hears.
+/// Answers to an opening.
 #[derive(Clone, Debug)]
 pub(super) enum Heard {
     Row(Result<Option<Row>, Failed>),

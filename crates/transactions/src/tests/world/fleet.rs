@@ -75,7 +75,7 @@ impl World {
         self.carry_out(host, said);
     }
 
-    /// It is about to give the shard away, if it has it.
+    /// The member is about to give the shard away, if it has it.
     pub(super) fn close(&mut self, host: usize) {
         let (at, mut said) = (&mut self.hosts[host], Said::default());
         if at.gained.is_some() {
@@ -164,7 +164,7 @@ impl World {
         self.stalls(host, 5);
     }
 
-    /// What was closed is given away as soon as nothing is under way, or kept after all.
+    /// A closed shard is given away as soon as nothing is under way, or kept after all.
     fn give_away(&mut self, host: usize) {
         let Some(until_ms) = self.hosts[host].closing_until_ms else { return };
         let (me, epoch) = (self.hosts[host].member, self.view.epoch);

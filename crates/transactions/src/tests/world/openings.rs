@@ -15,7 +15,7 @@ pub(super) struct Wanted {
     deletes: Vec<Mutation>,
 }
 
-impl OpeningSink for Wanted {
+impl OpeningEffects for Wanted {
     fn read_row(&mut self, _shard: u8) {
         self.is_row = true;
     }
@@ -159,7 +159,7 @@ impl World {
         let mut found = Vec::new();
         for (position, writes) in records.into_iter().take(PAGE) {
             let timestamp_us = writes.first().map_or(0, |(_, value)| value.timestamp_us);
-            found.push(Found { position, timestamp_us, writes: writes.len() as u16 });
+            found.push(FoundRecord { position, timestamp_us, writes: writes.len() as u16 });
             self.hosts[host].redo.insert(Place { generation: from.generation, position }, writes);
         }
         self.seen.found += found.len();

@@ -1,4 +1,4 @@
-//! What lies on a replica: the registers, and the log with its low marks.
+//! Content of a replica: the registers, and the log with its low marks.
 
 use std::collections::BTreeSet;
 
@@ -48,7 +48,7 @@ impl Log {
         *last = (*last).max(deleted_us);
     }
 
-    /// What was written later than it was deleted.
+    /// Cells written later than they were deleted.
     pub(super) fn visible(self) -> BTreeMap<Position, Writes> {
         let Self { rows, deleted } = self;
         let is_visible = |place: &Place, written_us: i64| {

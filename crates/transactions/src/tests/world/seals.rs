@@ -1,5 +1,5 @@
-//! What a seal says, looked at from outside: all that was committed in a generation before is made,
-//! and nothing is afterwards.
+//! The promise of a seal, looked at from outside: all that was committed in a generation before is
+//! made, and nothing is afterwards.
 
 use super::*;
 
@@ -23,7 +23,7 @@ impl World {
         self.begun.insert(place, writes);
     }
 
-    /// What a seal says: all that was committed up to this generation is made.
+    /// The promise of a seal: all that was committed up to this generation is made.
     pub(super) fn look_at_seal(&mut self, sealed: Generation) {
         self.closed = self.closed.max(sealed);
         let open = self

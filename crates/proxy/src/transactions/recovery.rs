@@ -1,4 +1,5 @@
-//! Shards whose logs are being opened: what their former owners left undone is done.
+//! Logs of shards that this core has gained are opened, and the unfinished work of former owners is
+//! finished.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,19 +9,20 @@ use shunt_reactor::Io;
 #[cfg(feature = "weakened")]
 use shunt_transactions::OpeningStep;
 use shunt_transactions::record::Record;
-use shunt_transactions::{Claim, Conditional, Failed, Found, Opening, Page, Place, Refused, Row};
+use shunt_transactions::{
+    Claim, Conditional, Failed, FoundRecord, Opening, Page, Place, Refused, Row,
+};
 
-use super::open::Open;
-use super::outbox::{Openings, ToOpen};
-use super::part::{OneWrite, OpeningPart};
-use super::timer::set_due;
-use super::unconfirmed::Unconfirmed;
-use super::{confirm, levels, log, writes};
+use super::{confirmation, levels, log, writes};
 use crate::core::Core;
 use crate::fleet::statements::Heard;
 use crate::log_limits::Logged;
+use crate::transactions::effects::{OpeningEffect, OpeningEffects};
+use crate::transactions::ownership::{Open, Unconfirmed};
+use crate::transactions::part::{OneWrite, OpeningPart};
+use crate::transactions::timer::set_due;
 
-/// Opens the log of a shard of this core, unless that was begun before.
+/// Opens the log of a shard of this core, unless that was begun.
 pub(super) fn open(core: &mut Core, io: &mut Io, shard: u8) {
     let keeper = &mut core.fleet.transactions;
     if let Some(claim) = keeper.claims[usize::from(shard)].take() {
@@ -31,8 +33,8 @@ pub(super) fn open(core: &mut Core, io: &mut Io, shard: u8) {
     }
 }
 
-/// Opens the log of a shard of this core if it has one, whatever modes tables have: acknowledged
-/// writes of a former owner may be undone, and nobody would ask for them.
+/// Opens the log of a shard of this core if it exists, whatever modes tables have: a former owner
+/// may have left acknowledged writes that no client would ask for.
 pub(super) fn recover(core: &mut Core, io: &mut Io, shard: u8) {
     if let Some(claim) = core.fleet.transactions.claims[usize::from(shard)].take() {
         begin(core, io, shard, claim, true);
@@ -40,59 +42,62 @@ pub(super) fn recover(core: &mut Core, io: &mut Io, shard: u8) {
 }
 
 fn begin(core: &mut Core, io: &mut Io, shard: u8, claim: Claim, only_recovers: bool) {
-    let mut wanted = Openings::default();
-    let opening = Opening::begin(shard, claim, &mut wanted);
+    let mut effects = OpeningEffects::default();
+    let opening = Opening::begin(shard, claim, &mut effects);
     core.fleet
         .transactions
         .openings
         .insert(claim.0, Open { shard, opening, bodies: HashMap::new(), only_recovers });
-    carry_out(core, io, claim, wanted);
+    perform(core, io, claim, effects);
 }
 
-/// What an opening wants is done. What could not be sent is told like an answer.
-fn carry_out(core: &mut Core, io: &mut Io, claim: Claim, wanted: Openings) {
+/// Performs the effects of an opening. A statement that cannot be sent counts as one without an
+/// answer.
+fn perform(core: &mut Core, io: &mut Io, claim: Claim, effects: OpeningEffects) {
     let Some(shard) = core.fleet.transactions.openings.get(&claim.0).map(|open| open.shard) else {
         return;
     };
     #[cfg(feature = "weakened")]
     if core.fleet.transactions.left_out == Some(OpeningStep::Seal)
-        && matches!(wanted.0[..], [ToOpen::Seal(_)])
+        && matches!(effects.0[..], [OpeningEffect::Seal(_)])
     {
-        return step(core, io, claim, |opening, now, _, sink| {
-            opening.sealed(now, Conditional::Applied, sink)
+        return step(core, io, claim, |opening, now, _, effects| {
+            opening.sealed(now, Conditional::Applied, effects)
         });
     }
-    for one in wanted.0 {
+    for one in effects.0 {
         let (part, is_sent) = match one {
-            ToOpen::ReadRow => (OpeningPart::Row, log::read_row(core, io, shard, claim)),
-            ToOpen::Claim(row) => (OpeningPart::Claim, log::claim(core, io, shard, claim, row)),
-            ToOpen::Seal(claimed) => {
+            OpeningEffect::ReadRow => (OpeningPart::Row, log::read_row(core, io, shard, claim)),
+            OpeningEffect::Claim(row) => {
+                (OpeningPart::Claim, log::claim(core, io, shard, claim, row))
+            }
+            OpeningEffect::Seal(claimed) => {
                 (OpeningPart::Seal, log::seal(core, io, shard, claim, claimed))
             }
-            ToOpen::ReadLow(generation) => {
+            OpeningEffect::ReadLow(generation) => {
                 (OpeningPart::Low(generation), log::read_low(core, io, shard, claim, generation))
             }
-            ToOpen::ReadPage(from) => {
+            OpeningEffect::ReadPage(from) => {
                 (OpeningPart::Page(from), log::read_page(core, io, shard, claim, from))
             }
-            ToOpen::Record(place) => {
+            OpeningEffect::Record(place) => {
                 (OpeningPart::Record(place), write_record(core, io, (shard, claim), place))
             }
-            ToOpen::Write(place, write) => {
-                writes::make(core, io, OneWrite::Found { claim, place, write });
+            OpeningEffect::Write(place, write) => {
+                writes::start(core, io, OneWrite::Found { claim, place, write });
                 continue;
             }
-            ToOpen::Forget(place) => {
+            OpeningEffect::Forget(place) => {
                 if let Some(open) = core.fleet.transactions.openings.get_mut(&claim.0) {
                     open.bodies.remove(&place);
                 }
                 continue;
             }
-            ToOpen::DeleteBucket(generation, bucket) => {
+            OpeningEffect::DeleteBucket(generation, bucket) => {
                 log::delete_bucket(core, io, shard, generation, bucket);
                 continue;
             }
-            ToOpen::DeleteLow(generation) => {
+            OpeningEffect::DeleteLow(generation) => {
                 log::delete_low(core, io, shard, generation);
                 continue;
             }
@@ -104,7 +109,7 @@ fn carry_out(core: &mut Core, io: &mut Io, claim: Claim, wanted: Openings) {
     settle(core, io, claim);
 }
 
-/// If it is open, its shard is served from now on.
+/// Serves the shard if its log is open.
 fn settle(core: &mut Core, io: &mut Io, claim: Claim) {
     let opened =
         core.fleet.transactions.openings.get(&claim.0).and_then(|open| open.opening.opened());
@@ -121,27 +126,27 @@ fn settle(core: &mut Core, io: &mut Io, claim: Claim) {
                 "writes of a former owner's transactions could not be made: their tables are gone"
             );
         }
-        let (table, outbox) = core.fleet.transactions.table();
-        table.open_shard(opened, outbox);
+        let (table, effects) = core.fleet.transactions.table();
+        table.open_shard(opened, effects);
     }
     set_due(core, io);
 }
 
-/// Gives an opening what it waits for.
+/// Gives an answer to an opening.
 fn step(
     core: &mut Core,
     io: &mut Io,
     claim: Claim,
-    step: impl FnOnce(&mut Opening, shunt_locks::Now, bool, &mut Openings),
+    step: impl FnOnce(&mut Opening, shunt_locks::Now, bool, &mut OpeningEffects),
 ) {
-    // Read anew, after the answer came.
+    // The clock is read after the answer came.
     let now = levels::now(io);
     let keeper = &mut core.fleet.transactions;
     let Some(open) = keeper.openings.get_mut(&claim.0) else { return };
     let holds = keeper.table.as_ref().is_some_and(|table| table.holds(now, open.shard));
-    let mut wanted = Openings::default();
-    step(&mut open.opening, now, holds, &mut wanted);
-    carry_out(core, io, claim, wanted);
+    let mut effects = OpeningEffects::default();
+    step(&mut open.opening, now, holds, &mut effects);
+    perform(core, io, claim, effects);
 }
 
 fn body(core: &Core, claim: Claim, place: Place) -> Option<&Arc<[u8]>> {
@@ -156,8 +161,8 @@ fn write_record(core: &mut Core, io: &mut Io, (shard, claim): (u8, Claim), place
     log::write_again(core, io, (shard, claim), place, &bytes, timestamp_us)
 }
 
-/// An answer to a step.
-pub(super) fn heard(
+/// Takes in the answer to a step.
+pub(super) fn step_answered(
     core: &mut Core,
     io: &mut Io,
     claim: Claim,
@@ -168,43 +173,45 @@ pub(super) fn heard(
         OpeningPart::Row => {
             let row = log::row(heard);
             if row.is_err() {
-                say(core, io, "the row of a shard's log", heard);
+                log_unreadable(core, io, "the row of a shard's log", heard);
             }
-            match confirm::is_wanted(core) {
-                true => confirm::want(core, io, Unconfirmed::Row(claim, row)),
-                false => row_is(core, io, claim, row, true),
+            match confirmation::is_enabled(core) {
+                true => confirmation::request(core, io, Unconfirmed::Row(claim, row)),
+                false => row_confirmed(core, io, claim, row, true),
             }
         }
         OpeningPart::Claim => {
             let outcome = log::conditional(heard);
-            step(core, io, claim, |opening, now, _, sink| opening.claimed(now, outcome, sink));
+            step(core, io, claim, |opening, now, _, effects| {
+                opening.claimed(now, outcome, effects)
+            });
         }
         OpeningPart::Seal => {
             let outcome = log::conditional(heard);
-            step(core, io, claim, |opening, now, _, sink| opening.sealed(now, outcome, sink));
+            step(core, io, claim, |opening, now, _, effects| opening.sealed(now, outcome, effects));
         }
         OpeningPart::Low(generation) => {
             let low = log::low(heard);
-            step(core, io, claim, |opening, now, _, sink| {
-                opening.low_read(now, generation, low, sink)
+            step(core, io, claim, |opening, now, _, effects| {
+                opening.low_read(now, generation, low, effects)
             });
         }
         OpeningPart::Page(from) => page(core, io, claim, from, heard),
         OpeningPart::Record(place) => {
             let written = levels::written(heard);
-            if confirm::needs(core, written) {
-                return confirm::want(core, io, Unconfirmed::Again(claim, place));
+            if confirmation::needs(core, written) {
+                return confirmation::request(core, io, Unconfirmed::Again(claim, place));
             }
-            step(core, io, claim, |opening, now, holds, sink| {
-                opening.appended(now, place, written, holds, sink)
+            step(core, io, claim, |opening, now, holds, effects| {
+                opening.appended(now, place, written, holds, effects)
             });
         }
     }
 }
 
-/// The row of a shard is this, or could not be read. `is_alive`: so was this proxy when it heard
-/// it, if that is not for its lease to say.
-pub(super) fn row_is(
+/// Takes in the row of a shard. `is_alive` says whether this proxy was alive when the row came, if
+/// its lease does not say so.
+pub(super) fn row_confirmed(
     core: &mut Core,
     io: &mut Io,
     claim: Claim,
@@ -214,13 +221,12 @@ pub(super) fn row_is(
     if row == Ok(None) && leave_without_log(core, io, claim) {
         return;
     }
-    step(core, io, claim, |opening, now, holds, sink| {
-        opening.row_read(now, row, holds && is_alive, sink)
+    step(core, io, claim, |opening, now, holds, effects| {
+        opening.row_read(now, row, holds && is_alive, effects)
     });
 }
 
-/// No transaction of this shard was ever carried out, and nobody asks for one: its log is opened
-/// when somebody does. `false`: somebody does by now.
+/// Leaves a shard without a log unopened until a client needs it; `false` if one does.
 fn leave_without_log(core: &mut Core, io: &mut Io, claim: Claim) -> bool {
     let keeper = &mut core.fleet.transactions;
     let Some(open) = keeper.openings.remove(&claim.0) else { return false };
@@ -233,32 +239,38 @@ fn leave_without_log(core: &mut Core, io: &mut Io, claim: Claim) -> bool {
     true
 }
 
-/// A record that was found is there again.
-pub(super) fn is_again(core: &mut Core, io: &mut Io, claim: Claim, place: Place, is_alive: bool) {
-    step(core, io, claim, |opening, now, holds, sink| {
-        opening.appended(now, place, Written::Acknowledged, holds && is_alive, sink);
+/// Takes in that a recovered record is rewritten.
+pub(super) fn record_rewritten(
+    core: &mut Core,
+    io: &mut Io,
+    claim: Claim,
+    place: Place,
+    is_alive: bool,
+) {
+    step(core, io, claim, |opening, now, holds, effects| {
+        opening.appended(now, place, Written::Acknowledged, holds && is_alive, effects);
     });
 }
 
-/// A write of a record that was found was made, or was not.
-pub(super) fn applied(
+/// Takes in the outcome of a write of a recovered record.
+pub(super) fn write_done(
     core: &mut Core,
     io: &mut Io,
     claim: Claim,
     (place, write): (Place, u16),
     written: Result<Written, Refused>,
 ) {
-    step(core, io, claim, |opening, now, _, sink| {
-        opening.applied(now, place, write, written, sink)
+    step(core, io, claim, |opening, now, _, effects| {
+        opening.applied(now, place, write, written, effects)
     });
 }
 
-/// Records of a page.
+/// Takes in a page of records.
 fn page(core: &mut Core, io: &mut Io, claim: Claim, from: Place, heard: &Heard<'_>) {
     let read = log::page(heard).and_then(|read| {
         let found = read.iter().map(|(position, body)| {
             let record = Record::decode(body).map_err(|_| Failed)?;
-            Ok(Found {
+            Ok(FoundRecord {
                 position: *position,
                 timestamp_us: record.timestamp_us,
                 writes: record.writes.len() as u16,
@@ -281,19 +293,19 @@ fn page(core: &mut Core, io: &mut Io, claim: Claim, from: Place, heard: &Heard<'
             Ok(found)
         }
         Err(failed) => {
-            say(core, io, "a record of transactions", heard);
+            log_unreadable(core, io, "a record of transactions", heard);
             Err(failed)
         }
     };
-    step(core, io, claim, |opening, now, _, sink| {
+    step(core, io, claim, |opening, now, _, effects| {
         let page = found
             .as_deref()
             .map(|records| Page { records, is_last: records.len() < log::PAGE_RECORDS });
-        opening.page_read(now, from, page.map_err(|_| Failed), sink);
+        opening.page_read(now, from, page.map_err(|_| Failed), effects);
     });
 }
 
-fn say(core: &Core, io: &Io, what: &str, heard: &Heard<'_>) {
+fn log_unreadable(core: &Core, io: &Io, what: &str, heard: &Heard<'_>) {
     if let Some(suppressed) = core.context.log_limits.admit(Logged::Transactions, io.now_ns()) {
         let why = match heard {
             Heard::Error(error) => error.message,
@@ -308,38 +320,38 @@ fn say(core: &Core, io: &Io, what: &str, heard: &Heard<'_>) {
     }
 }
 
-/// What could not be sent has no answer; it is told now that it has none.
-pub(super) fn tell_unsent(core: &mut Core, io: &mut Io) {
+/// Reports statements that could not be sent as ones without an answer.
+pub(super) fn fail_unsent(core: &mut Core, io: &mut Io) {
     for (claim, part) in std::mem::take(&mut core.fleet.transactions.unsent) {
         match part {
-            OpeningPart::Row => step(core, io, claim, |opening, now, holds, sink| {
-                opening.row_read(now, Err(Failed), holds, sink)
+            OpeningPart::Row => step(core, io, claim, |opening, now, holds, effects| {
+                opening.row_read(now, Err(Failed), holds, effects)
             }),
-            OpeningPart::Claim => step(core, io, claim, |opening, now, _, sink| {
-                opening.claimed(now, Conditional::Unknown, sink)
+            OpeningPart::Claim => step(core, io, claim, |opening, now, _, effects| {
+                opening.claimed(now, Conditional::Unknown, effects)
             }),
-            OpeningPart::Seal => step(core, io, claim, |opening, now, _, sink| {
-                opening.sealed(now, Conditional::Unknown, sink)
+            OpeningPart::Seal => step(core, io, claim, |opening, now, _, effects| {
+                opening.sealed(now, Conditional::Unknown, effects)
             }),
             OpeningPart::Low(generation) => {
-                step(core, io, claim, |opening, now, _, sink| {
-                    opening.low_read(now, generation, Err(Failed), sink)
+                step(core, io, claim, |opening, now, _, effects| {
+                    opening.low_read(now, generation, Err(Failed), effects)
                 });
             }
-            OpeningPart::Page(from) => step(core, io, claim, |opening, now, _, sink| {
-                opening.page_read(now, from, Err(Failed), sink)
+            OpeningPart::Page(from) => step(core, io, claim, |opening, now, _, effects| {
+                opening.page_read(now, from, Err(Failed), effects)
             }),
             OpeningPart::Record(place) => {
-                step(core, io, claim, |opening, now, holds, sink| {
-                    opening.appended(now, place, Written::NotSent, holds, sink)
+                step(core, io, claim, |opening, now, holds, effects| {
+                    opening.appended(now, place, Written::NotSent, holds, effects)
                 });
             }
         }
     }
 }
 
-/// Time has passed.
-pub(super) fn due(core: &mut Core, io: &mut Io) {
+/// Repeats what is due.
+pub(super) fn tick(core: &mut Core, io: &mut Io) {
     let now_ms = io.now_ns() / 1_000_000;
     let is_due = |open: &Open| open.opening.next_due_ms().is_some_and(|due_ms| due_ms <= now_ms);
     let claims: Vec<u128> = core
@@ -351,14 +363,14 @@ pub(super) fn due(core: &mut Core, io: &mut Io) {
         .map(|(claim, _)| *claim)
         .collect();
     for claim in claims {
-        step(core, io, Claim(claim), |opening, now, _, sink| opening.tick(now, sink));
+        step(core, io, Claim(claim), |opening, now, _, effects| opening.tick(now, effects));
     }
 }
 
-/// What failed is tried again now.
+/// Repeats everything that waits for a pause.
 pub(super) fn hurry(core: &mut Core, io: &mut Io) {
     let claims: Vec<u128> = core.fleet.transactions.openings.keys().copied().collect();
     for claim in claims {
-        step(core, io, Claim(claim), |opening, now, _, sink| opening.hurry(now, sink));
+        step(core, io, Claim(claim), |opening, now, _, effects| opening.hurry(now, effects));
     }
 }

@@ -1,58 +1,60 @@
-//! What the fleet says to the transactions of a core: the lease, and shards that come and go.
+//! The lease of a core's transactions, and shards that it gains, hands over and loses.
 
 use shunt_fleet::{Gain, Incarnation, SHARDS, Shard};
 use shunt_locks::Lease;
 use shunt_reactor::Io;
 use shunt_transactions::Claim;
 
-use super::draining::Draining;
 use super::levels;
-use super::outbox::Wanted;
-use super::part::OneWrite;
-use super::timer::set_due;
 use crate::config::Commit;
 use crate::core::Core;
+use crate::locks::word::Word;
+use crate::locks::words;
+use crate::transactions::effects::Effect;
+use crate::transactions::ownership::Draining;
+use crate::transactions::part::OneWrite;
+use crate::transactions::timer::set_due;
 
-/// The lease is another one, of this membership.
-pub(crate) fn lease(core: &mut Core, io: &mut Io, lease: Lease, incarnation: Incarnation) {
+/// Replaces the lease, of this membership.
+pub(crate) fn set_lease(core: &mut Core, io: &mut Io, lease: Lease, incarnation: Incarnation) {
     let now = levels::now(io);
     let commit = core.context.config.transaction_commit;
     let keeper = &mut core.fleet.transactions;
     keeper.confirming.member = Some(incarnation);
     keeper.table().0.confirm(commit == Commit::Lwt);
     let is_new = now.boot_ns < lease.valid_until_ns && !keeper.table().0.has_lease(now);
-    let (table, outbox) = keeper.table();
-    table.set_lease(now, lease, outbox);
+    let (table, effects) = keeper.table();
+    table.set_lease(now, lease, effects);
     if is_new {
         keeper.hurry();
     }
     set_due(core, io);
 }
 
-/// This proxy is no member any more.
-pub(crate) fn end(core: &mut Core, io: &mut Io) {
+/// Ends the membership of this proxy.
+pub(crate) fn leave_fleet(core: &mut Core, io: &mut Io) {
     let keeper = &mut core.fleet.transactions;
     let incarnation = keeper.confirming.member.unwrap_or_default();
-    lease(core, io, Lease::default(), incarnation);
+    set_lease(core, io, Lease::default(), incarnation);
     for shard in 0..SHARDS as Shard {
         lose(core, io, shard);
     }
 }
 
-/// A shard is this core's.
+/// Gains a shard.
 pub(crate) fn gain(core: &mut Core, io: &mut Io, gain: &Gain) {
     lose(core, io, gain.shard);
     let claim = new_claim(core, io);
     let (table, _) = core.fleet.transactions.table();
     table.gain(gain.shard, gain.ts_floor_us, claim);
     core.fleet.transactions.claims[usize::from(gain.shard)] = Some(claim);
-    // A former owner may have left writes undone of a table that has no mode any more.
+    // A former owner may have left unfinished writes to a table that no longer has a mode.
     let is_wanted = core.fleet.transactions.is_wanted(gain.shard);
-    let wanted = if is_wanted { Wanted::Open(gain.shard) } else { Wanted::Recover(gain.shard) };
-    core.fleet.transactions.outbox.wanted.push(wanted);
+    let wanted = if is_wanted { Effect::OpenLog(gain.shard) } else { Effect::Recover(gain.shard) };
+    core.fleet.transactions.effects.list.push(wanted);
 }
 
-/// Random, and so never used before.
+/// A random claim, and so a new one.
 fn new_claim(core: &mut Core, io: &mut Io) -> Claim {
     let halves = [core.context.random(), core.context.random() ^ io.wall_us().cast_unsigned()];
     let random = u128::from(halves[0]) << 64 | u128::from(halves[1]);
@@ -61,7 +63,7 @@ fn new_claim(core: &mut Core, io: &mut Io) -> Claim {
     Claim(random & !version & !variant | 4 << 76 | 0b10 << 62)
 }
 
-/// A shard is this core's no more.
+/// Loses a shard.
 pub(crate) fn lose(core: &mut Core, io: &mut Io, shard: Shard) {
     let keeper = &mut core.fleet.transactions;
     keeper.claims[usize::from(shard)] = None;
@@ -71,23 +73,23 @@ pub(crate) fn lose(core: &mut Core, io: &mut Io, shard: Shard) {
         |write| matches!(write, OneWrite::Found { claim, .. } if !openings.contains_key(&claim.0)),
     );
     keeper.draining.retain(|draining| draining.shard != shard);
-    let (table, outbox) = keeper.table();
-    table.lose(shard, outbox);
+    let (table, effects) = keeper.table();
+    table.lose(shard, effects);
     set_due(core, io);
 }
 
-/// A shard is to be handed over: it takes on nothing new. The membership is told once nothing of it
-/// is under way.
+/// Prepares to hand over a shard: it accepts no new transactions. The membership is told once the
+/// shard is idle.
 pub(crate) fn drain(core: &mut Core, draining: Draining) {
     let keeper = &mut core.fleet.transactions;
     keeper.draining.retain(|other| other.shard != draining.shard);
     keeper.draining.push(draining);
-    let (table, outbox) = keeper.table();
-    table.close(draining.shard, outbox);
-    outbox.wanted.push(Wanted::LookAtDraining);
+    let (table, effects) = keeper.table();
+    table.close(draining.shard, effects);
+    effects.list.push(Effect::ReportDrained);
 }
 
-/// A shard that was to be handed over stays this core's.
+/// Keeps a shard that was to be handed over.
 pub(crate) fn resume(core: &mut Core, shard: Shard) {
     let keeper = &mut core.fleet.transactions;
     keeper.draining.retain(|draining| draining.shard != shard);
@@ -96,13 +98,30 @@ pub(crate) fn resume(core: &mut Core, shard: Shard) {
 }
 
 impl super::TransactionKeeper {
-    /// The highest timestamp of a shard's transactions, that of their last write.
+    /// Highest timestamp of a shard's transactions, that of their last write.
     pub(crate) fn last_timestamp_us(&self, shard: Shard) -> i64 {
         self.table.as_ref().map_or(0, |table| table.last_timestamp_us(shard))
     }
 
-    /// The highest of all shards.
+    /// Highest timestamp of all shards.
     pub(crate) fn highest_timestamp_us(&self) -> i64 {
         (0..SHARDS as Shard).map(|shard| self.last_timestamp_us(shard)).max().unwrap_or(0)
+    }
+}
+
+/// Tells the membership of shards that are being handed over and are idle now.
+pub(super) fn report_drained(core: &mut Core, io: &mut Io) {
+    let keeper = &mut core.fleet.transactions;
+    let (table, draining) = (keeper.table.as_ref(), std::mem::take(&mut keeper.draining));
+    // The next owner of the shard does not learn of statements that were passed to nodes.
+    let passes =
+        |shard| keeper.jobs.values().any(|job| job.passes.is_some_and(|(of, _)| of == shard));
+    let is_idle =
+        |one: &Draining| table.is_none_or(|table| table.is_idle(one.shard)) && !passes(one.shard);
+    let (idle, busy) = draining.into_iter().partition::<Vec<_>, _>(is_idle);
+    keeper.draining = busy;
+    for Draining { shard, number, last_token_us, memory_empty } in idle {
+        let last_token_us = last_token_us.max(core.fleet.transactions.last_timestamp_us(shard));
+        words::tell(core, io, 0, Word::Drained { shard, number, last_token_us, memory_empty });
     }
 }

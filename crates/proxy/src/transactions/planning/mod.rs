@@ -1,49 +1,49 @@
-//! From a text to a plan: tables are read from the schema, statements are prepared at a node, and
-//! whoever waits goes on.
+//! From a text to a plan: tables are read from the schema, and statements are prepared at a node.
 //!
-//! A plan is kept for [`KEPT_NS`], for tables change. What is being planned is planned once,
-//! however many wait for it. There is no deadline here: each question has one of its own, and there
-//! are few.
+//! A plan is kept for [`KEPT_NS`], because tables change. A text is planned once for all who wait.
+//! There is no deadline here: each question has one of its own, and there are few.
+
+pub(super) mod texts;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use shunt_language::transaction::mode::TransactionalMode;
 use shunt_reactor::Io;
+use shunt_transactions::catalogue::replicas;
+use shunt_transactions::catalogue::switching::TableState;
+use shunt_transactions::plan::cache::Entry;
+use shunt_transactions::plan::schema::{self, Table, Types};
+use shunt_transactions::plan::{Draft, Outline, Plan, PreparedText};
 use shunt_wire::cql::message::{Consistency, ErrorMessage, ResultMessage, Rows, error_code};
 
-use super::failed::Failed;
-use super::outbox::Wanted;
-use super::part::{Part, Question, Who};
-use super::plans::{Planning, Plannings, Waiter};
 use super::{levels, modes, reads};
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
 use crate::fleet::rights::question::{qualified, write_to};
 use crate::fleet::statements::{self, Heard, Whose};
 use crate::limits;
-use shunt_transactions::catalogue::replicas;
-use shunt_transactions::catalogue::switching::Told;
-use shunt_transactions::plan::cache::Entry;
-use shunt_transactions::plan::schema::{self, Table, Types};
-use shunt_transactions::plan::{Draft, Outline, Plan, ShownText};
+use crate::transactions::effects::Effect;
+use crate::transactions::job::Failure;
+use crate::transactions::part::{Part, Question, Who};
+use crate::transactions::planning::texts::{Planning, Plannings, Waiter};
 
-/// How long a plan is used before it is made anew, nanoseconds.
+/// Time for which a plan is used before it is renewed.
 const KEPT_NS: u64 = 5 * limits::SECOND_NS;
-/// Texts of plans that are kept are no longer; those of others are planned each time.
+/// Longest text of a plan that is kept; longer texts are planned each time.
 const KEPT_BYTES_MAX: usize = 16 << 10;
-/// Bytes of what is known of the tables of one.
+/// Bytes of the tables of one plan.
 const TABLES_BYTES_MAX: usize = 16 << 20;
 /// Texts that are planned at once.
 const PLANNINGS_MAX: usize = 64;
-/// Of these, those that a client prepares: it needs no right for that.
+/// Texts among them that clients prepare, which needs no right.
 const PREPARES_MAX: usize = 16;
-/// One client's share of either is a half.
+/// One client's quota of either is a half.
 const SHARES: usize = 2;
 
-/// Gives a waiter the plan of a text, now or later, or says why there is none. `who`: whose share
-/// it counts to.
-pub(super) fn want(
+/// Gives a waiter the plan of a text, now or later, or the reason why there is none. `who` is the
+/// client whose quota it counts against.
+pub(super) fn request(
     core: &mut Core,
     io: &mut Io,
     (text, keyspace): (&str, &str),
@@ -72,16 +72,16 @@ pub(super) fn want(
     let is_prepare = matches!(waiter, Some(Waiter::Prepare(..)));
     if !has_room(plannings, who, is_prepare) {
         let fault = Fault::overloaded(
-            "Shunt: as many transactions are being prepared as may; ask again, or prepare your statements",
+            "Shunt: too many transactions are being planned; ask again, or prepare your statements",
         );
         return waiter
             .into_iter()
             .for_each(|waiter| give(core, waiter, Err(&fault.clone().into())));
     }
-    let outline = match Outline::read(text, keyspace) {
+    let outline = match Outline::parse(text, keyspace) {
         Ok(outline) => outline,
         Err(refusal) => {
-            let failed = Failed::from(Fault::from(refusal));
+            let failed = Failure::from(Fault::from(refusal));
             return waiter.into_iter().for_each(|waiter| give(core, waiter, Err(&failed)));
         }
     };
@@ -89,7 +89,7 @@ pub(super) fn want(
     plannings.number += 1;
     let number = plannings.number;
     match plannings.plans.by_text.get_mut(&key) {
-        // It is used until the next one is there.
+        // The old plan is used until the next one is ready.
         Some(Entry::Ready { renewal, .. }) => *renewal = Some(number),
         _ => drop(plannings.plans.by_text.insert(key.clone(), Entry::Planning(number))),
     }
@@ -110,20 +110,31 @@ pub(super) fn want(
         failed: None,
     };
     plannings.planning.insert(number, planning);
-    for (question, text, consistency) in questions(&domain, levels::quorum(core)) {
-        ask(core, io, number, question, &text, consistency);
-    }
+    ask_about_keyspace(core, io, number, &domain);
     go_on(core, io, number);
 }
 
-/// The questions about a keyspace that a plan begins with.
-fn questions(keyspace: &str, quorum: Consistency) -> [(Question, String, Consistency); 3] {
-    let about = |select: &str| format!("{select}{}", schema::literal(keyspace));
-    [
-        (Question::Keyspace, about(schema::KEYSPACE), Consistency::ONE),
-        (Question::Types, about(schema::TYPES), Consistency::ONE),
-        (Question::Modes, about(schema::MODES), quorum),
-    ]
+/// Sends the first questions: about the keyspace, its types and its tables' modes.
+fn ask_about_keyspace(core: &mut Core, io: &mut Io, number: u64, domain: &str) {
+    for (question, text, consistency) in [
+        (
+            Question::Keyspace,
+            format!("{}{}", schema::KEYSPACE, schema::literal(domain)),
+            Consistency::ONE,
+        ),
+        (
+            Question::Types,
+            format!("{}{}", schema::TYPES, schema::literal(domain)),
+            Consistency::ONE,
+        ),
+        (
+            Question::Modes,
+            format!("{}{}", schema::MODES, schema::literal(domain)),
+            levels::quorum(core),
+        ),
+    ] {
+        ask(core, io, number, question, &text, consistency);
+    }
 }
 
 /// True if one more text may be planned for this client.
@@ -172,31 +183,31 @@ fn count(core: &mut Core, number: u64, is_sent: bool) {
             planning,
             Fault::new(
                 FaultKind::Unserved,
-                "Shunt: no node can be asked about this transaction; ask again",
+                "Shunt: no node could be asked about this transaction's tables; ask again",
             )
             .into(),
         ),
     }
 }
 
-/// The first failure counts.
-fn fail(planning: &mut Planning, failed: Failed) {
+/// Notes a failure; the first one counts.
+fn fail(planning: &mut Planning, failed: Failure) {
     planning.failed.get_or_insert(failed);
 }
 
-fn node(error: &ErrorMessage<'_>, what: &str) -> Failed {
-    // In a client's eyes a node that fails to answer us has not answered it.
+fn node(error: &ErrorMessage<'_>, what: &str) -> Failure {
+    // To the client, a node that fails to answer this proxy has not answered.
     let code = match error.code {
         code if levels::is_clients(code) => code,
-        // Its message has more in it than its text. It is the statement's fault, on every node.
+        // This error has more than a message. The statement would fail on every node.
         error_code::FUNCTION_FAILURE => error_code::INVALID,
         _ => error_code::OVERLOADED,
     };
-    Failed::Node { code, message: format!("{what}{}", error.message) }
+    Failure::Node { code, message: format!("{what}{}", error.message) }
 }
 
-/// An answer about the schema.
-pub(super) fn heard_schema(
+/// Takes in an answer about the schema.
+pub(super) fn schema_answered(
     core: &mut Core,
     io: &mut Io,
     number: u64,
@@ -225,12 +236,12 @@ pub(super) fn heard_schema(
             fail(
                 planning,
                 Fault::invalid(
-                    "Shunt: this fleet knows no transactions yet: run `shunt fleet init` of this version once",
+                    "Shunt: this fleet has no tables for transactions yet; run `shunt fleet init` of this version once",
                 )
                 .into(),
             );
         }
-        // By then it would be committed.
+        // Otherwise the write would fail after the commit.
         Heard::Error(error)
             if matches!(question, Question::MayWrite(_))
                 && error.code == error_code::UNAUTHORIZED =>
@@ -243,7 +254,7 @@ pub(super) fn heard_schema(
         }
         Heard::Error(error)
             if matches!(question, Question::MayWrite(_)) && error.code == error_code::INVALID => {}
-        // A version of Cassandra that has no masks has no table of them.
+        // Versions of Cassandra without masks lack this table.
         Heard::Error(error)
             if matches!(question, Question::Masks(_)) && error.code == error_code::INVALID => {}
         Heard::Error(error) => fail(planning, node(error, "Shunt: the schema could not be read: ")),
@@ -257,23 +268,23 @@ pub(super) fn heard_schema(
     go_on(core, io, number);
 }
 
-/// Why a quorum of a keyspace can never be reached, if so.
+/// Explains why a quorum of a keyspace can never be reached, if so.
 fn unreachable(core: &Core, rows: &Rows<'_>) -> Option<String> {
     let routing = &core.router.cluster.as_ref()?.routing;
     replicas::too_few(&schema::replication(rows)?, routing, core.fleet.locks.level())
 }
 
-fn learn(planning: &mut Planning, question: Question, rows: &Rows<'_>) -> Result<(), Failed> {
+fn learn(planning: &mut Planning, question: Question, rows: &Rows<'_>) -> Result<(), Failure> {
     let Some(outline) = &planning.outline else { return Ok(()) };
     let missing = |table: &str| {
-        Failed::from(Fault::invalid(format!("table {}.{table} does not exist", outline.domain)))
+        Failure::from(Fault::invalid(format!("table {}.{table} does not exist", outline.domain)))
     };
     match question {
         Question::Keyspace => {
             let domain = &outline.domain;
             let found = schema::keyspace_unfit(rows);
             planning.unfit = found.ok_or_else(|| {
-                Failed::from(Fault::invalid(format!("keyspace {domain} does not exist")))
+                Failure::from(Fault::invalid(format!("keyspace {domain} does not exist")))
             })?;
         }
         Question::Types => planning.types = Some(Types::read(&outline.domain, rows)),
@@ -284,7 +295,7 @@ fn learn(planning: &mut Planning, question: Question, rows: &Rows<'_>) -> Result
             let table = Table::read(types, name, rows).ok_or_else(|| missing(name))?;
             planning.tables[usize::from(place)] = Some(table);
         }
-        // A node that takes a row without a key is none that is known.
+        // No known node accepts a row without a key.
         Question::MayWrite(_) => {}
         Question::Masks(place) => {
             let masked = rows.row_count > 0;
@@ -301,11 +312,11 @@ fn learn(planning: &mut Planning, question: Question, rows: &Rows<'_>) -> Result
             *slot = Some(
                 table
                     .with_columns(rows)
-                    .map_err(|why| Failed::from(Fault::invalid(format!("Shunt: {why}"))))?,
+                    .map_err(|why| Failure::from(Fault::invalid(format!("Shunt: {why}"))))?,
             );
         }
     }
-    // Each planning reads its own.
+    // Each planning has its own copy.
     match planning.tables.iter().flatten().map(Table::bytes).sum::<usize>() {
         0..=TABLES_BYTES_MAX => Ok(()),
         _ => Err(Fault::invalid(format!(
@@ -316,13 +327,19 @@ fn learn(planning: &mut Planning, question: Question, rows: &Rows<'_>) -> Result
     }
 }
 
-/// A node has prepared a text.
-pub(super) fn heard_text(core: &mut Core, io: &mut Io, number: u64, place: u16, heard: &Heard<'_>) {
+/// Takes in a node's answer to PREPARE.
+pub(super) fn text_prepared(
+    core: &mut Core,
+    io: &mut Io,
+    number: u64,
+    place: u16,
+    heard: &Heard<'_>,
+) {
     let Some(planning) = planning(core, number) else { return };
     planning.open -= 1;
     match heard {
         Heard::Result(ResultMessage::Prepared(prepared)) => {
-            planning.shown[usize::from(place)] = ShownText::of(prepared);
+            planning.shown[usize::from(place)] = PreparedText::of(prepared);
             let texts =
                 planning.draft.as_ref().and_then(|draft| draft.texts().nth(usize::from(place)));
             if let Some(text) = texts.map(Arc::clone) {
@@ -346,7 +363,7 @@ pub(super) fn heard_text(core: &mut Core, io: &mut Io, number: u64, place: u16, 
             fail(
                 planning,
                 Fault::overloaded(
-                    "Shunt: a node did not say of which types the values of a transaction are",
+                    "Shunt: a node did not report the types of a transaction's values",
                 )
                 .into(),
             );
@@ -355,7 +372,7 @@ pub(super) fn heard_text(core: &mut Core, io: &mut Io, number: u64, place: u16, 
     go_on(core, io, number);
 }
 
-/// Takes the next step, if all that was asked is answered.
+/// Takes the next step, once all questions are answered.
 fn go_on(core: &mut Core, io: &mut Io, number: u64) {
     loop {
         let now_ms = io.wall_us() / 1_000;
@@ -433,21 +450,21 @@ fn go_on(core: &mut Core, io: &mut Io, number: u64) {
     }
 }
 
-/// All tables are known: the statements are checked, and taken apart.
+/// Checks the statements, once all tables are known.
 fn draft(planning: &mut Planning, now_ms: i64) {
     let Some(outline) = planning.outline.take() else { return };
     let domain = &outline.domain;
-    let said = |name: &String| planning.modes.get(name).map(|mode| Told::read(mode));
+    let said = |name: &String| planning.modes.get(name).map(|mode| TableState::parse(mode));
     let held = outline
         .tables
         .iter()
         .find(|(name, _)| said(name).is_some_and(|told| told.next().is_some()));
     if let Some((name, _)) = held {
-        let fault = modes::held(domain, name);
+        let fault = modes::change_pending(domain, name);
         return fail(planning, fault.into());
     }
     let off = outline.tables.iter().map(|(name, _)| name).find(|name| {
-        // Of a later version's, perhaps, whose promises nobody here could keep.
+        // The mode may be a later version's, which this version cannot honour.
         let mode = planning.modes.get(*name).and_then(|mode| TransactionalMode::named(mode));
         mode.is_none_or(|mode| mode == TransactionalMode::Off)
     });
@@ -457,7 +474,7 @@ fn draft(planning: &mut Planning, now_ms: i64) {
         );
         let has_none = outline.tables.iter().all(|(name, _)| !planning.modes.contains_key(name));
         let fault = Fault::invalid(why);
-        return fail(planning, if has_none { Failed::NoMode(fault) } else { fault.into() });
+        return fail(planning, if has_none { Failure::NoMode(fault) } else { fault.into() });
     }
     if let Some(why) = &planning.unfit {
         let why = format!(
@@ -474,14 +491,14 @@ fn draft(planning: &mut Planning, now_ms: i64) {
     let tables: Vec<Arc<Table>> = planning.tables.drain(..).flatten().map(Arc::new).collect();
     match Draft::new(outline, &tables, now_ms, is_conditional) {
         Ok(draft) => {
-            planning.shown = draft.texts().map(|_| ShownText::default()).collect();
+            planning.shown = draft.texts().map(|_| PreparedText::default()).collect();
             planning.draft = Some(draft);
         }
         Err(error) => fail(planning, Fault::from(error).into()),
     }
 }
 
-/// It is over: all who wait are told.
+/// Ends the planning, and tells all waiters.
 fn end(core: &mut Core, io: &mut Io, number: u64, plan: Option<Arc<Plan>>) {
     let now_ns = io.now_ns();
     let plannings = &mut core.fleet.transactions.plannings;
@@ -500,7 +517,7 @@ fn end(core: &mut Core, io: &mut Io, number: u64, plan: Option<Arc<Plan>>) {
     }
 }
 
-fn give(core: &mut Core, waiter: Waiter, plan: Result<&Arc<Plan>, &Failed>) {
-    let plan = plan.map(Arc::clone).map_err(Failed::clone);
-    core.fleet.transactions.outbox.wanted.push(Wanted::Planned(waiter, plan));
+fn give(core: &mut Core, waiter: Waiter, plan: Result<&Arc<Plan>, &Failure>) {
+    let plan = plan.map(Arc::clone).map_err(Failure::clone);
+    core.fleet.transactions.effects.list.push(Effect::PlanReady(waiter, plan));
 }

@@ -1,91 +1,89 @@
-//! Writes of committed transactions that nodes have not made at the first attempt: since when, of
-//! which table, and why.
+//! Attempts to make writes of committed transactions: since when each fails, on which table, and
+//! why.
 //!
-//! They are repeated until they are made. One is given up only when every attempt for
-//! [`REFUSED_FOR_NS`] was refused as invalid, or found that its table is not there any more: a node
-//! that says so once may not know the schema yet.
+//! Writes are repeated until they are made. One is given up only if every attempt for
+//! [`REFUSED_FOR_NS`] was refused as invalid, or found that the table is gone: a node that says so
+//! once may not know the schema yet.
 
 use std::collections::HashMap;
 
 use shunt_locks::Written;
 use shunt_transactions::Refused;
-
-use super::part::OneWrite;
-use crate::limits::{self, SECOND_NS};
 use shunt_wire::printable::printable_to;
 
-/// A write that was refused each time for so long will not be made: what it names is not there any
-/// more.
+use crate::limits::{self, SECOND_NS};
+use crate::transactions::part::OneWrite;
+
+/// Time for which a write must be refused each time before it is given up.
 const REFUSED_FOR_NS: u64 = 30 * SECOND_NS;
-/// Whoever waits for so long for a write is shown.
+/// Age at which an outstanding write is shown.
 const SHOWN_AFTER_NS: u64 = 5 * SECOND_NS;
-/// And that there are some is said so often.
+/// Interval of the warning that there are such writes.
 const SAID_EVERY_NS: u64 = 60 * SECOND_NS;
 /// Tables that are shown.
 const SHOWN_MAX: usize = 10;
 
-/// One write.
+/// One outstanding write.
 struct Trial {
     since_ns: u64,
-    /// Since when each attempt was refused.
+    /// Start of an unbroken series of refusals.
     refused_since_ns: Option<u64>,
-    /// Its table, with its keyspace.
+    /// The table, with the keyspace.
     table: Box<str>,
     why: Box<str>,
 }
 
-/// What has become of an attempt that has not succeeded.
+/// A failed attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Attempt<'a> {
+pub(crate) struct Attempt<'a> {
     /// The table, with its keyspace.
-    pub(super) table: &'a str,
-    pub(super) written: Written,
-    /// It was refused: what it names is not there.
-    pub(super) is_refused: bool,
-    pub(super) why: &'a str,
+    pub(crate) table: &'a str,
+    pub(crate) written: Written,
+    /// The write was refused: its table or column is gone.
+    pub(crate) is_refused: bool,
+    pub(crate) why: &'a str,
 }
 
 /// A table with writes that cannot be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unmade {
-    /// Its name, with its keyspace.
+    /// The name, with its keyspace.
     pub table: String,
-    /// How many there are.
+    /// Number of writes.
     pub writes: u64,
-    /// How long the oldest was tried.
+    /// Age of the oldest, milliseconds.
     pub since_ms: u64,
-    /// What came of the last attempt of one of them.
+    /// Result of the last attempt at one of them.
     pub why: String,
-    /// They are a former owner's: no transaction of the same shard is carried out before they are
-    /// made.
+    /// A former owner left them: no transaction of the shard is carried out before they are made.
     pub is_found: bool,
 }
 
-/// All of a core.
+/// Outstanding writes of a core.
 #[derive(Default)]
-pub(super) struct Trials {
+pub(crate) struct Trials {
     of: HashMap<OneWrite, Trial>,
-    /// When it was said last that there are some.
+    /// Time of the last warning.
     said_ns: u64,
 }
 
 impl Trials {
-    /// Nobody waits for these any more. It looks at all.
-    pub(super) fn forget(&mut self, is_over: impl Fn(OneWrite) -> bool) {
+    /// Drops writes that are no longer needed. Visits all.
+    pub(crate) fn forget(&mut self, is_over: impl Fn(OneWrite) -> bool) {
         if !self.of.is_empty() {
             self.of.retain(|write, _| !is_over(*write));
         }
     }
 
-    /// One was made, or nobody waits for it any more.
-    pub(super) fn made(&mut self, write: OneWrite) {
+    /// Drops a write that was made, or is no longer needed.
+    pub(crate) fn made(&mut self, write: OneWrite) {
         if !self.of.is_empty() {
             self.of.remove(&write);
         }
     }
 
-    /// One was tried, and not made.
-    pub(super) fn failed(
+    /// Notes a failed attempt. `Refused` if it was the last.
+    pub(crate) fn failed(
         &mut self,
         write: OneWrite,
         attempt: &Attempt<'_>,
@@ -112,25 +110,25 @@ impl Trials {
         Ok(attempt.written)
     }
 
-    /// How many there are that were tried for long.
-    pub(super) fn count(&self, now_ns: u64) -> usize {
+    /// Number of writes that are shown.
+    pub(crate) fn count(&self, now_ns: u64) -> usize {
         self.of.values().filter(|trial| is_shown(trial, now_ns)).count()
     }
 
-    /// Their tables, where it is time to say so.
-    pub(super) fn due(&mut self, now_ns: u64) -> Vec<Unmade> {
+    /// Tables to warn about, if it is time.
+    pub(crate) fn due(&mut self, now_ns: u64) -> Vec<Unmade> {
         if self.of.is_empty() || now_ns.saturating_sub(self.said_ns) < SAID_EVERY_NS {
             return Vec::new();
         }
-        let shown = self.shown(now_ns);
+        let shown = self.outstanding(now_ns);
         if !shown.is_empty() {
             self.said_ns = now_ns;
         }
         shown
     }
 
-    /// Their tables, those with the oldest first.
-    pub(super) fn shown(&self, now_ns: u64) -> Vec<Unmade> {
+    /// Tables with such writes, oldest first.
+    pub(crate) fn outstanding(&self, now_ns: u64) -> Vec<Unmade> {
         let mut tables: HashMap<(&str, bool), Unmade> = HashMap::new();
         for (write, trial) in self.of.iter().filter(|(_, trial)| is_shown(trial, now_ns)) {
             let is_found = matches!(write, OneWrite::Found { .. });
@@ -157,7 +155,7 @@ fn is_shown(trial: &Trial, now_ns: u64) -> bool {
     now_ns.saturating_sub(trial.since_ns) >= SHOWN_AFTER_NS
 }
 
-/// Leaves those that were tried for longest.
+/// Keeps the tables with the oldest writes.
 pub(crate) fn oldest(tables: &mut Vec<Unmade>) {
     tables.sort_by(|a, b| b.since_ms.cmp(&a.since_ms).then_with(|| a.table.cmp(&b.table)));
     tables.truncate(SHOWN_MAX);
@@ -210,7 +208,7 @@ mod tests {
             );
         }
         let now_ns = 10 * SECOND_NS;
-        let shown = trials.shown(now_ns);
+        let shown = trials.outstanding(now_ns);
         let short: Vec<_> =
             shown.iter().map(|one| (one.table.as_str(), one.writes, one.since_ms)).collect();
         assert_eq!(short, [("ks.b", 2, 9_000), ("ks.a", 1, 8_000)]);
@@ -222,6 +220,6 @@ mod tests {
         );
         trials.made(write(2));
         trials.forget(|one| one.number() == 1);
-        assert_eq!(trials.shown(now_ns).len(), 1);
+        assert_eq!(trials.outstanding(now_ns).len(), 1);
     }
 }

@@ -1,4 +1,4 @@
-//! Rules that a plan with its values follows, or not: each row that it writes may have one.
+//! Rules of tables, checked for each row that a plan writes.
 
 use shunt_language::ast::Statement;
 use shunt_language::terms::Value;
@@ -10,7 +10,10 @@ use crate::guard::request::Guard;
 use crate::rejection::Rejection;
 
 impl Bound<'_> {
-    /// Checks that what is written may be, by the rules of its tables, under this guard.
+    /// Checks the writes against the rules of their tables, under this guard.
+    ///
+    /// # Errors
+    /// A row has a rule that the guard does not satisfy.
     pub fn follow(&self, rules: &Rules, guard: Option<Guard<'_>>) -> Result<(), Rejection> {
         if rules.is_empty() {
             return Ok(());
@@ -35,7 +38,7 @@ impl Bound<'_> {
                     Value::Null | Value::Unset => None,
                 }
             };
-            for rule in rules.of(&outline.domain, &name.name) {
+            for rule in rules.for_table(&outline.domain, &name.name) {
                 rule.check(guard, value)?;
             }
         }

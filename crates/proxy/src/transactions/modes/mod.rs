@@ -1,5 +1,7 @@
-//! Which tables take part in transactions, as the fleet's table says; and `ALTER TABLE .. WITH
-//! transactional_mode`.
+//! Modes of tables: polling of the fleet's table, and `ALTER TABLE .. WITH transactional_mode`.
+
+pub(crate) mod rules;
+pub(super) mod state;
 
 use std::collections::BTreeSet;
 
@@ -8,29 +10,28 @@ use shunt_language::transaction::mode::{self, TransactionalMode};
 use shunt_locks::Ticket;
 use shunt_reactor::Io;
 use shunt_transactions::Conditional;
+use shunt_transactions::catalogue::modes::{self as routed, Routing, TableModes};
+use shunt_transactions::catalogue::switching::{
+    self, EVERY_NS, KNOWN_NS, Name, Next, SETTLES_NS, TableState,
+};
+use shunt_transactions::plan::Plan;
+use shunt_transactions::plan::conditional::whole;
+use shunt_transactions::plan::schema::{self, Retention, Table};
 use shunt_wire::cql::envelope::opcode;
 use shunt_wire::cql::message::{
     Consistency, ResultMessage, SchemaChange, Value, ValueList, encode, error_code,
 };
 
-use super::changes::{Change, Step};
-use super::failed::Failed;
-use super::outbox::Wanted;
-use super::part::Part;
 use super::{VERSION, levels, log, observe, still};
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind, is_right_missing};
 use crate::fleet::statements::{self, Heard, Levels, Whose};
 use crate::ids::PoolId;
 use crate::limits::SECOND_NS;
-use shunt_transactions::catalogue::modes::{self as routed, Routing, TableModes};
-use shunt_transactions::catalogue::switching::{
-    self, EVERY_NS, KNOWN_NS, Name, Next, SETTLES_NS, Told,
-};
-use shunt_transactions::plan::Plan;
-use shunt_transactions::plan::conditional::whole;
-use shunt_transactions::plan::schema;
-use shunt_transactions::plan::schema::{Retention, Table};
+use crate::transactions::effects::Effect;
+use crate::transactions::job::Failure;
+use crate::transactions::modes::state::{Change, Step};
+use crate::transactions::part::Part;
 
 const CURRENT: &str =
     "SELECT mode FROM shunt_meta.transactional WHERE keyspace_name = ? AND table_name = ?";
@@ -41,42 +42,42 @@ const UNSET: &str =
 /// Changes under way on one core.
 const CHANGES_MAX: usize = 64;
 
-/// How long it is tried to ask a node for a table of which the mode is to be changed.
+/// Time for which a change waits until a node can be asked for its table.
 const UNASKED_NS: u64 = 2 * SECOND_NS;
-/// The same after one that has failed.
+/// Interval after a failed read.
 const AGAIN_NS: u64 = SECOND_NS / 2;
 
-/// Looks, if it is time: shards of keyspaces with transactions are opened before one is asked for,
-/// so that what a dead proxy left undone is not left so.
+/// Reads the modes, if it is time. Shards of keyspaces with transactions are opened before a client
+/// needs them, so that a dead proxy's work does not stay unfinished.
 pub(crate) fn tick(core: &mut Core, io: &mut Io) {
     let changes = core.fleet.transactions.modes.changes.iter();
     let unasked = changes
         .filter(|(_, change)| matches!(change.step, Step::Unasked(_)))
         .map(|(number, _)| *number);
     unasked.collect::<Vec<_>>().into_iter().for_each(|number| look_up(core, io, number));
-    // No time is left out between this look and the next.
+    // The pause check covers the time from the last tick to this one.
     let now_ns = still::see_if_still(core, io);
     let level = core.fleet.locks.level();
     let modes = &mut core.fleet.transactions.modes;
     (modes.ticked_ns, modes.level) = (now_ns, level.or(modes.level));
     still::see_if_over(core, now_ns);
     let modes = &core.fleet.transactions.modes;
-    // Also while it is no member, or not yet: its clients' statements go to nodes.
+    // The modes are read even while this proxy is no member: its clients' statements go to nodes.
     if !still::is_of_fleet(core) || modes.is_asked || now_ns < modes.next_ns {
         return;
     }
     let (pool, quorum) = (statements::ask::pool(core, io), levels::last_quorum(core));
     let whose = Whose::Transaction(Part::Modes);
     let is_sent = pool.is_some_and(|pool| {
-        // A replica that has missed a change would have statements go past transactions.
+        // A replica that missed a change would let statements bypass transactions.
         statements::ask::ask_in(core, io, pool, whose, routed::QUESTION, quorum)
     });
     let modes = &mut core.fleet.transactions.modes;
     (modes.is_asked, modes.asked_ns, modes.next_ns) = (is_sent, now_ns, now_ns + EVERY_NS);
 }
 
-/// A node has answered, or nobody has.
-pub(super) fn heard(core: &mut Core, io: &mut Io, heard: &Heard<'_>) {
+/// Takes in a node's answer.
+pub(super) fn modes_read(core: &mut Core, io: &mut Io, heard: &Heard<'_>) {
     let now_ns = io.now_ns();
     let modes = &mut core.fleet.transactions.modes;
     modes.is_asked = false;
@@ -84,12 +85,12 @@ pub(super) fn heard(core: &mut Core, io: &mut Io, heard: &Heard<'_>) {
         matches!(heard, Heard::Error(error) if is_right_missing(error.code, error.message));
     let rows = match heard {
         Heard::Result(ResultMessage::Rows(rows)) => rows,
-        // A proxy that was never a member may have no such table: it has no modes.
+        // A proxy that was never a member may have no such table, and no modes.
         Heard::Error(error) if error.code == error_code::INVALID && modes.level.is_none() => {
             modes.known_ns = Some(modes.asked_ns);
             return still::see_if_caught_up(core);
         }
-        // What is known stays so.
+        // The last modes are kept.
         _ => {
             modes.next_ns = modes.next_ns.min(now_ns + AGAIN_NS);
             return still::see_if_caught_up(core);
@@ -105,7 +106,7 @@ pub(super) fn heard(core: &mut Core, io: &mut Io, heard: &Heard<'_>) {
         shards.insert(levels::shard_of_domain(keyspace));
         routed.add(keyspace, table, mode);
         held.push((keyspace, table, mode));
-        if Told::read(mode) == Told::Mode(TransactionalMode::Full) {
+        if TableState::parse(mode) == TableState::Mode(TransactionalMode::Full) {
             full.push((keyspace, table));
         }
     }
@@ -115,7 +116,8 @@ pub(super) fn heard(core: &mut Core, io: &mut Io, heard: &Heard<'_>) {
         modes.known_ns.is_none_or(|known_ns| modes.asked_ns.saturating_sub(known_ns) > KNOWN_NS);
     modes.known_ns = Some(modes.asked_ns);
     modes.full.see(&full, is_gap, modes.asked_ns);
-    // Nodes may have decided in between, or will, and what is under way was begun before that.
+    // Nodes may have decided in between, or may decide next, while statements from before are under
+    // way.
     let otherwise = routed.decided_otherwise(&core.router.modes);
     if is_gap {
         core.fleet.transactions.rows.forget_all();
@@ -134,7 +136,7 @@ pub(super) fn heard(core: &mut Core, io: &mut Io, heard: &Heard<'_>) {
         modes.next_ns = now_ns;
     }
     if routed != core.router.modes {
-        // A plan goes by the modes that it was made with.
+        // A plan depends on the modes that it was made with.
         core.fleet.transactions.plannings.plans.forget_all();
     }
     core.router.modes = routed;
@@ -143,35 +145,36 @@ pub(super) fn heard(core: &mut Core, io: &mut Io, heard: &Heard<'_>) {
     observe::tell(core, io, asked_ns);
     let modes = &core.fleet.transactions.modes;
     for shard in modes.shards.clone() {
-        core.fleet.transactions.outbox.wanted.push(Wanted::Open(shard));
+        core.fleet.transactions.effects.list.push(Effect::OpenLog(shard));
     }
     for (name, said) in due {
-        finish(core, io, &name, &said);
+        release(core, io, &name, &said);
     }
 }
 
-/// A table has been held for long enough: whoever owns its keyspace's shard gives it its mode.
-fn finish(core: &mut Core, io: &mut Io, (keyspace, table): &Name, said: &str) {
+/// Gives a table its mode after it was held for long enough, if this core owns its keyspace's
+/// shard.
+fn release(core: &mut Core, io: &mut Io, (keyspace, table): &Name, said: &str) {
     let shard = levels::shard_of_domain(keyspace);
     let now = levels::now(io);
     let keeper = &mut core.fleet.transactions;
     let is_ours = keeper.table().0.holds(now, shard);
-    // What nodes decide next has timestamps of their clocks, and must not be below what was written
-    // here. Since the table is held nothing is decided on it: what other tables of the shard have
-    // had since the first look does not count.
+    // Nodes' next decisions have timestamps of their clocks, which must not be below those written
+    // here. The table is held, so nothing was decided on it since; later timestamps of the shard's
+    // other tables do not count.
     let last_us = keeper.last_timestamp_us(shard);
     let is_past =
         is_ours && now.wall_us > keeper.modes.held.last_us(keyspace, table, last_us) + 1_000_000;
-    let told = Told::read(said);
-    // Its clients may have been told of what is not there yet, and nobody opens a log for a table
+    let told = TableState::parse(said);
+    // Clients may have been told of writes that are not made yet, and no log is opened for a table
     // without a mode.
     let is_made = !keeper.may_write(shard, keyspace, table);
     let Some(mode) = told.next().filter(|_| is_ours && is_past && is_made) else { return };
     ask_change(core, io, Part::Nothing, (keyspace, table), Some(said), &switching::plain(mode));
 }
 
-/// Changes the row of a table, unless it says something else by now. `false`: no node was asked, or
-/// nothing is to be changed.
+/// Changes the row of a table, unless its text differs from `current` by now. `false` if no node
+/// was asked, or nothing has to change.
 fn ask_change(
     core: &mut Core,
     io: &mut Io,
@@ -201,23 +204,25 @@ fn ask_change(
     statements::ask::ask(core, io, Whose::Transaction(part), text, list.values(), &levels, None)
 }
 
-/// Why no statement is carried out by a plan that was made before now: its tables have other modes,
-/// or nobody knows. `is_sent_on`: whoever has taken it knows its table's mode as `observe`.
+/// The reason why no statement is carried out by a plan from before: its tables have other modes,
+/// or their modes are unknown. `is_sent_on` says that the sender knows the table's mode as
+/// `observe`.
 pub(super) fn refusal(core: &Core, io: &Io, plan: &Plan, is_sent_on: bool) -> Option<Fault> {
-    let is_alone = plan.draft.lone.is_some();
+    let is_alone = plan.draft.conditional.is_some();
     let mut tables = plan.tables().into_iter();
     let other =
         tables.find(|table| match core.router.modes.routing(&table.keyspace, &table.name) {
             Some(Routing::Held | Routing::HeldForAll) => true,
             Some(Routing::Mode(mode)) => mode.is_by_statement() != is_alone,
-            // The mode was set, or taken away, just now: by either nodes decide.
+            // The mode was just set or removed; either way nodes decide.
             None => is_alone && !is_sent_on,
         });
     if let Some(table) = other {
-        return Some(held(&table.keyspace, &table.name));
+        return Some(change_pending(&table.keyspace, &table.name));
     }
     (is_alone && !observes(core, plan) && !is_known(core, io)).then(|| {
-        let why = "Shunt: the tables' modes could not be read lately, and decisions hang on them; nothing was written, ask again";
+        let why =
+            "Shunt: the tables' modes could not be read recently; nothing was written, ask again";
         Fault::overloaded(why)
     })
 }
@@ -227,13 +232,13 @@ pub(super) fn observes(core: &Core, plan: &Plan) -> bool {
     let decided = Some(Routing::Mode(TransactionalMode::Conditional));
     let modes = &core.router.modes;
     let mut tables = plan.tables().into_iter();
-    plan.draft.lone.is_some()
+    plan.draft.conditional.is_some()
         && !tables.any(|table| modes.routing(&table.keyspace, &table.name) == decided)
 }
 
-/// True of a transaction that writes to tables alone which clients of the proxies read by
-/// transactions: nobody who is promised anything sees that its writes are not there yet. Only if
-/// that is known now, and was so for as long as any proxy goes by what it has read before.
+/// True of a transaction that writes only to tables which clients read by transactions, so that no
+/// reader can see that its writes are not made yet. This must be known now, and have been so for as
+/// long as any proxy may go by older modes.
 pub(super) fn is_read_by_transactions(core: &Core, io: &Io, plan: &Plan) -> bool {
     let modes = &core.fleet.transactions.modes;
     let is_full =
@@ -241,20 +246,20 @@ pub(super) fn is_read_by_transactions(core: &Core, io: &Io, plan: &Plan) -> bool
     is_known(core, io) && plan.written().all(is_full)
 }
 
-/// True if the modes were read lately.
+/// True if the modes were read recently.
 fn is_known(core: &Core, io: &Io) -> bool {
     let known_ns = core.fleet.transactions.modes.known_ns;
     known_ns.is_some_and(|known_ns| io.now_ns().saturating_sub(known_ns) <= KNOWN_NS)
 }
 
-/// A table's mode is being changed.
-pub(super) fn held(keyspace: &str, table: &str) -> Fault {
+/// The error for a table whose mode is being changed.
+pub(super) fn change_pending(keyspace: &str, table: &str) -> Fault {
     Fault::overloaded(format!(
         "Shunt: the mode of table {keyspace}.{table} is being changed, which takes about 20 seconds; nothing was written, ask again"
     ))
 }
 
-/// A client changes the mode of a table. It is answered once.
+/// Changes the mode of a table for a client, which is answered once.
 pub(super) fn change(
     core: &mut Core,
     io: &mut Io,
@@ -277,7 +282,7 @@ fn begin(
     session: Option<&str>,
 ) -> Result<(), Fault> {
     let Some(change) = mode::parse(text)? else {
-        return Err(Fault::invalid("Shunt: this changes no mode"));
+        return Err(Fault::invalid("Shunt: this statement changes no mode"));
     };
     let keyspace = change.table.keyspace.or(session.map(str::to_owned));
     let keyspace = keyspace.ok_or_else(|| {
@@ -290,9 +295,7 @@ fn begin(
     }
     let modes = &mut core.fleet.transactions.modes;
     if modes.changes.len() >= CHANGES_MAX {
-        return Err(Fault::overloaded(
-            "Shunt: as many changes of modes are under way as may; ask again",
-        ));
+        return Err(Fault::overloaded("Shunt: too many changes of modes are under way; ask again"));
     }
     modes.number += 1;
     let number = modes.number;
@@ -307,8 +310,8 @@ fn begin(
     Ok(())
 }
 
-/// Asks a node for the table, now or at the next tick; for as long as that may take of a core that
-/// has just begun.
+/// Asks a node for the table, now or at the next tick, for as long as a core that has just begun
+/// may need.
 fn look_up(core: &mut Core, io: &mut Io, number: u64) {
     let now_ns = io.now_ns();
     let Some(change) = core.fleet.transactions.modes.changes.get(&number) else { return };
@@ -335,26 +338,26 @@ fn unasked() -> Fault {
     )
 }
 
-/// The answer to a step of a change.
-pub(super) fn heard_change(core: &mut Core, io: &mut Io, number: u64, heard: &Heard<'_>) {
+/// Takes in the answer to a step of a change.
+pub(super) fn change_answered(core: &mut Core, io: &mut Io, number: u64, heard: &Heard<'_>) {
     let Some(change) = core.fleet.transactions.modes.changes.remove(&number) else { return };
     let ticket = change.ticket;
     let next = match change.step {
-        Step::Unasked(_) | Step::Table => looked_up(core, io, number, change, heard),
-        Step::Columns => fits(core, io, number, change, heard),
-        Step::Allowed => allowed(core, io, number, change, heard),
-        Step::Current => found(core, io, number, change, heard),
-        Step::Row => written(core, &change, heard),
+        Step::Unasked(_) | Step::Table => table_read(core, io, number, change, heard),
+        Step::Columns => columns_read(core, io, number, change, heard),
+        Step::Allowed => permission_answered(core, io, number, change, heard),
+        Step::Current => current_read(core, io, number, change, heard),
+        Step::Row => row_written(core, &change, heard),
     };
     if let Err(failed) = next {
         core.fleet.transactions.fail(ticket, &failed);
     }
 }
 
-fn of_node(heard: &Heard<'_>, what: &str) -> Failed {
+fn of_node(heard: &Heard<'_>, what: &str) -> Failure {
     match heard {
         Heard::Error(error) if levels::is_clients(error.code) => {
-            Failed::Node { code: error.code, message: error.message.to_owned() }
+            Failure::Node { code: error.code, message: error.message.to_owned() }
         }
         Heard::Error(error) => {
             Fault::overloaded(format!("Shunt: {what}: {}", error.message)).into()
@@ -363,13 +366,13 @@ fn of_node(heard: &Heard<'_>, what: &str) -> Failed {
     }
 }
 
-fn looked_up(
+fn table_read(
     core: &mut Core,
     io: &mut Io,
     number: u64,
     change: Change,
     heard: &Heard<'_>,
-) -> Result<(), Failed> {
+) -> Result<(), Failure> {
     let Heard::Result(ResultMessage::Rows(rows)) = heard else {
         return Err(of_node(heard, "the table could not be looked up"));
     };
@@ -380,7 +383,7 @@ fn looked_up(
     let comment =
         row.get(0).and_then(|bytes| std::str::from_utf8(bytes).ok()).unwrap_or_default().to_owned();
     let change = Change { comment, ..change };
-    // With 'unsafe' transactions may read such a table; what would write to it is refused then.
+    // With 'unsafe', transactions may read such a table; writes to it are refused.
     if !matches!(change.mode, TransactionalMode::Off | TransactionalMode::Unsafe)
         && let Some(why) = Retention::read(row.get(1), row.get(2)).refusal()
     {
@@ -393,14 +396,14 @@ fn looked_up(
     let whose = Whose::Transaction(Part::Change(number));
     core.fleet.transactions.modes.changes.insert(number, Change { step: Step::Columns, ..change });
     let pool = statements::ask::pool(core, io);
-    asked(core, number, |core| {
+    ask_or_fail(core, number, |core| {
         pool.is_some_and(|pool| {
             statements::ask::ask_in(core, io, pool, whose, &text, Consistency::ONE)
         })
     })
 }
 
-fn unfit(change: &Change, why: &str) -> Failed {
+fn unfit(change: &Change, why: &str) -> Failure {
     let (keyspace, table, mode) = (&change.keyspace, &change.table, change.mode.name());
     Fault::invalid(format!(
         "Shunt: table {keyspace}.{table} cannot have transactional_mode = '{mode}': {why}; nothing was changed"
@@ -408,8 +411,12 @@ fn unfit(change: &Change, why: &str) -> Failed {
     .into()
 }
 
-/// Asks the next question of a change, which is kept already.
-fn asked(core: &mut Core, number: u64, ask: impl FnOnce(&mut Core) -> bool) -> Result<(), Failed> {
+/// Asks the next question of a change that is already noted.
+fn ask_or_fail(
+    core: &mut Core,
+    number: u64,
+    ask: impl FnOnce(&mut Core) -> bool,
+) -> Result<(), Failure> {
     if ask(core) {
         return Ok(());
     }
@@ -417,14 +424,14 @@ fn asked(core: &mut Core, number: u64, ask: impl FnOnce(&mut Core) -> bool) -> R
     Err(unasked().into())
 }
 
-/// It has columns with which it can have the mode, or not.
-fn fits(
+/// Checks whether the columns allow the mode.
+fn columns_read(
     core: &mut Core,
     io: &mut Io,
     number: u64,
     change: Change,
     heard: &Heard<'_>,
-) -> Result<(), Failed> {
+) -> Result<(), Failure> {
     let Heard::Result(ResultMessage::Rows(rows)) = heard else {
         return Err(of_node(heard, "the table's columns could not be read"));
     };
@@ -434,50 +441,50 @@ fn fits(
     }
 }
 
-fn may_change(core: &mut Core, io: &mut Io, number: u64, change: Change) -> Result<(), Failed> {
+fn may_change(core: &mut Core, io: &mut Io, number: u64, change: Change) -> Result<(), Failure> {
     if !is_of(core, &change) {
         return Err(unasked().into());
     }
     if change.login.is_none() {
         return read_current(core, io, number, change);
     }
-    // It changes nothing; a node lets whoever may change the table.
+    // This changes nothing, and a node allows it to roles that may alter the table.
     let name = format!("{}.{}", quoted_name(&change.keyspace), quoted_name(&change.table));
     let text = format!("ALTER TABLE {name} WITH comment = {}", schema::literal(&change.comment));
     let pool = change.pool;
     let whose = Whose::Transaction(Part::MayChange { pool, number });
     core.fleet.transactions.modes.changes.insert(number, Change { step: Step::Allowed, ..change });
-    asked(core, number, |core| {
+    ask_or_fail(core, number, |core| {
         statements::ask::ask_in(core, io, pool, whose, &text, Consistency::QUORUM)
     })
 }
 
-/// True if the pool is still that of the login which has asked.
+/// True if the pool still has the login that asked.
 fn is_of(core: &Core, change: &Change) -> bool {
     core.router.pools.get(change.pool).is_some_and(|pool| pool.key.login == change.login)
 }
 
-fn allowed(
+fn permission_answered(
     core: &mut Core,
     io: &mut Io,
     number: u64,
     change: Change,
     heard: &Heard<'_>,
-) -> Result<(), Failed> {
+) -> Result<(), Failure> {
     match heard {
         Heard::Result(_) if is_of(core, &change) => read_current(core, io, number, change),
         Heard::Result(_) => Err(unasked().into()),
         Heard::Error(_) | Heard::Unreadable => {
-            Err(of_node(heard, "no node has said if this role may change the table"))
+            Err(of_node(heard, "no node has said whether this role may change the table"))
         }
     }
 }
 
-fn read_current(core: &mut Core, io: &mut Io, number: u64, change: Change) -> Result<(), Failed> {
+fn read_current(core: &mut Core, io: &mut Io, number: u64, change: Change) -> Result<(), Failure> {
     let mut list = ValueList::positional(VERSION);
     list.push(Value::Bytes(change.keyspace.as_bytes())).push(Value::Bytes(change.table.as_bytes()));
     core.fleet.transactions.modes.changes.insert(number, Change { step: Step::Current, ..change });
-    // What others have begun ends by this.
+    // A SERIAL read completes changes that others have begun.
     let levels = Levels {
         consistency: levels::serial(core),
         serial: None,
@@ -485,19 +492,19 @@ fn read_current(core: &mut Core, io: &mut Io, number: u64, change: Change) -> Re
         elsewhere: false,
     };
     let whose = Whose::Transaction(Part::Change(number));
-    asked(core, number, |core| {
+    ask_or_fail(core, number, |core| {
         statements::ask::ask(core, io, whose, CURRENT, list.values(), &levels, None)
     })
 }
 
-/// It is known what the row says.
-fn found(
+/// Takes in the row's text.
+fn current_read(
     core: &mut Core,
     io: &mut Io,
     number: u64,
     change: Change,
     heard: &Heard<'_>,
-) -> Result<(), Failed> {
+) -> Result<(), Failure> {
     let Heard::Result(ResultMessage::Rows(rows)) = heard else {
         return Err(of_node(heard, "the table's mode could not be read; nothing was changed"));
     };
@@ -505,27 +512,27 @@ fn found(
     let current = row.and_then(|row| std::str::from_utf8(row.get(0)?).ok());
     let next = switching::next(current, change.mode, core.context.random());
     if matches!((&next, current), (Next::Same, _) | (Next::Unset, None)) {
-        return done(core, &change);
+        return finish_change(core, &change);
     }
     let (keyspace, table) = (change.keyspace.clone(), change.table.clone());
     core.fleet.transactions.modes.changes.insert(number, Change { step: Step::Row, ..change });
-    asked(core, number, |core| {
+    ask_or_fail(core, number, |core| {
         ask_change(core, io, Part::Change(number), (&keyspace, &table), current, &next)
     })
 }
 
-fn written(core: &mut Core, change: &Change, heard: &Heard<'_>) -> Result<(), Failed> {
+fn row_written(core: &mut Core, change: &Change, heard: &Heard<'_>) -> Result<(), Failure> {
     match log::conditional(heard) {
-        Conditional::Applied => done(core, change),
+        Conditional::Applied => finish_change(core, change),
         Conditional::Refused => Err(Fault::overloaded(
-            "Shunt: the table's mode was changed by another at the same time; nothing was changed, ask again",
+            "Shunt: another client changed the table's mode at the same time; nothing was changed, ask again",
         )
         .into()),
         Conditional::Unknown => Err(of_node(heard, "the table's mode could not be written; perhaps it was")),
     }
 }
 
-fn done(core: &mut Core, change: &Change) -> Result<(), Failed> {
+fn finish_change(core: &mut Core, change: &Change) -> Result<(), Failure> {
     core.fleet.transactions.modes.next_ns = 0;
     let (keyspace, name) = (change.keyspace.as_str(), Some(change.table.as_str()));
     let changed =

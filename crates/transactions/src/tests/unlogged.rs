@@ -4,7 +4,7 @@ use shunt_locks::{Lease, Now, Written};
 
 use crate::engine::opening::Opened;
 use crate::engine::types::{
-    Asked, Decision, Limits, Mode, NotExecuted, Outcome, Partition, Sink, Ticket, TransactionId,
+    Begin, Decision, Effects, Limits, Mode, NotExecuted, Outcome, Partition, Ticket, TransactionId,
 };
 use crate::{Claim, Generation, Place, Position, Refused, Transactions, no_lease};
 
@@ -16,7 +16,7 @@ const KEY: Partition = Partition(7);
 struct Said {
     locked: Vec<TransactionId>,
     replies: Vec<Outcome>,
-    alone: Vec<(TransactionId, i64)>,
+    unlogged: Vec<(TransactionId, i64)>,
     /// Records, and where they go.
     appended: Vec<(TransactionId, Place)>,
     /// Writes of what is committed by a record.
@@ -24,7 +24,7 @@ struct Said {
     forgotten: usize,
 }
 
-impl Sink for Said {
+impl Effects for Said {
     fn locked(&mut self, transaction: TransactionId, _: Ticket) {
         self.locked.push(transaction);
     }
@@ -37,8 +37,8 @@ impl Sink for Said {
     fn apply(&mut self, _: TransactionId, _: u16, _: i64) {
         self.applied += 1;
     }
-    fn write_alone(&mut self, id: TransactionId, timestamp_us: i64) {
-        self.alone.push((id, timestamp_us));
+    fn write_unlogged(&mut self, id: TransactionId, timestamp_us: i64) {
+        self.unlogged.push((id, timestamp_us));
     }
     fn forget(&mut self, _: TransactionId) {
         self.forgotten += 1;
@@ -50,8 +50,8 @@ impl Sink for Said {
 /// One that is being written, and one that waits for the same.
 fn two() -> (Transactions, Said, [TransactionId; 2]) {
     let (mut transactions, mut said, ids) = two_undecided();
-    transactions.decided(NOW, ids[0], Decision::Alone(3), &mut said);
-    assert_eq!((&said.alone[..], &said.appended[..]), (&[(ids[0], 61)][..], &[][..]));
+    transactions.decided(NOW, ids[0], Decision::Unlogged(3), &mut said);
+    assert_eq!((&said.unlogged[..], &said.appended[..]), (&[(ids[0], 61)][..], &[][..]));
     (transactions, said, ids)
 }
 
@@ -63,7 +63,7 @@ fn two_undecided() -> (Transactions, Said, [TransactionId; 2]) {
     transactions.gain(1, 0, claim);
     let opened = Opened { shard: 1, claim, generation: Generation(3), last_timestamp_us: 60 };
     assert!(transactions.open_shard(opened, &mut said));
-    let asked = Asked {
+    let asked = Begin {
         ticket: Ticket(0),
         shard: 1,
         partitions: &[(KEY, Mode::Exclusive)],
@@ -78,11 +78,11 @@ fn two_undecided() -> (Transactions, Said, [TransactionId; 2]) {
 fn what_is_acknowledged_within_the_lease_is_committed_and_the_next_has_later_timestamps() {
     let (mut transactions, mut said, [first, second]) = two();
     assert!(!transactions.is_idle(1));
-    assert!(transactions.written_alone(NOW, first, Ok(Written::Acknowledged), &mut said));
+    assert!(transactions.unlogged_written(NOW, first, Ok(Written::Acknowledged), &mut said));
     assert_eq!(said.replies, [Outcome::Committed { timestamp_us: 61 }]);
-    assert_eq!((transactions.counters().alone, transactions.open_records()), (1, 0));
+    assert_eq!((transactions.counters().unlogged, transactions.open_records()), (1, 0));
     assert!(
-        !transactions.written_alone(NOW, first, Ok(Written::Acknowledged), &mut said),
+        !transactions.unlogged_written(NOW, first, Ok(Written::Acknowledged), &mut said),
         "it has ended"
     );
     assert_eq!(said.locked, [first, second]);
@@ -90,16 +90,16 @@ fn what_is_acknowledged_within_the_lease_is_committed_and_the_next_has_later_tim
         transactions.raise(NOW, 1, 100) && !transactions.raise(NOW, 1, 1_000),
         "that is further than the lease allows"
     );
-    transactions.decided(NOW, second, Decision::Alone(1), &mut said);
-    assert_eq!(said.alone[1], (second, 101));
+    transactions.decided(NOW, second, Decision::Unlogged(1), &mut said);
+    assert_eq!(said.unlogged[1], (second, 101));
 }
 
-/// Who writes to his own table can choose any timestamp; all keyspaces of the shard, and the next
-/// lease, go by its clock.
+/// A client that writes to its own table can choose any timestamp; all keyspaces of the shard, and
+/// the next lease, go by its clock.
 #[test]
 fn a_row_from_the_future_moves_the_clock_no_further_than_clocks_may_be_apart() {
     let (mut transactions, mut said, [first, second]) = two();
-    assert!(transactions.written_alone(NOW, first, Ok(Written::Acknowledged), &mut said));
+    assert!(transactions.unlogged_written(NOW, first, Ok(Written::Acknowledged), &mut said));
     let second_us = 1_000_000;
     let limit_us = |now: Now| now.wall_us + 12 * second_us;
     let mut now = NOW;
@@ -128,8 +128,8 @@ fn a_row_from_the_future_moves_the_clock_no_further_than_clocks_may_be_apart() {
         assert_eq!(transactions.last_timestamp_us(2), limit_us(now));
     }
     assert!(transactions.raise(now, 1, i64::MIN) && !transactions.raise(now, 1, i64::MAX));
-    transactions.decided(now, second, Decision::Alone(1), &mut said);
-    assert_eq!(said.alone[1], (second, now.wall_us));
+    transactions.decided(now, second, Decision::Unlogged(1), &mut said);
+    assert_eq!(said.unlogged[1], (second, now.wall_us));
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn what_is_not_heard_of_in_time_is_in_doubt() {
         (NOW, Err(Refused)),
     ] {
         let (mut transactions, mut said, [first, second]) = two();
-        assert!(!transactions.written_alone(now, first, written, &mut said));
+        assert!(!transactions.unlogged_written(now, first, written, &mut said));
         assert_eq!((said.locked.as_slice(), said.forgotten), (&[first, second][..], 1));
         outcomes.push(said.replies);
     }
@@ -159,7 +159,7 @@ fn it_keeps_its_partition_until_it_is_heard_of_and_loses_it_with_its_shard() {
     assert_eq!(said.replies, [Outcome::InDoubt, Outcome::NotExecuted(NotExecuted::Locked)]);
     assert_eq!((said.locked.len(), transactions.is_idle(1)), (1, false));
     transactions.lose(1, &mut said);
-    assert!(!transactions.written_alone(NOW, first, Ok(Written::Acknowledged), &mut said));
+    assert!(!transactions.unlogged_written(NOW, first, Ok(Written::Acknowledged), &mut said));
     assert_eq!((said.replies.len(), said.forgotten, transactions.open()), (2, 2, 0));
 }
 

@@ -1,39 +1,39 @@
-//! A statement that is no transaction by its text, and is carried out as one that is it alone:
-//! because of what its client asks besides ([`super::besides`]), or because of its table's mode
-//! ([`super::routed`]).
+//! Statements that are transactions of one statement: because of a guard or key
+//! ([`shunt_transactions::guard`]), or because of their table's mode
+//! ([`shunt_transactions::catalogue::modes`]).
 
 use std::sync::Arc;
 
 use shunt_language::transaction::{self, Returned, STATEMENTS_MAX, TEXT_BYTES_MAX};
+use shunt_transactions::request::{QueryOptions, Summary};
 use shunt_wire::cql::envelope::{Header, opcode};
 use shunt_wire::cql::message::{
     Batch, BatchKind, BatchStatement, Execute, Query, QueryParams, ValueList, Values,
 };
 
-use super::observe;
 use crate::core::Core;
 use crate::fault::Fault;
 use crate::prepared::PreparedStatement;
-use shunt_transactions::request::{AsSent, Known};
+use crate::transactions::observe;
 
-/// Reads a QUERY, EXECUTE or BATCH, and hands on what it is with its values. `session`: the
-/// keyspace of its connection.
-pub(super) fn read(
+/// Reads a QUERY, EXECUTE or BATCH, and passes its summary and values on. `session` is the
+/// connection's keyspace.
+pub(crate) fn read_statement(
     core: &mut Core,
     session: Option<&str>,
     header: &Header,
     body: &[u8],
-    take: impl FnOnce(&mut Core, &Arc<Known>, Values<'_>, AsSent) -> Result<(), Fault>,
+    take: impl FnOnce(&mut Core, &Arc<Summary>, Values<'_>, QueryOptions) -> Result<(), Fault>,
 ) -> Result<(), Fault> {
     match header.opcode {
         opcode::EXECUTE => {
             let execute = Execute::decode(header.version, body)?;
             check_page(&execute.params)?;
-            let statement = core.router.prepared.statement(execute.id).ok_or_else(unknown)?;
+            let statement = core.router.prepared.statement(execute.id).ok_or_else(unprepared)?;
             let known = match statement.transaction.get() {
                 Some(known) => Arc::clone(known),
                 None => {
-                    let known = Arc::new(observe::known(
+                    let known = Arc::new(observe::summarise(
                         core,
                         text_of(&statement)?,
                         statement.keyspace.as_deref(),
@@ -41,7 +41,7 @@ pub(super) fn read(
                     Arc::clone(statement.transaction.get_or_init(|| known))
                 }
             };
-            take(core, &known, execute.params.values, AsSent::of(&execute.params))
+            take(core, &known, execute.params.values, QueryOptions::from_params(&execute.params))
         }
         opcode::BATCH => {
             let batch = Batch::decode(header.version, body)?;
@@ -49,44 +49,51 @@ pub(super) fn read(
             let (text, values) = join(core, keyspace, header.version, &batch)?;
             take(
                 core,
-                &Arc::new(Known::read(&text, keyspace)?),
+                &Arc::new(Summary::parse(&text, keyspace)?),
                 values.values(),
-                AsSent::of(&batch.params),
+                QueryOptions::from_params(&batch.params),
             )
         }
         _ => {
             let query = Query::decode(header.version, body)?;
             check_page(&query.params)?;
-            let known = observe::known(core, query.text, query.params.keyspace.or(session))?;
-            take(core, &Arc::new(known), query.params.values, AsSent::of(&query.params))
+            let known = observe::summarise(core, query.text, query.params.keyspace.or(session))?;
+            take(
+                core,
+                &Arc::new(known),
+                query.params.values,
+                QueryOptions::from_params(&query.params),
+            )
         }
     }
 }
 
-fn unknown() -> Fault {
-    Fault::invalid("Shunt: this statement is not known any more; prepare it again")
+fn unprepared() -> Fault {
+    Fault::invalid("Shunt: this prepared statement is no longer known; prepare it again")
 }
 
 fn text_of(statement: &PreparedStatement) -> Result<&str, Fault> {
     let text = statement.text.as_deref();
     text.ok_or_else(|| {
-        Fault::invalid("Shunt: this prepared statement is too long to be carried out as a transaction; send it as text")
+        Fault::invalid(
+            "Shunt: this prepared statement is too long for a transaction; send it as text",
+        )
     })
 }
 
-/// What a transaction reads is one page.
+/// Refuses later pages: a transaction's read is one page.
 fn check_page(params: &QueryParams<'_>) -> Result<(), Fault> {
     match params.paging_state {
         Some(_) => Err(Fault::invalid(
-            "Shunt: a SELECT that is a transaction has one page, and this asks for a later one",
+            "Shunt: a transactional SELECT returns one page; paging is not supported",
         )),
         None => Ok(()),
     }
 }
 
-/// The statements of a batch as one text, and their values in a row. Each is read by itself, and
-/// takes its own values: what a node refuses as a batch must not be carried out because it makes
-/// sense as one text.
+/// Joins the statements of a batch into one text, and their values into one list. Each statement is
+/// parsed by itself and takes its own values, so that a batch which nodes would refuse is not
+/// carried out because it makes sense as one text.
 fn join(
     core: &mut Core,
     keyspace: Option<&str>,
@@ -94,12 +101,12 @@ fn join(
     batch: &Batch<'_>,
 ) -> Result<(String, ValueList), Fault> {
     if batch.kind == BatchKind::Counter {
-        return Err(Fault::invalid("Shunt: counters take part in no transactions"));
+        return Err(Fault::invalid("Shunt: transactions do not support counters"));
     }
     if batch.len() > STATEMENTS_MAX {
         let statements = batch.len();
         return Err(Fault::invalid(format!(
-            "Shunt: a batch that is a transaction has {statements} statements: {STATEMENTS_MAX} are the most"
+            "Shunt: this batch is a transaction and has {statements} statements; {STATEMENTS_MAX} are allowed"
         )));
     }
     let (mut text, mut values) = ("BEGIN BATCH".to_owned(), ValueList::positional(version));
@@ -107,9 +114,9 @@ fn join(
         text.push('\n');
         let given = child.values.len();
         match child.statement {
-            BatchStatement::Text(one) => add(&mut text, one, given)?,
+            BatchStatement::Text(one) => append(&mut text, one, given)?,
             BatchStatement::Prepared(id) => {
-                let statement = core.router.prepared.statement(id).ok_or_else(unknown)?;
+                let statement = core.router.prepared.statement(id).ok_or_else(unprepared)?;
                 if !statement.names_keyspace && statement.keyspace.as_deref() != keyspace {
                     let (prepared, now) = (
                         statement.keyspace.as_deref().unwrap_or("none"),
@@ -120,12 +127,12 @@ fn join(
                          its text"
                     )));
                 }
-                add(&mut text, text_of(&statement)?, given)?;
+                append(&mut text, text_of(&statement)?, given)?;
             }
         }
         if text.len() > TEXT_BYTES_MAX {
             return Err(Fault::invalid(format!(
-                "Shunt: the statements of a batch that is a transaction have {TEXT_BYTES_MAX} bytes at most"
+                "Shunt: this batch is a transaction; its statements may have {TEXT_BYTES_MAX} bytes at most"
             )));
         }
         text.push(';');
@@ -135,8 +142,8 @@ fn join(
     Ok((text, values))
 }
 
-/// Adds one statement, without what is around it.
-fn add(text: &mut String, one: &str, given: usize) -> Result<(), Fault> {
+/// Appends one statement without its surroundings.
+fn append(text: &mut String, one: &str, given: usize) -> Result<(), Fault> {
     let alone = transaction::parse_alone(one)?;
     let (Returned::Nothing, [inner]) = (&alone.returned, &alone.statements[..]) else {
         return Err(Fault::invalid(

@@ -1,4 +1,4 @@
-//! Who asked, by the ticket of what was asked.
+//! The client behind a ticket.
 
 use std::sync::Arc;
 
@@ -9,25 +9,25 @@ use crate::core::Core;
 use crate::fleet::peers::Login;
 use crate::fleet::statements;
 
+/// The client behind a ticket.
 fn client_of(core: &mut Core, ticket: Ticket) -> Option<&Client> {
     let client = core.fleet.locks.requests_mut().get_mut(ticket)?.client;
     core.clients.find(client)
 }
 
-/// The version of its protocol.
-pub(super) fn version_of(core: &mut Core, ticket: Ticket) -> u8 {
+/// The client's protocol version.
+pub(crate) fn version_of(core: &mut Core, ticket: Ticket) -> u8 {
     client_of(core, ticket).map_or(statements::VERSION, |client| client.version)
 }
 
-/// Its login.
-pub(super) fn login_of(core: &mut Core, ticket: Ticket) -> Login {
+/// The client's login.
+pub(crate) fn login_of(core: &mut Core, ticket: Ticket) -> Login {
     let pool = client_of(core, ticket).and_then(|client| client.pool)?;
     core.router.pools.get(pool)?.key.login.clone()
 }
 
-/// Whose share of a core's transactions one is: its client's role's, or, where nobody logs in, this
-/// keyspace's.
-pub(super) fn share_of(core: &mut Core, ticket: Ticket, keyspace: &str) -> Arc<str> {
+/// The client in quotas: its role or, where nobody logs in, this keyspace.
+pub(crate) fn share_of(core: &mut Core, ticket: Ticket, keyspace: &str) -> Arc<str> {
     let pool = client_of(core, ticket).and_then(|client| client.pool);
     let role = pool
         .and_then(|pool| core.router.pools.get(pool))

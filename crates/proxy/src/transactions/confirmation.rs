@@ -1,19 +1,16 @@
-//! Commits that hang on no clock: `--transaction-commit lwt`.
+//! Commits that do not depend on clocks: `--transaction-commit lwt`.
 //!
-//! A shard is another's only once the row of its owner among the members says that this one is
-//! dead, and that is written by a conditional statement. So a SERIAL read of this proxy's own row
-//! that finds it alive shows that nobody had been given its shards up to the time at which the read
-//! was sent: all that was heard before it was heard by the owner. With a lease the owner's clock
-//! says the same, if it goes right.
+//! A shard gets another owner only once the row of its owner among the members says that this one
+//! is dead, which a conditional statement writes. A SERIAL read of this proxy's own row that finds
+//! it alive proves that its shards had no other owner until the read was sent: everything received
+//! before was received by the owner. A lease proves the same if the owner's clock is right.
 //!
-//! What such a word is needed for waits for it here, and is told then: that a record or a single
-//! write is acknowledged, that a transaction which writes nothing has read, and two answers of an
-//! opening. One read is under way on a core, for all that came before it was sent; what comes later
-//! waits for the next.
+//! Answers that need such a proof wait here: acknowledgements of records and single writes, reads
+//! of transactions without writes, and two answers of an opening. One read is under way on a core,
+//! for all answers that came before it was sent; later ones wait for the next.
 //!
-//! This must never: take a word that was asked for before what it is to confirm was heard; take the
-//! row of another membership than the one in which it was heard; take an answer that failed for a
-//! word.
+//! This must never: confirm an answer by a read that was sent before it came; confirm it by the row
+//! of another membership; take a failed read for a proof.
 
 use shunt_fleet::Incarnation;
 use shunt_locks::{Now, Written};
@@ -21,37 +18,36 @@ use shunt_reactor::Io;
 use shunt_transactions::no_lease;
 use shunt_wire::cql::message::{ResultMessage, Value, ValueList};
 
-use super::part::Part;
-use super::unconfirmed::Unconfirmed;
 use super::{VERSION, levels};
 use crate::config::Commit;
 use crate::core::Core;
 use crate::fleet::statements::{self, Heard, Levels, Whose};
 use crate::limits::SECOND_NS;
+use crate::transactions::ownership::Unconfirmed;
+use crate::transactions::part::Part;
 
 const QUESTION: &str = "SELECT inc, addr, state, beat, ts_limit, format, leaving FROM shunt_meta.member WHERE cluster = ? AND inc = ?";
-/// The state of a member that is alive.
+/// The state of a live member.
 const ALIVE: &[u8] = &[1];
 
-/// How often it is asked for the same in a row, and for how long: all rows of members are one
-/// partition, and who reads at SERIAL may be kept from it by others who do, and by leases that are
-/// renewed.
+/// Attempts in a row, and for how long: all rows of members are one partition, and a SERIAL read
+/// may be held up by other readers and by renewals of leases.
 const TRIES: u32 = 5;
 const TRIES_NS: u64 = 2 * SECOND_NS;
 
-/// True if what this proxy hears counts only once that is confirmed.
-pub(super) fn is_wanted(core: &Core) -> bool {
+/// True if answers count only once they are confirmed.
+pub(super) fn is_enabled(core: &Core) -> bool {
     core.context.config.transaction_commit == Commit::Lwt
 }
 
-/// The time to tell something by: one at which no lease is valid, where it is not confirmed.
+/// The time to report an answer with: one without a valid lease if the answer is not confirmed.
 pub(super) fn time_of(io: &mut Io, is_alive: bool) -> Now {
     let now = levels::now(io);
     if is_alive { now } else { no_lease(now) }
 }
 
-/// Confirms what was just heard. It comes back once, by [`super::outbox::Wanted::Confirmed`].
-pub(super) fn want(core: &mut Core, io: &mut Io, heard: Unconfirmed) {
+/// Confirms an answer. It comes back once, as [`super::effects::Effect::Confirmed`].
+pub(super) fn request(core: &mut Core, io: &mut Io, heard: Unconfirmed) {
     core.fleet.transactions.confirming.waiting.push(heard);
     if core.fleet.transactions.confirming.asked.is_none() {
         ask(core, io);
@@ -95,8 +91,8 @@ fn ask(core: &mut Core, io: &mut Io) {
     }
 }
 
-/// A node has answered, or nobody has.
-pub(super) fn heard(core: &mut Core, io: &mut Io, member: Incarnation, heard: &Heard<'_>) {
+/// Takes in a node's answer.
+pub(super) fn answered(core: &mut Core, io: &mut Io, member: Incarnation, heard: &Heard<'_>) {
     let is_alive = match heard {
         Heard::Result(ResultMessage::Rows(rows)) => {
             let place = rows.metadata.column_index("state");
@@ -112,22 +108,21 @@ pub(super) fn heard(core: &mut Core, io: &mut Io, member: Incarnation, heard: &H
     let is_early =
         confirming.failed + 1 < TRIES && now_ns.saturating_sub(confirming.since_ns) < TRIES_NS;
     if is_alive.is_none() && is_same && is_early {
-        // The next read is a later one, and so says as much of these, and of what has come since.
+        // The next read is later, and so confirms these answers and those that have come since.
         confirming.failed += 1;
         asked.append(&mut confirming.waiting);
         confirming.waiting = asked;
     } else {
         confirming.failed = 0;
-        // What another membership of this process has heard is not confirmed by this one's row. It
-        // has lost all its shards.
+        // Answers to another membership of this process are not confirmed by this one's row. That
+        // membership has lost all its shards.
         let is_alive = is_alive == Some(true) && is_same;
         core.fleet.transactions.confirmed(asked, is_alive);
     }
     ask(core, io);
 }
 
-/// What is confirmed of a record or write that a node has answered: only that it is acknowledged
-/// needs it.
+/// True if the outcome of a write needs a proof: only an acknowledgement does.
 pub(super) fn needs(core: &Core, written: Written) -> bool {
-    written == Written::Acknowledged && is_wanted(core)
+    written == Written::Acknowledged && is_enabled(core)
 }

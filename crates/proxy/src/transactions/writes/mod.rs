@@ -1,12 +1,15 @@
-//! The writes of committed transactions are made: those of this core's own, and those that former
-//! owners of a shard have left undone.
+//! The writes of committed transactions are made: this core's own, and those that former owners of
+//! a shard left.
 //!
-//! A write is one of a table, and not of whichever has its name: before each attempt a node is
-//! asked which table that is. If it is another, or none, nothing is sent; an attempt has failed
-//! then, and [`super::unmade`] says when it was the last.
+//! A write belongs to a table, not to a name: before each attempt a node is asked which table has
+//! the name. If it is another, or none, nothing is sent, and the attempt has failed; [`attempts`]
+//! decides which attempt was the last.
 //!
-//! This must never: send a write of one table when another has its name; give one up whose table is
-//! there, for what a node says that does not know it yet; give two outcomes of an attempt, or none.
+//! This must never: send a write when another table has its table's name; give a write up whose
+//! table exists because a node does not know the table yet; report two outcomes of an attempt, or
+//! none.
+
+pub(crate) mod attempts;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,27 +17,29 @@ use std::sync::Arc;
 use shunt_locks::Written;
 use shunt_reactor::Io;
 use shunt_transactions::Refused;
+use shunt_transactions::catalogue::table_identity::{
+    FLEETS_OWN, Identity, IdentityAnswer, TableId,
+};
+use shunt_transactions::plan::push;
 use shunt_transactions::record::{self, Record};
 use shunt_wire::cql::message::{Value, ValueList, error_code};
 
-use super::outbox::Wanted;
-use super::part::{OneWrite, Parked, Part, Share, WaitsForName, Who};
-use super::unmade::Attempt;
-use super::{VERSION, levels, names};
+use super::{VERSION, identity, levels};
 use crate::core::Core;
 use crate::fleet::statements::{self, Heard, Levels, Whose};
 use crate::log_limits::Logged;
-use shunt_transactions::catalogue::table_identity::{FLEETS_OWN, Found, Named, TableId};
-use shunt_transactions::plan::push;
+use crate::transactions::effects::Effect;
+use crate::transactions::part::{IdentityWaiter, OneWrite, Parked, Part, Share, Who};
+use crate::transactions::writes::attempts::Attempt;
 
-/// Writes that go on at a tick.
+/// Parked statements that are sent at a tick.
 const UNPARKED_MAX: usize = 64;
 
-/// The keyspace and name of a table.
+/// Keyspace and name of a table.
 type Name = (Box<str>, Box<str>);
 
-/// What a write needs, to be sent.
-struct Sent {
+/// A write as it is sent.
+struct WriteStatement {
     who: Who,
     id: TableId,
     text: Arc<str>,
@@ -42,7 +47,7 @@ struct Sent {
     timestamp_us: i64,
 }
 
-/// The table of a write, by its name. None: nobody waits for the write any more.
+/// The table of a write. None if the write is no longer needed.
 fn name_of(core: &Core, write: OneWrite) -> Option<Name> {
     let keeper = &core.fleet.transactions;
     let place = usize::from(write.number());
@@ -58,8 +63,8 @@ fn name_of(core: &Core, write: OneWrite) -> Option<Name> {
     }
 }
 
-impl Sent {
-    fn of(core: &Core, write: OneWrite) -> Option<Sent> {
+impl WriteStatement {
+    fn build(core: &Core, write: OneWrite) -> Option<WriteStatement> {
         let keeper = &core.fleet.transactions;
         let place = usize::from(write.number());
         let mut list = ValueList::positional(VERSION);
@@ -68,9 +73,9 @@ impl Sent {
                 let job = keeper.jobs.get(keeper.of_id.get(&id)?)?;
                 let one = job.write(place)?;
                 one.values.iter().for_each(|value| push(&mut list, value));
-                // Of two on one row the later counts.
+                // Of two writes to one row, the later wins.
                 let timestamp_us = job.timestamp_us + i64::from(write.number());
-                Some(Sent {
+                Some(WriteStatement {
                     who: Who::of(&job.who),
                     id: one.id,
                     text: Arc::clone(one.text),
@@ -91,39 +96,43 @@ impl Sent {
                 }
                 let (text, timestamp_us) =
                     (one.text.into(), record.timestamp_us + i64::from(write.number()));
-                Some(Sent { who: Who::FORMER, id: one.id, text, list, timestamp_us })
+                Some(WriteStatement { who: Who::FORMER, id: one.id, text, list, timestamp_us })
             }
         }
     }
 }
 
-/// Makes one of the writes of a transaction. What has become of that is told once, later.
-pub(super) fn make(core: &mut Core, io: &mut Io, write: OneWrite) {
+/// Makes a write. The outcome is reported once, later.
+pub(super) fn start(core: &mut Core, io: &mut Io, write: OneWrite) {
     let Some((keyspace, table)) = name_of(core, write) else {
-        return made(core, write, Ok(Written::NotSent));
+        return finish(core, write, Ok(Written::NotSent));
     };
-    if let Some(sent) = Sent::of(core, write).filter(|sent| sent.id == FLEETS_OWN) {
+    if let Some(sent) = WriteStatement::build(core, write).filter(|sent| sent.id == FLEETS_OWN) {
         return send_or_park(core, io, write, &sent);
     }
-    let since_ns = io.now_ns().saturating_sub(names::FRESH_NS);
-    names::want(core, io, (&keyspace, &table), since_ns, WaitsForName::Write(write));
+    let since_ns = io.now_ns().saturating_sub(identity::FRESH_NS);
+    identity::look_up(core, io, (&keyspace, &table), since_ns, IdentityWaiter::Write(write));
 }
 
-/// It is known which table has the name of that which it is a write of.
-pub(super) fn named(core: &mut Core, io: &mut Io, write: OneWrite, named: Named) {
-    let Some(sent) = Sent::of(core, write) else { return made(core, write, Ok(Written::NotSent)) };
-    let (is_refused, why) = match names::known(io, named) {
-        Found::Table(id) if id == sent.id => {
+/// Takes in which table has the name.
+pub(super) fn identity_known(core: &mut Core, io: &mut Io, write: OneWrite, named: IdentityAnswer) {
+    let Some(sent) = WriteStatement::build(core, write) else {
+        return finish(core, write, Ok(Written::NotSent));
+    };
+    let (is_refused, why) = match identity::current(io, named) {
+        Identity::Table(id) if id == sent.id => {
             return send_or_park(core, io, write, &sent);
         }
-        Found::Table(_) => (true, "its table was dropped, and another of the same name was made"),
-        Found::Nothing => (true, "its table was dropped"),
-        Found::Unknown => (false, "no node has said if its table is there"),
+        Identity::Table(_) => {
+            (true, "its table was dropped, and another of the same name was made")
+        }
+        Identity::Nothing => (true, "its table was dropped"),
+        Identity::Unknown => (false, "no node has said if its table is there"),
     };
     failed(core, io, write, (Written::NotSent, is_refused, why));
 }
 
-fn send_or_park(core: &mut Core, io: &mut Io, write: OneWrite, sent: &Sent) {
+fn send_or_park(core: &mut Core, io: &mut Io, write: OneWrite, sent: &WriteStatement) {
     let part = Part::Write { write, who: sent.who };
     if !core.fleet.statements.has_room(&Whose::Transaction(part)) {
         park(core, Parked::Write(write), sent.who);
@@ -132,7 +141,7 @@ fn send_or_park(core: &mut Core, io: &mut Io, write: OneWrite, sent: &Sent) {
     }
 }
 
-fn send(core: &mut Core, io: &mut Io, part: Part, sent: &Sent) -> bool {
+fn send(core: &mut Core, io: &mut Io, part: Part, sent: &WriteStatement) -> bool {
     let levels = Levels {
         consistency: levels::quorum(core),
         serial: None,
@@ -150,15 +159,14 @@ fn send(core: &mut Core, io: &mut Io, part: Part, sent: &Sent) -> bool {
     )
 }
 
-/// There are as many in flight as may be, of all or of this client: it goes on when one of them has
-/// come back. To have it tried again after a pause, as what fails is, would make take-overs slow
-/// that have much to do.
+/// Parks a statement while all room, or this client's, is taken: it goes on when another comes
+/// back. Repeating it after a pause, like a failure, would slow down take-overs with much to do.
 pub(super) fn park(core: &mut Core, parked: Parked, who: Who) {
     core.fleet.transactions.parked.entry(who).or_default().push_back(parked);
 }
 
-/// One has come back: another may go.
-fn go_on(core: &mut Core, io: &mut Io) {
+/// Sends one parked statement.
+fn unpark_one(core: &mut Core, io: &mut Io) {
     let Core { fleet, .. } = core;
     let has_room =
         |who: &Who, one: Parked| fleet.statements.has_room(&Whose::Transaction(one.part(*who)));
@@ -169,24 +177,27 @@ fn go_on(core: &mut Core, io: &mut Io) {
     if parked.get(&who).is_some_and(VecDeque::is_empty) {
         parked.remove(&who);
     }
-    let outbox = &mut core.fleet.transactions.outbox;
+    let effects = &mut core.fleet.transactions.effects;
     match one {
-        Parked::Write(write) => make(core, io, write),
-        Parked::Alone(id, timestamp_us) => outbox.wanted.push(Wanted::Alone { id, timestamp_us }),
-        Parked::Passed(number) => outbox.wanted.push(Wanted::Pass(number)),
+        Parked::Write(write) => start(core, io, write),
+        Parked::Unlogged(id, timestamp_us) => {
+            effects.list.push(Effect::WriteUnlogged { id, timestamp_us })
+        }
+        Parked::Passed(number) => effects.list.push(Effect::PassToNode(number)),
     }
 }
 
-/// A statement has come back: if it was a write, another may go.
-pub(super) fn come_back(core: &mut Core, io: &mut Io, part: Part) {
+/// Sends a parked statement when a write has come back.
+pub(super) fn statement_done(core: &mut Core, io: &mut Io, part: Part) {
     if !core.fleet.transactions.parked.is_empty()
         && matches!(part.share(), Share::Writes | Share::Found)
     {
-        go_on(core, io);
+        unpark_one(core, io);
     }
 }
 
-/// Others may have had all the room, of whom nobody comes back here.
+/// Sends parked statements: other kinds of statements, which do not come back here, may have taken
+/// the room.
 pub(super) fn tick(core: &mut Core, io: &mut Io) {
     for _ in 0..core
         .fleet
@@ -197,22 +208,22 @@ pub(super) fn tick(core: &mut Core, io: &mut Io) {
         .sum::<usize>()
         .min(UNPARKED_MAX)
     {
-        go_on(core, io);
+        unpark_one(core, io);
     }
 }
 
-/// A node has answered, or nobody has.
-pub(super) fn heard(core: &mut Core, io: &mut Io, write: OneWrite, heard: &Heard<'_>) {
+/// Takes in a node's answer.
+pub(super) fn answered(core: &mut Core, io: &mut Io, write: OneWrite, heard: &Heard<'_>) {
     let (is_refused, why) = match heard {
-        Heard::Result(_) => return made(core, write, Ok(Written::Acknowledged)),
+        Heard::Result(_) => return finish(core, write, Ok(Written::Acknowledged)),
         Heard::Error(error) => (is_refusal(error.code), error.message),
         Heard::Unreadable => (false, "a node's answer cannot be read"),
     };
     failed(core, io, write, (levels::written(heard), is_refused, why));
 }
 
-/// True of an error that says what is wrong with a write: it will be refused the next time too,
-/// unless the node does not know the schema yet.
+/// True of an error that blames the write: it fails the next time too, unless the node does not
+/// know the schema yet.
 fn is_refusal(code: i32) -> bool {
     matches!(code, error_code::INVALID | error_code::SYNTAX_ERROR | error_code::FUNCTION_FAILURE)
 }
@@ -224,7 +235,7 @@ fn failed(
     (written, is_refused, why): (Written, bool, &str),
 ) {
     let Some((keyspace, table)) = name_of(core, write) else {
-        return made(core, write, Ok(written));
+        return finish(core, write, Ok(written));
     };
     let table = &*format!("{keyspace}.{table}");
     let attempt = Attempt { table, written, is_refused, why };
@@ -239,12 +250,12 @@ fn failed(
             "a write of a committed transaction was refused each time, and is given up"
         );
     }
-    made(core, write, verdict);
+    finish(core, write, verdict);
 }
 
-fn made(core: &mut Core, write: OneWrite, outcome: Result<Written, Refused>) {
+fn finish(core: &mut Core, write: OneWrite, outcome: Result<Written, Refused>) {
     if outcome == Ok(Written::Acknowledged) {
         core.fleet.transactions.trials.made(write);
     }
-    core.fleet.transactions.outbox.wanted.push(Wanted::Made(write, outcome));
+    core.fleet.transactions.effects.list.push(Effect::WriteDone(write, outcome));
 }

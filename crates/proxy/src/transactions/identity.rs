@@ -1,0 +1,190 @@
+//! Identity of tables: a node is asked which table has a name, and which columns, before anything
+//! is decided or written by that name.
+//!
+//! Statements name their table, and at any time the table may be dropped and another created with
+//! its name, or a column changed. A transaction planned with the old table must not be committed:
+//! its clients would be told so before the writes are made, and nodes would refuse the writes. A
+//! write that is made late, or from a recovered record, must not put old rows into another table.
+//! Each decision and each write therefore asks for the table's id; decisions also ask for the
+//! columns of written tables.
+//!
+//! An answer must have been asked for when the waiter wanted it, or later; waiters at the same time
+//! share an answer. A waiter for which the question under way is too old sends another; the next
+//! waiters wait for either. A decision takes no answer that was asked for before it began, because
+//! its client may have learned of a change since. A write takes answers up to [`FRESH_NS`] old,
+//! about as long as it is on its way itself. An answer that comes later than [`LATE_NS`] is void:
+//! this process may have been paused. A change of the schema voids all answers.
+//!
+//! This must never: give an answer that was asked for earlier than the waiter allows; leave a
+//! waiter without an answer, or give it two.
+
+use std::sync::Arc;
+
+use shunt_reactor::Io;
+use shunt_transactions::catalogue::table_identity::{Identity, IdentityAnswer, IdentityKind, Key};
+use shunt_transactions::plan::schema;
+use shunt_wire::cql::message::{Consistency, ResultMessage, ValueList};
+
+use super::VERSION;
+use crate::core::Core;
+use crate::fleet::statements::{self, Heard, Levels, Whose};
+use crate::limits::SECOND_NS;
+use crate::transactions::effects::Effect;
+use crate::transactions::part::{IdentityWaiter, OneWrite, Part, Who};
+
+/// Age of an answer that a write accepts.
+pub(super) const FRESH_NS: u64 = 20_000_000;
+/// Clients whose quota is tried for one question.
+const ASKERS_MAX: u32 = 4;
+/// Age at which an answer is void.
+const LATE_NS: u64 = 5 * SECOND_NS;
+
+/// Gives a waiter the table of this name, or its columns, as asked for no earlier than `since_ns`.
+/// The waiter is told once, later.
+pub(super) fn look_up(
+    core: &mut Core,
+    io: &mut Io,
+    (keyspace, table): (&str, &str),
+    since_ns: u64,
+    waits: IdentityWaiter,
+) {
+    let what = if let IdentityWaiter::Job { what, .. } = waits { what } else { IdentityKind::Id };
+    let key = (what, Box::from(keyspace), Box::from(table));
+    let name = core.fleet.transactions.names.entry(&key);
+    if let Some(last) = name.last.filter(|last| last.asked_ns >= since_ns) {
+        return core.fleet.transactions.effects.list.push(Effect::IdentityKnown(waits, last));
+    }
+    name.waiting.push((since_ns, waits));
+    if name.is_to_be_asked() {
+        ask(core, io, &key);
+    }
+}
+
+/// The client whose quota a question counts against.
+fn who(core: &Core, waits: IdentityWaiter) -> Who {
+    let keeper = &core.fleet.transactions;
+    let number = match waits {
+        IdentityWaiter::Job { number, .. } => Some(number),
+        IdentityWaiter::Write(OneWrite::Own { id, .. }) => keeper.of_id.get(&id).copied(),
+        IdentityWaiter::Write(OneWrite::Found { .. }) => None,
+    };
+    number.and_then(|number| keeper.jobs.get(&number)).map_or(Who::FORMER, |job| Who::of(&job.who))
+}
+
+/// Sends a question for one of the waiters that no question under way serves. Clients without room
+/// for a question are told so; others ask in their place.
+fn ask(core: &mut Core, io: &mut Io, key: &Key) {
+    let keeper = &mut core.fleet.transactions;
+    let (names, jobs) = (&mut keeper.names, &keeper.jobs);
+    let is_gone = |waits: &IdentityWaiter| matches!(waits, IdentityWaiter::Job { number, .. } if !jobs.contains_key(number));
+    names.entry(key).waiting.retain(|(_, waits)| !is_gone(waits));
+    for turn in 1..=ASKERS_MAX {
+        let name = core.fleet.transactions.names.entry(key);
+        let Some((_, first)) =
+            name.waiting.iter().find(|(since_ns, _)| name.is_asked_for_later(*since_ns)).copied()
+        else {
+            return;
+        };
+        let asker = who(core, first);
+        if is_asked(core, io, key, asker) {
+            return;
+        }
+        let named = IdentityAnswer { identity: Identity::Unknown, asked_ns: io.now_ns() };
+        let waiting = std::mem::take(&mut core.fleet.transactions.names.entry(key).waiting);
+        for (since_ns, waits) in waiting {
+            let gives_up = turn == ASKERS_MAX || who(core, waits) == asker;
+            let keeper = &mut core.fleet.transactions;
+            let name = keeper.names.entry(key);
+            match gives_up && name.is_asked_for_later(since_ns) {
+                true => keeper.effects.list.push(Effect::IdentityKnown(waits, named)),
+                false => name.waiting.push((since_ns, waits)),
+            }
+        }
+    }
+}
+
+/// Sends a question for this client; `false` if there is no room.
+fn is_asked(core: &mut Core, io: &mut Io, key: &Key, who: Who) -> bool {
+    let asked_ns = io.now_ns();
+    let names = &mut core.fleet.transactions.names;
+    names.number += 1;
+    let number = names.number;
+    let name = names.entry(key);
+    let text = Arc::clone(name.question.get_or_insert_with(|| question(key)));
+    let levels = Levels {
+        consistency: Consistency::ONE,
+        serial: None,
+        timestamp_us: None,
+        elsewhere: false,
+    };
+    let whose = Whose::Transaction(Part::Name { number, who });
+    // Prepared, because each transaction asks: parsing the text takes a node longer than answering.
+    let is_asked = statements::ask::ask_text(
+        core,
+        io,
+        whose,
+        &text,
+        ValueList::positional(VERSION).values(),
+        &levels,
+        None,
+    );
+    if is_asked {
+        let names = &mut core.fleet.transactions.names;
+        names.entry(key).asked.push((number, asked_ns));
+        names.asked.insert(number, key.clone());
+    }
+    is_asked
+}
+
+fn question((what, keyspace, table): &Key) -> Arc<str> {
+    match what {
+        IdentityKind::Id => schema::id_question(keyspace, table).into(),
+        IdentityKind::Columns => schema::columns_question(keyspace, table).into(),
+    }
+}
+
+/// Gives an answer to the waiters that may have it.
+fn tell(core: &mut Core, key: &Key, named: IdentityAnswer) {
+    let keeper = &mut core.fleet.transactions;
+    let name = keeper.names.entry(key);
+    // Answers may overtake each other.
+    if name.last.is_none_or(|last| last.asked_ns <= named.asked_ns) {
+        name.last = Some(named).filter(|named| named.identity != Identity::Unknown);
+    }
+    for (_, waits) in name.waiting.extract_if(.., |(since_ns, _)| *since_ns <= named.asked_ns) {
+        keeper.effects.list.push(Effect::IdentityKnown(waits, named));
+    }
+}
+
+/// Takes in a node's answer.
+pub(super) fn answered(core: &mut Core, io: &mut Io, number: u64, heard: &Heard<'_>) {
+    let names = &mut core.fleet.transactions.names;
+    let Some(key) = names.asked.remove(&number) else { return };
+    let asked = &mut names.entry(&key).asked;
+    let Some(place) = asked.iter().position(|(of, _)| *of == number) else { return };
+    let (_, asked_ns) = asked.swap_remove(place);
+    let found = match heard {
+        Heard::Result(ResultMessage::Rows(rows)) => match key.0 {
+            IdentityKind::Id => schema::found_id(rows),
+            IdentityKind::Columns => schema::found_columns(rows),
+        },
+        Heard::Result(_) | Heard::Error(_) | Heard::Unreadable => Identity::Unknown,
+    };
+    // A node that does not know the prepared statement has not answered: it is asked again, as
+    // text.
+    if !matches!(heard, Heard::Error(error) if error.unprepared_id().is_some()) {
+        tell(core, &key, IdentityAnswer { identity: found, asked_ns });
+    }
+    if core.fleet.transactions.names.entry(&key).is_to_be_asked() {
+        ask(core, io, &key);
+    }
+}
+
+/// The answer, unless it is too old.
+pub(super) fn current(io: &mut Io, named: IdentityAnswer) -> Identity {
+    // The turn's time is too old, since the answer is used now.
+    match io.read_clock_ns().saturating_sub(named.asked_ns) <= LATE_NS {
+        true => named.identity,
+        false => Identity::Unknown,
+    }
+}

@@ -1,0 +1,114 @@
+//! Whether a lock is held with the fence that a request names: the lock's owner is asked just
+//! before the request is sent on.
+//!
+//! This check alone is not enough: another client may hold the lock by the time that the
+//! transaction is carried out. The core that carries it out compares fences again
+//! ([`shunt_transactions::guard`]).
+
+use std::sync::Arc;
+
+use shunt_language::facade::Table;
+use shunt_locks::{Namespace, Ticket};
+use shunt_reactor::Io;
+use shunt_transactions::guard::idempotency::dead;
+use shunt_transactions::guard::request::{Guard, Safeguards};
+use shunt_transactions::request::Request;
+
+use super::client;
+use crate::core::Core;
+use crate::fault::{Fault, FaultKind};
+use crate::locks::ask;
+use crate::locks::form::{Form, FormKind};
+use crate::locks::outbox::{Reply, Verdict};
+use crate::locks::question::Question;
+use crate::locks::request::Operation;
+use crate::locks::requests::Asker;
+use crate::transactions::effects::Effect;
+use crate::transactions::job::GuardedRequest;
+
+/// Requests that wait for an answer about a lock.
+const WAITING_MAX: usize = 4_096;
+/// Bytes of these requests.
+const WAITING_BYTES_MAX: usize = 16 << 20;
+
+/// Sends a request to this core once its lock is known to be held.
+pub(crate) fn check(
+    core: &mut Core,
+    io: &mut Io,
+    ticket: Ticket,
+    to: (usize, Arc<str>),
+    guard: Guard<'_>,
+    message: &[u8],
+) {
+    let keeping = &mut core.fleet.transactions;
+    if keeping.guarded.len() >= WAITING_MAX
+        || keeping.guarded_bytes + message.len() > WAITING_BYTES_MAX
+    {
+        let fault = Fault::overloaded(
+            "Shunt: too many requests wait for answers about their locks; ask again",
+        );
+        return keeping.fail(ticket, &fault.into());
+    }
+    keeping.guarded_bytes += message.len();
+    keeping.guarded.insert(ticket.0, GuardedRequest { to, message: message.into() });
+    let namespace = if guard.is_fast { Namespace::Memory } else { Namespace::Durable };
+    let table = if guard.is_fast { Table::FastLocks } else { Table::Locks };
+    let name = guard.name.as_bytes();
+    let question = Question { table, namespace, operation: Operation::Look, name, owner: &[] };
+    let form = Form {
+        kind: FormKind::Fence(ticket),
+        texts: name.to_vec(),
+        name_bytes: name.len(),
+        ..Form::default()
+    };
+    let login = client::login_of(core, ticket);
+    let asker = Asker { role: Arc::from(""), login, was_forwarded: false };
+    ask::ask_for(core, io, &asker, &question, form);
+}
+
+/// Takes in the answer of the lock's owner.
+pub(crate) fn lock_answered(core: &mut Core, ticket: Ticket, outcome: &Reply<'_>) {
+    let keeping = &mut core.fleet.transactions;
+    let Some(GuardedRequest { to, message }) = keeping.guarded.remove(&ticket.0) else { return };
+    keeping.guarded_bytes -= message.len();
+    // The client may be gone.
+    if core.fleet.locks.requests_mut().get_mut(ticket).is_none() {
+        return;
+    }
+    let Some((asked, guard)) =
+        Request::decode(&message).ok().and_then(|asked| Some((asked, asked.safeguards.guard?)))
+    else {
+        return;
+    };
+    let fault = match (outcome.verdict, outcome.holder) {
+        (Verdict::Seen, Some(held)) if held.fence == guard.fence => {
+            return core
+                .fleet
+                .transactions
+                .effects
+                .list
+                .push(Effect::SendToCore(ticket, to, message));
+        }
+        // The request may have been carried out before, under its key.
+        (Verdict::Seen, _) if !asked.safeguards.key.is_empty() => {
+            let guard = Some(Guard { is_over: true, ..guard });
+            let asked = Request { safeguards: Safeguards { guard, ..asked.safeguards }, ..asked };
+            let mut message = Vec::new();
+            asked.encode(&mut message);
+            return core.fleet.transactions.effects.list.push(Effect::SendToCore(
+                ticket,
+                to,
+                message.into(),
+            ));
+        }
+        (Verdict::Seen, _) => dead(guard.name, guard.fence).into(),
+        _ => {
+            let why = format!(
+                "Shunt: the proxy that owns lock '{}' did not say whether it is held; nothing was written, ask again",
+                guard.name
+            );
+            Fault::new(FaultKind::Unserved, why)
+        }
+    };
+    core.fleet.transactions.fail(ticket, &fault.into());
+}

@@ -1,0 +1,145 @@
+//! A request goes to the core, or the proxy, that owns the shard of its keyspace, and is sent again
+//! if the shard has just changed hands. The answer comes back the same way.
+
+use shunt_locks::Ticket;
+use shunt_reactor::Io;
+use shunt_transactions::request::{Head, Request};
+use shunt_wire::cql::envelope::opcode;
+use shunt_wire::cql::message::error_code;
+
+use super::{client, guard};
+use crate::core::Core;
+use crate::fault::{Fault, FaultKind};
+use crate::fleet::peers::Login;
+use crate::fleet::peers::forward::forward_transaction;
+use crate::limits::SECOND_NS;
+use crate::locks::requests::{self, At};
+use crate::locks::{ask, core_of};
+use crate::transactions::timer::set_due;
+use crate::transactions::{execute, levels};
+
+/// Bytes of requests that wait to be sent again.
+const AGAIN_BYTES_MAX: usize = 8 << 20;
+
+/// Time for which a request is sent again that could not be served because its shard had just
+/// changed hands.
+const AGAIN_FOR_NS: u64 = SECOND_NS;
+/// Pause before a request is sent again.
+const AGAIN_AFTER_NS: u64 = 20_000_000;
+/// Requests that wait to be sent again; clients have to repeat any more.
+const AGAIN_MAX: usize = 1_024;
+
+/// Schedules a request that was certainly not executed to be sent again; `false` leaves that to the
+/// client. This must never repeat a request whose client's rights were not checked: such a request
+/// was not sent before, and has no keyspace yet.
+pub(crate) fn retry_later(core: &mut Core, io: &mut Io, ticket: Ticket) -> bool {
+    let now_ns = io.now_ns();
+    let Some(pending) = core.fleet.locks.requests_mut().get_mut(ticket) else { return false };
+    let bytes = pending.form.texts.len();
+    let may_be =
+        pending.form.name_bytes > 0 && now_ns.saturating_sub(pending.received_ns) < AGAIN_FOR_NS;
+    let queue = &core.fleet.transactions.again;
+    if queue.iter().any(|(_, queued, _)| *queued == ticket) {
+        return true;
+    }
+    if !may_be
+        || queue.len() >= AGAIN_MAX
+        || core.fleet.transactions.again_bytes + bytes > AGAIN_BYTES_MAX
+    {
+        return false;
+    }
+    core.fleet.transactions.again_bytes += bytes;
+    pending.at = At::Here(None);
+    core.fleet.transactions.again.push_back((now_ns + AGAIN_AFTER_NS, ticket, bytes));
+    set_due(core, io);
+    true
+}
+
+/// Sends requests again that are due.
+pub(crate) fn retry_due(core: &mut Core, io: &mut Io) {
+    let now_ns = io.now_ns();
+    while let Some((due_ns, ticket, bytes)) = core.fleet.transactions.again.front().copied()
+        && due_ns <= now_ns
+    {
+        core.fleet.transactions.again.pop_front();
+        core.fleet.transactions.again_bytes -= bytes;
+        // The client may be gone.
+        let Some(pending) = core.fleet.locks.requests_mut().get_mut(ticket) else { continue };
+        let texts = pending.form.texts.clone();
+        let (domain, message) = texts.split_at(pending.form.name_bytes);
+        let (login, domain) =
+            (client::login_of(core, ticket), String::from_utf8_lossy(domain).into_owned());
+        send_to_owner(core, io, (ticket, false), &login, &domain, message);
+    }
+}
+
+/// Sends a permitted request to the owner of its keyspace's shard.
+pub(crate) fn send_to_owner(
+    core: &mut Core,
+    io: &mut Io,
+    (ticket, was_forwarded): (Ticket, bool),
+    login: &Login,
+    domain: &str,
+    message: &[u8],
+) {
+    let shard = levels::shard_of_domain(domain);
+    let keeper = core_of(shard, core.context.config.cores);
+    if !was_forwarded && let Some(pending) = core.fleet.locks.requests_mut().get_mut(ticket) {
+        pending.form.name_bytes = domain.len();
+    }
+    if let Some(owner) = core.fleet.peers.owner(shard) {
+        let via = if was_forwarded {
+            None
+        } else {
+            forward_transaction(core, io, owner, login, ticket, message)
+        };
+        match via {
+            Some(via) => ask::is_at(core, ticket, At::Elsewhere(via)),
+            None => {
+                let why = format!(
+                    "Shunt: the proxy at {owner} decides transactions of keyspace {domain}; nothing was written, ask it or the next host"
+                );
+                core.fleet.transactions.fail(ticket, &Fault::new(FaultKind::Unserved, why).into());
+            }
+        }
+        return;
+    }
+    let who = client::share_of(core, ticket, domain);
+    match Request::decode(message).map(|asked| asked.safeguards.guard) {
+        Ok(Some(guard)) => guard::check(core, io, ticket, (keeper, who), guard, message),
+        _ => send_to_core(core, io, ticket, keeper, &who, message),
+    }
+}
+
+/// Sends a request to the core of this proxy that owns its shard. `who` is the client whose quota
+/// it counts against.
+pub(crate) fn send_to_core(
+    core: &mut Core,
+    io: &mut Io,
+    ticket: Ticket,
+    keeper: usize,
+    who: &str,
+    message: &[u8],
+) {
+    if keeper == core.context.index {
+        execute::start(core, io, ticket, who, message);
+    } else if core.fleet.lanes.ask_transaction(keeper, ticket, who, message) {
+        ask::is_at(core, ticket, At::Core(keeper));
+    } else {
+        let fault = Fault::overloaded("Shunt: too many transactions are waiting; ask again");
+        core.fleet.transactions.fail(ticket, &fault.into());
+    }
+}
+
+/// Delivers an answer, to a client of this core or to the core whose client asked.
+pub(crate) fn deliver(core: &mut Core, io: &mut Io, ticket: Ticket, head: Head, body: &[u8]) {
+    let of = requests::core_of(ticket);
+    if of != core.context.index {
+        return core.fleet.lanes.answer_with(of, ticket, head, body);
+    }
+    let is_unserved =
+        head.0 == opcode::ERROR && error_code::peek(body) == Some(error_code::IS_BOOTSTRAPPING);
+    if !is_unserved || !retry_later(core, io, ticket) {
+        ask::answer_with(core, io, ticket, head, body);
+    }
+}

@@ -1,0 +1,118 @@
+//! A core's state of tables' modes, and changes of modes that are under way.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use shunt_fleet::{Level, Shard};
+use shunt_language::transaction::mode::TransactionalMode;
+use shunt_locks::Ticket;
+use shunt_transactions::catalogue::switching::{Full, Held};
+
+use crate::fleet::peers::Login;
+use crate::ids::PoolId;
+
+/// A change of a table's mode.
+pub(crate) struct Change {
+    pub(crate) ticket: Ticket,
+    /// The client's pool and the pool's login. Another login may have the pool by the time that a
+    /// node is asked.
+    pub(crate) pool: PoolId,
+    pub(crate) login: Login,
+    pub(crate) keyspace: String,
+    pub(crate) table: String,
+    pub(crate) mode: TransactionalMode,
+    /// The table's comment.
+    pub(crate) comment: String,
+    pub(crate) step: Step,
+}
+
+/// Steps of a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// No node could be asked for the table yet, since this time: the core has just begun.
+    Unasked(u64),
+    /// The table is looked up.
+    Table,
+    /// The table's columns are checked against the mode.
+    Columns,
+    /// A node says whether the client may change the table.
+    Allowed,
+    /// The fleet's row is read.
+    Current,
+    /// The fleet's row is written.
+    Row,
+}
+
+/// A core's knowledge of modes and rules from before it began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Start {
+    /// A quorum told of them, or this core has read them since.
+    #[default]
+    Known,
+    /// One replica told of them, and no quorum. Statements on tables wait.
+    InDoubt,
+    /// Modes are in doubt still, and the wait is over: statements on tables are refused.
+    Refuses,
+}
+
+/// A node's answer on a table with the mode `observe` that differs from the proxies'.
+#[derive(Debug)]
+pub(crate) struct Difference {
+    pub(crate) keyspace: Box<str>,
+    pub(crate) table: Box<str>,
+    pub(crate) statement: Arc<str>,
+    pub(crate) applied_by_node: Option<bool>,
+    pub(crate) applied_by_proxy: Option<bool>,
+    /// Time of the answer.
+    pub(crate) seen_ns: u64,
+}
+
+/// A core's state of modes.
+#[derive(Default)]
+pub(crate) struct Modes {
+    /// Shards of keyspaces that have a table with a mode.
+    pub(crate) shards: BTreeSet<Shard>,
+    pub(crate) next_ns: u64,
+    pub(crate) is_asked: bool,
+    /// The fleet's level, as last known.
+    pub(crate) level: Option<Level>,
+    pub(crate) changes: HashMap<u64, Change>,
+    pub(crate) number: u64,
+    /// The time at which the current modes were asked for.
+    pub(crate) known_ns: Option<u64>,
+    /// The time at which modes were last asked for.
+    pub(crate) asked_ns: u64,
+    /// Time of the last tick; there are four a second.
+    pub(crate) ticked_ns: u64,
+    /// The end of this process's last pause: answers to earlier questions are void.
+    pub(crate) woke_ns: u64,
+    /// A node's last answer said that this proxy's role may not read the modes.
+    pub(crate) is_forbidden: bool,
+    /// The knowledge with which this core began.
+    pub(crate) start: Start,
+    /// From this time on, every proxy knows which tables are observed.
+    pub(crate) compares_from_ns: u64,
+    /// Differences that count if the tables' modes are still the same.
+    pub(crate) differences: Vec<Difference>,
+    /// Tables between two modes.
+    pub(crate) held: Held,
+    /// Tables that transactions read, and since when.
+    pub(crate) full: Full,
+}
+
+/// Polling state of the rules table.
+#[derive(Debug, Default)]
+pub(crate) struct RulesPolling {
+    pub(crate) next_ns: u64,
+    pub(crate) is_asked: bool,
+    /// The time at which rules were last asked for.
+    pub(crate) asked_ns: u64,
+    /// The time at which the current rules were asked for.
+    pub(crate) known_ns: Option<u64>,
+    /// A node's last answer said that this proxy's role may not read the rules.
+    pub(crate) is_forbidden: bool,
+    /// Rows that are rules of no table.
+    pub(crate) unread: Vec<Box<str>>,
+    /// More rules may exist than are read.
+    pub(crate) is_full: bool,
+}
