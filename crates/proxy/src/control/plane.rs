@@ -34,6 +34,7 @@ use crate::metrics::ControlMetrics;
 
 /// First wait between two rounds over all known addresses.
 const RECONNECT_FIRST: Duration = Duration::from_millis(250);
+/// Longest such wait.
 const RECONNECT_MAX: Duration = Duration::from_secs(10);
 /// Interval between checks whether all cores are gone while a request of theirs waits.
 const GONE_EVERY: Duration = Duration::from_millis(50);
