@@ -43,14 +43,14 @@ pub const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 /// Shortest deadline for a peer, in milliseconds: a shorter one would always expire.
 const PATIENCE_MS_MIN: u64 = 10;
 
-// An option is its field, with what the help says of it as comment, and
-//   kind:     how a value is read; for the unit, `Millis`, `Micros` or `Bytes`
-//   value:    what stands for the value in the help
-//   default:  the text that one would give, or a value and words for it
+// An option is its field, with its help text as comment, and
+//   kind:     the reader of the value; for a unit, `Millis`, `Micros` or `Bytes`
+//   value:    the placeholder of the value in the help
+//   default:  its text in the form of a flag, or a value and its description
 //   allowed:  `Numbers`, which are checked; or a form and an example
 //   change:   `OnReload`, or `AfterRestart`: a reload keeps the old value and says so
-//   manual:   what docs/configuration.md says beyond the help
-// Rules between options are in `config/validate.rs`. After a change run
+//   manual:   text of docs/configuration.md beyond the help
+// `config/validate.rs` has the rules between options. After a change run
 //   UPDATE_DOCS=1 cargo test -p shunt the_manual
 options! {
     section "Addresses";

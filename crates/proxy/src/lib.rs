@@ -5,16 +5,16 @@
 //! client bytes <- reply  <- disaggregate    <----------------------- [storage node]
 //! ```
 //!
-//! Each step is the module of that name; read in this order they follow one query. Events of the
-//! loop come in through [`service`]. One [`core::Core`] per event loop owns everything a query
+//! Each step is the module of that name; in this order they follow one query. Events of the loop
+//! enter through [`service`]. One [`core::Core`] per event loop owns all state that a query
 //! touches, split among owners ([`client::clients`], [`router`], [`link::links`], [`retained`],
-//! [`second`]): a step is a function that takes the owners it needs. Nothing is shared between
-//! cores on the data path.
+//! [`retry`]): a step is a function that takes the owners it needs. The cores share nothing on the
+//! data path.
 //!
 //! The cold parts lie beside it: how clients log in and leave ([`client`]), how links are opened
-//! and kept ([`link`]), second attempts by their cause ([`second`]), answers that the proxy looks
-//! into ([`answers`]). The control plane ([`control`]) watches the ring and posts what changed;
-//! [`fleet`] are the proxies that drivers are shown.
+//! and kept ([`link`]), second attempts by their cause ([`retry`]), answers that the proxy inspects
+//! ([`answers`]). The control plane ([`control`]) watches the ring and posts changes; [`fleet`]
+//! holds what the proxies of a fleet share.
 
 mod service;
 
