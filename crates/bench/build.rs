@@ -1,4 +1,4 @@
-//! Lists the scenarios, so that adding one is adding its file.
+//! Lists the scenarios, so that a new scenario needs only its file.
 
 use std::{env, fs, io, path::Path};
 

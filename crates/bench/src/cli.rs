@@ -1,4 +1,4 @@
-//! The command line of `shunt bench`: the arguments of its commands and the one function that runs
+//! The command line of `shunt bench`: the arguments of its commands, and the function that runs
 //! them.
 
 use std::process::ExitCode;
@@ -27,8 +27,8 @@ pub enum BenchCommand {
     Compare(CompareArgs),
 }
 
-/// Runs one command to its end. 0 = done, 1 = it failed (the reason is on standard error), 2 = it
-/// ran but the answers it got were wrong.
+/// Runs one command to its end. Exit codes: 0 = done, 1 = failed (the reason is on standard error),
+/// 2 = done, but some answers were wrong.
 pub fn run(command: BenchCommand) -> ExitCode {
     let outcome = match command {
         BenchCommand::Stub(args) => crate::stub::serve::run(&args).map(|()| ExitCode::SUCCESS),

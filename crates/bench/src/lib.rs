@@ -1,12 +1,11 @@
-//! `shunt bench`: a CQL node that answers at memory speed (`stub`), a load generator that is
-//! cheaper than what it measures (`load`; `multiget` for multigets over several Redis servers), and
-//! experiments that are written down as files, measured with both, and checked against what they
-//! claim (`run`); one of them, for whoever changes Shunt, has a command of its own: two binaries
-//! side by side (`compare`).
+//! `shunt bench` has a CQL node that answers at memory speed (`stub`), and a load generator that
+//! costs less than what it measures (`load`; `multiget` for multigets over several Redis servers).
+//! `run` measures experiments written as files, with both of these, and checks the claims that the
+//! files make. `compare` runs one of the experiments for developers of Shunt: two binaries side by
+//! side.
 //!
-//! The stub and the load generator are [`shunt_reactor::Service`]s: no thread, socket or clock of
-//! their own, so the deterministic simulation can run them as hosts exactly as they run here on
-//! real sockets.
+//! The stub and the load generator are [`shunt_reactor::Service`]s without threads, sockets or
+//! clocks, so the deterministic simulation runs them exactly as real sockets do.
 
 pub mod cli;
 pub mod load;

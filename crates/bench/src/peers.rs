@@ -1,5 +1,4 @@
-//! Processes that comparisons start: how they are called, when one serves, and how it
-//! ends.
+//! Processes that comparisons start: their commands, their readiness, and their end.
 
 use std::{
     fmt::Write as _,
@@ -13,12 +12,11 @@ use std::{
 
 use crate::measure::{cpu, http_get};
 
-/// A process that does not serve within this time is given up.
+/// Time after which a process that does not serve is given up.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
-/// A process of this program's own: killed when this is dropped, and the files that go with it
-/// deleted.
+/// A process that this program started. Dropping it kills the process and deletes its files.
 #[derive(Debug)]
 pub(crate) struct OwnProcess {
     child: Child,
@@ -26,10 +24,10 @@ pub(crate) struct OwnProcess {
 }
 
 impl OwnProcess {
-    /// Starts it, on CPU `cpu` if one is given. `leftovers` are files and directories.
+    /// Starts it, on CPU `cpu` if given. `leftovers` are files and directories to delete.
     ///
     /// # Errors
-    /// `NotFound` when the program is not installed. The leftovers are deleted then too.
+    /// `NotFound` if the program is not installed; the leftovers are deleted in that case as well.
     pub(crate) fn spawn(
         command: &mut Command,
         cpu: Option<usize>,
@@ -52,7 +50,7 @@ impl OwnProcess {
         self.child.id()
     }
 
-    /// True if it has ended by itself.
+    /// True if it ended on its own.
     pub(crate) fn has_ended(&mut self) -> bool {
         !matches!(self.child.try_wait(), Ok(None))
     }
@@ -60,7 +58,7 @@ impl OwnProcess {
 
 impl Drop for OwnProcess {
     fn drop(&mut self) {
-        // What has ended already needs no ending; there is nobody to tell either way.
+        // Ignores an error: the process may have ended already, and no caller is left to tell.
         let _ = self.child.kill();
         let _ = self.child.wait();
         delete(&self.leftovers);
@@ -69,13 +67,13 @@ impl Drop for OwnProcess {
 
 fn delete(leftovers: &[PathBuf]) {
     for path in leftovers {
-        // They may never have come to be.
+        // The files may not exist.
         let _ = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
     }
 }
 
-/// `nodes` stub nodes, the first of them at `own`. They end with the pipe that is to be their
-/// standard input, and so with this process, however it ends.
+/// Builds the command of `nodes` stub nodes, the first at `own`. They end when their standard input
+/// closes, and so with this process, however it ends.
 pub(crate) fn stub_command(shunt: &Path, own: SocketAddr, nodes: usize) -> Command {
     let mut command = Command::new(shunt);
     command.args([
@@ -90,7 +88,7 @@ pub(crate) fn stub_command(shunt: &Path, own: SocketAddr, nodes: usize) -> Comma
     command
 }
 
-/// A Shunt that says only what went wrong.
+/// Builds the command of a proxy that logs only errors.
 pub(crate) fn proxy_command(
     shunt: &Path,
     own: SocketAddr,
@@ -112,7 +110,8 @@ pub(crate) fn proxy_command(
     command
 }
 
-/// HAProxy, and the file with its configuration, which is named after `name` and is to be deleted.
+/// Builds the command of HAProxy, and its configuration file, which is named after `name` and has
+/// to be deleted.
 ///
 /// # Errors
 /// The file cannot be written.
@@ -129,8 +128,8 @@ pub(crate) fn haproxy_command(
     Ok((command, file))
 }
 
-/// HAProxy in TCP mode, one thread, no logging: the least a general proxy can do. It works out its
-/// own limit of connections from the files it may open.
+/// Configuration of HAProxy in TCP mode with one thread and without a log: the least work that a
+/// general proxy can do. HAProxy derives its connection limit from the limit of open files.
 fn haproxy_configuration(own: SocketAddr, ring: &[SocketAddr]) -> String {
     let mut text = format!(
         "global\n  nbthread 1\n\
@@ -144,11 +143,11 @@ fn haproxy_configuration(own: SocketAddr, ring: &[SocketAddr]) -> String {
     text
 }
 
-/// Waits until a process serves: its admin address says ready, or without one every address takes
-/// connections.
+/// Waits until a process serves: until its admin address reports ready, or, without one, until each
+/// address accepts connections.
 ///
 /// # Errors
-/// It has ended, or does not serve in time.
+/// The process has ended, or does not serve in time.
 pub(crate) fn wait_until_served(
     name: &str,
     addresses: &[SocketAddr],

@@ -1,7 +1,7 @@
-//! A small seeded generator (`SplitMix64`) for keys, arrival times and the order of measurements.
-//! Not for secrets.
+//! A small seeded generator (`SplitMix64`) for keys, arrival times and the order of measurements;
+//! not for secrets.
 
-/// A pseudo-random sequence that is the same for the same seed.
+/// A pseudo-random sequence, determined by its seed.
 #[derive(Clone, Debug)]
 pub struct Random {
     state: u64,
@@ -13,7 +13,7 @@ impl Random {
         Self { state: seed }
     }
 
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     pub fn next_u64(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.state;
@@ -22,19 +22,19 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number in `0..bound`; 0 when `bound` is 0.
+    /// Returns a number in `0..bound`; 0 if `bound` is 0.
     pub fn below(&mut self, bound: u64) -> u64 {
         // The high half of the product is uniform enough for benchmarks (bias below bound / 2^64).
         ((u128::from(self.next_u64()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// A number in `[0, 1)`.
+    /// Returns a number in `[0, 1)`.
     pub fn unit(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// An exponentially distributed number with this mean: the time between two arrivals of a
-    /// Poisson process.
+    /// Returns an exponentially distributed number with this mean: the time between two arrivals of
+    /// a Poisson process.
     pub fn exponential(&mut self, mean: f64) -> f64 {
         -(1.0 - self.unit()).ln() * mean
     }
@@ -47,7 +47,7 @@ impl Random {
     }
 }
 
-/// A bijection that leaves no pattern of the input visible.
+/// Maps a number to another by a bijection that hides every pattern of the input.
 pub fn scramble(number: u64) -> u64 {
     let mixed = (number ^ (number >> 32)).wrapping_mul(0xD6E8_FEB8_6659_FD93);
     let mixed = (mixed ^ (mixed >> 32)).wrapping_mul(0xD6E8_FEB8_6659_FD93);

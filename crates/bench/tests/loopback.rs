@@ -1,4 +1,4 @@
-//! Stub and load generator on real sockets, in one process, for a moment.
+//! Stub and load generator on real sockets, in one process, for a short time.
 
 use shunt_bench::load::watch::Watch;
 use shunt_bench::load::{
@@ -36,7 +36,7 @@ fn options(stub: &Running, version: u8) -> LoadOptions {
     }
 }
 
-/// Rounds of each case. A machine that stands still spoils one; another shows what there is to see.
+/// Rounds of each case. A pause of the machine spoils one; another one is good.
 const ROUNDS: u32 = 3;
 
 fn some(reports: &[RoundReport], is_so: impl Fn(&RoundReport) -> bool) {
@@ -121,8 +121,8 @@ fn every_named_workload_finds_what_it_wrote() {
         ("--workload ycsb-c", vec![]),
         ("--workload ycsb-d --token-aware --protocol 5", vec!["insert", "read"]),
         ("--workload ycsb-e", vec!["insert", "scan"]),
-        // So few that they do not pile up on a busy machine, where the second halves would come
-        // behind all that wait.
+        // A low rate, so that queries do not pile up on a busy machine, where the second halves
+        // would wait behind them.
         ("--workload ycsb-f --rate 100", vec!["read", "rmw"]),
         ("--multiget 7 --distribution hotset:0.1:0.9", vec!["multiget", "update"]),
         ("--reads 0.9 --distribution churn:0.99:0.05", vec!["read", "update"]),

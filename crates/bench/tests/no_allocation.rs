@@ -1,5 +1,5 @@
-//! A query costs the load generator no allocation once its buffers have their size, whatever the
-//! operation, the distribution and the way to the nodes.
+//! In steady state, a query costs the load generator no allocation, for any operation, distribution
+//! and route to the nodes.
 
 use allocation_counter::measure;
 use shunt_bench::load::{Distribution, Load, LoadOptions, Mix, Phase, template::Layout};
@@ -7,11 +7,11 @@ use shunt_bench::stub::{Ring, Stub, StubOptions};
 use shunt_reactor::sim::{Options, SECOND, World};
 use shunt_testing::Watched;
 
-/// Buffers and queues grow to what the load needs, at first often, then ever more rarely: steady
-/// state is reached when a whole window passes without an allocation.
+/// Most windows until steady state. Buffers and queues grow to their size, often at first and then
+/// ever more rarely; steady state is a whole window without an allocation.
 const WINDOWS_MAX: usize = 8;
 const WINDOW_NS: u64 = SECOND / 40;
-/// Fewer answers in a window say nothing.
+/// Fewest answers that make a window meaningful.
 const ANSWERS_MIN: u64 = 200;
 
 fn assert_no_allocation(what: &str, change: impl FnOnce(&mut LoadOptions)) {

@@ -11,10 +11,10 @@ use crate::load::{
     transfers::TransferKind,
 };
 
-/// Compression asked for in STARTUP.
+/// Compression to request in STARTUP.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, ValueEnum)]
 pub enum CompressionChoice {
-    /// Bodies as they are.
+    /// Uncompressed bodies.
     #[default]
     None,
     /// LZ4, all protocol versions.
@@ -23,7 +23,7 @@ pub enum CompressionChoice {
     Snappy,
 }
 
-/// `shunt bench load`: what to send, where, and what to watch meanwhile.
+/// `shunt bench load`: the load, its targets, and the processes to watch.
 #[derive(Args, Clone, Debug)]
 pub struct LoadArgs {
     /// CQL address; given several times, connections are spread over them
@@ -39,32 +39,32 @@ pub struct LoadArgs {
     /// intended time of sending. Without it each answer starts the next query (closed loop)
     #[arg(long, value_name = "PER_SECOND")]
     pub rate: Option<f64>,
-    /// Share of SELECTs, 0 to 1; the rest are INSERTs of keys that are there already
+    /// Share of SELECTs, 0 to 1; the rest are INSERTs of existing keys
     #[arg(long, default_value_t = 0.5)]
     pub reads: f64,
-    /// Shares of operations, for example read=0.9,update=0.05,insert=0.05. read and update are what
-    /// --reads makes; insert writes new keys behind the others; rmw reads a key and then updates
-    /// it; scan reads rows in token order; multiget reads several keys with IN
+    /// Shares of operations, for example read=0.9,update=0.05,insert=0.05. read and update are the
+    /// operations of --reads; insert writes new keys after the existing ones; rmw reads a key and
+    /// then updates it; scan reads rows in token order; multiget reads several keys with IN
     #[arg(long, value_name = "OPERATION=SHARE,..", conflicts_with = "reads")]
     pub mix: Option<Mix>,
-    /// Operations and distribution of a core workload of the Yahoo! Cloud Serving Benchmark, with
-    /// the table and sizes given here (its own rows have --columns 10)
+    /// Operations and distribution of a core workload of the Yahoo! Cloud Serving Benchmark, on the
+    /// table and with the sizes given here (its own rows have --columns 10)
     #[arg(long, value_enum, conflicts_with_all = ["reads", "mix"])]
     pub workload: Option<Workload>,
     /// Keys per multiget, all different. Without --mix all reads are multigets. Default with --mix:
     /// 10
     #[arg(long, value_name = "KEYS", conflicts_with = "workload", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub multiget: Option<u16>,
-    /// LIMIT of a scan, or a range that it is drawn from
+    /// LIMIT of a scan, or the range to draw it from
     #[arg(long, value_name = "ROWS", default_value = "1-100")]
     pub scan_rows: ScanRows,
     /// Number of distinct keys
     #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub keys: u64,
-    /// How often each key is used: uniform; zipf[:EXPONENT], its hot keys spread over all;
-    /// latest[:EXPONENT], where the keys inserted last are hot; hotset:SHARE:PROBABILITY, a part of
-    /// the keys that takes a part of the operations; churn:EXPONENT:SECONDS, zipf whose hot keys
-    /// are others after so many seconds. Default: uniform, or as --workload says
+    /// Distribution of operations over keys: uniform; zipf[:EXPONENT], with hot keys spread over
+    /// all keys; latest[:EXPONENT], with the latest inserts hot; hotset:SHARE:PROBABILITY, a share
+    /// of the keys with a share of the operations; churn:EXPONENT:SECONDS, zipf with new hot keys
+    /// after each interval. Default: uniform, or that of --workload
     #[arg(long)]
     pub distribution: Option<Distribution>,
     /// Bytes of a key, at least 8
@@ -73,11 +73,11 @@ pub struct LoadArgs {
     /// Bytes of a value written
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(0..=16_777_216))]
     pub value_bytes: u32,
-    /// Value columns of so many bytes each. Reads read them all, inserts write them all; an update
-    /// writes one of them
+    /// Value columns of --value-bytes each. A read returns all of them, an insert writes all, an
+    /// update writes one
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=100))]
     pub columns: u8,
-    /// Writes are lightweight transactions (UPDATE .. IF ..) whose condition always holds
+    /// Make writes lightweight transactions (UPDATE .. IF ..) whose condition always holds
     #[arg(long, conflicts_with = "locks")]
     pub conditional: bool,
     /// Native protocol version
@@ -92,7 +92,7 @@ pub struct LoadArgs {
     /// Seconds measured per round
     #[arg(long, value_name = "SECONDS", default_value_t = 5.0)]
     pub duration: f64,
-    /// Rounds, each measured and reported by itself
+    /// Rounds, each measured and reported separately
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: u32,
     /// Report CPU time per query of this process; repeatable
@@ -107,8 +107,8 @@ pub struct LoadArgs {
     pub proxy_admin: Option<SocketAddr>,
     /// Send each query over a connection to a replica of its (first) key. Every node of the
     /// datacentre must be a --target. In a closed loop a connection draws keys until one belongs to
-    /// its node, so that all nodes get as many queries; in an open loop keys come first, and wait
-    /// for a connection to one of their nodes
+    /// its node, so all nodes get equally many queries; in an open loop the key is drawn first and
+    /// waits for a connection to one of its nodes
     #[arg(long)]
     pub token_aware: bool,
     /// Create keyspace and table first if they are missing
@@ -117,44 +117,42 @@ pub struct LoadArgs {
     /// Replication factor of a created keyspace
     #[arg(long, default_value_t = 1)]
     pub replication: u8,
-    /// Take and release locks instead: each stream id takes one, waits for the answer, releases it,
-    /// and goes on with another name, one that no other asks for meanwhile. What is not granted or
-    /// not held is counted, and ends with exit code 2. fast and durable: the tables of a proxy with
-    /// --fleet; lwt: a table of --keyspace, by INSERT .. IF NOT EXISTS and DELETE .. IF owner = ?;
-    /// redis: SET NX PX and compare-and-delete by EVALSHA; etcd: transactions over gRPC. The last
-    /// two with one lock at a time per connection
+    /// Take and release locks instead: each stream id takes a lock, waits for the answer, releases
+    /// the lock, and continues with another name, which no other stream id uses meanwhile. A lock
+    /// that is not granted or not held is counted and makes the exit code 2. fast and durable: the
+    /// tables of a proxy with --fleet; lwt: a table of --keyspace, by INSERT .. IF NOT EXISTS and
+    /// DELETE .. IF owner = ?; redis: SET NX PX and compare-and-delete by EVALSHA; etcd:
+    /// transactions over gRPC. redis and etcd take one lock at a time per connection
     #[arg(long, value_enum, value_name = "KIND", conflicts_with_all = ["reads", "mix", "workload", "multiget", "rate",
         "distribution", "token_aware", "populate", "verify", "columns"])]
     pub locks: Option<LockKind>,
-    /// TTL of locks taken; etcd's are put without a lease
+    /// TTL of the locks; etcd locks have no lease
     #[arg(long, value_name = "SECONDS", default_value_t = 30, requires = "locks",
         value_parser = clap::value_parser!(u32).range(1..=3600))]
     pub lock_ttl: u32,
-    /// Locks are drawn from all --keys, however few, and waited for at most so long (fast and
-    /// durable)
+    /// Draw locks from all --keys and wait for each up to this time (fast and durable)
     #[arg(long, value_name = "MS", requires = "locks")]
     pub lock_wait_ms: Option<u32>,
-    /// Move amounts instead, in a table of --keyspace with a row for each of --keys from 0 on, all
-    /// with balances enough. two-rows: a transaction of a proxy with --fleet that takes from one
-    /// account and gives to another, both drawn from all; one-row: one that takes from the stream
-    /// id's own account (all share those there are, if they are fewer); lwt: the same by UPDATE ..
-    /// IF balance = ?, with the balance that the stream id heard last, and again until it is
-    /// applied; lock: an account is a lock, free at 0, which the stream id takes by such an UPDATE,
-    /// again until it is applied, and then releases by another; guarded: an UPDATE that needs a
-    /// lock, of --fence
+    /// Move amounts instead, in a table of --keyspace with a row for each of --keys from 0 on, each
+    /// with a sufficient balance. two-rows: a transaction of a proxy with --fleet from one random
+    /// account to another; one-row: a transaction on the stream id's own account (shared if there
+    /// are fewer accounts); lwt: the same by UPDATE .. IF balance = ?, with the last known balance,
+    /// repeated until it is applied; lock: an account is a lock, free at 0, which the stream id
+    /// takes by such an UPDATE and releases by another; guarded: an UPDATE that needs a lock, held
+    /// with --fence
     #[arg(long, value_enum, value_name = "KIND", conflicts_with_all = ["reads", "mix", "workload", "multiget", "rate",
         "distribution", "token_aware", "populate", "verify", "columns", "conditional", "locks", "create"])]
     pub transfers: Option<TransferKind>,
-    /// The fence that the lock named transfers is held with, for --transfers guarded
+    /// Fence of the held lock `transfers`, for --transfers guarded
     #[arg(long, value_name = "FENCE", requires = "transfers")]
     pub fence: Option<i64>,
-    /// Connect, and send no queries: what connections alone cost
+    /// Connect and send no queries, to measure the cost of connections alone
     #[arg(long)]
     pub idle: bool,
     /// Write every key once before the warm-up
     #[arg(long)]
     pub populate: bool,
-    /// Check that what a SELECT finds is what is written under its keys
+    /// Check that a SELECT returns the values written under its keys
     #[arg(long)]
     pub verify: bool,
     /// Keyspace of the table
@@ -165,11 +163,11 @@ pub struct LoadArgs {
     /// (id int primary key, balance int) with --transfers
     #[arg(long)]
     pub table: Option<String>,
-    /// Consistency level by its number in the protocol: 1 ONE, 4 QUORUM, 6 LOCAL_QUORUM, 10
+    /// Consistency level, as its number in the protocol: 1 ONE, 4 QUORUM, 6 LOCAL_QUORUM, 10
     /// LOCAL_ONE
     #[arg(long, default_value_t = 1)]
     pub consistency: u16,
-    /// User for nodes that ask for a login
+    /// User for nodes that require a login
     #[arg(long)]
     pub user: Option<String>,
     /// File with the password of --user
@@ -184,7 +182,7 @@ pub struct LoadArgs {
     /// Seed of keys and arrival times
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// One JSON object per round instead of the table
+    /// Print one JSON object per round instead of the table
     #[arg(long)]
     pub json: bool,
 }

@@ -1,7 +1,7 @@
-//! Open loop: arrivals that are due get a free stream id, or wait for one.
+//! Open loop: gives each due arrival a free stream id, or lets it wait for one.
 //!
-//! In a token-aware load an arrival draws its key first and then waits for its own nodes only: a
-//! slow node delays what is asked of it, and gets no less to do for being slow.
+//! In a token-aware load an arrival draws its key first and then waits only for the nodes of that
+//! key. So a slow node delays its queries but gets no fewer of them.
 
 use std::collections::VecDeque;
 
@@ -16,12 +16,12 @@ use crate::load::{
     timers::TIMER_ARRIVAL,
 };
 
-/// Stream ids to use next, and operations that wait for one; by target if the load is token-aware.
+/// Free stream ids, and operations that wait for one; by target if the load is token-aware.
 #[derive(Debug, Default)]
 pub(super) struct Queues {
     free: Vec<VecDeque<(u32, u16)>>,
     held: Vec<VecDeque<Drawn>>,
-    /// Sum over `held`.
+    /// Number of operations in `held`.
     pub(super) held_total: usize,
 }
 
@@ -115,11 +115,11 @@ impl Generator {
         }
     }
 
-    /// The connection and stream id that have been free for longest.
+    /// Takes the stream id that has been free for longest, with its connection.
     fn pop_free(&mut self, target: usize, sessions: &[Session]) -> Option<(usize, u16)> {
         while let Some((index, stream)) = self.queues.free[target].pop_front() {
             let Some(session) = sessions.get(index as usize) else { continue };
-            // A connection lost meanwhile left its stream ids here.
+            // Stream ids of a connection that was lost meanwhile are still in the queue.
             let usable = session.rest.step == Step::Ready
                 && session
                     .rest

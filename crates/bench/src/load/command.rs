@@ -1,4 +1,4 @@
-//! `shunt bench load`: the generator on sockets, with the watch around its rounds.
+//! `shunt bench load`: the generator on sockets, with measurements around its rounds.
 
 use std::{
     cell::RefCell,
@@ -14,7 +14,7 @@ use crate::{
     measure::{Calibration, cpu},
 };
 
-/// Runs the load and prints its rounds. Exit code 2 when answers were wrong.
+/// Runs the load and prints its rounds. The exit code is 2 if answers were wrong.
 ///
 /// # Errors
 /// Wrong arguments, or the load could not run to its end.
@@ -38,8 +38,7 @@ pub fn run(args: &LoadArgs) -> io::Result<ExitCode> {
         watch.calibration = Some(Calibration::new()?);
     }
     let json = args.json;
-    // A lock that nobody else asks for is granted, and accounts have enough: whatever else comes is
-    // a fault.
+    // A lock without competition is granted, and accounts have enough: any other answer is a fault.
     let all_applied =
         args.locks.is_some() || args.transfers.is_some_and(|kind| !kind.is_repeated());
     let reports = run_watched(options, choice, watch, move |report| print(report, json))?;
@@ -53,10 +52,10 @@ pub fn run(args: &LoadArgs) -> io::Result<ExitCode> {
     Ok(if sound { ExitCode::SUCCESS } else { ExitCode::from(2) })
 }
 
-/// At once, so that what a long run has measured is there although it is broken off.
+/// Prints each round at once, so that an interrupted run keeps its measurements.
 fn print(report: &RoundReport, json: bool) {
     let mut out = io::stdout().lock();
-    // Nobody reads any more: the run goes on, and its exit code is all there is.
+    // A closed output does not end the run; only its exit code is left then.
     let _ = if json {
         serde_json::to_string(report)
             .map_err(io::Error::from)
@@ -67,8 +66,8 @@ fn print(report: &RoundReport, json: bool) {
     .and_then(|()| out.flush());
 }
 
-/// Runs a load on this thread with `watch` around its rounds; `each` is given a round's report when
-/// it is over.
+/// Runs a load on this thread with `watch` around its rounds. Calls `each` with a round's report
+/// when the round is over.
 ///
 /// # Errors
 /// The load could not run to its end.

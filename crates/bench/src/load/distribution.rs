@@ -1,14 +1,14 @@
-//! How often each key is used, as it is written on the command line.
+//! The distribution of operations over keys, and its form on the command line.
 
 use std::str::FromStr;
 
 /// Exponent of YCSB's zipfian distribution.
 pub const YCSB_EXPONENT: f64 = 0.99;
 
-/// How often each key is used.
+/// The distribution of operations over keys.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Distribution {
-    /// All alike.
+    /// Every key is used equally often.
     Uniform,
     /// The key of rank r has weight `r^-exponent`; ranks are spread over the keys.
     Zipf {
@@ -20,14 +20,14 @@ pub enum Distribution {
         /// The exponent, above 0.
         exponent: f64,
     },
-    /// A part of the keys takes a part of the operations; both parts are uniform in themselves.
+    /// A hot part of the keys gets a part of the operations; within each part keys are uniform.
     HotSet {
         /// Share of the keys that are hot, above 0 and up to 1.
         share: f64,
-        /// Share of the operations that go to them.
+        /// Share of the operations on hot keys.
         probability: f64,
     },
-    /// Zipf whose ranks go to other keys from time to time.
+    /// Zipf with a new mapping of ranks to keys from time to time.
     Churn {
         /// The exponent, above 0.
         exponent: f64,

@@ -1,19 +1,20 @@
-//! What the load says to etcd: `etcdserverpb.KV/Txn` by gRPC, as etcd's own clients do, one call at
+//! The client side of etcd: `etcdserverpb.KV/Txn` over gRPC, as in etcd's own clients, one call at
 //! a time on a connection.
 //!
-//! Of HTTP/2 (RFC 9113) there is what a unary call needs. Header blocks are sent without indexing,
-//! and those that come are not read: a call that failed has no message.
+//! The module implements as much of HTTP/2 (RFC 9113) as a unary call needs. It sends header blocks
+//! without indexing and does not read received ones, so a failed call has no message.
 
 use crate::load::locks::{NAME_BYTES, OWNER_BYTES};
 
 const FRAME_HEADER_BYTES: usize = 9;
-/// The largest frame that a peer sends unless it is told that it may (section 4.2).
+/// Largest frame that a peer may send by default (section 4.2).
 const FRAME_BYTES_MAX: usize = 16_384;
-/// Before a message: a flag and its length.
+/// Bytes before a message: a flag and its length.
 const MESSAGE_HEADER_BYTES: usize = 5;
-/// Received bytes after which the peer is allowed as many more; it may have 65,535 under way.
+/// Received bytes after which the window is extended by as many; the peer may have 65,535 under
+/// way.
 const ALLOW_AFTER_BYTES: u32 = 16_384;
-/// The last number a call may have (section 5.1.1).
+/// End of the stream ids for calls (section 5.1.1).
 const CALLS_END: u32 = 1 << 31;
 
 const DATA: u8 = 0;
@@ -32,29 +33,29 @@ const END_HEADERS: u8 = 4;
 /// Flag of DATA.
 const PADDED: u8 = 8;
 
-/// POST, http, path, authority, content-type, te; literals without indexing (RFC 7541, section
-/// 6.2.2).
+/// The header block of a call: POST, http, path, authority, content-type, te, as literals without
+/// indexing (RFC 7541, section 6.2.2).
 const CALL_HEADERS: &[u8] =
     b"\x83\x86\x04\x14/etcdserverpb.KV/Txn\x01\x04etcd\x0f\x10\x10application/grpc\x00\x02te\x08trailers";
 
-/// What a frame said.
+/// Meaning of a frame.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Heard {
-    /// Nothing that matters to the load.
+    /// No meaning for the load.
     Nothing,
-    /// The server is there.
+    /// The server's first frame.
     Greeting,
-    /// The call is over: whether the transaction's comparison held.
+    /// The end of a call; true if the transaction's comparison held.
     Done(bool),
 }
 
-/// A connection's state.
+/// State of a connection.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Connection {
     calls: u32,
-    /// The answer that came, until the call ends.
+    /// The received answer, until the call ends.
     succeeded: Option<bool>,
-    /// Received since the peer was last allowed more.
+    /// Bytes received since the window was last extended.
     received: u32,
 }
 
@@ -65,13 +66,13 @@ fn frame(out: &mut Vec<u8>, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
     out.extend_from_slice(payload);
 }
 
-/// A field of a message whose value has a length below 128.
+/// Appends a field of a message; its value is shorter than 128 bytes.
 fn field(out: &mut Vec<u8>, tag: u8, value: &[u8]) {
     out.extend_from_slice(&[tag, value.len() as u8]);
     out.extend_from_slice(value);
 }
 
-/// `TxnRequest`: puts the lock if it was never created or is deleted.
+/// Appends a `TxnRequest` that puts the lock if it does not exist.
 pub(super) fn acquire(out: &mut Vec<u8>, name: &[u8; NAME_BYTES], owner: &[u8; OWNER_BYTES]) {
     // Compare { target: CREATE, key, create_revision: 0 }
     out.extend_from_slice(&[0x0A, NAME_BYTES as u8 + 6, 0x10, 1]);
@@ -84,7 +85,7 @@ pub(super) fn acquire(out: &mut Vec<u8>, name: &[u8; NAME_BYTES], owner: &[u8; O
     field(out, 0x12, owner);
 }
 
-/// `TxnRequest`: deletes the lock if its value is this owner.
+/// Appends a `TxnRequest` that deletes the lock if its value is this owner.
 pub(super) fn release(out: &mut Vec<u8>, name: &[u8; NAME_BYTES], owner: &[u8; OWNER_BYTES]) {
     // Compare { target: VALUE, key, value }
     out.extend_from_slice(&[0x0A, (NAME_BYTES + OWNER_BYTES) as u8 + 6, 0x10, 3]);
@@ -97,16 +98,16 @@ pub(super) fn release(out: &mut Vec<u8>, name: &[u8; NAME_BYTES], owner: &[u8; O
 }
 
 impl Connection {
-    /// The first bytes: the preface and no settings.
+    /// Appends the first bytes of a connection: the preface, and empty settings.
     pub(super) fn begin(out: &mut Vec<u8>) {
         out.extend_from_slice(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
         frame(out, SETTINGS, 0, 0, &[]);
     }
 
-    /// Calls with a message.
+    /// Appends a call with a message.
     ///
     /// # Errors
-    /// The connection has no number for another call.
+    /// The connection has no stream id left.
     pub(super) fn call(&mut self, out: &mut Vec<u8>, message: &[u8]) -> Result<(), String> {
         let stream =
             self.calls.checked_mul(2).map(|even| even + 1).filter(|&stream| stream < CALLS_END);
@@ -124,8 +125,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Takes the first frame in `data`: its length, and what it said. `None` if it is not all
-    /// there. What the peer has to be told goes to `out`.
+    /// Reads the first frame in `data`; returns its length and meaning, or `None` if it is
+    /// incomplete. Appends any reply to `out`.
     ///
     /// # Errors
     /// The peer breaks the protocol, ends the connection, or refuses the call.
@@ -178,7 +179,7 @@ impl Connection {
     }
 }
 
-/// `succeeded` of a whole `TxnResponse` behind its length.
+/// Reads `succeeded` from a complete `TxnResponse` with its length.
 fn succeeded(data: &[u8]) -> Result<bool, String> {
     let wrong = || "etcd sent a message that is no TxnResponse".to_owned();
     let (head, mut rest) = data.split_first_chunk::<MESSAGE_HEADER_BYTES>().ok_or_else(wrong)?;
@@ -243,7 +244,7 @@ mod tests {
 
     #[test]
     fn a_call_ends_with_its_trailers() {
-        // ResponseHeader of two bytes, succeeded, one response of one byte.
+        // ResponseHeader of two bytes; succeeded; one response of one byte.
         for (message, wanted) in
             [(&b"\x0a\x02\x08\x01\x10\x01\x1a\x01\x00"[..], true), (b"\x0a\x02\x08\x01", false)]
         {
@@ -258,7 +259,7 @@ mod tests {
         frame(&mut data, HEADERS, 4 | END_STREAM, 1, b"grpc-status 14");
         let problem = hear(&mut Connection::default(), &data).expect_err("refused");
         assert!(problem.contains("grpc-status 14"), "{problem}");
-        // Nor does the answer to the call before count for this one.
+        // The answer to the previous call does not count for this one either.
         let mut connection = Connection::default();
         hear(&mut connection, &answer(b"\x10\x01")).expect("valid");
         assert!(hear(&mut connection, &data).is_err());

@@ -1,5 +1,4 @@
-//! Sessions with servers that do not speak CQL. They have one request in flight, which is that of
-//! stream id 0.
+//! Sessions with servers that do not speak CQL. Each has one request in flight, under stream id 0.
 
 use shunt_reactor::Io;
 
@@ -14,7 +13,7 @@ use crate::load::{
 };
 
 impl Generator {
-    /// The first thing on a new connection.
+    /// Sends the first message of a new connection.
     pub(super) fn begin_foreign(&mut self, io: &mut Io, rest: &mut SessionRest) {
         rest.step = Step::Startup;
         match self.foreign() {
@@ -44,7 +43,7 @@ impl Generator {
                     self.options.locks.map_or(1, |locks| u64::from(locks.ttl_seconds) * 1000),
                     &mut ttl_ms,
                 );
-                // Redis takes no number that begins with a zero.
+                // Redis refuses a number with leading zeros.
                 let zeros = ttl_ms.iter().take_while(|&&digit| digit == b'0').count();
                 redis::acquire(out, &name, &owner, &ttl_ms[zeros..]);
             }
@@ -67,10 +66,10 @@ impl Generator {
         }
     }
 
-    /// Takes the answers in `data`; returns how much of it is done with.
+    /// Reads the answers in `data`; returns the number of bytes consumed.
     ///
     /// # Errors
-    /// The connection is of no use.
+    /// The connection is unusable.
     pub(super) fn take_foreign(
         &mut self,
         io: &mut Io,
@@ -100,7 +99,7 @@ impl Generator {
         let Some((length, reply)) = redis::reply(data)? else { return Ok(None) };
         match reply {
             Reply::Error(text) => {
-                // Asking again would not help: it has not the command, or no memory.
+                // A repetition would not help: the server lacks the command or memory.
                 let text = format!("Redis answered {}", String::from_utf8_lossy(text));
                 self.fail(io, text.clone());
                 return Err(text);

@@ -1,5 +1,4 @@
-//! The run of a load: its state and its phases. What happens per query is in
-//! [`traffic`](super::traffic).
+//! The state and the phases of a load's run. The work per query is in [`traffic`](super::traffic).
 
 use hdrhistogram::Histogram;
 use shunt_reactor::Io;
@@ -22,27 +21,27 @@ use crate::{
     random::Random,
 };
 
-/// Where a run is.
+/// Phase of a run.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Phase {
     /// Connections are being made.
     Connecting,
-    /// Every key is being written once.
+    /// Each key is being written once.
     Populating,
-    /// Load, not measured yet.
+    /// Load that is not measured yet.
     WarmUp,
     /// This round is being measured.
     Round(u32),
-    /// No more queries; the last answers are waited for.
+    /// No more queries are sent; the last answers are outstanding.
     Draining,
-    /// Over.
+    /// The run is over.
     Done,
 }
 
-/// A moment that the observer is told of.
+/// A moment that the observer learns of.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Mark {
-    /// All connections are ready; nothing was sent yet.
+    /// The connections are ready and nothing was sent yet.
     Ready,
     /// A round begins.
     RoundStart(u32),
@@ -50,15 +49,15 @@ pub enum Mark {
     RoundEnd(u32),
 }
 
-/// Answers still missing after this time are given up: proxies and nodes have deadlines, and would
-/// have answered.
+/// Time after which missing answers are given up. Proxies and nodes have deadlines, so an answer
+/// would have come by then.
 const DRAIN_NS: u64 = 15_000_000_000;
-/// Without any answer for this long the run has failed.
+/// Time without any answer after which the run fails.
 const STALL_NS: u64 = 10_000_000_000;
-/// While the keys are written an error is followed by another attempt, up to one for each key and
-/// so many more.
+/// Errors allowed while all keys are written, besides one for each key. Each is followed by another
+/// attempt.
 const POPULATING_ERRORS: u64 = 1000;
-/// Connections still missing after this time will not come.
+/// Time after which missing connections are given up.
 const CONNECTING_NS: u64 = 60_000_000_000;
 
 type RoundReader = Box<dyn FnMut(&Round)>;
@@ -72,30 +71,30 @@ pub(super) struct Generator {
     pub(super) shape: Shape,
     /// Statements to prepare, in this order.
     pub(super) prepares: Vec<Statement>,
-    /// Id and EXECUTE of the statements, by [`Statement::index`].
+    /// Ids and EXECUTE bodies of the statements, by [`Statement::index`].
     pub(super) statements: Vec<Option<(Vec<u8>, Template)>>,
-    /// The table is there and the ring is known, as far as wanted.
+    /// True once the table exists and the ring is known as far as needed.
     pub(super) gate_open: bool,
-    /// Connections may be waiting for that.
+    /// True if connections may be waiting for the gate.
     pub(super) gate_opens: bool,
-    /// The ring as it is being read.
+    /// The part of the ring read so far.
     pub(super) ring: RingView,
-    /// Token-aware: where keys belong.
+    /// Nodes of the keys, if the load is token-aware.
     pub(super) routes: Option<Routes>,
-    /// Body of a request being made.
+    /// Buffer for the body of a request.
     pub(super) body: Vec<u8>,
     observer: Box<dyn FnMut(Mark)>,
-    /// Told of each round when it is over.
+    /// Called with each round when the round is over.
     pub(super) reader: Option<RoundReader>,
     pub(super) keys: Keys,
     pub(super) growth: Growth,
     pub(super) mix: Mix,
-    /// By stream id, what its account was last heard to have (transfers by lightweight
-    /// transactions).
+    /// Last known balance of the account of each stream id (transfers by lightweight transactions).
     pub(super) balances: Vec<i32>,
-    /// Likewise, that its account is a lock which it was told to hold.
+    /// By stream id, true if the client was told that it holds its account as a lock.
     pub(super) holds: Vec<bool>,
-    /// Share of reads, if all else are updates of one column and any connection will do.
+    /// Share of reads, if all other operations are updates of one column and any connection will
+    /// do.
     pub(super) plain_reads: Option<f64>,
     pub(super) random: Random,
     pub(super) pace: Option<Pace>,
@@ -106,26 +105,26 @@ pub(super) struct Generator {
     ready: u32,
     pub(super) in_flight: u64,
     pub(super) populated: u64,
-    /// Keys that are still to be written: the answer was an error, or there was none.
+    /// Keys that still have to be written, because the write failed or had no answer.
     pub(super) unwritten: Vec<u64>,
     started_ns: u64,
-    /// When the warm-up began.
+    /// Begin of the warm-up.
     load_began_ns: u64,
     round_from: (u64, LoadCounts, u64),
-    /// The last round, and the counts at its end, while its last answers are waited for.
+    /// The last round, and the counts at its end, while its last answers are outstanding.
     closing: Option<(Round, LoadCounts)>,
-    /// Latencies count for queries from here on. In a closed loop those in flight while the
-    /// observer worked are left out; in an open one a query that was due in one round and is
-    /// answered in the next counts there, and what was due in the last counts in the last: leaving
-    /// slow ones out would be coordinated omission.
+    /// Latencies count for queries from this time on. In a closed loop, queries in flight while the
+    /// observer worked are left out. In an open loop, a query that was due in one round and is
+    /// answered in the next counts in the next, and a query that was due in the last round counts
+    /// in the last: leaving out slow ones would be coordinated omission.
     pub(super) measured_from_ns: u64,
     /// By [`Operation`].
     pub(super) latencies: [Histogram<u64>; Operation::COUNT],
     answered_at_last_look: u64,
-    /// When the timers of phase and standstill are due; earlier ones are left over from another
-    /// load on the same loop.
+    /// Times at which the timers of phase and stall are due. Earlier timers are left over from
+    /// another load on the same loop.
     phase_ends_ns: u64,
-    /// The round's time starts with the next turn.
+    /// True if the round's time starts with the next turn.
     round_begins: bool,
     look_due_ns: u64,
 }
@@ -225,7 +224,7 @@ impl Generator {
         self.fresh.push(rest.index as u32);
     }
 
-    /// A connection that was ready is lost with the queries in its slots.
+    /// Handles the loss of a ready connection, with the queries in its slots.
     pub(super) fn session_lost(&mut self, slots: &[Slot]) {
         let mut in_flight = 0;
         for slot in slots.iter().filter(|slot| slot.intended_ns != 0) {
@@ -273,14 +272,14 @@ impl Generator {
         }
     }
 
-    /// Fills the stream ids of connections that have just become ready.
+    /// Starts the stream ids of connections that have just become ready.
     fn start_fresh(&mut self, io: &mut Io, sessions: &mut [Session]) {
         if self.options.idle {
             self.fresh.clear();
             return;
         }
         let now_ns = io.now_ns();
-        // Stream by stream and not connection by connection, so that few queries spread over all
+        // Stream by stream instead of connection by connection, so that few queries spread over all
         // connections.
         for stream in 0..self.options.outstanding {
             for position in 0..self.fresh.len() {
@@ -334,7 +333,7 @@ impl Generator {
                 }
                 self.count_arrivals();
                 self.round_from = (now_ns, self.counts.clone(), io.counters().turns);
-                // The observer took time that the clock of this turn does not know of.
+                // The observer's work took time that the clock of this turn does not include.
                 self.round_begins = true;
                 0
             }
@@ -375,7 +374,7 @@ impl Generator {
         }
     }
 
-    /// The end of a round, all but its latencies.
+    /// Ends a round; its latencies may still change.
     fn close_round(&mut self, io: &mut Io, number: u32) -> Round {
         (self.observer)(Mark::RoundEnd(number));
         if self.pace.is_none() {
@@ -396,7 +395,7 @@ impl Generator {
         }
     }
 
-    /// A round is over with the latencies there are now.
+    /// Reports a round with the latencies recorded up to now.
     fn report(&mut self, mut round: Round) {
         let operations: Vec<_> = match (self.options.transfers, self.options.locks) {
             (Some(_), _) => vec![Operation::Transfer],
@@ -431,7 +430,7 @@ impl Generator {
         io.set_timer(self.look_due_ns, TIMER_STALL);
     }
 
-    /// Looks from time to time whether anything still moves.
+    /// Checks for progress from time to time.
     pub(super) fn stall_timer(&mut self, io: &mut Io) {
         if io.now_ns() < self.look_due_ns || self.phase == Phase::Done {
             return;
@@ -451,7 +450,7 @@ impl Generator {
     }
 }
 
-/// The statements that a load needs, in the order in which they are prepared.
+/// Returns the statements that a load needs, in the order in which they are prepared.
 fn prepares(options: &LoadOptions, mix: &Mix) -> Vec<Statement> {
     if options.transfers.is_some() {
         return vec![Statement::TRANSFER];

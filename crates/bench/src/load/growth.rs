@@ -1,27 +1,27 @@
-//! Keys that the load inserts beyond those that were there: their numbers, and up to which all have
-//! been acknowledged.
+//! Keys that the load inserts beyond the initial ones: their numbers, and the number below which
+//! all inserts are acknowledged.
 //!
-//! Inserts are answered in any order. A key counts as there only when it and all before it are, so
-//! that `latest` never asks for a key that was not acknowledged. The number of an insert that
-//! failed is given out again.
+//! Inserts are answered in any order. A key counts as present only when it and all keys before it
+//! are acknowledged, so `latest` never asks for a missing key. The number of a failed insert is
+//! used again.
 
 use std::collections::VecDeque;
 
-/// More inserts than this after one without an answer: that one will not be answered any more.
+/// Number of later inserts after which an insert without an answer counts as lost.
 const LAG_MAX: usize = 1 << 24;
 
 /// Numbers of new keys.
 #[derive(Clone, Debug)]
 pub(super) struct Growth {
-    /// All keys below are there.
+    /// Every key below this number is present.
     there: u64,
-    /// True for each key from `there` on that is there; as many as were given out.
+    /// One entry per number given out from `there` on; true if the key is present.
     beyond: VecDeque<bool>,
     failed: Vec<u64>,
 }
 
 impl Growth {
-    /// Keys `0..there` are there already; `in_flight` inserts may be under way at once.
+    /// Starts with keys `0..there` present; `in_flight` inserts may be under way at once.
     pub(super) fn new(there: u64, in_flight: usize) -> Self {
         Self {
             there,
@@ -30,8 +30,8 @@ impl Growth {
         }
     }
 
-    /// The number of a key to insert; `None` when one insert has been without an answer for far too
-    /// long.
+    /// Returns the number of a key to insert; `None` if an insert has been without an answer for
+    /// far too long.
     pub(super) fn next(&mut self) -> Option<u64> {
         if let Some(key) = self.failed.pop() {
             return Some(key);
@@ -43,7 +43,8 @@ impl Growth {
         Some(self.there + self.beyond.len() as u64 - 1)
     }
 
-    /// The insert of this key was acknowledged. All keys below the number returned are there.
+    /// Records that the insert of this key was acknowledged. All keys below the returned number are
+    /// present.
     pub(super) fn inserted(&mut self, key: u64) -> u64 {
         let position =
             key.checked_sub(self.there).and_then(|position| usize::try_from(position).ok());
@@ -57,7 +58,8 @@ impl Growth {
         self.there
     }
 
-    /// The insert of this key failed, or nobody knows: it is inserted again.
+    /// Records that the insert of this key failed or has an unknown outcome; the key is inserted
+    /// again.
     pub(super) fn failed(&mut self, key: u64) {
         self.failed.push(key);
     }

@@ -1,4 +1,4 @@
-//! From a fresh connection to one on which all statements are prepared.
+//! Brings a new connection to the point at which all statements are prepared.
 
 use std::ops::ControlFlow;
 
@@ -30,7 +30,7 @@ impl Generator {
         self.send_body(io, rest, opcode::STARTUP);
     }
 
-    /// Asks for the statement that the session is at.
+    /// Sends the PREPARE of the session's current statement.
     pub(super) fn send_prepare(&mut self, io: &mut Io, rest: &mut SessionRest) {
         let statement = self.prepares[rest.preparing];
         let text = match (&self.options.locks, self.options.transfers) {
@@ -55,7 +55,7 @@ impl Generator {
         self.note_unfinished(rest);
     }
 
-    /// An answer before the session is ready.
+    /// Handles an answer before the session is ready.
     pub(super) fn handshake(
         &mut self,
         io: &mut Io,
@@ -113,7 +113,7 @@ impl Generator {
         }
     }
 
-    /// STARTUP was taken: from here on as agreed.
+    /// Handles the acceptance of STARTUP; from here on framing and compression are as agreed.
     fn negotiated(&mut self, rest: &mut SessionRest) {
         if self.options.layout.version < 5 {
             rest.output.compression = self.options.compression;
@@ -139,7 +139,7 @@ impl Generator {
         }
     }
 
-    /// The first connection goes on to ask for the ring, if that is wanted.
+    /// Continues once the schema exists: the first connection reads the ring if the load needs it.
     fn schema_is_there(&mut self, io: &mut Io, rest: &mut SessionRest) {
         if self.options.token_aware {
             rest.step = Step::ReadLocal;
@@ -187,7 +187,7 @@ impl Generator {
             Step::ReadPeers | Step::ReadOldPeers => {
                 self.ring.take_peers(version, body, &self.options.targets)?;
                 rest.step = Step::ReadKeyspace;
-                // A name without quotes is stored in lower case.
+                // Unquoted names are stored in lower case.
                 let keyspace = self.options.keyspace.to_ascii_lowercase();
                 let text = format!(
                     "SELECT replication FROM system_schema.keyspaces WHERE keyspace_name = '{keyspace}'"
@@ -262,8 +262,8 @@ impl Generator {
         ControlFlow::Continue(())
     }
 
-    /// A table just created may not be known everywhere yet; anything else will not get better by
-    /// itself.
+    /// Handles an error. A new table may be unknown on some node for a while; any other error is
+    /// final.
     fn handshake_error(
         &mut self,
         io: &mut Io,
@@ -277,7 +277,7 @@ impl Generator {
         );
         rest.attempts += 1;
         if rest.step == Step::ReadPeers {
-            // Servers before Cassandra 4.0 have no such table.
+            // Servers before Cassandra 4.0 lack this table.
             rest.step = Step::ReadOldPeers;
             self.send_query(io, rest, "SELECT * FROM system.peers");
             return ControlFlow::Continue(());
@@ -288,7 +288,8 @@ impl Generator {
             return ControlFlow::Continue(());
         }
         if rest.step == Step::Startup && rest.attempts < ATTEMPTS_MAX {
-            return ControlFlow::Break(()); // not ready to serve yet, perhaps: tried again on a new connection
+            // Perhaps the server is not ready yet: try again on a new connection.
+            return ControlFlow::Break(());
         }
         self.fail(io, format!("{:?} was answered with error {text}", rest.step));
         ControlFlow::Break(())

@@ -1,4 +1,4 @@
-//! Which key the next operation takes, and how keys and values look as bytes.
+//! Draws the keys of operations, and encodes keys and values as bytes.
 
 use crate::{
     load::{distribution::Distribution, permutation::Permutation, zipf::Zipf},
@@ -7,8 +7,8 @@ use crate::{
 
 /// Draws key numbers.
 ///
-/// Keys inserted meanwhile are drawn by `latest` only; the other distributions stay with the keys
-/// that were there.
+/// Only `latest` draws keys that were inserted meanwhile; the other distributions keep to the
+/// initial keys.
 #[derive(Clone, Debug)]
 pub struct Keys {
     count: u64,
@@ -24,11 +24,12 @@ enum Source {
     Churn { zipf: Zipf, order: Permutation, period_ns: u64, turn: u64 },
 }
 
-/// Seeds of the orders are constants, so that two loads of one distribution have the same hot keys.
+/// The seeds of the orders are constants, so that two loads with one distribution have the same hot
+/// keys.
 const ORDER_SEED: u64 = 0x5348_554e_5400_0001;
 
 impl Keys {
-    /// Keys `0..count` drawn by `distribution`.
+    /// Draws from keys `0..count` by `distribution`.
     pub fn new(count: u64, distribution: Distribution) -> Self {
         let count = count.max(1);
         let zipf = |exponent| Zipf::new(count, exponent);
@@ -53,7 +54,7 @@ impl Keys {
         Self { count, source }
     }
 
-    /// The next key number.
+    /// Draws the next key number.
     #[inline]
     pub fn draw(&self, random: &mut Random) -> u64 {
         match &self.source {
@@ -73,7 +74,7 @@ impl Keys {
         }
     }
 
-    /// All keys below `count` are there now.
+    /// Extends the keys: all below `count` are present now.
     pub fn grown_to(&mut self, count: u64) {
         if let Source::Latest(zipf) = &mut self.source
             && count > self.count
@@ -83,7 +84,7 @@ impl Keys {
         }
     }
 
-    /// Time goes on: this long after the load began.
+    /// Sets the time since the load began.
     #[inline]
     pub fn passed(&mut self, since_start_ns: u64) {
         if let Source::Churn { order, period_ns, turn, .. } = &mut self.source {
@@ -96,8 +97,8 @@ impl Keys {
     }
 }
 
-/// Writes the bytes of key number `key` into `slot` (8 bytes or more; bytes from 16 on are left as
-/// they are).
+/// Writes the bytes of key number `key` into `slot` (8 bytes or more). Bytes from 16 on keep their
+/// content.
 pub fn write_key(key: u64, slot: &mut [u8]) {
     slot[..8].copy_from_slice(&key.to_be_bytes());
     let rest = &mut slot[8..];
@@ -105,7 +106,7 @@ pub fn write_key(key: u64, slot: &mut [u8]) {
     rest[..count].copy_from_slice(&scramble(key).to_be_bytes()[..count]);
 }
 
-/// The number of a key from its bytes; `None` for bytes that [`write_key`] does not write.
+/// Returns the number of a key from its bytes; `None` if [`write_key`] does not write such bytes.
 pub fn read_key(bytes: &[u8]) -> Option<u64> {
     let key = u64::from_be_bytes(*bytes.first_chunk()?);
     let rest = &bytes[8..];
@@ -122,15 +123,15 @@ pub fn write_digits(mut number: u64, slot: &mut [u8]) {
     }
 }
 
-/// Writes what identifies the value of `key` in value column `column` into the first bytes of
-/// `slot` (as many of 8 as there are).
+/// Writes the mark of the value of `key` in value column `column` into the first bytes of `slot`
+/// (up to 8).
 #[inline]
 pub fn write_value(key: u64, column: u8, slot: &mut [u8]) {
     let count = slot.len().min(8);
     slot[..count].copy_from_slice(&identity(key, column)[..count]);
 }
 
-/// True if `value` begins as [`write_value`] of this key and column does.
+/// True if `value` begins with the mark that [`write_value`] writes for this key and column.
 pub fn value_belongs(key: u64, column: u8, value: &[u8]) -> bool {
     let count = value.len().min(8);
     value[..count] == identity(key, column)[..count]
@@ -154,7 +155,7 @@ mod tests {
         found
     }
 
-    /// Zipf's probability of rank 1 of this many.
+    /// Zipf's probability of rank 1 among `count`.
     fn first_of(count: u64, exponent: f64) -> f64 {
         1.0 / (1..=count).map(|rank| (rank as f64).powf(-exponent)).sum::<f64>()
     }

@@ -1,4 +1,4 @@
-//! Which locks are a load, and in which words they are asked for in CQL.
+//! The kinds of locks that a load can take, and their CQL statements.
 
 use clap::ValueEnum;
 
@@ -6,21 +6,21 @@ use crate::load::{args::LoadArgs, template::Statement};
 
 /// Bytes of a lock's name: decimal digits.
 pub(super) const NAME_BYTES: usize = 10;
-/// Bytes of an owner, likewise.
+/// Bytes of an owner: decimal digits.
 pub(super) const OWNER_BYTES: usize = 10;
-/// As many names as there are numbers of so many digits.
+/// Number of names with this many digits.
 const NAMES_MAX: u64 = 10u64.pow(NAME_BYTES as u32);
-/// A TTL must be so much longer than the wait.
+/// Least difference between the TTL and the wait.
 const AFTER_WAIT_MS: u64 = 1000;
 
-/// Where locks are taken.
+/// The implementation of locks.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub enum LockKind {
     /// `shunt.fast_locks`.
     Fast,
     /// `shunt.locks`.
     Durable,
-    /// A table of one's own, with Cassandra's lightweight transactions.
+    /// A separate table, with Cassandra's lightweight transactions.
     Lwt,
     /// Redis.
     Redis,
@@ -35,19 +35,19 @@ pub(super) enum Foreign {
     Etcd,
 }
 
-/// Which locks are taken, and how.
+/// Options of a load of locks.
 #[derive(Clone, Copy, Debug)]
 pub struct LockOptions {
-    /// Where.
+    /// The implementation.
     pub kind: LockKind,
-    /// Their time to live.
+    /// Time to live of the locks.
     pub ttl_seconds: u32,
-    /// They are waited for, at most so long.
+    /// Longest wait for a lock; `None` does not wait.
     pub wait_ms: Option<u32>,
 }
 
 impl LockOptions {
-    /// The options of the command line; `None` without `--locks`.
+    /// Reads the options of the command line; `None` without `--locks`.
     pub(super) fn from_args(args: &LoadArgs) -> Result<Option<Self>, String> {
         let Some(kind) = args.locks else { return Ok(None) };
         let at_once = u64::from(args.connections) * u64::from(args.outstanding);
@@ -81,7 +81,7 @@ impl LockOptions {
         Ok(Some(Self { kind, ttl_seconds: args.lock_ttl, wait_ms: args.lock_wait_ms }))
     }
 
-    /// Whether something else than CQL is spoken.
+    /// Returns the server's protocol if it is not CQL.
     #[inline]
     pub(super) fn foreign(&self) -> Option<Foreign> {
         match self.kind {
@@ -91,7 +91,7 @@ impl LockOptions {
         }
     }
 
-    /// The text of a statement.
+    /// Returns the text of a statement.
     pub(super) fn text(&self, statement: Statement, own_table: &str) -> String {
         let table = match self.kind {
             LockKind::Fast => "shunt.fast_locks",
@@ -110,12 +110,12 @@ impl LockOptions {
     }
 }
 
-/// The statement that makes the table of `--locks lwt`.
+/// Returns the statement that creates the table of `--locks lwt`.
 pub(super) fn creation(table: &str) -> String {
     format!("CREATE TABLE IF NOT EXISTS {table} (name text PRIMARY KEY, owner text)")
 }
 
-/// The owner that a stream id of a connection is.
+/// Returns the owner number of a connection's stream id.
 #[inline]
 pub(super) fn owner_of(connection: usize, outstanding: u32, stream: u16) -> u64 {
     connection as u64 * u64::from(outstanding) + u64::from(stream)

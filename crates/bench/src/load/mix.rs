@@ -1,8 +1,8 @@
-//! The operations that a load is made of, and the named workloads of the Yahoo! Cloud Serving
-//! Benchmark.
+//! The operations of a load, and the named workloads of the Yahoo! Cloud Serving Benchmark.
 //!
-//! B. F. Cooper et al., "Benchmarking cloud serving systems with YCSB", SoCC 2010; the shares are
-//! those of its `workloads` directory, statements and rows per scan those of its CQL binding.
+//! B. F. Cooper et al., "Benchmarking cloud serving systems with YCSB", SoCC 2010. The shares are
+//! those of its `workloads` directory; the statements and rows per scan are those of its CQL
+//! binding.
 
 use std::str::FromStr;
 
@@ -13,15 +13,15 @@ use crate::{
     random::Random,
 };
 
-/// One operation. Reads and updates come first: they are one statement of one key that is there.
+/// One operation. Reads and updates come first: each is one statement on one existing key.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Operation {
     /// SELECT by key.
     #[default]
     Read,
-    /// INSERT of a key that is there already.
+    /// INSERT of an existing key.
     Update,
-    /// INSERT of a new key, beyond those there.
+    /// INSERT of a new key beyond the existing ones.
     Insert,
     /// SELECT by key, then an update of it.
     ReadModifyWrite,
@@ -29,29 +29,29 @@ pub enum Operation {
     Scan,
     /// SELECT of several keys with IN.
     Multiget,
-    /// An amount is moved (with `--transfers`).
+    /// Moves an amount (with `--transfers`).
     Transfer,
-    /// A lock is taken (with `--locks`).
+    /// Takes a lock (with `--locks`).
     Acquire,
-    /// It is released.
+    /// Releases the lock.
     Release,
 }
 
 impl Operation {
-    /// All that a mix may have, in order.
+    /// The operations of a mix, in order.
     pub const ALL: [Self; 6] =
         [Self::Read, Self::Update, Self::Insert, Self::ReadModifyWrite, Self::Scan, Self::Multiget];
 
-    /// How many kinds there are: those, transfers and the two about locks.
+    /// Number of operations: those of a mix, transfers, and the two on locks.
     pub(super) const COUNT: usize = Self::ALL.len() + 3;
 
-    /// True of the two about locks.
+    /// True for the two operations on locks.
     #[inline]
     pub(super) fn is_of_locks(self) -> bool {
         self >= Self::Acquire
     }
 
-    /// Its name in `--mix`.
+    /// Name of the operation in `--mix`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Read => "read",
@@ -67,19 +67,19 @@ impl Operation {
     }
 }
 
-/// Shares of the operations; they sum up to 1.
+/// Shares of the operations; their sum is 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Mix {
     shares: [f64; Operation::ALL.len()],
 }
 
 impl Mix {
-    /// This share of reads, the rest updates.
+    /// A mix with this share of reads, the rest updates.
     pub fn reads(share: f64) -> Self {
         Self::of(&[(Operation::Read, share), (Operation::Update, 1.0 - share)])
     }
 
-    /// This share of multigets, the rest updates.
+    /// A mix with this share of multigets, the rest updates.
     pub fn multigets(share: f64) -> Self {
         Self::of(&[(Operation::Multiget, share), (Operation::Update, 1.0 - share)])
     }
@@ -90,22 +90,22 @@ impl Mix {
         mix
     }
 
-    /// Share of an operation.
+    /// Returns the share of an operation.
     pub fn share(&self, operation: Operation) -> f64 {
         self.shares[operation as usize]
     }
 
-    /// The operations that come at all.
+    /// The operations with a share above 0.
     pub fn operations(&self) -> impl Iterator<Item = Operation> {
         Operation::ALL.into_iter().filter(|&operation| self.share(operation) > 0.0)
     }
 
-    /// True if there are reads and updates only.
+    /// True if the mix has only reads and updates.
     pub fn is_plain(&self) -> bool {
         self.operations().all(|operation| operation <= Operation::Update)
     }
 
-    /// The next operation.
+    /// Draws the next operation.
     #[inline]
     pub fn draw(&self, random: &mut Random) -> Operation {
         let mut left = random.unit();
@@ -159,7 +159,7 @@ pub enum Workload {
     YcsbB,
     /// Reads only, zipfian.
     YcsbC,
-    /// 95 % reads, 5 % inserts; what was inserted last is read most.
+    /// 95 % reads, 5 % inserts; reads prefer the latest inserts.
     YcsbD,
     /// 95 % scans of 1 to 100 rows, 5 % inserts, zipfian.
     YcsbE,
@@ -168,7 +168,7 @@ pub enum Workload {
 }
 
 impl Workload {
-    /// Its operations.
+    /// Operations of the workload.
     pub fn mix(self) -> Mix {
         use Operation::{Insert, Read, ReadModifyWrite, Scan};
         match self {
@@ -181,7 +181,7 @@ impl Workload {
         }
     }
 
-    /// Its distribution of keys.
+    /// Distribution of the workload's keys.
     pub fn distribution(self) -> Distribution {
         match self {
             Self::YcsbD => Distribution::Latest { exponent: YCSB_EXPONENT },
@@ -190,12 +190,12 @@ impl Workload {
     }
 }
 
-/// Rows per scan: drawn evenly from a range, as YCSB does.
+/// Rows per scan, drawn uniformly from a range as YCSB does.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ScanRows {
-    /// Fewest.
+    /// Fewest rows.
     pub least: u32,
-    /// Most.
+    /// Most rows.
     pub most: u32,
 }
 
@@ -203,7 +203,7 @@ impl ScanRows {
     /// 1 to 100, YCSB's default.
     pub const YCSB: Self = Self { least: 1, most: 100 };
 
-    /// The next LIMIT.
+    /// Draws the next LIMIT.
     pub fn draw(self, random: &mut Random) -> u32 {
         self.least + random.below(u64::from(self.most - self.least) + 1) as u32
     }

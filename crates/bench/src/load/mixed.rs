@@ -1,5 +1,5 @@
-//! Operations beside reads and updates of single keys: which they are, which keys they take, and
-//! what follows the first answer.
+//! Operations other than reads and updates of single keys: their draw, their keys, and the steps
+//! after the first answer.
 
 use shunt_reactor::Io;
 
@@ -10,13 +10,13 @@ use crate::load::{
     template::Statement,
 };
 
-/// Draws in vain before it is concluded that no key belongs to a target.
+/// Failed draws after which no key seems to belong to a target.
 const DRAWS_MAX: u32 = 1_000_000;
-/// Draws of a further key of a multiget before the next one that is not taken has to do: the
-/// hottest keys of a skewed distribution come again and again.
+/// Draws of a further key of a multiget before the next unused key is taken: with a skewed
+/// distribution the hottest keys come again and again.
 const FURTHER_DRAWS: usize = 16;
 
-/// An operation that has its key.
+/// An operation with its key.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Drawn {
     pub(super) operation: Operation,
@@ -25,7 +25,7 @@ pub(super) struct Drawn {
 }
 
 impl Generator {
-    /// Sends the next operation of the mix, over this connection.
+    /// Sends the next operation of the mix over this connection.
     pub(super) fn send_mixed(
         &mut self,
         io: &mut Io,
@@ -40,7 +40,7 @@ impl Generator {
         }
     }
 
-    /// A key for an operation, of a target if the load is token-aware.
+    /// Draws a key for an operation; a key of the target if the load is token-aware.
     fn key_at(&mut self, operation: Operation, target: usize) -> Result<u64, String> {
         for _ in 0..DRAWS_MAX {
             let reserved = self.routes.as_mut().filter(|_| operation == Operation::Insert);
@@ -62,7 +62,7 @@ impl Generator {
         ))
     }
 
-    /// A key for an operation, wherever it belongs.
+    /// Draws a key for an operation, on any node.
     pub(super) fn key_for(&mut self, operation: Operation) -> Result<u64, String> {
         if operation == Operation::Insert {
             return self
@@ -97,7 +97,7 @@ impl Generator {
         self.put(io, rest, stream, Slot { intended_ns, key, operation, statement });
     }
 
-    /// The statement of an update: of one column, as in YCSB.
+    /// Draws the statement of an update: of one column, as in YCSB.
     fn update(&mut self) -> Statement {
         match self.options.columns {
             1 => Statement::INSERT,
@@ -105,7 +105,7 @@ impl Generator {
         }
     }
 
-    /// Draws the other keys of a multiget, all different.
+    /// Draws the remaining keys of a multiget, all different.
     fn draw_further(&mut self, rest: &mut SessionRest, stream: u16, first: u64) {
         let count = usize::from(self.options.multiget);
         let Some(keys) =
@@ -117,7 +117,7 @@ impl Generator {
         for position in 1..count {
             let mut key = self.keys.draw(&mut self.random);
             let mut draws = 1;
-            // Ends also where there are not so many keys.
+            // The bound also ends the loop if there are not enough keys.
             while keys[..position].contains(&key) && draws < FURTHER_DRAWS + count {
                 key = if draws < FURTHER_DRAWS {
                     self.keys.draw(&mut self.random)
@@ -130,7 +130,7 @@ impl Generator {
         }
     }
 
-    /// The keys of a multiget in flight; of anything else none.
+    /// Returns the keys of a multiget in flight; empty for any other operation.
     pub(super) fn keys_of<'a>(&self, rest: &'a SessionRest, asked: Slot, stream: i16) -> &'a [u64] {
         if asked.operation != Operation::Multiget {
             return &[];
@@ -142,8 +142,8 @@ impl Generator {
             .unwrap_or_default()
     }
 
-    /// After an answer (`good`: with success) to an operation that is not over with every answer.
-    /// `true`: it goes on and has sent its next query.
+    /// Continues an operation of several steps after an answer (`good`: a success). Returns `true`
+    /// if it has sent its next query.
     pub(super) fn goes_on(
         &mut self,
         io: &mut Io,
@@ -165,7 +165,7 @@ impl Generator {
             Operation::Insert => self.growth.failed(asked.key),
             Operation::Transfer if !good => return self.transfer_goes_on(io, rest, stream, asked),
             Operation::Acquire if good => {
-                // Also when the run is over: what is held would be in the way of the next one.
+                // Also at the end of the run: a held lock would block the next run.
                 self.release_lock(io, rest, stream, asked);
                 return true;
             }

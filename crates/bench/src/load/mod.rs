@@ -1,7 +1,7 @@
-//! The load generator: many connections, each with queries in flight, closed or open loop, on one
+//! The load generator: many connections with queries in flight, in a closed or an open loop, on one
 //! event loop.
 //!
-//! [`Load`] is a [`Service`] like the proxy itself, so that it costs less than what it measures and
+//! [`Load`] is a [`Service`] like the proxy itself. So it costs less than what it measures, and
 //! runs in the simulation too. [`command`] runs it on sockets.
 //!
 //! ```text
@@ -62,15 +62,15 @@ use self::{
 };
 use shunt_wire::cql::{envelope::BODY_BYTES_MAX, frame_v5::FrameError};
 
-/// Connects that may be under way at once.
+/// Most connects under way at once.
 const CONNECTING_MAX: usize = 512;
 const CONNECT_TIMEOUT_NS: u64 = 5_000_000_000;
-/// Pause before a connection is tried again.
+/// Pause before another attempt to connect.
 const RETRY_NS: u64 = 200_000_000;
-/// Attempts in a row before the whole run is given up.
+/// Failed attempts in a row after which the run is given up.
 const ATTEMPTS_MAX: u32 = 50;
 
-/// Load on one event loop.
+/// A load on one event loop.
 pub struct Load {
     generator: Generator,
     sessions: Vec<Session>,
@@ -78,12 +78,13 @@ pub struct Load {
     session_of: Vec<u32>,
     connecting: usize,
     next_to_connect: usize,
-    /// Segments and bodies that had to be decompressed.
+    /// Buffers for decompressed segments and bodies.
     scratch: Vec<u8>,
 }
 
 impl Load {
-    /// Load that begins when its loop starts. `observer` is told where rounds begin and end.
+    /// Creates a load that begins when its loop starts. `observer` is called at the begin and end
+    /// of rounds.
     pub fn new(options: LoadOptions, observer: Box<dyn FnMut(Mark)>) -> Self {
         let sessions =
             (0..options.connections as usize).map(|index| Session::new(index, &options)).collect();
@@ -97,29 +98,29 @@ impl Load {
         }
     }
 
-    /// Gives each round to `reader` when it is over, however many follow.
+    /// Calls `reader` with each round when the round is over.
     #[must_use]
     pub fn with_reader(mut self, reader: impl FnMut(&Round) + 'static) -> Self {
         self.generator.reader = Some(Box::new(reader));
         self
     }
 
-    /// Where the run is.
+    /// Returns the phase of the run.
     pub fn phase(&self) -> Phase {
         self.generator.phase
     }
 
-    /// Counted since the start, warm-up included.
+    /// Counts since the start, warm-up included.
     pub fn counts(&self) -> &LoadCounts {
         &self.generator.counts
     }
 
-    /// The measured rounds so far.
+    /// Returns the measured rounds so far.
     pub fn rounds(&self) -> &[Round] {
         &self.generator.rounds
     }
 
-    /// Why the run was given up, if it was.
+    /// Returns the reason why the run was given up, if it was.
     pub fn failure(&self) -> Option<&str> {
         self.generator.failure.as_deref()
     }
@@ -144,7 +145,7 @@ impl Load {
         self.connecting += 1;
     }
 
-    /// A connection is gone, whoever closed it.
+    /// Handles the end of a connection.
     fn lost(&mut self, io: &mut Io, conn: ConnId, why: &str) {
         let index = self.session_of.get(conn.index as usize).copied().unwrap_or(u32::MAX);
         let session =
@@ -167,8 +168,8 @@ impl Load {
     }
 }
 
-/// Takes the answers in `data`; returns how much of it is done with, or `None` if the connection is
-/// of no use.
+/// Reads the answers in `data`. Returns the number of bytes consumed, or `None` if the connection
+/// is unusable.
 fn take_all(
     generator: &mut Generator,
     io: &mut Io,
@@ -178,7 +179,7 @@ fn take_all(
 ) -> Result<Option<usize>, FrameError> {
     let Session { reader, rest } = session;
     let mut envelopes = reader.read(data, scratch);
-    // Cassandra compresses the answer to STARTUP already.
+    // Cassandra already compresses the answer to STARTUP.
     while let Some((header, body)) =
         envelopes.next(BODY_BYTES_MAX, generator.options.compression)?
     {
@@ -199,7 +200,7 @@ impl Service for Load {
     }
 
     fn accepted(&mut self, io: &mut Io, conn: ConnId, _origin: &Accepted) {
-        io.abort(conn); // nobody has business connecting to a load generator
+        io.abort(conn); // a load generator accepts no connections
     }
 
     fn connected(&mut self, io: &mut Io, conn: ConnId) {

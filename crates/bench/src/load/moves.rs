@@ -1,10 +1,11 @@
-//! Transfers. A stream id moves an amount, waits until that is done, and goes on with the next.
+//! Transfers. A stream id moves an amount, waits for the answer, and continues with the next
+//! transfer.
 //!
-//! Between two accounts, those are drawn from all of them. On one account, each stream id has its
-//! own if there are so many, and else they share them. A lightweight transaction is repeated with
-//! the balance that its answer tells until it is applied; the first of a stream id learns it so,
-//! the others know it from the one before. So it is with accounts that are locks, which are taken
-//! and released.
+//! Transfers between two accounts draw both from all accounts. For transfers on one account, each
+//! stream id has its own account if there are enough, otherwise they share. A lightweight
+//! transaction is repeated, with the balance from its answer, until it is applied. A stream id
+//! learns its first balance that way; later it knows the balance from its last transaction.
+//! Accounts that are locks are taken and released in the same way.
 
 use shunt_reactor::Io;
 use shunt_wire::cql::message::{ResponsePrefix, ResultMessage};
@@ -18,7 +19,7 @@ use crate::load::{
     transfers::{TransferKind, holder, left, together, turned},
 };
 
-/// What a transaction's answer says by: 1, or 0.
+/// Key of the outcome in the answer to a transaction; the value is 1 or 0.
 const APPLIED: &str = "shunt-applied";
 
 impl Generator {
@@ -47,7 +48,7 @@ impl Generator {
         self.put(io, rest, stream, slot);
     }
 
-    /// After an answer that is no success: `true` if the transfer goes on.
+    /// Returns `true` if the transfer continues after an answer without success.
     pub(super) fn transfer_goes_on(
         &mut self,
         io: &mut Io,
@@ -63,7 +64,7 @@ impl Generator {
         goes_on
     }
 
-    /// Whether a result says that the amount was moved.
+    /// Returns whether the amount was moved, according to a result.
     pub(super) fn check_transfer(
         &mut self,
         owner: u64,
@@ -89,8 +90,8 @@ impl Generator {
         applied == Some(true)
     }
 
-    /// What the answer to a lightweight transaction says, and what its client knows of the balance
-    /// from then on. Nobody else can have a lock that a client holds and asks to release.
+    /// Reads the answer to a lightweight transaction and updates the client's knowledge of the
+    /// balance. A lock that a client holds and asks to release must have no other holder.
     fn check_balance(
         &mut self,
         kind: TransferKind,
@@ -124,8 +125,7 @@ impl Generator {
         if held && !applied { None } else { Some(applied) }
     }
 
-    /// What a client asked for was answered by an error: nobody knows whether it still holds a
-    /// lock.
+    /// Handles an error: the client no longer knows whether it holds a lock.
     pub(super) fn in_doubt(&mut self, owner: u64) {
         if let Some(holds) = self.holds.get_mut(owner as usize) {
             *holds = false;

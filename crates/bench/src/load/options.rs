@@ -1,4 +1,4 @@
-//! The load itself, apart from where it runs.
+//! Options of the load, independent of sockets.
 
 use std::net::SocketAddr;
 
@@ -13,20 +13,20 @@ use crate::load::{
     transfers::TransferKind,
 };
 
-/// Everything a [`Load`](super::Load) has to know.
+/// Options of a [`Load`](super::Load).
 #[derive(Clone, Debug)]
 pub struct LoadOptions {
-    /// Where connections go, in turn.
+    /// Servers; connections are spread over them in turn.
     pub targets: Vec<SocketAddr>,
     /// Number of connections.
     pub connections: u32,
-    /// Queries in flight on each.
+    /// Queries in flight per connection.
     pub outstanding: u32,
     /// Open loop: queries per second.
     pub rate: Option<f64>,
     /// Share of SELECTs; the rest are updates.
     pub reads: f64,
-    /// Other operations instead.
+    /// Other operations in place of reads and updates.
     pub mix: Option<Mix>,
     /// Keys per multiget.
     pub multiget: u16,
@@ -34,47 +34,47 @@ pub struct LoadOptions {
     pub scan_rows: ScanRows,
     /// Distinct keys.
     pub keys: u64,
-    /// How often each is used.
+    /// Distribution of operations over keys.
     pub distribution: Distribution,
-    /// Version, consistency, sizes.
+    /// Version, consistency level, and sizes.
     pub layout: Layout,
-    /// Value columns.
+    /// Number of value columns.
     pub columns: u8,
-    /// Writes are lightweight transactions.
+    /// True if writes are lightweight transactions.
     pub conditional: bool,
-    /// Take and release locks instead.
+    /// Take and release locks instead of other operations.
     pub locks: Option<LockOptions>,
-    /// Move amounts between accounts instead.
+    /// Move amounts between accounts instead of other operations.
     pub transfers: Option<TransferKind>,
-    /// With which the lock is held that they need.
+    /// Fence of the lock that guarded transfers need.
     pub fence: i64,
     /// Send each query to a replica of its key.
     pub token_aware: bool,
     /// Compression of the connections.
     pub compression: Option<Algorithm>,
-    /// Load before the first round, nanoseconds.
+    /// Duration of the load before the first round, nanoseconds.
     pub warm_up_ns: u64,
     /// Length of a round, nanoseconds.
     pub duration_ns: u64,
-    /// Rounds.
+    /// Number of rounds.
     pub rounds: u32,
-    /// Connect and prepare only; a round is then time without queries.
+    /// Connect and prepare only; a round is then a time without queries.
     pub idle: bool,
-    /// Create keyspace (with this replication factor) and table first.
+    /// Create the keyspace (with this replication factor) and the table first.
     pub create: Option<u8>,
     /// Write all keys before the warm-up.
     pub populate: bool,
-    /// Check values found.
+    /// Check the values that are found.
     pub verify: bool,
     /// Keyspace of the table.
     pub keyspace: String,
-    /// The table.
+    /// Name of the table.
     pub table: String,
     /// User and password.
     pub credentials: Option<(String, String)>,
     /// Seed of keys and arrivals.
     pub seed: u64,
-    /// True if the end of the run ends the event loop.
+    /// True if the event loop ends with the run.
     pub stops_loop: bool,
 }
 
@@ -116,19 +116,19 @@ impl Default for LoadOptions {
 }
 
 impl LoadOptions {
-    /// Shares of all operations.
+    /// Returns the shares of all operations.
     pub fn mix(&self) -> Mix {
         self.mix.unwrap_or_else(|| Mix::reads(self.reads))
     }
 
-    /// The same with locks in place of all else; names and owners have fixed lengths.
+    /// Replaces all operations by locks; names and owners have fixed lengths.
     #[must_use]
     pub fn with_locks(self, locks: LockOptions) -> Self {
         let layout = Layout { key_bytes: NAME_BYTES, value_bytes: OWNER_BYTES, ..self.layout };
         Self { locks: Some(locks), layout, ..self }
     }
 
-    /// The shape of the statements.
+    /// Returns the shape of the statements.
     pub fn shape(&self) -> Shape {
         let table = format!("{}.{}", self.keyspace, self.table);
         Shape {
@@ -139,7 +139,7 @@ impl LoadOptions {
         }
     }
 
-    /// The options of the command line.
+    /// Reads the options of the command line.
     ///
     /// # Errors
     /// The password file cannot be read, or arguments contradict each other.
@@ -218,7 +218,7 @@ impl LoadOptions {
     }
 }
 
-/// Name and password of the command line.
+/// Reads user and password from the command line.
 fn credentials_of(args: &LoadArgs) -> Result<Option<(String, String)>, String> {
     match (&args.user, &args.password_file) {
         (Some(user), Some(file)) => {
@@ -231,15 +231,15 @@ fn credentials_of(args: &LoadArgs) -> Result<Option<(String, String)>, String> {
     }
 }
 
-/// Keys per multiget where nothing is said.
+/// Default number of keys per multiget.
 const MULTIGET_KEYS: u16 = 10;
 
-/// Tables of different shapes have different names.
+/// Default name of the table: one name per shape.
 fn default_table(columns: u8) -> String {
     if columns == 1 { "kv".into() } else { format!("kv{columns}") }
 }
 
-/// The operations asked for, if they are not reads and updates alone.
+/// Returns the requested operations, if they are not only reads and updates.
 fn mix_of(args: &LoadArgs) -> Result<Option<Mix>, String> {
     let of_multigets = args.multiget.map(|_| Mix::multigets(args.reads));
     let mix = args.mix.or(args.workload.map(Workload::mix)).or(of_multigets);

@@ -1,14 +1,14 @@
-//! When queries are sent: as answers come (closed loop), or when a Poisson process says so (open
-//! loop).
+//! The times at which queries are sent: after each answer (closed loop), or by a Poisson process
+//! (open loop).
 //!
-//! In the open loop a query's latency counts from its intended time, also while it waits here for a
-//! free stream id; nothing is left out because the system was slow (no coordinated omission).
+//! In the open loop a query's latency counts from its intended time, including the wait for a free
+//! stream id. So a slow system hides no latency (no coordinated omission).
 
 use std::collections::VecDeque;
 
 use crate::random::Random;
 
-/// Arrivals of an open loop.
+/// The arrivals of an open loop.
 #[derive(Debug)]
 pub struct Pace {
     mean_gap_ns: f64,
@@ -20,11 +20,12 @@ pub struct Pace {
     pub shed: u64,
 }
 
-/// An overloaded system makes arrivals wait; more than this many are dropped and counted.
+/// Most waiting arrivals. An overloaded system makes arrivals wait; further ones are dropped and
+/// counted.
 pub(super) const WAITING_MAX: usize = 1 << 20;
 
 impl Pace {
-    /// `rate` queries per second, the first about at `start_ns`.
+    /// Creates arrivals at `rate` per second, the first at about `start_ns`.
     pub fn new(rate: f64, start_ns: u64, seed: u64) -> Self {
         let mean_gap_ns = 1e9 / rate.max(1e-3);
         Self {
@@ -37,8 +38,8 @@ impl Pace {
         }
     }
 
-    /// Moves the arrivals that are due at `now_ns` into the queue; returns when the next one is
-    /// due.
+    /// Moves the arrivals that are due at `now_ns` into the queue; returns the time of the next
+    /// one.
     pub fn advance(&mut self, now_ns: u64) -> u64 {
         while self.next_ns <= now_ns as f64 {
             if self.waiting.len() < self.waiting_max {
@@ -48,17 +49,16 @@ impl Pace {
             }
             self.next_ns += self.random.exponential(self.mean_gap_ns);
         }
-        // Never the present itself, so that a timer set to it does not fire without an arrival
-        // being due.
+        // Always later than `now_ns`, so that a timer set to it never fires without a due arrival.
         self.next_ns.ceil() as u64
     }
 
-    /// The intended time of the oldest arrival that waits.
+    /// Takes the intended time of the oldest waiting arrival.
     pub fn take(&mut self) -> Option<u64> {
         self.waiting.pop_front()
     }
 
-    /// Arrivals that wait.
+    /// Number of waiting arrivals.
     pub fn waiting(&self) -> usize {
         self.waiting.len()
     }

@@ -1,8 +1,8 @@
-//! Pairs of an acquire and a release. A stream id takes a lock, waits for the answer, releases it
-//! and goes on with another name.
+//! Pairs of an acquire and a release. A stream id takes a lock, waits for the answer, releases the
+//! lock, and continues with another name.
 //!
-//! Names are divided among the stream ids, so that no two ask for one lock, unless locks are waited
-//! for: then all draw from all of them. Owners are the stream ids.
+//! Each stream id has its own part of the names, so that no two ask for one lock. If the load waits
+//! for locks, all draw from all names instead. Owners are the stream ids.
 
 use shunt_reactor::Io;
 use shunt_wire::cql::message::ResultMessage;
@@ -16,7 +16,7 @@ use crate::load::{
 };
 
 impl Generator {
-    /// Whether something else than CQL is spoken.
+    /// Returns the server's protocol if it is not CQL.
     #[inline]
     pub(super) fn foreign(&self) -> Option<Foreign> {
         self.options.locks?.foreign()
@@ -57,7 +57,7 @@ impl Generator {
         self.put(io, rest, stream, Slot { intended_ns: now_ns, operation, statement, ..asked });
     }
 
-    /// Whether the answer to a conditional statement says that it was applied.
+    /// Returns whether a conditional statement was applied, according to its answer.
     pub(super) fn check_applied(&mut self, version: u8, message: &[u8]) -> bool {
         let first = match ResultMessage::decode(version, message) {
             Ok(ResultMessage::Rows(rows)) => rows.rows().next().and_then(Result::ok),

@@ -1,14 +1,14 @@
-//! A seeded permutation of `0..count` in constant memory: which key has which rank.
+//! A seeded permutation of `0..count` in constant memory, which maps ranks to keys.
 //!
-//! Steps that are each a bijection of the numbers of so many bits, repeated until the number is
-//! below the count (cycle walking): fewer than two rounds on average, and no two ranks share a key,
-//! as they do where ranks are hashed.
+//! Each step is a bijection of the numbers with a fixed number of bits. The steps are repeated
+//! until the number is below the count (cycle walking), fewer than two rounds on average. Unlike
+//! hashed ranks, no two ranks share a key.
 
 use crate::random::Random;
 
 const STEPS: usize = 3;
 
-/// Puts the numbers `0..count` in another order.
+/// A permutation of the numbers `0..count`.
 #[derive(Clone, Debug)]
 pub(super) struct Permutation {
     count: u64,
@@ -31,7 +31,7 @@ impl Permutation {
         }
     }
 
-    /// The number at `position`, which must be below the count.
+    /// Returns the number at `position`, which must be below the count.
     #[inline]
     pub(super) fn at(&self, position: u64) -> u64 {
         debug_assert!(position < self.count);
@@ -41,7 +41,7 @@ impl Permutation {
                 number = number.wrapping_add(summand).wrapping_mul(factor) & self.mask;
                 number ^= number >> self.shift;
             }
-            // The walk comes back to where it began, which is below the count, so it ends.
+            // The cycle returns to its begin, which is below the count, so the walk ends.
             if number < self.count {
                 return number;
             }

@@ -1,10 +1,9 @@
-//! What the load says to Redis, and how its answers read (RESP 2). One request at a time on a
-//! connection.
+//! The client side of Redis (RESP 2): commands, and the parser of answers. One request at a time on
+//! a connection.
 
 use crate::load::locks::{NAME_BYTES, OWNER_BYTES};
 
-/// Deletes a lock if its owner is the one that asks: what the documents of `SET` give as the way to
-/// release.
+/// Deletes a lock if the caller owns it: the release that the documentation of `SET` recommends.
 const RELEASE_SCRIPT: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) else return 0 end";
 
 /// An answer.
@@ -38,12 +37,12 @@ fn header(out: &mut Vec<u8>, kind: u8, number: usize) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Makes the script of [`release`] known; the answer is its name.
+/// Loads the script of [`release`]; the answer is the script's name.
 pub(super) fn load_script(out: &mut Vec<u8>) {
     command(out, &[b"SCRIPT", b"LOAD", RELEASE_SCRIPT.as_bytes()]);
 }
 
-/// Takes a lock. `ttl_ms` in decimal digits.
+/// Takes a lock. `ttl_ms` is in decimal digits.
 pub(super) fn acquire(
     out: &mut Vec<u8>,
     name: &[u8; NAME_BYTES],
@@ -53,7 +52,7 @@ pub(super) fn acquire(
     command(out, &[b"SET", name, owner, b"NX", b"PX", ttl_ms]);
 }
 
-/// Releases a lock by the script of this name.
+/// Releases a lock with the script of this name.
 pub(super) fn release(
     out: &mut Vec<u8>,
     script: &[u8],
@@ -63,10 +62,10 @@ pub(super) fn release(
     command(out, &[b"EVALSHA", script, b"1", name, owner]);
 }
 
-/// The first answer in `data` and its length; `None` if it is not all there.
+/// Parses the first answer in `data`; returns its length as well, or `None` if it is incomplete.
 ///
 /// # Errors
-/// It is none that these commands have.
+/// These commands have no such answer.
 pub(super) fn reply(data: &[u8]) -> Result<Option<(usize, Reply<'_>)>, String> {
     let Some(end) = data.windows(2).position(|pair| pair == b"\r\n") else { return Ok(None) };
     let (line, after) = (&data[..end], end + 2);

@@ -1,5 +1,5 @@
-//! A round as it is reported: latency, cost per query of watched processes, and what nodes and
-//! proxy say of their side.
+//! The report of a round: latency, cost per query of the watched processes, and the counters of
+//! nodes and proxy.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -16,20 +16,20 @@ pub struct ProcessReport {
     pub pid: u32,
     /// CPU microseconds per query, all threads.
     pub cpu_us_per_query: f64,
-    /// Part of them in the kernel (coarse).
+    /// Share of the CPU time that was spent in the kernel (coarse).
     pub system_share: f64,
     /// CPU time over wall time.
     pub utilisation: f64,
     /// Times a thread went to sleep, per query.
     pub voluntary_switches_per_query: f64,
-    /// Times a thread was taken off its CPU.
+    /// Times the kernel preempted a thread.
     pub forced_switches: u64,
     /// Resident memory at the end, bytes.
     pub resident_bytes: u64,
 }
 
 impl ProcessReport {
-    /// The costs of `delta` over `queries`.
+    /// Computes the costs of `delta` over `queries`.
     pub fn new(delta: &ProcessDelta, queries: u64) -> Self {
         let queries = queries.max(1) as f64;
         Self {
@@ -44,7 +44,7 @@ impl ProcessReport {
     }
 }
 
-/// Queries and the frames, reads or writes they travelled in.
+/// Queries per frame, read and write at the nodes.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct NodeSide {
     /// Queries per read at the nodes (several writes may be read at once).
@@ -59,14 +59,14 @@ pub struct NodeSide {
     pub queries_per_write: Option<f64>,
 }
 
-/// Everything about one round.
+/// The report of one round.
 #[derive(Clone, Debug, Serialize)]
 pub struct RoundReport {
-    /// Its number, from 0.
+    /// Number of the round, from 0.
     pub round: u32,
-    /// Seconds it took.
+    /// Duration in seconds.
     pub seconds: f64,
-    /// Answers.
+    /// Number of answers.
     pub queries: u64,
     /// Answers per second.
     pub rate: f64,
@@ -80,14 +80,14 @@ pub struct RoundReport {
     pub wrong_values: u64,
     /// Keys that were not found.
     pub not_found: u64,
-    /// Locks that were not granted, or not held when they were to be released (with `--locks`);
-    /// transfers whose condition did not hold (with `--transfers`).
+    /// With `--locks`: locks that were not granted, or not held at their release. With
+    /// `--transfers`: transfers whose condition did not hold.
     pub not_applied: u64,
-    /// Transfers that were made in the round (with `--transfers`).
+    /// Transfers made in the round (with `--transfers`).
     pub applied: u64,
     /// Transfers made since the start, warm-up and last answers included.
     pub applied_so_far: u64,
-    /// As many more may have been made: errors, and queries without an answer.
+    /// Transfers since the start with an unknown outcome: errors, and queries without an answer.
     pub in_doubt_so_far: u64,
     /// Connections lost.
     pub connections_lost: u64,
@@ -96,23 +96,24 @@ pub struct RoundReport {
     pub queries_lost: u64,
     /// Open loop: arrivals dropped.
     pub shed: u64,
-    /// Open loop: arrivals that still waited for a free stream id at the end. Their latency is in
-    /// no figure: with more than a few, the rate was more than was served.
+    /// Open loop: arrivals that still waited for a free stream id at the end. No figure includes
+    /// their latency. More than a few mean that the rate exceeded the capacity.
     pub waiting: u64,
-    /// Latency in microseconds by quantile, over all operations; none if none ended in the round.
+    /// Latency in microseconds by quantile, over all operations; `None` if no operation ended in
+    /// the round.
     pub latency_us: Option<Latency>,
-    /// The same by operation (`read`, `update`, `insert`, `rmw`, `scan`, `multiget`; `acquire`,
-    /// `release`), if there was more than one kind.
+    /// Latency by operation (`read`, `update`, `insert`, `rmw`, `scan`, `multiget`; `acquire`,
+    /// `release`), if the load has several kinds.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub operations: BTreeMap<&'static str, OperationReport>,
     /// Watched processes.
     pub processes: Vec<ProcessReport>,
     /// The load generator itself.
     pub own: Option<ProcessReport>,
-    /// CPU microseconds of one 70-byte send and receive on loopback at that time.
+    /// CPU microseconds of one 70-byte send and receive on loopback during the round.
     pub calibration_us: Option<f64>,
-    /// TCP segments that all sockets of the machine sent, to a query: load, what is measured and
-    /// the nodes together.
+    /// TCP segments per query that all sockets of the machine sent: load, measured processes and
+    /// nodes together.
     pub segments_per_query: Option<f64>,
     /// The nodes' side.
     pub nodes: NodeSide,
@@ -123,7 +124,7 @@ pub struct RoundReport {
 pub struct OperationReport {
     /// Operations that ended, with success or an error.
     pub count: u64,
-    /// Latency in microseconds by quantile; none if none ended.
+    /// Latency in microseconds by quantile; `None` if no operation ended.
     pub latency_us: Option<Latency>,
 }
 
@@ -147,7 +148,7 @@ pub struct Latency {
 }
 
 impl Latency {
-    /// The quantiles of latencies in nanoseconds; none of none.
+    /// Computes the quantiles of latencies in nanoseconds; `None` without values.
     pub fn new(latency: &Histogram<u64>) -> Option<Self> {
         let at = |quantile| latency.value_at_quantile(quantile) as f64 / 1e3;
         (!latency.is_empty()).then(|| Self {
@@ -173,7 +174,7 @@ impl fmt::Display for Latency {
 }
 
 impl RoundReport {
-    /// The load's own part; the rest is filled in by whoever watched.
+    /// Creates a report with the load's own part; the watcher fills in the rest.
     pub fn new(round: &Round) -> Self {
         let counts = &round.counts;
         Self {

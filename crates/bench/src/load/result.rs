@@ -1,5 +1,4 @@
-//! The measurements of a round of load, as the service hands it over: counts and the latency
-//! histogram.
+//! The result of a round of load: counts and the latency histogram.
 
 use std::collections::BTreeMap;
 
@@ -7,12 +6,12 @@ use hdrhistogram::Histogram;
 
 use crate::load::mix::Operation;
 
-/// Counted by the load generator.
+/// Counts of the load generator.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LoadCounts {
     /// Queries answered, with success or an error. A read-modify-write is two queries.
     pub answered: u64,
-    /// Part of them that were SELECTs.
+    /// Answered queries that were SELECTs.
     pub selects: u64,
     /// ERROR answers by error code.
     pub errors: BTreeMap<u32, u64>,
@@ -23,10 +22,10 @@ pub struct LoadCounts {
     pub wrong_values: u64,
     /// Keys asked for that were not found (with `verify`).
     pub not_found: u64,
-    /// Locks that were not granted, or not held when they were to be released (with `--locks`);
-    /// transfers whose condition did not hold (with `--transfers`).
+    /// With `--locks`: locks that were not granted, or not held at their release. With
+    /// `--transfers`: transfers whose condition did not hold.
     pub not_applied: u64,
-    /// Transfers that were made (with `--transfers`).
+    /// Transfers made (with `--transfers`).
     pub applied: u64,
     /// Connections that were lost.
     pub connections_lost: u64,
@@ -37,7 +36,7 @@ pub struct LoadCounts {
     pub shed: u64,
     /// Open loop: arrivals that waited for a free stream id at the end of the round.
     pub waiting: u64,
-    /// Latencies by operation, of a round with more than one kind.
+    /// Latencies by operation, if a round has several kinds.
     pub operations: Vec<OperationLatency>,
 }
 
@@ -46,13 +45,13 @@ pub struct LoadCounts {
 pub struct OperationLatency {
     /// The kind.
     pub operation: Operation,
-    /// Latencies, nanoseconds; of a read-modify-write from the read's intended time to the write's
-    /// answer.
+    /// Latencies in nanoseconds. That of a read-modify-write lasts from the read's intended time to
+    /// the write's answer.
     pub latency: Histogram<u64>,
 }
 
 impl LoadCounts {
-    /// The counts since `earlier`.
+    /// Returns the counts since `earlier`.
     pub fn since(&self, earlier: &Self) -> Self {
         let errors = self
             .errors
@@ -75,7 +74,7 @@ impl LoadCounts {
         }
     }
 
-    /// Adds what went wrong in `later`, and nothing else of it.
+    /// Adds only the faults of `later`.
     pub(super) fn add_faults(&mut self, later: &Self) {
         for (code, count) in &later.errors {
             *self.errors.entry(*code).or_insert(0) += count;
@@ -88,12 +87,12 @@ impl LoadCounts {
         self.queries_lost += later.queries_lost;
     }
 
-    /// Sum of the ERROR answers.
+    /// Sum of all ERROR answers.
     pub fn errors_total(&self) -> u64 {
         self.errors.values().sum()
     }
 
-    /// True if every answer was of the right kind (errors of the server are answers too).
+    /// True if every answer had the right kind (an ERROR counts as an answer).
     pub fn is_sound(&self) -> bool {
         self.wrong_answers == 0 && self.wrong_values == 0
     }
@@ -102,35 +101,35 @@ impl LoadCounts {
 /// One measured round.
 #[derive(Clone, Debug)]
 pub struct Round {
-    /// Its number, from 0.
+    /// Number of the round, from 0.
     pub number: u32,
-    /// How long it took, nanoseconds.
+    /// Duration, nanoseconds.
     pub wall_ns: u64,
-    /// The counts of it.
+    /// Counts of the round.
     pub counts: LoadCounts,
     /// Latencies of all operations, nanoseconds.
     pub latency: Histogram<u64>,
-    /// Turns of the load generator's loop in it.
+    /// Turns of the load generator's loop in the round.
     pub turns: u64,
     /// Transfers made since the start, warm-up included.
     pub applied_so_far: u64,
-    /// As many more may have been: errors, and queries without an answer.
+    /// Transfers since the start with an unknown outcome: errors, and queries without an answer.
     pub in_doubt_so_far: u64,
 }
 
 impl Round {
-    /// Answers per second.
+    /// Returns the answers per second.
     pub fn rate(&self) -> f64 {
         self.counts.answered as f64 * 1e9 / self.wall_ns.max(1) as f64
     }
 
-    /// Latency at a quantile (0 to 1), microseconds.
+    /// Returns the latency at a quantile (0 to 1), microseconds.
     pub fn latency_us(&self, quantile: f64) -> f64 {
         self.latency.value_at_quantile(quantile) as f64 / 1e3
     }
 }
 
-/// An empty latency histogram: 1 ns to 100 s with three digits.
+/// Creates an empty latency histogram: 1 ns to 100 s with three digits.
 pub fn new_histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 100_000_000_000, 3)
         .expect("constant bounds within what the histogram allows")

@@ -1,4 +1,4 @@
-//! Reads what the first connection is told of the ring, for a load that sends each query to a
+//! Reads the ring from the answers to the first connection, for a load that sends each query to a
 //! replica of its key.
 
 use std::net::{IpAddr, SocketAddr};
@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use shunt_topology::{Keyspace, Node, NodeId, Replication, RoutingTable, token::parse_tokens};
 use shunt_wire::cql::message::{Reader, ResultMessage, Row, Rows};
 
-/// Nodes and replication, as far as they have been read.
+/// The nodes and the replication, as far as read.
 #[derive(Debug, Default)]
 pub(super) struct RingView {
     nodes: Vec<Node>,
@@ -14,7 +14,7 @@ pub(super) struct RingView {
     replication: Option<Replication>,
 }
 
-/// A row whose values are found by the names of their columns.
+/// A row with access by column name.
 struct Named<'a> {
     rows: &'a Rows<'a>,
     row: Row<'a>,
@@ -47,7 +47,7 @@ impl<'a> Named<'a> {
         u16::try_from(port).ok().filter(|&port| port > 0)
     }
 
-    /// The elements of a list or set of text; of a map keys and values in turn.
+    /// Returns the elements of a list or set of text; keys and values of a map in turn.
     fn texts(&self, column: &str, per_entry: usize) -> Vec<&'a str> {
         let read = |bytes| {
             let mut reader = Reader::new(bytes);
@@ -67,7 +67,7 @@ fn decode<'a>(version: u8, body: &'a [u8], table: &str) -> Result<Rows<'a>, Stri
 }
 
 impl RingView {
-    /// Takes the answer of `system.local` from the node at `reached`; forgets what was known.
+    /// Reads the answer of `system.local` from the node at `reached`, and drops earlier knowledge.
     pub(super) fn take_local(
         &mut self,
         version: u8,
@@ -85,8 +85,8 @@ impl RingView {
         Ok(())
     }
 
-    /// Takes the answer of `system.peers_v2` or `system.peers`; a peer without a port has that of a
-    /// target on its IP address, or of the first.
+    /// Reads the answer of `system.peers_v2` or `system.peers`. A peer without a port gets the port
+    /// of the target on its IP address, or else that of the first target.
     pub(super) fn take_peers(
         &mut self,
         version: u8,
@@ -111,7 +111,7 @@ impl RingView {
         Ok(())
     }
 
-    /// Takes the answer of `system_schema.keyspaces`.
+    /// Reads the answer of `system_schema.keyspaces`.
     pub(super) fn take_replication(&mut self, version: u8, body: &[u8]) -> Result<(), String> {
         let rows = decode(version, body, "system_schema.keyspaces")?;
         let row = rows
@@ -125,7 +125,7 @@ impl RingView {
         Ok(())
     }
 
-    /// The node of a row; `None` while it joins and its row is incomplete.
+    /// Returns the node of a row; `None` while the node joins and its row is incomplete.
     fn node(&self, row: &Named<'_>, address: SocketAddr) -> Option<Node> {
         Some(Node {
             id: NodeId(u16::try_from(self.nodes.len()).ok()?),
@@ -139,11 +139,11 @@ impl RingView {
         })
     }
 
-    /// The table to route `keyspace` by, and which node each target is.
+    /// Returns the routing table of `keyspace`, and the node of each target.
     ///
     /// # Errors
-    /// There is no token routing, a target is no node of the ring, or a node that may hold keys is
-    /// no target.
+    /// The ring has no token routing, a target is not a node of the ring, or a node that may hold
+    /// keys is not a target.
     pub(super) fn route(
         self,
         keyspace: &str,

@@ -1,5 +1,5 @@
-//! Which connections a key may go over when the load is token-aware, and the keys that wait for
-//! theirs.
+//! Routes of a token-aware load: the connections that a key may use, and the keys that wait for
+//! their connections.
 
 use std::collections::VecDeque;
 
@@ -10,21 +10,21 @@ use crate::{
     random::Random,
 };
 
-/// Where keys belong, by the numbers of the targets.
+/// Targets of the keys, by number.
 #[derive(Debug)]
 pub(super) struct Routes {
     table: RoutingTable,
     keyspace: KeyspaceIndex,
-    /// Target of a node by the node's number.
+    /// The target of each node, by the node's number.
     target_of: Vec<Option<u16>>,
-    /// Bytes of the key being looked up.
+    /// Buffer for the bytes of a key.
     key: Vec<u8>,
-    /// New keys by target, numbered when the load looked for one of another target.
+    /// New keys by target that were numbered while the load looked for a key of another target.
     reserved: Vec<VecDeque<u64>>,
 }
 
 impl Routes {
-    /// Routes by `table`; `of_targets` says which node each target is.
+    /// Creates routes from `table`; `of_targets` has the node of each target.
     pub(super) fn new(
         table: RoutingTable,
         keyspace: &str,
@@ -42,7 +42,7 @@ impl Routes {
         Ok(Self { table, keyspace, target_of, key: vec![FILL; key_bytes], reserved })
     }
 
-    /// The targets that hold this key.
+    /// Returns the targets that hold this key.
     fn targets(&mut self, key: u64) -> impl Iterator<Item = usize> + Clone {
         write_key(key, &mut self.key);
         let replicas = self.table.replicas(self.keyspace, token::token(&self.key));
@@ -58,8 +58,8 @@ impl Routes {
         self.targets(key).any(|holder| holder == target)
     }
 
-    /// A target for the key: one that is `free` if there is such, else any of its holders. `None`
-    /// if it has none.
+    /// Chooses a target for the key: a `free` one if possible, else any of its holders. `None` if
+    /// no target holds it.
     pub(super) fn choose(
         &mut self,
         key: u64,
@@ -73,12 +73,12 @@ impl Routes {
         in_turn.find(|&target| free(target)).or(any)
     }
 
-    /// A new key that was numbered before and belongs to this target.
+    /// Takes a reserved new key of this target.
     pub(super) fn take_reserved(&mut self, target: usize) -> Option<u64> {
         self.reserved[target].pop_front()
     }
 
-    /// Keeps a new key for a target that holds it; `false` if none does.
+    /// Reserves a new key for a target that holds it; `false` if no target does.
     pub(super) fn reserve(&mut self, key: u64) -> bool {
         let holder = self.targets(key).next();
         holder.is_some_and(|target| {
@@ -95,7 +95,7 @@ mod tests {
     use super::Routes;
     use crate::random::Random;
 
-    /// Three nodes with a third of the ring each; targets in another order than nodes.
+    /// Three nodes with a third of the ring each; the targets are in another order than the nodes.
     fn routes(replication_factor: &str) -> Routes {
         let node = |number: u16| Node {
             id: NodeId(number),

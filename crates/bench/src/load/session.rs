@@ -1,4 +1,4 @@
-//! One connection of the load generator: its handshake, and the stream ids that are in use.
+//! A connection of the load generator: its handshake, and the stream ids in use.
 
 use shunt_reactor::ConnId;
 
@@ -6,10 +6,10 @@ use shunt_wire::cql::{reader::EnvelopeReader, writer::EnvelopeWriter};
 
 use crate::load::{etcd, mix::Operation, options::LoadOptions, template::Statement};
 
-/// How far a connection is.
+/// Stage of a connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Step {
-    /// Not begun, or waiting to be connected again.
+    /// Not started, or waiting for another attempt.
     Idle,
     Connecting,
     /// STARTUP was sent.
@@ -20,17 +20,17 @@ pub(super) enum Step {
     CreateKeyspace,
     /// CREATE TABLE was sent.
     CreateTable,
-    /// `system.local` was asked for, to route by.
+    /// `system.local` was queried, for routing.
     ReadLocal,
-    /// `system.peers_v2` was asked for.
+    /// `system.peers_v2` was queried.
     ReadPeers,
-    /// `system.peers` was asked for, of a server without the above.
+    /// `system.peers` was queried, because the server lacks `system.peers_v2`.
     ReadOldPeers,
-    /// The keyspace's replication was asked for.
+    /// The keyspace's replication was queried.
     ReadKeyspace,
-    /// Waits until the table is there and the ring is known.
+    /// Waits until the table exists and the ring is known.
     Gate,
-    /// The statement that `preparing` says was sent.
+    /// The statement number `preparing` was sent.
     Prepare,
     /// Queries may be sent.
     Ready,
@@ -39,44 +39,45 @@ pub(super) enum Step {
 /// A query in flight.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Slot {
-    /// When its operation was sent, or should have been; 0 = the stream id is free.
+    /// Time at which its operation was or should have been sent; 0 = the stream id is free.
     pub(super) intended_ns: u64,
-    /// Its key; of a multiget the first.
+    /// Key of the query; the first one for a multiget.
     pub(super) key: u64,
     pub(super) operation: Operation,
     pub(super) statement: Statement,
 }
 
-/// A connection's state.
+/// State of a connection.
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) reader: EnvelopeReader,
     pub(super) rest: SessionRest,
 }
 
-/// The part of a session that answers change, apart from the reader that is in use meanwhile.
+/// The part of a session that answers change. The reader is separate, because it is borrowed
+/// meanwhile.
 #[derive(Debug)]
 pub(super) struct SessionRest {
     pub(super) index: usize,
-    /// Which target it is connected to.
+    /// Index of the connected target.
     pub(super) target: usize,
     pub(super) conn: ConnId,
     pub(super) step: Step,
-    /// Place in the list of statements to prepare.
+    /// Position in the list of statements to prepare.
     pub(super) preparing: usize,
     pub(super) output: EnvelopeWriter,
     pub(super) slots: Vec<Slot>,
-    /// Keys of multigets, so many per stream id.
+    /// Keys of multigets, a fixed number per stream id.
     pub(super) keys: Vec<u64>,
     pub(super) in_flight: u32,
     pub(super) unfinished: bool,
-    /// The HTTP/2 connection, of etcd.
+    /// The HTTP/2 connection, for etcd.
     pub(super) http: etcd::Connection,
     /// Failed attempts in a row to connect or prepare.
     pub(super) attempts: u32,
 }
 
-/// Names no connection.
+/// A placeholder for no connection.
 pub(super) const NO_CONNECTION: ConnId = ConnId { index: u32::MAX, generation: 0 };
 
 impl Session {
@@ -101,7 +102,7 @@ impl Session {
         Self { reader: EnvelopeReader::default(), rest }
     }
 
-    /// Back to before the connect.
+    /// Returns the session to the state before its connect.
     pub(super) fn reset(&mut self) {
         self.reader = EnvelopeReader::default();
         self.rest.output = EnvelopeWriter::default();

@@ -1,5 +1,5 @@
-//! The prepared statements of the load and their EXECUTE bodies, made once; per query only keys,
-//! values and the LIMIT change.
+//! The prepared statements of the load and their EXECUTE bodies. A body is built once; per query
+//! only keys, values and the LIMIT change.
 
 use shunt_wire::cql::message::{
     Consistency, QueryParams, Value, ValueList, encode, put, query_flag,
@@ -7,8 +7,8 @@ use shunt_wire::cql::message::{
 
 use crate::load::keys::{write_digits, write_key, write_value};
 
-/// A statement of the load, by its place in the generator's list: those that read, then those that
-/// write.
+/// A statement of the load, by its place in the generator's list: first those that read, then those
+/// that write.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
 pub struct Statement(u8);
 
@@ -26,7 +26,7 @@ impl Statement {
     pub(super) const TRANSFER: Self = Self(u8::MAX - 2);
     /// Takes a lock.
     pub(super) const ACQUIRE: Self = Self(u8::MAX - 1);
-    /// Releases it.
+    /// Releases a lock.
     pub(super) const RELEASE: Self = Self(u8::MAX);
 
     /// INSERT of a key and one of several value columns.
@@ -34,22 +34,22 @@ impl Statement {
         Self(Self::INSERT.0 + 1 + column)
     }
 
-    /// Its place in a list of statements.
+    /// Index of the statement in a list.
     #[inline]
     pub fn index(self) -> usize {
         usize::from(self.0)
     }
 
-    /// True if it is answered without rows.
+    /// True if the answer has no rows.
     #[inline]
     pub fn writes(self) -> bool {
         self >= Self::INSERT
     }
 
-    /// The value columns that it writes, of so many.
+    /// Returns the value columns that the statement writes, out of `columns`.
     fn columns_written(self, columns: u8) -> std::ops::Range<u8> {
         if self >= Self::ACQUIRE {
-            return 0..1; // the owner, behind the name
+            return 0..1; // the owner, after the name
         }
         match self.0.checked_sub(Self::INSERT.0) {
             None => 0..0,
@@ -59,16 +59,16 @@ impl Statement {
     }
 }
 
-/// The rows that statements are about.
+/// The shape of the rows.
 #[derive(Clone, Debug)]
 pub struct Shape {
-    /// Keyspace and table, with the point between them.
+    /// Keyspace and table, joined by a point.
     pub table: String,
-    /// Value columns; one is called `v`, several `v0`, `v1`, ...
+    /// Number of value columns; a single one is `v`, several are `v0`, `v1`, ...
     pub columns: u8,
     /// Keys per multiget.
     pub multiget: u16,
-    /// Writes are lightweight transactions, whose condition always holds.
+    /// True if writes are lightweight transactions whose condition always holds.
     pub conditional: bool,
 }
 
@@ -82,7 +82,7 @@ impl Shape {
         if self.columns == 1 { "v".into() } else { format!("v{column}") }
     }
 
-    /// The statement that creates the table.
+    /// Returns the statement that creates the table.
     pub fn creation(&self) -> String {
         let columns: Vec<_> =
             (0..self.columns).map(|column| format!("{} blob", self.name(column))).collect();
@@ -93,7 +93,7 @@ impl Shape {
         )
     }
 
-    /// The text of a statement.
+    /// Returns the text of a statement.
     pub fn text(&self, statement: Statement) -> String {
         let (table, values) = (&self.table, self.names(0..self.columns));
         match statement {
@@ -126,10 +126,10 @@ impl Shape {
 #[derive(Clone, Debug, Default)]
 pub struct Template {
     body: Vec<u8>,
-    /// Where the first key is; others follow, each behind a 4-byte length.
+    /// Position of the first key; others follow, each after a 4-byte length.
     key_at: usize,
     key_bytes: usize,
-    /// Values with their columns.
+    /// Positions of the values, with their columns.
     values: Vec<(usize, u8)>,
     value_bytes: usize,
     limit_at: usize,
@@ -151,11 +151,11 @@ pub struct Layout {
 /// Bytes of an `int`.
 const INT_BYTES: usize = 4;
 
-/// Byte that fills keys and values behind what identifies them.
+/// Byte that fills keys and values after their mark.
 pub(super) const FILL: u8 = 0x2E;
 
 impl Template {
-    /// The EXECUTE of a statement prepared under `id` (and in v5 `metadata_id`).
+    /// Creates the EXECUTE of a statement prepared under `id` (and `metadata_id` in v5).
     pub fn new(
         statement: Statement,
         shape: &Shape,
@@ -167,8 +167,7 @@ impl Template {
         let mut values = ValueList::positional(layout.version);
         // An UPDATE has its values before its key.
         let is_update = shape.conditional && statement.writes();
-        // What stands behind the first key; the values are the last thing in the body, each behind
-        // its 4-byte length.
+        // Bytes after the first key; the values end the body, each after its 4-byte length.
         let mut behind_key = 0;
         let columns = statement.columns_written(shape.columns);
         if statement == Statement::MULTIGET {
@@ -215,7 +214,7 @@ impl Template {
         }
     }
 
-    /// The EXECUTE of a statement whose values are so many integers of 4 bytes.
+    /// Creates the EXECUTE of a statement whose values are 4-byte integers.
     pub(super) fn of_ints(
         count: usize,
         id: &[u8],
@@ -234,7 +233,7 @@ impl Template {
         Self { body, ..Self::default() }
     }
 
-    /// The body for these integers, as many as there are in it. The next call changes it.
+    /// Returns the body with these integers, one per value. The next call changes it.
     #[inline]
     pub(super) fn ints(&mut self, values: &[i32]) -> &[u8] {
         let begin = self.body.len().saturating_sub(values.len() * (4 + INT_BYTES));
@@ -244,7 +243,7 @@ impl Template {
         &self.body
     }
 
-    /// The body for this key. The next call changes it.
+    /// Returns the body with this key. The next call changes it.
     #[inline]
     pub fn body(&mut self, key: u64) -> &[u8] {
         write_key(key, &mut self.body[self.key_at..self.key_at + self.key_bytes]);
@@ -254,13 +253,13 @@ impl Template {
         &self.body
     }
 
-    /// The body of a scan from this key.
+    /// Returns the body of a scan from this key.
     pub(super) fn scan(&mut self, key: u64, limit: u32) -> &[u8] {
         self.body[self.limit_at..].copy_from_slice(&limit.to_be_bytes());
         self.body(key)
     }
 
-    /// The body that takes or releases the lock of this name for this owner.
+    /// Returns the body that takes or releases the lock `name` for `owner`.
     #[inline]
     pub(super) fn lock(&mut self, name: u64, owner: u64) -> &[u8] {
         write_digits(name, &mut self.body[self.key_at..self.key_at + self.key_bytes]);
@@ -270,7 +269,7 @@ impl Template {
         &self.body
     }
 
-    /// The body of a multiget of these keys, as many as the shape says.
+    /// Returns the body of a multiget of these keys, as many as the shape has.
     pub(super) fn multiget(&mut self, keys: &[u64]) -> &[u8] {
         let slots = self.body[self.key_at..].chunks_mut(self.key_bytes + 4);
         for (slot, &key) in slots.zip(keys) {

@@ -4,7 +4,7 @@
 pub(super) const TIMER_PHASE: u64 = 0;
 /// The next arrival.
 pub(super) const TIMER_ARRIVAL: u64 = 1;
-/// The next look whether everything stands still.
+/// The next check for a stall.
 pub(super) const TIMER_STALL: u64 = 2;
-/// The first of the sessions' retries; the session's number is added.
+/// The first of the sessions' retries; the session's number is added to it.
 pub(super) const TIMER_SESSION: u64 = 16;

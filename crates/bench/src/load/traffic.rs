@@ -1,4 +1,4 @@
-//! Answers in, queries out: what happens per query. What only some operations need is in
+//! The work per query: answers in, queries out. The steps of special operations are in
 //! [`mixed`](super::mixed).
 
 use std::ops::ControlFlow;
@@ -18,7 +18,7 @@ use crate::load::{
 };
 
 impl Generator {
-    /// Takes an answer or event. A break says that the connection is of no use.
+    /// Handles an answer or event. A break means that the connection is unusable.
     #[inline]
     pub(super) fn envelope(
         &mut self,
@@ -47,7 +47,7 @@ impl Generator {
         ControlFlow::Continue(())
     }
 
-    /// The query of a stream id is answered (`good`: with success), and what follows is sent.
+    /// Ends the query of a stream id (`good`: a success), and sends the next step.
     #[inline]
     pub(super) fn answered(
         &mut self,
@@ -79,7 +79,7 @@ impl Generator {
         }
     }
 
-    /// Counts an answer; whether it is a success.
+    /// Counts an answer; true if it is a success.
     #[inline]
     fn check(&mut self, rest: &SessionRest, asked: Slot, header: Header, body: &[u8]) -> bool {
         let writes = asked.statement.writes();
@@ -115,7 +115,7 @@ impl Generator {
         false
     }
 
-    /// A stream id became free: uses it again if there is something to send.
+    /// Reuses a free stream id if an operation is waiting or due.
     #[inline]
     pub(super) fn send_next(
         &mut self,

@@ -1,30 +1,30 @@
-//! Which transfers are a load, and in which words they are asked for.
+//! The kinds of transfers that a load can make, and their statements.
 
 use clap::ValueEnum;
 
 use crate::load::args::LoadArgs;
 
-/// What is taken from an account each time.
+/// Amount of each transfer.
 const AMOUNT: i32 = 1;
-/// As many values as a statement has at most.
+/// Most values of a statement.
 const VALUES_MAX: usize = 7;
 
-/// What is moved, and how.
+/// The kind of a transfer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub enum TransferKind {
     /// From one account to another, by a transaction of the proxy.
     TwoRows,
-    /// Away from one account, by a transaction of the proxy.
+    /// Out of one account, by a transaction of the proxy.
     OneRow,
-    /// Away from one account, by Cassandra's lightweight transactions.
+    /// Out of one account, by Cassandra's lightweight transactions.
     Lwt,
-    /// Nothing: an account is a lock, which is taken and released by lightweight transactions.
+    /// No amount: an account is a lock, taken and released by lightweight transactions.
     Lock,
-    /// Nothing: an account is written, under a lock that is held with the fence of `--fence`.
+    /// No amount: an account is written under a lock, held with the fence of `--fence`.
     Guarded,
 }
 
-/// What an account has that is a lock which nobody holds; else the number of who holds it.
+/// Balance of an account that is a free lock; otherwise the balance is the holder's number.
 const NOBODY: i32 = 0;
 
 /// The values of a statement.
@@ -41,14 +41,14 @@ impl Values {
         Self { values, count: COUNT }
     }
 
-    /// In the order of the statement's markers.
+    /// The values in the order of the statement's markers.
     pub(super) fn as_slice(&self) -> &[i32] {
         &self.values[..self.count]
     }
 }
 
 impl TransferKind {
-    /// The kind of the command line; `None` without `--transfers`.
+    /// Reads the kind from the command line; `None` without `--transfers`.
     pub(super) fn from_args(args: &LoadArgs) -> Result<Option<Self>, String> {
         let Some(kind) = args.transfers else { return Ok(None) };
         if args.keys > i32::MAX as u64 {
@@ -70,12 +70,12 @@ impl TransferKind {
         Ok(Some(kind))
     }
 
-    /// Whether a statement is repeated, by what its answer tells, until it is applied.
+    /// True if a statement is repeated, with the balance from its answer, until it is applied.
     pub(super) fn is_repeated(self) -> bool {
         matches!(self, Self::Lwt | Self::Lock)
     }
 
-    /// The text of the statement. `fence`: with which the lock `transfers` is held.
+    /// Returns the text of the statement. `fence` is that of the lock `transfers`.
     pub(super) fn text(self, table: &str, fence: i64) -> String {
         match self {
             Self::TwoRows => format!(
@@ -105,8 +105,8 @@ impl TransferKind {
         }
     }
 
-    /// The values of the statement for these accounts; `balance` is what the first was last heard
-    /// to have, by the client with this number.
+    /// Returns the values of the statement for these accounts. `balance` is the last known balance
+    /// of the first account; `client` is the client's number.
     #[inline]
     pub(super) fn values(self, accounts: u64, balance: i32, client: u64) -> Values {
         let (payer, payee) = apart(accounts);
@@ -121,25 +121,25 @@ impl TransferKind {
     }
 }
 
-/// What is left of a balance when the amount is taken.
+/// Returns the balance after a transfer.
 #[inline]
 pub(super) fn left(balance: i32) -> i32 {
     balance.wrapping_sub(AMOUNT)
 }
 
-/// What an account has that is a lock which this client holds.
+/// Returns the balance of a lock that this client holds.
 #[inline]
 pub(super) fn holder(client: u64) -> i32 {
     (client as i32).wrapping_add(1)
 }
 
-/// What a lock's account has when what this client asked for is applied: it was taken, or released.
+/// Returns the balance of a lock after this client's statement was applied: taken or released.
 #[inline]
 pub(super) fn turned(balance: i32, client: u64) -> i32 {
     if balance == holder(client) { NOBODY } else { holder(client) }
 }
 
-/// Two accounts as one number.
+/// Packs two accounts into one number.
 #[inline]
 pub(super) fn together(payer: u64, payee: u64) -> u64 {
     payer << 32 | payee

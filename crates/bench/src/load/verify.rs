@@ -1,4 +1,4 @@
-//! Checks that what a SELECT found is what is written under the keys it asked for.
+//! Checks that the rows of a SELECT are those written under the requested keys.
 
 use shunt_wire::cql::message::{ResultMessage, Row};
 
@@ -10,7 +10,7 @@ use crate::load::{
 };
 
 impl Generator {
-    /// Looks at the rows of an answer. `keys`: those of a multiget.
+    /// Checks the rows of an answer. `keys` are those of a multiget.
     pub(super) fn check_rows(&mut self, asked: Slot, keys: &[u64], version: u8, message: &[u8]) {
         let Ok(ResultMessage::Rows(rows)) = ResultMessage::decode(version, message) else {
             self.counts.wrong_answers += 1;
@@ -33,7 +33,7 @@ impl Generator {
             });
             match key {
                 Some(key) if keys.contains(&key) => found += 1,
-                // A scan goes on with whatever comes behind its first key.
+                // A scan continues with any keys after its first one.
                 Some(key) if asked.statement == Statement::SCAN => {
                     found += u64::from(key == asked.key)
                 }
@@ -42,7 +42,7 @@ impl Generator {
         }
         let wanted = if asked.statement == Statement::SCAN { 1 } else { keys.len() as u64 };
         self.counts.not_found += wanted.saturating_sub(found);
-        // No key comes twice, and no scan finds more than its LIMIT.
+        // No key comes twice, and no scan returns more than its LIMIT.
         let most = if asked.statement == Statement::SCAN {
             self.options.scan_rows.most as usize
         } else {

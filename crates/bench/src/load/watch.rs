@@ -1,4 +1,4 @@
-//! Watches processes, nodes and proxy over one round: samples at its begin, differences at its end.
+//! Watches processes, nodes and proxy over a round: samples at its begin, differences at its end.
 
 use std::{collections::BTreeMap, io, net::SocketAddr};
 
@@ -46,9 +46,9 @@ struct Ended {
 const CALIBRATION_ROUNDS: u32 = 1500;
 
 impl Watch {
-    /// A round begins.
+    /// Begins a round.
     pub fn begin(&mut self) {
-        // What costs this process time comes first; the processes' clocks are read last.
+        // First the steps that cost this process time; the processes' clocks are read last.
         let calibration_ns = self.calibrate();
         let stub = self.stub();
         let proxy = self.proxy();
@@ -58,7 +58,7 @@ impl Watch {
         self.begin = Some(Samples { processes, own, stub, proxy, segments, calibration_ns });
     }
 
-    /// A round ends.
+    /// Ends a round.
     pub fn end(&mut self) {
         let Some(begin) = self.begin.take() else { return };
         let delta = |pid: u32, earlier: Option<ProcessSample>| {
@@ -77,7 +77,7 @@ impl Watch {
         self.ended.push(Ended { processes, own, calibration_us, segments, nodes });
     }
 
-    /// Adds what was seen in round `position` to its report.
+    /// Adds the measurements of round `position` to its report.
     pub fn complete(&self, position: usize, report: &mut RoundReport) {
         let Some(ended) = self.ended.get(position) else { return };
         let queries = report.queries;
@@ -114,7 +114,7 @@ impl Watch {
     }
 }
 
-/// The queries that the nodes saw between two reports; nothing if no query reached them.
+/// Computes the queries at the nodes between two reports; empty if no query arrived.
 pub fn node_side(before: &Report, after: &Report) -> NodeSide {
     let counts = after.total().since(&before.total());
     if counts.queries == 0 {
@@ -129,9 +129,9 @@ pub fn node_side(before: &Report, after: &Report) -> NodeSide {
     }
 }
 
-/// Connections open at the end that brought queries in between.
+/// Counts the connections open at the end that carried queries in between.
 fn connections_with_queries(before: &Report, after: &Report) -> u64 {
-    // By node, too: a port of a client may serve connections to several.
+    // Keyed by node as well: a client's port may serve connections to several nodes.
     let queries = |report: &Report| -> BTreeMap<_, u64> {
         let nodes = report.nodes.iter().enumerate();
         let connections =
@@ -145,10 +145,10 @@ fn connections_with_queries(before: &Report, after: &Report) -> u64 {
     queries(after).into_iter().filter(busy).count() as u64
 }
 
-/// Queries sent to nodes and writes that carried them, from a proxy's `/metrics`.
+/// Returns the queries sent to nodes and the writes that carried them, from a proxy's `/metrics`.
 ///
 /// # Errors
-/// Nothing answers there, or without these counters.
+/// No server answers there, or these counters are missing.
 pub fn proxy_queries_and_writes(admin: SocketAddr) -> io::Result<(f64, f64)> {
     let text = http_get(admin, "/metrics")?;
     let missing =
@@ -157,7 +157,7 @@ pub fn proxy_queries_and_writes(admin: SocketAddr) -> io::Result<(f64, f64)> {
     Ok((queries, sum_of(&text, "shunt_node_writes").ok_or_else(missing)?))
 }
 
-/// The sum over all label sets of a counter in Prometheus' text format.
+/// Returns the sum over all label sets of a counter in Prometheus' text format.
 fn sum_of(text: &str, name: &str) -> Option<f64> {
     let value = |line: &str| {
         let rest = line.strip_prefix(name)?;

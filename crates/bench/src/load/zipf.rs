@@ -1,11 +1,11 @@
-//! Zipf-distributed ranks by rejection-inversion, which needs no table and constant time.
+//! Zipf-distributed ranks by rejection-inversion, in constant time and without a table.
 //!
 //! W. Hörmann, G. Derflinger, "Rejection-inversion to generate variates from monotone discrete
 //! distributions", ACM TOMACS 6(3), 1996.
 
 use crate::random::Random;
 
-/// Draws ranks 1 to a count; rank r has the weight `r^-exponent`.
+/// Draws ranks from 1 to a count; rank r has the weight `r^-exponent`.
 #[derive(Clone, Debug)]
 pub(super) struct Zipf {
     count: f64,
@@ -25,13 +25,13 @@ impl Zipf {
         zipf
     }
 
-    /// Draws from this many ranks from now on. Two logarithms, so it can follow every insert.
+    /// Changes the count. The cost is two logarithms, so the count can follow every insert.
     pub(super) fn set_count(&mut self, count: u64) {
         self.count = count.max(1) as f64;
         self.integral_last = integral(self.count + 0.5, self.exponent);
     }
 
-    /// A rank, 1 to count.
+    /// Draws a rank, 1 to count.
     pub(super) fn draw(&self, random: &mut Random) -> u64 {
         loop {
             let area =

@@ -1,6 +1,6 @@
 //! The unit of cost: CPU time of one 70-byte TCP send and receive on loopback, without a wake-up,
-//! measured at the same moment as what is compared with it. On a shared machine speed varies by
-//! tens of percent; ratios to this vary less.
+//! measured at the same time as the compared figures. The speed of a shared machine varies by tens
+//! of percent; ratios to this unit vary less.
 
 use std::{
     io::{self, Read, Write},
@@ -11,7 +11,7 @@ use crate::measure::cpu::thread_cpu_ns;
 
 const MESSAGE_BYTES: usize = 70;
 
-/// A connected pair of loopback sockets to measure with.
+/// A connected pair of loopback sockets for the measurement.
 #[derive(Debug)]
 pub struct Calibration {
     ends: [TcpStream; 2],
@@ -29,14 +29,14 @@ impl Calibration {
         near.set_nodelay(true)?;
         far.set_nodelay(true)?;
         let mut pair = Self { ends: [near, far] };
-        pair.measure(200)?; // windows open, caches warm
+        pair.measure(200)?; // opens the windows, warms the caches
         Ok(pair)
     }
 
-    /// Mean CPU nanoseconds of one send plus one receive over `rounds` of them.
+    /// Returns the mean CPU nanoseconds of one send plus one receive over `rounds` of them.
     ///
     /// # Errors
-    /// The sockets broke.
+    /// The sockets failed.
     pub fn measure(&mut self, rounds: u32) -> io::Result<f64> {
         let message = [7u8; MESSAGE_BYTES];
         let mut received = [0u8; 128];

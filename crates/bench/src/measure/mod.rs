@@ -1,5 +1,5 @@
-//! Reads from outside, around a measurement: CPU time of processes, memory, the speed of this
-//! machine's loopback at that moment, and the counters that servers publish over HTTP.
+//! Measurements from outside: CPU time and memory of processes, the current speed of this machine's
+//! loopback, and the counters that servers publish over HTTP.
 
 use std::{
     io::{self, Read, Write},
@@ -16,15 +16,15 @@ pub mod statistics;
 pub use calibration::Calibration;
 pub use process::{ProcessDelta, ProcessSample};
 
-/// The body of an HTTP GET answered with 200.
+/// Returns the body of an HTTP GET that is answered with 200.
 ///
 /// # Errors
-/// Nothing answers within two seconds, or with another status.
+/// No answer within two seconds, or one with another status.
 pub fn http_get(address: SocketAddr, path: &str) -> io::Result<String> {
     let timeout = Duration::from_secs(2);
     let mut stream = TcpStream::connect_timeout(&address, timeout)?;
     stream.set_read_timeout(Some(timeout))?;
-    // HTTP/1.0 keeps the answer free of chunks.
+    // HTTP/1.0 excludes chunked answers.
     write!(stream, "GET {path} HTTP/1.0\r\nHost: {address}\r\nConnection: close\r\n\r\n")?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;

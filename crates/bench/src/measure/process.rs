@@ -1,8 +1,8 @@
 //! CPU time, context switches and memory of a process, from `/proc`.
 //!
-//! `/proc/PID/task/*/schedstat` counts nanoseconds on a CPU; `/proc/PID/stat` only ticks (10 ms),
-//! but also counts threads that have ended. The difference of two samples takes schedstat where the
-//! kernel has it.
+//! `/proc/PID/task/*/schedstat` counts nanoseconds on a CPU. `/proc/PID/stat` counts only ticks (10
+//! ms), but includes threads that have ended. The difference of two samples uses schedstat where
+//! the kernel has it.
 
 use std::{fs, io, time::Instant};
 
@@ -28,23 +28,23 @@ pub struct ProcessDelta {
     pub pid: u32,
     /// Time on a CPU, nanoseconds, all threads.
     pub cpu_ns: u64,
-    /// Part of the CPU time that was spent in the kernel, 0 to 1 (from ticks, coarse).
+    /// Share of the CPU time that was spent in the kernel, 0 to 1 (from ticks, coarse).
     pub system_share: f64,
     /// CPU time over wall time.
     pub utilisation: f64,
-    /// Times a thread went to sleep by itself.
+    /// Times a thread went to sleep voluntarily.
     pub voluntary_switches: u64,
-    /// Times a thread was taken off its CPU.
+    /// Times the kernel preempted a thread.
     pub forced_switches: u64,
     /// Resident memory at the end, bytes.
     pub resident_bytes: u64,
 }
 
 impl ProcessSample {
-    /// Reads the counters of `pid` now.
+    /// Reads the counters of `pid`.
     ///
     /// # Errors
-    /// The process is not there, or `/proc` is not readable.
+    /// The process does not exist, or `/proc` is not readable.
     pub fn take(pid: u32) -> io::Result<Self> {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
         let (user_ticks, system_ticks) = stat_ticks(&stat).ok_or_else(|| unreadable("stat"))?;
@@ -71,15 +71,15 @@ impl ProcessSample {
         Ok(sample)
     }
 
-    /// The work since `earlier`, a sample of the same process `pid`.
+    /// Computes the work since `earlier`, a sample of the same process `pid`.
     pub fn since(&self, earlier: &Self, pid: u32) -> ProcessDelta {
         let tick_ns = 1_000_000_000 / rustix::param::clock_ticks_per_second();
         let user = self.user_ticks.saturating_sub(earlier.user_ticks);
         let system = self.system_ticks.saturating_sub(earlier.system_ticks);
         let ticks_ns = (user + system) * tick_ns;
         let precise_ns = self.cpu_ns.saturating_sub(earlier.cpu_ns);
-        // Without schedstat, or when threads ended with what they had used, only the ticks are
-        // whole.
+        // Without schedstat, or if threads ended and took their time with them, only the ticks are
+        // complete.
         let cpu_ns =
             if precise_ns.saturating_add(5 * tick_ns) < ticks_ns { ticks_ns } else { precise_ns };
         let wall_ns = self.taken.duration_since(earlier.taken).as_nanos().max(1) as f64;
@@ -95,8 +95,8 @@ impl ProcessSample {
     }
 }
 
-/// User and system ticks of a `/proc/PID/stat` line: fields 14 and 15, counted behind the command
-/// in brackets.
+/// Returns the sum of user and system ticks of a `/proc/PID/stat` line: fields 14 and 15, counted
+/// after the command in brackets.
 fn stat_ticks(stat: &str) -> Option<(u64, u64)> {
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
     let user = fields.nth(11)?.parse().ok()?;
@@ -128,8 +128,8 @@ mod tests {
     fn own_work_is_seen() {
         let pid = std::process::id();
         let before = ProcessSample::take(pid).expect("own process");
-        // Until the kernel has counted a tick of it: on a busy machine no time on the clock says
-        // that there was one.
+        // Works until the kernel has counted a tick: on a busy machine, wall time does not ensure
+        // one.
         let mut sum = 0u64;
         let delta = loop {
             for _ in 0..1_000_000 {

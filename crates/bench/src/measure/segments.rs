@@ -1,10 +1,10 @@
-//! TCP segments that this network namespace has sent, from the kernel's own count.
+//! TCP segments that this network namespace has sent, counted by the kernel.
 
 use std::fs;
 
-/// Segments sent by all sockets of the namespace since it began, acknowledgements included and
-/// those that only repeat left out (`Tcp: OutSegs` of `/proc/net/snmp`, RFC 4022's `tcpOutSegs`).
-/// `None` where the kernel does not say.
+/// Returns the segments that all sockets of the namespace have sent, including acknowledgements but
+/// without retransmissions (`Tcp: OutSegs` of `/proc/net/snmp`, `tcpOutSegs` of RFC 4022). `None`
+/// if the kernel does not publish the count.
 pub fn sent() -> Option<u64> {
     out_segs(&fs::read_to_string("/proc/net/snmp").ok()?)
 }

@@ -1,10 +1,10 @@
-//! Medians with their range, and ratios with a confidence interval that says when no difference was
-//! shown.
+//! Medians with their range, and ratios with a confidence interval that shows whether there is a
+//! difference.
 
 use serde::Serialize;
 
-/// With fewer rounds there is no interval of about 95 %: all ratios lie on one side of 1 by chance
-/// once in eight times with four.
+/// Fewest rounds for an interval of about 95 %: with four rounds, all ratios lie on one side of 1
+/// by chance in one of eight cases.
 pub const ROUNDS_MIN: usize = 5;
 
 /// A median and its range.
@@ -19,7 +19,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// The spread of any values; `None` of none.
+    /// Computes the spread of some values; `None` without values.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut sorted: Vec<f64> = values.into_iter().filter(|value| value.is_finite()).collect();
         sorted.sort_unstable_by(f64::total_cmp);
@@ -34,29 +34,30 @@ impl Spread {
     }
 }
 
-/// One arm over another.
+/// The ratio of one arm to another.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Ratio {
-    /// The median over the rounds.
+    /// Median over the rounds.
     pub ratio: f64,
-    /// Where its 95 % interval begins.
+    /// Lower end of the 95 % interval.
     pub low: f64,
-    /// Where it ends.
+    /// Upper end of the 95 % interval.
     pub high: f64,
-    /// True if a difference is shown: there were rounds enough, and the interval does not contain
-    /// 1.
+    /// True if the rounds show a difference: there are enough of them, and the interval does not
+    /// contain 1.
     pub shown: bool,
-    /// Rounds in which both were measured.
+    /// Number of rounds in which both arms were measured.
     pub rounds: usize,
 }
 
 impl Ratio {
-    /// From the ratios of single rounds: each pair was measured one soon after the other, so what
-    /// slows the machine for a while falls out. The interval is that of the median by order
-    /// statistics (the sign test turned round; W. J. Conover, "Practical Nonparametric Statistics",
-    /// 1999, section 3.2): it needs no distribution and keeps its word with few rounds, where a
-    /// percentile bootstrap of the median names a difference in noise once in eight times. With 5
-    /// rounds it is their range, and holds 94 % of the time. `None` without a round.
+    /// Computes the ratio from those of single rounds. The two measurements of a round follow each
+    /// other closely, so a temporary slowdown of the machine cancels out. The interval is that of
+    /// the median by order statistics (the inverted sign test; W. J. Conover, "Practical
+    /// Nonparametric Statistics", 1999, section 3.2). It assumes no distribution and is right even
+    /// for few rounds, whereas a percentile bootstrap of the median finds a difference in noise in
+    /// one of eight cases. With 5 rounds the interval is their range, with a confidence of 94 %.
+    /// `None` without a round.
     pub fn of(rounds: &[f64]) -> Option<Self> {
         let mut rounds: Vec<f64> =
             rounds.iter().copied().filter(|ratio| ratio.is_finite() && *ratio > 0.0).collect();
@@ -69,9 +70,9 @@ impl Ratio {
     }
 }
 
-/// How many of the smallest, and as many of the largest, of `count` values an interval of 95 % for
-/// the median leaves out: so few that the median lies among them with a probability of 2.5 % at
-/// most on each side.
+/// Returns how many of the smallest and of the largest of `count` values a 95 % interval of the
+/// median leaves out. The probability that the median lies among them is at most 2.5 % on each
+/// side.
 fn left_out(count: usize) -> usize {
     let mut probability = 0.5f64.powi(count.try_into().unwrap_or(i32::MAX));
     let mut below = probability;
@@ -88,20 +89,20 @@ fn left_out(count: usize) -> usize {
     out
 }
 
-/// The demand that a claim makes of a number.
+/// The bound that a claim sets.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Wanted {
-    /// More than this.
+    /// Above this number.
     Above(f64),
-    /// Less than this.
+    /// Below this number.
     Below(f64),
 }
 
 impl Wanted {
-    /// Reads `> NUMBER` or `< NUMBER`.
+    /// Parses `> NUMBER` or `< NUMBER`.
     ///
     /// # Errors
-    /// It is neither.
+    /// The text has neither form.
     pub fn parse(text: &str) -> Result<Self, String> {
         let wrong = || format!("wanted = \"{text}\" is not '> NUMBER' or '< NUMBER'");
         let (sign, number) = text.trim().split_at_checked(1).ok_or_else(wrong)?;
@@ -113,7 +114,7 @@ impl Wanted {
         }
     }
 
-    /// True if a number is there.
+    /// True if `number` meets the bound.
     pub fn holds(self, number: f64) -> bool {
         match self {
             Self::Above(limit) => number > limit,
@@ -125,22 +126,22 @@ impl Wanted {
 /// The outcome of a claim.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 pub enum Verdict {
-    /// The whole interval is where it was wanted.
+    /// The whole interval meets the bound.
     #[serde(rename = "met")]
     Met,
-    /// None of the interval is.
+    /// No part of the interval meets the bound.
     #[serde(rename = "not met")]
     NotMet,
-    /// The interval lies on both sides, or there were too few rounds for one.
+    /// The interval lies on both sides of the bound, or too few rounds were measured.
     #[serde(rename = "not shown")]
     NotShown,
-    /// There is no figure.
+    /// The figure is missing.
     #[serde(rename = "not measured")]
     NotMeasured,
 }
 
 impl Verdict {
-    /// The verdict on a value that lies between `low` and `high`, measured in so many rounds of at
+    /// Returns the verdict on a value between `low` and `high`, measured in `rounds` rounds of at
     /// least `rounds_min`.
     pub fn of(wanted: Wanted, low: f64, high: f64, rounds: usize, rounds_min: usize) -> Self {
         match (wanted.holds(low), wanted.holds(high)) {
@@ -179,8 +180,8 @@ mod tests {
         assert_eq!(Ratio::of(&[f64::NAN, 0.0]), None);
     }
 
-    /// At most about one interval in sixteen (5 rounds) or twenty over noise without a difference
-    /// says that there is one.
+    /// In noise without a difference, at most about one interval in sixteen (5 rounds) or twenty
+    /// shows a difference.
     #[test]
     fn intervals_of_noise_contain_1() {
         let mut random = Random::new(7);

@@ -7,51 +7,51 @@ use clap::{Args, ValueEnum};
 use super::draw::{Size, key_bytes_min};
 use crate::load::Distribution;
 
-/// Who splits a multiget, and puts the answers together.
+/// The place where a multiget is split and its answers are merged.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub(super) enum Way {
-    /// The library's client, in datagrams.
+    /// In the library's client, with datagrams.
     Cli,
-    /// A shim, which the library's client asks.
+    /// In a shim, at the request of the library's client.
     Coordinator,
-    /// The network, which the library's client leaves the split to.
+    /// In the network; the library's client merges.
     Netmc,
-    /// Nothing of Shunt's: an MGET to each server over TCP.
+    /// Without Shunt: an MGET to each server over TCP.
     Tcp,
 }
 
-/// `shunt bench multiget`: what to ask for, of whom, and what to watch meanwhile.
+/// `shunt bench multiget`: the multigets, the servers, and the processes to watch.
 #[derive(Args, Clone, Debug)]
 pub struct MultigetArgs {
-    /// Who splits and merges: cli, coordinator and netmc are the modes of `shunt multiget serve`,
-    /// here by its library in this process; tcp is an MGET to each server over TCP, one connection
-    /// each, all at once
+    /// Place of split and merge: cli, coordinator and netmc are modes of `shunt multiget serve`,
+    /// run by its library in this process; tcp sends an MGET to each server over TCP, one
+    /// connection each, all at once
     #[arg(long, value_enum)]
     pub(super) way: Way,
-    /// Redis servers, in the order that says which has which key; with --way tcp one alone may be a
-    /// proxy or a sidecar
+    /// Redis servers, in the order that places the keys; with --way tcp a single one may be a proxy
+    /// or a sidecar
     #[arg(long = "server", value_name = "ADDR,..", required = true, value_delimiter = ',', num_args = 1..)]
     pub(super) servers: Vec<SocketAddr>,
-    /// Their shims, in the same order
+    /// The servers' shims, in the same order
     #[arg(long = "shim", value_name = "ADDR,..", value_delimiter = ',', num_args = 1..)]
     pub(super) shims: Vec<SocketAddr>,
-    /// Where multigets are sent to be split, with --way netmc
+    /// Destination of multigets that the network splits, with --way netmc
     #[arg(long, value_name = "ADDR")]
     pub(super) switch: Option<SocketAddr>,
-    /// Address that datagrams leave from
+    /// Source address of datagrams
     #[arg(long, value_name = "ADDR", default_value = "0.0.0.0:0")]
     pub(super) from: SocketAddr,
-    /// Datagrams that the kernel is handed in one call; 1: each in a call of its own
+    /// Most datagrams in one system call; 1 sends each in a separate call
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(usize))]
     pub(super) datagrams_at_once: usize,
-    /// Keys of a multiget, all different: a number, or heavy: 8.6 on average, one key most often
-    /// and 128 at most
+    /// Keys of a multiget, all different: a number, or heavy: 8.6 on average, most often one, at
+    /// most 128
     #[arg(long, value_name = "KEYS", default_value = "heavy")]
     pub(super) size: Size,
     /// Number of distinct keys
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) keys: u32,
-    /// How often each key is used, as of `shunt bench load`
+    /// Distribution of operations over keys, as in `shunt bench load`
     #[arg(long, default_value = "zipf")]
     pub(super) distribution: Distribution,
     /// Bytes of a key
@@ -63,7 +63,7 @@ pub struct MultigetArgs {
     /// Share of operations that are a SET of one key, over TCP
     #[arg(long, default_value_t = 0.05)]
     pub(super) writes: f64,
-    /// Operations under way: in a closed loop always, in an open one at most
+    /// Operations under way: constant in a closed loop, the maximum in an open one
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub(super) outstanding: u32,
     /// Open loop: operations per second, Poisson arrivals, latency from the intended time
@@ -75,16 +75,16 @@ pub struct MultigetArgs {
     /// Seconds measured per round
     #[arg(long, value_name = "SECONDS", default_value_t = 2.0)]
     pub(super) duration: f64,
-    /// Rounds, each measured and reported by itself, one behind the other
+    /// Consecutive rounds, each measured and reported separately
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(super) rounds: u32,
     /// Write every key once before the warm-up
     #[arg(long)]
     pub(super) populate: bool,
-    /// How long an operation may take
+    /// Deadline of an operation
     #[arg(long, value_name = "MS", default_value_t = 2000)]
     pub(super) timeout_ms: u64,
-    /// After so long without an answer keys are asked for again
+    /// Time without an answer after which keys are requested again
     #[arg(long, value_name = "MS", default_value_t = 20)]
     pub(super) resend_ms: u64,
     /// Report CPU time per operation of this process; repeatable
@@ -106,7 +106,7 @@ impl MultigetArgs {
         self.way != Way::Tcp
     }
 
-    /// What contradicts itself.
+    /// Refuses arguments that contradict each other.
     pub(super) fn check(&self) -> Result<(), String> {
         if self.is_by_datagrams() && self.shims.len() != self.servers.len() {
             return Err(format!(

@@ -1,4 +1,4 @@
-//! Which keys a multiget has, and how many; and how keys and values look.
+//! Draws the number and the keys of multigets, and encodes keys and values.
 
 use std::str::FromStr;
 
@@ -7,24 +7,24 @@ use crate::{
     random::Random,
 };
 
-/// Keys of a multiget whose number is drawn.
+/// Mean number of keys of a heavy-tailed multiget.
 const HEAVY_MEAN: f64 = 8.6;
 const HEAVY_MAX: usize = 128;
-/// The most that can be asked for by number.
+/// Largest fixed number of keys.
 const SIZE_MAX: usize = 10_000;
-/// No byte of a key is a brace: these have a meaning to who looks for the key's server.
+/// Keys contain no brace: braces affect the choice of a key's server.
 const DIGITS: &[u8; 64] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_";
-/// Bits of a number that one byte of a key has.
+/// Bits of a number in one byte of a key.
 const DIGIT_BITS: u32 = 6;
 
-/// How many keys a multiget has.
+/// Number of keys of a multiget.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Size {
-    /// Always so many.
+    /// A fixed number.
     Fixed(usize),
-    /// At least n with the probability n to the power of minus this, and [`HEAVY_MAX`] at most.
+    /// A number of at least n with the probability n^-`exponent`, at most [`HEAVY_MAX`].
     Heavy {
-        /// So that there are [`HEAVY_MEAN`] on average.
+        /// Chosen so that the mean is [`HEAVY_MEAN`].
         exponent: f64,
     },
 }
@@ -78,7 +78,7 @@ pub(super) struct Draw {
     size: Size,
     keys: Keys,
     random: Random,
-    /// For each key the last multiget that has it.
+    /// By key, the last multiget that contains it.
     seen: Vec<u32>,
     turn: u32,
 }
@@ -95,25 +95,25 @@ impl Draw {
         }
     }
 
-    /// The next operation is a write, with this probability.
+    /// Draws whether the next operation is a write.
     pub(super) fn is_write(&mut self, share: f64) -> bool {
         self.random.unit() < share
     }
 
-    /// A key.
+    /// Draws a key.
     pub(super) fn key(&mut self) -> u32 {
         self.keys.draw(&mut self.random) as u32
     }
 
-    /// Puts the keys of a multiget into `keys`, each once.
+    /// Draws the keys of a multiget into `keys`, each once.
     pub(super) fn multiget(&mut self, keys: &mut Vec<u32>) {
         keys.clear();
         self.turn = self.turn.wrapping_add(1);
         let count = self.size.draw(&mut self.random).min(self.seen.len());
         while keys.len() < count {
             let mut key = self.key();
-            // What is drawn once more stands for its neighbour: of a distribution whose hot keys
-            // are few, waiting for another takes long.
+            // A repeated key is replaced by the next one: with few hot keys, a new draw would take
+            // long.
             while self.seen[key as usize] == self.turn {
                 key = (key + 1) % self.seen.len() as u32;
             }
@@ -123,12 +123,12 @@ impl Draw {
     }
 }
 
-/// Bytes that keys need so that so many differ.
+/// Returns the bytes that `keys` distinct keys need.
 pub(super) fn key_bytes_min(keys: u32) -> usize {
     (u32::BITS - keys.saturating_sub(1).leading_zeros()).div_ceil(DIGIT_BITS).max(1) as usize
 }
 
-/// Appends a key of so many bytes.
+/// Appends a key of `bytes` bytes.
 pub(super) fn push_key(key: u32, bytes: usize, out: &mut Vec<u8>) {
     out.extend((0..bytes).map(|place| {
         let rest = key.checked_shr(place as u32 * DIGIT_BITS).unwrap_or(0);
@@ -136,7 +136,7 @@ pub(super) fn push_key(key: u32, bytes: usize, out: &mut Vec<u8>) {
     }));
 }
 
-/// Makes the value of a key: its number at both ends.
+/// Writes the value of a key: its number at both ends.
 pub(super) fn write_value(key: u32, value: &mut [u8]) {
     let number = key.to_le_bytes();
     let count = number.len().min(value.len());
@@ -145,11 +145,11 @@ pub(super) fn write_value(key: u32, value: &mut [u8]) {
     value[end - count..].copy_from_slice(&number[..count]);
 }
 
-/// True if this is the value of that key.
+/// True if this is the value of the key.
 pub(super) fn is_value(key: u32, bytes: usize, value: &[u8]) -> bool {
     let number = key.to_le_bytes();
     let count = number.len().min(value.len());
-    // Of a value that is shorter than twice the number the last one written counts.
+    // In a value shorter than twice the number, the number at the end overwrites the other.
     let begins = value.len() < 2 * count || value[..count] == number[..count];
     value.len() == bytes && begins && value[value.len() - count..] == number[..count]
 }

@@ -1,5 +1,5 @@
-//! Connections to the servers: one each, over which writes go, what datagrams did not bring, and
-//! with `--way tcp` all multigets.
+//! Connections to the servers, one each. They carry writes, values that datagrams did not bring,
+//! and with `--way tcp` all multigets.
 
 use std::{collections::VecDeque, net::SocketAddr};
 
@@ -7,20 +7,20 @@ use shunt_multiget::client::Ticket;
 use shunt_reactor::{ConnId, Io};
 use shunt_wire::resp::{Scanner, put_array, put_bulk};
 
-/// Bytes of an answer.
+/// Largest answer in bytes.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 const CONNECT_NS: u64 = 5_000_000_000;
 
-/// Whose answer is next.
+/// The request that the next answer belongs to.
 #[derive(Debug)]
 pub(super) enum Expected {
-    /// That of a key's first value.
+    /// The first write of a key.
     Filled,
-    /// A write's.
+    /// A write.
     Written(usize),
-    /// That of an operation's keys, so many: which ones is in the link's `positions`.
+    /// The keys of an operation, with their number; the link's `positions` has the positions.
     Part(usize, usize),
-    /// That of keys which the library wants over TCP.
+    /// Keys that the library wants over TCP.
     Fetched(Ticket, Vec<u16>),
 }
 
@@ -31,9 +31,9 @@ pub(super) struct Link {
     pub(super) conn: Option<ConnId>,
     pub(super) is_up: bool,
     pub(super) scanner: Scanner,
-    /// In the order of their answers.
+    /// The requests under way, in order.
     pub(super) expected: VecDeque<Expected>,
-    /// Of the parts among them, which key of its operation each value is for.
+    /// For the parts among them, the position of each value's key in its operation.
     pub(super) positions: VecDeque<u16>,
 }
 

@@ -1,4 +1,4 @@
-//! The load itself, a service of one loop.
+//! The load itself, a service on one loop.
 
 use std::net::SocketAddr;
 
@@ -26,14 +26,14 @@ const MS: u64 = 1_000_000;
 const PHASE: u64 = 1;
 const DUE: u64 = 2;
 const ARRIVAL: u64 = 3;
-/// Writes under way while all keys are written, for each server.
+/// Writes under way per server while all keys are written.
 const FILLING_MAX: usize = 256;
 
-/// Where the run is.
+/// Phase of the run.
 #[derive(Debug)]
 enum Phase {
     Connecting,
-    /// All keys before this one are written, or are being written.
+    /// Keys before this one are written or being written.
     Filling(u32),
     WarmUp,
     Measuring {
@@ -43,14 +43,15 @@ enum Phase {
     },
 }
 
-/// An operation, or room for one.
+/// An operation, or a free place for one.
 #[derive(Debug, Default)]
 struct Ask {
     intended_ns: u64,
     is_write: bool,
     keys: Vec<u32>,
     bytes: Vec<u8>,
-    /// Of `--way tcp`: values to come, and those that came, as an application would have them.
+    /// With `--way tcp`: the number of values to come, and the values so far, as an application
+    /// would keep them.
     left: usize,
     values: Vec<u8>,
 }
@@ -63,11 +64,11 @@ pub(super) struct Load {
     links: Vec<Link>,
     asks: Vec<Ask>,
     free: Vec<usize>,
-    /// Keys of the operation that is split, for each server.
+    /// Keys of the operation that is being split, by server.
     split: Vec<Vec<u16>>,
     value: Vec<u8>,
     pace: Option<Pace>,
-    /// For when timers are set.
+    /// The time for which the timer is set.
     armed_ns: Option<u64>,
     arrival_ns: u64,
     phase: Phase,
@@ -78,7 +79,8 @@ pub(super) struct Load {
 }
 
 impl Load {
-    /// Load that begins when its loop starts; `reader` is given each round when it is over.
+    /// Creates a load that begins when its loop starts; `reader` is called with each round when the
+    /// round is over.
     pub(super) fn new(args: MultigetArgs, reader: Box<dyn FnMut(&Round)>) -> Self {
         let mode = match (args.way, args.switch) {
             (Way::Tcp, _) => None,
@@ -92,7 +94,7 @@ impl Load {
                 mode,
                 deadline_ns: args.timeout_ms * MS,
                 resend_ns: args.resend_ms * MS,
-                // No two runs behind one another have the same IDs.
+                // Two runs in a row must not use the same ids.
                 seed: args.seed ^ u64::from(std::process::id()) << 32,
             })
         });
@@ -116,12 +118,12 @@ impl Load {
         }
     }
 
-    /// Why the run was given up, if it was.
+    /// Returns the reason why the run was given up, if it was.
     pub(super) fn failure(&self) -> Option<&str> {
         self.failure.as_deref()
     }
 
-    /// True if every value was that of its key.
+    /// True if every value belonged to its key.
     pub(super) fn is_sound(&self) -> bool {
         self.wrong == 0
     }
@@ -182,7 +184,7 @@ impl Load {
         }
     }
 
-    /// Asks each server for its part.
+    /// Asks each server for its part of the keys.
     fn ask_each(&mut self, io: &mut Io, index: usize) {
         let Self { asks, args, links, split, .. } = self;
         let (ask, key_bytes) = (&mut asks[index], usize::from(args.key_bytes));
@@ -214,7 +216,7 @@ impl Load {
         self.free.push(index);
     }
 
-    /// Does what the library's client wants, until it wants nothing more.
+    /// Executes the actions of the library's client until none is left.
     fn carry_out(&mut self, io: &mut Io) {
         let now_ns = io.now_ns();
         while let Some(event) = self.client.as_mut().and_then(Client::event) {
@@ -226,7 +228,7 @@ impl Load {
                 }
                 Event::Fetch { ticket, server, keys, .. } => {
                     let Some(client) = &self.client else { return };
-                    // If it is over, nobody waits for them.
+                    // If the operation is over, the values are no longer needed.
                     let bytes: Option<Vec<&[u8]>> =
                         keys.iter().map(|position| client.key(ticket, *position)).collect();
                     let Some(bytes) = bytes else { continue };
@@ -260,7 +262,7 @@ impl Load {
         self.wrong += wrong;
     }
 
-    /// Takes an answer of a server; or says why it is none.
+    /// Handles an answer of a server; an error says why it is invalid.
     fn answer(&mut self, io: &mut Io, link: usize, answer: &[u8]) -> Result<(), String> {
         let server = self.links[link].server;
         let expected =
@@ -323,7 +325,7 @@ impl Load {
         }
     }
 
-    /// Writes more of all keys; the warm-up begins once all are written.
+    /// Writes further keys; begins the warm-up once all are written.
     fn fill(&mut self, io: &mut Io) {
         let Phase::Filling(mut next) = self.phase else { return };
         while next < self.args.keys {
@@ -355,7 +357,7 @@ impl Load {
         Sample::take(&self.args.pids, self.args.interface.as_deref(), counts)
     }
 
-    /// The warm-up or a round is over.
+    /// Ends the warm-up or a round.
     fn next_phase(&mut self, io: &mut Io) {
         let (sample, now_ns) = (self.sample(), io.read_clock_ns());
         let next = match &self.phase {
@@ -396,7 +398,7 @@ impl Service for Load {
     }
 
     fn accepted(&mut self, io: &mut Io, conn: ConnId, _origin: &Accepted) {
-        io.abort(conn); // nobody has business connecting to a load generator
+        io.abort(conn); // a load generator accepts no connections
     }
 
     fn connected(&mut self, io: &mut Io, conn: ConnId) {

@@ -1,5 +1,5 @@
-//! `shunt bench multiget`: multigets over several Redis servers, by the library of `shunt multiget`
-//! or over TCP, with what each costs.
+//! `shunt bench multiget`: multigets over several Redis servers, through the library of `shunt
+//! multiget` or over TCP, and their cost.
 //!
 //! ```text
 //! connect -> [populate] -> warm up -> round, round, ..
@@ -7,8 +7,8 @@
 //!                                    |  load.rs: by the library's client, or an MGET to each server (links.rs)
 //!                                    '  report.rs: counted, timed, and what processes, processors and the interface say
 //! ```
-//! All of it is one [`Service`](shunt_reactor::Service) on one loop: there is no process between it
-//! and the network, so what it costs is what the client of a multiget costs.
+//! The load is one [`Service`](shunt_reactor::Service) on one loop. No process lies between it and
+//! the network, so its cost is the cost of a multiget's client.
 
 mod args;
 mod draw;
@@ -28,7 +28,8 @@ pub use self::args::MultigetArgs;
 use self::{load::Load, report::Round};
 use crate::measure::cpu;
 
-/// Runs the load and prints a line of JSON for each round. Exit code 2 when an answer was wrong.
+/// Runs the load and prints a line of JSON for each round. The exit code is 2 if an answer was
+/// wrong.
 ///
 /// # Errors
 /// Wrong arguments, or the load could not run to its end.
@@ -56,10 +57,10 @@ pub fn run(args: &MultigetArgs) -> io::Result<ExitCode> {
     Ok(if load.is_sound() { ExitCode::SUCCESS } else { ExitCode::from(2) })
 }
 
-/// At once: a curve is to be seen while it is drawn.
+/// Prints a round at once, so that a plot can follow the run.
 fn print(round: &Round) {
     let mut out = io::stdout().lock();
-    // Nobody reads any more: the run goes on, and its exit code is all there is.
+    // A closed output does not end the run; only its exit code is left then.
     let _ = serde_json::to_string(round)
         .map_err(io::Error::from)
         .and_then(|line| writeln!(out, "{line}"))

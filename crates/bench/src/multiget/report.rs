@@ -1,4 +1,4 @@
-//! A round as it is reported, and the samples that it is made of.
+//! The report of a round, and the samples that it is computed from.
 
 use std::fs;
 
@@ -11,7 +11,7 @@ use crate::{
     measure::{ProcessDelta, ProcessSample},
 };
 
-/// Counted by the load.
+/// Counts of the load.
 #[derive(Clone, Debug)]
 pub(super) struct Tally {
     pub(super) multigets: u64,
@@ -19,7 +19,7 @@ pub(super) struct Tally {
     pub(super) keys: u64,
     /// Operations that ended without an answer.
     pub(super) failed: u64,
-    /// Values that are not those of their keys, and keys without one.
+    /// Values that do not belong to their keys, and keys without a value.
     pub(super) wrong: u64,
     pub(super) latency: Histogram<u64>,
 }
@@ -30,12 +30,12 @@ impl Tally {
     }
 }
 
-/// Processor time since the machine's start, in ticks.
+/// Processor time since the start of the machine, in ticks.
 #[derive(Clone, Copy, Debug, Default)]
 struct Processor {
-    /// All but what was idle or taken by other machines.
+    /// Time that was neither idle nor taken by other virtual machines.
     busy: u64,
-    /// Of that, as the kernel's ticks hit it, handling of interrupts.
+    /// Share of `busy` in the handling of interrupts, as the kernel's ticks sample it.
     interrupts: u64,
 }
 
@@ -47,7 +47,7 @@ struct Traffic {
     received_bytes: u64,
 }
 
-/// What is seen from outside at one time.
+/// Counters of this machine at one time.
 #[derive(Debug)]
 pub(super) struct Sample {
     own: Option<ProcessSample>,
@@ -71,18 +71,18 @@ impl Sample {
     }
 }
 
-/// A processor of this machine in a round.
+/// One processor of this machine in a round.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct ProcessorReport {
-    /// Microseconds in which it did something, for each operation.
+    /// Busy microseconds per operation.
     pub(super) cpu_us_per_operation: f64,
-    /// Part of them in interrupts, most of which is the network (coarse).
+    /// Share of the busy time in interrupts, most of it for the network (coarse).
     pub(super) interrupt_share: f64,
-    /// Part of the time in which it did something.
+    /// Busy share of the time.
     pub(super) utilisation: f64,
 }
 
-/// What an interface carried, for each operation.
+/// Traffic of an interface per operation.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct TrafficReport {
     pub(super) sent_packets: f64,
@@ -91,7 +91,7 @@ pub(super) struct TrafficReport {
     pub(super) received_bytes: f64,
 }
 
-/// What the library's client did in a round.
+/// Work of the library's client in a round.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct ClientReport {
     pub(super) datagrams_sent: u64,
@@ -105,22 +105,22 @@ pub(super) struct ClientReport {
     pub(super) unswitched: u64,
 }
 
-/// Everything about one round.
+/// The report of one round.
 #[derive(Debug, Serialize)]
 pub(super) struct Round {
     pub(super) round: u32,
-    /// Seconds it took.
+    /// Duration in seconds.
     pub(super) seconds: f64,
     /// Multigets and writes that ended.
     pub(super) operations: u64,
     pub(super) multigets: u64,
-    /// Keys of a multiget, on average.
+    /// Mean number of keys of a multiget.
     pub(super) keys_per_multiget: f64,
     /// Operations per second.
     pub(super) rate: f64,
     pub(super) failed: u64,
     pub(super) wrong: u64,
-    /// Of multigets alone; none if none ended.
+    /// Latency of multigets; `None` if none ended.
     pub(super) latency_us: Option<Latency>,
     /// This process, which is the client.
     pub(super) own: Option<ProcessReport>,
@@ -128,8 +128,9 @@ pub(super) struct Round {
     pub(super) processors: Vec<ProcessorReport>,
     pub(super) traffic: Option<TrafficReport>,
     pub(super) client: ClientReport,
-    /// Open loop: arrivals that were dropped so far, and that wait at the end.
+    /// Open loop: arrivals dropped so far.
     pub(super) shed: u64,
+    /// Open loop: arrivals waiting at the end.
     pub(super) waiting: usize,
 }
 
@@ -213,7 +214,7 @@ fn done(was: &Counts, now: &Counts) -> ClientReport {
     }
 }
 
-/// The lines of `/proc/stat` that are about one processor each.
+/// Reads the lines of `/proc/stat` about single processors.
 fn processors(stat: &str) -> Vec<Processor> {
     let lines = stat.lines().filter(|line| line.starts_with("cpu") && !line.starts_with("cpu "));
     lines
@@ -227,7 +228,7 @@ fn processors(stat: &str) -> Vec<Processor> {
         .collect()
 }
 
-/// The line of `/proc/net/dev` about an interface.
+/// Reads the line of `/proc/net/dev` about an interface.
 fn traffic(dev: &str, interface: &str) -> Option<Traffic> {
     let counts =
         dev.lines().find_map(|line| line.trim().strip_prefix(interface)?.strip_prefix(':'))?;

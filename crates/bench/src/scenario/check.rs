@@ -1,5 +1,5 @@
-//! Checks that a scenario is whole: everything it names is defined, and every load is one that
-//! `shunt bench load` takes.
+//! Checks that a scenario is complete: each name in it is defined, and `shunt bench load` accepts
+//! each load.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::{
     measure::statistics::Wanted,
 };
 
-/// `shunt bench load` by itself, to try arguments on.
+/// The command line of `shunt bench load` alone, to check arguments.
 #[derive(Parser)]
 #[command(no_binary_name = true)]
 struct LoadCommand {
@@ -129,7 +129,7 @@ fn loads(scenario: &Scenario) -> Result<(), String> {
         let bases: Vec<_> = scenario.bases(point).collect();
         let found =
             bases.len() <= BASES_MAX && bases.last().is_some_and(|last| last.rate.is_none());
-        // A base whose arm is missing would not be measured.
+        // A base point whose rate refers to an arm might not be measured.
         let own = bases.iter().all(|base| base.rate.as_ref().is_none_or(|rate| rate.arm.is_none()));
         known(found && own, "point whose rate is found first", &rate.point)?;
         if let Some(arm) = &rate.arm {
@@ -146,8 +146,8 @@ fn try_load(arguments: &[String]) -> Result<(), String> {
     LoadOptions::from_args(&parsed.args).map(|_| ())
 }
 
-/// The arguments of `shunt bench load` for an arm at a point: the scenario's, then the arm's, then
-/// the point's.
+/// Returns the arguments of `shunt bench load` for an arm at a point: the scenario's, then the
+/// arm's, then the point's.
 pub(super) fn load_arguments(
     scenario: &Scenario,
     arm: &Arm,
@@ -156,7 +156,7 @@ pub(super) fn load_arguments(
     merged(scenario.load.clone(), arm, point)
 }
 
-/// The same for an arm's first load.
+/// Returns the arguments for an arm's first load.
 pub(super) fn prepare_arguments(
     scenario: &Scenario,
     arm: &Arm,

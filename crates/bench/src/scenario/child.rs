@@ -1,9 +1,9 @@
 //! The processes that measure: `shunt bench load` for one measurement, or a program of the project
 //! for a whole experiment.
 //!
-//! Each is a process group of its own, which the terminal's Ctrl-C does not reach: it gets one
-//! SIGINT from here, and the time to take down what it has started. A second one from the terminal
-//! would break that off.
+//! Each runs in a separate process group, which the terminal's Ctrl-C does not reach. This process
+//! sends it a single SIGINT and gives it time to stop what it has started; a second signal from the
+//! terminal would interrupt that.
 
 use std::{
     io::{self, BufRead, BufReader, Read},
@@ -17,12 +17,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Set when the run is to end.
+/// Set when the run should end.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// Set by SIGINT, SIGTERM and the terminal's hang-up; a second one ends the process as ever.
+    /// Set by SIGINT, SIGTERM and the terminal's hang-up; a second signal ends the process
+    /// immediately.
     pub(super) fn on_signals() -> io::Result<Self> {
         use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
         let stop = Self::default();
@@ -38,28 +39,27 @@ impl Stop {
     }
 }
 
-/// How a process ended.
+/// The end of a process.
 #[derive(Debug)]
 pub(super) struct Ended {
-    /// Its exit code; `None` if a signal ended it.
+    /// Exit code; `None` if a signal ended the process.
     pub(super) code: Option<i32>,
-    /// The last lines that it wrote to standard error.
+    /// The last lines of its standard error.
     pub(super) complaint: String,
 }
 
-/// Lines of standard error that are kept.
+/// Number of kept lines of standard error.
 const COMPLAINT_LINES: usize = 5;
-/// A process that was asked to end has this long to take down what it has started, a ring of
-/// Cassandra for example.
+/// Time that a process has after SIGINT to stop what it has started, such as a ring of Cassandra.
 const TAKE_DOWN_MAX: Duration = Duration::from_secs(60);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
-/// A line longer than this is not one that was asked for.
+/// Longest line; no expected output is longer.
 const LINE_BYTES_MAX: u64 = 1 << 20;
 
-/// Runs a command to its end and gives `line` each line of its standard output.
+/// Runs a command to its end and calls `line` with each line of its standard output.
 ///
 /// # Errors
-/// It cannot be started, or `line` failed; then it is ended.
+/// The command cannot be started; or `line` failed, in which case the process is ended.
 pub(super) fn run(
     command: &mut Command,
     stop: &Stop,
@@ -87,8 +87,7 @@ pub(super) fn run(
     Ok(Ended { code: status.code(), complaint })
 }
 
-/// Ends its process if it is still there, as a stop would: with time to take down what it has
-/// started.
+/// Ends its process on drop, if it still runs, with time to stop what it has started.
 struct Guard(Child);
 
 impl Drop for Guard {
@@ -110,8 +109,8 @@ impl Drop for Guard {
     }
 }
 
-/// Asks a process group to end. Not after its leader was waited for: the number may be another's
-/// then.
+/// Sends SIGINT to a process group. Must not be called after its leader was waited for: the id may
+/// belong to another process by then.
 fn interrupt(leader: u32) {
     if let Some(pid) = i32::try_from(leader).ok().and_then(rustix::process::Pid::from_raw) {
         let _ = rustix::process::kill_process_group(pid, rustix::process::Signal::INT);
@@ -131,7 +130,7 @@ fn collect(output: ChildStderr) -> JoinHandle<String> {
     })
 }
 
-/// Asks a process and its children to end when the run is to end.
+/// Ends a process and its children when the run should end.
 struct Watcher {
     over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -190,8 +189,8 @@ mod tests {
     #[test]
     fn a_stop_ends_what_runs() {
         let stop = Stop::default();
-        // Whoever runs the tests in the background of a shell script ignores SIGINT, and so do
-        // their children, until `env` has changed that.
+        // Tests in the background of a shell script ignore SIGINT, and so do their children, unless
+        // `env` resets it.
         let mut command = Command::new("env");
         command.args(["--default-signal=INT", "sh", "-c", "echo runs; exec sleep 600"]);
         let ended = run(&mut command, &stop, |_| {

@@ -1,52 +1,51 @@
-//! A scenario as it is written down: one TOML file says what is started, what is compared, under
-//! which load, and which claim that checks.
+//! The file format of a scenario: a TOML file with the servers, the compared arms, the load, and
+//! the claims to check.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// How many points a rate may go back to: it is a share, or a share of a share, of what was reached
-/// without one.
+/// Longest chain of relative rates: a rate is a share, or a share of a share, of a rate reached
+/// without a limit.
 pub(super) const BASES_MAX: usize = 2;
 
 /// One experiment.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
-    /// Its name, also the name of its file.
+    /// Name of the experiment and of its file.
     pub name: String,
-    /// For a reader.
+    /// Title in the report.
     pub title: String,
-    /// The question that it asks, one sentence.
+    /// The question of the experiment, one sentence.
     pub question: String,
-    /// How it is measured, one or two sentences.
+    /// The method, one or two sentences.
     pub setup: String,
-    /// Where the experiment comes from.
+    /// Source of the experiment.
     pub source: Option<String>,
-    /// Runs only when it is named: it takes too long for a run of all, or needs to be told
-    /// something.
+    /// Runs only if named: it takes too long for a run of all, or needs more arguments.
     #[serde(default)]
     pub only_named: bool,
-    /// Rounds; in each, every arm at every point in a new random order.
+    /// Number of rounds; each measures every arm at every point, in a new random order.
     #[serde(default = "default_rounds")]
     pub rounds: u32,
-    /// Seconds of a measurement.
+    /// Seconds of each measurement.
     #[serde(default = "default_duration")]
     pub duration: f64,
-    /// Seconds of load before it.
+    /// Seconds of load before each measurement.
     #[serde(default = "default_warm_up")]
     pub warm_up: f64,
-    /// Seconds of load on every arm before the first round; nodes with compilers need them.
+    /// Seconds of load on every arm before the first round, for nodes with a just-in-time compiler.
     #[serde(default)]
     pub warm_up_once: f64,
-    /// The axis that the points lie on.
+    /// Axis of the points.
     pub axis: Axis,
-    /// The servers that are started, in this order.
+    /// The servers, in the order of their start.
     #[serde(default)]
     pub servers: Vec<Server>,
-    /// The arms that are compared.
+    /// The compared arms.
     pub arms: Vec<Arm>,
-    /// Arguments of `shunt bench load` for all arms and points, `_` for `-`.
+    /// Arguments of `shunt bench load` for all arms and points, with `_` for `-`.
     #[serde(default)]
     pub load: Arguments,
     /// Further arguments of each arm's first load, before the rounds: create the table, write all
@@ -56,61 +55,61 @@ pub struct Scenario {
     /// The loads.
     #[serde(default)]
     pub points: Vec<Point>,
-    /// A program that measures by itself, in place of servers, load and points.
+    /// A program that makes all measurements, in place of servers, load and points.
     pub program: Option<Program>,
-    /// The figures that are taken from each measurement.
+    /// The figures of each measurement.
     pub figures: Vec<Figure>,
     /// Pairs of arms whose ratio is reported.
     #[serde(default)]
     pub comparisons: Vec<Comparison>,
-    /// The claims that the figures are to show.
+    /// The claims to check against the figures.
     #[serde(default)]
     pub claims: Vec<Claim>,
-    /// The plots that the report draws.
+    /// The plots in the report.
     #[serde(default)]
     pub plots: Vec<Plot>,
-    /// Sentences for the reader of the report.
+    /// Sentences for readers of the report.
     #[serde(default)]
     pub notes: Vec<String>,
-    /// The short form that only shows that everything works.
+    /// The short form, which only tests that everything works.
     #[serde(default)]
     pub smoke: Smoke,
 }
 
-/// Arguments of a command: numbers and texts as they are, `true` for a flag.
+/// Arguments of a command: numbers and texts, or `true` for a flag.
 pub type Arguments = BTreeMap<String, toml::Value>;
 
-/// The axis of the points.
+/// Axis of the points.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Axis {
-    /// The quantity that it counts.
+    /// Title of the axis.
     pub title: String,
-    /// How it is drawn.
+    /// Scale of the axis.
     pub scale: Scale,
 }
 
-/// How an axis is drawn.
+/// Scale of an axis.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scale {
-    /// Equal ratios, equal lengths.
+    /// Logarithmic.
     Log,
-    /// Equal differences, equal lengths.
+    /// Linear.
     Linear,
-    /// One place per point, by its label.
+    /// One place per point, with its label.
     Category,
 }
 
-/// A process, or several, that is up while the scenario runs.
+/// One or several processes that run during the scenario.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Server {
-    /// By which arms and other servers name it.
+    /// Name for arms and other servers to refer to.
     pub name: String,
     /// The kind of server.
     pub kind: ServerKind,
-    /// The number of nodes of a stub or Cassandra.
+    /// Number of nodes of a stub or Cassandra.
     #[serde(default = "default_nodes")]
     pub nodes: u16,
     /// The server whose nodes a proxy serves.
@@ -119,12 +118,12 @@ pub struct Server {
     /// addresses joined by commas and `{port}` their port.
     #[serde(default)]
     pub command: Vec<String>,
-    /// The CPU that it runs on; the first one allowed is 0. All if not given.
+    /// CPU of the server, counted from 0 among the allowed ones; all if not given.
     pub cpu: Option<usize>,
-    /// Further arguments of its command.
+    /// Further arguments of the command.
     #[serde(default)]
     pub arguments: Vec<String>,
-    /// It runs the binary of `--base`, in place of the one that is measured.
+    /// True if it runs the binary of `--base` in place of the measured one.
     #[serde(default)]
     pub base: bool,
     /// Environment variables.
@@ -132,7 +131,7 @@ pub struct Server {
     pub environment: BTreeMap<String, String>,
 }
 
-/// The kinds of servers that can be started.
+/// The kinds of servers.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "lowercase")]
 pub enum ServerKind {
@@ -150,13 +149,13 @@ pub enum ServerKind {
     Cassandra,
 }
 
-/// One of the ways that are compared.
+/// One of the compared variants.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Arm {
-    /// By which comparisons and claims name it.
+    /// Name for comparisons and claims to refer to.
     pub name: String,
-    /// For a reader.
+    /// Title in the report.
     pub title: String,
     /// The server that clients connect to.
     #[serde(default)]
@@ -167,7 +166,7 @@ pub struct Arm {
     /// Arguments of `shunt bench load` for this arm.
     #[serde(default)]
     pub load: Arguments,
-    /// Labels of points that this arm is left out at.
+    /// Labels of points at which this arm is not measured.
     #[serde(default)]
     pub skip: Vec<String>,
 }
@@ -176,27 +175,26 @@ pub struct Arm {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Point {
-    /// By which claims name it.
+    /// Label for claims to refer to.
     pub label: String,
-    /// Its place on the axis.
+    /// Position on the axis.
     pub x: Option<f64>,
     /// Arguments of `shunt bench load` at this point.
     #[serde(default)]
     pub load: Arguments,
-    /// Open loop at a share of what was reached at another point.
+    /// Open loop at a share of the rate reached at another point.
     pub rate: Option<RateOf>,
 }
 
-/// A rate relative to a measured one.
+/// A rate relative to a measured rate.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RateOf {
-    /// The share, of 1.
+    /// The share, 1 for the whole.
     pub share: f64,
-    /// The point at which the median so far is taken: one without a rate, or with a share of that
-    /// of one without.
+    /// The point whose median so far is used: one without a rate, or with a share of such a point.
     pub point: String,
-    /// The arm whose median it is; the same arm if not given.
+    /// The arm whose median is used; the same arm if not given.
     pub arm: Option<String>,
 }
 
@@ -204,108 +202,108 @@ pub struct RateOf {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Program {
-    /// Command and arguments, run in the project's directory. Its lines on standard output that are
-    /// JSON objects with `arm`, `point`, `round` and `figures` are the measurements. Exit code 3:
-    /// this machine lacks what it needs, and its last line on standard error says what.
+    /// Command and arguments, run in the project's directory. Lines of its standard output that are
+    /// JSON objects with `arm`, `point`, `round` and `figures` are measurements. Exit code 3 means
+    /// that this machine lacks a requirement, which the last line of standard error names.
     pub command: Vec<String>,
     /// Arguments of the short form, in place of the command's.
     pub smoke: Option<Vec<String>>,
-    /// About how long it takes.
+    /// Approximate duration.
     pub seconds: f64,
 }
 
-/// A number that is taken from every measurement.
+/// A number from every measurement.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Figure {
-    /// By which comparisons, claims and plots name it.
+    /// Name for comparisons, claims and plots to refer to.
     pub name: String,
-    /// For a reader.
+    /// Title in the report.
     pub title: String,
-    /// Its unit.
+    /// Unit of the figure.
     pub unit: String,
-    /// Which direction is good.
+    /// The better direction.
     #[serde(default)]
     pub better: Better,
-    /// Where it is in the report of `shunt bench load --json`, names joined by dots; `cpu` and
-    /// `memory` are sums over the measured servers. The figure's own name if not given, which is
-    /// where programs put it.
+    /// Path in the report of `shunt bench load --json`, names joined by dots; `cpu` and `memory`
+    /// are sums over the measured servers. Programs put the value under the figure's own name, the
+    /// default.
     pub from: Option<String>,
 }
 
-/// Which direction of a figure is good.
+/// The better direction of a figure.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Better {
-    /// Small is good.
+    /// Less is better.
     Less,
-    /// Large is good.
+    /// More is better.
     More,
-    /// It only describes.
+    /// Neither direction is better.
     #[default]
     Neither,
 }
 
-/// Two arms whose ratio is reported at every point that both have.
+/// Arms whose ratio is reported at every point that both have.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Comparison {
     /// The figure.
     pub figure: String,
-    /// Over this arm.
+    /// The arm in the denominator.
     pub base: String,
-    /// These arms, each.
+    /// The arms in the numerator, one ratio each.
     pub arms: Vec<String>,
 }
 
-/// A statement that a figure is to show.
+/// A statement to check against a figure.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Claim {
-    /// A whole sentence.
+    /// The claim as a whole sentence.
     pub text: String,
-    /// Where the claim comes from.
+    /// Source of the claim.
     pub source: Option<String>,
-    /// The result that was reached there.
+    /// The result in that source.
     pub theirs: Option<String>,
     /// The figure.
     pub figure: String,
     /// The arm.
     pub arm: String,
-    /// The ratio to this arm is meant, not the figure itself.
+    /// If given, the claim is about the ratio to this arm, not about the figure itself.
     pub base: Option<String>,
     /// The point.
     pub point: String,
     /// `> NUMBER` or `< NUMBER`.
     pub wanted: String,
-    /// With fewer rounds it is not shown; one is enough for a count.
+    /// Fewest rounds that show the claim; one is enough for a count.
     #[serde(default = "default_claim_rounds")]
     pub rounds: usize,
-    /// The reason that was found where it falls short.
+    /// The known reason for a shortfall.
     pub why: Option<String>,
 }
 
-/// A picture in the report.
+/// A plot in the report.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plot {
-    /// The figure it shows.
+    /// The figure of the plot.
     pub figure: String,
-    /// The plain sentence under it.
+    /// The plain sentence under the plot.
     pub sentence: String,
-    /// The page of kept runs has its medians as well, as it has those of the first.
+    /// True if the page of kept runs has its medians too, in addition to those of the first plot.
     #[serde(default)]
     pub on_page: bool,
 }
 
-/// The short form: one round, quick, at few points.
+/// The short form: one short round at few points.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Smoke {
-    /// Only these points; all if there are none.
+    /// The points of the short form; all if empty.
     #[serde(default)]
     pub points: Vec<String>,
-    /// Arguments of `shunt bench load` in place of the usual ones.
+    /// Arguments of `shunt bench load` in place of the regular ones.
     #[serde(default)]
     pub load: Arguments,
 }
@@ -331,18 +329,18 @@ fn default_nodes() -> u16 {
 }
 
 impl Scenario {
-    /// Reads a scenario.
+    /// Parses a scenario.
     ///
     /// # Errors
-    /// It is not TOML, has unknown or missing parts, or names something that it does not define.
+    /// The text is not TOML, has unknown or missing parts, or refers to a name that it does not
+    /// define.
     pub fn parse(text: &str) -> Result<Self, String> {
         let scenario: Self = toml::from_str(text).map_err(|error| error.to_string())?;
         super::check::check(&scenario)?;
         Ok(scenario)
     }
 
-    /// The point that this one's rate is a share of, the one that its rate is a share of, and so
-    /// on.
+    /// Returns the point that this point's rate is a share of, then that point's base, and so on.
     pub(super) fn bases<'s>(&'s self, point: &'s Point) -> impl Iterator<Item = &'s Point> {
         let base = |of: &&Point| {
             let label = &of.rate.as_ref()?.point;
@@ -351,7 +349,7 @@ impl Scenario {
         std::iter::successors(Some(point), base).skip(1).take(BASES_MAX + 1)
     }
 
-    /// The arm of that name.
+    /// Returns the arm of this name.
     pub fn arm(&self, name: &str) -> Option<&Arm> {
         self.arms.iter().find(|arm| arm.name == name)
     }

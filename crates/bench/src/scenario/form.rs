@@ -1,9 +1,9 @@
-//! The part of a scenario that is measured: its short form, or only some of its points and arms.
+//! Reduces a scenario to its short form, or to some of its points and arms.
 
 use super::file::{Arm, Scenario};
 
 impl Scenario {
-    /// The short form: one short round at the points named for it.
+    /// Returns the short form: one short round at the points named for it.
     #[must_use]
     pub fn smoke(mut self) -> Self {
         let smoke = std::mem::take(&mut self.smoke);
@@ -15,15 +15,15 @@ impl Scenario {
             self.keep_points(&smoke.points);
         }
         self.load.extend(smoke.load);
-        // Its figures show nothing, whatever they are.
+        // The figures of the short form show nothing.
         self.claims.iter_mut().for_each(|claim| claim.rounds = usize::MAX);
         self
     }
 
-    /// Leaves out all points and arms but those named, if any are, and what only the others need.
+    /// Keeps only the named points and arms, if any are named, and drops what only the others need.
     ///
     /// # Errors
-    /// It has none of that name, or measures by a program, which knows no parts.
+    /// The scenario has no such point or arm, or measures by a program, which cannot be divided.
     pub fn only(mut self, points: &[String], arms: &[String]) -> Result<Self, String> {
         if points.is_empty() && arms.is_empty() {
             return Ok(self);
@@ -44,7 +44,7 @@ impl Scenario {
         Ok(self)
     }
 
-    /// Leaves out all points but those named, and those that their rates are shares of.
+    /// Keeps only the named points, and the points that their rates refer to.
     fn keep_points(&mut self, labels: &[String]) {
         let named: Vec<_> =
             self.points.iter().filter(|point| labels.contains(&point.label)).collect();
@@ -54,8 +54,8 @@ impl Scenario {
         self.points.retain(|point| kept.contains(&point.label));
     }
 
-    /// Leaves out all arms but those named, the servers that only the others need, and what is said
-    /// about those.
+    /// Keeps only the named arms; drops the servers that only the others need, and the claims about
+    /// those.
     fn keep_arms(&mut self, names: &[String]) -> Result<(), String> {
         for arm in self.points.iter().filter_map(|point| point.rate.as_ref()?.arm.as_ref()) {
             if !names.contains(arm) {
@@ -75,7 +75,7 @@ impl Scenario {
         let servers =
             |arm: &Arm| arm.measure.iter().chain([&arm.target]).cloned().collect::<Vec<_>>();
         let mut needed: Vec<String> = self.arms.iter().flat_map(servers).collect();
-        // A server is below the one that its `of` names.
+        // A server comes after the server that its `of` names.
         for server in self.servers.iter().rev() {
             if needed.contains(&server.name) {
                 needed.extend(server.of.clone());

@@ -1,25 +1,25 @@
-//! The scenarios that are built in, every file of `experiments/scenarios`, and those that are
-//! given as files.
+//! The scenarios: the built-in ones, which are the files of `experiments/scenarios`, and files
+//! given by path.
 
 use std::{fs, io, path::Path};
 
 use super::file::Scenario;
 
-/// Name and text, sorted by name; made by the build script out of the directory.
+/// Names and texts, sorted by name; the build script generates the list from the directory.
 const BUILT_IN: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/scenarios.rs"));
 
-/// All that are built in, in the order of a report.
+/// Returns all built-in scenarios, in the order of a report.
 ///
 /// # Errors
-/// One is not whole; a test makes sure that none is.
+/// A scenario is invalid; a test ensures that none is.
 pub(super) fn all() -> io::Result<Vec<Scenario>> {
     BUILT_IN.iter().map(|(name, text)| parse(name, text)).collect()
 }
 
-/// The scenario of that name, or in that file.
+/// Returns the scenario with that name or in that file.
 ///
 /// # Errors
-/// There is none, or it is not whole.
+/// The scenario does not exist or is invalid.
 pub(super) fn find(name: &str) -> io::Result<Scenario> {
     if let Some((_, text)) = BUILT_IN.iter().find(|(found, _)| *found == name) {
         return parse(name, text);

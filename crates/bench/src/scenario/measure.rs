@@ -1,5 +1,4 @@
-//! One measurement: `shunt bench load` against an arm at a point, and the figures out of what it
-//! reports.
+//! One measurement: `shunt bench load` against an arm at a point, and the figures from its report.
 
 use std::{collections::BTreeMap, io, process::Command, time::Duration};
 
@@ -16,13 +15,13 @@ use super::{
     servers::{Running, Surroundings},
 };
 
-/// The figure that relative rates are taken from, whatever figures a scenario has.
+/// The figure that relative rates refer to, whatever figures a scenario has.
 const RATE: &str = "rate_per_s";
 
 /// Measures one arm at one point.
 ///
 /// # Errors
-/// The load could not run, or got answers that are wrong or errors: such figures are none.
+/// The load could not run, or got wrong answers or errors, which make its figures worthless.
 pub(super) fn measure(
     around: &Surroundings,
     stop: &Stop,
@@ -70,7 +69,8 @@ pub(super) fn measure(
     })
 }
 
-/// Load before the first round, for what gets faster with use; it also creates the table.
+/// Runs a load before the first round, for servers that get faster with use. It also creates the
+/// table.
 pub(super) fn warm_up(
     around: &Surroundings,
     stop: &Stop,
@@ -108,21 +108,20 @@ fn load(
     if let Some(admin) = target.admin {
         command.args(["--proxy-admin", &admin.to_string()]);
     }
-    // The nodes' own count: of a stub that the arm ends at, whether a proxy stands before it or
-    // not.
+    // The nodes' own count: that of the stub that the arm ends at, behind a proxy or not.
     if let Some(statistics) = target.statistics.or_else(|| behind(scenario, servers, &arm.target)) {
         command.args(["--stub-statistics", &statistics.to_string()]);
     }
     Ok(command)
 }
 
-/// Statistics address of the stub behind a proxy.
+/// Returns the statistics address of the stub behind a proxy.
 fn behind(scenario: &Scenario, servers: &[Running], target: &str) -> Option<std::net::SocketAddr> {
     let of = scenario.servers.iter().find(|server| server.name == target)?.of.as_deref()?;
     servers.iter().find(|server| server.name == of)?.statistics
 }
 
-/// Runs the load and reads its one report.
+/// Runs the load and reads its single report.
 fn report_of(command: &mut Command, stop: &Stop) -> io::Result<Value> {
     let mut report = None;
     let ended = child::run(command, stop, |line| {
@@ -151,16 +150,16 @@ fn report_of(command: &mut Command, stop: &Stop) -> io::Result<Value> {
     Ok(report)
 }
 
-/// Arrivals of an open loop that are in none of its latencies, if that is more than one in a
-/// hundred: they still waited when the round ended, or were dropped. The 99th percentile is then
-/// that of the others.
+/// Returns the arrivals of an open loop that no latency includes, because they still waited when
+/// the round ended or were dropped, if they exceed one in a hundred. The 99th percentile then
+/// excludes them.
 pub(super) fn left_out(report: &Value) -> Option<u64> {
     let count = |name| report.get(name).and_then(Value::as_u64).unwrap_or(0);
     let left_out = count("waiting") + count("shed");
     (left_out > count("queries") / 100).then_some(left_out)
 }
 
-/// A figure of an arm out of the load's report.
+/// Returns a figure of an arm from the load's report.
 fn value(figure: &Figure, report: &Value, servers: &[Running], arm: &Arm) -> Option<f64> {
     match figure.from.as_deref().unwrap_or(&figure.name) {
         "cpu" => sum(report, servers, arm, "cpu_us_per_query"),
@@ -169,7 +168,7 @@ fn value(figure: &Figure, report: &Value, servers: &[Running], arm: &Arm) -> Opt
     }
 }
 
-/// A number of every measured process, added up.
+/// Returns the sum of a number over all measured processes.
 fn sum(report: &Value, servers: &[Running], arm: &Arm, field: &str) -> Option<f64> {
     let pids: Vec<u32> = measured(servers, &arm.measure).flat_map(Running::pids).collect();
     let processes = report.get("processes")?.as_array()?;
@@ -179,11 +178,11 @@ fn sum(report: &Value, servers: &[Running], arm: &Arm, field: &str) -> Option<f6
             .find(|process| process.get("pid").and_then(Value::as_u64) == Some(u64::from(*pid)));
         found?.get(field)?.as_f64()
     };
-    // One that is missing would make the sum wrong.
+    // A missing process would make the sum wrong.
     pids.iter().map(of).sum::<Option<f64>>().filter(|_| !pids.is_empty())
 }
 
-/// The number at a path of names joined by dots.
+/// Returns the number at a path of names joined by dots.
 fn number(report: &Value, path: &str) -> Option<f64> {
     path.split('.').try_fold(report, |value, name| value.get(name))?.as_f64()
 }

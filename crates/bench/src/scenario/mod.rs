@@ -1,5 +1,5 @@
-//! `shunt bench run`: experiments that are written down as files, measured side by side, and
-//! checked against their claims.
+//! `shunt bench run`: measures experiments that are written as files, side by side, and checks
+//! their claims.
 //!
 //! ```text
 //! scenarios/NAME.toml -> file, check (everything it names is there)
@@ -9,8 +9,8 @@
 //!   => record (JSON lines)
 //! ```
 //!
-//! An experiment that needs more than a load, such as nodes that restart, is a program of the
-//! project; its measurements are treated as those made here.
+//! An experiment that needs more than a load, such as restarts of nodes, is a program of the
+//! project. Its measurements are treated as those made here.
 
 mod args;
 mod check;
@@ -51,11 +51,11 @@ use crate::{
     random::Random,
 };
 
-/// Runs the scenarios and writes what they measured. Exit code 2: an experiment could not be run to
-/// its end.
+/// Runs the scenarios and writes their measurements. The exit code is 2 if an experiment could not
+/// run to its end.
 ///
 /// # Errors
-/// A scenario is not there or not whole, or the results cannot be written.
+/// A scenario is missing or invalid, or the results cannot be written.
 pub fn run(args: &RunArgs) -> io::Result<ExitCode> {
     if args.list {
         return list().map(|()| ExitCode::SUCCESS);
@@ -110,7 +110,7 @@ fn surroundings(args: &RunArgs, project: PathBuf) -> io::Result<Surroundings> {
             .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
     };
     let shunt = args.shunt.as_ref().map_or_else(|| Ok(bench.clone()), found)?;
-    // The short form measures nothing: it shows that two can be compared with one in both places.
+    // The short form measures nothing, so one binary can take both places.
     let base =
         args.base.as_ref().map(found).transpose()?.or_else(|| args.smoke.then(|| shunt.clone()));
     let (port, is_smoke, cpus) = (args.form.port, args.smoke, cpu::allowed());
@@ -130,7 +130,7 @@ fn list() -> io::Result<()> {
     Ok(())
 }
 
-/// The scenarios asked for, in the form asked for.
+/// Returns the requested scenarios in the requested form.
 fn chosen(args: &RunArgs) -> io::Result<Vec<Scenario>> {
     let found = if args.scenarios.is_empty() {
         library::all()?.into_iter().filter(|scenario| args.smoke || !scenario.only_named).collect()
@@ -162,20 +162,20 @@ fn minutes(seconds: f64) -> String {
     if seconds < 90.0 { format!("{seconds:.0} s") } else { format!("{:.0} min", seconds / 60.0) }
 }
 
-/// One run of some scenarios.
+/// A run of some scenarios.
 struct Bench {
     around: Surroundings,
     stop: Stop,
     record: Record,
     seed: u64,
-    /// Medians and ratios are printed, too.
+    /// True if medians and ratios are printed as well.
     prints_table: bool,
-    /// An experiment could not be run to its end.
+    /// True if an experiment could not run to its end.
     failed: bool,
 }
 
 impl Bench {
-    /// Runs one scenario. What fails in it is noted and ends it alone.
+    /// Runs one scenario. A failure is noted and ends only this scenario.
     fn scenario(&mut self, scenario: &Scenario) -> io::Result<Vec<(String, Verdict)>> {
         let mut missing = BTreeMap::new();
         let mut servers = Vec::new();
@@ -202,7 +202,7 @@ impl Bench {
             Some(program) => self.run_program(scenario, program, &mut outcome),
             None => self.measure_rounds(scenario, &missing, &mut servers, &mut outcome),
         };
-        // Proxies before the nodes behind them, which they would otherwise miss.
+        // Proxies end before the nodes behind them; otherwise they would report lost nodes.
         while servers.pop().is_some() {}
         if let Err(error) = measured
             && !self.stop.is_set()
@@ -223,8 +223,8 @@ impl Bench {
         self.record.write(&Line::Note { scenario: Some(&scenario.name), text: &text })
     }
 
-    /// Starts all servers that can be. An arm whose server, or one behind it, is missing goes into
-    /// `missing`.
+    /// Starts all servers that can start. Adds each arm to `missing` whose server, or a server
+    /// behind it, is missing.
     fn start_servers(
         &mut self,
         scenario: &Scenario,
@@ -265,8 +265,8 @@ impl Bench {
         Ok(running)
     }
 
-    /// Every arm at every point in every round, in an order that is random within what has to come
-    /// first.
+    /// Measures every arm at every point in every round. The order is random, except for points
+    /// that others depend on.
     fn measure_rounds(
         &mut self,
         scenario: &Scenario,
@@ -284,7 +284,7 @@ impl Bench {
                 measure::warm_up(&self.around, &self.stop, servers, scenario, arm, point, each)?;
             }
         }
-        // By arm and point, the most of any round.
+        // By arm and point, the maximum over all rounds.
         let mut left_out = BTreeMap::<_, u64>::new();
         for slot in slots {
             if self.stop.is_set() {
@@ -383,7 +383,7 @@ impl Bench {
     }
 }
 
-/// The measured servers of an arm.
+/// Returns the measured servers of an arm.
 fn measured<'r>(servers: &'r [Running], names: &'r [String]) -> impl Iterator<Item = &'r Running> {
     servers.iter().filter(move |server| names.contains(&server.name))
 }

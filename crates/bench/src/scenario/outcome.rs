@@ -1,5 +1,5 @@
-//! Draws the results of a scenario from its measurements: medians, ratios, and whether each claim
-//! is met.
+//! Computes the results of a scenario from its measurements: medians, ratios, and the verdict on
+//! each claim.
 
 use std::{collections::BTreeSet, io};
 
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::measure::statistics::{Ratio, Spread, Verdict, Wanted};
 
-/// All measurements of one scenario.
+/// The measurements of one scenario.
 #[derive(Debug)]
 pub(super) struct Outcome<'s> {
     pub(super) scenario: &'s Scenario,
@@ -25,7 +25,7 @@ impl<'s> Outcome<'s> {
         self.measurements.push(measurement);
     }
 
-    /// Values of a figure by round.
+    /// Returns the values of a figure by round.
     pub(super) fn values(
         &self,
         arm: &str,
@@ -37,7 +37,7 @@ impl<'s> Outcome<'s> {
         found.filter_map(move |found| Some((found.round, *found.figures.get(figure)?)))
     }
 
-    /// The median over the rounds so far.
+    /// Returns the median over the rounds so far.
     pub(super) fn median(&self, arm: &str, point: &str, figure: &str) -> Option<f64> {
         Spread::of(self.values(arm, point, figure).map(|(_, value)| value))
             .map(|spread| spread.median)
@@ -52,20 +52,20 @@ impl<'s> Outcome<'s> {
         Ratio::of(&pairs.collect::<Vec<_>>())
     }
 
-    /// Points with their place on the axis, in the order of the file; those of programs as they
-    /// were first measured.
+    /// Returns the points with their position on the axis, in the order of the file; points of a
+    /// program in the order of their first measurement.
     pub(super) fn points(&self) -> Vec<(&str, Option<f64>)> {
         let mut seen = BTreeSet::new();
         let all = self.measurements.iter().map(|found| (found.point.as_str(), found.x));
         let mut points: Vec<_> = all.filter(|(point, _)| seen.insert(*point)).collect();
-        // Each round measures the points in an order of its own.
+        // Each round measures the points in a different order.
         points.sort_by_key(|(point, _)| {
             self.scenario.points.iter().position(|listed| listed.label == *point)
         });
         points
     }
 
-    /// Writes summaries, comparisons and claims; gives the claims' verdicts.
+    /// Writes summaries, comparisons and claims; returns the verdicts on the claims.
     pub(super) fn conclude(&self, record: &mut Record) -> io::Result<Vec<(String, Verdict)>> {
         for (point, x) in self.points() {
             for (arm, figure) in self.columns() {
@@ -146,7 +146,7 @@ impl<'s> Outcome<'s> {
     }
 
     fn judge(&self, claim: &Claim) -> (Option<String>, Verdict) {
-        // A scenario is checked when it is read, so the bound is one.
+        // A scenario is checked when it is read, so this parses.
         let Ok(wanted) = Wanted::parse(&claim.wanted) else { return (None, Verdict::NotMeasured) };
         if let Some(base) = &claim.base {
             let Some(found) = self.ratio(&claim.arm, base, &claim.point, &claim.figure) else {
@@ -174,7 +174,7 @@ impl<'s> Outcome<'s> {
     }
 }
 
-/// A number with its unit, in the size that people use.
+/// Formats a number with its unit, scaled for reading.
 fn amount(number: f64, unit: &str) -> String {
     let (divisor, unit) = match unit {
         "us" if number.abs() >= 1000.0 => (1000.0, "ms"),
@@ -187,7 +187,7 @@ fn amount(number: f64, unit: &str) -> String {
     format!("{} {unit}", short(number / divisor)).trim_end().to_owned()
 }
 
-/// Three digits that count.
+/// Formats a number with three significant digits.
 pub(super) fn short(number: f64) -> String {
     let digits =
         if number == 0.0 { 0 } else { (2 - number.abs().log10().floor() as i32).clamp(0, 6) };

@@ -1,4 +1,4 @@
-//! The order of measurements: arms side by side in random order, and how long all of it takes.
+//! The order of measurements, with arms side by side in random order, and their total duration.
 
 use std::collections::BTreeMap;
 
@@ -13,14 +13,14 @@ pub(super) struct Slot<'s> {
     pub(super) point: &'s Point,
 }
 
-/// Connecting, preparing and draining of a measurement, seconds.
+/// Seconds that connecting, preparing and draining add to a measurement.
 const AROUND_EACH: f64 = 0.3;
-/// Until a ring serves, seconds.
+/// Seconds until a ring serves.
 const RING_STARTS: f64 = 60.0;
 
-/// All measurements: round after round; in each the points in random order, but those whose rate
-/// depends on others after those; at each point the arms in random order, so what is compared is
-/// measured close together.
+/// Returns all measurements, round after round. In a round the points are in random order, except
+/// that a point comes after those that its rate refers to. At each point the arms are in random
+/// order, so that compared arms are measured close together.
 pub(super) fn slots<'s>(
     scenario: &'s Scenario,
     missing: &BTreeMap<String, String>,
@@ -47,7 +47,7 @@ fn is_measured(arm: &Arm, point: &Point, missing: &BTreeMap<String, String>) -> 
         && needs_missing(point, missing).is_none()
 }
 
-/// The arm that is missing and whose rate this point's is a share of.
+/// Returns the missing arm whose rate this point's rate refers to.
 pub(super) fn needs_missing<'p>(
     point: &'p Point,
     missing: &BTreeMap<String, String>,
@@ -56,7 +56,7 @@ pub(super) fn needs_missing<'p>(
     missing.contains_key(arm).then_some(arm)
 }
 
-/// Every arm once, at its first point with a rate of its own.
+/// Returns each arm once, at its first point with an absolute rate.
 pub(super) fn warm_up<'s>(
     scenario: &'s Scenario,
     missing: &BTreeMap<String, String>,
@@ -71,7 +71,7 @@ pub(super) fn warm_up<'s>(
     scenario.arms.iter().filter_map(first).collect()
 }
 
-/// About how long a scenario takes.
+/// Returns the approximate duration of a scenario.
 pub(super) fn seconds(scenario: &Scenario) -> f64 {
     if let Some(program) = &scenario.program {
         return program.seconds;

@@ -1,4 +1,4 @@
-//! An experiment that is a program of the project: how it is run, and how its lines are read.
+//! An experiment that is a program of the project: its run, and the parser of its output.
 
 use std::{collections::BTreeMap, io, process::Command};
 
@@ -12,30 +12,30 @@ use super::{
     servers::Surroundings,
 };
 
-/// The exit code with which a program says that this machine lacks what it needs.
+/// Exit code of a program on a machine that lacks a requirement.
 const MISSING: i32 = 3;
 
 /// Characters of a line that an error quotes.
 const SHOWN_MAX: usize = 500;
 
-/// How a program ended.
+/// Outcome of a program.
 pub(super) enum Verdict {
     Done,
-    /// It lacks something; the reason.
+    /// The machine lacks a requirement, with the name of that.
     Missing(String),
 }
 
-/// The meaning of a program's line.
+/// Meaning of a program's line.
 pub(super) enum Said {
     Measurement(Box<Measurement>),
     Series(Value),
     Picture(Picture),
     Note(String),
-    /// It is for people.
+    /// A line for people.
     Nothing,
 }
 
-/// A measurement as programs write it.
+/// A measurement in the form that programs write.
 #[derive(Deserialize)]
 struct Written {
     arm: String,
@@ -48,10 +48,10 @@ struct Written {
     detail: Value,
 }
 
-/// Runs the program; `line` gets every line of its standard output.
+/// Runs the program; calls `line` with every line of its standard output.
 ///
 /// # Errors
-/// It cannot be started, or failed.
+/// The program cannot be started, or failed.
 pub(super) fn run(
     around: &Surroundings,
     stop: &Stop,
@@ -89,10 +89,10 @@ pub(super) fn run(
     }
 }
 
-/// Reads a line: JSON objects are for the results, everything else is for people.
+/// Parses a line: JSON objects are results, all other lines are for people.
 ///
 /// # Errors
-/// It is a JSON object that is none of those known.
+/// The line is a JSON object of an unknown kind.
 pub(super) fn read(scenario: &str, line: &str) -> io::Result<Said> {
     if !line.starts_with('{') {
         return Ok(Said::Nothing);

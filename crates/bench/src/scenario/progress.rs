@@ -1,5 +1,5 @@
-//! Shows what is running and how long it will take, on the terminal; on anything else a line per
-//! scenario and a few on the way.
+//! Shows the running step and the remaining time on a terminal; on any other output a line per
+//! scenario and a few in between.
 
 use std::{
     io::{self, IsTerminal, Write},
@@ -8,7 +8,7 @@ use std::{
 
 use crate::measure::statistics::Verdict;
 
-/// Without a terminal, at most one line in this time.
+/// Without a terminal, shortest time between two lines.
 const LINE_EVERY: Duration = Duration::from_secs(30);
 
 /// Progress of one scenario.
@@ -23,7 +23,7 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// The progress of a scenario with so many steps; 0 if that is not known.
+    /// Starts the progress of a scenario with this number of steps; 0 if unknown.
     pub(super) fn new(name: &str, steps: usize) -> Self {
         let is_terminal = io::stderr().is_terminal();
         Self {
@@ -36,21 +36,21 @@ impl Progress {
         }
     }
 
-    /// The next step begins.
+    /// Begins the next step.
     pub(super) fn step(&mut self, what: &str) {
         let left = self.left();
         self.done += 1;
         self.say(&format!("{}/{}{left}: {what}", self.done, self.steps));
     }
 
-    /// Something goes on that is no step.
+    /// Shows an activity that is not a step.
     pub(super) fn say(&mut self, what: &str) {
         if !self.is_terminal && self.said.is_some_and(|said| said.elapsed() < LINE_EVERY) {
             return;
         }
         self.said = Some(Instant::now());
         let mut out = io::stderr().lock();
-        // Nothing depends on what the terminal shows.
+        // An error of the terminal changes nothing.
         let _ = if self.is_terminal {
             write!(out, "\r\x1b[2K{} {what}", self.name).and_then(|()| out.flush())
         } else {
@@ -58,7 +58,7 @@ impl Progress {
         };
     }
 
-    /// The time left, from that of the steps before.
+    /// Estimates the remaining time from the steps so far.
     fn left(&self) -> String {
         if self.done == 0 {
             return String::new();

@@ -1,5 +1,5 @@
-//! The results as they are kept: one JSON object per line, each written when it is known, so that a
-//! run which is broken off keeps what it has.
+//! The file of results: one JSON object per line, each written as soon as it is known, so that an
+//! interrupted run keeps its results.
 
 use std::{
     collections::BTreeMap,
@@ -20,7 +20,7 @@ use crate::measure::statistics::{Ratio, Spread, Verdict};
 #[derive(Debug, Serialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub(super) enum Line<'r> {
-    /// The first: what ran where.
+    /// The first line: programs and machine.
     Run {
         shunt: &'static str,
         commit: Option<String>,
@@ -30,7 +30,7 @@ pub(super) enum Line<'r> {
         machine: Machine,
         versions: BTreeMap<&'static str, String>,
     },
-    /// A scenario begins.
+    /// The begin of a scenario.
     Scenario {
         name: &'r str,
         title: &'r str,
@@ -42,9 +42,9 @@ pub(super) enum Line<'r> {
         figures: Vec<FigureLine<'r>>,
         plots: &'r [Plot],
     },
-    /// An arm at a point in a round.
+    /// A measurement of an arm at a point in a round.
     Measurement(&'r Measurement),
-    /// A course over time, or a distribution, from a program.
+    /// A time series or a distribution, from a program.
     Series(Value),
     /// A finished drawing, from a program.
     Picture {
@@ -52,7 +52,7 @@ pub(super) enum Line<'r> {
         #[serde(flatten)]
         picture: &'r Picture,
     },
-    /// An arm at a point over all rounds.
+    /// The summary of an arm at a point over all rounds.
     Summary {
         scenario: &'r str,
         arm: &'r str,
@@ -63,7 +63,7 @@ pub(super) enum Line<'r> {
         spread: Spread,
         rounds: usize,
     },
-    /// Two arms at a point.
+    /// The comparison of two arms at a point.
     Comparison {
         scenario: &'r str,
         point: &'r str,
@@ -74,7 +74,7 @@ pub(super) enum Line<'r> {
         #[serde(flatten)]
         ratio: Ratio,
     },
-    /// A claim and what became of it.
+    /// A claim and its verdict.
     Claim {
         scenario: &'r str,
         text: &'r str,
@@ -87,7 +87,7 @@ pub(super) enum Line<'r> {
     },
     /// A sentence for the reader.
     Note { scenario: Option<&'r str>, text: &'r str },
-    /// The last.
+    /// The last line.
     End { complete: bool, seconds: f64 },
 }
 
@@ -100,20 +100,20 @@ pub(super) struct Measurement {
     pub(super) x: Option<f64>,
     pub(super) round: u32,
     pub(super) figures: BTreeMap<String, f64>,
-    /// Everything else that was measured.
+    /// Further measured values.
     pub(super) detail: Value,
 }
 
 /// A drawing that a program made, such as a flame graph.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(super) struct Picture {
-    /// The name of its file, without directory and ending.
+    /// Name of its file, without directory and extension.
     pub(super) name: String,
     pub(super) title: String,
     pub(super) svg: String,
 }
 
-/// An arm, and why it is missing if it is.
+/// An arm, and the reason if it is missing.
 #[derive(Debug, Serialize)]
 pub(super) struct ArmLine<'r> {
     name: &'r str,
@@ -121,7 +121,7 @@ pub(super) struct ArmLine<'r> {
     missing: Option<&'r str>,
 }
 
-/// A figure, without where it is taken from.
+/// A figure, without its path in the report.
 #[derive(Debug, Serialize)]
 pub(super) struct FigureLine<'r> {
     name: &'r str,
@@ -130,7 +130,7 @@ pub(super) struct FigureLine<'r> {
     better: Better,
 }
 
-/// The machine that it ran on, as far as a reader needs it.
+/// The machine of the run, as far as readers need it.
 #[derive(Debug, Serialize)]
 pub(super) struct Machine {
     processor: String,
@@ -194,7 +194,7 @@ impl Line<'_> {
     }
 }
 
-/// The version that the project's rings run, from the one place that names it.
+/// Returns the version that the project's rings run, from the only place that names it.
 fn cassandra_version(project: &Path) -> Option<String> {
     let pom = fs::read_to_string(project.join("java/pom.xml")).ok()?;
     let (_, rest) = pom.split_once("<cassandra.version>")?;
@@ -202,7 +202,7 @@ fn cassandra_version(project: &Path) -> Option<String> {
 }
 
 impl<'r> Line<'r> {
-    /// The scenario's line; `missing` says of an arm why it is not measured.
+    /// Builds the scenario's line; `missing` has the reason of each arm that is not measured.
     pub(super) fn scenario(scenario: &'r Scenario, missing: &'r BTreeMap<String, String>) -> Self {
         let arm = |arm: &'r Arm| ArmLine {
             name: &arm.name,
@@ -229,14 +229,14 @@ impl<'r> Line<'r> {
     }
 }
 
-/// The file of a run.
+/// The result file of a run.
 #[derive(Debug)]
 pub(super) struct Record {
     file: File,
 }
 
 impl Record {
-    /// Begins the file; what was there is overwritten.
+    /// Creates the file, overwriting any earlier content.
     pub(super) fn create(path: &Path) -> io::Result<Self> {
         let named =
             |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
@@ -246,7 +246,7 @@ impl Record {
         Ok(Self { file: File::create(path).map_err(named)? })
     }
 
-    /// Writes a line, at once.
+    /// Writes a line immediately.
     pub(super) fn write(&mut self, line: &Line<'_>) -> io::Result<()> {
         let mut text = serde_json::to_string(line)?;
         text.push('\n');

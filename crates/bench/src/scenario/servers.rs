@@ -1,5 +1,5 @@
-//! The servers that a scenario starts: each server a process of its own (Cassandra several), on its
-//! own ports, ended with the scenario.
+//! The servers that a scenario starts. Each is a separate process (Cassandra several), with its own
+//! ports, and ends with the scenario.
 
 use std::{
     io,
@@ -12,13 +12,13 @@ use std::{
 use super::file::{Server, ServerKind};
 use crate::peers::{OwnProcess, haproxy_command, proxy_command, stub_command, wait_until_served};
 
-/// Ports of one server: its own, the admin address, the statistics.
+/// Number of ports per server: clients, the admin address, the statistics, and spare ones.
 const PORTS_EACH: u16 = 10;
 
-/// Why a server does not run.
+/// The reason why a server does not run.
 #[derive(Debug)]
 pub(super) enum NotStarted {
-    /// This machine does not have what it takes; the reason, for the report.
+    /// This machine lacks a requirement; the reason is for the report.
     Missing(String),
     Failed(io::Error),
 }
@@ -29,28 +29,28 @@ impl From<io::Error> for NotStarted {
     }
 }
 
-/// Where things are.
+/// Paths, ports and CPUs of a run.
 #[derive(Clone, Debug)]
 pub(super) struct Surroundings {
-    /// The binary with the load generator and the stub nodes: this one, so that two binaries have
-    /// the same around them.
+    /// The binary with the load generator and the stub nodes: this one, so that two compared
+    /// binaries have the same surroundings.
     pub(super) bench: PathBuf,
-    /// The shunt binary that is measured.
+    /// The measured shunt binary.
     pub(super) shunt: PathBuf,
-    /// The one that it is compared with.
+    /// The binary to compare with.
     pub(super) base: Option<PathBuf>,
-    /// The project's directory, with `scripts/ring` in it.
+    /// The project's directory, which contains `scripts/ring`.
     pub(super) project: PathBuf,
     /// The first port.
     pub(super) port: u16,
-    /// True if nothing is measured, so that nodes need not be fast.
+    /// True if nothing is measured, so that slow nodes are enough.
     pub(super) is_smoke: bool,
-    /// CPUs of this process at its start.
+    /// CPUs that this process was allowed at its start.
     pub(super) cpus: Vec<usize>,
 }
 
 impl Surroundings {
-    /// CPU number `wanted` of those allowed; beyond their end, counted round.
+    /// Returns the allowed CPU number `wanted`; numbers beyond the last start again at the first.
     pub(super) fn cpu(&self, wanted: usize) -> usize {
         self.cpus[wanted % self.cpus.len()]
     }
@@ -60,7 +60,7 @@ impl Surroundings {
 #[derive(Debug)]
 pub(super) struct Running {
     pub(super) name: String,
-    /// Where clients connect.
+    /// Addresses for clients.
     pub(super) addresses: Vec<SocketAddr>,
     /// Admin address of a proxy.
     pub(super) admin: Option<SocketAddr>,
@@ -76,7 +76,7 @@ enum Process {
 }
 
 impl Running {
-    /// Its processes.
+    /// Returns the ids of its processes.
     pub(super) fn pids(&self) -> Vec<u32> {
         match &self.process {
             Process::Own(child) => vec![child.pid()],
@@ -84,7 +84,7 @@ impl Running {
         }
     }
 
-    /// True if it has ended by itself.
+    /// True if it ended on its own.
     pub(super) fn has_ended(&mut self) -> bool {
         match &mut self.process {
             Process::Own(child) => child.has_ended(),
@@ -114,8 +114,8 @@ impl Drop for Process {
     }
 }
 
-/// Starts `server` and waits until it serves. `position` numbers it among the scenario's, for its
-/// ports; `behind` is the server that its `of` names.
+/// Starts `server` and waits until it serves. `position` is its number in the scenario and
+/// determines its ports; `behind` is the server that its `of` names.
 pub(super) fn start(
     server: &Server,
     position: u16,
@@ -164,10 +164,10 @@ pub(super) fn start(
         }
     }
     command.args(&server.arguments).envs(&server.environment).stdout(Stdio::null());
-    // A stub ends when this pipe does, however this process ends.
+    // A stub ends when this pipe closes, however this process ends.
     command.stdin(if server.kind == ServerKind::Stub { Stdio::piped() } else { Stdio::null() });
-    // Out of reach of the terminal's Ctrl-C: servers end after what measures them, proxies before
-    // their nodes.
+    // Keeps the terminal's Ctrl-C from the servers: they must end after the processes that measure
+    // them, and proxies before their nodes.
     command.process_group(0);
     let cpu = server.cpu.map(|wanted| around.cpu(wanted));
     let mut process =
@@ -194,7 +194,7 @@ fn node_command(shunt: &Path, listen: SocketAddr, admin: SocketAddr, data: &Path
     command
 }
 
-/// The command of another proxy.
+/// Builds the command of another proxy.
 fn other(server: &Server, own: SocketAddr, nodes: &[SocketAddr], around: &Surroundings) -> Command {
     let hosts: Vec<String> = nodes.iter().map(|node| node.ip().to_string()).collect();
     let port = nodes.first().map_or(0, SocketAddr::port).to_string();
@@ -211,7 +211,7 @@ fn other(server: &Server, own: SocketAddr, nodes: &[SocketAddr], around: &Surrou
     command
 }
 
-/// A ring by the project's own script, which knows how to fetch, start, and stop Cassandra.
+/// Starts a ring with the project's script, which fetches, starts and stops Cassandra.
 fn start_ring(server: &Server, around: &Surroundings) -> Result<Running, NotStarted> {
     let scripts = around.project.join("scripts/ring");
     if !scripts.is_file() {
@@ -226,7 +226,7 @@ fn start_ring(server: &Server, around: &Surroundings) -> Result<Running, NotStar
         addresses: Vec::new(),
         admin: None,
         statistics: None,
-        // From here on it is stopped, also if it comes up in part only.
+        // From here on the ring is stopped on drop, even if only some nodes come up.
         process: Process::Ring { scripts: scripts.clone(), name: name.clone(), pids: Vec::new() },
     };
     let mut start = Command::new(&scripts);
@@ -259,7 +259,7 @@ fn start_ring(server: &Server, around: &Surroundings) -> Result<Running, NotStar
     Ok(running)
 }
 
-/// Addresses and process ids out of the lines `NAME ADDRESS pid PID answers`.
+/// Reads addresses and process ids from the lines `NAME ADDRESS pid PID answers`.
 fn ring_nodes(status: &str) -> (Vec<SocketAddr>, Vec<u32>) {
     let nodes = status.lines().filter_map(|line| -> Option<(SocketAddr, u32)> {
         let words: Vec<&str> = line.split_whitespace().collect();

@@ -1,5 +1,4 @@
-//! Medians, and the ratios of what is compared, as a table for people: a block for each figure, a
-//! line for each point.
+//! Medians and ratios as a table for people: a block for each figure, a line for each point.
 
 use std::fmt::Write as _;
 
@@ -9,7 +8,8 @@ use super::{
 };
 use crate::measure::statistics::{Ratio, Spread};
 
-/// The table of a scenario's figures. Figures that are compared have the ratios beside the medians.
+/// Formats the table of a scenario's figures. Compared figures have their ratios beside the
+/// medians.
 pub(super) fn of(outcome: &Outcome<'_>) -> String {
     let mut text =
         format!("{}: medians (smallest to largest) over the rounds\n", outcome.scenario.title);

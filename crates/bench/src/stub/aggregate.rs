@@ -1,5 +1,5 @@
-//! Aggregated frames at the stub: every entry is answered as if it had come alone, all answers
-//! leave in one frame.
+//! Aggregated frames at the stub: each entry is answered as if it had come alone; one frame carries
+//! all answers.
 
 use std::ops::ControlFlow;
 
@@ -67,8 +67,7 @@ impl Dispatcher {
         entry: &Entry<'_>,
     ) -> ControlFlow<()> {
         rest.counts.aggregated_queries += 1;
-        // Bodies of entries are compressed one by one, as they would be in envelopes of their own
-        // (v3, v4).
+        // Bodies of entries are compressed individually, as in separate envelopes (v3, v4).
         let mut plain = Vec::new();
         let mut body = entry.body;
         if entry.flags & flag::COMPRESSION != 0 && entry.version < 5 {
@@ -83,8 +82,7 @@ impl Dispatcher {
             length: body.len() as u32,
             ..Header::request(entry.version, entry.stream, entry.opcode)
         };
-        // There is no later in a frame that is answered as a whole, so a delayed answer is given at
-        // once.
+        // A frame is answered as a whole, so a delayed answer is given at once.
         match self.reply(node, rest, asked, body, true) {
             Reply::Body(header) | Reply::Later(_, header) => {
                 let (stream, flags) = (header.stream, header.flags);

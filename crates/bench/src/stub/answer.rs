@@ -1,7 +1,7 @@
-//! How a stub node answers a request: the body of the response, from the body of the request.
+//! Answers a request of a stub node: from the request's body to the response's body.
 //!
-//! Knows nothing of connections and framing; the keyspace of the connection and the memory come as
-//! arguments.
+//! The module knows nothing of connections and framing; it gets the keyspace of the connection and
+//! the memory as arguments.
 
 use std::sync::PoisonError;
 
@@ -29,11 +29,10 @@ use crate::stub::{
 
 /// Bit of a statement id's first byte: the statement reads the bench table.
 const READS: u8 = 1;
-/// A RESULT that says nothing.
+/// A RESULT of kind void.
 const VOID: [u8; 4] = result_kind::VOID.to_be_bytes();
 
-/// The effect of a request on its connection: the keyspace it has from now on; or why it gets an
-/// ERROR.
+/// The effect of a request on its connection: the new keyspace, or the reason for an ERROR.
 type Outcome = Result<Option<String>, Failure>;
 
 /// One node: its tables and prepared statements.
@@ -44,23 +43,23 @@ pub struct Node {
     pub(super) placement: Option<Placement>,
     statements: Statements,
     pub(super) memory: Option<Memory>,
-    /// The value that a SELECT finds when nothing is remembered.
+    /// Value that a SELECT finds when nothing is remembered.
     pub(super) value: Vec<u8>,
-    /// Whole bodies for `SELECT v` of a known value: with and without metadata.
+    /// Complete bodies for `SELECT v` of a known value: with and without metadata.
     pub(super) ready: [Vec<u8>; 2],
 }
 
-/// The facts of a response beside its body.
+/// The facts of a response other than its body.
 #[derive(Debug, Default, Eq, PartialEq)]
 pub struct Answered {
     /// Response opcode.
     pub opcode: u8,
-    /// The keyspace that the connection has from now on.
+    /// New keyspace of the connection.
     pub keyspace: Option<String>,
 }
 
 impl Node {
-    /// Node `index` of `ring`, with values of `value_bytes`.
+    /// Creates node `index` of `ring`, with values of `value_bytes`.
     pub fn new(ring: &Ring, index: usize, value_bytes: usize, memory: Option<Memory>) -> Self {
         let value = vec![0x5A; value_bytes];
         let ready = [false, true].map(|skip_metadata| {
@@ -81,18 +80,19 @@ impl Node {
         node
     }
 
-    /// Shows another ring from now on.
+    /// Replaces the ring that the node shows.
     pub fn set_ring(&mut self, ring: &Ring) {
         self.tables = system_tables::build(ring, self.index);
         self.placement = (ring.nodes.len() > 1).then(|| Placement::of(ring));
     }
 
-    /// The answer to an EXECUTE of a statement whose id begins with this byte, whatever its values.
+    /// Returns the answer to an EXECUTE of a statement whose id begins with this byte, for any
+    /// values.
     pub(super) fn fixed_answer(&self, id_first: u8) -> &[u8] {
         if id_first & READS != 0 { &self.ready[1] } else { &VOID }
     }
 
-    /// Forgets all prepared statements, as a restart does.
+    /// Forgets all prepared statements, as after a restart.
     pub fn forget_statements(&mut self) {
         self.statements.clear();
     }
@@ -232,7 +232,7 @@ impl Node {
                 (marker.name.as_str(), marker.type_option.unwrap_or(of_column))
             })
             .collect();
-        // Of several keys the last, as with Cassandra.
+        // Of several keys the last one counts, as in Cassandra.
         let key = planned
             .markers
             .iter()

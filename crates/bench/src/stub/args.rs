@@ -4,17 +4,17 @@ use std::net::{IpAddr, SocketAddr};
 
 use clap::Args;
 
-/// `shunt bench stub`: how many nodes, where, and what they answer.
+/// `shunt bench stub`: number and addresses of the nodes, and their answers.
 #[derive(Args, Clone, Debug)]
 pub struct StubArgs {
-    /// First node's CQL address; the others have the next IP addresses, or with --one-address the
-    /// next ports
+    /// CQL address of the first node; the others have the next IP addresses, or with --one-address
+    /// the next ports
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9042")]
     pub listen: SocketAddr,
-    /// Nodes of the ring, tokens spread evenly
+    /// Nodes of the ring, with evenly spread tokens
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub nodes: u16,
-    /// All nodes on one IP address with consecutive ports
+    /// Put all nodes on one IP address, with consecutive ports
     #[arg(long)]
     pub one_address: bool,
     /// Threads; connections are spread over them
@@ -26,13 +26,13 @@ pub struct StubArgs {
     /// Offer and execute aggregated frames
     #[arg(long)]
     pub aggregate: bool,
-    /// Bytes of the value a SELECT finds
+    /// Bytes of the value that a SELECT finds
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(0..=16_777_216))]
     pub answer_bytes: u32,
-    /// Keep what is inserted, in one memory for all nodes, and return that
+    /// Keep inserted values, in one memory for all nodes, and return them
     #[arg(long)]
     pub remember: bool,
-    /// Answer EXECUTE without looking at it: the floor of what serving the clients' sockets costs
+    /// Answer EXECUTE without reading it: the lowest cost of serving the clients' sockets
     #[arg(long)]
     pub echo: bool,
     /// Highest protocol version accepted
@@ -42,25 +42,25 @@ pub struct StubArgs {
     /// silence, close, delay; repeatable
     #[arg(long = "fault", value_name = "KIND=P")]
     pub faults: Vec<String>,
-    /// Delay of the fault of that name, microseconds
+    /// Length of the fault `delay`, microseconds
     #[arg(long, default_value_t = 1000)]
     pub delay_us: u64,
-    /// Answer HTTP GET with statistics as JSON here
+    /// Address for statistics as JSON over HTTP GET
     #[arg(long, value_name = "ADDR")]
     pub statistics: Option<SocketAddr>,
     /// Event loop driver: auto, epoll or uring
     #[arg(long, default_value = "auto")]
     pub io: String,
-    /// Stop when standard input is closed, that is when the process that started this one ends
+    /// Stop when standard input closes, which happens when the process that started this one ends
     #[arg(long)]
     pub until_input_closes: bool,
 }
 
 impl StubArgs {
-    /// The address of every node, in ring order.
+    /// Returns the address of every node, in ring order.
     ///
     /// # Errors
-    /// The addresses run over the end of the IP range or of the ports.
+    /// The addresses exceed the IP range or the ports.
     pub fn addresses(&self) -> Result<Vec<SocketAddr>, String> {
         (0..self.nodes).map(|node| self.address(node)).collect()
     }

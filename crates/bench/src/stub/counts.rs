@@ -1,4 +1,4 @@
-//! The counts of a stub node, and the report made of them.
+//! The counts of a stub node, and their report.
 
 use std::{net::SocketAddr, ops::AddAssign};
 
@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 /// Counters of one node or one connection.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Counts {
-    /// Times bytes were handed over by the event loop: as many as the peer's writes, or fewer where
-    /// the kernel joined some.
+    /// Number of reads from sockets: as many as the peer's writes, or fewer if the kernel joined
+    /// some.
     pub reads: u64,
     /// Bytes received.
     pub bytes_in: u64,
@@ -16,9 +16,9 @@ pub struct Counts {
     pub frames: u64,
     /// Aggregated frames received.
     pub aggregated_frames: u64,
-    /// QUERY, EXECUTE and BATCH requests, also those inside aggregated frames.
+    /// QUERY, EXECUTE and BATCH requests, including those in aggregated frames.
     pub queries: u64,
-    /// Part of the queries that came inside aggregated frames.
+    /// Queries that came in aggregated frames.
     pub aggregated_queries: u64,
     /// PREPARE requests.
     pub prepares: u64,
@@ -26,20 +26,20 @@ pub struct Counts {
     pub options: u64,
     /// `CLIENT_GONE` entries of aggregated frames.
     pub clients_gone: u64,
-    /// Queries whose partition key is not on this node; of a multiget none of its keys.
+    /// Queries whose partition key is not on this node; a multiget counts if none of its keys is.
     pub misrouted: u64,
     /// SELECTs with several keys (`IN`).
     #[serde(default)]
     pub multigets: u64,
-    /// Their keys.
+    /// Keys of these SELECTs.
     #[serde(default)]
     pub multiget_keys: u64,
-    /// Part of these that are not on this node.
+    /// Keys of these SELECTs that are not on this node.
     #[serde(default)]
     pub multiget_keys_elsewhere: u64,
-    /// Errors answered, also those on purpose.
+    /// Errors answered, intentional ones included.
     pub errors: u64,
-    /// Input that was no CQL; its connection was closed.
+    /// Input that was not CQL; its connection was closed.
     pub protocol_errors: u64,
 }
 
@@ -64,7 +64,7 @@ impl AddAssign<&Counts> for Counts {
 }
 
 impl Counts {
-    /// The counts since `earlier`.
+    /// Returns the counts since `earlier`.
     pub fn since(&self, earlier: &Counts) -> Counts {
         Counts {
             reads: self.reads - earlier.reads,
@@ -85,12 +85,12 @@ impl Counts {
         }
     }
 
-    /// Queries per read: at least the queries per write of the peer.
+    /// Returns the queries per read: at least the queries per write of the peer.
     pub fn queries_per_read(&self) -> f64 {
         self.queries as f64 / self.reads.max(1) as f64
     }
 
-    /// Queries per envelope: 1 without aggregated frames.
+    /// Returns the queries per envelope: 1 without aggregated frames.
     pub fn queries_per_frame(&self) -> f64 {
         self.queries as f64 / self.frames.max(1) as f64
     }
@@ -101,22 +101,22 @@ impl Counts {
 pub struct ConnectionReport {
     /// The other end.
     pub peer: SocketAddr,
-    /// Its counters.
+    /// Counters of the connection.
     pub counts: Counts,
 }
 
 /// One node in a [`Report`].
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct NodeReport {
-    /// Sum over all its connections, closed ones too.
+    /// Sum over all connections of the node, closed ones included.
     pub counts: Counts,
     /// Connections accepted since the start.
     pub accepted: u64,
-    /// The connections that are open.
+    /// The open connections.
     pub connections: Vec<ConnectionReport>,
 }
 
-/// Everything a stub process counts.
+/// The counts of a stub process.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct Report {
     /// The nodes, in ring order.
@@ -128,7 +128,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Adds what another core of the same stub counted.
+    /// Adds the counts of another core of the same stub.
     pub fn merge(&mut self, other: Report) {
         self.nodes.resize_with(self.nodes.len().max(other.nodes.len()), NodeReport::default);
         for (own, others) in self.nodes.iter_mut().zip(other.nodes) {

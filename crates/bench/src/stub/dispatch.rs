@@ -1,6 +1,6 @@
-//! Where requests are looked at: handshake here, queries to the node's [`answer`](super::answer),
-//! aggregated frames to [`aggregate`](super::aggregate); and before all that the hook, which may
-//! want something else done.
+//! Dispatches requests: the handshake is handled here, queries go to the node's
+//! [`answer`](super::answer), aggregated frames to [`aggregate`](super::aggregate). Before all
+//! that, the hook may replace the answer.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -36,7 +36,7 @@ pub(super) struct Delayed {
     pub(super) body: Vec<u8>,
 }
 
-/// The nodes and what all their connections share.
+/// The nodes, and the state that all their connections share.
 pub(super) struct Dispatcher {
     pub(super) nodes: Vec<Node>,
     pub(super) hook: Option<Hook>,
@@ -47,16 +47,16 @@ pub(super) struct Dispatcher {
     echo: bool,
     protocol_max: u8,
     credentials: Vec<(String, String)>,
-    /// The response's body being made.
+    /// Buffer for the body of a response.
     body: Vec<u8>,
     delays: u64,
     answer_bytes: usize,
     memory: Option<super::Memory>,
 }
 
-/// The fate of one query.
+/// Outcome of one query.
 pub(super) enum Reply {
-    /// This opcode, flags and stream, with the body in the dispatcher's buffer.
+    /// Send this opcode, flags and stream, with the body in the dispatcher's buffer.
     Body(Header),
     Nothing,
     Later(u64, Header),
@@ -116,8 +116,8 @@ impl Dispatcher {
         self.note_unfinished(conn, rest);
     }
 
-    /// Serves one envelope. A break says that the connection is to be closed.
-    #[allow(clippy::too_many_arguments)] // all of it is one connection's state, borrowed in parts
+    /// Serves one envelope. A break means that the connection has to be closed.
+    #[allow(clippy::too_many_arguments)] // one connection's state, in parts
     pub(super) fn serve(
         &mut self,
         io: &mut Io,
@@ -152,7 +152,7 @@ impl Dispatcher {
         self.handshake(io, conn, rest, header, body)
     }
 
-    /// The answer by the kind of statement that its id tells.
+    /// Returns the answer for the kind of statement that the id encodes.
     fn echo(
         &mut self,
         io: &mut Io,
@@ -194,8 +194,7 @@ impl Dispatcher {
         ControlFlow::Continue(())
     }
 
-    /// Works out the answer to a query into the dispatcher's buffer, or what the hook wants
-    /// instead.
+    /// Builds the answer to a query in the dispatcher's buffer, or the hook's replacement.
     pub(super) fn reply(
         &mut self,
         node: usize,
@@ -246,8 +245,8 @@ impl Dispatcher {
         }
     }
 
-    /// The answer with what its request asks to stand before it: a tracing id, the custom payload
-    /// echoed.
+    /// Builds the regular answer, with the parts that its request asks for before it: a tracing id,
+    /// the echoed custom payload.
     fn right_answer(
         &mut self,
         node: usize,
@@ -290,7 +289,7 @@ impl Dispatcher {
         prefix.flags()
     }
 
-    /// The bytes of the answer made last.
+    /// Returns the bytes of the last answer.
     pub(super) fn answer_body(&self) -> &[u8] {
         &self.body
     }
@@ -419,7 +418,7 @@ impl Dispatcher {
         ControlFlow::Continue(())
     }
 
-    /// Cassandra compresses even the empty body of READY. Returns the header flags of that.
+    /// Cassandra compresses even the empty body of READY. Returns the header's flags.
     fn put_empty_compressed(&mut self, compression: Option<Algorithm>) -> u8 {
         match compression {
             None => return 0,
@@ -430,7 +429,7 @@ impl Dispatcher {
         flag::COMPRESSION
     }
 
-    /// SASL PLAIN as PasswordAuthenticator takes it: `[authzid] 0 user 0 password`.
+    /// Checks SASL PLAIN in the form of PasswordAuthenticator: `[authzid] 0 user 0 password`.
     fn login(&mut self, rest: &mut SessionRest, body: &[u8]) -> u8 {
         let token =
             AuthResponse::decode(body).ok().and_then(|response| response.token).unwrap_or_default();

@@ -1,11 +1,11 @@
-//! Why a request gets an ERROR, and the bodies of these.
+//! The reasons for ERROR answers, and their bodies.
 
 use shunt_wire::{
     cql::message::{ErrorDetails, ErrorMessage, encode, error_code},
     error::DecodeError,
 };
 
-/// Why a request gets an ERROR.
+/// The reason for an ERROR.
 #[derive(Debug)]
 pub(super) enum Failure {
     Protocol(String),

@@ -1,4 +1,4 @@
-//! Misbehaviour on purpose: before a request is answered, a hook may choose something else than the
+//! Intended misbehaviour: before a request is answered, a hook may choose another reaction than the
 //! right answer.
 
 use crate::random::Random;
@@ -10,13 +10,13 @@ pub struct Request<'a> {
     pub node: usize,
     /// Protocol version of the request.
     pub version: u8,
-    /// Its stream id.
+    /// Stream id of the request.
     pub stream: i16,
-    /// Its opcode.
+    /// Opcode of the request.
     pub opcode: u8,
-    /// Its body as it came (uncompressed).
+    /// Body of the request as received (uncompressed).
     pub body: &'a [u8],
-    /// True if it came inside an aggregated frame.
+    /// True if the request came in an aggregated frame.
     pub aggregated: bool,
 }
 
@@ -25,27 +25,27 @@ pub struct Request<'a> {
 pub enum Action {
     /// The right answer.
     Answer,
-    /// The right answer after this many nanoseconds. Inside an aggregated frame, which is answered
-    /// as a whole: at once.
+    /// The right answer after this many nanoseconds; at once in an aggregated frame, which is
+    /// answered as a whole.
     Delay(u64),
-    /// No answer at all.
+    /// No answer.
     Silence,
     /// The right answer under another stream id.
     UnknownStream(i16),
     /// An error with this code and no extra fields, such as 0x1001 Overloaded.
     Error(i32),
-    /// UNPREPARED (for EXECUTE; any other request is answered rightly).
+    /// UNPREPARED for an EXECUTE; other requests get the right answer.
     Unprepared,
-    /// These bytes where an answer's envelope would be, outside any frame.
+    /// Sends these bytes, outside any frame, in place of an answer's envelope.
     Garbage(Vec<u8>),
     /// Close the connection.
     Close,
 }
 
-/// Chooses what to do with each request.
+/// Chooses the reaction to each request.
 pub type Hook = Box<dyn FnMut(&Request<'_>) -> Action + Send>;
 
-/// Does `action` to the first request for which `matches` holds and answers all others.
+/// Applies `action` to the first request for which `matches` holds; answers all others.
 pub fn once(
     action: Action,
     mut matches: impl FnMut(&Request<'_>) -> bool + Send + 'static,
@@ -60,7 +60,7 @@ pub fn once(
     })
 }
 
-/// Does one of `faults` with its probability to each QUERY, EXECUTE, PREPARE and BATCH, seeded.
+/// Applies one of `faults` with its probability to each QUERY, EXECUTE, PREPARE and BATCH, seeded.
 pub fn random(seed: u64, faults: Vec<(f64, Action)>) -> Hook {
     use shunt_wire::cql::envelope::opcode::{BATCH, EXECUTE, PREPARE, QUERY};
     let mut random = Random::new(seed);
@@ -79,10 +79,10 @@ pub fn random(seed: u64, faults: Vec<(f64, Action)>) -> Hook {
     })
 }
 
-/// Reads `KIND=PROBABILITY`; `delay_ns` is the length of the fault `delay`.
+/// Parses `KIND=PROBABILITY`; `delay_ns` is the length of the fault `delay`.
 ///
 /// # Errors
-/// Says what is wrong with the text.
+/// The text is invalid; the message says why.
 pub fn parse_fault(text: &str, delay_ns: u64) -> Result<(f64, Action), String> {
     let (kind, probability) =
         text.split_once('=').ok_or_else(|| format!("fault '{text}' is not KIND=PROBABILITY"))?;

@@ -1,5 +1,5 @@
-//! A CQL node that answers at memory speed: protocol v3 to v5, the system tables drivers read, one
-//! table, aggregated frames if wanted, and misbehaviour on purpose.
+//! A CQL node that answers at memory speed: protocol v3 to v5, the system tables that drivers read,
+//! one table, optional aggregated frames, and intended misbehaviour.
 //!
 //! [`Stub`] is a [`Service`]: [`serve`] runs it on sockets, tests run it in the simulation. One
 //! `Stub` can be several nodes of a ring (one per listener) or one of them.
@@ -52,36 +52,36 @@ use self::{
     session::Session,
 };
 
-/// A connection that lets more answers than this lie is not read from.
+/// Unread answers of a connection, in bytes, above which the stub stops reading from it.
 const BACKLOG_BYTES: usize = 8 << 20;
 
 /// The options of a stub: its nodes, and how they answer.
 pub struct StubOptions {
-    /// The ring that its nodes belong to.
+    /// Ring of the nodes.
     pub ring: Ring,
-    /// Which node of the ring each listener is.
+    /// Index in the ring of each listener's node.
     pub listeners: Vec<usize>,
-    /// Bytes of the value a SELECT finds without a memory.
+    /// Bytes of the value that a SELECT finds without a memory.
     pub answer_bytes: usize,
-    /// Keep what is written and answer SELECTs with it.
+    /// Memory for written values, which SELECTs then return.
     pub memory: Option<Memory>,
-    /// Offer and execute aggregated frames.
+    /// Offer and execute aggregated frames within these limits.
     pub aggregate: Option<AggregateLimits>,
-    /// Take them on connections to this port only, and say so in SUPPORTED.
+    /// Accept aggregated frames only on connections to this port, and announce it in SUPPORTED.
     pub aggregate_port: Option<u16>,
-    /// Answer EXECUTE by the kind in its statement's id alone, without reading further (and without
-    /// the hook).
+    /// Answer an EXECUTE from the kind in its statement id alone, without further reading (and
+    /// without the hook).
     pub echo: bool,
     /// Highest protocol version, 3 to 5.
     pub protocol_max: u8,
-    /// Users and passwords; without any, no login is asked for.
+    /// Users and passwords; without any, the nodes ask for no login.
     pub credentials: Vec<(String, String)>,
     /// Misbehaviour.
     pub hook: Option<Hook>,
 }
 
 impl StubOptions {
-    /// All nodes of `ring`, one listener each, everything right and nothing remembered.
+    /// Options for all nodes of `ring`, one listener each, without memory and misbehaviour.
     pub fn new(ring: Ring) -> Self {
         Self {
             listeners: (0..ring.nodes.len()).collect(),
@@ -98,23 +98,23 @@ impl StubOptions {
     }
 }
 
-/// A message of another thread, or a test, to a running stub.
+/// A message to a running stub, from another thread or a test.
 pub enum StubMail {
-    /// Send what was counted so far.
+    /// Send the counts so far.
     Report(SyncSender<Report>),
-    /// Show this ring from now on, and tell nobody.
+    /// Show this ring from now on, without an event.
     Ring(Ring),
-    /// Misbehave like this from now on.
+    /// Use this hook from now on.
     Hook(Option<Hook>),
-    /// Offer and execute aggregated frames from now on, or no longer.
+    /// Offer and execute aggregated frames from now on, or stop doing so.
     Aggregate(Option<AggregateLimits>),
-    /// Node by index: forget all prepared statements.
+    /// Make this node forget all prepared statements.
     ForgetStatements(usize),
-    /// Send a STATUS_CHANGE (`UP`, `DOWN`) from all nodes to whoever registered for it.
+    /// Send a STATUS_CHANGE (`UP`, `DOWN`) from all nodes to the registered connections.
     Status(&'static str, SocketAddr),
-    /// Send a TOPOLOGY_CHANGE (`NEW_NODE`, `REMOVED_NODE`) likewise.
+    /// Send a TOPOLOGY_CHANGE (`NEW_NODE`, `REMOVED_NODE`) to the registered connections.
     Topology(&'static str, SocketAddr),
-    /// Send this body of an EVENT to whoever registered for the kind.
+    /// Send an EVENT with this body to the connections that registered for the kind.
     Event(String, Vec<u8>),
 }
 
@@ -126,12 +126,12 @@ pub struct Stub {
     closed_counts: Vec<Counts>,
     accepted: Vec<u64>,
     delayed: HashMap<u64, Delayed>,
-    /// Segments and bodies that had to be decompressed.
+    /// Buffers for decompressed segments and bodies.
     scratch: Vec<u8>,
 }
 
 impl Stub {
-    /// A stub that waits for connections.
+    /// Creates a stub that waits for connections.
     pub fn new(options: StubOptions) -> Self {
         let nodes = options.ring.nodes.len();
         Self {
@@ -145,7 +145,7 @@ impl Stub {
         }
     }
 
-    /// Everything counted so far.
+    /// Returns the counts so far.
     pub fn report(&self, io: &Io) -> Report {
         let node = |index: usize| {
             let mut report = NodeReport {
@@ -168,7 +168,7 @@ impl Stub {
         }
     }
 
-    /// Sums over all connections of all nodes.
+    /// Returns the sums over all connections of all nodes.
     pub fn counts(&self) -> Counts {
         let mut total = Counts::default();
         let open = self.sessions.iter().flatten().map(|session| &session.rest.counts);
@@ -176,7 +176,7 @@ impl Stub {
         total
     }
 
-    /// Shows another ring from now on; nodes it adds are not listened for here. No event is sent.
+    /// Shows another ring from now on. The stub does not listen for added nodes and sends no event.
     pub fn set_ring(&mut self, ring: &Ring) {
         self.dispatcher.set_ring(ring);
         let nodes = ring.nodes.len().max(self.accepted.len());
@@ -184,7 +184,7 @@ impl Stub {
         self.accepted.resize(nodes, 0);
     }
 
-    /// Misbehaves like this from now on.
+    /// Replaces the hook.
     pub fn set_hook(&mut self, hook: Option<Hook>) {
         self.dispatcher.hook = hook;
     }
@@ -217,8 +217,8 @@ impl Stub {
         if slot.as_ref()?.conn == conn { slot.take() } else { None }
     }
 
-    /// Serves the requests in `data`; returns how much of it is done with, or `None` if the
-    /// connection is to be closed.
+    /// Serves the requests in `data`. Returns the number of bytes consumed, or `None` if the
+    /// connection has to be closed.
     fn serve_all(
         &mut self,
         io: &mut Io,
@@ -260,7 +260,7 @@ impl Service for Stub {
     }
 
     fn connected(&mut self, io: &mut Io, conn: ConnId) {
-        io.abort(conn); // a stub connects to nobody
+        io.abort(conn); // a stub opens no connections
     }
 
     fn received(&mut self, io: &mut Io, conn: ConnId, data: &[u8]) -> usize {
@@ -321,7 +321,7 @@ impl Service for Stub {
 
     fn mail(&mut self, io: &mut Io, mail: StubMail) {
         match mail {
-            // Whoever asked may have gone; nobody else wants the report then.
+            // The receiver may be gone; the report is then useless.
             StubMail::Report(asked_by) => drop(asked_by.try_send(self.report(io))),
             StubMail::Ring(ring) => self.set_ring(&ring),
             StubMail::Hook(hook) => self.set_hook(hook),

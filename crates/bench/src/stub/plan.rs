@@ -1,5 +1,5 @@
-//! Plans what a statement means to a stub node, worked out once per text: a read of a system table,
-//! a read or write of the one table it has, or something it only nods at.
+//! Plans the effect of a statement at a stub node, once per text: a read of a system table, a read
+//! or write of the bench table, or a statement that succeeds without effect.
 
 use shunt_wire::cql::{
     message::{Values, encode_result::native},
@@ -13,35 +13,35 @@ use crate::stub::{
     table::{Column, Table},
 };
 
-/// The plan of a statement.
+/// Plan of a statement.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Plan {
     /// Reads a system table.
     System {
-        /// Its index among the node's tables.
+        /// Index among the node's tables.
         table: usize,
-        /// Positions of the columns asked for.
+        /// Positions of the selected columns.
         columns: Vec<usize>,
         /// Columns that must have a value, by position.
         filters: Vec<(usize, Operand)>,
     },
     /// Reads the bench table by key.
     Read {
-        /// Positions of the columns asked for in [`TABLE_COLUMNS`].
+        /// Positions of the selected columns in [`TABLE_COLUMNS`].
         columns: Vec<usize>,
         /// The key, if the statement fixes it.
         key: Option<Operand>,
     },
     /// Reads several keys of the bench table.
     Multiget {
-        /// Positions of the columns asked for in [`TABLE_COLUMNS`].
+        /// Positions of the selected columns in [`TABLE_COLUMNS`].
         columns: Vec<usize>,
         /// The keys.
         keys: Keys,
     },
     /// Reads rows of the bench table from the token of a key on.
     Scan {
-        /// Positions of the columns asked for in [`TABLE_COLUMNS`].
+        /// Positions of the selected columns in [`TABLE_COLUMNS`].
         columns: Vec<usize>,
         /// The key.
         from: Operand,
@@ -52,21 +52,21 @@ pub enum Plan {
     Write {
         /// The key, if the statement fixes it.
         key: Option<Operand>,
-        /// The value; `None` deletes.
+        /// The value; `None` for a deletion.
         value: Option<Operand>,
-        /// A lightweight transaction, whose condition always holds here.
+        /// True for a lightweight transaction, whose condition always holds here.
         conditional: bool,
     },
     /// Changes the connection's keyspace.
     Use(String),
-    /// Succeeds without doing anything: schema changes, TRUNCATE, grants.
+    /// Succeeds without an effect: schema changes, TRUNCATE, grants.
     Nothing,
-    /// Cannot be answered; the text says why.
+    /// Cannot be answered, for this reason.
     Invalid(String),
 }
 
 impl Plan {
-    /// The columns of the bench table that it reads, if it does.
+    /// Returns the columns of the bench table that the plan reads, if it reads the table.
     pub fn bench_columns(&self) -> Option<&[usize]> {
         match self {
             Self::Read { columns, .. }
@@ -77,7 +77,7 @@ impl Plan {
     }
 }
 
-/// Keys behind `IN`.
+/// Keys of an `IN`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Keys {
     /// `IN (?, ?, ..)`
@@ -89,16 +89,17 @@ pub enum Keys {
 /// A value in a statement.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Operand {
-    /// Written in the text; the serialized bytes.
+    /// The serialized bytes of a literal in the text.
     Literal(Vec<u8>),
-    /// Bound; position among the markers.
+    /// A bound value, by its position among the markers.
     Marker(u16),
-    /// Bound by name.
+    /// A bound value, by name.
     Named(String, u16),
 }
 
 impl Operand {
-    /// The bytes, from the text or from the values of a request. `None` for null, unset or missing.
+    /// Returns the bytes, from the text or from a request's values. `None` for null, unset or
+    /// missing.
     pub fn resolve<'a>(&'a self, values: &Values<'a>) -> Option<&'a [u8]> {
         match self {
             Self::Literal(bytes) => Some(bytes),
@@ -111,25 +112,24 @@ impl Operand {
 /// A plan with its bind markers, as PREPARED describes them.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Planned {
-    /// The plan to follow.
+    /// The plan itself.
     pub plan: Plan,
-    /// Every marker.
+    /// The bind markers.
     pub markers: Vec<Marker>,
 }
 
 /// A bind marker.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Marker {
-    /// Its name.
+    /// Name of the marker.
     pub name: String,
-    /// The table's column that it is a value of; `None` if it is of none known here.
+    /// The table's column whose value it is; `None` if it belongs to no known column.
     pub column: Option<usize>,
-    /// Its type as an `[option]`, if it is not that of the column.
+    /// Type as an `[option]`, if it differs from that of the column.
     pub type_option: Option<&'static [u8]>,
 }
 
-/// Works out what `text` does at a node with these system tables, on a connection with this
-/// keyspace.
+/// Plans `text` for a node with these system tables, on a connection with this keyspace.
 pub fn plan(text: &str, keyspace: Option<&str>, tables: &[Table]) -> Planned {
     let statement = statement::classify_whole(text);
     let named = |written: Option<Identifier<'_>>, name: &str| match written {
@@ -244,7 +244,7 @@ fn bench_write(statement: &statement::Statement<'_>, text: &str) -> Plan {
             let term = statement.key_terms().find(|term| term.column.matches(TABLE_COLUMNS[1].0));
             term.and_then(|term| operand(term.term, blob))
         }
-        // SET comes before WHERE and the table has one column to set, so its marker is the first.
+        // SET comes before WHERE, and the table has one column to set, so its marker is the first.
         Kind::Update if text.contains('?') => Some(Operand::Marker(0)),
         _ => None,
     };
@@ -254,7 +254,7 @@ fn bench_write(statement: &statement::Statement<'_>, text: &str) -> Plan {
 /// A `list<blob>`.
 const LIST_OF_BLOB: &[u8] = &[0, 0x20, 0, 0x03];
 
-/// All markers; those that are not known from the plan are called by their position.
+/// Returns all markers; a marker that the plan does not know is named by its position.
 fn markers(statement: &statement::Statement<'_>, plan: &Plan) -> Vec<Marker> {
     let unknown = |index| Marker { name: format!("arg{index}"), column: None, type_option: None };
     let mut markers: Vec<_> = (0..statement.markers).map(unknown).collect();

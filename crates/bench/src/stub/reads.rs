@@ -1,4 +1,4 @@
-//! Rows of the bench table: of one key, of several, and from a token on.
+//! Reads of the bench table: one key, several keys, and a scan from a token on.
 
 use std::sync::PoisonError;
 
@@ -16,13 +16,13 @@ use crate::stub::{
 
 /// Rows of a scan without LIMIT.
 const SCAN_ROWS: i32 = 100;
-/// A scan finds no more than this, whatever its LIMIT.
+/// Most rows of a scan, whatever its LIMIT.
 const SCAN_ROWS_MAX: usize = 10_000;
-/// Nor more bytes than about this.
+/// Approximate maximum of a scan's bytes.
 const SCAN_BYTES_MAX: usize = 16 << 20;
 
 impl Node {
-    /// The row of one key.
+    /// Answers with the row of one key.
     pub(super) fn read(
         &self,
         columns: &[usize],
@@ -41,7 +41,7 @@ impl Node {
         }
     }
 
-    /// The rows of several keys, in the order asked for.
+    /// Answers with the rows of several keys, in the order of the request.
     pub(super) fn multiget(
         &self,
         columns: &[usize],
@@ -68,8 +68,8 @@ impl Node {
         Ok(())
     }
 
-    /// The row of a key and as many others as the LIMIT allows: those remembered, in no order, or
-    /// the same again.
+    /// Answers with the row of a key and as many others as the LIMIT allows: remembered rows in any
+    /// order, or the same row again.
     pub(super) fn scan(
         &self,
         columns: &[usize],
@@ -109,7 +109,7 @@ impl Node {
         Ok(())
     }
 
-    /// Counts how many of the keys of one query are on other nodes.
+    /// Counts the keys of a query that are on other nodes.
     fn check_routes(&self, keys: &[&[u8]], counts: &mut Counts) {
         counts.multigets += 1;
         counts.multiget_keys += keys.len() as u64;
@@ -123,7 +123,7 @@ impl Node {
     }
 }
 
-/// The bytes of all keys.
+/// Returns the bytes of all keys.
 fn resolve<'a>(keys: &'a Keys, params: &QueryParams<'a>) -> Result<Vec<&'a [u8]>, Failure> {
     let null = || Failure::Invalid("Invalid null value for column k".into());
     match keys {
@@ -139,7 +139,7 @@ fn resolve<'a>(keys: &'a Keys, params: &QueryParams<'a>) -> Result<Vec<&'a [u8]>
     }
 }
 
-/// A RESULT with these rows, keys and values.
+/// Appends a RESULT with these rows of keys and values.
 pub(super) fn put_bench_rows<'a>(
     out: &mut Vec<u8>,
     columns: &[usize],

@@ -1,15 +1,15 @@
-//! The ring that stub nodes claim to be: addresses, host ids and tokens.
+//! The ring that stub nodes present: addresses, host ids and tokens.
 
 use std::net::SocketAddr;
 
-/// One node as its peers and clients know it.
+/// A node as its peers and clients see it.
 #[derive(Clone, Debug)]
 pub struct RingNode {
     /// CQL address.
     pub address: SocketAddr,
-    /// Unique for the node's life.
+    /// Unique id, constant over the node's life.
     pub host_id: u128,
-    /// Tokens it owns, the end of each range included.
+    /// Tokens of the node; each is the inclusive end of its range.
     pub tokens: Vec<i64>,
     /// Datacentre name.
     pub datacentre: String,
@@ -17,24 +17,24 @@ pub struct RingNode {
     pub rack: String,
 }
 
-/// A ring in which nothing ever moves by itself.
+/// A static ring.
 #[derive(Clone, Debug)]
 pub struct Ring {
-    /// The nodes, in token order of their first token.
+    /// The nodes, ordered by their first token.
     pub nodes: Vec<RingNode>,
     /// Cluster name of every node.
     pub cluster_name: String,
     /// Cassandra version of every node.
     pub release_version: String,
-    /// Version of the schema, the same everywhere.
+    /// Schema version, the same on all nodes.
     pub schema_version: u128,
     /// Replication factor of keyspace `bench`.
     pub replication: u8,
 }
 
 impl Ring {
-    /// Nodes at `addresses` in one datacentre, tokens spread evenly, `tokens_each` per node in
-    /// turn.
+    /// Creates nodes at `addresses` in one datacentre, with `tokens_each` evenly spread tokens per
+    /// node in turn.
     pub fn even(addresses: &[SocketAddr], tokens_each: usize) -> Self {
         let tokens_total = addresses.len() * tokens_each.max(1);
         let step = (1u128 << 64) / tokens_total.max(1) as u128;
@@ -60,18 +60,18 @@ impl Ring {
     }
 }
 
-/// Which nodes hold a token, under SimpleStrategy with the ring's replication factor.
+/// Maps tokens to nodes, under SimpleStrategy with the ring's replication factor.
 #[derive(Clone, Debug, Default)]
 pub struct Placement {
-    /// Ends of ranges in order, each with the nodes of its range as bits.
+    /// Ends of ranges in order, each with a bit set of the nodes of its range.
     ranges: Vec<(i64, u64)>,
 }
 
-/// Nodes that fit into the bits of [`Placement`].
+/// Most nodes in the bit sets of [`Placement`].
 pub const NODES_MAX: usize = 64;
 
 impl Placement {
-    /// Works out the replicas of every range.
+    /// Computes the replicas of every range.
     pub fn of(ring: &Ring) -> Self {
         let mut ends: Vec<(i64, usize)> = Vec::new();
         for (index, node) in ring.nodes.iter().enumerate().take(NODES_MAX) {
@@ -96,7 +96,7 @@ impl Placement {
         }
     }
 
-    /// The nodes that hold `token`, as bits.
+    /// Returns the nodes that hold `token`, as a bit set.
     pub fn replicas(&self, token: i64) -> u64 {
         let range = self.ranges.partition_point(|&(end, _)| end < token);
         self.ranges.get(range).or(self.ranges.first()).map_or(0, |&(_, nodes)| nodes)

@@ -1,18 +1,17 @@
-//! The rows of the bench table: of each key the newest value, as Cassandra decides which that is.
+//! The rows of the bench table: the newest value of each key, by Cassandra's rules.
 
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex},
 };
 
-/// The rows that were written, shared by all nodes that should agree.
+/// The written rows, shared by all nodes of a consistent ring.
 pub type Memory = Arc<Mutex<Rows>>;
 
 /// The rows of the bench table.
 ///
-/// A write without a timestamp is the newest whenever it comes, because a node stamps it with the
-/// time at which it carries it out; so one that lay somewhere for long takes back what was written
-/// meanwhile, as it does in Cassandra.
+/// A write without a timestamp is always the newest, because a node stamps it when it executes it.
+/// So a write that was delayed overrides later ones, as in Cassandra.
 #[derive(Debug, Default)]
 pub struct Rows {
     by_key: HashMap<Vec<u8>, Cell>,
@@ -20,15 +19,15 @@ pub struct Rows {
 
 #[derive(Debug)]
 struct Cell {
-    /// Microseconds.
+    /// Timestamp of the write, in microseconds.
     written_us: i64,
-    /// `None`: deleted.
+    /// The value; `None` for a deletion.
     value: Option<Vec<u8>>,
 }
 
 impl Rows {
-    /// Writes a value, or deletes it with `None`. Of two writes of one time a deletion is the newer
-    /// one, then the greater value.
+    /// Writes a value, or deletes it with `None`. Of two writes with the same timestamp a deletion
+    /// wins, then the greater value.
     pub fn write(&mut self, key: &[u8], value: Option<&[u8]>, timestamp_us: Option<i64>) {
         let before = self.by_key.get(key);
         let written_us = timestamp_us
@@ -40,17 +39,17 @@ impl Rows {
         }
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     pub fn get(&self, key: &[u8]) -> Option<&[u8]> {
         self.by_key.get(key)?.value.as_deref()
     }
 
-    /// All keys that have a value, in no order.
+    /// Iterates over the keys with a value, in any order.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.by_key.iter().filter_map(|(key, cell)| Some((key.as_slice(), cell.value.as_deref()?)))
     }
 
-    /// Number of keys that have a value.
+    /// Returns the number of keys with a value.
     pub fn len(&self) -> usize {
         self.iter().count()
     }
@@ -60,13 +59,13 @@ impl Rows {
         self.len() == 0
     }
 
-    /// As if nothing had been written to this key.
+    /// Removes every trace of writes to this key.
     pub fn forget(&mut self, key: &[u8]) {
         self.by_key.remove(key);
     }
 }
 
-/// By which of two writes the newer is found.
+/// Sort key of writes; the greater one is newer.
 fn order(written_us: i64, value: Option<&[u8]>) -> (i64, bool, Option<&[u8]>) {
     (written_us, value.is_none(), value)
 }

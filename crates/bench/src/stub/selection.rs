@@ -1,27 +1,28 @@
-//! Reads what `WHERE` has beside equalities: several keys with `IN`, and rows from a token on.
+//! Parses the parts of `WHERE` other than equalities: several keys with `IN`, and rows from a token
+//! on.
 //!
-//! Reads text as load generators and drivers write it; anything else is left to the plan of a plain
-//! SELECT.
+//! The parser accepts the forms that load generators and drivers write. Any other text is planned
+//! as a plain SELECT.
 
 use shunt_wire::cql::types;
 
 use crate::stub::plan::{Keys, Operand, blob};
 
-/// The selection that was found.
+/// A parsed selection.
 #[derive(Debug, Eq, PartialEq)]
 pub(super) enum Selection {
     /// `k IN ..`
     Keys(Keys),
     /// `token(k) >= token(..) [LIMIT ..]`
     From {
-        /// The key whose token rows begin at.
+        /// The key at whose token the rows begin.
         key: Operand,
         /// The LIMIT, an int.
         rows: Option<Operand>,
     },
 }
 
-/// Looks into the `WHERE` of a SELECT from a table whose partition key is the column `key`.
+/// Parses the `WHERE` of a SELECT from a table whose partition key is the column `key`.
 pub(super) fn selection(text: &str, key: &str) -> Option<Selection> {
     let mut cursor = Cursor { tokens: tokens(text), position: 0, markers: 0 };
     while !cursor.next()?.eq_ignore_ascii_case("WHERE") {}
@@ -47,7 +48,7 @@ fn int(text: &str) -> Option<Vec<u8>> {
     types::literal(&types::CqlType::Int, text, &mut bytes).then_some(bytes)
 }
 
-/// Words and single characters.
+/// Splits a text into words and single characters.
 fn tokens(text: &str) -> Vec<&str> {
     let is_word = |letter: char| letter.is_alphanumeric() || letter == '_';
     let mut tokens = Vec::new();

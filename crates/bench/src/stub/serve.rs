@@ -1,4 +1,4 @@
-//! `shunt bench stub`: the stub on sockets, one event loop per core, statistics over HTTP.
+//! `shunt bench stub`: the stub on sockets, with one event loop per core and statistics over HTTP.
 
 use std::{
     fmt::Write as _,
@@ -28,12 +28,12 @@ use crate::{
 /// Limits of aggregated frames that the stub offers.
 pub const AGGREGATE_LIMITS: AggregateLimits =
     AggregateLimits { count_max: 1024, bytes_max: 1 << 20 };
-/// Connections may wait this many at a time for each loop.
+/// Most connections that wait for each loop.
 const MAILBOX_CAPACITY: usize = 16_384;
-/// A loop that does not report within this time is left out.
+/// Time after which a loop without a report is left out.
 const REPORT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Runs stub nodes until the process is ended.
+/// Runs stub nodes until the process ends.
 ///
 /// # Errors
 /// A wrong argument, an address in use, or a loop that cannot run.
@@ -48,14 +48,14 @@ pub fn run(args: &StubArgs) -> io::Result<()> {
         serve_statistics(TcpListener::bind(address)?, stub.mailers.clone())?;
     }
     if args.until_input_closes {
-        // Whatever ends the input, an error too, means that nobody needs the stub any more.
+        // Any end of the input, even an error, means that the stub is no longer needed.
         let _ = io::copy(&mut io::stdin(), &mut io::sink());
         return Ok(());
     }
     stub.join()
 }
 
-/// Stub nodes that are being served by threads of this process.
+/// Stub nodes served by threads of this process.
 pub struct Running {
     addresses: Vec<SocketAddr>,
     mailers: Vec<Mailer<StubMail>>,
@@ -64,8 +64,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// Listens on all addresses and starts the loops. With port 0 every node gets a port of its
-    /// own.
+    /// Listens on all addresses and starts the loops. With port 0 each node gets its own port.
     ///
     /// # Errors
     /// A wrong argument or an address in use.
@@ -107,12 +106,12 @@ impl Running {
         Ok(Self { addresses, mailers, threads, _acceptor: acceptor })
     }
 
-    /// The addresses listened on, in ring order.
+    /// Returns the bound addresses, in ring order.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 
-    /// The counts of all loops so far.
+    /// Returns the counts of all loops so far.
     pub fn report(&self) -> Report {
         collect(&self.mailers)
     }
@@ -167,7 +166,7 @@ fn collect(mailers: &[Mailer<StubMail>]) -> Report {
 fn serve_statistics(listener: TcpListener, mailers: Vec<Mailer<StubMail>>) -> io::Result<()> {
     thread::Builder::new().name("statistics".into()).spawn(move || {
         for stream in listener.incoming().flatten() {
-            // A client that goes away early is its own affair.
+            // A client that leaves early is no error.
             let _ = answer_http(stream, &mailers);
         }
     })?;
@@ -190,7 +189,7 @@ fn answer_http(stream: TcpStream, mailers: &[Mailer<StubMail>]) -> io::Result<()
 /// Reads the statistics of a stub in another process.
 ///
 /// # Errors
-/// Nothing answers there, or not with a report.
+/// No server answers there, or its answer is no report.
 pub fn fetch_report(address: SocketAddr) -> io::Result<Report> {
     Ok(serde_json::from_str(&crate::measure::http_get(address, "/")?)?)
 }

@@ -1,4 +1,4 @@
-//! One connection to a stub node: handshake, framing, what it registered for, what it sent.
+//! A connection to a stub node: handshake, framing, registrations, counts.
 
 use std::net::SocketAddr;
 
@@ -9,7 +9,7 @@ use shunt_wire::cql::{
 
 use crate::stub::counts::Counts;
 
-/// How far the handshake is.
+/// Stage of the handshake.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Stage {
     /// Before STARTUP.
@@ -30,20 +30,21 @@ pub(super) struct Session {
     pub(super) rest: SessionRest,
 }
 
-/// The part of a session that requests change; apart from the reader, which is in use meanwhile.
+/// The part of a session that requests change. The reader is separate, because it is borrowed
+/// meanwhile.
 #[derive(Debug)]
 pub(super) struct SessionRest {
     pub(super) stage: Stage,
-    /// The node's port that the client connected to.
+    /// Port of the node that the client connected to.
     pub(super) port: u16,
     pub(super) version: u8,
     pub(super) output: EnvelopeWriter,
     pub(super) keyspace: Option<String>,
     pub(super) registered: Vec<String>,
     pub(super) counts: Counts,
-    /// True if the output's open segment is already on the list of those to finish this turn.
+    /// True if the output's open segment is on the list of those to finish in this turn.
     pub(super) unfinished: bool,
-    /// Compression of bodies (v3, v4), for the entries of aggregated frames too.
+    /// Compression of bodies (v3, v4), including entries of aggregated frames.
     pub(super) compression: Option<Algorithm>,
 }
 
@@ -64,7 +65,7 @@ impl Session {
     }
 }
 
-/// The header of a response to `request`.
+/// Builds the header of a response to `request`.
 pub(super) fn response_to(request: Header, opcode: u8) -> Header {
     Header::response(request.version, request.stream, opcode)
 }

@@ -1,4 +1,4 @@
-//! Ids of prepared statements, and where a node keeps what it prepared.
+//! Ids of prepared statements, and a node's collection of them.
 
 use std::{
     collections::HashMap,
@@ -10,10 +10,10 @@ use crate::{random::scramble, stub::plan::Planned};
 /// The statements that a node has prepared.
 pub(super) type Statements = HashMap<StatementId, Planned, BuildHasherDefault<IdHasher>>;
 
-/// Id of a prepared statement, of the length that Cassandra's have.
+/// Id of a prepared statement, as long as those of Cassandra.
 pub(super) type StatementId = [u8; 16];
 
-/// Ids are hashes already; their first bytes are taken as they are.
+/// A hasher for ids, which are hashes already: their first bytes are used as they are.
 #[derive(Debug, Default)]
 pub(super) struct IdHasher(u64);
 
@@ -29,7 +29,8 @@ impl Hasher for IdHasher {
     fn write_usize(&mut self, _length: usize) {}
 }
 
-/// The same id on every node for the same text and keyspace, as Cassandra has it.
+/// Returns the id of a statement; equal on all nodes for the same text and keyspace, as in
+/// Cassandra.
 pub(super) fn statement_id(keyspace: Option<&str>, text: &str) -> StatementId {
     let mut halves = [0x0123_4567_89AB_CDEFu64, 0xFEDC_BA98_7654_3210];
     for half in &mut halves {

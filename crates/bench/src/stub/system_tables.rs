@@ -1,7 +1,8 @@
-//! `system` and `system_schema` of one stub node: what drivers and the proxy's control plane read
+//! `system` and `system_schema` of one stub node, which drivers and the proxy's control plane read
 //! when they connect.
 //!
-//! Columns as in Cassandra 5.0; of the tables' options only those that drivers need.
+//! The columns are those of Cassandra 5.0; of the tables' options, only those that drivers need are
+//! present.
 
 use shunt_wire::cql::message::encode_result::native::{
     BLOB, BOOLEAN, DOUBLE, INET, INT, LIST_OF_TEXT, MAP_OF_TEXT, MAP_OF_TEXT_TO_BLOB, SET_OF_TEXT,
@@ -14,11 +15,11 @@ use crate::stub::{
     value::{Cell, boolean, double, inet, int, text, text_map, texts, uuid},
 };
 
-/// Keyspace of the table that is measured with.
+/// Keyspace of the bench table.
 pub const KEYSPACE: &str = "bench";
 /// The table `(k blob primary key, v blob)`.
 pub const TABLE: &str = "kv";
-/// Its columns.
+/// Columns of the bench table.
 pub const TABLE_COLUMNS: &[Column] = &[("k", BLOB), ("v", BLOB)];
 
 const LOCAL: &[Column] = &[
@@ -154,7 +155,7 @@ const VIEWS: &[Column] = &[
 const DROPPED_COLUMNS: &[Column] =
     &[("keyspace_name", TEXT), ("table_name", TEXT), ("column_name", TEXT), ("type", TEXT)];
 
-/// All tables that node `node` of `ring` shows.
+/// Builds the system tables of node `node` of `ring`.
 pub fn build(ring: &Ring, node: usize) -> Vec<Table> {
     let table = |keyspace, name, columns, rows| Table { keyspace, name, columns, rows };
     let empty = |name, columns| table("system_schema", name, columns, Vec::new());

@@ -1,27 +1,27 @@
-//! A read-only table of a stub node and the RESULT bodies made of it.
+//! A read-only table of a stub node, and its RESULT bodies.
 
 use shunt_wire::cql::message::encode_result::RowsWriter;
 
 use crate::stub::value::Cell;
 
-/// A column: its name and its type as an `[option]` of the protocol.
+/// A column: its name, and its type as an `[option]` of the protocol.
 pub type Column = (&'static str, &'static [u8]);
 
-/// A table whose rows are all in memory.
+/// A table with all rows in memory.
 #[derive(Clone, Debug)]
 pub struct Table {
     /// Keyspace name.
     pub keyspace: &'static str,
     /// Table name.
     pub name: &'static str,
-    /// Columns in the order in which `SELECT *` shows them; the primary key first.
+    /// Columns in the order of `SELECT *`; the primary key first.
     pub columns: &'static [Column],
     /// Rows, each with a cell per column.
     pub rows: Vec<Vec<Cell>>,
 }
 
 impl Table {
-    /// Specifications of the columns at these positions.
+    /// Returns the specifications of the columns at these positions.
     pub fn specifications(&self, columns: &[usize]) -> Vec<Column> {
         columns.iter().filter_map(|&index| self.columns.get(index).copied()).collect()
     }

@@ -1,5 +1,5 @@
-//! Load generator and stub as hosts of the simulated world: every answer is checked, whatever the
-//! network does.
+//! Load generator and stub as hosts of the simulated world: every answer is checked, for any
+//! behaviour of the network.
 
 use crate::talk::addresses;
 use shunt_bench::load::{Load, LoadOptions, Phase, template::Layout};

@@ -1,5 +1,5 @@
-//! Pairs of taking and releasing locks, on a node that knows who holds what, and on a Redis that
-//! does.
+//! Pairs of an acquire and a release, on a simulated node and a simulated Redis that track the
+//! holders of locks.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -24,7 +24,7 @@ struct Table {
     granted: u64,
     released: u64,
     refused: u64,
-    /// Each so many-th is refused.
+    /// Refuses every n-th request.
     refuses: Option<u64>,
 }
 
@@ -53,16 +53,16 @@ impl Table {
     }
 }
 
-/// Who is to be answered, and the owner.
+/// A client that waits for an answer, and its owner.
 type Waiter = (ConnId, Header, Vec<u8>);
 
 /// A server of locks, over CQL v4 or as Redis.
 #[derive(Default)]
 struct LockNode {
     table: Table,
-    /// Who waits for a lock is answered when it is released.
+    /// True if a request for a held lock is answered only when the lock is released.
     waits: bool,
-    /// Each acquisition is answered by this error.
+    /// Answers each acquisition with this error.
     error: Option<i32>,
     redis: bool,
     texts: HashSet<String>,

@@ -1,4 +1,4 @@
-//! The stub against the decoders of the wire crate: what drivers and the proxy see of it.
+//! The stub against the decoders of the wire crate, as drivers and the proxy see it.
 
 use crate::talk::Talk;
 use shunt_bench::stub::Memory;

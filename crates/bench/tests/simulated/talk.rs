@@ -1,4 +1,4 @@
-//! A client that speaks to a stub in the simulated world, one envelope at a time.
+//! A client that talks to a stub in the simulated world, one envelope at a time.
 
 use std::net::SocketAddr;
 
@@ -18,12 +18,12 @@ pub(crate) struct Talk {
     pub(crate) version: u8,
 }
 
-/// Addresses of a ring of this many nodes.
+/// Returns the addresses of a ring of this many nodes.
 pub(crate) fn addresses(nodes: u8) -> Vec<SocketAddr> {
     (1..=nodes).map(|last| ([10, 9, 9, last], 9042).into()).collect()
 }
 
-/// Takes the requests that a server was sent, as far as they are whole; how much of `data` that is.
+/// Reads the complete requests that a server received; returns their length in `data`.
 pub(crate) fn take_requests(
     reader: &mut EnvelopeReader,
     data: &[u8],
@@ -38,7 +38,7 @@ pub(crate) fn take_requests(
 }
 
 impl Talk {
-    /// A ring of three, after no handshake yet.
+    /// Creates a ring of three and a client before its handshake.
     pub(crate) fn new(version: u8, change: impl FnOnce(&mut StubOptions)) -> Talk {
         let mut world = World::new(1, Options::crumbs());
         let ring = addresses(3);
@@ -54,7 +54,7 @@ impl Talk {
         Talk { world, stub, client, version }
     }
 
-    /// After STARTUP was answered with READY.
+    /// The same after STARTUP was answered with READY.
     pub(crate) fn open(
         version: u8,
         compression: Option<Algorithm>,
@@ -66,7 +66,7 @@ impl Talk {
         talk
     }
 
-    /// Sends STARTUP and follows what it agrees on.
+    /// Sends STARTUP and applies what it agrees on.
     pub(crate) fn startup(&mut self, compression: Option<Algorithm>) -> (Header, Vec<u8>) {
         let mut body = Vec::new();
         let compressions = compression.map(|algorithm| ("COMPRESSION", algorithm.name()));
@@ -80,7 +80,7 @@ impl Talk {
         self.world.with(self.client, |client, io| client.push(io, header, body));
     }
 
-    /// The answers since the last look, after giving it time to come.
+    /// Returns the answers since the last call, after a wait for them.
     pub(crate) fn answers(&mut self) -> Vec<(Header, Vec<u8>)> {
         self.world.run_for(20 * SECOND);
         let answers = self.world.with(self.client, |client, _| std::mem::take(&mut client.answers));
@@ -92,7 +92,7 @@ impl Talk {
         self.ask_with(Header::request(self.version, stream, opcode), body)
     }
 
-    /// As [`Talk::ask`] with a header of one's own.
+    /// The same as [`Talk::ask`] with a given header.
     pub(crate) fn ask_with(&mut self, header: Header, body: &[u8]) -> (Header, Vec<u8>) {
         self.send(header, body);
         let mut answers = self.answers();
@@ -102,7 +102,7 @@ impl Talk {
         answer
     }
 
-    /// The body of a RESULT to this text.
+    /// Returns the body of the RESULT of this text.
     pub(crate) fn query(&mut self, text: &str) -> Vec<u8> {
         let mut body = Vec::new();
         encode::query_simple(

@@ -1,4 +1,4 @@
-//! Transfers, on a node that has accounts and carries out transactions on them.
+//! Transfers on a simulated node that keeps accounts and executes transactions on them.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -22,10 +22,9 @@ struct Bank {
     applied: u64,
     refused: u64,
     payers: HashMap<i32, u64>,
-    /// Each so many-th is answered by an error: and every other of those is carried out
-    /// nevertheless.
+    /// Answers every n-th statement with an error, but executes every other one of these.
     fails: Option<u64>,
-    /// Gives a lock to who asks for it, whoever has it.
+    /// Grants a lock to each client that asks, even if another holds it.
     gives_twice: bool,
     readers: HashMap<ConnId, EnvelopeReader>,
 }
@@ -166,7 +165,7 @@ impl Service for Bank {
     fn turn_ended(&mut self, _io: &mut Io) {}
 }
 
-/// A load of 15 stream ids over these accounts.
+/// Runs a load of 15 stream ids over these accounts.
 fn run(seed: u64, bank: Bank, accounts: u64) -> (World, HostId<Load>, HostId<Bank>) {
     let mut world = World::new(seed, Options::crumbs());
     let targets = addresses(1);

@@ -1,5 +1,5 @@
-//! The load's operations beside SELECT and INSERT of single keys, its distributions and its ways to
-//! nodes, against stubs that remember.
+//! Operations other than SELECT and INSERT of single keys, the distributions, and the routes to the
+//! nodes, against stubs with memory.
 
 use crate::talk::addresses;
 use shunt_bench::load::{
@@ -30,7 +30,7 @@ fn small(mix: &str) -> LoadOptions {
     }
 }
 
-/// The outcome of a run.
+/// Outcome of a run.
 struct Outcome {
     failure: Option<String>,
     rounds: Vec<Round>,
@@ -73,7 +73,7 @@ fn run(seed: u64, network: Options, nodes: u8, load: LoadOptions, hook: Option<H
     }
 }
 
-/// Nothing was wrong, and every key asked for was there.
+/// Asserts that no answer was wrong and every requested key was found.
 fn assert_right(outcome: &Outcome) {
     assert_eq!(outcome.failure, None);
     let counts = &outcome.counts;
@@ -88,7 +88,7 @@ fn every_operation_finds_what_was_written() {
         let layout = Layout { version, ..options.layout };
         let outcome = run(seed, Options::crumbs(), 3, LoadOptions { layout, ..options }, None);
         assert_right(&outcome);
-        // Keys were created and read before the load; three statements besides the queries counted.
+        // The nodes' count includes two statements from before the load.
         assert_eq!(outcome.nodes.queries, outcome.counts.answered + 2);
         assert_eq!(outcome.nodes.multiget_keys, outcome.nodes.multigets * 4);
         assert!(
@@ -117,7 +117,7 @@ fn a_read_modify_write_takes_two_answers_and_counts_once() {
     };
     assert_eq!((read.operation, rmw.operation), (Operation::Read, Operation::ReadModifyWrite));
     let queries = read.latency.len() + 2 * rmw.latency.len();
-    // Those in flight when the round began or ended belong to it by one half.
+    // Half of those in flight at the begin or end of the round belong to it.
     assert!(
         round.counts.answered.abs_diff(queries) <= 2 * 18,
         "{} {queries}",
@@ -210,8 +210,8 @@ fn arrivals_during_a_pause_count_from_their_intended_time() {
         let outcome = run(5, Options::calm(), 1, load, Some(pause));
         assert_eq!(outcome.failure, None);
         let latency = &outcome.rounds[0].latency;
-        // 200 arrivals in that second wait half a second on average, and the stream id is not free
-        // before.
+        // The 200 arrivals in that second wait half a second on average, because the stream id is
+        // busy until its end.
         let late = latency.count_between(100 * MILLISECOND, 2 * SECOND);
         assert!((140..220).contains(&late), "{mix}: {late} of {} were late", latency.len());
     }
@@ -236,8 +236,8 @@ fn what_is_answered_after_its_round_is_late_and_not_left_out() {
     let outcome = run(9, Options::calm(), 1, load, Some(slow));
     assert_eq!(outcome.failure, None);
     let found: Vec<u64> = outcome.rounds.iter().map(|round| round.latency.len()).collect();
-    // Two rounds of 400 ms see answers only to what was due before; all that was due in the three
-    // is in the last.
+    // The two rounds of 400 ms only see answers to queries that were due before. The last round has
+    // all queries that were due in the three.
     assert!(found[..2] == [0, 0] && (200..280).contains(&found[2]), "{found:?}");
     assert!(
         outcome.rounds[2].latency.min() >= 990 * MILLISECOND,
