@@ -72,9 +72,9 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io, full_round: bool) {
     }
 }
 
-/// Bounds the bytes of all clients: each client has bounds of its own, and many clients have many
-/// times as much. When all together (with `bytes`) exceed the core's share, those with the most are
-/// closed. The largest possible answer always has room.
+/// Closes the clients with the most bytes if all together (with `bytes`) exceed the core's share:
+/// each client stays within its own bounds, but many clients have many times as much. The largest
+/// possible answer always has room.
 fn drop_heaviest(core: &mut Core, io: &mut Io, mut bytes: usize) {
     let one_answer =
         core.context.config.frame_bytes_max as usize + core.context.config.client_backlog_bytes;

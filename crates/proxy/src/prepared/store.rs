@@ -46,8 +46,8 @@ impl Mark {
         self.0.fetch_max(PREPARED, Ordering::Relaxed);
     }
 
-    /// Takes one life off when its turn has come; returns whether the statement is spared. A mark
-    /// that a core sets at the same moment may be lost.
+    /// Lowers the mark when its turn has come; returns whether the statement is spared. A mark that
+    /// a core sets at the same moment may be lost.
     fn is_spared(&self) -> bool {
         let times = self.0.load(Ordering::Relaxed);
         self.0.store(times.saturating_sub(1), Ordering::Relaxed);

@@ -316,7 +316,7 @@ pub(super) fn set_window(socket: &OwnedFd, window: Window) -> io::Result<()> {
 }
 
 /// Promises the peer no more room than before, except for the least that the kernel allows: some 2
-/// KiB, and from Linux 6.10 on twice the size of an arriving segment.
+/// KiB, and from Linux 6.10 on twice the bytes that arrive.
 pub(super) fn promise_no_more(socket: &OwnedFd) -> io::Result<()> {
     set_tcp(socket, libc::TCP_WINDOW_CLAMP, 1)
 }

@@ -165,8 +165,8 @@ impl Network {
             .find(is)
     }
 
-    /// Drops a packet that no kernel repeats, because it reached an end that is away, and remembers
-    /// its news for the restore.
+    /// Drops a packet that no kernel repeats, because it reached an end that is away. A reset or a
+    /// time-out shows as a reset after the restore.
     pub(super) fn remember(&mut self, end: End, news: News) {
         let socket = &mut self.wires[end.wire].sockets[end.side];
         if socket.away.is_some() && matches!(news, News::Reset | News::TimedOut) {
