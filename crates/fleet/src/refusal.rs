@@ -97,8 +97,8 @@ impl fmt::Display for Refusal {
             ),
             Refusal::Datacentre { fleet, own } => write!(
                 f,
-                "the fleet lives in datacentre '{fleet}', and this proxy is in '{own}': make a fleet of another name \
-                 there, or correct the local datacentre"
+                "the fleet is in datacentre '{fleet}', and this proxy in '{own}': connect clients that need locks to \
+                 the proxies there, or correct --local-datacentre"
             ),
             Refusal::Time { name, fleet, own } => write!(
                 f,
