@@ -194,7 +194,7 @@ options! {
         default: "100",
         allowed: Numbers(0, 100_000),
         change: OnReload,
-        manual: "Only aggregated frames use it. [Why](architecture.md#when-a-frame-waits)",
+        manual: "Only aggregated frames use it. [Why](internals/frames.md#when-a-frame-waits)",
     }
     /// Aggregated frames to nodes that offer them: auto or off
     aggregate: Aggregate {
