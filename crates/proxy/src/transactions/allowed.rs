@@ -1,5 +1,4 @@
-//! Whether a client's role may read and write the tables of its transaction, and use the lock that
-//! the transaction names.
+//! Rights of a client's role: to read and write the tables of its transaction, and to use the lock that the transaction names.
 //!
 //! Transactions that need the same right share one question, if they come at about the time at
 //! which it is sent. A right that no node has granted is asked about each time. One role gets half
@@ -22,28 +21,8 @@ use crate::fleet::rights::question::{Reading, qualified};
 use crate::fleet::rights::waiting::Waiter;
 use crate::fleet::rights::{self, Action, Answer, NotAsked, Right};
 use crate::ids::PoolId;
+use crate::transactions::job::Undecided;
 use crate::transactions::part::Who;
-
-/// Bytes of the transactions of a core that wait for a verdict.
-const WAITING_BYTES_MAX: usize = 16 << 20;
-
-/// Transactions that wait for a verdict.
-pub(super) type Waiting = rights::waiting::Waiting<Undecided, WAITING_BYTES_MAX>;
-
-/// A transaction of which it is not known yet if its client may do it.
-pub(super) struct Undecided {
-    /// The client's pool.
-    pool: PoolId,
-    /// The request, and whether another proxy has forwarded it.
-    ticket: (Ticket, bool),
-    known: Arc<Summary>,
-    /// The transaction names a lock; `true`: one of `shunt.fast_locks`.
-    guard: Option<bool>,
-    message: Vec<u8>,
-    came_ns: u64,
-    /// Number of the question that it waits for.
-    number: u64,
-}
 
 /// Sends a transaction on when it is known that its client may do all that it does.
 pub(super) fn ask(

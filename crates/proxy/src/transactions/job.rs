@@ -11,9 +11,12 @@ use shunt_transactions::guard::idempotency::{GuardRows, KeptOutcome};
 use shunt_transactions::plan::{Plan, RowRead};
 use shunt_transactions::record::{self, Record};
 use shunt_transactions::rejection::Rejection;
+use shunt_transactions::request::Summary;
 use shunt_transactions::{Partition, TransactionId};
 
 use crate::fault::Fault;
+use crate::fleet::rights::waiting::Waiting;
+use crate::ids::PoolId;
 
 /// A value of an answer; none for null.
 pub(crate) type Answered = Option<Vec<u8>>;
@@ -152,4 +155,25 @@ pub(crate) struct GuardedRequest {
     /// The core that gets the request, and the client whose quota it counts against.
     pub(crate) to: (usize, Arc<str>),
     pub(crate) message: Box<[u8]>,
+}
+
+/// Bytes of the transactions of a core that wait for a verdict.
+const WAITING_BYTES_MAX: usize = 16 << 20;
+
+/// Transactions that wait for a verdict.
+pub(crate) type UndecidedRights = Waiting<Undecided, WAITING_BYTES_MAX>;
+
+/// A transaction that waits for a verdict on its client's rights.
+pub(crate) struct Undecided {
+    /// The client's pool.
+    pub(super) pool: PoolId,
+    /// The request, and whether another proxy has forwarded it.
+    pub(super) ticket: (Ticket, bool),
+    pub(super) known: Arc<Summary>,
+    /// The lock that it names; `true` for one of `shunt.fast_locks`.
+    pub(super) guard: Option<bool>,
+    pub(super) message: Vec<u8>,
+    pub(super) came_ns: u64,
+    /// Number of the question that decides on it.
+    pub(super) number: u64,
 }

@@ -115,7 +115,7 @@ pub(crate) struct TransactionKeeper {
     /// Statements that wait for room among the proxy's own statements, by client.
     parked: BTreeMap<Who, VecDeque<Parked>>,
     /// Transactions that wait for a verdict on rights.
-    undecided: allowed::Waiting,
+    undecided: UndecidedRights,
     modes: Modes,
     /// Polling state of the rules table.
     rules_polling: RulesPolling,
@@ -156,7 +156,7 @@ impl Default for TransactionKeeper {
             fences: Fences::default(),
             trials: Trials::default(),
             parked: BTreeMap::new(),
-            undecided: allowed::Waiting::default(),
+            undecided: UndecidedRights::default(),
             modes: Modes::default(),
             rules_polling: RulesPolling::default(),
             confirming: Confirming::default(),
