@@ -12,19 +12,13 @@
 //! | [`quotas`] | how much of a core's room each client may take |
 //! | [`rejection`] | why a request is refused |
 
-#[allow(missing_docs)]
 pub mod catalogue;
-#[allow(missing_docs)]
 pub mod conditional;
 pub mod engine;
-#[allow(missing_docs)]
 pub mod guard;
-#[allow(missing_docs)]
 pub mod plan;
-#[allow(missing_docs)]
 pub mod quotas;
 pub mod rejection;
-#[allow(missing_docs)]
 pub mod request;
 
 #[cfg(test)]

@@ -77,7 +77,7 @@ use shunt_wire::cql::message::encode;
 
 use crate::fleet::peers::Login;
 use crate::transactions::effects::{Effect, EffectQueue};
-use crate::transactions::job::{Failure, GuardedRequest, Job};
+use crate::transactions::job::{Failure, GuardedRequest, Job, UndecidedRights};
 use crate::transactions::modes::state::{Modes, RulesPolling};
 use crate::transactions::ownership::{Confirming, Draining, Open, Unconfirmed};
 use crate::transactions::part::{IdentityWaiter, OpeningPart, Parked, Who};

@@ -25,7 +25,18 @@ pub enum Entry {
     Planning(u64),
     /// The plan is used until `until_ns`, and a little longer while it is renewed under the number
     /// `renewal`.
-    Ready { plan: Arc<Plan>, bytes: usize, until_ns: u64, renewal: Option<u64>, is_wanted: bool },
+    Ready {
+        /// The plan.
+        plan: Arc<Plan>,
+        /// Approximate size of the plan.
+        bytes: usize,
+        /// End of its regular use.
+        until_ns: u64,
+        /// Number of the planning that renews it.
+        renewal: Option<u64>,
+        /// The plan was used again after it was made.
+        is_wanted: bool,
+    },
 }
 
 /// True of a plan that is recent and was used again. Texts that come once make no room for others

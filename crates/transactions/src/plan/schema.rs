@@ -18,11 +18,15 @@ use crate::catalogue::table_identity::{Identity, TableId};
 /// as text.
 pub const KEYSPACE: &str =
     "SELECT durable_writes, replication FROM system_schema.keyspaces WHERE keyspace_name = ";
+/// Reads the user-defined types of a keyspace.
 pub const TYPES: &str =
     "SELECT type_name, field_names, field_types FROM system_schema.types WHERE keyspace_name = ";
+/// Reads the columns of a table.
 pub const COLUMNS: &str =
     "SELECT column_name, kind, position, type FROM system_schema.columns WHERE keyspace_name = ";
+/// Reads the masked columns of a table.
 pub const MASKS: &str = "SELECT column_name FROM system_schema.column_masks WHERE keyspace_name = ";
+/// Reads a table.
 pub const TABLE: &str = "SELECT id, read_repair, default_time_to_live, gc_grace_seconds FROM system_schema.tables WHERE keyspace_name = ";
 
 /// Modes of a keyspace's tables, from the fleet's own table.
