@@ -1,7 +1,7 @@
 //! Statements on the tables of locks: the input is a text, and behind a zero byte the values for
 //! its markers, each with its length in one byte.
 
-use shunt_language::facade::{
+use shunt_language::lock_tables::{
     self, Asked, KEYSPACE, NAME_BYTES_MAX, OWNER_BYTES_MAX, TTL_LEFT_MS, Table,
 };
 use shunt_wire::cql::message::{ResultMessage, Value, ValueList};
@@ -20,17 +20,17 @@ pub fn run(data: &[u8]) {
     }
     let values = list.values();
     for session in [None, Some(KEYSPACE)] {
-        let parsed = facade::parse(text, session);
+        let parsed = lock_tables::parse(text, session);
         if !matches!(parsed, Ok(None)) {
             assert!(looks_so(text, session), "a proxy would give it to a node: {text}");
             let is_change = classify(text).kind == Kind::Ddl;
             assert!(
-                !is_change || facade::may_change(text, session),
+                !is_change || lock_tables::may_change(text, session),
                 "a proxy would take it for other tables': {text}"
             );
         }
         let Ok(Some(statement)) = parsed else { continue };
-        assert!(!statement.is_empty() && statement.len() <= facade::BATCH_MAX);
+        assert!(!statement.is_empty() && statement.len() <= lock_tables::BATCH_MAX);
         for request in statement.bind(&values).flatten() {
             assert!(request.name.len() <= NAME_BYTES_MAX && request.owner.len() <= OWNER_BYTES_MAX);
             assert_eq!(request.name.is_empty(), request.asked == Asked::Longest);
@@ -49,21 +49,21 @@ pub fn run(data: &[u8]) {
                 Asked::Release { .. } => assert!(!request.owner.is_empty()),
                 Asked::Look | Asked::Queue { .. } | Asked::Longest => assert!(request.limit >= 1),
             }
-            let row = facade::reply::Row {
+            let row = lock_tables::reply::Row {
                 name: Some(request.name),
                 owner: Some(request.owner),
                 ..Default::default()
             };
             let mut body = Vec::new();
             match statement.selected() {
-                Some(columns) => facade::reply::selected(
+                Some(columns) => lock_tables::reply::selected(
                     &mut body,
                     request.table,
                     columns,
                     false,
                     std::iter::once(row),
                 ),
-                None => facade::reply::conditional(
+                None => lock_tables::reply::conditional(
                     &mut body,
                     request.table,
                     std::iter::once((true, row)),

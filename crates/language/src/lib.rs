@@ -15,7 +15,7 @@
 pub mod ast;
 pub mod conditions;
 pub mod error;
-pub mod facade;
+pub mod lock_tables;
 pub mod functions;
 mod keyword;
 mod lexer;

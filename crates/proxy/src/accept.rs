@@ -16,7 +16,7 @@ use crate::control::state::ClusterState;
 use crate::core::{Core, Peer};
 use crate::fault::Fault;
 use crate::link::{PoolKey, pools};
-use crate::locks::withdrawn;
+use crate::locks::intake;
 use crate::metrics::{Closing, QueryKind, Refusal};
 use crate::reply::{self, Answer};
 
@@ -82,7 +82,7 @@ pub(crate) fn take_request(
         }
         (phase, opcode::OPTIONS) => {
             if phase == Phase::Ready {
-                withdrawn::heard(core, io, slot, header.flags, body);
+                intake::withdraw_request(core, io, slot, header.flags, body);
             }
             answer_options(core, io, slot, header);
         }

@@ -17,14 +17,15 @@ use crate::context::Context;
 use crate::control::post::Mailbox;
 use crate::control::state::ControlRequest;
 use crate::fleet::clock::NodeClocks;
+use crate::fleet::cores::Lanes;
 use crate::fleet::membership::Membership;
 use crate::fleet::membership::state_file::StateFile;
 use crate::fleet::peers::Peers;
+use crate::fleet::requests::Requests;
 use crate::fleet::rights::Rights;
 use crate::fleet::statements::Statements;
 use crate::handover::{Handover, HandoverOptions};
 use crate::ids::LinkKey;
-use crate::lanes::Lanes;
 use crate::link::links::Links;
 use crate::locks::LockKeeper;
 use crate::log_limits::LogLimits;
@@ -83,6 +84,8 @@ pub struct Core {
 pub(crate) struct FleetOwners {
     /// Statements that the proxy itself sends to nodes.
     pub(crate) statements: Statements,
+    /// Requests of clients on locks and transactions.
+    pub(crate) requests: Requests,
     /// Rights of clients' roles.
     pub(crate) rights: Rights,
     /// Locks of this core.
@@ -123,6 +126,7 @@ impl Core {
             retries: Retries::default(),
             fleet: FleetOwners {
                 statements: Statements::default(),
+                requests: Requests::default(),
                 rights: Rights::default(),
                 locks: LockKeeper::default(),
                 membership: Membership::new(options.state_file),

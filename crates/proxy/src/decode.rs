@@ -23,7 +23,7 @@ use crate::ids::{ClientRef, PoolId};
 use crate::limits;
 use crate::link::links::Links;
 use crate::link::{Kept, Pending, Purpose, open, refusal};
-use crate::locks::statement;
+use crate::locks::intake;
 use crate::metrics::{Closing, Outcome, Routing};
 use crate::multiget::take as multiget;
 use crate::plan::{After, Plan};
@@ -31,7 +31,7 @@ use crate::reply;
 use crate::retained::Retained;
 use crate::route::{self, Choice};
 use crate::router::Router;
-use crate::transactions::{intake, still};
+use crate::transactions::{intake as transactions, pause};
 
 /// One complete request.
 #[derive(Clone, Copy)]
@@ -414,10 +414,10 @@ fn finish(core: &mut Core, io: &mut Io, request: &Request<'_>, forwarded: Forwar
         Forwarded::Special(plan) => {
             match plan.after {
                 After::Use => login::use_keyspace(core, io, slot, header, &plan, body),
-                After::Lock => statement::take(core, io, slot, header, &plan, body),
-                After::Transaction if still::holds_up(core, io, slot) => return Taken::Held,
+                After::Lock => intake::take(core, io, slot, header, &plan, body),
+                After::Transaction if pause::stalls_client(core, io, slot) => return Taken::Held,
                 After::Transaction => {
-                    if !intake::take_request(core, io, slot, header, &plan, body) {
+                    if !transactions::take_request(core, io, slot, header, &plan, body) {
                         return take_as_any(core, io, request, plan);
                     }
                 }

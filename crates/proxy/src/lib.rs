@@ -41,7 +41,6 @@ mod drain;
 mod fault;
 mod ids;
 mod intake;
-mod lanes;
 mod plan;
 mod retained;
 mod router;

@@ -13,7 +13,7 @@ use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Arc, OnceLock};
 
-use shunt_language::facade;
+use shunt_language::lock_tables;
 use shunt_topology::{KeyspaceIndex, RoutingTable, Token, token};
 use shunt_wire::cql::message::{ColumnSpec, Prepared, Value, Values};
 use shunt_wire::cql::statement::{Identifier, Kind, Statement};
@@ -75,7 +75,7 @@ pub struct PreparedStatement {
     /// Result columns, kept only for results that the proxy rewrites.
     pub(crate) result_columns: Box<[ResultColumn]>,
     /// The statement on locks, if it is on one of their tables.
-    pub(crate) locks: Option<Arc<facade::Statement>>,
+    pub(crate) locks: Option<Arc<lock_tables::Statement>>,
     /// True if it is on a table of locks, in whatever form.
     pub(crate) names_locks: bool,
     /// The tables that it reads or writes; `None` if they are unknown.
@@ -127,7 +127,11 @@ impl PreparedStatement {
 
     /// Marks a statement on the tables of locks; `statement`: its form, if it has one with an
     /// answer. `is_answered`: the proxy answers it, not the nodes.
-    pub(crate) fn on_locks(self, statement: Option<facade::Statement>, is_answered: bool) -> Self {
+    pub(crate) fn on_locks(
+        self,
+        statement: Option<lock_tables::Statement>,
+        is_answered: bool,
+    ) -> Self {
         let after = if is_answered { After::Lock } else { self.after };
         Self { locks: statement.map(Arc::new), names_locks: true, after, ..self }
     }

@@ -14,6 +14,7 @@ use crate::decode;
 use crate::disaggregate;
 use crate::drain;
 use crate::fleet::clock::question as clock;
+use crate::fleet::cores::receive;
 use crate::fleet::membership::run;
 use crate::fleet::peers::link as peers;
 use crate::fleet::statements::heard;
@@ -23,13 +24,13 @@ use crate::ids::Ticket;
 use crate::intake;
 use crate::limits;
 use crate::link::{handshake, keep, ring, watch};
-use crate::locks::{
-    self, carry, foreign, heard as locks_heard, keep as keep_locks, rows, shown, sweep,
-};
+use crate::locks::effects::perform;
+use crate::locks::status::report;
+use crate::locks::{self, foreign, keep as keep_locks, rows, sweep};
 use crate::reply;
 use crate::retry::{agreement, expired, lost};
 use crate::transactions::modes::{self, rules};
-use crate::transactions::{self, still, time};
+use crate::transactions::{self, pause, time};
 use crate::window::WindowControl;
 
 /// Timer of the periodic tick.
@@ -63,7 +64,7 @@ impl Service for Core {
 
     fn started(&mut self, io: &mut Io) {
         self.window.start(io);
-        still::started(self, io);
+        pause::start(self, io);
         io.set_timer(io.now_ns() + limits::TICK_NS, TICK);
     }
 
@@ -84,7 +85,7 @@ impl Service for Core {
     fn received(&mut self, io: &mut Io, conn: ConnId, data: &[u8]) -> usize {
         let used = match self.connections.peer(conn) {
             Peer::Client(slot) => {
-                still::see_if_still(self, io);
+                pause::check_for_pause(self, io);
                 intake::received(self, io, slot, data)
             }
             Peer::Link(link) => disaggregate::received(self, io, link, data),
@@ -131,7 +132,7 @@ impl Service for Core {
     fn timer(&mut self, io: &mut Io, key: u64) {
         match key {
             TICK => tick(self, io),
-            locks::TIMER => carry::due(self, io),
+            locks::TIMER => perform::due(self, io),
             run::TIMER => run::tick(self, io),
             transactions::TIMER => time::due(self, io),
             census::TIMER => census::go_on(&mut self.census, &self.clients, &self.router.pools, io),
@@ -155,8 +156,8 @@ impl Service for Core {
                 }
             }
             CoreMail::FromCore(batch) => {
-                still::see_if_still(self, io);
-                locks_heard::take(self, io, &batch);
+                pause::check_for_pause(self, io);
+                receive::take(self, io, &batch);
             }
             CoreMail::Drain => drain::start(self, io),
             CoreMail::LeaveSilently => run::leave_untold(self, io),
@@ -167,7 +168,7 @@ impl Service for Core {
                     census::go_on(&mut self.census, &self.clients, &self.router.pools, io);
                 }
             }
-            CoreMail::Locks(answer) => shown::tell(self, io, &answer),
+            CoreMail::Locks(answer) => report::send(self, io, &answer),
             CoreMail::Reload(config) => {
                 self.window = WindowControl::new(config.window_us);
                 self.context.config = config;
@@ -184,7 +185,7 @@ impl Service for Core {
             io.set_timer(io.now_ns(), HEAVY_TIMER);
         }
         while !self.clients.wake.is_empty() {
-            still::see_if_still(self, io);
+            pause::check_for_pause(self, io);
             decode::read_on(self, io);
             settle(self, io);
         }
@@ -209,7 +210,7 @@ fn settle(core: &mut Core, io: &mut Io) {
         || core.fleet.transactions.has_work()
     {
         heard::settle(core, io);
-        carry::out(core, io);
+        perform::out(core, io);
         transactions::effects::perform::perform(core, io);
         lost::settle(core, io);
     }

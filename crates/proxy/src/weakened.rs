@@ -6,7 +6,7 @@ use shunt_transactions::OpeningStep;
 
 use crate::core::Core;
 use crate::limits::SECOND_NS;
-use crate::locks::swept::Pace;
+use crate::locks::sweep::progress::Pace;
 pub use crate::multiget::Mistake;
 
 /// The steps to leave out.

@@ -11,7 +11,7 @@ use tokio::sync::Mutex;
 use super::ask::{self, AGE_MAX, PATIENCE};
 use crate::control::{CoreMail, Mailbox};
 use crate::limits::CLOCK_BEHIND_MAX_US;
-use crate::locks::told::{CoreLocks, FleetShown, Queue, UNREADABLE_MAX, longest};
+use crate::locks::status::{CoreLocks, FleetShown, Queue, UNREADABLE_MAX, longest};
 use crate::metrics::{CoreMetrics, LockMetrics};
 use crate::transactions::writes::attempts::{Unmade, oldest};
 

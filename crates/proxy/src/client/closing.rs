@@ -13,8 +13,9 @@ use shunt_reactor::{CloseReason, Io};
 use crate::context::Context;
 use crate::core::Core;
 use crate::fault::{Fault, Party};
+use crate::fleet::requests;
+use crate::fleet::requests::cancel;
 use crate::limits;
-use crate::locks::{ask, requests};
 use crate::log_limits::Logged;
 use crate::metrics::Closing;
 use crate::reply;
@@ -85,7 +86,7 @@ fn forget(core: &mut Core, io: &mut Io, slot: u32) {
         core.context.metrics.clients_stalled.of(reason).sub(1);
     }
     if client.lock_requests != requests::NONE {
-        ask::client_gone(core, io, client.lock_requests);
+        cancel::cancel_all(core, io, client.lock_requests);
     }
     for pool in [client.pool, client.switch.map(|switch| switch.pool)].into_iter().flatten() {
         core.router.leave_pool(&mut core.links, io, pool, client.id);

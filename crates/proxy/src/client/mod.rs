@@ -29,10 +29,10 @@ use shunt_wire::cql::reader::EnvelopeReader;
 
 use crate::client::who::Driver;
 use crate::fault::Fault;
+use crate::fleet::requests;
 use crate::fleet::roster::Fleet;
 use crate::ids::PoolId;
 use crate::limits;
-use crate::locks::requests;
 use crate::metrics::StallReason;
 
 /// Reasons for not reading from a client; it is read from only while there are none. The bits are

@@ -17,7 +17,7 @@ pub(crate) mod datacentre;
 mod error;
 mod follow;
 mod handshake;
-mod membership;
+mod ring_identity;
 mod missed;
 mod plane;
 pub mod post;

@@ -23,10 +23,10 @@ use super::contact;
 use super::datacentre;
 use super::error::{Attempt, ControlError};
 use super::handshake::{self, Session};
-use super::membership::{self, Members};
 use super::missed::Inventory;
 use super::post::{Mailbox, Post};
 use super::ring::{self, KnownNodes, Ring};
+use super::ring_identity::{self, Members};
 use super::schema::Schema;
 use super::{ClusterState, ControlRequest, CoreMail, follow};
 use crate::config::{CQL_PORT, Config};
@@ -277,7 +277,7 @@ impl ControlPlane {
         let (config, Some(ring)) = (self.settings(), &self.ring) else { return Ok(()) };
         let resolved = contact::resolve_all(&config).await;
         contact::refuse_own(&config, &resolved)?;
-        membership::check_contact_points(&config, ring, session.connection.address, &resolved)
+        ring_identity::check_contact_points(&config, ring, session.connection.address, &resolved)
             .await?;
         let chosen = datacentre::choose(config.local_datacentre.as_deref(), &ring.nodes, &resolved);
         let chosen = chosen.map_err(ControlError::Unfit)?;

@@ -13,7 +13,7 @@ use tracing::debug;
 use super::connection::Connection;
 use super::error::ControlError;
 use super::handshake;
-use super::membership::Members;
+use super::ring_identity::Members;
 use super::tables::{self, Row};
 
 /// Time for the advertised address of the control node to answer, before the contact address is

@@ -11,9 +11,9 @@ use tokio::sync::mpsc;
 
 use crate::client::census::CoreCensus;
 use crate::config::Config;
+use crate::fleet::cores::Batch;
 use crate::fleet::roster::Fleet;
-use crate::lanes::Batch;
-use crate::locks::told::CoreLocks;
+use crate::locks::status::CoreLocks;
 use shunt_transactions::catalogue::modes::TableModes;
 
 /// A core's whole knowledge of the ring; immutable, replaced as a whole.

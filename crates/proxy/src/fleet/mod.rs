@@ -10,8 +10,11 @@
 //! | [`statements`] | the proxy's own statements to nodes |
 
 pub(crate) mod clock;
+pub(crate) mod cores;
+pub(crate) mod lease;
 pub mod membership;
 pub(crate) mod peers;
+pub(crate) mod requests;
 pub(crate) mod rights;
 pub mod roster;
 pub(crate) mod statements;

@@ -11,7 +11,7 @@ use crate::control::state::ClusterState;
 use crate::core::Core;
 use crate::ids::LinkKey;
 use crate::link::{NodeState, Upgrade, keep, open};
-use crate::transactions::still;
+use crate::transactions::pause;
 
 /// Routes by the new table, drops nodes that left, connects to new ones.
 pub(crate) fn changed(core: &mut Core, io: &mut Io, cluster: Arc<ClusterState>) {
@@ -68,7 +68,7 @@ pub(crate) fn changed(core: &mut Core, io: &mut Io, cluster: Arc<ClusterState>) 
     if first {
         core.router.modes.begin_with(cluster.modes.clone());
         if cluster.modes.are_in_doubt() {
-            still::began_in_doubt(core, io);
+            pause::begin_in_doubt(core, io);
         }
     }
     if core.router.cluster.as_ref().is_some_and(|old| old.schema_version != cluster.schema_version)

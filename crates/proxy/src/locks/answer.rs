@@ -1,14 +1,14 @@
 //! Outcomes of requests, as the rows and errors that clients get.
 
-use shunt_language::facade::reply::{self, Row};
+use shunt_language::lock_tables::reply::{self, Row};
 use shunt_locks::{Mode, NotServed, Quota};
 use shunt_wire::cql::envelope::{flag, opcode};
 use shunt_wire::cql::message::errors::ReplicaCounts;
 use shunt_wire::cql::message::{Consistency, ErrorDetails, ErrorMessage, error_code, put};
 
-use crate::locks::form::{Form, FormKind};
+use crate::fleet::requests::form::{AnswerForm, AnswerKind};
 use crate::locks::listing;
-use crate::locks::outbox::{Held, Reply, Verdict};
+use crate::locks::reply::{Held, Reply, Verdict};
 
 /// What is said where a hold is another role's; another proxy knows it by that.
 pub(crate) const OTHER_ROLE: &str =
@@ -39,7 +39,7 @@ pub(crate) fn reason(message: &str) -> NotServed {
 pub(super) fn encode(
     out: &mut Vec<u8>,
     version: u8,
-    form: &Form,
+    form: &AnswerForm,
     outcome: &Reply<'_>,
     has_peers: bool,
 ) -> (u8, u8) {
@@ -59,12 +59,12 @@ pub(super) fn encode(
         put::string_list(out, warnings.into_iter().flatten());
     }
     match &form.kind {
-        FormKind::Conditional(table) => {
+        AnswerKind::Conditional(table) => {
             let applied = matches!(outcome.verdict, Verdict::Granted | Verdict::Released);
             let row = row(form.name(), outcome.holder.as_ref(), outcome.waiters);
             reply::conditional(out, *table, std::iter::once((applied, row)));
         }
-        FormKind::Selected { statement, skip_metadata } => {
+        AnswerKind::Selected { statement, skip_metadata } => {
             let (table, columns) = (statement.table(), statement.selected().unwrap_or_default());
             let limit = (form.limit as usize).min(listing::ROWS_MAX);
             if outcome.verdict == Verdict::Listed {
@@ -83,8 +83,11 @@ pub(super) fn encode(
                 reply::selected(out, table, columns, *skip_metadata, row.into_iter());
             }
         }
-        FormKind::Batch(_) | FormKind::Part { .. } | FormKind::Back(_) | FormKind::Share(_) => {}
-        FormKind::Message | FormKind::Fence(_) | FormKind::Nobody => {}
+        AnswerKind::Batch(_)
+        | AnswerKind::Part { .. }
+        | AnswerKind::Back(_)
+        | AnswerKind::Share(_) => {}
+        AnswerKind::Message | AnswerKind::Fence(_) | AnswerKind::Nobody => {}
     }
     (opcode::RESULT, flags)
 }

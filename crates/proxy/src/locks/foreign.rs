@@ -2,7 +2,7 @@
 //! whoever reads past the proxies, and that somebody may write there. Core 0 looks when this proxy
 //! has become a member, and every hour; what it finds is told and counted.
 
-use shunt_language::facade::Table;
+use shunt_language::lock_tables::Table;
 use shunt_reactor::Io;
 use shunt_wire::cql::message::{Consistency, ResultMessage, error_code};
 
@@ -25,10 +25,10 @@ fn question(table: Table) -> &'static str {
     }
 }
 
-/// Looks at the next table, if it is time.
+/// ForeignRows at the next table, if it is time.
 pub(crate) fn tick(core: &mut Core, io: &mut Io) {
     let now_ns = io.now_ns();
-    let looks = &core.fleet.locks.looks;
+    let looks = &core.fleet.locks.foreign;
     if core.context.index != 0 || core.fleet.locks.level.is_none() || now_ns < looks.next_ns {
         return;
     }
@@ -44,7 +44,7 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io) {
             Consistency::LOCAL_ONE,
         )
     });
-    let looks = &mut core.fleet.locks.looks;
+    let looks = &mut core.fleet.locks.foreign;
     looks.next_ns = now_ns + PAUSE_NS;
     if is_sent {
         looks.place = (looks.place + 1) % Table::ALL.len();
@@ -57,7 +57,7 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io) {
 /// A node has answered, or nobody has.
 pub(crate) fn heard(core: &mut Core, table: Table, heard: &Heard<'_>) {
     let bit = 1 << table as u32;
-    let looks = &mut core.fleet.locks.looks;
+    let looks = &mut core.fleet.locks.foreign;
     let name = table.name();
     match heard {
         Heard::Result(ResultMessage::Rows(rows)) if rows.row_count > 0 => {

@@ -1,5 +1,5 @@
 //! This core's locks: requests come in, time passes, writes are answered. What the locks then want
-//! done lies in the outbox until the event is over ([`super::carry`]).
+//! done lies in the effects until the event is over ([`super::carry`]).
 
 use shunt_locks::{
     Asked, Handle, Limits, LoadId, Locks, Namespace, NotServed, Now, Outcome, Quota, Row, Sink,
@@ -9,56 +9,70 @@ use shunt_reactor::Io;
 
 use crate::client::who;
 use crate::core::Core;
-use crate::locks::outbox::Outbox;
-use crate::locks::request::{Operation, Request};
+use crate::locks::effects::Effects;
+use crate::locks::request::{KeeperRequest, Operation};
 use crate::metrics::LockEvent;
 
 /// Both clocks, read anew: were this process stopped within a turn, for longer than its lease and
 /// the longest TTL, a lock in memory could be granted by the time at which the turn began, to a
 /// client that has only just asked.
-pub(super) fn now(io: &mut Io) -> Now {
+pub(crate) fn now(io: &mut Io) -> Now {
     Now { boot_ns: io.read_clock_ns(), wall_us: io.wall_us() }
 }
 
 /// Takes a request on. The handle of one that is not answered yet.
-pub(super) fn take(core: &mut Core, io: &mut Io, request: &Request<'_>) -> Option<Handle> {
+pub(crate) fn take(core: &mut Core, io: &mut Io, request: &KeeperRequest<'_>) -> Option<Handle> {
     let now = now(io);
-    let Request { ticket, namespace, operation, name, role, owner } = *request;
+    let KeeperRequest { ticket, namespace, operation, name, role, owner } = *request;
     if namespace == Namespace::Memory && !core.fleet.locks.lasts_no_longer(operation) {
         // The client's core did not know the longest TTL yet; it does when it asks again.
-        core.fleet.locks.outbox.reply(ticket, Outcome::NotServed(NotServed::Elsewhere));
+        core.fleet.locks.effects.reply(ticket, Outcome::NotServed(NotServed::Elsewhere));
         return None;
     }
     let locks = &mut core.fleet.locks;
     let is_release =
         namespace == Namespace::Durable && matches!(operation, Operation::Release { .. });
-    if is_release && !locks.unsent.has_room(locks.outbox.rows_count()) {
+    if is_release && !locks.backlog.has_room(locks.effects.rows_count()) {
         // Its row could not be written: the lock would be held for the shard's next owner.
-        locks.outbox.reply(ticket, Outcome::Quota(Quota::Requests));
+        locks.effects.reply(ticket, Outcome::Quota(Quota::Requests));
         return None;
     }
     let asked = Asked { namespace, name, role, owner, ticket };
     let forced = is_operators(core.context.config.username.as_deref(), role);
-    let (table, outbox) = core.fleet.locks.table();
+    let (table, effects) = core.fleet.locks.table();
     let handle = match operation {
         Operation::Acquire { mode, ttl_ms, wait_ms } => {
-            table.acquire(now, &asked, mode, (ttl_ms, wait_ms), outbox)
+            table.acquire(now, &asked, mode, (ttl_ms, wait_ms), effects)
         }
         Operation::Renew { mode, ttl_ms, fence } => {
-            table.renew(now, &asked, mode, (ttl_ms, fence), outbox)
+            table.renew(now, &asked, mode, (ttl_ms, fence), effects)
         }
-        Operation::Release { fence } => table.release(now, &asked, fence, forced, outbox),
-        Operation::GiveBack { fence } => table.give_back(now, &asked, fence, outbox),
-        Operation::Look => table.look(now, &asked, outbox),
+        Operation::Release { fence } => table.release(now, &asked, fence, forced, effects),
+        Operation::GiveBack { fence } => table.give_back(now, &asked, fence, effects),
+        Operation::Look => table.look(now, &asked, effects),
         Operation::List { fast } => {
             // The list is made when it is known that this core may tell of the lock.
             core.fleet.locks.listings.insert(ticket.0, (name.into(), fast));
-            let (table, outbox) = core.fleet.locks.table();
-            table.look(now, &asked, outbox)
+            let (table, effects) = core.fleet.locks.table();
+            table.look(now, &asked, effects)
         }
     };
     set_due(core, io);
     handle
+}
+
+/// Takes a request of another core's client.
+pub(crate) fn take_remote(core: &mut Core, io: &mut Io, request: &KeeperRequest<'_>) {
+    if let Some(handle) = take(core, io, request) {
+        core.fleet.locks.remote.insert(request.ticket.0, handle);
+    }
+}
+
+/// Cancels a request of another core's client.
+pub(crate) fn cancel_remote(core: &mut Core, io: &mut Io, ticket: Ticket, is_awaited: bool) {
+    if let Some(handle) = core.fleet.locks.remote.remove(&ticket.0) {
+        cancel(core, io, ticket, handle, is_awaited);
+    }
 }
 
 /// True of the role by which proxies log in themselves: it may write to the tables of the fleet,
@@ -72,7 +86,7 @@ fn is_operators(own: Option<&str>, role: &[u8]) -> bool {
 
 /// A request is taken back. Whoever made it is gone, or waits for its answer: what came of it
 /// nobody may count on then.
-pub(super) fn cancel(
+pub(crate) fn cancel(
     core: &mut Core,
     io: &mut Io,
     ticket: Ticket,
@@ -81,9 +95,9 @@ pub(super) fn cancel(
 ) {
     core.fleet.locks.listings.remove(&ticket.0);
     let now = now(io);
-    let (table, outbox) = core.fleet.locks.table();
-    if table.cancel(now, handle, outbox) && is_awaited {
-        outbox.reply(ticket, Outcome::InDoubt);
+    let (table, effects) = core.fleet.locks.table();
+    if table.cancel(now, handle, effects) && is_awaited {
+        effects.reply(ticket, Outcome::InDoubt);
     }
     set_due(core, io);
 }
@@ -91,8 +105,8 @@ pub(super) fn cancel(
 /// A write was answered, or could not be sent.
 pub(super) fn written(core: &mut Core, io: &mut Io, id: WriteId, written: Written) {
     let now = now(io);
-    let (table, outbox) = core.fleet.locks.table();
-    table.written(now, id, written, outbox);
+    let (table, effects) = core.fleet.locks.table();
+    table.written(now, id, written, effects);
     set_due(core, io);
 }
 
@@ -105,16 +119,16 @@ pub(super) fn loaded(
     last: bool,
 ) -> bool {
     let now = now(io);
-    let (table, outbox) = core.fleet.locks.table();
-    let is_taken = table.loaded(now, load, rows.iter().copied(), last, outbox);
+    let (table, effects) = core.fleet.locks.table();
+    let is_taken = table.loaded(now, load, rows.iter().copied(), last, effects);
     set_due(core, io);
     is_taken
 }
 
 /// `false`: nobody wants the rows any more.
 pub(super) fn load_failed(core: &mut Core, io: &mut Io, load: LoadId) -> bool {
-    let (table, outbox) = core.fleet.locks.table();
-    let was_awaited = table.load_failed(load, outbox);
+    let (table, effects) = core.fleet.locks.table();
+    let was_awaited = table.load_failed(load, effects);
     set_due(core, io);
     was_awaited
 }
@@ -122,8 +136,8 @@ pub(super) fn load_failed(core: &mut Core, io: &mut Io, load: LoadId) -> bool {
 /// The time of a hold, a wait or a write is over.
 pub(super) fn due(core: &mut Core, io: &mut Io) {
     let now = now(io);
-    let (table, outbox) = core.fleet.locks.table();
-    let more = table.tick(now, outbox);
+    let (table, effects) = core.fleet.locks.table();
+    let more = table.tick(now, effects);
     set_due(core, io);
     if more {
         set_timer(core, io, io.now_ns() + 1);
@@ -138,7 +152,7 @@ pub(crate) fn tick(core: &mut Core) {
     };
     let Some(table) = &core.fleet.locks.table else { return };
     let (metrics, counters) = (&core.context.metrics.locks, table.counters());
-    core.fleet.locks.unreadable.count(&metrics.unreadable);
+    core.fleet.locks.damaged.count(&metrics.unreadable);
     metrics.held.set(table.holds() as u64);
     metrics.waiting.set(table.requests() as u64);
     for (event, count) in [
@@ -158,7 +172,7 @@ pub(crate) fn tick(core: &mut Core) {
 }
 
 /// Sets the timer for what is due next.
-pub(super) fn set_due(core: &mut Core, io: &mut Io) {
+pub(crate) fn set_due(core: &mut Core, io: &mut Io) {
     if let Some(due_ms) = core.fleet.locks.table.as_ref().and_then(|table| table.next_due_ms()) {
         set_timer(core, io, due_ms.saturating_mul(1_000_000).max(io.now_ns() + 1));
     }
@@ -191,9 +205,9 @@ impl super::LockKeeper {
     }
 
     /// The locks, made when they are asked for the first time, and where their wishes go.
-    pub(super) fn table(&mut self) -> (&mut Locks, &mut Outbox) {
+    pub(super) fn table(&mut self) -> (&mut Locks, &mut Effects) {
         let table = self.table.get_or_insert_with(|| Box::new(Locks::new(Limits::default())));
-        (table, &mut self.outbox)
+        (table, &mut self.effects)
     }
 
     /// Leaves steps out.

@@ -3,11 +3,11 @@
 
 use std::cmp::Reverse;
 
-use shunt_language::facade::Table;
-use shunt_language::facade::reply::Row;
+use shunt_language::lock_tables::Table;
+use shunt_language::lock_tables::reply::Row;
 use shunt_locks::{Holder, Mode};
 
-use crate::locks::outbox::{Reply, Verdict};
+use crate::locks::reply::{Reply, Verdict};
 
 /// Rows of one list; the rest is left out.
 pub(crate) const ROWS_MAX: usize = 1_000;

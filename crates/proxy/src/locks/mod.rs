@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! decode -> statement -> ask ----(lane)----> keep -> [shunt_locks] -> rows -> own statements
-//!           reply  <---- answer <--(lane)--- outbox <-----'
+//!           reply  <---- answer <--(lane)--- effects <-----'
 //! ```
 //!
 //! A lock belongs to one of 64 shards; which proxy owns the shard, the fleet decides
@@ -18,7 +18,7 @@
 //! | [`ask`] | its requests go to the cores that keep the locks; a client that is gone takes its requests back |
 //! | [`heard`] | requests and answers of other cores come in |
 //! | [`keep`] | this core's locks: requests, times, answers to writes |
-//! | [`outbox`], [`carry`] | what [`shunt_locks::Locks`] wants done, until it is; and doing it |
+//! | [`effects`], [`carry`] | what [`shunt_locks::Locks`] wants done, until it is; and doing it |
 //! | [`form`], [`question`], [`request`], [`requests`] | what is asked, how it is answered, and what is not answered yet |
 //! | [`withdrawn`] | another proxy takes back what it has forwarded |
 //! | [`several`] | several locks at once |
@@ -32,35 +32,24 @@
 //! | [`word`], [`words`] | what the core with the membership and those that keep locks say to each other |
 
 pub(crate) mod answer;
-pub(crate) mod ask;
-pub(crate) mod carry;
+pub(crate) mod batch;
+mod checks;
+pub(crate) mod dispatch;
+pub(crate) mod effects;
 pub(crate) mod foreign;
-pub(crate) mod form;
-mod gathered;
-mod group;
-pub(crate) mod heard;
+pub(crate) mod intake;
 pub(crate) mod keep;
 pub(crate) mod listing;
-mod looks;
-pub(crate) mod outbox;
 pub(crate) mod overview;
+pub(crate) mod ownership;
 pub(crate) mod permission;
-pub(crate) mod question;
 pub(crate) mod recognise;
+pub(crate) mod reply;
 pub(crate) mod request;
-pub(crate) mod requests;
 pub(crate) mod rows;
-pub(crate) mod several;
-pub(crate) mod shown;
-pub(crate) mod statement;
+mod state;
+pub(crate) mod status;
 pub(crate) mod sweep;
-pub(crate) mod swept;
-pub(crate) mod told;
-mod unreadable;
-mod unsent;
-pub(crate) mod withdrawn;
-pub(crate) mod word;
-pub(crate) mod words;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -70,15 +59,12 @@ use shunt_locks::{Handle, LoadId, Locks, Ticket};
 
 use slab::Slab;
 
-use gathered::{Gathered, Looked};
-use group::Group;
-use looks::Looks;
-use outbox::Outbox;
-use permission::Undecided;
-use requests::Requests;
-use swept::Sweep;
-use unreadable::Unreadable;
-use unsent::Unsent;
+use batch::state::Batch;
+use effects::Effects;
+use rows::backlog::Backlog;
+use rows::damage::DamagedPartitions;
+use state::{ForeignRows, Overview, Snapshot, Undecided};
+use sweep::progress::Sweep;
 
 use crate::wakes::Wakes;
 
@@ -94,9 +80,7 @@ pub(crate) fn core_of(shard: u8, cores: usize) -> usize {
 pub(crate) struct LockKeeper {
     /// The locks of this core's shards; none before one of them was asked for.
     table: Option<Box<Locks>>,
-    outbox: Outbox,
-    /// What clients of this core have asked.
-    requests: Requests,
+    effects: Effects,
     /// Requests to be made again, in the order of their times.
     again: VecDeque<(u64, Ticket)>,
     /// Requests of other cores' clients that wait here, by ticket.
@@ -106,29 +90,25 @@ pub(crate) struct LockKeeper {
     /// Bytes of lists since the last tick.
     lists_bytes: usize,
     /// Batches under way.
-    groups: Slab<Group>,
+    batches: Slab<Batch>,
     /// How many of them are of each role.
-    groups_of: HashMap<Arc<str>, usize>,
+    batches_by_role: HashMap<Arc<str>, usize>,
     /// Requests that wait for a verdict on the right of their role.
     undecided: Undecided,
     /// Questions to all cores under way.
-    gathered: Slab<Gathered>,
+    overviews: Slab<Overview>,
     /// What was last seen of many locks, of the durable ones and of those in memory.
-    looked: [Looked; 2],
+    snapshots: [Snapshot; 2],
     /// How far the looking for rows in the tables has come.
-    looks: Looks,
+    foreign: ForeignRows,
     /// How far the deleting of rows has come.
     pub(crate) sweep: Sweep,
-    /// Buffers of requests that were answered.
-    spare: Vec<Vec<u8>>,
-    /// The role where nobody logs in.
-    no_role: Arc<str>,
     /// Partitions that could not be asked for.
     unread: Vec<LoadId>,
     /// Partitions whose rows cannot be understood.
-    unreadable: Unreadable,
+    damaged: DamagedPartitions,
     /// Free rows that could not be sent.
-    unsent: Unsent,
+    backlog: Backlog,
     /// How rows are written and read.
     level: Option<Level>,
     /// The longest TTL of a lock in memory.
@@ -143,24 +123,21 @@ impl Default for LockKeeper {
     fn default() -> Self {
         Self {
             table: None,
-            outbox: Outbox::default(),
-            requests: Requests::default(),
+            effects: Effects::default(),
             again: VecDeque::new(),
             remote: HashMap::new(),
             listings: HashMap::new(),
             lists_bytes: 0,
-            groups: Slab::new(),
-            groups_of: HashMap::new(),
+            batches: Slab::new(),
+            batches_by_role: HashMap::new(),
             undecided: Undecided::default(),
-            gathered: Slab::new(),
-            looked: Default::default(),
-            looks: Looks::default(),
+            overviews: Slab::new(),
+            snapshots: Default::default(),
+            foreign: ForeignRows::default(),
             sweep: Sweep::default(),
-            spare: Vec::new(),
             unread: Vec::new(),
-            unreadable: Unreadable::default(),
-            unsent: Unsent::default(),
-            no_role: Arc::from(""),
+            damaged: DamagedPartitions::default(),
+            backlog: Backlog::default(),
             level: None,
             max_ttl_ms: 0,
             forgotten_until_ns: [0; SHARDS],
@@ -169,18 +146,10 @@ impl Default for LockKeeper {
     }
 }
 
-/// Buffers that are kept for the next requests.
-const SPARE_MAX: usize = 1_024;
-
 impl LockKeeper {
     /// How the fleet's rows are written and read; none while this proxy is no member.
     pub(crate) fn level(&self) -> Option<Level> {
         self.level
-    }
-
-    /// What clients of this core have asked, of locks and else.
-    pub(crate) fn requests_mut(&mut self) -> &mut Requests {
-        &mut self.requests
     }
 
     /// The longest TTL of a lock in memory, milliseconds.
@@ -191,24 +160,11 @@ impl LockKeeper {
     /// True if the locks want something done.
     #[inline]
     pub(crate) fn has_work(&self) -> bool {
-        !self.outbox.is_empty()
+        !self.effects.is_empty()
     }
 
     /// True if this core keeps no locks for a fleet, or not any more.
     pub(crate) fn has_left(&self) -> bool {
         self.level.is_none()
-    }
-
-    /// An empty buffer.
-    pub(crate) fn spare_texts(&mut self) -> Vec<u8> {
-        self.spare.pop().unwrap_or_default()
-    }
-
-    /// Keeps a buffer for another request.
-    pub(crate) fn keep_texts(&mut self, mut texts: Vec<u8>) {
-        if self.spare.len() < SPARE_MAX && texts.capacity() > 0 {
-            texts.clear();
-            self.spare.push(texts);
-        }
     }
 }

@@ -5,21 +5,23 @@
 //! by asking again and again, one that has very many looks once a second at most, and tells what it
 //! saw then.
 
-use shunt_language::facade::Request;
+use shunt_language::lock_tables::Request;
 use shunt_locks::{Namespace, NotServed, Quota, Ticket};
 use shunt_reactor::Io;
 
 use crate::core::Core;
 use crate::fault::Fault;
+use crate::fleet::requests;
+use crate::fleet::requests::clients;
+use crate::fleet::requests::form::{AnswerForm, AnswerKind};
 use crate::ids::ClientRef;
 use crate::limits;
-use crate::locks::form::{Form, FormKind};
-use crate::locks::gathered::Gathered;
-use crate::locks::outbox::{Reply, Verdict};
-use crate::locks::{ask, keep, listing, requests};
+use crate::locks::reply::{Reply, Verdict};
+use crate::locks::state::Overview;
+use crate::locks::{dispatch, keep, listing};
 
 /// Questions under way on a core.
-const GATHERED_MAX: usize = 256;
+const OVERVIEWS_MAX: usize = 256;
 /// With more locks than these a core looks once a second.
 const LOCKS_FEW: usize = 16_384;
 
@@ -29,52 +31,52 @@ pub(super) fn begin(
     io: &mut Io,
     client: (u32, i16),
     request: &Request<'_>,
-    kind: FormKind,
+    kind: AnswerKind,
 ) -> Result<(), Fault> {
-    if core.fleet.locks.gathered.len() >= GATHERED_MAX {
+    if core.fleet.locks.overviews.len() >= OVERVIEWS_MAX {
         return Err(Fault::overloaded("Shunt: too many ask for the locks of this proxy"));
     }
     let most = request.limit.min(listing::ROWS_MAX as u32);
     let namespace = if request.table.is_fast() { Namespace::Memory } else { Namespace::Durable };
-    let form = Form { kind, limit: request.limit, ..Form::default() };
+    let form = AnswerForm { kind, limit: request.limit, ..AnswerForm::default() };
     // Every proxy answers for itself.
-    let Some((ticket, _)) = ask::note(core, io, client, true, form) else { return Ok(()) };
+    let Some((ticket, _)) = clients::note(core, io, client, true, form) else { return Ok(()) };
     let cores = core.context.config.cores.max(1);
-    let question = Gathered { ticket, left: cores, list: Vec::new(), refused: None };
-    let gathered = core.fleet.locks.gathered.insert(question) as u32;
+    let question = Overview { ticket, left: cores, list: Vec::new(), refused: None };
+    let gathered = core.fleet.locks.overviews.insert(question) as u32;
     for to in 0..cores {
         let mut of_nobody = requests::NONE;
         let whose = (ClientRef::PROXY, 0, io.now_ns());
-        let form = Form { kind: FormKind::Share(gathered), ..Form::default() };
-        let part = core.fleet.locks.requests.add(core.context.index, &mut of_nobody, whose, form);
+        let form = AnswerForm { kind: AnswerKind::Share(gathered), ..AnswerForm::default() };
+        let part = core.fleet.requests.add(core.context.index, &mut of_nobody, whose, form);
         if to == core.context.index {
             answer(core, io, part, namespace, most);
         } else if !core.fleet.lanes.ask_longest(to, part, namespace, most) {
-            ask::deliver(core, io, part, &Verdict::Quota(Quota::Requests).into());
+            dispatch::deliver(core, io, part, &Verdict::Quota(Quota::Requests).into());
         }
     }
     Ok(())
 }
 
 /// This core's answer.
-pub(super) fn answer(
+pub(crate) fn answer(
     core: &mut Core,
     io: &mut Io,
     ticket: Ticket,
     namespace: Namespace,
     most: u32,
 ) {
-    if !ask::has_room_for_list(core, io, ticket) {
-        ask::answered(core, io, ticket, &Verdict::Quota(Quota::Requests).into());
+    if !dispatch::has_room_for_list(core, io, ticket) {
+        dispatch::answered(core, io, ticket, &Verdict::Quota(Quota::Requests).into());
         return;
     }
     match look(core, io, namespace, most) {
         Ok(list) => {
             core.fleet.locks.lists_bytes += list.len();
-            ask::answered(core, io, ticket, &Reply { list: &list, ..Verdict::Locks.into() });
-            core.fleet.locks.looked[usize::from(namespace == Namespace::Memory)].list = list;
+            dispatch::answered(core, io, ticket, &Reply { list: &list, ..Verdict::Locks.into() });
+            core.fleet.locks.snapshots[usize::from(namespace == Namespace::Memory)].list = list;
         }
-        Err(why) => ask::answered(core, io, ticket, &Verdict::NotServed(why).into()),
+        Err(why) => dispatch::answered(core, io, ticket, &Verdict::NotServed(why).into()),
     }
 }
 
@@ -93,7 +95,7 @@ pub(super) fn look(
     // Otherwise each question for one lock more than the last would be a look of its own.
     let is_few = core.fleet.locks.table().0.len() <= LOCKS_FEW;
     let most = if is_few { most } else { listing::ROWS_MAX as u32 };
-    let looked = &mut core.fleet.locks.looked[place];
+    let looked = &mut core.fleet.locks.snapshots[place];
     let (at_ns, enough) = (looked.at_ns, looked.most >= most);
     let mut list = std::mem::take(&mut looked.list);
     let (table, _) = core.fleet.locks.table();
@@ -106,14 +108,14 @@ pub(super) fn look(
         listing::put_lock(&mut list, name, holder.as_ref(), waiters);
     };
     table.longest(now, namespace, most as usize, see)?;
-    let looked = &mut core.fleet.locks.looked[place];
+    let looked = &mut core.fleet.locks.snapshots[place];
     (looked.at_ns, looked.most) = (now.boot_ns, most);
     Ok(list)
 }
 
 /// The answer of one core.
 pub(super) fn heard(core: &mut Core, io: &mut Io, gathered: u32, outcome: &Reply<'_>) {
-    let Some(question) = core.fleet.locks.gathered.get_mut(gathered as usize) else { return };
+    let Some(question) = core.fleet.locks.overviews.get_mut(gathered as usize) else { return };
     match outcome.verdict {
         Verdict::Locks => question.list.extend_from_slice(outcome.list),
         why => question.refused = Some(why),
@@ -122,11 +124,11 @@ pub(super) fn heard(core: &mut Core, io: &mut Io, gathered: u32, outcome: &Reply
     if question.left > 0 {
         return;
     }
-    let Gathered { ticket, list, refused, .. } =
-        core.fleet.locks.gathered.remove(gathered as usize);
+    let Overview { ticket, list, refused, .. } =
+        core.fleet.locks.overviews.remove(gathered as usize);
     let reply = match refused {
         Some(why) => why.into(),
         None => Reply { list: &list, ..Verdict::Locks.into() },
     };
-    ask::deliver(core, io, ticket, &reply);
+    dispatch::deliver(core, io, ticket, &reply);
 }

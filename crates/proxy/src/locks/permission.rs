@@ -9,19 +9,22 @@
 //! A request that another proxy has forwarded comes under the client's own login, and is treated
 //! like any other.
 
-use shunt_language::facade::Table;
+use shunt_language::lock_tables::Table;
 use shunt_reactor::Io;
 use shunt_wire::cql::envelope::Header;
 
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
+use crate::fleet::rights;
+use crate::fleet::rights::ask::Answer;
 use crate::fleet::rights::cache::Verdict;
 use crate::fleet::rights::inquiries::WAIT_NS;
 use crate::fleet::rights::question::Reading;
-use crate::fleet::rights::waiting::{Waiter, Waiting};
-use crate::fleet::rights::{self, Action, Answer, Right};
+use crate::fleet::rights::right::{Action, Right};
+use crate::fleet::rights::waiting::Waiter;
 use crate::ids::ClientRef;
-use crate::locks::{keep, statement};
+use crate::locks::state::UndecidedRequest as Request;
+use crate::locks::{intake, keep};
 use crate::log_limits::Logged;
 use crate::metrics::{Outcome, PermissionAnswer};
 use crate::reply;
@@ -31,25 +34,6 @@ use crate::transactions::part::Who;
 const RETRY_NS: u64 = 20_000_000;
 /// Pause after a question that no node has answered.
 const PAUSE_NS: u64 = 100_000_000;
-/// Bytes of the requests of a core that wait for a verdict.
-const WAITING_BYTES_MAX: usize = 8 << 20;
-
-/// A request that waits for a verdict.
-struct Request {
-    client: ClientRef,
-    header: Header,
-    body: Box<[u8]>,
-    came_ns: u64,
-}
-
-/// Requests of a core that wait for a verdict.
-#[derive(Default)]
-pub(super) struct Undecided {
-    waiting: Waiting<Request, WAITING_BYTES_MAX>,
-    /// When they are tried again.
-    retry_ns: u64,
-}
-
 /// The first of the tables of which it is not known if the client may use it; none: it may use them
 /// all.
 ///
@@ -75,7 +59,7 @@ pub(super) fn unknown(
     for table in tables {
         let right = Right { login: Some(login.clone()), action: Action::UseLocks(table) };
         if core.fleet.rights.needs_question(&right, (came_ns, io.now_ns()), cache_ns)
-            && rights::ask(core, io, id, &right, who).is_err()
+            && rights::ask::ask(core, io, id, &right, who).is_err()
         {
             let now_ns = io.now_ns();
             core.fleet.rights.pause(&right, now_ns + RETRY_NS, now_ns);
@@ -193,7 +177,7 @@ fn resume(core: &mut Core, io: &mut Io, is_decided: impl Fn(&Right) -> bool) {
     for Waiter { request, .. } in undecided.waiting.remove_where(|one| is_decided(&one.right)) {
         if is_client_there(core, &request) {
             let Request { client, header, body, came_ns } = request;
-            statement::resume(core, io, client.slot, (&header, &body), came_ns);
+            intake::resume(core, io, client.slot, (&header, &body), came_ns);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Statements on the tables of locks, found among all that clients send.
 
 use shunt_language::InvalidRequest;
-use shunt_language::facade::{self, Statement};
+use shunt_language::lock_tables::{self, Statement};
 use shunt_wire::cql::statement::{Identifier, Kind, Statement as Classified};
 
 /// True if a statement may be on one of the tables. Its text is then read as a whole, which shows
@@ -12,18 +12,19 @@ pub(crate) fn may_be_facade(parsed: &Classified<'_>, session: Option<&str>, text
         Kind::Select | Kind::Insert | Kind::Update | Kind::Delete | Kind::Truncate => {
             if parsed.table.is_none() {
                 // It comes late, or behind what is not understood, and may be any.
-                return session == Some(facade::KEYSPACE) || mentions(text, facade::KEYSPACE);
+                return session == Some(lock_tables::KEYSPACE)
+                    || mentions(text, lock_tables::KEYSPACE);
             }
             let session = session.map(Identifier::exact);
             let keyspace = parsed
                 .keyspace
                 .or_else(|| parsed.selected_table().and_then(|(keyspace, _)| keyspace));
-            keyspace.or(session).is_some_and(|keyspace| keyspace.matches(facade::KEYSPACE))
+            keyspace.or(session).is_some_and(|keyspace| keyspace.matches(lock_tables::KEYSPACE))
         }
         // Each statement of a batch may be; and a change of the schema is not looked at any closer
         // by the classifier.
         Kind::Batch | Kind::Ddl => {
-            session == Some(facade::KEYSPACE) || mentions(text, facade::KEYSPACE)
+            session == Some(lock_tables::KEYSPACE) || mentions(text, lock_tables::KEYSPACE)
         }
         Kind::Use | Kind::Transaction | Kind::Other => false,
     }
@@ -55,7 +56,7 @@ pub(crate) fn read(
     if text.len() > TEXT_BYTES_MAX {
         return None;
     }
-    match facade::parse(text, session) {
+    match lock_tables::parse(text, session) {
         Ok(None) => unreadable(parsed, session, text).map(Err),
         read => read.transpose(),
     }
@@ -67,7 +68,7 @@ pub(crate) fn is_on_locks(parsed: &Classified<'_>, session: Option<&str>, text: 
     if text.len() > TEXT_BYTES_MAX {
         return is_too_long(parsed, session, text);
     }
-    match facade::parse(text, session) {
+    match lock_tables::parse(text, session) {
         Ok(None) => unreadable(parsed, session, text).is_some(),
         _ => true,
     }
@@ -88,13 +89,13 @@ fn unreadable(
 /// True if one of the tables is named, or may be.
 fn names_a_table(parsed: &Classified<'_>, session: Option<&str>, text: &str) -> bool {
     if parsed.kind == Kind::Ddl {
-        return facade::may_change(text, session);
+        return lock_tables::may_change(text, session);
     }
-    let mut tables = facade::Table::ALL.iter().map(|table| table.name());
+    let mut tables = lock_tables::Table::ALL.iter().map(|table| table.name());
     if parsed.kind == Kind::Batch {
         // It is not taken apart: anything may stand between the parts of a name, comments too.
-        return session == Some(facade::KEYSPACE)
-            || has_word(text, facade::KEYSPACE) && tables.any(|table| has_word(text, table));
+        return session == Some(lock_tables::KEYSPACE)
+            || has_word(text, lock_tables::KEYSPACE) && tables.any(|table| has_word(text, table));
     }
     let table = parsed.table.or_else(|| parsed.selected_table().map(|(_, table)| table));
     table.is_none_or(|table| tables.any(|known| table.matches(known)))

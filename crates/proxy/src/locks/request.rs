@@ -1,5 +1,6 @@
-//! A request for a lock, as it reaches the core that keeps the lock, or another proxy.
+//! Requests for locks, on their way from the client's core to the core that keeps the lock.
 
+use shunt_language::lock_tables::Table;
 use shunt_locks::{Mode, Namespace, Ticket};
 
 /// What is asked of a lock.
@@ -40,11 +41,23 @@ impl Operation {
 
 /// A request as it reaches the core that keeps the lock.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Request<'a> {
+pub(crate) struct KeeperRequest<'a> {
     pub(crate) ticket: Ticket,
     pub(crate) namespace: Namespace,
     pub(crate) operation: Operation,
     pub(crate) name: &'a [u8],
     pub(crate) role: &'a [u8],
+    pub(crate) owner: &'a [u8],
+}
+
+/// What a client asks of one lock.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LockRequest<'a> {
+    /// The table that the client named: the one that its role must have the permission on, here and
+    /// at another proxy.
+    pub(crate) table: Table,
+    pub(crate) namespace: Namespace,
+    pub(crate) operation: Operation,
+    pub(crate) name: &'a [u8],
     pub(crate) owner: &'a [u8],
 }

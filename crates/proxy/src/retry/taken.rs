@@ -11,14 +11,15 @@ use crate::ids::ClientRef;
 use crate::link::Pending;
 use crate::plan::After;
 use crate::route;
-use crate::transactions::{observe, still};
+use crate::transactions::observe;
+use crate::transactions::pause;
 
 /// The error text for its client, which asks again.
 pub(crate) const WHY: &str = "Shunt: by now the proxies decide what is asked of this table, or do not know if they do; ask again";
 
 /// True for a request that must not go to nodes any more. `body`: its bytes.
 pub(crate) fn is_taken(core: &mut Core, io: &mut Io, pending: &Pending, body: &[u8]) -> bool {
-    still::see_if_still(core, io);
+    pause::check_for_pause(core, io);
     // Transactions consist of the proxy's own statements.
     if core.router.modes.is_empty() || pending.client == ClientRef::PROXY {
         return false;

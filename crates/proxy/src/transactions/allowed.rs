@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use shunt_language::facade::Table;
+use shunt_language::lock_tables::Table;
 use shunt_locks::Ticket;
 use shunt_reactor::Io;
 use shunt_transactions::request::Summary;
@@ -16,10 +16,12 @@ use shunt_transactions::request::Summary;
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
 use crate::fleet::peers::Login;
+use crate::fleet::rights;
+use crate::fleet::rights::ask::{Answer, NotAsked};
 use crate::fleet::rights::cache::Verdict;
 use crate::fleet::rights::question::{Reading, qualified};
+use crate::fleet::rights::right::{Action, Right};
 use crate::fleet::rights::waiting::Waiter;
-use crate::fleet::rights::{self, Action, Answer, NotAsked, Right};
 use crate::ids::PoolId;
 use crate::transactions::job::Undecided;
 use crate::transactions::part::Who;
@@ -106,7 +108,7 @@ fn question(
     if let Some(number) = core.fleet.rights.shared_question(right, came_ns) {
         return Ok((number, who));
     }
-    match rights::ask(core, io, pool, right, who) {
+    match rights::ask::ask(core, io, pool, right, who) {
         Ok(number) => Ok((number, who)),
         Err(NotAsked::NoLink) => Err(undecided_fault()),
         Err(NotAsked::Full) => Err(Fault::overloaded(

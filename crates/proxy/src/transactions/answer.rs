@@ -19,7 +19,7 @@ use super::conditional;
 use super::intake::client;
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
-use crate::locks::outbox::Verdict;
+use crate::locks::reply::Verdict;
 use crate::prepared::PreparedStatement;
 use crate::transactions::job::{Failure, Job};
 

@@ -15,11 +15,11 @@ use shunt_transactions::{Begin, Outcome, Refused, Ticket as Number, TransactionI
 use shunt_wire::cql::statement::{Kind, classify};
 
 use super::modes::{self, rules};
-use super::{answer, levels, observe, planning, reads, still, writes};
+use super::{answer, levels, observe, pause, planning, reads, writes};
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
 use crate::fleet::statements::{Heard, Whose};
-use crate::locks::outbox::Verdict;
+use crate::locks::reply::Verdict;
 use crate::metrics::Observation;
 use crate::transactions::effects::Effect;
 use crate::transactions::job::{Failure, Job};
@@ -102,7 +102,7 @@ pub(super) fn plan_ready(
 /// Passes a statement that the proxies do not decide to a node, if its table's mode leaves that to
 /// nodes; otherwise returns `false`.
 fn pass_to_node(core: &mut Core, io: &mut Io, number: u64) -> Result<bool, Fault> {
-    still::check(core, io)?;
+    pause::check(core, io)?;
     let Some(job) = core.fleet.transactions.jobs.get(&number) else { return Ok(false) };
     let (who, original) = (Who::of(&job.who), observe::original(core, &job.message));
     let Some(Original { shard, table, .. }) = original else { return Ok(false) };
@@ -175,7 +175,7 @@ fn is_by_mode(core: &Core, number: u64) -> bool {
 
 /// Binds the values, and locks the partitions.
 fn lock(core: &mut Core, io: &mut Io, number: u64, plan: &Arc<Plan>) -> Result<(), Fault> {
-    still::check(core, io)?;
+    pause::check(core, io)?;
     let Some(job) = core.fleet.transactions.jobs.get_mut(&number) else { return Ok(()) };
     let message = std::mem::take(&mut job.message);
     let asked = Request::decode(&message)?;

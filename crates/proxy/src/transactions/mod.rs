@@ -33,7 +33,7 @@
 //! | [`part`], [`results`] | each of the proxy's own statements has a part of a transaction as its purpose, which gets the result |
 //! | [`confirmation`] | with `--transaction-commit lwt`, Cassandra confirms what a lease would |
 //! | [`recovery`], [`ownership`], [`shards`] | shards are gained, opened, handed over and lost |
-//! | [`modes`], [`still`] | modes and rules of tables are read, changed, and in doubt after a pause |
+//! | [`modes`], [`pause`] | modes and rules of tables are read, changed, and in doubt after a pause |
 //! | [`time`], [`timer`], [`levels`] | deadlines and retries; consistency levels and clocks |
 
 pub(crate) mod allowed;
@@ -56,7 +56,7 @@ mod reads;
 mod recovery;
 pub(crate) mod results;
 pub(crate) mod shards;
-pub(crate) mod still;
+pub(crate) mod pause;
 pub(crate) mod time;
 mod timer;
 pub(crate) mod writes;

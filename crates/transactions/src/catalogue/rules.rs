@@ -13,7 +13,7 @@ use std::collections::HashMap;
 
 use shunt_language::CqlType;
 use shunt_language::ast::NativeType;
-use shunt_language::facade::NAME_BYTES_MAX;
+use shunt_language::lock_tables::NAME_BYTES_MAX;
 use shunt_language::values::{plain_text, validate};
 use shunt_wire::printable::printable_to;
 

@@ -26,7 +26,7 @@ const NAME_SHOWN_BYTES_MAX: usize = 64;
 /// Bytes of an idempotency key.
 const KEY_BYTES_MAX: usize = 64;
 /// Bytes of a lock's name.
-const NAME_BYTES_MAX: usize = shunt_language::facade::NAME_BYTES_MAX;
+const NAME_BYTES_MAX: usize = shunt_language::lock_tables::NAME_BYTES_MAX;
 
 /// Kind of a guard between proxies: a durable lock.
 const GUARD: u8 = 1;

@@ -9,12 +9,12 @@ use shunt_wire::cql::message::{self, Value as Bound, ValueList, put};
 
 use crate::client::announce;
 use crate::core::Core;
+use crate::fleet::lease;
+use crate::fleet::lease::notice::Notice;
 use crate::fleet::membership::{Stage, now_ns, run};
 use crate::fleet::peers::Owners;
 use crate::fleet::roster::{Fleet, Member};
 use crate::fleet::statements::{self, Levels, Whose};
-use crate::locks::word::Word;
-use crate::locks::words;
 
 /// Does all that is to be done, and what comes of that.
 pub(super) fn out(core: &mut Core, io: &mut Io) {
@@ -31,13 +31,13 @@ fn one(core: &mut Core, io: &mut Io, output: Output) {
         Output::Send { id, statement, coordinator, .. } => {
             send(core, io, id, statement, coordinator)
         }
-        Output::Lease(post) => words::tell_all(core, io, Word::Lease(post)),
-        Output::Gain(gain) => words::tell_shard(core, io, gain.shard, Word::Gain(gain)),
+        Output::Lease(post) => lease::tell_all(core, io, Notice::Lease(post)),
+        Output::Gain(gain) => lease::tell_shard(core, io, gain.shard, Notice::Gain(gain)),
         Output::Drain { shard, number } => {
-            words::tell_shard(core, io, shard, Word::Drain { shard, number })
+            lease::tell_shard(core, io, shard, Notice::Drain { shard, number })
         }
-        Output::Resume(shard) => words::tell_shard(core, io, shard, Word::Resume(shard)),
-        Output::Lost { shard, .. } => words::tell_shard(core, io, shard, Word::Lost(shard)),
+        Output::Resume(shard) => lease::tell_shard(core, io, shard, Notice::Resume(shard)),
+        Output::Lost { shard, .. } => lease::tell_shard(core, io, shard, Notice::Lost(shard)),
         Output::Peers(peers) => show_peers(core, io, &peers),
         Output::Owners { .. } => show_owners(core, io),
         // Nothing is left undone by a dead member as long as there are no transactions.
@@ -215,7 +215,7 @@ fn take_end(core: &mut Core, io: &mut Io, end: &End) {
 /// This proxy is no member any more, and its cores serve no locks from here on, whatever they were
 /// told before.
 pub(super) fn end_membership(core: &mut Core, io: &mut Io, why: &str) {
-    words::tell_all(core, io, Word::End);
+    lease::tell_all(core, io, Notice::End);
     tell_owners(core, io, Owners([None; shunt_fleet::SHARDS]));
     let now_ns = now_ns(io);
     run::ended(&mut core.fleet.membership, now_ns, why);

@@ -9,11 +9,11 @@ use shunt_reactor::Io;
 use shunt_topology::schema::{Factor, Replication};
 
 use crate::core::Core;
+use crate::fleet::lease;
+use crate::fleet::lease::notice::Notice;
 use crate::fleet::membership::{FIRST_READ, Membership, Stage, answer, carry, now_ns};
 use crate::fleet::statements::Heard;
 use crate::limits;
-use crate::locks::word::Word;
-use crate::locks::words;
 
 /// The key of the timer of the membership.
 pub(crate) const TIMER: u64 = 6;
@@ -197,7 +197,7 @@ fn become_member(core: &mut Core, io: &mut Io, row: &FleetRow) {
             core.fleet.membership.level = Some(row.level);
             core.fleet.membership.told.clear();
             let max_ttl_ms = row.max_ttl_ms.unsigned_abs();
-            words::tell_all(core, io, Word::Begin { level: row.level, max_ttl_ms });
+            lease::tell_all(core, io, Notice::Begin { level: row.level, max_ttl_ms });
         }
         Err(refusal) => begin_later(&mut core.fleet.membership, now_ns, &refusal.to_string()),
     }
@@ -230,17 +230,17 @@ fn new_incarnation(core: &mut Core, wall_us: i64) -> Incarnation {
 }
 
 /// A core that keeps locks has something to say.
-pub(crate) fn word(core: &mut Core, io: &mut Io, word: Word) {
+pub(crate) fn word(core: &mut Core, io: &mut Io, word: Notice) {
     let (now_ns, wall_us) = (now_ns(io), io.wall_us());
     let Membership { stage: Stage::Member(member), outputs, .. } = &mut core.fleet.membership
     else {
         return;
     };
     match word {
-        Word::Drained { shard, number, last_token_us, memory_empty } => {
+        Notice::Drained { shard, number, last_token_us, memory_empty } => {
             member.drained(shard, number, last_token_us, memory_empty, now_ns, wall_us, outputs);
         }
-        Word::GrantedUpTo(token_us) => {
+        Notice::GrantedUpTo(token_us) => {
             member.granted_up_to(token_us);
             return;
         }

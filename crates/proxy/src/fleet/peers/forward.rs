@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use shunt_language::facade::Table;
+use shunt_language::lock_tables::Table;
 use shunt_locks::{Mode, Ticket};
 use shunt_reactor::Io;
 use shunt_wire::cql::envelope::{HEADER_BYTES, Header, flag, opcode};
@@ -15,7 +15,7 @@ use crate::fleet::peers::{
     Via,
 };
 use crate::limits;
-use crate::locks::request::{Operation, Request};
+use crate::locks::request::{KeeperRequest as Request, Operation};
 
 /// Requests in flight on one connection.
 const IN_FLIGHT_MAX: usize = 16_384;
@@ -32,7 +32,7 @@ pub(crate) fn forward(
     request: &Request<'_>,
 ) -> Option<Via> {
     let Request { ticket, operation, namespace, .. } = *request;
-    let mut texts = core.fleet.locks.spare_texts();
+    let mut texts = core.fleet.requests.spare_texts();
     if matches!(operation, Operation::Acquire { .. }) {
         texts.extend_from_slice(request.name);
         texts.extend_from_slice(request.owner);
@@ -215,7 +215,7 @@ fn held_by<'a>(
 
 #[cfg(test)]
 mod tests {
-    use shunt_language::facade::{self, Asked};
+    use shunt_language::lock_tables::{self, Asked};
     use shunt_locks::Namespace;
     use shunt_wire::cql::message::Query;
 
@@ -236,7 +236,7 @@ mod tests {
         write(&mut body, table, &request);
         let query = Query::decode(VERSION, &body).expect("a query");
         let statement =
-            facade::parse(query.text, None).expect("allowed").expect("on a table of locks");
+            lock_tables::parse(query.text, None).expect("allowed").expect("on a table of locks");
         let request = statement
             .bind(&query.params.values)
             .next()

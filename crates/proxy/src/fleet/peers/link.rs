@@ -13,9 +13,9 @@ use crate::fleet::peers::open::OPEN_NS;
 use crate::fleet::peers::read;
 use crate::fleet::peers::{HopLink, Login, STREAM, Sent, SentLock, Step, VERSION};
 use crate::limits;
-use crate::locks::ask;
-use crate::locks::outbox::{Reply, Verdict};
-use crate::locks::question::Question;
+use crate::locks::dispatch;
+use crate::locks::reply::{Reply, Verdict};
+use crate::locks::request::LockRequest;
 use crate::locks::request::Operation;
 use crate::transactions::answer as transactions;
 
@@ -127,10 +127,10 @@ fn take(
             };
             let outcome = read::outcome(operation, header.flags, header.opcode, body, list);
             let outcome = outcome.unwrap_or_else(|| read::unknown(operation).into());
-            if !ask::answered_elsewhere(core, io, sent.ticket, &outcome) {
+            if !dispatch::answered_elsewhere(core, io, sent.ticket, &outcome) {
                 release(core, io, to, &login, &sent, &outcome);
             }
-            core.fleet.locks.keep_texts(sent.texts);
+            core.fleet.requests.keep_texts(sent.texts);
             Ok(())
         }
         (Step::Ready, opcode::SUPPORTED | opcode::EVENT) => Ok(()),
@@ -163,8 +163,8 @@ fn release(
     let (Verdict::Granted, Some(held)) = (outcome.verdict, outcome.holder) else { return };
     let (name, owner) = sent.texts.split_at(sent.name_bytes);
     let operation = Operation::GiveBack { fence: held.fence };
-    let question = Question { table, namespace, operation, name, owner };
-    ask::forward_for_nobody(core, io, to, login, &question);
+    let question = LockRequest { table, namespace, operation, name, owner };
+    dispatch::forward_for_nobody(core, io, to, login, &question);
 }
 
 /// A connection ended by itself.
@@ -187,7 +187,7 @@ fn end(core: &mut Core, io: &mut Io, key: usize) {
     for (_, Sent { ticket, lock, is_sent, .. }) in link.sent {
         let verdict =
             if is_sent { unknown(lock) } else { Verdict::NotServed(NotServed::Elsewhere) };
-        ask::answered_elsewhere(core, io, ticket, &verdict.into());
+        dispatch::answered_elsewhere(core, io, ticket, &verdict.into());
     }
 }
 
@@ -206,7 +206,7 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io) {
             })
             .collect();
         for (ticket, lock) in &late {
-            ask::answered_elsewhere(core, io, *ticket, &unknown(*lock).into());
+            dispatch::answered_elsewhere(core, io, *ticket, &unknown(*lock).into());
         }
         let Some(link) = core.fleet.peers.links.get_mut(key) else { continue };
         let lost = |sent: &Sent| sent.is_told && now_ns.saturating_sub(sent.due_ns) > LOST_NS;

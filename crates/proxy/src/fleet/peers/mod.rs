@@ -30,7 +30,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use shunt_fleet::{SHARDS, Shard};
-use shunt_language::facade::Table;
+use shunt_language::lock_tables::Table;
 use shunt_locks::{Namespace, Ticket};
 use shunt_reactor::ConnId;
 use shunt_wire::cql::reader::EnvelopeReader;

@@ -1,6 +1,6 @@
 //! An answer of another proxy, as the outcome of the request that was forwarded.
 
-use shunt_language::facade::OWNER_BYTES_MAX;
+use shunt_language::lock_tables::OWNER_BYTES_MAX;
 use shunt_locks::{Holder, Mode, NotServed, Quota};
 use shunt_wire::cql::envelope::opcode;
 use shunt_wire::cql::message::{
@@ -8,7 +8,7 @@ use shunt_wire::cql::message::{
 };
 
 use crate::fleet::peers::VERSION;
-use crate::locks::outbox::{Held, Reply, Verdict};
+use crate::locks::reply::{Held, Reply, Verdict};
 use crate::locks::request::Operation;
 use crate::locks::{answer, listing};
 

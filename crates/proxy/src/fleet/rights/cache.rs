@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::Right;
+use super::right::Right;
 
 /// Verdicts that a core keeps; beyond that it forgets all of them.
 const VERDICTS_MAX: usize = 16_384;
@@ -57,9 +57,9 @@ impl Verdicts {
 
 #[cfg(test)]
 mod tests {
-    use shunt_language::facade::Table;
+    use shunt_language::lock_tables::Table;
 
-    use super::super::Action;
+    use super::super::right::Action;
     use super::*;
 
     const CACHE_NS: u64 = 2_000;

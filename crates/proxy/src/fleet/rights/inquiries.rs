@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::Right;
+use super::right::Right;
 
 /// Requests on locks wait this long for the answer to a question, nanoseconds. After that another
 /// question is sent.
@@ -79,7 +79,7 @@ impl Inquiries {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Action;
+    use super::super::right::Action;
     use super::*;
 
     fn right(table: &str) -> Right {

@@ -3,10 +3,10 @@
 use std::borrow::Cow;
 
 use shunt_language::ast::quoted_name;
-use shunt_language::facade::Table;
+use shunt_language::lock_tables::Table;
 use shunt_wire::cql::message::{Consistency, ResultMessage, error_code};
 
-use super::Action;
+use super::right::Action;
 use crate::fault::is_right_missing;
 use crate::fleet::statements::Heard;
 

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use super::Right;
+use super::right::Right;
 use crate::transactions::part::Who;
 
 /// Requests of a core that may wait. One role gets half of them.
@@ -88,7 +88,7 @@ impl<T, const BYTES_MAX: usize> Waiting<T, BYTES_MAX> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Action;
+    use super::super::right::Action;
     use super::*;
 
     const BYTES_MAX: usize = 8 << 20;

@@ -78,7 +78,7 @@ fn take(core: &mut Core, io: &mut Io, answer: &Kept<'_>) {
             transactions::results::deliver(core, io, part, &heard, raw);
         }
         Whose::Right { pool, number, .. } => {
-            if let Some(answer) = rights::take_answer(core, (pool, number), &heard) {
+            if let Some(answer) = rights::ask::take_answer(core, (pool, number), &heard) {
                 permission::take_answer(core, io, &answer);
                 allowed::take_answer(core, io, &answer);
             }

@@ -23,7 +23,7 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use shunt_fleet::StatementId;
-use shunt_language::facade::Table;
+use shunt_language::lock_tables::Table;
 use shunt_locks::{LoadId, WriteId};
 use shunt_wire::cql::message::{Consistency, ErrorMessage, ResultMessage};
 use slab::Slab;

@@ -11,7 +11,7 @@ use crate::fleet::statements;
 
 /// The client behind a ticket.
 fn client_of(core: &mut Core, ticket: Ticket) -> Option<&Client> {
-    let client = core.fleet.locks.requests_mut().get_mut(ticket)?.client;
+    let client = core.fleet.requests.get_mut(ticket)?.client;
     core.clients.find(client)
 }
 

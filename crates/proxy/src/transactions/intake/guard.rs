@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use shunt_language::facade::Table;
+use shunt_language::lock_tables::Table;
 use shunt_locks::{Namespace, Ticket};
 use shunt_reactor::Io;
 use shunt_transactions::guard::idempotency::dead;
@@ -17,12 +17,12 @@ use shunt_transactions::request::Request;
 use super::client;
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
-use crate::locks::ask;
-use crate::locks::form::{Form, FormKind};
-use crate::locks::outbox::{Reply, Verdict};
-use crate::locks::question::Question;
+use crate::fleet::requests::Asker;
+use crate::fleet::requests::form::{AnswerForm, AnswerKind};
+use crate::locks::dispatch;
+use crate::locks::reply::{Reply, Verdict};
+use crate::locks::request::LockRequest;
 use crate::locks::request::Operation;
-use crate::locks::requests::Asker;
 use crate::transactions::effects::Effect;
 use crate::transactions::job::GuardedRequest;
 
@@ -54,16 +54,16 @@ pub(crate) fn check(
     let namespace = if guard.is_fast { Namespace::Memory } else { Namespace::Durable };
     let table = if guard.is_fast { Table::FastLocks } else { Table::Locks };
     let name = guard.name.as_bytes();
-    let question = Question { table, namespace, operation: Operation::Look, name, owner: &[] };
-    let form = Form {
-        kind: FormKind::Fence(ticket),
+    let question = LockRequest { table, namespace, operation: Operation::Look, name, owner: &[] };
+    let form = AnswerForm {
+        kind: AnswerKind::Fence(ticket),
         texts: name.to_vec(),
         name_bytes: name.len(),
-        ..Form::default()
+        ..AnswerForm::default()
     };
     let login = client::login_of(core, ticket);
     let asker = Asker { role: Arc::from(""), login, was_forwarded: false };
-    ask::ask_for(core, io, &asker, &question, form);
+    dispatch::ask_for(core, io, &asker, &question, form);
 }
 
 /// Takes in the answer of the lock's owner.
@@ -72,7 +72,7 @@ pub(crate) fn lock_answered(core: &mut Core, ticket: Ticket, outcome: &Reply<'_>
     let Some(GuardedRequest { to, message }) = keeping.guarded.remove(&ticket.0) else { return };
     keeping.guarded_bytes -= message.len();
     // The client may be gone.
-    if core.fleet.locks.requests_mut().get_mut(ticket).is_none() {
+    if core.fleet.requests.get_mut(ticket).is_none() {
         return;
     }
     let Some((asked, guard)) =

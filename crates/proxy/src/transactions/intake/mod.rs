@@ -17,12 +17,12 @@ use shunt_wire::cql::envelope::{Header, opcode};
 use shunt_wire::cql::message::{Prepare, Query, Values, split_request_prefix};
 use shunt_wire::cql::statement::{Kind, classify};
 
-use super::{allowed, modes, planning, still};
+use super::{allowed, modes, pause, planning};
 use crate::core::Core;
 use crate::fault::Fault;
 use crate::fleet::peers;
-use crate::locks::ask;
-use crate::locks::form::{Form, FormKind};
+use crate::fleet::requests::clients;
+use crate::fleet::requests::form::{AnswerForm, AnswerKind};
 use crate::metrics::{Observation, Outcome};
 use crate::plan::Plan;
 use crate::transactions::observe::{self, NodeBound};
@@ -39,7 +39,7 @@ pub(crate) fn take_request(
     plan: &Plan,
     body: &[u8],
 ) -> bool {
-    if let Some(fault) = still::refusal(core) {
+    if let Some(fault) = pause::refusal(core) {
         core.context.metrics.queries.of(plan.kind).add(1);
         core.context.metrics.outcomes.of(Outcome::Intercepted).add(1);
         reply::error(core, io, slot, header.stream, &fault);
@@ -75,7 +75,7 @@ fn start(
     let (payload, body) = split_request_prefix(header.flags, body)?;
     let forwarded =
         payload.and_then(|payload| payload.iter().find(|(key, _)| *key == peers::TRANSACTION)?.1);
-    let (role, _) = ask::asker_of(core, slot)
+    let (role, _) = clients::asker_of(core, slot)
         .ok_or_else(|| Fault::protocol("a request of a connection without a session"))?;
     if let Some(asked) = forwarded.filter(|_| header.opcode == opcode::QUERY) {
         // The role is that of the connection's login, whatever the request says.
@@ -86,7 +86,7 @@ fn start(
             known.or_else(|refusal| asked.options.as_ref().and_then(single).ok_or(refusal))?;
         return submit(core, io, (slot, header), &Arc::new(known), &asked, true);
     }
-    let session = session_of(core, slot);
+    let session = clients::session_keyspace(core, slot);
     let version = header.version;
     let safeguards = Safeguards::from_payload(payload.as_ref())?;
     if core.context.config.fleet.is_none() {
@@ -167,14 +167,10 @@ fn is_change(version: u8, body: &[u8]) -> Result<bool, Fault> {
     Ok(classify(Query::decode(version, body)?.text).kind == Kind::Ddl)
 }
 
-fn session_of(core: &Core, slot: u32) -> Option<Arc<str>> {
-    core.router.pools.get(core.clients.get(slot)?.pool?)?.key.keyspace.clone()
-}
-
 /// Adds the request to those that wait for an answer.
 fn add_pending(core: &mut Core, io: &Io, (slot, header): (u32, &Header)) -> Option<Ticket> {
-    let form = Form { kind: FormKind::Message, ..Form::default() };
-    ask::note(core, io, (slot, header.stream), false, form).map(|(ticket, _)| ticket)
+    let form = AnswerForm { kind: AnswerKind::Message, ..AnswerForm::default() };
+    clients::note(core, io, (slot, header.stream), false, form).map(|(ticket, _)| ticket)
 }
 
 /// The request to the owner of the shard.
@@ -218,14 +214,15 @@ fn submit(
             "Shunt: this transaction has {bytes} bytes with its values; {MESSAGE_BYTES_MAX} are allowed"
         )));
     }
-    let mut form = Form { kind: FormKind::Message, ..Form::default() };
+    let mut form = AnswerForm { kind: AnswerKind::Message, ..AnswerForm::default() };
     if !was_forwarded {
         // Kept for a retry if the shard has just changed hands. The retry is enabled once the
         // client's rights are checked.
         form.texts = [known.domain.as_bytes(), &message].concat();
     }
     let guard = asked.safeguards.guard.map(|guard| guard.is_fast);
-    let Some((ticket, _)) = ask::note(core, io, (slot, header.stream), was_forwarded, form) else {
+    let Some((ticket, _)) = clients::note(core, io, (slot, header.stream), was_forwarded, form)
+    else {
         return Ok(());
     };
     allowed::ask(core, io, slot, (ticket, was_forwarded), (known, guard), message);

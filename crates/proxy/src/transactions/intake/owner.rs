@@ -12,9 +12,10 @@ use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
 use crate::fleet::peers::Login;
 use crate::fleet::peers::forward::forward_transaction;
+use crate::fleet::requests::clients;
+use crate::fleet::requests::{self, At};
 use crate::limits::SECOND_NS;
-use crate::locks::requests::{self, At};
-use crate::locks::{ask, core_of};
+use crate::locks::core_of;
 use crate::transactions::timer::set_due;
 use crate::transactions::{execute, levels};
 
@@ -34,7 +35,7 @@ const AGAIN_MAX: usize = 1_024;
 /// was not sent before, and has no keyspace yet.
 pub(crate) fn retry_later(core: &mut Core, io: &mut Io, ticket: Ticket) -> bool {
     let now_ns = io.now_ns();
-    let Some(pending) = core.fleet.locks.requests_mut().get_mut(ticket) else { return false };
+    let Some(pending) = core.fleet.requests.get_mut(ticket) else { return false };
     let bytes = pending.form.texts.len();
     let may_be =
         pending.form.name_bytes > 0 && now_ns.saturating_sub(pending.received_ns) < AGAIN_FOR_NS;
@@ -64,7 +65,7 @@ pub(crate) fn retry_due(core: &mut Core, io: &mut Io) {
         core.fleet.transactions.again.pop_front();
         core.fleet.transactions.again_bytes -= bytes;
         // The client may be gone.
-        let Some(pending) = core.fleet.locks.requests_mut().get_mut(ticket) else { continue };
+        let Some(pending) = core.fleet.requests.get_mut(ticket) else { continue };
         let texts = pending.form.texts.clone();
         let (domain, message) = texts.split_at(pending.form.name_bytes);
         let (login, domain) =
@@ -84,7 +85,7 @@ pub(crate) fn send_to_owner(
 ) {
     let shard = levels::shard_of_domain(domain);
     let keeper = core_of(shard, core.context.config.cores);
-    if !was_forwarded && let Some(pending) = core.fleet.locks.requests_mut().get_mut(ticket) {
+    if !was_forwarded && let Some(pending) = core.fleet.requests.get_mut(ticket) {
         pending.form.name_bytes = domain.len();
     }
     if let Some(owner) = core.fleet.peers.owner(shard) {
@@ -94,7 +95,7 @@ pub(crate) fn send_to_owner(
             forward_transaction(core, io, owner, login, ticket, message)
         };
         match via {
-            Some(via) => ask::is_at(core, ticket, At::Elsewhere(via)),
+            Some(via) => clients::is_at(core, ticket, At::Elsewhere(via)),
             None => {
                 let why = format!(
                     "Shunt: the proxy at {owner} decides transactions of keyspace {domain}; nothing was written, ask it or the next host"
@@ -124,7 +125,7 @@ pub(crate) fn send_to_core(
     if keeper == core.context.index {
         execute::start(core, io, ticket, who, message);
     } else if core.fleet.lanes.ask_transaction(keeper, ticket, who, message) {
-        ask::is_at(core, ticket, At::Core(keeper));
+        clients::is_at(core, ticket, At::Core(keeper));
     } else {
         let fault = Fault::overloaded("Shunt: too many transactions are waiting; ask again");
         core.fleet.transactions.fail(ticket, &fault.into());
@@ -140,6 +141,6 @@ pub(crate) fn deliver(core: &mut Core, io: &mut Io, ticket: Ticket, head: Head, 
     let is_unserved =
         head.0 == opcode::ERROR && error_code::peek(body) == Some(error_code::IS_BOOTSTRAPPING);
     if !is_unserved || !retry_later(core, io, ticket) {
-        ask::answer_with(core, io, ticket, head, body);
+        clients::answer_with(core, io, ticket, head, body);
     }
 }

@@ -22,7 +22,7 @@ use shunt_wire::cql::message::{
     Consistency, ResultMessage, SchemaChange, Value, ValueList, encode, error_code,
 };
 
-use super::{VERSION, levels, log, observe, still};
+use super::{VERSION, levels, log, observe, pause};
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind, is_right_missing};
 use crate::fleet::statements::{self, Heard, Levels, Whose};
@@ -56,14 +56,14 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io) {
         .map(|(number, _)| *number);
     unasked.collect::<Vec<_>>().into_iter().for_each(|number| look_up(core, io, number));
     // The pause check covers the time from the last tick to this one.
-    let now_ns = still::see_if_still(core, io);
+    let now_ns = pause::check_for_pause(core, io);
     let level = core.fleet.locks.level();
     let modes = &mut core.fleet.transactions.modes;
     (modes.ticked_ns, modes.level) = (now_ns, level.or(modes.level));
-    still::see_if_over(core, now_ns);
+    pause::end_overdue_wait(core, now_ns);
     let modes = &core.fleet.transactions.modes;
     // The modes are read even while this proxy is no member: its clients' statements go to nodes.
-    if !still::is_of_fleet(core) || modes.is_asked || now_ns < modes.next_ns {
+    if !pause::is_of_fleet(core) || modes.is_asked || now_ns < modes.next_ns {
         return;
     }
     let (pool, quorum) = (statements::ask::pool(core, io), levels::last_quorum(core));
@@ -88,12 +88,12 @@ pub(super) fn modes_read(core: &mut Core, io: &mut Io, heard: &Heard<'_>) {
         // A proxy that was never a member may have no such table, and no modes.
         Heard::Error(error) if error.code == error_code::INVALID && modes.level.is_none() => {
             modes.known_ns = Some(modes.asked_ns);
-            return still::see_if_caught_up(core);
+            return pause::end_finished_wait(core);
         }
         // The last modes are kept.
         _ => {
             modes.next_ns = modes.next_ns.min(now_ns + AGAIN_NS);
-            return still::see_if_caught_up(core);
+            return pause::end_finished_wait(core);
         }
     };
     let (mut shards, mut routed, mut held) = (BTreeSet::new(), TableModes::default(), Vec::new());
@@ -140,7 +140,7 @@ pub(super) fn modes_read(core: &mut Core, io: &mut Io, heard: &Heard<'_>) {
         core.fleet.transactions.plannings.plans.forget_all();
     }
     core.router.modes = routed;
-    still::see_if_caught_up(core);
+    pause::end_finished_wait(core);
     let asked_ns = core.fleet.transactions.modes.asked_ns;
     observe::tell(core, io, asked_ns);
     let modes = &core.fleet.transactions.modes;

@@ -12,7 +12,7 @@ use crate::fault::is_right_missing;
 use crate::fleet::statements::{self, Heard, Whose};
 use crate::limits::{NAME_SHOWN_BYTES_MAX, SECOND_NS};
 use crate::transactions::part::Part;
-use crate::transactions::{levels, still};
+use crate::transactions::{levels, pause};
 
 /// Interval between two reads.
 const EVERY_NS: u64 = 2 * SECOND_NS;
@@ -23,7 +23,7 @@ const AGAIN_NS: u64 = SECOND_NS / 2;
 pub(crate) fn tick(core: &mut Core, io: &mut Io) {
     let now_ns = io.read_clock_ns();
     let rules_polling = &core.fleet.transactions.rules_polling;
-    if !still::is_of_fleet(core) || rules_polling.is_asked || now_ns < rules_polling.next_ns {
+    if !pause::is_of_fleet(core) || rules_polling.is_asked || now_ns < rules_polling.next_ns {
         return;
     }
     let (pool, quorum) = (statements::ask::pool(core, io), levels::last_quorum(core));
@@ -51,12 +51,12 @@ pub(crate) fn rules_read(core: &mut Core, io: &Io, heard: &Heard<'_>) {
         // A fleet that an earlier version created has no such table, and no rules.
         Heard::Error(error) if error.code == error_code::INVALID => {
             rules_polling.known_ns = Some(rules_polling.asked_ns);
-            return still::see_if_caught_up(core);
+            return pause::end_finished_wait(core);
         }
         // The last rules are kept.
         _ => {
             rules_polling.next_ns = rules_polling.next_ns.min(io.now_ns() + AGAIN_NS);
-            return still::see_if_caught_up(core);
+            return pause::end_finished_wait(core);
         }
     };
     rules_polling.known_ns = Some(rules_polling.asked_ns);
@@ -87,7 +87,7 @@ pub(crate) fn rules_read(core: &mut Core, io: &Io, heard: &Heard<'_>) {
         );
     }
     rules_polling.is_full = is_full;
-    still::see_if_caught_up(core);
+    pause::end_finished_wait(core);
 }
 
 /// True of a request that writes to a table with a rule.

@@ -1,20 +1,20 @@
-//! What `/status` shows of a core's locks, and of the fleet, of which core 0 knows.
-//!
-//! Asked for by the admin pages, once a second at most. What is told is bounded, whatever there is.
+//! A core reports its locks and its fleet to the admin pages, once a second at most. The size of a
+//! report is bounded.
 
 use shunt_locks::Namespace;
 use shunt_reactor::Io;
 use tokio::sync::mpsc;
 
 use crate::core::Core;
-use crate::locks::told::{CoreLocks, FleetShown, QUEUES_MAX, Queue, UNREADABLE_MAX, longest};
+use crate::locks::status::{CoreLocks, FleetShown, QUEUES_MAX, Queue, UNREADABLE_MAX, longest};
 use crate::locks::{listing, overview};
 
 /// Members that are shown; a fleet has up to 64 that live, and some that did.
 const MEMBERS_MAX: usize = 128;
 
+/// Sends the report of this core.
 /// Answers.
-pub(crate) fn tell(core: &mut Core, io: &mut Io, answer: &mpsc::Sender<CoreLocks>) {
+pub(crate) fn send(core: &mut Core, io: &mut Io, answer: &mpsc::Sender<CoreLocks>) {
     if answer.is_closed() {
         return;
     }
@@ -24,9 +24,9 @@ pub(crate) fn tell(core: &mut Core, io: &mut Io, answer: &mpsc::Sender<CoreLocks
     }
     longest(&mut queues);
     let not_a_member = core.fleet.membership.not_a_member().map(str::to_owned);
-    let unreadable = core.fleet.locks.unreadable.shown(UNREADABLE_MAX);
+    let unreadable = core.fleet.locks.damaged.shown(UNREADABLE_MAX);
     let unmade = core.fleet.transactions.unmade(io.now_ns());
-    let told = CoreLocks {
+    let report = CoreLocks {
         core: core.context.index,
         queues,
         fleet: fleet(core, io),
@@ -35,7 +35,7 @@ pub(crate) fn tell(core: &mut Core, io: &mut Io, answer: &mpsc::Sender<CoreLocks
         unmade,
     };
     // Who asked has gone, or has room for the answer of each core.
-    let _ = answer.try_send(told);
+    let _ = answer.try_send(report);
 }
 
 fn add_queues(core: &mut Core, io: &mut Io, namespace: Namespace, queues: &mut Vec<Queue>) {
@@ -59,7 +59,7 @@ fn add_queues(core: &mut Core, io: &mut Io, namespace: Namespace, queues: &mut V
             });
         }
     }
-    core.fleet.locks.looked[usize::from(namespace == Namespace::Memory)].list = list;
+    core.fleet.locks.snapshots[usize::from(namespace == Namespace::Memory)].list = list;
 }
 
 fn fleet(core: &Core, io: &Io) -> Option<FleetShown> {

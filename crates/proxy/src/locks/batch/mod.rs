@@ -11,27 +11,31 @@
 //!
 //! A batch that releases does so one by one, and tells of each.
 
-use shunt_language::facade::reply as rows;
-use shunt_language::facade::{Asked, Request, TTL_LEFT_MS, Table};
+pub(super) mod state;
+
+use shunt_language::lock_tables::reply as rows;
+use shunt_language::lock_tables::{Asked, Request, TTL_LEFT_MS, Table};
 use shunt_locks::{Quota, shard_of};
 use shunt_reactor::Io;
 use shunt_wire::cql::envelope::opcode;
 
 use crate::core::Core;
 use crate::fault::Fault;
+use crate::fleet::requests::Asker;
+use crate::fleet::requests::clients;
+use crate::fleet::requests::form::{AnswerForm, AnswerKind};
 use crate::locks::answer;
-use crate::locks::ask;
-use crate::locks::form::{Form, FormKind};
-use crate::locks::group::{Back, Group, Known, Owned, Part};
-use crate::locks::outbox::{Held, Reply, Verdict};
-use crate::locks::question::{Question, form, question};
+use crate::locks::batch::state::{Back, Batch, Known, Owned, Part};
+use crate::locks::checks::{form, question};
+use crate::locks::dispatch;
+use crate::locks::reply::{Held, Reply, Verdict};
+use crate::locks::request::LockRequest;
 use crate::locks::request::Operation;
-use crate::locks::requests::Asker;
 
 /// Batches on locks that are under way on a core.
-const GROUPS_MAX: usize = 16_384;
+const BATCHES_MAX: usize = 16_384;
 /// Of these, those of one role.
-const GROUPS_PER_ROLE: usize = GROUPS_MAX / 2;
+const BATCHES_PER_ROLE: usize = BATCHES_MAX / 2;
 
 /// Begins a batch. It is answered once.
 pub(super) fn begin(
@@ -41,18 +45,18 @@ pub(super) fn begin(
     was_forwarded: bool,
     requests: &[Request<'_>],
 ) -> Result<(), Fault> {
-    let Some((role, _)) = ask::asker_of(core, client.0) else { return Ok(()) };
-    if core.fleet.locks.groups.len() >= GROUPS_MAX {
+    let Some((role, _)) = clients::asker_of(core, client.0) else { return Ok(()) };
+    if core.fleet.locks.batches.len() >= BATCHES_MAX {
         return Err(Fault::overloaded("Shunt: too many batches on locks are under way"));
     }
-    if core.fleet.locks.groups_of.get(&role).is_some_and(|count| *count >= GROUPS_PER_ROLE) {
+    if core.fleet.locks.batches_by_role.get(&role).is_some_and(|count| *count >= BATCHES_PER_ROLE) {
         return Err(Fault::overloaded(
             "Shunt: too many batches on locks of this role are under way",
         ));
     }
     let mut parts = Vec::with_capacity(requests.len());
     for (place, request) in requests.iter().enumerate() {
-        let Question { table, namespace, operation, name, owner } = question(core, request)?;
+        let LockRequest { table, namespace, operation, name, owner } = question(core, request)?;
         let question =
             Owned { table, namespace, operation, name: Box::from(name), owner: Box::from(owner) };
         parts.push(Part { question, place, outcome: None });
@@ -62,14 +66,14 @@ pub(super) fn begin(
     if acquires && parts.windows(2).any(|pair| pair[0].question.name == pair[1].question.name) {
         return Err(Fault::invalid("Shunt: a batch acquires each lock once"));
     }
-    let group = core.fleet.locks.groups.vacant_key() as u32;
-    let form = Form { kind: FormKind::Batch(group), ..Form::default() };
-    let Some((ticket, asker)) = ask::note(core, io, client, was_forwarded, form) else {
+    let batch = core.fleet.locks.batches.vacant_key() as u32;
+    let form = AnswerForm { kind: AnswerKind::Batch(batch), ..AnswerForm::default() };
+    let Some((ticket, asker)) = clients::note(core, io, client, was_forwarded, form) else {
         return Ok(());
     };
     let began_ns = io.now_ns();
-    *core.fleet.locks.groups_of.entry(role).or_default() += 1;
-    core.fleet.locks.groups.insert(Group {
+    *core.fleet.locks.batches_by_role.entry(role).or_default() += 1;
+    core.fleet.locks.batches.insert(Batch {
         parts,
         next: 0,
         asker,
@@ -78,7 +82,7 @@ pub(super) fn begin(
         began_ns,
         back: None,
     });
-    ask_next(core, io, group);
+    ask_next(core, io, batch);
     Ok(())
 }
 
@@ -87,11 +91,11 @@ fn order(part: &Part) -> (u8, &[u8]) {
 }
 
 /// Asks for the lock whose turn it is.
-fn ask_next(core: &mut Core, io: &mut Io, group: u32) {
-    let Some(found) = core.fleet.locks.groups.get(group as usize) else { return };
+fn ask_next(core: &mut Core, io: &mut Io, batch: u32) {
+    let Some(found) = core.fleet.locks.batches.get(batch as usize) else { return };
     let waited_ms = (io.now_ns().saturating_sub(found.began_ns) / 1_000_000) as u32;
     let Some(part) = found.parts.get(found.next) else {
-        finish(core, io, group);
+        finish(core, io, batch);
         return;
     };
     let operation = match part.question.operation {
@@ -101,18 +105,18 @@ fn ask_next(core: &mut Core, io: &mut Io, group: u32) {
         other => other,
     };
     let (asker, place) = (found.asker.clone(), found.next);
-    // The group may be gone by the time that this returns.
+    // The batch may be gone by the time that this returns.
     let (name, owner) = (part.question.name.clone(), part.question.owner.clone());
     let (table, namespace) = (part.question.table, part.question.namespace);
-    let question = Question { table, namespace, operation, name: &name, owner: &owner };
-    let form = form(core, FormKind::Part { group, place }, &name, &owner, 0);
-    ask::ask_for(core, io, &asker, &question, form);
+    let question = LockRequest { table, namespace, operation, name: &name, owner: &owner };
+    let form = form(core, AnswerKind::Part { batch, place }, &name, &owner, 0);
+    dispatch::ask_for(core, io, &asker, &question, form);
 }
 
 /// The outcome for one lock.
-pub(super) fn heard(core: &mut Core, io: &mut Io, group: u32, place: usize, outcome: &Reply<'_>) {
+pub(super) fn heard(core: &mut Core, io: &mut Io, batch: u32, place: usize, outcome: &Reply<'_>) {
     let at_ns = io.now_ns();
-    let Some(found) = core.fleet.locks.groups.get_mut(group as usize) else { return };
+    let Some(found) = core.fleet.locks.batches.get_mut(batch as usize) else { return };
     let holder =
         outcome.holder.map(|held| (Box::from(held.owner), held.mode, held.fence, held.ttl_ms));
     let Some(part) = found.parts.get_mut(place) else { return };
@@ -120,20 +124,20 @@ pub(super) fn heard(core: &mut Core, io: &mut Io, group: u32, place: usize, outc
         Some(Known { verdict: outcome.verdict, holder, waiters: outcome.waiters, at_ns });
     found.next = place + 1;
     if has_failed(part) {
-        finish(core, io, group);
+        finish(core, io, batch);
     } else {
-        ask_next(core, io, group);
+        ask_next(core, io, batch);
     }
 }
 
 /// All is known: answers, or releases what must not be held and answers then.
-fn finish(core: &mut Core, io: &mut Io, group: u32) {
+fn finish(core: &mut Core, io: &mut Io, batch: u32) {
     let now_ns = io.now_ns();
-    let Some(found) = core.fleet.locks.groups.get_mut(group as usize) else { return };
+    let Some(found) = core.fleet.locks.batches.get_mut(batch as usize) else { return };
     let failed = found.parts.iter().position(has_failed);
     let is_late = found.parts.iter().any(|part| is_late(part, now_ns));
     if failed.is_none() && !is_late {
-        answer(core, io, group);
+        answer(core, io, batch);
         return;
     }
     let granted: Vec<(Owned, i64)> = found.parts.iter().filter_map(Part::granted).collect();
@@ -141,9 +145,9 @@ fn finish(core: &mut Core, io: &mut Io, group: u32) {
     // One more than there are: an answer may come at once, and all are to be asked for first.
     found.back = Some(Back { failed, left: granted.len() + 1, is_unsure: false });
     for (lock, fence) in granted {
-        give_back(core, io, &asker, &lock, fence, FormKind::Back(group));
+        give_back(core, io, &asker, &lock, fence, AnswerKind::Back(batch));
     }
-    given_back(core, io, group, Verdict::Released);
+    given_back(core, io, batch, Verdict::Released);
 }
 
 fn has_failed(part: &Part) -> bool {
@@ -169,41 +173,41 @@ fn give_back(
     asker: &Asker,
     lock: &Owned,
     fence: i64,
-    kind: FormKind,
+    kind: AnswerKind,
 ) {
     let form = form(core, kind, &lock.name, &lock.owner, 0);
-    ask::ask_for(core, io, asker, &lock.borrow(Operation::GiveBack { fence }), form);
+    dispatch::ask_for(core, io, asker, &lock.borrow(Operation::GiveBack { fence }), form);
 }
 
 /// One of the locks of a batch that is refused was released, or is not held any more, or nobody
 /// knows.
-pub(super) fn given_back(core: &mut Core, io: &mut Io, group: u32, verdict: Verdict) {
-    let Some(found) = core.fleet.locks.groups.get_mut(group as usize) else { return };
+pub(super) fn given_back(core: &mut Core, io: &mut Io, batch: u32, verdict: Verdict) {
+    let Some(found) = core.fleet.locks.batches.get_mut(batch as usize) else { return };
     let Some(back) = &mut found.back else { return };
     back.is_unsure |= !matches!(verdict, Verdict::Released | Verdict::Refused);
     back.left = back.left.saturating_sub(1);
     if back.left == 0 {
-        answer(core, io, group);
+        answer(core, io, batch);
     }
 }
 
 /// A batch is over.
-fn end(core: &mut Core, group: u32) -> Option<Group> {
-    let group = core.fleet.locks.groups.try_remove(group as usize)?;
-    if let Some(count) = core.fleet.locks.groups_of.get_mut(&group.asker.role) {
+fn end(core: &mut Core, batch: u32) -> Option<Batch> {
+    let batch = core.fleet.locks.batches.try_remove(batch as usize)?;
+    if let Some(count) = core.fleet.locks.batches_by_role.get_mut(&batch.asker.role) {
         *count -= 1;
         if *count == 0 {
-            core.fleet.locks.groups_of.remove(&group.asker.role);
+            core.fleet.locks.batches_by_role.remove(&batch.asker.role);
         }
     }
-    Some(group)
+    Some(batch)
 }
 
 /// Answers the client, if it is there.
-fn answer(core: &mut Core, io: &mut Io, group: u32) {
-    let Some(group) = end(core, group) else { return };
-    let failed = group.back.as_ref().and_then(|back| group.parts.get(back.failed?));
-    let error = match &group.back {
+fn answer(core: &mut Core, io: &mut Io, batch: u32) {
+    let Some(batch) = end(core, batch) else { return };
+    let failed = batch.back.as_ref().and_then(|back| batch.parts.get(back.failed?));
+    let error = match &batch.back {
         None => None,
         Some(Back { is_unsure: true, .. }) => answer::error(&Verdict::InDoubt),
         Some(_) => match failed {
@@ -213,25 +217,25 @@ fn answer(core: &mut Core, io: &mut Io, group: u32) {
     };
     let mut body = std::mem::take(&mut core.scratch.message);
     body.clear();
-    let version = ask::version_of(core, group.ticket);
+    let version = clients::version_of(core, batch.ticket);
     let op = match error {
         Some(error) => {
             error.put(&mut body, version);
             opcode::ERROR
         }
         None => {
-            write_rows(&mut body, &group, failed);
+            write_rows(&mut body, &batch, failed);
             opcode::RESULT
         }
     };
-    ask::answer_with(core, io, group.ticket, (op, 0), &body);
+    clients::answer_with(core, io, batch.ticket, (op, 0), &body);
     core.scratch.message = body;
 }
 
-fn write_rows(out: &mut Vec<u8>, group: &Group, failed: Option<&Part>) {
+fn write_rows(out: &mut Vec<u8>, batch: &Batch, failed: Option<&Part>) {
     let mut shown: Vec<&Part> = match failed {
         Some(part) => vec![part],
-        None => group.parts.iter().collect(),
+        None => batch.parts.iter().collect(),
     };
     shown.sort_by_key(|part| part.place);
     let table = if shown.iter().any(|part| part.question.table.is_shared()) {
@@ -257,17 +261,17 @@ fn write_rows(out: &mut Vec<u8>, group: &Group, failed: Option<&Part>) {
 
 /// The client that began a batch is gone. What is granted yet is released; what is still asked for
 /// is, when it is granted.
-pub(super) fn abandon(core: &mut Core, io: &mut Io, group: u32) {
+pub(crate) fn abandon(core: &mut Core, io: &mut Io, batch: u32) {
     // One whose locks are being released ends when they are, so that its number is nobody else's
     // before.
-    if core.fleet.locks.groups.get(group as usize).is_none_or(|found| found.back.is_some()) {
+    if core.fleet.locks.batches.get(batch as usize).is_none_or(|found| found.back.is_some()) {
         return;
     }
-    let Some(group) = end(core, group) else { return };
-    if let Some(ticket) = group.asked {
-        ask::take_back(core, io, ticket);
+    let Some(batch) = end(core, batch) else { return };
+    if let Some(ticket) = batch.asked {
+        dispatch::take_back(core, io, ticket);
     }
-    for (lock, fence) in group.parts.iter().filter_map(Part::granted) {
-        give_back(core, io, &group.asker, &lock, fence, FormKind::Nobody);
+    for (lock, fence) in batch.parts.iter().filter_map(Part::granted) {
+        give_back(core, io, &batch.asker, &lock, fence, AnswerKind::Nobody);
     }
 }

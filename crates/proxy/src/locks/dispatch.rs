@@ -1,7 +1,6 @@
 //! A client's requests go to the cores that keep the locks, and their outcomes to the client.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 
 use shunt_locks::{NotServed, Quota, Ticket, shard_of};
 use shunt_reactor::Io;
@@ -10,20 +9,17 @@ use crate::core::Core;
 use crate::fleet::peers::Login;
 use crate::fleet::peers::forward::forward;
 use crate::fleet::peers::withdraw::withdraw;
-use crate::fleet::statements;
+use crate::fleet::requests;
+use crate::fleet::requests::clients;
+use crate::fleet::requests::form::{AnswerForm, AnswerKind};
+use crate::fleet::requests::{Again, Asker, At, Pending};
 use crate::ids::ClientRef;
 use crate::limits;
-use crate::link::Recipient;
-use crate::locks::form::{Form, FormKind};
-use crate::locks::outbox::{Reply, Verdict};
-use crate::locks::question::Question;
-use crate::locks::request::{Operation, Request};
-use crate::locks::requests::{Again, Asker, At, Pending};
-use crate::locks::{answer, core_of, keep, overview, requests, several};
-use crate::metrics::Outcome;
-use crate::reply::{self, Answer};
-use crate::transactions::intake::guard;
-use crate::transactions::{answer as transactions, execute};
+use crate::locks::reply::{Reply, Verdict};
+use crate::locks::request::LockRequest;
+use crate::locks::request::{KeeperRequest, Operation};
+use crate::locks::{answer, batch, core_of, keep, overview};
+use crate::transactions::{answer as transactions, intake::guard};
 
 /// A request that no proxy could serve, because its lock's owner had just changed, is made again
 /// for so long.
@@ -49,12 +45,12 @@ pub(super) fn ask(
     io: &mut Io,
     client: (u32, i16),
     was_forwarded: bool,
-    question: &Question<'_>,
-    form: Form,
+    question: &LockRequest<'_>,
+    form: AnswerForm,
 ) {
-    if let Some((ticket, asker)) = note(core, io, client, was_forwarded, form) {
+    if let Some((ticket, asker)) = clients::note(core, io, client, was_forwarded, form) {
         if was_forwarded && question.operation.may_wait() {
-            core.fleet.locks.requests.may_be_withdrawn(ticket);
+            core.fleet.requests.may_be_withdrawn(ticket);
         }
         send(core, io, ticket, &asker, question);
     }
@@ -65,18 +61,18 @@ pub(crate) fn ask_for(
     core: &mut Core,
     io: &mut Io,
     asker: &Asker,
-    question: &Question<'_>,
-    form: Form,
+    question: &LockRequest<'_>,
+    form: AnswerForm,
 ) {
     let mut of_nobody = requests::NONE;
-    let group = match form.kind {
-        FormKind::Part { group, .. } => Some(group),
+    let batch = match form.kind {
+        AnswerKind::Part { batch, .. } => Some(batch),
         _ => None,
     };
     let whose = (ClientRef::PROXY, 0, io.now_ns());
-    let ticket = core.fleet.locks.requests.add(core.context.index, &mut of_nobody, whose, form);
-    if let Some(group) = group.and_then(|group| core.fleet.locks.groups.get_mut(group as usize)) {
-        group.asked = Some(ticket);
+    let ticket = core.fleet.requests.add(core.context.index, &mut of_nobody, whose, form);
+    if let Some(batch) = batch.and_then(|batch| core.fleet.locks.batches.get_mut(batch as usize)) {
+        batch.asked = Some(ticket);
     }
     send(core, io, ticket, asker, question);
 }
@@ -87,72 +83,46 @@ pub(crate) fn forward_for_nobody(
     io: &mut Io,
     to: SocketAddr,
     login: &Login,
-    question: &Question<'_>,
+    question: &LockRequest<'_>,
 ) {
     let mut of_nobody = requests::NONE;
     let whose = (ClientRef::PROXY, 0, io.now_ns());
     let ticket =
-        core.fleet.locks.requests.add(core.context.index, &mut of_nobody, whose, Form::default());
-    let Question { table, namespace, operation, name, owner } = *question;
-    let request = Request { ticket, namespace, operation, name, role: &[], owner };
+        core.fleet.requests.add(core.context.index, &mut of_nobody, whose, AnswerForm::default());
+    let LockRequest { table, namespace, operation, name, owner } = *question;
+    let request = KeeperRequest { ticket, namespace, operation, name, role: &[], owner };
     if forward(core, io, to, login, table, &request).is_none() {
-        core.fleet.locks.requests.take(ticket);
+        core.fleet.requests.take(ticket);
     }
 }
 
-/// Notes a client's request, and says who it is. None: it is gone.
-pub(crate) fn note(
-    core: &mut Core,
-    io: &Io,
-    (slot, stream): (u32, i16),
-    was_forwarded: bool,
-    form: Form,
-) -> Option<(Ticket, Asker)> {
-    let (role, login) = asker_of(core, slot)?;
-    let client = core.clients.get_mut(slot)?;
-    let whose = (ClientRef { slot, id: client.id }, stream, io.now_ns());
-    client.in_flight += 1;
-    core.context.metrics.in_flight.add(1);
-    let ticket =
-        core.fleet.locks.requests.add(core.context.index, &mut client.lock_requests, whose, form);
-    Some((ticket, Asker { role, login, was_forwarded }))
-}
-
-/// The role of a client, and its login.
-pub(crate) fn asker_of(core: &Core, slot: u32) -> Option<(Arc<str>, Login)> {
-    let pool = core.router.pools.get(core.clients.get(slot)?.pool?)?;
-    let role =
-        pool.names.whole_role.clone().unwrap_or_else(|| Arc::clone(&core.fleet.locks.no_role));
-    Some((role, pool.key.login.clone()))
-}
-
-fn send(core: &mut Core, io: &mut Io, ticket: Ticket, asker: &Asker, question: &Question<'_>) {
+fn send(core: &mut Core, io: &mut Io, ticket: Ticket, asker: &Asker, question: &LockRequest<'_>) {
     let shard = shard_of(question.name);
     let keeper = core_of(shard, core.context.config.cores);
-    let Question { table, namespace, operation, name, owner } = *question;
-    if let Some(pending) = core.fleet.locks.requests.get_mut(ticket)
+    let LockRequest { table, namespace, operation, name, owner } = *question;
+    if let Some(pending) = core.fleet.requests.get_mut(ticket)
         && !asker.was_forwarded
         && pending.again.is_none()
     {
         pending.again = Some(Again { asker: asker.clone(), table, namespace, operation });
     }
     let request =
-        Request { ticket, namespace, operation, name, role: asker.role.as_bytes(), owner };
+        KeeperRequest { ticket, namespace, operation, name, role: asker.role.as_bytes(), owner };
     if let Some(to) = core.fleet.peers.owner(shard).filter(|_| !asker.was_forwarded) {
-        let is_full = core.fleet.locks.requests.len() > PENDING_MAX;
+        let is_full = core.fleet.requests.len() > PENDING_MAX;
         let via = if is_full { None } else { forward(core, io, to, &asker.login, table, &request) };
-        match (via, core.fleet.locks.requests.get_mut(ticket)) {
+        match (via, core.fleet.requests.get_mut(ticket)) {
             (Some(via), Some(pending)) => pending.at = At::Elsewhere(via),
             (Some(_), None) => {}
             (None, _) => deliver(core, io, ticket, &Verdict::Quota(Quota::Requests).into()),
         }
     } else if keeper == core.context.index {
         let handle = keep::take(core, io, &request);
-        if let Some(pending) = core.fleet.locks.requests.get_mut(ticket) {
+        if let Some(pending) = core.fleet.requests.get_mut(ticket) {
             pending.at = At::Here(handle);
         }
     } else if core.fleet.lanes.ask(keeper, &request) {
-        if let Some(pending) = core.fleet.locks.requests.get_mut(ticket) {
+        if let Some(pending) = core.fleet.requests.get_mut(ticket) {
             pending.at = At::Core(keeper);
         }
     } else {
@@ -178,7 +148,7 @@ pub(crate) fn answered_elsewhere(
     ticket: Ticket,
     outcome: &Reply<'_>,
 ) -> bool {
-    let is_awaited = core.fleet.locks.requests.get_mut(ticket).is_some();
+    let is_awaited = core.fleet.requests.get_mut(ticket).is_some();
     deliver(core, io, ticket, outcome);
     is_awaited
 }
@@ -192,23 +162,19 @@ pub(super) fn has_room_for_list(core: &mut Core, io: &Io, ticket: Ticket) -> boo
     if of != core.context.index {
         return core.fleet.lanes.waiting_bytes(of) < LISTS_BYTES_MAX;
     }
-    let client = core
-        .fleet
-        .locks
-        .requests
-        .get_mut(ticket)
-        .and_then(|pending| core.clients.find(pending.client));
+    let client =
+        core.fleet.requests.get_mut(ticket).and_then(|pending| core.clients.find(pending.client));
     client.is_none_or(|client| io.backlog(client.conn) < LISTS_BYTES_MAX)
 }
 
 /// Gives whoever asked on this core the answer.
-pub(super) fn deliver(core: &mut Core, io: &mut Io, ticket: Ticket, outcome: &Reply<'_>) {
+pub(crate) fn deliver(core: &mut Core, io: &mut Io, ticket: Ticket, outcome: &Reply<'_>) {
     let now_ns = io.now_ns();
     let is_list = matches!(outcome.verdict, Verdict::Listed | Verdict::Locks);
     let too_much = is_list && !has_room_for_list(core, io, ticket);
     let refused = Verdict::Quota(Quota::Requests).into();
     let outcome = if too_much { &refused } else { outcome };
-    let Some(pending) = core.fleet.locks.requests.get_mut(ticket) else { return };
+    let Some(pending) = core.fleet.requests.get_mut(ticket) else { return };
     if outcome.verdict == Verdict::NotServed(NotServed::Elsewhere)
         && pending.again.is_some()
         && core.fleet.locks.again.len() < AGAIN_MAX
@@ -220,45 +186,45 @@ pub(super) fn deliver(core: &mut Core, io: &mut Io, ticket: Ticket, outcome: &Re
         return;
     }
     match pending.form.kind {
-        FormKind::Part { group, place } => {
+        AnswerKind::Part { batch, place } => {
             forget(core, ticket);
-            several::heard(core, io, group, place, outcome);
+            batch::heard(core, io, batch, place, outcome);
         }
-        FormKind::Back(group) => {
+        AnswerKind::Back(batch) => {
             forget(core, ticket);
-            several::given_back(core, io, group, outcome.verdict);
+            batch::given_back(core, io, batch, outcome.verdict);
         }
-        FormKind::Share(gathered) => {
+        AnswerKind::Share(gathered) => {
             forget(core, ticket);
             overview::heard(core, io, gathered, outcome);
         }
-        FormKind::Fence(guarded) => {
+        AnswerKind::Fence(guarded) => {
             forget(core, ticket);
             guard::lock_answered(core, guarded, outcome);
         }
-        FormKind::Nobody => forget(core, ticket),
-        FormKind::Message => transactions::of_verdict(core, ticket, outcome.verdict),
+        AnswerKind::Nobody => forget(core, ticket),
+        AnswerKind::Message => transactions::of_verdict(core, ticket, outcome.verdict),
         _ => {
             let form = std::mem::take(&mut pending.form);
             let mut body = std::mem::take(&mut core.scratch.message);
             body.clear();
-            let version = version_of(core, ticket);
+            let version = clients::version_of(core, ticket);
             let has_peers = is_list && core.fleet.peers.has_peers();
             let (opcode, flags) = answer::encode(&mut body, version, &form, outcome, has_peers);
             if is_list && !too_much {
                 core.fleet.locks.lists_bytes += body.len();
             }
-            answer_with(core, io, ticket, (opcode, flags), &body);
+            clients::answer_with(core, io, ticket, (opcode, flags), &body);
             core.scratch.message = body;
-            core.fleet.locks.keep_texts(form.texts);
+            core.fleet.requests.keep_texts(form.texts);
         }
     }
 }
 
 /// A request of the proxy's own has its outcome.
 fn forget(core: &mut Core, ticket: Ticket) {
-    if let Some((pending, _)) = core.fleet.locks.requests.take(ticket) {
-        core.fleet.locks.keep_texts(pending.form.texts);
+    if let Some((pending, _)) = core.fleet.requests.take(ticket) {
+        core.fleet.requests.keep_texts(pending.form.texts);
     }
 }
 
@@ -271,7 +237,7 @@ pub(super) fn ask_again(core: &mut Core, io: &mut Io) {
             return;
         }
         core.fleet.locks.again.pop_front();
-        let Some(pending) = core.fleet.locks.requests.get_mut(ticket) else { continue };
+        let Some(pending) = core.fleet.requests.get_mut(ticket) else { continue };
         let Some(Again { asker, table, namespace, operation }) = pending.again.clone() else {
             continue;
         };
@@ -285,70 +251,19 @@ pub(super) fn ask_again(core: &mut Core, io: &mut Io) {
         // A copy, for the answer may come at once and needs its own.
         let (texts, name_bytes) = (pending.form.texts.clone(), pending.form.name_bytes);
         let (name, owner) = texts.split_at(name_bytes);
-        send(core, io, ticket, &asker, &Question { table, namespace, operation, name, owner });
-    }
-}
-
-/// The version of the client that made a request.
-pub(crate) fn version_of(core: &mut Core, ticket: Ticket) -> u8 {
-    let pending = core.fleet.locks.requests.get_mut(ticket).map(|pending| pending.client);
-    pending.and_then(|client| core.clients.version_of(client)).unwrap_or(statements::VERSION)
-}
-
-/// Where a request is now.
-pub(crate) fn is_at(core: &mut Core, ticket: Ticket, at: At) {
-    if let Some(pending) = core.fleet.locks.requests.get_mut(ticket) {
-        pending.at = at;
-    }
-}
-
-/// Answers a client's request with this message: its opcode, its flags and its body.
-pub(crate) fn answer_with(
-    core: &mut Core,
-    io: &mut Io,
-    ticket: Ticket,
-    (opcode, flags): (u8, u8),
-    body: &[u8],
-) {
-    let Some((pending, first)) = core.fleet.locks.requests.take(ticket) else { return };
-    if let (Some(first), Some(client)) = (first, core.clients.find_mut(pending.client)) {
-        client.lock_requests = first;
-    }
-    let to = Recipient {
-        client: pending.client,
-        stream: pending.stream,
-        received_ns: pending.received_ns,
-    };
-    let answer = Answer { flags, ..Answer::plain(opcode, pending.stream, body) };
-    reply::deliver(&mut core.clients, &core.context, io, to, &answer, Outcome::Intercepted);
-}
-
-/// A client is gone: what it has asked is taken back.
-pub(crate) fn client_gone(core: &mut Core, io: &mut Io, first: u32) {
-    let mut next = first;
-    while let Some((ticket, pending)) =
-        core.fleet.locks.requests.take_first(core.context.index, next)
-    {
-        next = pending.after();
-        core.context.metrics.in_flight.sub(1);
-        match pending.form.kind {
-            FormKind::Batch(group) => several::abandon(core, io, group),
-            FormKind::Message if matches!(pending.at, At::Here(_)) => {
-                execute::cancel(core, io, ticket)
-            }
-            _ => cancel(core, io, ticket, &pending),
-        }
+        send(core, io, ticket, &asker, &LockRequest { table, namespace, operation, name, owner });
     }
 }
 
 /// Takes a batch's request back.
 pub(super) fn take_back(core: &mut Core, io: &mut Io, ticket: Ticket) {
-    if let Some((pending, _)) = core.fleet.locks.requests.take(ticket) {
+    if let Some((pending, _)) = core.fleet.requests.take(ticket) {
         cancel(core, io, ticket, &pending);
     }
 }
 
-fn cancel(core: &mut Core, io: &mut Io, ticket: Ticket, pending: &Pending) {
+/// Cancels a request where it waits.
+pub(crate) fn cancel(core: &mut Core, io: &mut Io, ticket: Ticket, pending: &Pending) {
     match pending.at {
         At::Core(keeper) => core.fleet.lanes.cancel(keeper, ticket, false),
         At::Here(Some(handle)) => keep::cancel(core, io, ticket, handle, false),
@@ -361,9 +276,9 @@ fn cancel(core: &mut Core, io: &mut Io, ticket: Ticket, pending: &Pending) {
 /// The proxy that has forwarded a request takes it back. It is answered once in any case: by what
 /// it was granted before, which that proxy then gives back, or as one of which nobody knows what
 /// came of it.
-pub(crate) fn withdrawn(core: &mut Core, io: &mut Io, client: ClientRef, stream: i16) {
-    let Some(ticket) = core.fleet.locks.requests.by_stream(client, stream) else { return };
-    match core.fleet.locks.requests.get_mut(ticket).map(|pending| pending.at) {
+pub(super) fn withdraw_waiting(core: &mut Core, io: &mut Io, client: ClientRef, stream: i16) {
+    let Some(ticket) = core.fleet.requests.by_stream(client, stream) else { return };
+    match core.fleet.requests.get_mut(ticket).map(|pending| pending.at) {
         Some(At::Core(keeper)) => core.fleet.lanes.cancel(keeper, ticket, true),
         Some(At::Here(Some(handle))) => keep::cancel(core, io, ticket, handle, true),
         Some(At::Here(None) | At::Elsewhere(_)) | None => {}

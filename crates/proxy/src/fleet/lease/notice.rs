@@ -4,7 +4,7 @@ use shunt_fleet::{Gain, LeasePost, Level, Shard};
 
 /// One message. Those from one core to another arrive in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Word {
+pub(crate) enum Notice {
     /// This proxy is a member now: its levels, and the longest TTL of a lock in memory. For every
     /// core.
     Begin { level: Level, max_ttl_ms: u32 },
@@ -20,8 +20,8 @@ pub(crate) enum Word {
     Resume(Shard),
     /// It is this proxy's no more.
     Lost(Shard),
-    /// The answer to [`Word::Drain`]: nothing is granted in the shard any more.
+    /// The answer to [`Notice::Drain`]: nothing is granted in the shard any more.
     Drained { shard: Shard, number: u64, last_token_us: i64, memory_empty: bool },
-    /// The answer to [`Word::Lease`]: the highest token that the core has granted.
+    /// The answer to [`Notice::Lease`]: the highest token that the core has granted.
     GrantedUpTo(i64),
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use shunt_language::InvalidRequest;
-use shunt_language::facade::{self, Asked, Request, Statement, Table};
+use shunt_language::lock_tables::{self, Asked, Request, Statement, Table};
 use shunt_reactor::Io;
 use shunt_wire::cql::envelope::{Header, opcode};
 use shunt_wire::cql::message::{
@@ -14,11 +14,15 @@ use crate::answers::learn;
 use crate::core::Core;
 use crate::fault::Fault;
 use crate::fleet::peers;
-use crate::locks::form::FormKind;
-use crate::locks::question::{form, question};
+use crate::fleet::peers::withdraw;
+use crate::fleet::requests::clients;
+use crate::fleet::requests::form::AnswerKind;
+use crate::ids::ClientRef;
+use crate::locks::checks::{form, question};
 use crate::locks::recognise::{TEXT_BYTES_MAX, too_long};
 use crate::locks::request::Operation;
-use crate::locks::{ask, overview, permission, several};
+
+use crate::locks::{batch, dispatch, overview, permission};
 use crate::metrics::Outcome;
 use crate::plan::Plan;
 use crate::reply;
@@ -105,7 +109,7 @@ fn take_apart(
         means_mode,
         came_ns,
     };
-    let session = session_of(core, slot);
+    let session = clients::session_keyspace(core, slot);
     match header.opcode {
         opcode::EXECUTE => {
             let execute = Execute::decode(header.version, body)?;
@@ -145,18 +149,17 @@ fn of_no_fleet() -> Fault {
 
 /// Reads a text that is on the tables, or in a batch of such.
 fn parse(text: &str, keyspace: Option<&str>) -> Result<Option<Statement>, InvalidRequest> {
-    if text.len() > TEXT_BYTES_MAX { Err(too_long(text)) } else { facade::parse(text, keyspace) }
+    if text.len() > TEXT_BYTES_MAX {
+        Err(too_long(text))
+    } else {
+        lock_tables::parse(text, keyspace)
+    }
 }
 
 /// Says what is wrong with a text on the tables that is no statement on locks.
 fn not_read(text: &str) -> Fault {
     let error = shunt_language::parse(text).err();
     error.map_or_else(|| Fault::invalid("Shunt: this is no statement on locks"), Into::into)
-}
-
-fn session_of(core: &Core, slot: u32) -> Option<Arc<str>> {
-    let pool = core.clients.get(slot)?.pool?;
-    core.router.pools.get(pool)?.key.keyspace.clone()
 }
 
 /// One statement, which may be a batch as text.
@@ -181,15 +184,15 @@ fn one(
     }
     let kind = match request.asked {
         Asked::Look | Asked::Queue { .. } => {
-            FormKind::Selected { statement: Arc::clone(statement), skip_metadata }
+            AnswerKind::Selected { statement: Arc::clone(statement), skip_metadata }
         }
         Asked::Longest => {
-            let kind = FormKind::Selected { statement: Arc::clone(statement), skip_metadata };
+            let kind = AnswerKind::Selected { statement: Arc::clone(statement), skip_metadata };
             overview::begin(core, io, from.client, &request, kind)?;
             return Ok(None);
         }
         Asked::Acquire { .. } | Asked::Renew { .. } | Asked::Release { .. } => {
-            FormKind::Conditional(request.table)
+            AnswerKind::Conditional(request.table)
         }
     };
     let mut question = question(core, &request)?;
@@ -201,7 +204,7 @@ fn one(
         *mode = None;
     }
     let form = form(core, kind, request.name, request.owner, request.limit);
-    ask::ask(core, io, from.client, from.was_forwarded, &question, form);
+    dispatch::ask(core, io, from.client, from.was_forwarded, &question, form);
     Ok(None)
 }
 
@@ -216,7 +219,7 @@ fn all(
     if let Some(unknown) = permission::unknown(core, io, from.client.0, tables, from.came_ns)? {
         return Ok(Some(unknown));
     }
-    several::begin(core, io, from.client, from.was_forwarded, requests).map(|()| None)
+    batch::begin(core, io, from.client, from.was_forwarded, requests).map(|()| None)
 }
 
 /// A BATCH of the protocol: its statements are prepared, or texts.
@@ -234,7 +237,7 @@ fn take_batch(
         return Err(Fault::invalid("Shunt: a batch on the tables of shunt is no counter batch"));
     }
     let mut statements: Vec<(Arc<Statement>, Values<'_>)> = Vec::new();
-    for child in batch.children().take(facade::BATCH_MAX + 1) {
+    for child in batch.children().take(lock_tables::BATCH_MAX + 1) {
         let statement = match child.statement {
             BatchStatement::Prepared(id) => {
                 core.router.prepared.statement(id).and_then(|known| known.locks.clone())
@@ -251,8 +254,19 @@ fn take_batch(
         };
         statements.push((statement, child.values));
     }
-    facade::may_be_together(statements.iter().map(|(statement, _)| &**statement))?;
+    lock_tables::may_be_together(statements.iter().map(|(statement, _)| &**statement))?;
     let bound = statements.iter().flat_map(|(statement, values)| statement.bind(values));
     let requests = bound.collect::<Result<Vec<_>, _>>()?;
     all(core, io, from, &requests)
+}
+
+/// Takes back what the client asks to be taken back, of its own requests.
+pub(crate) fn withdraw_request(core: &mut Core, io: &mut Io, slot: u32, flags: u8, body: &[u8]) {
+    let Some(stream) = withdraw::read(flags, body) else { return };
+    let Some(client) = core.clients.get(slot).map(|client| ClientRef { slot, id: client.id })
+    else {
+        return;
+    };
+    permission::withdraw(core, io, client, stream);
+    dispatch::withdraw_waiting(core, io, client, stream);
 }

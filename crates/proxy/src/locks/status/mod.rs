@@ -1,5 +1,7 @@
 //! What a core tells of its locks and its fleet, for `/status`.
 
+pub(crate) mod report;
+
 use shunt_fleet::{Incarnation, Shown};
 
 use crate::transactions::writes::attempts::Unmade;

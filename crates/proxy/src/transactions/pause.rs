@@ -22,15 +22,15 @@ use crate::limits::{SECOND_NS, STILL_NS};
 use crate::transactions::modes::state::Start;
 
 /// The core begins.
-pub(crate) fn started(core: &mut Core, io: &Io) {
+pub(crate) fn start(core: &mut Core, io: &Io) {
     core.fleet.transactions.modes.ticked_ns = io.now_ns();
 }
 
 /// Begins a core in doubt: one replica has said which tables have a mode, and no quorum. The core
 /// reads modes and rules itself before it sends on statements on tables.
-pub(crate) fn began_in_doubt(core: &mut Core, io: &mut Io) {
+pub(crate) fn begin_in_doubt(core: &mut Core, io: &mut Io) {
     let now_ns = io.read_clock_ns();
-    stood_still(core, now_ns);
+    note_pause(core, now_ns);
     core.fleet.transactions.modes.start = Start::InDoubt;
     core.context.metrics.modes_in_doubt.set(1);
     tracing::warn!(
@@ -49,7 +49,7 @@ pub(super) fn is_of_fleet(core: &Core) -> bool {
 /// and go by that: until this core has read them it sends nobody to nodes. Called before anything
 /// that a client has sent is read. Returns the time that it went by.
 #[inline]
-pub(crate) fn see_if_still(core: &mut Core, io: &mut Io) -> u64 {
+pub(crate) fn check_for_pause(core: &mut Core, io: &mut Io) -> u64 {
     // Not the turn's time: what comes while this process stands still within a turn is read in the
     // same turn.
     if !is_of_fleet(core) {
@@ -57,14 +57,14 @@ pub(crate) fn see_if_still(core: &mut Core, io: &mut Io) -> u64 {
     }
     let now_ns = io.read_clock_ns();
     if now_ns.saturating_sub(core.fleet.transactions.modes.ticked_ns) > STILL_NS {
-        stood_still(core, now_ns);
+        note_pause(core, now_ns);
     }
     now_ns
 }
 
 /// Each time anew, also if what has changed in the time before is not known yet.
 #[cold]
-fn stood_still(core: &mut Core, now_ns: u64) {
+fn note_pause(core: &mut Core, now_ns: u64) {
     core.router.modes.is_behind = true;
     let keeper = &mut core.fleet.transactions;
     (keeper.modes.woke_ns, keeper.modes.next_ns, keeper.rules_polling.next_ns) = (now_ns, 0, 0);
@@ -72,7 +72,7 @@ fn stood_still(core: &mut Core, now_ns: u64) {
 
 /// Ends a wait after [`SETTLES_NS`]: the core serves by the modes that it knew before. A core that
 /// began in doubt knew none, and refuses the statements that wait.
-pub(super) fn see_if_over(core: &mut Core, now_ns: u64) {
+pub(super) fn end_overdue_wait(core: &mut Core, now_ns: u64) {
     let modes = &mut core.fleet.transactions.modes;
     if !core.router.modes.is_behind || now_ns.saturating_sub(modes.woke_ns) <= SETTLES_NS {
         return;
@@ -82,13 +82,13 @@ pub(super) fn see_if_over(core: &mut Core, now_ns: u64) {
         Start::InDoubt => modes.start = Start::Refuses,
         Start::Refuses => return,
     }
-    go_on(core);
+    resume_clients(core);
 }
 
 /// Serves clients again if modes and rules are both known as they were after this process went on.
 /// If the core began in doubt and its role may not read them, no wait would end: the core goes on
 /// without them, as a core that reached a quorum does.
-pub(super) fn see_if_caught_up(core: &mut Core) {
+pub(super) fn end_finished_wait(core: &mut Core) {
     let keeper = &core.fleet.transactions;
     let began_in_doubt = keeper.modes.start != Start::Known;
     let is_told = |known_ns: Option<u64>, is_forbidden: bool| {
@@ -103,7 +103,7 @@ pub(super) fn see_if_caught_up(core: &mut Core) {
         core.router.modes.is_behind = false;
         core.fleet.transactions.modes.start = Start::Known;
         core.context.metrics.modes_in_doubt.set(0);
-        go_on(core);
+        resume_clients(core);
     }
 }
 
@@ -122,7 +122,7 @@ pub(super) fn refusal(core: &Core) -> Option<Fault> {
 }
 
 /// True meanwhile: whoever asks for anything on a table waits.
-pub(crate) fn holds_up(core: &mut Core, io: &mut Io, slot: u32) -> bool {
+pub(crate) fn stalls_client(core: &mut Core, io: &mut Io, slot: u32) -> bool {
     let waits = core.router.modes.is_behind && !refuses(core);
     if waits {
         core.clients.stall(&core.context.metrics, io, slot, Stall::MODES);
@@ -133,7 +133,7 @@ pub(crate) fn holds_up(core: &mut Core, io: &mut Io, slot: u32) -> bool {
 /// Of what waits for nothing as clients do: others have sent it here, or it was being planned when
 /// this process stood still.
 pub(super) fn check(core: &mut Core, io: &mut Io) -> Result<(), Fault> {
-    see_if_still(core, io);
+    check_for_pause(core, io);
     if core.router.modes.is_behind {
         let why = "Shunt: this proxy has stood still and does not know the tables' modes and rules yet; nothing was written, ask the next host";
         return Err(Fault::new(FaultKind::Unserved, why));
@@ -142,7 +142,7 @@ pub(super) fn check(core: &mut Core, io: &mut Io) -> Result<(), Fault> {
 }
 
 /// Those who have waited are read again.
-fn go_on(core: &mut Core) {
+fn resume_clients(core: &mut Core) {
     for slot in core.clients.slots() {
         core.clients.unstall(&core.context.metrics, slot, Stall::MODES);
     }

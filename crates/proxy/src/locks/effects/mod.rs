@@ -1,84 +1,14 @@
 //! What the locks of a core want done, until it is: answers to requests, rows to be written,
 //! partitions to be read.
 //!
-//! The buffers keep their room, so that nothing is allocated for a lock once they have grown.
+//! [`perform`] carries them out when the event that they came of is over. The buffers keep their room, so that nothing is allocated for a lock once they have grown.
 
-use shunt_locks::{Holder, LoadId, Mode, NotServed, Outcome, Quota, Sink, Ticket, Write, WriteId};
+pub(crate) mod perform;
+
+use shunt_locks::{LoadId, Mode, Outcome, Sink, Ticket, Write, WriteId};
 use shunt_wire::cql::message::put;
 
-/// An outcome, without the text of its owner.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    Granted,
-    Released,
-    Refused,
-    Seen,
-    /// There is a list.
-    Listed,
-    /// There is a list of several locks.
-    Locks,
-    NotServed(NotServed),
-    InDoubt,
-    /// Another role holds the lock under the same owner's text.
-    Unauthorized,
-    /// Another proxy says that the role may not use the table.
-    NotAllowed,
-    OtherMode,
-    Quota(Quota),
-}
-
-/// Who holds a lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Held<'a> {
-    pub(crate) owner: &'a [u8],
-    pub(crate) mode: Mode,
-    pub(crate) fence: i64,
-    pub(crate) ttl_ms: u32,
-}
-
-/// The answer to a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Reply<'a> {
-    pub(crate) verdict: Verdict,
-    pub(crate) holder: Option<Held<'a>>,
-    pub(crate) waiters: u32,
-    /// Entries as [`super::listing`] writes them.
-    pub(crate) list: &'a [u8],
-}
-
-impl From<Verdict> for Reply<'_> {
-    fn from(verdict: Verdict) -> Self {
-        Reply { verdict, holder: None, waiters: 0, list: &[] }
-    }
-}
-
-impl<'a> From<Outcome<'a>> for Reply<'a> {
-    fn from(outcome: Outcome<'a>) -> Self {
-        let held = |holder: Holder<'a>| Held {
-            owner: holder.owner,
-            mode: holder.mode,
-            fence: holder.fence,
-            ttl_ms: holder.ttl_ms,
-        };
-        match outcome {
-            Outcome::Granted { holder, waiters } => {
-                Reply { holder: Some(held(holder)), waiters, ..Verdict::Granted.into() }
-            }
-            Outcome::Released { waiters } => Reply { waiters, ..Reply::from(Verdict::Released) },
-            Outcome::Refused { holder, waiters } => {
-                Reply { holder: holder.map(held), waiters, ..Verdict::Refused.into() }
-            }
-            Outcome::Seen { holder, waiters } => {
-                Reply { holder: holder.map(held), waiters, ..Verdict::Seen.into() }
-            }
-            Outcome::NotServed(why) => Reply::from(Verdict::NotServed(why)),
-            Outcome::InDoubt => Reply::from(Verdict::InDoubt),
-            Outcome::Unauthorized => Reply::from(Verdict::Unauthorized),
-            Outcome::OtherMode => Reply::from(Verdict::OtherMode),
-            Outcome::Quota(quota) => Reply::from(Verdict::Quota(quota)),
-        }
-    }
-}
+use crate::locks::reply::{Held, Reply, Verdict};
 
 /// A row to be written: its values as they are bound, in the order of the statement.
 #[derive(Clone, Copy, Debug)]
@@ -100,7 +30,7 @@ struct ReplyOut {
 
 /// All that is to be done.
 #[derive(Debug, Default)]
-pub(crate) struct Outbox {
+pub(crate) struct Effects {
     replies: Vec<ReplyOut>,
     owners: Vec<u8>,
     rows: Vec<RowOut>,
@@ -111,7 +41,7 @@ pub(crate) struct Outbox {
 /// How many values a row has.
 pub(crate) const ROW_VALUES: u16 = 8;
 
-impl Outbox {
+impl Effects {
     pub(crate) fn is_empty(&self) -> bool {
         self.replies.is_empty() && self.rows.is_empty() && self.loads.is_empty()
     }
@@ -152,7 +82,7 @@ impl Outbox {
     }
 }
 
-impl Sink for Outbox {
+impl Sink for Effects {
     fn reply(&mut self, ticket: Ticket, outcome: Outcome<'_>) {
         let Reply { verdict, holder, waiters, .. } = outcome.into();
         self.owners.extend_from_slice(holder.map_or(&[], |holder| holder.owner));

@@ -3,8 +3,11 @@
 //!
 //! ADR 14 says what a row means and when it is written.
 
+pub(super) mod backlog;
+pub(super) mod damage;
+
 use shunt_fleet::Level;
-use shunt_language::facade::{NAME_BYTES_MAX, OWNER_BYTES_MAX};
+use shunt_language::lock_tables::{NAME_BYTES_MAX, OWNER_BYTES_MAX};
 use shunt_locks::{LoadId, Row, WriteId, Written};
 use shunt_reactor::Io;
 use shunt_wire::cql::message::{
@@ -14,9 +17,8 @@ use shunt_wire::cql::message::{
 use crate::core::Core;
 use crate::fleet::statements::{self, Heard, Levels, Whose};
 use crate::limits;
+use crate::locks::effects::ROW_VALUES;
 use crate::locks::keep;
-use crate::locks::outbox::ROW_VALUES;
-use crate::locks::unsent;
 use crate::log_limits::Logged;
 use shunt_wire::printable::printable_to;
 
@@ -35,14 +37,14 @@ fn quorum(level: Option<Level>) -> Consistency {
     }
 }
 
-/// Writes a row; `values` are as [`super::outbox::Outbox::rows`] has them. A free row that cannot
+/// Writes a row; `values` are as [`super::effects::Effects::rows`] has them. A free row that cannot
 /// be sent now is sent later: its lock would be held for the shard's next owner.
 pub(super) fn write(core: &mut Core, io: &mut Io, id: WriteId, timestamp_us: i64, values: &[u8]) {
     if send(core, io, id, timestamp_us, values) {
         return;
     }
     if id == WriteId::UNWATCHED {
-        core.fleet.locks.unsent.keep(timestamp_us, values);
+        core.fleet.locks.backlog.keep(timestamp_us, values);
     } else {
         keep::written(core, io, id, Written::NotSent);
     }
@@ -62,12 +64,12 @@ fn send(core: &mut Core, io: &mut Io, id: WriteId, timestamp_us: i64, values: &[
 /// Sends free rows that could not be before. Late ones do no harm: whoever has been granted the
 /// lock since has a later row.
 fn send_unsent(core: &mut Core, io: &mut Io) {
-    while let Some((timestamp_us, values)) = core.fleet.locks.unsent.take() {
+    while let Some((timestamp_us, values)) = core.fleet.locks.backlog.take() {
         if !send(core, io, WriteId::UNWATCHED, timestamp_us, &values) {
-            core.fleet.locks.unsent.put_back(timestamp_us, values);
+            core.fleet.locks.backlog.put_back(timestamp_us, values);
             return;
         }
-        if let Some(bucket) = unsent::bucket_of(&values) {
+        if let Some(bucket) = backlog::bucket_of(&values) {
             let now = keep::now(io);
             core.fleet.locks.table().0.writes_late(now, bucket);
         }
@@ -152,7 +154,7 @@ pub(crate) fn loaded(core: &mut Core, io: &mut Io, load: LoadId, heard: &Heard<'
                 if !keep::loaded(core, io, load, &decoded, page.is_none()) {
                     tell_full(core, io, load);
                 } else if page.is_none() {
-                    core.fleet.locks.unreadable.remove(load.bucket);
+                    core.fleet.locks.damaged.remove(load.bucket);
                 } else if is_awaited(core, load) {
                     read(core, io, load, page);
                 }
@@ -172,7 +174,7 @@ pub(crate) fn loaded(core: &mut Core, io: &mut Io, load: LoadId, heard: &Heard<'
                     );
                 }
                 if keep::load_failed(core, io, load) {
-                    core.fleet.locks.unreadable.add(load.bucket, name);
+                    core.fleet.locks.damaged.add(load.bucket, name);
                 }
             }
         },

@@ -2,16 +2,20 @@
 //!
 //! Each client has a list of its own, so that one that leaves costs no more than what it has asked.
 
+pub(crate) mod cancel;
+pub(crate) mod clients;
+pub(crate) mod form;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use shunt_language::facade::Table;
+use shunt_language::lock_tables::Table;
 use shunt_locks::{Handle, Namespace, Ticket};
 use slab::Slab;
 
 use crate::fleet::peers::{Login, Via};
+use crate::fleet::requests::form::AnswerForm;
 use crate::ids::ClientRef;
-use crate::locks::form::Form;
 use crate::locks::request::Operation;
 
 /// No request.
@@ -54,7 +58,7 @@ pub(crate) struct Pending {
     pub(crate) stream: i16,
     pub(crate) received_ns: u64,
     /// How it is answered.
-    pub(crate) form: Form,
+    pub(crate) form: AnswerForm,
     pub(crate) at: At,
     /// To ask again, where the lock's owner has just changed.
     pub(crate) again: Option<Again>,
@@ -66,11 +70,17 @@ pub(crate) struct Pending {
     after: u32,
 }
 
-/// All requests of a core's clients.
-#[derive(Default)]
+/// Buffers that are kept for the next requests.
+const SPARE_MAX: usize = 1_024;
+
+/// The owner of all requests of a core's clients.
 pub(crate) struct Requests {
     pending: Slab<Pending>,
     generation: u32,
+    /// Buffers of requests that were answered.
+    spare: Vec<Vec<u8>>,
+    /// The role where nobody logs in.
+    no_role: Arc<str>,
     /// Requests that wait and that another proxy has forwarded: so that one of thousands is found
     /// that it withdraws.
     by_stream: HashMap<(ClientRef, i16), Ticket>,
@@ -83,7 +93,32 @@ pub(crate) struct Requests {
 const PLACE_BITS: u32 = 26;
 const GENERATION_BITS: u32 = 30;
 
+impl Default for Requests {
+    fn default() -> Self {
+        Self {
+            pending: Slab::new(),
+            generation: 0,
+            spare: Vec::new(),
+            no_role: Arc::from(""),
+            by_stream: HashMap::new(),
+        }
+    }
+}
+
 impl Requests {
+    /// An empty buffer.
+    pub(crate) fn spare_texts(&mut self) -> Vec<u8> {
+        self.spare.pop().unwrap_or_default()
+    }
+
+    /// Keeps a buffer for another request.
+    pub(crate) fn keep_texts(&mut self, mut texts: Vec<u8>) {
+        if self.spare.len() < SPARE_MAX && texts.capacity() > 0 {
+            texts.clear();
+            self.spare.push(texts);
+        }
+    }
+
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
         self.pending.len()
@@ -95,7 +130,7 @@ impl Requests {
         core: usize,
         first: &mut u32,
         (client, stream, received_ns): (ClientRef, i16, u64),
-        form: Form,
+        form: AnswerForm,
     ) -> Ticket {
         self.generation = self.generation.wrapping_add(1) & ((1 << GENERATION_BITS) - 1);
         let generation = self.generation;
@@ -209,7 +244,7 @@ mod tests {
     use super::*;
 
     fn add(requests: &mut Requests, first: &mut u32, stream: i16) -> Ticket {
-        requests.add(3, first, (ClientRef { slot: 0, id: 1 }, stream, 0), Form::default())
+        requests.add(3, first, (ClientRef { slot: 0, id: 1 }, stream, 0), AnswerForm::default())
     }
 
     #[test]

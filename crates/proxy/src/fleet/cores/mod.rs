@@ -6,6 +6,8 @@
 //! its mail gets no more requests once [`WAITING_BYTES_MAX`] bytes wait for it; messages of the
 //! fleet and answers are few, or bounded by requests, and are never dropped.
 
+pub(crate) mod receive;
+
 use std::sync::Arc;
 
 use shunt_locks::{Mode, Namespace, Ticket};
@@ -15,9 +17,9 @@ use crate::control::state::CoreMail;
 use crate::fleet::peers::Owners;
 use crate::fleet::roster::Fleet;
 
-use crate::locks::outbox::{Held, Reply, Verdict};
-use crate::locks::request::{Operation, Request};
-use crate::locks::word::Word;
+use crate::fleet::lease::notice::Notice;
+use crate::locks::reply::{Held, Reply, Verdict};
+use crate::locks::request::{KeeperRequest, Operation};
 use shunt_transactions::request::Head;
 
 /// Bytes of requests that may wait for a core.
@@ -26,7 +28,7 @@ const WAITING_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// One message; its texts lie in the batch, one after the other.
 #[derive(Clone, Copy, Debug)]
 enum Message {
-    Word(Word),
+    Notice(Notice),
     Ask {
         ticket: Ticket,
         namespace: Namespace,
@@ -72,8 +74,8 @@ pub struct Batch {
 /// A message as it is read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Said<'a> {
-    Word(Word),
-    Ask(Request<'a>),
+    Notice(Notice),
+    Ask(KeeperRequest<'a>),
     Answer(Ticket, Reply<'a>),
     /// The flag: an answer follows in any case.
     Cancel(Ticket, bool),
@@ -95,10 +97,10 @@ impl Batch {
             text
         };
         self.messages.iter().map(move |message| match *message {
-            Message::Word(word) => Said::Word(word),
+            Message::Notice(word) => Said::Notice(word),
             Message::Ask { ticket, namespace, operation, lengths } => {
                 let [name, role, owner] = lengths.map(|length| text(usize::from(length)));
-                Said::Ask(Request { ticket, namespace, operation, name, role, owner })
+                Said::Ask(KeeperRequest { ticket, namespace, operation, name, role, owner })
             }
             Message::Answer { ticket, verdict, holder, waiters, length, list } => {
                 let (owner, list) = (text(usize::from(length)), text(list as usize));
@@ -156,9 +158,9 @@ impl Lanes {
     }
 
     /// Sends a message of the fleet to a core.
-    pub(crate) fn tell(&mut self, to: usize, word: Word) {
+    pub(crate) fn tell(&mut self, to: usize, word: Notice) {
         if let Some(batch) = self.batch(to) {
-            batch.messages.push(Message::Word(word));
+            batch.messages.push(Message::Notice(word));
         }
     }
 
@@ -168,14 +170,14 @@ impl Lanes {
     }
 
     /// Forwards a request; `false` if too many bytes wait for that core.
-    pub(crate) fn ask(&mut self, to: usize, request: &Request<'_>) -> bool {
+    pub(crate) fn ask(&mut self, to: usize, request: &KeeperRequest<'_>) -> bool {
         // Answers to other requests do not count: a list is long.
         if self.batches.get(to).is_none_or(|batch| batch.asked_bytes > WAITING_BYTES_MAX) {
             return false;
         }
         let texts = [request.name, request.role, request.owner];
         let Some(batch) = self.batch(to) else { return false };
-        let Request { ticket, namespace, operation, .. } = *request;
+        let KeeperRequest { ticket, namespace, operation, .. } = *request;
         let lengths = texts.map(|text| text.len() as u16);
         batch.asked_bytes +=
             size_of::<Message>() + texts.iter().map(|text| text.len()).sum::<usize>();
@@ -278,9 +280,9 @@ mod tests {
 
     use super::*;
 
-    fn request(name: &[u8]) -> Request<'_> {
+    fn request(name: &[u8]) -> KeeperRequest<'_> {
         let operation = Operation::Look;
-        Request {
+        KeeperRequest {
             ticket: Ticket(7),
             namespace: Namespace::Memory,
             operation,
@@ -333,9 +335,9 @@ mod tests {
             lanes.flush();
         }
         assert!(lanes.batches[0].texts.len() <= WAITING_BYTES_MAX);
-        lanes.tell(0, Word::End);
+        lanes.tell(0, Notice::End);
         lanes.flush();
         assert!(taken.lock().expect("lock").is_empty());
-        assert!(matches!(lanes.batches[0].iter().last(), Some(Said::Word(Word::End))));
+        assert!(matches!(lanes.batches[0].iter().last(), Some(Said::Notice(Notice::End))));
     }
 }

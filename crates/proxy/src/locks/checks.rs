@@ -1,27 +1,15 @@
-//! A request of a statement, checked against what this fleet and proxy allow.
+//! A statement's request is checked against the limits of this fleet and proxy.
 
-use shunt_language::facade::{Asked, Request, Table};
+use shunt_language::lock_tables::{Asked, Request};
 use shunt_locks::{Mode, Namespace};
 
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
-use crate::locks::form::{Form, FormKind};
-use crate::locks::request::Operation;
-
-/// What a client asks of one lock.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Question<'a> {
-    /// The table that the client named: the one that its role must have the permission on, here and
-    /// at another proxy.
-    pub(crate) table: Table,
-    pub(crate) namespace: Namespace,
-    pub(crate) operation: Operation,
-    pub(crate) name: &'a [u8],
-    pub(crate) owner: &'a [u8],
-}
+use crate::fleet::requests::form::{AnswerForm, AnswerKind};
+use crate::locks::request::{LockRequest, Operation};
 
 /// What a request asks of the core that keeps the lock.
-pub(super) fn question<'a>(core: &Core, request: &Request<'a>) -> Result<Question<'a>, Fault> {
+pub(super) fn question<'a>(core: &Core, request: &Request<'a>) -> Result<LockRequest<'a>, Fault> {
     let mode = |shared: bool| if shared { Mode::Shared } else { Mode::Exclusive };
     let fast = request.table.is_fast();
     let operation = match request.asked {
@@ -57,7 +45,7 @@ pub(super) fn question<'a>(core: &Core, request: &Request<'a>) -> Result<Questio
         _ => fast,
     };
     let namespace = if fast { Namespace::Memory } else { Namespace::Durable };
-    Ok(Question {
+    Ok(LockRequest {
         table: request.table,
         namespace,
         operation,
@@ -93,9 +81,15 @@ fn check_ttl(core: &Core, ttl_ms: u32, fast: bool) -> Result<(), Fault> {
 }
 
 /// How a request is to be answered. Its buffer is one that was used before.
-pub(super) fn form(core: &mut Core, kind: FormKind, name: &[u8], owner: &[u8], limit: u32) -> Form {
-    let mut texts = core.fleet.locks.spare_texts();
+pub(super) fn form(
+    core: &mut Core,
+    kind: AnswerKind,
+    name: &[u8],
+    owner: &[u8],
+    limit: u32,
+) -> AnswerForm {
+    let mut texts = core.fleet.requests.spare_texts();
     texts.extend_from_slice(name);
     texts.extend_from_slice(owner);
-    Form { kind, texts, name_bytes: name.len(), limit }
+    AnswerForm { kind, texts, name_bytes: name.len(), limit }
 }

@@ -6,24 +6,23 @@ use shunt_reactor::Io;
 
 use crate::client::announce;
 use crate::core::Core;
-use crate::lanes::{Batch, Said};
-use crate::locks::{ask, keep, overview, words};
+use crate::fleet::cores::{Batch, Said};
+use crate::fleet::lease;
+use crate::locks::{dispatch, keep, overview};
 use crate::transactions::execute;
 
 /// Takes all messages of a batch.
 pub(crate) fn take(core: &mut Core, io: &mut Io, batch: &Batch) {
     for said in batch.iter() {
         match said {
-            Said::Word(word) => words::take(core, io, word),
+            Said::Notice(word) => lease::take(core, io, word),
             Said::Ask(request) => {
-                if let Some(handle) = keep::take(core, io, &request) {
-                    core.fleet.locks.remote.insert(request.ticket.0, handle);
-                }
+                keep::take_remote(core, io, &request);
             }
             Said::Longest(ticket, namespace, most) => {
                 overview::answer(core, io, ticket, namespace, most)
             }
-            Said::Answer(ticket, reply) => ask::deliver(core, io, ticket, &reply),
+            Said::Answer(ticket, reply) => dispatch::deliver(core, io, ticket, &reply),
             Said::Transaction(ticket, who, message) => {
                 execute::start(core, io, ticket, &String::from_utf8_lossy(who), message);
             }
@@ -32,9 +31,7 @@ pub(crate) fn take(core: &mut Core, io: &mut Io, batch: &Batch) {
             }
             Said::Cancel(ticket, is_awaited) => {
                 execute::cancel(core, io, ticket);
-                if let Some(handle) = core.fleet.locks.remote.remove(&ticket.0) {
-                    keep::cancel(core, io, ticket, handle, is_awaited);
-                }
+                keep::cancel_remote(core, io, ticket, is_awaited);
             }
         }
     }

@@ -6,14 +6,16 @@
 //! that all have it, a free row is written that says the same: a replica that has missed both, and
 //! is read when the others have forgotten, would bring the last holder back.
 
-use shunt_language::facade::NAME_BYTES_MAX;
+pub(crate) mod progress;
+
+use shunt_language::lock_tables::NAME_BYTES_MAX;
 use shunt_locks::{LoadId, Row, Sink, Unneeded, Write, WriteId};
 use shunt_reactor::Io;
 use shunt_wire::cql::message::{Consistency, ResultMessage, Value, ValueList, error_code};
 
 use crate::core::Core;
 use crate::fleet::statements::{self, Heard, Levels, Whose};
-use crate::locks::swept::Deleting;
+use crate::locks::sweep::progress::Deleting;
 use crate::locks::{LockKeeper, keep, rows};
 use crate::metrics::LockEvent;
 
@@ -73,7 +75,7 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io) {
 /// many.
 fn read_ahead(core: &mut Core, io: &mut Io) {
     let (now, now_ns) = (keep::now(io), io.now_ns());
-    let LockKeeper { sweep, table, outbox, .. } = &mut core.fleet.locks;
+    let LockKeeper { sweep, table, effects, .. } = &mut core.fleet.locks;
     let (ahead, page_ns) = (&mut sweep.ahead, sweep.pace.page_ns);
     let Some(table) = table.as_mut().filter(|_| now_ns >= ahead.at_ns) else { return };
     if let Some(load) = ahead.begun {
@@ -90,7 +92,7 @@ fn read_ahead(core: &mut Core, io: &mut Io) {
         return;
     };
     ahead.from = bucket + 1;
-    ahead.begun = table.read_ahead(now, bucket, outbox);
+    ahead.begun = table.read_ahead(now, bucket, effects);
 }
 
 /// A page of a partition.
@@ -214,6 +216,6 @@ pub(crate) fn deleted(core: &mut Core, io: &mut Io, key: u32, heard: &Heard<'_>)
         ttl_ms: 0,
         timestamp_us: free_us,
     };
-    let (_, outbox) = core.fleet.locks.table();
-    outbox.write(Write { id: WriteId::UNWATCHED, bucket, row });
+    let (_, effects) = core.fleet.locks.table();
+    effects.write(Write { id: WriteId::UNWATCHED, bucket, row });
 }

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use shunt_language::facade::{Statement, Table};
+use shunt_language::lock_tables::{Statement, Table};
 use shunt_locks::Ticket;
 
 /// How a request is answered.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Form {
+pub(crate) struct AnswerForm {
     /// Of what kind.
-    pub(crate) kind: FormKind,
+    pub(crate) kind: AnswerKind,
     /// The lock's name, and behind it the owner.
     pub(crate) texts: Vec<u8>,
     pub(crate) name_bytes: usize,
@@ -19,7 +19,7 @@ pub(crate) struct Form {
 
 /// Kinds of answers.
 #[derive(Clone, Debug, Default)]
-pub(crate) enum FormKind {
+pub(crate) enum AnswerKind {
     /// `[applied]` and the lock.
     Conditional(Table),
     /// Columns of a SELECT.
@@ -27,7 +27,7 @@ pub(crate) enum FormKind {
     /// By the batch that this is, when it is over.
     Batch(u32),
     /// To a batch, for its lock at this place.
-    Part { group: u32, place: usize },
+    Part { batch: u32, place: usize },
     /// To a batch that is refused: one of its locks was released.
     Back(u32),
     /// To a question to all cores that this is a part of.
@@ -41,7 +41,7 @@ pub(crate) enum FormKind {
     Nobody,
 }
 
-impl Form {
+impl AnswerForm {
     pub(crate) fn name(&self) -> &[u8] {
         &self.texts[..self.name_bytes]
     }

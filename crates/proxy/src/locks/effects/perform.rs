@@ -4,38 +4,38 @@ use shunt_locks::{Namespace, NotServed, Quota, Ticket};
 use shunt_reactor::Io;
 
 use crate::core::Core;
-use crate::locks::outbox::{Reply, Verdict};
-use crate::locks::{ask, keep, listing, permission, rows};
+use crate::locks::reply::{Reply, Verdict};
+use crate::locks::{dispatch, keep, listing, permission, rows};
 
 /// The timer went off: requests are made again, and holds, waits and writes end whose time is over.
 pub(crate) fn due(core: &mut Core, io: &mut Io) {
     core.fleet.locks.wakes.passed(io.now_ns());
     permission::due(core, io);
-    ask::ask_again(core, io);
+    dispatch::ask_again(core, io);
     keep::due(core, io);
 }
 
-/// Empties the outbox. What is done may want more done, which is for the next call.
+/// Empties the effects. What is done may want more done, which is for the next call.
 #[cold]
 pub(crate) fn out(core: &mut Core, io: &mut Io) {
-    let mut outbox = std::mem::take(&mut core.fleet.locks.outbox);
-    for (ticket, reply) in outbox.replies() {
+    let mut effects = std::mem::take(&mut core.fleet.locks.effects);
+    for (ticket, reply) in effects.replies() {
         match core.fleet.locks.listings.remove(&ticket.0) {
             Some((name, fast)) if reply.verdict == Verdict::Seen => {
                 list(core, io, (ticket, reply), &name, fast)
             }
-            _ => ask::answered(core, io, ticket, &reply),
+            _ => dispatch::answered(core, io, ticket, &reply),
         }
     }
-    for (id, timestamp_us, values) in outbox.rows() {
+    for (id, timestamp_us, values) in effects.rows() {
         rows::write(core, io, id, timestamp_us, values);
     }
-    for load in &outbox.loads {
+    for load in &effects.loads {
         rows::read(core, io, *load, None);
     }
-    outbox.clear();
-    if core.fleet.locks.outbox.is_empty() {
-        core.fleet.locks.outbox = outbox;
+    effects.clear();
+    if core.fleet.locks.effects.is_empty() {
+        core.fleet.locks.effects = effects;
     }
 }
 
@@ -47,15 +47,15 @@ fn list(
     name: &[u8],
     fast: Option<bool>,
 ) {
-    if !ask::has_room_for_list(core, io, ticket) {
-        ask::answered(core, io, ticket, &Verdict::Quota(Quota::Requests).into());
+    if !dispatch::has_room_for_list(core, io, ticket) {
+        dispatch::answered(core, io, ticket, &Verdict::Quota(Quota::Requests).into());
         return;
     }
     let now = keep::now(io);
     let (table, _) = core.fleet.locks.table();
     if fast != Some(false) && table.is_memory_unknown(now, name) {
         // A list without its holder would say that nobody has it.
-        ask::answered(core, io, ticket, &Verdict::NotServed(NotServed::Grace).into());
+        dispatch::answered(core, io, ticket, &Verdict::NotServed(NotServed::Grace).into());
         return;
     }
     let (mut entries, mut count) = (Vec::new(), 0);
@@ -69,5 +69,10 @@ fn list(
         }
     }
     core.fleet.locks.lists_bytes += entries.len();
-    ask::answered(core, io, ticket, &Reply { verdict: Verdict::Listed, list: &entries, ..reply });
+    dispatch::answered(
+        core,
+        io,
+        ticket,
+        &Reply { verdict: Verdict::Listed, list: &entries, ..reply },
+    );
 }

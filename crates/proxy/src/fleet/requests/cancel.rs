@@ -1,0 +1,25 @@
+//! Requests of clients that are gone are cancelled.
+
+use shunt_reactor::Io;
+
+use crate::core::Core;
+use crate::fleet::requests::At;
+use crate::fleet::requests::form::AnswerKind;
+use crate::locks::{batch, dispatch};
+use crate::transactions::execute;
+
+/// A client is gone: what it has asked is taken back.
+pub(crate) fn cancel_all(core: &mut Core, io: &mut Io, first: u32) {
+    let mut next = first;
+    while let Some((ticket, pending)) = core.fleet.requests.take_first(core.context.index, next) {
+        next = pending.after();
+        core.context.metrics.in_flight.sub(1);
+        match pending.form.kind {
+            AnswerKind::Batch(group) => batch::abandon(core, io, group),
+            AnswerKind::Message if matches!(pending.at, At::Here(_)) => {
+                execute::cancel(core, io, ticket)
+            }
+            _ => dispatch::cancel(core, io, ticket, &pending),
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! A node is asked about a right, and its verdict kept.
+
+use shunt_reactor::Io;
+
+use super::cache::Verdict;
+use super::question::{self, Reading};
+use super::right::{Action, Right};
+use crate::core::Core;
+use crate::fleet::statements::{self, Heard, Whose};
+use crate::ids::PoolId;
+use crate::transactions::part::Who;
+
+/// A node's answer to a question about a right, or the want of one.
+pub(crate) struct Answer {
+    pub(crate) right: Right,
+    /// Number of the question.
+    pub(crate) number: u64,
+    /// Pool over whose link the question went.
+    pub(crate) pool: PoolId,
+    /// When the question was sent.
+    pub(crate) asked_ns: u64,
+    pub(crate) reading: Reading,
+}
+
+/// Why a question was not sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NotAsked {
+    /// Too many questions are on their way, in all or of this role.
+    Full,
+    /// The pool has no link.
+    NoLink,
+}
+
+/// Asks a node about a right, over a link of this pool: the number of the question. `who`: whose
+/// share of the questions it counts to.
+pub(crate) fn ask(
+    core: &mut Core,
+    io: &mut Io,
+    pool: PoolId,
+    right: &Right,
+    who: Who,
+) -> Result<u64, NotAsked> {
+    let number = core.fleet.rights.inquiries.next_number();
+    // Few questions are about locks, and they must not wait for the many about tables.
+    let who = (!matches!(right.action, Action::UseLocks(_))).then_some(who);
+    let whose = Whose::Right { pool, number, who };
+    if !core.fleet.statements.has_room(&whose) {
+        return Err(NotAsked::Full);
+    }
+    // Before the question is sent: the node looks at the role's rights later than that.
+    let asked_ns = io.read_clock_ns();
+    let text = question::text(&right.action);
+    if !statements::ask::ask_in(core, io, pool, whose, &text, question::level(&right.action)) {
+        return Err(NotAsked::NoLink);
+    }
+    core.fleet.rights.inquiries.add(number, right.clone(), asked_ns);
+    Ok(number)
+}
+
+/// Keeps the verdict of a node's answer. `None`: nobody waits for this answer.
+pub(crate) fn take_answer(
+    core: &mut Core,
+    (pool, number): (PoolId, u64),
+    heard: &Heard<'_>,
+) -> Option<Answer> {
+    let rights = &mut core.fleet.rights;
+    let (right, asked_ns) = rights.inquiries.remove(number)?;
+    // Another pool may have the place of the one that asked, with another login.
+    let is_same = core.router.pools.get(pool).is_some_and(|pool| pool.key.login == right.login);
+    let reading = match is_same {
+        true => question::read(heard, &right.action),
+        false => Reading::Unknown("its pool is gone".into()),
+    };
+    match &reading {
+        Reading::Granted => rights.verdicts.keep(&right, Verdict::Granted, asked_ns),
+        Reading::Refused(message) => {
+            rights.verdicts.keep(&right, Verdict::refused(message), asked_ns);
+        }
+        Reading::Invalid(_) | Reading::Unknown(_) => {}
+    }
+    Some(Answer { right, number, pool, asked_ns, reading })
+}

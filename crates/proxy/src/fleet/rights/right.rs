@@ -1,0 +1,23 @@
+//! Rights: what nodes are asked to decide.
+
+use shunt_language::lock_tables::Table;
+
+use crate::fleet::peers::Login;
+
+/// A right: that the role of this login may do this.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Right {
+    pub(crate) login: Login,
+    pub(crate) action: Action,
+}
+
+/// What a role does with a table.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Action {
+    /// Uses the locks of a table: the right to SELECT from the table is the right to its locks.
+    UseLocks(Table),
+    /// Reads a table, by its qualified name.
+    Read(Box<str>),
+    /// Writes to a table, by its qualified name.
+    Write(Box<str>),
+}

@@ -1,0 +1,85 @@
+//! A batch on locks that is under way.
+
+use shunt_language::lock_tables::Table;
+use shunt_locks::Ticket;
+
+use crate::fleet::requests::Asker;
+use crate::locks::reply::Verdict;
+use crate::locks::request::LockRequest;
+use crate::locks::request::Operation;
+
+/// One lock of a batch.
+pub(in crate::locks) struct Part {
+    pub(in crate::locks) question: Owned,
+    /// Its place in the batch.
+    pub(in crate::locks) place: usize,
+    pub(in crate::locks) outcome: Option<Known>,
+}
+
+impl Part {
+    /// The lock with its fence, if it was granted to this batch.
+    pub(in crate::locks) fn granted(&self) -> Option<(Owned, i64)> {
+        let Some(Known { verdict: Verdict::Granted, holder: Some((_, _, fence, _)), .. }) =
+            &self.outcome
+        else {
+            return None;
+        };
+        matches!(self.question.operation, Operation::Acquire { .. })
+            .then(|| (self.question.clone(), *fence))
+    }
+}
+
+/// A question that outlives the message it came in.
+#[derive(Clone)]
+pub(in crate::locks) struct Owned {
+    pub(in crate::locks) table: Table,
+    pub(in crate::locks) namespace: shunt_locks::Namespace,
+    pub(in crate::locks) operation: Operation,
+    pub(in crate::locks) name: Box<[u8]>,
+    pub(in crate::locks) owner: Box<[u8]>,
+}
+
+impl Owned {
+    pub(in crate::locks) fn borrow(&self, operation: Operation) -> LockRequest<'_> {
+        LockRequest {
+            table: self.table,
+            namespace: self.namespace,
+            operation,
+            name: &self.name,
+            owner: &self.owner,
+        }
+    }
+}
+
+/// What came of one lock.
+pub(in crate::locks) struct Known {
+    pub(in crate::locks) verdict: Verdict,
+    pub(in crate::locks) holder: Option<(Box<[u8]>, shunt_locks::Mode, i64, u32)>,
+    pub(in crate::locks) waiters: u32,
+    pub(in crate::locks) at_ns: u64,
+}
+
+/// A batch under way.
+pub(in crate::locks) struct Batch {
+    pub(in crate::locks) parts: Vec<Part>,
+    /// The part that is being asked for.
+    pub(in crate::locks) next: usize,
+    pub(in crate::locks) asker: Asker,
+    /// The client's request; it is gone when the client is.
+    pub(in crate::locks) ticket: Ticket,
+    /// The request for the part whose turn it is.
+    pub(in crate::locks) asked: Option<Ticket>,
+    pub(in crate::locks) began_ns: u64,
+    /// Set once its locks are being released, because not all were granted or not in time.
+    pub(in crate::locks) back: Option<Back>,
+}
+
+/// Locks that are released before a batch is refused.
+pub(in crate::locks) struct Back {
+    /// The part that the answer is about; `None`: it took too long.
+    pub(in crate::locks) failed: Option<usize>,
+    /// Releases whose outcome is not known yet.
+    pub(in crate::locks) left: usize,
+    /// Of one of them nobody knows if it was released.
+    pub(in crate::locks) is_unsure: bool,
+}

@@ -1,0 +1,89 @@
+//! The lease of this proxy, and the shards of a core, as its locks need to know them.
+
+use shunt_fleet::{Gain, Level, SHARDS, Shard};
+use shunt_locks::Lease;
+use shunt_reactor::Io;
+
+use crate::core::Core;
+use crate::locks::{LockKeeper, keep};
+
+/// This proxy is a member of its fleet. Begins to serve locks.
+pub(crate) fn begin(core: &mut Core, level: Level, max_ttl_ms: u32) {
+    let locks = &mut core.fleet.locks;
+    (locks.level, locks.max_ttl_ms) = (Some(level), max_ttl_ms);
+    locks.foreign.restart();
+}
+
+/// This proxy is no longer a member of its fleet.
+pub(crate) fn end(core: &mut Core, io: &mut Io) {
+    let now = keep::now(io);
+    core.fleet.locks.level = None;
+    let (table, effects) = core.fleet.locks.table();
+    table.set_lease(now, Lease::default(), effects);
+    for shard in 0..SHARDS as Shard {
+        core.fleet.locks.lose(shard, now.boot_ns);
+    }
+    keep::set_due(core, io);
+}
+
+/// Sets a new lease. Returns the highest token that the core has granted.
+pub(crate) fn set_lease(core: &mut Core, io: &mut Io, lease: Lease) -> i64 {
+    let now = keep::now(io);
+    let (table, effects) = core.fleet.locks.table();
+    table.set_lease(now, lease, effects);
+    let token_us = table.last_token_us();
+    keep::set_due(core, io);
+    token_us
+}
+
+/// A shard becomes this core's.
+pub(crate) fn gain(core: &mut Core, io: &mut Io, gain: &Gain) {
+    let now = keep::now(io);
+    let (table, effects) = core.fleet.locks.table();
+    table.gain(now, gain.shard, gain.ts_floor_us, gain.memory_grace_until_ns, effects);
+    keep::set_due(core, io);
+}
+
+/// A shard is to be handed over. Returns the highest token that was granted in it, and whether no
+/// lock in memory is held.
+pub(crate) fn drain(core: &mut Core, io: &mut Io, shard: Shard) -> (i64, bool) {
+    let now = keep::now(io);
+    let (table, _) = core.fleet.locks.table();
+    // Before the shard is lost: after that its tokens count no more.
+    let drained = (table.last_token_us(), table.is_memory_free(now, shard));
+    core.fleet.locks.lose(shard, now.boot_ns);
+    keep::set_due(core, io);
+    drained
+}
+
+/// A shard that was to be handed over remains this core's. Its holds were forgotten: durable ones
+/// are read again, and those in memory may be held for as long as the longest of them.
+pub(crate) fn resume(core: &mut Core, io: &mut Io, shard: Shard) {
+    let now = keep::now(io);
+    let grace_ns = core.fleet.locks.forgotten_until_ns[usize::from(shard)];
+    let (table, effects) = core.fleet.locks.table();
+    table.gain(now, shard, 0, grace_ns, effects);
+    keep::set_due(core, io);
+}
+
+/// A shard is no longer this core's.
+pub(crate) fn lose(core: &mut Core, io: &mut Io, shard: Shard) {
+    let now = keep::now(io);
+    core.fleet.locks.lose(shard, now.boot_ns);
+    keep::set_due(core, io);
+}
+
+impl LockKeeper {
+    fn lose(&mut self, shard: Shard, now_ns: u64) {
+        let (table, effects) = self.table();
+        let memory_empty = table.has_no_memory_holds(shard);
+        table.lose(shard, effects);
+        self.damaged.lose(shard);
+        if !memory_empty {
+            // One in a hundred more: the clocks of clients may be slower.
+            let longest_ns = u64::from(self.max_ttl_ms) * 1_010_000;
+            let until_ns = &mut self.forgotten_until_ns[usize::from(shard)];
+            *until_ns = (*until_ns).max(now_ns + longest_ns);
+        }
+    }
+}
