@@ -65,6 +65,7 @@ pub enum Access {
 
 impl Access {
     /// The access of a kind of statement.
+    #[inline]
     pub fn of(kind: Kind) -> Access {
         match kind {
             Kind::Select => Access::Read,
@@ -158,6 +159,7 @@ impl TableModes {
     }
 
     /// True if the modes are unknown, so that no statement on a table goes to nodes.
+    #[inline]
     pub fn are_in_doubt(&self) -> bool {
         self.is_behind
     }
@@ -176,6 +178,7 @@ impl TableModes {
     }
 
     /// True if a table has the mode `observe`.
+    #[inline]
     pub fn has_observed(&self) -> bool {
         self.has_observed
     }

@@ -69,6 +69,7 @@ fn is_ours(key: &str) -> bool {
 }
 
 /// True if a payload turns any statement into a transaction, or may have been meant to.
+#[inline]
 pub fn is_asked(payload: &BytesMap<'_>) -> bool {
     payload.iter().any(|(key, _)| is_ours(key))
 }
