@@ -3,8 +3,11 @@
 //! | module | subject |
 //! |---|---|
 //! | [`clock`] | how far this proxy's clock is behind the nodes' |
+//! | [`cores`] | messages between the cores of this process |
+//! | [`lease`] | notices between the core that runs the membership and the cores that keep locks |
 //! | [`membership`] | this proxy's place in the fleet: its lease, its state file, its shards |
 //! | [`peers`] | connections to the other proxies, and requests that go there |
+//! | [`requests`] | clients' requests on locks and transactions that are not answered yet |
 //! | [`rights`] | rights of clients' roles, which nodes decide |
 //! | [`roster`] | the live proxies, as drivers see them in `system.peers` |
 //! | [`statements`] | the proxy's own statements to nodes |

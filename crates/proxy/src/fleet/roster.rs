@@ -82,11 +82,11 @@ impl Fleet {
 /// A difference between two lists, for somebody who goes by addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
-    /// There was nobody at this address.
+    /// No member had this address.
     Joined(SocketAddr),
     /// Another start of the proxy that was there already.
     Restarted(SocketAddr),
-    /// Nobody is there any more.
+    /// No member has this address any more.
     Left(SocketAddr),
 }
 

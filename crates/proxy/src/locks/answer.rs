@@ -10,7 +10,7 @@ use crate::fleet::requests::form::{AnswerForm, AnswerKind};
 use crate::locks::listing;
 use crate::locks::reply::{Held, Reply, Verdict};
 
-/// What is said where a hold is another role's; another proxy knows it by that.
+/// Error text for a lock that another role holds; another proxy recognises the case by this text.
 pub(crate) const OTHER_ROLE: &str =
     "Shunt: another role holds this lock under the same owner's name";
 
@@ -28,7 +28,7 @@ const REASONS: [(NotServed, &str); 3] = [
     (NotServed::Store, "Shunt: the row of this lock could not be sent to a node; ask again"),
 ];
 
-/// What another proxy means that has not served a request.
+/// The reason why another proxy did not serve a request, from its message.
 pub(crate) fn reason(message: &str) -> NotServed {
     let known = REASONS.iter().find(|(_, text)| *text == message);
     known.map_or(NotServed::Elsewhere, |(why, _)| *why)

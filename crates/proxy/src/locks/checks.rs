@@ -8,7 +8,7 @@ use crate::fault::{Fault, FaultKind};
 use crate::fleet::requests::form::{AnswerForm, AnswerKind};
 use crate::locks::request::{LockRequest, Operation};
 
-/// What a request asks of the core that keeps the lock.
+/// Checks a request of a statement and converts it for the core that keeps the lock.
 pub(super) fn question<'a>(core: &Core, request: &Request<'a>) -> Result<LockRequest<'a>, Fault> {
     let mode = |shared: bool| if shared { Mode::Shared } else { Mode::Exclusive };
     let fast = request.table.is_fast();
@@ -80,7 +80,7 @@ fn check_ttl(core: &Core, ttl_ms: u32, fast: bool) -> Result<(), Fault> {
     }))
 }
 
-/// How a request is to be answered. Its buffer is one that was used before.
+/// Describes how a request is answered, in a buffer that was used before.
 pub(super) fn form(
     core: &mut Core,
     kind: AnswerKind,

@@ -21,20 +21,20 @@ use crate::locks::request::{KeeperRequest, Operation};
 use crate::locks::{answer, batch, core_of, keep, overview};
 use crate::transactions::{answer as transactions, intake::guard};
 
-/// A request that no proxy could serve, because its lock's owner had just changed, is made again
-/// for so long.
+/// A request that no proxy could serve, because its lock's owner had just changed, is sent again
+/// for this long.
 const AGAIN_FOR_NS: u64 = limits::SECOND_NS;
-/// And so often.
+/// Pause before such a request is sent again.
 const AGAIN_AFTER_NS: u64 = 20_000_000;
-/// So many at once: what is more is for the client to ask again.
+/// Requests that may wait to be sent again; clients retry the rest.
 const AGAIN_MAX: usize = 2_048;
 
 /// Requests of a core's clients that may be at other proxies; those here and on other cores have
 /// quotas there.
 const PENDING_MAX: usize = 131_072;
 
-/// A client that has not taken so much of its answers, or another core, gets no more lists: each is
-/// hundreds of times as long as what asks for it.
+/// A client, or another core, that has this many bytes of answers still to take gets no more lists:
+/// a list is hundreds of times as long as its request.
 const LISTS_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Lists of a core between two ticks, for all clients together.
 const LISTS_BYTES_PER_TICK: usize = 32 * 1024 * 1024;

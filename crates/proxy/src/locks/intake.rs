@@ -27,14 +27,14 @@ use crate::metrics::Outcome;
 use crate::plan::Plan;
 use crate::reply;
 
-/// Where a request comes from.
+/// The origin of a request.
 #[derive(Clone, Copy)]
 struct Sender {
     /// The client's place, and its stream id.
     client: (u32, i16),
     /// Another proxy has forwarded it.
     was_forwarded: bool,
-    /// It releases what was granted to nobody who wants it.
+    /// The request releases a lock that was granted to a client that had left.
     gives_back: bool,
     /// The mode that a renewal names is the one that its client has named: proxies once forwarded
     /// all of them with 'X'.

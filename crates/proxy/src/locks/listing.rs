@@ -11,12 +11,12 @@ use crate::locks::reply::{Reply, Verdict};
 
 /// Rows of one list; the rest is left out.
 pub(crate) const ROWS_MAX: usize = 1_000;
-/// What is said with one that may lack some.
+/// Warning with a list that may be incomplete.
 pub(super) const CUT: &str = "Shunt: a list of locks, or of those who hold or await one, has the first 1000; there may be more";
 /// The warning with a list of all locks, where other proxies keep some of them.
 pub(super) const PART: &str = "Shunt: these are the locks of this proxy alone; `shunt locks` shows those of all proxies of the fleet";
-/// What comes before the texts of an entry: fast, waits, shared, fence, time, and the lengths of
-/// owner and role.
+/// Bytes before the texts of an entry: fast, waits, shared, fence, time, and the lengths of owner
+/// and role.
 const HEAD_BYTES: usize = 3 + 8 + 4 + 2 + 2;
 
 /// Appends an entry.
@@ -88,7 +88,7 @@ pub(super) fn may_be_cut(reply: &Reply<'_>, limit: u32) -> bool {
         }
 }
 
-/// What comes before the texts of a lock: how many wait, whether it is held, shared, fence, time,
+/// Bytes before the texts of a lock: number of waiters, whether it is held, shared, fence, time,
 /// and the lengths of name and owner.
 const LOCK_BYTES: usize = 4 + 2 + 8 + 4 + 2 + 2;
 
@@ -106,7 +106,7 @@ pub(super) fn put_lock(out: &mut Vec<u8>, name: &[u8], holder: Option<&Holder<'_
     out.extend_from_slice(owner);
 }
 
-/// So many of the locks that all cores have put, those with the longest queues first.
+/// The first `most` locks of all cores, longest queues first.
 pub(crate) fn longest(list: &[u8], most: usize) -> Vec<Row<'_>> {
     let mut rest = list;
     let entries = std::iter::from_fn(move || {

@@ -1,35 +1,36 @@
-//! Locks: statements on the tables of the keyspace `shunt` are answered here, by the core that
-//! keeps the lock.
+//! Locks: the core that keeps a lock answers statements on the tables of the keyspace `shunt`.
 //!
 //! ```text
-//! decode -> statement -> ask ----(lane)----> keep -> [shunt_locks] -> rows -> own statements
-//!           reply  <---- answer <--(lane)--- effects <-----'
+//! decode -> intake -> dispatch --(core)--> keep -> [shunt_locks] -> effects -> rows -> statements
+//!           reply <- answer <- dispatch <--(core)---------------------'
 //! ```
 //!
-//! A lock belongs to one of 64 shards; which proxy owns the shard, the fleet decides
-//! ([`crate::fleet::membership`]), and there the core with the shard's number, modulo the number of cores,
-//! keeps it.
+//! A lock belongs to one of 64 shards. The fleet decides which proxy owns the shard
+//! ([`crate::fleet::membership`]); on that proxy, the core with the shard's number, modulo the
+//! number of cores, keeps the lock.
 //!
-//! | module | what happens there |
+//! | module | subject |
 //! |---|---|
-//! | [`recognise`] | among what clients send, statements on the tables are found |
-//! | [`statement`] | a client's statement is read, as text, prepared or batch |
+//! | [`recognise`] | statements on the tables of locks are found among all statements |
+//! | [`intake`] | a client's statement, as text, prepared or batch, is read; a proxy withdraws what it has forwarded |
 //! | [`permission`] | whether the client's role may use the locks of a table |
-//! | [`ask`] | its requests go to the cores that keep the locks; a client that is gone takes its requests back |
-//! | [`heard`] | requests and answers of other cores come in |
+//! | [`checks`] | a request is checked against the limits of fleet and proxy |
+//! | [`request`], [`mod@reply`] | requests and their outcomes, as they travel between cores |
+//! | [`dispatch`] | requests go to the cores and proxies that keep the locks, and are sent again after a take-over |
 //! | [`keep`] | this core's locks: requests, times, answers to writes |
-//! | [`effects`], [`carry`] | what [`shunt_locks::Locks`] wants done, until it is; and doing it |
-//! | [`form`], [`question`], [`request`], [`requests`] | what is asked, how it is answered, and what is not answered yet |
-//! | [`withdrawn`] | another proxy takes back what it has forwarded |
-//! | [`several`] | several locks at once |
-//! | [`listing`] | who holds a lock and who waits, as it travels between cores |
-//! | [`overview`], [`gathered`] | the locks of all cores, those with the longest queues first |
-//! | [`shown`], [`told`] | what `/status` shows of them, and of the fleet |
-//! | [`rows`], [`unsent`], [`unreadable`] | rows of durable locks are written and read, and which cannot be |
-//! | [`sweep`], [`swept`] | those that say nothing any more are deleted |
+//! | [`ownership`] | the lease and the shards of this core |
+//! | [`effects`] | the effects of [`shunt_locks::Locks`], and their execution |
+//! | [`rows`] | rows of durable locks are written and read |
+//! | [`sweep`] | rows that are no longer needed are deleted |
+//! | [`listing`] | lists of holders and waiters, as they travel between cores |
+//! | [`batch`] | several locks at once |
+//! | [`overview`] | the locks of all cores, longest queues first |
 //! | [`answer`] | outcomes, as the rows and errors that clients get |
-//! | [`foreign`], [`looks`] | rows that lie in the tables, and should not |
-//! | [`word`], [`words`] | what the core with the membership and those that keep locks say to each other |
+//! | [`status`] | the report for `/status` on the locks and the fleet |
+//! | [`foreign`] | rows in the tables of locks, which should have none |
+//! | [`state`] | states that the owner of a core's locks keeps for the steps above |
+//!
+//! Requests that are not answered yet are in [`crate::fleet::requests`].
 
 pub(crate) mod answer;
 pub(crate) mod batch;
@@ -76,32 +77,32 @@ pub(crate) fn core_of(shard: u8, cores: usize) -> usize {
     usize::from(shard) % cores.max(1)
 }
 
-/// The owner of all that a core knows of locks.
+/// The owner of a core's locks.
 pub(crate) struct LockKeeper {
-    /// The locks of this core's shards; none before one of them was asked for.
+    /// Locks of this core's shards; none before the first request.
     table: Option<Box<Locks>>,
     effects: Effects,
     /// Requests to be made again, in the order of their times.
     again: VecDeque<(u64, Ticket)>,
     /// Requests of other cores' clients that wait here, by ticket.
     remote: HashMap<u64, Handle>,
-    /// Of those that ask for a list, the lock.
+    /// Locks whose lists requests ask for, by ticket.
     listings: HashMap<u64, (Box<[u8]>, Option<bool>)>,
     /// Bytes of lists since the last tick.
     lists_bytes: usize,
     /// Batches under way.
     batches: Slab<Batch>,
-    /// How many of them are of each role.
+    /// Number of batches of each role.
     batches_by_role: HashMap<Arc<str>, usize>,
     /// Requests that wait for a verdict on the right of their role.
     undecided: Undecided,
     /// Questions to all cores under way.
     overviews: Slab<Overview>,
-    /// What was last seen of many locks, of the durable ones and of those in memory.
+    /// The last snapshots of many locks: durable ones, and those in memory.
     snapshots: [Snapshot; 2],
-    /// How far the looking for rows in the tables has come.
+    /// Progress of the search for rows in the tables of locks.
     foreign: ForeignRows,
-    /// How far the deleting of rows has come.
+    /// Progress of the sweep.
     pub(crate) sweep: Sweep,
     /// Partitions that could not be asked for.
     unread: Vec<LoadId>,
@@ -109,13 +110,14 @@ pub(crate) struct LockKeeper {
     damaged: DamagedPartitions,
     /// Free rows that could not be sent.
     backlog: Backlog,
-    /// How rows are written and read.
+    /// Serial level of the fleet, by which rows are written and read; none while this proxy is no
+    /// member.
     level: Option<Level>,
     /// The longest TTL of a lock in memory.
     max_ttl_ms: u32,
-    /// By shard: until when locks in memory may be held of which this core has forgotten.
+    /// By shard: the time until which locks in memory may be held that this core has forgotten.
     forgotten_until_ns: [u64; SHARDS],
-    /// When the timer is set to go off.
+    /// Times for which the timer is set.
     wakes: Wakes,
 }
 
@@ -147,7 +149,7 @@ impl Default for LockKeeper {
 }
 
 impl LockKeeper {
-    /// How the fleet's rows are written and read; none while this proxy is no member.
+    /// Serial level of the fleet; none while this proxy is no member.
     pub(crate) fn level(&self) -> Option<Level> {
         self.level
     }
@@ -157,13 +159,13 @@ impl LockKeeper {
         self.max_ttl_ms
     }
 
-    /// True if the locks want something done.
+    /// True if there are effects to perform.
     #[inline]
     pub(crate) fn has_work(&self) -> bool {
         !self.effects.is_empty()
     }
 
-    /// True if this core keeps no locks for a fleet, or not any more.
+    /// True if this core keeps no locks for a fleet.
     pub(crate) fn has_left(&self) -> bool {
         self.level.is_none()
     }

@@ -80,7 +80,7 @@ pub(crate) fn answer(
     }
 }
 
-/// So many of this core's locks, those with the longest queues first. The list is to be given back.
+/// The first `most` locks of this core, longest queues first. The caller gives the list back.
 pub(super) fn look(
     core: &mut Core,
     io: &mut Io,

@@ -30,7 +30,7 @@ use crate::metrics::{Outcome, PermissionAnswer};
 use crate::reply;
 use crate::transactions::part::Who;
 
-/// How often waiting requests are tried again.
+/// Pause between attempts for waiting requests.
 const RETRY_NS: u64 = 20_000_000;
 /// Pause after a question that no node has answered.
 const PAUSE_NS: u64 = 100_000_000;

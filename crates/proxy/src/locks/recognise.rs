@@ -74,9 +74,8 @@ pub(crate) fn is_on_locks(parsed: &Classified<'_>, session: Option<&str>, text: 
     }
 }
 
-/// What is wrong with a text that names one of the tables and cannot be read. A node that could
-/// read it would take a lock for a row, and tell a client that it has what nobody keeps from
-/// others.
+/// The error in a text that names one of the tables and cannot be parsed. A node that could parse
+/// it would take a lock for a row, and tell a client that it holds a lock that no proxy keeps.
 fn unreadable(
     parsed: &Classified<'_>,
     session: Option<&str>,

@@ -9,9 +9,9 @@ pub(crate) enum Verdict {
     Released,
     Refused,
     Seen,
-    /// There is a list.
+    /// A list of holders and waiters.
     Listed,
-    /// There is a list of several locks.
+    /// A list of several locks.
     Locks,
     NotServed(NotServed),
     InDoubt,
@@ -23,7 +23,7 @@ pub(crate) enum Verdict {
     Quota(Quota),
 }
 
-/// Who holds a lock.
+/// The holder of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Held<'a> {
     pub(crate) owner: &'a [u8],

@@ -3,7 +3,7 @@
 use shunt_language::lock_tables::Table;
 use shunt_locks::{Mode, Namespace, Ticket};
 
-/// What is asked of a lock.
+/// An operation on a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
     Acquire {
@@ -26,7 +26,7 @@ pub(crate) enum Operation {
         fence: i64,
     },
     Look,
-    /// Who holds it and who waits; of those in memory or the others only, if it says so.
+    /// Lists holders and waiters; only those in memory, or only durable ones, if `fast` says so.
     List {
         fast: Option<bool>,
     },
@@ -50,7 +50,7 @@ pub(crate) struct KeeperRequest<'a> {
     pub(crate) owner: &'a [u8],
 }
 
-/// What a client asks of one lock.
+/// A client's request on one lock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LockRequest<'a> {
     /// The table that the client named: the one that its role must have the permission on, here and

@@ -8,19 +8,19 @@ use crate::fleet::rights::waiting::Waiting;
 use crate::ids::ClientRef;
 use crate::locks::reply::Verdict;
 
-/// A question to all cores.
+/// A request to all cores.
 pub(super) struct Overview {
     /// The client's request.
     pub(super) ticket: Ticket,
     /// Answers that have not come.
     pub(super) left: usize,
-    /// What has come, as [`super::listing`] writes it.
+    /// Entries that have come, as [`super::listing`] writes them.
     pub(super) list: Vec<u8>,
-    /// Why a core does not tell.
+    /// The reason why a core sent no list.
     pub(super) refused: Option<Verdict>,
 }
 
-/// What a core saw of its locks.
+/// A core's list of its own locks at one time.
 #[derive(Default)]
 pub(super) struct Snapshot {
     pub(super) at_ns: u64,
@@ -28,12 +28,12 @@ pub(super) struct Snapshot {
     pub(super) list: Vec<u8>,
 }
 
-/// How far the looking has come.
+/// Progress of the search for rows in the tables of locks ([`super::foreign`]).
 #[derive(Default)]
 pub(super) struct ForeignRows {
-    /// When the next table is looked at.
+    /// Time of the next query.
     pub(super) next_ns: u64,
-    /// Its place among all.
+    /// Position of the next table among all.
     pub(super) place: usize,
     /// A bit for each table in which a row was.
     pub(super) found: u32,
@@ -61,6 +61,6 @@ pub(super) struct UndecidedRequest {
 #[derive(Default)]
 pub(super) struct Undecided {
     pub(super) waiting: Waiting<UndecidedRequest, WAITING_BYTES_MAX>,
-    /// When they are tried again.
+    /// Time of the next attempt.
     pub(super) retry_ns: u64,
 }

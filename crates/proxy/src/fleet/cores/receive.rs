@@ -1,4 +1,4 @@
-//! What other cores of this process have said.
+//! Messages from other cores of this process are received.
 
 use std::sync::Arc;
 

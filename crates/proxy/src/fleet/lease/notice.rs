@@ -1,4 +1,4 @@
-//! What the core that runs the membership and those that keep locks say to each other.
+//! Notices between the core that runs the membership and the cores that keep locks.
 
 use shunt_fleet::{Gain, LeasePost, Level, Shard};
 
@@ -8,17 +8,17 @@ pub(crate) enum Notice {
     /// This proxy is a member now: its levels, and the longest TTL of a lock in memory. For every
     /// core.
     Begin { level: Level, max_ttl_ms: u32 },
-    /// It is not any more, and no shard is its. For every core.
+    /// The membership has ended, and this proxy owns no shard. For every core.
     End,
     /// The lease, for every core.
     Lease(LeasePost),
     /// A shard has become this proxy's; for its core, as are the next three.
     Gain(Gain),
-    /// It is to be handed over.
+    /// A shard is to be handed over.
     Drain { shard: Shard, number: u64 },
-    /// It stays this proxy's after all.
+    /// A shard that was to be handed over remains this proxy's.
     Resume(Shard),
-    /// It is this proxy's no more.
+    /// A shard is no longer this proxy's.
     Lost(Shard),
     /// The answer to [`Notice::Drain`]: nothing is granted in the shard any more.
     Drained { shard: Shard, number: u64, last_token_us: i64, memory_empty: bool },

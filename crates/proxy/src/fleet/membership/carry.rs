@@ -1,4 +1,4 @@
-//! What a member wants done is done: statements asked, words brought to the cores, things said.
+//! Performs the effects of a member: sends statements, notifies the cores, logs.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -149,7 +149,7 @@ fn show_peers(core: &mut Core, io: &mut Io, peers: &[Peer]) {
     announce::changed(core, io, fleet);
 }
 
-/// All cores are told where the shards of other proxies are.
+/// Tells all cores who owns the shards of other proxies.
 pub(super) fn show_owners(core: &mut Core, io: &mut Io) {
     let Stage::Member(member) = &core.fleet.membership.stage else { return };
     let own = core.fleet.membership.incarnation;

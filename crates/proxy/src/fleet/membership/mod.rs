@@ -29,15 +29,15 @@ use crate::wakes::Wakes;
 /// Names the statement that reads the fleet's row before there is a member. A member counts from 0.
 const FIRST_READ: StatementId = StatementId(u64::MAX);
 
-/// How far the membership has come.
+/// State of the membership.
 #[derive(Default)]
 enum Stage {
-    /// Nothing is under way; begins again at this time.
+    /// Idle; the next attempt begins at this time.
     #[default]
     Idle,
     /// The fleet's row is being read.
     Reading { until_ns: u64 },
-    /// There is a member.
+    /// Running.
     Member(Box<Member>),
 }
 
@@ -45,22 +45,22 @@ enum Stage {
 #[derive(Default)]
 pub(crate) struct Membership {
     stage: Stage,
-    /// When the next attempt may begin.
+    /// Time of the next attempt.
     not_before_ns: u64,
     /// Statements that were sent, to read their answers by; the member has three in flight at most.
     asked: Vec<(StatementId, Statement)>,
-    /// What the member wants done, until it is.
+    /// Effects of the member that are not performed yet.
     outputs: Vec<Output>,
-    /// When the timer is set to go off.
+    /// Times for which the timer is set.
     wakes: Wakes,
     /// The member's name.
     incarnation: Option<Incarnation>,
-    /// How its fleet agrees.
+    /// Serial level of the fleet.
     level: Option<Level>,
     /// Earlier incarnations of this process, whose end all its cores know of, and those of former
     /// processes.
     own_dead: Vec<Incarnation>,
-    /// Where the next process will find the names of this one.
+    /// The file in which the next process finds the names of this one.
     state_file: Option<StateFile>,
     /// The last thing that was said of why there is no member.
     told: String,

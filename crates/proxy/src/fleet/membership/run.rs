@@ -203,7 +203,7 @@ fn become_member(core: &mut Core, io: &mut Io, row: &FleetRow) {
     }
 }
 
-/// How many replicas there are of what is in a keyspace.
+/// Number of replicas of a keyspace.
 fn replicas(replication: &Replication, datacentre: Option<&str>) -> u32 {
     let full = |factor: &Factor| u32::from(factor.all - factor.transient);
     match replication {

@@ -21,7 +21,7 @@ const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 /// Incarnations that are kept: those that have not been taken over from yet may be more than one,
 /// after several restarts.
 const KEPT_MAX: usize = 8;
-/// What such a file has is far less; of a longer one nothing is believed.
+/// Limit on the size of a state file, which is far smaller; a longer file is ignored.
 const BYTES_MAX: u64 = 4096;
 const TITLE: &str = "# incarnations of the proxy that holds the lock of this file";
 
@@ -29,7 +29,7 @@ const TITLE: &str = "# incarnations of the proxy that holds the lock of this fil
 #[derive(Debug)]
 pub struct StateFile {
     file: File,
-    /// Which file it is, on which boot of the host.
+    /// Identity of the file and of the host's boot.
     place: String,
     incarnations: Vec<Incarnation>,
 }

@@ -1,4 +1,4 @@
-//! What `shunt fleet` does: makes a fleet's tables and first row, and shows its rows.
+//! The work of `shunt fleet`: makes a fleet's tables and first row, and shows its rows.
 
 use std::time::{Duration, Instant};
 
@@ -9,14 +9,14 @@ use shunt_wire::cql::message::{Consistency, error_code};
 use super::{answer, carry};
 use crate::control::client::{Client, Failed, Table};
 
-/// How long nodes may take to agree on the schema after a change of it.
+/// Time that nodes have to agree on a schema after a change.
 const AGREEMENT_MAX: Duration = Duration::from_secs(30);
 const AGREEMENT_PAUSE: Duration = Duration::from_millis(100);
 /// How long a statement is asked again whose fate nodes leave open, and after which pause.
 pub const DOUBT_MAX: Duration = Duration::from_secs(30);
 const DOUBT_PAUSE: Duration = Duration::from_millis(200);
 
-/// What [`found`] has made, and what was there.
+/// The result of [`found`]: the tables that it made, and those that existed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Founded {
     /// The fleet's row was not there; otherwise it is left as it is.
@@ -86,11 +86,11 @@ fn is_made(
 /// Whether a table is there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum There {
-    /// There is none of that name.
+    /// No table has that name.
     Not(String),
-    /// There is, and has the columns.
+    /// The table exists and has the columns.
     AsMade(String),
-    /// There is another of that name: why it is another.
+    /// Another table has that name, with the difference.
     Anothers(String),
 }
 
@@ -120,11 +120,11 @@ pub fn look(client: &mut Client, statement: &str) -> Result<There, Failed> {
     })
 }
 
-/// How a fleet's keyspaces are to be kept: as `wanted`; or as they are, where there is a fleet.
+/// The replication of a fleet's keyspaces: as `wanted`, or as they are if the fleet exists.
 ///
 /// # Errors
-/// There is no fleet, and keyspaces of these names that are kept otherwise. Or the node refused to
-/// say, or did not answer.
+/// There is no fleet, but keyspaces of these names with another replication. Or the node refused to
+/// answer, or did not answer.
 pub fn replication(
     client: &mut Client,
     wanted: &Replication,

@@ -141,7 +141,7 @@ fn take(
     }
 }
 
-/// What is known of what was sent and not answered.
+/// The verdict on a request that was sent and not answered; `lock` is `None` for a transaction.
 fn unknown(lock: Option<SentLock>) -> Verdict {
     lock.map_or(Verdict::InDoubt, |lock| read::unknown(lock.operation))
 }

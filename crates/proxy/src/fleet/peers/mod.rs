@@ -40,7 +40,7 @@ use crate::locks::request::Operation;
 
 /// The key of the custom payload of a statement that was forwarded.
 pub(crate) const PAYLOAD: &str = shunt_transactions::guard::request::FORWARDED_STATEMENT;
-/// Its value.
+/// Value of that key.
 const FORWARDED: u8 = 1;
 /// Its value where a lock is released that was granted to nobody who wants it.
 pub(crate) const GIVES_BACK: u8 = 2;
@@ -58,14 +58,14 @@ const VERSION: u8 = 4;
 /// The stream id of probes, of the handshake, and of what withdraws requests.
 const STREAM: i16 = 0;
 
-/// Where the shards of the other proxies are.
+/// Addresses of the owners of other proxies' shards.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Owners(pub(crate) [Option<SocketAddr>; SHARDS]);
 
 /// A login, as its SASL token; none where nobody logs in.
 pub(crate) type Login = Option<Arc<[u8]>>;
 
-/// How far the opening of a connection has come.
+/// State of a connection that is being opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Connecting,
@@ -92,20 +92,20 @@ impl Via {
 #[derive(Debug)]
 struct Sent {
     ticket: Ticket,
-    /// None: it is a transaction.
+    /// The request on a lock; `None` for a transaction.
     lock: Option<SentLock>,
     /// Name and owner of a lock that is asked for, to release it should the client be gone by then.
     texts: Vec<u8>,
     name_bytes: usize,
-    /// It is on the connection; before that it certainly was not carried out.
+    /// The request was written to the connection; before that it certainly was not carried out.
     is_sent: bool,
-    /// When it must be answered.
+    /// Deadline of the answer.
     due_ns: u64,
-    /// It was not answered by then, and whoever asked was told so.
+    /// The deadline passed, and the client was told so.
     is_told: bool,
 }
 
-/// What was asked of a lock.
+/// A request on a lock that was forwarded.
 #[derive(Clone, Copy, Debug)]
 struct SentLock {
     operation: Operation,
@@ -118,7 +118,7 @@ struct HopLink {
     conn: ConnId,
     address: SocketAddr,
     login: Login,
-    /// Whose login that is.
+    /// Login of the connection.
     role: Option<Arc<str>>,
     step: Step,
     reader: EnvelopeReader,
@@ -128,9 +128,9 @@ struct HopLink {
     unsent: Vec<u8>,
     opened_ns: u64,
     last_received_ns: u64,
-    /// When it was used last.
+    /// Time of the last use.
     used_ns: u64,
-    /// When an OPTIONS was sent that is not answered; 0: none is.
+    /// Time of an OPTIONS that is not answered; 0 if there is none.
     probed_ns: u64,
 }
 

@@ -12,7 +12,7 @@ use crate::locks::reply::{Held, Reply, Verdict};
 use crate::locks::request::Operation;
 use crate::locks::{answer, listing};
 
-/// What an answer says. None: it cannot be read. `list` is where entries of a list go.
+/// Reads an answer; `None` if it cannot be read. `list`: buffer for the entries of a list.
 pub(super) fn outcome<'a>(
     operation: Operation,
     flags: u8,
@@ -45,7 +45,7 @@ fn verdict(operation: Operation, error: &ErrorMessage<'_>) -> Verdict {
     }
 }
 
-/// What is known of a request that was sent and not answered.
+/// The verdict on a request that was sent and not answered.
 pub(super) fn unknown(operation: Operation) -> Verdict {
     match operation {
         Operation::Look | Operation::List { .. } => Verdict::NotServed(NotServed::Elsewhere),

@@ -53,7 +53,7 @@ pub(crate) fn version_of(core: &mut Core, ticket: Ticket) -> u8 {
     pending.and_then(|client| core.clients.version_of(client)).unwrap_or(statements::VERSION)
 }
 
-/// Where a request is now.
+/// Sets the place where a request waits.
 pub(crate) fn is_at(core: &mut Core, ticket: Ticket, at: At) {
     if let Some(pending) = core.fleet.requests.get_mut(ticket) {
         pending.at = at;

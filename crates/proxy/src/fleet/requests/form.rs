@@ -1,14 +1,14 @@
-//! How a request is to be answered.
+//! The form of the answer to a request.
 
 use std::sync::Arc;
 
 use shunt_language::lock_tables::{Statement, Table};
 use shunt_locks::Ticket;
 
-/// How a request is answered.
+/// The form of a request's answer.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AnswerForm {
-    /// Of what kind.
+    /// Kind of the answer.
     pub(crate) kind: AnswerKind,
     /// The lock's name, and behind it the owner.
     pub(crate) texts: Vec<u8>,

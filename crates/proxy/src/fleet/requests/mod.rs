@@ -1,4 +1,4 @@
-//! What the clients of a core have asked of locks and is not answered yet.
+//! Requests of a core's clients on locks and transactions that are not answered yet.
 //!
 //! Each client has a list of its own, so that one that leaves costs no more than what it has asked.
 
@@ -21,7 +21,7 @@ use crate::locks::request::Operation;
 /// No request.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// Where a request waits.
+/// The place where a request waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum At {
     /// On this core, under this handle if it waits.
@@ -32,7 +32,7 @@ pub(crate) enum At {
     Elsewhere(Via),
 }
 
-/// What is needed to ask again, beside name and owner.
+/// The parts of a request that are needed to send it again, beside name and owner.
 #[derive(Clone, Debug)]
 pub(crate) struct Again {
     pub(crate) asker: Asker,
@@ -41,7 +41,7 @@ pub(crate) struct Again {
     pub(crate) operation: Operation,
 }
 
-/// Who asks.
+/// The client that makes a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Asker {
     /// Empty where nobody logs in.
@@ -57,7 +57,7 @@ pub(crate) struct Pending {
     /// The client's stream id.
     pub(crate) stream: i16,
     pub(crate) received_ns: u64,
-    /// How it is answered.
+    /// Form of the answer.
     pub(crate) form: AnswerForm,
     pub(crate) at: At,
     /// To ask again, where the lock's owner has just changed.
@@ -119,7 +119,7 @@ impl Requests {
         }
     }
 
-    /// How many there are.
+    /// Number of requests.
     pub(crate) fn len(&self) -> usize {
         self.pending.len()
     }

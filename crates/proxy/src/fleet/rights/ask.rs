@@ -17,7 +17,7 @@ pub(crate) struct Answer {
     pub(crate) number: u64,
     /// Pool over whose link the question went.
     pub(crate) pool: PoolId,
-    /// When the question was sent.
+    /// Time at which the question was sent.
     pub(crate) asked_ns: u64,
     pub(crate) reading: Reading,
 }

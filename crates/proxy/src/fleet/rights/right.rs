@@ -11,7 +11,7 @@ pub(crate) struct Right {
     pub(crate) action: Action,
 }
 
-/// What a role does with a table.
+/// An action of a role on a table.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Action {
     /// Uses the locks of a table: the right to SELECT from the table is the right to its locks.

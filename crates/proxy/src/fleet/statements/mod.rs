@@ -38,11 +38,11 @@ pub(crate) const VERSION: u8 = 4;
 /// does.
 pub(crate) const IN_FLIGHT_MAX: usize = 16_896;
 
-/// Of these, those that only statements of the fleet get: whoever asks for locks must not keep the
+/// Places of these that only statements of the fleet get: requests for locks must not keep the
 /// lease from being renewed.
 pub(crate) const IN_FLIGHT_OF_FLEET: usize = 64;
 
-/// Those of transactions, of which one may ask a hundred at a time.
+/// Places for transactions, of which one may send a hundred statements at a time.
 const IN_FLIGHT_OF_TRANSACTIONS: usize = Share::Rights.most()
     + Share::Plans.most()
     + Share::Looks.most()
@@ -60,8 +60,8 @@ const IN_FLIGHT_OF_PREPARES: usize = 256;
 /// and for the rest.
 const IN_FLIGHT_OF_ROWS: usize = 13_312;
 
-/// Of these, free rows: nobody waits for them, and grants must have room. One role's grants have
-/// [`shunt_locks::Limits::writes_per_role`].
+/// Places of these for free rows: nobody waits for them, and grants must have room. One role's
+/// grants have [`shunt_locks::Limits::writes_per_role`].
 const IN_FLIGHT_OF_FREE_ROWS: usize = 4_096;
 
 const _: () = assert!(
@@ -73,7 +73,7 @@ const _: () = assert!(
             < IN_FLIGHT_MAX
 );
 
-/// Who asked a statement.
+/// The origin of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Whose {
     /// A text of ours is to be prepared; its place among them, and its number, for another may have
@@ -94,28 +94,28 @@ pub(crate) enum Whose {
     /// A question about a right of the login of a pool, asked in that pool. `who`: the role whose
     /// share of the questions it counts to; none: it counts to no share.
     Right { pool: PoolId, number: u64, who: Option<Who> },
-    /// It shows if a row lies in a table of locks.
+    /// A search for rows in a table of locks.
     Foreign(Table),
     /// A part of a transaction.
     Transaction(Part),
 }
 
-/// How a statement is to be carried out.
+/// Levels and timestamp of a statement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Levels {
     pub(crate) consistency: Consistency,
-    /// Of a conditional statement.
+    /// Serial consistency of a conditional statement.
     pub(crate) serial: Option<Consistency>,
-    /// Of what it writes, microseconds.
+    /// Timestamp of its writes, microseconds.
     pub(crate) timestamp_us: Option<i64>,
-    /// Not at the node that is best for its key, which did not do well the last time.
+    /// Avoids the node that is best for its key, because that node failed the last time.
     pub(crate) elsewhere: bool,
 }
 
-/// What came of a statement.
+/// The outcome of a statement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Heard<'a> {
-    /// It was carried out.
+    /// The node's result.
     Result(ResultMessage<'a>),
     /// An error, of a node or in the proxy's own words; its code says what is known.
     Error(ErrorMessage<'a>),
@@ -130,7 +130,7 @@ struct Text {
     number: u64,
     /// The id that nodes know it by, once it is known.
     id: Option<Box<[u8]>>,
-    /// It is being prepared.
+    /// A PREPARE is under way.
     is_asked: bool,
 }
 
@@ -150,7 +150,7 @@ pub(crate) struct Statements {
     /// The places of those that are of transactions, and how long these are.
     others: HashMap<Arc<str>, usize>,
     others_bytes: usize,
-    /// How many there have been.
+    /// Number of texts so far.
     numbers: u64,
     in_flight: InFlight,
     /// A message is put together here.
@@ -279,7 +279,7 @@ impl InFlight {
         self.all.insert(whose)
     }
 
-    /// Whose a place was.
+    /// Frees a place; returns its statement.
     fn remove(&mut self, place: usize) -> Option<Whose> {
         let whose = self.all.try_remove(place)?;
         self.rows -= usize::from(matches!(whose, Whose::Write(_)));

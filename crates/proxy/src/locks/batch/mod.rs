@@ -34,7 +34,7 @@ use crate::locks::request::Operation;
 
 /// Batches on locks that are under way on a core.
 const BATCHES_MAX: usize = 16_384;
-/// Of these, those of one role.
+/// Limit for one role.
 const BATCHES_PER_ROLE: usize = BATCHES_MAX / 2;
 
 /// Begins a batch. It is answered once.
@@ -130,7 +130,8 @@ pub(super) fn heard(core: &mut Core, io: &mut Io, batch: u32, place: usize, outc
     }
 }
 
-/// All is known: answers, or releases what must not be held and answers then.
+/// Answers a batch whose outcomes are all known. If one lock was refused, or granted too late,
+/// releases the others first.
 fn finish(core: &mut Core, io: &mut Io, batch: u32) {
     let now_ns = io.now_ns();
     let Some(found) = core.fleet.locks.batches.get_mut(batch as usize) else { return };

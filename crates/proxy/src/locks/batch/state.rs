@@ -11,7 +11,7 @@ use crate::locks::request::Operation;
 /// One lock of a batch.
 pub(in crate::locks) struct Part {
     pub(in crate::locks) question: Owned,
-    /// Its place in the batch.
+    /// Position in the batch.
     pub(in crate::locks) place: usize,
     pub(in crate::locks) outcome: Option<Known>,
 }
@@ -51,7 +51,7 @@ impl Owned {
     }
 }
 
-/// What came of one lock.
+/// The outcome for one lock.
 pub(in crate::locks) struct Known {
     pub(in crate::locks) verdict: Verdict,
     pub(in crate::locks) holder: Option<(Box<[u8]>, shunt_locks::Mode, i64, u32)>,
@@ -80,6 +80,6 @@ pub(in crate::locks) struct Back {
     pub(in crate::locks) failed: Option<usize>,
     /// Releases whose outcome is not known yet.
     pub(in crate::locks) left: usize,
-    /// Of one of them nobody knows if it was released.
+    /// The outcome of one release is unknown.
     pub(in crate::locks) is_unsure: bool,
 }

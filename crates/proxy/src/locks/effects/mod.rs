@@ -1,4 +1,4 @@
-//! What the locks of a core want done, until it is: answers to requests, rows to be written,
+//! Effects of a core's locks, until they are performed: answers to requests, rows to be written,
 //! partitions to be read.
 //!
 //! [`perform`] carries them out when the event that they came of is over. The buffers keep their room, so that nothing is allocated for a lock once they have grown.
@@ -24,11 +24,11 @@ struct ReplyOut {
     verdict: Verdict,
     holder: Option<(Mode, i64, u32)>,
     waiters: u32,
-    /// Where the owner's text ends.
+    /// End of the owner's text.
     end: usize,
 }
 
-/// All that is to be done.
+/// Effects of an event, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Effects {
     replies: Vec<ReplyOut>,
@@ -38,7 +38,7 @@ pub(crate) struct Effects {
     pub(crate) loads: Vec<LoadId>,
 }
 
-/// How many values a row has.
+/// Values of a row.
 pub(crate) const ROW_VALUES: u16 = 8;
 
 impl Effects {
@@ -46,7 +46,7 @@ impl Effects {
         self.replies.is_empty() && self.rows.is_empty() && self.loads.is_empty()
     }
 
-    /// Nothing is left; the room is.
+    /// Removes all effects and keeps the buffers.
     pub(crate) fn clear(&mut self) {
         self.replies.clear();
         self.owners.clear();
@@ -66,7 +66,7 @@ impl Effects {
         })
     }
 
-    /// How many rows are to be written.
+    /// Number of rows to be written.
     pub(crate) fn rows_count(&self) -> usize {
         self.rows.len()
     }

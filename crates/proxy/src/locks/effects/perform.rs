@@ -1,4 +1,4 @@
-//! What the locks of a core want done is done when the event that it came of is over.
+//! Performs the effects of a core's locks at the end of the event that caused them.
 
 use shunt_locks::{Namespace, NotServed, Quota, Ticket};
 use shunt_reactor::Io;

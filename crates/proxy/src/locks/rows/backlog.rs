@@ -7,9 +7,9 @@
 
 use std::collections::VecDeque;
 
-/// So many are kept.
+/// Rows that are kept.
 const ROWS_MAX: usize = 32_768;
-/// And so many bytes of them.
+/// Bytes of the rows that are kept.
 const BYTES_MAX: usize = 16 << 20;
 
 /// Rows: the timestamp, and the values as [`super::effects::Effects::rows`] has them.

@@ -8,7 +8,7 @@ use shunt_locks::shard_of_bucket;
 
 use crate::metrics::Partitions;
 
-/// Those of a core, and of each the name in the first such row, as it may be shown.
+/// Damaged partitions of a core, each with the name in its first such row, printable.
 #[derive(Debug, Default)]
 pub(in crate::locks) struct DamagedPartitions(BTreeMap<u16, String>);
 
@@ -17,7 +17,7 @@ impl DamagedPartitions {
         self.0.insert(bucket, name);
     }
 
-    /// It was read to its end.
+    /// Removes a partition that was read to its end.
     pub(in crate::locks) fn remove(&mut self, bucket: u16) {
         self.0.remove(&bucket);
     }
@@ -27,7 +27,7 @@ impl DamagedPartitions {
         self.0.retain(|bucket, _| shard_of_bucket(*bucket) != shard);
     }
 
-    /// So many at most.
+    /// The first `most` partitions.
     pub(in crate::locks) fn shown(&self, most: usize) -> Vec<(u16, String)> {
         self.0.iter().take(most).map(|(bucket, name)| (*bucket, name.clone())).collect()
     }

@@ -1,4 +1,4 @@
-//! What a core tells of its locks and its fleet, for `/status`.
+//! A core's report on its locks and its fleet, for `/status`.
 
 pub(crate) mod report;
 
@@ -15,19 +15,19 @@ pub(crate) const UNREADABLE_MAX: usize = 10;
 /// A lock for which somebody waits.
 #[derive(Debug)]
 pub struct Queue {
-    /// Of the lock.
+    /// Name of the lock.
     pub name: String,
-    /// Its grants are rows in Cassandra; otherwise it is in memory.
+    /// True for a lock whose grants are rows in Cassandra, false for one in memory.
     pub is_durable: bool,
-    /// Of its holder, or of the first of those who share it; `None`: it is just changing hands.
+    /// Owner of the lock, or the first of those who share it; `None` while it changes hands.
     pub owner: Option<String>,
     /// The holder shares it.
     pub is_shared: bool,
     /// The holder's token.
     pub fence: Option<i64>,
-    /// What is left of the holder's time, in milliseconds.
+    /// Time left to the holder, in milliseconds.
     pub ttl_ms: Option<u32>,
-    /// How many wait.
+    /// Number of waiting requests.
     pub waiters: u32,
 }
 
@@ -36,26 +36,26 @@ pub struct Queue {
 pub struct FleetShown {
     /// This proxy.
     pub own: Incarnation,
-    /// How often shards have changed hands; -1: it is not known yet.
+    /// Number of times that shards have changed hands; -1 if it is unknown.
     pub epoch: i64,
-    /// How much longer this proxy may grant, if it cannot renew its lease.
+    /// Time for which this proxy may grant locks without renewing its lease, in milliseconds.
     pub lease_left_ms: u64,
     /// The members, with this proxy.
     pub members: Vec<Shown>,
-    /// How many members are left out.
+    /// Number of members that the list leaves out.
     pub others: usize,
 }
 
-/// The answer of one core.
+/// The report of one core.
 #[derive(Debug)]
 pub struct CoreLocks {
-    /// Which.
+    /// Number of the core.
     pub core: usize,
     /// The longest first. None without a valid lease: others may have the locks by then.
     pub queues: Vec<Queue>,
-    /// Of core 0, while it has a membership.
+    /// The fleet, from core 0 while it has a membership.
     pub fleet: Option<FleetShown>,
-    /// Of core 0, why it has none.
+    /// The reason why there is no membership, from core 0.
     pub not_a_member: Option<String>,
     /// Partitions whose locks are not served for a row that no proxy can have written, with the
     /// name in that; [`UNREADABLE_MAX`] at most.
@@ -64,7 +64,7 @@ pub struct CoreLocks {
     pub unmade: Vec<Unmade>,
 }
 
-/// Leaves the longest.
+/// Keeps the longest queues.
 pub(crate) fn longest(queues: &mut Vec<Queue>) {
     queues.sort_by(|a, b| b.waiters.cmp(&a.waiters).then_with(|| a.name.cmp(&b.name)));
     queues.truncate(QUEUES_MAX);

@@ -22,8 +22,7 @@ use crate::metrics::LockEvent;
 const DELETE: &str = "DELETE FROM shunt_meta.lock WHERE bucket = ? AND name = ?";
 const DELETE_SHARES: &str =
     "DELETE FROM shunt_meta.lock WHERE bucket = ? AND name = ? AND slot > ?";
-/// So many pages after a round through all partitions it is looked for more that nobody has asked
-/// for.
+/// Pauses between two rounds of reading ahead, and after a partition that failed, in pages.
 const AHEAD_PAGES: u64 = 10;
 /// Rows of a page.
 const PAGE_ROWS: i32 = 100;
@@ -133,7 +132,7 @@ pub(crate) fn read(core: &mut Core, io: &mut Io, known: LoadId, heard: &Heard<'_
     }
 }
 
-/// What is worth being deleted of these rows of one name.
+/// The rows of one name that are worth a deletion.
 fn unneeded(core: &Core, io: &mut Io, known: LoadId, rows: &[Row<'_>]) -> Option<Unneeded> {
     let newest_us = rows.iter().map(|row| row.timestamp_us).max()?;
     let now = keep::now(io);

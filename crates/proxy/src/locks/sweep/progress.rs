@@ -1,4 +1,4 @@
-//! How far the deleting of rows of locks has come ([`super::sweep`]).
+//! Progress of the sweep of rows of locks ([`super`]).
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ const DELETIONS_PER_PARTITION_MAX: u16 = 200;
 /// Pages of one partition before another's turn.
 const PAGES_PER_TURN: u32 = 16;
 
-/// How fast it goes.
+/// Speed of the sweep.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
     /// Between the beginnings of two rounds through all partitions, at most: it is not longer than
@@ -22,7 +22,7 @@ pub(crate) struct Pace {
     pub(crate) round_ns: u64,
     /// Between two pages.
     pub(crate) page_ns: u64,
-    /// So many unneeded rows of those who share a lock that somebody has are worth a deletion.
+    /// Unneeded rows of a shared lock that is held are deleted if there are this many.
     pub(crate) shares_min: usize,
     /// After an answer that says that a deletion would not reach all replicas now.
     pub(crate) rest_ns: u64,
@@ -50,25 +50,25 @@ pub(super) struct Deleting {
     pub(super) free_us: i64,
 }
 
-/// How far it has come.
+/// Progress of the sweep through a core's partitions.
 pub(crate) struct Sweep {
     pub(crate) pace: Pace,
     /// The partition that is read next, or is being read.
     pub(super) bucket: u16,
-    /// What is known of it, and where its last page ended.
+    /// Knowledge of that partition, and the end of its last page.
     pub(super) page: Option<Place>,
     pub(super) is_reading: bool,
     /// Pages of it since its turn began.
     pages: u32,
-    /// Where partitions were left whose turn ended before their rows did.
+    /// Positions in partitions whose turn ended before their rows did.
     places: BTreeMap<u16, Place>,
     /// Only those have turns, until the next round begins.
     is_between_rounds: bool,
     pub(super) ahead: Ahead,
     pub(super) deleting: Slab<Deleting>,
-    /// When the next page is read.
+    /// Time of the next page.
     pub(super) next_ns: u64,
-    /// When the next round begins.
+    /// Time of the next round.
     pub(super) round_ns: u64,
     /// Deletions by partition, until the window ends.
     deleted: Vec<u16>,
@@ -95,7 +95,7 @@ impl Default for Sweep {
     }
 }
 
-/// What was known of a partition, and where a page ended.
+/// Knowledge of a partition, and the end of a page.
 pub(super) type Place = (LoadId, Box<[u8]>);
 
 impl Sweep {
@@ -130,7 +130,8 @@ impl Sweep {
         }
     }
 
-    /// All had their turns. Until it is time for the next round those go on whose rows did not end.
+    /// Ends the turns of all partitions. Until the next round, only partitions with more rows have
+    /// turns.
     pub(super) fn end_round(&mut self, now_ns: u64, kept_ns: u64) {
         (self.bucket, self.page, self.pages) = (0, None, 0);
         let has_more = self.places.keys().any(|bucket| !self.is_full(*bucket));
@@ -193,7 +194,7 @@ impl Sweep {
     }
 }
 
-/// How far the reading of partitions has come that nobody has asked for.
+/// Progress of the reading of partitions that nobody has asked for.
 #[derive(Debug, Default)]
 pub(super) struct Ahead {
     /// From which partition on they are looked for, and when.
@@ -206,8 +207,8 @@ pub(super) struct Ahead {
 }
 
 impl Ahead {
-    /// What was begun has ended, in this way. One that failed is left alone, for twice as long each
-    /// time.
+    /// Ends the reading of a partition. A partition that failed is left alone, for twice as long
+    /// each time.
     pub(super) fn ended(&mut self, bucket: u16, is_read: bool, now_ns: u64, pause_ns: (u64, u64)) {
         self.begun = None;
         if is_read {
