@@ -1,5 +1,5 @@
-//! Carries out what [`crate::connections`] queued for clients' connections, after the step that queued
-//! it.
+//! Carries out what [`crate::connections`] queued for clients' connections, after the step that
+//! queued it.
 
 use shunt_handover::Flow;
 use shunt_handover::agent::{Close, SessionId};

@@ -1,5 +1,5 @@
-//! Finds exchanges whose clients are slow to take the answer, or to send the request. A slow exchange
-//! keeps its connection to the server until it ends.
+//! Finds exchanges whose clients are slow to take the answer, or to send the request. A slow
+//! exchange keeps its connection to the server until it ends.
 
 use crate::limits;
 

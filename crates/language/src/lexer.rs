@@ -1,7 +1,7 @@
 //! Splits text into tokens, after Cassandra's `Lexer.g`.
 //!
-//! The lexer of `shunt-wire` cannot serve here: it has no errors with a place, and takes numbers and
-//! durations for one kind.
+//! The lexer of `shunt-wire` cannot serve here: it has no errors with a place, and takes numbers
+//! and durations for one kind.
 //!
 //! The whole statement is tokenised before parsing, so that the parser can look ahead and back up
 //! freely. A token has its kind and place; its text is read when needed.

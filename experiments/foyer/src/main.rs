@@ -37,7 +37,7 @@ impl Random {
     }
 }
 
-/// Which row, and whether it is read.
+/// A step of a trace: a row, and whether it is read.
 struct Trace {
     random: Random,
     items: u64,
@@ -68,7 +68,7 @@ impl Trace {
     }
 }
 
-/// Where a row was found.
+/// The tier that had a row.
 enum Found {
     Memory,
     Ssd,

@@ -13,8 +13,8 @@ const CONNECTIONS: usize = 20;
 /// Connections of the agent to its server.
 const CONNECTIONS_MAX: usize = 8;
 
-/// Sends these requests on many connections, in turns, then a byte on each now and then. It reads as
-/// much as comes, or of long answers the first bytes alone.
+/// Sends these requests on many connections, in turns, then a byte on each now and then. It reads
+/// as much as comes, or of long answers the first bytes alone.
 struct Slow {
     requests: Vec<Vec<u8>>,
     reads: bool,

@@ -203,8 +203,8 @@ pub struct CoreMetrics {
     pub clients_paused: Gauge,
     /// 1 while the core relies on one replica's answer, until it has read modes and rules itself.
     pub modes_in_doubt: Gauge,
-    /// Microseconds that this proxy's clock is behind the nodes', as far as this core knows; 0 if it
-    /// is not.
+    /// Microseconds that this proxy's clock is behind the nodes', as far as this core knows; 0 if
+    /// it is not.
     pub clock_behind_us: Gauge,
     /// Times a client was paused.
     pub client_pauses: Counter,

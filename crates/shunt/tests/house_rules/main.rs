@@ -10,6 +10,7 @@ mod circles;
 mod data_path;
 mod names;
 mod paths;
+mod prose;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,0 +1,135 @@
+//! Comments are prose: a line has at most 100 columns, and a doc comment begins with its subject.
+//!
+//! A comment that opens with a clause, a pronoun or a bare quantifier makes the reader look for the
+//! subject. The share of such openings is held low, as no rule of grammar can be checked by machine
+//! without false alarms: quinn has 5.7 %, rustls 4.7 %, s2n-quic 1.3 %.
+
+use std::collections::BTreeMap;
+
+use super::{assert_none, rust_files};
+
+const COLUMNS_MAX: usize = 100;
+
+/// Most openings that are allowed, in percent of a crate's doc comments.
+const PERCENT_MAX: usize = 5;
+
+/// Words with which a doc comment does not begin.
+const OPENERS: &[&str] = &[
+    "What",
+    "Of",
+    "Who",
+    "Whom",
+    "Whose",
+    "It",
+    "Its",
+    "They",
+    "Their",
+    "Them",
+    "Those",
+    "These",
+    "That",
+    "Such",
+    "So",
+    "Where",
+    "When",
+    "As",
+    "Which",
+    "How",
+    "And",
+    "But",
+    "Or",
+    "Nor",
+    "All",
+    "Not",
+    "Nothing",
+    "None",
+    "Nobody",
+    "Now",
+    "Then",
+    "There",
+    "Here",
+    "Everything",
+    "Whatever",
+    "Whoever",
+];
+
+/// Doc comments of a source: the line number, from 1, and the text of the first line of each.
+fn openings(text: &str) -> Vec<(usize, &str)> {
+    let mut found = Vec::new();
+    let mut before = "";
+    for (number, line) in text.lines().enumerate() {
+        let code = line.trim_start();
+        let mark = ["///", "//!"].into_iter().find(|mark| code.starts_with(mark)).unwrap_or("");
+        if !mark.is_empty() && before != mark {
+            found.push((number + 1, code[mark.len()..].trim_start()));
+        }
+        before = mark;
+    }
+    found
+}
+
+/// Whether a doc comment begins with one of [`OPENERS`].
+fn is_bare(text: &str) -> bool {
+    let text = text.trim_start_matches(['[', '`', '*', '(']);
+    let end = text.find(|c: char| !c.is_alphabetic()).unwrap_or(text.len());
+    OPENERS.contains(&&text[..end])
+}
+
+#[test]
+fn openings_are_found() {
+    let source =
+        "//! Of a module.\n\n/// A thing.\n/// It is large.\nfn thing() {}\n    /// Its size.\n";
+    let bare: Vec<_> = openings(source).into_iter().filter(|(_, text)| is_bare(text)).collect();
+    assert_eq!(openings(source).len(), 3);
+    assert_eq!(bare, [(1, "Of a module."), (6, "Its size.")]);
+    assert!(!is_bare("Ofen") && !is_bare("Items of a list") && is_bare("`What` follows"));
+}
+
+#[test]
+fn doc_comments_begin_with_their_subject() {
+    let mut crates: BTreeMap<String, (usize, Vec<String>)> = BTreeMap::new();
+    for (path, text) in rust_files() {
+        let mut parts = path.iter().map(|part| part.to_string_lossy().into_owned());
+        let name = match parts.next().as_deref() {
+            Some("crates") => parts.next().unwrap_or_default(),
+            Some(other) => other.to_owned(),
+            None => continue,
+        };
+        let (count, bare) = crates.entry(name).or_default();
+        for (number, text) in openings(&text) {
+            *count += 1;
+            if is_bare(text) {
+                bare.push(format!("{}:{number}: {text}", path.display()));
+            }
+        }
+    }
+    for (name, (count, bare)) in crates {
+        let most = count * PERCENT_MAX / 100;
+        if bare.len() > most {
+            let rule = format!("{name}: {} of {count} doc comments, at most {most}", bare.len());
+            assert_none(&rule, bare);
+        }
+    }
+}
+
+#[test]
+fn comments_have_at_most_a_hundred_columns() {
+    let mut long = Vec::new();
+    for (path, text) in rust_files() {
+        // Diagrams, tables and code in comments keep their lines.
+        let mut is_code = false;
+        for (number, line) in text.lines().enumerate() {
+            let code = line.trim_start();
+            if !code.starts_with("//") {
+                continue;
+            }
+            let words = code.trim_start_matches(['/', '!']).trim_start();
+            is_code ^= words.starts_with("```");
+            let is_prose = !is_code && !words.starts_with('|') && words.contains(' ');
+            if is_prose && line.chars().count() > COLUMNS_MAX {
+                long.push(format!("{}:{}", path.display(), number + 1));
+            }
+        }
+    }
+    assert_none("comments with more than 100 columns", long);
+}
