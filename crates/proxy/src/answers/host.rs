@@ -91,7 +91,9 @@ impl<'a> Host<'a> {
     pub(super) fn typed_value(&self, column: &str) -> Option<(&'static [u8], Vec<u8>)> {
         Some(match column {
             "rpc_address" | "broadcast_address" | "listen_address" => self.inet(),
-            "rpc_port" | "native_port" => self.int_port(),
+            // Several members may share an IP address: the keys of `system.peers_v2` must differ.
+            "peer_port" | "preferred_port" | "broadcast_port" | "listen_port" | "rpc_port"
+            | "native_port" => self.int_port(),
             "host_id" => (native::UUID, self.id.to_vec()),
             "tokens" => {
                 let mut set = Vec::new();
@@ -108,8 +110,6 @@ impl<'a> Host<'a> {
         let text = |text: &str| (native::TEXT, text.as_bytes().to_vec());
         Some(match column {
             "peer" | "preferred_ip" | "native_address" => self.inet(),
-            // Several members may share an IP address, and the tables' keys must differ.
-            "peer_port" | "preferred_port" | "broadcast_port" | "listen_port" => self.int_port(),
             "data_center" => text(place.datacentre),
             "rack" => text(place.rack),
             "release_version" if !place.release_version.is_empty() => text(place.release_version),

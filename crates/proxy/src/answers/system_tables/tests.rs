@@ -203,9 +203,17 @@ fn without_a_fleet_only_what_is_about_the_proxy_differs_from_the_node() {
         .collect();
     let shown = shown_alone(SystemTable::Local, &columns);
     for (index, (name, ..)) in columns.iter().enumerate() {
-        let own =
-            ["rpc_address", "broadcast_address", "listen_address", "rpc_port", "host_id", "tokens"]
-                .contains(name);
+        let own = [
+            "rpc_address",
+            "rpc_port",
+            "broadcast_address",
+            "broadcast_port",
+            "listen_address",
+            "listen_port",
+            "host_id",
+            "tokens",
+        ]
+        .contains(name);
         assert_eq!(shown[0][index].as_ref() != Some(&values[index]), own, "{name}");
     }
     assert_eq!(shown[0][14], Some([&[0, 0, 0, 1, 0, 0, 0, 1][..], b"0"].concat()));

@@ -255,6 +255,35 @@ async fn a_table_is_known_before_whoever_made_it_is_answered() {
     assert!(matches!(bench.next_mail().await, CoreMail::SchemaAgreed { ticket: 3, agreed: true }));
 }
 
+/// Many clients make tables at the same time, where a service starts on many hosts.
+#[tokio::test]
+async fn tables_that_are_made_together_are_published_once() {
+    const TABLES: u64 = 5;
+    let ring = FakeRing::start(2).await;
+    let mut bench = started(&ring).await;
+    ring.edit(|state| state.nodes[1].schema_version = 78);
+    let node = node_id(&bench, 1);
+    for ticket in 0..TABLES {
+        let keyspace = format!("made{ticket}");
+        ring.add_keyspace(&keyspace);
+        let table = Some(Box::new(TableName { keyspace, table: "t".to_owned() }));
+        bench.ask(ControlRequest::AwaitSchemaAgreement { node, core: 0, ticket, table }).await;
+    }
+    eventually(|| bench.requests.capacity() == bench.requests.max_capacity()).await;
+    ring.edit(agree_as_at_first);
+    let state = match bench.next_mail().await {
+        CoreMail::Cluster(state) => state,
+        other => panic!("{other:?}"),
+    };
+    for ticket in 0..TABLES {
+        assert!(state.routing.table(&format!("made{ticket}"), "t").is_some(), "{ticket}");
+        match bench.next_mail().await {
+            CoreMail::SchemaAgreed { ticket: of, agreed: true } => assert_eq!(of, ticket),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_schema_event_waits_until_every_node_can_be_asked_about_it() {
     let ring = FakeRing::start(3).await;
