@@ -253,7 +253,7 @@ def test_a_second_one_that_asks_the_dispatchers_is_refused(several):
     target = hosts.at(whole.address(ALL[0]), ADMIN_PORT)
     command = [binary(), "switch", "balance", "--pins", whole.pins("gateway"), "--dispatcher", target]
     done = subprocess.run(whole.hosts.on("gateway", command), capture_output=True, text=True, check=False, timeout=60)
-    assert done.returncode and "another `shunt switch balance` has this gateway" in done.stderr
+    assert done.returncode and "another `shunt switch balance` controls this gateway" in done.stderr
     assert len(whole.states()) == len(ALL)
 
 

@@ -27,7 +27,7 @@ LEASE_MS = 3000  # in the tests of faults, which wait for it
 # not end it.
 STEADY_LEASE_MS = 20_000
 NOT_ANSWERED = 4  # exit code of commands: no node answered, or not every proxy
-LATE = re.compile("[Tt]imed out|nobody knows|ask again|ask the next host")
+LATE = re.compile("[Tt]imed out|nobody knows|it is not known whether|ask again|ask the next host")
 NETWORK = os.environ.get("SHUNT_FLEET_NETWORK", "127.0.3")  # of the proxies and the embedded node; another for a second run beside
 # The driver's own errors for a host to which it has sent nothing.
 NOT_ASKED = ("Host has been marked down or removed", "Pool is shutdown")

@@ -21,7 +21,7 @@ from locks.fleet import Workers, command, run
 CLIENTS = int(os.environ.get("SHUNT_LOCK_CLIENTS", "300"))
 NOT_SERVED, IN_DOUBT = 0x1002, 0x1100
 # What `fleet drain` says of a proxy that others have declared dead before it was told to leave.
-TOO_LATE = ("there is no live member", "has left by now, or was declared dead")
+TOO_LATE = ("there is no live member", "has left already, or was declared dead")
 # Half of what a doctor waits for an answer.
 PAUSE_SECONDS = 5
 
@@ -327,6 +327,6 @@ def test_a_doctor_sees_that_no_proxy_runs_although_their_rows_say_that_they_live
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     found = [(line["level"], line["what"]) for line in lines if line["check"] == "members"]
     assert done.returncode >= 1 and ("ok", "3 live") not in found, lines
-    assert sum("not renewed" in what for _, what in found) == 3 and any(
-        "nobody serves locks" in what for _, what in found
+    assert sum("did not renew its lease" in what for _, what in found) == 3 and any(
+        "no locks are served" in what for _, what in found
     ), lines

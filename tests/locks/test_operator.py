@@ -96,7 +96,7 @@ def test_one_lock_is_shown_with_all_who_wait_in_order_whichever_proxy_is_asked(
         rows = [[row[0], row[1], row[2]] for row in rows_of(out)]
         assert (code, rows) == (0, [["durable", "held", "ann"], ["durable", "waiting", "bob"], ["durable", "waiting", "cat"]]), err
         assert str(fence) in out.splitlines()[1]
-        assert locks(one.listen, name, "--fast")[1] == f"nobody holds lock {name} or waits for it\n"
+        assert locks(one.listen, name, "--fast")[1] == f"lock {name} has no holder and no queue\n"
     for owner in ("ann", "bob", "cat"):
         see(
             lambda: f"held     {owner}" in locks(fleet.proxies[0].listen, name)[1],
@@ -148,7 +148,7 @@ def test_all_locks_of_the_fleet_are_listed_and_the_longest_queue_first(fleet, se
         release(session, fast, "bob", "fast_locks")
     code, out, err = locks(fleet.proxies[0].listen)
     assert (code, own(out, name), err) == (0, [], "")
-    assert rows_of(out) or out == "nobody holds a lock or waits for one\n"
+    assert rows_of(out) or out == "no lock is held or waited for\n"
 
 
 def status_of(one):
@@ -246,7 +246,7 @@ def test_a_lock_is_taken_from_its_holder_only_by_force_and_the_next_fence_is_lar
     ).one()
     assert (renewed["[applied]"], renewed["owner"]) == (False, "bob"), "the holder learns of it when it renews"
     release(session, name, "bob", table)
-    take(fleet.proxies[0], name, *fast, says=[f"nobody holds lock {name}\n"])
+    take(fleet.proxies[0], name, *fast, says=[f"lock {name} has no holder\n"])
 
 
 def take(one, name, *fast, says):
@@ -359,7 +359,7 @@ def test_a_fleet_is_made_at_nodes(fleet):
             assert (made.returncode, made.stdout) == (2, "") and "is a proxy" in made.stderr, made
     made = command("fleet", "init", "--contact-points", fleet.contact_points, "--name", fleet.name,
                    "--replicas", str(fleet.replicas), "--lease-ms", "9000")
-    assert made.returncode == 0 and "was there before" in made.stdout, made
+    assert made.returncode == 0 and "exists already" in made.stdout, made
     assert f"its lease in ms is {fleet.lease_ms}, not 9000" in made.stdout, "what it has not changed is said"
 
 
@@ -389,7 +389,7 @@ def test_a_fleet_that_the_ring_has_no_nodes_for_leaves_nothing_behind():
             direct.query(f"CREATE KEYSPACE shunt WITH replication = {simple}")
             direct.query("CREATE TABLE shunt.locks (id int PRIMARY KEY, v text)")
             made = command(*init, "--replicas", "1")
-            assert made.returncode == 2 and "shunt.locks" in made.stderr and "Nothing was made" in made.stderr, made
+            assert made.returncode == 2 and "shunt.locks" in made.stderr and "Nothing was created" in made.stderr, made
             assert keyspaces() == {*before, "shunt"}
             direct.query("DROP TABLE shunt.locks")
             made = command(*init, "--datacentre", datacentre, "--replicas", "1")
@@ -398,8 +398,8 @@ def test_a_fleet_that_the_ring_has_no_nodes_for_leaves_nothing_behind():
         tables = {*(f"shunt_meta.{name}" for name in ("fleet", "member", "lock", "transactional", "txn_shard", "txn_low", "txn_log", "txn_fence",
                                                       "txn_outcome")),
                   *(f"shunt.{name}" for name in ("locks", "fast_locks", "rwlocks", "fast_rwlocks", "lock_queue", "guards"))}
-        for dropped, says, new in (([], "is made", tables), ([], "was there before", set()),
-                                   (["shunt.lock_queue", "shunt.locks"], "was there before", {"shunt.lock_queue", "shunt.locks"})):
+        for dropped, says, new in (([], "was created", tables), ([], "exists already", set()),
+                                   (["shunt.lock_queue", "shunt.locks"], "exists already", {"shunt.lock_queue", "shunt.locks"})):
             with cql.Session(f"{NETWORK}.11", 9148) as direct:
                 for table in dropped:
                     direct.query(f"DROP TABLE {table}")

@@ -158,8 +158,8 @@ def test_what_a_cluster_has_not_is_refused(tmp_path):
 
     from harness.proxy import binary
 
-    for arguments, why in [(["serve", "--cluster", "--server", "127.0.0.1:1", "--database", "1"], "database 0 alone"),
-                           (["serve", "--cluster", "--server", "127.0.0.1:1", "--mode", "coordinator"], "take --mode tcp or cli"),
+    for arguments, why in [(["serve", "--cluster", "--server", "127.0.0.1:1", "--database", "1"], "only database 0"),
+                           (["serve", "--cluster", "--server", "127.0.0.1:1", "--mode", "coordinator"], "use --mode tcp or cli"),
                            (["shim", "--cluster", "--peer", "127.0.0.1:9700"], "cannot be used with")]:
         done = subprocess.run([binary(), "check", "multiget", *arguments], capture_output=True, text=True, timeout=ANSWER_SECONDS, check=False)
         assert done.returncode == 2 and why in done.stdout + done.stderr

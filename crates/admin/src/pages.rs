@@ -84,7 +84,7 @@ impl Pages {
         let stuck = stuck
             .iter()
             .next()
-            .map(|(what, which)| format!("event loops stand still: {what} {which}"));
+            .map(|(what, which)| format!("event loops are stuck: {what} {which}"));
         stuck.or_else(|| self.parts.iter().find_map(|part| part.not_ready()))
     }
 

@@ -205,7 +205,7 @@ impl fmt::Display for Alarm {
                 ahead_us / 1_000_000
             ),
             Alarm::StatementFailed(text) => write!(f, "a statement on shunt_meta failed: {text}"),
-            Alarm::Unreadable(bad) => write!(f, "{bad}: see who wrote to shunt_meta"),
+            Alarm::Unreadable(bad) => write!(f, "{bad}: find out which client wrote to shunt_meta"),
             Alarm::MissingMember(incarnation) => {
                 write!(
                     f,
@@ -214,11 +214,16 @@ impl fmt::Display for Alarm {
             }
             Alarm::SameAddress { incarnations: [one, other], address } => write!(
                 f,
-                "two live members, {one} and {other}, say that they are reached at {address}: requests for the locks of one come to the \
-                 other and are refused. Give each proxy an address of its own (--advertise), and stop one of the two"
+                "two live members, {one} and {other}, have the address {address}: requests for \
+                the locks of one reach the \
+                 other, which refuses them. Give each proxy a different address (--advertise), and stop one of the two"
             ),
             Alarm::ShardTaken(shard) => {
-                write!(f, "shard {shard} was taken from this proxy: see who wrote to shunt_meta")
+                write!(
+                    f,
+                    "shard {shard} was taken from this proxy: find out which client wrote to \
+                    shunt_meta"
+                )
             }
             Alarm::EpochBack { known, read } => write!(
                 f,

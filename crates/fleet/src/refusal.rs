@@ -76,7 +76,7 @@ impl fmt::Display for Refusal {
                 write!(f, "there is no fleet '{name}': run `shunt fleet init`, or correct its name")
             }
             Refusal::Row(bad) => {
-                write!(f, "{bad}: see who wrote to shunt_meta, and restore the row")
+                write!(f, "{bad}: find out which client wrote to shunt_meta, and restore the row")
             }
             Refusal::Format { fleet, known } if fleet > known.end() => write!(
                 f,

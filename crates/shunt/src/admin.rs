@@ -37,7 +37,7 @@ pub(crate) fn start(
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| Failure::internal("the admin runtime could not be made", error))?;
+        .map_err(|error| Failure::internal("the admin runtime could not be created", error))?;
     let work = move || {
         runtime.block_on(serve(listener, pages));
         Ok(())
@@ -58,7 +58,7 @@ pub(crate) async fn serve(listener: TcpListener, pages: Arc<Pages>) {
 pub(crate) fn cannot_listen(flag: &str, address: SocketAddr, error: &std::io::Error) -> Failure {
     let advice = match error.kind() {
         std::io::ErrorKind::AddrInUse => {
-            "; another process has it, so stop that or choose another address"
+            "; another process has it: stop that process or choose another address"
         }
         std::io::ErrorKind::AddrNotAvailable => "; this machine does not have that address",
         std::io::ErrorKind::PermissionDenied => {

@@ -70,7 +70,7 @@ pub(crate) fn run(doctor: &Doctor) -> Exit {
             "ring",
             "",
             &failed.message,
-            "see to it that a node can be asked, by a role that may read shunt_meta",
+            "make a node reachable, and use a role that may read shunt_meta",
         );
     }
     print(&report.text());
@@ -85,7 +85,8 @@ fn look(doctor: &Doctor, client: &mut Client, report: &mut Report) -> Result<(),
     let first = client.address().to_string();
     if client.is_proxy() {
         let message = format!(
-            "{first} is a proxy: --contact-points has to name nodes, which alone tell of their settings"
+            "{first} is a proxy: --contact-points has to name nodes, because only a node shows \
+            its settings"
         );
         return Err(Failed { code: Some(0), message });
     }
@@ -102,7 +103,7 @@ fn look(doctor: &Doctor, client: &mut Client, report: &mut Report) -> Result<(),
                 "node",
                 other,
                 &what,
-                "look at it; with too few nodes no lock is granted",
+                "check this node; with too few nodes no lock is granted",
             );
         }
     }
@@ -130,7 +131,8 @@ fn ring(client: &mut Client, report: &mut Report) -> Result<Ring, Failed> {
             "schema",
             "",
             &format!("the nodes have {different} versions of the schema"),
-            "wait, if it was just changed; else see which node is down or was away for long (nodetool describecluster)",
+            "wait if the schema was just changed; otherwise see which node is down or was away \
+            for long (nodetool describecluster)",
         ),
     }
     let datacentres = (0..peers.rows.len()).filter_map(|row| text(&peers, row, "data_center"));
@@ -163,25 +165,27 @@ fn node(
 ) -> Result<(), Failed> {
     match one(client, "SELECT name, value FROM system_views.settings") {
         Ok(table) => {
-            let all =
-                (0..table.rows.len()).filter_map(|row| Some((text(&table, row, "name")?, text(&table, row, "value"))));
+            let all = (0..table.rows.len())
+                .filter_map(|row| Some((text(&table, row, "name")?, text(&table, row, "value"))));
             settings::check(&all.collect(), gc_grace, name, report);
         }
         Err(failed) if failed.code == Some(error_code::INVALID) => {
             report.ok(
                 "settings",
                 name,
-                "it has no system_views.settings (an embedded node has none), so none are looked at",
+                "it has no system_views.settings (an embedded node has none), so its settings are \
+                not checked",
             );
         }
         Err(failed) if failed.code.is_some() => report.warning(
             "settings",
             name,
             &format!(
-                "its settings cannot be read, so paxos, commitlog, hints and guardrails are not looked at: {}",
+                "its settings cannot be read, so paxos, commitlog, hints and guardrails are not \
+                checked: {}",
                 failed.message
             ),
-            "ask by a role that may read system_views (--username), a superuser if nobody else may",
+            "use a role that may read system_views (--username), a superuser if no other role may",
         ),
         Err(failed) => return Err(failed),
     }
@@ -200,7 +204,7 @@ fn node(
             "clock",
             name,
             &what,
-            "see to it that nodes and proxies follow one source of time (chrony, ntpd)",
+            "make nodes and proxies follow one source of time (chrony, ntpd)",
         );
     } else {
         report.ok("clock", name, "its wall clock agrees with this host's");
@@ -226,7 +230,12 @@ fn fleet(
             return Ok(None);
         }
         Ok(Outcome::Unreadable(bad)) => {
-            report.error("fleet", "", &bad.to_string(), "see who wrote to shunt_meta");
+            report.error(
+                "fleet",
+                "",
+                &bad.to_string(),
+                "find out which client wrote to shunt_meta",
+            );
             return Ok(None);
         }
         Ok(_) => {
@@ -235,7 +244,7 @@ fn fleet(
                 "fleet",
                 "",
                 &what,
-                "name the one that is there (--name), or make one where there is none",
+                "name an existing fleet (--name), or create one (`shunt fleet init`)",
             );
             return Ok(None);
         }
@@ -244,7 +253,7 @@ fn fleet(
             let advice = if is_missing {
                 &init
             } else {
-                "see which nodes are down, and if the role may read shunt_meta"
+                "check which nodes are down, and whether the role may read shunt_meta"
             };
             report.error(
                 "fleet",
@@ -261,8 +270,8 @@ fn fleet(
         Level::LocalSerial if !ring.datacentres.contains(datacentre) => report.error(
             "level",
             "",
-            &format!("{level} in {datacentre}, which is none of the ring's datacentres"),
-            "make a fleet with --datacentre as the nodes name it",
+            &format!("{level} in {datacentre}, but the ring has no such datacentre"),
+            "create a fleet with the nodes' name of the datacentre (--datacentre)",
         ),
         Level::Serial if ring.datacentres.len() > 1 => report.warning(
             "level",
@@ -271,7 +280,7 @@ fn fleet(
                 "{level} over {} datacentres: every renewal waits for the far ones",
                 ring.datacentres.len()
             ),
-            "make a fleet of one datacentre (--datacentre), if its proxies all live there",
+            "create a fleet of one datacentre (--datacentre) if all its proxies run there",
         ),
         Level::LocalSerial => report.ok("level", "", &format!("{level} in {datacentre}")),
         Level::Serial => report.ok("level", "", level),
@@ -290,14 +299,22 @@ fn keyspace(client: &mut Client, fleet: &FleetRow, report: &mut Report) -> Resul
         Some(count @ 0..3) => report.warning(
             "replicas",
             META_KEYSPACE,
-            &format!("{count} where the fleet agrees: a lost node stops all locks, or lets them be granted twice"),
+            &format!(
+                "{count} where the fleet agrees: if a node is lost, no lock is granted, or \
+            one is granted twice"
+            ),
             "ALTER KEYSPACE shunt_meta to 3 replicas, then nodetool repair shunt_meta",
         ),
         Some(count) => report.ok("replicas", META_KEYSPACE, &count.to_string()),
-        None => report.warning("replicas", META_KEYSPACE, "its replication is not understood", "3 replicas are needed"),
+        None => report.warning(
+            "replicas",
+            META_KEYSPACE,
+            "its replication cannot be parsed",
+            "3 replicas are needed",
+        ),
     }
     if table.get(0, "durable_writes") == Some(&[0]) {
-        let what = "durable_writes is off: what nodes acknowledged is gone when they end";
+        let what = "durable_writes is off: nodes lose acknowledged writes when they end";
         report.error(
             "durable",
             META_KEYSPACE,
@@ -317,18 +334,19 @@ fn members(
     let (rows, unreadable) = read_members(doctor, client, fleet)?;
     let (silent, last) = silent(doctor, client, fleet, &rows)?;
     for address in &silent {
-        let what =
-            "its row says that it lives, and its lease was not renewed while that was looked at";
-        let advice = "see if it runs and reaches the nodes; if no other lives nobody declares it dead, and nobody serves its locks";
+        let what = "its row says that it lives, but it did not renew its lease during the check";
+        let advice = "check that it runs and reaches the nodes; without another live member, no \
+        proxy declares it dead and none serves its locks";
         report.warning("members", address, what, advice);
     }
     for address in shared_addresses(&rows, &last) {
-        let what = "two live members say that they are reached here: requests for the locks of one come to the other and are refused";
+        let what = "two live members have this address: requests for the locks of one reach the \
+        other, which refuses them";
         report.error(
             "members",
             address,
             what,
-            "give each proxy an address of its own (--advertise), and stop one of the two",
+            "give each proxy a different address (--advertise), and stop one of the two",
         );
     }
     for (incarnation, bad) in &unreadable {
@@ -336,7 +354,7 @@ fn members(
             "members",
             &incarnation.to_string(),
             &bad.to_string(),
-            "see who wrote to shunt_meta.member",
+            "find out which client wrote to shunt_meta.member",
         );
     }
     let of_state = |state| rows.iter().filter(move |row| row.state == state);
@@ -351,25 +369,25 @@ fn members(
         );
     }
     for row in of_state(State::Dead) {
-        let what = "it is dead, and what it left undone is not done yet";
+        let what = "it is dead, and no member has finished its work yet";
         report.warning(
             "members",
             &row.address,
             what,
-            "look again in a minute; for long only if no proxy lives",
+            "check again in a minute; it takes long only if no proxy lives",
         );
     }
     match of_state(State::Live).filter(|row| !row.leaving).count().saturating_sub(silent.len()) {
         0 => report.warning(
             "members",
             "",
-            "no proxy is a member: nobody serves locks",
+            "no proxy is a member, so no locks are served",
             "start proxies with --fleet",
         ),
         1 => report.warning(
             "members",
             "",
-            "one proxy: when it dies nobody takes over",
+            "one proxy: no other takes over when it dies",
             "start another",
         ),
         count => report.ok("members", "", &format!("{count} live")),
@@ -449,7 +467,7 @@ fn facades(client: &mut Client, report: &mut Report) -> Result<(), Failed> {
                 "facades",
                 &table,
                 &why,
-                "rename it, or drop it if nobody needs it; then run `shunt fleet init` again",
+                "rename it, or drop it if it is not needed; then run `shunt fleet init` again",
             );
             continue;
         }
@@ -467,17 +485,17 @@ fn facades(client: &mut Client, report: &mut Report) -> Result<(), Failed> {
                 report.error(
                     "facades",
                     &table,
-                    "it has a row, which shows a lock that nobody holds",
+                    "it has a row, which looks like a lock but has no holder",
                     &advice,
                 );
             }
             Err(failed) if failed.code.is_some() => {
                 let is_missing = failed.code == Some(error_code::INVALID);
-                let makes = "run `shunt fleet init` again, which makes what is missing";
+                let makes = "run `shunt fleet init` again to create what is missing";
                 let advice = if is_missing {
                     makes
                 } else {
-                    "see which nodes are down, and if the role may read shunt"
+                    "check which nodes are down, and whether the role may read shunt"
                 };
                 report.error("facades", &table, &failed.message, advice);
             }

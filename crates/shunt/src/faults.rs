@@ -77,7 +77,7 @@ impl Faults {
         if !is_default {
             self.add(
                 flag,
-                format!("it does nothing without {without}: leave it out, or give that"),
+                format!("it has no effect without {without}: leave it out, or give {without}"),
             );
         }
     }

@@ -164,7 +164,7 @@ impl Access {
         }
         let what = if client.is_proxy() { "a proxy without --fleet" } else { "a node" };
         let message = format!(
-            "{} is {what}, which knows no locks: --contact-points has to name proxies of the fleet",
+            "{} is {what}, which has no locks: --contact-points has to name proxies of the fleet",
             client.address()
         );
         Err(Failed { code: Some(error_code::INVALID), message })
@@ -217,8 +217,11 @@ pub(crate) fn run(fleet: &Fleet) -> Exit {
             Exit::Done
         }
         Err(failed) => {
-            let hint =
-                if failed.code.is_none() { ". --contact-points says whom to ask" } else { "" };
+            let hint = if failed.code.is_none() {
+                ". --contact-points names the servers to ask"
+            } else {
+                ""
+            };
             eprintln!("error: {}{hint}", failed.message);
             if failed.code.is_none() { Exit::NoRing } else { Exit::Configuration }
         }
@@ -246,8 +249,10 @@ fn init(init: &Init) -> Result<String, Failed> {
     if !known.contains(name) {
         if let Some(other) = known.first().filter(|_| !init.beside_others) {
             let message = format!(
-                "the ring has the fleet {other}: another would grant the durable locks that its clients hold, for both keep them in the \
-                 same rows. Start the proxies with --fleet {other}; or, if it runs no more, make {name} with --beside-others"
+                "the ring has the fleet {other}: a second fleet would grant durable locks that \
+                clients of the first hold, because both keep them in the same rows. Start the \
+                proxies with --fleet {other}; or, if {other} no longer runs, create {name} with \
+                --beside-others"
             );
             return Err(Failed { code: Some(error_code::INVALID), message });
         }
@@ -258,12 +263,12 @@ fn init(init: &Init) -> Result<String, Failed> {
     let tables = tables(&founded);
     if founded.is_new {
         return Ok(format!(
-            "fleet {name} is made; start its proxies with --fleet {name}\n{tables}"
+            "fleet {name} was created; start its proxies with --fleet {name}\n{tables}"
         ));
     }
     let (there, _) = read(&mut client, name)?;
     Ok(format!(
-        "fleet {name} was there before, and is left as it is{}\n{tables}",
+        "fleet {name} exists already and was not changed{}\n{tables}",
         differences(&there, &row)
     ))
 }
@@ -315,7 +320,7 @@ pub(crate) fn no_fleet(client: &mut Client, name: &str) -> String {
         Ok(known) if !known.is_empty() => {
             format!("there is no fleet {name}; the ring has {}", known.join(", "))
         }
-        _ => format!("there is no fleet {name}: `shunt fleet init` makes it"),
+        _ => format!("there is no fleet {name}: `shunt fleet init` creates it"),
     }
 }
 
@@ -348,7 +353,9 @@ fn read(client: &mut Client, name: &str) -> Result<(FleetRow, Vec<MemberRow>), F
                     "the rows of fleet {name} have format {format}, and this version knows {FORMAT_MIN} to {FORMAT}: use the version \
                      of Shunt that the proxies have"
                 ),
-                Outcome::Unreadable(bad) => format!("{bad}: see who wrote to shunt_meta"),
+                Outcome::Unreadable(bad) => {
+                    format!("{bad}: find out which client wrote to shunt_meta")
+                }
                 _ => no_fleet(client, name),
             };
             return Err(Failed { code: Some(0), message });

@@ -275,7 +275,7 @@ impl Proxy<'_> {
             }
             pause(PAUSE);
         }
-        eprintln!("lock {} could not be released; it ends with its time", self.lock.name);
+        eprintln!("lock {} could not be released; it ends when its TTL expires", self.lock.name);
     }
 }
 

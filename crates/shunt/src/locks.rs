@@ -164,13 +164,10 @@ fn queue(locks: &Locks, name: &str) -> Result<Exit, Failed> {
     let mut asker = Asker::new(locks.access.connect_to_locks(LIMIT)?);
     let (table, missing) = read_queues(&mut asker, locks.fast, name.as_bytes())?;
     if let Some(failed) = missing {
-        eprintln!(
-            "warning: the holder of the lock of this name in memory is not known: {}",
-            failed.message
-        );
+        eprintln!("warning: the holder of the lock in memory is not known: {}", failed.message);
     }
     if table.rows.is_empty() {
-        print(&format!("nobody holds lock {} or waits for it\n", shown(name.as_bytes())));
+        print(&format!("lock {} has no holder and no queue\n", shown(name.as_bytes())));
         return Ok(Exit::Done);
     }
     let mut text = format!(
@@ -205,7 +202,7 @@ fn release(locks: &Locks, name: &str) -> Result<Exit, Failed> {
     let holders = holders(&queue, locks.fast);
     let lock = shown(name.as_bytes());
     if holders.is_empty() {
-        print(&format!("nobody holds lock {lock}\n"));
+        print(&format!("lock {lock} has no holder\n"));
         return Ok(Exit::Done);
     }
     let table = if locks.fast { "fast_rwlocks" } else { "rwlocks" };
@@ -218,8 +215,9 @@ fn release(locks: &Locks, name: &str) -> Result<Exit, Failed> {
         };
         if !locks.force {
             let message = format!(
-                "lock {lock} is held by {who}: --force takes it from its holder, who hears of it only when it renews and may go on until then; only what \
-                 refuses smaller fences is safe from that"
+                "lock {lock} is held by {who}: --force takes it from its holder. The holder \
+                learns of the loss only when it renews the lock, and may continue until then; \
+                only a store that refuses smaller fences is safe from its writes"
             );
             return Err(Failed { code: Some(0), message });
         }
@@ -229,11 +227,11 @@ fn release(locks: &Locks, name: &str) -> Result<Exit, Failed> {
             Ok(table) if table.get(0, "[applied]") == Some(&[1]) => {
                 format!("lock {lock} was taken from {who}\n")
             }
-            Ok(_) => format!("{who} does not hold lock {lock} any more\n"),
+            Ok(_) => format!("{who} no longer holds lock {lock}\n"),
             Err(failed) if failed.code == Some(error_code::UNAUTHORIZED) => {
                 let message = format!(
-                    "{who} holds lock {lock}, and this role may not release it: log in (--username) as the holder's role, or as the \
-                     role by which the proxies log in themselves"
+                    "{who} holds lock {lock}, and this role may not release it: log in \
+                    (--username) as the holder's role, or as the proxies' own role"
                 );
                 return Err(Failed { message, ..failed });
             }
@@ -298,11 +296,11 @@ fn longest(locks: &Locks) -> Result<Exit, Failed> {
     );
     lines.iter().for_each(|line| text.push_str(&line.text));
     if lines.is_empty() && missing == 0 {
-        text = "nobody holds a lock or waits for one\n".to_owned();
+        text = "no lock is held or waited for\n".to_owned();
     }
     print(&text);
     if more > 0 {
-        eprintln!("there are {more} more at least: see --limit");
+        eprintln!("there are at least {more} more: see --limit");
     }
     Ok(if missing == 0 { Exit::Done } else { Exit::NoRing })
 }

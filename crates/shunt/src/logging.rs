@@ -34,7 +34,7 @@ pub(crate) fn filter(text: &str) -> Result<EnvFilter, String> {
     // Otherwise `tracing` would read a lone word as a target, and `inof` would switch off all logs.
     if text.is_empty() || !text.contains(['=', ',']) && text.parse::<LevelFilter>().is_err() {
         return Err(format!(
-            "`{text}` is no level; there are error, warn, info, debug, trace and off"
+            "`{text}` is no level; the levels are error, warn, info, debug, trace and off"
         ));
     }
     EnvFilter::try_new(text).map_err(|error| format!("`{text}`: {error}"))

@@ -68,8 +68,9 @@ impl Locks {
         }
         if let Some(rival) = status["rival"].as_str() {
             alerts.push(format!(
-                "another live member, {rival}, has this proxy's address: requests for its locks come here and are refused; give each an \
-                 address of its own (--advertise), and stop one of the two"
+                "another live member, {rival}, has this proxy's address: requests for its locks \
+                reach this proxy, which refuses them; give each a different address \
+                (--advertise), and stop one of the two"
             ));
         }
         let count: usize = cores.iter().map(|core| core.locks.unreadable.all().count()).sum();
@@ -79,8 +80,9 @@ impl Locks {
             status["shared_addresses"].as_array().into_iter().flatten().filter_map(Value::as_str)
         {
             alerts.push(format!(
-                "two live members say that they are reached at {address}: requests for the locks of one come to the other and are refused; \
-                 give each an address of its own (--advertise), and stop one of the two"
+                "two live members have the address {address}: requests for the locks of one reach \
+                the other, which refuses them; give each a different address (--advertise), and \
+                stop one of the two"
             ));
         }
         status["alerts"] = alerts.into();
@@ -94,24 +96,27 @@ fn alerts(sum: impl Fn(fn(&LockMetrics) -> u64) -> u64, not_a_member: Option<&st
     if let Some(why) = not_a_member {
         alerts.push(format!("this proxy is not a member of its fleet, and serves no locks: {why}"));
     } else if sum(|locks| locks.lease.get()) == 0 {
-        alerts.push("there is no valid lease: no locks are granted; the log says why".to_owned());
+        alerts
+            .push("this proxy has no valid lease and grants no locks; the log says why".to_owned());
     }
     let unknown_format = sum(|locks| locks.unknown_format.get());
     if unknown_format > 0 {
         alerts.push(format!(
-            "the fleet's rows have format {unknown_format}, which this version does not know: it is no member; run the version that \
-             the other proxies have"
+            "the fleet's rows have format {unknown_format}, which this version does not know, so \
+            this proxy is no member; run the version of the other proxies"
         ));
     }
     if unsealed > 0 {
         alerts.push(format!(
-            "{unsealed} dead members whose work is not done; for long only if no proxy lives"
+            "the work of {unsealed} dead members is not finished; it takes long only if no proxy \
+            lives"
         ));
     }
     let foreign = sum(|locks| locks.foreign.get());
     if foreign > 0 {
         alerts.push(format!(
-            "{foreign} tables of the keyspace shunt have rows, which no proxy puts there: `shunt doctor` says which, and what to do"
+            "{foreign} tables of the keyspace shunt have rows, which no proxy writes: `shunt \
+            doctor` names them and the remedy"
         ));
     }
     if sum(|locks| locks.told_to_leave.get()) > 0 {
@@ -125,8 +130,9 @@ fn unreadable_alerts(named: &Value, count: usize) -> Vec<String> {
     let named = named.as_array().map_or(&[][..], Vec::as_slice);
     let of_one = |one: &Value| {
         format!(
-            "the locks of partition {} are not served: the row with the name {} in shunt_meta.lock is not as a proxy writes it; see who \
-             wrote it, and delete it",
+            "the locks of partition {} are not served: the row with the name {} in \
+            shunt_meta.lock has a form that no proxy writes; find out which client wrote it, and \
+            delete it",
             one["bucket"], one["name"]
         )
     };
@@ -134,7 +140,8 @@ fn unreadable_alerts(named: &Value, count: usize) -> Vec<String> {
     let others = count.saturating_sub(named.len());
     if others > 0 {
         alerts.push(format!(
-            "the locks of {others} partitions more are not served for such rows: see shunt_lock_unreadable_partitions, and the log"
+            "the locks of {others} further partitions are not served because of such rows: see \
+            shunt_lock_unreadable_partitions and the log"
         ));
     }
     alerts

@@ -25,7 +25,8 @@ use shunt_wire::printable::printable_to;
 const TOO_MANY_POOLS: &str = "too many different combinations of role, keyspace and protocol version are in use on this proxy";
 /// Error text for a login that could not be tried, while there is room for one that a node has
 /// accepted.
-const TOO_MANY_LOGINS: &str = "Shunt: as many logins as may be wait for a node to accept them, and may be guesses; ask again in a moment";
+const TOO_MANY_LOGINS: &str =
+    "Shunt: too many logins wait for a node to accept them; ask again in a moment";
 
 /// Handles a connection that the client or the network ended.
 pub(crate) fn lost(core: &mut Core, io: &mut Io, slot: u32, reason: CloseReason) {
@@ -35,7 +36,7 @@ pub(crate) fn lost(core: &mut Core, io: &mut Io, slot: u32, reason: CloseReason)
             io,
             slot,
             Closing::Unreachable,
-            "its host acknowledged nothing, or had no room, for too long",
+            "its host acknowledged no data, or had no room for it, for too long",
         );
     }
     gone(core, io, slot);

@@ -52,12 +52,12 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io, full_round: bool) {
                 io,
                 slot,
                 Closing::RequestTimeout,
-                "one request took it longer than a minute to send",
+                "it took longer than a minute to send one request",
             );
         }
     }
     for slot in deaf {
-        closing::abort(core, io, slot, Closing::RepliesUntaken, "it does not take its replies");
+        closing::abort(core, io, slot, Closing::RepliesUntaken, "it does not read its replies");
     }
     drop_heaviest(core, io, bytes);
     for slot in held {
@@ -90,7 +90,8 @@ fn drop_heaviest(core: &mut Core, io: &mut Io, mut bytes: usize) {
         && bytes > share
     {
         bytes -= weight;
-        let why = format!("clients_bytes_max is reached, and it leaves most lying: {weight} bytes");
+        let why =
+            format!("clients_bytes_max is reached, and it has the most unread bytes: {weight}");
         closing::abort(core, io, slot, Closing::BytesMax, &why);
     }
 }

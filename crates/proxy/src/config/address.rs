@@ -65,7 +65,7 @@ impl Kind for Admin {
                 Ok((host, None)) => names.push(host.to_owned()),
                 Ok(_) => {
                     return Err(format!(
-                        "has a port behind the name {name}; ports of names do not matter"
+                        "has a port after the name {name}; give names without ports"
                     ));
                 }
                 Err(why) => return Err(format!("has `{name}` behind the address, which {why}")),
@@ -155,7 +155,7 @@ impl From<Advertise> for Option<SocketAddr> {
 pub fn split_host_port(text: &str) -> Result<(&str, Option<u16>), String> {
     let port_of = |digits: &str| match digits.parse::<u16>() {
         Ok(port) if port > 0 => Ok(Some(port)),
-        _ => Err(format!("has `{digits}` where a port from 1 to 65535 belongs")),
+        _ => Err(format!("has `{digits}` instead of a port from 1 to 65535")),
     };
     let (host, port) = if let Some(rest) = text.strip_prefix('[') {
         let (host, after) = rest.split_once(']').ok_or("lacks the closing `]`")?;
@@ -165,7 +165,7 @@ pub fn split_host_port(text: &str) -> Result<(&str, Option<u16>), String> {
         match after.strip_prefix(':') {
             Some(digits) => (host, port_of(digits)?),
             None if after.is_empty() => (host, None),
-            None => return Err("has something other than `:PORT` behind the bracket".to_owned()),
+            None => return Err("has something other than `:PORT` after the bracket".to_owned()),
         }
     } else if text.parse::<std::net::Ipv6Addr>().is_ok() {
         (text, None)

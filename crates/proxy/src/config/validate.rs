@@ -27,13 +27,13 @@ impl Config {
         if self.clients_bytes_max < self.client_backlog_bytes {
             let (all, one) = (self.clients_bytes_max, self.client_backlog_bytes);
             let why = format!(
-                "one client may leave {one} bytes, all together only {all}: raise it, or lower client_backlog_bytes"
+                "one client may leave {one} bytes unread, but all together only {all}: raise it, \
+                or lower client_backlog_bytes"
             );
             found.add("clients_bytes_max", why);
         }
         if self.handover == Handover::Auto && self.handover_key_file.is_none() {
-            let why =
-                "hand-over takes the key that the agents have; give its file by handover_key_file";
+            let why = "hand-over needs the agents' key; give its file by handover_key_file";
             found.add("handover", why);
         }
         if let Some(login) = self.credentials()
@@ -98,10 +98,7 @@ impl Config {
 
     fn check_contact_points(&self, found: &mut Findings) {
         if self.contact_points.is_empty() {
-            found.add(
-                "contact_points",
-                "no node to ask for the ring; give the address of at least one",
-            );
+            found.add("contact_points", "no contact point; give the address of at least one node");
         }
         for point in &self.contact_points {
             match split_host_port(point) {
@@ -123,7 +120,7 @@ impl Config {
             }
         }
         if self.node_port == Some(0) {
-            found.add("node_port", "0 is not a port nodes can listen on");
+            found.add("node_port", "nodes cannot listen on port 0");
         }
     }
 
@@ -159,7 +156,9 @@ impl Config {
                 let key = option.key;
                 found.add(
                     key,
-                    format!("it does nothing without {without}: give that, or leave {key} out"),
+                    format!(
+                        "it has no effect without {without}: give {without}, or leave {key} out"
+                    ),
                 );
             }
         }
@@ -177,7 +176,10 @@ impl Config {
                 let key = option.key;
                 found.add(
                     key,
-                    format!("there are no locks and transactions without a fleet; give its name by fleet, or leave {key} out"),
+                    format!(
+                        "only a proxy of a fleet has locks and transactions; give the fleet's \
+                    name by fleet, or leave {key} out"
+                    ),
                 );
             }
         }

@@ -143,13 +143,13 @@ impl Connection {
     fn keep_event(&mut self, message: Message) -> Result<(), ControlError> {
         if message.opcode != opcode::EVENT || message.stream != EVENT_STREAM {
             let what = format!(
-                "opcode {:#04x} on stream {} that nobody asked on",
+                "opcode {:#04x} on stream {}, which has no request",
                 message.opcode, message.stream
             );
             return Err(ControlError::Garbage(what));
         }
         if self.events.len() >= EVENTS_MAX {
-            return Err(ControlError::Garbage("more events than there can be".to_owned()));
+            return Err(ControlError::Garbage("more events than a ring can send".to_owned()));
         }
         self.events.push_back(message.body);
         Ok(())

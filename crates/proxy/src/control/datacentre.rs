@@ -25,7 +25,7 @@ pub(crate) fn choose(
         (Some(name), _) if names.contains(name) => return Ok(name.to_owned()),
         (Some(name), _) => {
             return Err(format!(
-                "local_datacentre {name:?} is none of the ring's datacentres, which are {}",
+                "local_datacentre {name:?} is not a datacentre of the ring, which has {}",
                 list(nodes)
             ));
         }
@@ -36,7 +36,10 @@ pub(crate) fn choose(
     let mut found: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for (name, addresses) in resolved {
         let addresses = addresses.as_ref().map_err(|why| {
-            format!("{several}, and it is not known in which one the contact point {name} is, because {why}: set local_datacentre")
+            format!(
+                "{several}, and the datacentre of the contact point {name} is unknown, \
+            because {why}: set local_datacentre"
+            )
         })?;
         for datacentre in addresses
             .iter()

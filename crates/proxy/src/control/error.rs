@@ -54,7 +54,7 @@ impl fmt::Display for ControlError {
             }
             Self::Io(error) => error.fmt(f),
             Self::TimedOut(what) => write!(f, "no answer to {what} in time"),
-            Self::Garbage(what) => write!(f, "the node sent what is not CQL: {what}"),
+            Self::Garbage(what) => write!(f, "the node broke the protocol: {what}"),
             Self::Unexpected { asked, opcode } => {
                 write!(f, "the node answered {asked} with opcode {opcode:#04x}")
             }

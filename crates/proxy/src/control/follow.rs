@@ -181,7 +181,7 @@ impl Follower<'_> {
                 info!(
                     changes = count,
                     told = events.len(),
-                    "the schema has changed while no node could tell of it"
+                    "the schema has changed while no node could announce it"
                 );
             }
             let now = Instant::now();
@@ -275,7 +275,7 @@ impl Follower<'_> {
                 debug!(change, %address, "topology event");
                 self.topology_due.get_or_insert(topology_due);
             }
-            Event::Other { kind, .. } => debug!(kind, "an event of a kind that is not known"),
+            Event::Other { kind, .. } => debug!(kind, "an event of an unknown kind"),
         }
         Ok(())
     }

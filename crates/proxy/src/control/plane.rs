@@ -133,8 +133,8 @@ impl ControlPlane {
             if session.is_proxy {
                 warn!(
                     %address,
-                    "the control connection goes to another Shunt proxy, which routes all queries of this one: unless such a chain is \
-                     wanted, name nodes as contact points"
+                    "the control connection goes to another Shunt proxy, which routes all queries \
+                    of this one: name nodes as contact points, unless you want such a chain"
                 );
             }
             self.metrics.connected.set(1);
@@ -234,7 +234,8 @@ impl ControlPlane {
         }
         if !nodes.iter().any(|node| node.datacentre == datacentre) {
             let there = datacentre::list(&nodes);
-            error!(%datacentre, there, "no node of the ring is in the local datacentre any more: queries are refused");
+            error!(%datacentre, there, "the ring has no node left in the local datacentre: \
+            queries are refused");
         }
         let schema = self.schema.clone();
         let routing =

@@ -194,7 +194,8 @@ async fn note_detour(
     match handshake::probe(advertised, ADVERTISED_LIMIT).await {
         Ok(()) => known.detours.remove(&host_id),
         Err(error) => {
-            debug!(%advertised, %reached, %error, "the node does not answer where it says, so it is used where it was reached");
+            debug!(%advertised, %reached, %error, "the node does not answer at its announced \
+            address, so the proxy uses the address where it was reached");
             known.detours.insert(host_id, (advertised, reached))
         }
     };

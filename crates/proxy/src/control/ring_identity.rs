@@ -48,12 +48,12 @@ impl Members {
         if found.cluster_name != self.cluster_name {
             let (found, own) = (found.cluster_name, &self.cluster_name);
             return Err(ControlError::Stranger(format!(
-                "it is of another ring: cluster {found:?} instead of {own:?}"
+                "it belongs to another ring: cluster {found:?} instead of {own:?}"
             )));
         }
         if found.host_ids.is_disjoint(&self.host_ids) {
-            let why = "it is of another ring with the same name: it shows none of the nodes that are known \
-                       (if the ring was built anew, restart the proxy)";
+            let why = "it belongs to another ring with the same name: it shows none of the known \
+            nodes (if the ring was rebuilt, restart the proxy)";
             return Err(ControlError::Stranger(why.to_owned()));
         }
         Ok(())
@@ -96,7 +96,8 @@ pub(super) async fn check_contact_points(
             }
             Ok((address, Err(error))) => {
                 let attempt = Attempt { address, error };
-                warn!(%attempt, "a contact point that is not in the ring's list of nodes could not be asked which ring it is of");
+                warn!(%attempt, "a contact point that is not in the ring's list of nodes did not \
+                say which ring it belongs to");
             }
             Ok((_, Ok(()))) | Err(_) => {}
         }

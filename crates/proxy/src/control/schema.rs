@@ -170,7 +170,8 @@ async fn read_own(
             if let ControlError::Node { code: error_code::UNAUTHORIZED, message: why } = error {
                 warn!(
                     why,
-                    "this proxy's role may not read {table}: statements on tables with a mode, or a rule, go past transactions here"
+                    "this proxy's role may not read {table}: statements on tables with a mode or \
+                    a rule bypass transactions here"
                 );
             }
             Ok(OwnRows { rows: Vec::new(), is_in_doubt: false })

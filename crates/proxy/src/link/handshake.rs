@@ -67,7 +67,7 @@ pub(crate) fn answered(core: &mut Core, io: &mut Io, key: LinkKey, header: &Head
                         core,
                         io,
                         key,
-                        "it cannot say whether a login or keyspace is right",
+                        "it cannot tell whether a login or keyspace is right",
                         None,
                     );
                 }
@@ -142,7 +142,7 @@ fn send_login(core: &mut Core, io: &mut Io, key: LinkKey, header: &Header, body:
             .and_then(Authenticate::decode);
         match asked.map(|asked| Verdict::asks_for_login(asked.class)) {
             Ok(verdict) => {
-                let why = "it asks for a login, which the ring did not when its clients connected";
+                let why = "it asks for a login, but the ring did not when its clients connected";
                 turned_away(core, io, key, why, Some(verdict));
             }
             Err(error) => {
@@ -241,7 +241,7 @@ fn options_refused(core: &mut Core, io: &mut Io, key: LinkKey) {
         core,
         io,
         key,
-        "it does not take that version, compression or options",
+        "it does not accept that version, compression or options",
         Some(Verdict::of_options()),
     );
 }
@@ -267,7 +267,7 @@ pub(crate) fn turned_away(
             keyspace,
             why,
             suppressed,
-            "a node gives the links of a pool no access"
+            "a node refuses access to the links of a pool"
         );
     }
     core.router.cursor = core.router.cursor.wrapping_add(1);

@@ -42,14 +42,14 @@ pub(crate) fn ask(core: &mut Core, io: &mut Io, key: LinkKey) {
 pub(crate) fn take(core: &mut Core, io: &mut Io, key: LinkKey, header: &Header, body: &[u8]) {
     let Some(node) = core.links.get(key).map(|link| link.node) else { return };
     if header.opcode == opcode::ERROR {
-        handshake::turned_away(core, io, key, "it does not tell this role which node it is", None);
+        handshake::turned_away(core, io, key, "it does not show its host id to this role", None);
         return;
     }
     let mut plain = Vec::new();
     let plain =
         core.links.plain_body(key, header.flags, body, limits::HANDSHAKE_BYTES_MAX, &mut plain);
     let Some((host_id, cluster_name)) = plain.and_then(|body| identity(header, body)) else {
-        keep::break_off(core, io, key, GivenUp::Stranger, "it does not say which node it is");
+        keep::break_off(core, io, key, GivenUp::Stranger, "it does not show its host id");
         return;
     };
     let Some(cluster) = core.router.cluster.clone() else { return };

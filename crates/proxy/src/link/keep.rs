@@ -75,7 +75,7 @@ pub(crate) fn lost(core: &mut Core, io: &mut Io, key: LinkKey, reason: CloseReas
     // While a node is down every pool makes many attempts; the control plane logs once that it is
     // down.
     if step == Step::Ready {
-        tracing::info!(core = core.context.index, node = %named, ?reason, in_flight, retry_in_ms, "link to a node is lost");
+        tracing::info!(core = core.context.index, node = %named, ?reason, in_flight, retry_in_ms, "lost a link to a node");
     } else {
         tracing::debug!(core = core.context.index, node = %named, ?reason, ?step, retry_in_ms, "no link to a node");
     }

@@ -261,7 +261,8 @@ impl Verdict {
     /// A verdict that the pool lacks a login.
     pub(crate) fn asks_for_login(class: &str) -> Self {
         let mut words = Vec::new();
-        let why = "the nodes ask for a login, which they did not when this client connected: connect again";
+        let why =
+            "the nodes ask for a login, but did not when this client connected: connect again";
         encode::error(&mut words, error_code::BAD_CREDENTIALS, why);
         Self { words, of_login: true, asks: Some(class.to_owned()) }
     }
@@ -269,7 +270,8 @@ impl Verdict {
     /// A verdict on the clients' STARTUP options.
     pub(crate) fn of_options() -> Self {
         let mut words = Vec::new();
-        let why = "the nodes no longer take this client's version of the protocol, compression or options: connect again";
+        let why = "the nodes no longer accept this client's version of the protocol, compression \
+        or options: connect again";
         encode::error(&mut words, error_code::SERVER_ERROR, why);
         Self { words, of_login: false, asks: None }
     }

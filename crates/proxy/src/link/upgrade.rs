@@ -126,7 +126,7 @@ pub(crate) fn failed(core: &mut Core, io: &mut Io, key: LinkKey, why: &str) {
     let Some(link) = core.links.get(key) else { return };
     if link.via.is_some() {
         // The next attempt comes with the tick, once its pause is over.
-        tracing::info!(core = core.context.index, node = %core.router.node_named(link.node), why, "no link through an agent; the present one goes on");
+        tracing::info!(core = core.context.index, node = %core.router.node_named(link.node), why, "no link through an agent; the present link stays in use");
         return keep::close(core, io, key);
     }
     let (node, port) = (link.node, link.port);

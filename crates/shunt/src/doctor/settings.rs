@@ -29,7 +29,8 @@ pub(super) fn check(
         Some("periodic") => report.warning(
             "commitlog",
             node,
-            "commitlog_sync is periodic: where a quorum of replicas loses power at once, locks granted in the last seconds are forgotten",
+            "commitlog_sync is periodic: if a quorum of replicas loses power at once, locks \
+            granted in the last seconds are lost",
             "set commitlog_sync: group (or batch), or accept that",
         ),
         Some(other) => report.ok("commitlog", node, &format!("commitlog_sync is {other}")),
@@ -42,10 +43,19 @@ pub(super) fn check(
             Some(_) => report.error(
                 "hints",
                 node,
-                &format!("hints are kept for {text}, rows that were deleted for {gc_grace} s only: an old one could come back"),
+                &format!("hints are kept for {text}, but deleted rows only for {gc_grace} s: an \
+                old row could come back"),
                 "ALTER TABLE shunt_meta.lock WITH gc_grace_seconds above the hint window, and shunt_meta.member, txn_low and txn_log alike",
             ),
-            None => report.warning("hints", node, &format!("a hint window of {text} is not understood"), "compare it yourself"),
+            None => {
+                let what = format!("the hint window {text} cannot be parsed");
+                report.warning(
+                    "hints",
+                    node,
+                    &what,
+                    "compare it with gc_grace_seconds of shunt_meta.lock",
+                );
+            }
         }
     }
     for name in ["maximum_timestamp_fail_threshold", "minimum_timestamp_fail_threshold"] {
@@ -56,7 +66,7 @@ pub(super) fn check(
                 &format!(
                     "{name} is {value}: rows of locks have the fence as timestamp, which may run ahead of the clock"
                 ),
-                "unset it (null), for it refuses the writes of grants",
+                "unset it (null), because it refuses the writes of grants",
             );
         }
     }
@@ -105,7 +115,7 @@ mod tests {
             ("paxos_variant", "v1", Level::Warning, "paxos_variant is v1"),
             ("commitlog_sync", "periodic", Level::Warning, "loses power"),
             ("max_hint_window", "14400s", Level::Error, "hint window"),
-            ("max_hint_window", "1 fortnight", Level::Warning, "not understood"),
+            ("max_hint_window", "1 fortnight", Level::Warning, "cannot be parsed"),
             (
                 "maximum_timestamp_fail_threshold",
                 "5s",

@@ -27,7 +27,7 @@ pub(super) fn check(client: &mut Client, init: &Init) -> Result<(), Failed> {
     let contact = client.address().to_string();
     nodes.have(init.datacentre.as_deref(), init.replicas, &contact).map_err(|message| Failed {
         code: Some(error_code::INVALID),
-        message: format!("{message}. Nothing was made"),
+        message: format!("{message}. Nothing was created"),
     })
 }
 

@@ -28,7 +28,7 @@ pub(super) fn run(drain: &Drain) -> Result<Exit, Failed> {
     let is_other = |other: &&MemberRow| other.incarnation != member.incarnation && can_take(other);
     if members.iter().find(is_other).is_none() {
         eprintln!(
-            "warning: no other member can take its locks over: nobody serves them until one joins"
+            "warning: no other member can take over its locks: they are not served until one joins"
         );
     }
     let tell = Statement::TellToLeave(member.incarnation);
@@ -40,14 +40,15 @@ pub(super) fn run(drain: &Drain) -> Result<Exit, Failed> {
         // An attempt whose answer was lost may have reached the member, which may have left since.
         // The row shows its state.
         (Outcome::Applied, _) | (Outcome::NotApplied, true) => {
-            print(&format!("{address} is told to leave; it has {shards} shards\n"));
+            print(&format!("{address} was told to leave; it has {shards} shards\n"));
         }
         (Outcome::NotApplied, false) => {
-            return refuse(format!("{address} has left by now, or was declared dead"));
+            return refuse(format!("{address} has left already, or was declared dead"));
         }
         (other, _) => {
             return refuse(format!(
-                "nobody knows if {address} was told to leave, ask again: {other:?}"
+                "it is not known whether {address} was told to leave; run the command again: \
+                {other:?}"
             ));
         }
     }
@@ -65,17 +66,15 @@ pub(super) fn run(drain: &Drain) -> Result<Exit, Failed> {
             }
             Ok(Became::Dead) => {
                 eprintln!(
-                    "{address} was declared dead before it had left: others take over what it had, as if it had been killed. If a \
-                     process answers there it is a new member"
+                    "{address} was declared dead before it had left: the other members take over \
+                    its shards, as after a kill. A process that answers there is a new member"
                 );
                 return Ok(Exit::Failed);
             }
             _ if Instant::now() < until => {}
             _ => {
                 let seen = seen(&found, &member);
-                eprintln!(
-                    "{address} {seen}; see its log. What was told stands: it leaves when it can"
-                );
+                eprintln!("{address} {seen}; see its log. The order stands: it leaves when it can");
                 return Ok(Exit::Failed);
             }
         }
@@ -86,7 +85,8 @@ pub(super) fn run(drain: &Drain) -> Result<Exit, Failed> {
                 Err(_) if answered.elapsed() < SILENCE_MAX => {}
                 Err(failed) => {
                     let message = format!(
-                        "nothing answers any more, so it is not known if {address} has left: {}",
+                        "no server answers any more, so it is not known whether {address} has \
+                        left: {}",
                         failed.message
                     );
                     return Err(Failed { code: None, message });
@@ -104,7 +104,7 @@ fn seen(found: &Result<(FleetRow, Vec<MemberRow>), Failed>, member: &MemberRow) 
             format!("is still leaving and has {} shards", shards_of(fleet, member))
         }
         Err(failed) => {
-            format!("may be leaving yet, for its row cannot be read: {}", failed.message)
+            format!("may still be leaving: its row cannot be read: {}", failed.message)
         }
     }
 }
@@ -134,7 +134,7 @@ impl Became {
 fn in_doubt(address: &str, failed: &Failed) -> String {
     if failed.code.is_none() || tool::is_open(failed) {
         return format!(
-            "nobody knows if {address} was told to leave, ask again: {}",
+            "it is not known whether {address} was told to leave; run the command again: {}",
             failed.message
         );
     }
@@ -165,7 +165,7 @@ fn find<'a>(members: &'a [MemberRow], wanted: &str) -> Result<&'a MemberRow, Fai
         [] => {
             let there: Vec<&str> = live().map(|member| member.address.as_str()).collect();
             let there = if there.is_empty() { "none".to_owned() } else { there.join(", ") };
-            Err(failed(format!("there is no live member {wanted}; live are: {there}")))
+            Err(failed(format!("there is no live member {wanted}; the live members are: {there}")))
         }
         _ => Err(failed(format!(
             "there are {} live members at {wanted}, one of which is about to be declared dead: name the incarnation that \

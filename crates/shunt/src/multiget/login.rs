@@ -29,8 +29,8 @@ impl ServerLogin {
     pub(super) fn read(&self) -> Result<Login, Fault> {
         let password = match &self.password_file {
             Some(path) => {
-                let why = "other users may read it, and so the servers";
-                let missing = "it has to have the password for the servers";
+                let why = "other users can read it, and with it the servers' data";
+                let missing = "it has to contain the password for the servers";
                 let password = private_file("password-file", path, missing, why)?;
                 if password.is_empty() || password.len() > PASSWORD_BYTES_MAX {
                     let (path, bytes) = (path.display(), password.len());

@@ -96,12 +96,11 @@ impl Serve {
             (Splits::Coordinator, None) => Ok(Mode::Coordinator),
             (Splits::Netmc, None) => Err(Fault::new(
                 "mode",
-                "netmc: give --switch, where multigets are sent to be split (--vip of `shunt switch load`)",
+                "netmc: give --switch, the destination of multigets (--vip of `shunt switch load`)",
             )),
-            (Splits::Tcp | Splits::Cli | Splits::Coordinator, Some(switch)) => Err(Fault::new(
-                "switch",
-                format_args!("nothing is sent to {switch} without --mode netmc"),
-            )),
+            (Splits::Tcp | Splits::Cli | Splits::Coordinator, Some(switch)) => {
+                Err(Fault::new("switch", format_args!("--mode netmc alone sends to {switch}")))
+            }
             (Splits::Netmc, Some(switch)) if switch.is_ipv4() != self.from.is_ipv4() => {
                 let why = format_args!(
                     "{} cannot reach --switch {switch}: give one of its kind",
@@ -153,7 +152,7 @@ impl Serve {
             text.split_once('=').map_or((text, None), |(server, shim)| (server, Some(shim)));
         if let Some(shim) = shim.filter(|_| !has_shims) {
             return refused(format!(
-                "{text}: with --mode tcp no shim is asked; leave ={shim} out, or give --mode cli"
+                "{text}: --mode tcp uses no shims; leave ={shim} out, or give --mode cli"
             ));
         }
         let server = resolve("server", server)?;
@@ -187,17 +186,19 @@ impl Serve {
             return;
         }
         if self.resend_ms < Duration::from_millis(1) {
-            faults
-                .add("resend-ms", "everything would be asked for again at once; 1ms is the least");
+            faults.add("resend-ms", "every request would be repeated at once; 1ms is the least");
         } else if self.resend_ms >= self.timeout_ms {
             let (resend, timeout) = (self.resend_ms, self.timeout_ms);
             faults.add(
                 "resend-ms",
-                format_args!("{resend:?} is not before --timeout-ms, {timeout:?}: nothing would be asked for again"),
+                format_args!(
+                    "{resend:?} is not less than --timeout-ms, {timeout:?}: no request \
+                would be repeated"
+                ),
             );
         }
         if self.common.cores > 1 && self.from.port() != 0 {
-            let why = "each event loop has a port of its own, and this is one; give port 0, or leave --cores at 1";
+            let why = "each event loop needs a separate port; give port 0, or leave --cores at 1";
             faults.add("from", format_args!("{}: {why}", self.from));
         }
     }
@@ -205,10 +206,11 @@ impl Serve {
     /// Finds options that a cluster does not allow.
     fn check_cluster(&self, faults: &mut Faults) {
         if self.cluster && self.login.database != 0 {
-            faults.add("cluster", "a cluster has database 0 alone: leave --database out");
+            faults.add("cluster", "a cluster has only database 0: leave --database out");
         }
         if self.cluster && !matches!(self.mode, Splits::Tcp | Splits::Cli) {
-            let why = "neither shims nor switches know where the keys of a cluster are: take --mode tcp or cli";
+            let why = "shims and switches do not know which node of a cluster has a key: use \
+            --mode tcp or cli";
             faults.add("cluster", why);
         }
     }

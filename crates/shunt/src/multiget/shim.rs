@@ -93,7 +93,8 @@ impl Shim {
             faults.add("peer", format_args!("--listen {} {why}", self.listen));
         }
         if self.common.cores > 1 {
-            let why = "the answers of other shims come to one event loop; leave --cores at 1, or coordinate elsewhere";
+            let why = "the answers of other shims reach a single event loop; leave --cores at 1, \
+            or coordinate at another shim";
             faults.add("peer", why);
         }
         peers

@@ -86,7 +86,7 @@ fn run_node(settings: &NodeSettings) -> Result<Exit, Failure> {
     info!(?listening, %admin, version = env!("CARGO_PKG_VERSION"), "started");
     let manner = Manner {
         drain_limit: settings.drain_timeout,
-        late: "clients did not take their answers in time and are cut off",
+        late: "clients did not read their answers in time and are cut off",
         died: "an event loop has died, so the process ends",
     };
     let part = NodesPart::new(nodes, telling, manner);

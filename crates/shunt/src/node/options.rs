@@ -176,12 +176,14 @@ impl CommonSettings {
             return Ok(());
         }
         if self.insecure {
-            warn!(address = %listen, "other machines may reach this address, and whoever connects may do everything");
+            warn!(address = %listen, "other machines may reach this address, and every client may \
+            do everything");
             return Ok(());
         }
         let message = format!(
-            "--listen {listen}: other machines may reach that address, and the node has no logins: whoever connects may \
-             read and write everything. Listen on a loopback address such as 127.0.0.1:{port}, or give --insecure if the \
+            "--listen {listen}: other machines may reach that address, and the node has no \
+            logins: every client can read and write everything. Listen on a loopback address such \
+            as 127.0.0.1:{port}, or give --insecure if the \
              network keeps others away",
             port = listen.port()
         );
@@ -250,7 +252,8 @@ impl StorageOptions {
         });
         let reserve_bytes = size("reserve-bytes", &self.reserve_bytes);
         if is_idle {
-            let why = "it does nothing without a row cache in memory: give --row-cache-bytes more than 0, or leave it out";
+            let why = "it has no effect without a row cache in memory: give --row-cache-bytes \
+            more than 0, or leave it out";
             checked.add("row-cache-ssd", why);
         }
         StoreOptions { engine, row_cache, reserve_bytes, ..StoreOptions::default() }

@@ -98,7 +98,7 @@ impl NodesPart {
         let outcome = match notice {
             Notice::LoopEnded { failure: None, .. } if self.nodes.is_none() => return None,
             Notice::LoopEnded { node, failure } => {
-                let failure = failure.unwrap_or_else(|| "nobody told it to end".to_owned());
+                let failure = failure.unwrap_or_else(|| "it ended without an order".to_owned());
                 error!(node, %failure, "{}", self.manner.died);
                 return Some(Exit::Internal);
             }
@@ -135,7 +135,7 @@ impl Part for NodesPart {
     }
 
     fn reload(&mut self) {
-        info!("there is nothing to read again: a node has no configuration file");
+        info!("nothing to reload: a node has no configuration file");
     }
 
     fn drain(&mut self, signal: Option<&'static str>) -> Duration {
@@ -148,7 +148,7 @@ impl Part for NodesPart {
                 teller.tell(Notice::Stopped(outcome.unwrap_or(Stopped::Died)));
             };
             if let Err(error) = std::thread::Builder::new().name("closing".to_owned()).spawn(stop) {
-                error!(%error, "no thread can be had to close the nodes");
+                error!(%error, "the system refuses a thread to close the nodes");
                 self.telling.teller.tell(Notice::Stopped(Stopped::Died));
             }
         }

@@ -168,7 +168,7 @@ fn start(
     announce(&options.data, settings.common.listen, nodes.addresses(), &started, fleet.is_some());
     let manner = Manner {
         drain_limit: CLOSE_LIMIT,
-        late: "the nodes did not close in time; what was acknowledged is on disk",
+        late: "the nodes did not close in time; acknowledged writes are on disk",
         died: "a node has died, so the proxy ends",
     };
     let listen = settings.common.listen;
@@ -271,7 +271,7 @@ fn found_fleet(nodes: &[SocketAddr], settings: &UpSettings) -> Result<Option<Str
         // The user asked for it, with a wildcard address or port 0. The announcement says so as
         // well.
         tracing::info!(
-            "there are no locks, and statements on the tables of shunt write rows: {}",
+            "this proxy has no locks, and statements on the tables of shunt only write rows: {}",
             problem.message
         );
         return Ok(None);
@@ -281,7 +281,7 @@ fn found_fleet(nodes: &[SocketAddr], settings: &UpSettings) -> Result<Option<Str
     match crate::fleet::make(&contacts, FLEET, 1) {
         Ok(()) => Ok(Some(FLEET.to_owned())),
         Err(failed) if settings.proxies > 1 => {
-            Err(Failure::internal("the fleet could not be made", failed.message))
+            Err(Failure::internal("the fleet could not be created", failed.message))
         }
         Err(failed) => {
             tracing::warn!("there are no locks: {}", failed.message);
@@ -342,7 +342,7 @@ fn announce(
     if !has_locks {
         let _ = writeln!(
             out,
-            "  locks               none, for --listen is not an address and a port that clients can be told"
+            "  locks               none, because --listen has no fixed address and port"
         );
     }
     for http in started.iter().filter_map(|one| one.locks_http) {

@@ -28,7 +28,7 @@ pub(super) struct ControlThread {
 pub(super) fn start(parts: ControlThread) -> Result<(), Failure> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| {
-            Failure::internal("the control plane's runtime could not be made", error)
+            Failure::internal("the control plane's runtime could not be created", error)
         })?;
     let teller = parts.teller.clone();
     let work = move || {

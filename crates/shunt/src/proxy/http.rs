@@ -23,7 +23,7 @@ pub(super) fn start(
     ended: impl FnOnce(Option<String>) + Send + 'static,
 ) -> Result<(watch::Sender<Order>, Arc<dyn Part>), Failure> {
     let failed =
-        |error| Failure::internal("the runtime of locks over HTTP could not be made", error);
+        |error| Failure::internal("the runtime of locks over HTTP could not be created", error);
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
     let listener = {

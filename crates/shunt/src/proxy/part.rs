@@ -121,13 +121,11 @@ impl ProxyPart {
         let is_ending = self.acceptor.is_none();
         match notice {
             Notice::RingTimeout if !is_ending => {
-                error!(
-                    "no contact point answered within require_ring_ms, so the proxy ends as told"
-                );
+                error!("no contact point answered within require_ring_ms, so the proxy ends");
                 Some(Exit::NoRing)
             }
             Notice::Unfit(why) if !is_ending => {
-                error!(%why, "the configuration does not go with the ring, so the proxy ends");
+                error!(%why, "the configuration does not match the ring, so the proxy ends");
                 Some(Exit::Unfit)
             }
             Notice::RingTimeout | Notice::Unfit(_) => None,
@@ -138,10 +136,9 @@ impl ProxyPart {
                         error!(core = index, %failure, "a core has died, so the proxy ends")
                     }
                     None if is_ending => return None,
-                    None => error!(
-                        core = index,
-                        "a core has ended without being told to, so the proxy ends"
-                    ),
+                    None => {
+                        error!(core = index, "a core has ended without an order, so the proxy ends")
+                    }
                 }
                 Some(Exit::Internal)
             }
@@ -150,7 +147,7 @@ impl ProxyPart {
                 if is_ending && failure.is_none() {
                     return None;
                 }
-                let failure = failure.unwrap_or_else(|| "nobody told it to end".to_owned());
+                let failure = failure.unwrap_or_else(|| "it ended without an order".to_owned());
                 error!(%failure, "the control plane has died, so the proxy ends");
                 Some(Exit::Internal)
             }
@@ -159,7 +156,7 @@ impl ProxyPart {
                 if is_ending && failure.is_none() {
                     return None;
                 }
-                let failure = failure.unwrap_or_else(|| "nobody told it to end".to_owned());
+                let failure = failure.unwrap_or_else(|| "it ended without an order".to_owned());
                 error!(%failure, "the thread of locks over HTTP has died, so the proxy ends");
                 Some(Exit::Internal)
             }
@@ -255,7 +252,8 @@ impl Part for ProxyPart {
             return;
         }
         if let Err(why) = self.pages.has_datacentre(reloaded.config.local_datacentre.as_deref()) {
-            error!(%why, "the configuration stays as it is, because the new one does not go with the ring");
+            error!(%why, "the configuration stays as it is, because the new one does not match \
+            the ring");
             return;
         }
         if !reloaded.waiting.is_empty() {
@@ -359,7 +357,7 @@ mod tests {
         let mut part =
             started_with(Config { locks_http: http, fleet: Some("main".to_owned()), ..config() });
         let died = Notice::HttpEnded { failure: None };
-        assert_eq!(part.take(died), Some(Exit::Internal), "nobody told it to");
+        assert_eq!(part.take(died), Some(Exit::Internal), "it ended without an order");
         assert!(!part.has_ended());
     }
 

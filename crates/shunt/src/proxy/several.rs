@@ -52,7 +52,8 @@ impl<P: Part> One<P> {
         match self.phase {
             Phase::Serving | Phase::Ended => None,
             Phase::Draining { .. } | Phase::Closing { .. } if self.part.has_ended() => {
-                info!(proxy = %self.address, "it was told to leave and has stopped; the others go on");
+                info!(proxy = %self.address, "it was told to leave and has stopped; the other \
+                proxies continue");
                 self.phase = Phase::Ended;
                 None
             }

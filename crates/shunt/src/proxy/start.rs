@@ -202,7 +202,7 @@ fn start_cores(
     let hands_over = HandsOver::new(config)?;
     let make = |_| {
         mailbox(MAILBOX_CAPACITY)
-            .map_err(|error| Failure::internal("a core's mailbox could not be made", error))
+            .map_err(|error| Failure::internal("a core's mailbox could not be created", error))
     };
     let boxes = (0..config.cores).map(make).collect::<Result<Vec<_>, _>>()?;
     let mailers: Vec<Mailer<CoreMail>> = boxes.iter().map(|(mailer, _)| mailer.clone()).collect();

@@ -97,7 +97,8 @@ impl AgentCommand {
         self.common.check(faults);
         self.means.check(!self.vips.is_empty(), "--vip", faults);
         if !self.vips.is_empty() && self.common.cores > 1 {
-            let why = "with --cores above 1: whoever comes back for a connection has to find the loop that has it";
+            let why = "with --cores above 1: an owner that returns for a connection has to find \
+            its event loop";
             faults.add("vip", why);
         }
         let key = faults.take(secret::key("key-file", &self.key.key_file));
@@ -182,7 +183,9 @@ impl AgentCommand {
 fn far_away(upstream: SocketAddr) -> Option<String> {
     let is_here = upstream.ip().to_canonical().is_loopback();
     (!is_here).then(|| {
-        format!("--upstream {upstream} is no loopback address: an agent is meant to stand on its server's host")
+        format!(
+            "--upstream {upstream} is no loopback address: an agent should run on its server's host"
+        )
     })
 }
 

@@ -105,7 +105,7 @@ impl DispatchCommand {
             Ok(None) => Ok(Box::new(Anywhere)),
             Err(error) => {
                 warn!(%error, "large answers are relayed");
-                Err(format!("all is relayed: {error}"))
+                Err(format!("all answers are relayed: {error}"))
             }
         }
     }
@@ -120,7 +120,8 @@ impl DispatchCommand {
             if backends.contains(&address) {
                 // An agent ends a dispatcher's control connection when the dispatcher opens another
                 // one.
-                let why = "is given twice; an agent has one control connection of each event loop, so give it once";
+                let why = "is given twice; give each agent once, because it has one control \
+                connection per event loop";
                 faults.add("backend", format_args!("{address} {why}"));
             }
             backends.push(address);

@@ -169,7 +169,7 @@ where
     let mut datagrams = role.datagrams.into_iter();
     for (index, mut service) in services.into_iter().enumerate() {
         let (mailer, inbox) = mailbox(MAILBOX_CAPACITY)
-            .map_err(|error| Failure::internal("a mailbox could not be made", error))?;
+            .map_err(|error| Failure::internal("a mailbox could not be created", error))?;
         let load = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
         let mut options = LoopOptions {
             load: Some(load.clone()),
@@ -248,7 +248,7 @@ const PATIENCE_MS_MIN: u64 = 10;
 /// Parses a deadline for a peer.
 pub(crate) fn patience(text: &str) -> Result<Duration, String> {
     let too_short =
-        || format!("nothing is done in so short a time; {PATIENCE_MS_MIN}ms is the least");
+        || format!("no server answers in so short a time; {PATIENCE_MS_MIN}ms is the least");
     duration(text).and_then(|time| {
         if time.as_millis() < PATIENCE_MS_MIN.into() { Err(too_short()) } else { Ok(time) }
     })

@@ -184,7 +184,7 @@ impl<M: Copy + Send + 'static> Part for LoopsPart<M> {
                 None if self.is_leaving => continue,
                 None => error!(
                     index,
-                    "an event loop has ended without being told to, so the {} ends", self.name
+                    "an event loop has ended without an order, so the {} ends", self.name
                 ),
             }
             return Some(Exit::Internal);
@@ -201,7 +201,7 @@ impl<M: Copy + Send + 'static> Part for LoopsPart<M> {
 
     fn reload(&mut self) {
         info!(
-            "nothing is read again while the {} runs: start it anew, which its clients outlive",
+            "the {} does not reload its configuration: restart it, which its clients survive",
             self.name
         );
     }
@@ -212,7 +212,7 @@ impl<M: Copy + Send + 'static> Part for LoopsPart<M> {
             signal,
             ?delay,
             ?limit,
-            "draining: no new connections after the delay, answers that are under way are finished"
+            "draining: no new connections after the delay, answers under way are finished"
         );
         self.shown.set_draining();
         // A death of a thread gives no reason to wait.
@@ -227,7 +227,7 @@ impl<M: Copy + Send + 'static> Part for LoopsPart<M> {
         if self.takes_new_until.is_some() {
             self.leave();
         }
-        warn!(loops = self.running, "the drain took too long, what is left is cut off");
+        warn!(loops = self.running, "the drain took too long, remaining connections are cut off");
         self.order(self.orders.end);
         CLOSE_LIMIT
     }

@@ -11,7 +11,7 @@ use crate::faults::Fault;
 /// Reads the key, without a trailing line end.
 pub(super) fn key(flag: &'static str, path: &Path) -> Result<SharedKey, Fault> {
     let missing = "`head -c 32 /dev/urandom | base64 > FILE` makes one";
-    let open = "other users may read it, and whoever has the key can answer for every server";
+    let open = "other users can read it, and a program with the key can answer for every server";
     let bytes = private_file(flag, path, missing, open)?;
     SharedKey::new(&bytes).map_err(|error| failed(flag, path, &error))
 }

@@ -47,7 +47,7 @@ impl Means {
         } else if !socket && !pins {
             faults.add(
                 "handover-pins",
-                "with --handover-socket the kernel's tables are not used: leave one of them out",
+                "--handover-socket does not use the kernel's tables: leave one of the two out",
             );
         }
     }
@@ -138,7 +138,10 @@ impl PacketFilter for Kernel {
     fn expect(&mut self, of: Flow, lease_ms: u64) {
         let done = self.steering.expect(&flow(of), Duration::from_millis(lease_ms));
         // Without an entry, the packets are dropped in any case.
-        done.unwrap_or_else(|error| warn!(%error, "a connection is not noted before it comes"));
+        done.unwrap_or_else(|error| {
+            warn!(%error, "a connection cannot be entered in the kernel's \
+        table before it arrives")
+        });
     }
 
     fn own(&mut self, of: Flow, lease_ms: u64) {
@@ -149,7 +152,7 @@ impl PacketFilter for Kernel {
     fn let_end(&mut self, of: Flow, lease_ms: u64) {
         let done = self.steering.let_end(&flow(of), Duration::from_millis(lease_ms));
         done.unwrap_or_else(
-            |error| warn!(%error, "a client does not hear that its connection has ended"),
+            |error| warn!(%error, "a client cannot be told that its connection has ended"),
         );
     }
 

@@ -138,10 +138,10 @@ impl Balance {
 
 fn words(known: &Known) -> &'static str {
     match (known.state, known.mac) {
-        (Some(_), None) => "is not in this host's layer-2 network, and is sent nothing",
+        (Some(_), None) => "is not in this host's layer-2 network, so it gets no connections",
         (Some(State::TakesNew), _) => "takes new connections",
-        (Some(State::KeepsOld), _) => "is not ready: it keeps the connections that it has",
-        (None, _) => "says nothing: its connections go to others, which reset them",
+        (Some(State::KeepsOld), _) => "is not ready: it keeps its connections",
+        (None, _) => "does not answer: its connections go to other dispatchers, which reset them",
     }
 }
 
@@ -160,7 +160,8 @@ fn alone(pins: &Path) -> Result<File, String> {
     match directory.try_lock() {
         Ok(()) => Ok(directory),
         Err(TryLockError::WouldBlock) => Err(format!(
-            "{}: another `shunt switch balance` has this gateway: end it first, and give one process all dispatchers",
+            "{}: another `shunt switch balance` controls this gateway: end it first, and give one \
+            process all dispatchers",
             pins.display()
         )),
         Err(TryLockError::Error(error)) => {

@@ -115,17 +115,18 @@ impl Servers {
             let address = server.address;
             if self.servers[..at].iter().any(|other| other.address == address) {
                 return Err(format!(
-                    "--server {address} is named twice: give each once, in the order that sidecars have"
+                    "--server {address} is named twice: give each once, in the sidecars' order"
                 ));
             }
             if vips.contains(&address) {
                 return Err(format!(
-                    "--vip {address} is that of a server, too: give an address of its own"
+                    "--vip {address} is also the address of a server: give a different one"
                 ));
             }
             if vips.iter().any(|vip| vip.is_ipv4() != address.is_ipv4()) {
                 return Err(format!(
-                    "--server {address} is of another kind than --vip: give both IPv4, or both IPv6"
+                    "--server {address} and --vip differ in kind: give both as IPv4, or both as \
+                    IPv6"
                 ));
             }
         }

@@ -56,7 +56,7 @@ fn make_patient(data: &Path) {
         "--lease-ms",
         "20000",
     ]);
-    assert!(code == 0 && said.contains("is made"), "{code} {said} {log}");
+    assert!(code == 0 && said.contains("was created"), "{code} {said} {log}");
     signal(&node, "TERM");
     assert!(node.wait().expect("it ends").success());
 }

@@ -215,7 +215,8 @@ fn what_is_for_a_fleet_alone_is_refused_without_one() {
         .to_string();
     let remedy = |key: &str| {
         format!(
-            "there are no locks and transactions without a fleet; give its name by fleet, or leave {key} out"
+            "only a proxy of a fleet has locks and transactions; give the fleet's name by fleet, \
+            or leave {key} out"
         )
     };
     let expected = [
@@ -253,7 +254,7 @@ fn what_is_not_known_for_an_error_is_not_called_missing() {
     ] {
         let file = Scratch::new("unknown", text);
         let error = load(&[format!("--config={}", file.path())]).expect_err("invalid").to_string();
-        assert!(!error.contains("no node to ask"), "{error}");
+        assert!(!error.contains("no contact point"), "{error}");
     }
     let error = load(&["--config=/nowhere/shunt.toml".to_owned(), "--cores=0".to_owned()])
         .expect_err("invalid");
@@ -262,7 +263,7 @@ fn what_is_not_known_for_an_error_is_not_called_missing() {
         error.contains("cannot be read") && error.contains("--cores: 0 is out of range"),
         "{error}"
     );
-    assert!(!error.contains("no node to ask"), "{error}");
+    assert!(!error.contains("no contact point"), "{error}");
 }
 
 #[test]
