@@ -173,7 +173,7 @@ fn circles(uses: &Uses) -> BTreeSet<BTreeSet<Module>> {
 }
 
 /// Circles that are still larger, by crate and number of files. The list may only shrink.
-const KNOWN: [(&str, usize); 2] = [("proxy", 40), ("proxy", 18)];
+const KNOWN: [(&str, usize); 2] = [("proxy", 23), ("proxy", 18)];
 
 #[test]
 fn no_circle_has_more_than_four_files() {
