@@ -157,7 +157,7 @@ pub(crate) fn wait_until_served(
     let begin = Instant::now();
     while begin.elapsed() < START_TIMEOUT {
         if has_ended() {
-            return Err(io::Error::other(format!("{name} ended at once; what it said is above")));
+            return Err(io::Error::other(format!("{name} ended at once; its output is above")));
         }
         let serves = match admin {
             Some(admin) => http_get(admin, "/readyz").is_ok(),

@@ -111,7 +111,7 @@ impl Connection {
     pub(super) fn call(&mut self, out: &mut Vec<u8>, message: &[u8]) -> Result<(), String> {
         let stream =
             self.calls.checked_mul(2).map(|even| even + 1).filter(|&stream| stream < CALLS_END);
-        let stream = stream.ok_or("a connection to etcd has made all the calls that it may")?;
+        let stream = stream.ok_or("a connection to etcd has no stream id left for another call")?;
         self.calls += 1;
         self.succeeded = None;
         frame(out, HEADERS, END_HEADERS, stream, CALL_HEADERS);
@@ -181,7 +181,7 @@ impl Connection {
 
 /// Reads `succeeded` from a complete `TxnResponse` with its length.
 fn succeeded(data: &[u8]) -> Result<bool, String> {
-    let wrong = || "etcd sent a message that is no TxnResponse".to_owned();
+    let wrong = || "etcd sent a message other than a TxnResponse".to_owned();
     let (head, mut rest) = data.split_first_chunk::<MESSAGE_HEADER_BYTES>().ok_or_else(wrong)?;
     if head[0] != 0
         || u32::from_be_bytes([head[1], head[2], head[3], head[4]]) as usize != rest.len()

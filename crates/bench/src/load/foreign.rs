@@ -113,7 +113,7 @@ impl Generator {
             Reply::NotApplied if rest.step == Step::Ready => {
                 self.foreign_answered(io, rest, false)?
             }
-            other => return Err(format!("{other:?} is no answer to what Redis was asked")),
+            other => return Err(format!("{other:?} does not answer the request to Redis")),
         }
         Ok(Some(length))
     }
@@ -148,7 +148,7 @@ impl Generator {
         applied: bool,
     ) -> Result<(), String> {
         let slot = rest.slots.first_mut().filter(|slot| slot.intended_ns != 0);
-        let slot = slot.ok_or("an answer came that nobody had asked for")?;
+        let slot = slot.ok_or("an answer arrived without a request")?;
         let asked = *slot;
         slot.intended_ns = 0;
         self.counts.not_applied += u64::from(!applied);

@@ -297,10 +297,7 @@ impl Generator {
             Phase::Populating
                 if self.counts.errors_total() > self.options.keys + POPULATING_ERRORS =>
             {
-                self.fail(
-                    io,
-                    "more answers than keys were errors while the keys were written".into(),
-                );
+                self.fail(io, "too many errors while the keys were written".into());
             }
             Phase::Populating if self.is_populated() => {
                 self.fresh = (0..sessions.len() as u32).collect();

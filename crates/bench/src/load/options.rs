@@ -343,7 +343,7 @@ mod tests {
         );
         for (arguments, said) in [
             ("--transfers two-rows --keys 1", "--keys must be 2 or more"),
-            ("--transfers one-row --protocol 3", "from --protocol 4 on"),
+            ("--transfers one-row --protocol 3", "needs --protocol 4"),
             ("--transfers lwt --keys 3000000000", "2147483647 accounts"),
             ("--transfers guarded", "go together"),
             ("--transfers lwt --fence 5", "go together"),

@@ -83,7 +83,7 @@ pub(super) fn reply(data: &[u8]) -> Result<Option<(usize, Reply<'_>)>, String> {
         }
         _ => {
             return Err(format!(
-                "'{}' is no answer to what Redis was asked",
+                "'{}' does not answer the request to Redis",
                 String::from_utf8_lossy(line)
             ));
         }

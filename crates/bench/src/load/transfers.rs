@@ -64,7 +64,7 @@ impl TransferKind {
         }
         if !kind.is_repeated() && args.protocol < 4 {
             return Err(
-                "--transfers: what a transaction has done is told from --protocol 4 on".into()
+                "--transfers: the outcome of a transaction needs --protocol 4 or later".into()
             );
         }
         Ok(Some(kind))

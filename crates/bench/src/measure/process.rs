@@ -111,7 +111,7 @@ fn status_field(status: &str, name: &str) -> u64 {
 }
 
 fn unreadable(what: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, format!("/proc/PID/{what} is not as expected"))
+    io::Error::new(io::ErrorKind::InvalidData, format!("/proc/PID/{what} has an unexpected form"))
 }
 
 #[cfg(test)]

@@ -125,7 +125,7 @@ impl MultigetArgs {
         }
         if self.size.keys_max() as u64 > u64::from(self.keys) {
             return Err(format!(
-                "--keys {}: a multiget has up to {} different ones; give as many at least",
+                "--keys {}: a multiget has up to {} different keys; give at least that many",
                 self.keys,
                 self.size.keys_max()
             ));

@@ -98,7 +98,7 @@ pub fn run(args: &RunArgs) -> io::Result<ExitCode> {
     }
     println!("results: {}", out.display());
     if !complete {
-        eprintln!("broken off; what was finished is in the results");
+        eprintln!("interrupted; the results have what was finished");
     }
     Ok(if bench.failed || !complete { ExitCode::from(2) } else { ExitCode::SUCCESS })
 }

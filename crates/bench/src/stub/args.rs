@@ -66,7 +66,7 @@ impl StubArgs {
     }
 
     fn address(&self, node: u16) -> Result<SocketAddr, String> {
-        let beyond = || format!("{} nodes do not fit behind {}", self.nodes, self.listen);
+        let beyond = || format!("{} nodes do not fit after {}", self.nodes, self.listen);
         if self.one_address {
             let port = self.listen.port().checked_add(node).ok_or_else(beyond)?;
             return Ok(SocketAddr::new(self.listen.ip(), port));
