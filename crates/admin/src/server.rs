@@ -236,7 +236,7 @@ mod tests {
         };
         timeout(Duration::from_secs(600), looks).await.expect("nobody looks");
         let reason = pages.not_ready().expect("ready");
-        assert_eq!(reason, "event loops stand still: loops [0]");
+        assert_eq!(reason, "event loops are stuck: loops [0]");
         server.abort();
     }
 }

@@ -169,7 +169,7 @@ fn everything_that_is_wrong_for_a_dispatcher_or_sidecar_is_told_in_one_go() {
                 "2:1: unknown key `resend`; did you mean `resend_ms`?",
                 "3:9: `cores`: 1 to 1024",
                 "4:17: `password_file`: /nowhere/word: cannot be read",
-                "5:10: `switch`: nothing is sent to 10.0.0.9:9700 without --mode netmc",
+                "5:10: `switch`: --mode netmc alone sends to 10.0.0.9:9700",
                 "--io-what",
             ],
         ),

@@ -45,8 +45,9 @@ pub fn found(
             There::Not(table) => founded.made.push(table),
             There::AsMade(table) => founded.were_there.push(table),
             There::Anothers(why) => {
-                let message =
-                    format!("{why}: rename it, or drop it if nobody needs it. Nothing was made");
+                let message = format!(
+                    "{why}: rename it, or drop it if it is not needed. Nothing was created"
+                );
                 return Err(Failed { code: Some(error_code::INVALID), message });
             }
         }

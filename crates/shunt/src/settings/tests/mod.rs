@@ -181,7 +181,7 @@ fn all_that_is_wrong_is_told_at_once_with_its_place() {
     let path = file.path();
     let expected = [
         format!("error: {path}:1:18: `contact_points`: expected a list in square brackets, each of it text in quotes, found `10.0.0.1`"),
-        format!("error: {path}:2:10: `listen`: `nowhere:0:0` has `0:0` where a port from 1 to 65535 belongs"),
+        format!("error: {path}:2:10: `listen`: `nowhere:0:0` has `0:0` instead of a port from 1 to 65535"),
         format!("error: {path}:3:20: `query_timeout_ms`: expected a time such as `12s`, `500ms` or `1h`, or a number of milliseconds, found `12 parsecs`"),
         format!("error: {path}:5:1: unknown key `frobnicate`; `shunt proxy --help` lists all"),
         format!("error: {path}:6:1: unknown key `clients_byte_max`; did you mean `clients_bytes_max`?"),
