@@ -23,7 +23,7 @@ use tokio::sync::watch;
 use crate::config::Config;
 use crate::control::Mailbox;
 use crate::control::datacentre;
-use crate::metrics::Sources;
+use crate::metrics::exposition::Sources;
 use clients::Clients;
 
 /// The pages of the admin address and their sources.

@@ -22,7 +22,9 @@ use crate::handover::{links as agent_links, offers};
 use crate::ids::{LinkKey, LinkRef};
 use crate::limits;
 use crate::link::links::LinkAndNode;
-use crate::link::{Link, LinkWriter, NodeState, Pending, Purpose, Step, handshake, keep, upgrade};
+use crate::link::{
+    Link, LinkWriter, NodeState, Pending, Purpose, Step, closing, handshake, keep, upgrade,
+};
 use crate::log_limits::Logged;
 use crate::metrics::Outcome;
 use crate::plan::After;
@@ -59,7 +61,7 @@ pub(crate) fn received(core: &mut Core, io: &mut Io, key: LinkKey, data: &[u8]) 
         reconsider_full(core, io, key);
     }
     if done {
-        keep::close(core, io, key);
+        closing::close(core, io, key);
     }
     used
 }

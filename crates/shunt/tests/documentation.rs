@@ -20,7 +20,8 @@ use shunt_node::run::{Nodes, NodesOptions};
 use shunt_proxy::admin::Admin;
 use shunt_proxy::config::Config;
 use shunt_proxy::control::ClusterView;
-use shunt_proxy::metrics::{ControlMetrics, CoreMetrics, Sources};
+use shunt_proxy::metrics::exposition::Sources;
+use shunt_proxy::metrics::{ControlMetrics, CoreMetrics};
 
 /// With fewer options or metrics than this, the search for them is broken.
 const NAMES_MIN: usize = 20;

@@ -17,8 +17,8 @@ use super::error::ControlError;
 use super::handshake::Session;
 use super::missed::Inventory;
 use super::plane::{ControlPlane, Step, node_port, probe, until};
-use super::state::TableName;
-use super::{ControlRequest, CoreMail, ring, schema};
+use super::state::{ControlRequest, CoreMail, TableName};
+use super::{ring, schema};
 
 /// Wait after the first of several topology or status events, so that they cost one read. Nodes
 /// also announce a change before they can answer queries about it.

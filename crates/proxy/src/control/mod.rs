@@ -27,7 +27,7 @@ pub mod state;
 mod tables;
 #[cfg(test)]
 mod tests;
-mod view;
+pub(crate) mod view;
 
 pub use plane::{ControlOptions, ControlPlane, Unfit};
 pub use post::Mailbox;

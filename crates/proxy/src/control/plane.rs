@@ -22,13 +22,14 @@ use super::agreement::Answer;
 use super::contact;
 use super::datacentre;
 use super::error::{Attempt, ControlError};
+use super::follow;
 use super::handshake::{self, Session};
 use super::missed::Inventory;
 use super::post::{Mailbox, Post};
 use super::ring::{self, KnownNodes, Ring};
 use super::ring_identity::{self, Members};
 use super::schema::Schema;
-use super::{ClusterState, ControlRequest, CoreMail, follow};
+use super::state::{ClusterState, ControlRequest, CoreMail};
 use crate::config::{CQL_PORT, Config};
 use crate::metrics::ControlMetrics;
 

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::mem::discriminant;
 use std::sync::Arc;
 
-use super::CoreMail;
+use super::state::CoreMail;
 use crate::metrics::ControlMetrics;
 
 /// Puts one mail into a core's mailbox, or gives it back if that is full or the core gone.

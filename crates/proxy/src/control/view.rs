@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use super::ClusterState;
+use super::state::ClusterState;
 
 /// A reader of the last [`ClusterState`]. Cheap to clone.
 #[derive(Clone, Debug)]

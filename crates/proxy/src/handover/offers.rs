@@ -17,7 +17,7 @@ use crate::core::Core;
 use crate::ids::LinkRef;
 use crate::limits;
 use crate::link::links::LinkAndNode;
-use crate::link::{Kept, Pending, Purpose, keep};
+use crate::link::{Kept, Pending, Purpose, closing, keep};
 use crate::metrics::{HandedOver, Outcome, StaysFor};
 use crate::plan::After;
 use crate::reply::Answer;
@@ -168,6 +168,6 @@ fn free(core: &mut Core, io: &mut Io, offer: &Offer, may_come: bool) {
         node.metrics.latency_ns.record(io.now_ns().saturating_sub(offer.pending.sent_ns));
     }
     if link.retiring && link.is_unused() {
-        keep::close(core, io, offer.at.key);
+        closing::close(core, io, offer.at.key);
     }
 }

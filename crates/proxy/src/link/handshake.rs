@@ -17,7 +17,7 @@ use crate::handover::way;
 use crate::ids::{LinkKey, PoolId};
 use crate::limits;
 use crate::link::links::Links;
-use crate::link::{LinkWriter, Role, Step, Verdict, identity, keep, open, upgrade};
+use crate::link::{LinkWriter, Role, Step, Verdict, closing, identity, keep, open, upgrade};
 use crate::log_limits::Logged;
 use crate::metrics::GivenUp;
 
@@ -163,7 +163,7 @@ pub(crate) fn logged_in(core: &mut Core, io: &mut Io, key: LinkKey) {
     let (pool, role) = (link.pool, link.role);
     login::login_accepted(core, io, pool);
     if role == Role::Verifies {
-        keep::close(core, io, key);
+        closing::close(core, io, key);
         open::ensure_links(core, io, pool);
     } else {
         send_use(core, io, key);
@@ -230,7 +230,7 @@ fn pool_refused(
         pool.refused_by(node, verdict, now, random);
     }
     core.links.count_given_up(node, GivenUp::Refused);
-    keep::close(core, io, key);
+    closing::close(core, io, key);
     Some(id)
 }
 

@@ -10,9 +10,8 @@ use crate::control::state::ControlRequest;
 use crate::core::Core;
 use crate::handover::way;
 use crate::ids::LinkKey;
-use crate::link::{Link, Purpose, Role, Step, open, upgrade};
+use crate::link::{Role, Step, closing, open, upgrade};
 use crate::metrics::GivenUp;
-use crate::retry::LostRequests;
 
 /// Ends the handshake: the link takes queries.
 pub(crate) fn ready(core: &mut Core, io: &mut Io, key: LinkKey) {
@@ -79,7 +78,7 @@ pub(crate) fn lost(core: &mut Core, io: &mut Io, key: LinkKey, reason: CloseReas
     } else {
         tracing::debug!(core = core.context.index, node = %named, ?reason, ?step, retry_in_ms, "no link to a node");
     }
-    let_go(core, io, key);
+    closing::forget(core, io, key);
     let _ = core.context.control.try_send(ControlRequest::NodeUnreachable(node));
     if role == Role::Verifies || step != Step::Ready {
         login::verification_interrupted(core, io, pool_id);
@@ -87,83 +86,11 @@ pub(crate) fn lost(core: &mut Core, io: &mut Io, key: LinkKey, reason: CloseReas
     open::ensure_links(core, io, pool_id);
 }
 
-/// Retires a link: no new queries on it; it closes when those in flight are answered.
+/// Retires a link, and begins a login anew that it was to verify.
 pub(crate) fn retire(core: &mut Core, io: &mut Io, key: LinkKey) {
-    let Some(link) = core.links.get_mut(key) else { return };
-    if !link.retiring && link.step == Step::Ready {
-        let (node, pool) = (link.node, link.pool);
-        if let Some(pool) = core.router.pools.get_mut(pool) {
-            pool.ready = pool.ready.saturating_sub(1);
-            pool.remove_link(node, key);
-        }
-    }
-    let Some(link) = core.links.get_mut(key) else { return };
-    link.retiring = true;
-    let (pool, opening) = (link.pool, link.step != Step::Ready);
-    // Clients that it held back should try other links.
-    let mut waiting = std::mem::take(&mut link.waiting);
-    if link.is_unused() || opening {
-        close(core, io, key);
-    }
-    core.clients.unstall_all(&core.context.metrics, &mut waiting, Stall::LINK);
-    if opening {
+    let Some(pool) = core.links.get(key).map(|link| link.pool) else { return };
+    if closing::retire(core, io, key) {
         login::verification_interrupted(core, io, pool);
-    }
-}
-
-/// Closes a link from this side. Requests in flight on it count as lost.
-pub(crate) fn close(core: &mut Core, io: &mut Io, key: LinkKey) {
-    let Some(link) = core.links.get(key) else { return };
-    let conn = link.conn;
-    // Take the sent log before the connection goes.
-    let_go(core, io, key);
-    io.abort(conn);
-}
-
-/// Forgets a link. Its requests in flight, and the clients that wait for it, go on elsewhere.
-fn let_go(core: &mut Core, io: &mut Io, key: LinkKey) {
-    let Some(mut link) = core.links.try_remove(key) else { return };
-    let log = io.take_sent_log(link.conn);
-    core.connections.forget(link.conn);
-    detach(core, key, &link);
-    core.clients.unstall_all(&core.context.metrics, &mut link.waiting, Stall::LINK);
-    core.retries.linked.extend(link.on_ready.drain(..).map(|repair| (repair, false)));
-    let mut requests = link.streams.take_all();
-    requests.retain(|pending| {
-        let goes_on = matches!(pending.purpose, Purpose::Client | Purpose::Reprepare { .. });
-        if !goes_on {
-            core.retained.forget(pending.kept);
-        }
-        goes_on
-    });
-    if !requests.is_empty() {
-        core.retries.lost.push(LostRequests { requests, log });
-    }
-}
-
-/// Takes a link out of its pool and out of its node's figures.
-fn detach(core: &mut Core, key: LinkKey, link: &Link) {
-    if let Role::Replaces(old) = link.role
-        && let Some(old) = core.links.find_mut(old)
-    {
-        old.is_being_replaced = false;
-    }
-    if let Some(state) = core.links.node_mut(link.node) {
-        state.in_flight = state.in_flight.saturating_sub(link.streams.len() as u32);
-        state.metrics.in_flight.set(u64::from(state.in_flight));
-        if link.step == Step::Ready {
-            state.metrics.links.sub(1);
-            state.metrics.aggregated_links.sub(u64::from(link.aggregate.is_some()));
-            state.metrics.links_lost.add(u64::from(!link.retiring));
-        } else if link.role != Role::Verifies {
-            state.metrics.connect_failures.add(1);
-        }
-    }
-    if let Some(pool) = core.router.pools.get_mut(link.pool) {
-        pool.remove_link(link.node, key);
-        if link.step == Step::Ready && !link.retiring {
-            pool.ready = pool.ready.saturating_sub(1);
-        }
     }
 }
 
@@ -182,7 +109,7 @@ pub(crate) fn break_off(core: &mut Core, io: &mut Io, key: LinkKey, reason: Give
     let (now, random) = (io.now_ns(), core.context.random());
     core.links.health.failed(node, now, random);
     let _ = core.context.control.try_send(ControlRequest::NodeUnreachable(node));
-    close(core, io, key);
+    closing::close(core, io, key);
     if role == Role::Verifies || step != Step::Ready {
         login::verification_interrupted(core, io, pool_id);
     }

@@ -10,6 +10,7 @@
 //! [`crate::aggregate`] puts requests on a link, and they come back through
 //! [`crate::disaggregate`].
 
+pub(crate) mod closing;
 pub(crate) mod handshake;
 pub(crate) mod identity;
 pub(crate) mod keep;

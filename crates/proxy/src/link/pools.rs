@@ -4,7 +4,7 @@ use shunt_reactor::Io;
 
 use crate::core::Core;
 use crate::ids::PoolId;
-use crate::link::{PoolKey, keep, open};
+use crate::link::{PoolKey, closing, open};
 
 /// The pool of `key`, see [`crate::link::Pools::find_or_create`]. If the number of pools has
 /// reached its bound, the one that has been idle longest makes room: links kept for clients that
@@ -21,7 +21,13 @@ pub(crate) fn for_key(
         return found;
     }
     let idlest = core.router.pools.idlest()?;
-    close(core, io, idlest);
+    // No login waits in an idle pool.
+    if retire_links(core, io, idlest)
+        && let Some(pool) = core.router.pools.get_mut(idlest)
+    {
+        pool.verifying = false;
+    }
+    remove_if_unused(core, idlest);
     core.router.pools.find_or_create(key, per_node, verified_ns, now)
 }
 
@@ -37,13 +43,15 @@ pub(crate) fn join(core: &mut Core, io: &mut Io, slot: u32, pool_id: PoolId) {
     open::ensure_links(core, io, pool_id);
 }
 
-/// Closes a pool that no client uses.
-pub(crate) fn close(core: &mut Core, io: &mut Io, id: PoolId) {
+/// Retires the links of a pool that no client uses. Returns true if one was still opening: a login
+/// that it was to verify needs another link.
+pub(crate) fn retire_links(core: &mut Core, io: &mut Io, id: PoolId) -> bool {
     let links = core.router.pools.get(id).map(|pool| pool.links().collect::<Vec<_>>());
+    let mut opening = false;
     for link in links.unwrap_or_default() {
-        keep::retire(core, io, link);
+        opening |= closing::retire(core, io, link);
     }
-    remove_if_unused(core, id);
+    opening
 }
 
 /// Frees a pool's place only when no client, no link and no waiting request refers to it: a request

@@ -20,7 +20,7 @@ use crate::core::Core;
 use crate::ids::{LinkKey, LinkRef};
 use crate::limits;
 use crate::link::links::LinkAndNode;
-use crate::link::{Role, Step, keep, open};
+use crate::link::{Role, Step, closing, keep, open};
 use crate::reply::Answer;
 
 /// Reads from SUPPORTED the offer of aggregated frames on this very connection, if they are wanted;
@@ -115,7 +115,7 @@ pub(crate) fn take_place(core: &mut Core, io: &mut Io, key: LinkKey) -> bool {
             true
         }
         _ => {
-            keep::close(core, io, key);
+            closing::close(core, io, key);
             false
         }
     }
@@ -127,7 +127,7 @@ pub(crate) fn failed(core: &mut Core, io: &mut Io, key: LinkKey, why: &str) {
     if link.via.is_some() {
         // The next attempt comes with the tick, once its pause is over.
         tracing::info!(core = core.context.index, node = %core.router.node_named(link.node), why, "no link through an agent; the present link stays in use");
-        return keep::close(core, io, key);
+        return closing::close(core, io, key);
     }
     let (node, port) = (link.node, link.port);
     let (now, random) = (io.now_ns(), core.context.random());
@@ -140,7 +140,7 @@ pub(crate) fn failed(core: &mut Core, io: &mut Io, key: LinkKey, why: &str) {
         retry_in_ms = retry_ns / 1_000_000,
         "a node offers aggregated frames that cannot be used; ordinary links are used instead"
     );
-    keep::close(core, io, key);
+    closing::close(core, io, key);
 }
 
 /// Handles the loss of a link of aggregated frames. If it lasted, or carried frames both ways on

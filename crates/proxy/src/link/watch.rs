@@ -5,10 +5,11 @@ use shunt_reactor::Io;
 use shunt_wire::cql::envelope::opcode;
 
 use crate::aggregate;
+use crate::client::login;
 use crate::core::Core;
 use crate::ids::LinkKey;
 use crate::limits;
-use crate::link::{Pending, Purpose, Step, keep, open, pools, refusal, upgrade};
+use crate::link::{Pending, Purpose, Step, closing, keep, open, pools, refusal, upgrade};
 use crate::metrics::{GivenUp, PoolState};
 use crate::retry::lost;
 
@@ -21,7 +22,10 @@ pub(crate) fn tick_pools(core: &mut Core, io: &mut Io) {
             || now.saturating_sub(pool.idle_since_ns) > limits::POOL_IDLE_NS;
         let idle = pool.clients == 0 && unused;
         if idle {
-            pools::close(core, io, id);
+            if pools::retire_links(core, io, id) {
+                login::verification_interrupted(core, io, id);
+            }
+            pools::remove_if_unused(core, id);
         } else {
             open::ensure_links(core, io, id);
             refusal::tick(core, io, id);
@@ -68,7 +72,7 @@ pub(crate) fn tick_links(core: &mut Core, io: &mut Io) {
             continue;
         }
         if link.retiring && link.is_unused() {
-            keep::close(core, io, key);
+            closing::close(core, io, key);
             continue;
         }
         let node = link.node;

@@ -10,7 +10,7 @@ use shunt_admin::{
 };
 
 use super::{ControlMetrics, CoreMetrics, GivenUp, HandoverMetrics, NodeMetrics};
-use crate::control::ClusterView;
+use crate::control::view::ClusterView;
 use crate::prepared::PreparedStore;
 
 /// The sources of all exposed metrics.

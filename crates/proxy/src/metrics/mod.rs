@@ -5,7 +5,7 @@
 //! allocate nothing.
 
 mod control;
-mod exposition;
+pub mod exposition;
 mod handover;
 mod locks;
 mod multiget;
@@ -13,7 +13,6 @@ mod node;
 mod transactions;
 
 pub use control::ControlMetrics;
-pub use exposition::Sources;
 pub use handover::{HandedOver, HandoverMetrics, StaysFor};
 pub use locks::{LockEvent, LockMetrics, Partitions, PermissionAnswer};
 pub use multiget::MultigetMetrics;

@@ -12,7 +12,8 @@ use shunt_proxy::control::{ClusterView, ControlOptions, ControlRequest, CoreMail
 use shunt_proxy::core::{Core, CoreOptions};
 use shunt_proxy::fleet::membership::state_file::StateFile;
 use shunt_proxy::log_limits::LogLimits;
-use shunt_proxy::metrics::{ControlMetrics, CoreMetrics, Sources};
+use shunt_proxy::metrics::exposition::Sources;
+use shunt_proxy::metrics::{ControlMetrics, CoreMetrics};
 use shunt_proxy::prepared::PreparedStore;
 use shunt_reactor::moving::{Intake, Mover};
 use shunt_reactor::{

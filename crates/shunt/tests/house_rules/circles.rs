@@ -172,12 +172,8 @@ fn circles(uses: &Uses) -> BTreeSet<BTreeSet<Module>> {
         .collect()
 }
 
-/// Circles that are still larger, by crate and number of files. The list may only shrink.
-const KNOWN: [(&str, usize); 2] = [("proxy", 23), ("proxy", 18)];
-
 #[test]
 fn no_circle_has_more_than_four_files() {
-    let mut known: Vec<(&str, usize)> = KNOWN.to_vec();
     let mut offenders = Vec::new();
     let mut crates = 0;
     for entry in fs::read_dir(root().join("crates")).unwrap() {
@@ -185,10 +181,6 @@ fn no_circle_has_more_than_four_files() {
         let uses = read_crate(&name).uses();
         crates += usize::from(uses.values().any(|used| !used.is_empty()));
         for circle in circles(&uses).into_iter().filter(|circle| circle.len() > FILES_MAX) {
-            if let Some(at) = known.iter().position(|known| *known == (&*name, circle.len())) {
-                known.remove(at);
-                continue;
-            }
             let mut lines = vec![format!("{name}: {} files", circle.len())];
             for module in &circle {
                 let used: Vec<String> =
@@ -199,7 +191,6 @@ fn no_circle_has_more_than_four_files() {
         }
     }
     assert!(crates > 8, "uses were found in {crates} crates only");
-    offenders.extend(known.iter().map(|gone| format!("take {gone:?} out of KNOWN, or lower it")));
     assert_none("circles of more than four files", offenders);
 }
 
