@@ -9,18 +9,29 @@ HEAD = """# Results
 
 <!-- Written by experiments/report/build --keep from the files beside it; do not edit. -->
 
-These are the claims that `shunt bench run` judged on full runs, the latest run first. A claim is *met* when the whole interval of the
-measured median is where the claim says, *not met* when none of it is, and *not shown* otherwise; [benchmarks](../benchmarks.md) says how
-it is measured, and how to repeat it. "x 0.51 (0.42 to 0.71)" is a ratio and the interval of its median over the rounds.
+`shunt bench run` judged these claims on full runs. The latest run comes first. A claim is
 
-Each run is one JSON file with its claims, medians, ratios and intervals. `make report RESULTS=docs/results/NAME.json` makes a page with
-plots of it below `target`. Single measurements are not kept.
+- *met* when the whole interval of the measured median is where the claim says,
+- *not met* when none of the interval is,
+- *not shown* otherwise.
 
-"Theirs" is what a paper found. Paper 1 is D. Kawanami et al., "A Proxy-Based Query Aggregation Method for Distributed Key-Value
-Stores", FiCloudW 2018; paper 2 is later work of the same group on a faster proxy; paper 3 is S. Klauck et al., "Eliminating the Bandwidth
-Bottleneck of Central Query Dispatching Through TCP Connection Hand-Over", BTW 2019; paper 4 is J. Bang, "High-Performance Multiget
-Coordination for Distributed Key-Value Stores" (NetMC), a master's thesis of Sungshin Women's University, 2024; paper 5 is P. Menon et al.,
-"CaSSanDra: An SSD Boosted Key-Value Store", ICDE 2014.
+"x 0.51 (0.42 to 0.71)" is a ratio and the interval of its median over the rounds.
+[Benchmarks](../benchmarks.md) says how to measure, and how to repeat a run.
+
+Each run is one JSON file with its claims, medians, ratios and intervals. `make report
+RESULTS=docs/results/NAME.json` makes a page with plots of it below `target`. We keep no single
+measurements.
+
+"Theirs" is the finding of a paper; "paper 4" is number 4 of this list:
+
+1. D. Kawanami et al., "A Proxy-Based Query Aggregation Method for Distributed Key-Value Stores",
+   FiCloudW 2018.
+2. Later work of the same group on a faster proxy.
+3. S. Klauck et al., "Eliminating the Bandwidth Bottleneck of Central Query Dispatching Through TCP
+   Connection Hand-Over", BTW 2019.
+4. J. Bang, "High-Performance Multiget Coordination for Distributed Key-Value Stores" (NetMC), a
+   master's thesis of Sungshin Women's University, 2024.
+5. P. Menon et al., "CaSSanDra: An SSD Boosted Key-Value Store", ICDE 2014.
 """
 RUNS_SHOWN = 2  # of each scenario, beside one another; older ones are in their files
 
