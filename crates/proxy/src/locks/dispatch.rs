@@ -14,20 +14,11 @@ use crate::fleet::requests::clients;
 use crate::fleet::requests::form::{AnswerForm, AnswerKind};
 use crate::fleet::requests::{Again, Asker, At, Pending};
 use crate::ids::ClientRef;
-use crate::limits;
 use crate::locks::reply::{Reply, Verdict};
 use crate::locks::request::LockRequest;
 use crate::locks::request::{KeeperRequest, Operation};
 use crate::locks::{answer, batch, core_of, keep, overview};
 use crate::transactions::{answer as transactions, intake::guard};
-
-/// A request that no proxy could serve, because its lock's owner had just changed, is sent again
-/// for this long.
-const AGAIN_FOR_NS: u64 = limits::SECOND_NS;
-/// Pause before such a request is sent again.
-const AGAIN_AFTER_NS: u64 = 20_000_000;
-/// Requests that may wait to be sent again; clients retry the rest.
-const AGAIN_MAX: usize = 2_048;
 
 /// Requests of a core's clients that may be at other proxies; those here and on other cores have
 /// quotas there.
@@ -177,12 +168,11 @@ pub(crate) fn deliver(core: &mut Core, io: &mut Io, ticket: Ticket, outcome: &Re
     let Some(pending) = core.fleet.requests.get_mut(ticket) else { return };
     if outcome.verdict == Verdict::NotServed(NotServed::Elsewhere)
         && pending.again.is_some()
-        && core.fleet.locks.again.len() < AGAIN_MAX
-        && now_ns.saturating_sub(pending.received_ns) < AGAIN_FOR_NS
+        && let Some(due_ns) =
+            core.fleet.locks.retries.schedule((pending.received_ns, now_ns), ticket, 0)
     {
         pending.at = At::Here(None);
-        core.fleet.locks.again.push_back((now_ns + AGAIN_AFTER_NS, ticket));
-        keep::wake(core, io, now_ns + AGAIN_AFTER_NS);
+        keep::wake(core, io, due_ns);
         return;
     }
     match pending.form.kind {
@@ -231,12 +221,7 @@ fn forget(core: &mut Core, ticket: Ticket) {
 /// Asks again what could not be served when a shard had just changed hands.
 pub(super) fn ask_again(core: &mut Core, io: &mut Io) {
     let now_ns = io.now_ns();
-    while let Some((due_ns, ticket)) = core.fleet.locks.again.front().copied() {
-        if due_ns > now_ns {
-            keep::wake(core, io, due_ns);
-            return;
-        }
-        core.fleet.locks.again.pop_front();
+    while let Some(ticket) = core.fleet.locks.retries.pop_due(now_ns) {
         let Some(pending) = core.fleet.requests.get_mut(ticket) else { continue };
         let Some(Again { asker, table, namespace, operation }) = pending.again.clone() else {
             continue;
@@ -252,6 +237,9 @@ pub(super) fn ask_again(core: &mut Core, io: &mut Io) {
         let (texts, name_bytes) = (pending.form.texts.clone(), pending.form.name_bytes);
         let (name, owner) = texts.split_at(name_bytes);
         send(core, io, ticket, &asker, &LockRequest { table, namespace, operation, name, owner });
+    }
+    if let Some(due_ns) = core.fleet.locks.retries.next_due_ns() {
+        keep::wake(core, io, due_ns);
     }
 }
 

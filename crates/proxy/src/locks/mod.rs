@@ -52,11 +52,11 @@ mod state;
 pub(crate) mod status;
 pub(crate) mod sweep;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use shunt_fleet::{Level, SHARDS};
-use shunt_locks::{Handle, LoadId, Locks, Ticket};
+use shunt_locks::{Handle, LoadId, Locks};
 
 use slab::Slab;
 
@@ -67,6 +67,7 @@ use rows::damage::DamagedPartitions;
 use state::{ForeignRows, Overview, Snapshot, Undecided};
 use sweep::progress::Sweep;
 
+use crate::fleet::requests::retry::LockRetries;
 use crate::wakes::Wakes;
 
 /// The key of the timer of the locks.
@@ -82,8 +83,8 @@ pub(crate) struct LockKeeper {
     /// Locks of this core's shards; none before the first request.
     table: Option<Box<Locks>>,
     effects: Effects,
-    /// Requests to be made again, in the order of their times.
-    again: VecDeque<(u64, Ticket)>,
+    /// Requests that are sent again after a take-over.
+    retries: LockRetries,
     /// Requests of other cores' clients that wait here, by ticket.
     remote: HashMap<u64, Handle>,
     /// Locks whose lists requests ask for, by ticket.
@@ -126,7 +127,7 @@ impl Default for LockKeeper {
         Self {
             table: None,
             effects: Effects::default(),
-            again: VecDeque::new(),
+            retries: LockRetries::default(),
             remote: HashMap::new(),
             listings: HashMap::new(),
             lists_bytes: 0,

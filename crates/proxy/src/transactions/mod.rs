@@ -76,6 +76,7 @@ use shunt_wire::cql::envelope::opcode;
 use shunt_wire::cql::message::encode;
 
 use crate::fleet::peers::Login;
+use crate::fleet::requests::retry::TransactionRetries;
 use crate::transactions::effects::{Effect, EffectQueue};
 use crate::transactions::job::{Failure, GuardedRequest, Job, UndecidedRights};
 use crate::transactions::modes::state::{Modes, RulesPolling};
@@ -127,9 +128,8 @@ pub(crate) struct TransactionKeeper {
     /// Steps of openings that could not be sent.
     unsent: Vec<(Claim, OpeningPart)>,
     draining: Vec<Draining>,
-    /// Requests of this core's clients that are sent again, in the order of their times.
-    again: VecDeque<(u64, Ticket, usize)>,
-    again_bytes: usize,
+    /// Requests of clients of this core that are sent again after a take-over.
+    retries: TransactionRetries,
     /// Requests that wait for an answer about their lock, by ticket.
     guarded: HashMap<u64, GuardedRequest>,
     guarded_bytes: usize,
@@ -164,8 +164,7 @@ impl Default for TransactionKeeper {
             openings: BTreeMap::new(),
             unsent: Vec::new(),
             draining: Vec::new(),
-            again: VecDeque::new(),
-            again_bytes: 0,
+            retries: TransactionRetries::default(),
             guarded: HashMap::new(),
             guarded_bytes: 0,
             wakes: Wakes::default(),

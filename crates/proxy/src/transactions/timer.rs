@@ -12,7 +12,7 @@ pub(super) fn set_due(core: &mut Core, io: &mut Io) {
     let of_openings = keeper.openings.values().filter_map(Open::next_due_ms);
     let due_ms =
         keeper.table.as_ref().and_then(|table| table.next_due_ms()).into_iter().chain(of_openings);
-    let again_ms = keeper.again.front().map(|(due_ns, ..)| due_ns.div_ceil(1_000_000));
+    let again_ms = keeper.retries.next_due_ns().map(|due_ns| due_ns.div_ceil(1_000_000));
     let due_ms = due_ms.chain(again_ms).min();
     if let Some(due_ms) = due_ms {
         let at_ns = due_ms.saturating_mul(1_000_000).max(io.now_ns() + 1);

@@ -5,6 +5,7 @@
 pub(crate) mod cancel;
 pub(crate) mod clients;
 pub(crate) mod form;
+pub(crate) mod retry;
 
 use std::collections::HashMap;
 use std::sync::Arc;

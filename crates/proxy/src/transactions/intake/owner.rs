@@ -12,23 +12,10 @@ use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
 use crate::fleet::peers::Login;
 use crate::fleet::peers::forward::forward_transaction;
-use crate::fleet::requests::clients;
-use crate::fleet::requests::{self, At};
-use crate::limits::SECOND_NS;
+use crate::fleet::requests::{self, At, clients};
 use crate::locks::core_of;
 use crate::transactions::timer::set_due;
 use crate::transactions::{execute, levels};
-
-/// Bytes of requests that wait to be sent again.
-const AGAIN_BYTES_MAX: usize = 8 << 20;
-
-/// Time for which a request is sent again that could not be served because its shard had just
-/// changed hands.
-const AGAIN_FOR_NS: u64 = SECOND_NS;
-/// Pause before a request is sent again.
-const AGAIN_AFTER_NS: u64 = 20_000_000;
-/// Requests that wait to be sent again; clients have to repeat any more.
-const AGAIN_MAX: usize = 1_024;
 
 /// Schedules a request that was certainly not executed to be sent again; `false` leaves that to the
 /// client. This must never repeat a request whose client's rights were not checked: such a request
@@ -37,21 +24,15 @@ pub(crate) fn retry_later(core: &mut Core, io: &mut Io, ticket: Ticket) -> bool 
     let now_ns = io.now_ns();
     let Some(pending) = core.fleet.requests.get_mut(ticket) else { return false };
     let bytes = pending.form.texts.len();
-    let may_be =
-        pending.form.name_bytes > 0 && now_ns.saturating_sub(pending.received_ns) < AGAIN_FOR_NS;
-    let queue = &core.fleet.transactions.again;
-    if queue.iter().any(|(_, queued, _)| *queued == ticket) {
+    let retries = &mut core.fleet.transactions.retries;
+    if retries.contains(ticket) {
         return true;
     }
-    if !may_be
-        || queue.len() >= AGAIN_MAX
-        || core.fleet.transactions.again_bytes + bytes > AGAIN_BYTES_MAX
-    {
+    let times_ns = (pending.received_ns, now_ns);
+    if pending.form.name_bytes == 0 || retries.schedule(times_ns, ticket, bytes).is_none() {
         return false;
     }
-    core.fleet.transactions.again_bytes += bytes;
     pending.at = At::Here(None);
-    core.fleet.transactions.again.push_back((now_ns + AGAIN_AFTER_NS, ticket, bytes));
     set_due(core, io);
     true
 }
@@ -59,11 +40,7 @@ pub(crate) fn retry_later(core: &mut Core, io: &mut Io, ticket: Ticket) -> bool 
 /// Sends requests again that are due.
 pub(crate) fn retry_due(core: &mut Core, io: &mut Io) {
     let now_ns = io.now_ns();
-    while let Some((due_ns, ticket, bytes)) = core.fleet.transactions.again.front().copied()
-        && due_ns <= now_ns
-    {
-        core.fleet.transactions.again.pop_front();
-        core.fleet.transactions.again_bytes -= bytes;
+    while let Some(ticket) = core.fleet.transactions.retries.pop_due(now_ns) {
         // The client may be gone.
         let Some(pending) = core.fleet.requests.get_mut(ticket) else { continue };
         let texts = pending.form.texts.clone();
