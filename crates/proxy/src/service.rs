@@ -17,7 +17,7 @@ use crate::fleet::clock::question as clock;
 use crate::fleet::cores::receive;
 use crate::fleet::membership::run;
 use crate::fleet::peers::link as peers;
-use crate::fleet::statements::heard;
+use crate::fleet::statements::answers;
 use crate::flush::{self, GATHER_TIMER};
 use crate::handover::{Handover, agents, links, moved};
 use crate::ids::Ticket;
@@ -157,7 +157,7 @@ impl Service for Core {
             }
             CoreMail::FromCore(batch) => {
                 pause::check_for_pause(self, io);
-                receive::take(self, io, &batch);
+                receive::take_batch(self, io, &batch);
             }
             CoreMail::Drain => drain::start(self, io),
             CoreMail::LeaveSilently => run::leave_untold(self, io),
@@ -209,8 +209,8 @@ fn settle(core: &mut Core, io: &mut Io) {
         || core.fleet.locks.has_work()
         || core.fleet.transactions.has_work()
     {
-        heard::settle(core, io);
-        perform::out(core, io);
+        answers::settle(core, io);
+        perform::perform(core, io);
         transactions::effects::perform::perform(core, io);
         lost::settle(core, io);
     }

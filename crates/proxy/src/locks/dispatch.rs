@@ -108,7 +108,7 @@ fn send(core: &mut Core, io: &mut Io, ticket: Ticket, asker: &Asker, question: &
             (None, _) => deliver(core, io, ticket, &Verdict::Quota(Quota::Requests).into()),
         }
     } else if keeper == core.context.index {
-        let handle = keep::take(core, io, &request);
+        let handle = keep::take_request(core, io, &request);
         if let Some(pending) = core.fleet.requests.get_mut(ticket) {
             pending.at = At::Here(handle);
         }
@@ -178,7 +178,7 @@ pub(crate) fn deliver(core: &mut Core, io: &mut Io, ticket: Ticket, outcome: &Re
     match pending.form.kind {
         AnswerKind::Part { batch, place } => {
             forget(core, ticket);
-            batch::heard(core, io, batch, place, outcome);
+            batch::take_outcome(core, io, batch, place, outcome);
         }
         AnswerKind::Back(batch) => {
             forget(core, ticket);
@@ -186,7 +186,7 @@ pub(crate) fn deliver(core: &mut Core, io: &mut Io, ticket: Ticket, outcome: &Re
         }
         AnswerKind::Share(gathered) => {
             forget(core, ticket);
-            overview::heard(core, io, gathered, outcome);
+            overview::take_list(core, io, gathered, outcome);
         }
         AnswerKind::Fence(guarded) => {
             forget(core, ticket);
@@ -244,7 +244,7 @@ pub(super) fn ask_again(core: &mut Core, io: &mut Io) {
 }
 
 /// Takes a batch's request back.
-pub(super) fn take_back(core: &mut Core, io: &mut Io, ticket: Ticket) {
+pub(super) fn cancel_part(core: &mut Core, io: &mut Io, ticket: Ticket) {
     if let Some((pending, _)) = core.fleet.requests.take(ticket) {
         cancel(core, io, ticket, &pending);
     }

@@ -55,7 +55,7 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io) {
 }
 
 /// A node has answered, or nobody has.
-pub(crate) fn heard(core: &mut Core, table: Table, heard: &Heard<'_>) {
+pub(crate) fn take_answer(core: &mut Core, table: Table, heard: &Heard<'_>) {
     let bit = 1 << table as u32;
     let looks = &mut core.fleet.locks.foreign;
     let name = table.name();

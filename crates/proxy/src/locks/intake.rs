@@ -262,7 +262,7 @@ fn take_batch(
 
 /// Takes back what the client asks to be taken back, of its own requests.
 pub(crate) fn withdraw_request(core: &mut Core, io: &mut Io, slot: u32, flags: u8, body: &[u8]) {
-    let Some(stream) = withdraw::read(flags, body) else { return };
+    let Some(stream) = withdraw::stream_of(flags, body) else { return };
     let Some(client) = core.clients.get(slot).map(|client| ClientRef { slot, id: client.id })
     else {
         return;

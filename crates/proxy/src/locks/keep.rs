@@ -2,26 +2,24 @@
 //! done lies in the effects until the event is over ([`super::carry`]).
 
 use shunt_locks::{
-    Asked, Handle, Limits, LoadId, Locks, Namespace, NotServed, Now, Outcome, Quota, Row, Sink,
-    Ticket, WriteId, Written,
+    Asked, Handle, Limits, LoadId, Locks, Namespace, NotServed, Outcome, Quota, Row, Sink, Ticket,
+    WriteId, Written,
 };
 use shunt_reactor::Io;
 
 use crate::client::who;
 use crate::core::Core;
+pub(crate) use crate::fleet::levels::now;
 use crate::locks::effects::Effects;
 use crate::locks::request::{KeeperRequest, Operation};
 use crate::metrics::LockEvent;
 
-/// Both clocks, read anew: were this process stopped within a turn, for longer than its lease and
-/// the longest TTL, a lock in memory could be granted by the time at which the turn began, to a
-/// client that has only just asked.
-pub(crate) fn now(io: &mut Io) -> Now {
-    Now { boot_ns: io.read_clock_ns(), wall_us: io.wall_us() }
-}
-
 /// Takes a request on. The handle of one that is not answered yet.
-pub(crate) fn take(core: &mut Core, io: &mut Io, request: &KeeperRequest<'_>) -> Option<Handle> {
+pub(crate) fn take_request(
+    core: &mut Core,
+    io: &mut Io,
+    request: &KeeperRequest<'_>,
+) -> Option<Handle> {
     let now = now(io);
     let KeeperRequest { ticket, namespace, operation, name, role, owner } = *request;
     if namespace == Namespace::Memory && !core.fleet.locks.lasts_no_longer(operation) {
@@ -63,7 +61,7 @@ pub(crate) fn take(core: &mut Core, io: &mut Io, request: &KeeperRequest<'_>) ->
 
 /// Takes a request of another core's client.
 pub(crate) fn take_remote(core: &mut Core, io: &mut Io, request: &KeeperRequest<'_>) {
-    if let Some(handle) = take(core, io, request) {
+    if let Some(handle) = take_request(core, io, request) {
         core.fleet.locks.remote.insert(request.ticket.0, handle);
     }
 }

@@ -114,7 +114,7 @@ pub(super) fn look(
 }
 
 /// The answer of one core.
-pub(super) fn heard(core: &mut Core, io: &mut Io, gathered: u32, outcome: &Reply<'_>) {
+pub(super) fn take_list(core: &mut Core, io: &mut Io, gathered: u32, outcome: &Reply<'_>) {
     let Some(question) = core.fleet.locks.overviews.get_mut(gathered as usize) else { return };
     match outcome.verdict {
         Verdict::Locks => question.list.extend_from_slice(outcome.list),

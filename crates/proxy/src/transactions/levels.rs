@@ -1,11 +1,11 @@
-//! At which level statements are asked, by which clocks, and what their answers say.
+//! Levels of transactions' statements, and the meaning of their answers.
 
-use shunt_fleet::Level;
-use shunt_locks::{Now, Written, shard_of};
-use shunt_reactor::Io;
+use shunt_locks::{Written, shard_of};
 use shunt_wire::cql::message::{Consistency, error_code};
 
 use crate::core::Core;
+use crate::fleet::levels;
+pub(super) use crate::fleet::levels::now;
 use crate::fleet::statements::Heard;
 
 /// The shard of a keyspace's transactions.
@@ -14,31 +14,16 @@ pub(super) fn shard_of_domain(domain: &str) -> u8 {
 }
 
 pub(super) fn quorum(core: &Core) -> Consistency {
-    quorum_of(core.fleet.locks.level())
+    levels::quorum(core.fleet.locks.level())
 }
 
 /// The same, by the level that was known last: also of a proxy that is no member now.
 pub(super) fn last_quorum(core: &Core) -> Consistency {
-    quorum_of(core.fleet.transactions.modes.level)
-}
-
-fn quorum_of(level: Option<Level>) -> Consistency {
-    match level {
-        Some(Level::LocalSerial) => Consistency::LOCAL_QUORUM,
-        Some(Level::Serial) | None => Consistency::QUORUM,
-    }
-}
-
-/// Both clocks, read anew: what they say of the lease must be true now.
-pub(super) fn now(io: &mut Io) -> Now {
-    Now { boot_ns: io.read_clock_ns(), wall_us: io.wall_us() }
+    levels::quorum(core.fleet.transactions.modes.level)
 }
 
 pub(super) fn serial(core: &Core) -> Consistency {
-    match core.fleet.locks.level() {
-        Some(Level::LocalSerial) => Consistency::LOCAL_SERIAL,
-        Some(Level::Serial) | None => Consistency::SERIAL,
-    }
+    levels::serial(core.fleet.locks.level())
 }
 
 /// The outcome of a write, from a node's answer.

@@ -48,7 +48,7 @@ enum Message {
     /// A transaction, with the byte lengths of its account (the share it counts to) and its body.
     Transaction(Ticket, u32, u32),
     /// The answer to a transaction: opcode, flags and the byte length of the body.
-    Told(Ticket, Head, u32),
+    TransactionAnswer(Ticket, Head, u32),
     Longest {
         ticket: Ticket,
         namespace: Namespace,
@@ -73,7 +73,7 @@ pub struct Batch {
 
 /// A message as it is read.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Said<'a> {
+pub(crate) enum CoreMessage<'a> {
     Notice(Notice),
     Ask(KeeperRequest<'a>),
     Answer(Ticket, Reply<'a>),
@@ -82,14 +82,14 @@ pub(crate) enum Said<'a> {
     /// A transaction, with the account that it counts to.
     Transaction(Ticket, &'a [u8], &'a [u8]),
     /// The answer to a transaction.
-    Told(Ticket, Head, &'a [u8]),
+    TransactionAnswer(Ticket, Head, &'a [u8]),
     /// A request for the locks with the longest queues, up to this many.
     Longest(Ticket, Namespace, u32),
 }
 
 impl Batch {
     /// Iterates over the messages, in order.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = Said<'_>> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = CoreMessage<'_>> {
         let mut rest = &self.texts[..];
         let mut text = move |length: usize| {
             let (text, after) = rest.split_at(length.min(rest.len()));
@@ -97,24 +97,28 @@ impl Batch {
             text
         };
         self.messages.iter().map(move |message| match *message {
-            Message::Notice(word) => Said::Notice(word),
+            Message::Notice(notice) => CoreMessage::Notice(notice),
             Message::Ask { ticket, namespace, operation, lengths } => {
                 let [name, role, owner] = lengths.map(|length| text(usize::from(length)));
-                Said::Ask(KeeperRequest { ticket, namespace, operation, name, role, owner })
+                CoreMessage::Ask(KeeperRequest { ticket, namespace, operation, name, role, owner })
             }
             Message::Answer { ticket, verdict, holder, waiters, length, list } => {
                 let (owner, list) = (text(usize::from(length)), text(list as usize));
                 let holder =
                     holder.map(|(mode, fence, ttl_ms)| Held { owner, mode, fence, ttl_ms });
-                Said::Answer(ticket, Reply { verdict, holder, waiters, list })
+                CoreMessage::Answer(ticket, Reply { verdict, holder, waiters, list })
             }
-            Message::Cancel(ticket, is_awaited) => Said::Cancel(ticket, is_awaited),
+            Message::Cancel(ticket, is_awaited) => CoreMessage::Cancel(ticket, is_awaited),
             Message::Transaction(ticket, who, length) => {
                 let who = text(who as usize);
-                Said::Transaction(ticket, who, text(length as usize))
+                CoreMessage::Transaction(ticket, who, text(length as usize))
             }
-            Message::Told(ticket, head, length) => Said::Told(ticket, head, text(length as usize)),
-            Message::Longest { ticket, namespace, most } => Said::Longest(ticket, namespace, most),
+            Message::TransactionAnswer(ticket, head, length) => {
+                CoreMessage::TransactionAnswer(ticket, head, text(length as usize))
+            }
+            Message::Longest { ticket, namespace, most } => {
+                CoreMessage::Longest(ticket, namespace, most)
+            }
         })
     }
 }
@@ -158,9 +162,9 @@ impl Lanes {
     }
 
     /// Sends a message of the fleet to a core.
-    pub(crate) fn tell(&mut self, to: usize, word: Notice) {
+    pub(crate) fn tell(&mut self, to: usize, notice: Notice) {
         if let Some(batch) = self.batch(to) {
-            batch.messages.push(Message::Notice(word));
+            batch.messages.push(Message::Notice(notice));
         }
     }
 
@@ -223,7 +227,7 @@ impl Lanes {
     pub(crate) fn answer_with(&mut self, to: usize, ticket: Ticket, head: Head, body: &[u8]) {
         let Some(batch) = self.batch(to) else { return };
         batch.texts.extend_from_slice(body);
-        batch.messages.push(Message::Told(ticket, head, body.len() as u32));
+        batch.messages.push(Message::TransactionAnswer(ticket, head, body.len() as u32));
     }
 
     /// Asks for the longest queues; `false` if too many bytes wait for that core.
@@ -320,9 +324,9 @@ mod tests {
         let Some(CoreMail::FromCore(batch)) = mail else { panic!("one mail") };
         let said: Vec<String> = batch.iter().map(|said| format!("{said:?}")).collect();
         let expected = [
-            Said::Ask(request(b"first")),
-            Said::Answer(Ticket(9), reply),
-            Said::Ask(request(b"second")),
+            CoreMessage::Ask(request(b"first")),
+            CoreMessage::Answer(Ticket(9), reply),
+            CoreMessage::Ask(request(b"second")),
         ];
         assert_eq!(said, expected.map(|said| format!("{said:?}")));
     }
@@ -338,6 +342,6 @@ mod tests {
         lanes.tell(0, Notice::End);
         lanes.flush();
         assert!(taken.lock().expect("lock").is_empty());
-        assert!(matches!(lanes.batches[0].iter().last(), Some(Said::Notice(Notice::End))));
+        assert!(matches!(lanes.batches[0].iter().last(), Some(CoreMessage::Notice(Notice::End))));
     }
 }

@@ -28,14 +28,14 @@ pub(crate) fn tell_shard(core: &mut Core, io: &mut Io, shard: Shard, notice: Not
 
 pub(crate) fn tell(core: &mut Core, io: &mut Io, to: usize, notice: Notice) {
     if to == core.context.index {
-        take(core, io, notice);
+        take_notice(core, io, notice);
     } else {
         core.fleet.lanes.tell(to, notice);
     }
 }
 
 /// Takes a notice to this core.
-pub(crate) fn take(core: &mut Core, io: &mut Io, notice: Notice) {
+pub(crate) fn take_notice(core: &mut Core, io: &mut Io, notice: Notice) {
     match notice {
         Notice::Begin { level, max_ttl_ms } => {
             locks::begin(core, level, max_ttl_ms);
@@ -71,6 +71,6 @@ pub(crate) fn take(core: &mut Core, io: &mut Io, notice: Notice) {
             locks::lose(core, io, shard);
             transactions::lose(core, io, shard);
         }
-        Notice::Drained { .. } | Notice::GrantedUpTo(_) => run::word(core, io, notice),
+        Notice::Drained { .. } | Notice::GrantedUpTo(_) => run::take_notice(core, io, notice),
     }
 }

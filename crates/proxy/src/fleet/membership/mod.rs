@@ -9,13 +9,13 @@
 //! | module | what happens there |
 //! |---|---|
 //! | [`run`] | time passes, words and answers come in |
-//! | [`carry`] | what the member wants done is done |
+//! | [`effects`] | what the member wants done is done |
 //! | [`tool`] | what `shunt fleet` does |
 //! | [`answer`] | answers of nodes, as the member takes them |
 //! | [`state_file`] | what a restarted proxy knows of its former process |
 
 pub(crate) mod answer;
-pub(crate) mod carry;
+pub(crate) mod effects;
 pub(crate) mod run;
 pub mod state_file;
 pub mod tool;

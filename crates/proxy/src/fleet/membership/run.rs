@@ -11,7 +11,7 @@ use shunt_topology::schema::{Factor, Replication};
 use crate::core::Core;
 use crate::fleet::lease;
 use crate::fleet::lease::notice::Notice;
-use crate::fleet::membership::{FIRST_READ, Membership, Stage, answer, carry, now_ns};
+use crate::fleet::membership::{FIRST_READ, Membership, Stage, answer, effects, now_ns};
 use crate::fleet::statements::Heard;
 use crate::limits;
 
@@ -62,7 +62,7 @@ fn count(core: &Core, now_ns: u64) {
 
 /// Carries out what the member wants done, and sets the timer for what is due next.
 fn go_on(core: &mut Core, io: &mut Io) {
-    carry::out(core, io);
+    effects::perform(core, io);
     if let Stage::Member(member) = &core.fleet.membership.stage {
         let due_ns = member.next_wakeup_ns();
         let at_ns = due_ns.max(io.now_ns() + 1);
@@ -76,7 +76,7 @@ fn read_first(core: &mut Core, io: &mut Io) {
     let now_ns = now_ns(io);
     let statement = Statement::ReadFleet { serial: false };
     // Nothing is known yet of how the fleet agrees; this is a plain read.
-    if carry::ask(core, io, FIRST_READ, &statement, Level::Serial, 0) {
+    if effects::ask(core, io, FIRST_READ, &statement, Level::Serial, 0) {
         core.fleet.membership.stage = Stage::Reading { until_ns: now_ns + limits::FLEET_READ_NS };
         core.fleet.membership.remember(FIRST_READ, statement);
     } else {
@@ -98,7 +98,7 @@ pub(super) fn begin_later(membership: &mut Membership, now_ns: u64, why: &str) {
 }
 
 /// A statement of the fleet's was answered.
-pub(crate) fn heard(core: &mut Core, io: &mut Io, id: StatementId, heard: &Heard<'_>) {
+pub(crate) fn take_answer(core: &mut Core, io: &mut Io, id: StatementId, heard: &Heard<'_>) {
     let Some(statement) = core.fleet.membership.take_asked(id) else { return };
     let (now_ns, wall_us) = (now_ns(io), io.wall_us());
     let outcome = answer::outcome(&statement, heard);
@@ -230,13 +230,13 @@ fn new_incarnation(core: &mut Core, wall_us: i64) -> Incarnation {
 }
 
 /// A core that keeps locks has something to say.
-pub(crate) fn word(core: &mut Core, io: &mut Io, word: Notice) {
+pub(crate) fn take_notice(core: &mut Core, io: &mut Io, notice: Notice) {
     let (now_ns, wall_us) = (now_ns(io), io.wall_us());
     let Membership { stage: Stage::Member(member), outputs, .. } = &mut core.fleet.membership
     else {
         return;
     };
-    match word {
+    match notice {
         Notice::Drained { shard, number, last_token_us, memory_empty } => {
             member.drained(shard, number, last_token_us, memory_empty, now_ns, wall_us, outputs);
         }
@@ -271,7 +271,7 @@ pub(crate) fn leave_untold(core: &mut Core, io: &mut Io) {
         tracing::warn!(
             "no node can be reached and no lock is held: this proxy leaves its fleet untold; others see its lease end"
         );
-        carry::end_membership(core, io, "no node can be told that it leaves");
+        effects::end_membership(core, io, "no node can be told that it leaves");
     }
 }
 

@@ -6,7 +6,7 @@ use shunt_fleet::schema::{self, Replication};
 use shunt_fleet::{Consistencies, NewFleet, Outcome, Statement};
 use shunt_wire::cql::message::{Consistency, error_code};
 
-use super::{answer, carry};
+use super::{answer, effects};
 use crate::control::client::{Client, Failed, Table};
 
 /// Time that nodes have to agree on a schema after a change.
@@ -169,12 +169,12 @@ pub fn ask(
         .into_iter()
         .map(|value| {
             let mut bytes = Vec::new();
-            carry::encode(value, &mut bytes);
+            effects::encode(value, &mut bytes);
             Some(bytes)
         })
         .collect();
     let (consistency, serial) =
-        (carry::consistency(levels.consistency), levels.serial.map(carry::consistency));
+        (effects::consistency(levels.consistency), levels.serial.map(effects::consistency));
     let table = client.query(statement.text(), &values, consistency, serial)?;
     Ok(answer::of_table(statement, &table))
 }

@@ -57,7 +57,7 @@ fn write(out: &mut Vec<u8>, stream: i16) {
 }
 
 /// The stream id of the request that an OPTIONS withdraws, if it does.
-pub(crate) fn read(flags: u8, body: &[u8]) -> Option<i16> {
+pub(crate) fn stream_of(flags: u8, body: &[u8]) -> Option<i16> {
     let (payload, _) = split_request_prefix(flags, body).ok()?;
     let (_, value) = payload?.iter().find(|(key, _)| *key == PAYLOAD)?;
     match value? {
@@ -77,10 +77,10 @@ mod tests {
             write(&mut out, stream);
             let header = Header::decode(&out).expect("a header");
             let body = &out[out.len() - header.length as usize..];
-            assert_eq!(read(header.flags, body), Some(stream));
-            assert_eq!(read(0, body), None, "without the flag there is no payload");
+            assert_eq!(stream_of(header.flags, body), Some(stream));
+            assert_eq!(stream_of(0, body), None, "without the flag there is no payload");
             for end in 0..body.len() {
-                assert_eq!(read(header.flags, &body[..end]), None, "cut after {end}");
+                assert_eq!(stream_of(header.flags, &body[..end]), None, "cut after {end}");
             }
         }
         for value in
@@ -88,7 +88,7 @@ mod tests {
         {
             let mut body = Vec::new();
             put::bytes_map(&mut body, [(PAYLOAD, value)]);
-            assert_eq!(read(flag::CUSTOM_PAYLOAD, &body), None, "{value:?}");
+            assert_eq!(stream_of(flag::CUSTOM_PAYLOAD, &body), None, "{value:?}");
         }
     }
 }

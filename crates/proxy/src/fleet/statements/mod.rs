@@ -4,7 +4,7 @@
 //! login of the control connection. So all that is done for a client's query is done for them:
 //! routing by key, second attempts where they can do no harm, preparing again what a node has
 //! forgotten, deadlines. The answers come back as a client would see them and lie in
-//! [`crate::client::inbox`] until the event is over; then [`heard`] gives each to who asked.
+//! [`crate::client::inbox`] until the event is over; then [`answers`] gives each to who asked.
 //!
 //! This must never give two outcomes of one statement, or none; nor say that a statement was not
 //! carried out if it may have been, or may be yet.
@@ -16,7 +16,7 @@
 //! has answered that.
 
 pub(crate) mod ask;
-pub(crate) mod heard;
+pub(crate) mod answers;
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

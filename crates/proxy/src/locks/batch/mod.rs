@@ -114,7 +114,13 @@ fn ask_next(core: &mut Core, io: &mut Io, batch: u32) {
 }
 
 /// The outcome for one lock.
-pub(super) fn heard(core: &mut Core, io: &mut Io, batch: u32, place: usize, outcome: &Reply<'_>) {
+pub(super) fn take_outcome(
+    core: &mut Core,
+    io: &mut Io,
+    batch: u32,
+    place: usize,
+    outcome: &Reply<'_>,
+) {
     let at_ns = io.now_ns();
     let Some(found) = core.fleet.locks.batches.get_mut(batch as usize) else { return };
     let holder =
@@ -270,7 +276,7 @@ pub(crate) fn abandon(core: &mut Core, io: &mut Io, batch: u32) {
     }
     let Some(batch) = end(core, batch) else { return };
     if let Some(ticket) = batch.asked {
-        dispatch::take_back(core, io, ticket);
+        dispatch::cancel_part(core, io, ticket);
     }
     for (lock, fence) in batch.parts.iter().filter_map(Part::granted) {
         give_back(core, io, &batch.asker, &lock, fence, AnswerKind::Nobody);

@@ -17,7 +17,7 @@ pub(crate) fn due(core: &mut Core, io: &mut Io) {
 
 /// Empties the effects. What is done may want more done, which is for the next call.
 #[cold]
-pub(crate) fn out(core: &mut Core, io: &mut Io) {
+pub(crate) fn perform(core: &mut Core, io: &mut Io) {
     let mut effects = std::mem::take(&mut core.fleet.locks.effects);
     for (ticket, reply) in effects.replies() {
         match core.fleet.locks.listings.remove(&ticket.0) {
@@ -31,7 +31,7 @@ pub(crate) fn out(core: &mut Core, io: &mut Io) {
         rows::write(core, io, id, timestamp_us, values);
     }
     for load in &effects.loads {
-        rows::read(core, io, *load, None);
+        rows::read_partition(core, io, *load, None);
     }
     effects.clear();
     if core.fleet.locks.effects.is_empty() {

@@ -6,7 +6,6 @@
 pub(super) mod backlog;
 pub(super) mod damage;
 
-use shunt_fleet::Level;
 use shunt_language::lock_tables::{NAME_BYTES_MAX, OWNER_BYTES_MAX};
 use shunt_locks::{LoadId, Row, WriteId, Written};
 use shunt_reactor::Io;
@@ -15,6 +14,7 @@ use shunt_wire::cql::message::{
 };
 
 use crate::core::Core;
+use crate::fleet::levels;
 use crate::fleet::statements::{self, Heard, Levels, Whose};
 use crate::limits;
 use crate::locks::effects::ROW_VALUES;
@@ -29,13 +29,6 @@ const READ: &str = "SELECT name, slot, owner, role, fence, ttl_ms, WRITETIME(fen
 const ROLE_BYTES_MAX: usize = limits::HANDSHAKE_BYTES_MAX as usize - 1;
 /// Rows of one page of a partition.
 const PAGE_ROWS: i32 = 2_000;
-
-fn quorum(level: Option<Level>) -> Consistency {
-    match level {
-        Some(Level::LocalSerial) => Consistency::LOCAL_QUORUM,
-        Some(Level::Serial) | None => Consistency::QUORUM,
-    }
-}
 
 /// Writes a row; `values` are as [`super::effects::Effects::rows`] has them. A free row that cannot
 /// be sent now is sent later: its lock would be held for the shard's next owner.
@@ -52,7 +45,7 @@ pub(super) fn write(core: &mut Core, io: &mut Io, id: WriteId, timestamp_us: i64
 
 fn send(core: &mut Core, io: &mut Io, id: WriteId, timestamp_us: i64, values: &[u8]) -> bool {
     let levels = Levels {
-        consistency: quorum(core.fleet.locks.level),
+        consistency: levels::quorum(core.fleet.locks.level),
         serial: None,
         timestamp_us: Some(timestamp_us),
         elsewhere: false,
@@ -92,8 +85,8 @@ pub(super) fn ask(
 }
 
 /// Reads a partition for its locks, from its beginning or where a page ended.
-pub(super) fn read(core: &mut Core, io: &mut Io, load: LoadId, page: Option<&[u8]>) {
-    let consistency = quorum(core.fleet.locks.level);
+pub(super) fn read_partition(core: &mut Core, io: &mut Io, load: LoadId, page: Option<&[u8]>) {
+    let consistency = levels::quorum(core.fleet.locks.level);
     if !ask(core, io, Whose::Load(load), load.bucket, consistency, (PAGE_ROWS, page)) {
         match page {
             // Whoever waits for it is answered in time by the locks themselves.
@@ -107,7 +100,7 @@ pub(super) fn read(core: &mut Core, io: &mut Io, load: LoadId, page: Option<&[u8
 pub(crate) fn tick(core: &mut Core, io: &mut Io) {
     for load in std::mem::take(&mut core.fleet.locks.unread) {
         if is_awaited(core, load) {
-            read(core, io, load, None);
+            read_partition(core, io, load, None);
         }
     }
     send_unsent(core, io);
@@ -156,7 +149,7 @@ pub(crate) fn loaded(core: &mut Core, io: &mut Io, load: LoadId, heard: &Heard<'
                 } else if page.is_none() {
                     core.fleet.locks.damaged.remove(load.bucket);
                 } else if is_awaited(core, load) {
-                    read(core, io, load, page);
+                    read_partition(core, io, load, page);
                 }
             }
             Err(name) => {

@@ -95,7 +95,7 @@ fn read_ahead(core: &mut Core, io: &mut Io) {
 }
 
 /// A page of a partition.
-pub(crate) fn read(core: &mut Core, io: &mut Io, known: LoadId, heard: &Heard<'_>) {
+pub(crate) fn take_page(core: &mut Core, io: &mut Io, known: LoadId, heard: &Heard<'_>) {
     let sweep = &mut core.fleet.locks.sweep;
     sweep.is_reading = false;
     let Heard::Result(ResultMessage::Rows(found)) = heard else {

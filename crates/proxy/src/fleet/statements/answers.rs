@@ -67,11 +67,11 @@ fn take(core: &mut Core, io: &mut Io, answer: &Kept<'_>) {
         }
         Whose::Write(id) => rows::written(core, io, id, &heard),
         Whose::Load(load) => rows::loaded(core, io, load, &heard),
-        Whose::Sweep(known) => sweep::read(core, io, known, &heard),
+        Whose::Sweep(known) => sweep::take_page(core, io, known, &heard),
         Whose::Deletion(key) => sweep::deleted(core, io, key, &heard),
-        Whose::Fleet(id) => run::heard(core, io, id, &heard),
+        Whose::Fleet(id) => run::take_answer(core, io, id, &heard),
         Whose::Clock { sent_ns } => question::heard(core, io, sent_ns, &heard),
-        Whose::Foreign(table) => foreign::heard(core, table, &heard),
+        Whose::Foreign(table) => foreign::take_answer(core, table, &heard),
         Whose::Transaction(part) => {
             let raw =
                 split_response_prefix(answer.flags, answer.body).map_or(&[][..], |(_, body)| body);

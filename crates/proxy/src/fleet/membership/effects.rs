@@ -17,7 +17,7 @@ use crate::fleet::roster::{Fleet, Member};
 use crate::fleet::statements::{self, Levels, Whose};
 
 /// Does all that is to be done, and what comes of that.
-pub(super) fn out(core: &mut Core, io: &mut Io) {
+pub(super) fn perform(core: &mut Core, io: &mut Io) {
     // Each round is answered by at most three statements that could not be sent.
     while !core.fleet.membership.outputs.is_empty() {
         for output in std::mem::take(&mut core.fleet.membership.outputs) {
