@@ -22,9 +22,9 @@ pub(crate) fn serial(level: Option<Level>) -> Consistency {
     }
 }
 
-/// Both clocks, read anew. If this process were stopped within a turn, for longer than its lease and
-/// the longest TTL, the time at which the turn began would grant a lock in memory, or show a lease,
-/// that is over.
+/// Both clocks, read anew. If this process were stopped within a turn, for longer than its lease
+/// and the longest TTL, the time at which the turn began would grant a lock in memory, or show a
+/// lease, that is over.
 pub(crate) fn now(io: &mut Io) -> Now {
     Now { boot_ns: io.read_clock_ns(), wall_us: io.wall_us() }
 }

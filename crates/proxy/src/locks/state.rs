@@ -1,5 +1,5 @@
-//! States that the owner of a core's locks keeps: requests to all cores, the search for foreign rows,
-//! requests that wait for a verdict.
+//! States that the owner of a core's locks keeps: requests to all cores, the search for foreign
+//! rows, requests that wait for a verdict.
 
 use shunt_locks::Ticket;
 use shunt_wire::cql::envelope::Header;

@@ -1,4 +1,5 @@
-//! Rights of a client's role: to read and write the tables of its transaction, and to use the lock that the transaction names.
+//! Rights of a client's role: to read and write the tables of its transaction, and to use the lock
+//! that the transaction names.
 //!
 //! Transactions that need the same right share one question, if they come at about the time at
 //! which it is sent. A right that no node has granted is asked about each time. One role gets half

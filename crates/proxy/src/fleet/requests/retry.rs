@@ -23,8 +23,8 @@ struct Retry {
     bytes: usize,
 }
 
-/// Requests that wait to be sent again, in the order of their times. `COUNT_MAX`, `BYTES_MAX`: their
-/// number and bytes; clients have to repeat any more.
+/// Requests that wait to be sent again, in the order of their times. `COUNT_MAX`, `BYTES_MAX`:
+/// their number and bytes; clients have to repeat any more.
 pub(crate) struct RetryQueue<const COUNT_MAX: usize, const BYTES_MAX: usize> {
     queue: VecDeque<Retry>,
     bytes: usize,

@@ -350,8 +350,8 @@ mod tests {
         let read = |who| Part::Read { job: 1, read: 1, who: Who(who) };
         let name = |who| Part::Name { number: 1, who: Who(who) };
         let planning = |who| Part::Text { planning: 1, place: 1, who: Who(who) };
-        // Whoever asks for what it has no right to, again and again, keeps nobody else's rights from
-        // being found.
+        // Whoever asks for what it has no right to, again and again, keeps nobody else's rights
+        // from being found.
         for (who, count) in
             [(1, Share::Rights.most_of_one()), (2, Share::Rights.most_of_one()), (3, 0)]
         {

@@ -1,7 +1,8 @@
 //! Effects of a core's locks, until they are performed: answers to requests, rows to be written,
 //! partitions to be read.
 //!
-//! [`perform`] carries them out when the event that they came of is over. The buffers keep their room, so that nothing is allocated for a lock once they have grown.
+//! [`perform`] carries them out when the event that they came of is over. The buffers keep their
+//! room, so that nothing is allocated for a lock once they have grown.
 
 pub(crate) mod perform;
 
