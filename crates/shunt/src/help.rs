@@ -178,12 +178,9 @@ mod tests {
     fn basic_options_exist() {
         let command = Cli::command();
         for (path, basic) in BASIC {
-            let Some(found) =
-                path.iter().try_fold(&command, |inner, name| inner.find_subcommand(name))
-            else {
-                assert!(!cfg!(feature = "node"), "{path:?} is not a command");
-                continue;
-            };
+            let found = path.iter().try_fold(&command, |inner, name| inner.find_subcommand(name));
+            // A build without the node lacks two commands.
+            let Some(found) = found.filter(|found| !found.is_hide_set()) else { continue };
             for flag in basic {
                 let exists = found.get_arguments().any(|option| option.get_long() == Some(flag));
                 assert!(exists, "{path:?} has no --{flag}");

@@ -56,7 +56,7 @@ fn count(core: &mut Core, io: &Io) {
     metrics.records.set(table.open_records() as u64);
     metrics.unmade.set(keeper.trials.count(io.now_ns()) as u64);
     metrics.opening.set(keeper.openings.len() as u64);
-    metrics.rows.set(keeper.rows.len() as u64);
+    metrics.rows.set(keeper.rows.count() as u64);
     for (event, count) in [
         (Committed, counters.committed),
         (Alone, counters.unlogged),

@@ -343,7 +343,7 @@ impl Rows {
     }
 
     /// Number of rows, including those that have to be read.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.young.len() + self.old.len()
     }
 }
@@ -478,9 +478,9 @@ mod tests {
         assert_eq!(rows.get(key(1), VERSION, 0), Knowledge::Row(absent()));
         rows.put(key(2), RowVersion { table: [2; 16], ..VERSION }, None);
         rows.forget_table([1; 16]);
-        assert_eq!((rows.get(key(1), VERSION, 0), rows.len()), (Knowledge::Nothing, 1));
+        assert_eq!((rows.get(key(1), VERSION, 0), rows.count()), (Knowledge::Nothing, 1));
         rows.forget(key(2));
-        assert_eq!((rows.len(), rows.young_bytes), (0, 0));
+        assert_eq!((rows.count(), rows.young_bytes), (0, 0));
     }
 
     /// The table's mode may have been another in between.
@@ -490,11 +490,11 @@ mod tests {
         rows.put(key(1), VERSION, Some(absent()));
         rows.forget_all();
         assert_eq!(
-            (rows.get(key(1), VERSION, 0), rows.len(), rows.epoch()),
+            (rows.get(key(1), VERSION, 0), rows.count(), rows.epoch()),
             (Knowledge::Nothing, 0, 1)
         );
         rows.put(key(1), VERSION, Some(absent()));
-        assert_eq!((rows.get(key(1), VERSION, 0), rows.len()), (Knowledge::Nothing, 0));
+        assert_eq!((rows.get(key(1), VERSION, 0), rows.count()), (Knowledge::Nothing, 0));
         let now = RowVersion { epoch: 1, ..VERSION };
         assert_eq!(rows.get(key(1), now, 0), Knowledge::Nothing);
         rows.put(key(1), now, Some(absent()));
@@ -521,7 +521,7 @@ mod tests {
         for number in [2, 4] {
             assert_eq!(rows.get(key(number), now(other, 2), 0), Knowledge::Settled);
         }
-        assert_eq!((rows.len(), rows.young_bytes), (2, 2 * ROW_BYTES));
+        assert_eq!((rows.count(), rows.young_bytes), (2, 2 * ROW_BYTES));
     }
 
     #[test]
@@ -533,7 +533,7 @@ mod tests {
             if number % 1_000 == 0 {
                 assert_eq!(rows.get(key(0), VERSION, 0), Knowledge::Row(absent()), "{number}");
             }
-            assert!(rows.len() <= ROWS_MAX);
+            assert!(rows.count() <= ROWS_MAX);
         }
         assert_eq!(rows.get(key(1), VERSION, 0), Knowledge::Nothing);
         // A row grows by one column at a time, to more than there may be of all.
