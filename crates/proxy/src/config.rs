@@ -112,7 +112,7 @@ options! {
         change: OnReload,
         manual: "Set it. [Which one](deploying.md#which-ring-which-datacentre)",
     }
-    /// Role of the proxy's own connection to the ring; clients log in with theirs
+    /// Role of the proxy's own connection to the ring; clients log in with their own
     username: Option<String> {
         kind: String,
         value: "ROLE",
@@ -121,7 +121,7 @@ options! {
         change: OnReload,
         manual: "",
     }
-    /// Password of that role; visible in the list of processes, so prefer --password-file
+    /// Password of that role; visible in the process list, so prefer --password-file
     password: Option<Secret> {
         kind: Secret,
         value: "TEXT",
@@ -187,7 +187,7 @@ options! {
         change: OnReload,
         manual: "",
     }
-    /// Longest time queries wait to share a frame while a node has others to answer; 0 disables
+    /// Longest time queries wait to share a frame while a node has other work; 0 disables
     gather_us: u64 {
         kind: Micros,
         value: "US",
@@ -217,7 +217,7 @@ options! {
         change: AfterRestart,
         manual: "Guardrails of the nodes on the number of keys then see the parts. [Which queries](multiget.md)",
     }
-    /// Most keys of an IN that is split; a longer one goes whole
+    /// Most keys of an IN that the proxy splits; a longer IN goes whole
     multiget_keys_max: usize {
         kind: usize,
         value: "N",
@@ -238,7 +238,7 @@ options! {
         change: AfterRestart,
         manual: "Needs an agent on each node's host, and a key; turns aggregated frames off. [Set-up](hand-over.md#cql)",
     }
-    /// Least size of an answer that is handed over
+    /// Size of the smallest answer that is handed over
     handover_threshold: u32 {
         kind: Bytes,
         value: "BYTES",
@@ -265,7 +265,7 @@ options! {
         change: AfterRestart,
         manual: "16 to 4096 bytes, readable by its owner alone",
     }
-    /// Name of this proxy for the agents; each proxy needs another one
+    /// Name of this proxy for the agents; each proxy needs its own
     handover_name: Option<String> {
         kind: String,
         value: "NAME",
@@ -343,7 +343,7 @@ options! {
 
     section "Limits";
 
-    /// Most clients; the proxy refuses more
+    /// Most clients; the proxy refuses any beyond
     clients_max: usize {
         kind: usize,
         value: "N",
@@ -436,7 +436,7 @@ options! {
         change: OnReload,
         manual: "Most drivers give a request up after 2 to 12 s",
     }
-    /// Age at which rows of free durable locks are deleted; 0 keeps them
+    /// Age at which the proxy deletes rows of free durable locks; 0 keeps them
     lock_rows_kept_ms: u64 {
         kind: Millis,
         value: "MS",
@@ -445,7 +445,7 @@ options! {
         change: OnReload,
         manual: "A released lock leaves a row, so that its former holder stays out. The fleet deletes it while every replica is up; see [Rows in Cassandra](fleet.md#rows-in-cassandra)",
     }
-    /// Proof that a shard is still this proxy's when it commits: lease or lwt
+    /// Proof that this proxy still owns a shard when it commits: lease or lwt
     transaction_commit: Commit {
         kind: Commit,
         value: "HOW",

@@ -21,7 +21,7 @@ const ABOUT: &str = "\
 A query tier for Apache Cassandra and compatible stores.
 
 Point any CQL driver at Shunt instead of at a node. Shunt sends each query to a replica of its key,
-and puts the queries of all clients for one node into few large writes.";
+and puts the queries of all clients for one node into a few large writes.";
 
 #[cfg(feature = "node")]
 const EXAMPLES: &str = "\

@@ -57,11 +57,11 @@ pub(crate) struct Lock {
     /// Take a lock in memory: faster, but unavailable for a while after a proxy dies
     #[arg(long)]
     fast: bool,
-    /// Name of the owner. Two commands with the same owner count as one, and run at the same time
+    /// Name of the owner. Two commands with the same owner count as one, and may run together
     /// [default: host, process and time]
     #[arg(long, value_name = "TEXT")]
     owner: Option<String>,
-    /// Exit code when another owner still holds the lock as --wait expires
+    /// Exit code when another owner still holds the lock when --wait expires
     #[arg(short = 'E', long, value_name = "CODE", default_value_t = LOCK_HELD)]
     conflict_exit_code: u8,
     /// Name of the lock

@@ -35,7 +35,7 @@ pub(super) struct Serve {
         help_heading = "Addresses"
     )]
     listen: Vec<SocketAddr>,
-    /// Redis or Valkey servers, in the same order for each sidecar, as the order places the keys.
+    /// Redis or Valkey servers, in the same order for each sidecar: the order places the keys.
     /// Add =HOST:PORT where a shim is not at --shim-port of its server's address
     #[arg(long, value_name = "HOST:PORT", required = true, num_args = 1.., value_delimiter = ',', help_heading = "Addresses")]
     server: Vec<String>,
@@ -58,7 +58,7 @@ pub(super) struct Serve {
     /// with --cluster, too
     #[arg(long, help_heading = "Multigets")]
     cluster: bool,
-    /// Most connections of applications; the sidecar closes more at once
+    /// Most connections of applications; the sidecar closes any beyond at once
     #[arg(long, value_name = "N", default_value = "10000", value_parser = clients, help_heading = "Limits")]
     clients_max: usize,
     /// Deadline of a command

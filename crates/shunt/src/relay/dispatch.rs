@@ -51,7 +51,7 @@ pub(crate) struct DispatchCommand {
     /// The transport of connections.
     #[command(flatten)]
     means: Means,
-    /// Most connections of clients; the dispatcher closes more at once
+    /// Most connections of clients; the dispatcher closes any beyond at once
     #[arg(long, value_name = "N", default_value = "10000", value_parser = clients, help_heading = "Limits")]
     clients_max: usize,
     /// Largest body of a request; a larger one gets 413
