@@ -31,8 +31,8 @@ pub const FIVE_REPLICAS: &str = "driver_rust_five";
 /// The driver's patience with anything: the machines that run this are busy.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// What is made in one keyspace, in stages: nodes need a second to agree on each change, however
-/// many they agree on at once.
+/// Creates the objects of one keyspace, in stages: nodes need a second to agree on each change,
+/// however many they agree on at once.
 const SCHEMA: &[&[&str]] = &[
     TABLES,
     &["CREATE TYPE person (name text, home frozen<address>, phones frozen<list<text>>)"],
@@ -61,7 +61,7 @@ const TABLES: &[&str] = &[
 /// A way in which every scenario connects; all that is not named here but time-outs is the driver's
 /// default. The driver speaks protocol v4 only.
 pub struct Setup {
-    /// Its name, also the suffix of schema objects that a scenario creates for itself.
+    /// Name of the scenario, also the suffix of schema objects that a scenario creates for itself.
     pub name: &'static str,
     compression: Option<Compression>,
     shared: OnceCell<Session>,
@@ -170,10 +170,13 @@ fn in_setups(setups: &'static [Setup], run: impl AsyncFn(&Scenario)) {
 async fn create_schema() {
     let session = SETUPS[0].open().await;
     let five = "{'class': 'SimpleStrategy', 'replication_factor': 5}".to_owned();
-    let keyspaces = [(KEYSPACE, replication()), (OTHER_KEYSPACE, replication()), (FIVE_REPLICAS, five)];
-    change(&session, keyspaces.iter().map(|(name, _)| format!("DROP KEYSPACE IF EXISTS {name}"))).await;
-    let create =
-        |(name, replication): &(&str, String)| format!("CREATE KEYSPACE {name} WITH replication = {replication}");
+    let keyspaces =
+        [(KEYSPACE, replication()), (OTHER_KEYSPACE, replication()), (FIVE_REPLICAS, five)];
+    change(&session, keyspaces.iter().map(|(name, _)| format!("DROP KEYSPACE IF EXISTS {name}")))
+        .await;
+    let create = |(name, replication): &(&str, String)| {
+        format!("CREATE KEYSPACE {name} WITH replication = {replication}")
+    };
     change(&session, keyspaces.iter().map(create)).await;
     session.use_keyspace(KEYSPACE, false).await.expect("USE");
     for stage in SCHEMA {
@@ -184,7 +187,10 @@ async fn create_schema() {
 /// Makes changes of the schema at once.
 async fn change(session: &Session, statements: impl Iterator<Item = String>) {
     let made = statements.map(async |statement| {
-        session.query_unpaged(&*statement, ()).await.unwrap_or_else(|error| panic!("{statement}: {error:?}"));
+        session
+            .query_unpaged(&*statement, ())
+            .await
+            .unwrap_or_else(|error| panic!("{statement}: {error:?}"));
     });
     futures::future::join_all(made).await;
 }
@@ -192,7 +198,10 @@ async fn change(session: &Session, statements: impl Iterator<Item = String>) {
 impl Scenario {
     /// Runs a statement that must succeed.
     pub async fn exec(&self, statement: &str, values: impl SerializeRow) {
-        self.session.query_unpaged(statement, values).await.unwrap_or_else(|error| panic!("{statement}: {error:?}"));
+        self.session
+            .query_unpaged(statement, values)
+            .await
+            .unwrap_or_else(|error| panic!("{statement}: {error:?}"));
     }
 
     /// The rows of a query that must succeed.
@@ -201,7 +210,10 @@ impl Scenario {
         R: for<'frame, 'metadata> DeserializeRow<'frame, 'metadata>,
     {
         let result = self.session.query_unpaged(query, values).await;
-        let rows = result.unwrap_or_else(|error| panic!("{query}: {error:?}")).into_rows_result().expect("rows");
+        let rows = result
+            .unwrap_or_else(|error| panic!("{query}: {error:?}"))
+            .into_rows_result()
+            .expect("rows");
         rows.rows::<R>().expect("types").map(|row| row.expect("row")).collect()
     }
 

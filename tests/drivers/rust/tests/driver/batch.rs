@@ -5,7 +5,8 @@ use scylla::statement::batch::{Batch, BatchType};
 use scylla::value::Counter;
 
 async fn inserts_lines(s: &Scenario, kind: BatchType) {
-    let insert = s.session.prepare("INSERT INTO lines (key, line, body) VALUES (?, ?, ?)").await.unwrap();
+    let insert =
+        s.session.prepare("INSERT INTO lines (key, line, body) VALUES (?, ?, ?)").await.unwrap();
     let mut batch = Batch::new(kind);
     let mut values = Vec::new();
     for i in 0..30 {
@@ -36,7 +37,9 @@ fn batch_of_text_and_prepared_statements() {
     in_every_setup(async |s| {
         let update = s.session.prepare("UPDATE items SET note = ? WHERE key = ?").await.unwrap();
         let mut batch = Batch::new(BatchType::Logged);
-        batch.append_statement(format!("INSERT INTO items (key, number) VALUES ('{}', 5)", s.key).as_str());
+        batch.append_statement(
+            format!("INSERT INTO items (key, number) VALUES ('{}', 5)", s.key).as_str(),
+        );
         batch.append_statement(update);
         s.session.batch(&batch, ((), ("five", &s.key))).await.unwrap();
         let query = "SELECT number, note FROM items WHERE key = ?";
@@ -47,7 +50,8 @@ fn batch_of_text_and_prepared_statements() {
 #[test]
 fn counter_batch() {
     in_every_setup(async |s| {
-        let add = s.session.prepare("UPDATE counts SET hits = hits + ? WHERE key = ?").await.unwrap();
+        let add =
+            s.session.prepare("UPDATE counts SET hits = hits + ? WHERE key = ?").await.unwrap();
         let mut batch = Batch::new(BatchType::Counter);
         batch.append_statement(add.clone());
         batch.append_statement(add);

@@ -8,8 +8,10 @@ const QUERIES: i32 = 1000;
 #[test]
 fn thousand_writes_and_then_thousand_reads_at_once() {
     in_every_setup(async |s| {
-        let insert = s.session.prepare("INSERT INTO items (key, number) VALUES (?, ?)").await.unwrap();
-        let select = s.session.prepare("SELECT key, number FROM items WHERE key = ?").await.unwrap();
+        let insert =
+            s.session.prepare("INSERT INTO items (key, number) VALUES (?, ?)").await.unwrap();
+        let select =
+            s.session.prepare("SELECT key, number FROM items WHERE key = ?").await.unwrap();
         let key = |i: i32| format!("{}{i}", s.key);
         let writes = (0..QUERIES).map(|i| s.session.execute_unpaged(&insert, (key(i), i)));
         for write in join_all(writes).await {
@@ -39,7 +41,8 @@ fn thousand_text_queries_at_once() {
 fn failures_among_successes_go_to_their_own_queries() {
     in_every_setup(async |s| {
         let tables = ["items", "missing"];
-        let queries = (0..200).map(|i| format!("SELECT key FROM {} WHERE key = 'nobody'", tables[i % 2]));
+        let queries =
+            (0..200).map(|i| format!("SELECT key FROM {} WHERE key = 'nobody'", tables[i % 2]));
         let answers = join_all(queries.map(|query| s.session.query_unpaged(query, ()))).await;
         for (i, answer) in answers.into_iter().enumerate() {
             assert_eq!(answer.is_err(), i % 2 == 1, "query {i}: {answer:?}");

@@ -43,10 +43,12 @@ fn every_query_is_coordinated_by_the_contact_point() {
         return;
     }
     in_every_setup(async |s| {
-        let insert = s.session.prepare("INSERT INTO items (key, number) VALUES (?, ?)").await.unwrap();
+        let insert =
+            s.session.prepare("INSERT INTO items (key, number) VALUES (?, ?)").await.unwrap();
         assert!(insert.is_token_aware());
         for i in 0..50 {
-            let result = s.session.execute_unpaged(&insert, (format!("{}{i}", s.key), i)).await.unwrap();
+            let result =
+                s.session.execute_unpaged(&insert, (format!("{}{i}", s.key), i)).await.unwrap();
             assert_eq!(result.request_coordinator().connection_address(), contact());
         }
     });
@@ -73,7 +75,8 @@ fn opens_and_closes_sessions_one_after_the_other() {
     in_every_setup(async |s| {
         for _ in 0..5 {
             let own = s.setup.open().await;
-            let rows = own.query_unpaged("SELECT release_version FROM system.local", ()).await.unwrap();
+            let rows =
+                own.query_unpaged("SELECT release_version FROM system.local", ()).await.unwrap();
             let (release,) = rows.into_rows_result().unwrap().single_row::<(String,)>().unwrap();
             assert!(!release.is_empty());
         }

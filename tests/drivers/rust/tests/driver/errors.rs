@@ -11,7 +11,9 @@ use scylla::statement::unprepared::Statement;
 /// The error of the store, as kind and message.
 fn said(error: ExecutionError) -> (DbError, String) {
     match error {
-        ExecutionError::LastAttemptError(RequestAttemptError::DbError(kind, message)) => (kind, message),
+        ExecutionError::LastAttemptError(RequestAttemptError::DbError(kind, message)) => {
+            (kind, message)
+        }
         ExecutionError::PrepareError(PrepareError::AllAttemptsFailed { first_attempt, .. }) => {
             said(ExecutionError::LastAttemptError(first_attempt))
         }
@@ -20,7 +22,11 @@ fn said(error: ExecutionError) -> (DbError, String) {
 }
 
 /// Runs a statement that must fail.
-async fn refused(session: &Session, statement: impl Into<Statement>, values: impl SerializeRow) -> (DbError, String) {
+async fn refused(
+    session: &Session,
+    statement: impl Into<Statement>,
+    values: impl SerializeRow,
+) -> (DbError, String) {
     said(session.query_unpaged(statement, values).await.expect_err("must fail"))
 }
 
@@ -53,7 +59,8 @@ fn unknown_table() {
 #[test]
 fn unknown_column_on_prepare() {
     in_every_setup(async |s| {
-        let error = s.session.prepare("SELECT no_such_column FROM items").await.expect_err("must fail");
+        let error =
+            s.session.prepare("SELECT no_such_column FROM items").await.expect_err("must fail");
         assert_eq!(said(error.into()).0, DbError::Invalid);
     });
 }
@@ -61,14 +68,18 @@ fn unknown_column_on_prepare() {
 #[test]
 fn missing_partition_key() {
     in_every_setup(async |s| {
-        assert_eq!(refused(s.session, "INSERT INTO items (number) VALUES (1)", ()).await.0, DbError::Invalid);
+        assert_eq!(
+            refused(s.session, "INSERT INTO items (number) VALUES (1)", ()).await.0,
+            DbError::Invalid
+        );
     });
 }
 
 #[test]
 fn impossible_configuration() {
     in_every_setup(async |s| {
-        let create = "CREATE KEYSPACE driver_rust_bad WITH replication = {'class': 'NoSuchStrategy'}";
+        let create =
+            "CREATE KEYSPACE driver_rust_bad WITH replication = {'class': 'NoSuchStrategy'}";
         assert_eq!(refused(s.session, create, ()).await.0, DbError::ConfigError);
     });
 }
@@ -77,7 +88,10 @@ fn impossible_configuration() {
 fn table_that_already_exists() {
     in_every_setup(async |s| {
         let expected = DbError::AlreadyExists { keyspace: KEYSPACE.into(), table: "items".into() };
-        assert_eq!(refused(s.session, "CREATE TABLE items (key text PRIMARY KEY)", ()).await.0, expected);
+        assert_eq!(
+            refused(s.session, "CREATE TABLE items (key text PRIMARY KEY)", ()).await.0,
+            expected
+        );
     });
 }
 
@@ -94,13 +108,18 @@ fn keyspace_that_already_exists() {
 fn batch_that_is_too_large() {
     in_every_setup(async |s| {
         // More than batch_size_fail_threshold, whose default is 50 KiB.
-        let insert = s.session.prepare("INSERT INTO items (key, note) VALUES (?, ?)").await.unwrap();
+        let insert =
+            s.session.prepare("INSERT INTO items (key, note) VALUES (?, ?)").await.unwrap();
         let mut batch = Batch::new(BatchType::Logged);
         batch.append_statement(insert.clone());
         batch.append_statement(insert);
         let note = "x".repeat(30_000);
         let other = format!("{}b", s.key);
-        let error = s.session.batch(&batch, ((&s.key, &note), (&other, &note))).await.expect_err("must fail");
+        let error = s
+            .session
+            .batch(&batch, ((&s.key, &note), (&other, &note)))
+            .await
+            .expect_err("must fail");
         assert_eq!(said(error).0, DbError::Invalid);
     });
 }
@@ -109,10 +128,16 @@ fn batch_that_is_too_large() {
 fn unavailable() {
     in_every_setup(async |s| {
         // Five replicas can be asked for on any ring; to have them all alive this one is too small.
-        let mut insert = Statement::new(format!("INSERT INTO {FIVE_REPLICAS}.items (key) VALUES (?)"));
+        let mut insert =
+            Statement::new(format!("INSERT INTO {FIVE_REPLICAS}.items (key) VALUES (?)"));
         insert.set_consistency(Consistency::All);
         match refused(s.session, insert, (&s.key,)).await.0 {
-            DbError::Unavailable { consistency: Consistency::All, required: 5, alive: 1..5, .. } => {}
+            DbError::Unavailable {
+                consistency: Consistency::All,
+                required: 5,
+                alive: 1..5,
+                ..
+            } => {}
             other => panic!("{other}"),
         }
     });

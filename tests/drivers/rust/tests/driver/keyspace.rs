@@ -9,7 +9,9 @@ fn use_sets_the_keyspace_of_the_session() {
         assert!(own.query_unpaged("SELECT key FROM items LIMIT 1", ()).await.is_err());
         own.query_unpaged(format!("USE {KEYSPACE}"), ()).await.unwrap();
         assert_eq!(own.get_keyspace().as_deref().map(String::as_str), Some(KEYSPACE));
-        own.query_unpaged("INSERT INTO items (key, number) VALUES (?, 1)", (&s.key,)).await.unwrap();
+        own.query_unpaged("INSERT INTO items (key, number) VALUES (?, 1)", (&s.key,))
+            .await
+            .unwrap();
         assert_eq!(s.number(&s.key).await, 1);
     });
 }
@@ -57,7 +59,8 @@ fn same_prepared_text_in_two_keyspaces_reaches_two_tables() {
         let insert = "INSERT INTO items (key, number) VALUES (?, ?)";
         s.exec(insert, (&s.key, 1)).await;
         own.query_unpaged(insert, (&s.key, 2)).await.unwrap();
-        let there = own.query_unpaged("SELECT number FROM items WHERE key = ?", (&s.key,)).await.unwrap();
+        let there =
+            own.query_unpaged("SELECT number FROM items WHERE key = ?", (&s.key,)).await.unwrap();
         assert_eq!(there.into_rows_result().unwrap().single_row::<(i32,)>().unwrap(), (2,));
         assert_eq!(s.number(&s.key).await, 1);
     });

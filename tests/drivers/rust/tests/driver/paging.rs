@@ -15,8 +15,10 @@ static FILLED: OnceCell<()> = OnceCell::const_new();
 
 /// Makes one partition of 10,000 lines, and 10,000 partitions of one row.
 async fn fill(s: &Scenario) {
-    let lines = s.session.prepare("INSERT INTO lines (key, line, body) VALUES (?, ?, ?)").await.unwrap();
-    let scanned = s.session.prepare("INSERT INTO scanned (key, number) VALUES (?, ?)").await.unwrap();
+    let lines =
+        s.session.prepare("INSERT INTO lines (key, line, body) VALUES (?, ?, ?)").await.unwrap();
+    let scanned =
+        s.session.prepare("INSERT INTO scanned (key, number) VALUES (?, ?)").await.unwrap();
     stream::iter(0..ROWS)
         .for_each_concurrent(400, async |i| {
             s.session.execute_unpaged(&lines, (PARTITION, i, format!("body {i}"))).await.unwrap();
@@ -54,7 +56,8 @@ fn all_partitions_of_a_table() {
     in_every_setup(async |s| {
         FILLED.get_or_init(|| fill(s)).await;
         let scan = Statement::new("SELECT key, number FROM scanned").with_page_size(1000);
-        let mut rows = s.session.query_iter(scan, ()).await.unwrap().rows_stream::<(String, i32)>().unwrap();
+        let mut rows =
+            s.session.query_iter(scan, ()).await.unwrap().rows_stream::<(String, i32)>().unwrap();
         let mut seen = HashSet::new();
         while let Some(row) = rows.next().await {
             let (key, number) = row.unwrap();
@@ -79,8 +82,14 @@ fn paging_state_is_good_in_another_session() {
     in_every_setup(async |s| {
         FILLED.get_or_init(|| fill(s)).await;
         let select = || Statement::new("SELECT line FROM lines WHERE key = ?").with_page_size(100);
-        let first = s.session.query_single_page(select(), (PARTITION,), PagingState::start()).await.unwrap();
-        let ControlFlow::Continue(state) = first.1.into_paging_control_flow() else { panic!("one page only") };
+        let first = s
+            .session
+            .query_single_page(select(), (PARTITION,), PagingState::start())
+            .await
+            .unwrap();
+        let ControlFlow::Continue(state) = first.1.into_paging_control_flow() else {
+            panic!("one page only")
+        };
         let other = s.setup.open_with_keyspace().await;
         let (rest, _) = other.query_single_page(select(), (PARTITION,), state).await.unwrap();
         assert_eq!(rest.into_rows_result().unwrap().first_row::<(i32,)>().unwrap(), (100,));

@@ -15,7 +15,10 @@ fn metadata_shows_the_keyspace_its_tables_and_types() {
         s.session.refresh_metadata().await.unwrap();
         let state = s.session.get_cluster_state();
         let keyspace = state.get_keyspace(KEYSPACE).expect("keyspace");
-        assert_eq!(keyspace.strategy, Strategy::SimpleStrategy { replication_factor: replication_factor() });
+        assert_eq!(
+            keyspace.strategy,
+            Strategy::SimpleStrategy { replication_factor: replication_factor() }
+        );
         let lines = &keyspace.tables["lines"];
         assert_eq!(lines.partition_key, ["key"]);
         assert_eq!(lines.clustering_key, ["line"]);
@@ -49,9 +52,11 @@ fn changes_are_seen_by_another_session() {
         // The driver notes which keyspaces the events name and reads those again at its next
         // refresh.
         let refresh = Duration::from_millis(100);
-        let other = s.setup.builder().cluster_metadata_refresh_interval(refresh).build().await.unwrap();
+        let other =
+            s.setup.builder().cluster_metadata_refresh_interval(refresh).build().await.unwrap();
         let name = format!("watched_{}", s.setup.name);
-        let table = |state: &ClusterState| Some(state.get_keyspace(KEYSPACE)?.tables.get(&name)?.clone());
+        let table =
+            |state: &ClusterState| Some(state.get_keyspace(KEYSPACE)?.tables.get(&name)?.clone());
         s.exec(&format!("CREATE TABLE {name} (key text PRIMARY KEY, number int)"), ()).await;
         assert!(s.session.check_schema_agreement().await.unwrap().is_some());
         sees(&other, "table", |state| table(state).is_some()).await;

@@ -26,7 +26,9 @@ fn own_inodes() -> HashSet<String> {
     let descriptors = fs::read_dir("/proc/self/fd").unwrap();
     descriptors
         .filter_map(|entry| fs::read_link(entry.ok()?.path()).ok())
-        .filter_map(|target| Some(target.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned()))
+        .filter_map(|target| {
+            Some(target.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned())
+        })
         .collect()
 }
 

@@ -11,7 +11,8 @@ use scylla::value::Unset;
 fn statement_with_literals() {
     in_every_setup(async |s| {
         let key = &s.key;
-        s.exec(&format!("INSERT INTO items (key, number, note) VALUES ('{key}', 7, 'it''s')"), ()).await;
+        s.exec(&format!("INSERT INTO items (key, number, note) VALUES ('{key}', 7, 'it''s')"), ())
+            .await;
         let query = format!("SELECT number, note FROM items WHERE key = '{key}'");
         assert_eq!(s.row::<(i32, String)>(&query, ()).await, (7, "it's".into()));
     });
@@ -28,7 +29,8 @@ fn statement_with_values() {
 #[test]
 fn statement_with_named_values() {
     in_every_setup(async |s| {
-        let insert = s.session.prepare("INSERT INTO items (key, note) VALUES (:k, :n)").await.unwrap();
+        let insert =
+            s.session.prepare("INSERT INTO items (key, note) VALUES (:k, :n)").await.unwrap();
         let values = HashMap::from([("n", "named"), ("k", &s.key)]);
         s.session.execute_unpaged(&insert, values).await.unwrap();
         let (note,) = s.row::<(String,)>("SELECT note FROM items WHERE key = ?", (&s.key,)).await;
@@ -39,12 +41,23 @@ fn statement_with_named_values() {
 #[test]
 fn prepared_statement() {
     in_every_setup(async |s| {
-        let insert = s.session.prepare("INSERT INTO items (key, number, note) VALUES (?, ?, ?)").await.unwrap();
-        let select = s.session.prepare("SELECT key, number, note FROM items WHERE key = ?").await.unwrap();
+        let insert = s
+            .session
+            .prepare("INSERT INTO items (key, number, note) VALUES (?, ?, ?)")
+            .await
+            .unwrap();
+        let select =
+            s.session.prepare("SELECT key, number, note FROM items WHERE key = ?").await.unwrap();
         for i in 0..100 {
             let values = (format!("{}{i}", s.key), i, format!("n{i}"));
             s.session.execute_unpaged(&insert, &values).await.unwrap();
-            let rows = s.session.execute_unpaged(&select, (&values.0,)).await.unwrap().into_rows_result().unwrap();
+            let rows = s
+                .session
+                .execute_unpaged(&select, (&values.0,))
+                .await
+                .unwrap()
+                .into_rows_result()
+                .unwrap();
             assert_eq!(rows.single_row::<(String, i32, String)>().unwrap(), values);
         }
     });
@@ -53,7 +66,11 @@ fn prepared_statement() {
 #[test]
 fn prepared_statement_tells_its_partition_key() {
     in_every_setup(async |s| {
-        let update = s.session.prepare("UPDATE lines SET body = ? WHERE line = ? AND key = ?").await.unwrap();
+        let update = s
+            .session
+            .prepare("UPDATE lines SET body = ? WHERE line = ? AND key = ?")
+            .await
+            .unwrap();
         let [position] = update.get_variable_pk_indexes() else { panic!() };
         assert_eq!(position.index, 2);
         assert_eq!(update.get_table_name(), Some("lines"));
@@ -75,7 +92,8 @@ fn statement_prepared_by_one_session_is_also_prepared_by_another() {
 #[test]
 fn prepared_statement_survives_its_table_being_dropped_and_created_again() {
     in_one_setup(async |s| {
-        let insert = s.session.prepare("INSERT INTO reborn (key, number) VALUES (?, ?)").await.unwrap();
+        let insert =
+            s.session.prepare("INSERT INTO reborn (key, number) VALUES (?, ?)").await.unwrap();
         s.session.execute_unpaged(&insert, (&s.key, 1)).await.unwrap();
         s.exec("DROP TABLE reborn", ()).await;
         s.exec("CREATE TABLE reborn (key text PRIMARY KEY, number int)", ()).await;
@@ -88,7 +106,11 @@ fn prepared_statement_survives_its_table_being_dropped_and_created_again() {
 #[test]
 fn unset_value_leaves_the_column_alone_and_null_deletes_it() {
     in_every_setup(async |s| {
-        let insert = s.session.prepare("INSERT INTO items (key, number, note) VALUES (?, ?, ?)").await.unwrap();
+        let insert = s
+            .session
+            .prepare("INSERT INTO items (key, number, note) VALUES (?, ?, ?)")
+            .await
+            .unwrap();
         let note = "SELECT note FROM items WHERE key = ?";
         s.session.execute_unpaged(&insert, (&s.key, 1, "kept")).await.unwrap();
         s.session.execute_unpaged(&insert, (&s.key, 2, Unset)).await.unwrap();
@@ -105,7 +127,8 @@ fn update_and_delete() {
         s.exec("UPDATE items SET number = 2 WHERE key = ?", (&s.key,)).await;
         assert_eq!(s.number(&s.key).await, 2);
         s.exec("DELETE FROM items WHERE key = ?", (&s.key,)).await;
-        let rows = s.rows::<(Option<i32>,)>("SELECT number FROM items WHERE key = ?", (&s.key,)).await;
+        let rows =
+            s.rows::<(Option<i32>,)>("SELECT number FROM items WHERE key = ?", (&s.key,)).await;
         assert!(rows.is_empty());
     });
 }

@@ -16,7 +16,8 @@ async fn insert(s: &Scenario, number: i32) -> (bool, Option<i32>) {
 
 async fn try_insert(s: &Scenario, number: i32) -> Result<(bool, Option<i32>), ExecutionError> {
     let insert = s.session.prepare(INSERT).await.unwrap();
-    let rows = s.session.execute_unpaged(&insert, (&s.key, number)).await?.into_rows_result().unwrap();
+    let rows =
+        s.session.execute_unpaged(&insert, (&s.key, number)).await?.into_rows_result().unwrap();
     if rows.column_specs().len() == 1 {
         return Ok((rows.single_row::<(bool,)>().unwrap().0, None));
     }
@@ -29,7 +30,8 @@ async fn try_insert(s: &Scenario, number: i32) -> Result<(bool, Option<i32>), Ex
 async fn stored(s: &Scenario) -> i32 {
     let mut select = Statement::new("SELECT number FROM items WHERE key = ?");
     select.set_consistency(Consistency::Serial);
-    let rows = s.session.query_unpaged(select, (&s.key,)).await.unwrap().into_rows_result().unwrap();
+    let rows =
+        s.session.query_unpaged(select, (&s.key,)).await.unwrap().into_rows_result().unwrap();
     rows.single_row::<(i32,)>().unwrap().0
 }
 

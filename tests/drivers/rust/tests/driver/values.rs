@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use drivers_rust::{Scenario, in_every_setup};
-use scylla::value::{CqlDate, CqlDecimal, CqlDuration, CqlTime, CqlTimestamp, CqlTimeuuid, CqlVarint};
+use scylla::value::{
+    CqlDate, CqlDecimal, CqlDuration, CqlTime, CqlTimestamp, CqlTimeuuid, CqlVarint,
+};
 use scylla::{DeserializeRow, DeserializeValue, SerializeRow, SerializeValue};
 use uuid::Uuid;
 
@@ -45,7 +47,10 @@ fn scalars_of_every_type() {
             bl: vec![0, 1, 255],
             bo: true,
             d: CqlDate((1 << 31) + 19_782),
-            de: CqlDecimal::from_signed_be_bytes_and_exponent(vec![0x87, 1, 2, 3, 4, 5, 6, 7, 8, 9], 4),
+            de: CqlDecimal::from_signed_be_bytes_and_exponent(
+                vec![0x87, 1, 2, 3, 4, 5, 6, 7, 8, 9],
+                4,
+            ),
             dbl: std::f64::consts::PI,
             du: CqlDuration { months: 1, days: 2, nanoseconds: 3_600_000_000_000 },
             f: 1.5,
@@ -62,7 +67,9 @@ fn scalars_of_every_type() {
         };
         let markers = vec!["?"; columns.split(',').count()].join(", ");
         s.exec(&format!("INSERT INTO scalars ({columns}) VALUES ({markers})"), &sent).await;
-        let got = s.row::<Scalars>(&format!("SELECT {columns} FROM scalars WHERE key = ?"), (&s.key,)).await;
+        let got = s
+            .row::<Scalars>(&format!("SELECT {columns} FROM scalars WHERE key = ?"), (&s.key,))
+            .await;
         assert_eq!(got, sent);
     });
 }
@@ -90,7 +97,8 @@ fn collections_tuple_and_vector() {
             n: [(1, vec![[1, 2].into(), [3].into()]), (2, vec![])].into(),
             v: vec![0.5, -1.0, 2.25],
         };
-        s.exec("INSERT INTO collected (key, l, s, m, t, n, v) VALUES (?, ?, ?, ?, ?, ?, ?)", &sent).await;
+        s.exec("INSERT INTO collected (key, l, s, m, t, n, v) VALUES (?, ?, ?, ?, ?, ?, ?)", &sent)
+            .await;
         let query = "SELECT key, l, s, m, t, n, v FROM collected WHERE key = ?";
         assert_eq!(s.row::<Collected>(query, (&s.key,)).await, sent);
     });
@@ -114,7 +122,11 @@ struct Person {
 fn user_defined_types_nested_in_each_other_and_in_collections() {
     in_every_setup(async |s| {
         let home = Address { street: "Ring".into(), number: 3, tags: ["x".into()].into() };
-        let ada = Person { name: "Ada".into(), home: Some(home.clone()), phones: Some(vec!["1".into(), "2".into()]) };
+        let ada = Person {
+            name: "Ada".into(),
+            home: Some(home.clone()),
+            phones: Some(vec!["1".into(), "2".into()]),
+        };
         let bob = Person { name: "Bob".into(), home: None, phones: None };
         let sent = (ada.clone(), vec![bob, ada], BTreeMap::from([("main".to_owned(), home)]));
         let insert = "INSERT INTO people (who, known, homes, key) VALUES (?, ?, ?, ?)";

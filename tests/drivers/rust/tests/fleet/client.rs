@@ -14,19 +14,21 @@ use scylla::serialize::row::SerializeRow;
 use scylla::statement::batch::Batch;
 use scylla::value::{CqlValue, Row};
 
-pub const ACQUIRE: &str = "INSERT INTO shunt.locks (name, owner) VALUES (?, ?) IF NOT EXISTS USING TTL ?";
+pub const ACQUIRE: &str =
+    "INSERT INTO shunt.locks (name, owner) VALUES (?, ?) IF NOT EXISTS USING TTL ?";
 pub const RELEASE: &str = "DELETE FROM shunt.locks WHERE name = ? IF owner = ?";
-/// As long as `tests/drivers/fleet.py` allows for locks in memory: no lock ends while a test counts
-/// on it.
+/// The lifetime that `tests/drivers/fleet.py` allows for locks in memory: no lock ends while a test
+/// counts on it.
 pub const TTL: i32 = 300;
-/// What waits for something gives up after this time.
+/// Time limit of each wait.
 pub const PATIENCE: Duration = Duration::from_secs(180);
 /// Between two questions.
 pub const PAUSE: Duration = Duration::from_millis(50);
 
 /// The addresses of the proxies.
 pub fn proxies() -> Vec<String> {
-    let text = env::var("SHUNT_FLEET").expect("these tests need a fleet: tests/drivers/fleet.py starts one");
+    let text = env::var("SHUNT_FLEET")
+        .expect("these tests need a fleet: tests/drivers/fleet.py starts one");
     text.split(',').map(str::to_owned).collect()
 }
 
@@ -51,7 +53,11 @@ impl Client {
     }
 
     /// Runs a conditional statement.
-    pub async fn once(&self, statement: &str, values: impl SerializeRow) -> Result<Answer, ExecutionError> {
+    pub async fn once(
+        &self,
+        statement: &str,
+        values: impl SerializeRow,
+    ) -> Result<Answer, ExecutionError> {
         let result = self.session.query_unpaged(statement, values).await?;
         Ok(answers(result).remove(0))
     }
@@ -62,7 +68,9 @@ impl Client {
         loop {
             match self.once(statement, &values).await {
                 Ok(answer) => return answer,
-                Err(error) if is_not_served(&error) && begun.elapsed() < PATIENCE => tokio::time::sleep(PAUSE).await,
+                Err(error) if is_not_served(&error) && begun.elapsed() < PATIENCE => {
+                    tokio::time::sleep(PAUSE).await
+                }
                 Err(error) => panic!("{statement}: {error:?}"),
             }
         }
@@ -76,7 +84,9 @@ impl Client {
         loop {
             match self.session.batch(batch, &values).await {
                 Ok(result) => return answers(result),
-                Err(error) if is_not_served(&error) && begun.elapsed() < PATIENCE => tokio::time::sleep(PAUSE).await,
+                Err(error) if is_not_served(&error) && begun.elapsed() < PATIENCE => {
+                    tokio::time::sleep(PAUSE).await
+                }
                 Err(error) => panic!("{error:?}"),
             }
         }
@@ -110,12 +120,19 @@ pub struct Answer {
     pub waiters: Option<i32>,
 }
 
-/// All rows of an answer, by the names of their columns.
+/// The rows of an answer, by the names of their columns.
 pub fn rows(result: QueryResult) -> Vec<HashMap<String, CqlValue>> {
     let rows = result.into_rows_result().expect("rows");
-    let names: Vec<String> = rows.column_specs().iter().map(|column| column.name().to_owned()).collect();
-    let named =
-        |row: Row| names.iter().cloned().zip(row.columns).filter_map(|(name, value)| Some((name, value?))).collect();
+    let names: Vec<String> =
+        rows.column_specs().iter().map(|column| column.name().to_owned()).collect();
+    let named = |row: Row| {
+        names
+            .iter()
+            .cloned()
+            .zip(row.columns)
+            .filter_map(|(name, value)| Some((name, value?)))
+            .collect()
+    };
     rows.rows::<Row>().expect("rows").map(|row| named(row.expect("row"))).collect()
 }
 
@@ -133,7 +150,7 @@ pub fn answers(result: QueryResult) -> Vec<Answer> {
     rows(result).into_iter().map(one).collect()
 }
 
-/// What a server said; `None`: something else went wrong.
+/// The error of a server; `None` for any other failure.
 pub fn said(error: &ExecutionError) -> Option<&DbError> {
     match error {
         ExecutionError::LastAttemptError(RequestAttemptError::DbError(kind, _)) => Some(kind),

@@ -8,9 +8,11 @@ use scylla::errors::{DbError, ExecutionError};
 use scylla::serialize::row::SerializeRow;
 use tokio::runtime::Runtime;
 
-use crate::client::{ACQUIRE, Answer, Client, PATIENCE, PAUSE, RELEASE, TTL, is_not_served, on, proxies, said};
+use crate::client::{
+    ACQUIRE, Answer, Client, PATIENCE, PAUSE, RELEASE, TTL, is_not_served, on, proxies, said,
+};
 
-/// So many that each proxy owns some.
+/// Enough locks for each proxy to own some.
 const COUNT: usize = 24;
 
 /// The client goes on with the others; what it held it holds, and it is granted more.
@@ -22,7 +24,11 @@ fn a_killed_proxys_clients_go_on_with_the_others() {
         // A proxy that was not run for as long as a lease is none of the fleet for a moment.
         let begun = Instant::now();
         while c.session.get_cluster_state().get_nodes_info().len() != proxies().len() {
-            assert!(begun.elapsed() < PATIENCE, "{:?}", c.session.get_cluster_state().get_nodes_info());
+            assert!(
+                begun.elapsed() < PATIENCE,
+                "{:?}",
+                c.session.get_cluster_state().get_nodes_info()
+            );
             c.session.refresh_metadata().await.expect("metadata");
             tokio::time::sleep(PAUSE).await;
         }
@@ -36,13 +42,18 @@ fn a_killed_proxys_clients_go_on_with_the_others() {
         some_are_refused(&c).await;
         for (name, fence) in &held {
             let found = goes_on(&c, ACQUIRE, (name, "bob", TTL)).await;
-            assert_eq!((found.applied, found.owner.as_deref(), found.fence), (false, Some("ann"), *fence), "{name}");
+            assert_eq!(
+                (found.applied, found.owner.as_deref(), found.fence),
+                (false, Some("ann"), *fence),
+                "{name}"
+            );
             let found = goes_on(&c, RELEASE, (name, "ann")).await;
             // The answer to a first release may have been lost.
             assert!(found.applied || found.owner.is_none(), "{name}: {found:?}");
         }
         for number in 0..COUNT {
-            let found = goes_on(&c, ACQUIRE, (format!("{}-new-{number}", c.name), "ann", TTL)).await;
+            let found =
+                goes_on(&c, ACQUIRE, (format!("{}-new-{number}", c.name), "ann", TTL)).await;
             assert_eq!(found.owner.as_deref(), Some("ann"));
         }
     });
@@ -78,7 +89,7 @@ async fn goes_on(c: &Client, statement: &str, values: impl SerializeRow) -> Answ
     }
 }
 
-/// What a server may say in such a moment; anything else of it is a failure.
+/// Errors that a server may return at such a moment; any other is a failure.
 fn may_be_told(error: &ExecutionError) {
     match said(error) {
         None | Some(DbError::IsBootstrapping | DbError::WriteTimeout { .. }) => {}

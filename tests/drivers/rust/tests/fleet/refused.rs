@@ -1,4 +1,4 @@
-//! What is refused, and by which error.
+//! Refused statements, each with its error.
 
 use scylla::errors::DbError;
 
@@ -29,7 +29,12 @@ fn one_owner_in_both_modes_is_invalid() {
         let error = c.once(take, (&c.name, "ann", "X", TTL)).await.expect_err("the other mode");
         assert_eq!(said(&error), Some(&DbError::Invalid), "{error}");
         assert!(
-            c.ask("DELETE FROM shunt.rwlocks WHERE name = ? AND owner = ? IF EXISTS", (&c.name, "ann")).await.applied
+            c.ask(
+                "DELETE FROM shunt.rwlocks WHERE name = ? AND owner = ? IF EXISTS",
+                (&c.name, "ann")
+            )
+            .await
+            .applied
         );
     });
 }

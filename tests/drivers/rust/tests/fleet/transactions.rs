@@ -27,12 +27,18 @@ fn transaction(body: &str) -> String {
 /// Columns with their types.
 fn columns(result: QueryResult) -> Vec<String> {
     let rows = result.into_rows_result().expect("rows");
-    rows.column_specs().iter().map(|column| format!("{} {:?}", column.name(), column.typ())).collect()
+    rows.column_specs()
+        .iter()
+        .map(|column| format!("{} {:?}", column.name(), column.typ()))
+        .collect()
 }
 
 impl Client {
     async fn run(&self, text: &str, values: impl SerializeRow) -> QueryResult {
-        self.session.query_unpaged(text, values).await.unwrap_or_else(|error| panic!("{text}: {error:?}"))
+        self.session
+            .query_unpaged(text, values)
+            .await
+            .unwrap_or_else(|error| panic!("{text}: {error:?}"))
     }
 
     /// Two accounts with a balance of 10.
@@ -40,7 +46,10 @@ impl Client {
         let accounts = (format!("{}-{how}", self.name), format!("{}-{how}-payee", self.name));
         for id in [&accounts.0, &accounts.1] {
             let insert = "INSERT INTO driver_transactions.accounts (id, balance, owner) VALUES (?, 10, 'ann');";
-            assert!(!self.run(&transaction(insert), (id,)).await.is_rows(), "what only writes answers no rows");
+            assert!(
+                !self.run(&transaction(insert), (id,)).await.is_rows(),
+                "what only writes answers no rows"
+            );
         }
         accounts
     }
@@ -64,29 +73,40 @@ fn a_transaction_is_carried_out_and_one_whose_condition_does_not_hold_is_not() {
             for (number, amount, before) in [(1_i64, 3, 10), (2, 8, 7)] {
                 let values = (payer, amount, amount, payer, amount, payee, payer, number, amount);
                 let ask = async || match how {
-                    "prepared by hand" => c.session.execute_unpaged(&prepared, values).await.expect("EXECUTE"),
+                    "prepared by hand" => {
+                        c.session.execute_unpaged(&prepared, values).await.expect("EXECUTE")
+                    }
                     // The driver prepares it.
                     "text with values" => c.run(TRANSFER, values).await,
                     _ => {
-                        let texts = [payer, "", "", payer, "", payee, payer].map(|text| match text {
-                            "" => amount.to_string(),
-                            text => format!("'{text}'"),
-                        });
-                        let values = texts.into_iter().chain([number.to_string(), amount.to_string()]);
-                        let text = values.fold(TRANSFER.to_owned(), |text, value| text.replacen('?', &value, 1));
+                        let texts =
+                            [payer, "", "", payer, "", payee, payer].map(|text| match text {
+                                "" => amount.to_string(),
+                                text => format!("'{text}'"),
+                            });
+                        let values =
+                            texts.into_iter().chain([number.to_string(), amount.to_string()]);
+                        let text = values
+                            .fold(TRANSFER.to_owned(), |text, value| text.replacen('?', &value, 1));
                         c.run(&text, ()).await
                     }
                 };
                 let found = ask().await;
                 let row = &rows(found)[0];
-                let shown = (row["payer.balance"].as_int(), row["payer.owner"].as_text().map(String::as_str));
+                let shown = (
+                    row["payer.balance"].as_int(),
+                    row["payer.owner"].as_text().map(String::as_str),
+                );
                 assert_eq!(shown, (Some(before), Some("ann")), "{how}");
             }
             assert_eq!(c.balances(&accounts).await, [Some(7), Some(13)], "{how}");
             for text in [OF_MOVES, &transaction(&format!("{OF_MOVES};"))] {
                 let moves = rows(c.run(text, (payer,)).await);
                 assert_eq!(moves.len(), 1, "{how}: {moves:?}");
-                assert_eq!((&moves[0]["number"], &moves[0]["amount"]), (&CqlValue::BigInt(1), &CqlValue::Int(3)));
+                assert_eq!(
+                    (&moves[0]["number"], &moves[0]["amount"]),
+                    (&CqlValue::BigInt(1), &CqlValue::Int(3))
+                );
             }
         }
     });
@@ -97,7 +117,8 @@ fn names_and_types_of_markers_and_columns() {
     in_every_setup(async |c| {
         let prepared = c.session.prepare(TRANSFER).await.expect("PREPARE");
         let markers = prepared.get_variable_col_specs().iter();
-        let markers: Vec<_> = markers.map(|marker| format!("{} {:?}", marker.name(), marker.typ())).collect();
+        let markers: Vec<_> =
+            markers.map(|marker| format!("{} {:?}", marker.name(), marker.typ())).collect();
         let of = |name: &str, kind: &str| format!("{name} Native({kind})");
         let (id, balance) = (of("id", "Text"), of("balance", "Int"));
         let more = [of("account", "Text"), of("number", "BigInt"), of("amount", "Int")];
@@ -106,11 +127,22 @@ fn names_and_types_of_markers_and_columns() {
         let (payer, _) = c.accounts("names").await;
         let values = (&payer, 11, 11, &payer, 11, &payer, &payer, 1_i64, 11);
         let wanted = [of("payer.balance", "Int"), of("payer.owner", "Text")];
-        assert_eq!(columns(c.session.execute_unpaged(&prepared, values).await.expect("EXECUTE")), wanted);
+        assert_eq!(
+            columns(c.session.execute_unpaged(&prepared, values).await.expect("EXECUTE")),
+            wanted
+        );
         let select = transaction(&format!("{OF_MOVES};"));
-        assert_eq!(columns(c.run(&select, (&payer,)).await), [of("number", "BigInt"), of("amount", "Int")]);
+        assert_eq!(
+            columns(c.run(&select, (&payer,)).await),
+            [of("number", "BigInt"), of("amount", "Int")]
+        );
         // What is bound has to be of the types that PREPARE has said.
-        assert!(c.session.execute_unpaged(&prepared, ("x", "y", 1, "x", 1, "x", "x", 1_i64, 1)).await.is_err());
+        assert!(
+            c.session
+                .execute_unpaged(&prepared, ("x", "y", 1, "x", 1, "x", "x", 1_i64, 1))
+                .await
+                .is_err()
+        );
     });
 }
 
@@ -118,17 +150,31 @@ fn names_and_types_of_markers_and_columns() {
 fn what_cannot_be_a_transaction_is_an_error_of_the_driver() {
     in_every_setup(async |c| {
         for (body, kind) in [
-            ("INSERT INTO driver_transactions.accounts (id) VALUES ('x') IF NOT EXISTS;", DbError::Invalid),
-            ("INSERT INTO driver_transactions.accounts (id, nothing) VALUES ('x', 2);", DbError::Invalid),
+            (
+                "INSERT INTO driver_transactions.accounts (id) VALUES ('x') IF NOT EXISTS;",
+                DbError::Invalid,
+            ),
+            (
+                "INSERT INTO driver_transactions.accounts (id, nothing) VALUES ('x', 2);",
+                DbError::Invalid,
+            ),
             ("INSERT INTO driver_transactions.plain (id, v) VALUES ('x', 2);", DbError::Invalid),
-            ("UPDATE driver_transactions.accounts SET balance = 1 WHERE id = 'x'", DbError::SyntaxError),
-            ("LET a = (SELECT v FROM t WHERE k = 1); LET b = a.v; SELECT b.v;", DbError::SyntaxError),
+            (
+                "UPDATE driver_transactions.accounts SET balance = 1 WHERE id = 'x'",
+                DbError::SyntaxError,
+            ),
+            (
+                "LET a = (SELECT v FROM t WHERE k = 1); LET b = a.v; SELECT b.v;",
+                DbError::SyntaxError,
+            ),
         ] {
             let text = transaction(body);
             let error = c.session.query_unpaged(text.as_str(), ()).await.expect_err(body);
             assert_eq!(said(&error), Some(&kind), "{body}: {error}");
             let error = c.session.prepare(text).await.expect_err(body);
-            let PrepareError::AllAttemptsFailed { first_attempt: RequestAttemptError::DbError(found, _) } = &error
+            let PrepareError::AllAttemptsFailed {
+                first_attempt: RequestAttemptError::DbError(found, _),
+            } = &error
             else {
                 panic!("{body}: {error}");
             };
@@ -146,7 +192,11 @@ fn statements_as_they_are_on_a_table_whose_mode_is_full() {
         c.run("UPDATE driver_transactions.counted SET v = ? WHERE k = ?", (7, &c.name)).await;
         // Only a transaction adds to a column that is no counter: that nodes do not shows that it
         // was one.
-        c.run(&format!("UPDATE driver_transactions.counted SET v = v + 1 WHERE k = '{}'", c.name), ()).await;
+        c.run(
+            &format!("UPDATE driver_transactions.counted SET v = v + 1 WHERE k = '{}'", c.name),
+            (),
+        )
+        .await;
         let mut batch = Batch::new(BatchType::Logged);
         let (a, b) = (format!("{}-a", c.name), format!("{}-b", c.name));
         for _ in 0..2 {
@@ -154,12 +204,14 @@ fn statements_as_they_are_on_a_table_whose_mode_is_full() {
         }
         c.session.batch(&batch, ((&a, 1), (&b, 2))).await.expect("batch");
         for (key, value) in [(&c.name, 8), (&a, 1), (&b, 2)] {
-            let found = rows(c.run("SELECT v FROM driver_transactions.counted WHERE k = ?", (key,)).await);
+            let found =
+                rows(c.run("SELECT v FROM driver_transactions.counted WHERE k = ?", (key,)).await);
             assert_eq!(found[0]["v"].as_int(), Some(value), "{key}");
         }
-        let error = c
-            .session
-            .query_unpaged("UPDATE driver_transactions.counted USING TIMESTAMP 5 SET v = ? WHERE k = ?", (1, &c.name));
+        let error = c.session.query_unpaged(
+            "UPDATE driver_transactions.counted USING TIMESTAMP 5 SET v = ? WHERE k = ?",
+            (1, &c.name),
+        );
         let error = error.await.expect_err("a timestamp of the client's");
         assert_eq!(said(&error), Some(&DbError::Invalid), "{error}");
     });

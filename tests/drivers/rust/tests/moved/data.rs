@@ -1,11 +1,12 @@
-//! What is read, and written beforehand, past the proxy.
+//! The rows that the test reads, written beforehand past the proxy.
 
 use drivers_rust::replication;
 use scylla::client::session::Session;
 
 pub const MIB: usize = 1 << 20;
 pub const KEYSPACE: &str = "moved_rust";
-const BLOB_SIZES: [usize; 11] = [MIB, MIB, 2 * MIB, MIB, 4 * MIB, MIB, MIB, 2 * MIB, 8 * MIB, MIB, 15 * MIB];
+const BLOB_SIZES: [usize; 11] =
+    [MIB, MIB, 2 * MIB, MIB, 4 * MIB, MIB, MIB, 2 * MIB, 8 * MIB, MIB, 15 * MIB];
 pub const PAGE_SIZES: [i32; 3] = [4, 16, 64];
 /// Rows of 104 bytes, and how many queries for them are in flight.
 pub const SMALL_ROWS: i32 = 1_000;
@@ -28,7 +29,9 @@ impl Data {
             format!("CREATE TABLE {KEYSPACE}.blobs (k int PRIMARY KEY, v blob)"),
             format!("CREATE TABLE {KEYSPACE}.lines (k int, n int, v blob, PRIMARY KEY (k, n))"),
         ] {
-            node.query_unpaged(statement.as_str(), ()).await.unwrap_or_else(|error| panic!("{statement}: {error}"));
+            node.query_unpaged(statement.as_str(), ())
+                .await
+                .unwrap_or_else(|error| panic!("{statement}: {error}"));
         }
         let blobs: Vec<_> = (0..).zip(BLOB_SIZES).map(|(key, size)| content(key, size)).collect();
         let lines: Vec<_> = (0..LINES).map(|line| content(line, MIB / 4)).collect();
@@ -49,7 +52,8 @@ impl Data {
     }
 }
 
-/// What the row with that key has: 64 bytes by chance and 64 that are easy to compress, in turn.
+/// The value of the row with that key: 64 bytes by chance and 64 that are easy to compress, in
+/// turn.
 pub fn content(key: i32, size: usize) -> Vec<u8> {
     let mut made = Vec::with_capacity(size);
     let mut word = (key as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ size as u64;

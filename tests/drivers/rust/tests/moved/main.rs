@@ -23,7 +23,7 @@ use scylla::client::{Compression, PoolSize};
 use data::{Data, KEYSPACE};
 use work::Work;
 
-/// What waits for something gives up after this time.
+/// Time limit of each wait.
 const PATIENCE: Duration = Duration::from_secs(90);
 /// The driver speaks protocol v4 only.
 const SETUPS: [(&str, Option<Compression>); 2] = [("v4", None), ("v4_lz4", Some(Compression::Lz4))];
@@ -48,16 +48,20 @@ async fn open(address: &str, compression: Option<Compression>) -> Session {
         .unwrap_or_else(|error| panic!("{address}: {error}"))
 }
 
-/// How often connections of clients have gone to agents, and answers with them.
+/// Hand-overs of clients' connections so far.
 fn moves() -> usize {
     let address = environment("SHUNT_MOVED_ADMIN");
-    let mut stream = TcpStream::connect(&address).unwrap_or_else(|error| panic!("{address}: {error}"));
-    write!(stream, "GET /metrics HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").expect("a request");
+    let mut stream =
+        TcpStream::connect(&address).unwrap_or_else(|error| panic!("{address}: {error}"));
+    write!(stream, "GET /metrics HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n")
+        .expect("a request");
     let mut page = String::new();
     stream.read_to_string(&mut page).expect("an answer");
     let begin = r#"shunt_handover_answers_total{way="handed_over"} "#;
-    let number =
-        page.lines().find_map(|line| line.strip_prefix(begin)).expect("shunt_handover_answers_total in the metrics");
+    let number = page
+        .lines()
+        .find_map(|line| line.strip_prefix(begin))
+        .expect("shunt_handover_answers_total in the metrics");
     number.trim().parse().expect("a number")
 }
 
@@ -73,7 +77,10 @@ fn large_answers_move_the_connection() {
             let session = open(&environment("SHUNT_MOVED"), compression).await;
             let work = Work::new(session, &data, name, number, before + times).await;
             work.all().await;
-            let select = node.prepare(format!("SELECT v FROM {KEYSPACE}.blobs WHERE k = ?")).await.expect("prepare");
+            let select = node
+                .prepare(format!("SELECT v FROM {KEYSPACE}.blobs WHERE k = ?"))
+                .await
+                .expect("prepare");
             for (key, value) in work.written() {
                 work::read(&node, &select, key, &value).await;
             }

@@ -1,4 +1,4 @@
-//! What goes on at once on the one connection.
+//! The concurrent work on the one connection.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
@@ -20,7 +20,7 @@ pub struct Work<'a> {
     data: &'a Data,
     name: &'static str,
     number: i32,
-    /// So many moves there are to be.
+    /// Moves that the test waits for.
     until: usize,
     select: PreparedStatement,
     page: PreparedStatement,
@@ -33,9 +33,13 @@ pub struct Work<'a> {
 
 /// Reads one row, which has to be as it was written.
 pub async fn read(session: &Session, select: &PreparedStatement, key: i32, expected: &[u8]) {
-    let result = session.execute_unpaged(select, (key,)).await.unwrap_or_else(|error| panic!("row {key}: {error}"));
+    let result = session
+        .execute_unpaged(select, (key,))
+        .await
+        .unwrap_or_else(|error| panic!("row {key}: {error}"));
     let rows = result.into_rows_result().expect("rows");
-    let (found,) = rows.single_row::<(&[u8],)>().unwrap_or_else(|error| panic!("row {key}: {error}"));
+    let (found,) =
+        rows.single_row::<(&[u8],)>().unwrap_or_else(|error| panic!("row {key}: {error}"));
     assert!(
         found == expected,
         "row {key}: {} bytes that are not the {} that were written",
@@ -45,7 +49,13 @@ pub async fn read(session: &Session, select: &PreparedStatement, key: i32, expec
 }
 
 impl<'a> Work<'a> {
-    pub async fn new(session: Session, data: &'a Data, name: &'static str, number: usize, until: usize) -> Self {
+    pub async fn new(
+        session: Session,
+        data: &'a Data,
+        name: &'static str,
+        number: usize,
+        until: usize,
+    ) -> Self {
         let prepare = async |text: String| session.prepare(text).await.expect("prepare");
         let select = prepare(format!("SELECT v FROM {KEYSPACE}.blobs WHERE k = ?")).await;
         let page = prepare(format!("SELECT n, v FROM {KEYSPACE}.lines WHERE k = ?")).await;
@@ -65,7 +75,7 @@ impl<'a> Work<'a> {
         .await;
     }
 
-    /// How many small answers came.
+    /// Number of small answers.
     pub fn small(&self) -> usize {
         self.small.load(Relaxed)
     }
@@ -91,7 +101,10 @@ impl<'a> Work<'a> {
     async fn read_large(&self) {
         while !self.moved.load(Relaxed) {
             let number = self.reads.fetch_add(1, Relaxed);
-            assert!(number < READS_MAX, "the connection was not moved as often as it was to be by {READS_MAX} reads");
+            assert!(
+                number < READS_MAX,
+                "the connection was not moved as often as it was to be by {READS_MAX} reads"
+            );
             let blobs = &self.data.blobs;
             let which = number % (blobs.len() + PAGE_SIZES.len());
             match blobs.get(which) {
@@ -107,11 +120,15 @@ impl<'a> Work<'a> {
     async fn read_pages(&self, size: i32) {
         let mut select = self.page.clone();
         select.set_page_size(size);
-        let pager =
-            self.session.execute_iter(select, (0,)).await.unwrap_or_else(|error| panic!("pages of {size}: {error}"));
+        let pager = self
+            .session
+            .execute_iter(select, (0,))
+            .await
+            .unwrap_or_else(|error| panic!("pages of {size}: {error}"));
         let mut rows = pager.rows_stream::<(i32, Vec<u8>)>().expect("types");
         let mut expected = 0;
-        while let Some((line, found)) = rows.try_next().await.unwrap_or_else(|error| panic!("pages of {size}: {error}"))
+        while let Some((line, found)) =
+            rows.try_next().await.unwrap_or_else(|error| panic!("pages of {size}: {error}"))
         {
             assert!(
                 line as usize == expected && found == self.data.lines[expected],
@@ -146,10 +163,17 @@ impl<'a> Work<'a> {
             }
             self.session.refresh_metadata().await.expect("metadata");
             let state = self.session.get_cluster_state();
-            let known = state.get_keyspace(KEYSPACE).and_then(|keyspace| keyspace.tables.get(&table));
-            assert!(known.is_some_and(|table| table.columns.contains_key("v")), "{table} is not known with its column");
+            let known =
+                state.get_keyspace(KEYSPACE).and_then(|keyspace| keyspace.tables.get(&table));
+            assert!(
+                known.is_some_and(|table| table.columns.contains_key("v")),
+                "{table} is not known with its column"
+            );
             let drop = format!("DROP TABLE {KEYSPACE}.{table}");
-            self.session.query_unpaged(drop.as_str(), ()).await.unwrap_or_else(|error| panic!("{drop}: {error}"));
+            self.session
+                .query_unpaged(drop.as_str(), ())
+                .await
+                .unwrap_or_else(|error| panic!("{drop}: {error}"));
         }
     }
 }
