@@ -6,6 +6,7 @@
 //!
 //! | file | content |
 //! |---|---|
+//! | `locks.rs` | the state machine; `tick` ends holds whose time has run out |
 //! | `acquire.rs` | requests for a lock: granted, refused, or queued in order |
 //! | `release.rs` | end of a hold by its owner, an operator or its time, and the next grant; renewals; queries |
 //! | `durable.rs` | outcomes of writing a grant's row |

@@ -1,5 +1,5 @@
-//! This core's locks: requests come in, time passes, writes are answered. What the locks then want
-//! done lies in the effects until the event is over ([`super::carry`]).
+//! Drives this core's locks: a request comes in, time passes, a node answers a write. The effects
+//! of each step wait in a queue until the event is over ([`super::effects`]).
 
 use shunt_locks::{
     Asked, Handle, Limits, LoadId, Locks, Namespace, NotServed, Outcome, Quota, Row, Sink, Ticket,

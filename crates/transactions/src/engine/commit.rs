@@ -1,4 +1,9 @@
-//! A transaction is decided, its record is written, and then its writes are made.
+//! The way of a transaction from its decision to its end: its record is written, it commits, and
+//! then its writes are made.
+//!
+//! The commit point is [`Transactions::appended`]: the record's write was acknowledged, while the
+//! lease of its shard was valid. A transaction with one write has no record, and commits with that
+//! write ([`Transactions::unlogged_written`]).
 
 use std::cmp::Reverse;
 
