@@ -248,15 +248,18 @@ pub const AGENT_LINKS_RETRY_NS: u64 = 10 * SECOND_NS;
 /// all.
 pub const HANDOVER_BACKLOG_BYTES_MAX: usize = 48 << 10;
 
-/// Interval between a core's questions to nodes for their time.
+/// Least interval between a core's questions to a node for its time.
 pub const CLOCK_ASK_NS: u64 = 5 * SECOND_NS;
 
-/// Nodes that a core asks for their time at once, one after the other in turn.
+/// Nodes that a core asks for their time within [`CLOCK_ASK_NS`], one after the other in turn.
 pub const CLOCK_ASKED_MAX: usize = 5;
 
 /// Time for which a node's answer counts: clocks that differ by 1 % in their rates drift apart by
 /// 0.6 s meanwhile.
 pub const CLOCK_KEPT_NS: u64 = 60 * SECOND_NS;
+
+/// Round trip beyond which a node's answer proves only that the node is no further behind.
+pub const CLOCK_ROUND_TRIP_MAX_NS: u64 = SECOND_NS;
 
 /// Nodes of which a core keeps an answer.
 pub const CLOCK_NODES_MAX: usize = 64;
@@ -291,4 +294,5 @@ const _: () = {
     assert!(MULTIGET_PARTS_MAX < STREAMS_PER_CONNECTION_MAX);
     assert!(MULTIGET_BYTES_MAX < MULTIGETS_BYTES_MAX);
     assert!(4 * CLOCK_ASK_NS < CLOCK_KEPT_NS && CLOCK_ASKED_MAX < CLOCK_NODES_MAX);
+    assert!(CLOCK_ROUND_TRIP_MAX_NS < CLOCK_ASK_NS);
 };

@@ -66,6 +66,13 @@ impl Locks {
                 behind_us / 1_000
             ));
         }
+        let unmeasured = cores.iter().filter(|core| core.clock_unmeasured.get() > 0).count();
+        if unmeasured > 0 {
+            alerts.push(format!(
+                "no node has told {unmeasured} cores of this proxy its time lately: they decide no transactions that write; see whether \
+                 the nodes answer within a second"
+            ));
+        }
         if let Some(rival) = status["rival"].as_str() {
             alerts.push(format!(
                 "another live member, {rival}, has this proxy's address: requests for its locks \

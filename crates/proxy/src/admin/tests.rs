@@ -320,6 +320,10 @@ async fn status_shows_the_fleet_and_what_is_to_be_looked_at() {
     let (_, status) = bench.json("/status").await;
     assert!(alerts(&status) == 3 && status["fleet"]["alerts"].to_string().contains("120000 ms"));
     bench.cores[1].clock_behind_us.set(0);
+    bench.cores[1].clock_unmeasured.set(1);
+    let (_, status) = bench.json("/status").await;
+    assert!(alerts(&status) == 3 && status["fleet"]["alerts"].to_string().contains("its time"));
+    bench.cores[1].clock_unmeasured.set(0);
     bench.cores[0].locks.unknown_format.set(9);
     let (_, status) = bench.json("/status").await;
     assert!(

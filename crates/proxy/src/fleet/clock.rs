@@ -6,31 +6,45 @@
 //! [`CLOCK_BEHIND_MAX_US`] behind the nodes' median ([ADR
 //! 33](../../../../docs/adr/0033-a-proxy-whose-clock-is-behind-decides-no-writes.md)).
 //!
+//! A node that does not answer keeps no others from being asked ([`turns`]). A core without a
+//! measurement says so in the log, the metrics and `/status`, since it refuses as well.
+//!
 //! This must never: let a transaction be acknowledged whose write an earlier one of a client with a
 //! right clock hides; take one node's word where others have told their time. A core that no node
 //! has told its time yet decides no writes either.
 
 mod estimate;
 pub(crate) mod question;
+mod turns;
 
 use shunt_locks::Now;
+use shunt_topology::NodeId;
 
 use self::estimate::{Estimate, Sample};
+use self::turns::Turns;
 use crate::fault::{Fault, FaultKind};
-use crate::limits::{CLOCK_ASK_NS, CLOCK_ASKED_MAX, CLOCK_BEHIND_MAX_US};
+use crate::limits::{CLOCK_ASK_NS, CLOCK_BEHIND_MAX_US};
+
+/// A core's view of its clock, as the log and the metrics show it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Standing {
+    /// The core decides transactions that write.
+    #[default]
+    Right,
+    /// The clock is too far behind.
+    Behind,
+    /// No node has told its time.
+    Unmeasured,
+}
 
 /// The owner of what a core knows of the nodes' clocks.
 #[derive(Default)]
 pub(crate) struct NodeClocks {
     estimate: Estimate,
-    /// Questions without an outcome yet.
-    asked: usize,
-    /// When nodes are asked next.
-    next_ns: u64,
-    /// The place of the node that is asked next.
-    cursor: usize,
-    /// The clock was too far behind when it was looked at last.
-    is_behind: bool,
+    turns: Turns,
+    standing: Standing,
+    /// When the core first found that it knows no node's time.
+    unmeasured_ns: Option<u64>,
     /// A test leaves out that the clock is compared.
     #[cfg(feature = "weakened")]
     pub(crate) is_left_out: bool,
@@ -47,29 +61,33 @@ impl NodeClocks {
 
     /// How many nodes may be asked now.
     fn room(&self, now_ns: u64) -> usize {
-        let is_due = now_ns >= self.next_ns && !self.is_left_out();
-        if is_due { CLOCK_ASKED_MAX.saturating_sub(self.asked) } else { 0 }
+        if self.is_left_out() { 0 } else { self.turns.room(now_ns) }
     }
 
-    /// A node was asked.
-    fn count_asked(&mut self, now_ns: u64) {
-        self.asked += 1;
-        self.next_ns = now_ns + CLOCK_ASK_NS;
-    }
-
-    /// A node has told its time, or has not.
-    fn learn(&mut self, sample: Option<Sample>) {
-        self.asked = self.asked.saturating_sub(1);
+    /// A node that was asked at this time has told its time, or has not.
+    fn learn(&mut self, node: NodeId, sent_ns: u64, sample: Option<Sample>) {
+        self.turns.close(node, sent_ns);
         sample.into_iter().for_each(|sample| self.estimate.learn(sample));
     }
 
-    /// Microseconds that the clock is behind, and whether that has become too many, or few enough,
-    /// since the last call.
-    fn look(&mut self, now: Now) -> (u64, bool) {
+    /// Microseconds that the clock is behind, and the core's view before this call.
+    fn look(&mut self, now: Now) -> (u64, Standing) {
         let behind_us = self.estimate.behind_us(now.boot_ns, now.wall_us);
-        let is_behind = behind_us.map_or(self.is_behind, |us| us > CLOCK_BEHIND_MAX_US);
-        let has_changed = std::mem::replace(&mut self.is_behind, is_behind) != is_behind;
-        (u64::try_from(behind_us.unwrap_or(0)).unwrap_or(0), has_changed)
+        let standing = match behind_us {
+            Some(behind_us) if behind_us > CLOCK_BEHIND_MAX_US => Standing::Behind,
+            Some(_) => Standing::Right,
+            None => {
+                let since_ns = *self.unmeasured_ns.get_or_insert(now.boot_ns);
+                // A core that has just started has asked, and waits.
+                let is_long = now.boot_ns.saturating_sub(since_ns) >= CLOCK_ASK_NS;
+                if is_long { Standing::Unmeasured } else { self.standing }
+            }
+        };
+        if behind_us.is_some() {
+            self.unmeasured_ns = None;
+        }
+        let before = std::mem::replace(&mut self.standing, standing);
+        (u64::try_from(behind_us.unwrap_or(0)).unwrap_or(0), before)
     }
 
     /// Why this core decides nothing now that writes. `None`: it may.
@@ -89,5 +107,36 @@ impl NodeClocks {
                 .to_owned(),
         };
         Some(Fault::new(FaultKind::Unserved, why))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::CLOCK_KEPT_NS;
+
+    fn at(boot_ns: u64) -> Now {
+        Now { boot_ns, wall_us: i64::try_from(boot_ns / 1_000).expect("a time") }
+    }
+
+    #[test]
+    fn a_core_that_no_node_has_told_its_time_shows_that_it_refuses() {
+        let mut clocks = NodeClocks::default();
+        let look = |clocks: &mut NodeClocks, now_ns| {
+            let before = clocks.look(at(now_ns)).1;
+            (before, clocks.standing, clocks.refusal(at(now_ns)).is_some())
+        };
+        let start_ns = 7 * CLOCK_KEPT_NS;
+        assert_eq!(look(&mut clocks, start_ns), (Standing::Right, Standing::Right, true));
+        let late_ns = start_ns + CLOCK_ASK_NS;
+        assert_eq!(look(&mut clocks, late_ns), (Standing::Right, Standing::Unmeasured, true));
+        let sample = Sample { node: NodeId(1), ahead_us: 0, round_trip_ns: 0, heard_ns: late_ns };
+        clocks.learn(NodeId(1), start_ns, Some(sample));
+        assert_eq!(look(&mut clocks, late_ns), (Standing::Unmeasured, Standing::Right, false));
+        let lost_ns = late_ns + CLOCK_KEPT_NS + 1;
+        clocks.estimate.expire(lost_ns);
+        assert_eq!(look(&mut clocks, lost_ns), (Standing::Right, Standing::Right, true));
+        let late_ns = lost_ns + CLOCK_ASK_NS;
+        assert_eq!(look(&mut clocks, late_ns), (Standing::Right, Standing::Unmeasured, true));
     }
 }

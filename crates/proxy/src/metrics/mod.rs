@@ -205,6 +205,8 @@ pub struct CoreMetrics {
     /// Microseconds that this proxy's clock is behind the nodes', as far as this core knows; 0 if
     /// it is not.
     pub clock_behind_us: Gauge,
+    /// 1 while no node has told this core its time.
+    pub clock_unmeasured: Gauge,
     /// Times a client was paused.
     pub client_pauses: Counter,
     /// Clients not being read from now, by reason; one may have several.

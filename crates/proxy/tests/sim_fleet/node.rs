@@ -231,10 +231,10 @@ impl Node {
         let off_us = self.ring.lock().unwrap().clocks_off_us[self.index];
         let Some(off_us) = off_us else { return };
         let time = timeuuid((io.wall_us() + off_us) * 10, 0);
-        let columns = [("host_id", native::UUID), ("now", native::UUID)];
+        let columns = [("now", native::UUID)];
         let mut out = Vec::new();
         let mut rows = RowsWriter::new(&mut out, "system", "local", &columns);
-        rows.value(Some(&self.host_id.to_be_bytes())).value(Some(&time));
+        rows.value(Some(&time));
         rows.finish();
         send(io, to, opcode::RESULT, &out);
     }

@@ -2,19 +2,24 @@
 //!
 //! A node has read its clock at some time between question and answer. Taken as read when the
 //! answer came, the node's time is never overestimated, and underestimated by the round trip at
-//! most. So a proxy is never taken to be further behind than it is.
+//! most. So a proxy is never taken to be further behind than it is. An answer that took longer than
+//! [`CLOCK_ROUND_TRIP_MAX_NS`] only raises what is known of its node.
+//!
+//! Answers count to the node that was asked, whatever they call it.
 //!
 //! The estimate is the nodes' median, of two nodes the one that is behind: one node's wrong clock
 //! makes no proxy look behind, unless there is no other node. It rests on the clock that never goes
 //! back, so a jump of the proxy's own wall clock shows at once.
 
-use crate::limits::{CLOCK_KEPT_NS, CLOCK_NODES_MAX};
+use shunt_topology::NodeId;
+
+use crate::limits::{CLOCK_KEPT_NS, CLOCK_NODES_MAX, CLOCK_ROUND_TRIP_MAX_NS};
 
 /// One node's clock, by one of its answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sample {
-    /// The node's host id.
-    pub(super) node: u128,
+    /// The node that was asked.
+    pub(super) node: NodeId,
     /// Microseconds that its wall clock is ahead of this host's boot-time clock, at least.
     pub(super) ahead_us: i64,
     pub(super) round_trip_ns: u64,
@@ -33,24 +38,23 @@ pub(super) struct Estimate {
 impl Estimate {
     /// Takes an answer, unless the last one of this node says more.
     pub(super) fn learn(&mut self, sample: Sample) {
-        // Clocks run at rates that differ by 1 % at most.
-        let is_better = |old: &Sample| {
-            let age_ns = sample.heard_ns.saturating_sub(old.heard_ns);
-            sample.round_trip_ns <= old.round_trip_ns.saturating_add(age_ns / 100)
-        };
+        let is_slow = sample.round_trip_ns > CLOCK_ROUND_TRIP_MAX_NS;
         match self.samples.iter_mut().find(|old| old.node == sample.node) {
-            Some(old) if is_better(old) => *old = sample,
-            Some(_) => {}
-            None => {
-                if self.samples.len() >= CLOCK_NODES_MAX {
-                    let oldest =
-                        (0..self.samples.len()).min_by_key(|at| self.samples[*at].heard_ns);
-                    oldest.into_iter().for_each(|at| _ = self.samples.swap_remove(at));
-                }
-                self.samples.push(sample);
-            }
+            Some(old) if is_slow => old.ahead_us = old.ahead_us.max(sample.ahead_us),
+            Some(old) if says_more(&sample, old) => *old = sample,
+            None if !is_slow => self.add(sample),
+            Some(_) | None => {}
         }
         self.expire(sample.heard_ns);
+    }
+
+    /// Takes the first answer of a node, in the place of the oldest if there are too many.
+    fn add(&mut self, sample: Sample) {
+        if self.samples.len() >= CLOCK_NODES_MAX {
+            let oldest = (0..self.samples.len()).min_by_key(|at| self.samples[*at].heard_ns);
+            oldest.into_iter().for_each(|at| _ = self.samples.swap_remove(at));
+        }
+        self.samples.push(sample);
     }
 
     /// Forgets nodes that have not answered for [`CLOCK_KEPT_NS`].
@@ -69,10 +73,20 @@ impl Estimate {
     }
 }
 
+/// True if an answer replaces an earlier one of its node: it proves that the node is further ahead,
+/// or was as quick, or the earlier one is old. The node's clock may have been set back, so a later
+/// time is not all that counts. An earlier answer is replaced long before it expires.
+fn says_more(sample: &Sample, old: &Sample) -> bool {
+    let age_ns = sample.heard_ns.saturating_sub(old.heard_ns);
+    // Clocks run at rates that differ by 1 % at most.
+    let is_as_quick = sample.round_trip_ns <= old.round_trip_ns.saturating_add(age_ns / 100);
+    sample.ahead_us > old.ahead_us || is_as_quick || age_ns >= CLOCK_KEPT_NS / 2
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limits::SECOND_NS;
+    use crate::limits::{CLOCK_ASK_NS, SECOND_NS};
 
     const SECOND_US: i64 = 1_000_000;
 
@@ -85,8 +99,9 @@ mod tests {
         estimate
     }
 
-    fn sample(node: u128, seconds: i64, round_trip_ns: u64, heard_ns: u64) -> Sample {
-        Sample { node, ahead_us: seconds * SECOND_US, round_trip_ns, heard_ns }
+    fn sample(node: u16, seconds: i64, round_trip_ns: u64, heard_ns: u64) -> Sample {
+        let (node, ahead_us) = (NodeId(node), seconds * SECOND_US);
+        Sample { node, ahead_us, round_trip_ns, heard_ns }
     }
 
     #[test]
@@ -130,6 +145,47 @@ mod tests {
         assert_eq!(estimate.behind_us(0, 0), Some(60 * SECOND_US));
     }
 
+    /// A host was paused with both its clocks, and nodes take longer to answer since.
+    #[test]
+    fn a_slower_answer_that_proves_the_proxy_further_behind_counts_at_once() {
+        let mut estimate = of(&[0, 0, 0]);
+        for node in 1..=3 {
+            estimate.learn(sample(node, 120, SECOND_NS / 3, SECOND_NS));
+        }
+        assert_eq!(estimate.behind_us(0, 0), Some(120 * SECOND_US));
+    }
+
+    /// Round trips have risen by more than answers are forgiven within the time that they count.
+    #[test]
+    fn nodes_that_answer_more_slowly_than_before_stay_known() {
+        let mut estimate = of(&[0, 0, 0]);
+        for second in (0..300).step_by(CLOCK_ASK_NS as usize / SECOND_NS as usize) {
+            let heard_ns = second * SECOND_NS;
+            estimate.expire(heard_ns);
+            assert_eq!(estimate.behind_us(0, 0).map(|us| us / SECOND_US), Some(0), "{second} s");
+            for node in 1..=3 {
+                let sample = sample(node, 0, SECOND_NS * 9 / 10, heard_ns);
+                estimate.learn(Sample { ahead_us: -900_000, ..sample });
+            }
+        }
+    }
+
+    #[test]
+    fn an_answer_that_took_too_long_proves_only_that_its_node_is_no_further_behind() {
+        let late_ns = CLOCK_ROUND_TRIP_MAX_NS + 1;
+        let mut estimate = Estimate::default();
+        estimate.learn(sample(1, 0, late_ns, 0));
+        assert_eq!(estimate.behind_us(0, 0), None, "the clock may be behind by the round trip");
+        estimate.learn(sample(1, 0, 0, 0));
+        estimate.learn(sample(1, -8, late_ns, CLOCK_KEPT_NS - 1));
+        assert_eq!(estimate.behind_us(0, 0), Some(0));
+        estimate.learn(sample(1, 112, late_ns, CLOCK_KEPT_NS));
+        assert_eq!(estimate.behind_us(0, 0), Some(112 * SECOND_US));
+        // It keeps nothing alive.
+        estimate.expire(CLOCK_KEPT_NS + 1);
+        assert_eq!(estimate.behind_us(0, 0), None);
+    }
+
     #[test]
     fn a_node_that_says_nothing_counts_for_a_while_and_then_no_more() {
         let mut estimate = of(&[120, 120, 0]);
@@ -144,10 +200,10 @@ mod tests {
     #[test]
     fn no_more_nodes_are_kept_than_may_be() {
         let mut estimate = Estimate::default();
-        for node in 0..3 * CLOCK_NODES_MAX as u64 {
-            estimate.learn(sample(node.into(), 0, 0, node));
+        for node in 0..3 * CLOCK_NODES_MAX as u16 {
+            estimate.learn(sample(node, 0, 0, node.into()));
         }
         assert_eq!(estimate.samples.len(), CLOCK_NODES_MAX);
-        assert!(estimate.samples.iter().all(|kept| kept.node >= 2 * CLOCK_NODES_MAX as u128));
+        assert!(estimate.samples.iter().all(|kept| kept.node.0 >= 2 * CLOCK_NODES_MAX as u16));
     }
 }

@@ -1,15 +1,16 @@
-//! Nodes are asked for their time, a few in turn every [`crate::limits::CLOCK_ASK_NS`].
+//! Nodes are asked for their time, as [`super::turns`] says, and their answers taken.
 
 use shunt_language::functions::time_of_timeuuid_us;
 use shunt_locks::Now;
 use shunt_reactor::Io;
+use shunt_topology::NodeId;
 use shunt_wire::cql::message::{Consistency, ResultMessage};
 
-use super::Sample;
+use super::{Sample, Standing};
 use crate::core::Core;
 use crate::fleet::statements::{Heard, Whose, ask};
 
-const QUESTION: &str = "SELECT host_id, now() FROM system.local";
+const QUESTION: &str = "SELECT now() FROM system.local";
 
 /// Asks nodes for their time if that is due, and shows how far behind the clock is.
 pub(crate) fn tick(core: &mut Core, io: &mut Io) {
@@ -25,56 +26,71 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io) {
     }
 }
 
-/// Where there is no link to any node, the next tick asks.
+/// Asks so many nodes. One that has no link now is asked by a later tick.
 fn ask_nodes(core: &mut Core, io: &mut Io, now_ns: u64, room: usize) {
-    let Some(cluster) = core.router.cluster.as_ref() else { return };
-    let nodes = cluster.routing.local_nodes().to_vec();
+    let Some(cluster) = core.router.cluster.clone() else { return };
+    let nodes = cluster.routing.local_nodes();
     let Some(pool) = ask::pool(core, io) else { return };
     for _ in 0..nodes.len().min(room) {
-        let clocks = &mut core.fleet.clocks;
-        let node = nodes[clocks.cursor % nodes.len()];
-        clocks.cursor = clocks.cursor.wrapping_add(1);
-        let whose = Whose::Clock { sent_ns: now_ns };
+        let Some(node) = core.fleet.clocks.turns.choose(nodes, now_ns) else { return };
+        let whose = Whose::Clock { node, sent_ns: now_ns };
         if ask::ask_node(core, io, (pool, node), whose, QUESTION, Consistency::ONE) {
-            core.fleet.clocks.count_asked(now_ns);
+            core.fleet.clocks.turns.add(node, now_ns);
         }
     }
 }
 
-/// Takes a node's answer, or that there is none.
-pub(crate) fn heard(core: &mut Core, io: &mut Io, sent_ns: u64, heard: &Heard<'_>) {
+/// Takes the answer of the node that was asked at this time, or that there is none.
+pub(crate) fn heard(
+    core: &mut Core,
+    io: &mut Io,
+    (node, sent_ns): (NodeId, u64),
+    heard: &Heard<'_>,
+) {
     let heard_ns = io.read_clock_ns();
-    let sample = read(heard).map(|(node, told_us)| {
+    let sample = read(heard).map(|told_us| {
         let heard_us = i64::try_from(heard_ns / 1_000).unwrap_or(i64::MAX);
         let round_trip_ns = heard_ns.saturating_sub(sent_ns);
         Sample { node, ahead_us: told_us.saturating_sub(heard_us), round_trip_ns, heard_ns }
     });
-    core.fleet.clocks.learn(sample);
+    core.fleet.clocks.learn(node, sent_ns, sample);
     show(core, Now { boot_ns: heard_ns, wall_us: io.wall_us() });
 }
 
-/// A node's host id and its time, microseconds since 1970.
-fn read(heard: &Heard<'_>) -> Option<(u128, i64)> {
+/// A node's time, microseconds since 1970.
+fn read(heard: &Heard<'_>) -> Option<i64> {
     let Heard::Result(ResultMessage::Rows(rows)) = heard else { return None };
     let row = rows.rows().next()?.ok()?;
-    let node = u128::from_be_bytes(row.get(0)?.try_into().ok()?);
-    Some((node, time_of_timeuuid_us(row.get(1)?)?))
+    time_of_timeuuid_us(row.get(0)?)
 }
 
-/// Counts how far behind the clock is, and logs a change for the worse or the better.
+/// Counts how far behind the clock is, and logs a change for the worse or the better. All cores
+/// have one clock, so the first tells of it; each knows the nodes' time by answers of its own.
 fn show(core: &mut Core, now: Now) {
-    let (behind_us, has_changed) = core.fleet.clocks.look(now);
+    let (behind_us, before) = core.fleet.clocks.look(now);
+    let standing = core.fleet.clocks.standing;
     core.context.metrics.clock_behind_us.set(behind_us);
-    if !has_changed || core.context.index != 0 {
+    core.context.metrics.clock_unmeasured.set(u64::from(standing == Standing::Unmeasured));
+    let index = core.context.index;
+    if standing == before || index != 0 && ![standing, before].contains(&Standing::Unmeasured) {
         return;
     }
     let behind_ms = behind_us / 1_000;
-    if core.fleet.clocks.is_behind {
-        tracing::warn!(
+    match standing {
+        Standing::Behind => tracing::warn!(
             behind_ms,
             "this proxy's clock is behind the nodes': it decides no transactions that write until the clock is right (NTP)"
-        );
-    } else {
-        tracing::info!(behind_ms, "this proxy's clock is right again: it decides transactions");
+        ),
+        Standing::Unmeasured => tracing::warn!(
+            core = index,
+            "no node tells its time within a second: this core decides no transactions that write until one does"
+        ),
+        Standing::Right => {
+            tracing::info!(
+                core = index,
+                behind_ms,
+                "this proxy's clock is right again: it decides transactions"
+            );
+        }
     }
 }

@@ -70,7 +70,7 @@ fn take(core: &mut Core, io: &mut Io, answer: &Kept<'_>) {
         Whose::Sweep(known) => sweep::take_page(core, io, known, &heard),
         Whose::Deletion(key) => sweep::deleted(core, io, key, &heard),
         Whose::Fleet(id) => run::take_answer(core, io, id, &heard),
-        Whose::Clock { sent_ns } => question::heard(core, io, sent_ns, &heard),
+        Whose::Clock { node, sent_ns } => question::heard(core, io, (node, sent_ns), &heard),
         Whose::Foreign(table) => foreign::take_answer(core, table, &heard),
         Whose::Transaction(part) => {
             let raw =

@@ -25,6 +25,7 @@ use std::sync::Arc;
 use shunt_fleet::StatementId;
 use shunt_language::lock_tables::Table;
 use shunt_locks::{LoadId, WriteId};
+use shunt_topology::NodeId;
 use shunt_wire::cql::message::{Consistency, ErrorMessage, ResultMessage};
 use slab::Slab;
 
@@ -90,7 +91,7 @@ pub(crate) enum Whose {
     /// The fleet's.
     Fleet(StatementId),
     /// A node is asked for its time, at this time.
-    Clock { sent_ns: u64 },
+    Clock { node: NodeId, sent_ns: u64 },
     /// A question about a right of the login of a pool, asked in that pool. `who`: the role whose
     /// share of the questions it counts to; none: it counts to no share.
     Right { pool: PoolId, number: u64, who: Option<Who> },

@@ -26,6 +26,9 @@ impl Sources {
         let help = "Time that the wall clock is behind the nodes' median; 0 if it is not.";
         let behind = [plain(behind_us as f64 / 1e6)];
         encoder.gauge("shunt_clock_behind", help, Some(&Unit::Seconds), &behind)?;
+        let unmeasured = self.per_core(|core| core.clock_unmeasured.get() as f64);
+        let help = "1 while no node has told the core its time.";
+        encoder.gauge("shunt_clock_unmeasured", help, None, &unmeasured)?;
         let events = self.family(|core| &core.transactions.events);
         encoder.counter("shunt_transaction_events", "Transactions, by outcome.", None, &events)?;
         let observed = self.family(|core| &core.transactions.observed);

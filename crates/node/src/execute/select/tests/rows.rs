@@ -185,6 +185,8 @@ fn composite_keys_and_system_tables() {
         ("SELECT count(*) FROM system.peers_v2", "2"),
         ("SELECT key FROM system.local", "'local'"),
     ]);
+    let now = nodes.rows("SELECT now() FROM system.local");
+    assert!(now.len() >= 16 && !now.contains("error"), "{now}");
     let (rows, pages) = nodes.pages("SELECT keyspace_name FROM system_schema.keyspaces", 2);
     assert!(rows.len() == 4 && pages > 1, "{rows:?}");
 }
