@@ -433,7 +433,7 @@ mod tests {
             "{}",
             alerts[0]
         );
-        assert!(alerts[10].contains("2 partitions more"), "{}", alerts[10]);
+        assert!(alerts[10].contains("2 further partitions"), "{}", alerts[10]);
     }
 
     #[tokio::test]
