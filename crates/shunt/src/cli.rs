@@ -264,7 +264,7 @@ pub(crate) enum Command {
     #[cfg(not(feature = "node"))]
     #[command(hide = true, disable_help_flag = true)]
     Node(Ignored),
-    /// Accept HTTP requests, and have agents beside stock servers answer them
+    /// Accept HTTP requests, and have agents beside unmodified servers answer them
     #[command(after_help = help::ending(DISPATCH_EXAMPLES, "dispatch"))]
     Dispatch(Box<DispatchCommand>),
     /// Answer the requests of dispatchers or proxies, beside a stock server
@@ -282,7 +282,7 @@ pub(crate) enum Command {
     /// Create, show or drain a fleet of proxies, which share locks
     #[command(after_help = help::ending(FLEET_EXAMPLES, "fleet"))]
     Fleet(Box<Fleet>),
-    /// Check whether the nodes fit a fleet's locks
+    /// Check whether the nodes are fit for a fleet's locks
     #[command(after_help = help::ending(DOCTOR_EXAMPLES, "doctor"))]
     Doctor(Box<Doctor>),
     /// Run a command while holding a lock
@@ -291,7 +291,7 @@ pub(crate) enum Command {
     /// List locks, show a queue, or take a lock from its holder
     #[command(after_help = help::ending(LOCKS_EXAMPLES, "locks"))]
     Locks(Box<Locks>),
-    /// Measure the proxy beside direct connections, and generate load
+    /// Measure the proxy against direct connections, and generate load
     #[command(after_help = help::ending(BENCH_EXAMPLES, "bench"))]
     Bench(Box<Bench>),
 }
