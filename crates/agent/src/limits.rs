@@ -72,9 +72,15 @@ pub(crate) const INTERIM_MAX: u32 = 64;
 pub(crate) const PACE_INTERVAL_NS: u64 = 3 * SECOND;
 pub(crate) const PACE_BYTES_MIN: u64 = 64 << 10;
 
-/// How long clients are kept to their shares of the connections after slow exchanges of one client
-/// kept another waiting.
-pub(crate) const CONTENDED_NS: u64 = 30 * SECOND;
+/// Once an upload has waited this long for a connection, uploads that move fewer than
+/// [`UPLOAD_BYTES_MIN`] bytes in [`PACE_INTERVAL_NS`] are slow too, and those of all clients
+/// together keep a part of the connections.
+pub(crate) const UPLOAD_WAIT_NS: u64 = 2 * PACE_INTERVAL_NS;
+pub(crate) const UPLOAD_BYTES_MIN: u64 = 1 << 20;
+
+/// How long a client is kept to its share of the connections after its slow exchanges kept another
+/// waiting.
+pub(crate) const LIMITED_NS: u64 = 30 * SECOND;
 
 /// Interval at which deadlines are checked.
 pub(crate) const TICK_NS: u64 = 100 * MS;
@@ -97,3 +103,4 @@ const _: () = assert!(ASKED_MAX.div_ceil(ASKS_AT_ONCE) as u64 * TICK_NS <= ASK_N
 const _: () = assert!(ANSWER_HEAD_GROWN <= HEAD_BYTES_MAX);
 const _: () = assert!(SESSION_BACKLOG_BYTES_LOW > CREDIT_BYTES as usize);
 const _: () = assert!(HANDSHAKE_NS < SESSION_SILENCE_NS);
+const _: () = assert!(PACE_BYTES_MIN < UPLOAD_BYTES_MIN);

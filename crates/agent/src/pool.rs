@@ -164,6 +164,7 @@ pub(crate) fn filled(agent: &mut Agent, io: &Io, exchange: usize) {
     if agent.uploads.remove(exchange) {
         agent.uploads.full.push_back(exchange);
         if let Some(state) = agent.exchanges.get_mut(exchange) {
+            state.filled_ns = io.now_ns();
             state.wait_until(io.now_ns() + agent.options.upstream_timeout_ns);
         }
     }

@@ -130,7 +130,7 @@ fn bound_waiting(agent: &mut Agent, io: &mut Io) {
 pub(crate) fn end(agent: &mut Agent, io: &Io, exchange: usize) {
     let Some(state) = agent.exchanges.get_mut(exchange) else { return };
     state.request_is_complete = true;
-    state.pace.is_slow = false;
+    state.pace.request_ended();
     state.wait_until(io.now_ns() + agent.options.upstream_timeout_ns);
     pool::completed(agent, exchange);
 }

@@ -1,10 +1,13 @@
 //! Shares of the connections to the server, by the addresses of clients. While requests of other
 //! addresses wait, the slow exchanges of one address keep a part of the connections. A connection
-//! that becomes free goes to an address that has less than its part; after a client has had to wait
-//! for another's slow exchanges, it goes to no other address for a while.
+//! that becomes free goes first to an address that has less than its part. An address whose slow
+//! exchanges were broken off gets no more than its part for a while; the others are not limited.
+//!
+//! Once an upload of an address with less than its part has waited for long, more uploads count as
+//! slow, and those of all addresses together keep a part of the connections.
 //!
 //! The dispatcher says who the client is: it adds the address to the head as the last field. Behind
-//! a balancer all clients have one address, and these shares change nothing.
+//! a balancer or a NAT all clients have one address, and these shares change nothing among them.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
@@ -53,7 +56,7 @@ fn is_upload(state: &Exchange) -> bool {
 }
 
 /// The place in line of the exchange that is next: the first of a client that has less than its
-/// share. Others are next only where no client has had to wait for another lately.
+/// share, or else the first of a client that is not limited.
 fn next(
     agent: &Agent,
     now_ns: u64,
@@ -65,12 +68,11 @@ fn next(
         return None;
     }
     let held = held(agent, is_counted);
-    let has_less = |exchange: &usize| {
-        let client = agent.exchanges.get(*exchange).and_then(|state| state.client);
-        held.get(&client).is_none_or(|count| *count < share)
-    };
-    let first = (!is_contended(agent, now_ns)).then_some(0);
-    line.iter().position(has_less).or(first)
+    let client = |exchange: &usize| agent.exchanges.get(*exchange).and_then(|state| state.client);
+    let has_less =
+        |exchange: &usize| held.get(&client(exchange)).is_none_or(|count| *count < share);
+    let is_free = |exchange: &usize| !is_limited(agent, now_ns, client(exchange));
+    line.iter().position(has_less).or_else(|| line.iter().position(is_free))
 }
 
 /// Takes the next request that is whole.
@@ -91,15 +93,15 @@ pub(crate) fn next_small_upload(agent: &mut Agent, now_ns: u64) -> Option<usize>
     agent.uploads.others.remove(place)
 }
 
-/// Clients have had to wait for the slow exchanges of another, not long ago.
-fn is_contended(agent: &Agent, now_ns: u64) -> bool {
-    now_ns < agent.contended_until_ns
+/// Others have had to wait for the client's slow exchanges, not long ago.
+fn is_limited(agent: &Agent, now_ns: u64, client: Option<IpAddr>) -> bool {
+    agent.limited.get(&client).is_some_and(|until_ns| now_ns < *until_ns)
 }
 
 /// Whether the client may have one connection more, for this exchange. The lines ask the same, so
 /// that what was next in one does not come back into it.
 pub(crate) fn may_have(agent: &Agent, now_ns: u64, state: &Exchange) -> bool {
-    if !is_contended(agent, now_ns) {
+    if !is_limited(agent, now_ns, state.client) {
         return true;
     }
     let (held, share) = match is_upload(state) {
@@ -113,34 +115,66 @@ pub(crate) fn may_have(agent: &Agent, now_ns: u64, state: &Exchange) -> bool {
 pub(crate) fn tick(agent: &mut Agent, io: &mut Io) {
     look_at_paces(agent, io);
     if !agent.uploads.full.is_empty() && !pool::may_begin(agent, true) {
-        let excess = excess(agent, of_uploads(agent), is_upload, &agent.uploads.full);
-        let reason = "its client sends the body slowly, and requests of other clients wait for the connection to the server";
-        break_shares_off(agent, io, &excess, reason);
+        break_uploads_off(agent, io);
     }
     if !pool::is_waited_for(agent) || pool::has_room(agent) {
         return;
     }
-    let is_answer = |state: &Exchange| state.answer.stage != Stage::Awaited;
-    let mut slow: Vec<(u64, usize)> = slow(agent, is_answer).map(|(_, one)| one).collect();
+    let is_slow_answer =
+        |state: &Exchange| state.pace.is_slow() && state.answer.stage != Stage::Awaited;
+    let mut slow: Vec<(u64, usize)> = slow(agent, is_slow_answer).map(|(_, one)| one).collect();
     let beyond = slow.len().saturating_sub((agent.options.upstream_connections_max / 2).max(1));
     slow.sort_unstable();
     let oldest: Vec<usize> = slow.into_iter().take(beyond).map(|(_, key)| key).collect();
     let reason = "its client takes the answer slowly, and other requests wait for the connection to the server";
     break_off(agent, io, &oldest, reason);
-    let excess = excess(agent, of_all(agent), |_| true, &agent.waiting);
+    let excess = excess(agent, of_all(agent), |state| state.pace.is_slow(), &agent.waiting);
     let reason =
         "its client is slow, and requests of other clients wait for the connection to the server";
     break_shares_off(agent, io, &excess, reason);
 }
 
+/// Breaks off the slow uploads that one address has beyond its share. If uploads of addresses with
+/// less than theirs have waited for long, all addresses together keep a share too: it breaks off
+/// the oldest beyond, no more than there are such uploads.
+fn break_uploads_off(agent: &mut Agent, io: &mut Io) {
+    let reason = "its client sends the body slowly, and requests of other clients wait for the connection to the server";
+    let waiting = clients_that_wait_long(agent, io.now_ns());
+    let bytes_min =
+        if waiting.is_empty() { limits::PACE_BYTES_MIN } else { limits::UPLOAD_BYTES_MIN };
+    let is_slow = |state: &Exchange| is_upload(state) && state.pace.is_below(bytes_min);
+    let excess = excess(agent, of_uploads(agent), is_slow, &agent.uploads.full);
+    break_shares_off(agent, io, &excess, reason);
+    let slow: Vec<(Option<IpAddr>, (u64, usize))> = slow(agent, is_slow).collect();
+    let beyond = slow.len().saturating_sub(of_uploads(agent));
+    let wanted = waiting.len().saturating_sub(excess.len());
+    let keeps_waiting = |client| waiting.iter().any(|one| *one != client);
+    let mut oldest: Vec<(u64, usize)> =
+        slow.into_iter().filter_map(|(client, one)| keeps_waiting(client).then_some(one)).collect();
+    oldest.sort_unstable();
+    let oldest: Vec<usize> =
+        oldest.into_iter().take(beyond.min(wanted)).map(|(_, key)| key).collect();
+    break_off(agent, io, &oldest, reason);
+}
+
+/// The clients of uploads that have waited for long, though these clients have less than their
+/// shares.
+fn clients_that_wait_long(agent: &Agent, now_ns: u64) -> Vec<Option<IpAddr>> {
+    let (held, share) = (held(agent, is_upload), of_uploads(agent));
+    let full = agent.uploads.full.iter().filter_map(|exchange| agent.exchanges.get(*exchange));
+    full.filter(|state| state.filled_ns + limits::UPLOAD_WAIT_NS <= now_ns)
+        .map(|state| state.client)
+        .filter(|client| held.get(client).is_none_or(|count| *count < share))
+        .collect()
+}
+
 /// Slow exchanges that have connections: the client of each, when it came, and its key.
 fn slow(
     agent: &Agent,
-    is_counted: fn(&Exchange) -> bool,
-) -> impl Iterator<Item = (Option<IpAddr>, (u64, usize))> + '_ {
-    let slow = agent.exchanges.iter().filter(move |(_, state)| {
-        state.pace.is_slow && state.upstream.is_some() && is_counted(state)
-    });
+    is_slow: impl Fn(&Exchange) -> bool,
+) -> impl Iterator<Item = (Option<IpAddr>, (u64, usize))> {
+    let slow =
+        agent.exchanges.iter().filter(move |(_, state)| state.upstream.is_some() && is_slow(state));
     slow.map(|(key, state)| (state.client, (state.asked_ns, key)))
 }
 
@@ -149,11 +183,11 @@ fn slow(
 fn excess(
     agent: &Agent,
     share: usize,
-    is_counted: fn(&Exchange) -> bool,
+    is_slow: impl Fn(&Exchange) -> bool,
     line: &VecDeque<usize>,
 ) -> Vec<usize> {
     let mut by_client: HashMap<Option<IpAddr>, Vec<(u64, usize)>> = HashMap::new();
-    for (client, one) in slow(agent, is_counted) {
+    for (client, one) in slow(agent, is_slow) {
         by_client.entry(client).or_default().push(one);
     }
     let mut excess = Vec::new();
@@ -171,12 +205,16 @@ fn excess(
     excess.into_iter().map(|(_, key)| key).collect()
 }
 
-/// Breaks off what clients have beyond their shares, which all keep to for a while then.
+/// Breaks off what clients have beyond their shares. These clients keep to them for a while then.
 fn break_shares_off(agent: &mut Agent, io: &mut Io, exchanges: &[usize], reason: &str) {
-    if !exchanges.is_empty() {
-        agent.contended_until_ns = io.now_ns() + limits::CONTENDED_NS;
-        break_off(agent, io, exchanges, reason);
+    let now_ns = io.now_ns();
+    agent.limited.retain(|_, until_ns| now_ns < *until_ns);
+    for exchange in exchanges {
+        if let Some(state) = agent.exchanges.get(*exchange) {
+            agent.limited.insert(state.client, now_ns + limits::LIMITED_NS);
+        }
     }
+    break_off(agent, io, exchanges, reason);
 }
 
 fn break_off(agent: &mut Agent, io: &mut Io, exchanges: &[usize], reason: &str) {
@@ -193,13 +231,15 @@ fn look_at_paces(agent: &mut Agent, io: &Io) {
             continue;
         };
         let is_paused = io.is_paused(upstream.conn);
+        // The answer may begin before the request has ended.
+        let waits_for_body = !state.request_is_complete && io.backlog(upstream.conn) == 0;
         let waits_for_client = match state.answer.stage {
-            Stage::Awaited => !state.request_is_complete && io.backlog(upstream.conn) == 0,
+            Stage::Awaited => waits_for_body,
             Stage::Relayed => {
                 let is_full = sessions.get(state.session).is_some_and(|session| session.is_full);
-                is_paused && state.credit == 0 && !is_full
+                waits_for_body || is_paused && state.credit == 0 && !is_full
             }
-            Stage::Direct => is_paused,
+            Stage::Direct => waits_for_body || is_paused,
             Stage::Held | Stage::Offered => false,
         };
         state.pace.look(io.now_ns(), waits_for_client);

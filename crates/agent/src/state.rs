@@ -41,8 +41,8 @@ pub struct Agent {
     pub(crate) waiting: VecDeque<usize>,
     /// Exchanges with incomplete requests.
     pub(crate) uploads: Uploads,
-    /// Time until which clients are kept to their shares of the connections.
-    pub(crate) contended_until_ns: u64,
+    /// Clients that are kept to their shares of the connections, and until when.
+    pub(crate) limited: HashMap<Option<IpAddr>, u64>,
     /// Bytes of waiting requests (the last count, plus what came since), and their limit.
     pub(crate) waiting_bytes: usize,
     pub(crate) waiting_bytes_max: usize,
@@ -224,6 +224,8 @@ pub(crate) struct Exchange {
     pub(crate) to_head: bool,
     /// Bytes of the request's body that its sender may still send.
     pub(crate) request_credit: u64,
+    /// Time at which the credit was used up while the request waited for a connection.
+    pub(crate) filled_ns: u64,
     /// Bytes of the body received since the last credit.
     pub(crate) request_taken: u32,
     /// Interim answers so far.
@@ -305,7 +307,7 @@ impl Agent {
             idle: Vec::new(),
             waiting: VecDeque::new(),
             uploads: Uploads::default(),
-            contended_until_ns: 0,
+            limited: HashMap::new(),
             waiting_bytes: 0,
             waiting_bytes_max: crate::limits::WAITING_BYTES_MAX,
             is_draining: false,
@@ -397,6 +399,7 @@ impl Exchange {
             is_repeatable: false,
             to_head: false,
             request_credit: u64::from(CREDIT_BYTES),
+            filled_ns: 0,
             request_taken: 0,
             interim: 0,
             credit: u64::from(CREDIT_BYTES),

@@ -1,4 +1,4 @@
-//! One client that has many connections, all of them slow, and others beside it.
+//! Clients that have many connections, all of them slow, and others beside them.
 
 use shunt_handover::limits::CREDIT_BYTES;
 use shunt_reactor::sim::{HostId, Options, SECOND};
@@ -12,11 +12,14 @@ use crate::scene::{Scene, address};
 const CONNECTIONS: usize = 20;
 /// Connections of the agent to its server.
 const CONNECTIONS_MAX: usize = 8;
+/// Bytes of an upload in a second that an agent does not take for slow at once.
+const FAST_ENOUGH: usize = 24_000;
 
-/// Sends these requests on many connections, in turns, then a byte on each now and then. It reads
-/// as much as comes, or of long answers the first bytes alone.
+/// Sends these requests on many connections, in turns, then so many bytes on each in a second. It
+/// reads as much as comes, or of long answers the first bytes alone.
 struct Slow {
     requests: Vec<Vec<u8>>,
+    rate: usize,
     reads: bool,
     conns: Vec<ConnId>,
     bytes: usize,
@@ -47,7 +50,8 @@ impl Service for Slow {
     fn drained(&mut self, _io: &mut Io, _conn: ConnId) {}
 
     fn timer(&mut self, io: &mut Io, _key: u64) {
-        self.conns.iter().for_each(|conn| io.output(*conn).push(b'x'));
+        let bytes = vec![b'x'; self.rate];
+        self.conns.iter().for_each(|conn| io.output(*conn).extend_from_slice(&bytes));
         io.set_timer(io.now_ns() + SECOND, 0);
     }
 
@@ -60,10 +64,14 @@ impl Service for Slow {
 }
 
 /// More of an upload than an agent takes in while it waits.
-fn upload() -> Vec<u8> {
-    let length = 4 * CREDIT_BYTES;
-    let head = format!("PUT /echo HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n");
+fn upload_to(path: &str) -> Vec<u8> {
+    let length = 16 * CREDIT_BYTES;
+    let head = format!("PUT {path} HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n");
     [head.as_bytes(), &vec![b'x'; CREDIT_BYTES as usize]].concat()
+}
+
+fn upload() -> Vec<u8> {
+    upload_to("/echo")
 }
 
 /// An answer that no buffers on its way take as a whole.
@@ -71,12 +79,16 @@ fn download() -> Vec<u8> {
     b"GET /length/33554432 HTTP/1.1\r\nHost: a\r\n\r\n".to_vec()
 }
 
+/// A client that has many slow connections.
+fn add_slow(scene: &mut Scene, requests: Vec<Vec<u8>>, rate: usize) -> HostId<Slow> {
+    let reads = requests.len() == 1;
+    scene.world.add("slow", Slow { requests, rate, reads, conns: Vec::new(), bytes: 0 })
+}
+
 /// A scene with one client that has a plan, and one that has many slow connections.
 fn scene(seed: u64, requests: Vec<Vec<u8>>, plan: Vec<Request>) -> (Scene, HostId<Slow>) {
     let mut scene = Scene::with_connections(seed, Options::calm(), vec![plan], CONNECTIONS_MAX);
-    let reads = requests.len() == 1;
-    let slow = Slow { requests, reads, conns: Vec::new(), bytes: 0 };
-    let slow = scene.world.add("slow", slow);
+    let slow = add_slow(&mut scene, requests, 1);
     let clients = std::mem::take(&mut scene.clients);
     scene.wait_for_backends();
     scene.clients = clients;
@@ -124,4 +136,93 @@ fn slow_uploads_and_answers_of_one_client_keep_no_connection_from_another() {
     scene.world.run_for(12 * SECOND);
     let outcomes = &scene.world.host(other).outcomes;
     assert!(is_answered(outcomes, plan.len()), "{outcomes:?}");
+}
+
+/// Neither has more than its share, and both together have what uploads may have.
+fn two_clients_keep_no_connection_from_an_upload(seed: u64, rate: usize) {
+    let plan = vec![Request::Upload(4 * CREDIT_BYTES as usize); 2];
+    let (mut scene, first) = scene(seed, vec![upload()], plan.clone());
+    scene.world.with(first, |slow, _| slow.rate = rate);
+    let second = add_slow(&mut scene, vec![upload()], rate);
+    let other = scene.clients[0];
+    scene.world.post(first, ());
+    scene.world.post(second, ());
+    scene.world.run_for(8 * SECOND);
+    scene.world.post(other, ());
+    scene.world.run_for(18 * SECOND);
+    let outcomes = &scene.world.host(other).outcomes;
+    assert!(is_answered(outcomes, plan.len()), "{outcomes:?}");
+}
+
+#[test]
+fn slow_uploads_of_two_clients_keep_no_connection_from_anothers_upload() {
+    two_clients_keep_no_connection_from_an_upload(14, 1);
+}
+
+#[test]
+fn uploads_of_two_clients_keep_no_connection_for_long_where_anothers_waits() {
+    two_clients_keep_no_connection_from_an_upload(18, FAST_ENOUGH);
+}
+
+/// Each client has its share, and those of its uploads that wait get no more.
+#[test]
+fn uploads_of_two_clients_that_have_their_shares_are_not_broken_off() {
+    let (mut scene, first) = scene(19, vec![upload()], Vec::new());
+    let second = add_slow(&mut scene, vec![upload()], FAST_ENOUGH);
+    scene.world.post(first, ());
+    scene.world.post(second, ());
+    let left = |scene: &Scene| [first, second].map(|slow| scene.world.host(slow).conns.len());
+    scene.world.run_for(9 * SECOND);
+    let before = left(&scene);
+    scene.world.run_for(9 * SECOND);
+    assert_eq!(left(&scene), before);
+}
+
+/// Each moves as much as one that is not slow.
+#[test]
+fn uploads_of_one_client_keep_no_connection_for_long_where_anothers_upload_waits() {
+    let plan = vec![Request::Upload(4 * CREDIT_BYTES as usize); 2];
+    let (mut scene, slow) = scene(15, vec![upload()], plan.clone());
+    scene.world.with(slow, |slow, _| slow.rate = FAST_ENOUGH);
+    let other = scene.clients[0];
+    scene.world.post(slow, ());
+    scene.world.run_for(4 * SECOND);
+    scene.world.post(other, ());
+    scene.world.run_for(15 * SECOND);
+    let outcomes = &scene.world.host(other).outcomes;
+    assert!(is_answered(outcomes, plan.len()), "{outcomes:?}");
+    assert!(!scene.world.host(slow).conns.is_empty(), "its share is left to it");
+}
+
+/// The server answers before it has the request.
+#[test]
+fn slow_uploads_whose_answers_have_begun_keep_no_connection_from_anothers_upload() {
+    let plan = vec![Request::Upload(4 * CREDIT_BYTES as usize); 2];
+    let (mut scene, slow) = scene(16, vec![upload_to("/begun")], plan.clone());
+    let other = scene.clients[0];
+    scene.world.post(slow, ());
+    scene.world.run_for(4 * SECOND);
+    assert!(scene.world.host(slow).bytes > 0, "answers have begun");
+    scene.world.post(other, ());
+    scene.world.run_for(15 * SECOND);
+    let outcomes = &scene.world.host(other).outcomes;
+    assert!(is_answered(outcomes, plan.len()), "{outcomes:?}");
+}
+
+#[test]
+fn a_client_whose_exchanges_are_not_slow_may_have_what_a_slow_one_must_leave() {
+    let plan = vec![Request::Upload(4 * CREDIT_BYTES as usize)];
+    let (mut scene, slow) = scene(17, vec![upload()], plan.clone());
+    let busy = add_slow(&mut scene, vec![b"GET /never HTTP/1.1\r\nHost: a\r\n\r\n".to_vec()], 1);
+    let other = scene.clients[0];
+    scene.world.post(slow, ());
+    scene.world.run_for(4 * SECOND);
+    scene.world.post(other, ());
+    scene.world.run_for(8 * SECOND);
+    let outcomes = &scene.world.host(other).outcomes;
+    assert!(is_answered(outcomes, plan.len()), "slow ones are broken off: {outcomes:?}");
+    scene.world.post(busy, ());
+    scene.world.run_for(SECOND / 2);
+    let reads = scene.world.host(scene.origins[0]).reads;
+    assert!(reads > CONNECTIONS_MAX as u64 / 2, "{reads} requests have connections");
 }
