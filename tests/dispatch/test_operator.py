@@ -154,7 +154,7 @@ def test_a_file_configures_both_and_check_says_what_is_wrong(tmp_path):
         assert code == 2 and expected in said, said
     # What this host cannot do is done without, with a warning.
     code, said = check("dispatch", dispatch + 'handover = "auto"\n', "--handover-pins", str(tmp_path))
-    assert code == 0 and "warning: all is relayed" in said and said.endswith("valid\n") or said.startswith("valid"), said
+    assert code == 0 and "warning: all answers are relayed" in said and said.endswith("valid\n") or said.startswith("valid"), said
     file.write_text(dispatch)
     process = subprocess.Popen([binary(), "dispatch", "--config", file, "--drain-timeout-ms", "1s"], stdout=subprocess.PIPE, text=True)
     assert "listening for HTTP clients on 127.0.0.1:" in process.stdout.readline()

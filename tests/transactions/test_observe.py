@@ -126,7 +126,7 @@ def test_what_is_written_past_the_proxies_is_told(fleet, session, watched, past_
         return [one.log.read_text(errors="replace") for one in fleet.proxies]
 
     # It is counted, and then it is logged.
-    until(lambda: any("otherwise than the proxies would have" in log and table in log for log in logs()), "the log tells of it", told=logs)
+    until(lambda: any("a node's answer differs from the proxies'" in log and table in log for log in logs()), "the log tells of it", told=logs)
 
 
 @pytest.mark.parametrize("statement", [

@@ -214,7 +214,7 @@ fn keep_a_lock_while_one_leaves() -> Result<(), String> {
     for made in [Some("tables made: shunt.lock_queue"), None] {
         let (code, said, log) =
             output(&[&["fleet", "init", "--replicas", "1"][..], &of_node].concat());
-        assert!(code == 0 && said.starts_with("fleet main was there before"), "{said} {log}");
+        assert!(code == 0 && said.starts_with("fleet main exists already"), "{said} {log}");
         assert_eq!(said.lines().find(|line| line.starts_with("tables made")), made, "{said}");
         let found = said.lines().find(|line| line.starts_with("tables found")).expect("a line");
         assert!(

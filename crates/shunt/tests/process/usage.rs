@@ -77,7 +77,7 @@ fn everything_that_is_wrong_is_told_in_one_go() {
             "3:1: unknown key",
             "--io:",
             "--drain-timeout-ms:",
-            "no node",
+            "no contact point",
         ] {
             assert!(errors.contains(part), "{command}: {part} is not in {errors}");
         }
