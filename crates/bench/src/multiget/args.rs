@@ -176,7 +176,7 @@ mod tests {
             ("--way cli --server 127.0.0.1:1", "0 shims for 1 servers"),
             ("--way netmc --server 127.0.0.1:1 --shim 127.0.0.1:2", "needs --switch"),
             ("--way tcp --server 127.0.0.1:1 --writes 2", "no share"),
-            ("--way tcp --server 127.0.0.1:1 --keys 100", "up to 128 different ones"),
+            ("--way tcp --server 127.0.0.1:1 --keys 100", "up to 128 different keys"),
             ("--way tcp --server 127.0.0.1:1 --key-bytes 2", "too few for 100000"),
             ("--way tcp --server 127.0.0.1:1 --size 0", "'0' is neither"),
             ("--way tcp --server 127.0.0.1:1 --duration 0", "more than 0"),

@@ -164,7 +164,7 @@ fn problems_say_where_the_value_came_from() {
     let text = error.to_string();
     assert!(text.contains(&format!("{}:2:1: `cores`: 0 is out of range", file.path())), "{text}");
     assert!(text.contains("--clients-max: 0 is out of range"), "{text}");
-    assert!(text.contains("`contact_points` (--contact-points): no node"), "{text}");
+    assert!(text.contains("`contact_points` (--contact-points): no contact point"), "{text}");
 }
 
 /// A file and a command line with one fault of each kind.

@@ -213,7 +213,7 @@ fn row_of_nothing() -> ReadRow {
 #[test]
 fn what_it_may_not_be_is_refused_by_name() {
     for (text, shown) in [
-        ("UPDATE leases SET v = v + 1 WHERE k = 1 AND c = 1", "computed from the row"),
+        ("UPDATE leases SET v = v + 1 WHERE k = 1 AND c = 1", "compute a value from the row"),
         ("UPDATE leases SET v = 1 WHERE k = 1", "Some clustering keys are missing"),
         ("DELETE FROM leases WHERE k = 1 IF EXISTS", "Some clustering keys are missing"),
         ("UPDATE leases SET x = 1 WHERE k = 1 AND c = 1", "Undefined column name x"),
