@@ -9,6 +9,7 @@
 //! The dispatcher says who the client is: it adds the address to the head as the last field. Behind
 //! a balancer or a NAT all clients have one address, and these shares change nothing among them.
 
+use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 
@@ -135,36 +136,52 @@ pub(crate) fn tick(agent: &mut Agent, io: &mut Io) {
 }
 
 /// Breaks off the slow uploads that one address has beyond its share. If uploads of addresses with
-/// less than theirs have waited for long, all addresses together keep a share too: it breaks off
-/// the oldest beyond, no more than there are such uploads.
+/// less than theirs have waited for long, all addresses together keep a share too, of uploads that
+/// need not be as slow: it breaks off the oldest of the address that has most, again and again, no
+/// more than there are such uploads.
 fn break_uploads_off(agent: &mut Agent, io: &mut Io) {
     let reason = "its client sends the body slowly, and requests of other clients wait for the connection to the server";
     let waiting = clients_that_wait_long(agent, io.now_ns());
-    let bytes_min =
-        if waiting.is_empty() { limits::PACE_BYTES_MIN } else { limits::UPLOAD_BYTES_MIN };
-    let is_slow = |state: &Exchange| is_upload(state) && state.pace.is_below(bytes_min);
+    let is_slow = |state: &Exchange| is_upload(state) && state.pace.is_slow();
     let excess = excess(agent, of_uploads(agent), is_slow, &agent.uploads.full);
     break_shares_off(agent, io, &excess, reason);
-    let slow: Vec<(Option<IpAddr>, (u64, usize))> = slow(agent, is_slow).collect();
-    let beyond = slow.len().saturating_sub(of_uploads(agent));
+    let is_slow =
+        |state: &Exchange| is_upload(state) && state.pace.is_below(limits::UPLOAD_BYTES_MIN);
+    let mut by_client: HashMap<Option<IpAddr>, Vec<(u64, usize)>> = HashMap::new();
+    for (client, one) in slow(agent, is_slow) {
+        by_client.entry(client).or_default().push(one);
+    }
+    let count: usize = by_client.values().map(Vec::len).sum();
+    let beyond = count.saturating_sub(of_uploads(agent));
     let wanted = waiting.len().saturating_sub(excess.len());
-    let keeps_waiting = |client| waiting.iter().any(|one| *one != client);
-    let mut oldest: Vec<(u64, usize)> =
-        slow.into_iter().filter_map(|(client, one)| keeps_waiting(client).then_some(one)).collect();
-    oldest.sort_unstable();
-    let oldest: Vec<usize> =
-        oldest.into_iter().take(beyond.min(wanted)).map(|(_, key)| key).collect();
-    break_off(agent, io, &oldest, reason);
+    let mut victims: Vec<(Reverse<usize>, u64, usize)> = Vec::new();
+    for (client, mut held) in by_client {
+        if waiting.iter().any(|one| *one != client) {
+            held.sort_unstable();
+            let count = held.len();
+            let ranked = (0..).zip(held);
+            victims
+                .extend(ranked.map(|(at, (asked_ns, key))| (Reverse(count - at), asked_ns, key)));
+        }
+    }
+    victims.sort_unstable();
+    let victims: Vec<usize> =
+        victims.into_iter().take(beyond.min(wanted)).map(|(_, _, key)| key).collect();
+    break_off(agent, io, &victims, reason);
 }
 
 /// The clients of uploads that have waited for long, though these clients have less than their
-/// shares.
+/// shares: each as often as its share has room for.
 fn clients_that_wait_long(agent: &Agent, now_ns: u64) -> Vec<Option<IpAddr>> {
-    let (held, share) = (held(agent, is_upload), of_uploads(agent));
+    let (mut held, share) = (held(agent, is_upload), of_uploads(agent));
     let full = agent.uploads.full.iter().filter_map(|exchange| agent.exchanges.get(*exchange));
     full.filter(|state| state.filled_ns + limits::UPLOAD_WAIT_NS <= now_ns)
         .map(|state| state.client)
-        .filter(|client| held.get(client).is_none_or(|count| *count < share))
+        .filter(|client| {
+            let count = held.entry(*client).or_default();
+            *count += 1;
+            *count <= share
+        })
         .collect()
 }
 

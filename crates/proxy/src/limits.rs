@@ -261,6 +261,10 @@ pub const CLOCK_KEPT_NS: u64 = 60 * SECOND_NS;
 /// Round trip beyond which a node's answer proves only that the node is no further behind.
 pub const CLOCK_ROUND_TRIP_MAX_NS: u64 = SECOND_NS;
 
+/// Longest pause before a node that has not answered is asked for its time again. With the longest
+/// `query_timeout_ms`, a day, 288 of its questions are open at most.
+pub const CLOCK_PAUSE_MAX_NS: u64 = 300 * SECOND_NS;
+
 /// Nodes of which a core keeps an answer.
 pub const CLOCK_NODES_MAX: usize = 64;
 

@@ -27,6 +27,19 @@ pub(super) struct Sample {
     pub(super) heard_ns: u64,
 }
 
+impl Sample {
+    fn is_slow(&self) -> bool {
+        self.round_trip_ns > CLOCK_ROUND_TRIP_MAX_NS
+    }
+}
+
+/// The median; of an even number the lower of the two in the middle.
+fn lower_median(all: impl Iterator<Item = i64>) -> Option<i64> {
+    let mut all: Vec<i64> = all.collect();
+    all.sort_unstable();
+    all.get(all.len().saturating_sub(1) / 2).copied()
+}
+
 /// The nodes' clocks.
 #[derive(Debug, Default)]
 pub(super) struct Estimate {
@@ -36,13 +49,16 @@ pub(super) struct Estimate {
 }
 
 impl Estimate {
-    /// Takes an answer, unless the last one of this node says more.
+    /// Takes an answer, unless the last one of this node says more. A slow answer raises what a
+    /// quick one said, and replaces a slow one.
     pub(super) fn learn(&mut self, sample: Sample) {
-        let is_slow = sample.round_trip_ns > CLOCK_ROUND_TRIP_MAX_NS;
+        let has_room = self.samples.len() < CLOCK_NODES_MAX;
         match self.samples.iter_mut().find(|old| old.node == sample.node) {
-            Some(old) if is_slow => old.ahead_us = old.ahead_us.max(sample.ahead_us),
-            Some(old) if says_more(&sample, old) => *old = sample,
-            None if !is_slow => self.add(sample),
+            Some(old) if sample.is_slow() && !old.is_slow() => {
+                old.ahead_us = old.ahead_us.max(sample.ahead_us);
+            }
+            Some(old) if old.is_slow() || says_more(&sample, old) => *old = sample,
+            None if has_room || !sample.is_slow() => self.add(sample),
             Some(_) | None => {}
         }
         self.expire(sample.heard_ns);
@@ -57,12 +73,18 @@ impl Estimate {
         self.samples.push(sample);
     }
 
-    /// Forgets nodes that have not answered for [`CLOCK_KEPT_NS`].
+    /// Forgets nodes that have not answered for [`CLOCK_KEPT_NS`]. Nodes that are slow count only
+    /// where they prove more than the quick ones say, so one quick node with a wrong clock does not
+    /// outvote them.
     pub(super) fn expire(&mut self, now_ns: u64) {
         self.samples.retain(|sample| now_ns.saturating_sub(sample.heard_ns) <= CLOCK_KEPT_NS);
-        let mut all: Vec<i64> = self.samples.iter().map(|sample| sample.ahead_us).collect();
-        all.sort_unstable();
-        self.median_us = all.get(all.len().saturating_sub(1) / 2).copied();
+        let quick = self.samples.iter().filter(|sample| !sample.is_slow());
+        let quick_us = lower_median(quick.map(|sample| sample.ahead_us));
+        let counts =
+            |sample: &&Sample| !sample.is_slow() || quick_us.is_some_and(|us| sample.ahead_us > us);
+        self.median_us = quick_us.and_then(|_| {
+            lower_median(self.samples.iter().filter(counts).map(|sample| sample.ahead_us))
+        });
     }
 
     /// Microseconds that a wall clock is behind the nodes' median, at least; negative: it is ahead.
@@ -119,6 +141,22 @@ mod tests {
         ] {
             assert_eq!(behind_s(nodes), seconds, "{nodes:?}");
         }
+    }
+
+    /// Two nodes of three answer after more than a second, and the third has a wrong clock.
+    #[test]
+    fn slow_nodes_are_not_outvoted_by_a_quick_one_that_is_behind() {
+        const SLOW_NS: u64 = 2 * SECOND_NS;
+        let mut estimate = Estimate::default();
+        estimate.learn(sample(1, 118, SLOW_NS, 0));
+        assert_eq!(estimate.behind_us(0, 0), None, "slow answers alone are no measurement");
+        estimate.learn(sample(2, 118, SLOW_NS, 0));
+        estimate.learn(sample(3, 0, 1, 0));
+        assert_eq!(estimate.behind_us(0, 0), Some(118 * SECOND_US));
+        // They prove nothing that the quick ones do not say.
+        estimate.learn(sample(4, 200, 1, 0));
+        estimate.learn(sample(5, 200, 1, 0));
+        assert_eq!(estimate.behind_us(0, 0), Some(200 * SECOND_US));
     }
 
     #[test]

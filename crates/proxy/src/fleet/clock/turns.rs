@@ -7,7 +7,7 @@
 
 use shunt_topology::NodeId;
 
-use crate::limits::{CLOCK_ASK_NS, CLOCK_ASKED_MAX};
+use crate::limits::{CLOCK_ASK_NS, CLOCK_ASKED_MAX, CLOCK_PAUSE_MAX_NS};
 
 /// A node's last question.
 struct Turn {
@@ -55,7 +55,7 @@ impl Turns {
         let mut pause_ns = CLOCK_ASK_NS;
         self.all.retain(|turn| {
             if turn.node == node && turn.is_open {
-                pause_ns = turn.pause_ns.saturating_mul(2);
+                pause_ns = turn.pause_ns.saturating_mul(2).min(CLOCK_PAUSE_MAX_NS);
             }
             let is_recent = now_ns.saturating_sub(turn.sent_ns) < CLOCK_ASK_NS;
             turn.node != node && (turn.is_open || is_recent)
@@ -101,7 +101,9 @@ mod tests {
     #[test]
     fn a_node_that_does_not_answer_keeps_no_other_from_being_asked() {
         let asked = run(3, 3_600);
-        assert_eq!(asked[0], [0, 5, 15, 35, 75, 155, 315, 635, 1_275, 2_555]);
+        let pauses = (0..10).map(|turn| 615 + 300 * turn);
+        let expected: Vec<u64> = [0, 5, 15, 35, 75, 155, 315].into_iter().chain(pauses).collect();
+        assert_eq!(asked[0], expected);
         let others: Vec<u64> = (0..720).map(|turn| turn * 5).collect();
         assert_eq!((&asked[1], &asked[2]), (&others, &others));
     }
