@@ -28,7 +28,8 @@ impl Pace {
         (self.since_ns, self.since_bytes) = (now_ns, self.moved_bytes);
     }
 
-    /// True if the client held the exchange up and it moved fewer bytes between the last two checks.
+    /// True if the client held the exchange up and it moved fewer bytes between the last two
+    /// checks.
     pub(crate) fn is_below(&self, bytes: u64) -> bool {
         self.held_up_bytes.is_some_and(|moved| moved < bytes)
     }
