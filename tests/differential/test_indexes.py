@@ -55,6 +55,10 @@ CHANGES = (
 )
 
 
+# Both refusals begin so. The rest is the remedy: Cassandra names its configuration file, which an embedded node lacks.
+SASI_REFUSED = "SASI indexes are disabled"
+
+
 @pytest.fixture(scope="module")
 def endpoints():
     with servers.both(os.environ.get("SHUNT_NODE"), os.environ.get("SHUNT_CASSANDRA")) as contacts:
@@ -76,7 +80,10 @@ def done(endpoint, text):
 
 def told(outcome):
     """All that a client sees of an answer."""
-    return outcome.kind, outcome.columns, outcome.rows, outcome.error if outcome.kind == "error" else "", outcome.message
+    message = outcome.message
+    if message and message.startswith(SASI_REFUSED):
+        message = SASI_REFUSED
+    return outcome.kind, outcome.columns, outcome.rows, outcome.error if outcome.kind == "error" else "", message
 
 
 def are_built(endpoint):
