@@ -78,8 +78,8 @@ pub(crate) const PACE_BYTES_MIN: u64 = 64 << 10;
 pub(crate) const UPLOAD_WAIT_NS: u64 = 2 * PACE_INTERVAL_NS;
 pub(crate) const UPLOAD_BYTES_MIN: u64 = 1 << 20;
 
-/// How long a client is kept to its share of the connections after its slow exchanges kept another
-/// waiting.
+/// Time for which a client is kept to its share of the connections after its slow exchanges kept
+/// another waiting.
 pub(crate) const LIMITED_NS: u64 = 30 * SECOND;
 
 /// Interval at which deadlines are checked.

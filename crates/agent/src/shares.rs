@@ -99,8 +99,8 @@ fn is_limited(agent: &Agent, now_ns: u64, client: Option<IpAddr>) -> bool {
     agent.limited.get(&client).is_some_and(|until_ns| now_ns < *until_ns)
 }
 
-/// Whether the client may have one connection more, for this exchange. The lines ask the same, so
-/// that what was next in one does not come back into it.
+/// Returns true if the client may have one connection more, for this exchange. The lines ask the
+/// same, so that what was next in one does not come back into it.
 pub(crate) fn may_have(agent: &Agent, now_ns: u64, state: &Exchange) -> bool {
     if !is_limited(agent, now_ns, state.client) {
         return true;

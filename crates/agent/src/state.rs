@@ -212,7 +212,7 @@ pub(crate) struct Exchange {
     /// Key of the client's connection on which the answer goes out.
     pub(crate) direct: Option<usize>,
     pub(crate) ticket: Ticket,
-    /// Whose request it is, if the head says so.
+    /// The client of the request, if the head names it.
     pub(crate) client: Option<IpAddr>,
     pub(crate) upstream: Option<usize>,
     /// Bytes of the request still unsent, or kept to be sent again.

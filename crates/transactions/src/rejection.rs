@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use shunt_language::{InvalidRequest, Refusal};
 
-/// Whether asking again can help.
+/// True if asking again can help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The request is wrong, and would be refused again.
@@ -18,7 +18,7 @@ pub enum Kind {
 /// A refusal, as the client is told it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rejection {
-    /// Whether asking again can help.
+    /// True if asking again can help.
     pub kind: Kind,
     /// The error message: what is wrong, and what to do.
     pub why: Cow<'static, str>,

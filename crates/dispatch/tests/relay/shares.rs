@@ -114,7 +114,7 @@ fn slow_uploads_of_one_client_keep_no_connection_from_anothers_upload() {
     assert!(!scene.world.host(slow).conns.is_empty(), "its share is left to it");
 }
 
-/// There is nobody whom they keep waiting but their own client.
+/// Slow exchanges keep nobody waiting but their own client.
 #[test]
 fn slow_uploads_of_one_client_alone_are_not_broken_off() {
     let (mut scene, slow) = scene(12, vec![upload()], Vec::new());

@@ -43,7 +43,7 @@ pub(crate) struct NodeClocks {
     estimate: Estimate,
     turns: Turns,
     standing: Standing,
-    /// When the core first found that it knows no node's time.
+    /// Time at which the core first found that it knows no node's time.
     unmeasured_ns: Option<u64>,
     /// A test leaves out that the clock is compared.
     #[cfg(feature = "weakened")]
@@ -59,7 +59,7 @@ impl NodeClocks {
         false
     }
 
-    /// How many nodes may be asked now.
+    /// The number of nodes that may be asked now.
     fn room(&self, now_ns: u64) -> usize {
         if self.is_left_out() { 0 } else { self.turns.room(now_ns) }
     }

@@ -68,7 +68,7 @@ fn openings(text: &str) -> Vec<(usize, &str)> {
     found
 }
 
-/// Whether a doc comment begins with one of [`OPENERS`].
+/// Returns true if a doc comment begins with one of [`OPENERS`].
 fn is_bare(text: &str) -> bool {
     let text = text.trim_start_matches(['[', '`', '*', '(']);
     let end = text.find(|c: char| !c.is_alphabetic()).unwrap_or(text.len());

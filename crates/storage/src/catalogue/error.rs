@@ -1,4 +1,4 @@
-//! What can be wrong with a record.
+//! The faults that a record can have.
 
 use std::fmt;
 

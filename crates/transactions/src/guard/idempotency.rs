@@ -68,7 +68,7 @@ impl Kind {
 /// The first outcome under a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptOutcome {
-    /// Whether the statements wrote.
+    /// True if the statements wrote.
     pub applied: bool,
     /// The result, without its payload.
     pub body: Box<[u8]>,

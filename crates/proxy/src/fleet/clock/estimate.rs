@@ -23,7 +23,7 @@ pub(super) struct Sample {
     /// Microseconds that its wall clock is ahead of this host's boot-time clock, at least.
     pub(super) ahead_us: i64,
     pub(super) round_trip_ns: u64,
-    /// When the answer came, by the boot-time clock.
+    /// Time at which the answer came, by the boot-time clock.
     pub(super) heard_ns: u64,
 }
 

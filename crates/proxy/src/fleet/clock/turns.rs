@@ -28,7 +28,7 @@ pub(super) struct Turns {
 }
 
 impl Turns {
-    /// How many nodes may be asked now.
+    /// The number of nodes that may be asked now.
     pub(super) fn room(&self, now_ns: u64) -> usize {
         let is_recent = |turn: &&Turn| now_ns.saturating_sub(turn.sent_ns) < CLOCK_ASK_NS;
         CLOCK_ASKED_MAX.saturating_sub(self.all.iter().filter(is_recent).count())
