@@ -8,7 +8,7 @@ import threading
 import time
 from contextlib import contextmanager
 
-from cassandra import ConsistencyLevel
+from cassandra import ConsistencyLevel, ReadTimeout
 from cassandra.auth import PlainTextAuthProvider
 from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, NoHostAvailable
 from cassandra.policies import RoundRobinPolicy, WhiteListRoundRobinPolicy
@@ -170,12 +170,25 @@ class Fleet:
         contact = hosts if to is None else [hosts[to]]
         more = {**PATIENT, **more}
         heartbeat_timeout = heartbeat_seconds if 0 < heartbeat_seconds < 60 else DEADLINE_SECONDS
-        cluster = Cluster(contact, port=self.proxies[0].port, protocol_version=version,
-                          idle_heartbeat_interval=heartbeat_seconds,
-                          idle_heartbeat_timeout=heartbeat_timeout,
-                          execution_profiles={EXEC_PROFILE_DEFAULT: profile},
-                          auth_provider=PlainTextAuthProvider(*login) if login else None, **more)
-        return cluster.connect()
+
+        def connected():
+            cluster = Cluster(contact, port=self.proxies[0].port, protocol_version=version,
+                              idle_heartbeat_interval=heartbeat_seconds,
+                              idle_heartbeat_timeout=heartbeat_timeout,
+                              execution_profiles={EXEC_PROFILE_DEFAULT: profile},
+                              auth_provider=PlainTextAuthProvider(*login) if login else None, **more)
+            try:
+                return cluster.connect()
+            except NoHostAvailable as error:
+                cluster.shutdown()
+                # The driver reads the schema once. A busy machine may answer after the fleet's time-out.
+                late = [isinstance(one, ReadTimeout) for one in error.errors.values()]
+                if not late or not all(late):
+                    raise
+                said[:] = [repr(error)]
+
+        said = []
+        return until(connected, "a driver has read the schema", told=lambda: said)
 
 
 def is_refused_by_all(error: NoHostAvailable) -> bool:
