@@ -10,11 +10,15 @@ from contextlib import contextmanager
 
 from cassandra import ConsistencyLevel, ReadTimeout
 from cassandra.auth import PlainTextAuthProvider
-from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, NoHostAvailable
+from cassandra.cluster import (
+    EXEC_PROFILE_DEFAULT,
+    Cluster,
+    ExecutionProfile,
+    NoHostAvailable,
+)
 from cassandra.policies import RoundRobinPolicy, WhiteListRoundRobinPolicy
 from cassandra.protocol import IsBootstrappingErrorMessage
 from cassandra.query import dict_factory
-
 from harness import jars, proxy
 from harness.cluster import SUPERUSER
 from harness.cluster import Cluster as Ring
