@@ -42,6 +42,7 @@ mod peers;
 mod run;
 mod sent_log;
 mod service;
+mod session;
 mod sync;
 mod timer;
 
@@ -57,3 +58,4 @@ pub use peers::Peers;
 pub use run::run;
 pub use sent_log::SentLog;
 pub use service::{Accepted, CloseReason, ConnId, Service};
+pub use session::{Opened, Session, SessionFault, SessionInfo};
