@@ -5,7 +5,6 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -14,7 +13,8 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, acceptfrom_with, ipproto, sockopt};
 
 use crate::driver::{clock, socket};
-use crate::mailbox::Mailer;
+use crate::handshakes::{HandshakeLimits, HandshakeThreads, Handshakes, Security};
+use crate::placement::{CoreSlot, Placement};
 use crate::service::Accepted;
 
 /// Pending connections that the kernel holds for us; it cuts this to `net.core.somaxconn`.
@@ -29,16 +29,6 @@ const BACK_OFF_MAX: Duration = Duration::from_secs(1);
 const TOLD_EVERY: Duration = Duration::from_secs(1);
 /// Wait for room when every mailbox is full.
 const FULL_WAIT: Duration = Duration::from_millis(1);
-
-/// A loop that takes connections.
-pub struct CoreSlot<M> {
-    /// The loop's mailbox.
-    pub mailer: Mailer<M>,
-    /// Connections the loop carries: the acceptor counts up when it hands one over, and the loop
-    /// counts down when one is gone, if [`LoopOptions::load`](crate::LoopOptions::load) is the same
-    /// counter.
-    pub load: Arc<AtomicUsize>,
-}
 
 /// Opens a listening socket with a long backlog. Fails like bind and listen (address in use, no
 /// permission).
@@ -69,6 +59,7 @@ pub fn limit_receive(listener: &TcpListener, bytes: usize) -> io::Result<()> {
 pub struct Acceptor {
     stop: Arc<OwnedFd>,
     thread: Option<JoinHandle<()>>,
+    handshakes: HandshakeThreads,
 }
 
 impl Acceptor {
@@ -78,20 +69,37 @@ impl Acceptor {
         listeners: Vec<TcpListener>,
         cores: Vec<CoreSlot<M>>,
     ) -> io::Result<Acceptor> {
+        Acceptor::start_with(listeners, cores, None)
+    }
+
+    /// Same as [`start`](Acceptor::start), with encryption: every connection passes the threads for
+    /// handshakes, which [`Security`] rules.
+    pub fn start_with<M: Send + 'static>(
+        listeners: Vec<TcpListener>,
+        cores: Vec<CoreSlot<M>>,
+        security: Option<(Arc<dyn Security>, HandshakeLimits)>,
+    ) -> io::Result<Acceptor> {
         for listener in &listeners {
             listener.set_nonblocking(true)?;
         }
         let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
-        let mut accepting = Accepting::new(listeners, cores, stop.clone());
+        let placement = Arc::new(Placement::new(cores));
+        let mut accepting = Accepting::new(listeners, placement.clone(), stop.clone());
+        let mut handshakes = HandshakeThreads::default();
+        if let Some((security, limits)) = security {
+            let (begun, threads) = Handshakes::start(&security, limits, &placement)?;
+            accepting.handshakes = Some(begun);
+            handshakes = threads;
+        }
         let span = tracing::Span::current();
         let run = move || span.in_scope(|| accepting.run());
         let thread = std::thread::Builder::new().name("accept".into()).spawn(run)?;
-        Ok(Acceptor { stop, thread: Some(thread) })
+        Ok(Acceptor { stop, thread: Some(thread), handshakes })
     }
 
     /// True if the thread has ended without being stopped: it has panicked.
     pub fn has_died(&self) -> bool {
-        self.thread.as_ref().is_some_and(JoinHandle::is_finished)
+        self.thread.as_ref().is_some_and(JoinHandle::is_finished) || self.handshakes.has_died()
     }
 
     /// Stops accepting and closes the listening sockets; returns when that is done, and false if
@@ -102,7 +110,8 @@ impl Acceptor {
 
     fn end(&mut self) -> bool {
         let _ = rustix::io::write(&*self.stop, &1u64.to_ne_bytes());
-        self.thread.take().is_none_or(|thread| thread.join().is_ok())
+        let good = self.thread.take().is_none_or(|thread| thread.join().is_ok());
+        self.handshakes.end() && good
     }
 }
 
@@ -114,9 +123,8 @@ impl Drop for Acceptor {
 
 struct Accepting<M> {
     listeners: Vec<TcpListener>,
-    cores: Vec<CoreSlot<M>>,
-    /// Start of the search for the least load, so that equals take turns.
-    next: usize,
+    placement: Arc<Placement<M>>,
+    handshakes: Option<Handshakes>,
     stop: Arc<OwnedFd>,
     back_off: Duration,
     told: Told,
@@ -143,8 +151,9 @@ impl Told {
 }
 
 impl<M> Accepting<M> {
-    fn new(listeners: Vec<TcpListener>, cores: Vec<CoreSlot<M>>, stop: Arc<OwnedFd>) -> Self {
-        Self { listeners, cores, next: 0, stop, back_off: BACK_OFF_MIN, told: Told::default() }
+    fn new(listeners: Vec<TcpListener>, placement: Arc<Placement<M>>, stop: Arc<OwnedFd>) -> Self {
+        let (back_off, told) = (BACK_OFF_MIN, Told::default());
+        Self { listeners, placement, handshakes: None, stop, back_off, told }
     }
 
     fn run(&mut self) {
@@ -226,7 +235,7 @@ impl<M> Accepting<M> {
     }
 
     /// Hands a connection over. False if told to stop while every mailbox was full.
-    fn place(&mut self, position: usize, mut socket: OwnedFd, peer: Option<SocketAddr>) -> bool {
+    fn place(&mut self, position: usize, socket: OwnedFd, peer: Option<SocketAddr>) -> bool {
         // A connection whose addresses or options are unavailable is gone already.
         let local = rustix::net::getsockname(&socket)
             .ok()
@@ -236,43 +245,21 @@ impl<M> Accepting<M> {
             return true;
         };
         let origin = Accepted { listener: position as u16, peer, local };
+        if let Some(handshakes) = &mut self.handshakes {
+            handshakes.begin(socket, origin);
+            return true;
+        }
+        let mut parcel = (socket, None);
         loop {
-            match self.offer(socket, origin) {
+            match self.placement.offer(parcel, origin) {
                 Ok(()) => return true,
-                Err(_) if self.cores.iter().all(|core| core.mailer.is_closed()) => return true,
-                Err(back) => socket = back,
+                Err(_) if self.placement.is_closed() => return true,
+                Err(back) => parcel = back,
             }
             if self.stopped_within(FULL_WAIT) {
                 return false;
             }
         }
-    }
-
-    /// Offers a connection to the least loaded loop, and to the others in turn if that one is full.
-    fn offer(&mut self, mut socket: OwnedFd, origin: Accepted) -> Result<(), OwnedFd> {
-        let count = self.cores.len();
-        let least = (0..count)
-            .map(|step| (self.next + step) % count)
-            .min_by_key(|&core| self.cores[core].load.load(Ordering::Relaxed));
-        let Some(least) = least else {
-            return Err(socket);
-        };
-        for step in 0..count {
-            let chosen = (least + step) % count;
-            let core = &self.cores[chosen];
-            core.load.fetch_add(1, Ordering::Relaxed);
-            match core.mailer.adopt(socket, origin) {
-                Ok(()) => {
-                    self.next = (chosen + 1) % count;
-                    return Ok(());
-                }
-                Err(back) => {
-                    core.load.fetch_sub(1, Ordering::Relaxed);
-                    socket = back;
-                }
-            }
-        }
-        Err(socket)
     }
 }
 
@@ -280,6 +267,7 @@ impl<M> Accepting<M> {
 #[allow(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
     use std::net::TcpStream;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
     use crate::mailbox::mailbox;
@@ -301,7 +289,7 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap());
         let cores = vec![CoreSlot { mailer, load: load.clone() }];
-        let mut accepting = Accepting::new(vec![listener], cores, stop);
+        let mut accepting = Accepting::new(vec![listener], Arc::new(Placement::new(cores)), stop);
         let _clients: Vec<_> = (0..FLOOD).map(|_| TcpStream::connect(address).unwrap()).collect();
         let mut accepted = 0;
         while accepted < FLOOD {
@@ -321,7 +309,7 @@ mod tests {
         assert!(acceptor.stop());
         let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap());
         let thread = Some(std::thread::spawn(|| panic!("as the test wants it")));
-        let acceptor = Acceptor { stop, thread };
+        let acceptor = Acceptor { stop, thread, handshakes: HandshakeThreads::default() };
         while !acceptor.has_died() {
             std::thread::yield_now();
         }

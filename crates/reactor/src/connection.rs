@@ -2,9 +2,14 @@
 //! driver.
 
 use crate::sent_log::LogTable;
+use crate::tunnel::Tunnel;
 
-/// Life of a slot. The service's id is valid in `Connecting`, `Restoring`, `Open`, `Frozen`,
-/// `Parked` and `Ending`.
+/// Bound on the expected size of a retained buffer: it counts with its capacity, so a small one
+/// must not be as large as the last large one was.
+const EXPECTED_WITH_LOG_MAX: usize = 64 << 10;
+
+/// Life of a slot. The service's id is valid in `Connecting`, `Securing`, `Restoring`, `Open`,
+/// `Frozen`, `Parked` and `Ending`.
 #[derive(Copy, Clone, Eq, PartialEq, Debug, Default)]
 pub(crate) enum State {
     /// The slot is unused.
@@ -12,6 +17,9 @@ pub(crate) enum State {
     Free,
     /// An outgoing connect is in progress; output gathers.
     Connecting,
+    /// The socket is connected and its session does its handshake; output gathers. The service has
+    /// not heard of an accepted connection yet.
+    Securing,
     /// The connection comes from elsewhere and has no socket yet, or the service has not heard of
     /// it; output gathers. If the id is no longer valid, the service closed it meanwhile.
     Restoring,
@@ -76,13 +84,26 @@ pub(crate) struct Connection {
     pub(crate) notify_below: usize,
     pub(crate) writes: u64,
     pub(crate) log: Option<Box<LogTable>>,
+    /// The encryption, if any: `sending` has its records then, and all other buffers plaintext.
+    pub(crate) tunnel: Option<Box<Tunnel>>,
 }
 
 impl Connection {
     /// Bytes written by the service and not yet taken by the kernel.
     #[inline]
     pub(crate) fn backlog(&self) -> usize {
-        self.output.len() + self.sending.len() - self.sent
+        let unsealed = self.tunnel.as_ref().map_or(0, |tunnel| tunnel.unsealed().len());
+        self.output.len() + unsealed + self.sending.len() - self.sent
+    }
+
+    /// Notes the size of an output buffer, by which the class of the next one is chosen.
+    #[inline]
+    pub(crate) fn expect_output(&mut self, length: usize) {
+        let expected = self.output_expected;
+        self.output_expected = length.max(expected - expected / 8);
+        if self.log.is_some() {
+            self.output_expected = self.output_expected.min(EXPECTED_WITH_LOG_MAX);
+        }
     }
 
     /// Bytes received and not consumed.
@@ -96,6 +117,7 @@ impl Connection {
     pub(crate) fn wants_read(&self) -> bool {
         match self.state {
             State::Open => !self.paused,
+            State::Securing => true,
             State::Flushing | State::Lingering => !self.peer_ended,
             _ => false,
         }

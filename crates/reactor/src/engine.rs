@@ -92,6 +92,10 @@ impl Io {
         if connection.state != State::Connecting {
             return;
         }
+        if connection.tunnel.is_some() {
+            connection.state = State::Securing;
+            return self.mark_dirty(index);
+        }
         connection.state = State::Open;
         self.counters.connects += 1;
         self.mark_dirty(index);
@@ -113,15 +117,18 @@ impl Io {
     pub(crate) fn ended<S: Service>(&mut self, index: u32, reason: CloseReason, service: &mut S) {
         let connection = &mut self.connections[index as usize];
         match connection.state {
-            State::Connecting | State::Open | State::Restoring => {
-                let reason = if connection.state == State::Restoring {
-                    not_restored(reason)
-                } else {
-                    reason
+            State::Connecting | State::Securing | State::Open | State::Restoring => {
+                let reason = match connection.state {
+                    State::Securing | State::Restoring => not_established(reason),
+                    _ => reason,
                 };
+                // Of an accepted connection without a session the service has not heard.
+                let is_known = connection.state != State::Securing || !connection.accepted;
                 connection.state = State::Ending;
                 let conn = self.id(index);
-                service.closed(self, conn, reason);
+                if is_known {
+                    service.closed(self, conn, reason);
+                }
                 self.retire(index);
                 let connection = &mut self.connections[index as usize];
                 connection.peer_ended = true;
@@ -129,6 +136,9 @@ impl Io {
                 {
                     // The peer may have closed only its own direction: answers to it are still
                     // sent.
+                    self.start_flushing(index);
+                } else if matches!(reason, CloseReason::Session(_)) && self.keep_alert(index) {
+                    self.connections[index as usize].peer_ended = false;
                     self.start_flushing(index);
                 } else {
                     self.finish(index, false);
@@ -144,7 +154,7 @@ impl Io {
     /// next turn.
     pub(crate) fn fail(&mut self, index: u32, reason: CloseReason) {
         match self.connections[index as usize].state {
-            State::Connecting | State::Open | State::Restoring => {
+            State::Connecting | State::Securing | State::Open | State::Restoring => {
                 self.outcomes.push((self.id(index), Outcome::Failed(reason)));
             }
             State::Flushing | State::Lingering => self.finish(index, false),
@@ -201,7 +211,9 @@ impl Io {
     /// Continues a close once nothing is left to send.
     pub(crate) fn flushed(&mut self, index: u32) {
         let connection = &mut self.connections[index as usize];
-        if connection.state != State::Flushing || connection.backlog() > 0 {
+        let has_output =
+            connection.tunnel.as_ref().is_some_and(|tunnel| tunnel.has_output(connection.state));
+        if connection.state != State::Flushing || connection.backlog() > 0 || has_output {
             return;
         }
         if connection.peer_ended {
@@ -232,6 +244,9 @@ impl Io {
         let connection = &mut self.connections[index as usize];
         connection.state = State::Closed;
         let output = std::mem::take(&mut connection.output);
+        if let Some(tunnel) = connection.tunnel.take() {
+            tunnel.into_buffers().into_iter().for_each(|buffer| self.pool.put(buffer));
+        }
         if !connection.kernel_reads {
             connection.sent = 0;
             let sending = std::mem::take(&mut connection.sending);
@@ -307,7 +322,7 @@ impl Io {
                 Some(Due::Service(key)) => service.timer(self, key),
                 Some(Due::Connection(conn)) => {
                     match self.get(conn).map(|connection| connection.state) {
-                        Some(State::Connecting) => {
+                        Some(State::Connecting | State::Securing) => {
                             self.ended(conn.index, CloseReason::ConnectTimedOut, service)
                         }
                         Some(State::Flushing | State::Lingering) => self.finish(conn.index, true),
@@ -319,8 +334,9 @@ impl Io {
     }
 }
 
-/// The reason for a connection that ended before it was restored: for the service it never existed.
-fn not_restored(reason: CloseReason) -> CloseReason {
+/// The reason for a connection that ended before it was secured or restored: for the service it
+/// never existed.
+fn not_established(reason: CloseReason) -> CloseReason {
     match reason {
         CloseReason::Reset | CloseReason::Peer => {
             CloseReason::ConnectFailed(io::ErrorKind::ConnectionReset)

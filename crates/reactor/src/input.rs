@@ -18,6 +18,21 @@ impl Io {
     pub(crate) fn deliver<S: Service>(&mut self, index: u32, data: &[u8], service: &mut S) {
         self.counters.reads += 1;
         self.counters.bytes_in += data.len() as u64;
+        if self.connections[index as usize].tunnel.is_some() {
+            let mut buffer = std::mem::take(&mut self.receive_buffer);
+            buffer.clear();
+            self.take_partial(index, &mut buffer);
+            buffer.extend_from_slice(data);
+            self.open(index, &mut buffer, service);
+            self.receive_buffer = buffer;
+            return;
+        }
+        self.present_opened(index, data, service);
+    }
+
+    /// Hands over plaintext that is already in memory.
+    #[inline]
+    pub(crate) fn present_opened<S: Service>(&mut self, index: u32, data: &[u8], service: &mut S) {
         let connection = &mut self.connections[index as usize];
         if connection.state != State::Open {
             return;
@@ -46,7 +61,9 @@ impl Io {
     ) {
         let connection = &self.connections[index as usize];
         let kept = connection.unread();
-        let outcome = if connection.state != State::Open {
+        let outcome = if connection.tunnel.is_some() && connection.state != State::Lingering {
+            self.receive_sealed(index, service, read)
+        } else if connection.state != State::Open {
             self.receive_buffer.clear();
             read(&mut self.receive_buffer, self.receive_bytes_max)
         } else if kept <= KEPT_COPY_MAX {
@@ -64,6 +81,29 @@ impl Io {
                 ) => {}
             Err(error) => self.ended(index, close_reason(error.kind()), service),
         }
+    }
+
+    /// Reads records behind the start of one that arrived before, and opens them.
+    fn receive_sealed<S: Service>(
+        &mut self,
+        index: u32,
+        service: &mut S,
+        read: impl FnOnce(&mut Vec<u8>, usize) -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        let mut buffer = std::mem::take(&mut self.receive_buffer);
+        buffer.clear();
+        self.take_partial(index, &mut buffer);
+        let before = buffer.len();
+        let outcome = read(&mut buffer, self.receive_bytes_max);
+        if let Ok(count @ 1..) = outcome {
+            self.counters.reads += 1;
+            self.counters.bytes_in += count as u64;
+            self.open(index, &mut buffer, service);
+        } else if before > 0 {
+            self.put_partial(index, &buffer);
+        }
+        self.receive_buffer = buffer;
+        outcome
     }
 
     /// Reads into the loop's receive buffer, after a copy of the (short or absent) kept part: the

@@ -76,6 +76,8 @@ pub struct Io {
     /// Buffer of every read, except those of large messages.
     pub(crate) receive_buffer: Vec<u8>,
     pub(crate) receive_bytes_max: usize,
+    /// Content of the records that one read brought.
+    pub(crate) plain_buffer: Vec<u8>,
     scratch: Vec<u8>,
     pub(crate) counters: Counters,
     pub(crate) window_ns: u64,
@@ -130,7 +132,7 @@ impl Io {
             return;
         };
         match connection.state {
-            State::Connecting => self.abort(conn),
+            State::Connecting | State::Securing => self.abort(conn),
             State::Open => self.start_closing(conn.index),
             // The connection is restored first, and then closed.
             State::Restoring => self.retire(conn.index),
@@ -148,7 +150,7 @@ impl Io {
         };
         if matches!(
             connection.state,
-            State::Connecting | State::Open | State::Restoring | State::Parked
+            State::Connecting | State::Securing | State::Open | State::Restoring | State::Parked
         ) {
             self.retire(conn.index);
             self.finish(conn.index, true);
@@ -355,7 +357,10 @@ impl Io {
         };
         match log.place(sequence) {
             Place::Filling => &connection.output,
-            Place::Sending => &connection.sending,
+            Place::Sending => match &connection.tunnel {
+                None => &connection.sending,
+                Some(tunnel) => tunnel.plain(),
+            },
             Place::Kept(bytes) => bytes,
             Place::Nowhere => &[],
         }
@@ -381,7 +386,9 @@ impl Io {
         let log = std::mem::take(&mut **log);
         connection.log_taken = true;
         let output = std::mem::take(&mut connection.output);
-        let sending = if connection.kernel_reads {
+        let sending = if let Some(tunnel) = &mut connection.tunnel {
+            tunnel.take_plain()
+        } else if connection.kernel_reads {
             // Rare: the connection ended while a blocked send was in the kernel's hands. The
             // original must stay.
             connection.sending.clone()
@@ -425,6 +432,7 @@ impl Io {
             pool: Pool::new(options.pool_bytes_max),
             receive_buffer: Vec::with_capacity(receive_bytes_max + crate::engine::KEPT_COPY_MAX),
             receive_bytes_max,
+            plain_buffer: Vec::new(),
             scratch: Vec::new(),
             counters: Counters::default(),
             window_ns: 0,

@@ -7,6 +7,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::PoisonError;
 
+use crate::placement::Parcel;
 use crate::service::Accepted;
 use crate::sync::{Arc, Mutex, MutexGuard, Wake};
 
@@ -16,7 +17,7 @@ mod models;
 /// An entry of the queue.
 pub(crate) enum Item<M> {
     Mail(M),
-    Connection(OwnedFd, Accepted),
+    Connection(Parcel, Accepted),
 }
 
 struct Queue<M> {
@@ -75,8 +76,13 @@ impl<M> Mailer<M> {
     /// Hands an accepted connection to the loop; gives the socket back if the queue is full or the
     /// loop is gone.
     pub fn adopt(&self, socket: impl Into<OwnedFd>, origin: Accepted) -> Result<(), OwnedFd> {
-        self.shared.push(Item::Connection(socket.into(), origin)).map_err(|item| match item {
-            Item::Connection(socket, _) => socket,
+        self.adopt_secured((socket.into(), None), origin).map_err(|(socket, _)| socket)
+    }
+
+    /// Same as [`adopt`](Mailer::adopt), for a connection that may have a session.
+    pub(crate) fn adopt_secured(&self, parcel: Parcel, origin: Accepted) -> Result<(), Parcel> {
+        self.shared.push(Item::Connection(parcel, origin)).map_err(|item| match item {
+            Item::Connection(parcel, _) => parcel,
             Item::Mail(_) => unreachable!("the item just pushed"),
         })
     }

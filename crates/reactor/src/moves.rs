@@ -85,7 +85,7 @@ impl Io {
         if connection.state != State::Open {
             return Err(NotFrozen::NotEstablished);
         }
-        if connection.log.is_some() || connection.kernel_reads {
+        if connection.log.is_some() || connection.kernel_reads || connection.tunnel.is_some() {
             return Err(NotFrozen::Unsupported);
         }
         let FrozenLimits { output_bytes_max, unread_bytes_max } = self.moves.limits;

@@ -6,15 +6,13 @@ use crate::connection::State;
 use crate::io::Io;
 use crate::service::ConnId;
 
-/// Bound on the expected size of a retained buffer: it counts with its capacity, so a small one
-/// must not be as large as the last large one was.
-const EXPECTED_WITH_LOG_MAX: usize = 64 << 10;
-
 impl Io {
     /// Puts a connection with output into the list for this turn's flush.
     pub(crate) fn mark_dirty(&mut self, index: u32) {
         let connection = &mut self.connections[index as usize];
-        if !connection.dirty && !connection.output.is_empty() {
+        let has_output = !connection.output.is_empty()
+            || connection.tunnel.as_ref().is_some_and(|tunnel| tunnel.has_output(connection.state));
+        if !connection.dirty && has_output {
             connection.dirty = true;
             self.dirty.push(index);
         }
@@ -26,6 +24,9 @@ impl Io {
     pub(crate) fn begin_send(&mut self, index: u32) -> bool {
         let connection = &mut self.connections[index as usize];
         connection.dirty = false;
+        if connection.tunnel.is_some() {
+            return self.begin_send_sealed(index);
+        }
         if connection.output.is_empty() {
             if connection.log.as_ref().is_none_or(|log| !log.is_filling()) {
                 let output = std::mem::take(&mut connection.output);
@@ -43,11 +44,9 @@ impl Io {
         }
         std::mem::swap(&mut connection.output, &mut connection.sending);
         connection.sent = 0;
-        let expected = connection.output_expected;
-        connection.output_expected = connection.sending.len().max(expected - expected / 8);
+        connection.expect_output(connection.sending.len());
         if let Some(log) = &mut connection.log {
             log.started_sending();
-            connection.output_expected = connection.output_expected.min(EXPECTED_WITH_LOG_MAX);
         }
         true
     }
@@ -86,16 +85,19 @@ impl Io {
         connection.sent = 0;
         let buffer = std::mem::take(&mut connection.sending);
         match &mut connection.log {
-            None => self.pool.put(buffer),
-            Some(log) => {
+            // The log has the plaintext of a tunnel.
+            Some(log) if connection.tunnel.is_none() => {
                 if let Some(buffer) = log.finished_sending(buffer) {
                     self.pool.put(buffer);
                 }
             }
+            _ => self.pool.put(buffer),
         }
-        if !connection.output.is_empty() {
+        let connection = &self.connections[index as usize];
+        if !connection.output.is_empty() || connection.tunnel.is_some() {
             self.mark_dirty(index);
-        } else if connection.state == State::Flushing {
+        }
+        if self.connections[index as usize].state == State::Flushing {
             self.flushed(index);
         }
     }

@@ -102,16 +102,19 @@ fn hand_over<S: Service, D: SocketDriver>(
         match inbox.next() {
             None => break,
             Some(Item::Mail(mail)) => service.mail(io, mail),
-            Some(Item::Connection(socket, origin)) => {
+            Some(Item::Connection((socket, arrival), origin)) => {
                 let Some(index) = io.admit() else {
                     io.unload();
                     continue;
                 };
                 match driver.adopt(io, index, socket) {
-                    Ok(()) => {
-                        let conn = io.id(index);
-                        service.accepted(io, conn, &origin);
-                    }
+                    Ok(()) => match arrival {
+                        Some(arrival) => io.arrived(index, *arrival, &origin, service),
+                        None => {
+                            let conn = io.id(index);
+                            service.accepted(io, conn, &origin);
+                        }
+                    },
                     Err(_) => io.abort(io.id(index)),
                 }
             }

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 
 use crate::Io;
 use crate::moving::{Frozen, NotFrozen};
+use crate::session::SessionFault;
 
 /// Names one connection of one loop. The generation changes when the slot is reused, so a stale id
 /// never reaches another connection: every operation on it does nothing.
@@ -40,6 +41,8 @@ pub enum CloseReason {
     ConnectFailed(io::ErrorKind),
     /// An outgoing connect did not complete within its time.
     ConnectTimedOut,
+    /// The encrypted session failed: in its handshake, or because the peer broke the protocol.
+    Session(SessionFault),
     /// Any other error the operating system reported for the socket.
     Error(io::ErrorKind),
 }

@@ -97,3 +97,41 @@ fn every_mixture_of_faults_ends_once_they_cease() {
         scene.run(120);
     });
 }
+
+#[test]
+fn encrypted_streams_come_through_whole_in_crumbs() {
+    for_seeds(60, |seed| {
+        let mut scene = scene(seed, Options::crumbs().sealed(), 40, 3000);
+        scene.run(600);
+        assert_eq!(scene.losses(), 0);
+        let server = &scene.world.host(scene.server).inner;
+        assert_eq!(server.frames, 5 * 40);
+    });
+}
+
+#[test]
+fn large_encrypted_frames_are_gathered() {
+    for_seeds(10, |seed| {
+        let options = Options { window_bytes: 4096..65_536, ..Options::crumbs().sealed() };
+        let mut scene = scene(seed, options, 6, 900_000);
+        scene.run(3600);
+        assert_eq!(scene.losses(), 0);
+    });
+}
+
+#[test]
+fn every_encrypted_client_finishes_with_every_mixture_of_faults() {
+    let mut losses = 0;
+    for_seeds(60, |seed| {
+        let mut scene = scene(seed, Options::rough().sealed(), 40, 1000);
+        scene.run(3600);
+        losses += scene.losses();
+    });
+    assert!(losses > 40, "the world was too smooth: {losses} losses");
+    for_seeds(60, |seed| {
+        let mut scene = scene(seed, Options::mixed(seed).sealed(), 60, 1000);
+        scene.world.run_for(2 * SECOND);
+        scene.world.calm();
+        scene.run(120);
+    });
+}

@@ -2,6 +2,7 @@
 //! turns.
 
 use super::network::Network;
+use super::session::TornSession;
 use super::wire::{End, News};
 use crate::connection::State;
 use crate::driver::{Driver, finish_turn};
@@ -122,8 +123,13 @@ impl<S: Service> Running<S> {
             self.sockets.put(index, end);
             network.wires[end.wire].sockets[end.side].slot = Some(index);
             network.note(self.host, "accept", end, 0);
-            let conn = self.io.id(index);
-            self.service.accepted(&mut self.io, conn, &origin);
+            if network.options.sealed {
+                let session = TornSession::new(network.random.fork(), false);
+                self.io.secure(index, Box::new(session), Some(origin));
+            } else {
+                let conn = self.io.id(index);
+                self.service.accepted(&mut self.io, conn, &origin);
+            }
             network.wake(end);
         }
     }
@@ -172,7 +178,7 @@ impl<S: Service> Running<S> {
     fn act_on(&mut self, news: News, index: u32, end: End, network: &mut Network) {
         let connecting = matches!(
             self.io.connections[index as usize].state,
-            State::Connecting | State::Restoring
+            State::Connecting | State::Securing | State::Restoring
         );
         let reason = match (news, connecting) {
             (News::Connected, _) => {
@@ -310,6 +316,10 @@ impl Driver for SimDriver<'_> {
         let end = self.network.connect(self.host, index, to);
         self.network.note(self.host, "connect", end, u64::from(to.port()));
         self.sockets.put(index, end);
+        if self.network.options.sealed {
+            let session = TornSession::new(self.network.random.fork(), true);
+            io.secure(index, Box::new(session), None);
+        }
     }
 
     fn send(&mut self, io: &mut Io, index: u32) {

@@ -56,6 +56,8 @@ pub struct Options {
     pub give_up_ns: u64,
     /// Connections that wait for a frozen host to accept them; more are not answered.
     pub accept_backlog: usize,
+    /// Every connection is encrypted, by a [`TornSession`](super::TornSession) at each end.
+    pub sealed: bool,
 }
 
 impl Options {
@@ -80,6 +82,7 @@ impl Options {
             restore_failed: 0.0,
             give_up_ns: 60 * SECOND,
             accept_backlog: 128,
+            sealed: false,
         }
     }
 
@@ -111,6 +114,11 @@ impl Options {
             restore_failed: 0.1,
             ..Options::crumbs()
         }
+    }
+
+    /// The same roughness, with every connection encrypted.
+    pub fn sealed(self) -> Options {
+        Options { sealed: true, ..self }
     }
 
     /// Another mixture for every seed: each fault is either off or has its own strength. Runs with

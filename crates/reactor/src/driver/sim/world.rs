@@ -284,7 +284,8 @@ impl World {
     /// Ends all faults: no new ones are drawn, all cuts are joined and all frozen hosts go on. Dead
     /// hosts stay dead, and half-open connections half-open until their ends give up.
     pub fn calm(&mut self) {
-        self.network.options = Options::calm();
+        let sealed = self.network.options.sealed;
+        self.network.options = Options { sealed, ..Options::calm() };
         for (a, b) in self.network.cut_pairs() {
             self.note("join", a, b);
             self.network.join(a, b);

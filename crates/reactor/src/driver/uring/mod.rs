@@ -212,7 +212,10 @@ impl Driver for Uring {
         self.push_send(io, index, false);
         self.queued.push(index);
         let connection = &io.connections[index as usize];
-        self.urgent |= connection.notify || connection.state == State::Flushing;
+        // More of the output may have to be sealed.
+        let has_more =
+            connection.tunnel.is_some() && connection.backlog() > connection.sending.len();
+        self.urgent |= connection.notify || connection.state == State::Flushing || has_more;
     }
 
     fn resume(&mut self, io: &mut Io, index: u32) {
