@@ -1,0 +1,141 @@
+//! Facts of certificates for checks, pages and metrics.
+
+use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rustls_pki_types::CertificateDer;
+use x509_parser::prelude::{FromDer, X509Certificate};
+
+use crate::error::TlsError;
+use crate::files;
+
+/// A file of certificates in use.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct CertificateFile {
+    /// The peers that see it: `clients` or `nodes`.
+    pub usage: &'static str,
+    /// Option that names the file.
+    pub option: &'static str,
+    /// Path of the file.
+    pub path: PathBuf,
+    /// Time at which the first certificate of the chain ends, in seconds of the Unix epoch. For a
+    /// file of CAs, the first of those that were valid when the file was read.
+    pub expires_s: i64,
+    /// Subject of the first certificate of the file.
+    pub subject: String,
+    /// First 16 hexadecimal digits of the SHA-256 of the file.
+    pub sha256: String,
+}
+
+/// Validity of one certificate, and its subject.
+struct Facts {
+    not_before_s: i64,
+    not_after_s: i64,
+    subject: String,
+}
+
+fn facts(der: &CertificateDer<'_>) -> Option<Facts> {
+    let (_, certificate) = X509Certificate::from_der(der).ok()?;
+    let validity = certificate.validity();
+    Some(Facts {
+        not_before_s: validity.not_before.timestamp(),
+        not_after_s: validity.not_after.timestamp(),
+        subject: certificate.subject().to_string(),
+    })
+}
+
+/// Seconds since the Unix epoch.
+fn now_s() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
+}
+
+/// True if a certificate is past its end.
+pub(crate) fn has_expired(der: &CertificateDer<'_>) -> bool {
+    facts(der).is_some_and(|facts| facts.not_after_s < now_s())
+}
+
+/// Where a file of certificates comes from, and what it is for.
+#[derive(Copy, Clone)]
+pub(crate) struct Origin<'a> {
+    pub(crate) usage: &'static str,
+    pub(crate) file: &'a files::File,
+}
+
+impl Origin<'_> {
+    fn error(&self, message: impl Into<String>) -> TlsError {
+        self.file.error(message)
+    }
+
+    fn facts(&self, chain: &[CertificateDer<'_>]) -> Result<Vec<Facts>, TlsError> {
+        let each = chain.iter().enumerate().map(|(index, der)| {
+            facts(der)
+                .ok_or_else(|| self.error(format!("certificate {} cannot be read", index + 1)))
+        });
+        each.collect()
+    }
+
+    fn describe(&self, subject: &str, expires_s: i64) -> CertificateFile {
+        CertificateFile {
+            usage: self.usage,
+            option: self.file.option,
+            path: self.file.path.clone(),
+            expires_s,
+            subject: subject.to_owned(),
+            sha256: files::hex(&self.file.digest[..8]),
+        }
+    }
+
+    /// Checks a chain that is to be presented to peers: each certificate must be valid now.
+    pub(crate) fn check_chain(
+        &self,
+        chain: &[CertificateDer<'_>],
+    ) -> Result<CertificateFile, TlsError> {
+        let facts = self.facts(chain)?;
+        let now_s = now_s();
+        for Facts { not_before_s, not_after_s, subject } in &facts {
+            if *not_after_s < now_s {
+                let ago = duration(now_s - not_after_s);
+                return Err(self
+                    .error(format!("the certificate of `{subject}` expired {ago} ago: renew it")));
+            }
+            if *not_before_s > now_s {
+                let ahead = duration(not_before_s - now_s);
+                return Err(self.error(format!(
+                    "the certificate of `{subject}` is not valid for another {ahead}: check the \
+                     clock of this host"
+                )));
+            }
+        }
+        let expires_s = facts.iter().map(|facts| facts.not_after_s).min().unwrap_or_default();
+        Ok(self.describe(&facts[0].subject, expires_s))
+    }
+
+    /// Checks CAs by which peers are verified: one of them must be valid now.
+    pub(crate) fn check_roots(
+        &self,
+        roots: &[CertificateDer<'_>],
+    ) -> Result<CertificateFile, TlsError> {
+        let facts = self.facts(roots)?;
+        let now_s = now_s();
+        let valid = facts.iter().map(|facts| facts.not_after_s).filter(|end| *end >= now_s);
+        match valid.min() {
+            Some(expires_s) => Ok(self.describe(&facts[0].subject, expires_s)),
+            None => Err(self.error(format!(
+                "the CA `{}` has expired, and the file has no other: renew it",
+                facts[0].subject
+            ))),
+        }
+    }
+}
+
+/// A length of time in words.
+fn duration(seconds: i64) -> String {
+    let (count, unit) = match seconds {
+        0..120 => (seconds, "seconds"),
+        120..7_200 => (seconds / 60, "minutes"),
+        7_200..172_800 => (seconds / 3_600, "hours"),
+        _ => (seconds / 86_400, "days"),
+    };
+    format!("{count} {unit}")
+}

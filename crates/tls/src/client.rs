@@ -1,0 +1,236 @@
+//! The side that connects to nodes.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use rustls::client::{UnbufferedClientConnection, WebPkiServerVerifier};
+use rustls::sign::SingleCertAndKey;
+use rustls::{ClientConfig, RootCertStore};
+use rustls_pki_types::ServerName;
+use shunt_reactor::{Session, SessionFault, SessionInfo};
+
+use crate::certificate::CertificateFile;
+use crate::error::TlsError;
+use crate::files::{self, File};
+use crate::session::{FaultySession, TlsSession};
+use crate::verification::NamelessVerifier;
+use crate::{PROVIDER, Reloaded, fault};
+
+const USAGE: &str = "nodes";
+
+/// What a node's certificate must prove.
+#[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
+pub enum Verify {
+    /// It comes from one of the CAs, and is for the node's name or address.
+    #[default]
+    Full,
+    /// It comes from one of the CAs.
+    Ca,
+    /// Nothing. Whoever is on the way can read and change all.
+    None,
+}
+
+impl Verify {
+    fn name(self) -> &'static str {
+        match self {
+            Verify::Full => "full",
+            Verify::Ca => "ca",
+            Verify::None => "none",
+        }
+    }
+}
+
+impl fmt::Display for Verify {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Verify {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Verify, String> {
+        [Verify::Full, Verify::Ca, Verify::None]
+            .into_iter()
+            .find(|verify| verify.name() == text)
+            .ok_or_else(|| format!("`{text}` is not one of full, ca, none"))
+    }
+}
+
+/// Options of the side that connects to nodes.
+#[derive(Clone, Debug, Default)]
+pub struct ClientOptions {
+    /// PEM file of the CAs that nodes' certificates must come from. Without it, those of the system.
+    pub ca: Option<PathBuf>,
+    /// PEM file of the certificate for nodes that require one.
+    pub certificate: Option<PathBuf>,
+    /// PEM file of its private key.
+    pub key: Option<PathBuf>,
+    /// What a node's certificate must prove.
+    pub verify: Verify,
+    /// Name that all nodes' certificates have, in place of each node's name or address.
+    pub name: Option<String>,
+}
+
+/// Configuration that new sessions use.
+struct Current {
+    config: Arc<ClientConfig>,
+    /// SHA-256 of each file.
+    digests: Vec<[u8; 32]>,
+    files: Vec<CertificateFile>,
+}
+
+/// The files as they were read.
+struct Files {
+    ca: Option<File>,
+    pair: Option<(File, File)>,
+}
+
+impl Files {
+    fn read(options: &ClientOptions) -> Result<Files, TlsError> {
+        let ca = options.ca.as_deref().filter(|_| options.verify != Verify::None);
+        let ca = ca.map(|path| File::read("node_tls_ca", path)).transpose()?;
+        let pair = match (&options.certificate, &options.key) {
+            (Some(certificate), Some(key)) => Some((
+                File::read("node_tls_certificate", certificate)?,
+                File::read("node_tls_key", key)?,
+            )),
+            (None, None) => None,
+            (Some(_), None) => {
+                let message = "a certificate needs its key: node_tls_key";
+                return Err(TlsError::option("node_tls_certificate", message));
+            }
+            (None, Some(_)) => {
+                let message = "a key needs its certificate: node_tls_certificate";
+                return Err(TlsError::option("node_tls_key", message));
+            }
+        };
+        Ok(Files { ca, pair })
+    }
+
+    fn digests(&self) -> Vec<[u8; 32]> {
+        let pair = self.pair.iter().flat_map(|(certificate, key)| [certificate, key]);
+        self.ca.iter().chain(pair).map(|file| file.digest).collect()
+    }
+}
+
+/// CAs of the system.
+fn system_roots() -> Result<RootCertStore, TlsError> {
+    let loaded = rustls_native_certs::load_native_certs();
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(loaded.certs);
+    if roots.is_empty() {
+        let message = "the system has no CAs (package ca-certificates): name a file of CAs";
+        return Err(TlsError::option("node_tls_ca", message));
+    }
+    Ok(roots)
+}
+
+impl Current {
+    fn build(files: &Files, verify: Verify) -> Result<Current, TlsError> {
+        let mut all = Vec::new();
+        let roots = match (&files.ca, verify) {
+            (_, Verify::None) => None,
+            (Some(file), _) => {
+                let (roots, facts) = files::roots(file, USAGE)?;
+                all.push(facts);
+                Some(roots)
+            }
+            (None, _) => Some(system_roots()?),
+        };
+        let versions = ClientConfig::builder_with_provider(PROVIDER.clone())
+            .with_safe_default_protocol_versions()
+            .map_err(|error| TlsError::option("node_tls", error.to_string()))?;
+        let verified = match roots {
+            Some(roots) if verify == Verify::Full => {
+                let provider = PROVIDER.clone();
+                let verifier = WebPkiServerVerifier::builder_with_provider(roots.into(), provider)
+                    .build()
+                    .map_err(|error| TlsError::option("node_tls_ca", error.to_string()))?;
+                versions.with_webpki_verifier(verifier)
+            }
+            roots => {
+                let verifier = Arc::new(NamelessVerifier(roots));
+                versions.dangerous().with_custom_certificate_verifier(verifier)
+            }
+        };
+        let config = match &files.pair {
+            None => verified.with_no_client_auth(),
+            Some((certificate, key)) => {
+                let (certified, facts) = files::certified_key(certificate, key, USAGE)?;
+                all.push(facts);
+                key.warn_of_readers();
+                verified.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(certified)))
+            }
+        };
+        Ok(Current { config: Arc::new(config), digests: files.digests(), files: all })
+    }
+}
+
+/// Sessions of connections to nodes.
+pub struct Client {
+    options: ClientOptions,
+    current: RwLock<Arc<Current>>,
+    /// Held by a reload.
+    reload: Mutex<()>,
+}
+
+impl Client {
+    /// Reads the files and checks them.
+    ///
+    /// # Errors
+    /// A file cannot be read or used, or the files do not belong together.
+    pub fn open(options: ClientOptions) -> Result<Client, TlsError> {
+        if let Some(name) = &options.name
+            && ServerName::try_from(name.as_str()).is_err()
+        {
+            let message = format!("`{name}` is neither a DNS name nor an IP address");
+            return Err(TlsError::option("node_tls_name", message));
+        }
+        let files = Files::read(&options)?;
+        let current = Current::build(&files, options.verify)?;
+        Ok(Client { options, current: RwLock::new(Arc::new(current)), reload: Mutex::new(()) })
+    }
+
+    fn current(&self) -> Arc<Current> {
+        self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// A session with `host`, a name or an address, at the start of its handshake. Its first
+    /// message is pending.
+    pub fn session(&self, host: &str) -> Box<dyn Session> {
+        let name = self.options.name.as_deref().unwrap_or(host);
+        let faulty = |fault| Box::new(FaultySession(fault, SessionInfo::default()));
+        let Ok(name) = ServerName::try_from(name.to_owned()) else {
+            return faulty(SessionFault("the node's name is none that a certificate can have"));
+        };
+        match UnbufferedClientConnection::new(self.current().config.clone(), name) {
+            Ok(connection) => {
+                Box::new(TlsSession::new(connection, self.options.verify != Verify::None))
+            }
+            Err(error) => faulty(fault::of(&error)),
+        }
+    }
+
+    /// Reads the files again. New sessions use them if their content has changed.
+    ///
+    /// # Errors
+    /// As of [`Client::open`]. The configuration stays as it was.
+    pub fn reload(&self) -> Result<Reloaded, TlsError> {
+        let _guard = self.reload.lock().unwrap_or_else(PoisonError::into_inner);
+        let files = Files::read(&self.options)?;
+        if files.digests() == self.current().digests {
+            return Ok(Reloaded::Unchanged);
+        }
+        let current = Current::build(&files, self.options.verify)?;
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(current);
+        Ok(Reloaded::Changed)
+    }
+
+    /// The files of certificates in use.
+    pub fn files(&self) -> Vec<CertificateFile> {
+        self.current().files.clone()
+    }
+}

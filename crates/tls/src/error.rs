@@ -1,0 +1,35 @@
+//! Errors of options and of the files that they name.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// An option, or the file that it names, cannot be used. Its text names both and the remedy.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct TlsError {
+    option: &'static str,
+    path: Option<PathBuf>,
+    message: String,
+}
+
+impl TlsError {
+    /// A fault of an option that names no file.
+    pub(crate) fn option(option: &'static str, message: impl Into<String>) -> TlsError {
+        TlsError { option, path: None, message: message.into() }
+    }
+
+    /// A fault of the file that an option names.
+    pub(crate) fn file(option: &'static str, path: &Path, message: impl Into<String>) -> TlsError {
+        TlsError { option, path: Some(path.to_owned()), message: message.into() }
+    }
+}
+
+impl fmt::Display for TlsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.path {
+            Some(path) => write!(f, "{} {}: {}", self.option, path.display(), self.message),
+            None => write!(f, "{}: {}", self.option, self.message),
+        }
+    }
+}
+
+impl std::error::Error for TlsError {}

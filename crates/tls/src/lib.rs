@@ -1,0 +1,41 @@
+//! TLS for the event loop: sessions over rustls that do no I/O, and the certificates, keys and
+//! tickets behind them, which are read again while connections stay
+//! ([ADR 34](../../../docs/adr/0034-tls-by-rustls-without-its-buffers.md)).
+//!
+//! A [`Server`] makes the sessions of connections that clients open, a [`Client`] those of
+//! connections to nodes. Both are shared between threads. A session belongs to one connection.
+
+mod certificate;
+mod client;
+mod error;
+mod fault;
+mod files;
+mod names;
+mod server;
+mod session;
+#[cfg(test)]
+mod tests;
+mod tickets;
+mod verification;
+
+use std::sync::{Arc, LazyLock};
+
+use rustls::crypto::CryptoProvider;
+
+pub use crate::certificate::CertificateFile;
+pub use crate::client::{Client, ClientOptions, Verify};
+pub use crate::error::TlsError;
+pub use crate::server::{ClientAuth, Server, ServerOptions};
+
+/// Result of a reload that found no fault.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub enum Reloaded {
+    /// The files have the same content as before.
+    Unchanged,
+    /// New sessions use the new content. Sessions that exist keep the old one.
+    Changed,
+}
+
+/// The cryptography under rustls.
+static PROVIDER: LazyLock<Arc<CryptoProvider>> =
+    LazyLock::new(|| Arc::new(rustls::crypto::aws_lc_rs::default_provider()));

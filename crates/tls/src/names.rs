@@ -1,0 +1,59 @@
+//! Names: of peers, from their certificates, and the one that a client asks for.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+use rustls_pki_types::CertificateDer;
+use x509_parser::extensions::{GeneralName, ParsedExtension};
+use x509_parser::prelude::{FromDer, X509Certificate};
+
+/// Most names of one certificate that are kept, and the longest.
+const NAMES_MAX: usize = 64;
+const NAME_BYTES_MAX: usize = 1_024;
+
+/// Names of a certificate: URIs, DNS names, then the common name.
+pub(crate) fn of_certificate(der: &CertificateDer<'_>) -> Vec<Box<str>> {
+    let Ok((_, certificate)) = X509Certificate::from_der(der) else {
+        return Vec::new();
+    };
+    let (mut uris, mut hosts) = (Vec::new(), Vec::new());
+    for extension in certificate.extensions() {
+        let ParsedExtension::SubjectAlternativeName(names) = extension.parsed_extension() else {
+            continue;
+        };
+        for name in &names.general_names {
+            match name {
+                GeneralName::URI(uri) => uris.push(*uri),
+                GeneralName::DNSName(host) => hosts.push(*host),
+                _ => {}
+            }
+        }
+    }
+    let subject = certificate.subject();
+    let common = subject.iter_common_name().filter_map(|name| name.as_str().ok());
+    let names = uris.into_iter().chain(hosts).chain(common);
+    names.filter(|name| name.len() <= NAME_BYTES_MAX).take(NAMES_MAX).map(Box::from).collect()
+}
+
+thread_local! {
+    /// rustls shows the name to the resolver alone, in the midst of a call of the session's.
+    static SERVER_NAME: Cell<Option<Box<str>>> = const { Cell::new(None) };
+}
+
+/// The name of the last ClientHello on this thread, once.
+pub(crate) fn take_server_name() -> Option<Box<str>> {
+    SERVER_NAME.take()
+}
+
+/// Serves one certificate, whatever name the client asks for, and notes that name.
+#[derive(Debug)]
+pub(crate) struct NamedResolver(pub(crate) Arc<CertifiedKey>);
+
+impl ResolvesServerCert for NamedResolver {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        SERVER_NAME.set(hello.server_name().map(Box::from));
+        Some(self.0.clone())
+    }
+}

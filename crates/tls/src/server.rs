@@ -1,0 +1,240 @@
+//! The side that clients connect to.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use rustls::ServerConfig;
+use rustls::crypto::aws_lc_rs::Ticketer;
+use rustls::server::{
+    NoServerSessionStorage, ProducesTickets, UnbufferedServerConnection, WebPkiClientVerifier,
+};
+use shunt_reactor::{Session, SessionInfo};
+
+use crate::certificate::CertificateFile;
+use crate::error::TlsError;
+use crate::files::{self, File};
+use crate::names::NamedResolver;
+use crate::session::{FaultySession, TlsSession};
+use crate::tickets::TicketKeys;
+use crate::{PROVIDER, Reloaded, fault};
+
+const USAGE: &str = "clients";
+
+/// Tickets for each full handshake. A client that opens several connections gets several.
+const TICKETS: usize = 1;
+
+/// Whether clients have certificates.
+#[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
+pub enum ClientAuth {
+    /// Clients are not asked for one.
+    #[default]
+    None,
+    /// A client may have one. If it has, the certificate must be valid.
+    Optional,
+    /// Each client must have one.
+    Required,
+}
+
+impl ClientAuth {
+    fn name(self) -> &'static str {
+        match self {
+            ClientAuth::None => "none",
+            ClientAuth::Optional => "optional",
+            ClientAuth::Required => "required",
+        }
+    }
+}
+
+impl fmt::Display for ClientAuth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for ClientAuth {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<ClientAuth, String> {
+        let all = [ClientAuth::None, ClientAuth::Optional, ClientAuth::Required];
+        all.into_iter()
+            .find(|auth| auth.name() == text)
+            .ok_or_else(|| format!("`{text}` is not one of none, optional, required"))
+    }
+}
+
+/// Options of the side that clients connect to.
+#[derive(Clone, Debug)]
+pub struct ServerOptions {
+    /// PEM file of the certificate, followed by those of intermediate CAs.
+    pub certificate: PathBuf,
+    /// PEM file of its private key.
+    pub key: PathBuf,
+    /// PEM file of the CAs that clients' certificates must come from.
+    pub client_ca: Option<PathBuf>,
+    /// Whether clients have certificates.
+    pub client_auth: ClientAuth,
+    /// File of keys of session tickets. Without it this process has keys of its own.
+    pub ticket_keys: Option<PathBuf>,
+}
+
+/// Configuration that new sessions use.
+struct Current {
+    config: Arc<ServerConfig>,
+    /// SHA-256 of each file, in the order of [`Files`].
+    digests: Vec<[u8; 32]>,
+    /// What tickets are bound to.
+    binding: [u8; 32],
+    files: Vec<CertificateFile>,
+}
+
+/// The files as they were read.
+struct Files {
+    certificate: File,
+    key: File,
+    client_ca: Option<File>,
+    ticket_keys: Option<File>,
+}
+
+impl Files {
+    fn read(options: &ServerOptions) -> Result<Files, TlsError> {
+        let client_ca = match (options.client_auth, &options.client_ca) {
+            (ClientAuth::None, _) => None,
+            (_, Some(path)) => Some(File::read("tls_client_ca", path)?),
+            (auth, None) => {
+                return Err(TlsError::option(
+                    "tls_client_auth",
+                    format!("`{auth}` needs tls_client_ca, the CAs of clients' certificates"),
+                ));
+            }
+        };
+        let ticket_keys = options.ticket_keys.as_deref();
+        Ok(Files {
+            certificate: File::read("tls_certificate", &options.certificate)?,
+            key: File::read("tls_key", &options.key)?,
+            client_ca,
+            ticket_keys: ticket_keys.map(|path| File::read("tls_ticket_keys", path)).transpose()?,
+        })
+    }
+
+    fn digests(&self) -> Vec<[u8; 32]> {
+        let optional = self.client_ca.iter().chain(&self.ticket_keys);
+        [&self.certificate, &self.key].into_iter().chain(optional).map(|file| file.digest).collect()
+    }
+
+    /// A ticket is a proof that its client was verified: whatever decides that goes in here.
+    fn binding(&self, auth: ClientAuth) -> [u8; 32] {
+        let mut bytes = auth.name().as_bytes().to_vec();
+        bytes.extend(self.client_ca.iter().flat_map(|file| file.digest));
+        files::sha256(&bytes)
+    }
+}
+
+impl Current {
+    fn build(
+        files: &Files,
+        auth: ClientAuth,
+        former: Option<&Current>,
+    ) -> Result<Current, TlsError> {
+        let (certified, facts) = files::certified_key(&files.certificate, &files.key, USAGE)?;
+        let mut all = vec![facts];
+        let versions = ServerConfig::builder_with_provider(PROVIDER.clone())
+            .with_safe_default_protocol_versions()
+            .map_err(|error| TlsError::option("tls", error.to_string()))?;
+        let verified = match &files.client_ca {
+            None => versions.with_no_client_auth(),
+            Some(file) => {
+                let (roots, facts) = files::roots(file, USAGE)?;
+                all.push(facts);
+                let provider = PROVIDER.clone();
+                let builder = WebPkiClientVerifier::builder_with_provider(roots.into(), provider);
+                let builder = match auth {
+                    ClientAuth::Required => builder,
+                    _ => builder.allow_unauthenticated(),
+                };
+                let verifier = builder.build().map_err(|error| file.error(error.to_string()))?;
+                versions.with_client_cert_verifier(verifier)
+            }
+        };
+        let mut config = verified.with_cert_resolver(Arc::new(NamedResolver(Arc::new(certified))));
+        let binding = files.binding(auth);
+        config.ticketer = ticketer(files, &binding, former)?;
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.send_tls13_tickets = TICKETS;
+        files.key.warn_of_readers();
+        files.ticket_keys.iter().for_each(File::warn_of_readers);
+        Ok(Current { config: Arc::new(config), digests: files.digests(), binding, files: all })
+    }
+}
+
+/// Tickets by the keys of the file. Without one, the former ones go on while they mean the same.
+fn ticketer(
+    files: &Files,
+    binding: &[u8; 32],
+    former: Option<&Current>,
+) -> Result<Arc<dyn ProducesTickets>, TlsError> {
+    if let Some(file) = &files.ticket_keys {
+        return Ok(Arc::new(TicketKeys::parse(file, binding)?));
+    }
+    match former.filter(|former| former.binding == *binding) {
+        Some(former) => Ok(former.config.ticketer.clone()),
+        None => {
+            Ticketer::new().map_err(|error| TlsError::option("tls_ticket_keys", error.to_string()))
+        }
+    }
+}
+
+/// Sessions of connections that clients open.
+pub struct Server {
+    options: ServerOptions,
+    current: RwLock<Arc<Current>>,
+    /// Held by a reload.
+    reload: Mutex<()>,
+}
+
+impl Server {
+    /// Reads the files and checks them.
+    ///
+    /// # Errors
+    /// A file cannot be read or used, or the files do not belong together.
+    pub fn open(options: ServerOptions) -> Result<Server, TlsError> {
+        let files = Files::read(&options)?;
+        let current = Current::build(&files, options.client_auth, None)?;
+        let current = RwLock::new(Arc::new(current));
+        Ok(Server { options, current, reload: Mutex::new(()) })
+    }
+
+    fn current(&self) -> Arc<Current> {
+        self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// A session at the start of its handshake.
+    pub fn session(&self) -> Box<dyn Session> {
+        match UnbufferedServerConnection::new(self.current().config.clone()) {
+            Ok(connection) => Box::new(TlsSession::new(connection, true)),
+            Err(error) => Box::new(FaultySession(fault::of(&error), SessionInfo::default())),
+        }
+    }
+
+    /// Reads the files again. New sessions use them if their content has changed.
+    ///
+    /// # Errors
+    /// As of [`Server::open`]. The configuration stays as it was.
+    pub fn reload(&self) -> Result<Reloaded, TlsError> {
+        let _guard = self.reload.lock().unwrap_or_else(PoisonError::into_inner);
+        let files = Files::read(&self.options)?;
+        let former = self.current();
+        if files.digests() == former.digests {
+            return Ok(Reloaded::Unchanged);
+        }
+        let current = Current::build(&files, self.options.client_auth, Some(&former))?;
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(current);
+        Ok(Reloaded::Changed)
+    }
+
+    /// The files of certificates in use.
+    pub fn files(&self) -> Vec<CertificateFile> {
+        self.current().files.clone()
+    }
+}
