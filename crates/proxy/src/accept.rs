@@ -33,6 +33,10 @@ pub(crate) fn accept(core: &mut Core, io: &mut Io, conn: ConnId, origin: &Accept
     let deadline_ns = io.now_ns() + core.context.config.handshake_timeout_ms * 1_000_000;
     let slot = core.clients.insert(conn, origin.local, origin.peer, deadline_ns);
     core.connections.set(conn, Peer::Client(slot));
+    if let (Some(session), Some(client)) = (io.session_info(conn), core.clients.get_mut(slot)) {
+        client.tls = Some(session.version);
+        core.context.metrics.tls_clients.add(1);
+    }
     if let Some(handover) = core.handover.as_deref() {
         handover.client_came(Flow { local: origin.local, peer: origin.peer });
     }

@@ -22,12 +22,15 @@ pub use kinds::{Bytes, Kind, List, Micros, Millis, Readable, Written};
 pub use option::{Allowed, Change, ConfigOption, DefaultText, Reloaded};
 pub use validate::Problem;
 pub(crate) use validate::reaches;
-pub use values::{Aggregate, Commit, Credentials, Handover, LogFormat, Multiget, Secret, Window};
+pub use values::{
+    Aggregate, Commit, Credentials, Handover, LogFormat, Multiget, Secret, Tls, Window,
+};
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use shunt_reactor::IoChoice;
+use shunt_tls::ClientAuth;
 
 use Allowed::{Form, Numbers, WordOr};
 use option::{MaybeNumber, default_value, options};
@@ -99,6 +102,72 @@ options! {
         allowed: Form("1 to 65535", "9043"),
         change: OnReload,
         manual: "",
+    }
+
+    section "TLS";
+
+    /// TLS with clients: off, optional or required
+    tls: Tls {
+        kind: Tls,
+        value: "WHEN",
+        default: "off",
+        allowed: Form("`off`, `optional`, `required`", "optional"),
+        change: AfterRestart,
+        manual: "`optional` serves TLS and clear text on the same port. Links to nodes have no TLS. [Set-up](tls.md)",
+    }
+    /// Certificate of this proxy and its intermediate certificates (PEM)
+    tls_certificate: Option<PathBuf> {
+        kind: PathBuf,
+        value: "FILE",
+        default: None => "",
+        allowed: Form("path", "/etc/shunt/tls.crt"),
+        change: OnReload,
+        manual: "The proxy reads the files of this section again on a reload, and every minute",
+    }
+    /// Private key of that certificate (PEM)
+    tls_key: Option<PathBuf> {
+        kind: PathBuf,
+        value: "FILE",
+        default: None => "",
+        allowed: Form("path", "/etc/shunt/tls.key"),
+        change: OnReload,
+        manual: "Keep it readable by its owner alone",
+    }
+    /// Certificates of the authorities that sign clients' certificates (PEM)
+    tls_client_ca: Option<PathBuf> {
+        kind: PathBuf,
+        value: "FILE",
+        default: None => "",
+        allowed: Form("path", "/etc/shunt/clients-ca.crt"),
+        change: OnReload,
+        manual: "",
+    }
+    /// Certificates of clients: none, optional or required
+    tls_client_auth: ClientAuth {
+        kind: ClientAuth,
+        value: "WHEN",
+        default: "none",
+        allowed: Form("`none`, `optional`, `required`", "required"),
+        change: OnReload,
+        manual: "Needs `tls_client_ca`. A certificate that a client shows is always verified. It replaces no login",
+    }
+    /// File with the keys of session tickets, which the proxies of a fleet share
+    tls_ticket_keys: Option<PathBuf> {
+        kind: PathBuf,
+        value: "FILE",
+        default: None => "keys of the process alone",
+        allowed: Form("path", "/etc/shunt/ticket-keys"),
+        change: OnReload,
+        manual: "With it, clients resume sessions at another proxy and after a restart. [Its lines](tls.md#resume-sessions-at-every-proxy)",
+    }
+    /// Threads for TLS handshakes
+    tls_threads: usize {
+        kind: usize,
+        value: "N",
+        default: "1",
+        allowed: Numbers(1, 64),
+        change: AfterRestart,
+        manual: "More than one helps where thousands of clients connect at once",
     }
 
     section "Ring";

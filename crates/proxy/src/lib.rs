@@ -11,8 +11,8 @@
 //! [`retry`]): a step is a function that takes the owners it needs. The cores share nothing on the
 //! data path.
 //!
-//! The cold parts lie beside it: how clients log in and leave ([`client`]), how links are opened
-//! and kept ([`link`]), second attempts by their cause ([`retry`]), answers that the proxy inspects
+//! The cold parts lie beside it: how clients log in and leave ([`client`]), whether they have TLS
+//! ([`tls`]), how links are opened and kept ([`link`]), second attempts by their cause ([`retry`]), answers that the proxy inspects
 //! ([`answers`]). The control plane ([`control`]) watches the ring and posts changes; [`fleet`]
 //! holds what the proxies of a fleet share.
 
@@ -51,6 +51,7 @@ pub mod core;
 pub mod limits;
 pub mod log_limits;
 pub mod prepared;
+pub mod tls;
 
 pub mod admin;
 pub mod config;

@@ -81,6 +81,15 @@ fn check(settings: &Settings) -> Exit {
                     return failure.exit;
                 }
             }
+            match shunt_proxy::tls::check(&config) {
+                Ok(warnings) => {
+                    warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
+                }
+                Err(error) => {
+                    eprintln!("error: {error}");
+                    return Exit::Configuration;
+                }
+            }
             let name = settings.config.as_ref().map(|path| format!("{}: ", path.display()));
             print(&format!("{}valid\n", name.unwrap_or_default()));
             Exit::Done

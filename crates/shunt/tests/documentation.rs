@@ -82,6 +82,7 @@ fn proxy_pages() -> Arc<Pages> {
         control: Arc::<ControlMetrics>::default(),
         cluster: ClusterView::new().1,
         prepared: Arc::default(),
+        tls: Arc::default(),
     };
     let config = tokio::sync::watch::channel(Arc::new(Config::default())).1;
     let order = tokio::sync::watch::channel(Order::Serve).1;

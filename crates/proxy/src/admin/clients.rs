@@ -39,7 +39,7 @@ impl Clients {
         Self(Mutex::new(Asked { mailboxes, last: None }))
     }
 
-    /// The clients by role, address, keyspace, driver and version.
+    /// The clients by role, address, keyspace, driver, version and TLS.
     pub(super) async fn groups(&self) -> Value {
         let mut asked = self.0.lock().await;
         if let Some((at, value)) = &asked.last
@@ -106,6 +106,7 @@ fn group_shown(group: &Group, tally: Tally) -> Value {
         "driver": driver.map(|driver| &driver.name),
         "driver_version": driver.map(|driver| &driver.version),
         "protocol_version": group.version,
+        "tls": group.tls,
         "clients": tally.clients,
         "paused": tally.paused,
         "in_flight": tally.in_flight,
@@ -127,6 +128,7 @@ mod tests {
             keyspace: None,
             driver: Some(Arc::new(driver)),
             version: 5,
+            tls: None,
         }
     }
 
@@ -159,7 +161,7 @@ mod tests {
         let value = clients.groups().await;
         let first = json!({
             "role": "app", "address": "10.0.0.1", "keyspace": null, "driver": "D", "driver_version": "1",
-            "protocol_version": 5, "clients": 7, "paused": 0, "in_flight": 3,
+            "protocol_version": 5, "tls": null, "clients": 7, "paused": 0, "in_flight": 3,
         });
         assert_eq!((&value["groups"][0], &value["groups"][1]["role"]), (&first, &json!("cron")));
         assert_eq!(value["total"], json!({ "clients": 8, "paused": 0, "in_flight": 3 }));

@@ -37,6 +37,7 @@ impl Bench {
             control: Arc::clone(&control),
             cluster,
             prepared: Arc::clone(&prepared),
+            tls: Arc::default(),
         };
         let listening = vec!["127.0.0.1:9042".parse().expect("address")];
         let admin = Admin::new(sources, config, listening, Vec::new());

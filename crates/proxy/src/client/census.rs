@@ -30,6 +30,8 @@ pub struct Group {
     pub driver: Option<Arc<Driver>>,
     /// Version of the protocol; 0: it has not sent STARTUP.
     pub version: u8,
+    /// Version of TLS; `None`: clear text.
+    pub tls: Option<&'static str>,
 }
 
 /// Number and state of the clients of a group.
@@ -89,6 +91,7 @@ impl Census {
                 keyspace: names.and_then(|names| names.keyspace.clone()),
                 driver: client.driver.clone(),
                 version: client.version,
+                tls: client.tls,
             };
             let paused = u64::from(client.stalls.any());
             let one = Tally { clients: 1, paused, in_flight: client.in_flight.into() };

@@ -8,7 +8,7 @@ use std::io::ErrorKind;
 
 use shunt_admin::Label as _;
 use shunt_handover::Flow;
-use shunt_reactor::{CloseReason, Io};
+use shunt_reactor::{CloseReason, Io, SessionFault};
 
 use crate::context::Context;
 use crate::core::Core;
@@ -38,6 +38,9 @@ pub(crate) fn lost(core: &mut Core, io: &mut Io, slot: u32, reason: CloseReason)
             Closing::Unreachable,
             "its host acknowledged no data, or had no room for it, for too long",
         );
+    }
+    if let CloseReason::Session(SessionFault(why)) = reason {
+        tell_closed(core, io, slot, Closing::Tls, why);
     }
     gone(core, io, slot);
 }
@@ -80,6 +83,9 @@ pub(crate) fn abort(core: &mut Core, io: &mut Io, slot: u32, closing: Closing, w
 fn forget(core: &mut Core, io: &mut Io, slot: u32) {
     let Some(client) = core.clients.try_remove(slot) else { return };
     core.context.metrics.clients.sub(1);
+    if client.tls.is_some() {
+        core.context.metrics.tls_clients.sub(1);
+    }
     if client.stalls.any() {
         core.context.metrics.clients_paused.sub(1);
     }

@@ -162,6 +162,8 @@ pub(crate) struct Client {
     pub(crate) local: SocketAddr,
     /// Address it connected from.
     pub(crate) peer: SocketAddr,
+    /// Version of its TLS; `None`: clear text.
+    pub(crate) tls: Option<&'static str>,
     /// The driver that it named in STARTUP.
     pub(crate) driver: Option<Arc<Driver>>,
     /// True while its connection is with an agent, or on its way.
@@ -209,6 +211,7 @@ impl Client {
             lock_requests: requests::NONE,
             local,
             peer,
+            tls: None,
             driver: None,
             is_away: false,
             handshake_deadline_ns: deadline_ns,

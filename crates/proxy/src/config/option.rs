@@ -5,9 +5,10 @@
 use std::path::PathBuf;
 
 use shunt_reactor::IoChoice;
+use shunt_tls::ClientAuth;
 
 use super::kinds::{Readable, Written};
-use super::values::{Aggregate, Commit, Handover, LogFormat, Multiget, Secret, Window};
+use super::values::{Aggregate, Commit, Handover, LogFormat, Multiget, Secret, Tls, Window};
 use super::{Config, OPTIONS};
 
 /// An option of the proxy.
@@ -158,6 +159,8 @@ impl MaybeNumber for Multiget {}
 impl MaybeNumber for LogFormat {}
 impl MaybeNumber for Commit {}
 impl MaybeNumber for Secret {}
+impl MaybeNumber for Tls {}
+impl MaybeNumber for ClientAuth {}
 impl<T> MaybeNumber for Option<T> {}
 impl<T> MaybeNumber for Vec<T> {}
 

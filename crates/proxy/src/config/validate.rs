@@ -3,8 +3,10 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use shunt_tls::ClientAuth;
+
 use super::address::{CQL_PORT, split_host_port};
-use super::{Allowed, Config, Handover, Multiget, OPTIONS};
+use super::{Allowed, Config, Handover, Multiget, OPTIONS, Tls};
 
 /// One thing wrong with a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +25,7 @@ impl Config {
         self.check_contact_points(&mut found);
         self.check_ranges(&mut found);
         self.check_fleet(&mut found);
+        self.check_tls(&mut found);
         self.check_idle(&mut found);
         if self.clients_bytes_max < self.client_backlog_bytes {
             let (all, one) = (self.clients_bytes_max, self.client_backlog_bytes);
@@ -164,6 +167,64 @@ impl Config {
         }
     }
 
+    /// Checks that TLS has what it needs. With `tls = "off"` the other options may stand, so that an
+    /// operator can switch TLS off by one word; [`Config::idle_tls`] tells of them.
+    fn check_tls(&self, found: &mut Findings) {
+        if self.tls == Tls::Off {
+            return;
+        }
+        if self.tls_certificate.is_none() {
+            found.add("tls_certificate", "TLS needs a certificate; give its file, or tls = off");
+        }
+        if self.tls_key.is_none() {
+            found.add("tls_key", "TLS needs the certificate's private key; give its file");
+        }
+        match (self.tls_client_auth, &self.tls_client_ca) {
+            (ClientAuth::None, Some(_)) => found.add(
+                "tls_client_ca",
+                "no client is asked for a certificate: give tls_client_auth = required or \
+                optional, or leave tls_client_ca out",
+            ),
+            (ClientAuth::Optional | ClientAuth::Required, None) => found.add(
+                "tls_client_auth",
+                "certificates of clients need an authority to verify them; give its file by \
+                tls_client_ca",
+            ),
+            _ => {}
+        }
+        if self.tls == Tls::Required {
+            self.check_clear_text(found);
+        }
+    }
+
+    /// Reports parts of the proxy that need clients without TLS.
+    fn check_clear_text(&self, found: &mut Findings) {
+        if self.handover == Handover::Auto {
+            found.add(
+                "handover",
+                "a connection with TLS is never handed over, and tls = required admits no other: \
+                give tls = optional, or leave handover out",
+            );
+        }
+        if self.fleet.is_some() {
+            found.add(
+                "fleet",
+                "the proxies of a fleet connect to each other without TLS, which tls = required \
+                refuses: give tls = optional",
+            );
+        }
+    }
+
+    /// Options of TLS that are given but have no effect, because TLS is off.
+    pub fn idle_tls(&self) -> Vec<&'static str> {
+        if self.tls != Tls::Off {
+            return Vec::new();
+        }
+        let default = Config::default();
+        let options = OPTIONS.iter().filter(|option| option.section == TLS_SECTION);
+        options.filter(|option| (option.differs)(self, &default)).map(|option| option.key).collect()
+    }
+
     /// Reports lock options without a fleet: a user who says how to keep locks believes that there
     /// are some. Defaults do not count, because a file may list them all.
     fn check_fleet(&self, found: &mut Findings) {
@@ -188,6 +249,8 @@ impl Config {
 
 /// Section of the hand-over options, which `handover` itself belongs to.
 const HANDOVER_SECTION: &str = "Hand-over";
+/// Section of the options of TLS, which `tls` itself belongs to.
+const TLS_SECTION: &str = "TLS";
 /// Section of the options of fleets and locks, which `fleet` itself belongs to.
 const FLEET_SECTION: &str = "Locks and fleet";
 
@@ -314,6 +377,51 @@ mod tests {
                 "{message}"
             );
         }
+    }
+
+    #[test]
+    fn tls_needs_its_files_and_contradictions_are_named() {
+        let whole = || Config {
+            tls: Tls::Required,
+            tls_certificate: Some("tls.crt".into()),
+            tls_key: Some("tls.key".into()),
+            ..valid()
+        };
+        let mutual = |auth, ca: Option<&str>| Config {
+            tls_client_auth: auth,
+            tls_client_ca: ca.map(Into::into),
+            ..whole()
+        };
+        assert_eq!(whole().problems(), []);
+        assert_eq!(mutual(ClientAuth::Required, Some("ca.crt")).problems(), []);
+        let bare = Config { tls: Tls::Optional, ..valid() };
+        assert_eq!(keys(&bare), ["tls_certificate", "tls_key"]);
+        assert_eq!(keys(&mutual(ClientAuth::Optional, None)), ["tls_client_auth"]);
+        assert_eq!(keys(&mutual(ClientAuth::None, Some("ca.crt"))), ["tls_client_ca"]);
+        let handover = |tls| Config {
+            tls,
+            handover: Handover::Auto,
+            handover_key_file: Some("key".into()),
+            ..whole()
+        };
+        assert_eq!(keys(&handover(Tls::Required)), ["handover"]);
+        assert_eq!(handover(Tls::Optional).problems(), []);
+        let member = |tls| Config { tls, fleet: Some("main".to_owned()), ..whole() };
+        assert_eq!(keys(&member(Tls::Required)), ["fleet"]);
+        assert_eq!(member(Tls::Optional).problems(), []);
+    }
+
+    #[test]
+    fn options_of_tls_may_stand_while_it_is_off_and_are_listed() {
+        let off = Config {
+            tls_certificate: Some("tls.crt".into()),
+            tls_client_auth: ClientAuth::Required,
+            tls_threads: 2,
+            ..valid()
+        };
+        assert_eq!(off.problems(), []);
+        assert_eq!(off.idle_tls(), ["tls_certificate", "tls_client_auth", "tls_threads"]);
+        assert_eq!(Config { tls: Tls::Required, ..off }.idle_tls(), Vec::<&str>::new());
     }
 
     #[test]

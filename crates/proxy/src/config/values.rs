@@ -3,6 +3,7 @@
 use std::fmt;
 
 use shunt_reactor::IoChoice;
+use shunt_tls::ClientAuth;
 
 use super::kinds::{Kind, Micros};
 
@@ -74,6 +75,38 @@ impl Kind for Handover {
             "auto" => Ok(Self::Auto),
             _ => Err(String::new()),
         }
+    }
+}
+
+/// TLS with clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tls {
+    /// No client has TLS.
+    Off,
+    /// Clients have TLS or not, on the same port.
+    Optional,
+    /// Every client has TLS.
+    Required,
+}
+
+impl Kind for Tls {
+    const EXPECTED: &'static str = "\"off\", \"optional\" or \"required\"";
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        match text {
+            "off" => Ok(Self::Off),
+            "optional" => Ok(Self::Optional),
+            "required" => Ok(Self::Required),
+            _ => Err(String::new()),
+        }
+    }
+}
+
+impl Kind for ClientAuth {
+    const EXPECTED: &'static str = "\"none\", \"optional\" or \"required\"";
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        text.parse().map_err(|_| String::new())
     }
 }
 

@@ -50,6 +50,7 @@ pub(crate) fn offered(core: &mut Core, io: &mut Io, at: LinkRef, answer: &Answer
         (handover.is_off, StaysFor::Off),
         (!is_deliverable, StaysFor::LookedInto),
         (length > context.config.frame_bytes_max, StaysFor::TooLarge),
+        (client.as_deref().is_some_and(|client| client.tls.is_some()), StaysFor::Encrypted),
         (backlog > limits::HANDOVER_BACKLOG_BYTES_MAX, StaysFor::Backlog),
         (is_known || !client.as_deref().is_some_and(may_leave), StaysFor::Busy),
     ];

@@ -1,5 +1,6 @@
 //! The metrics in Prometheus's format, summed over cores unless a core label says otherwise.
 
+mod tls;
 mod transactions;
 
 use std::fmt;
@@ -9,7 +10,7 @@ use shunt_admin::{
     Counter, Encoder, Family, Gauge, Gauges, Histogram, Label, Labels, Snapshot, Unit, Value, plain,
 };
 
-use super::{ControlMetrics, CoreMetrics, GivenUp, HandoverMetrics, NodeMetrics};
+use super::{ControlMetrics, CoreMetrics, GivenUp, HandoverMetrics, NodeMetrics, TlsMetrics};
 use crate::control::view::ClusterView;
 use crate::prepared::PreparedStore;
 
@@ -24,6 +25,8 @@ pub struct Sources {
     pub cluster: ClusterView,
     /// Prepared statements of all cores.
     pub prepared: Arc<PreparedStore>,
+    /// Counters of TLS with clients.
+    pub tls: Arc<TlsMetrics>,
 }
 
 impl Sources {
@@ -34,6 +37,7 @@ impl Sources {
     pub(crate) fn write(&self, encoder: &mut Encoder<'_>) -> fmt::Result {
         self.loops(encoder)?;
         self.clients(encoder)?;
+        self.tls(encoder)?;
         self.stalls(encoder)?;
         self.pools(encoder)?;
         self.statements(encoder)?;

@@ -28,6 +28,8 @@ labels! {
         TooLarge = "too_large",
         /// The client has not taken earlier output.
         Backlog = "backlog",
+        /// The client's connection has TLS, whose keys do not leave the host.
+        Encrypted = "encrypted",
         /// The client's connection is away for another answer, or a request holds it here.
         Busy = "busy",
         /// The number of connections with agents, or on their way, has reached its bound.

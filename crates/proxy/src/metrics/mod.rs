@@ -10,6 +10,7 @@ mod handover;
 mod locks;
 mod multiget;
 mod node;
+mod tls;
 mod transactions;
 
 pub use control::ControlMetrics;
@@ -17,6 +18,7 @@ pub use handover::{HandedOver, HandoverMetrics, StaysFor};
 pub use locks::{LockEvent, LockMetrics, Partitions, PermissionAnswer};
 pub use multiget::MultigetMetrics;
 pub use node::{NodeMetrics, NodeRegistry};
+pub use tls::{HandshakeResult, ReloadResult, SharedFamily, TlsMetrics};
 pub use transactions::{Observation, TransactionEvent, TransactionMetrics};
 
 use std::sync::Arc;
@@ -104,6 +106,8 @@ labels! {
         RepliesUntaken = "replies_untaken",
         /// `clients_bytes_max` was reached, and its untaken bytes were the most.
         BytesMax = "bytes_max",
+        /// Its TLS session failed.
+        Tls = "tls",
         /// The client's host did not acknowledge the proxy's output.
         Unreachable = "unreachable",
     }
@@ -194,6 +198,8 @@ pub struct CoreMetrics {
 
     /// Clients connected now.
     pub clients: Gauge,
+    /// Clients among them that have TLS.
+    pub tls_clients: Gauge,
     /// Clients accepted.
     pub clients_accepted: Counter,
     /// Clients turned away.

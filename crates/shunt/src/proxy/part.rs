@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use shunt_locks_http::Order;
 use shunt_proxy::admin::Admin;
 use shunt_proxy::config::{Config, Problem};
 use shunt_proxy::control::CoreMail;
 use shunt_proxy::metrics::CoreMetrics;
+use shunt_proxy::tls::ClientTls;
 use shunt_reactor::{Acceptor, Mailer};
 use tokio::sync::watch;
 use tracing::{error, info, warn};
@@ -64,6 +65,8 @@ pub(crate) struct ProxyPart {
     pages: Arc<Admin>,
     /// `None` once the proxy was told to end.
     acceptor: Option<Acceptor>,
+    /// `None`: clients have no TLS.
+    tls: Option<Arc<ClientTls>>,
     /// The accepting thread had died when it was stopped, which is not reported yet.
     accepting_died: bool,
     mailers: Vec<Mailer<CoreMail>>,
@@ -87,6 +90,7 @@ pub(super) struct Running {
     pub(super) config: watch::Sender<Arc<Config>>,
     pub(super) pages: Arc<Admin>,
     pub(super) acceptor: Acceptor,
+    pub(super) tls: Option<Arc<ClientTls>>,
     pub(super) mailers: Vec<Mailer<CoreMail>>,
     pub(super) metrics: Arc<CoreMetrics>,
     pub(super) http: Option<watch::Sender<Order>>,
@@ -95,7 +99,7 @@ pub(super) struct Running {
 
 impl ProxyPart {
     pub(super) fn new(running: Running, reload: Option<Reload>) -> Self {
-        let Running { config, pages, acceptor, mailers, metrics, http, notices } = running;
+        let Running { config, pages, acceptor, tls, mailers, metrics, http, notices } = running;
         let (acceptor, cores_running) = (Some(acceptor), mailers.len());
         let (accepting_died, waiting, control_runs) = (false, Vec::new(), true);
         Self {
@@ -103,6 +107,7 @@ impl ProxyPart {
             config,
             pages,
             acceptor,
+            tls,
             accepting_died,
             mailers,
             metrics,
@@ -177,6 +182,59 @@ impl ProxyPart {
         }
     }
 
+    /// Reads the configuration again and applies what can change while the proxy runs.
+    fn reload_configuration(&mut self, reload: &Reload) {
+        let new = match (reload.load)() {
+            Ok(new) => new,
+            Err(problems) => {
+                error!("the configuration stays as it is, because the new one is not valid");
+                for problem in problems.lines() {
+                    error!(%problem, "a fault of the new configuration");
+                }
+                return;
+            }
+        };
+        let reloaded = self.config.borrow().reloaded(&new);
+        // The new configuration is valid as a whole. The part of it that can change now may not fit
+        // the options that need a restart.
+        let problems = reloaded.config.problems();
+        for Problem { key, message: why } in &problems {
+            error!(key, why, needs_restart = ?reloaded.waiting, "the configuration stays as it is: the new one is valid only after a restart");
+        }
+        if !problems.is_empty() {
+            return;
+        }
+        if let Err(why) = self.pages.has_datacentre(reloaded.config.local_datacentre.as_deref()) {
+            error!(%why, "the configuration stays as it is, because the new one does not match \
+            the ring");
+            return;
+        }
+        let tls = self.tls.as_ref().map(|tls| tls.prepare(&reloaded.config)).transpose();
+        let tls = match tls {
+            Ok(tls) => tls,
+            Err(why) => {
+                error!(%why, "the configuration stays as it is, because a file of the new one \
+                cannot be used");
+                return;
+            }
+        };
+        if !reloaded.waiting.is_empty() {
+            warn!(keys = ?reloaded.waiting, "these keys have changed and need a restart");
+        }
+        if reloaded.changed.is_empty() {
+            info!("configuration read again, nothing to apply");
+            return;
+        }
+        info!(keys = ?reloaded.changed, "configuration applied");
+        let config = Arc::new(reloaded.config);
+        reload.filter.set(&config.log);
+        if let Some((tls, prepared)) = self.tls.as_ref().zip(tls) {
+            tls.apply(prepared);
+        }
+        self.send_all(&CoreMail::Reload(Arc::clone(&config)));
+        self.config.send_replace(config);
+    }
+
     fn order_http(&self, order: Order) {
         if let Some(http) = &self.http {
             http.send_replace(order);
@@ -208,6 +266,9 @@ impl ProxyPart {
 impl Part for ProxyPart {
     fn look(&mut self) -> Option<Exit> {
         self.retry();
+        if let Some(tls) = &self.tls {
+            tls.look(Instant::now());
+        }
         let dead = self.acceptor.take_if(|acceptor| acceptor.has_died());
         if dead.is_some() || std::mem::take(&mut self.accepting_died) {
             error!("the accepting thread has died, so the proxy ends; the log says where");
@@ -230,44 +291,13 @@ impl Part for ProxyPart {
     }
 
     fn reload(&mut self) {
-        let Some(reload) = &self.reload else { return };
-        let new = match (reload.load)() {
-            Ok(new) => new,
-            Err(problems) => {
-                error!("the configuration stays as it is, because the new one is not valid");
-                for problem in problems.lines() {
-                    error!(%problem, "a fault of the new configuration");
-                }
-                return;
-            }
-        };
-        let reloaded = self.config.borrow().reloaded(&new);
-        // The new configuration is valid as a whole. The part of it that can change now may not fit
-        // the options that need a restart.
-        let problems = reloaded.config.problems();
-        for Problem { key, message: why } in &problems {
-            error!(key, why, needs_restart = ?reloaded.waiting, "the configuration stays as it is: the new one is valid only after a restart");
+        if let Some(reload) = self.reload.take() {
+            self.reload_configuration(&reload);
+            self.reload = Some(reload);
         }
-        if !problems.is_empty() {
-            return;
+        if let Some(tls) = &self.tls {
+            tls.reload();
         }
-        if let Err(why) = self.pages.has_datacentre(reloaded.config.local_datacentre.as_deref()) {
-            error!(%why, "the configuration stays as it is, because the new one does not match \
-            the ring");
-            return;
-        }
-        if !reloaded.waiting.is_empty() {
-            warn!(keys = ?reloaded.waiting, "these keys have changed and need a restart");
-        }
-        if reloaded.changed.is_empty() {
-            info!("configuration read again, nothing to apply");
-            return;
-        }
-        info!(keys = ?reloaded.changed, "configuration applied");
-        let config = Arc::new(reloaded.config);
-        reload.filter.set(&config.log);
-        self.send_all(&CoreMail::Reload(Arc::clone(&config)));
-        self.config.send_replace(config);
     }
 
     fn drain(&mut self, signal: Option<&'static str>) -> Duration {

@@ -1,5 +1,6 @@
 //! Binds the addresses and starts the threads.
 
+use std::fmt::Display;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -13,15 +14,16 @@ use shunt_proxy::core::{Core, CoreOptions};
 use shunt_proxy::fleet::membership::state_file::StateFile;
 use shunt_proxy::log_limits::LogLimits;
 use shunt_proxy::metrics::exposition::Sources;
-use shunt_proxy::metrics::{ControlMetrics, CoreMetrics};
+use shunt_proxy::metrics::{ControlMetrics, CoreMetrics, TlsMetrics};
 use shunt_proxy::prepared::PreparedStore;
+use shunt_proxy::tls::{self, ClientTls};
 use shunt_reactor::moving::{Intake, Mover};
 use shunt_reactor::{
-    Acceptor, CoreSlot, Inbox, IoChoice, LoopOptions, Mailer, limit_receive, mailbox, probe_uring,
-    run,
+    Acceptor, CoreSlot, HandshakeLimits, Inbox, IoChoice, LoopOptions, Mailer, Security,
+    limit_receive, mailbox, probe_uring, run,
 };
 use tokio::sync::{mpsc, watch};
-use tracing::info;
+use tracing::{info, warn};
 
 use super::control::{self, ControlThread};
 use super::http;
@@ -89,9 +91,10 @@ pub(crate) fn start(
     let listening: Vec<SocketAddr> =
         listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
     let state_file = config.fleet_state.as_deref().map(StateFile::open).transpose();
-    let state_file = state_file
-        .map_err(|error| Failure { exit: Exit::Configuration, message: error.to_string() })?;
+    let state_file = state_file.map_err(unusable)?;
     open_files::allow_clients(config.clients_max);
+    let tls_metrics = Arc::<TlsMetrics>::default();
+    let tls = open_tls(&config, &tls_metrics)?;
 
     let (teller, notices) = events.teller();
     let (requests, request_receiver) = mpsc::channel(REQUESTS_CAPACITY);
@@ -109,6 +112,7 @@ pub(crate) fn start(
         control: Arc::clone(&metrics),
         cluster: view.clone(),
         prepared,
+        tls: tls_metrics,
     };
     let mailboxes = || cores.iter().map(|core| mailbox_of(core.mailer.clone())).collect();
     let pages = Admin::new(sources, config_receiver.clone(), listening.clone(), mailboxes());
@@ -147,14 +151,32 @@ pub(crate) fn start(
         mailer: core.mailer.clone(),
         load: Arc::clone(&core.metrics.load),
     };
-    let acceptor = Acceptor::start(listeners, cores.iter().map(slot).collect())
+    let slots = cores.iter().map(slot).collect();
+    let security = tls.as_ref().map(|tls| security(tls, &config));
+    let acceptor = Acceptor::start_with(listeners, slots, security)
         .map_err(|error| Failure::internal("the accepting thread could not be started", error))?;
     let metrics = cores.first().map(|core| Arc::clone(&core.metrics)).unwrap_or_default();
     let mailers = cores.into_iter().map(|core| core.mailer).collect();
     let running =
-        Running { config: config_sender, pages, acceptor, mailers, metrics, http, notices };
+        Running { config: config_sender, pages, acceptor, tls, mailers, metrics, http, notices };
     let part = ProxyPart::new(running, reload);
     Ok(Started { listening, admin: admin_address, locks_http: http_address, part })
+}
+
+/// Reads the certificates, if TLS is on, and warns of those that expire soon.
+fn open_tls(config: &Config, metrics: &Arc<TlsMetrics>) -> Result<Option<Arc<ClientTls>>, Failure> {
+    tls::check(config).map_err(unusable)?.iter().for_each(|warning| warn!("{warning}"));
+    ClientTls::open(config, Arc::clone(metrics)).map_err(unusable)
+}
+
+/// The failure of a file that the configuration names.
+fn unusable(error: impl Display) -> Failure {
+    Failure { exit: Exit::Configuration, message: error.to_string() }
+}
+
+/// The part of the acceptor that does handshakes.
+fn security(tls: &Arc<ClientTls>, config: &Config) -> (Arc<dyn Security>, HandshakeLimits) {
+    (Arc::clone(tls) as Arc<dyn Security>, ClientTls::limits(config))
 }
 
 fn listen(config: &Config) -> Result<Vec<TcpListener>, Failure> {

@@ -86,6 +86,7 @@ fn needed(key: &str) -> Vec<String> {
         "handover_key_file" => &["--handover=auto"],
         _ if key.starts_with("handover_") => &["--handover=auto", "--handover-key-file=key"],
         "multiget_keys_max" => &["--multiget=split"],
+        "tls" => &["--tls-certificate=tls.crt", "--tls-key=tls.key"],
         "client_backlog_bytes" => &["--clients-bytes-max=8GiB"],
         _ if needs_fleet(key) => &["--fleet=main"],
         _ => &[],

@@ -1,0 +1,78 @@
+//! What the proxy counts about TLS with clients. Several threads write it, at most once for each
+//! handshake.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use shunt_admin::{Label, labels};
+use shunt_tls::CertificateFile;
+
+labels! {
+    /// The end of a connection's way through the handshake threads.
+    pub enum HandshakeResult = "result" {
+        /// The client has a new session.
+        Ok = "ok",
+        /// The client has resumed a session.
+        Resumed = "resumed",
+        /// The handshake failed, or took too long.
+        Failed = "failed",
+        /// The client had no TLS, and `tls` is `required`.
+        ClearText = "clear_text",
+    }
+}
+
+labels! {
+    /// The result of a look at the files of certificates and keys.
+    pub enum ReloadResult = "result" {
+        /// New handshakes use new content.
+        Changed = "changed",
+        /// The content was the same.
+        Unchanged = "unchanged",
+        /// The files cannot be used, and the former content stays.
+        Failed = "failed",
+    }
+}
+
+/// Counters by a label that any thread may increment.
+#[derive(Debug)]
+pub struct SharedFamily<const N: usize>([AtomicU64; N]);
+
+impl<const N: usize> Default for SharedFamily<N> {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| AtomicU64::new(0)))
+    }
+}
+
+impl<const N: usize> SharedFamily<N> {
+    /// Adds one.
+    pub fn count<L: Label>(&self, label: L) {
+        self.0[label.index()].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The present value.
+    pub fn get<L: Label>(&self, label: L) -> u64 {
+        self.0[label.index()].load(Ordering::Relaxed)
+    }
+}
+
+/// Counters of handshakes and of reloads, and the certificates in use.
+#[derive(Debug, Default)]
+pub struct TlsMetrics {
+    /// Handshakes.
+    pub handshakes: SharedFamily<{ HandshakeResult::COUNT }>,
+    /// Looks at the files.
+    pub reloads: SharedFamily<{ ReloadResult::COUNT }>,
+    certificates: Mutex<Vec<CertificateFile>>,
+}
+
+impl TlsMetrics {
+    /// Notes the certificates in use now.
+    pub fn set_certificates(&self, files: Vec<CertificateFile>) {
+        *self.certificates.lock().unwrap_or_else(PoisonError::into_inner) = files;
+    }
+
+    /// The certificates in use.
+    pub fn certificates(&self) -> Vec<CertificateFile> {
+        self.certificates.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}

@@ -1,0 +1,393 @@
+//! TLS with clients: decides about each connection by its first byte, counts and logs handshakes,
+//! and keeps the certificates up to date.
+//!
+//! ```text
+//! accept thread -> handshake threads -> cores
+//!                      ^ sessions, decisions
+//!                  ClientTls <- reload, every second - main thread
+//! ```
+//! The cores have no part in it: a connection comes to them with its session ready.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use shunt_admin::Label as _;
+use shunt_reactor::{Accepted, Admission, HandshakeLimits, Security, SessionFault, SessionInfo};
+use shunt_tls::{CertificateFile, ClientAuth, Reloaded, Server, ServerOptions, TlsError};
+use shunt_wire::cql::envelope::{Header, append, opcode};
+use shunt_wire::cql::message::encode;
+use shunt_wire::printable::printable_to;
+use tracing::{debug, error, info, warn};
+
+use crate::config::{Config, Tls};
+use crate::limits;
+use crate::metrics::{HandshakeResult, ReloadResult, TlsMetrics};
+
+/// Type of a TLS record with a part of a handshake.
+const TLS_HANDSHAKE: u8 = 0x16;
+/// CQL's error code of a protocol error.
+const PROTOCOL_ERROR: i32 = 0x000A;
+/// Answer to a client without TLS.
+const NO_TLS: &str = "this proxy requires TLS (tls = required): switch TLS on in the driver";
+/// Interval between two looks at the files.
+const LOOK_EVERY: Duration = Duration::from_secs(60);
+/// Remaining time of a certificate at which a check warns.
+const EXPIRES_SOON_S: i64 = 14 * DAY_S;
+const DAY_S: i64 = 24 * 60 * 60;
+
+/// The options that name files, or say what clients must show.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Files {
+    certificate: PathBuf,
+    key: PathBuf,
+    client_ca: Option<PathBuf>,
+    client_auth: ClientAuth,
+    ticket_keys: Option<PathBuf>,
+}
+
+impl Files {
+    /// `None` if the configuration has no TLS, or lacks a file, which [`Config::problems`] reports.
+    fn of(config: &Config) -> Option<Self> {
+        if config.tls == Tls::Off {
+            return None;
+        }
+        Some(Self {
+            certificate: config.tls_certificate.clone()?,
+            key: config.tls_key.clone()?,
+            client_ca: config.tls_client_ca.clone(),
+            client_auth: config.tls_client_auth,
+            ticket_keys: config.tls_ticket_keys.clone(),
+        })
+    }
+
+    fn open(&self) -> Result<Server, TlsError> {
+        let Self { certificate, key, client_ca, client_auth, ticket_keys } = self.clone();
+        Server::open(ServerOptions { certificate, key, client_ca, client_auth, ticket_keys })
+    }
+}
+
+/// The server's side of TLS as of now.
+struct Serving {
+    files: Files,
+    server: Arc<Server>,
+}
+
+/// TLS with clients.
+pub struct ClientTls {
+    is_required: bool,
+    serving: RwLock<Serving>,
+    metrics: Arc<TlsMetrics>,
+    lines: Lines,
+    polls: Mutex<Polls>,
+}
+
+/// The state of the looks at the files.
+struct Polls {
+    next: Instant,
+    /// Last error, as far as it does not change with time: a line for each look would fill the log.
+    last_error: Option<String>,
+}
+
+impl ClientTls {
+    /// Reads the files; `None` if TLS is off.
+    ///
+    /// # Errors
+    /// A file cannot be used; the text names it, its option and the remedy.
+    pub fn open(config: &Config, metrics: Arc<TlsMetrics>) -> Result<Option<Arc<Self>>, TlsError> {
+        let Some(files) = Files::of(config) else { return Ok(None) };
+        let server = Arc::new(files.open()?);
+        metrics.set_certificates(server.files());
+        Ok(Some(Arc::new(Self {
+            is_required: config.tls == Tls::Required,
+            serving: RwLock::new(Serving { files, server }),
+            metrics,
+            lines: Lines::default(),
+            polls: Mutex::new(Polls { next: Instant::now() + LOOK_EVERY, last_error: None }),
+        })))
+    }
+
+    /// Bounds on handshakes.
+    pub fn limits(config: &Config) -> HandshakeLimits {
+        HandshakeLimits {
+            threads: config.tls_threads,
+            time_max: Duration::from_millis(config.handshake_timeout_ms),
+            ..HandshakeLimits::default()
+        }
+    }
+
+    fn server(&self) -> Arc<Server> {
+        Arc::clone(&self.serving.read().unwrap_or_else(PoisonError::into_inner).server)
+    }
+
+    /// Reads the files that a new configuration names, if it names others.
+    ///
+    /// # Errors
+    /// A file cannot be used. The former ones stay in use.
+    pub fn prepare(&self, config: &Config) -> Result<Prepared, TlsError> {
+        let files = Files::of(config);
+        let is_known = |files: &Files| {
+            self.serving.read().unwrap_or_else(PoisonError::into_inner).files == *files
+        };
+        let Some(files) = files.filter(|files| !is_known(files)) else { return Ok(Prepared(None)) };
+        match files.open() {
+            Ok(server) => Ok(Prepared(Some(Serving { files, server: Arc::new(server) }))),
+            Err(error) => {
+                self.metrics.reloads.count(ReloadResult::Failed);
+                Err(error)
+            }
+        }
+    }
+
+    /// Uses the files of a new configuration from now on. Clients that are connected stay.
+    pub fn apply(&self, prepared: Prepared) {
+        let Some(serving) = prepared.0 else { return };
+        self.metrics.set_certificates(serving.server.files());
+        *self.serving.write().unwrap_or_else(PoisonError::into_inner) = serving;
+        self.metrics.reloads.count(ReloadResult::Changed);
+    }
+
+    /// Reads the files again because an operator asks for it.
+    pub fn reload(&self) {
+        self.polls().last_error = None;
+        self.look_at_files();
+    }
+
+    /// Does what is due: reads the files again, and logs how many lines were left out. Called about
+    /// once a second.
+    pub fn look(&self, now: Instant) {
+        for (why, suppressed) in self.lines.overdue(now) {
+            warn!(why, suppressed, "more TLS handshakes failed for the same reason");
+        }
+        let is_due = {
+            let mut polls = self.polls();
+            let is_due = now >= polls.next;
+            if is_due {
+                polls.next = now + LOOK_EVERY;
+            }
+            is_due
+        };
+        if is_due {
+            self.look_at_files();
+        }
+    }
+
+    fn polls(&self) -> std::sync::MutexGuard<'_, Polls> {
+        self.polls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn look_at_files(&self) {
+        let server = self.server();
+        let result = server.reload();
+        let last_error = match &result {
+            Ok(_) => None,
+            Err(error) => Some(timeless(&error.to_string())),
+        };
+        let is_known =
+            std::mem::replace(&mut self.polls().last_error, last_error.clone()) == last_error;
+        match result {
+            Ok(Reloaded::Unchanged) => self.metrics.reloads.count(ReloadResult::Unchanged),
+            Ok(Reloaded::Changed) => {
+                let files = server.files();
+                files.iter().for_each(tell_in_use);
+                self.metrics.set_certificates(files);
+                self.metrics.reloads.count(ReloadResult::Changed);
+            }
+            Err(error) => {
+                self.metrics.reloads.count(ReloadResult::Failed);
+                if !is_known {
+                    error!(%error, "the certificates stay as they are, because the new ones cannot be used");
+                }
+            }
+        }
+    }
+
+    fn refuse(&self, origin: &Accepted, head: &[u8]) -> Admission {
+        self.metrics.handshakes.count(HandshakeResult::ClearText);
+        if let Some(suppressed) = self.lines.admit(NO_TLS, Instant::now()) {
+            let reason = HandshakeResult::ClearText.text();
+            warn!(reason, address = %origin.peer, why = NO_TLS, suppressed, "closed a client");
+        }
+        Admission::Refused(refusal(head))
+    }
+}
+
+/// The result of [`ClientTls::prepare`].
+pub struct Prepared(Option<Serving>);
+
+impl Security for ClientTls {
+    fn admit(&self, origin: &Accepted, head: &[u8]) -> Admission {
+        match head.first() {
+            Some(&TLS_HANDSHAKE) => Admission::Session(self.server().session()),
+            _ if self.is_required => self.refuse(origin, head),
+            _ => Admission::Plain,
+        }
+    }
+
+    fn handshake_ended(&self, origin: &Accepted, outcome: Result<&SessionInfo, SessionFault>) {
+        let SessionFault(why) = match outcome {
+            Ok(session) => {
+                let result =
+                    if session.resumed { HandshakeResult::Resumed } else { HandshakeResult::Ok };
+                self.metrics.handshakes.count(result);
+                return tell_session(origin, session);
+            }
+            Err(fault) => fault,
+        };
+        self.metrics.handshakes.count(HandshakeResult::Failed);
+        if let Some(suppressed) = self.lines.admit(why, Instant::now()) {
+            warn!(address = %origin.peer, why, suppressed, "a TLS handshake with a client failed");
+        }
+    }
+}
+
+/// Checks the files. Returns warnings.
+///
+/// # Errors
+/// A file cannot be used.
+pub fn check(config: &Config) -> Result<Vec<String>, TlsError> {
+    let idle = config.idle_tls();
+    if !idle.is_empty() {
+        return Ok(vec![format!("tls is off, so these have no effect: {}", idle.join(", "))]);
+    }
+    let Some(files) = Files::of(config) else { return Ok(Vec::new()) };
+    Ok(files.open()?.files().iter().filter_map(expires_soon).collect())
+}
+
+/// A warning about a certificate that needs a successor.
+fn expires_soon(file: &CertificateFile) -> Option<String> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let left_s = file.expires_s.saturating_sub_unsigned(now);
+    (left_s < EXPIRES_SOON_S).then(|| {
+        let (option, path) = (file.option, file.path.display());
+        format!(
+            "{option} {path}: the certificate of {} expires in {} days: renew it",
+            shown(&file.subject),
+            left_s / DAY_S
+        )
+    })
+}
+
+fn tell_in_use(file: &CertificateFile) {
+    let (path, subject) = (file.path.display(), shown(&file.subject));
+    info!(option = file.option, %path, subject, sha256 = file.sha256, "a certificate is in use");
+}
+
+fn tell_session(origin: &Accepted, session: &SessionInfo) {
+    let name = session.server_name.as_deref().map(shown);
+    let peer = session.peer_names.first().map(|name| shown(name));
+    let (version, cipher, resumed) = (session.version, session.cipher, session.resumed);
+    debug!(address = %origin.peer, version, cipher, resumed, name, peer, "a client has TLS");
+}
+
+/// A name from a certificate or from a client, for the log.
+fn shown(name: &str) -> String {
+    printable_to(name, limits::NAME_SHOWN_BYTES_MAX)
+}
+
+/// An error's text without its numbers: `expired 3 hours ago` is no other error than `expired 2
+/// hours ago`.
+fn timeless(text: &str) -> String {
+    text.chars().filter(|c| !c.is_ascii_digit()).collect()
+}
+
+/// The ERROR frame for a client without TLS that has sent these leading bytes. It has the version
+/// and stream id of the client's request as far as they are known.
+fn refusal(head: &[u8]) -> Vec<u8> {
+    let version = head.first().copied().filter(|version| (3..=5).contains(version)).unwrap_or(4);
+    let stream = match head {
+        // Protocol v3 to v5, section 2: version, flags, stream.
+        [3..=5, _, high, low, ..] => i16::from_be_bytes([*high, *low]).max(0),
+        _ => 0,
+    };
+    let mut bytes = Vec::new();
+    let header = Header::response(version, stream, opcode::ERROR);
+    append(&mut bytes, header, |body| encode::error(body, PROTOCOL_ERROR, NO_TLS));
+    bytes
+}
+
+/// The limit on log lines of handshakes: one a second for each reason.
+#[derive(Debug, Default)]
+struct Lines(Mutex<Vec<Line>>);
+
+#[derive(Debug)]
+struct Line {
+    why: &'static str,
+    next: Instant,
+    suppressed: u64,
+}
+
+impl Lines {
+    const INTERVAL: Duration = Duration::from_nanos(limits::LOG_INTERVAL_NS);
+
+    /// Returns, if a line with this reason may be written now, the number of those left out before.
+    fn admit(&self, why: &'static str, now: Instant) -> Option<u64> {
+        let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = now + Self::INTERVAL;
+        let Some(line) = lines.iter_mut().find(|line| line.why == why) else {
+            // The reasons are constants of the program, so there are few.
+            lines.push(Line { why, next, suppressed: 0 });
+            return Some(0);
+        };
+        if now < line.next {
+            line.suppressed += 1;
+            return None;
+        }
+        line.next = next;
+        Some(std::mem::take(&mut line.suppressed))
+    }
+
+    /// Reasons with lines left out, no line since, and a line allowed now; with the number left out.
+    fn overdue(&self, now: Instant) -> Vec<(&'static str, u64)> {
+        let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let due = lines.iter_mut().filter(|line| line.suppressed > 0 && now >= line.next);
+        due.map(|line| {
+            line.next = now + Self::INTERVAL;
+            (line.why, std::mem::take(&mut line.suppressed))
+        })
+        .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_has_the_version_and_the_stream_of_the_request() {
+        let header = |head: &[u8]| Header::decode(&refusal(head)).expect("a header");
+        for version in 3..=5 {
+            let answer = header(&[version, 0, 1, 2, opcode::STARTUP]);
+            assert_eq!(
+                (answer.version, answer.stream, answer.opcode),
+                (version, 0x102, opcode::ERROR)
+            );
+            assert_eq!(refusal(&[version]).len() as u32, 9 + answer.length, "one byte is enough");
+        }
+        for foreign in [&b"GET / HTTP/1.1"[..], b"\x42\0\0\0", b"\x01\0\0"] {
+            assert_eq!((header(foreign).version, header(foreign).stream), (4, 0));
+        }
+    }
+
+    #[test]
+    fn each_reason_has_a_line_a_second_and_none_is_forgotten() {
+        let (lines, start) = (Lines::default(), Instant::now());
+        let (mut written, mut told) = (0, 0);
+        for step in 0..1_000 {
+            if let Some(suppressed) = lines.admit("one", start + step * Lines::INTERVAL / 100) {
+                written += 1;
+                told += 1 + suppressed;
+            }
+        }
+        assert_eq!((written, lines.admit("another", start)), (10, Some(0)));
+        assert_eq!(lines.overdue(start + 9 * Lines::INTERVAL), []);
+        assert_eq!(lines.overdue(start + 20 * Lines::INTERVAL), [("one", 1_000 - told)]);
+        assert_eq!(lines.overdue(start + 30 * Lines::INTERVAL), []);
+    }
+
+    #[test]
+    fn an_error_that_differs_in_its_time_is_the_same() {
+        assert_eq!(timeless("expired 2 hours ago"), timeless("expired 13 hours ago"));
+        assert_ne!(timeless("a.pem: cannot be read"), timeless("b.pem: cannot be read"));
+    }
+}
