@@ -36,6 +36,10 @@ const READ_BYTES: usize = 16 << 10;
 /// Wait for room when every mailbox is full.
 const FULL_WAIT_NS: u64 = 1_000_000;
 
+/// Fault of a connection that makes room for another.
+const TOO_MANY: SessionFault =
+    SessionFault("too many handshakes are going on, of which this was the oldest");
+
 /// Decision about a connection.
 pub enum Admission {
     /// It goes to its loop as it is.
@@ -83,6 +87,7 @@ struct Queue {
 
 /// The threads, as the accepting thread sees them.
 pub(crate) struct Handshakes {
+    security: std::sync::Arc<dyn Security>,
     queues: Vec<Arc<Queue>>,
     next: usize,
 }
@@ -120,19 +125,22 @@ impl Handshakes {
             running.queues.push(queue);
             running.threads.push(thread);
         }
-        Ok((Handshakes { queues: running.queues.clone(), next: 0 }, running))
+        let (security, queues) = (security.clone(), running.queues.clone());
+        Ok((Handshakes { security, queues, next: 0 }, running))
     }
 
-    /// Gives an accepted connection to the next thread. One that finds no room is closed: its
-    /// thread has stood still for as long as it took to accept all the others.
+    /// Gives an accepted connection to the next thread. While a thread stands still, the oldest
+    /// connection in its queue makes room.
     pub(crate) fn begin(&mut self, socket: OwnedFd, origin: Accepted) {
         let queue = &self.queues[self.next];
         self.next = (self.next + 1) % self.queues.len();
         let mut accepted = queue.accepted.lock().unwrap_or_else(PoisonError::into_inner);
-        if accepted.len() < queue.bound {
-            accepted.push_back((socket, origin));
-            drop(accepted);
-            queue.wake.ring();
+        let oldest = if accepted.len() < queue.bound { None } else { accepted.pop_front() };
+        accepted.push_back((socket, origin));
+        drop(accepted);
+        queue.wake.ring();
+        if let Some((_, origin)) = oldest {
+            self.security.handshake_ended(&origin, Err(TOO_MANY));
         }
     }
 }
@@ -319,8 +327,7 @@ impl<M> Worker<M> {
     fn give_up_oldest(&mut self) {
         while let Some((index, generation, _)) = self.order.pop_front() {
             if self.slots[index as usize].generation == generation {
-                let fault = "too many handshakes are going on, of which this was the oldest";
-                return self.give_up(index, SessionFault(fault));
+                return self.give_up(index, TOO_MANY);
             }
         }
     }

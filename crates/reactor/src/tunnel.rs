@@ -236,7 +236,10 @@ impl Io {
 
     /// Same as [`begin_send`](Io::begin_send), for a connection with a tunnel.
     pub(crate) fn begin_send_sealed(&mut self, index: u32) -> bool {
-        if !self.connections[index as usize].sending.is_empty() {
+        let connection = &self.connections[index as usize];
+        let is_connected =
+            matches!(connection.state, State::Securing | State::Open | State::Flushing);
+        if !is_connected || !connection.sending.is_empty() {
             return false;
         }
         let may_be_sent = self.take_output(index);

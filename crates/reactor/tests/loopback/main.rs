@@ -8,5 +8,6 @@ mod closing;
 mod connecting;
 mod flow;
 mod sent_log;
+mod sessions;
 mod support;
 mod waking;

@@ -126,6 +126,9 @@ impl Session for TornSession {
         {
             let length = usize::from(u16::from_be_bytes([header[1], header[2]]));
             let (kind, number) = (header[0], header[3]);
+            if length > RECORD_BYTES_MAX {
+                return Err(SessionFault("a record is longer than records are"));
+            }
             let Some(content) = rest.get(..length) else { break };
             if number != self.received {
                 return Err(SessionFault("a record is missing or came twice"));
