@@ -103,6 +103,8 @@ fn of_incompatibility(error: &PeerIncompatible) -> &'static str {
         | PeerIncompatible::Tls12NotOfferedOrEnabled
         | PeerIncompatible::ServerDoesNotSupportTls12Or13
         | PeerIncompatible::SupportedVersionsExtensionRequired
+        // Clients of these versions always have it, and it is looked at first.
+        | PeerIncompatible::SignatureAlgorithmsExtensionRequired
         | PeerIncompatible::ServerTlsVersionIsDisabledByOurConfig => {
             "the peer has neither TLS 1.2 nor TLS 1.3"
         }
@@ -115,8 +117,7 @@ fn of_incompatibility(error: &PeerIncompatible) -> &'static str {
             "no cipher suite in common: TLS 1.2 needs ECDHE with AES-GCM or ChaCha20"
         }
         PeerIncompatible::NoSignatureSchemesInCommon
-        | PeerIncompatible::NoCertificateRequestSignatureSchemesInCommon
-        | PeerIncompatible::SignatureAlgorithmsExtensionRequired => {
+        | PeerIncompatible::NoCertificateRequestSignatureSchemesInCommon => {
             "no signature algorithm in common with the peer"
         }
         _ => "the peer lacks a feature of TLS that is needed",

@@ -36,9 +36,14 @@ impl File {
         let failed = |error: std::io::Error| {
             TlsError::file(option, path, format!("cannot read the file: {error}"))
         };
-        let file = fs::File::open(path).map_err(failed)?;
-        let mode = file.metadata().map_err(failed)?.mode();
+        // Opening a pipe would wait for its writer.
+        let metadata = fs::metadata(path).map_err(failed)?;
+        if !metadata.is_file() {
+            return Err(TlsError::file(option, path, "this is not a regular file"));
+        }
+        let mode = metadata.mode();
         let mut bytes = Vec::new();
+        let file = fs::File::open(path).map_err(failed)?;
         file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(failed)?;
         if bytes.len() as u64 > FILE_BYTES_MAX {
             let message = "the file is larger than 1 MiB: is it another file?";

@@ -10,6 +10,8 @@ mod client;
 mod error;
 mod fault;
 mod files;
+#[cfg(any(test, feature = "forgery"))]
+pub mod forgery;
 mod names;
 mod server;
 mod session;

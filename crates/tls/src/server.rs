@@ -80,8 +80,8 @@ pub struct ServerOptions {
 }
 
 /// Configuration that new sessions use.
-struct Current {
-    config: Arc<ServerConfig>,
+pub(crate) struct Current {
+    pub(crate) config: Arc<ServerConfig>,
     /// SHA-256 of each file, in the order of [`Files`].
     digests: Vec<[u8; 32]>,
     /// What tickets are bound to.
@@ -205,7 +205,7 @@ impl Server {
         Ok(Server { options, current, reload: Mutex::new(()) })
     }
 
-    fn current(&self) -> Arc<Current> {
+    pub(crate) fn current(&self) -> Arc<Current> {
         self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 

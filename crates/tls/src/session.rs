@@ -27,7 +27,7 @@ const RECORD_OVERHEAD: usize = 64;
 const HELD_BYTES_MAX: usize = 128 << 10;
 
 /// Memory that rustls has for a connection after its handshake, beside the session itself.
-const CONNECTION_BYTES: usize = 3_000;
+const CONNECTION_BYTES: usize = 2_300;
 
 /// One side of a connection, as rustls has it.
 pub(crate) trait Connection: Send {

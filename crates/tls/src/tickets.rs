@@ -73,7 +73,7 @@ impl TicketKeys {
         Ok(TicketKeys { keys, sealing })
     }
 
-    fn seal(&self, session: &[u8], now_s: u64) -> Option<Vec<u8>> {
+    pub(crate) fn seal(&self, session: &[u8], now_s: u64) -> Option<Vec<u8>> {
         let Key { name, key } = &self.keys[self.sealing];
         let mut content = Vec::with_capacity(TIME + session.len());
         content.extend_from_slice(&now_s.to_be_bytes());
@@ -86,7 +86,7 @@ impl TicketKeys {
         Some(ticket)
     }
 
-    fn open(&self, ticket: &[u8], now_s: u64) -> Option<Vec<u8>> {
+    pub(crate) fn open(&self, ticket: &[u8], now_s: u64) -> Option<Vec<u8>> {
         let (name, rest) = ticket.split_at_checked(NAME)?;
         let (nonce, content) = rest.split_at_checked(NONCE)?;
         let mut content = content.to_vec();

@@ -1,1 +1,14 @@
-//! Tests.
+//! Sessions against each other and against plain rustls, and against peers that break the protocol.
+
+mod authority;
+mod early_data;
+mod files;
+mod handshake;
+mod hostility;
+mod link;
+mod memory;
+mod records;
+mod reload;
+mod resumption;
+mod tickets;
+mod updates;

@@ -1,0 +1,265 @@
+//! Peers that break the protocol: before, during and after the handshake.
+
+use rustls::ProtocolVersion;
+use rustls::version::TLS12;
+
+use super::authority::{Authority, client, server};
+use super::link::{End, Peer, Plain, client_config, pair, shake};
+use crate::ClientAuth;
+use crate::forgery::{DATA, Forger, HANDSHAKE};
+
+fn forged() -> (Forger, End) {
+    let server = server(&Authority::new("CA"), ClientAuth::None);
+    let (forger, session) = Forger::connect(&server).expect("a handshake");
+    assert!(!session.is_handshaking());
+    (forger, End::new(session))
+}
+
+/// A server at the start of its handshake.
+fn new_server() -> End {
+    End::new(server(&Authority::new("CA"), ClientAuth::None).session())
+}
+
+/// Type and description of the alert in a plaintext record.
+fn alert(end: &mut End) -> Option<[u8; 2]> {
+    match *end.output() {
+        [21, 3, _, 0, 2, level, description] => Some([level, description]),
+        _ => None,
+    }
+}
+
+#[test]
+fn plaintext_is_no_record() {
+    // A STARTUP of CQL, a request of HTTP, and zeros.
+    let starts: [&[u8]; 3] =
+        [&[4, 0, 0, 0, 1, 0, 0, 0, 22, 0, 1], b"GET / HTTP/1.1\r\n\r\n", &[0; 9]];
+    for bytes in starts {
+        let mut end = new_server();
+        end.take(bytes);
+        assert_eq!(end.fault(), "the peer does not speak TLS");
+        assert_eq!(alert(&mut end), Some([2, 50]));
+        // A session that has failed stays so.
+        let again = end.session.open(&mut [22, 3, 1], &mut Vec::new());
+        assert_eq!(again.expect_err("a fault").0, "the peer does not speak TLS");
+        assert!(end.session.seal(b"data", &mut Vec::new()).is_err());
+        assert!(end.end().is_empty());
+    }
+}
+
+#[test]
+fn plaintext_after_the_handshake_is_a_fault() {
+    let (_, mut end) = forged();
+    end.take(&[4, 0, 0, 0, 7, 0, 0, 0, 0]);
+    assert_eq!(end.fault(), "the peer does not speak TLS");
+    assert!(!end.output().is_empty());
+    let (_, mut end) = forged();
+    end.take(&[DATA, 3, 3, 0, 5, 1, 2, 3, 4, 5]);
+    assert_ne!(end.fault(), "none");
+}
+
+#[test]
+fn a_record_that_is_too_large_is_not_waited_for() {
+    let mut end = new_server();
+    end.take(&[HANDSHAKE, 3, 1, 0x48, 1]);
+    assert_eq!(end.fault(), "the peer sent a record that is too large");
+    let (_, mut end) = forged();
+    end.take(&[DATA, 3, 3, 0xFF, 0xFF]);
+    assert_eq!(end.fault(), "the peer sent a record that is too large");
+}
+
+#[test]
+fn a_record_with_too_much_content_is_a_fault() {
+    let (mut forger, mut end) = forged();
+    end.take(&forger.seal(DATA, &[7; 16_384]));
+    assert_eq!((end.fault(), end.plain.len()), ("none", 16_384));
+    end.take(&forger.seal(DATA, &[7; 16_385]));
+    assert_eq!(end.fault(), "the peer sent a record that is too large");
+}
+
+#[test]
+fn a_flipped_bit_is_a_fault_wherever_it_is() {
+    let ca = Authority::new("CA");
+    let server = server(&ca, ClientAuth::None);
+    let client = client(&ca, None);
+    let length = {
+        let (mut near, _) = pair(client.session("localhost"), server.session());
+        near.seal(b"question").len()
+    };
+    for position in 5..length {
+        let (mut near, mut far) = pair(client.session("localhost"), server.session());
+        let mut record = near.seal(b"question");
+        record[position] ^= 1;
+        far.take(&record);
+        assert_eq!(far.fault(), "a record is damaged or forged (bad MAC)");
+        assert!(far.plain.is_empty());
+        near.take(&far.output());
+        assert_eq!(near.fault(), "the peer could not verify what we sent (bad MAC or signature)");
+    }
+}
+
+#[test]
+fn content_before_a_fault_is_opened() {
+    let (mut forger, mut end) = forged();
+    let mut bytes = forger.seal(DATA, b"good");
+    bytes.extend_from_slice(&[DATA, 3, 3, 0, 32]);
+    bytes.extend_from_slice(&[0; 32]);
+    end.take(&bytes);
+    assert_eq!(end.plain, b"good");
+    assert_eq!(end.fault(), "a record is damaged or forged (bad MAC)");
+}
+
+#[test]
+fn this_side_seals_while_half_a_message_has_come() {
+    // An update of keys, which asks for another, with a cut at each byte and data in between.
+    let update = [24, 0, 0, 1, 1];
+    for cut in 1..update.len() {
+        let (mut forger, mut end) = forged();
+        end.take(&forger.seal(HANDSHAKE, &update[..cut]));
+        assert_eq!(end.fault(), "none");
+        assert!(!end.seal(b"meanwhile").is_empty());
+        let rest = forger.seal(HANDSHAKE, &update[cut..]);
+        let (first, second) = rest.split_at(7);
+        end.take(first);
+        assert!(!end.seal(b"meanwhile").is_empty());
+        end.take(second);
+        assert_eq!(end.fault(), "none");
+        let answer = end.seal(b"answer");
+        assert!(answer.len() > 2 * (5 + 16) + 6, "the update is not answered");
+        // The old keys are good for nothing any more.
+        end.take(&forger.seal(DATA, b"data"));
+        assert_eq!(end.fault(), "a record is damaged or forged (bad MAC)");
+    }
+}
+
+#[test]
+fn this_side_ends_while_half_a_message_has_come() {
+    let (mut forger, mut end) = forged();
+    end.take(&forger.seal(HANDSHAKE, &[24, 0]));
+    assert!(!end.end().is_empty());
+}
+
+#[test]
+fn data_in_the_midst_of_a_message_is_a_fault() {
+    let (mut forger, mut end) = forged();
+    end.take(&forger.seal(HANDSHAKE, &[24, 0]));
+    end.take(&forger.seal(DATA, b"data"));
+    assert_eq!(end.fault(), "the peer broke the TLS protocol");
+}
+
+#[test]
+fn empty_records_of_the_handshake_do_no_harm() {
+    for pieces in [1, 7] {
+        let (mut forger, mut end) = forged();
+        for round in 0..20 {
+            let records = [forger.seal(HANDSHAKE, b""), forger.seal(DATA, b"data")];
+            for record in records {
+                for piece in record.chunks(record.len().div_ceil(pieces)) {
+                    end.take(piece);
+                    if end.fault.is_none() {
+                        end.seal(b"meanwhile");
+                    }
+                }
+            }
+            if end.fault.is_none() {
+                assert_eq!(end.plain.len(), 4 * (round + 1));
+            }
+        }
+    }
+}
+
+#[test]
+fn empty_records_have_an_end() {
+    let (mut forger, mut end) = forged();
+    for _ in 0..100 {
+        end.take(&forger.seal(DATA, b""));
+    }
+    assert_eq!(end.fault(), "the peer broke the TLS protocol");
+}
+
+#[test]
+fn a_long_message_in_small_pieces_is_bounded() {
+    let (mut forger, mut end) = forged();
+    // A message of 65,535 bytes, a byte at a time.
+    end.take(&forger.seal(HANDSHAKE, &[24, 0, 0xFF, 0xFF]));
+    let mut most = 0;
+    for _ in 0..65_535 {
+        end.take(&forger.seal(HANDSHAKE, &[0]));
+        most = most.max(end.session.bytes());
+        if end.fault.is_some() {
+            break;
+        }
+    }
+    assert_eq!(end.fault(), "the peer sent a handshake message that is too long");
+    assert!(most < 300_000, "{most} bytes");
+    assert!(end.session.bytes() < 10_000, "{} bytes", end.session.bytes());
+}
+
+#[test]
+fn a_message_of_any_length_is_not_waited_for() {
+    let (mut forger, mut end) = forged();
+    end.take(&forger.seal(HANDSHAKE, &[24, 0xFF, 0xFF, 0xFF]));
+    assert_eq!(end.fault(), "the peer sent a handshake message that is too long");
+}
+
+#[test]
+fn messages_of_the_handshake_after_it_are_faults() {
+    for message in [[1_u8, 0, 0, 0], [11, 0, 0, 0], [20, 0, 0, 0], [0, 0, 0, 0]] {
+        let (mut forger, mut end) = forged();
+        end.take(&forger.seal(HANDSHAKE, &message));
+        assert_ne!(end.fault(), "none", "{message:?}");
+    }
+}
+
+#[test]
+fn a_content_type_that_is_none_is_a_fault() {
+    for kind in [0, 20, 25, 255] {
+        let (mut forger, mut end) = forged();
+        end.take(&forger.seal(kind, b"data"));
+        assert_ne!(end.fault(), "none", "{kind}");
+        assert!(end.plain.is_empty());
+    }
+}
+
+#[test]
+fn renegotiation_is_refused() {
+    let ca = Authority::new("CA");
+    let server = server(&ca, ClientAuth::None);
+    let mut plain = Plain::client(client_config(&ca, None, &[&TLS12]));
+    let mut end = End::new(server.session());
+    shake(&mut plain, &mut end);
+    assert_eq!(plain.connection.protocol_version(), Some(ProtocolVersion::TLSv1_2));
+    // A ClientHello in clear cannot be opened with the keys of the session.
+    let hello = Plain::client(client_config(&ca, None, &[&TLS12])).output();
+    end.take(&hello);
+    assert_eq!(end.fault(), "a record is damaged or forged (bad MAC)");
+}
+
+#[test]
+fn versions_before_tls_1_2_are_refused() {
+    // A ClientHello of TLS 1.0 with one cipher suite, and one that has signature algorithms.
+    let extension = [0, 8, 0, 13, 0, 4, 0, 2, 4, 3];
+    for (extensions, alerts) in [(&[][..], [2, 40]), (&extension[..], [2, 70])] {
+        let mut hello = vec![3, 1];
+        hello.extend_from_slice(&[7; 32]);
+        hello.extend_from_slice(&[0, 0, 2, 0xC0, 0x13, 1, 0]);
+        hello.extend_from_slice(extensions);
+        let length = hello.len() as u8;
+        let mut end = new_server();
+        end.take(&[&[HANDSHAKE, 3, 1, 0, length + 4, 1, 0, 0, length], &hello[..]].concat());
+        assert_eq!(end.fault(), "the peer has neither TLS 1.2 nor TLS 1.3");
+        assert_eq!(alert(&mut end), Some(alerts));
+    }
+}
+
+#[test]
+fn an_alert_ends_the_handshake() {
+    for (description, phrase) in [
+        (48, "the peer does not know the CA of our certificate"),
+        (45, "the peer says that our certificate has expired"),
+        (0, "the peer gave up the handshake"),
+    ] {
+        let mut end = new_server();
+        end.take(&[21, 3, 3, 0, 2, 2, description]);
+        assert_eq!(end.fault(), phrase);
+    }
+}

@@ -1,0 +1,135 @@
+//! Files that change under a server and a client.
+
+use std::fs;
+
+use super::authority::{Authority, Files, Pair, expired};
+use super::link::{Peer, pair};
+use crate::{Client, ClientAuth, Reloaded, Server};
+
+/// Faults of both sides of a new connection.
+fn connect(client: &Client, server: &Server) -> [&'static str; 2] {
+    let (client, server) = pair(client.session("localhost"), server.session());
+    [client.fault(), server.fault()]
+}
+
+struct Setting {
+    ca: Authority,
+    files: Files,
+    server: Server,
+    client: Client,
+}
+
+fn setting() -> Setting {
+    let ca = Authority::new("CA");
+    let files = Files::new();
+    let mut options = files.server_options(&ca.server());
+    options.client_auth = ClientAuth::Required;
+    options.client_ca = Some(files.write("client-ca.pem", &ca.pem));
+    options.ticket_keys = Some(files.write("tickets", data_encoding::BASE64.encode(&[1; 48])));
+    let server = Server::open(options).expect("a server");
+    let own = ca.client();
+    let client = Client::open(files.client_options(&ca, Some(&own))).expect("a client");
+    Setting { ca, files, server, client }
+}
+
+#[test]
+fn the_same_content_changes_nothing() {
+    let setting = setting();
+    let facts = setting.server.files();
+    assert_eq!(setting.server.reload(), Ok(Reloaded::Unchanged));
+    assert_eq!(setting.client.reload(), Ok(Reloaded::Unchanged));
+    // A file that is written again with the same content is the same.
+    let content = fs::read(setting.files.path("server.pem")).expect("a file");
+    setting.files.write("server.pem", content);
+    assert_eq!(setting.server.reload(), Ok(Reloaded::Unchanged));
+    assert_eq!(setting.server.files(), facts);
+}
+
+#[test]
+fn new_sessions_use_the_new_certificate_and_old_ones_stay() {
+    let setting = setting();
+    let Setting { ca, files, server, client } = &setting;
+    let (mut near, mut far) = pair(client.session("localhost"), server.session());
+    let waiting = server.session();
+    let former = server.files();
+    // The server's certificate comes from another CA from now on.
+    let new = Authority::new("new CA");
+    files.server_options(&new.server());
+    assert_eq!(server.reload(), Ok(Reloaded::Changed));
+    assert_ne!(server.files()[0].sha256, former[0].sha256);
+    assert_eq!(server.files()[1], former[1]);
+    // A client without tickets sees it.
+    let fresh = || Client::open(files.client_options(ca, Some(&ca.client()))).expect("a client");
+    assert_eq!(connect(&fresh(), server)[0], "the CA of the peer's certificate is unknown");
+    let (_, waiting) = pair(client.session("localhost"), waiting);
+    assert_eq!(waiting.fault(), "none");
+    // The clients learn of it.
+    files.write("ca.pem", format!("{}{}", ca.pem, new.pem));
+    assert_eq!(client.reload(), Ok(Reloaded::Changed));
+    assert_eq!(connect(client, server), ["none", "none"]);
+    let sealed = near.seal(b"question");
+    far.take(&sealed);
+    assert_eq!(far.plain, b"question");
+}
+
+/// Writes files, and expects that the server keeps what it has and says why.
+fn refuses(setting: &Setting, write: impl FnOnce(&Files), text: &str) {
+    let former = setting.server.files();
+    write(&setting.files);
+    let error = setting.server.reload().expect_err("an error").to_string();
+    let directory = setting.files.path("");
+    let error = error.replace(directory.to_str().expect("a path"), "");
+    assert!(error.contains(text), "`{error}` is not `{text}`");
+    assert_eq!(setting.server.files(), former);
+    assert_eq!(connect(&setting.client, &setting.server), ["none", "none"]);
+}
+
+fn write_pair(files: &Files, pair: &Pair) {
+    files.server_options(pair);
+}
+
+#[test]
+fn files_that_cannot_be_used_leave_the_old_ones() {
+    let setting = setting();
+    let ca = &setting.ca;
+    let former = ["server.pem", "server.key", "client-ca.pem", "tickets"]
+        .map(|name| (name, fs::read(setting.files.path(name)).expect("a file")));
+    let restore = || {
+        for (name, content) in &former {
+            setting.files.write(name, content);
+        }
+    };
+    let key = |files: &Files| _ = files.write("server.key", ca.server().key);
+    let text = "tls_key server.key: the key does not belong to the certificate in server.pem";
+    refuses(&setting, key, text);
+    restore();
+    let old = ca.issue(expired);
+    refuses(&setting, |files| write_pair(files, &old), "expired");
+    restore();
+    let empty = |files: &Files| _ = files.write("server.pem", "");
+    refuses(&setting, empty, "tls_certificate server.pem: the file is empty");
+    restore();
+    let cut = |files: &Files| _ = files.write("server.pem", &former[0].1[..200]);
+    refuses(&setting, cut, "tls_certificate server.pem: the file is not valid PEM");
+    restore();
+    let gone = |files: &Files| fs::remove_file(files.path("server.key")).expect("a file");
+    refuses(&setting, gone, "tls_key server.key: cannot read the file: ");
+    restore();
+    let none = |files: &Files| _ = files.write("client-ca.pem", "# no CA\n");
+    refuses(&setting, none, "tls_client_ca client-ca.pem: the file has no certificate");
+    restore();
+    let short = |files: &Files| _ = files.write("tickets", "c2hvcnQ=\n");
+    refuses(&setting, short, "tls_ticket_keys tickets: line 1 is not the base64 of 48 bytes");
+    restore();
+    assert_eq!(setting.server.reload(), Ok(Reloaded::Unchanged));
+}
+
+#[test]
+fn a_revoked_ca_refuses_its_clients() {
+    let setting = setting();
+    assert_eq!(connect(&setting.client, &setting.server), ["none", "none"]);
+    setting.files.write("client-ca.pem", Authority::new("another CA").pem);
+    assert_eq!(setting.server.reload(), Ok(Reloaded::Changed));
+    let [_, server] = connect(&setting.client, &setting.server);
+    assert_eq!(server, "the CA of the peer's certificate is unknown");
+}
