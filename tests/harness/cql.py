@@ -7,6 +7,7 @@ and v4 without compression (native_protocol_v4.spec, sections 2, 4 and 6).
 import asyncio
 import ipaddress
 import socket
+import ssl
 import struct
 import uuid
 
@@ -132,11 +133,12 @@ class Connection(asyncio.Protocol):
         self._transport = None
 
     @classmethod
-    async def open(cls, host: str, port: int, version: int = 4, credentials=None, timeout_seconds: float = ANSWER_SECONDS):
+    async def open(cls, host: str, port: int, version: int = 4, credentials=None, timeout_seconds: float = ANSWER_SECONDS,
+                   tls: ssl.SSLContext = None):
         """Connects and goes through STARTUP, with (user, password) if the server asks."""
         loop = asyncio.get_running_loop()
         _, connection = await asyncio.wait_for(
-            loop.create_connection(lambda: cls(version), host, port), timeout_seconds)
+            loop.create_connection(lambda: cls(version), host, port, ssl=tls), timeout_seconds)
         try:
             opcode, body = await connection.request(STARTUP, _string_map({"CQL_VERSION": "3.0.0"}), timeout_seconds)
             if opcode == AUTHENTICATE:
@@ -280,12 +282,24 @@ class Session:
         self.close()
 
 
-def answers(host: str, port: int, timeout_seconds: float = 5) -> bool:
+def answers(host: str, port: int, timeout_seconds: float = 5, tls: ssl.SSLContext = None) -> bool:
     """Whether a CQL server answers OPTIONS there. Asks for nothing that needs a login."""
     try:
         with socket.create_connection((host, port), timeout_seconds) as connection:
-            connection.sendall(HEADER.pack(4, 0, 1, OPTIONS, 0))
-            header = connection.recv(HEADER.size, socket.MSG_WAITALL)
-            return len(header) == HEADER.size and HEADER.unpack(header)[3] == SUPPORTED
+            if tls is not None:
+                with tls.wrap_socket(connection, server_hostname=host) as encrypted:
+                    return _supports(encrypted)
+            return _supports(connection)
     except OSError:
         return False
+
+
+def _supports(connection: socket.socket) -> bool:
+    connection.sendall(HEADER.pack(4, 0, 1, OPTIONS, 0))
+    header = b""
+    while len(header) < HEADER.size:
+        more = connection.recv(HEADER.size - len(header))
+        if not more:
+            return False
+        header += more
+    return HEADER.unpack(header)[3] == SUPPORTED

@@ -24,10 +24,11 @@ requesttimeout = 180
 """
 
 
-def run(script: str, host: str, port: int, home: Path, options=(), fails: bool = False, typed: bool = False) -> str:
+def run(script: str, host: str, port: int, home: Path, options=(), fails: bool = False, typed: bool = False,
+        more_settings: str = "") -> str:
     """Runs statements in one session; gives what was printed. `typed`: as a person types them, line by line, and with prompts."""
     settings = home / "cqlshrc"
-    settings.write_text(SETTINGS)
+    settings.write_text(SETTINGS + more_settings)
     command = [sys.executable, CQLSH, host, str(port), "--no-color", "--cqlshrc", settings,
                "--request-timeout", "180", "--connect-timeout", "60", *options]
     if typed:

@@ -3,6 +3,7 @@
 import http.client
 import os
 import signal
+import ssl
 import subprocess
 import urllib.error
 import urllib.request
@@ -24,10 +25,11 @@ def binary() -> Path:
 
 class Proxy:
     """One process. Its output goes to a file, which is quoted when it fails. `within` is a command that runs it elsewhere, in
-    another network namespace, say."""
+    another network namespace, say. `tls` is how a client connects to it, if not in clear text."""
 
-    def __init__(self, contact_points: str, listen: str = LISTEN, admin: str = ADMIN, options=(), log: Path = None, within=()):
-        self.within = list(within)
+    def __init__(self, contact_points: str, listen: str = LISTEN, admin: str = ADMIN, options=(), log: Path = None, within=(),
+                 tls: ssl.SSLContext = None):
+        self.within, self.tls = list(within), tls
         self.contact_points, self.listen, self.admin, self.options = contact_points, listen, admin, list(options)
         self.host, port = listen.rsplit(":", 1)
         self.port = int(port)
@@ -60,7 +62,7 @@ class Proxy:
         return not self.alive() or self.ready()
 
     def ready(self) -> bool:
-        return self.get("/readyz")[0] == 200 and cql.answers(self.host, self.port, 2)
+        return self.get("/readyz")[0] == 200 and cql.answers(self.host, self.port, 2, self.tls)
 
     def get(self, path: str) -> tuple:
         """(status, text) of a page of the admin interface; status 0 if there is none."""
