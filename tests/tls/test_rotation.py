@@ -9,7 +9,7 @@ import ssl
 import pytest
 
 from harness.certificates import EXPIRED, client_context, place
-from harness.cql import ANSWER_SECONDS, HEADER, OPTIONS, SUPPORTED, Connection
+from harness.cql import ANSWER_SECONDS, HEADER, OPTIONS, SUPPORTED, Connection, ConnectionLost
 from harness.waits import until, until_async
 
 QUERY = "SELECT cluster_name FROM system.local"
@@ -129,3 +129,27 @@ def test_sessions_are_resumed_after_a_restart_and_at_another_proxy(start, author
     alone.stop()
     alone.start()
     assert not resumed(alone, context, session)[0]
+
+
+def test_a_reload_changes_what_clients_must_show(start, authority, application, tmp_path):
+    file, context = tmp_path / "shunt.toml", client_context(authority.ca)
+    file.write_text("")
+    proxy = start("required", "--config", str(file))
+
+    async def work() -> None:
+        connected = await Connection.open(proxy.host, proxy.port, tls=context)
+        file.write_text(f'tls_client_ca = "{tmp_path}/nowhere.crt"\ntls_client_auth = "required"\n')
+        proxy.reload()
+        await asyncio.to_thread(proxy.wait_until_it_says, "the configuration stays as it is", "nowhere.crt")
+        assert shown(proxy, context)
+        file.write_text(f'tls_client_ca = "{authority.ca}"\ntls_client_auth = "required"\n')
+        proxy.reload()
+        await asyncio.to_thread(proxy.wait_until_it_says, "configuration applied", "tls_client_auth")
+        with pytest.raises((ssl.SSLError, ConnectionLost, ConnectionError)):
+            await Connection.open(proxy.host, proxy.port, tls=context)
+        known = await Connection.open(proxy.host, proxy.port, tls=client_context(authority.ca, application))
+        for connection in (known, connected):
+            assert len(await connection.query(QUERY)) == 1
+            connection.close()
+
+    asyncio.run(work())

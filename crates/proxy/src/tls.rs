@@ -337,7 +337,8 @@ impl Lines {
         Some(std::mem::take(&mut line.suppressed))
     }
 
-    /// Reasons with lines left out, no line since, and a line allowed now; with the number left out.
+    /// Reasons with lines left out, no line since, and a line allowed now, each with the number
+    /// left out.
     fn overdue(&self, now: Instant) -> Vec<(&'static str, u64)> {
         let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let due = lines.iter_mut().filter(|line| line.suppressed > 0 && now >= line.next);
@@ -350,44 +351,4 @@ impl Lines {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_refusal_has_the_version_and_the_stream_of_the_request() {
-        let header = |head: &[u8]| Header::decode(&refusal(head)).expect("a header");
-        for version in 3..=5 {
-            let answer = header(&[version, 0, 1, 2, opcode::STARTUP]);
-            assert_eq!(
-                (answer.version, answer.stream, answer.opcode),
-                (version, 0x102, opcode::ERROR)
-            );
-            assert_eq!(refusal(&[version]).len() as u32, 9 + answer.length, "one byte is enough");
-        }
-        for foreign in [&b"GET / HTTP/1.1"[..], b"\x42\0\0\0", b"\x01\0\0"] {
-            assert_eq!((header(foreign).version, header(foreign).stream), (4, 0));
-        }
-    }
-
-    #[test]
-    fn each_reason_has_a_line_a_second_and_none_is_forgotten() {
-        let (lines, start) = (Lines::default(), Instant::now());
-        let (mut written, mut told) = (0, 0);
-        for step in 0..1_000 {
-            if let Some(suppressed) = lines.admit("one", start + step * Lines::INTERVAL / 100) {
-                written += 1;
-                told += 1 + suppressed;
-            }
-        }
-        assert_eq!((written, lines.admit("another", start)), (10, Some(0)));
-        assert_eq!(lines.overdue(start + 9 * Lines::INTERVAL), []);
-        assert_eq!(lines.overdue(start + 20 * Lines::INTERVAL), [("one", 1_000 - told)]);
-        assert_eq!(lines.overdue(start + 30 * Lines::INTERVAL), []);
-    }
-
-    #[test]
-    fn an_error_that_differs_in_its_time_is_the_same() {
-        assert_eq!(timeless("expired 2 hours ago"), timeless("expired 13 hours ago"));
-        assert_ne!(timeless("a.pem: cannot be read"), timeless("b.pem: cannot be read"));
-    }
-}
+mod tests;

@@ -9,10 +9,16 @@ pub(crate) const BESIDE_CLIENTS: u64 = 4096;
 
 /// Raises the limit; warns if it is still too low for the clients.
 pub(crate) fn allow_clients(clients_max: usize) {
-    let wanted = clients_max as u64 + BESIDE_CLIENTS;
+    allow_clients_and(clients_max, 0);
+}
+
+/// Same as [`allow_clients`], for clients and this many connections that are none yet.
+pub(crate) fn allow_clients_and(clients_max: usize, others: usize) {
+    let beside = BESIDE_CLIENTS + others as u64;
+    let wanted = clients_max as u64 + beside;
     let (soft, hard) = raise_fd_limit(wanted);
     if soft < wanted {
-        let clients = soft.saturating_sub(BESIDE_CLIENTS);
+        let clients = soft.saturating_sub(beside);
         warn!(
             soft,
             hard,

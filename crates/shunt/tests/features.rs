@@ -4,8 +4,8 @@
 use std::process::Command;
 
 /// The store's crates, and crates whose build needs a C++ compiler or libclang.
-const OF_THE_STORE: [&str; 7] =
-    ["shunt-node", "shunt-storage", "rocksdb", "librocksdb-sys", "bindgen", "clang-sys", "cc"];
+const OF_THE_STORE: [&str; 6] =
+    ["shunt-node", "shunt-storage", "rocksdb", "librocksdb-sys", "bindgen", "clang-sys"];
 
 /// Names of all crates that the binary is built from, build dependencies included.
 fn crates(features: &[&str]) -> Vec<String> {

@@ -99,9 +99,7 @@ fn of_message(error: &InvalidMessage) -> &'static str {
 /// Reasons why the two sides have nothing in common.
 fn of_incompatibility(error: &PeerIncompatible) -> &'static str {
     match error {
-        // No client of TLS 1.1 sends this extension, and every one of TLS 1.2 that is in use does.
-        PeerIncompatible::SignatureAlgorithmsExtensionRequired
-        | PeerIncompatible::Tls12NotOffered
+        PeerIncompatible::Tls12NotOffered
         | PeerIncompatible::Tls12NotOfferedOrEnabled
         | PeerIncompatible::ServerDoesNotSupportTls12Or13
         | PeerIncompatible::SupportedVersionsExtensionRequired

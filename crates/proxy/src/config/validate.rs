@@ -167,8 +167,8 @@ impl Config {
         }
     }
 
-    /// Checks that TLS has what it needs. With `tls = "off"` the other options may stand, so that an
-    /// operator can switch TLS off by one word; [`Config::idle_tls`] tells of them.
+    /// Checks that TLS has what it needs. With `tls = "off"` the other options may stand, so that
+    /// an operator can switch TLS off by one word; [`Config::idle_tls`] tells of them.
     fn check_tls(&self, found: &mut Findings) {
         if self.tls == Tls::Off {
             return;

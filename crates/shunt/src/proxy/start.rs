@@ -19,8 +19,8 @@ use shunt_proxy::prepared::PreparedStore;
 use shunt_proxy::tls::{self, ClientTls};
 use shunt_reactor::moving::{Intake, Mover};
 use shunt_reactor::{
-    Acceptor, CoreSlot, HandshakeLimits, Inbox, IoChoice, LoopOptions, Mailer, Security,
-    limit_receive, mailbox, probe_uring, run,
+    Acceptor, CoreSlot, Inbox, IoChoice, LoopOptions, Mailer, Security, limit_receive, mailbox,
+    probe_uring, run,
 };
 use tokio::sync::{mpsc, watch};
 use tracing::{info, warn};
@@ -92,9 +92,10 @@ pub(crate) fn start(
         listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
     let state_file = config.fleet_state.as_deref().map(StateFile::open).transpose();
     let state_file = state_file.map_err(unusable)?;
-    open_files::allow_clients(config.clients_max);
     let tls_metrics = Arc::<TlsMetrics>::default();
     let tls = open_tls(&config, &tls_metrics)?;
+    let handshakes_max = tls.as_ref().map_or(0, |_| ClientTls::limits(&config).pending_max);
+    open_files::allow_clients_and(config.clients_max, handshakes_max);
 
     let (teller, notices) = events.teller();
     let (requests, request_receiver) = mpsc::channel(REQUESTS_CAPACITY);
@@ -147,14 +148,7 @@ pub(crate) fn start(
         teller,
     })?;
 
-    let slot = |core: &StartedCore| CoreSlot {
-        mailer: core.mailer.clone(),
-        load: Arc::clone(&core.metrics.load),
-    };
-    let slots = cores.iter().map(slot).collect();
-    let security = tls.as_ref().map(|tls| security(tls, &config));
-    let acceptor = Acceptor::start_with(listeners, slots, security)
-        .map_err(|error| Failure::internal("the accepting thread could not be started", error))?;
+    let acceptor = start_accepting(&config, listeners, &cores, tls.as_ref())?;
     let metrics = cores.first().map(|core| Arc::clone(&core.metrics)).unwrap_or_default();
     let mailers = cores.into_iter().map(|core| core.mailer).collect();
     let running =
@@ -174,9 +168,20 @@ fn unusable(error: impl Display) -> Failure {
     Failure { exit: Exit::Configuration, message: error.to_string() }
 }
 
-/// The part of the acceptor that does handshakes.
-fn security(tls: &Arc<ClientTls>, config: &Config) -> (Arc<dyn Security>, HandshakeLimits) {
-    (Arc::clone(tls) as Arc<dyn Security>, ClientTls::limits(config))
+/// Starts the thread that accepts clients, and the threads of their handshakes.
+fn start_accepting(
+    config: &Config,
+    listeners: Vec<TcpListener>,
+    cores: &[StartedCore],
+    tls: Option<&Arc<ClientTls>>,
+) -> Result<Acceptor, Failure> {
+    let slot = |core: &StartedCore| CoreSlot {
+        mailer: core.mailer.clone(),
+        load: Arc::clone(&core.metrics.load),
+    };
+    let security = tls.map(|tls| (Arc::clone(tls) as Arc<dyn Security>, ClientTls::limits(config)));
+    Acceptor::start_with(listeners, cores.iter().map(slot).collect(), security)
+        .map_err(|error| Failure::internal("the accepting thread could not be started", error))
 }
 
 fn listen(config: &Config) -> Result<Vec<TcpListener>, Failure> {

@@ -15,12 +15,12 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /**
- * Mutual TLS with a proxy. SHUNT_SECURED is its address, SHUNT_SECURED_KEYS and SHUNT_SECURED_TRUSTED are stores in PKCS#12 with the password "shunt";
+ * Mutual TLS with a proxy. SHUNT_SECURED is its address, SHUNT_SECURED_KEYS and SHUNT_SECURED_TRUSTED are stores in PKCS#12 with the password "secret";
  * tests/tls/test_other_drivers.py makes them. The programs of the other drivers do the same.
  */
 @EnabledIfEnvironmentVariable(named = "SHUNT_SECURED", matches = ".+", disabledReason = "tests/tls/test_other_drivers.py starts the proxy")
 class SecuredTest {
-  private static final String PASSWORD = "shunt";
+  private static final String PASSWORD = "secret";
   private static final int LARGE_BYTES = 1 << 20;
 
   @ParameterizedTest

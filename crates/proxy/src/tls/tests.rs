@@ -1,0 +1,180 @@
+//! Decisions, log limits, and the files while they change.
+
+use std::path::Path;
+
+use rcgen::{CertificateParams, KeyPair};
+use tempfile::TempDir;
+
+use super::*;
+
+#[test]
+fn a_refusal_has_the_version_and_the_stream_of_the_request() {
+    let header = |head: &[u8]| Header::decode(&refusal(head)).expect("a header");
+    for version in 3..=5 {
+        let answer = header(&[version, 0, 1, 2, opcode::STARTUP]);
+        assert_eq!((answer.version, answer.stream, answer.opcode), (version, 0x102, opcode::ERROR));
+        assert_eq!(refusal(&[version]).len() as u32, 9 + answer.length, "one byte is enough");
+    }
+    for foreign in [&b"GET / HTTP/1.1"[..], b"\x42\0\0\0", b"\x01\0\0"] {
+        assert_eq!((header(foreign).version, header(foreign).stream), (4, 0));
+    }
+}
+
+#[test]
+fn each_reason_has_a_line_a_second_and_none_is_forgotten() {
+    let (lines, start) = (Lines::default(), Instant::now());
+    let (mut written, mut told) = (0, 0);
+    for step in 0..1_000 {
+        if let Some(suppressed) = lines.admit("one", start + step * Lines::INTERVAL / 100) {
+            written += 1;
+            told += 1 + suppressed;
+        }
+    }
+    assert_eq!((written, lines.admit("another", start)), (10, Some(0)));
+    assert_eq!(lines.overdue(start + 9 * Lines::INTERVAL), []);
+    assert_eq!(lines.overdue(start + 20 * Lines::INTERVAL), [("one", 1_000 - told)]);
+    assert_eq!(lines.overdue(start + 30 * Lines::INTERVAL), []);
+}
+
+#[test]
+fn an_error_that_differs_in_its_time_is_the_same() {
+    assert_eq!(timeless("expired 2 hours ago"), timeless("expired 13 hours ago"));
+    assert_ne!(timeless("a.pem: cannot be read"), timeless("b.pem: cannot be read"));
+}
+
+/// A new certificate with its key, in PEM.
+fn pair() -> (String, String) {
+    let key = KeyPair::generate().expect("a key");
+    let params = CertificateParams::new(vec!["localhost".to_owned()]).expect("a name");
+    (params.self_signed(&key).expect("a certificate").pem(), key.serialize_pem())
+}
+
+/// The files of a proxy.
+struct Placed {
+    directory: TempDir,
+}
+
+impl Placed {
+    fn new() -> Self {
+        let placed = Self { directory: tempfile::tempdir().expect("a directory") };
+        placed.renew();
+        placed
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.path(name), text).expect("written");
+    }
+
+    fn renew(&self) {
+        let (certificate, key) = pair();
+        self.write("tls.crt", &certificate);
+        self.write("tls.key", &key);
+    }
+
+    fn config(&self) -> Config {
+        Config {
+            tls: Tls::Required,
+            tls_certificate: Some(self.path("tls.crt")),
+            tls_key: Some(self.path("tls.key")),
+            ..Config::default()
+        }
+    }
+
+    fn open(&self) -> (Arc<ClientTls>, Arc<TlsMetrics>) {
+        let metrics = Arc::<TlsMetrics>::default();
+        let tls = ClientTls::open(&self.config(), Arc::clone(&metrics)).expect("usable files");
+        (tls.expect("TLS is on"), metrics)
+    }
+}
+
+/// Counts of changed, unchanged and failed looks.
+fn looks(metrics: &TlsMetrics) -> [u64; 3] {
+    [ReloadResult::Changed, ReloadResult::Unchanged, ReloadResult::Failed]
+        .map(|result| metrics.reloads.get(result))
+}
+
+fn digests(metrics: &TlsMetrics) -> Vec<String> {
+    metrics.certificates().into_iter().map(|file| file.sha256).collect()
+}
+
+#[test]
+fn files_are_read_again_after_a_minute_and_at_a_reload() {
+    let placed = Placed::new();
+    let (tls, metrics) = placed.open();
+    let (first, start) = (digests(&metrics), Instant::now());
+    placed.renew();
+    tls.look(start);
+    assert_eq!((looks(&metrics), digests(&metrics)), ([0; 3], first.clone()));
+    tls.look(start + LOOK_EVERY);
+    assert_eq!(looks(&metrics), [1, 0, 0]);
+    assert_ne!(digests(&metrics), first);
+    tls.look(start + LOOK_EVERY + LOOK_EVERY / 2);
+    assert_eq!(looks(&metrics), [1, 0, 0], "the next look is not due");
+    tls.reload();
+    assert_eq!(looks(&metrics), [1, 1, 0]);
+}
+
+#[test]
+fn files_that_cannot_be_used_are_reported_once_and_change_nothing() {
+    let placed = Placed::new();
+    let (tls, metrics) = placed.open();
+    let (first, start) = (digests(&metrics), Instant::now());
+    placed.write("tls.key", &pair().1);
+    for minute in 1..=3 {
+        tls.look(start + minute * LOOK_EVERY);
+        let told = tls.polls().last_error.clone().expect("an error");
+        assert!(told.contains("does not belong to the certificate"), "{told}");
+    }
+    assert_eq!((looks(&metrics), digests(&metrics)), ([0, 0, 3], first));
+    placed.renew();
+    tls.look(start + 4 * LOOK_EVERY);
+    assert_eq!((looks(&metrics), tls.polls().last_error.clone()), ([1, 0, 3], None));
+}
+
+#[test]
+fn other_files_of_a_new_configuration_are_used_when_all_of_it_is_applied() {
+    let placed = Placed::new();
+    let (tls, metrics) = placed.open();
+    let (certificate, key) = pair();
+    placed.write("new.crt", &certificate);
+    placed.write("new.key", &key);
+    let moved = Config {
+        tls_certificate: Some(placed.path("new.crt")),
+        tls_key: Some(placed.path("new.key")),
+        ..placed.config()
+    };
+    let missing = Config { tls_key: Some(placed.path("nowhere.key")), ..moved.clone() };
+    let error = tls.prepare(&missing).err().expect("a missing file").to_string();
+    assert!(error.contains("nowhere.key"), "{error}");
+    let prepared = tls.prepare(&moved).expect("usable files");
+    let path = |metrics: &TlsMetrics| metrics.certificates()[0].path.clone();
+    assert_eq!(path(&metrics), placed.path("tls.crt"), "not applied yet");
+    tls.apply(prepared);
+    assert_eq!((path(&metrics), looks(&metrics)), (placed.path("new.crt"), [1, 0, 1]));
+    tls.apply(tls.prepare(&moved).expect("known files"));
+    assert_eq!(looks(&metrics), [1, 0, 1], "nothing has changed");
+}
+
+#[test]
+fn a_check_warns_of_options_without_effect_and_of_certificates_that_expire_soon() {
+    let placed = Placed::new();
+    assert_eq!(check(&placed.config()), Ok(Vec::new()));
+    let off = check(&Config { tls: Tls::Off, ..placed.config() }).expect("no file is read");
+    assert!(off.len() == 1 && off[0].contains("tls_certificate, tls_key"), "{off:?}");
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() as i64;
+    let file = |days: i64| CertificateFile {
+        usage: "clients",
+        option: "tls_certificate",
+        path: Path::new("tls.crt").to_owned(),
+        expires_s: now + days * DAY_S + DAY_S / 2,
+        subject: "CN=shunt".to_owned(),
+        sha256: String::new(),
+    };
+    let soon = expires_soon(&file(3)).expect("a warning");
+    assert!(soon.contains("CN=shunt expires in 3 days"), "{soon}");
+    assert_eq!(expires_soon(&file(15)), None);
+}

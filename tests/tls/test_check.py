@@ -1,0 +1,56 @@
+"""`shunt check` with options of TLS."""
+
+import subprocess
+from datetime import datetime, timedelta, timezone
+
+import pytest
+
+from harness.certificates import EXPIRED
+from harness.proxy import binary
+
+UNUSABLE = 2
+
+
+def check(*options) -> tuple:
+    """The exit code, and everything that it says."""
+    done = subprocess.run([binary(), "check", "--contact-points", "192.0.2.1", *map(str, options)], capture_output=True, text=True,
+                          timeout=120, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+def files(pair, key=None) -> list:
+    return ["--tls", "required", "--tls-certificate", pair.certificate, "--tls-key", key or pair.key]
+
+
+def test_usable_files(authority):
+    assert check(*files(authority.server()), "--tls-client-ca", authority.ca, "--tls-client-auth", "required") == (0, "valid\n")
+
+
+def test_a_certificate_that_expires_soon(authority):
+    end = datetime.now(timezone.utc) + timedelta(days=5, hours=12)
+    code, said = check(*files(authority.server("soon", end=end.strftime("%Y%m%d%H%M%SZ"))))
+    assert code == 0 and "warning: tls_certificate" in said and "CN=soon expires in 5 days" in said, said
+
+
+def test_files_that_cannot_be_used(authority, tmp_path):
+    pair, store = authority.server(), tmp_path / "store.p12"
+    for options, words in [(files(pair, authority.server().key), "the key does not belong to the certificate"),
+                           (files(authority.server("former", end=EXPIRED)), "expired"),
+                           (files(pair, tmp_path / "nowhere"), "cannot read the file"),
+                           (files(pair, pair.store(store, "secret")), "openssl pkcs12")]:
+        code, said = check(*options)
+        assert code == UNUSABLE and words in said, said
+
+
+@pytest.mark.parametrize("options, words", [
+    (["--tls", "required"], "TLS needs a certificate"),
+    (["--tls-client-auth", "required", "--tls", "optional"], "certificates of clients need an authority"),
+    (["--fleet", "main", "--tls", "required"], "give tls = optional")])
+def test_contradictions(options, words):
+    code, said = check(*options)
+    assert code == UNUSABLE and words in said, said
+
+
+def test_options_without_effect(authority):
+    code, said = check(*files(authority.server())[2:])
+    assert code == 0 and "tls is off, so these have no effect: tls_certificate, tls_key" in said, said
