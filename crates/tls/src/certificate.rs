@@ -55,7 +55,7 @@ pub(crate) fn has_expired(der: &CertificateDer<'_>) -> bool {
     facts(der).is_some_and(|facts| facts.not_after_s < now_s())
 }
 
-/// Where a file of certificates comes from, and what it is for.
+/// A file of certificates, and the peers that see it.
 #[derive(Copy, Clone)]
 pub(crate) struct Origin<'a> {
     pub(crate) usage: &'static str,

@@ -20,15 +20,15 @@ use crate::{PROVIDER, Reloaded, fault};
 
 const USAGE: &str = "nodes";
 
-/// What a node's certificate must prove.
+/// Proof that a node's certificate must give.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub enum Verify {
-    /// It comes from one of the CAs, and is for the node's name or address.
+    /// The certificate comes from one of the CAs, and is for the node's name or address.
     #[default]
     Full,
-    /// It comes from one of the CAs.
+    /// The certificate comes from one of the CAs.
     Ca,
-    /// Nothing. Whoever is on the way can read and change all.
+    /// Any certificate will do. Somebody on the way can read and change everything.
     None,
 }
 
@@ -62,13 +62,13 @@ impl FromStr for Verify {
 /// Options of the side that connects to nodes.
 #[derive(Clone, Debug, Default)]
 pub struct ClientOptions {
-    /// PEM file of the CAs that nodes' certificates must come from. Without it, those of the system.
+    /// PEM file of the CAs that nodes' certificates must come from. Without it, the system's CAs.
     pub ca: Option<PathBuf>,
     /// PEM file of the certificate for nodes that require one.
     pub certificate: Option<PathBuf>,
     /// PEM file of its private key.
     pub key: Option<PathBuf>,
-    /// What a node's certificate must prove.
+    /// Proof that a node's certificate must give.
     pub verify: Verify,
     /// Name that all nodes' certificates have, in place of each node's name or address.
     pub name: Option<String>,
@@ -217,7 +217,7 @@ impl Client {
     /// Reads the files again. New sessions use them if their content has changed.
     ///
     /// # Errors
-    /// As of [`Client::open`]. The configuration stays as it was.
+    /// The same as those of [`Client::open`]. The configuration stays as it was.
     pub fn reload(&self) -> Result<Reloaded, TlsError> {
         let _guard = self.reload.lock().unwrap_or_else(PoisonError::into_inner);
         let files = Files::read(&self.options)?;

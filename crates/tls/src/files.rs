@@ -118,9 +118,9 @@ impl File {
             [] => "the file is empty".to_owned(),
             [0xFE, 0xED, 0xFE, 0xED, ..] | [0xCE, 0xCE, 0xCE, 0xCE, ..] => format!(
                 "the file is a Java key store, not PEM; convert it: keytool -importkeystore \
-                 -srckeystore {path} -destkeystore STORE.p12 -deststoretype PKCS12; \
-                 then, for certificates, openssl pkcs12 -in STORE.p12 -nokeys -out CERTIFICATES.pem; \
-                 for the key, openssl pkcs12 -in STORE.p12 -nocerts -nodes -out KEY.pem; for the CAs \
+                 -srckeystore {path} -destkeystore STORE.p12 -deststoretype PKCS12; then, for \
+                 certificates, openssl pkcs12 -in STORE.p12 -nokeys -out CERTIFICATES.pem; for \
+                 the key, openssl pkcs12 -in STORE.p12 -nocerts -nodes -out KEY.pem; for the CAs \
                  of a trust store, keytool -list -rfc -keystore {path} > CA.pem"
             ),
             bytes if is_pkcs12(bytes) => format!(

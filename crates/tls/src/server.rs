@@ -84,7 +84,7 @@ pub(crate) struct Current {
     pub(crate) config: Arc<ServerConfig>,
     /// SHA-256 of each file, in the order of [`Files`].
     digests: Vec<[u8; 32]>,
-    /// What tickets are bound to.
+    /// Digest that tickets are bound to.
     binding: [u8; 32],
     files: Vec<CertificateFile>,
 }
@@ -220,7 +220,7 @@ impl Server {
     /// Reads the files again. New sessions use them if their content has changed.
     ///
     /// # Errors
-    /// As of [`Server::open`]. The configuration stays as it was.
+    /// The same as those of [`Server::open`]. The configuration stays as it was.
     pub fn reload(&self) -> Result<Reloaded, TlsError> {
         let _guard = self.reload.lock().unwrap_or_else(PoisonError::into_inner);
         let files = Files::read(&self.options)?;

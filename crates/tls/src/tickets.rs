@@ -26,7 +26,7 @@ const KEYS: usize = 3;
 /// Time for which a ticket is good.
 const LIFETIME_S: u32 = 12 * 60 * 60;
 
-/// How far the clocks of a fleet may be apart.
+/// Largest difference between the clocks of a fleet.
 const SKEW_S: u64 = 5 * 60;
 
 struct Key {
