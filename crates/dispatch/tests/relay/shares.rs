@@ -15,10 +15,11 @@ const CONNECTIONS_MAX: usize = 8;
 /// Bytes of an upload in a second that an agent does not take for slow at once.
 const FAST_ENOUGH: usize = 24_000;
 
-/// Sends these requests on many connections, in turns, then so many bytes on each in a second. It
+/// Sends these requests on so many connections, in turns, then so many bytes on each in a second. It
 /// reads as much as comes, or of long answers the first bytes alone.
 struct Slow {
     requests: Vec<Vec<u8>>,
+    count: usize,
     rate: usize,
     reads: bool,
     conns: Vec<ConnId>,
@@ -56,7 +57,7 @@ impl Service for Slow {
     }
 
     fn mail(&mut self, io: &mut Io, (): ()) {
-        (0..CONNECTIONS).for_each(|_| _ = io.connect(address(1, 80), 5 * SECOND));
+        (0..self.count).for_each(|_| _ = io.connect(address(1, 80), 5 * SECOND));
         io.set_timer(io.now_ns() + SECOND, 0);
     }
 
@@ -82,7 +83,8 @@ fn download() -> Vec<u8> {
 /// A client that has many slow connections.
 fn add_slow(scene: &mut Scene, requests: Vec<Vec<u8>>, rate: usize) -> HostId<Slow> {
     let reads = requests.len() == 1;
-    scene.world.add("slow", Slow { requests, rate, reads, conns: Vec::new(), bytes: 0 })
+    let (count, conns) = (CONNECTIONS, Vec::new());
+    scene.world.add("slow", Slow { requests, count, rate, reads, conns, bytes: 0 })
 }
 
 /// A scene with one client that has a plan, and one that has many slow connections.
@@ -225,4 +227,40 @@ fn a_client_whose_exchanges_are_not_slow_may_have_what_a_slow_one_must_leave() {
     scene.world.run_for(SECOND / 2);
     let reads = scene.world.host(scene.origins[0]).reads;
     assert!(reads > CONNECTIONS_MAX as u64 / 2, "{reads} requests have connections");
+}
+
+/// An upload that waits needs one connection, so the other address loses one upload.
+#[test]
+fn one_upload_that_waits_ends_one_upload_of_an_address_that_has_many() {
+    let plan = vec![Request::Upload(4 * CREDIT_BYTES as usize)];
+    let (mut scene, office) = scene(20, vec![upload()], plan.clone());
+    scene.world.with(office, |office, _| office.rate = FAST_ENOUGH);
+    let other = scene.clients[0];
+    scene.world.post(office, ());
+    scene.world.run_for(8 * SECOND);
+    scene.world.post(other, ());
+    scene.world.run_for(12 * SECOND);
+    let outcomes = &scene.world.host(other).outcomes;
+    assert!(is_answered(outcomes, plan.len()), "{outcomes:?}");
+    assert_eq!(scene.world.host(office).conns.len(), CONNECTIONS - 1);
+}
+
+/// The oldest upload is the only one of its address.
+#[test]
+fn the_address_that_has_most_uploads_gives_way_first() {
+    let plan = vec![Request::Upload(4 * CREDIT_BYTES as usize)];
+    let (mut scene, honest) = scene(21, vec![upload()], plan.clone());
+    scene.world.with(honest, |honest, _| (honest.rate, honest.count) = (FAST_ENOUGH, 1));
+    let greedy = add_slow(&mut scene, vec![upload()], FAST_ENOUGH);
+    let other = scene.clients[0];
+    scene.world.post(honest, ());
+    scene.world.run_for(SECOND);
+    scene.world.post(greedy, ());
+    scene.world.run_for(7 * SECOND);
+    scene.world.post(other, ());
+    scene.world.run_for(12 * SECOND);
+    let outcomes = &scene.world.host(other).outcomes;
+    assert!(is_answered(outcomes, plan.len()), "{outcomes:?}");
+    let left = [honest, greedy].map(|slow| scene.world.host(slow).conns.len());
+    assert_eq!(left, [1, CONNECTIONS - 1]);
 }
