@@ -14,7 +14,7 @@
 //! | `session.rs` | control connections: the handshake, and messages out |
 //! | `owner.rs` | messages in |
 //! | `request.rs` | requests on their way to the server |
-//! | `pool.rs`, `uploads.rs`, `shares.rs` | connections to the server, the queues for them, and the shares of clients |
+//! | `pool.rs`, `line.rs`, `uploads.rs`, `shares.rs` | connections to the server, the lines for them, and the shares of clients |
 //! | `answer.rs`, `pace.rs` | answers on their way back, and which clients are slow |
 //! | `connections.rs`, `effects.rs` | clients' connections that dispatchers have given: decisions, and their execution |
 //! | `packet_filter.rs` | which of their packets are let in |
@@ -28,6 +28,7 @@ mod ask;
 mod effects;
 mod offers;
 mod limits;
+mod line;
 mod link;
 mod metrics;
 mod options;

@@ -72,11 +72,11 @@ pub(crate) const INTERIM_MAX: u32 = 64;
 pub(crate) const PACE_INTERVAL_NS: u64 = 3 * SECOND;
 pub(crate) const PACE_BYTES_MIN: u64 = 64 << 10;
 
-/// Once an upload has waited this long for a connection, uploads that move fewer than
-/// [`UPLOAD_BYTES_MIN`] bytes in [`PACE_INTERVAL_NS`] are slow too, and those of all clients
-/// together keep a part of the connections.
-pub(crate) const UPLOAD_WAIT_NS: u64 = 2 * PACE_INTERVAL_NS;
-pub(crate) const UPLOAD_BYTES_MIN: u64 = 1 << 20;
+/// Once a request has waited this long for a connection, exchanges that their clients hold up and
+/// that move fewer than [`CROWD_BYTES_MIN`] bytes in [`PACE_INTERVAL_NS`] are slow too. Those of
+/// all clients together keep a part of the connections then.
+pub(crate) const LONG_WAIT_NS: u64 = 2 * PACE_INTERVAL_NS;
+pub(crate) const CROWD_BYTES_MIN: u64 = 1 << 20;
 
 /// Time for which a client is kept to its share of the connections after its slow exchanges kept
 /// another waiting.
@@ -103,4 +103,4 @@ const _: () = assert!(ASKED_MAX.div_ceil(ASKS_AT_ONCE) as u64 * TICK_NS <= ASK_N
 const _: () = assert!(ANSWER_HEAD_GROWN <= HEAD_BYTES_MAX);
 const _: () = assert!(SESSION_BACKLOG_BYTES_LOW > CREDIT_BYTES as usize);
 const _: () = assert!(HANDSHAKE_NS < SESSION_SILENCE_NS);
-const _: () = assert!(PACE_BYTES_MIN < UPLOAD_BYTES_MIN);
+const _: () = assert!(PACE_BYTES_MIN < CROWD_BYTES_MIN);

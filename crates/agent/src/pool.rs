@@ -12,13 +12,10 @@ pub(crate) fn assign(agent: &mut Agent, io: &mut Io, exchange: usize) {
     let (is_whole, is_full) = (state.request_is_complete, state.request_credit == 0);
     let may_have_one = is_whole || (has_room(agent) && may_begin(agent, is_full));
     if !may_have_one {
-        return wait(agent, exchange, is_full);
+        return wait(agent, io, exchange);
     }
     if !shares::may_have(agent, io.now_ns(), state) {
-        return match is_whole {
-            true => agent.waiting.push_back(exchange),
-            false => wait(agent, exchange, is_full),
-        };
+        return wait(agent, io, exchange);
     }
     // The server is least likely to close the connection used last.
     match agent.idle.pop() {
@@ -26,7 +23,7 @@ pub(crate) fn assign(agent: &mut Agent, io: &mut Io, exchange: usize) {
         None if agent.upstreams.len() < agent.options.upstream_connections_max => {
             connect(agent, io, exchange)
         }
-        None => agent.waiting.push_back(exchange),
+        None => wait(agent, io, exchange),
     }
 }
 
@@ -148,32 +145,31 @@ pub(crate) fn may_begin(agent: &Agent, is_full: bool) -> bool {
     under_way(agent) < share(agent, is_full)
 }
 
-/// True if a waiting request would start if a connection were free.
-pub(crate) fn is_waited_for(agent: &Agent) -> bool {
-    !agent.waiting.is_empty() || !agent.uploads.full.is_empty() && may_begin(agent, true)
-}
-
-/// Queues an incomplete request.
-fn wait(agent: &mut Agent, exchange: usize, is_full: bool) {
-    let line = if is_full { &mut agent.uploads.full } else { &mut agent.uploads.others };
-    line.push_back(exchange);
+/// Puts an exchange in its line.
+fn wait(agent: &mut Agent, io: &Io, exchange: usize) {
+    let Some(state) = agent.exchanges.get(exchange) else { return };
+    let line = match state.request_is_complete {
+        true => &mut agent.waiting,
+        false if state.request_credit == 0 => &mut agent.uploads.full,
+        false => &mut agent.uploads.others,
+    };
+    line.push(exchange, state.client, io.now_ns());
 }
 
 /// The request has used up its credit: from now on it waits for the server.
 pub(crate) fn filled(agent: &mut Agent, io: &Io, exchange: usize) {
     if agent.uploads.remove(exchange) {
-        agent.uploads.full.push_back(exchange);
+        wait(agent, io, exchange);
         if let Some(state) = agent.exchanges.get_mut(exchange) {
-            state.filled_ns = io.now_ns();
             state.wait_until(io.now_ns() + agent.options.upstream_timeout_ns);
         }
     }
 }
 
 /// The request is complete.
-pub(crate) fn completed(agent: &mut Agent, exchange: usize) {
+pub(crate) fn completed(agent: &mut Agent, io: &Io, exchange: usize) {
     if agent.uploads.remove(exchange) {
-        agent.waiting.push_back(exchange);
+        wait(agent, io, exchange);
     }
 }
 

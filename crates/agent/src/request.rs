@@ -132,7 +132,7 @@ pub(crate) fn end(agent: &mut Agent, io: &Io, exchange: usize) {
     state.request_is_complete = true;
     state.pace.request_ended();
     state.wait_until(io.now_ns() + agent.options.upstream_timeout_ns);
-    pool::completed(agent, exchange);
+    pool::completed(agent, io, exchange);
 }
 
 /// Ends an exchange whose answer is no longer wanted.
@@ -168,7 +168,7 @@ pub(crate) fn forget(agent: &mut Agent, exchange: usize) -> Option<usize> {
         connections::without_answer(agent, exchange, state.direct);
     }
     connections::offer_over(agent, state.session_id, state.ticket);
-    agent.waiting.retain(|waiting| *waiting != exchange);
+    agent.waiting.remove(exchange);
     agent.uploads.remove(exchange);
     if let Some(session) = agent.sessions.get_mut(state.session) {
         session.exchanges.remove(&state.ticket);

@@ -1,7 +1,6 @@
 //! State of an agent: sessions, exchanges, connections to the server.
 
 use std::collections::{HashMap, VecDeque};
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use shunt_handover::Flow;
@@ -15,6 +14,7 @@ use shunt_wire::http1::{BodyReader, Framing, HeadReader};
 use slab::Slab;
 
 use crate::limits;
+use crate::line::{ClientKey, Line};
 use crate::link::Link;
 use crate::metrics::Metrics;
 use crate::offers::Answers;
@@ -37,12 +37,12 @@ pub struct Agent {
     pub(crate) kept: Answers,
     /// Idle connections to the server, the most recently used last.
     pub(crate) idle: Vec<usize>,
-    /// Exchanges with complete requests that wait for a connection to the server, in order.
-    pub(crate) waiting: VecDeque<usize>,
+    /// Exchanges with complete requests that wait for a connection to the server.
+    pub(crate) waiting: Line,
     /// Exchanges with incomplete requests.
     pub(crate) uploads: Uploads,
     /// Clients that are kept to their shares of the connections, and until when.
-    pub(crate) limited: HashMap<Option<IpAddr>, u64>,
+    pub(crate) limited: HashMap<ClientKey, u64>,
     /// Bytes of waiting requests (the last count, plus what came since), and their limit.
     pub(crate) waiting_bytes: usize,
     pub(crate) waiting_bytes_max: usize,
@@ -213,7 +213,7 @@ pub(crate) struct Exchange {
     pub(crate) direct: Option<usize>,
     pub(crate) ticket: Ticket,
     /// The client of the request, if the head names it.
-    pub(crate) client: Option<IpAddr>,
+    pub(crate) client: ClientKey,
     pub(crate) upstream: Option<usize>,
     /// Bytes of the request still unsent, or kept to be sent again.
     pub(crate) request: Vec<u8>,
@@ -224,8 +224,6 @@ pub(crate) struct Exchange {
     pub(crate) to_head: bool,
     /// Bytes of the request's body that its sender may still send.
     pub(crate) request_credit: u64,
-    /// Time at which the credit was used up while the request waited for a connection.
-    pub(crate) filled_ns: u64,
     /// Bytes of the body received since the last credit.
     pub(crate) request_taken: u32,
     /// Interim answers so far.
@@ -305,7 +303,7 @@ impl Agent {
             links: Slab::new(),
             kept: Answers::default(),
             idle: Vec::new(),
-            waiting: VecDeque::new(),
+            waiting: Line::default(),
             uploads: Uploads::default(),
             limited: HashMap::new(),
             waiting_bytes: 0,
@@ -399,7 +397,6 @@ impl Exchange {
             is_repeatable: false,
             to_head: false,
             request_credit: u64::from(CREDIT_BYTES),
-            filled_ns: 0,
             request_taken: 0,
             interim: 0,
             credit: u64::from(CREDIT_BYTES),

@@ -3,14 +3,14 @@
 //! request without a connection is taken in as far as its first credit goes; if that is all of it,
 //! it queues like any other.
 
-use std::collections::VecDeque;
+use crate::line::Line;
 
-/// Exchanges with incomplete requests and no connection, each queue in order.
+/// Exchanges with incomplete requests and no connection.
 #[derive(Debug, Default)]
 pub(crate) struct Uploads {
     /// Exchanges that have used up their credit.
-    pub(crate) full: VecDeque<usize>,
-    pub(crate) others: VecDeque<usize>,
+    pub(crate) full: Line,
+    pub(crate) others: Line,
 }
 
 impl Uploads {
@@ -20,9 +20,6 @@ impl Uploads {
 
     /// Removes an exchange that has ended or is complete; false if it is not queued.
     pub(crate) fn remove(&mut self, exchange: usize) -> bool {
-        let before = self.len();
-        self.full.retain(|one| *one != exchange);
-        self.others.retain(|one| *one != exchange);
-        self.len() < before
+        self.full.remove(exchange) || self.others.remove(exchange)
     }
 }

@@ -15,14 +15,28 @@ const CONNECTIONS_MAX: usize = 8;
 /// Bytes of an upload in a second that an agent does not take for slow at once.
 const FAST_ENOUGH: usize = 24_000;
 
-/// Sends these requests on so many connections, in turns, then so many bytes on each in a second. It
-/// reads as much as comes, or of long answers the first bytes alone.
+/// Bytes of an answer in a second that its client takes, which an agent does not take for slow.
+const READ_FAST_ENOUGH: usize = 80_000;
+
+/// Bytes that a client reads of each answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reads {
+    All,
+    /// The first bytes alone.
+    Beginning,
+    /// This many in a second.
+    Slowly(usize),
+}
+
+/// Sends these requests on so many connections, in turns, then so many bytes on each in a second.
 struct Slow {
     requests: Vec<Vec<u8>>,
     count: usize,
     rate: usize,
-    reads: bool,
+    reads: Reads,
     conns: Vec<ConnId>,
+    /// Bytes that each connection may still read in this second.
+    left: Vec<usize>,
     bytes: usize,
 }
 
@@ -34,18 +48,34 @@ impl Service for Slow {
     fn connected(&mut self, io: &mut Io, conn: ConnId) {
         io.output(conn).extend_from_slice(&self.requests[self.conns.len() % self.requests.len()]);
         self.conns.push(conn);
+        self.left.push(0);
     }
 
     fn received(&mut self, io: &mut Io, conn: ConnId, data: &[u8]) -> usize {
-        if !self.reads {
-            io.pause_reading(conn);
+        let mut used = data.len();
+        match self.reads {
+            Reads::All => {}
+            Reads::Beginning => io.pause_reading(conn),
+            Reads::Slowly(_) => {
+                let place = self.conns.iter().position(|one| *one == conn);
+                let mut nothing = 0;
+                let left = place.map_or(&mut nothing, |place| &mut self.left[place]);
+                used = used.min(*left);
+                *left -= used;
+                if *left == 0 {
+                    io.pause_reading(conn);
+                }
+            }
         }
-        self.bytes += data.len();
-        data.len()
+        self.bytes += used;
+        used
     }
 
     fn closed(&mut self, _io: &mut Io, conn: ConnId, _reason: CloseReason) {
-        self.conns.retain(|one| *one != conn);
+        if let Some(place) = self.conns.iter().position(|one| *one == conn) {
+            self.conns.remove(place);
+            self.left.remove(place);
+        }
     }
 
     fn drained(&mut self, _io: &mut Io, _conn: ConnId) {}
@@ -53,6 +83,10 @@ impl Service for Slow {
     fn timer(&mut self, io: &mut Io, _key: u64) {
         let bytes = vec![b'x'; self.rate];
         self.conns.iter().for_each(|conn| io.output(*conn).extend_from_slice(&bytes));
+        if let Reads::Slowly(bytes) = self.reads {
+            self.left.fill(bytes);
+            self.conns.iter().for_each(|conn| io.resume_reading(*conn));
+        }
         io.set_timer(io.now_ns() + SECOND, 0);
     }
 
@@ -82,14 +116,24 @@ fn download() -> Vec<u8> {
 
 /// A client that has many slow connections.
 fn add_slow(scene: &mut Scene, requests: Vec<Vec<u8>>, rate: usize) -> HostId<Slow> {
-    let reads = requests.len() == 1;
-    let (count, conns) = (CONNECTIONS, Vec::new());
-    scene.world.add("slow", Slow { requests, count, rate, reads, conns, bytes: 0 })
+    let reads = if requests.len() == 1 { Reads::All } else { Reads::Beginning };
+    let (count, conns, left) = (CONNECTIONS, Vec::new(), Vec::new());
+    scene.world.add("slow", Slow { requests, count, rate, reads, conns, left, bytes: 0 })
 }
 
 /// A scene with one client that has a plan, and one that has many slow connections.
 fn scene(seed: u64, requests: Vec<Vec<u8>>, plan: Vec<Request>) -> (Scene, HostId<Slow>) {
-    let mut scene = Scene::with_connections(seed, Options::calm(), vec![plan], CONNECTIONS_MAX);
+    scene_of(seed, CONNECTIONS_MAX, requests, plan)
+}
+
+/// A scene whose agent has so many connections to its server.
+fn scene_of(
+    seed: u64,
+    connections_max: usize,
+    requests: Vec<Vec<u8>>,
+    plan: Vec<Request>,
+) -> (Scene, HostId<Slow>) {
+    let mut scene = Scene::with_connections(seed, Options::calm(), vec![plan], connections_max);
     let slow = add_slow(&mut scene, requests, 1);
     let clients = std::mem::take(&mut scene.clients);
     scene.wait_for_backends();
@@ -263,4 +307,63 @@ fn the_address_that_has_most_uploads_gives_way_first() {
     assert!(is_answered(outcomes, plan.len()), "{outcomes:?}");
     let left = [honest, greedy].map(|slow| scene.world.host(slow).conns.len());
     assert_eq!(left, [1, CONNECTIONS - 1]);
+}
+
+/// Neither address has more connections than its share, and each kind has half of them. `count`:
+/// connections of each client, which may be more than the agent can serve.
+fn two_clients_keep_no_connection_from_requests(seed: u64, count: usize) {
+    let plan = vec![Request::Length(1_000); 20];
+    let (mut scene, first) = scene(seed, vec![upload(), download()], plan.clone());
+    let second = add_slow(&mut scene, vec![upload(), download()], 1);
+    for slow in [first, second] {
+        scene.world.with(slow, |slow, _| slow.count = count);
+        scene.world.post(slow, ());
+    }
+    let other = scene.clients[0];
+    scene.world.run_for(10 * SECOND);
+    scene.world.post(other, ());
+    scene.world.run_for(18 * SECOND);
+    let outcomes = &scene.world.host(other).outcomes;
+    assert!(is_answered(outcomes, plan.len()), "{outcomes:?}");
+}
+
+#[test]
+fn slow_uploads_and_answers_of_two_clients_keep_no_connection_from_anothers_requests() {
+    two_clients_keep_no_connection_from_requests(22, CONNECTIONS_MAX / 2);
+}
+
+/// Their other requests wait for the connections that they have to leave.
+#[test]
+fn two_clients_that_ask_again_and_again_get_no_more_than_half_together() {
+    two_clients_keep_no_connection_from_requests(23, CONNECTIONS);
+}
+
+/// Each moves as much as one that is not slow.
+#[test]
+fn answers_of_one_client_keep_no_connection_for_long_where_anothers_request_waits() {
+    let plan = vec![Request::Length(1_000); 20];
+    let (mut scene, slow) = scene(24, vec![download()], plan.clone());
+    scene.world.with(slow, |slow, _| slow.reads = Reads::Slowly(READ_FAST_ENOUGH));
+    let other = scene.clients[0];
+    scene.world.post(slow, ());
+    scene.world.run_for(8 * SECOND);
+    scene.world.post(other, ());
+    scene.world.run_for(12 * SECOND);
+    let outcomes = &scene.world.host(other).outcomes;
+    assert!(is_answered(outcomes, plan.len()), "{outcomes:?}");
+    assert!(scene.world.host(slow).conns.len() > CONNECTIONS - 3, "few are broken off");
+}
+
+/// The first is kept to its share, and has it: what the second would lose, it would not get.
+#[test]
+fn a_client_that_may_get_nothing_costs_no_other_its_uploads() {
+    const UPLOADS_MAX: usize = 5;
+    let (mut scene, first) = scene_of(25, 2 * UPLOADS_MAX, vec![upload()], Vec::new());
+    let second = add_slow(&mut scene, vec![upload()], 1);
+    scene.world.post(first, ());
+    scene.world.run_for(SECOND);
+    scene.world.post(second, ());
+    scene.world.run_for(16 * SECOND);
+    let left = [first, second].map(|slow| scene.world.host(slow).conns.len());
+    assert_eq!(left, [CONNECTIONS - UPLOADS_MAX + 2, CONNECTIONS]);
 }
