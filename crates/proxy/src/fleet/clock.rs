@@ -70,6 +70,34 @@ impl NodeClocks {
         sample.into_iter().for_each(|sample| self.estimate.learn(sample));
     }
 
+    /// Takes a look at the clock, and logs a change for the worse or the better. Each core logs its
+    /// own: it knows the nodes' time by answers of its own. Returns the microseconds that the clock
+    /// is behind.
+    fn show(&mut self, core: usize, now: Now) -> u64 {
+        let (behind_us, before) = self.look(now);
+        if self.standing == before {
+            return behind_us;
+        }
+        let behind_ms = behind_us / 1_000;
+        match self.standing {
+            Standing::Behind => tracing::warn!(
+                core,
+                behind_ms,
+                "this proxy's clock is behind the nodes': this core decides no transactions that write until the clock is right (NTP)"
+            ),
+            Standing::Unmeasured => tracing::warn!(
+                core,
+                "no node tells its time within a second: this core decides no transactions that write until one does"
+            ),
+            Standing::Right => tracing::info!(
+                core,
+                behind_ms,
+                "this proxy's clock is right again: this core decides transactions"
+            ),
+        }
+        behind_us
+    }
+
     /// Microseconds that the clock is behind, and the core's view before this call.
     fn look(&mut self, now: Now) -> (u64, Standing) {
         let behind_us = self.estimate.behind_us(now.boot_ns, now.wall_us);
@@ -112,11 +140,57 @@ impl NodeClocks {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::limits::CLOCK_KEPT_NS;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
-    fn at(boot_ns: u64) -> Now {
-        Now { boot_ns, wall_us: i64::try_from(boot_ns / 1_000).expect("a time") }
+    use tracing::span::{Attributes, Id, Record};
+    use tracing::{Metadata, Subscriber};
+
+    use super::*;
+    use crate::limits::{CLOCK_KEPT_NS, SECOND_NS};
+
+    /// Counts lines of the log.
+    struct Lines(Arc<AtomicUsize>);
+
+    impl Subscriber for Lines {
+        fn enabled(&self, _: &Metadata<'_>) -> bool {
+            true
+        }
+
+        fn new_span(&self, _: &Attributes<'_>) -> Id {
+            Id::from_u64(1)
+        }
+
+        fn event(&self, _: &tracing::Event<'_>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+
+        fn record(&self, _: &Id, _: &Record<'_>) {}
+        fn record_follows_from(&self, _: &Id, _: &Id) {}
+        fn enter(&self, _: &Id) {}
+        fn exit(&self, _: &Id) {}
+    }
+
+    fn sample(ahead_us: i64, heard_ns: u64) -> Sample {
+        Sample { node: NodeId(1), ahead_us, round_trip_ns: 0, heard_ns }
+    }
+
+    /// Other cores may have heard other nodes, and find the clock right.
+    #[test]
+    fn each_core_logs_a_change_once() {
+        let lines = Arc::new(AtomicUsize::new(0));
+        let logged = || lines.load(Ordering::Relaxed);
+        tracing::subscriber::with_default(Lines(Arc::clone(&lines)), || {
+            for core in [0, 1] {
+                let (mut clocks, before) = (NodeClocks::default(), logged());
+                clocks.learn(NodeId(1), 0, Some(sample(2 * CLOCK_BEHIND_MAX_US, 0)));
+                (0..3).for_each(|second| _ = clocks.show(core, at(second * SECOND_NS)));
+                assert_eq!(logged(), before + 1, "core {core} is behind");
+                clocks.learn(NodeId(1), 0, Some(sample(0, SECOND_NS)));
+                (3..6).for_each(|second| _ = clocks.show(core, at(second * SECOND_NS)));
+                assert_eq!(logged(), before + 2, "core {core} is right again");
+            }
+        });
     }
 
     #[test]
@@ -130,8 +204,7 @@ mod tests {
         assert_eq!(look(&mut clocks, start_ns), (Standing::Right, Standing::Right, true));
         let late_ns = start_ns + CLOCK_ASK_NS;
         assert_eq!(look(&mut clocks, late_ns), (Standing::Right, Standing::Unmeasured, true));
-        let sample = Sample { node: NodeId(1), ahead_us: 0, round_trip_ns: 0, heard_ns: late_ns };
-        clocks.learn(NodeId(1), start_ns, Some(sample));
+        clocks.learn(NodeId(1), start_ns, Some(sample(0, late_ns)));
         assert_eq!(look(&mut clocks, late_ns), (Standing::Unmeasured, Standing::Right, false));
         let lost_ns = late_ns + CLOCK_KEPT_NS + 1;
         clocks.estimate.expire(lost_ns);

@@ -64,33 +64,10 @@ fn read(heard: &Heard<'_>) -> Option<i64> {
     time_of_timeuuid_us(row.get(0)?)
 }
 
-/// Counts how far behind the clock is, and logs a change for the worse or the better. All cores
-/// have one clock, so the first tells of it; each knows the nodes' time by answers of its own.
+/// Shows how far behind the clock is.
 fn show(core: &mut Core, now: Now) {
-    let (behind_us, before) = core.fleet.clocks.look(now);
-    let standing = core.fleet.clocks.standing;
+    let behind_us = core.fleet.clocks.show(core.context.index, now);
+    let is_unmeasured = core.fleet.clocks.standing == Standing::Unmeasured;
     core.context.metrics.clock_behind_us.set(behind_us);
-    core.context.metrics.clock_unmeasured.set(u64::from(standing == Standing::Unmeasured));
-    let index = core.context.index;
-    if standing == before || index != 0 && ![standing, before].contains(&Standing::Unmeasured) {
-        return;
-    }
-    let behind_ms = behind_us / 1_000;
-    match standing {
-        Standing::Behind => tracing::warn!(
-            behind_ms,
-            "this proxy's clock is behind the nodes': it decides no transactions that write until the clock is right (NTP)"
-        ),
-        Standing::Unmeasured => tracing::warn!(
-            core = index,
-            "no node tells its time within a second: this core decides no transactions that write until one does"
-        ),
-        Standing::Right => {
-            tracing::info!(
-                core = index,
-                behind_ms,
-                "this proxy's clock is right again: it decides transactions"
-            );
-        }
-    }
+    core.context.metrics.clock_unmeasured.set(u64::from(is_unmeasured));
 }
