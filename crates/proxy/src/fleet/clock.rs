@@ -25,6 +25,19 @@ use self::turns::Turns;
 use crate::fault::{Fault, FaultKind};
 use crate::limits::{CLOCK_ASK_NS, CLOCK_BEHIND_MAX_US};
 
+/// Beginnings of refusals that last for longer than a take-over. The proxy of the client, which may
+/// be another and of another version, tells them from those of a take-over by these words.
+const LASTING: [&str; 2] = [
+    "Shunt: the clock of the proxy that decides this is ",
+    "Shunt: no node has told the proxy that decides this its time lately",
+];
+
+/// True if an error says that a proxy decides nothing because of its clock. Nobody sends such a
+/// request again within the second for which a take-over may last.
+pub(crate) fn is_lasting_refusal(message: &str) -> bool {
+    LASTING.iter().any(|beginning| message.starts_with(beginning))
+}
+
 /// A core's view of its clock, as the log and the metrics show it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Standing {
@@ -126,12 +139,17 @@ impl NodeClocks {
         let why = match self.estimate.behind_us(now.boot_ns, now.wall_us) {
             Some(behind_us) if behind_us <= CLOCK_BEHIND_MAX_US => return None,
             Some(behind_us) => format!(
-                "Shunt: the clock of the proxy that decides this is {} ms behind the nodes' clocks, and older writes could hide what it \
-                 writes; nothing was written. Set its clock right (NTP), or stop it, so that another proxy decides",
+                "{}{} ms behind the nodes' clocks, and older writes could hide what it writes; nothing was written. Set its clock right \
+                 (NTP), or stop it, so that another proxy decides",
+                LASTING[0],
                 behind_us / 1_000
             ),
-            None => "Shunt: no node has told the proxy that decides this its time lately, and its clock may be behind; nothing was written, \
-                     ask again"
+            None if self.standing == Standing::Unmeasured => format!(
+                "{}, and its clock may be behind; nothing was written, ask again",
+                LASTING[1]
+            ),
+            None => "Shunt: the proxy that decides this has just asked nodes for their time, since its clock may be behind; nothing was \
+                     written, ask again"
                 .to_owned(),
         };
         Some(Fault::new(FaultKind::Unserved, why))
@@ -191,6 +209,26 @@ mod tests {
                 assert_eq!(logged(), before + 2, "core {core} is right again");
             }
         });
+    }
+
+    #[test]
+    fn a_refusal_lasts_unless_the_first_answers_are_under_way() {
+        let mut clocks = NodeClocks::default();
+        let lasts = |clocks: &NodeClocks, now_ns| {
+            clocks.refusal(at(now_ns)).map(|fault| is_lasting_refusal(&fault.why))
+        };
+        clocks.look(at(0));
+        assert_eq!(lasts(&clocks, 0), Some(false));
+        clocks.look(at(CLOCK_ASK_NS));
+        assert_eq!(lasts(&clocks, CLOCK_ASK_NS), Some(true));
+        clocks.learn(NodeId(1), 0, Some(sample(0, CLOCK_ASK_NS)));
+        assert_eq!(lasts(&clocks, CLOCK_ASK_NS), None);
+        clocks.learn(NodeId(1), 0, Some(sample(2 * CLOCK_BEHIND_MAX_US, CLOCK_ASK_NS)));
+        assert_eq!(lasts(&clocks, CLOCK_ASK_NS), Some(true));
+    }
+
+    fn at(boot_ns: u64) -> Now {
+        Now { boot_ns, wall_us: i64::try_from(boot_ns / 1_000).expect("a time") }
     }
 
     #[test]

@@ -228,6 +228,17 @@ fn lock_as(
     plan.with(&job.values).follow(&core.router.modes.rules, asked.safeguards.guard)?;
     let domain = &plan.draft.outline.domain;
     job.shard = levels::shard_of_domain(domain);
+    let now = levels::now(io);
+    let decides = keeper.table.as_ref().is_some_and(|table| table.holds(now, job.shard));
+    if decides
+        && !is_observed
+        && asked.safeguards.key.is_empty()
+        && plan.always_writes()
+        && let Some(fault) = core.fleet.clocks.refusal(now)
+    {
+        // Nothing has to be read to know that this core may not decide it.
+        return Err(fault);
+    }
     job.guard_rows = GuardRows::for_request(
         asked,
         core.context.config.fleet.as_deref().unwrap_or_default(),
@@ -244,7 +255,7 @@ fn lock_as(
         partitions: &partitions,
         deadline_ms: job.deadline_ms,
     };
-    let (now, shard) = (levels::now(io), wish.shard);
+    let shard = wish.shard;
     let (table, effects) = core.fleet.transactions.table();
     let id = table.begin(now, &wish, effects);
     if let Some((id, job)) = id.zip(core.fleet.transactions.jobs.get_mut(&number)) {

@@ -5,7 +5,7 @@ use shunt_reactor::sim::SECOND;
 use shunt_wire::cql::envelope::opcode;
 use shunt_wire::cql::message::error_code::{INVALID, IS_BOOTSTRAPPING};
 
-use super::transaction_ring::{Bank, TransactionTestbed, put};
+use super::transaction_ring::{Bank, TransactionTestbed, put, read_and_put};
 
 const SECOND_US: i64 = 1_000_000;
 
@@ -69,4 +69,30 @@ fn a_proxy_whose_clock_is_behind_says_so_and_writes_nothing() {
     let answer = ring.ask(client, &put("bank.t", 2, 1));
     assert_eq!(answer.opcode(), opcode::RESULT, "{answer:?}");
     assert_eq!(ring.ring.testbed.scene.metrics[0].clock_behind_us.get(), 0);
+}
+
+/// A take-over may end within the second for which requests are sent again. A clock does not become
+/// right so soon.
+#[test]
+fn a_refusal_for_the_clock_comes_at_once_and_asks_nodes_no_more_than_once() {
+    let mut ring = TransactionTestbed::new(Bank::with(&[("bank", "t")]), |_| {});
+    let client = ring.client(None);
+    let texts = [put("bank.t", 1, 1), read_and_put("bank.t", 1, 1)];
+    // Number of questions about tables: each attempt asks them.
+    let costs = |ring: &mut TransactionTestbed, text: &str, expected: u8| {
+        let before = ring.bank.lock().unwrap().looks;
+        let answer = ring.ask(client, text);
+        assert_eq!(answer.opcode(), expected, "{answer:?}");
+        ring.bank.lock().unwrap().looks - before
+    };
+    // The first time, each is planned.
+    texts.iter().for_each(|text| _ = costs(&mut ring, text, opcode::RESULT));
+    let once = texts.each_ref().map(|text| costs(&mut ring, text, opcode::RESULT));
+    assert!(once.iter().all(|looks| *looks > 0), "{once:?}");
+    let written_us =
+        ring.bank.lock().unwrap().written.last().expect("a write").1.expect("a timestamp");
+    ring.ring.tables.lock().unwrap().nodes_us = written_us + 120 * SECOND_US;
+    ring.run_for(10 * SECOND);
+    let refused = texts.each_ref().map(|text| costs(&mut ring, text, opcode::ERROR));
+    assert_eq!(refused, [0, once[1]], "one that writes in any case asks nothing");
 }

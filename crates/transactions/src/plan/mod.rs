@@ -350,6 +350,14 @@ impl Plan {
         self.draft.keys.split_at(self.draft.keys.len().saturating_sub(self.draft.writes.len()))
     }
 
+    /// True if the transaction writes whatever it reads.
+    pub fn always_writes(&self) -> bool {
+        match &self.draft.conditional {
+            Some(conditional) => !conditional.is_conditional(),
+            None => self.draft.conditions.is_empty() && !self.draft.writes.is_empty(),
+        }
+    }
+
     /// The table of each write.
     pub fn written(&self) -> impl Iterator<Item = &Table> {
         self.keys().1.iter().map(|key| &*key.table)

@@ -5,17 +5,18 @@ use shunt_locks::Ticket;
 use shunt_reactor::Io;
 use shunt_transactions::request::{Head, Request};
 use shunt_wire::cql::envelope::opcode;
-use shunt_wire::cql::message::error_code;
+use shunt_wire::cql::message::{ErrorMessage, error_code};
 
 use super::{client, guard};
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
+use crate::fleet::clock;
 use crate::fleet::peers::Login;
 use crate::fleet::peers::forward::forward_transaction;
 use crate::fleet::requests::{self, At, clients};
 use crate::locks::core_of;
 use crate::transactions::timer::set_due;
-use crate::transactions::{execute, levels};
+use crate::transactions::{VERSION, execute, levels};
 
 /// Schedules a request that was certainly not executed to be sent again; `false` leaves that to the
 /// client. This must never repeat a request whose client's rights were not checked: such a request
@@ -109,15 +110,22 @@ pub(crate) fn send_to_core(
     }
 }
 
+/// True for an error that says that nothing was executed, and that may be over within a second, as
+/// during a take-over.
+fn is_unserved(head: Head, body: &[u8]) -> bool {
+    head.0 == opcode::ERROR
+        && error_code::peek(body) == Some(error_code::IS_BOOTSTRAPPING)
+        && ErrorMessage::decode(VERSION, body)
+            .is_ok_and(|error| !clock::is_lasting_refusal(error.message))
+}
+
 /// Delivers an answer, to a client of this core or to the core whose client asked.
 pub(crate) fn deliver(core: &mut Core, io: &mut Io, ticket: Ticket, head: Head, body: &[u8]) {
     let of = requests::core_of(ticket);
     if of != core.context.index {
         return core.fleet.lanes.answer_with(of, ticket, head, body);
     }
-    let is_unserved =
-        head.0 == opcode::ERROR && error_code::peek(body) == Some(error_code::IS_BOOTSTRAPPING);
-    if !is_unserved || !retry_later(core, io, ticket) {
+    if !is_unserved(head, body) || !retry_later(core, io, ticket) {
         clients::answer_with(core, io, ticket, head, body);
     }
 }
