@@ -72,7 +72,7 @@ pub enum Mode {
 }
 
 /// The caller's id of a request; each is answered once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ticket(pub u64);
 
 /// A request that is not answered yet, for [`crate::Locks::cancel`].

@@ -167,9 +167,13 @@ pub(crate) fn deliver(core: &mut Core, io: &mut Io, ticket: Ticket, outcome: &Re
     let outcome = if too_much { &refused } else { outcome };
     let Some(pending) = core.fleet.requests.get_mut(ticket) else { return };
     if outcome.verdict == Verdict::NotServed(NotServed::Elsewhere)
-        && pending.again.is_some()
-        && let Some(due_ns) =
-            core.fleet.locks.retries.schedule((pending.received_ns, now_ns), ticket, 0)
+        && let Some(again) = &pending.again
+        && let Some(due_ns) = core.fleet.locks.retries.schedule(
+            (pending.received_ns, now_ns),
+            &again.asker.role,
+            ticket,
+            0,
+        )
     {
         pending.at = At::Here(None);
         keep::wake(core, io, due_ns);

@@ -24,16 +24,20 @@ use crate::transactions::{VERSION, execute, levels};
 pub(crate) fn retry_later(core: &mut Core, io: &mut Io, ticket: Ticket) -> bool {
     let now_ns = io.now_ns();
     let Some(pending) = core.fleet.requests.get_mut(ticket) else { return false };
-    let bytes = pending.form.texts.len();
-    let retries = &mut core.fleet.transactions.retries;
-    if retries.contains(ticket) {
+    let (bytes, domain_bytes) = (pending.form.texts.len(), pending.form.name_bytes);
+    let times_ns = (pending.received_ns, now_ns);
+    let domain = String::from_utf8_lossy(&pending.form.texts[..domain_bytes]).into_owned();
+    if core.fleet.transactions.retries.contains(ticket) {
         return true;
     }
-    let times_ns = (pending.received_ns, now_ns);
-    if pending.form.name_bytes == 0 || retries.schedule(times_ns, ticket, bytes).is_none() {
+    if domain_bytes == 0 {
         return false;
     }
-    pending.at = At::Here(None);
+    let who = client::share_of(core, ticket, &domain);
+    if core.fleet.transactions.retries.schedule(times_ns, &who, ticket, bytes).is_none() {
+        return false;
+    }
+    clients::is_at(core, ticket, At::Here(None));
     set_due(core, io);
     true
 }
