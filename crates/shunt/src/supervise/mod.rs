@@ -27,7 +27,8 @@
 //! - *Hang.* After an order to end, the limits of the parts add up to the longest time, and a later
 //!   signal takes effect at any moment of it. So this thread waits for no client, core or store,
 //!   not even by dropping the parts. Two operations take a moment: joining the proxy's accepting
-//!   thread, which checks for the order at every turn, and reading a file on SIGHUP.
+//!   thread, which checks for the order at every turn, and reading files: the configuration on
+//!   SIGHUP, and certificates once a minute, too.
 
 mod signals;
 pub(crate) mod threads;
