@@ -55,6 +55,17 @@ fn ordinary_links() {
 }
 
 #[test]
+fn encrypted_connections() {
+    for_seeds(4, |seed| {
+        let network = Options::calm().sealed();
+        let scene = all_layouts(seed, network, |options| options.aggregate = vec![true; 3]);
+        let scene = serves_everybody(scene, 60);
+        let counts = scene.world.host(scene.nodes[0]).counts();
+        assert!(counts.aggregated_queries > counts.aggregated_frames, "{counts:?}");
+    });
+}
+
+#[test]
 fn aggregated_links() {
     for_seeds(4, |seed| {
         let scene = all_layouts(seed, Options::calm(), |options| options.aggregate = vec![true; 3]);

@@ -127,6 +127,7 @@ fn network(random: &mut Random) -> Options {
     if random.chance(0.2) {
         (options.reset, options.connect_refused) = (0.002, 0.02);
     }
+    options.sealed = random.chance(0.25);
     options
 }
 
