@@ -120,21 +120,27 @@ pub(crate) fn haproxy_command(
     name: &str,
     own: SocketAddr,
     ring: &[SocketAddr],
+    certificate: Option<&Path>,
 ) -> io::Result<(Command, PathBuf)> {
     let file = std::env::temp_dir().join(format!("shunt-bench-{}-{name}.cfg", std::process::id()));
-    fs::write(&file, haproxy_configuration(own, ring))?;
+    fs::write(&file, haproxy_configuration(own, ring, certificate))?;
     let mut command = Command::new(program);
     command.arg("-db").arg("-f").arg(&file);
     Ok((command, file))
 }
 
 /// Configuration of HAProxy in TCP mode with one thread and without a log: the least work that a
-/// general proxy can do. HAProxy derives its connection limit from the limit of open files.
-fn haproxy_configuration(own: SocketAddr, ring: &[SocketAddr]) -> String {
+/// general proxy can do. With a certificate (and its key in the same file) clients speak TLS. HAProxy derives its connection limit from the limit of open files.
+fn haproxy_configuration(
+    own: SocketAddr,
+    ring: &[SocketAddr],
+    certificate: Option<&Path>,
+) -> String {
+    let tls = certificate.map_or_else(String::new, |file| format!(" ssl crt {}", file.display()));
     let mut text = format!(
         "global\n  nbthread 1\n\
          defaults\n  mode tcp\n  timeout connect 5s\n  timeout client 1h\n  timeout server 1h\n\
-         listen cql\n  bind {own} backlog 4096\n  balance roundrobin\n"
+         listen cql\n  bind {own} backlog 4096{tls}\n  balance roundrobin\n"
     );
     for (number, node) in ring.iter().enumerate() {
         // Writing to a String cannot fail.
@@ -183,7 +189,7 @@ mod tests {
     #[test]
     fn haproxy_gets_every_node() {
         let ring: Vec<_> = (1..=3).map(|last| ([127, 0, 0, last], 20_000).into()).collect();
-        let text = haproxy_configuration(([127, 0, 0, 1], 20_001).into(), &ring);
+        let text = haproxy_configuration(([127, 0, 0, 1], 20_001).into(), &ring, None);
         assert!(
             text.contains("mode tcp") && text.contains("server node2 127.0.0.3:20000\n"),
             "{text}"

@@ -29,6 +29,9 @@ pub struct LoadArgs {
     /// CQL address; given several times, connections are spread over them
     #[arg(long = "target", value_name = "ADDR", default_value = "127.0.0.1:9042")]
     pub targets: Vec<SocketAddr>,
+    /// Connect with TLS, and verify the servers' certificates with those of this authority
+    #[arg(long, value_name = "FILE")]
+    pub tls_ca: Option<PathBuf>,
     /// Client connections
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=60_000))]
     pub connections: u32,

@@ -134,7 +134,10 @@ impl Load {
 
     fn connect(&mut self, io: &mut Io, index: usize) {
         let target = self.generator.options.targets[self.sessions[index].rest.target];
-        let conn = io.connect(target, CONNECT_TIMEOUT_NS);
+        let conn = match &self.generator.options.tls {
+            None => io.connect(target, CONNECT_TIMEOUT_NS),
+            Some(tls) => io.connect_with(target, CONNECT_TIMEOUT_NS, tls.session(target)),
+        };
         let slot = conn.index as usize;
         if self.session_of.len() <= slot {
             self.session_of.resize(slot + 1, u32::MAX);

@@ -1,6 +1,6 @@
 //! Options of the load, independent of sockets.
 
-use std::net::SocketAddr;
+use std::{fmt, net::SocketAddr, path::Path, sync::Arc};
 
 use shunt_wire::cql::compression::Algorithm;
 
@@ -13,11 +13,42 @@ use crate::load::{
     transfers::TransferKind,
 };
 
+/// TLS of the load's connections.
+#[derive(Clone)]
+pub struct LoadTls(Arc<shunt_tls::Client>);
+
+impl LoadTls {
+    /// TLS to servers whose certificates are of the authority in the file, whatever names they have.
+    fn open(authority: &Path) -> Result<Self, String> {
+        let options = shunt_tls::ClientOptions {
+            ca: Some(authority.to_owned()),
+            verify: shunt_tls::Verify::Ca,
+            ..shunt_tls::ClientOptions::default()
+        };
+        shunt_tls::Client::open(options)
+            .map(|client| Self(Arc::new(client)))
+            .map_err(|error| format!("--tls-ca: {error}"))
+    }
+
+    /// A session with a server.
+    pub(super) fn session(&self, target: SocketAddr) -> Box<dyn shunt_reactor::Session> {
+        self.0.session(&target.ip().to_string())
+    }
+}
+
+impl fmt::Debug for LoadTls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LoadTls").finish_non_exhaustive()
+    }
+}
+
 /// Options of a [`Load`](super::Load).
 #[derive(Clone, Debug)]
 pub struct LoadOptions {
     /// Servers; connections are spread over them in turn.
     pub targets: Vec<SocketAddr>,
+    /// TLS of the connections, if any.
+    pub tls: Option<LoadTls>,
     /// Number of connections.
     pub connections: u32,
     /// Queries in flight per connection.
@@ -82,6 +113,7 @@ impl Default for LoadOptions {
     fn default() -> Self {
         Self {
             targets: vec![([127, 0, 0, 1], 9042).into()],
+            tls: None,
             connections: 64,
             outstanding: 1,
             rate: None,
@@ -173,6 +205,7 @@ impl LoadOptions {
         let mix = mix_of(args)?;
         let options = Self {
             targets: args.targets.clone(),
+            tls: args.tls_ca.as_deref().map(LoadTls::open).transpose()?,
             connections: args.connections,
             outstanding: args.outstanding,
             rate: args.rate,

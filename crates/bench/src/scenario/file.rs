@@ -123,6 +123,9 @@ pub struct Server {
     /// Further arguments of the command.
     #[serde(default)]
     pub arguments: Vec<String>,
+    /// True if clients speak TLS to it (a proxy, HAProxy).
+    #[serde(default)]
+    pub tls: bool,
     /// True if it runs the binary of `--base` in place of the measured one.
     #[serde(default)]
     pub base: bool,

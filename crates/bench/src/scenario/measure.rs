@@ -105,6 +105,9 @@ fn load(
     for pid in measured(servers, &arm.measure).flat_map(Running::pids) {
         command.args(["--pid", &pid.to_string()]);
     }
+    if let Some(authority) = &target.authority {
+        command.arg("--tls-ca").arg(authority);
+    }
     if let Some(admin) = target.admin {
         command.args(["--proxy-admin", &admin.to_string()]);
     }

@@ -14,6 +14,7 @@
 
 mod args;
 mod check;
+mod certificates;
 mod child;
 pub mod file;
 mod form;

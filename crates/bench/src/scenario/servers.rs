@@ -9,6 +9,7 @@ use std::{
     process::{Command, Stdio},
 };
 
+use super::certificates::Certificates;
 use super::file::{Server, ServerKind};
 use crate::peers::{OwnProcess, haproxy_command, proxy_command, stub_command, wait_until_served};
 
@@ -66,6 +67,8 @@ pub(super) struct Running {
     pub(super) admin: Option<SocketAddr>,
     /// Statistics address of a stub.
     pub(super) statistics: Option<SocketAddr>,
+    /// Certificate of the authority with which clients verify a server that speaks TLS.
+    pub(super) authority: Option<PathBuf>,
     process: Process,
 }
 
@@ -133,6 +136,7 @@ pub(super) fn start(
         }
         _ => &around.shunt,
     };
+    let certificates = server.tls.then(|| Certificates::make(&server.name)).transpose()?;
     let mut command;
     let (mut addresses, mut admin, mut statistics, mut leftovers) =
         (vec![own], None, None, Vec::new());
@@ -147,6 +151,10 @@ pub(super) fn start(
         ServerKind::Proxy => {
             admin = Some(near(1));
             command = proxy_command(shunt, own, near(1), nodes);
+            if let Some(files) = &certificates {
+                command.args(["--tls", "required", "--tls-certificate"]).arg(&files.certificate);
+                command.arg("--tls-key").arg(&files.key);
+            }
         }
         ServerKind::Node => {
             let data = format!("shunt-bench-{}-{}", std::process::id(), server.name);
@@ -159,10 +167,17 @@ pub(super) fn start(
         ServerKind::Cassandra => return start_ring(server, around),
         ServerKind::Haproxy => {
             let file;
-            (command, file) = haproxy_command(Path::new("haproxy"), &server.name, own, nodes)?;
+            (command, file) = haproxy_command(
+                Path::new("haproxy"),
+                &server.name,
+                own,
+                nodes,
+                certificates.as_ref().map(|files| files.both.as_path()),
+            )?;
             leftovers.push(file);
         }
     }
+    leftovers.extend(certificates.as_ref().map(|files| files.directory.clone()));
     command.args(&server.arguments).envs(&server.environment).stdout(Stdio::null());
     // A stub ends when this pipe closes, however this process ends.
     command.stdin(if server.kind == ServerKind::Stub { Stdio::piped() } else { Stdio::null() });
@@ -183,6 +198,7 @@ pub(super) fn start(
         addresses,
         admin,
         statistics,
+        authority: certificates.map(|files| files.authority),
         process: Process::Own(process),
     })
 }
@@ -226,6 +242,7 @@ fn start_ring(server: &Server, around: &Surroundings) -> Result<Running, NotStar
         addresses: Vec::new(),
         admin: None,
         statistics: None,
+        authority: None,
         // From here on the ring is stopped on drop, even if only some nodes come up.
         process: Process::Ring { scripts: scripts.clone(), name: name.clone(), pids: Vec::new() },
     };
