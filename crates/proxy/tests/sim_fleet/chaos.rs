@@ -127,7 +127,8 @@ fn network(random: &mut Random) -> Options {
     if random.chance(0.2) {
         (options.reset, options.connect_refused) = (0.002, 0.02);
     }
-    options.sealed = random.chance(0.25);
+    // Of a copy: the other draws of a seed stay as they are.
+    options.sealed = random.clone().chance(0.25);
     options
 }
 

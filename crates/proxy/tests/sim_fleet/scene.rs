@@ -75,6 +75,9 @@ pub struct Proxy {
 /// one.
 const TIMERS_MAX: usize = 30;
 
+/// Further timers where connections are encrypted: one for each accepted in the last ten seconds.
+const HANDSHAKES_MAX: usize = 300;
+
 type Post = Arc<Mutex<VecDeque<(usize, usize, CoreMail)>>>;
 
 pub struct Scene {
@@ -389,7 +392,8 @@ impl Scene {
                     metrics.locks.waiting.get(),
                     (held.unread + held.backlog) as u64,
                 ];
-                if held.timers > TIMERS_MAX {
+                let handshakes = if self.settings.network.sealed { HANDSHAKES_MAX } else { 0 };
+                if held.timers > TIMERS_MAX + handshakes {
                     left.push(format!("proxy {number} {core:?}: {} timers", held.timers));
                 }
                 if counts.iter().any(|count| *count > 0) {
