@@ -116,7 +116,6 @@ pub(crate) fn proxy_command(
 /// # Errors
 /// The file cannot be written.
 pub(crate) fn haproxy_command(
-    program: &Path,
     name: &str,
     own: SocketAddr,
     ring: &[SocketAddr],
@@ -124,13 +123,14 @@ pub(crate) fn haproxy_command(
 ) -> io::Result<(Command, PathBuf)> {
     let file = std::env::temp_dir().join(format!("shunt-bench-{}-{name}.cfg", std::process::id()));
     fs::write(&file, haproxy_configuration(own, ring, certificate))?;
-    let mut command = Command::new(program);
+    let mut command = Command::new("haproxy");
     command.arg("-db").arg("-f").arg(&file);
     Ok((command, file))
 }
 
 /// Configuration of HAProxy in TCP mode with one thread and without a log: the least work that a
-/// general proxy can do. With a certificate (and its key in the same file) clients speak TLS. HAProxy derives its connection limit from the limit of open files.
+/// general proxy can do. With a certificate (and its key in the same file) clients speak TLS.
+/// HAProxy derives its connection limit from the limit of open files.
 fn haproxy_configuration(
     own: SocketAddr,
     ring: &[SocketAddr],

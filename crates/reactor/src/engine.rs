@@ -128,6 +128,8 @@ impl Io {
                 let conn = self.id(index);
                 if is_known {
                     service.closed(self, conn, reason);
+                } else {
+                    self.take_origin(conn);
                 }
                 self.retire(index);
                 let connection = &mut self.connections[index as usize];
@@ -211,8 +213,7 @@ impl Io {
     /// Continues a close once nothing is left to send.
     pub(crate) fn flushed(&mut self, index: u32) {
         let connection = &mut self.connections[index as usize];
-        let has_output =
-            connection.tunnel.as_ref().is_some_and(|tunnel| tunnel.has_output(connection.state));
+        let has_output = connection.tunnel.as_ref().is_some_and(|tunnel| tunnel.has_output(true));
         if connection.state != State::Flushing || connection.backlog() > 0 || has_output {
             return;
         }

@@ -13,7 +13,7 @@ use crate::engine::{Command, Outcome};
 use crate::moving::Moves;
 use crate::options::LoopOptions;
 use crate::sent_log::{NONE, Place, SentLog};
-use crate::service::ConnId;
+use crate::service::{Accepted, ConnId};
 use crate::timer::{Due, Timers};
 
 /// Size beyond which the scratch buffer for output to dead connections is freed.
@@ -70,6 +70,8 @@ pub struct Io {
     /// Events outside a callback, to report later.
     pub(crate) outcomes: Vec<(ConnId, Outcome)>,
     pub(crate) moves: Moves,
+    /// Accepted connections that do their handshake within the loop, with their origins.
+    pub(crate) securing: Vec<(ConnId, Accepted)>,
     pub(crate) timers: Timers,
     pub(crate) datagrams: Datagrams,
     pub(crate) pool: Pool,
@@ -427,6 +429,7 @@ impl Io {
             drained: Vec::with_capacity(64),
             outcomes: Vec::with_capacity(64),
             moves: Moves::new(options),
+            securing: Vec::new(),
             timers: Timers::default(),
             datagrams: Datagrams::new(options.datagrams.clone(), options.datagrams_at_once),
             pool: Pool::new(options.pool_bytes_max),

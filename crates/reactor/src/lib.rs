@@ -28,6 +28,7 @@ mod buffer;
 mod connection;
 mod datagrams;
 mod driver;
+mod encryption;
 mod engine;
 mod fd_limit;
 mod handshakes;

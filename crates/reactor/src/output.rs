@@ -11,7 +11,10 @@ impl Io {
     pub(crate) fn mark_dirty(&mut self, index: u32) {
         let connection = &mut self.connections[index as usize];
         let has_output = !connection.output.is_empty()
-            || connection.tunnel.as_ref().is_some_and(|tunnel| tunnel.has_output(connection.state));
+            || connection
+                .tunnel
+                .as_ref()
+                .is_some_and(|tunnel| tunnel.has_output(connection.state == State::Flushing));
         if !connection.dirty && has_output {
             connection.dirty = true;
             self.dirty.push(index);

@@ -1,8 +1,8 @@
 //! Encryption of a connection, as the loop and the acceptor see it. The protocol itself (TLS) lives
 //! in a crate above; the simulation has a session of its own that tears, pads and joins records.
 //!
-//! A session does no I/O. The loop gives it the bytes of the socket and presents to the service what
-//! it opens; at the end of a turn the loop has it seal the output, and writes the result.
+//! A session does no I/O. The loop gives it the bytes of the socket and presents to the service
+//! what it opens; at the end of a turn the loop has it seal the output, and writes the result.
 
 use std::fmt;
 use std::io;
@@ -47,8 +47,8 @@ pub struct SessionInfo {
     pub resumed: bool,
     /// Name that the client asked for (SNI).
     pub server_name: Option<Box<str>>,
-    /// Names that the peer's verified certificate carries, the most specific first: URIs, DNS names,
-    /// then the common name. Empty without a certificate.
+    /// Names that the peer's verified certificate carries, the most specific first: URIs, DNS
+    /// names, then the common name. Empty without a certificate.
     pub peer_names: Vec<Box<str>>,
 }
 

@@ -9,31 +9,18 @@
 //! gathers plaintext and fills larger records. Plaintext goes to the sent log when all of it is
 //! sealed, not when the kernel has taken the records: what another connection repeats is plaintext.
 
-use crate::connection::State;
-use crate::io::Io;
-use crate::service::{Accepted, CloseReason, ConnId, Service};
-use crate::session::{Session, SessionFault, SessionInfo};
-use crate::timer::Due;
-
-/// Most plaintext that one write seals: more would only wait in the kernel, or in memory.
-const SEALED_BYTES_MAX: usize = 256 << 10;
-/// Room for the records' headers and tags, by which ciphertext is longer than plaintext.
-const RECORDS_ROOM: usize = 1 << 10;
-/// Time for a handshake that the loop itself does with an accepted connection.
-const HANDSHAKE_NS: u64 = 10_000_000_000;
+use crate::session::{Session, SessionFault};
 
 /// A session and its buffers.
 pub(crate) struct Tunnel {
-    session: Box<dyn Session>,
+    pub(crate) session: Box<dyn Session>,
     /// Start of a record whose rest has not arrived.
-    partial: Vec<u8>,
+    pub(crate) partial: Vec<u8>,
     /// Output that is being sealed; bytes before `sealed` are.
     plain: Vec<u8>,
     sealed: usize,
     /// True once the end of the stream is sealed, or must not be.
-    ended: bool,
-    /// Origin of an accepted connection of which the service has not heard.
-    origin: Option<Accepted>,
+    pub(crate) ended: bool,
 }
 
 /// A session that has completed its handshake elsewhere, with the bytes that came behind it.
@@ -46,15 +33,22 @@ pub(crate) struct Arrival {
 }
 
 impl Tunnel {
-    fn new(session: Box<dyn Session>) -> Tunnel {
-        Tunnel {
-            session,
-            partial: Vec::new(),
-            plain: Vec::new(),
-            sealed: 0,
-            ended: false,
-            origin: None,
-        }
+    /// A tunnel with the start of a record that has arrived already.
+    pub(crate) fn new(session: Box<dyn Session>, partial: Vec<u8>) -> Tunnel {
+        Tunnel { session, partial, plain: Vec::new(), sealed: 0, ended: false }
+    }
+
+    /// Makes this output the one to seal. None may be unsealed.
+    #[inline]
+    pub(crate) fn begin(&mut self, output: &mut Vec<u8>) {
+        debug_assert!(self.plain.is_empty());
+        std::mem::swap(output, &mut self.plain);
+    }
+
+    /// True if all of the output is sealed.
+    #[inline]
+    pub(crate) fn is_sealed(&self) -> bool {
+        self.sealed == self.plain.len()
     }
 
     /// Output that is not sealed yet.
@@ -74,16 +68,15 @@ impl Tunnel {
         std::mem::take(&mut self.plain)
     }
 
-    /// True if records are to be made in this state even without output of the service.
+    /// True if records are to be made even without more output of the service; `closes`: it has
+    /// closed the connection.
     #[inline]
-    pub(crate) fn has_output(&self, state: State) -> bool {
-        !self.plain.is_empty()
-            || self.session.has_pending()
-            || state == State::Flushing && !self.ended
+    pub(crate) fn has_output(&self, closes: bool) -> bool {
+        !self.plain.is_empty() || self.session.has_pending() || closes && !self.ended
     }
 
-    /// Appends what the session has to say itself, `part` bytes of the unsealed output, and the end.
-    fn make_records(
+    /// Appends the pending records, `part` bytes of the unsealed output, and the end.
+    pub(crate) fn make_records(
         &mut self,
         part: usize,
         ends: bool,
@@ -106,211 +99,5 @@ impl Tunnel {
     /// The buffers, for the pool.
     pub(crate) fn into_buffers(self) -> [Vec<u8>; 2] {
         [self.partial, self.plain]
-    }
-}
-
-impl Io {
-    /// Same as [`connect`](Io::connect), through an encrypted session:
-    /// [`connected`](Service::connected) follows the session's handshake, which is part of the
-    /// time limit. A failed handshake is a [`CloseReason::Session`].
-    pub fn connect_with(
-        &mut self,
-        to: std::net::SocketAddr,
-        timeout_ns: u64,
-        session: Box<dyn Session>,
-    ) -> ConnId {
-        let conn = self.connect(to, timeout_ns);
-        self.connections[conn.index as usize].tunnel = Some(Box::new(Tunnel::new(session)));
-        conn
-    }
-
-    /// Facts about a connection's session; `None` for a connection without encryption.
-    pub fn session_info(&self, conn: ConnId) -> Option<&SessionInfo> {
-        Some(self.get(conn)?.tunnel.as_ref()?.session.info())
-    }
-
-    /// Encrypts a new connection, which does its handshake within the loop. An accepted one (with
-    /// its origin) is reported to the service after that.
-    pub(crate) fn secure(
-        &mut self,
-        index: u32,
-        session: Box<dyn Session>,
-        origin: Option<Accepted>,
-    ) {
-        let conn = self.id(index);
-        let connection = &mut self.connections[index as usize];
-        connection.tunnel = Some(Box::new(Tunnel { origin, ..Tunnel::new(session) }));
-        if origin.is_some() {
-            connection.state = State::Securing;
-            self.timers.set(self.now_ns.saturating_add(HANDSHAKE_NS), Due::Connection(conn));
-            self.mark_dirty(index);
-        }
-    }
-
-    /// Reports an accepted connection whose handshake is done, and then presents what came behind
-    /// it.
-    pub(crate) fn arrived<S: Service>(
-        &mut self,
-        index: u32,
-        arrival: Arrival,
-        origin: &Accepted,
-        service: &mut S,
-    ) {
-        let Arrival { session, partial, plain } = arrival;
-        let conn = self.id(index);
-        let connection = &mut self.connections[index as usize];
-        connection.tunnel = Some(Box::new(Tunnel { partial, ..Tunnel::new(session) }));
-        connection.input = plain;
-        if !connection.input.is_empty() {
-            connection.resumed = true;
-            self.resumed.push(index);
-        }
-        self.mark_dirty(index);
-        service.accepted(self, conn, origin);
-    }
-
-    /// Opens received bytes and hands their content over.
-    pub(crate) fn open<S: Service>(&mut self, index: u32, received: &mut [u8], service: &mut S) {
-        let connection = &mut self.connections[index as usize];
-        if !matches!(connection.state, State::Open | State::Securing) {
-            return;
-        }
-        let Some(tunnel) = &mut connection.tunnel else { return };
-        let mut plain = std::mem::take(&mut self.plain_buffer);
-        plain.clear();
-        let outcome = tunnel.session.open(received, &mut plain);
-        let handshake_ended =
-            connection.state == State::Securing && !tunnel.session.is_handshaking();
-        if let Ok(opened) = &outcome {
-            self.put_partial(index, &received[opened.consumed..]);
-        }
-        self.mark_dirty(index);
-        if handshake_ended {
-            self.secured(index, service);
-        }
-        if !plain.is_empty() {
-            self.present_opened(index, &plain, service);
-        }
-        self.plain_buffer = plain;
-        match outcome {
-            Ok(opened) if opened.ended => self.end_of_stream(index, service),
-            Ok(_) => {}
-            Err(fault) => self.ended(index, CloseReason::Session(fault), service),
-        }
-    }
-
-    /// Takes the start of a record that arrived before, to be presented with the rest.
-    pub(crate) fn take_partial(&mut self, index: u32, buffer: &mut Vec<u8>) {
-        let Some(tunnel) = &mut self.connections[index as usize].tunnel else { return };
-        if !tunnel.partial.is_empty() {
-            buffer.extend_from_slice(&tunnel.partial);
-            self.pool.put(std::mem::take(&mut tunnel.partial));
-        }
-    }
-
-    /// Keeps the start of a record until the rest arrives.
-    pub(crate) fn put_partial(&mut self, index: u32, rest: &[u8]) {
-        if let Some(tunnel) = &mut self.connections[index as usize].tunnel
-            && !rest.is_empty()
-        {
-            tunnel.partial = self.pool.take(rest.len());
-            tunnel.partial.extend_from_slice(rest);
-        }
-    }
-
-    /// Reports a connection whose handshake within the loop is done.
-    fn secured<S: Service>(&mut self, index: u32, service: &mut S) {
-        let conn = self.id(index);
-        let connection = &mut self.connections[index as usize];
-        connection.state = State::Open;
-        let origin = connection.tunnel.as_mut().and_then(|tunnel| tunnel.origin.take());
-        self.mark_dirty(index);
-        match origin {
-            Some(origin) => service.accepted(self, conn, &origin),
-            None => {
-                self.counters.connects += 1;
-                service.connected(self, conn);
-            }
-        }
-    }
-
-    /// Same as [`begin_send`](Io::begin_send), for a connection with a tunnel.
-    pub(crate) fn begin_send_sealed(&mut self, index: u32) -> bool {
-        let connection = &self.connections[index as usize];
-        let is_connected =
-            matches!(connection.state, State::Securing | State::Open | State::Flushing);
-        if !is_connected || !connection.sending.is_empty() {
-            return false;
-        }
-        let may_be_sent = self.take_output(index);
-        let connection = &mut self.connections[index as usize];
-        let Some(tunnel) = &mut connection.tunnel else { return false };
-        let part = tunnel.unsealed().len().min(SEALED_BYTES_MAX);
-        let ends = connection.state == State::Flushing
-            && !tunnel.ended
-            && part == tunnel.unsealed().len()
-            && connection.output.is_empty();
-        if part == 0 && !ends && !tunnel.session.has_pending() {
-            return false;
-        }
-        let mut records = self.pool.take(part + RECORDS_ROOM);
-        let outcome = tunnel.make_records(part, ends && may_be_sent, &mut records);
-        if tunnel.sealed == tunnel.plain.len() {
-            let plain = tunnel.take_plain();
-            let unused = match &mut connection.log {
-                Some(log) => log.finished_sending(plain),
-                None => Some(plain),
-            };
-            unused.into_iter().for_each(|buffer| self.pool.put(buffer));
-        }
-        let is_sent = outcome.is_ok() && !records.is_empty();
-        if is_sent {
-            (connection.sending, connection.sent) = (records, 0);
-        } else {
-            self.pool.put(records);
-        }
-        if let Err(fault) = outcome {
-            self.fail(index, CloseReason::Session(fault));
-        }
-        is_sent
-    }
-
-    /// Makes the output the buffer to seal, if it may be sent and none is being sealed. False if it
-    /// may not be sent now.
-    fn take_output(&mut self, index: u32) -> bool {
-        let connection = &mut self.connections[index as usize];
-        let Some(tunnel) = &mut connection.tunnel else { return false };
-        let may_be_sent = match connection.state {
-            State::Open => !connection.held,
-            State::Flushing => !tunnel.session.is_handshaking(),
-            _ => false,
-        };
-        if connection.output.is_empty() {
-            if connection.log.as_ref().is_none_or(|log| !log.is_filling()) {
-                self.pool.put(std::mem::take(&mut connection.output));
-            }
-        } else if may_be_sent && tunnel.plain.is_empty() {
-            std::mem::swap(&mut connection.output, &mut tunnel.plain);
-            let length = tunnel.plain.len();
-            connection.expect_output(length);
-            if let Some(log) = &mut connection.log {
-                log.started_sending();
-            }
-        }
-        may_be_sent
-    }
-
-    /// Gives up the output of a connection whose session has failed, so that only an alert for the
-    /// peer is left. False if there is none.
-    pub(crate) fn keep_alert(&mut self, index: u32) -> bool {
-        let connection = &mut self.connections[index as usize];
-        let output = std::mem::take(&mut connection.output);
-        let Some(tunnel) = &mut connection.tunnel else { return false };
-        let plain = tunnel.take_plain();
-        tunnel.ended = true;
-        let has_alert = tunnel.session.has_pending();
-        self.pool.put(output);
-        self.pool.put(plain);
-        has_alert
     }
 }

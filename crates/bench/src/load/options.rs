@@ -18,7 +18,7 @@ use crate::load::{
 pub struct LoadTls(Arc<shunt_tls::Client>);
 
 impl LoadTls {
-    /// TLS to servers whose certificates are of the authority in the file, whatever names they have.
+    /// TLS to servers whose certificates come from the authority in the file, under any name.
     fn open(authority: &Path) -> Result<Self, String> {
         let options = shunt_tls::ClientOptions {
             ca: Some(authority.to_owned()),

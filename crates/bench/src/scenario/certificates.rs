@@ -16,8 +16,8 @@ pub(super) struct Certificates {
     /// Certificate of the authority.
     pub(super) authority: PathBuf,
     /// Certificate and key of the server, for `127.0.0.1`.
-    pub(super) certificate: PathBuf,
-    pub(super) key: PathBuf,
+    certificate: PathBuf,
+    key: PathBuf,
     /// Both in one file, as HAProxy reads them.
     pub(super) both: PathBuf,
 }
@@ -48,6 +48,12 @@ impl Certificates {
         openssl(&arguments, &certificate, &key)?;
         fs::write(&both, [fs::read(&certificate)?, fs::read(&key)?].concat())?;
         Ok(Certificates { directory, authority, certificate, key, both })
+    }
+
+    /// Has a proxy of this command require TLS.
+    pub(super) fn configure(&self, command: &mut Command) {
+        command.args(["--tls", "required", "--tls-certificate"]).arg(&self.certificate);
+        command.arg("--tls-key").arg(&self.key);
     }
 }
 

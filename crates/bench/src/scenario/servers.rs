@@ -152,8 +152,7 @@ pub(super) fn start(
             admin = Some(near(1));
             command = proxy_command(shunt, own, near(1), nodes);
             if let Some(files) = &certificates {
-                command.args(["--tls", "required", "--tls-certificate"]).arg(&files.certificate);
-                command.arg("--tls-key").arg(&files.key);
+                files.configure(&mut command);
             }
         }
         ServerKind::Node => {
@@ -168,7 +167,6 @@ pub(super) fn start(
         ServerKind::Haproxy => {
             let file;
             (command, file) = haproxy_command(
-                Path::new("haproxy"),
                 &server.name,
                 own,
                 nodes,
