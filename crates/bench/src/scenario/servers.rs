@@ -166,12 +166,8 @@ pub(super) fn start(
         ServerKind::Cassandra => return start_ring(server, around),
         ServerKind::Haproxy => {
             let file;
-            (command, file) = haproxy_command(
-                &server.name,
-                own,
-                nodes,
-                certificates.as_ref().map(|files| files.both.as_path()),
-            )?;
+            let both = certificates.as_ref().map(|files| files.both.as_path());
+            (command, file) = haproxy_command(&server.name, own, nodes, both)?;
             leftovers.push(file);
         }
     }
