@@ -44,6 +44,7 @@ mod client_protocol;
 
 mod told;
 mod turned_away;
+mod transaction_alterations;
 mod transaction_future;
 mod transaction_log;
 mod transaction_ring;

@@ -6,9 +6,11 @@
 //! | [`switching`] | how a table's mode changes, step by step |
 //! | [`rules`] | which lock a write to a row has to name |
 //! | [`table_identity`] | which table a name stands for, and who waits to learn it |
+//! | [`alteration`] | changes of a table that would keep proxies from writing to it |
 //! | [`mentions`] | names that may stand in a text |
 //! | [`replicas`] | whether enough nodes can have a keyspace's rows |
 
+pub mod alteration;
 pub mod mentions;
 pub mod modes;
 pub mod replicas;

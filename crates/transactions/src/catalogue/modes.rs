@@ -12,6 +12,7 @@ use shunt_language::ast::{self, QualifiedName};
 use shunt_language::transaction::mode::TransactionalMode;
 use shunt_wire::cql::statement::{self, Identifier, Kind, Statement};
 
+use crate::catalogue::alteration;
 use crate::catalogue::mentions::Mentions;
 use crate::catalogue::rules::Rules;
 use crate::catalogue::switching::TableState;
@@ -61,6 +62,8 @@ pub enum Access {
     Write,
     /// Truncates the table.
     Truncate,
+    /// Gives the table options that a table with a mode cannot have.
+    Alter,
 }
 
 impl Access {
@@ -70,6 +73,7 @@ impl Access {
         match kind {
             Kind::Select => Access::Read,
             Kind::Truncate => Access::Truncate,
+            Kind::Ddl => Access::Alter,
             _ => Access::Write,
         }
     }
@@ -219,7 +223,7 @@ impl TableModes {
         let Some(routing) = self.routing(keyspace, table) else { return false };
         match access {
             Access::Read => routing.takes_reads(),
-            Access::Write => true,
+            Access::Write | Access::Alter => true,
             Access::Truncate => match routing {
                 Routing::Held | Routing::HeldForAll => true,
                 Routing::Mode(mode) => mode.is_by_statement(),
@@ -256,8 +260,8 @@ impl TableModes {
     }
 }
 
-/// The tables that a text reads or writes; none if it cannot be parsed. `session` is the keyspace
-/// of names without one.
+/// The tables that a text reads or writes, or gives options that a table with a mode cannot have;
+/// none if it cannot be parsed. `session` is the keyspace of names without one.
 pub fn tables_of(
     parsed: &Statement<'_>,
     text: &str,
@@ -278,6 +282,7 @@ pub fn tables_of(
         {
             None
         }
+        (Kind::Ddl, _) => alteration::altered_tables(text, session),
         // Classification shows only the first statement of a batch, and some statements need to be
         // parsed whole.
         (
@@ -404,6 +409,15 @@ mod tests {
             ("INSERT INTO watched (name) VALUES (?)", Some("ks"), true),
             ("TRUNCATE ks.watched", None, true),
             ("SELECT * FROM ks.watched", None, false),
+            ("ALTER TABLE ks.leases WITH gc_grace_seconds = 60", None, true),
+            ("ALTER TABLE mixed WITH default_time_to_live = 60", Some("ks"), true),
+            ("ALTER TABLE ks.watched WITH gc_grace_seconds = 0", None, true),
+            ("ALTER TABLE ks.opened WITH read_repair = 'NONE'", None, true),
+            ("ALTER TABLE ks.leases WITH gc_grace_seconds = 86400", None, false),
+            ("ALTER TABLE ks.leases ADD a int", None, false),
+            ("ALTER TABLE ks.bare WITH gc_grace_seconds = 0", None, false),
+            ("ALTER TABLE other.leases WITH gc_grace_seconds = 0", None, false),
+            ("CREATE TABLE ks.leases (k int PRIMARY KEY) WITH gc_grace_seconds = 0", None, false),
         ] {
             assert_eq!(takes(text, session), taken, "{text}");
         }
@@ -509,6 +523,7 @@ mod tests {
             ("INSERT INTO ruled (k) VALUES (1)", true),
             ("UPDATE ks.RULED SET a = 1 WHERE k = 1 IF EXISTS", true),
             ("TRUNCATE ks.ruled", true),
+            ("ALTER TABLE ruled WITH gc_grace_seconds = 0", true),
             (
                 "BEGIN BATCH INSERT INTO bare (k) VALUES (1) INSERT INTO ruled (k) VALUES (1) APPLY BATCH",
                 true,

@@ -84,6 +84,14 @@ impl Retention {
     }
 }
 
+/// Explains why no transaction may use a table with this `read_repair`, if so. Without read repair,
+/// one quorum may see a write that the next quorum does not.
+pub fn unfit_read_repair(read_repair: Option<&str>) -> Option<String> {
+    (read_repair == Some("NONE")).then(|| {
+        "it has read_repair = 'NONE': what one transaction has read the next may not".to_owned()
+    })
+}
+
 /// Explains from the texts of a table's columns why proxies cannot decide its statements by rows in
 /// memory. Takes an answer to [`COLUMNS`]; [`Table::unfit_for_conditional`] checks the rest.
 pub fn unfit_by_text(rows: &Rows<'_>) -> Option<String> {
@@ -375,10 +383,6 @@ impl Table {
     pub fn read(types: Types, name: &str, rows: &Rows<'_>) -> Option<Table> {
         let row = values(rows, &["id", "read_repair", "default_time_to_live", "gc_grace_seconds"])
             .pop()?;
-        // Without read repair, one quorum may see a write that the next quorum does not.
-        let unfit = (text(row[1]) == Some("NONE")).then(|| {
-            "it has read_repair = 'NONE': what one transaction has read the next may not".to_owned()
-        });
         Some(Table {
             keyspace: types.keyspace.clone(),
             name: name.to_owned(),
@@ -388,7 +392,7 @@ impl Table {
             partition_key: Vec::new(),
             clustering: Vec::new(),
             types,
-            unfit,
+            unfit: unfit_read_repair(text(row[1])),
             retention: Retention::read(row[2], row[3]),
         })
     }

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use shunt_language::transaction::{self, Returned, STATEMENTS_MAX, TEXT_BYTES_MAX};
+use shunt_transactions::catalogue::modes::Access;
 use shunt_transactions::request::{QueryOptions, Summary};
 use shunt_wire::cql::envelope::{Header, opcode};
 use shunt_wire::cql::message::{
@@ -14,7 +15,7 @@ use shunt_wire::cql::message::{
 use crate::core::Core;
 use crate::fault::Fault;
 use crate::prepared::PreparedStatement;
-use crate::transactions::observe;
+use crate::transactions::{modes, observe};
 
 /// Reads a QUERY, EXECUTE or BATCH, and passes its summary and values on. `session` is the
 /// connection's keyspace.
@@ -30,6 +31,9 @@ pub(crate) fn read_statement(
             let execute = Execute::decode(header.version, body)?;
             check_page(&execute.params)?;
             let statement = core.router.prepared.statement(execute.id).ok_or_else(unprepared)?;
+            if statement.access == Access::Alter {
+                return Err(modes::alteration_fault(text_of(&statement)?));
+            }
             let known = match statement.transaction.get() {
                 Some(known) => Arc::clone(known),
                 None => {

@@ -10,6 +10,7 @@ use shunt_language::transaction::mode::{self, TransactionalMode};
 use shunt_locks::Ticket;
 use shunt_reactor::Io;
 use shunt_transactions::Conditional;
+use shunt_transactions::catalogue::alteration;
 use shunt_transactions::catalogue::modes::{self as routed, Routing, TableModes};
 use shunt_transactions::catalogue::switching::{
     self, EVERY_NS, KNOWN_NS, Name, Next, SETTLES_NS, TableState,
@@ -282,7 +283,7 @@ fn begin(
     session: Option<&str>,
 ) -> Result<(), Fault> {
     let Some(change) = mode::parse(text)? else {
-        return Err(Fault::invalid("Shunt: this statement changes no mode"));
+        return Err(alteration_fault(text));
     };
     let keyspace = change.table.keyspace.or(session.map(str::to_owned));
     let keyspace = keyspace.ok_or_else(|| {
@@ -308,6 +309,12 @@ fn begin(
     modes.changes.insert(number, change);
     look_up(core, io, number);
     Ok(())
+}
+
+/// The error for a change of a table's options after which proxies could not write to the table.
+pub(super) fn alteration_fault(text: &str) -> Fault {
+    let why = alteration::refusal(text);
+    Fault::invalid(why.unwrap_or_else(|| "Shunt: this statement changes no mode".to_owned()))
 }
 
 /// Asks a node for the table, now or at the next tick, for as long as a core that has just begun

@@ -1,0 +1,71 @@
+//! Options that a table with a mode cannot have. A node that set them would end all writes to the
+//! table, so the proxy refuses the statement.
+
+use shunt_reactor::sim::{HostId, SECOND};
+use shunt_testing::{Answer, bytes, simulated};
+use shunt_wire::cql::envelope::opcode;
+use shunt_wire::cql::message::error_code::INVALID;
+
+use super::transaction_ring::{Bank, TransactionTestbed};
+
+fn testbed(mode: &'static str) -> (TransactionTestbed, HostId<simulated::Client>) {
+    let bank = Bank::with(&[("bank", "t")]);
+    bank.lock().unwrap().mode = Some(mode);
+    let mut ring = TransactionTestbed::new(bank, |_| {});
+    let client = ring.client(None);
+    (ring, client)
+}
+
+/// Sends a statement as text, and prepared.
+fn answers(
+    ring: &mut TransactionTestbed,
+    client: HostId<simulated::Client>,
+    text: &str,
+) -> [Answer; 2] {
+    let as_text = ring.ask(client, text);
+    ring.send(client, &bytes::prepare(4, 1, text));
+    ring.run_for(SECOND);
+    let id = ring.answers(client)[0].prepared().id;
+    ring.send(client, &bytes::execute(4, 2, &id, &[]));
+    ring.run_for(SECOND);
+    [as_text, ring.answers(client).remove(0)]
+}
+
+#[test]
+fn options_that_end_all_writes_to_a_table_with_a_mode_are_refused() {
+    for mode in ["conditional", "observe", "mixed_reads", "full"] {
+        let (mut ring, client) = testbed(mode);
+        for (text, why) in [
+            ("ALTER TABLE bank.t WITH gc_grace_seconds = 60", "gc_grace_seconds = 60"),
+            (
+                "ALTER TABLE bank.t WITH comment = 'c' AND default_time_to_live = 60",
+                "default_time_to_live = 60",
+            ),
+            ("ALTER TABLE bank.t WITH read_repair = 'NONE'", "read_repair = 'NONE'"),
+        ] {
+            for answer in answers(&mut ring, client, text) {
+                assert_eq!(answer.opcode(), opcode::ERROR, "{mode} {text}: {answer:?}");
+                let (code, message) = answer.error();
+                assert!(code == INVALID && message.contains(why), "{code:#x} {message}");
+            }
+        }
+        assert_eq!(ring.bank.lock().unwrap().written, []);
+    }
+}
+
+#[test]
+fn other_options_and_other_tables_are_left_to_nodes() {
+    let long = format!("/* {} */", "c".repeat(70_000));
+    for (mode, text) in [
+        ("conditional", "ALTER TABLE bank.t WITH gc_grace_seconds = 864000".to_owned()),
+        ("conditional", "ALTER TABLE bank.other WITH gc_grace_seconds = 60".to_owned()),
+        ("conditional", format!("ALTER TABLE bank.t WITH compaction = {{}} {long}")),
+        ("unsafe", "ALTER TABLE bank.t WITH gc_grace_seconds = 60".to_owned()),
+    ] {
+        let (mut ring, client) = testbed(mode);
+        for answer in answers(&mut ring, client, &text) {
+            assert_eq!(answer.opcode(), opcode::RESULT, "{text}: {answer:?}");
+        }
+        assert_eq!(ring.bank.lock().unwrap().written.len(), 2);
+    }
+}

@@ -1,0 +1,143 @@
+//! `ALTER TABLE` with options that a table with a mode cannot have.
+//!
+//! Proxies refuse to write to a table with such options, so a node that carried the statement out
+//! would end all writes to the table. Proxies refuse the statement instead, as they refuse to give
+//! a mode to a table that has the options.
+
+use shunt_language::ast::{
+    AlterTable, Properties, PropertyValue, SchemaStatement, Statement, TableAlteration,
+};
+use shunt_wire::cql::statement;
+
+use crate::catalogue::modes::TableName;
+use crate::plan::schema::{self, Retention};
+
+/// The options, as [`schema::TABLE`] reads them.
+const OPTIONS: [&str; 3] = ["default_time_to_live", "gc_grace_seconds", "read_repair"];
+
+/// The table of a statement that gives it options which a table with a mode cannot have. None if
+/// the text mentions one of the options and is too long to be parsed for each client.
+pub fn altered_tables(text: &str, session: Option<&str>) -> Option<Vec<TableName>> {
+    if !may_set_options(text) {
+        return Some(Vec::new());
+    }
+    if text.len() > statement::TEXT_BYTES_MAX {
+        return None;
+    }
+    let unfit = unfit(text).map(|(alter, _)| {
+        let keyspace = alter.name.keyspace.as_deref().or(session);
+        (keyspace.map(Into::into), alter.name.name.into())
+    });
+    Some(unfit.into_iter().collect())
+}
+
+/// Explains why a proxy does not pass on a statement that [`altered_tables`] has found.
+pub fn refusal(text: &str) -> Option<String> {
+    if !may_set_options(text) {
+        return None;
+    }
+    let (bytes, bytes_max) = (text.len(), statement::TEXT_BYTES_MAX);
+    if bytes > bytes_max {
+        return Some(format!(
+            "Shunt: this change of a table has {bytes} bytes, and may set one of the options {}; {bytes_max} bytes are allowed",
+            OPTIONS.join(", ")
+        ));
+    }
+    let (AlterTable { name, .. }, why) = unfit(text)?;
+    Some(format!(
+        "Shunt: table {name} has a transactional_mode or a rule, and proxies could not write to it: {why}; nothing was changed"
+    ))
+}
+
+fn may_set_options(text: &str) -> bool {
+    let is_in = |option: &str| {
+        let mut parts = text.as_bytes().windows(option.len());
+        parts.any(|part| part.eq_ignore_ascii_case(option.as_bytes()))
+    };
+    OPTIONS.into_iter().any(is_in)
+}
+
+/// The statement, and why its table could not have a mode. None for other statements.
+fn unfit(text: &str) -> Option<(AlterTable, String)> {
+    let Statement::Schema(SchemaStatement::AlterTable(alter)) =
+        shunt_language::parse(text).ok()?.statement
+    else {
+        return None;
+    };
+    let TableAlteration::With(properties) = &alter.alteration else { return None };
+    let why = unfit_options(properties)?;
+    Some((alter, why))
+}
+
+fn unfit_options(properties: &Properties) -> Option<String> {
+    let value = |option: &str| {
+        properties.iter().find_map(|(name, value)| match value {
+            PropertyValue::Constant(_, value) if name == option => Some(&**value),
+            _ => None,
+        })
+    };
+    // A node refuses a value that is no number.
+    let seconds = |option: &str| value(option)?.parse::<i32>().ok().map(i32::to_be_bytes);
+    let (ttl, gc_grace) = (seconds("default_time_to_live"), seconds("gc_grace_seconds"));
+    let retention = Retention::read(
+        ttl.as_ref().map(<[u8; 4]>::as_slice),
+        gc_grace.as_ref().map(<[u8; 4]>::as_slice),
+    );
+    let read_repair = value("read_repair").map(str::to_ascii_uppercase);
+    retention.refusal().or_else(|| schema::unfit_read_repair(read_repair.as_deref()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_that_a_table_with_a_mode_cannot_have_are_found() {
+        for (text, part) in [
+            ("ALTER TABLE ks.t WITH gc_grace_seconds = 0", "gc_grace_seconds = 0"),
+            ("alter columnfamily if exists T with GC_Grace_Seconds=10799;", "10799"),
+            ("ALTER TABLE t WITH comment = 'c' AND gc_grace_seconds = '60'", "= 60"),
+            ("ALTER TABLE t WITH default_time_to_live = 1", "default_time_to_live = 1"),
+            ("ALTER TABLE t WITH \"read_repair\" = 'none'", "read_repair = 'NONE'"),
+        ] {
+            let tables = altered_tables(text, Some("ks")).expect("parsed");
+            assert_eq!(tables, [(Some("ks".into()), "t".into())], "{text}");
+            let why = refusal(text).expect("refused");
+            assert!(why.contains(part) && why.contains("nothing was changed"), "{why}");
+        }
+        let named = altered_tables("ALTER TABLE a.\"T\" WITH gc_grace_seconds = 1", None);
+        assert_eq!(named, Some(vec![(Some("a".into()), "T".into())]));
+    }
+
+    #[test]
+    fn other_changes_are_left_to_nodes() {
+        for text in [
+            "ALTER TABLE t WITH gc_grace_seconds = 10800",
+            "ALTER TABLE t WITH default_time_to_live = 0",
+            "ALTER TABLE t WITH read_repair = 'BLOCKING'",
+            "ALTER TABLE t WITH comment = 'gc_grace_seconds = 0'",
+            "ALTER TABLE t WITH gc_grace_seconds = 'x'",
+            "ALTER TABLE t ADD gc_grace_seconds int",
+            "ALTER TABLE t WITH gc_grace_seconds =",
+            "CREATE TABLE IF NOT EXISTS t (k int PRIMARY KEY) WITH gc_grace_seconds = 0",
+            "ALTER MATERIALIZED VIEW t WITH gc_grace_seconds = 0",
+            "DROP TABLE t",
+        ] {
+            assert_eq!(altered_tables(text, Some("ks")), Some(Vec::new()), "{text}");
+            assert_eq!(refusal(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_long_text_is_not_parsed() {
+        let long = |rest: &str| {
+            let comment = "c".repeat(statement::TEXT_BYTES_MAX);
+            format!("ALTER TABLE ks.t WITH comment = '{comment}' AND {rest}")
+        };
+        let text = long("gc_grace_seconds = 864000");
+        assert_eq!(altered_tables(&text, None), None);
+        assert!(refusal(&text).is_some_and(|why| why.contains("bytes are allowed")));
+        let text = long("compaction = {}");
+        assert_eq!((altered_tables(&text, None), refusal(&text)), (Some(Vec::new()), None));
+    }
+}
