@@ -78,7 +78,8 @@ pub struct PreparedStatement {
     pub(crate) locks: Option<Arc<lock_tables::Statement>>,
     /// True if it is on a table of locks, in whatever form.
     pub(crate) names_locks: bool,
-    /// The tables that it reads or writes; `None` if they are unknown.
+    /// The tables that it reads or writes; `None` if they are unknown. A batch without a kept
+    /// text has unknown tables: it cannot be a transaction, and parsing it would hold the core up.
     pub(crate) tables: Option<Box<[TableName]>>,
     /// The statement's access to them.
     pub(crate) access: Access,
@@ -101,9 +102,12 @@ impl PreparedStatement {
         parsed: &Statement<'_>,
         keyspace: Option<&str>,
     ) -> Self {
+        let is_kept = text.len() <= limits::PREPARED_TEXT_BYTES_MAX;
+        let is_parsed = is_kept || parsed.kind != Kind::Batch;
+        let tables = is_parsed.then(|| tables_of(parsed, text, keyspace)).flatten();
         Self {
             id: Box::from(id),
-            text: (text.len() <= limits::PREPARED_TEXT_BYTES_MAX).then(|| Box::from(text)),
+            text: is_kept.then(|| Box::from(text)),
             keyspace: keyspace.map(Box::from),
             explicit_keyspace: false,
             // Only the first statement of a batch counts.
@@ -116,7 +120,7 @@ impl PreparedStatement {
             result_columns: Box::default(),
             locks: None,
             names_locks: false,
-            tables: tables_of(parsed, text, keyspace).map(Into::into),
+            tables: tables.map(Into::into),
             access: Access::of(parsed.kind),
             multiget: None,
             transaction: OnceLock::new(),

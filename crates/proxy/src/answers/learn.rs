@@ -125,9 +125,11 @@ fn remember_statement(
                 asked.text, &parsed, keyspace, explicit, &prepared, routing,
             )
             .with_shape(Shape::of(version, &prepared));
-            // A statement with another route already keeps that one.
-            let splits =
-                core.context.config.multiget == Multiget::Split && learned.after == After::Deliver;
+            // A statement with another route already keeps that one. A text that is too long to be
+            // kept is too long to be parsed here.
+            let splits = core.context.config.multiget == Multiget::Split
+                && learned.after == After::Deliver
+                && learned.text.is_some();
             match splits.then(|| form::read(asked.text, &prepared)).flatten() {
                 Some(form) => learned.of_partitions(form),
                 None => learned,

@@ -155,3 +155,20 @@ fn ids_of_another_length_are_left_to_the_node() {
     cache.learn(Account::default(), short);
     assert_eq!((cache.find(b"short"), cache.store.len()), (None, 0));
 }
+
+/// Parsing such a text would hold the core up, and without its text the batch is no transaction.
+#[test]
+fn a_batch_without_a_kept_text_is_not_parsed() {
+    let (begin, end) = ("BEGIN BATCH INSERT INTO ks.t (k) VALUES (?);", "APPLY BATCH");
+    for (bytes, is_parsed) in
+        [(limits::PREPARED_TEXT_BYTES_MAX, true), (limits::PREPARED_TEXT_BYTES_MAX + 1, false)]
+    {
+        let text = format!("{begin}{}{end}", " ".repeat(bytes - begin.len() - end.len()));
+        let statement = statement(1, &text);
+        assert_eq!(
+            (statement.text.is_some(), statement.tables.is_some()),
+            (is_parsed, is_parsed),
+            "{bytes}"
+        );
+    }
+}

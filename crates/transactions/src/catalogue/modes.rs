@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 use shunt_fleet::schema::{FACADE_KEYSPACE, META_KEYSPACE};
 use shunt_language::ast::{self, QualifiedName};
-use shunt_language::transaction::mode::TransactionalMode;
+use shunt_language::transaction::{self, mode::TransactionalMode};
 use shunt_wire::cql::statement::{self, Identifier, Kind, Statement};
 
 use crate::catalogue::alteration;
@@ -283,6 +283,8 @@ pub fn tables_of(
             None
         }
         (Kind::Ddl, _) => alteration::altered_tables(text, session),
+        // A longer batch is no transaction.
+        (Kind::Batch, _) if text.len() > transaction::TEXT_BYTES_MAX => None,
         // Classification shows only the first statement of a batch, and some statements need to be
         // parsed whole.
         (
