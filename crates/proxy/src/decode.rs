@@ -10,6 +10,7 @@ use shunt_wire::cql::envelope::{Header, flag, opcode};
 use shunt_wire::cql::foreign::{Foreign, is_a_drivers};
 use shunt_wire::cql::frame_v5::FrameError;
 use shunt_wire::cql::reader::Envelopes;
+use shunt_wire::cql::statement;
 use shunt_wire::error::DecodeError;
 
 use crate::accept;
@@ -427,12 +428,24 @@ fn finish(core: &mut Core, io: &mut Io, request: &Request<'_>, forwarded: Forwar
                         return take_as_any(core, io, request, plan);
                     }
                 }
+                After::Refuse => refuse_hidden(core, io, request, &plan),
                 After::Unprepared => learn::ask_to_prepare(core, io, slot, header, &plan, body),
                 _ => return take_page(core, io, request, plan),
             }
             Taken::Done
         }
     }
+}
+
+/// Refuses a SELECT whose table the proxy does not read: a node's answer could show a node.
+fn refuse_hidden(core: &mut Core, io: &mut Io, request: &Request<'_>, plan: &Plan) {
+    core.context.metrics.queries.of(plan.kind).add(1);
+    core.context.metrics.outcomes.of(Outcome::Intercepted).add(1);
+    let fault = Fault::invalid(format!(
+        "Shunt: this SELECT may read a table of the keyspace system, whose name has to stand within the first {} bytes",
+        statement::TEXT_BYTES_MAX
+    ));
+    reply::error(core, io, request.slot, request.header.stream, &fault);
 }
 
 /// Forwards to a node a statement that the proxy could have executed itself.

@@ -422,6 +422,7 @@ fn take_for_client(
         }
         After::Deliver
         | After::Use
+        | After::Refuse
         | After::Unprepared
         | After::Lock
         | After::Transaction

@@ -1,7 +1,8 @@
 //! The plan of a request: the facts known from its text or its prepared statement.
 
 use shunt_topology::{KeyspaceIndex, NodeId, Token};
-use shunt_wire::cql::statement::{Identifier, Kind, Statement};
+use shunt_transactions::catalogue::mentions::Mentions;
+use shunt_wire::cql::statement::{self, Identifier, Kind, Statement};
 
 use shunt_admin::RequestKind as QueryKind;
 
@@ -42,6 +43,8 @@ pub(crate) enum After {
     Transaction,
     /// A read of several partitions: split into parts, if the result is the same.
     Multiget,
+    /// A SELECT so long that its table is not read, and the table may show a node: refused.
+    Refuse,
     /// A request that names a statement unknown to the proxy: not sent; the client is asked to
     /// prepare it.
     Unprepared,
@@ -59,6 +62,7 @@ impl After {
                 | After::Lock
                 | After::Transaction
                 | After::Multiget
+                | After::Refuse
         )
     }
 }
@@ -114,13 +118,14 @@ pub(crate) fn work_of(kind: Kind) -> Work {
 }
 
 /// The proxy's own work for a statement; `keyspace` is that of its unqualified names.
-pub(crate) fn after_of(parsed: &Statement<'_>, keyspace: Option<&str>) -> After {
+pub(crate) fn after_of(parsed: &Statement<'_>, keyspace: Option<&str>, text: &str) -> After {
     match parsed.kind {
         Kind::Use => After::Use,
         Kind::Ddl => After::Agree,
         Kind::Select => match SystemTable::of(parsed, keyspace) {
             Some(table) => After::Rewrite(table),
             None if reads_local_rows(parsed, keyspace) => After::Local,
+            None if hides_local_rows(parsed, keyspace, text) => After::Refuse,
             None => After::Deliver,
         },
         Kind::Insert | Kind::Update | Kind::Delete | Kind::Batch | Kind::Truncate => After::Deliver,
@@ -167,4 +172,13 @@ pub(crate) fn reads_local_rows(parsed: &Statement<'_>, session: Option<&str>) ->
     let Some((keyspace, _)) = parsed.selected_table() else { return false };
     let keyspace = keyspace.or(session.map(Identifier::exact));
     keyspace.is_some_and(|keyspace| LOCAL_KEYSPACES.iter().any(|local| keyspace.matches(local)))
+}
+
+/// True if a SELECT may read node-local rows, and its table comes so late that it is not read.
+fn hides_local_rows(parsed: &Statement<'_>, session: Option<&str>, text: &str) -> bool {
+    if parsed.table.is_some() || text.len() <= statement::TEXT_BYTES_MAX {
+        return false;
+    }
+    let names: Mentions<'_> = LOCAL_KEYSPACES.into_iter().collect();
+    session.is_some_and(|session| LOCAL_KEYSPACES.contains(&session)) || names.may_be_in(text)
 }

@@ -114,7 +114,7 @@ impl PreparedStatement {
             names_keyspace: parsed.keyspace.is_some() && parsed.kind != Kind::Batch,
             work: work_of(parsed.kind),
             conditional: parsed.conditional,
-            after: after_of(parsed, keyspace),
+            after: after_of(parsed, keyspace, text),
             table_keyspace: None,
             key: Box::default(),
             result_columns: Box::default(),
@@ -207,7 +207,7 @@ impl PreparedStatement {
             (_, Some(keyspace)) => Some(keyspace.to_string().into_boxed_str()),
             _ => keyspace.map(Box::from),
         };
-        let result_columns = match after_of(parsed, keyspace) {
+        let result_columns = match after_of(parsed, keyspace, text) {
             After::Rewrite(_) => {
                 prepared.result.columns().map(|column| ResultColumn::of(&column)).collect()
             }

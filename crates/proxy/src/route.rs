@@ -67,6 +67,8 @@ pub(crate) fn plan(
                 && is_refused_on_locks(router, asked.text, asked.keyspace.or(session))
             {
                 After::Lock
+            } else if is_refused(asked.text, asked.keyspace.or(session)) {
+                After::Refuse
             } else {
                 After::Learn
             };
@@ -116,6 +118,12 @@ fn is_guarded(parsed: &Statement<'_>, text: &str) -> bool {
 fn is_transaction(text: &str) -> bool {
     let parsed = statement::classify(text);
     parsed.kind == Kind::Transaction || is_guarded(&parsed, text)
+}
+
+/// True if a text to prepare is too long to see whether it shows a node.
+fn is_refused(text: &str, session: Option<&str>) -> bool {
+    text.len() > statement::TEXT_BYTES_MAX
+        && after_of(&statement::classify(text), session, text) == After::Refuse
 }
 
 /// True if a text to prepare is on a table of locks, and has no supported form or none that this
@@ -195,7 +203,7 @@ fn plan_query(router: &mut Router, pool: PoolId, query: &Query<'_>) -> Plan {
             After::Transaction
         }
         false if is_routed(router, &parsed, query.text, session) => After::Transaction,
-        false => after_of(&parsed, session),
+        false => after_of(&parsed, session, query.text),
     };
     Plan {
         placement,

@@ -80,3 +80,41 @@ fn statements_of_many_megabytes_push_nobody_elses_out() {
     testbed.reset(offender);
     testbed.check_recovered();
 }
+
+/// The proxy reads only the head of a long text. Where the table comes after that, a node's answer
+/// would show the node and not the proxy.
+#[test]
+fn no_long_text_hides_a_table_that_shows_a_node() {
+    let mut testbed = Testbed::new();
+    let offender = testbed.started_offender(4);
+    let mut ask = |text: &str| {
+        let text = text.replace("{}", &" ".repeat(70_000));
+        [bytes::query(4, 1, &text), bytes::prepare(4, 1, &text)].map(|request| {
+            testbed.send(offender, &request);
+            testbed.answered(offender, 1);
+            testbed.take_answers(offender).remove(0)
+        })
+    };
+    for text in [
+        "SELECT {} * FROM system.local",
+        "SELECT /* {} */ rpc_address FROM System.Local WHERE key = 'local'",
+        "SELECT peer, {} host_id FROM \"system\".peers",
+        "SELECT * FROM system./* {} */peers_v2",
+    ] {
+        for answer in ask(text) {
+            assert_eq!(answer.header.opcode, opcode::ERROR, "{text}");
+            let (code, why) = answer.error();
+            assert!(code == error_code::INVALID && why.contains("keyspace system"), "{why}");
+        }
+    }
+    for text in [
+        "SELECT {} v FROM bench.kv WHERE k = 0x00",
+        "SELECT rpc_address FROM system.local WHERE {} key = 'local'",
+    ] {
+        for answer in ask(text) {
+            assert_eq!(answer.header.opcode, opcode::RESULT, "{text}");
+        }
+    }
+    testbed.reset(offender);
+    testbed.check_recovered();
+}
