@@ -1,6 +1,8 @@
 //! Overload resolution: by name, by the known types of the arguments, and by the receiver of the
 //! result.
 
+use std::sync::Arc;
+
 use super::aggregate::{Aggregate, AggregateKind};
 use super::arithmetic::Math;
 use super::masks::Mask;
@@ -21,6 +23,11 @@ pub trait Argument {
 
     /// Text of the argument in messages.
     fn shown(&self) -> String;
+
+    /// Number of elements of a literal list, which can also be a vector.
+    fn list_length(&self) -> Option<usize> {
+        None
+    }
 }
 
 /// Names of arithmetic operations as functions, which calls cannot use.
@@ -264,20 +271,27 @@ fn similarity_functions(
         _ => return Ok(None),
     };
     let [one, other] = arguments else { return Err(wrong_count(name)) };
-    let is_vector = |cql_type: &CqlType| matches!(cql_type, CqlType::Vector { .. });
-    let (left, right) = (one.known_type(), other.known_type());
-    // A list of numbers may be a vector; the other argument decides.
-    let vector = left.clone().filter(is_vector).or_else(|| right.clone().filter(is_vector));
-    let vector = vector.or_else(|| receiver.cloned()).ok_or_else(|| untyped(name, *one))?;
-    let CqlType::Vector { element, .. } = &vector else { return Ok(Some(Vec::new())) };
-    if **element != NativeType::Float.into() {
-        return Err(InvalidRequest::new(format!(
-            "Function system.{name} requires a float vector argument, but found argument {} of type {vector}",
-            one.shown()
-        )));
-    }
-    if [left, right].iter().flatten().any(|known| is_vector(known) && *known != vector) {
-        return Err(InvalidRequest::new("All arguments must have the same vector dimensions"));
+    let own = |argument: &dyn Argument| match argument.list_length() {
+        Some(length) => u32::try_from(length).ok().filter(|length| *length > 0).map(|dimension| {
+            CqlType::Vector { element: Arc::new(NativeType::Float.into()), dimension }
+        }),
+        None => argument.known_type(),
+    };
+    let (left, right) = (own(*one), own(*other));
+    let either = left.clone().or_else(|| right.clone()).or_else(|| receiver.cloned());
+    let vector = either.ok_or_else(|| untyped(name, *one))?;
+    for (argument, own) in [(one, left), (other, right)] {
+        let found = own.unwrap_or_else(|| vector.clone());
+        let is_float = matches!(&found, CqlType::Vector { element, .. } if **element == NativeType::Float.into());
+        if !is_float {
+            return Err(InvalidRequest::new(format!(
+                "Function system.{name} requires a float vector argument, but found argument {} of type {found}",
+                argument.shown()
+            )));
+        }
+        if found != vector {
+            return Err(InvalidRequest::new("All arguments must have the same vector dimensions"));
+        }
     }
     let (arguments, returns) = (vec![vector.clone(), vector], NativeType::Float.into());
     Ok(Some(vec![Function {

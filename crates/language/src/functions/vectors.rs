@@ -32,7 +32,7 @@ pub(super) fn similarity(
         Similarity::Cosine => {
             if [&one, &other].iter().any(|vector| vector.iter().all(|number| *number == 0.0)) {
                 return Err(InvalidRequest::new(format!(
-                    "Function {name} doesn't support all-zero vectors."
+                    "Function system.{name} doesn't support all-zero vectors."
                 )));
             }
             let (mut product, mut left, mut right) = (0.0_f32, 0.0_f32, 0.0_f32);

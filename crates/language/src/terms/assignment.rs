@@ -229,4 +229,11 @@ impl Argument for TermArgument<'_> {
     fn shown(&self) -> String {
         self.term.to_string()
     }
+
+    fn list_length(&self) -> Option<usize> {
+        match self.term {
+            Term::List(terms) => Some(terms.len()),
+            _ => None,
+        }
+    }
 }

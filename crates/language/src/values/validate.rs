@@ -91,6 +91,11 @@ pub(super) fn hex(bytes: &[u8]) -> String {
 }
 
 fn collection(what: &str, types: &[&CqlType], bytes: &[u8]) -> Result<(), InvalidRequest> {
+    // Bytes of a number, bound for a collection, may begin like this.
+    if bytes.first_chunk::<4>().is_some_and(|count| i32::from_be_bytes(*count) < 0) {
+        let why = format!("The data cannot be deserialized as a {what}");
+        return Err(InvalidRequest::new(why));
+    }
     let elements = split::collection(what, bytes)?;
     elements
         .into_iter()

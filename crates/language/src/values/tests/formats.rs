@@ -347,13 +347,22 @@ const INVALID: &[(&str, &str, &str)] = &[
         "0000000100000004000000010b",
         "Unexpected extraneous bytes after list value",
     ),
+    ("frozen<list<int>>", "ffffffff", "The data cannot be deserialized as a list"),
     ("frozen<set<text>>", "", "Not enough bytes to read a set"),
+    ("frozen<set<text>>", "ffffffff", "The data cannot be deserialized as a set"),
+    ("frozen<set<text>>", "74657374", "Not enough bytes to read a set"),
     (
         "frozen<set<text>>",
         "0000000100000004000000010b",
         "Unexpected extraneous bytes after set value",
     ),
     ("frozen<map<text, int>>", "", "Not enough bytes to read a map"),
+    ("frozen<map<text, int>>", "ffffffff", "The data cannot be deserialized as a map"),
+    (
+        "list<frozen<set<int>>>",
+        "0000000100000004ffffffff",
+        "The data cannot be deserialized as a set",
+    ),
     ("tuple<int, text>", "01", "Not enough bytes to read size of 0th component"),
     ("tuple<int, text>", "01020304", "Not enough bytes to read 0th component"),
     (

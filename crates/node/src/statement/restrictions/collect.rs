@@ -111,6 +111,10 @@ impl<'t, 's, 'a> Collector<'t, 's, 'a> {
             Relation::Tuple { columns, comparison, value } => {
                 self.add_tuple(columns, *comparison, value)
             }
+            // As in Cassandra, an IN of one value is an equality.
+            Relation::TupleIn { columns, values } if let [only] = &values[..] => {
+                self.add_tuple(columns, Comparison::Equal, only)
+            }
             Relation::TupleIn { columns, values } => {
                 let (first, types) = self.run_of(columns)?;
                 let values = values.iter().map(|value| self.tuple_term(value, columns, &types));
@@ -180,11 +184,7 @@ impl<'t, 's, 'a> Collector<'t, 's, 'a> {
             return self.add_filter(position, None, Test::OneOf(values));
         }
         let collected = &mut self.columns[position];
-        if collected.equal.is_some() {
-            return invalid(format!(
-                "{name} cannot be restricted by more than one relation if it includes a IN"
-            ));
-        }
+        collected.check_alone(name)?;
         collected.equal = Some(values);
         Ok(())
     }
@@ -514,6 +514,19 @@ fn tuple_name(prefix: &str, names: &[String]) -> String {
 }
 
 impl Collected {
+    /// Refuses an equality or IN beside other relations on the column.
+    fn check_alone(&self, name: &str) -> Result<(), InvalidRequest> {
+        let one_only = "cannot be restricted by more than one relation if it includes";
+        match &self.equal {
+            Some(one_of) if one_of.is_in() => invalid(format!("{name} {one_only} a IN")),
+            Some(_) => invalid(format!("{name} {one_only} an Equal")),
+            None if self.is_restricted() => invalid(format!(
+                "Column \"{name}\" cannot be restricted by both an equality and an inequality relation"
+            )),
+            None => Ok(()),
+        }
+    }
+
     fn is_restricted(&self) -> bool {
         self.equal.is_some() || self.lower.is_some() || self.upper.is_some()
     }
@@ -545,13 +558,9 @@ fn collect(
         invalid(format!("More than one restriction was found for the {end} bound on {name}"))
     };
     match comparison {
-        Comparison::Equal if collected.is_restricted() => invalid(format!(
-            "{name} cannot be restricted by more than one relation if it includes an Equal"
-        )),
-        _ if collected.equal.is_some() => invalid(format!(
-            "{name} cannot be restricted by more than one relation if it includes an Equal"
-        )),
+        _ if collected.equal.is_some() => collected.check_alone(name),
         Comparison::Equal => {
+            collected.check_alone(name)?;
             collected.equal = Some(OneOf::Equal(value));
             Ok(())
         }

@@ -52,6 +52,23 @@ fn statements_that_cannot_be() {
         ),
         ("SELECT * FROM t WHERE k = 1 ORDER BY a, b DESC", "error: Unsupported order by relation"),
         (
+            "SELECT * FROM t WHERE k = 1 AND (a) IN ((1), (2)) ORDER BY b",
+            "error: Order by currently only supports the ordering of columns following their declared order in the \
+             PRIMARY KEY",
+        ),
+        (
+            "SELECT * FROM t WHERE k = 1 AND a > 1 AND a IN (2)",
+            "error: Column \"a\" cannot be restricted by both an equality and an inequality relation",
+        ),
+        (
+            "SELECT * FROM t WHERE k = 1 AND a IN (1, 2) AND a > 1",
+            "error: a cannot be restricted by more than one relation if it includes a IN",
+        ),
+        (
+            "SELECT * FROM t WHERE k = 1 AND a = 1 AND (a) IN ((1))",
+            "error: a cannot be restricted by more than one relation if it includes an Equal",
+        ),
+        (
             "SELECT v FROM t GROUP BY v",
             "error: Group by is currently only supported on the columns of the PRIMARY KEY, got v",
         ),

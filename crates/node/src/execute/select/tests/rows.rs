@@ -58,6 +58,13 @@ fn rows_of_one_partition() {
             "'120'; '121'; '122'; '110'",
         ),
         ("SELECT v FROM t WHERE k = 1 AND a = 1 ORDER BY b", "'110'; '111'; '112'"),
+        ("SELECT v FROM t WHERE k = 1 AND a IN (1) ORDER BY b", "'110'; '111'; '112'"),
+        ("SELECT v FROM t WHERE k IN (1) AND (a) IN ((1)) ORDER BY b", "'110'; '111'; '112'"),
+        ("SELECT v FROM t WHERE k = 1 AND (a) IN ((1)) ORDER BY b DESC", "'112'; '111'; '110'"),
+        (
+            "SELECT a, count(*) FROM t WHERE k = 1 AND (a) IN ((1)) GROUP BY k, b",
+            "1, 1; 1, 1; 1, 1",
+        ),
         (
             "SELECT v FROM t WHERE k = 1 AND a IN (0, 2) ORDER BY a DESC, b ASC",
             "'120'; '121'; '122'; '100'; '101'; '102'",

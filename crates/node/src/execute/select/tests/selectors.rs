@@ -87,3 +87,41 @@ fn markers_have_the_type_that_is_wanted() {
     let answer = nodes.ask("SELECT (int) ?, m[?] FROM t WHERE k = ? LIMIT ?", &asked).unwrap();
     assert_eq!(answer.rows, ["2, 3"]);
 }
+
+/// A literal list is a vector of as many floats.
+#[test]
+fn similarities_of_literals_and_null() {
+    let mut nodes = Nodes::new(&[
+        "CREATE TABLE v (k int PRIMARY KEY, v vector<float, 2>, l list<float>, i vector<int, 2>)",
+        "INSERT INTO v (k, v, l, i) VALUES (1, [1, 0], [1, 2], [1, 2])",
+    ]);
+    let of = |arguments: &str| format!("SELECT similarity_cosine({arguments}) FROM v WHERE k = 1");
+    for (arguments, value) in [
+        ("v, [0, 1]", "0.5"),
+        ("[0, 1], v", "0.5"),
+        ("[1, 0], [0, 1]", "0.5"),
+        ("v, null", "null"),
+        ("null, v", "null"),
+        ("[1, 0], null", "null"),
+    ] {
+        assert_eq!(nodes.rows(&of(arguments)), value, "{arguments}");
+    }
+    let wanted = "error: Function system.similarity_cosine requires a float vector argument, but found argument";
+    let lengths = "error: All arguments must have the same vector dimensions";
+    for (arguments, message) in [
+        ("null, null", "error: Cannot infer type of argument NULL in call to function".to_owned()),
+        ("?, ?", "error: Cannot infer type of argument ? in call to function".to_owned()),
+        ("[1, 2], [3]", lengths.to_owned()),
+        ("v, [1]", lengths.to_owned()),
+        ("l, v", format!("{wanted} l of type list<float>")),
+        ("[1, 2], l", format!("{wanted} l of type list<float>")),
+        ("[1, 2], i", format!("{wanted} i of type vector<int, 2>")),
+        (
+            "[0, 0], v",
+            "error: Function system.similarity_cosine doesn't support all-zero".to_owned(),
+        ),
+    ] {
+        let refused = nodes.rows(&of(arguments));
+        assert!(refused.starts_with(&message), "{arguments}: {refused}");
+    }
+}

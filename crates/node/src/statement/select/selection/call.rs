@@ -313,4 +313,12 @@ impl Argument for SelectorArgument<'_> {
     fn shown(&self) -> String {
         name_of(&self.selector)
     }
+
+    fn list_length(&self) -> Option<usize> {
+        match &self.selector {
+            Selector::List(parts) => Some(parts.len()),
+            Selector::Term(Term::List(terms)) => Some(terms.len()),
+            _ => None,
+        }
+    }
 }
