@@ -6,11 +6,15 @@ use super::datacentre::Resolved;
 use super::error::ControlError;
 use crate::config::{CQL_PORT, Config, reaches, split_host_port};
 
-/// Looks up the addresses of each contact point.
-pub(super) async fn resolve_all(config: &Config) -> Vec<Resolved> {
+/// Looks up the addresses of each contact point that is not `known` already: a second answer takes
+/// time, and may differ from the one that the proxy has connected by.
+pub(super) async fn resolve_all(config: &Config, mut known: Vec<Resolved>) -> Vec<Resolved> {
     let mut all = Vec::new();
     for name in &config.contact_points {
-        all.push((name.clone(), resolve(name, config.node_port.unwrap_or(CQL_PORT)).await));
+        all.push(match known.iter().position(|(one, found)| one == name && found.is_ok()) {
+            Some(place) => known.swap_remove(place),
+            None => (name.clone(), resolve(name, config.node_port.unwrap_or(CQL_PORT)).await),
+        });
     }
     all
 }
@@ -74,6 +78,22 @@ fn is_of_this_host(ip: IpAddr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_contact_point_is_looked_up_once() {
+        let address: SocketAddr = "192.0.2.7:9042".parse().expect("an address");
+        let other: SocketAddr = "192.0.2.8:9042".parse().expect("an address");
+        let names = ["no name", "192.0.2.8:9042", "192.0.2.9"].map(str::to_owned);
+        let config = Config { contact_points: names.to_vec(), ..Config::default() };
+        let known = vec![
+            (names[2].clone(), Err("no answer".to_owned())),
+            (names[0].clone(), Ok(vec![address])),
+        ];
+        let found: Vec<_> =
+            resolve_all(&config, known).await.into_iter().map(|(_, found)| found).collect();
+        let last = "192.0.2.9:9042".parse().expect("an address");
+        assert_eq!(found, [Ok(vec![address]), Ok(vec![other]), Ok(vec![last])]);
+    }
 
     #[test]
     fn an_address_is_the_proxys_own_where_it_listens() {

@@ -20,7 +20,7 @@ use tracing::{debug, error, info, warn};
 
 use super::agreement::Answer;
 use super::contact;
-use super::datacentre;
+use super::datacentre::{self, Resolved};
 use super::error::{Attempt, ControlError};
 use super::follow;
 use super::handshake::{self, Session};
@@ -76,6 +76,8 @@ pub struct ControlPlane {
     /// The local datacentre if none is configured: that of the contact points, for the life of the
     /// process.
     home: Option<String>,
+    /// Contact points that were looked up for the present control connection.
+    resolved: Vec<Resolved>,
     /// Host ids of nodes believed down.
     pub(super) down: HashSet<u128>,
     /// Probes of nodes in progress.
@@ -100,6 +102,7 @@ impl ControlPlane {
             schema: Schema::default(),
             inventory: None,
             home: None,
+            resolved: Vec::new(),
             down: HashSet::new(),
             probes: JoinSet::new(),
             agreements: JoinSet::new(),
@@ -178,7 +181,10 @@ impl ControlPlane {
             let candidates = self.candidates(&config);
             let round = try_round(config, candidates, Arc::clone(&self.metrics));
             match refuse_meanwhile(&mut self.requests, &mut self.post, round).await? {
-                Ok(session) => return Some(Ok(session)),
+                Ok((session, resolved)) => {
+                    self.resolved = resolved;
+                    return Some(Ok(session));
+                }
                 Err(Failures { own: Some(why), .. }) if self.ring.is_none() => {
                     return Some(Err(Unfit(why)));
                 }
@@ -276,8 +282,9 @@ impl ControlPlane {
     /// Checks, before the cores hear of the ring, that it fits the configuration, and decides the
     /// local datacentre.
     pub(super) async fn settle(&mut self, session: &Session) -> Step {
+        let known = std::mem::take(&mut self.resolved);
         let (config, Some(ring)) = (self.settings(), &self.ring) else { return Ok(()) };
-        let resolved = contact::resolve_all(&config).await;
+        let resolved = contact::resolve_all(&config, known).await;
         contact::refuse_own(&config, &resolved)?;
         ring_identity::check_contact_points(&config, ring, session.connection.address, &resolved)
             .await?;
@@ -295,7 +302,8 @@ impl ControlPlane {
         if config.local_datacentre.is_some() {
             return;
         }
-        match datacentre::choose(None, &ring.nodes, &contact::resolve_all(&config).await) {
+        let resolved = contact::resolve_all(&config, Vec::new()).await;
+        match datacentre::choose(None, &ring.nodes, &resolved) {
             Ok(chosen) => self.home = Some(chosen),
             Err(why) => {
                 let now = self.view.borrow().as_ref().map(|state| state.datacentre.clone());
@@ -372,19 +380,21 @@ struct Failures {
     own: Option<String>,
 }
 
-/// Tries one address after the other; if none works, returns the errors of all.
+/// Tries one address after the other. Returns the session, and the contact points looked up for it;
+/// if no address works, the errors of all.
 async fn try_round(
     config: Arc<Config>,
     candidates: Candidates,
     metrics: Arc<ControlMetrics>,
-) -> Result<Session, Failures> {
+) -> Result<(Session, Vec<Resolved>), Failures> {
+    let mut resolved = Vec::new();
     let mut failures = Failures::default();
     let failed = &mut failures.attempts;
     let mut tried = HashSet::new();
     for address in candidates.nodes.iter().copied() {
         tried.insert(address);
         match candidates.try_one(address, &config, &metrics).await {
-            Ok(session) => return Ok(session),
+            Ok(session) => return Ok((session, resolved)),
             Err(error) => failed.push(Attempt { address, error }.to_string()),
         }
     }
@@ -396,6 +406,7 @@ async fn try_round(
                 continue;
             }
         };
+        resolved.push((name.clone(), Ok(addresses.clone())));
         for address in addresses {
             if !tried.insert(address) {
                 continue;
@@ -407,7 +418,7 @@ async fn try_round(
                 continue;
             }
             match candidates.try_one(address, &config, &metrics).await {
-                Ok(session) => return Ok(session),
+                Ok(session) => return Ok((session, resolved)),
                 Err(error) => failed.push(Attempt { address, error }.to_string()),
             }
         }
