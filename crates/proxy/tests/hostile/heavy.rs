@@ -1,7 +1,11 @@
 //! Requests that take long to read: a loop reads some of them in a turn, others come first, and all
 //! are answered in order.
 
-use shunt_proxy::metrics::StallReason;
+use std::ops::Range;
+use std::sync::Arc;
+
+use shunt_proxy::limits::HEAVY_TURN_BYTES_MAX;
+use shunt_proxy::metrics::{QueryKind, StallReason};
 use shunt_reactor::sim::{HostId, SECOND};
 use shunt_testing::{bytes, simulated};
 use shunt_wire::cql::compression::{Algorithm, Compressor};
@@ -70,37 +74,47 @@ fn a_small_body_that_says_it_is_large_counts_as_what_it_says() {
     testbed.check_recovered();
 }
 
+/// Bytes of blanks in a text of [`segments`]; none of them is heavy by itself.
+const SEGMENT_BLANKS: usize = 60 << 10;
+
+/// Connects clients that compress their segments.
+fn segmented_clients(testbed: &mut Testbed, count: usize) -> Vec<HostId<simulated::Client>> {
+    let clients = (0..count).map(|_| {
+        let client = testbed.offender();
+        testbed
+            .scene
+            .world
+            .with(client, |client, _| client.expect_compression(Some(Algorithm::Lz4)));
+        testbed.send(client, &bytes::startup(5, Some("lz4")));
+        testbed.answered(client, 1);
+        testbed.take_answers(client);
+        client
+    });
+    let clients = clients.collect();
+    testbed.run_for(SECOND);
+    clients
+}
+
+/// Makes one compressed segment for the text of each stream.
+fn segments(streams: Range<i16>) -> Vec<u8> {
+    let segment = |stream| {
+        let plain = bytes::query(5, stream, &long_read(SEGMENT_BLANKS));
+        let mut block = Vec::new();
+        assert!(Compressor::new().compress(Algorithm::Lz4, &plain, &mut block));
+        // In v4 a length precedes the block.
+        bytes::segment_lz4(&block[4..], plain.len())
+    };
+    streams.flat_map(segment).collect()
+}
+
 /// A few bytes of a v5 segment stand for 128 KiB, and a read takes hundreds of such segments.
 #[test]
 fn compressed_segments_count_as_what_they_hold() {
     let mut testbed = Testbed::new();
-    let clients: Vec<_> = (0..8)
-        .map(|_| {
-            let client = testbed.offender();
-            testbed
-                .scene
-                .world
-                .with(client, |client, _| client.expect_compression(Some(Algorithm::Lz4)));
-            testbed.send(client, &bytes::startup(5, Some("lz4")));
-            testbed.answered(client, 1);
-            testbed.take_answers(client);
-            client
-        })
-        .collect();
-    testbed.run_for(SECOND);
+    let clients = segmented_clients(&mut testbed, 8);
     testbed.start_work();
     for client in &clients {
-        let segments: Vec<u8> = (0..100)
-            .flat_map(|stream| {
-                // None of these texts is heavy by itself.
-                let plain = bytes::query(5, stream, &long_read(60 << 10));
-                let mut block = Vec::new();
-                assert!(Compressor::new().compress(Algorithm::Lz4, &plain, &mut block));
-                // In v4 a length precedes the block.
-                bytes::segment_lz4(&block[4..], plain.len())
-            })
-            .collect();
-        testbed.send(*client, &segments);
+        testbed.send(*client, &segments(0..100));
     }
     for client in &clients {
         is_answered(&mut testbed, *client, 100);
@@ -108,6 +122,44 @@ fn compressed_segments_count_as_what_they_hold() {
     assert!(stalls(&testbed) > 0);
     assert_eq!(testbed.scene.metrics[0].clients_stalled.of(StallReason::Heavy).get(), 0);
     testbed.check_recovered();
+}
+
+/// More segments of a client in line arrive before its turn comes. The loop reads them too then, so
+/// a place in line counts as much as a turn may read, and not as what had arrived.
+#[test]
+fn a_place_in_line_counts_as_much_as_may_have_arrived_when_its_turn_comes() {
+    let mut testbed = Testbed::new();
+    let clients = segmented_clients(&mut testbed, 20);
+    let core = testbed.scene.cores[0];
+    // Each send arrives as a whole before the next turn.
+    let send_all = |testbed: &mut Testbed, streams: Range<i16>| {
+        testbed.scene.world.freeze(core);
+        for client in &clients {
+            testbed.send(*client, &segments(streams.clone()));
+        }
+        testbed.run_for(SECOND / 10);
+        testbed.scene.world.thaw(core);
+    };
+    let metrics = Arc::clone(&testbed.scene.metrics[0]);
+    let first = metrics.queries.of(QueryKind::Query).get();
+    let queries = || metrics.queries.of(QueryKind::Query).get() - first;
+    let in_line = || metrics.clients_stalled.of(StallReason::Heavy).get();
+    send_all(&mut testbed, 0..2);
+    assert!(testbed.scene.world.run_until(SECOND, |_| in_line() > 0), "all were read at once");
+    send_all(&mut testbed, 2..10);
+    let (mut before, mut most) = (queries(), 0);
+    let are_read = testbed.scene.world.run_until(30 * SECOND, |_| {
+        let now = queries();
+        most = most.max(now - before);
+        before = now;
+        now == 20 * 10
+    });
+    assert!(are_read, "{} were read", queries());
+    let most_bytes = most as usize * SEGMENT_BLANKS;
+    assert!(most_bytes <= 2 * HEAVY_TURN_BYTES_MAX, "a turn has read {most_bytes} bytes");
+    for client in &clients {
+        is_answered(&mut testbed, *client, 10);
+    }
 }
 
 #[test]
