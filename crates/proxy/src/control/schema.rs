@@ -101,7 +101,8 @@ pub(super) async fn read_table(
 }
 
 /// Reads modes and rules before clients are served, so that no write bypasses transactions or a
-/// rule. If only one replica answers, the modes are in doubt, and no table is served by them.
+/// rule. If only one replica answers, or none, the modes are in doubt, and no table is served by
+/// them.
 async fn read_modes(
     connection: &mut Connection,
     limit: Duration,
@@ -136,12 +137,13 @@ async fn read_modes(
 /// Rows of one of the fleet's own tables.
 struct OwnRows {
     rows: Vec<Row>,
-    /// True if one replica answered instead of a quorum.
+    /// True if no quorum answered: these are one replica's rows, or none.
     is_in_doubt: bool,
 }
 
 /// Reads one of the fleet's own tables. If no quorum answers, the proxy begins with one replica's
-/// answer: the cores read again at the fleet's level, which is not known here.
+/// answer, and without any if no replica answers: the cores read again at the fleet's level, which
+/// is not known here.
 async fn read_own(
     connection: &mut Connection,
     question: &str,
@@ -164,7 +166,13 @@ async fn read_own(
     }
     match read {
         Ok(rows) => Ok(OwnRows { rows, is_in_doubt }),
-        Err(error) if may_have_rows(&error) => Err(error),
+        Err(error) if may_have_rows(&error) => match error {
+            ControlError::Node { code, message } => {
+                warn!(code, message, "no replica of {table} answers");
+                Ok(OwnRows { rows: Vec::new(), is_in_doubt })
+            }
+            lost => Err(lost),
+        },
         Err(error) => {
             // Without the right this proxy carries out no transaction.
             if let ControlError::Node { code: error_code::UNAUTHORIZED, message: why } = error {

@@ -47,8 +47,9 @@ pub(super) struct FakeState {
     pub(super) queries: usize,
     /// A node that knows only the first schema version.
     pub(super) behind: Option<u128>,
-    /// True if a quorum has the table of modes, which has no rows; `None`: there is no such table.
-    pub(super) modes: Option<bool>,
+    /// Replicas of three that answer about modes, of which there are none; `None`: there is no such
+    /// table.
+    pub(super) modes: Option<u8>,
 }
 
 /// Schema version of all nodes at first.
@@ -344,11 +345,12 @@ impl Server {
             columns_table(&state)
         } else if text.contains("default_time_to_live FROM system_schema.tables") {
             tables_table(&state)
-        } else if let Some(has_quorum) =
+        } else if let Some(replicas) =
             state.modes.filter(|_| text.contains("FROM shunt_meta.transactional"))
         {
-            if !has_quorum && query.params.consistency != Consistency::ONE {
-                encode::error(answer, error_code::OVERLOADED, "no quorum");
+            let wanted = if query.params.consistency == Consistency::ONE { 1 } else { 2 };
+            if replicas < wanted {
+                encode::error(answer, error_code::OVERLOADED, "too few replicas");
                 return opcode::ERROR;
             }
             (
