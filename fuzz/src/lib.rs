@@ -36,6 +36,7 @@ pub mod segments;
 pub mod shim;
 pub mod sidecar;
 pub mod statement;
+pub mod tls;
 pub mod transaction;
 pub mod types;
 pub mod values;
@@ -57,7 +58,7 @@ pub struct Target {
 }
 
 /// The targets of this crate.
-pub const TARGETS: [Target; 24] = [
+pub const TARGETS: [Target; 25] = [
     Target { name: "requests", run: requests::run },
     Target { name: "responses", run: responses::run },
     Target { name: "segments", run: segments::run },
@@ -82,6 +83,7 @@ pub const TARGETS: [Target; 24] = [
     Target { name: "shim", run: shim::run },
     Target { name: "merging", run: merging::run },
     Target { name: "sidecar", run: sidecar::run },
+    Target { name: "tls", run: tls::run },
 ];
 
 /// Runs a target on each file named on the command line.

@@ -22,6 +22,7 @@ mod language;
 mod locks;
 mod netmc;
 mod records;
+mod tls;
 mod transaction;
 
 /// One file of the corpus.
@@ -66,6 +67,7 @@ pub fn seeds() -> Vec<Seed> {
     netmc::shim(&mut add);
     netmc::merging(&mut add);
     netmc::sidecar(&mut add);
+    tls::tls(&mut add);
     seeds
 }
 

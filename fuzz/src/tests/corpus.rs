@@ -159,3 +159,8 @@ fn the_corpus_has_every_seed_as_the_encoders_write_it_now() {
         );
     }
 }
+
+#[test]
+fn tls() {
+    fuzz("tls");
+}
