@@ -55,6 +55,9 @@ pub(crate) struct Connection {
     pub(crate) keeps_end: bool,
     /// True once that end was seen, and reading is paused.
     pub(crate) end_kept: bool,
+    /// True if the end of the peer's stream was seen while bytes before it were still to be
+    /// presented.
+    pub(crate) end_pending: bool,
     /// True if it is in the list of connections with kept bytes to present.
     pub(crate) resumed: bool,
     /// True if the service waits for the backlog to fall to `notify_below`.
@@ -116,7 +119,7 @@ impl Connection {
     #[inline]
     pub(crate) fn wants_read(&self) -> bool {
         match self.state {
-            State::Open => !self.paused,
+            State::Open => !self.paused && !self.end_pending,
             State::Securing => true,
             State::Flushing | State::Lingering => !self.peer_ended,
             _ => false,

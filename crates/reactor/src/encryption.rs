@@ -36,6 +36,14 @@ impl Io {
         Some(self.get(conn)?.tunnel.as_ref()?.session.info())
     }
 
+    /// Memory of a connection's encryption, in bytes: its keys, and the start of a record whose rest
+    /// has not arrived. 0 without encryption.
+    pub fn session_bytes(&self, conn: ConnId) -> usize {
+        self.get(conn)
+            .and_then(|connection| connection.tunnel.as_ref())
+            .map_or(0, |tunnel| tunnel.session.bytes() + tunnel.partial.capacity())
+    }
+
     /// Encrypts a new connection, which does its handshake within the loop. An accepted one (with
     /// its origin) is reported to the service after that.
     pub(crate) fn secure(
@@ -87,8 +95,9 @@ impl Io {
         let mut plain = std::mem::take(&mut self.plain_buffer);
         plain.clear();
         let outcome = tunnel.session.open(received, &mut plain);
-        let handshake_ended =
-            connection.state == State::Securing && !tunnel.session.is_handshaking();
+        let handshake_ended = outcome.is_ok()
+            && connection.state == State::Securing
+            && !tunnel.session.is_handshaking();
         if let Ok(opened) = &outcome {
             self.put_partial(index, &received[opened.consumed..]);
         }

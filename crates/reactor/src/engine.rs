@@ -94,7 +94,9 @@ impl Io {
         }
         if connection.tunnel.is_some() {
             connection.state = State::Securing;
-            return self.mark_dirty(index);
+            self.mark_dirty(index);
+            // A session that could not begin says so.
+            return self.open(index, &mut [], service);
         }
         connection.state = State::Open;
         self.counters.connects += 1;
@@ -108,6 +110,11 @@ impl Io {
         let connection = &mut self.connections[index as usize];
         if connection.state == State::Open && connection.keeps_end {
             (connection.paused, connection.end_kept) = (true, true);
+            return;
+        }
+        let has_more = connection.paused || connection.resumed && connection.unread() > 0;
+        if connection.state == State::Open && has_more {
+            connection.end_pending = true;
             return;
         }
         self.ended(index, CloseReason::Peer, service);
@@ -134,10 +141,12 @@ impl Io {
                 self.retire(index);
                 let connection = &mut self.connections[index as usize];
                 connection.peer_ended = true;
-                if reason == CloseReason::Peer && connection.backlog() > 0 && !connection.log_taken
-                {
+                let has_more = connection.backlog() > 0 || connection.tunnel.is_some();
+                if connection.log_taken {
+                    self.finish(index, false);
+                } else if reason == CloseReason::Peer && has_more {
                     // The peer may have closed only its own direction: answers to it are still
-                    // sent.
+                    // sent, and the end of a tunnel.
                     self.start_flushing(index);
                 } else if matches!(reason, CloseReason::Session(_)) && self.keep_alert(index) {
                     self.connections[index as usize].peer_ended = false;

@@ -3,11 +3,14 @@
 //! milliseconds. A loop gets a connection only with its session ready.
 //!
 //! A client may be silent, or send one byte a second. So each thread waits for all its handshakes
-//! together, their number and their time are bounded, and beyond the number the oldest one goes:
-//! one that is still going on by then is of a client that does not answer.
+//! together, and their number and their time are bounded, also for each address. Beyond the number
+//! the oldest one of the address with the most goes. Addresses take turns, so that a client that
+//! begins many handshakes delays its own.
 
-use std::collections::VecDeque;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,7 +29,11 @@ use crate::sync::{Arc, Mutex, Wake};
 use crate::tunnel::Arrival;
 
 /// Events taken by one wait.
-const EVENTS_MAX: usize = 64;
+const EVENTS_MAX: usize = 4096;
+/// Steps between two waits. Events that are left are reported again.
+const STEPS_MAX: usize = 16;
+/// Part of the connections of a thread that one address may have.
+const SHARE: usize = 4;
 /// Stands for the queue of accepted connections in an event's data.
 const WAKE: u64 = u64::MAX;
 /// Leading bytes by which [`Security::admit`] decides.
@@ -65,10 +72,18 @@ pub trait Security: Send + Sync {
 pub struct HandshakeLimits {
     /// Number of threads.
     pub threads: usize,
-    /// Most connections whose handshake has not ended; the oldest one makes room for the next.
+    /// Most connections whose handshake has not ended, a quarter of them from one address; the
+    /// oldest one makes room for the next. A quarter more may wait for a thread that is busy.
     pub pending_max: usize,
     /// Time from the accept to the end of the handshake.
     pub time_max: Duration,
+}
+
+impl HandshakeLimits {
+    /// Most sockets that the threads hold.
+    pub fn sockets_max(&self) -> usize {
+        self.pending_max + self.pending_max.div_ceil(SHARE)
+    }
 }
 
 impl Default for HandshakeLimits {
@@ -135,7 +150,8 @@ impl Handshakes {
         let queue = &self.queues[self.next];
         self.next = (self.next + 1) % self.queues.len();
         let mut accepted = queue.accepted.lock().unwrap_or_else(PoisonError::into_inner);
-        let oldest = if accepted.len() < queue.bound { None } else { accepted.pop_front() };
+        let oldest =
+            if accepted.len() < queue.bound.div_ceil(SHARE) { None } else { accepted.pop_front() };
         accepted.push_back((socket, origin));
         drop(accepted);
         queue.wake.ring();
@@ -220,6 +236,11 @@ struct Worker<M> {
     free: Vec<u32>,
     /// Every connection by its age, with its deadline. Those that are gone stay until their turn.
     order: VecDeque<(u32, u32, Instant)>,
+    /// Connections of each address, the oldest first.
+    of_address: HashMap<IpAddr, VecDeque<u32>>,
+    /// Number of events of each address in the present wait, and all events with their turns.
+    counts: HashMap<IpAddr, u32>,
+    turns: Vec<(u32, u64, EventFlags)>,
     buffer: Vec<u8>,
 }
 
@@ -240,6 +261,9 @@ impl<M> Worker<M> {
             slots: Vec::new(),
             free: Vec::new(),
             order: VecDeque::new(),
+            of_address: HashMap::new(),
+            counts: HashMap::new(),
+            turns: Vec::new(),
             buffer: Vec::with_capacity(READ_BYTES),
         })
     }
@@ -260,15 +284,37 @@ impl<M> Worker<M> {
                 tracing::error!(%error, "handshakes cannot be waited for");
                 clock::sleep_ns(FULL_WAIT_NS);
             }
-            for Event { flags, data } in events.iter().copied() {
-                if data.u64() == WAKE {
-                    self.take_accepted();
-                } else {
-                    self.proceed(data.u64(), flags);
-                }
+            if events.iter().any(|event| { event.data }.u64() == WAKE) {
+                self.take_accepted();
+            }
+            self.take_turns(&events);
+            for position in 0..self.turns.len().min(STEPS_MAX) {
+                let (_, data, flags) = self.turns[position];
+                self.proceed(data, flags);
             }
             self.give_up_late();
         }
+    }
+
+    /// Brings the events of connections into an order in which addresses take turns.
+    fn take_turns(&mut self, events: &[Event]) {
+        self.turns.clear();
+        self.counts.clear();
+        for Event { flags, data } in events.iter().copied() {
+            if let Some(address) = self.address(data.u64()) {
+                let turn = self.counts.entry(address).or_insert(0);
+                self.turns.push((*turn, data.u64(), flags));
+                *turn += 1;
+            }
+        }
+        self.turns.sort_by_key(|(turn, ..)| *turn);
+    }
+
+    /// Address of the connection of an event, unless it is gone.
+    fn address(&self, data: u64) -> Option<IpAddr> {
+        let slot = self.slots.get(data as u32 as usize)?;
+        let pending = slot.pending.as_ref().filter(|_| slot.generation == (data >> 32) as u32)?;
+        Some(pending.origin.peer.ip())
     }
 
     fn take_accepted(&mut self) {
@@ -277,8 +323,15 @@ impl<M> Worker<M> {
             &mut *self.queue.accepted.lock().unwrap_or_else(PoisonError::into_inner),
         );
         for (socket, origin) in accepted {
-            if self.slots.len() - self.free.len() >= self.queue.bound {
-                self.give_up_oldest();
+            let address = origin.peer.ip();
+            let count = self.of_address.get(&address).map_or(0, VecDeque::len);
+            if count >= self.queue.bound.div_ceil(SHARE) {
+                self.give_up_oldest(address);
+            } else if self.slots.len() - self.free.len() >= self.queue.bound {
+                let most = self.of_address.iter().max_by_key(|(_, pending)| pending.len());
+                if let Some((&address, _)) = most {
+                    self.give_up_oldest(address);
+                }
             }
             self.insert(socket, origin);
         }
@@ -299,6 +352,7 @@ impl<M> Worker<M> {
         slot.pending =
             Some(Pending { socket, origin, stage: Stage::Silent, interest: EventFlags::IN });
         self.order.push_back((index, slot.generation, Instant::now() + self.time_max));
+        self.of_address.entry(origin.peer.ip()).or_default().push_back(index);
     }
 
     /// Takes a connection out.
@@ -307,6 +361,16 @@ impl<M> Worker<M> {
         let pending = slot.pending.take()?;
         slot.generation = slot.generation.wrapping_add(1);
         self.free.push(index);
+        if let Entry::Occupied(mut entry) = self.of_address.entry(pending.origin.peer.ip()) {
+            let of_address = entry.get_mut();
+            // The oldest ones go first, as a rule.
+            if let Some(position) = of_address.iter().position(|other| *other == index) {
+                of_address.remove(position);
+            }
+            if of_address.is_empty() {
+                entry.remove();
+            }
+        }
         Some(pending)
     }
 
@@ -324,11 +388,9 @@ impl<M> Worker<M> {
         }
     }
 
-    fn give_up_oldest(&mut self) {
-        while let Some((index, generation, _)) = self.order.pop_front() {
-            if self.slots[index as usize].generation == generation {
-                return self.give_up(index, TOO_MANY);
-            }
+    fn give_up_oldest(&mut self, address: IpAddr) {
+        if let Some(&index) = self.of_address.get(&address).and_then(VecDeque::front) {
+            self.give_up(index, TOO_MANY);
         }
     }
 
@@ -405,7 +467,7 @@ impl Pending {
             Stage::Handshake(handshake) => {
                 (handshake.session.is_handshaking(), !handshake.unsent.is_empty())
             }
-            Stage::Refused { unsent, .. } => (true, !unsent.is_empty()),
+            Stage::Refused { unsent, .. } => (unsent.is_empty(), !unsent.is_empty()),
         };
         let mut interest = EventFlags::empty();
         interest.set(EventFlags::IN, reads);

@@ -239,7 +239,11 @@ impl Io {
         if connection.unread() > 0 {
             self.present_kept(index, service);
         }
-        if self.connections[index as usize].wants_read() {
+        let connection = &mut self.connections[index as usize];
+        if connection.state == State::Open && !connection.paused && connection.end_pending {
+            connection.end_pending = false;
+            self.end_of_stream(index, service);
+        } else if connection.wants_read() {
             self.commands.push(Command::Resume { index });
         }
     }

@@ -128,9 +128,12 @@ fn refuse_late(core: &mut Core, io: &mut Io, slot: u32) {
     closing::refuse_for(core, io, slot, 0, closing, &Fault::new(FaultKind::Late, why));
 }
 
-/// Memory of a client: replies that it has not taken and incomplete requests.
+/// Memory of a client: replies that it has not taken, incomplete requests, and its encryption.
 fn bytes_of(io: &Io, client: &Client) -> usize {
-    io.backlog(client.conn) + io.unread(client.conn) + client.reader.held_bytes()
+    io.backlog(client.conn)
+        + io.unread(client.conn)
+        + io.session_bytes(client.conn)
+        + client.reader.held_bytes()
 }
 
 /// True if a client does not take its replies: more of them wait than any bound allows, or it has

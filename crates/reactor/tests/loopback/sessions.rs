@@ -20,6 +20,9 @@ for_each_driver!(
     plain_and_encrypted_clients_share_a_port,
     a_refused_client_reads_the_refusal,
     the_oldest_silent_client_makes_room,
+    an_address_makes_room_for_itself_alone,
+    the_end_waits_for_the_bytes_before_it,
+    an_end_is_answered_with_an_end,
     a_silent_client_has_a_deadline,
     a_broken_record_ends_the_connection,
     outgoing_connections_are_encrypted,
@@ -93,8 +96,15 @@ struct Client {
 impl Client {
     /// Completes the handshake, and sends `first` with its last flight.
     fn connect(address: SocketAddr, seed: u64, first: &[u8]) -> Client {
+        let mut client = Client::begin(connect(address), seed);
+        client.complete(first);
+        client
+    }
+
+    /// Sends the first flight.
+    fn begin(stream: TcpStream, seed: u64) -> Client {
         let mut client = Client {
-            stream: connect(address),
+            stream,
             session: TornSession::new(Random::new(seed), true),
             received: Vec::new(),
             plain: Vec::new(),
@@ -104,11 +114,14 @@ impl Client {
         client.session.take_pending(&mut out);
         // A byte at a time: the server finds the start of a record only.
         out.iter().for_each(|byte| client.stream.write_all(&[*byte]).unwrap());
-        while client.session.is_handshaking() {
-            assert!(client.read());
-        }
-        client.write(first);
         client
+    }
+
+    fn complete(&mut self, first: &[u8]) {
+        while self.session.is_handshaking() {
+            assert!(self.read());
+        }
+        self.write(first);
     }
 
     fn write(&mut self, bytes: &[u8]) {
@@ -217,7 +230,8 @@ fn is_closed(stream: &mut TcpStream) -> bool {
 }
 
 fn the_oldest_silent_client_makes_room(choice: IoChoice) {
-    let limits = HandshakeLimits { threads: 1, pending_max: 3, time_max: PATIENCE };
+    // A quarter for one address.
+    let limits = HandshakeLimits { threads: 1, pending_max: 12, time_max: PATIENCE };
     let server = SecureServer::start(choice, limits, echo);
     // Each has begun a handshake, or has said nothing at all.
     let mut silent: Vec<_> = (0..5)
@@ -237,6 +251,73 @@ fn the_oldest_silent_client_makes_room(choice: IoChoice) {
     let faults: Vec<_> = server.ended.try_iter().filter_map(Result::err).collect();
     assert_eq!(faults.len(), 3);
     assert!(faults[0].to_string().contains("too many handshakes"), "{faults:?}");
+}
+
+/// Connects from another address of this host.
+fn connect_from(source: [u8; 4], to: SocketAddr) -> TcpStream {
+    let flags = rustix::net::SocketFlags::CLOEXEC;
+    let (family, kind) = (rustix::net::AddressFamily::INET, rustix::net::SocketType::STREAM);
+    let socket = rustix::net::socket_with(family, kind, flags, None).unwrap();
+    rustix::net::bind(&socket, &SocketAddr::from((source, 0))).unwrap();
+    rustix::net::connect(&socket, &to).unwrap();
+    let stream = TcpStream::from(socket);
+    guard(&stream);
+    stream
+}
+
+fn an_address_makes_room_for_itself_alone(choice: IoChoice) {
+    let limits = HandshakeLimits { threads: 1, pending_max: 8, time_max: PATIENCE };
+    let server = SecureServer::start(choice, limits, echo);
+    let mut client = Client::begin(connect_from([127, 0, 0, 9], server.address), 5);
+    // The server has answered the first flight, so it knows the client.
+    assert_eq!(client.stream.peek(&mut [0]).unwrap(), 1);
+    let mut silent: Vec<_> = (0..30).map(|_| connect(server.address)).collect();
+    assert!(silent[..20].iter_mut().all(is_closed));
+    client.complete(b"still there");
+    assert_eq!(client.read_exactly(11), b"still there");
+}
+
+fn the_end_waits_for_the_bytes_before_it(choice: IoChoice) {
+    let (handler, told) = reporting(|io, event, tell| {
+        match event {
+            // A byte at a time, with a pause after each.
+            Event::Received(conn, data) => {
+                tell(Some(data[0]));
+                io.pause_reading(conn);
+                io.set_timer(io.now_ns(), u64::from(conn.index) << 32 | u64::from(conn.generation));
+                return 1;
+            }
+            Event::Timer(key) => io.resume_reading(shunt_reactor::ConnId {
+                index: (key >> 32) as u32,
+                generation: key as u32,
+            }),
+            Event::Closed(_, reason) => {
+                assert_eq!(reason, CloseReason::Peer);
+                tell(None);
+            }
+            _ => {}
+        }
+        0
+    });
+    let server = SecureServer::start(choice, PATIENT, handler);
+    let mut client = Client::connect(server.address, 1, b"");
+    let mut out = Vec::new();
+    client.session.seal(b"abcdefgh", &mut out).unwrap();
+    client.session.end(&mut out);
+    client.stream.write_all(&out).unwrap();
+    let seen: Vec<_> = std::iter::from_fn(|| next(&told)).collect();
+    assert_eq!(seen, b"abcdefgh");
+}
+
+fn an_end_is_answered_with_an_end(choice: IoChoice) {
+    let server = SecureServer::start(choice, PATIENT, echo);
+    let mut client = Client::connect(server.address, 1, b"hello");
+    assert_eq!(client.read_exactly(5), b"hello");
+    let mut out = Vec::new();
+    client.session.end(&mut out);
+    client.stream.write_all(&out).unwrap();
+    while client.read() {}
+    assert!(client.ended);
 }
 
 fn a_silent_client_has_a_deadline(choice: IoChoice) {

@@ -94,7 +94,7 @@ pub(crate) fn start(
     let state_file = state_file.map_err(unusable)?;
     let tls_metrics = Arc::<TlsMetrics>::default();
     let tls = open_tls(&config, &tls_metrics)?;
-    let handshakes_max = tls.as_ref().map_or(0, |_| ClientTls::limits(&config).pending_max);
+    let handshakes_max = tls.as_ref().map_or(0, |_| ClientTls::limits(&config).sockets_max());
     open_files::allow_clients_and(config.clients_max, handshakes_max);
 
     let (teller, notices) = events.teller();
