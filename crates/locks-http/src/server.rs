@@ -14,8 +14,10 @@ use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use shunt_admin::{Counter, Family};
-use shunt_proxy::config::Config;
+use shunt_proxy::config::{Config, Credentials};
+use shunt_proxy::control::Access;
 use shunt_proxy::control::client::{AsyncClient, Failed};
+use shunt_proxy::tls::OutgoingTls;
 use shunt_wire::cql::message::error_code;
 use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
@@ -54,6 +56,8 @@ pub enum Order {
 pub struct LocksHttp {
     /// A listener of the proxy itself.
     proxy: SocketAddr,
+    /// TLS of the fleet; `None`: the proxy is reached in clear text.
+    tls: Option<Arc<OutgoingTls>>,
     config: watch::Receiver<Arc<Config>>,
     order: watch::Receiver<Order>,
     connections: Arc<Room>,
@@ -78,11 +82,13 @@ impl LocksHttp {
     /// fleet's locks.
     pub fn new(
         proxy: SocketAddr,
+        tls: Option<Arc<OutgoingTls>>,
         config: watch::Receiver<Arc<Config>>,
         order: watch::Receiver<Order>,
     ) -> Arc<Self> {
         Arc::new(Self {
             proxy,
+            tls,
             config,
             order,
             connections: Room::new(CONNECTIONS_MAX),
@@ -284,6 +290,18 @@ impl LocksHttp {
         done.unwrap_or_else(|failed| Reply::of_statement(&failed, request.changes_something()))
     }
 
+    /// The way to the proxy. The proxy's certificate must be for the address by which the other
+    /// proxies know it.
+    fn access(&self, credentials: Option<Credentials>) -> Access {
+        let address = self.config.borrow().member_address().ok();
+        Access {
+            credentials,
+            tls: self.tls.as_ref().map(|tls| tls.client()),
+            name: address.map(|address| address.ip().to_canonical().to_string().into()),
+            limit: CONNECT_STEP_TIMEOUT,
+        }
+    }
+
     /// Gets a connection to the proxy with this login.
     async fn logged_in(
         &self,
@@ -299,9 +317,9 @@ impl LocksHttp {
         if let Some(found) = found {
             return Ok(found);
         }
-        let credentials = login.as_ref().map(Login::credentials);
         let client =
-            AsyncClient::connect(self.proxy, credentials.as_ref(), CONNECT_STEP_TIMEOUT).await?;
+            AsyncClient::connect(self.proxy, &self.access(login.as_ref().map(Login::credentials)))
+                .await?;
         if !client.keeps_locks() {
             // Without locks, the proxy would write lock statements as plain rows.
             let message = format!("{} keeps no locks: it is no proxy of a fleet", self.proxy);

@@ -23,14 +23,15 @@ pub use option::{Allowed, Change, ConfigOption, DefaultText, Reloaded};
 pub use validate::Problem;
 pub(crate) use validate::reaches;
 pub use values::{
-    Aggregate, Commit, Credentials, Handover, LogFormat, Multiget, Secret, Tls, Window,
+    Aggregate, Commit, Credentials, Handover, LogFormat, Multiget, Secret, Switch, Tls, Window,
+    default_cores,
 };
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use shunt_reactor::IoChoice;
-use shunt_tls::ClientAuth;
+use shunt_tls::{ClientAuth, Verify};
 
 use Allowed::{Form, Numbers, WordOr};
 use option::{MaybeNumber, default_value, options};
@@ -52,7 +53,7 @@ const PATIENCE_MS_MIN: u64 = 10;
 //   default:  its text in the form of a flag, or a value and its description
 //   allowed:  `Numbers`, which are checked; or a form and an example
 //   change:   `OnReload`, or `AfterRestart`: a reload keeps the old value and says so
-//   manual:   text of docs/configuration.md beyond the help
+//   manual:   text of docs/configuration.md beyond the help, if any
 // `config/validate.rs` has the rules between options. After a change run
 //   UPDATE_DOCS=1 cargo test -p shunt the_manual
 options! {
@@ -101,24 +102,21 @@ options! {
         default: None => "that of the contact point",
         allowed: Form("1 to 65535", "9043"),
         change: OnReload,
-        manual: "",
     }
 
     section "TLS";
 
     /// TLS with clients: off, optional or required
     tls: Tls {
-        kind: Tls,
-        value: "WHEN",
+        kind: Tls, value: "WHEN",
         default: "off",
         allowed: Form("`off`, `optional`, `required`", "optional"),
         change: AfterRestart,
-        manual: "`optional` serves TLS and clear text on the same port. Links to nodes have no TLS. [Set-up](tls.md)",
+        manual: "`optional` serves TLS and clear text on the same port. Connections to nodes have [options of their own](tls-to-nodes.md#to-nodes). [Set-up](tls.md)",
     }
     /// Certificate of this proxy and its intermediate certificates (PEM)
     tls_certificate: Option<PathBuf> {
-        kind: PathBuf,
-        value: "FILE",
+        kind: PathBuf, value: "FILE",
         default: None => "",
         allowed: Form("path", "/etc/shunt/tls.crt"),
         change: OnReload,
@@ -126,8 +124,7 @@ options! {
     }
     /// Private key of that certificate (PEM)
     tls_key: Option<PathBuf> {
-        kind: PathBuf,
-        value: "FILE",
+        kind: PathBuf, value: "FILE",
         default: None => "",
         allowed: Form("path", "/etc/shunt/tls.key"),
         change: OnReload,
@@ -135,17 +132,14 @@ options! {
     }
     /// Certificates of the authorities that sign clients' certificates (PEM)
     tls_client_ca: Option<PathBuf> {
-        kind: PathBuf,
-        value: "FILE",
+        kind: PathBuf, value: "FILE",
         default: None => "",
         allowed: Form("path", "/etc/shunt/clients-ca.crt"),
         change: OnReload,
-        manual: "",
     }
     /// Certificates of clients: none, optional or required
     tls_client_auth: ClientAuth {
-        kind: ClientAuth,
-        value: "WHEN",
+        kind: ClientAuth, value: "WHEN",
         default: "none",
         allowed: Form("`none`, `optional`, `required`", "required"),
         change: OnReload,
@@ -153,8 +147,7 @@ options! {
     }
     /// File with the keys of session tickets, which the proxies of a fleet share
     tls_ticket_keys: Option<PathBuf> {
-        kind: PathBuf,
-        value: "FILE",
+        kind: PathBuf, value: "FILE",
         default: None => "keys of the process alone",
         allowed: Form("path", "/etc/shunt/ticket-keys"),
         change: OnReload,
@@ -162,12 +155,60 @@ options! {
     }
     /// Threads for TLS handshakes
     tls_threads: usize {
-        kind: usize,
-        value: "N",
+        kind: usize, value: "N",
         default: "1",
         allowed: Numbers(1, 64),
         change: AfterRestart,
         manual: "More than one helps where thousands of clients connect at once",
+    }
+
+    section "TLS to nodes";
+
+    /// TLS to nodes: off or on
+    node_tls: Switch {
+        kind: Switch, value: "WHEN",
+        default: "off",
+        allowed: Form("`off`, `on`", "on"),
+        change: AfterRestart,
+        manual: "For links and for the control connection. [Set-up](tls-to-nodes.md#to-nodes)",
+    }
+    /// Certificates of the authorities that sign nodes' certificates (PEM)
+    node_tls_ca: Option<PathBuf> {
+        kind: PathBuf, value: "FILE",
+        default: None => "those of the system",
+        allowed: Form("path", "/etc/shunt/nodes-ca.crt"),
+        change: OnReload,
+        manual: "The proxy reads the files of this section again on a reload, and every minute",
+    }
+    /// Certificate for nodes that require one (PEM)
+    node_tls_certificate: Option<PathBuf> {
+        kind: PathBuf, value: "FILE",
+        default: None => "",
+        allowed: Form("path", "/etc/shunt/node-client.crt"),
+        change: OnReload,
+    }
+    /// Private key of that certificate (PEM)
+    node_tls_key: Option<PathBuf> {
+        kind: PathBuf, value: "FILE",
+        default: None => "",
+        allowed: Form("path", "/etc/shunt/node-client.key"),
+        change: OnReload,
+        manual: "Keep it readable by its owner alone",
+    }
+    /// Proof that a node's certificate must give: full, ca or none
+    node_tls_verify: Verify {
+        kind: Verify, value: "HOW",
+        default: "full",
+        allowed: Form("`full`, `ca`, `none`", "ca"),
+        change: OnReload,
+        manual: "`full`: of an authority, and for the node's address. `ca`: of an authority. `none`: anyone on the way can read and change everything",
+    }
+    /// Name that every node's certificate has, in place of the node's address
+    node_tls_name: Option<String> {
+        kind: String, value: "NAME",
+        default: None => "the address of each node",
+        allowed: Form("name", "cassandra.example"),
+        change: OnReload,
     }
 
     section "Ring";
@@ -188,7 +229,6 @@ options! {
         default: None => "",
         allowed: Form("name", "shunt"),
         change: OnReload,
-        manual: "",
     }
     /// Password of that role; visible in the process list, so prefer --password-file
     password: Option<Secret> {
@@ -197,7 +237,6 @@ options! {
         default: None => "",
         allowed: Form("text", "..."),
         change: OnReload,
-        manual: "",
     }
     /// File with the password of that role in its first line
     password_file: Option<PathBuf> {
@@ -215,7 +254,6 @@ options! {
         default: "60000",
         allowed: Numbers(100, DAY_MS),
         change: OnReload,
-        manual: "",
     }
     /// Time for a contact point to answer before the process ends with code 4; 0 keeps trying
     require_ring_ms: u64 {
@@ -224,7 +262,6 @@ options! {
         default: "0",
         allowed: Numbers(0, DAY_MS),
         change: AfterRestart,
-        manual: "",
     }
 
     section "Event loop";
@@ -236,7 +273,6 @@ options! {
         default: default_cores() => "half of the CPUs, 1 to 8",
         allowed: Numbers(1, 1024),
         change: AfterRestart,
-        manual: "",
     }
     /// I/O driver: auto, epoll or uring
     io: IoChoice {
@@ -254,7 +290,6 @@ options! {
         default: "0",
         allowed: WordOr("auto", 0, 100_000),
         change: OnReload,
-        manual: "",
     }
     /// Longest time queries wait to share a frame while a node has other work; 0 disables
     gather_us: u64 {
@@ -272,7 +307,6 @@ options! {
         default: "auto",
         allowed: Form("`auto`, `off`", "off"),
         change: AfterRestart,
-        manual: "",
     }
 
     section "IN queries";
@@ -293,7 +327,6 @@ options! {
         default: "128",
         allowed: Numbers(2, 10_000),
         change: OnReload,
-        manual: "",
     }
 
     section "Hand-over";
@@ -314,7 +347,6 @@ options! {
         default: "262144",
         allowed: Numbers(1024, FRAME_BYTES_LIMIT as u64),
         change: AfterRestart,
-        manual: "",
     }
     /// Port of the agents at their nodes' addresses
     handover_agent_port: u16 {
@@ -323,7 +355,6 @@ options! {
         default: "7001",
         allowed: Numbers(1, 65_535),
         change: AfterRestart,
-        manual: "",
     }
     /// File with the key that proxies and agents share
     handover_key_file: Option<PathBuf> {
@@ -341,7 +372,6 @@ options! {
         default: None => "the host's name",
         allowed: Form("name", "proxy-1"),
         change: AfterRestart,
-        manual: "",
     }
     /// Directory where `shunt switch load --role dispatcher` pinned the kernel's tables
     handover_pins: PathBuf {
@@ -350,7 +380,6 @@ options! {
         default: "/sys/fs/bpf/shunt",
         allowed: Form("path", "/sys/fs/bpf/mine"),
         change: AfterRestart,
-        manual: "",
     }
 
     section "Times";
@@ -380,7 +409,6 @@ options! {
         default: "30000",
         allowed: Numbers(0, DAY_MS),
         change: OnReload,
-        manual: "",
     }
     /// Deadline of a client's login
     handshake_timeout_ms: u64 {
@@ -398,7 +426,6 @@ options! {
         default: "30000",
         allowed: Numbers(100, DAY_MS),
         change: OnReload,
-        manual: "",
     }
     /// Time the proxy trusts a successful login of a role
     auth_cache_ms: u64 {
@@ -446,7 +473,6 @@ options! {
         default: "268435456",
         allowed: Numbers(4096, FRAME_BYTES_LIMIT as u64),
         change: OnReload,
-        manual: "",
     }
     /// Unread replies of one client at which the proxy stops reading from it
     client_backlog_bytes: usize {
@@ -455,7 +481,6 @@ options! {
         default: "1048576",
         allowed: Numbers(65_536, 1 << 32),
         change: OnReload,
-        manual: "",
     }
     /// Unread replies and incomplete requests of all clients; beyond it the largest is closed
     clients_bytes_max: usize {
@@ -476,7 +501,6 @@ options! {
         default: None => "",
         allowed: Form("name", "main"),
         change: AfterRestart,
-        manual: "",
     }
     /// Fewest replicas of `shunt_meta` with which the proxy joins the fleet
     fleet_replicas_min: u32 {
@@ -495,6 +519,21 @@ options! {
         allowed: Form("path", "/run/shunt/fleet"),
         change: AfterRestart,
         manual: "The proxy then serves its locks again at once, not after the lease. Each proxy needs another file, on this host, that outlives the process",
+    }
+    /// TLS to the other proxies of the fleet: off or on
+    fleet_tls: Switch {
+        kind: Switch, value: "WHEN",
+        default: "off",
+        allowed: Form("`off`, `on`", "on"),
+        change: AfterRestart,
+        manual: "Switch it on once every proxy has `tls`; see [the proxies of a fleet](tls-to-nodes.md#the-proxies-of-a-fleet)",
+    }
+    /// Certificates of the authorities that sign the certificates of the fleet's proxies (PEM)
+    fleet_tls_ca: Option<PathBuf> {
+        kind: PathBuf, value: "FILE",
+        default: None => "those of the system",
+        allowed: Form("path", "/etc/shunt/ca.crt"),
+        change: OnReload,
     }
     /// Longest time a request waits for a lock
     lock_wait_max_ms: u64 {
@@ -552,19 +591,5 @@ options! {
         allowed: Form("`text`, `json`", "json"),
         change: AfterRestart,
         manual: "One line or one JSON object per event",
-    }
-}
-
-/// Fewer, busier loops aggregate better, and the nodes need CPUs as well.
-pub fn default_cores() -> usize {
-    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-    (cpus / 2).clamp(1, 8)
-}
-
-impl Config {
-    /// Login of the control connection; clients always use their own.
-    pub fn credentials(&self) -> Option<Credentials> {
-        let (username, password) = self.username.clone().zip(self.password.clone())?;
-        Some(Credentials { username, password })
     }
 }

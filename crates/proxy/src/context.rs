@@ -1,17 +1,20 @@
 //! The surroundings of a core, which every step may read: settings, counters, the channel to the
 //! control plane.
 
+use std::fmt::Display;
 use std::sync::Arc;
 
-use shunt_reactor::Io;
+use shunt_reactor::{CloseReason, Io};
 use tokio::sync::mpsc;
+use tracing::warn;
 
 use crate::config::Config;
 use crate::control::state::ControlRequest;
 use crate::limits;
-use crate::log_limits::LogLimits;
+use crate::log_limits::{LogLimits, Logged};
 use crate::metrics::CoreMetrics;
 use crate::plan::{Plan, Work};
+use crate::tls::Outgoing;
 
 /// One core's settings and surroundings.
 pub(crate) struct Context {
@@ -21,6 +24,7 @@ pub(crate) struct Context {
     pub(crate) metrics: Arc<CoreMetrics>,
     pub(crate) log_limits: Arc<LogLimits>,
     pub(crate) control: mpsc::Sender<ControlRequest>,
+    pub(crate) outgoing: Outgoing,
     /// True while the proxy shuts down.
     pub(crate) draining: bool,
     /// Number of ticks so far.
@@ -45,6 +49,14 @@ impl Context {
         match plan.work {
             Work::Schema => timeout_ns.max(limits::SCHEMA_TIMEOUT_NS),
             Work::Read | Work::Write | Work::Other => timeout_ns,
+        }
+    }
+
+    /// Logs that TLS with a server has failed, if that is why a connection has ended.
+    pub(crate) fn tell_tls_fault(&self, io: &Io, server: &dyn Display, reason: CloseReason) {
+        let CloseReason::Session(fault) = reason else { return };
+        if let Some(suppressed) = self.log_limits.admit(Logged::Tls, io.now_ns()) {
+            warn!(core = self.index, %server, why = %fault, suppressed, "TLS with a server failed");
         }
     }
 

@@ -34,6 +34,7 @@ use crate::prepared::PreparedStore;
 use crate::retained::Retained;
 use crate::retry::Retries;
 use crate::router::Router;
+use crate::tls::Outgoing;
 use crate::transactions::TransactionKeeper;
 use crate::window::WindowControl;
 
@@ -57,6 +58,8 @@ pub struct CoreOptions {
     pub state_file: Option<StateFile>,
     /// Options of hand-over; `None` if it is off.
     pub handover: Option<HandoverOptions>,
+    /// TLS to servers.
+    pub outgoing: Outgoing,
     /// Seed of the core's random choices (jitter of reconnects).
     pub seed: u64,
 }
@@ -115,6 +118,7 @@ impl Core {
                 metrics: options.metrics,
                 log_limits: options.log_limits,
                 control: options.control,
+                outgoing: options.outgoing,
                 draining: false,
                 seed: options.seed | 1,
                 ticks: 0,

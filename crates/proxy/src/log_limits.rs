@@ -27,16 +27,19 @@ pub(crate) enum Logged {
     Transactions,
     /// A node's answer differs from what the proxies would have answered.
     Observed,
+    /// TLS with a node or with another proxy of the fleet failed.
+    Tls,
 }
 
 /// Kinds other than [`Closing`].
-const OTHERS: [Logged; 6] = [
+const OTHERS: [Logged; 7] = [
     Logged::LongAnswer,
     Logged::NoAccess,
     Logged::LockRow,
     Logged::Permission,
     Logged::Transactions,
     Logged::Observed,
+    Logged::Tls,
 ];
 const KINDS: usize = Closing::COUNT + OTHERS.len();
 
@@ -54,6 +57,7 @@ impl Logged {
             Logged::Permission => Closing::COUNT + 3,
             Logged::Transactions => Closing::COUNT + 4,
             Logged::Observed => Closing::COUNT + 5,
+            Logged::Tls => Closing::COUNT + 6,
         }
     }
 
@@ -67,6 +71,7 @@ impl Logged {
             Logged::Permission => "permission",
             Logged::Transactions => "transactions",
             Logged::Observed => "observed",
+            Logged::Tls => "server_tls",
         }
     }
 }

@@ -104,7 +104,7 @@ impl Service for Core {
                 closing::lost(self, io, slot, reason);
             }
             Peer::Link(link) => keep::lost(self, io, link, reason),
-            Peer::Proxy(key) => peers::lost(self, io, key),
+            Peer::Proxy(key) => peers::lost(self, io, key, reason),
             Peer::Agent(index) => agents::lost(self, io, index, "its connection has ended"),
             Peer::Nobody => {}
         }

@@ -8,30 +8,36 @@
 //! ```
 //! The cores have no part in it: a connection comes to them with its session ready.
 
+mod files;
+mod outgoing;
+
+pub use outgoing::{Outgoing, OutgoingTls, PreparedOutgoing, check_outgoing};
+
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use shunt_admin::Label as _;
 use shunt_reactor::{Accepted, Admission, HandshakeLimits, Security, SessionFault, SessionInfo};
-use shunt_tls::{CertificateFile, ClientAuth, Reloaded, Server, ServerOptions, TlsError};
+use shunt_tls::{CertificateFile, ClientAuth, Server, ServerOptions, TlsError};
 use shunt_wire::cql::envelope::{Header, append, opcode};
 use shunt_wire::cql::message::encode;
 use shunt_wire::printable::printable_to;
-use tracing::{debug, error, info, warn};
+use tracing::{debug, warn};
 
+use self::files::FileWatch;
 use crate::config::{Config, Tls};
 use crate::limits;
 use crate::metrics::{HandshakeResult, ReloadResult, TlsMetrics};
 
 /// Type of a TLS record with a part of a handshake.
 const TLS_HANDSHAKE: u8 = 0x16;
+/// The peers, as metrics name them.
+const CLIENTS: &str = "clients";
 /// CQL's error code of a protocol error.
 const PROTOCOL_ERROR: i32 = 0x000A;
 /// Answer to a client without TLS.
 const NO_TLS: &str = "this proxy requires TLS (tls = required): switch TLS on in the driver";
-/// Interval between two looks at the files.
-const LOOK_EVERY: Duration = Duration::from_secs(60);
 /// Remaining time of a certificate at which a check warns.
 const EXPIRES_SOON_S: i64 = 14 * DAY_S;
 const DAY_S: i64 = 24 * 60 * 60;
@@ -79,14 +85,7 @@ pub struct ClientTls {
     serving: RwLock<Serving>,
     metrics: Arc<TlsMetrics>,
     lines: Lines,
-    polls: Mutex<Polls>,
-}
-
-/// The state of the looks at the files.
-struct Polls {
-    next: Instant,
-    /// Last error, as far as it does not change with time: a line for each look would fill the log.
-    last_error: Option<String>,
+    watch: FileWatch,
 }
 
 impl ClientTls {
@@ -97,13 +96,14 @@ impl ClientTls {
     pub fn open(config: &Config, metrics: Arc<TlsMetrics>) -> Result<Option<Arc<Self>>, TlsError> {
         let Some(files) = Files::of(config) else { return Ok(None) };
         let server = Arc::new(files.open()?);
-        metrics.set_certificates(server.files());
+        metrics.set_certificates(CLIENTS, server.files());
+        let watch = FileWatch::new(CLIENTS, Arc::clone(&metrics));
         Ok(Some(Arc::new(Self {
             is_required: config.tls == Tls::Required,
             serving: RwLock::new(Serving { files, server }),
             metrics,
             lines: Lines::default(),
-            polls: Mutex::new(Polls { next: Instant::now() + LOOK_EVERY, last_error: None }),
+            watch,
         })))
     }
 
@@ -142,14 +142,14 @@ impl ClientTls {
     /// Uses the files of a new configuration from now on. Clients that are connected stay.
     pub fn apply(&self, prepared: Prepared) {
         let Some(serving) = prepared.0 else { return };
-        self.metrics.set_certificates(serving.server.files());
+        self.metrics.set_certificates(CLIENTS, serving.server.files());
         *self.serving.write().unwrap_or_else(PoisonError::into_inner) = serving;
         self.metrics.reloads.count(ReloadResult::Changed);
     }
 
     /// Reads the files again because an operator asks for it.
     pub fn reload(&self) {
-        self.polls().last_error = None;
+        self.watch.forget_error();
         self.look_at_files();
     }
 
@@ -159,47 +159,14 @@ impl ClientTls {
         for (why, suppressed) in self.lines.overdue(now) {
             warn!(why, suppressed, "more TLS handshakes failed for the same reason");
         }
-        let is_due = {
-            let mut polls = self.polls();
-            let is_due = now >= polls.next;
-            if is_due {
-                polls.next = now + LOOK_EVERY;
-            }
-            is_due
-        };
-        if is_due {
+        if self.watch.is_due(now) {
             self.look_at_files();
         }
     }
 
-    fn polls(&self) -> std::sync::MutexGuard<'_, Polls> {
-        self.polls.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn look_at_files(&self) {
         let server = self.server();
-        let result = server.reload();
-        let last_error = match &result {
-            Ok(_) => None,
-            Err(error) => Some(timeless(&error.to_string())),
-        };
-        let is_known =
-            std::mem::replace(&mut self.polls().last_error, last_error.clone()) == last_error;
-        match result {
-            Ok(Reloaded::Unchanged) => self.metrics.reloads.count(ReloadResult::Unchanged),
-            Ok(Reloaded::Changed) => {
-                let files = server.files();
-                files.iter().for_each(tell_in_use);
-                self.metrics.set_certificates(files);
-                self.metrics.reloads.count(ReloadResult::Changed);
-            }
-            Err(error) => {
-                self.metrics.reloads.count(ReloadResult::Failed);
-                if !is_known {
-                    error!(%error, "the certificates stay as they are, because the new ones cannot be used");
-                }
-            }
-        }
+        self.watch.note(server.reload(), || server.files());
     }
 
     fn refuse(&self, origin: &Accepted, head: &[u8]) -> Admission {
@@ -268,11 +235,6 @@ fn expires_soon(file: &CertificateFile) -> Option<String> {
     })
 }
 
-fn tell_in_use(file: &CertificateFile) {
-    let (path, subject) = (file.path.display(), shown(&file.subject));
-    info!(option = file.option, %path, subject, sha256 = file.sha256, "a certificate is in use");
-}
-
 fn tell_session(origin: &Accepted, session: &SessionInfo) {
     let name = session.server_name.as_deref().map(shown);
     let peer = session.peer_names.first().map(|name| shown(name));
@@ -283,12 +245,6 @@ fn tell_session(origin: &Accepted, session: &SessionInfo) {
 /// A name from a certificate or from a client, for the log.
 fn shown(name: &str) -> String {
     printable_to(name, limits::NAME_SHOWN_BYTES_MAX)
-}
-
-/// An error's text without its numbers: `expired 3 hours ago` is no other error than `expired 2
-/// hours ago`.
-fn timeless(text: &str) -> String {
-    text.chars().filter(|c| !c.is_ascii_digit()).collect()
 }
 
 /// The ERROR frame for a client without TLS that has sent these leading bytes. It has the version

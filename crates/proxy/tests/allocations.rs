@@ -184,6 +184,7 @@ fn allocates_nothing(version: u8, compression: Option<Algorithm>, aggregate: boo
         cores: Vec::new(),
         state_file: None,
         handover: None,
+        outgoing: Default::default(),
         seed: 7,
     });
     let core = world.add("core", Watched::new(core, allocations));

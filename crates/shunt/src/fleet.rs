@@ -5,14 +5,17 @@ mod drain;
 mod status;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use shunt_fleet::schema::{FORMAT, FORMAT_MIN, Replication};
 use shunt_fleet::{FleetRow, Level, MemberRow, NewFleet, Outcome, Statement};
 use shunt_proxy::config::{Credentials, Secret};
+use shunt_proxy::control::Access as Reach;
 use shunt_proxy::control::client::{Client, Failed};
 use shunt_proxy::fleet::membership::tool::{self, Founded};
+use shunt_tls::{Client as TlsClient, ClientOptions, OptionNames, Verify};
 use shunt_wire::cql::message::{Consistency, error_code};
 
 use crate::exit::Exit;
@@ -68,6 +71,57 @@ pub(crate) struct Access {
     /// File with the password of that role in its first line
     #[arg(long, value_name = "FILE", requires = "username")]
     password_file: Option<PathBuf>,
+    #[command(flatten)]
+    tls: TlsAccess,
+}
+
+/// TLS with the servers.
+#[derive(Args, Debug)]
+struct TlsAccess {
+    /// Connect with TLS; the other options of TLS imply it
+    #[arg(long)]
+    tls: bool,
+    /// Certificates of the authorities that sign the servers' certificates (PEM) [default: those of
+    /// the system]
+    #[arg(long, value_name = "FILE")]
+    tls_ca: Option<PathBuf>,
+    /// Certificate for servers that require one (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_certificate: Option<PathBuf>,
+    /// Private key of that certificate (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
+    tls_key: Option<PathBuf>,
+    /// Proof that a server's certificate must give: full (of an authority, for the contact point),
+    /// ca or none [default: full]
+    #[arg(long, value_name = "HOW")]
+    tls_verify: Option<Verify>,
+    /// Name that every server's certificate has, in place of the contact point
+    #[arg(long, value_name = "NAME")]
+    tls_name: Option<String>,
+}
+
+impl TlsAccess {
+    /// The options; `None` if there are none.
+    fn options(&self) -> Option<ClientOptions> {
+        let Self { tls, tls_ca, tls_certificate, tls_key, tls_verify, tls_name } = self;
+        let options = ClientOptions {
+            names: OptionNames::COMMAND,
+            ca: tls_ca.clone(),
+            certificate: tls_certificate.clone(),
+            key: tls_key.clone(),
+            verify: tls_verify.unwrap_or_default(),
+            name: tls_name.clone(),
+        };
+        let none = ClientOptions { names: OptionNames::COMMAND, ..ClientOptions::default() };
+        (*tls || tls_verify.is_some() || options != none).then_some(options)
+    }
+
+    fn open(&self) -> Result<Option<Arc<TlsClient>>, Failed> {
+        let client = self.options().map(TlsClient::open).transpose();
+        client
+            .map(|client| client.map(Arc::new))
+            .map_err(|error| Failed { code: Some(error_code::INVALID), message: error.to_string() })
+    }
 }
 
 /// `shunt fleet init`.
@@ -148,8 +202,8 @@ impl Access {
     /// # Errors
     /// See [`Access::connect`].
     pub(crate) fn connect_to(&self, hosts: &[String], limit: Duration) -> Result<Client, Failed> {
-        let credentials = self.credentials()?;
-        Client::connect(hosts, credentials.as_ref(), limit)
+        let (credentials, tls) = (self.credentials()?, self.tls.open()?);
+        Client::connect(hosts, &Reach { credentials, tls, name: None, limit })
     }
 
     /// The same, to a proxy of the fleet. On a node, statements on locks would only read and write
@@ -330,7 +384,7 @@ pub(crate) fn no_fleet(client: &mut Client, name: &str) -> String {
 /// The nodes cannot be reached, or refuse a statement.
 #[cfg(feature = "node")]
 pub(crate) fn make(contact_points: &[String], name: &str, replicas: u32) -> Result<(), Failed> {
-    let mut client = Client::connect(contact_points, None, LIMIT)?;
+    let mut client = Client::connect(contact_points, &Reach::plain(None, LIMIT))?;
     let row = NewFleet {
         format: FORMAT,
         level: Level::Serial,

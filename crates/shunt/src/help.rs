@@ -69,6 +69,8 @@ const PROXY: &[&str] = &[
     "tls-key",
     "tls-client-ca",
     "tls-client-auth",
+    "node-tls",
+    "node-tls-ca",
     "local-datacentre",
     "username",
     "password-file",

@@ -81,7 +81,10 @@ fn check(settings: &Settings) -> Exit {
                     return failure.exit;
                 }
             }
-            match shunt_proxy::tls::check(&config) {
+            let outgoing = shunt_proxy::tls::check_outgoing(&config);
+            let warnings = shunt_proxy::tls::check(&config)
+                .and_then(|warnings| Ok([warnings, outgoing?].concat()));
+            match warnings {
                 Ok(warnings) => {
                     warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
                 }

@@ -18,7 +18,61 @@ use crate::session::{FaultySession, TlsSession};
 use crate::verification::NamelessVerifier;
 use crate::{PROVIDER, Reloaded, fault};
 
-const USAGE: &str = "nodes";
+/// Names of the options in messages, and of the servers in metrics.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct OptionNames {
+    /// The servers, in the plural.
+    pub servers: &'static str,
+    /// The option that switches TLS on.
+    pub tls: &'static str,
+    /// The option of [`ClientOptions::ca`].
+    pub ca: &'static str,
+    /// The option of [`ClientOptions::certificate`].
+    pub certificate: &'static str,
+    /// The option of [`ClientOptions::key`].
+    pub key: &'static str,
+    /// The option of [`ClientOptions::name`].
+    pub name: &'static str,
+}
+
+impl OptionNames {
+    /// Options of a proxy's connections to nodes.
+    pub const NODES: OptionNames = OptionNames {
+        servers: "nodes",
+        tls: "node_tls",
+        ca: "node_tls_ca",
+        certificate: "node_tls_certificate",
+        key: "node_tls_key",
+        name: "node_tls_name",
+    };
+
+    /// Options of a proxy's connections to the other proxies of its fleet, which see its own
+    /// certificate.
+    pub const FLEET: OptionNames = OptionNames {
+        servers: "fleet",
+        tls: "fleet_tls",
+        ca: "fleet_tls_ca",
+        certificate: "tls_certificate",
+        key: "tls_key",
+        name: "fleet_tls",
+    };
+
+    /// Options of a command.
+    pub const COMMAND: OptionNames = OptionNames {
+        servers: "servers",
+        tls: "--tls",
+        ca: "--tls-ca",
+        certificate: "--tls-certificate",
+        key: "--tls-key",
+        name: "--tls-name",
+    };
+}
+
+impl Default for OptionNames {
+    fn default() -> Self {
+        Self::NODES
+    }
+}
 
 /// Proof that a node's certificate must give.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
@@ -60,8 +114,10 @@ impl FromStr for Verify {
 }
 
 /// Options of the side that connects to nodes.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct ClientOptions {
+    /// Names of these options.
+    pub names: OptionNames,
     /// PEM file of the CAs that nodes' certificates must come from. Without it, the system's CAs.
     pub ca: Option<PathBuf>,
     /// PEM file of the certificate for nodes that require one.
@@ -91,20 +147,20 @@ struct Files {
 impl Files {
     fn read(options: &ClientOptions) -> Result<Files, TlsError> {
         let ca = options.ca.as_deref().filter(|_| options.verify != Verify::None);
-        let ca = ca.map(|path| File::read("node_tls_ca", path)).transpose()?;
+        let names = &options.names;
+        let ca = ca.map(|path| File::read(names.ca, path)).transpose()?;
         let pair = match (&options.certificate, &options.key) {
-            (Some(certificate), Some(key)) => Some((
-                File::read("node_tls_certificate", certificate)?,
-                File::read("node_tls_key", key)?,
-            )),
+            (Some(certificate), Some(key)) => {
+                Some((File::read(names.certificate, certificate)?, File::read(names.key, key)?))
+            }
             (None, None) => None,
             (Some(_), None) => {
-                let message = "a certificate needs its key: node_tls_key";
-                return Err(TlsError::option("node_tls_certificate", message));
+                let message = format!("a certificate needs its key: {}", names.key);
+                return Err(TlsError::option(names.certificate, message));
             }
             (None, Some(_)) => {
-                let message = "a key needs its certificate: node_tls_certificate";
-                return Err(TlsError::option("node_tls_key", message));
+                let message = format!("a key needs its certificate: {}", names.certificate);
+                return Err(TlsError::option(names.key, message));
             }
         };
         Ok(Files { ca, pair })
@@ -117,38 +173,39 @@ impl Files {
 }
 
 /// CAs of the system.
-fn system_roots() -> Result<RootCertStore, TlsError> {
+fn system_roots(names: &OptionNames) -> Result<RootCertStore, TlsError> {
     let loaded = rustls_native_certs::load_native_certs();
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(loaded.certs);
     if roots.is_empty() {
         let message = "the system has no CAs (package ca-certificates): name a file of CAs";
-        return Err(TlsError::option("node_tls_ca", message));
+        return Err(TlsError::option(names.ca, message));
     }
     Ok(roots)
 }
 
 impl Current {
-    fn build(files: &Files, verify: Verify) -> Result<Current, TlsError> {
+    fn build(files: &Files, options: &ClientOptions) -> Result<Current, TlsError> {
+        let (names, verify) = (&options.names, options.verify);
         let mut all = Vec::new();
         let roots = match (&files.ca, verify) {
             (_, Verify::None) => None,
             (Some(file), _) => {
-                let (roots, facts) = files::roots(file, USAGE)?;
+                let (roots, facts) = files::roots(file, names.servers)?;
                 all.push(facts);
                 Some(roots)
             }
-            (None, _) => Some(system_roots()?),
+            (None, _) => Some(system_roots(names)?),
         };
         let versions = ClientConfig::builder_with_provider(PROVIDER.clone())
             .with_safe_default_protocol_versions()
-            .map_err(|error| TlsError::option("node_tls", error.to_string()))?;
+            .map_err(|error| TlsError::option(names.tls, error.to_string()))?;
         let verified = match roots {
             Some(roots) if verify == Verify::Full => {
                 let provider = PROVIDER.clone();
                 let verifier = WebPkiServerVerifier::builder_with_provider(roots.into(), provider)
                     .build()
-                    .map_err(|error| TlsError::option("node_tls_ca", error.to_string()))?;
+                    .map_err(|error| TlsError::option(names.ca, error.to_string()))?;
                 versions.with_webpki_verifier(verifier)
             }
             roots => {
@@ -159,7 +216,7 @@ impl Current {
         let config = match &files.pair {
             None => verified.with_no_client_auth(),
             Some((certificate, key)) => {
-                let (certified, facts) = files::certified_key(certificate, key, USAGE)?;
+                let (certified, facts) = files::certified_key(certificate, key, names.servers)?;
                 all.push(facts);
                 key.warn_of_readers();
                 verified.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(certified)))
@@ -177,6 +234,12 @@ pub struct Client {
     reload: Mutex<()>,
 }
 
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
 impl Client {
     /// Reads the files and checks them.
     ///
@@ -187,10 +250,10 @@ impl Client {
             && ServerName::try_from(name.as_str()).is_err()
         {
             let message = format!("`{name}` is neither a DNS name nor an IP address");
-            return Err(TlsError::option("node_tls_name", message));
+            return Err(TlsError::option(options.names.name, message));
         }
         let files = Files::read(&options)?;
-        let current = Current::build(&files, options.verify)?;
+        let current = Current::build(&files, &options)?;
         Ok(Client { options, current: RwLock::new(Arc::new(current)), reload: Mutex::new(()) })
     }
 
@@ -224,7 +287,7 @@ impl Client {
         if files.digests() == self.current().digests {
             return Ok(Reloaded::Unchanged);
         }
-        let current = Current::build(&files, self.options.verify)?;
+        let current = Current::build(&files, &self.options)?;
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(current);
         Ok(Reloaded::Changed)
     }

@@ -25,7 +25,7 @@ use std::sync::{Arc, LazyLock};
 use rustls::crypto::CryptoProvider;
 
 pub use crate::certificate::CertificateFile;
-pub use crate::client::{Client, ClientOptions, Verify};
+pub use crate::client::{Client, ClientOptions, OptionNames, Verify};
 pub use crate::error::TlsError;
 pub use crate::server::{ClientAuth, Server, ServerOptions};
 

@@ -142,7 +142,8 @@ pub(crate) fn tell_suppressed(context: &Context, io: &Io) {
             | Logged::LockRow
             | Logged::Permission
             | Logged::Transactions
-            | Logged::Observed => {
+            | Logged::Observed
+            | Logged::Tls => {
                 tracing::warn!(reason, suppressed, "the same happened more often")
             }
         }

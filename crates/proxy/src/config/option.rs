@@ -5,10 +5,12 @@
 use std::path::PathBuf;
 
 use shunt_reactor::IoChoice;
-use shunt_tls::ClientAuth;
+use shunt_tls::{ClientAuth, Verify};
 
 use super::kinds::{Readable, Written};
-use super::values::{Aggregate, Commit, Handover, LogFormat, Multiget, Secret, Tls, Window};
+use super::values::{
+    Aggregate, Commit, Handover, LogFormat, Multiget, Secret, Switch, Tls, Window,
+};
 use super::{Config, OPTIONS};
 
 /// An option of the proxy.
@@ -161,6 +163,8 @@ impl MaybeNumber for Commit {}
 impl MaybeNumber for Secret {}
 impl MaybeNumber for Tls {}
 impl MaybeNumber for ClientAuth {}
+impl MaybeNumber for Switch {}
+impl MaybeNumber for Verify {}
 impl<T> MaybeNumber for Option<T> {}
 impl<T> MaybeNumber for Vec<T> {}
 
@@ -183,7 +187,7 @@ macro_rules! options {
             default: $default:expr $(=> $words:literal)?,
             allowed: $allowed:expr,
             change: $change:ident,
-            manual: $manual:literal,
+            $(manual: $manual:literal,)?
         }
     )+ )+) => {
         /// Settings, one field for each option, validated by [`Config::problems`].
@@ -208,7 +212,7 @@ macro_rules! options {
                 default: options!(@text $default $(=> $words)?),
                 allowed: $allowed,
                 change: Change::$change,
-                manual: $manual,
+                manual: concat!("" $(, $manual)?),
                 is_list: <$kind as Readable>::IS_LIST,
                 read: |config, written| {
                     let mut faults = Vec::new();

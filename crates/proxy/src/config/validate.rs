@@ -3,10 +3,10 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use shunt_tls::ClientAuth;
+use shunt_tls::{ClientAuth, Verify};
 
 use super::address::{CQL_PORT, split_host_port};
-use super::{Allowed, Config, Handover, Multiget, OPTIONS, Tls};
+use super::{Allowed, Config, Handover, Multiget, OPTIONS, Switch, Tls};
 
 /// One thing wrong with a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +26,7 @@ impl Config {
         self.check_ranges(&mut found);
         self.check_fleet(&mut found);
         self.check_tls(&mut found);
+        self.check_node_tls(&mut found);
         self.check_idle(&mut found);
         if self.clients_bytes_max < self.client_backlog_bytes {
             let (all, one) = (self.clients_bytes_max, self.client_backlog_bytes);
@@ -171,6 +172,13 @@ impl Config {
     /// an operator can switch TLS off by one word; [`Config::idle_tls`] tells of them.
     fn check_tls(&self, found: &mut Findings) {
         if self.tls == Tls::Off {
+            if self.fleet_tls == Switch::On {
+                found.add(
+                    "fleet_tls",
+                    "the other proxies of the fleet would find no TLS here: give tls = optional \
+                    or required",
+                );
+            }
             return;
         }
         if self.tls_certificate.is_none() {
@@ -206,22 +214,67 @@ impl Config {
                 give tls = optional, or leave handover out",
             );
         }
-        if self.fleet.is_some() {
+        if self.fleet.is_some() && self.fleet_tls == Switch::Off {
             found.add(
-                "fleet",
+                "fleet_tls",
                 "the proxies of a fleet connect to each other without TLS, which tls = required \
-                refuses: give tls = optional",
+                refuses: give fleet_tls = on, or tls = optional",
             );
         }
     }
 
-    /// Options of TLS that are given but have no effect, because TLS is off.
-    pub fn idle_tls(&self) -> Vec<&'static str> {
-        if self.tls != Tls::Off {
-            return Vec::new();
+    /// Checks that TLS to nodes has what it needs. As with clients, the other options may stand
+    /// while `node_tls` is off.
+    fn check_node_tls(&self, found: &mut Findings) {
+        if self.node_tls == Switch::Off {
+            return;
         }
+        match (&self.node_tls_certificate, &self.node_tls_key) {
+            (Some(_), None) => found.add(
+                "node_tls_certificate",
+                "the certificate needs its private key; give its file by node_tls_key",
+            ),
+            (None, Some(_)) => found.add(
+                "node_tls_key",
+                "the key needs its certificate; give its file by node_tls_certificate",
+            ),
+            _ => {}
+        }
+        if self.node_tls_name.is_some() && self.node_tls_verify != Verify::Full {
+            found.add(
+                "node_tls_name",
+                "no name is verified: give node_tls_verify = full, or leave node_tls_name out",
+            );
+        }
+        if self.node_tls_ca.is_some() && self.node_tls_verify == Verify::None {
+            found.add(
+                "node_tls_ca",
+                "no authority is verified: give node_tls_verify = full, or leave node_tls_ca out",
+            );
+        }
+        if self.handover == Handover::Auto {
+            found.add(
+                "handover",
+                "agents pass links to nodes on in clear text, which node_tls = on excludes: give \
+                node_tls = off, or leave handover out",
+            );
+        }
+    }
+
+    /// Options of TLS with clients that are given but have no effect, because it is off.
+    pub fn idle_tls(&self) -> Vec<&'static str> {
+        if self.tls == Tls::Off { self.given_in(TLS_SECTION) } else { Vec::new() }
+    }
+
+    /// Options of TLS to nodes that are given but have no effect, because it is off.
+    pub fn idle_node_tls(&self) -> Vec<&'static str> {
+        if self.node_tls == Switch::Off { self.given_in(NODE_TLS_SECTION) } else { Vec::new() }
+    }
+
+    /// Options of a section that differ from their defaults.
+    fn given_in(&self, section: &str) -> Vec<&'static str> {
         let default = Config::default();
-        let options = OPTIONS.iter().filter(|option| option.section == TLS_SECTION);
+        let options = OPTIONS.iter().filter(|option| option.section == section);
         options.filter(|option| (option.differs)(self, &default)).map(|option| option.key).collect()
     }
 
@@ -251,6 +304,8 @@ impl Config {
 const HANDOVER_SECTION: &str = "Hand-over";
 /// Section of the options of TLS, which `tls` itself belongs to.
 const TLS_SECTION: &str = "TLS";
+/// Section of the options of TLS to nodes, which `node_tls` itself belongs to.
+const NODE_TLS_SECTION: &str = "TLS to nodes";
 /// Section of the options of fleets and locks, which `fleet` itself belongs to.
 const FLEET_SECTION: &str = "Locks and fleet";
 
@@ -360,6 +415,11 @@ mod tests {
             lock_rows_kept_ms: 0,
             transaction_commit: crate::config::Commit::Lwt,
             locks_http: Some("127.0.0.1:9190".parse().expect("address")),
+            fleet_tls: Switch::On,
+            fleet_tls_ca: Some("ca.crt".into()),
+            tls: Tls::Optional,
+            tls_certificate: Some("tls.crt".into()),
+            tls_key: Some("tls.key".into()),
             ..valid()
         };
         assert_eq!(with(Some("main")).problems(), []);
@@ -370,7 +430,7 @@ mod tests {
             .filter(|option| option.section == FLEET_SECTION)
             .map(|option| option.key);
         assert_eq!(found, fleet.filter(|key| *key != "fleet").collect::<Vec<_>>());
-        assert_eq!(found.len(), 6);
+        assert_eq!(found.len(), 8);
         for Problem { key, message } in &problems {
             assert!(
                 message.contains("by fleet") && message.ends_with(&format!("leave {key} out")),
@@ -407,8 +467,42 @@ mod tests {
         assert_eq!(keys(&handover(Tls::Required)), ["handover"]);
         assert_eq!(handover(Tls::Optional).problems(), []);
         let member = |tls| Config { tls, fleet: Some("main".to_owned()), ..whole() };
-        assert_eq!(keys(&member(Tls::Required)), ["fleet"]);
+        assert_eq!(keys(&member(Tls::Required)), ["fleet_tls"]);
         assert_eq!(member(Tls::Optional).problems(), []);
+        let secured = |tls| Config { fleet_tls: Switch::On, ..member(tls) };
+        assert_eq!(keys(&secured(Tls::Off)), ["fleet_tls"]);
+        assert_eq!(secured(Tls::Optional).problems(), []);
+        assert_eq!(secured(Tls::Required).problems(), []);
+    }
+
+    #[test]
+    fn contradictions_of_tls_to_nodes_are_named() {
+        let nodes = Config { node_tls: Switch::On, ..valid() };
+        assert_eq!(nodes.problems(), [], "the authorities of the system");
+        let lone = Config { node_tls_certificate: Some("a.crt".into()), ..nodes.clone() };
+        assert_eq!(keys(&lone), ["node_tls_certificate"]);
+        let lone = Config { node_tls_key: Some("a.key".into()), ..nodes.clone() };
+        assert_eq!(keys(&lone), ["node_tls_key"]);
+        assert_eq!(Config { node_tls: Switch::Off, ..lone.clone() }.problems(), []);
+        let whole = Config { node_tls_certificate: Some("a.crt".into()), ..lone };
+        assert_eq!(whole.problems(), []);
+        let verified = |verify| Config {
+            node_tls_verify: verify,
+            node_tls_ca: Some("ca.crt".into()),
+            node_tls_name: Some("nodes".to_owned()),
+            ..nodes.clone()
+        };
+        assert_eq!(verified(Verify::Full).problems(), []);
+        assert_eq!(keys(&verified(Verify::Ca)), ["node_tls_name"]);
+        assert_eq!(keys(&verified(Verify::None)), ["node_tls_name", "node_tls_ca"]);
+        let handover = Config {
+            handover: Handover::Auto,
+            handover_key_file: Some("key".into()),
+            ..nodes.clone()
+        };
+        assert_eq!(keys(&handover), ["handover"]);
+        let off = Config { node_tls: Switch::Off, ..verified(Verify::None) };
+        assert_eq!(off.idle_node_tls(), ["node_tls_ca", "node_tls_verify", "node_tls_name"]);
     }
 
     #[test]

@@ -3,8 +3,9 @@
 use std::fmt;
 
 use shunt_reactor::IoChoice;
-use shunt_tls::ClientAuth;
+use shunt_tls::{ClientAuth, Verify};
 
+use super::Config;
 use super::kinds::{Kind, Micros};
 
 /// Delay of a turn of the event loop that gathers more work (`docs/internals/reactor.md`, "the
@@ -104,6 +105,35 @@ impl Kind for Tls {
 
 impl Kind for ClientAuth {
     const EXPECTED: &'static str = "\"none\", \"optional\" or \"required\"";
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        text.parse().map_err(|_| String::new())
+    }
+}
+
+/// A part of the proxy that is on or off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Switch {
+    /// The part is off.
+    Off,
+    /// The part is on.
+    On,
+}
+
+impl Kind for Switch {
+    const EXPECTED: &'static str = "\"off\" or \"on\"";
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        match text {
+            "off" => Ok(Self::Off),
+            "on" => Ok(Self::On),
+            _ => Err(String::new()),
+        }
+    }
+}
+
+impl Kind for Verify {
+    const EXPECTED: &'static str = "\"full\", \"ca\" or \"none\"";
 
     fn from_text(text: &str) -> Result<Self, String> {
         text.parse().map_err(|_| String::new())
@@ -218,5 +248,19 @@ impl Kind for Secret {
 
     fn from_text(text: &str) -> Result<Self, String> {
         Ok(Self::new(text))
+    }
+}
+
+/// Fewer, busier loops aggregate better, and the nodes need CPUs as well.
+pub fn default_cores() -> usize {
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    (cpus / 2).clamp(1, 8)
+}
+
+impl Config {
+    /// Login of the control connection; clients always use their own.
+    pub fn credentials(&self) -> Option<Credentials> {
+        let (username, password) = self.username.clone().zip(self.password.clone())?;
+        Some(Credentials { username, password })
     }
 }

@@ -15,10 +15,10 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::debug;
 
+use super::access::Access;
 use super::error::ControlError;
 use super::state::TableName;
 use super::{handshake, ring};
-use crate::config::Config;
 
 /// Longest wait for agreement; the default of drivers.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -105,11 +105,10 @@ pub(super) fn agree(versions: &[(u128, u128)], down: &HashSet<u128>) -> bool {
 
 /// Waits, on a separate connection, until the node at `address` sees agreement; `false` if it did
 /// not in time.
-pub(super) async fn seen_by(address: SocketAddr, config: &Config, down: &HashSet<u128>) -> bool {
-    let limit = Duration::from_millis(config.connect_timeout_ms);
+pub(super) async fn seen_by(address: SocketAddr, access: &Access, down: &HashSet<u128>) -> bool {
     let poll = async {
-        let mut session = handshake::connect(address, config.credentials().as_ref(), limit).await?;
-        while !agree(&ring::schema_versions(&mut session.connection, limit).await?, down) {
+        let mut session = handshake::connect(address, access).await?;
+        while !agree(&ring::schema_versions(&mut session.connection, access.limit).await?, down) {
             sleep(PAUSE).await;
         }
         Ok::<_, ControlError>(())

@@ -2,6 +2,7 @@
 //! binary, which may block; [`AsyncClient`] serves callers with other work meanwhile.
 
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
 use std::time::Duration;
 
 use shunt_wire::cql::envelope::opcode;
@@ -10,10 +11,11 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
+use super::access::Access;
 use super::connection::Connection;
 use super::error::ControlError;
 use super::handshake::{self, Session};
-use crate::config::{CQL_PORT, Credentials, split_host_port};
+use crate::config::{CQL_PORT, split_host_port};
 
 /// Option in SUPPORTED that tells a proxy from a node.
 pub const PROXY_KEY: &str = "SHUNT_PROXY";
@@ -60,40 +62,34 @@ pub struct AsyncClient {
 }
 
 impl AsyncClient {
-    /// Connects and logs in. `limit` holds for each step.
+    /// Connects and logs in.
     ///
     /// # Errors
     /// The host does not answer, or refuses the login; only a refusal has a code.
-    pub async fn connect(
-        address: SocketAddr,
-        credentials: Option<&Credentials>,
-        limit: Duration,
-    ) -> Result<AsyncClient, Failed> {
+    pub async fn connect(address: SocketAddr, access: &Access) -> Result<AsyncClient, Failed> {
         let refused =
             |error: ControlError| Failed { code: error.code(), message: error.to_string() };
-        let session = handshake::connect(address, credentials, limit).await.map_err(refused)?;
+        let session = handshake::connect(address, access).await.map_err(refused)?;
         let Session { connection, is_proxy, keeps_locks, .. } = session;
         Ok(AsyncClient { connection, is_proxy, keeps_locks })
     }
 
-    /// Connects to the first of these addresses that answers. If one is silent for [`STAGGER`], the
+    /// Connects to the first of these servers that answers. If one is silent for [`STAGGER`], the
     /// next is tried in parallel, so that a dead host does not cost a whole time-out.
     ///
     /// # Errors
     /// No address answered: the error of each, and the code of a refusal.
     pub(super) async fn connect_first(
-        addresses: Vec<SocketAddr>,
-        credentials: Option<&Credentials>,
-        limit: Duration,
+        servers: Vec<Server>,
+        access: &Access,
     ) -> Result<AsyncClient, Vec<(SocketAddr, Failed)>> {
         let (mut attempts, mut failed) = (JoinSet::new(), Vec::new());
-        let mut untried = addresses.into_iter();
+        let mut untried = servers.into_iter();
         loop {
-            if let Some(address) = untried.next() {
-                let credentials = credentials.cloned();
+            if let Some(Server { address, name }) = untried.next() {
+                let access = Access { name, ..access.clone() };
                 attempts.spawn(async move {
-                    let connected =
-                        AsyncClient::connect(address, credentials.as_ref(), limit).await;
+                    let connected = AsyncClient::connect(address, &access).await;
                     connected.map_err(|failed| (address, failed))
                 });
             }
@@ -165,30 +161,26 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects to the first of these hosts (HOST or HOST:PORT) that answers. `limit` holds for
-    /// each step, and for each statement later.
+    /// Connects to the first of these hosts (HOST or HOST:PORT) that answers. With TLS, its
+    /// certificate must be for that host. The limit of `access` also holds for later statements.
     ///
     /// # Errors
     /// No host answers, or one refuses the login; the message has the outcome of each. A refusal
     /// has a code.
-    pub fn connect(
-        hosts: &[String],
-        credentials: Option<&Credentials>,
-        limit: Duration,
-    ) -> Result<Client, Failed> {
+    pub fn connect(hosts: &[String], access: &Access) -> Result<Client, Failed> {
         let runtime = Builder::new_current_thread()
             .enable_all()
             .build()
             .map_err(|error| failed(&error.to_string()))?;
         let (mut all, mut unknown) = (Vec::new(), Vec::new());
         for host in hosts {
-            match addresses(host) {
+            match servers(host) {
                 Ok(found) => all.extend(found),
                 Err(failed) => unknown.push(failed.message),
             }
         }
-        let refused = match runtime.block_on(AsyncClient::connect_first(all, credentials, limit)) {
-            Ok(client) => return Ok(Client { runtime, client, limit }),
+        let refused = match runtime.block_on(AsyncClient::connect_first(all, access)) {
+            Ok(client) => return Ok(Client { runtime, client, limit: access.limit }),
             Err(refused) => refused,
         };
         let code = refused.iter().rev().find_map(|(_, failed)| failed.code);
@@ -246,8 +238,16 @@ fn failed(message: &str) -> Failed {
     Failed { code: None, message: message.to_owned() }
 }
 
-fn addresses(host: &str) -> Result<Vec<SocketAddr>, Failed> {
+/// An address of a host, and the name that a user gave to the host.
+pub(super) struct Server {
+    pub(super) address: SocketAddr,
+    pub(super) name: Option<Arc<str>>,
+}
+
+fn servers(host: &str) -> Result<Vec<Server>, Failed> {
     let (name, port) = split_host_port(host).map_err(|why| failed(&format!("{host:?} {why}")))?;
     let found = (name, port.unwrap_or(CQL_PORT)).to_socket_addrs();
-    Ok(found.map_err(|error| failed(&format!("{host}: {error}")))?.collect())
+    let found = found.map_err(|error| failed(&format!("{host}: {error}")))?;
+    let name: Arc<str> = name.into();
+    Ok(found.map(|address| Server { address, name: Some(Arc::clone(&name)) }).collect())
 }

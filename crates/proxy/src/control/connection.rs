@@ -13,18 +13,18 @@ use shunt_wire::cql::frame_v5::SegmentWriter;
 use shunt_wire::cql::message::{ErrorMessage, split_response_prefix};
 use shunt_wire::cql::reader::EnvelopeReader;
 use shunt_wire::error::DecodeError;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+use super::access::Access;
+use super::channel::Channel;
 use super::error::ControlError;
 
 /// Largest answer accepted: a page of a system table is far below.
 const BODY_BYTES_MAX: u32 = 64 * 1024 * 1024;
 /// Events kept while a request is being answered; a node that sends more is broken.
 const EVENTS_MAX: usize = 65_536;
-/// Bytes asked of the kernel at a time.
-const READ_BYTES: usize = 64 * 1024;
+/// Type of a TLS record with an alert (RFC 8446, 5.1). No version of CQL has this number.
+const TLS_ALERT: u8 = 0x15;
 
 /// A message of the node.
 #[derive(Debug)]
@@ -66,7 +66,9 @@ impl Message {
 /// An open connection, in any state from connected to closed.
 #[derive(Debug)]
 pub(super) struct Connection {
-    stream: TcpStream,
+    channel: Channel,
+    /// The way in which the server was reached.
+    pub(super) access: Access,
     /// The address connected to.
     pub(super) address: SocketAddr,
     /// Protocol version, 3 to 5.
@@ -79,17 +81,15 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Opens a TCP connection.
+    /// Opens a connection, with TLS if `access` has it.
     pub(super) async fn open(
         address: SocketAddr,
         version: u8,
-        limit: Duration,
+        access: &Access,
     ) -> Result<Self, ControlError> {
-        let connect = timeout(limit, TcpStream::connect(address));
-        let stream = connect.await.map_err(|_| ControlError::TimedOut("connecting"))??;
-        stream.set_nodelay(true)?;
         Ok(Self {
-            stream,
+            channel: Channel::open(address, access).await?,
+            access: access.clone(),
             address,
             version,
             reader: EnvelopeReader::default(),
@@ -168,7 +168,7 @@ impl Connection {
             out.extend_from_slice(&header.to_bytes());
             out.extend_from_slice(body);
         }
-        self.stream.write_all(&out).await?;
+        self.channel.write(&out).await?;
         Ok(self.last_stream)
     }
 
@@ -178,8 +178,7 @@ impl Connection {
             if let Some(message) = self.take_message()? {
                 return Ok(message);
             }
-            self.received.reserve(READ_BYTES);
-            if self.stream.read_buf(&mut self.received).await? == 0 {
+            if !self.channel.read(&mut self.received).await? {
                 return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
             }
         }
@@ -187,6 +186,12 @@ impl Connection {
 
     /// The next message, if it has arrived whole.
     fn take_message(&mut self) -> Result<Option<Message>, ControlError> {
+        if self.received.first() == Some(&TLS_ALERT)
+            && !self.reader.is_segmented()
+            && !self.channel.has_tls()
+        {
+            return Err(ControlError::WantsTls);
+        }
         // Segments have no compression, because the handshake did not ask for it.
         let mut scratch = Vec::new();
         let mut envelopes = self.reader.read(&self.received, &mut scratch);

@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 
+use shunt_reactor::SessionFault;
 use shunt_wire::cql::frame_v5::FrameError;
 use shunt_wire::cql::message::error_code;
 use shunt_wire::error::DecodeError;
@@ -13,6 +14,10 @@ use shunt_wire::error::DecodeError;
 pub(super) enum ControlError {
     /// The network failed, or the node closed the connection.
     Io(io::Error),
+    /// The TLS handshake failed, or the session did later.
+    Tls(SessionFault),
+    /// The node has TLS only, and this connection has none.
+    WantsTls,
     /// The node did not answer in time.
     TimedOut(&'static str),
     /// The node sent unreadable bytes.
@@ -53,6 +58,8 @@ impl fmt::Display for ControlError {
                 f.write_str("the node closed the connection")
             }
             Self::Io(error) => error.fmt(f),
+            Self::Tls(fault) => write!(f, "TLS failed: {fault}"),
+            Self::WantsTls => f.write_str("the node requires TLS, which is not switched on here"),
             Self::TimedOut(what) => write!(f, "no answer to {what} in time"),
             Self::Garbage(what) => write!(f, "the node broke the protocol: {what}"),
             Self::Unexpected { asked, opcode } => {
@@ -79,6 +86,12 @@ impl fmt::Display for ControlError {
 impl From<io::Error> for ControlError {
     fn from(error: io::Error) -> Self {
         Self::Io(error)
+    }
+}
+
+impl From<SessionFault> for ControlError {
+    fn from(fault: SessionFault) -> Self {
+        Self::Tls(fault)
     }
 }
 

@@ -142,7 +142,7 @@ impl Follower<'_> {
         self.refresh_due =
             Instant::now() + Duration::from_millis(self.plane.settings().refresh_interval_ms);
         if self.plane.is_starting() {
-            self.plane.settle(&self.session).await?;
+            self.plane.settle(self.session.connection.address).await?;
         }
         if ring_changed || schema_changed || self.plane.is_news(&self.session) {
             self.plane.publish(&self.session);
@@ -307,9 +307,9 @@ impl Follower<'_> {
             self.agreement.ask(waiter, Instant::now());
             return;
         };
-        let (config, down) = (plane.settings(), plane.down.clone());
+        let (access, down) = (plane.access(), plane.down.clone());
         plane.agreements.spawn(async move {
-            let agreed = agreement::seen_by(address, &config, &down).await;
+            let agreed = agreement::seen_by(address, &access, &down).await;
             Answer { waiter, agreed }
         });
     }
@@ -367,14 +367,14 @@ impl Follower<'_> {
     }
 
     fn probe_nodes(&mut self, wanted: impl Fn(&Node, &HashSet<u128>) -> bool) {
-        let limit = Duration::from_millis(self.plane.settings().connect_timeout_ms);
+        let access = self.plane.access();
         let plane = &mut *self.plane;
         let Some(ring) = &plane.ring else { return };
         // A few rounds of probes may overlap, but they must not pile up.
         let room = (4 * ring.nodes.len()).saturating_sub(plane.probes.len());
         let others = ring.nodes.iter().filter(|node| node.host_id != ring.control_host_id);
         for node in others.filter(|node| wanted(node, &plane.down)).take(room) {
-            probe(&mut plane.probes, node, limit);
+            probe(&mut plane.probes, node, &access);
         }
     }
 

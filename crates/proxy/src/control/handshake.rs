@@ -1,15 +1,14 @@
 //! From an address to a connection that can be queried: protocol step-down, STARTUP, login.
 
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use shunt_wire::cql::envelope::opcode;
 use shunt_wire::cql::message::{Authenticate, ErrorMessage, Supported, encode, error_code};
 
+use super::access::Access;
 use super::client::{LOCKS_KEY, PROXY_KEY};
 use super::connection::{Connection, Message};
 use super::error::ControlError;
-use crate::config::Credentials;
 
 /// Versions tried, best first.
 const VERSIONS: [u8; 3] = [5, 4, 3];
@@ -29,15 +28,11 @@ pub(super) struct Session {
     pub(super) authenticator: Option<String>,
 }
 
-/// Connects and logs in, in the highest version common to both. `limit` holds for each step.
-pub(super) async fn connect(
-    address: SocketAddr,
-    credentials: Option<&Credentials>,
-    limit: Duration,
-) -> Result<Session, ControlError> {
+/// Connects and logs in, in the highest version common to both.
+pub(super) async fn connect(address: SocketAddr, access: &Access) -> Result<Session, ControlError> {
     let mut refused = String::new();
     for version in VERSIONS {
-        match connect_with(address, version, credentials, limit).await {
+        match connect_with(address, version, access).await {
             // A node that does not know the version says so and closes the connection (v5, section
             // 2.2).
             Err(ControlError::Node { code: error_code::PROTOCOL_ERROR, message }) => {
@@ -51,18 +46,18 @@ pub(super) async fn connect(
 
 /// Finds out whether a node answers CQL at all, by OPTIONS in the oldest version, which needs no
 /// login. A refusal of that version is an answer too.
-pub(super) async fn probe(address: SocketAddr, limit: Duration) -> Result<(), ControlError> {
-    let mut connection = Connection::open(address, VERSIONS[VERSIONS.len() - 1], limit).await?;
-    connection.request(opcode::OPTIONS, &[], "OPTIONS", limit).await.map(|_| ())
+pub(super) async fn probe(address: SocketAddr, access: &Access) -> Result<(), ControlError> {
+    let mut connection = Connection::open(address, VERSIONS[VERSIONS.len() - 1], access).await?;
+    connection.request(opcode::OPTIONS, &[], "OPTIONS", access.limit).await.map(|_| ())
 }
 
 async fn connect_with(
     address: SocketAddr,
     version: u8,
-    credentials: Option<&Credentials>,
-    limit: Duration,
+    access: &Access,
 ) -> Result<Session, ControlError> {
-    let mut connection = Connection::open(address, version, limit).await?;
+    let limit = access.limit;
+    let mut connection = Connection::open(address, version, access).await?;
     let supported = connection.request(opcode::OPTIONS, &[], "OPTIONS", limit).await?;
     if supported.opcode != opcode::SUPPORTED {
         return Err(supported.refusal("OPTIONS"));
@@ -79,7 +74,7 @@ async fn connect_with(
     connection.start_framing();
     let authenticator = match answer.opcode {
         opcode::READY => None,
-        opcode::AUTHENTICATE => Some(log_in(&mut connection, &answer, credentials, limit).await?),
+        opcode::AUTHENTICATE => Some(log_in(&mut connection, &answer, access).await?),
         _ => return Err(answer.refusal("STARTUP")),
     };
     Ok(Session { connection, compressions, is_proxy, keeps_locks, authenticator })
@@ -109,15 +104,17 @@ fn options(supported: &Message) -> Result<Offer, ControlError> {
 async fn log_in(
     connection: &mut Connection,
     authenticate: &Message,
-    credentials: Option<&Credentials>,
-    limit: Duration,
+    access: &Access,
 ) -> Result<String, ControlError> {
     let class = Authenticate::decode(&authenticate.body)?.class.to_owned();
-    let Some(credentials) = credentials else { return Err(ControlError::LoginNeeded { class }) };
+    let Some(credentials) = &access.credentials else {
+        return Err(ControlError::LoginNeeded { class });
+    };
     let token = format!("\0{}\0{}", credentials.username, credentials.password.reveal());
     let mut body = Vec::new();
     encode::auth_response(&mut body, Some(token.as_bytes()));
-    let answer = connection.request(opcode::AUTH_RESPONSE, &body, "AUTH_RESPONSE", limit).await?;
+    let answer =
+        connection.request(opcode::AUTH_RESPONSE, &body, "AUTH_RESPONSE", access.limit).await?;
     match answer.opcode {
         opcode::AUTH_SUCCESS => Ok(class),
         opcode::AUTH_CHALLENGE => {

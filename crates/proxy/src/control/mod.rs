@@ -9,7 +9,9 @@
 //! It never touches the data path: cores get whole new states by mail and send requests over a
 //! bounded channel.
 
+mod access;
 mod agreement;
+mod channel;
 pub mod client;
 mod connection;
 mod contact;
@@ -29,6 +31,7 @@ mod tables;
 mod tests;
 pub(crate) mod view;
 
+pub use access::Access;
 pub use plane::{ControlOptions, ControlPlane, Unfit};
 pub use post::Mailbox;
 pub use state::{ClusterState, ControlRequest, CoreMail, TableName};

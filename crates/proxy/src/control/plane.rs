@@ -18,6 +18,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use tracing::{debug, error, info, warn};
 
+use super::access::Access;
 use super::agreement::Answer;
 use super::contact;
 use super::datacentre::{self, Resolved};
@@ -32,6 +33,7 @@ use super::schema::Schema;
 use super::state::{ClusterState, ControlRequest, CoreMail};
 use crate::config::{CQL_PORT, Config};
 use crate::metrics::ControlMetrics;
+use crate::tls::OutgoingTls;
 
 /// First wait between two rounds over all known addresses.
 const RECONNECT_FIRST: Duration = Duration::from_millis(250);
@@ -52,6 +54,8 @@ pub struct ControlOptions {
     pub view: watch::Sender<Option<Arc<ClusterState>>>,
     /// Counters of the control plane.
     pub metrics: Arc<ControlMetrics>,
+    /// TLS to nodes; `None`: clear text.
+    pub tls: Option<Arc<OutgoingTls>>,
     /// Seed of jitter and of the order in which nodes are tried.
     pub seed: u64,
 }
@@ -85,6 +89,7 @@ pub struct ControlPlane {
     /// Checks of schema agreement in progress, on the nodes that changed the schema.
     pub(super) agreements: JoinSet<Answer>,
     view: watch::Sender<Option<Arc<ClusterState>>>,
+    tls: Option<Arc<OutgoingTls>>,
     generation: u64,
     random: u64,
 }
@@ -107,6 +112,7 @@ impl ControlPlane {
             probes: JoinSet::new(),
             agreements: JoinSet::new(),
             view: options.view,
+            tls: options.tls,
             generation: 0,
             random: options.seed | 1,
         }
@@ -170,6 +176,17 @@ impl ControlPlane {
         Arc::clone(&self.config.borrow())
     }
 
+    /// The way to reach a node.
+    pub(super) fn access(&self) -> Access {
+        let config = self.config.borrow();
+        Access {
+            credentials: config.credentials(),
+            tls: self.tls.as_ref().map(|tls| tls.client()),
+            name: None,
+            limit: Duration::from_millis(config.connect_timeout_ms),
+        }
+    }
+
     /// Tries all known addresses until one gives a session; `None` when all cores are gone.
     ///
     /// # Errors
@@ -215,6 +232,7 @@ impl ControlPlane {
             nodes: keyed.into_iter().map(|(_, address)| address).collect(),
             names,
             members,
+            access: self.access(),
         }
     }
 
@@ -281,13 +299,12 @@ impl ControlPlane {
 
     /// Checks, before the cores hear of the ring, that it fits the configuration, and decides the
     /// local datacentre.
-    pub(super) async fn settle(&mut self, session: &Session) -> Step {
+    pub(super) async fn settle(&mut self, reached: SocketAddr) -> Step {
         let known = std::mem::take(&mut self.resolved);
         let (config, Some(ring)) = (self.settings(), &self.ring) else { return Ok(()) };
         let resolved = contact::resolve_all(&config, known).await;
         contact::refuse_own(&config, &resolved)?;
-        ring_identity::check_contact_points(&config, ring, session.connection.address, &resolved)
-            .await?;
+        ring_identity::check_contact_points(&self.access(), ring, reached, &resolved).await?;
         let chosen = datacentre::choose(config.local_datacentre.as_deref(), &ring.nodes, &resolved);
         let chosen = chosen.map_err(ControlError::Unfit)?;
         info!(datacentre = %chosen, ring = %ring.cluster_name, "the local datacentre");
@@ -350,6 +367,7 @@ struct Candidates {
     names: Vec<String>,
     /// The ring that they must belong to; `None`: any.
     members: Option<Members>,
+    access: Access,
 }
 
 impl Candidates {
@@ -357,13 +375,11 @@ impl Candidates {
     async fn try_one(
         &self,
         address: SocketAddr,
-        config: &Config,
         metrics: &ControlMetrics,
     ) -> Result<Session, ControlError> {
-        let limit = Duration::from_millis(config.connect_timeout_ms);
-        let mut session = handshake::connect(address, config.credentials().as_ref(), limit).await?;
+        let mut session = handshake::connect(address, &self.access).await?;
         if let Some(members) = &self.members {
-            let admitted = members.admit(&mut session.connection, limit).await;
+            let admitted = members.admit(&mut session.connection, self.access.limit).await;
             metrics.strangers.add(u64::from(matches!(admitted, Err(ControlError::Stranger(_)))));
             admitted?;
         }
@@ -393,7 +409,7 @@ async fn try_round(
     let mut tried = HashSet::new();
     for address in candidates.nodes.iter().copied() {
         tried.insert(address);
-        match candidates.try_one(address, &config, &metrics).await {
+        match candidates.try_one(address, &metrics).await {
             Ok(session) => return Ok((session, resolved)),
             Err(error) => failed.push(Attempt { address, error }.to_string()),
         }
@@ -417,7 +433,7 @@ async fn try_round(
                 failures.own = Some(why);
                 continue;
             }
-            match candidates.try_one(address, &config, &metrics).await {
+            match candidates.try_one(address, &metrics).await {
                 Ok(session) => return Ok((session, resolved)),
                 Err(error) => failed.push(Attempt { address, error }.to_string()),
             }
@@ -471,10 +487,10 @@ fn shuffle<T>(list: &mut [T], mut below: impl FnMut(usize) -> usize) {
 }
 
 /// Starts a probe of a node; [`ControlPlane::probes`] yields the result.
-pub(super) fn probe(probes: &mut JoinSet<(u128, bool)>, node: &Node, limit: Duration) {
-    let (host_id, address) = (node.host_id, node.address);
+pub(super) fn probe(probes: &mut JoinSet<(u128, bool)>, node: &Node, access: &Access) {
+    let (host_id, address, access) = (node.host_id, node.address, access.clone());
     probes.spawn(async move {
-        let outcome = handshake::probe(address, limit).await;
+        let outcome = handshake::probe(address, &access).await;
         if let Err(error) = &outcome {
             debug!(%address, %error, "a node does not answer");
         }

@@ -10,6 +10,7 @@ use shunt_topology::{Node, NodeId};
 use shunt_wire::cql::message::error_code;
 use tracing::debug;
 
+use super::access::Access;
 use super::connection::Connection;
 use super::error::ControlError;
 use super::handshake;
@@ -92,7 +93,7 @@ pub(super) async fn read(
     let text = |column| local.text(column).unwrap_or_default().to_owned();
     let partitioner = text("partitioner");
     let advertised = local_address(local, connection.address);
-    note_detour(known, host_id, advertised, connection.address).await;
+    note_detour(known, host_id, advertised, connection.address, connection.access.clone()).await;
 
     let mut nodes = Vec::new();
     nodes.extend(node(local, advertised, &partitioner, known));
@@ -187,11 +188,13 @@ async fn note_detour(
     host_id: u128,
     advertised: SocketAddr,
     reached: SocketAddr,
+    access: Access,
 ) {
     if advertised == reached || known.reachable(host_id, advertised) == reached {
         return;
     }
-    match handshake::probe(advertised, ADVERTISED_LIMIT).await {
+    let access = Access { limit: ADVERTISED_LIMIT, name: None, ..access };
+    match handshake::probe(advertised, &access).await {
         Ok(()) => known.detours.remove(&host_id),
         Err(error) => {
             debug!(%advertised, %reached, %error, "the node does not answer at its announced \

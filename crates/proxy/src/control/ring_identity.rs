@@ -14,11 +14,11 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tracing::warn;
 
+use super::access::Access;
 use super::connection::Connection;
 use super::error::{Attempt, ControlError};
 use super::handshake;
 use super::ring::{self, Ring};
-use crate::config::Config;
 
 /// Shortest deadline for a node to identify itself.
 const STEP_MIN: Duration = Duration::from_secs(10);
@@ -63,7 +63,7 @@ impl Members {
 /// Asks the nodes at contact points that are not in the ring's list, as far as they answer. An
 /// error means that one belongs to another ring.
 pub(super) async fn check_contact_points(
-    config: &Config,
+    access: &Access,
     ring: &Ring,
     reached: SocketAddr,
     resolved: &[(String, Result<Vec<SocketAddr>, String>)],
@@ -74,12 +74,11 @@ pub(super) async fn check_contact_points(
         resolved.iter().flat_map(|(_, found)| found.iter().flatten()).copied().collect();
     let mut asked = JoinSet::new();
     for address in addresses.difference(&listed).copied() {
-        let (members, credentials) = (Members::of(ring), config.credentials());
-        let limit = Duration::from_millis(config.connect_timeout_ms);
+        let (members, access) = (Members::of(ring), access.clone());
         asked.spawn(async move {
             let answer = async {
-                let mut session = handshake::connect(address, credentials.as_ref(), limit).await?;
-                members.admit(&mut session.connection, limit).await
+                let mut session = handshake::connect(address, &access).await?;
+                members.admit(&mut session.connection, access.limit).await
             };
             (address, answer.await)
         });

@@ -59,6 +59,7 @@ pub(crate) fn ready(core: &mut Core, io: &mut Io, key: LinkKey) {
 pub(crate) fn lost(core: &mut Core, io: &mut Io, key: LinkKey, reason: CloseReason) {
     way::failed(core, io.now_ns(), key);
     let Some(link) = core.links.get(key) else { return };
+    core.context.tell_tls_fault(io, &core.router.node_named(link.node), reason);
     if matches!(link.role, Role::Replaces(..)) {
         upgrade::failed(core, io, key, &format!("{reason:?} in {:?}", link.step));
         return;

@@ -91,7 +91,11 @@ pub(crate) fn open(
     }
     let Some(pool) = core.router.pools.get_mut(pool_id) else { return false };
     let timeout_ns = core.context.config.connect_timeout_ms * 1_000_000;
-    let conn = io.connect(via.map_or(address, |(_, agent)| agent), timeout_ns);
+    let conn = match (&core.context.outgoing.nodes, via) {
+        (_, Some((_, agent))) => io.connect(agent, timeout_ns),
+        (Some(tls), None) => io.connect_with(address, timeout_ns, tls.session(address.ip())),
+        (None, None) => io.connect(address, timeout_ns),
+    };
     let in_flight_max =
         (core.context.config.in_flight_max as usize).min(limits::STREAMS_PER_CONNECTION_MAX);
     let mut link = Link::new(conn, node, address.port(), pool_id, &pool.key, in_flight_max);

@@ -1,4 +1,4 @@
-//! What the proxy counts about TLS with clients. Several threads write it, at most once for each
+//! What the proxy counts about TLS. Several threads write it, at most once for each
 //! handshake.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -66,9 +66,12 @@ pub struct TlsMetrics {
 }
 
 impl TlsMetrics {
-    /// Notes the certificates in use now.
-    pub fn set_certificates(&self, files: Vec<CertificateFile>) {
-        *self.certificates.lock().unwrap_or_else(PoisonError::into_inner) = files;
+    /// Notes the certificates in use now with these peers, as [`CertificateFile::usage`] names
+    /// them.
+    pub fn set_certificates(&self, usage: &'static str, files: Vec<CertificateFile>) {
+        let mut all = self.certificates.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|file| file.usage != usage);
+        all.extend(files);
     }
 
     /// The certificates in use.

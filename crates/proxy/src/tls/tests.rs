@@ -5,7 +5,9 @@ use std::path::Path;
 use rcgen::{CertificateParams, KeyPair};
 use tempfile::TempDir;
 
+use super::files::LOOK_EVERY;
 use super::*;
+use crate::config::Switch;
 
 #[test]
 fn a_refusal_has_the_version_and_the_stream_of_the_request() {
@@ -34,12 +36,6 @@ fn each_reason_has_a_line_a_second_and_none_is_forgotten() {
     assert_eq!(lines.overdue(start + 9 * Lines::INTERVAL), []);
     assert_eq!(lines.overdue(start + 20 * Lines::INTERVAL), [("one", 1_000 - told)]);
     assert_eq!(lines.overdue(start + 30 * Lines::INTERVAL), []);
-}
-
-#[test]
-fn an_error_that_differs_in_its_time_is_the_same() {
-    assert_eq!(timeless("expired 2 hours ago"), timeless("expired 13 hours ago"));
-    assert_ne!(timeless("a.pem: cannot be read"), timeless("b.pem: cannot be read"));
 }
 
 /// A new certificate with its key, in PEM.
@@ -126,13 +122,13 @@ fn files_that_cannot_be_used_are_reported_once_and_change_nothing() {
     placed.write("tls.key", &pair().1);
     for minute in 1..=3 {
         tls.look(start + minute * LOOK_EVERY);
-        let told = tls.polls().last_error.clone().expect("an error");
+        let told = tls.watch.last_error().expect("an error");
         assert!(told.contains("does not belong to the certificate"), "{told}");
     }
     assert_eq!((looks(&metrics), digests(&metrics)), ([0, 0, 3], first));
     placed.renew();
     tls.look(start + 4 * LOOK_EVERY);
-    assert_eq!((looks(&metrics), tls.polls().last_error.clone()), ([1, 0, 3], None));
+    assert_eq!((looks(&metrics), tls.watch.last_error()), ([1, 0, 3], None));
 }
 
 #[test]
@@ -177,4 +173,55 @@ fn a_check_warns_of_options_without_effect_and_of_certificates_that_expire_soon(
     let soon = expires_soon(&file(3)).expect("a warning");
     assert!(soon.contains("CN=shunt expires in 3 days"), "{soon}");
     assert_eq!(expires_soon(&file(15)), None);
+}
+
+#[test]
+fn files_for_nodes_change_without_a_word_of_those_for_clients() {
+    let placed = Placed::new();
+    let (_clients, metrics) = placed.open();
+    let nodes = |ca: &str| Config {
+        node_tls: Switch::On,
+        node_tls_ca: Some(placed.path(ca)),
+        ..placed.config()
+    };
+    placed.write("ca.crt", &pair().0);
+    let outgoing = Outgoing::open(&nodes("ca.crt"), &metrics).expect("usable files");
+    let usages = || metrics.certificates().iter().map(|file| file.usage).collect::<Vec<_>>();
+    assert_eq!(usages(), ["clients", "nodes"]);
+    let (first, start) = (digests(&metrics), Instant::now());
+    placed.write("ca.crt", &pair().0);
+    outgoing.look(start);
+    assert_eq!(digests(&metrics), first);
+    outgoing.look(start + LOOK_EVERY);
+    let second = digests(&metrics);
+    assert_eq!((looks(&metrics), second[0] == first[0]), ([1, 0, 0], true));
+    assert_ne!(second[1], first[1]);
+
+    placed.write("broken.crt", "no certificate");
+    let refused = outgoing.prepare(&nodes("broken.crt")).err().expect("it cannot be used");
+    assert!(refused.to_string().starts_with("node_tls_ca "), "{refused}");
+    assert_eq!(digests(&metrics), second);
+    placed.write("other.crt", &pair().0);
+    outgoing.apply(outgoing.prepare(&nodes("other.crt")).expect("usable files"));
+    assert_eq!((looks(&metrics), usages()), ([2, 0, 1], vec!["clients", "nodes"]));
+    assert_ne!(digests(&metrics)[1], second[1]);
+}
+
+#[test]
+fn options_for_servers_that_have_no_effect_are_told() {
+    let config = Config {
+        node_tls_ca: Some("nowhere".into()),
+        fleet_tls_ca: Some("nowhere".into()),
+        ..Config::default()
+    };
+    let warnings = check_outgoing(&config).expect("nothing is read");
+    assert_eq!(
+        warnings,
+        [
+            "node_tls is off, so these have no effect: node_tls_ca",
+            "fleet_tls is off, so this has no effect: fleet_tls_ca"
+        ]
+    );
+    let error = check_outgoing(&Config { node_tls: Switch::On, ..config }).expect_err("no file");
+    assert!(error.to_string().starts_with("node_tls_ca nowhere: "), "{error}");
 }

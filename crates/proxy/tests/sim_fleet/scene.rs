@@ -234,6 +234,7 @@ impl Scene {
                 cores: if cores > 1 { (0..cores).map(mailbox).collect() } else { Vec::new() },
                 state_file: None,
                 handover: None,
+                outgoing: Default::default(),
                 seed: self.settings.seed
                     ^ (proxy.starts << 32 | (number as u64) << 16 | index as u64),
             });

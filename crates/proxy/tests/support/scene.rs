@@ -148,6 +148,7 @@ impl Scene {
                     cores: Vec::new(),
                     state_file: None,
                     handover: options.hands_over.then(|| handover(&options, &known_clients, index)),
+                    outgoing: Default::default(),
                     seed: options.seed ^ index as u64,
                 });
                 let core = world.add(&format!("core {index}"), core);

@@ -99,6 +99,7 @@ mod tests {
             requests: receiver,
             view: view_sender,
             metrics: Arc::default(),
+            tls: None,
             seed: 1,
         };
         let admin = pages

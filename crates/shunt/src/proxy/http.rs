@@ -7,6 +7,7 @@ use std::sync::Arc;
 use shunt_admin::Part;
 use shunt_locks_http::{LocksHttp, Order};
 use shunt_proxy::config::Config;
+use shunt_proxy::tls::OutgoingTls;
 use tokio::sync::watch;
 use tracing::warn;
 
@@ -15,10 +16,10 @@ use crate::supervise::threads;
 
 /// Starts the thread. Calls `ended` when the thread ends, with the reason if it should not have.
 /// Returns the channel for orders, and the thread's admin view. `proxy` is the address where this
-/// proxy listens for clients.
+/// proxy listens for clients, with the TLS of its fleet if that is on.
 pub(super) fn start(
     listener: TcpListener,
-    proxy: SocketAddr,
+    (proxy, tls): (SocketAddr, Option<Arc<OutgoingTls>>),
     config: watch::Receiver<Arc<Config>>,
     ended: impl FnOnce(Option<String>) + Send + 'static,
 ) -> Result<(watch::Sender<Order>, Arc<dyn Part>), Failure> {
@@ -36,7 +37,7 @@ pub(super) fn start(
         warn!(%address, "locks over HTTP can be reached from other machines, and logins travel there in clear text");
     }
     let (orders, order) = watch::channel(Order::Serve);
-    let http = LocksHttp::new(proxy, config, order);
+    let http = LocksHttp::new(proxy, tls, config, order);
     let part = Arc::clone(&http) as Arc<dyn Part>;
     let work = move || {
         runtime.block_on(http.serve(listener));

@@ -9,7 +9,7 @@ use shunt_proxy::admin::Admin;
 use shunt_proxy::config::{Config, Problem};
 use shunt_proxy::control::CoreMail;
 use shunt_proxy::metrics::CoreMetrics;
-use shunt_proxy::tls::ClientTls;
+use shunt_proxy::tls::{ClientTls, Outgoing};
 use shunt_reactor::{Acceptor, Mailer};
 use tokio::sync::watch;
 use tracing::{error, info, warn};
@@ -67,6 +67,7 @@ pub(crate) struct ProxyPart {
     acceptor: Option<Acceptor>,
     /// `None`: clients have no TLS.
     tls: Option<Arc<ClientTls>>,
+    outgoing: Outgoing,
     /// The accepting thread had died when it was stopped, which is not reported yet.
     accepting_died: bool,
     mailers: Vec<Mailer<CoreMail>>,
@@ -91,6 +92,7 @@ pub(super) struct Running {
     pub(super) pages: Arc<Admin>,
     pub(super) acceptor: Acceptor,
     pub(super) tls: Option<Arc<ClientTls>>,
+    pub(super) outgoing: Outgoing,
     pub(super) mailers: Vec<Mailer<CoreMail>>,
     pub(super) metrics: Arc<CoreMetrics>,
     pub(super) http: Option<watch::Sender<Order>>,
@@ -99,7 +101,8 @@ pub(super) struct Running {
 
 impl ProxyPart {
     pub(super) fn new(running: Running, reload: Option<Reload>) -> Self {
-        let Running { config, pages, acceptor, tls, mailers, metrics, http, notices } = running;
+        let Running { config, pages, acceptor, tls, outgoing, mailers, metrics, http, notices } =
+            running;
         let (acceptor, cores_running) = (Some(acceptor), mailers.len());
         let (accepting_died, waiting, control_runs) = (false, Vec::new(), true);
         Self {
@@ -108,6 +111,7 @@ impl ProxyPart {
             pages,
             acceptor,
             tls,
+            outgoing,
             accepting_died,
             mailers,
             metrics,
@@ -210,8 +214,9 @@ impl ProxyPart {
             return;
         }
         let tls = self.tls.as_ref().map(|tls| tls.prepare(&reloaded.config)).transpose();
-        let tls = match tls {
-            Ok(tls) => tls,
+        let outgoing = self.outgoing.prepare(&reloaded.config);
+        let (tls, outgoing) = match tls.and_then(|tls| Ok((tls, outgoing?))) {
+            Ok(prepared) => prepared,
             Err(why) => {
                 error!(%why, "the configuration stays as it is, because a file of the new one \
                 cannot be used");
@@ -231,6 +236,7 @@ impl ProxyPart {
         if let Some((tls, prepared)) = self.tls.as_ref().zip(tls) {
             tls.apply(prepared);
         }
+        self.outgoing.apply(outgoing);
         self.send_all(&CoreMail::Reload(Arc::clone(&config)));
         self.config.send_replace(config);
     }
@@ -269,6 +275,7 @@ impl Part for ProxyPart {
         if let Some(tls) = &self.tls {
             tls.look(Instant::now());
         }
+        self.outgoing.look(Instant::now());
         let dead = self.acceptor.take_if(|acceptor| acceptor.has_died());
         if dead.is_some() || std::mem::take(&mut self.accepting_died) {
             error!("the accepting thread has died, so the proxy ends; the log says where");
@@ -298,6 +305,7 @@ impl Part for ProxyPart {
         if let Some(tls) = &self.tls {
             tls.reload();
         }
+        self.outgoing.reload();
     }
 
     fn drain(&mut self, signal: Option<&'static str>) -> Duration {

@@ -16,7 +16,7 @@ use shunt_proxy::log_limits::LogLimits;
 use shunt_proxy::metrics::exposition::Sources;
 use shunt_proxy::metrics::{ControlMetrics, CoreMetrics, TlsMetrics};
 use shunt_proxy::prepared::PreparedStore;
-use shunt_proxy::tls::{self, ClientTls};
+use shunt_proxy::tls::{self, ClientTls, Outgoing};
 use shunt_reactor::moving::{Intake, Mover};
 use shunt_reactor::{
     Acceptor, CoreSlot, Inbox, IoChoice, LoopOptions, Mailer, Security, limit_receive, mailbox,
@@ -85,25 +85,23 @@ pub(crate) fn start(
     events: &Events,
 ) -> Result<Started, Failure> {
     let Bound { config, listeners, admin: admin_listener, locks_http: http_listener } = bound;
-    let admin_address =
-        admin_listener.as_ref().and_then(|(listener, _)| listener.local_addr().ok());
-    let http_address = http_listener.as_ref().and_then(|listener| listener.local_addr().ok());
+    let admin_address = admin_listener.as_ref().and_then(|(own, _)| own.local_addr().ok());
+    let http_address = http_listener.as_ref().and_then(|own| own.local_addr().ok());
     let listening: Vec<SocketAddr> =
         listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
-    let state_file = config.fleet_state.as_deref().map(StateFile::open).transpose();
-    let state_file = state_file.map_err(unusable)?;
+    let state_file = open_state(&config)?;
     let tls_metrics = Arc::<TlsMetrics>::default();
     let tls = open_tls(&config, &tls_metrics)?;
-    let handshakes_max = tls.as_ref().map_or(0, |_| ClientTls::limits(&config).sockets_max());
-    open_files::allow_clients_and(config.clients_max, handshakes_max);
+    allow_files(&config, tls.is_some());
+    let outgoing = open_outgoing(&config, &tls_metrics)?;
 
     let (teller, notices) = events.teller();
     let (requests, request_receiver) = mpsc::channel(REQUESTS_CAPACITY);
     let config = Arc::new(config);
     let (config_sender, config_receiver) = watch::channel(Arc::clone(&config));
     let prepared = Arc::<PreparedStore>::default();
-    let cores =
-        start_cores(&config, usable_driver(config.io), &prepared, &requests, &teller, state_file)?;
+    let common = Common { config: &config, prepared: &prepared, outgoing: &outgoing };
+    let cores = start_cores(common, usable_driver(config.io), &requests, &teller, state_file)?;
     drop(requests);
 
     let (view_sender, view) = ClusterView::new();
@@ -120,8 +118,10 @@ pub(crate) fn start(
     let http = http_listener.zip(listening.first().copied().map(super::reachable));
     let http_teller = teller.clone();
     let ended = move |failure| http_teller.tell(Notice::HttpEnded { failure });
-    let http =
-        http.map(|(listener, proxy)| http::start(listener, proxy, config_receiver.clone(), ended));
+    let http = http.map(|(listener, proxy)| {
+        let proxy = (proxy, outgoing.fleet.clone());
+        http::start(listener, proxy, config_receiver.clone(), ended)
+    });
     let (http, http_part) = http.transpose()?.unzip();
     let plane = ControlOptions {
         config: config_receiver,
@@ -129,6 +129,7 @@ pub(crate) fn start(
         requests: request_receiver,
         view: view_sender,
         metrics,
+        tls: outgoing.nodes.clone(),
         seed: random_seed(),
     };
     let proxy = Arc::clone(&pages) as Arc<dyn Part>;
@@ -151,16 +152,35 @@ pub(crate) fn start(
     let acceptor = start_accepting(&config, listeners, &cores, tls.as_ref())?;
     let metrics = cores.first().map(|core| Arc::clone(&core.metrics)).unwrap_or_default();
     let mailers = cores.into_iter().map(|core| core.mailer).collect();
+    let config = config_sender;
     let running =
-        Running { config: config_sender, pages, acceptor, tls, mailers, metrics, http, notices };
+        Running { config, pages, acceptor, tls, outgoing, mailers, metrics, http, notices };
     let part = ProxyPart::new(running, reload);
     Ok(Started { listening, admin: admin_address, locks_http: http_address, part })
+}
+
+/// Opens the file with what former processes of this proxy knew.
+fn open_state(config: &Config) -> Result<Option<StateFile>, Failure> {
+    config.fleet_state.as_deref().map(StateFile::open).transpose().map_err(unusable)
+}
+
+/// Raises the limit on open files as far as clients and their handshakes need it.
+fn allow_files(config: &Config, has_tls: bool) {
+    let handshakes_max = if has_tls { ClientTls::limits(config).sockets_max() } else { 0 };
+    open_files::allow_clients_and(config.clients_max, handshakes_max);
 }
 
 /// Reads the certificates, if TLS is on, and warns of those that expire soon.
 fn open_tls(config: &Config, metrics: &Arc<TlsMetrics>) -> Result<Option<Arc<ClientTls>>, Failure> {
     tls::check(config).map_err(unusable)?.iter().for_each(|warning| warn!("{warning}"));
     ClientTls::open(config, Arc::clone(metrics)).map_err(unusable)
+}
+
+/// Reads the files of TLS to servers, and warns of certificates that expire soon.
+fn open_outgoing(config: &Config, metrics: &Arc<TlsMetrics>) -> Result<Outgoing, Failure> {
+    let warnings = tls::check_outgoing(config).map_err(unusable)?;
+    warnings.iter().for_each(|warning| warn!("{warning}"));
+    Outgoing::open(config, metrics).map_err(unusable)
 }
 
 /// The failure of a file that the configuration names.
@@ -218,14 +238,22 @@ struct StartedCore {
     metrics: Arc<CoreMetrics>,
 }
 
+/// What all cores have in common.
+#[derive(Clone, Copy)]
+struct Common<'a> {
+    config: &'a Arc<Config>,
+    prepared: &'a Arc<PreparedStore>,
+    outgoing: &'a Outgoing,
+}
+
 fn start_cores(
-    config: &Arc<Config>,
+    common: Common<'_>,
     driver: IoChoice,
-    prepared: &Arc<PreparedStore>,
     requests: &mpsc::Sender<ControlRequest>,
     teller: &Teller<Notice>,
     mut state_file: Option<StateFile>,
 ) -> Result<Vec<StartedCore>, Failure> {
+    let Common { config, prepared, outgoing } = common;
     let log_limits = Arc::<LogLimits>::default();
     let hands_over = HandsOver::new(config)?;
     let make = |_| {
@@ -249,6 +277,7 @@ fn start_cores(
             cores: mailers.iter().cloned().map(mailbox_of).collect(),
             state_file: state_file.take(), // the first core's
             handover,
+            outgoing: outgoing.clone(),
             seed: random_seed(),
         });
         let load = Some(Arc::clone(&metrics.load));

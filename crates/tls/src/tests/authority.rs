@@ -115,6 +115,7 @@ impl Files {
     /// Options of a client with a certificate of its own, or without.
     pub(super) fn client_options(&self, ca: &Authority, pair: Option<&Pair>) -> ClientOptions {
         ClientOptions {
+            names: Default::default(),
             ca: Some(self.write("ca.pem", &ca.pem)),
             certificate: pair.map(|pair| self.write("client.pem", &pair.certificate)),
             key: pair.map(|pair| self.write("client.key", &pair.key)),

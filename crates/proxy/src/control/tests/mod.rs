@@ -1,5 +1,6 @@
 //! The control plane against a ring of fake nodes over real sockets.
 
+mod encrypted;
 mod fake;
 mod following;
 mod places;
@@ -19,6 +20,7 @@ use super::{
 };
 use crate::config::Config;
 use crate::metrics::ControlMetrics;
+use crate::tls::OutgoingTls;
 
 /// Longest wait for anything; only a broken test reaches it.
 const GUARD: Duration = Duration::from_secs(180);
@@ -36,6 +38,15 @@ struct Bench {
 impl Bench {
     /// Starts the plane with these contact points.
     fn start(contact_points: &[SocketAddr], change: impl FnOnce(&mut Config)) -> Self {
+        Self::start_with(contact_points, None, change)
+    }
+
+    /// Same as [`Bench::start`], with TLS to nodes.
+    fn start_with(
+        contact_points: &[SocketAddr],
+        tls: Option<Arc<OutgoingTls>>,
+        change: impl FnOnce(&mut Config),
+    ) -> Self {
         let contact_points = contact_points.iter().map(ToString::to_string).collect();
         // A paused machine is no reason to give a node up.
         let patience_ms = GUARD.as_millis() as u64;
@@ -60,6 +71,7 @@ impl Bench {
             requests: receiver,
             view: sender,
             metrics: Arc::clone(&metrics),
+            tls,
             seed: 7,
         };
         let plane = tokio::spawn(ControlPlane::new(options).run());

@@ -1,6 +1,7 @@
 //! The choice of ring and datacentre.
 
-use super::super::client::AsyncClient;
+use super::super::access::Access;
+use super::super::client::{AsyncClient, Server};
 use super::fake::FakeRing;
 use super::*;
 
@@ -44,14 +45,15 @@ async fn a_local_datacentre_that_the_ring_does_not_have_ends_the_start() {
 async fn a_host_that_says_nothing_keeps_no_command_from_the_next() {
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("bind");
     let ring = FakeRing::start(1).await;
-    let addresses = vec![silent.local_addr().expect("address"), ring.address(1)];
-    let connected = timeout(GUARD, AsyncClient::connect_first(addresses, None, 2 * GUARD)).await;
+    let addresses = [silent.local_addr().expect("address"), ring.address(1)];
+    let servers = addresses.map(|address| Server { address, name: None }).into();
+    let access = Access::plain(None, 2 * GUARD);
+    let connected = timeout(GUARD, AsyncClient::connect_first(servers, &access)).await;
     assert!(connected.expect("it waits for the silent one").is_ok());
-    let nobody =
-        AsyncClient::connect_first(vec!["127.0.0.1:1".parse().expect("address")], None, GUARD)
-            .await;
+    let nobody = Server { address: "127.0.0.1:1".parse().expect("address"), name: None };
+    let nobody = AsyncClient::connect_first(vec![nobody], &access).await;
     assert_eq!(nobody.err().map(|failed| failed.len()), Some(1));
-    assert!(AsyncClient::connect_first(Vec::new(), None, GUARD).await.is_err());
+    assert!(AsyncClient::connect_first(Vec::new(), &access).await.is_err());
 }
 
 /// A proxy that is its own contact point would wait for itself, or be taken for a node.

@@ -6,6 +6,7 @@ use shunt_wire::cql::statement::Identifier;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
 
+use super::super::access::Access;
 use super::super::handshake;
 use super::fake::FakeRing;
 use super::*;
@@ -82,7 +83,7 @@ async fn the_version_steps_down_to_what_the_node_speaks() {
 async fn a_node_that_refuses_old_versions_is_there() {
     let ring = FakeRing::start(2).await;
     ring.edit(|state| state.version_min = 5);
-    handshake::probe(ring.address(2), GUARD).await.expect("it answers");
+    handshake::probe(ring.address(2), &Access::plain(None, GUARD)).await.expect("it answers");
     let mut bench = Bench::start(&[ring.address(1)], |_| {});
     let state = bench.cluster_where(|_| true).await;
     assert!(is_up(&state, 2));

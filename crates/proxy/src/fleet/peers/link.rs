@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 
 use shunt_locks::{NotServed, Ticket};
-use shunt_reactor::Io;
+use shunt_reactor::{CloseReason, Io};
 use shunt_wire::cql::envelope::{Header, opcode};
 use shunt_wire::cql::message::encode;
 
@@ -168,7 +168,10 @@ fn release(
 }
 
 /// A connection ended by itself.
-pub(crate) fn lost(core: &mut Core, io: &mut Io, key: u32) {
+pub(crate) fn lost(core: &mut Core, io: &mut Io, key: u32, reason: CloseReason) {
+    if let Some(link) = core.fleet.peers.links.get(key as usize) {
+        core.context.tell_tls_fault(io, &link.address, reason);
+    }
     end(core, io, key as usize);
 }
 

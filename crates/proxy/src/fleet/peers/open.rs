@@ -37,7 +37,10 @@ pub(super) fn link_to(
         return None;
     }
     let now_ns = io.now_ns();
-    let conn = io.connect(to, OPEN_NS);
+    let conn = match &core.context.outgoing.fleet {
+        Some(tls) => io.connect_with(to, OPEN_NS, tls.session(to.ip())),
+        None => io.connect(to, OPEN_NS),
+    };
     let key = core.fleet.peers.links.insert(HopLink {
         conn,
         address: to,

@@ -87,7 +87,12 @@ fn needed(key: &str) -> Vec<String> {
         _ if key.starts_with("handover_") => &["--handover=auto", "--handover-key-file=key"],
         "multiget_keys_max" => &["--multiget=split"],
         "tls" => &["--tls-certificate=tls.crt", "--tls-key=tls.key"],
+        "node_tls_certificate" => &["--node-tls-key=tls.key"],
+        "node_tls_key" => &["--node-tls-certificate=tls.crt"],
         "client_backlog_bytes" => &["--clients-bytes-max=8GiB"],
+        "fleet_tls" => {
+            &["--fleet=main", "--tls=optional", "--tls-certificate=tls.crt", "--tls-key=tls.key"]
+        }
         _ if needs_fleet(key) => &["--fleet=main"],
         _ => &[],
     };

@@ -1,0 +1,39 @@
+//! How the control plane and the commands reach a server.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use shunt_reactor::Session;
+use shunt_tls::Client;
+
+use crate::config::Credentials;
+
+/// Login, encryption and patience.
+#[derive(Clone, Debug)]
+pub struct Access {
+    /// Login; `None`: the server must not ask for one.
+    pub credentials: Option<Credentials>,
+    /// Maker of TLS sessions; `None`: clear text.
+    pub tls: Option<Arc<Client>>,
+    /// Name of the server to verify; `None`: its address.
+    pub name: Option<Arc<str>>,
+    /// Time limit of each step.
+    pub limit: Duration,
+}
+
+impl Access {
+    /// Access in clear text.
+    pub fn plain(credentials: Option<Credentials>, limit: Duration) -> Self {
+        Self { credentials, tls: None, name: None, limit }
+    }
+
+    /// A session with the server at this address; `None` for clear text.
+    pub(super) fn session(&self, ip: IpAddr) -> Option<Box<dyn Session>> {
+        let tls = self.tls.as_ref()?;
+        Some(match &self.name {
+            Some(name) => tls.session(name),
+            None => tls.session(&ip.to_canonical().to_string()),
+        })
+    }
+}

@@ -1,0 +1,106 @@
+//! The looks at the files of certificates and keys: when one is due, and what its result leads to.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use shunt_tls::{CertificateFile, Reloaded, TlsError};
+use tracing::{error, info};
+
+use super::shown;
+use crate::metrics::{ReloadResult, TlsMetrics};
+
+/// Interval between two looks.
+pub(super) const LOOK_EVERY: Duration = Duration::from_secs(60);
+
+/// The looks at the files of one side.
+pub(super) struct FileWatch {
+    /// The peers, as [`CertificateFile::usage`] names them.
+    usage: &'static str,
+    metrics: Arc<TlsMetrics>,
+    state: Mutex<State>,
+}
+
+struct State {
+    next: Instant,
+    /// Last error, as far as it does not change with time: a line for each look would fill the log.
+    last_error: Option<String>,
+}
+
+impl FileWatch {
+    pub(super) fn new(usage: &'static str, metrics: Arc<TlsMetrics>) -> Self {
+        let state = State { next: Instant::now() + LOOK_EVERY, last_error: None };
+        Self { usage, metrics, state: Mutex::new(state) }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    #[cfg(test)]
+    pub(super) fn last_error(&self) -> Option<String> {
+        self.state().last_error.clone()
+    }
+
+    /// True once for each interval.
+    pub(super) fn is_due(&self, now: Instant) -> bool {
+        let mut state = self.state();
+        let is_due = now >= state.next;
+        if is_due {
+            state.next = now + LOOK_EVERY;
+        }
+        is_due
+    }
+
+    /// Has the next error logged even if it is the former one.
+    pub(super) fn forget_error(&self) {
+        self.state().last_error = None;
+    }
+
+    /// Counts and logs the result of a look.
+    pub(super) fn note(
+        &self,
+        result: Result<Reloaded, TlsError>,
+        files: impl FnOnce() -> Vec<CertificateFile>,
+    ) {
+        let last_error = result.as_ref().err().map(|error| timeless(&error.to_string()));
+        let is_known =
+            std::mem::replace(&mut self.state().last_error, last_error.clone()) == last_error;
+        match result {
+            Ok(Reloaded::Unchanged) => self.metrics.reloads.count(ReloadResult::Unchanged),
+            Ok(Reloaded::Changed) => {
+                let files = files();
+                files.iter().for_each(tell_in_use);
+                self.metrics.set_certificates(self.usage, files);
+                self.metrics.reloads.count(ReloadResult::Changed);
+            }
+            Err(error) => {
+                self.metrics.reloads.count(ReloadResult::Failed);
+                if !is_known {
+                    error!(%error, "the certificates stay as they are, because the new ones cannot be used");
+                }
+            }
+        }
+    }
+}
+
+fn tell_in_use(file: &CertificateFile) {
+    let (path, subject) = (file.path.display(), shown(&file.subject));
+    info!(option = file.option, %path, subject, sha256 = file.sha256, "a certificate is in use");
+}
+
+/// An error's text without its numbers: `expired 3 hours ago` is no other error than `expired 2
+/// hours ago`.
+fn timeless(text: &str) -> String {
+    text.chars().filter(|c| !c.is_ascii_digit()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_that_differs_in_its_time_is_the_same() {
+        assert_eq!(timeless("expired 2 hours ago"), timeless("expired 13 hours ago"));
+        assert_ne!(timeless("a.pem: cannot be read"), timeless("b.pem: cannot be read"));
+    }
+}

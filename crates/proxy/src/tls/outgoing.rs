@@ -1,0 +1,234 @@
+//! TLS to servers: sessions for connections to nodes and to the other proxies of the fleet, and the
+//! certificates behind them.
+//!
+//! ```text
+//! cores, control plane -- a session for each connection --> OutgoingTls <- reload - main thread
+//! ```
+//! The handshakes of links run in the cores' loops: a core opens few links, and all its clients
+//! share them.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Instant;
+
+use shunt_reactor::Session;
+use shunt_tls::{Client, ClientOptions, OptionNames, TlsError, Verify};
+
+use super::expires_soon;
+use super::files::FileWatch;
+use crate::config::{Config, Switch};
+use crate::metrics::{ReloadResult, TlsMetrics};
+
+/// The servers of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Side {
+    Nodes,
+    Fleet,
+}
+
+impl Side {
+    /// The servers, as metrics name them.
+    fn usage(self) -> &'static str {
+        match self {
+            Self::Nodes => OptionNames::NODES.servers,
+            Self::Fleet => OptionNames::FLEET.servers,
+        }
+    }
+
+    /// The options; `None` if TLS to these servers is off.
+    fn options(self, config: &Config) -> Option<ClientOptions> {
+        match self {
+            Self::Nodes => (config.node_tls == Switch::On).then(|| ClientOptions {
+                names: OptionNames::NODES,
+                ca: config.node_tls_ca.clone(),
+                certificate: config.node_tls_certificate.clone(),
+                key: config.node_tls_key.clone(),
+                verify: config.node_tls_verify,
+                name: config.node_tls_name.clone(),
+            }),
+            Self::Fleet => (config.fleet_tls == Switch::On).then(|| ClientOptions {
+                names: OptionNames::FLEET,
+                ca: config.fleet_tls_ca.clone(),
+                certificate: config.tls_certificate.clone(),
+                key: config.tls_key.clone(),
+                verify: Verify::Full,
+                name: None,
+            }),
+        }
+    }
+}
+
+/// The connecting side of TLS as of now.
+struct Connecting {
+    options: ClientOptions,
+    client: Arc<Client>,
+}
+
+/// TLS to servers of one kind.
+pub struct OutgoingTls {
+    side: Side,
+    connecting: RwLock<Connecting>,
+    metrics: Arc<TlsMetrics>,
+    watch: FileWatch,
+}
+
+impl fmt::Debug for OutgoingTls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OutgoingTls").field("side", &self.side).finish_non_exhaustive()
+    }
+}
+
+impl OutgoingTls {
+    fn open(
+        side: Side,
+        config: &Config,
+        metrics: Arc<TlsMetrics>,
+    ) -> Result<Option<Arc<Self>>, TlsError> {
+        let Some(options) = side.options(config) else { return Ok(None) };
+        let client = Arc::new(Client::open(options.clone())?);
+        metrics.set_certificates(side.usage(), client.files());
+        Ok(Some(Arc::new(Self {
+            side,
+            connecting: RwLock::new(Connecting { options, client }),
+            watch: FileWatch::new(side.usage(), Arc::clone(&metrics)),
+            metrics,
+        })))
+    }
+
+    /// The present maker of sessions.
+    pub fn client(&self) -> Arc<Client> {
+        Arc::clone(&self.connecting.read().unwrap_or_else(PoisonError::into_inner).client)
+    }
+
+    /// A session with the server at this address, at the start of its handshake.
+    pub(crate) fn session(&self, server: IpAddr) -> Box<dyn Session> {
+        self.client().session(&server.to_canonical().to_string())
+    }
+
+    /// Reads the files that a new configuration names, if it names others or has other rules.
+    ///
+    /// # Errors
+    /// A file cannot be used. The former ones stay in use.
+    fn prepare(&self, config: &Config) -> Result<PreparedSide, TlsError> {
+        let is_known = |options: &ClientOptions| {
+            self.connecting.read().unwrap_or_else(PoisonError::into_inner).options == *options
+        };
+        let Some(options) = self.side.options(config).filter(|options| !is_known(options)) else {
+            return Ok(PreparedSide(None));
+        };
+        match Client::open(options.clone()) {
+            Ok(client) => Ok(PreparedSide(Some(Connecting { options, client: client.into() }))),
+            Err(error) => {
+                self.metrics.reloads.count(ReloadResult::Failed);
+                Err(error)
+            }
+        }
+    }
+
+    /// Uses the files and rules of a new configuration for new connections. Those that exist stay.
+    fn apply(&self, prepared: PreparedSide) {
+        let Some(connecting) = prepared.0 else { return };
+        self.metrics.set_certificates(self.side.usage(), connecting.client.files());
+        *self.connecting.write().unwrap_or_else(PoisonError::into_inner) = connecting;
+        self.metrics.reloads.count(ReloadResult::Changed);
+    }
+
+    /// Reads the files again because an operator asks for it.
+    fn reload(&self) {
+        self.watch.forget_error();
+        self.look_at_files();
+    }
+
+    /// Reads the files again if that is due. Called about once a second.
+    fn look(&self, now: Instant) {
+        if self.watch.is_due(now) {
+            self.look_at_files();
+        }
+    }
+
+    fn look_at_files(&self) {
+        let client = self.client();
+        self.watch.note(client.reload(), || client.files());
+    }
+}
+
+/// TLS to all servers.
+#[derive(Clone, Default)]
+pub struct Outgoing {
+    /// To nodes; `None`: clear text.
+    pub nodes: Option<Arc<OutgoingTls>>,
+    /// To the other proxies of the fleet; `None`: clear text.
+    pub fleet: Option<Arc<OutgoingTls>>,
+}
+
+impl Outgoing {
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// A file cannot be used; the text names it, its option and the remedy.
+    pub fn open(config: &Config, metrics: &Arc<TlsMetrics>) -> Result<Self, TlsError> {
+        Ok(Self {
+            nodes: OutgoingTls::open(Side::Nodes, config, Arc::clone(metrics))?,
+            fleet: OutgoingTls::open(Side::Fleet, config, Arc::clone(metrics))?,
+        })
+    }
+
+    fn sides(&self) -> impl Iterator<Item = &Arc<OutgoingTls>> {
+        self.nodes.iter().chain(&self.fleet)
+    }
+
+    /// Reads the files that a new configuration names, if it names others or has other rules.
+    ///
+    /// # Errors
+    /// A file cannot be used. The former ones stay in use.
+    pub fn prepare(&self, config: &Config) -> Result<PreparedOutgoing, TlsError> {
+        let sides = self.sides().map(|side| side.prepare(config));
+        sides.collect::<Result<_, _>>().map(PreparedOutgoing)
+    }
+
+    /// Uses the files and rules of a new configuration for new connections. Those that exist stay.
+    pub fn apply(&self, prepared: PreparedOutgoing) {
+        self.sides().zip(prepared.0).for_each(|(side, prepared)| side.apply(prepared));
+    }
+
+    /// Reads the files again because an operator asks for it.
+    pub fn reload(&self) {
+        self.sides().for_each(|side| side.reload());
+    }
+
+    /// Reads the files again if that is due. Called about once a second.
+    pub fn look(&self, now: Instant) {
+        self.sides().for_each(|side| side.look(now));
+    }
+}
+
+/// The result of [`Outgoing::prepare`].
+pub struct PreparedOutgoing(Vec<PreparedSide>);
+
+struct PreparedSide(Option<Connecting>);
+
+/// Checks the files of TLS to servers. Returns warnings.
+///
+/// # Errors
+/// A file cannot be used.
+pub fn check_outgoing(config: &Config) -> Result<Vec<String>, TlsError> {
+    let mut warnings = Vec::new();
+    let idle = config.idle_node_tls();
+    if !idle.is_empty() {
+        let idle = idle.join(", ");
+        warnings.push(format!("node_tls is off, so these have no effect: {idle}"));
+    }
+    if config.fleet_tls == Switch::Off && config.fleet_tls_ca.is_some() {
+        warnings.push("fleet_tls is off, so this has no effect: fleet_tls_ca".to_owned());
+    }
+    for side in [Side::Nodes, Side::Fleet] {
+        let Some(options) = side.options(config) else { continue };
+        // The certificate of this proxy itself is checked with the options of clients.
+        let is_own = |option: &str| side == Side::Fleet && option == "tls_certificate";
+        let files = Client::open(options)?.files();
+        let files = files.iter().filter(|file| !is_own(file.option));
+        warnings.extend(files.filter_map(expires_soon));
+    }
+    Ok(warnings)
+}
