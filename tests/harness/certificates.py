@@ -84,6 +84,10 @@ class Authority:
     def client(self, name: str = "application", end: str = END) -> Pair:
         return self._issue(name, f"subjectAltName = URI:spiffe://test/{name}\nextendedKeyUsage = clientAuth\n", end)
 
+    def member(self, name: str = "member") -> Pair:
+        """What a proxy of a fleet shows to clients, and as a client to the other proxies."""
+        return self._issue(name, f"subjectAltName = {','.join(HOSTS)}\nextendedKeyUsage = serverAuth, clientAuth\n", END)
+
     def _issue(self, name: str, extensions: str, end: str) -> Pair:
         self.number += 1
         stem = self.directory / f"{self.number}-{name}"

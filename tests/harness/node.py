@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import ssl
 import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,6 +36,7 @@ class Settings:
     java_options: list = field(default_factory=list)
     storage: Path = None  # for data and logs, if not in `directory`
     more_yaml: str = ""  # appended to cassandra.yaml
+    tls: ssl.SSLContext = None  # how a client connects, if not in clear text
 
     @property
     def number(self) -> int:
@@ -172,7 +174,7 @@ class Node:
         """Starts the process if it does not run; does not wait for it."""
         if self.pid():
             return
-        if cql.answers(self.address, self.settings.cql_port):
+        if cql.answers(self.address, self.settings.cql_port, tls=self.settings.tls):
             raise RuntimeError(f"something else answers CQL on {self.contact} already")
         command = java_command(self.settings)
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -190,7 +192,7 @@ class Node:
             raise waits.NotReady(f"{late}; the end of {self.log}:\n{self.log_tail()}") from None
 
     def _ready(self) -> bool:
-        if cql.answers(self.address, self.settings.cql_port):
+        if cql.answers(self.address, self.settings.cql_port, tls=self.settings.tls):
             return True
         if not self.pid():
             raise RuntimeError(f"{self.address} ended while starting; the end of {self.log}:\n"

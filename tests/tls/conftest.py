@@ -44,6 +44,12 @@ class Secured(Proxy):
 
 
 @pytest.fixture(scope="session")
+def secured() -> type:
+    """The class of proxies, for fixtures elsewhere."""
+    return Secured
+
+
+@pytest.fixture(scope="session")
 def node(tmp_path_factory):
     contact = f"127.0.0.1:{free_port()}"
     log = tmp_path_factory.mktemp("node") / "node.log"
