@@ -12,6 +12,7 @@ use rustls_pki_types::ServerName;
 use shunt_reactor::{Session, SessionFault, SessionInfo};
 
 use crate::certificate::CertificateFile;
+use crate::chain::Bounded;
 use crate::error::TlsError;
 use crate::files::{self, File};
 use crate::session::{FaultySession, TlsSession};
@@ -206,7 +207,8 @@ impl Current {
                 let verifier = WebPkiServerVerifier::builder_with_provider(roots.into(), provider)
                     .build()
                     .map_err(|error| TlsError::option(names.ca, error.to_string()))?;
-                versions.with_webpki_verifier(verifier)
+                let verifier = Arc::new(Bounded(verifier));
+                versions.dangerous().with_custom_certificate_verifier(verifier)
             }
             roots => {
                 let verifier = Arc::new(NamelessVerifier(roots));

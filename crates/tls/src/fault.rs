@@ -1,7 +1,11 @@
 //! Phrases for the log: why a handshake or a session failed, in the words of its operator.
 
-use rustls::{AlertDescription, CertificateError, Error, InvalidMessage, PeerIncompatible};
+use rustls::{
+    AlertDescription, CertificateError, Error, InvalidMessage, OtherError, PeerIncompatible,
+};
 use shunt_reactor::SessionFault;
+
+use crate::chain::ChainFault;
 
 /// The certificate of the peer is too old.
 pub(crate) const EXPIRED: SessionFault = SessionFault("the peer's certificate has expired");
@@ -77,6 +81,10 @@ fn of_certificate(error: &CertificateError) -> SessionFault {
         CertificateError::UnsupportedSignatureAlgorithmContext { .. }
         | CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => {
             "the peer's certificate has an unknown signature algorithm"
+        }
+        CertificateError::Other(OtherError(error)) => {
+            let fault = error.downcast_ref::<ChainFault>();
+            fault.map_or("the peer's certificate is not valid", |fault| fault.0)
         }
         _ => "the peer's certificate is not valid",
     })

@@ -6,6 +6,7 @@
 //! connections to nodes. Both are shared between threads. A session belongs to one connection.
 
 mod certificate;
+mod chain;
 mod client;
 mod error;
 mod fault;

@@ -13,6 +13,7 @@ use rustls::server::{
 use shunt_reactor::{Session, SessionInfo};
 
 use crate::certificate::CertificateFile;
+use crate::chain::Bounded;
 use crate::error::TlsError;
 use crate::files::{self, File};
 use crate::names::NamedResolver;
@@ -154,7 +155,7 @@ impl Current {
                     _ => builder.allow_unauthenticated(),
                 };
                 let verifier = builder.build().map_err(|error| file.error(error.to_string()))?;
-                versions.with_client_cert_verifier(verifier)
+                versions.with_client_cert_verifier(Arc::new(Bounded(verifier)))
             }
         };
         let mut config = verified.with_cert_resolver(Arc::new(NamedResolver(Arc::new(certified))));

@@ -7,7 +7,7 @@ use rustls::server::ParsedCertificate;
 use rustls::{DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 
-use crate::PROVIDER;
+use crate::{PROVIDER, chain};
 
 /// Accepts any chain that ends in one of the CAs, and without CAs any chain.
 #[derive(Debug)]
@@ -23,6 +23,7 @@ impl ServerCertVerifier for NamelessVerifier {
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
         if let Some(roots) = &self.0 {
+            chain::check(leaf, intermediates)?;
             let leaf = ParsedCertificate::try_from(leaf)?;
             let algorithms = PROVIDER.signature_verification_algorithms.all;
             verify_server_cert_signed_by_trust_anchor(

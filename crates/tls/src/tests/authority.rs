@@ -38,6 +38,16 @@ impl Authority {
         Authority { pem, issuer: Issuer::new(params, key) }
     }
 
+    /// An authority whose certificate comes from this one.
+    pub(super) fn intermediate(&self, name: &str) -> Authority {
+        let mut params = CertificateParams::new(Vec::new()).expect("parameters");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.distinguished_name.push(DnType::CommonName, name);
+        let key = KeyPair::generate().expect("a key");
+        let pem = params.signed_by(&key, &self.issuer).expect("a certificate").pem();
+        Authority { pem, issuer: Issuer::new(params, key) }
+    }
+
     pub(super) fn issue(&self, edit: impl FnOnce(&mut CertificateParams)) -> Pair {
         let mut params = CertificateParams::new(Vec::new()).expect("parameters");
         edit(&mut params);

@@ -68,10 +68,10 @@ impl Peer for End {
             Ok(opened) => {
                 self.received.drain(..opened.consumed);
                 self.ended |= opened.ended;
+                assert!(self.received.len() < 5 + 16_384 + 2_048, "more than a record is left");
             }
             Err(fault) => self.fault = Some(fault),
         }
-        assert!(self.received.len() < 5 + 16_384 + 2_048, "more than a record is left");
     }
 
     fn output(&mut self) -> Vec<u8> {
@@ -203,7 +203,8 @@ pub(super) fn client_config(
         None => builder.with_no_client_auth(),
         Some(pair) => {
             let key = PrivateKeyDer::from_pem_slice(pair.key.as_bytes()).expect("a key");
-            let chain = vec![certificate(&pair.certificate)];
+            let chain = CertificateDer::pem_slice_iter(pair.certificate.as_bytes());
+            let chain = chain.collect::<Result<_, _>>().expect("certificates");
             builder.with_client_auth_cert(chain, key).expect("a certificate")
         }
     }

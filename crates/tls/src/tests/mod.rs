@@ -1,6 +1,7 @@
 //! Sessions against each other and against plain rustls, and against peers that break the protocol.
 
 mod authority;
+mod chains;
 mod early_data;
 mod files;
 mod handshake;
