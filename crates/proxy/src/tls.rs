@@ -218,7 +218,18 @@ pub fn check(config: &Config) -> Result<Vec<String>, TlsError> {
         return Ok(vec![format!("tls is off, so these have no effect: {}", idle.join(", "))]);
     }
     let Some(files) = Files::of(config) else { return Ok(Vec::new()) };
-    Ok(files.open()?.files().iter().filter_map(expires_soon).collect())
+    let mut warnings: Vec<String> = files.open()?.files().iter().filter_map(expires_soon).collect();
+    warnings.extend(escape_from_certificates(config).map(str::to_owned));
+    Ok(warnings)
+}
+
+/// A warning about clients that need no certificate although every client with TLS does.
+fn escape_from_certificates(config: &Config) -> Option<&'static str> {
+    let escapes = config.tls == Tls::Optional && config.tls_client_auth == ClientAuth::Required;
+    escapes.then_some(
+        "tls_client_auth: with tls = optional a client in clear text needs no certificate: give \
+        tls = required as soon as all clients have TLS",
+    )
 }
 
 /// A warning about a certificate that needs a successor.

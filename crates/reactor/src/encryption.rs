@@ -36,8 +36,8 @@ impl Io {
         Some(self.get(conn)?.tunnel.as_ref()?.session.info())
     }
 
-    /// Memory of a connection's encryption, in bytes: its keys, and the start of a record whose rest
-    /// has not arrived. 0 without encryption.
+    /// Memory of a connection's encryption, in bytes: its keys, and the start of a record whose
+    /// rest has not arrived. 0 without encryption.
     pub fn session_bytes(&self, conn: ConnId) -> usize {
         self.get(conn)
             .and_then(|connection| connection.tunnel.as_ref())

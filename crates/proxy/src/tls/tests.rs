@@ -225,3 +225,13 @@ fn options_for_servers_that_have_no_effect_are_told() {
     let error = check_outgoing(&Config { node_tls: Switch::On, ..config }).expect_err("no file");
     assert!(error.to_string().starts_with("node_tls_ca nowhere: "), "{error}");
 }
+
+#[test]
+fn clients_that_escape_from_certificates_are_warned_of() {
+    let of = |tls, tls_client_auth| {
+        let config = Config { tls, tls_client_auth, ..Config::default() };
+        escape_from_certificates(&config).is_some()
+    };
+    assert!(of(Tls::Optional, ClientAuth::Required));
+    assert!(!of(Tls::Required, ClientAuth::Required) && !of(Tls::Optional, ClientAuth::Optional));
+}
