@@ -10,6 +10,10 @@ use crate::chain::ChainFault;
 /// The certificate of the peer is too old.
 pub(crate) const EXPIRED: SessionFault = SessionFault("the peer's certificate has expired");
 
+/// The keys of a connection have sealed as many records as is safe.
+pub(crate) const KEYS_USED_UP: SessionFault =
+    SessionFault("a TLS 1.2 connection has sent all the records that its keys allow");
+
 /// The phrase for an error of rustls.
 pub(crate) fn of(error: &Error) -> SessionFault {
     SessionFault(match error {

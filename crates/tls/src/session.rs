@@ -22,9 +22,9 @@ const RECORD_BYTES_MAX: usize = 16_384;
 /// More than header, explicit nonce, type and tag of any record take.
 const RECORD_OVERHEAD: usize = 64;
 
-/// Most bytes that a session holds of one message that its peer spreads over several records.
-/// rustls takes messages of 64 KiB.
-const HELD_BYTES_MAX: usize = 128 << 10;
+/// Most bytes that a session holds, during its handshake, of messages that its peer spreads over
+/// several records. rustls takes messages of 64 KiB.
+const HELD_BYTES_MAX: usize = 32 << 10;
 
 /// Memory that rustls has for a connection after its handshake, beside the session itself.
 const CONNECTION_BYTES: usize = 2_300;
@@ -33,6 +33,9 @@ const CONNECTION_BYTES: usize = 2_300;
 pub(crate) trait Connection: Send {
     /// Data that rustls keeps for this side.
     type Data;
+
+    /// Most bytes that a session holds after its handshake.
+    const REST_HELD_BYTES_MAX: usize;
 
     /// Takes a step. See [`UnbufferedConnectionCommon::process_tls_records`].
     fn process<'c, 'i>(&'c mut self, bytes: &'i mut [u8]) -> UnbufferedStatus<'c, 'i, Self::Data>;
@@ -46,6 +49,9 @@ pub(crate) trait Connection: Send {
 
 impl Connection for UnbufferedServerConnection {
     type Data = rustls::server::ServerConnectionData;
+
+    /// Clients send updates of keys, which are 5 bytes long, and nothing else.
+    const REST_HELD_BYTES_MAX: usize = 1 << 10;
 
     fn process<'c, 'i>(&'c mut self, bytes: &'i mut [u8]) -> UnbufferedStatus<'c, 'i, Self::Data> {
         self.process_tls_records(bytes)
@@ -63,6 +69,9 @@ impl Connection for UnbufferedServerConnection {
 
 impl Connection for UnbufferedClientConnection {
     type Data = rustls::client::ClientConnectionData;
+
+    /// Servers send tickets, which may contain the client's chain.
+    const REST_HELD_BYTES_MAX: usize = HELD_BYTES_MAX;
 
     fn process<'c, 'i>(&'c mut self, bytes: &'i mut [u8]) -> UnbufferedStatus<'c, 'i, Self::Data> {
         self.process_tls_records(bytes)
@@ -94,6 +103,8 @@ pub(crate) struct TlsSession<C> {
     /// after them. rustls has decrypted them in place and knows its position in them, so that it
     /// must see these bytes at every call.
     held: Vec<u8>,
+    /// Bytes of `held` that are whole records.
+    held_whole: usize,
     info: SessionInfo,
 }
 
@@ -109,6 +120,7 @@ impl<C: Connection> TlsSession<C> {
             fault: None,
             pending: Vec::new(),
             held: Vec::new(),
+            held_whole: 0,
             info: SessionInfo::default(),
         };
         if let Err(fault) = session.process(&mut [], &mut Vec::new()) {
@@ -180,16 +192,31 @@ impl<C: Connection> TlsSession<C> {
     ) -> Result<Opened, SessionFault> {
         let mut held = mem::take(&mut self.held);
         held.extend_from_slice(received);
+        let whole = self.held_whole + whole_records(&held[self.held_whole..]);
         let done = self.process(&mut held, plain)?;
         if self.peer_ended || done == held.len() {
             return Ok(Opened { consumed: received.len(), ended: self.peer_ended });
         }
         held.drain(..done);
-        if held.len() > HELD_BYTES_MAX {
+        if done >= whole && held.len() <= received.len() {
+            // The message is complete. The start of a record behind it stays with the loop.
+            return Ok(Opened { consumed: received.len() - held.len(), ended: false });
+        }
+        self.hold(held, whole.saturating_sub(done))?;
+        Ok(Opened { consumed: received.len(), ended: false })
+    }
+
+    /// Keeps bytes that rustls must see again. The first `whole` of them are whole records.
+    fn hold(&mut self, mut bytes: Vec<u8>, whole: usize) -> Result<(), SessionFault> {
+        let is_handshaking = self.connection.common().is_handshaking();
+        let most = if is_handshaking { HELD_BYTES_MAX } else { C::REST_HELD_BYTES_MAX };
+        if bytes.len() > most {
             return Err(SessionFault("the peer sent a handshake message that is too long"));
         }
-        self.held = held;
-        Ok(Opened { consumed: received.len(), ended: false })
+        bytes.shrink_to(most);
+        self.held = bytes;
+        self.held_whole = whole;
+        Ok(())
     }
 
     /// Takes the facts of the handshake when it is over.
@@ -201,7 +228,6 @@ impl<C: Connection> TlsSession<C> {
         if common.is_handshaking() {
             return Ok(());
         }
-        self.handshaking = false;
         self.info.version = match common.protocol_version() {
             Some(ProtocolVersion::TLSv1_2) => "TLSv1.2",
             Some(ProtocolVersion::TLSv1_3) => "TLSv1.3",
@@ -210,14 +236,15 @@ impl<C: Connection> TlsSession<C> {
         let suite = common.negotiated_cipher_suite();
         self.info.cipher = suite.and_then(|suite| suite.suite().as_str()).unwrap_or_default();
         self.info.resumed = common.handshake_kind() == Some(HandshakeKind::Resumed);
-        let Some([leaf, ..]) = common.peer_certificates().filter(|_| self.verifies_names) else {
-            return Ok(());
-        };
-        // rustls does not look at the certificate of a resumed session again.
-        if self.info.resumed && certificate::has_expired(leaf) {
-            return Err(fault::EXPIRED);
+        let leaf = common.peer_certificates().and_then(<[_]>::first);
+        if let Some(leaf) = leaf.filter(|_| self.verifies_names) {
+            // rustls does not look at the certificate of a resumed session again.
+            if self.info.resumed && certificate::has_expired(leaf) {
+                return Err(fault::EXPIRED);
+            }
+            self.info.peer_names = names::of_certificate(leaf);
         }
-        self.info.peer_names = names::of_certificate(leaf);
+        self.handshaking = false;
         Ok(())
     }
 
@@ -239,16 +266,17 @@ impl<C: Connection> Session for TlsSession<C> {
         }
         let start = plain.len();
         let result = if self.held.is_empty() {
-            self.process(received, plain).map(|done| {
+            let whole = whole_records(received);
+            self.process(received, plain).and_then(|done| {
                 let rest = &received[done..];
                 if self.peer_ended {
-                    Opened { consumed: received.len(), ended: true }
-                } else if has_record(rest) {
-                    // rustls leaves a whole record only if it needs more to go on.
-                    self.held = rest.to_vec();
-                    Opened { consumed: received.len(), ended: false }
+                    Ok(Opened { consumed: received.len(), ended: true })
+                } else if done < whole {
+                    // rustls leaves whole records only if it must see these bytes again.
+                    self.hold(rest.to_vec(), whole - done)?;
+                    Ok(Opened { consumed: received.len(), ended: false })
                 } else {
-                    Opened { consumed: done, ended: false }
+                    Ok(Opened { consumed: done, ended: false })
                 }
             })
         } else {
@@ -305,7 +333,12 @@ impl<C: Connection> Session for TlsSession<C> {
             }
         }
         out.truncate(start);
-        Err(self.fail(SessionFault("the session has used up its keys")))
+        // rustls renews the keys of TLS 1.3.
+        let version = self.connection.common().protocol_version();
+        Err(self.fail(match version {
+            Some(ProtocolVersion::TLSv1_2) => fault::KEYS_USED_UP,
+            _ => SessionFault("the session has used up its keys"),
+        }))
     }
 
     fn has_pending(&self) -> bool {
@@ -367,14 +400,15 @@ fn encode<D>(data: &mut EncodeTlsData<'_, D>, out: &mut Vec<u8>) {
     }
 }
 
-/// True if `bytes` begin with a whole record.
-fn has_record(bytes: &[u8]) -> bool {
-    match bytes {
-        [_, _, _, high, low, content @ ..] => {
-            content.len() >= usize::from(u16::from_be_bytes([*high, *low]))
-        }
-        _ => false,
+/// How many of `bytes` are whole records.
+fn whole_records(bytes: &[u8]) -> usize {
+    let mut rest = bytes;
+    while let [_, _, _, high, low, content @ ..] = rest {
+        let length = usize::from(u16::from_be_bytes([*high, *low]));
+        let Some(behind) = content.get(length..) else { break };
+        rest = behind;
     }
+    bytes.len() - rest.len()
 }
 
 /// A session that cannot begin, such as one with a node whose name no certificate can have.

@@ -8,6 +8,9 @@ use super::link::{End, Peer, Plain, client_config, pair, shake};
 use crate::ClientAuth;
 use crate::forgery::{DATA, Forger, HANDSHAKE};
 
+/// More than a session takes that holds nothing.
+const REST_BYTES_MAX: usize = 8 << 10;
+
 fn forged() -> (Forger, End) {
     let server = server(&Authority::new("CA"), ClientAuth::None);
     let (forger, session) = Forger::connect(&server).expect("a handshake");
@@ -168,6 +171,19 @@ fn empty_records_of_the_handshake_do_no_harm() {
 }
 
 #[test]
+fn this_side_seals_after_an_empty_record_of_the_handshake_and_data() {
+    let (mut forger, mut end) = forged();
+    for _ in 0..20 {
+        let records = [forger.seal(HANDSHAKE, b""), forger.seal(DATA, b"data")];
+        end.take(&records.concat());
+        if end.fault.is_some() {
+            return;
+        }
+        end.seal(b"meanwhile");
+    }
+}
+
+#[test]
 fn empty_records_have_an_end() {
     let (mut forger, mut end) = forged();
     for _ in 0..100 {
@@ -190,8 +206,52 @@ fn a_long_message_in_small_pieces_is_bounded() {
         }
     }
     assert_eq!(end.fault(), "the peer sent a handshake message that is too long");
-    assert!(most < 300_000, "{most} bytes");
+    assert!(most < REST_BYTES_MAX + (1 << 10), "{most} bytes");
     assert!(end.session.bytes() < 10_000, "{} bytes", end.session.bytes());
+}
+
+#[test]
+fn a_long_message_of_the_handshake_is_bounded() {
+    // A ClientHello of 60,000 bytes, in records of one size.
+    for size in [1, 1_000, 16_000] {
+        let mut end = new_server();
+        let mut message = vec![0; 60_000];
+        message[..4].copy_from_slice(&[1, 0, 0xEA, 0x5C]);
+        let (mut most, mut taken) = (0, 0);
+        for piece in message.chunks(size) {
+            let [.., high, low] = piece.len().to_be_bytes();
+            end.take(&[&[HANDSHAKE, 3, 1, high, low], piece].concat());
+            most = most.max(end.session.bytes());
+            if end.fault.is_some() {
+                break;
+            }
+            taken += piece.len();
+        }
+        assert_eq!(end.fault(), "the peer sent a handshake message that is too long");
+        assert!(taken <= 32 << 10, "{taken} bytes are held");
+        assert!(most < REST_BYTES_MAX + (32 << 10), "{most} bytes");
+        assert!(end.session.bytes() < REST_BYTES_MAX);
+    }
+    // The same bytes at once.
+    let mut end = new_server();
+    let pieces = (0..4).map(|number| {
+        let start: &[u8] = if number == 0 { &[1, 0, 0xEA, 0x5C] } else { &[0; 4] };
+        [&[HANDSHAKE, 3, 1, 0x27, 0x10], start, &[0; 9_996]].concat()
+    });
+    end.take(&pieces.collect::<Vec<_>>().concat());
+    assert_eq!(end.fault(), "the peer sent a handshake message that is too long");
+}
+
+#[test]
+fn a_record_behind_a_message_in_pieces_is_not_held() {
+    let (mut forger, mut end) = forged();
+    end.take(&forger.seal(HANDSHAKE, &[24, 0]));
+    let rest = forger.seal(HANDSHAKE, &[0, 1, 0]);
+    // The first part of a record that would be larger than what a session may hold.
+    end.take(&[&rest[..], &[DATA, 3, 3, 0x40, 0], &[7; 10_000]].concat());
+    assert_eq!(end.fault(), "none");
+    assert_eq!(end.received.len(), 10_005);
+    assert!(end.session.bytes() < REST_BYTES_MAX + (1 << 10));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 mod authority;
 mod chains;
 mod early_data;
+mod exhaustion;
 mod files;
 mod handshake;
 mod hostility;

@@ -250,5 +250,8 @@ fn a_client_does_not_resume_when_its_certificate_has_expired() {
         shake(&mut plain, &mut end);
         assert_eq!(end.fault(), "the peer's certificate has expired");
         assert!(end.session.info().resumed && end.names().is_empty());
+        assert!(end.session.is_handshaking(), "nobody may take the session for ready");
+        let again = end.session.open(&mut [], &mut Vec::new()).expect_err("a fault");
+        assert_eq!(again.0, "the peer's certificate has expired");
     }
 }
