@@ -323,3 +323,37 @@ fn an_alert_ends_the_handshake() {
         assert_eq!(end.fault(), phrase);
     }
 }
+
+#[test]
+fn records_of_any_kind_in_any_pieces_end_in_content_or_a_fault() {
+    let update: [u8; 5] = [24, 0, 0, 1, 0];
+    let mut state = 1_u64;
+    let mut below = |limit: usize| {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % limit
+    };
+    let server = server(&Authority::new("CA"), ClientAuth::None);
+    for _ in 0..300 {
+        let (mut forger, session) = Forger::connect(&server).expect("a handshake");
+        let mut end = End::new(session);
+        let mut bytes = Vec::new();
+        for _ in 0..1 + below(8) {
+            let record = match below(4) {
+                0 => forger.seal(HANDSHAKE, b""),
+                1 => forger.seal(DATA, b""),
+                2 => forger.seal(HANDSHAKE, &update[..1 + below(4)]),
+                _ => forger.seal(DATA, &[7; 100][..below(100)]),
+            };
+            bytes.extend_from_slice(&record);
+        }
+        while !bytes.is_empty() && end.fault.is_none() {
+            let piece: Vec<u8> = bytes.drain(..1 + below(bytes.len())).collect();
+            end.take(&piece);
+            if end.fault.is_none() && below(2) == 0 {
+                end.seal(b"meanwhile");
+            }
+        }
+        end.end();
+    }
+}
