@@ -13,6 +13,9 @@ const CLIENT_HELLO: &[u8] = b"\x16\x03\x01\x00\x60\x01\x00\x00\x5c\x03\x03\
 const SERVER_HELLO: &[u8] = b"\x16\x03\x03\x00\x2a\x02\x00\x00\x26\x03\x03\
     0123456789abcdef0123456789abcdef\x00\xc0\x2f\x00";
 
+/// Type and content of a record.
+type Record<'a> = (u8, &'a [u8]);
+
 pub(super) fn tls(add: Add<'_>) {
     let streams: [(&str, u8, &[u8]); 6] = [
         ("client_hello", 0xF0, CLIENT_HELLO),
@@ -25,7 +28,7 @@ pub(super) fn tls(add: Add<'_>) {
     for (name, mode, stream) in streams {
         add("tls", name, [&[mode], stream].concat());
     }
-    let records: [(&str, &[(u8, &[u8])]); 6] = [
+    let records: [(&str, &[Record<'_>]); 6] = [
         ("data", &[(0x97, b"question"), (23, b""), (23, b"another")]),
         ("close", &[(23, b"last"), (0x95, b"\x01\x00"), (23, b"ignored")]),
         ("fatal", &[(21, b"\x02\x28")]),

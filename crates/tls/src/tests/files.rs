@@ -64,7 +64,7 @@ fn an_old_ca_beside_a_new_one_is_no_fault() {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a time").as_secs();
     assert!(facts[0].expires_s > now as i64);
     options.ca = Some(files.write("ca.pem", old.pem));
-    let error = Client::open(options).err().expect("an error").to_string();
+    let error = Client::open(options).expect_err("an error").to_string();
     assert!(error.contains("ca.pem: the CA `CN=old"), "{error}");
     assert!(error.ends_with("has expired, and the file has no other: renew it"), "{error}");
 }
@@ -133,7 +133,7 @@ fn options_that_do_not_go_together_are_refused() {
 
     let own = ca.client();
     let whole = files.client_options(&ca, Some(&own));
-    let error = |options| Client::open(options).err().expect("an error").to_string();
+    let error = |options| Client::open(options).expect_err("an error").to_string();
     let text = error(ClientOptions { key: None, ..whole.clone() });
     assert_eq!(text, "node_tls_certificate: a certificate needs its key: node_tls_key");
     let text = error(ClientOptions { certificate: None, ..whole.clone() });
