@@ -143,7 +143,7 @@ options! {
         default: "none",
         allowed: Form("`none`, `optional`, `required`", "required"),
         change: OnReload,
-        manual: "Needs `tls_client_ca`. A certificate that a client shows is always verified. It replaces no login",
+        manual: "Needs `tls_client_ca`. A certificate that a client shows is always verified. It does not replace the login",
     }
     /// File with the keys of session tickets, which the proxies of a fleet share
     tls_ticket_keys: Option<PathBuf> {
@@ -417,7 +417,7 @@ options! {
         default: "10000",
         allowed: Numbers(PATIENCE_MS_MIN, DAY_MS),
         change: OnReload,
-        manual: "From the connection to READY",
+        manual: "From the connection to READY. With TLS, from the end of the TLS handshake, which has the same time by the value at the start",
     }
     /// Idle time before the proxy probes a link to a node
     heartbeat_interval_ms: u64 {

@@ -223,7 +223,7 @@ pub fn check(config: &Config) -> Result<Vec<String>, TlsError> {
     Ok(warnings)
 }
 
-/// A warning about clients that need no certificate although every client with TLS does.
+/// A warning about clients in clear text, which need no certificate although those with TLS do.
 fn escape_from_certificates(config: &Config) -> Option<&'static str> {
     let escapes = config.tls == Tls::Optional && config.tls_client_auth == ClientAuth::Required;
     escapes.then_some(
@@ -232,7 +232,7 @@ fn escape_from_certificates(config: &Config) -> Option<&'static str> {
     )
 }
 
-/// A warning about a certificate that needs a successor.
+/// A warning about a certificate that expires soon.
 fn expires_soon(file: &CertificateFile) -> Option<String> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let left_s = file.expires_s.saturating_sub_unsigned(now);

@@ -72,8 +72,9 @@ pub trait Security: Send + Sync {
 pub struct HandshakeLimits {
     /// Number of threads.
     pub threads: usize,
-    /// Most connections whose handshake has not ended, a quarter of them from one address; the
-    /// oldest one makes room for the next. A quarter more may wait for a thread that is busy.
+    /// Most connections whose handshake has not ended, a quarter of them from one address. Beyond
+    /// that, the oldest one of the address with the most makes room for the next. A quarter more
+    /// may wait for a thread that is busy.
     pub pending_max: usize,
     /// Time from the accept to the end of the handshake.
     pub time_max: Duration,
@@ -484,7 +485,7 @@ impl Pending {
             let count = match recv(&self.socket, &mut head, flags) {
                 Ok((_, count @ 1..)) => count.min(HEAD_BYTES),
                 Err(Errno::AGAIN | Errno::INTR) => return Step::Waits,
-                // Nothing came of it, as with a probe of a balancer.
+                // The peer closed without a byte, as a balancer's probe does.
                 Ok(_) | Err(_) => return Step::Gone,
             };
             match security.admit(&self.origin, &head[..count]) {

@@ -12,7 +12,7 @@ pub(crate) fn allow_clients(clients_max: usize) {
     allow_clients_and(clients_max, 0);
 }
 
-/// Same as [`allow_clients`], for clients and this many connections that are none yet.
+/// Same as [`allow_clients`], with `others` connections that are no clients yet.
 pub(crate) fn allow_clients_and(clients_max: usize, others: usize) {
     let beside = BESIDE_CLIENTS + others as u64;
     let wanted = clients_max as u64 + beside;

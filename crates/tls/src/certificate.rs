@@ -12,7 +12,7 @@ use crate::files;
 /// A file of certificates in use.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct CertificateFile {
-    /// The peers that see it: `clients` or `nodes`.
+    /// Peers that the file serves: `clients`, `nodes`, `fleet`, or `servers` for a command.
     pub usage: &'static str,
     /// Option that names the file.
     pub option: &'static str,
@@ -50,12 +50,12 @@ fn now_s() -> i64 {
     i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }
 
-/// True if a certificate is past its end.
+/// True if a certificate has expired.
 pub(crate) fn has_expired(der: &CertificateDer<'_>) -> bool {
     facts(der).is_some_and(|facts| facts.not_after_s < now_s())
 }
 
-/// A file of certificates, and the peers that see it.
+/// A file of certificates, and the peers that it serves.
 #[derive(Copy, Clone)]
 pub(crate) struct Origin<'a> {
     pub(crate) usage: &'static str,
@@ -122,7 +122,7 @@ impl Origin<'_> {
         match valid.min() {
             Some(expires_s) => Ok(self.describe(&facts[0].subject, expires_s)),
             None => Err(self.error(format!(
-                "the CA `{}` has expired, and the file has no other: renew it",
+                "the CA `{}` has expired, and the file has no other valid one: renew it",
                 facts[0].subject
             ))),
         }

@@ -30,7 +30,7 @@ impl fmt::Display for ChainFault {
 
 impl error::Error for ChainFault {}
 
-/// Refuses a chain that no authority needs.
+/// Refuses a chain beyond the bounds.
 pub(crate) fn check(
     leaf: &CertificateDer<'_>,
     intermediates: &[CertificateDer<'_>],

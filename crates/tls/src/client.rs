@@ -1,4 +1,4 @@
-//! The side that connects to nodes.
+//! The connecting side: to nodes, to the other proxies of a fleet, and in commands.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -83,7 +83,7 @@ pub enum Verify {
     Full,
     /// The certificate comes from one of the CAs.
     Ca,
-    /// Any certificate will do. Somebody on the way can read and change everything.
+    /// Any certificate will do. Anyone between the two sides can read and change everything.
     None,
 }
 
@@ -114,7 +114,7 @@ impl FromStr for Verify {
     }
 }
 
-/// Options of the side that connects to nodes.
+/// Options of the connecting side. It says "nodes" for all servers.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct ClientOptions {
     /// Names of these options.
@@ -228,7 +228,7 @@ impl Current {
     }
 }
 
-/// Sessions of connections to nodes.
+/// Sessions of connections to servers.
 pub struct Client {
     options: ClientOptions,
     current: RwLock<Arc<Current>>,

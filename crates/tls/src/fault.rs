@@ -7,7 +7,7 @@ use shunt_reactor::SessionFault;
 
 use crate::chain::ChainFault;
 
-/// The certificate of the peer is too old.
+/// The certificate of the peer has expired.
 pub(crate) const EXPIRED: SessionFault = SessionFault("the peer's certificate has expired");
 
 /// The keys of a connection have sealed as many records as is safe.

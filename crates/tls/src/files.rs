@@ -18,8 +18,9 @@ use crate::error::TlsError;
 /// Largest file that is read.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// Bits of a file's mode that let others than its owner at it.
-const OTHERS: u32 = 0o077;
+/// Mode bits that give access to all users of the host. A group is often the one that the process
+/// runs in, as with the secrets of Kubernetes.
+const OTHERS: u32 = 0o007;
 
 /// Content of a file, with the option that names it.
 pub(crate) struct File {
@@ -58,7 +59,7 @@ impl File {
         TlsError::file(self.option, &self.path, message)
     }
 
-    /// Warns of a secret that others than its owner can read.
+    /// Warns of a secret that anyone but its owner has access to.
     pub(crate) fn warn_of_readers(&self) {
         if self.mode & OTHERS != 0 {
             let (option, path) = (self.option, self.path.display());

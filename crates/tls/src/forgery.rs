@@ -30,7 +30,8 @@ pub struct Forger {
 }
 
 impl Forger {
-    /// Shakes hands with a server that requires no certificate. The session is the server's side.
+    /// Completes a handshake with a server that requires no certificate. The session is the
+    /// server's side.
     pub fn connect(server: &Server) -> Option<(Forger, Box<dyn Session>)> {
         let name = ServerName::try_from("localhost").ok()?;
         let mut connection = UnbufferedClientConnection::new(configuration()?, name).ok()?;

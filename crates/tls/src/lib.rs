@@ -3,7 +3,8 @@
 //! ([ADR 34](../../../docs/adr/0034-tls-by-rustls-without-its-buffers.md)).
 //!
 //! A [`Server`] makes the sessions of connections that clients open, a [`Client`] those of
-//! connections to nodes. Both are shared between threads. A session belongs to one connection.
+//! connections that Shunt opens: to nodes, to the other proxies of a fleet, and in commands. Both
+//! are shared between threads. A session belongs to one connection.
 
 mod certificate;
 mod chain;

@@ -38,7 +38,7 @@ pub(crate) fn of_certificate(der: &CertificateDer<'_>) -> Vec<Box<str>> {
 }
 
 thread_local! {
-    /// rustls shows the name to the resolver alone, in the midst of a call of the session's.
+    /// rustls shows the name to the resolver alone, during a call of the session's.
     static SERVER_NAME: Cell<Option<Box<str>>> = const { Cell::new(None) };
 }
 

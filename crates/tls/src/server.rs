@@ -26,7 +26,7 @@ const USAGE: &str = "clients";
 /// Tickets for each full handshake. A client that opens several connections gets several.
 const TICKETS: usize = 1;
 
-/// Whether clients have certificates.
+/// Whether clients must show certificates.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub enum ClientAuth {
     /// Clients are not asked for one.
@@ -74,7 +74,7 @@ pub struct ServerOptions {
     pub key: PathBuf,
     /// PEM file of the CAs that clients' certificates must come from.
     pub client_ca: Option<PathBuf>,
-    /// Whether clients have certificates.
+    /// Whether clients must show certificates.
     pub client_auth: ClientAuth,
     /// File of keys of session tickets. Without it this process has keys of its own.
     pub ticket_keys: Option<PathBuf>,

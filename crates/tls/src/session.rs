@@ -129,7 +129,7 @@ impl<C: Connection> TlsSession<C> {
         session
     }
 
-    /// Has rustls take all that it can of `bytes`. The result is how many it is done with.
+    /// Has rustls process as much of `bytes` as it can. Returns how many of them it is done with.
     fn process(&mut self, bytes: &mut [u8], plain: &mut Vec<u8>) -> Result<usize, SessionFault> {
         let mut done = 0;
         loop {
@@ -400,7 +400,7 @@ fn encode<D>(data: &mut EncodeTlsData<'_, D>, out: &mut Vec<u8>) {
     }
 }
 
-/// How many of `bytes` are whole records.
+/// Length of the whole records at the start of `bytes`.
 fn whole_records(bytes: &[u8]) -> usize {
     let mut rest = bytes;
     while let [_, _, _, high, low, content @ ..] = rest {

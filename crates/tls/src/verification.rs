@@ -1,4 +1,4 @@
-//! Verification of nodes' certificates where names, or more, are not to be compared.
+//! Verification of servers' certificates without their names, or of nothing at all.
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::verify_server_cert_signed_by_trust_anchor;

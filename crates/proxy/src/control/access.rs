@@ -9,7 +9,7 @@ use shunt_tls::Client;
 
 use crate::config::Credentials;
 
-/// Login, encryption and patience.
+/// Login, encryption and time limit.
 #[derive(Clone, Debug)]
 pub struct Access {
     /// Login; `None`: the server must not ask for one.

@@ -38,8 +38,8 @@ impl fmt::Debug for Channel {
 }
 
 impl Channel {
-    /// Connects, and completes the handshake of TLS if `access` has it. Its limit holds for each of
-    /// both.
+    /// Connects, and completes the TLS handshake if `access` has TLS. The limit of `access` holds
+    /// for each of the two steps.
     pub(super) async fn open(address: SocketAddr, access: &Access) -> Result<Self, ControlError> {
         let connect = timeout(access.limit, TcpStream::connect(address));
         let stream = connect.await.map_err(|_| ControlError::TimedOut("connecting"))??;

@@ -1,5 +1,4 @@
-//! What the proxy counts about TLS. Several threads write it, at most once for each
-//! handshake.
+//! Counters of TLS. Several threads write them, at most once for each handshake.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -8,7 +7,7 @@ use shunt_admin::{Label, labels};
 use shunt_tls::CertificateFile;
 
 labels! {
-    /// The end of a connection's way through the handshake threads.
+    /// The result of a client's handshake.
     pub enum HandshakeResult = "result" {
         /// The client has a new session.
         Ok = "ok",
@@ -22,7 +21,7 @@ labels! {
 }
 
 labels! {
-    /// The result of a look at the files of certificates and keys.
+    /// The result of a check of the files of certificates and keys.
     pub enum ReloadResult = "result" {
         /// New handshakes use new content.
         Changed = "changed",
@@ -60,7 +59,7 @@ impl<const N: usize> SharedFamily<N> {
 pub struct TlsMetrics {
     /// Handshakes.
     pub handshakes: SharedFamily<{ HandshakeResult::COUNT }>,
-    /// Looks at the files.
+    /// Checks of the files.
     pub reloads: SharedFamily<{ ReloadResult::COUNT }>,
     certificates: Mutex<Vec<CertificateFile>>,
 }

@@ -1,4 +1,5 @@
-//! The looks at the files of certificates and keys: when one is due, and what its result leads to.
+//! The checks of the files of certificates and keys: when one is due, and what follows from its
+//! result.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -9,10 +10,10 @@ use tracing::{error, info};
 use super::shown;
 use crate::metrics::{ReloadResult, TlsMetrics};
 
-/// Interval between two looks.
+/// Interval between two checks.
 pub(super) const LOOK_EVERY: Duration = Duration::from_secs(60);
 
-/// The looks at the files of one side.
+/// The checks of the files for one kind of peers.
 pub(super) struct FileWatch {
     /// The peers, as [`CertificateFile::usage`] names them.
     usage: &'static str,
@@ -22,7 +23,7 @@ pub(super) struct FileWatch {
 
 struct State {
     next: Instant,
-    /// Last error, as far as it does not change with time: a line for each look would fill the log.
+    /// Last error without what changes with time: a line for each check would fill the log.
     last_error: Option<String>,
 }
 
@@ -56,7 +57,7 @@ impl FileWatch {
         self.state().last_error = None;
     }
 
-    /// Counts and logs the result of a look.
+    /// Counts and logs the result of a check.
     pub(super) fn note(
         &self,
         result: Result<Reloaded, TlsError>,

@@ -96,7 +96,7 @@ impl OutgoingTls {
         })))
     }
 
-    /// The present maker of sessions.
+    /// What makes new sessions now.
     pub fn client(&self) -> Arc<Client> {
         Arc::clone(&self.connecting.read().unwrap_or_else(PoisonError::into_inner).client)
     }

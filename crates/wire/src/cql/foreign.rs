@@ -45,7 +45,7 @@ impl Foreign {
                 "this looks like an HTTP request, but this port speaks only CQL: metrics and health are at --admin"
             }
             Foreign::Tls => {
-                "this looks like TLS, but this port has none: switch it off in the driver, or put a TLS proxy in front"
+                "this looks like TLS, but this port has none: switch it off in the driver, or on in the proxy (tls = optional)"
             }
         }
     }

@@ -14,9 +14,9 @@ impl Sources {
         let help = "Clients connected with TLS.";
         encoder.gauge("shunt_tls_connections", help, None, &[plain(connections)])?;
         let handshakes = values::<HandshakeResult, _>(&self.tls.handshakes);
-        encoder.counter("shunt_tls_handshakes", "Handshakes of clients.", None, &handshakes)?;
+        encoder.counter("shunt_tls_handshakes", "TLS handshakes of clients.", None, &handshakes)?;
         let reloads = values::<ReloadResult, _>(&self.tls.reloads);
-        let help = "Looks at the files of certificates and keys.";
+        let help = "Checks of the files of certificates and keys.";
         encoder.counter("shunt_tls_reloads", help, None, &reloads)?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
         let expiry = |file: shunt_tls::CertificateFile| {

@@ -36,7 +36,7 @@ pub struct TornSession {
 }
 
 impl TornSession {
-    /// A session that draws its whims from `random`.
+    /// A session that makes its random choices by `random`.
     pub fn new(random: Random, is_client: bool) -> TornSession {
         let mut session = TornSession {
             random,
