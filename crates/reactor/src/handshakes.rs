@@ -3,15 +3,16 @@
 //! milliseconds. A loop gets a connection only with its session ready.
 //!
 //! A client may be silent, or send one byte a second. So each thread waits for all its handshakes
-//! together, and their number and their time are bounded, also for each address. Beyond the number
-//! the oldest one of the address with the most goes. Addresses take turns, so that a client that
-//! begins many handshakes delays its own.
+//! together, and their number and their time are bounded, also for each client: an IPv4 address, or
+//! the 64 bits of an IPv6 address that name a network. Beyond the number the oldest one goes, of the
+//! client with the most if that has many. Up to sixteen clients take turns, so that one that begins
+//! many handshakes delays its own.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::net::IpAddr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::net::{IpAddr, Ipv6Addr};
+use std::os::fd::OwnedFd;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -19,9 +20,9 @@ use std::time::{Duration, Instant};
 
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, recv};
 
-use crate::driver::{clock, socket};
+use crate::driver::clock;
+use crate::pending::{Handshake, Pending, READ_BYTES, Stage, Step};
 use crate::placement::{Parcel, Placement};
 use crate::service::Accepted;
 use crate::session::{Session, SessionFault, SessionInfo};
@@ -32,14 +33,12 @@ use crate::tunnel::Arrival;
 const EVENTS_MAX: usize = 4096;
 /// Steps between two waits. Events that are left are reported again.
 const STEPS_MAX: usize = 16;
-/// Part of the connections of a thread that one address may have.
+/// Part of the connections of a thread that one client may have.
 const SHARE: usize = 4;
+/// Part of the connections of a thread from which on a client has many.
+const MANY: usize = 16;
 /// Stands for the queue of accepted connections in an event's data.
 const WAKE: u64 = u64::MAX;
-/// Leading bytes by which [`Security::admit`] decides.
-const HEAD_BYTES: usize = 16;
-/// Most bytes of one read.
-const READ_BYTES: usize = 16 << 10;
 /// Wait for room when every mailbox is full.
 const FULL_WAIT_NS: u64 = 1_000_000;
 
@@ -185,42 +184,6 @@ impl Drop for HandshakeThreads {
     }
 }
 
-/// A connection without a session that is ready.
-struct Pending {
-    socket: OwnedFd,
-    origin: Accepted,
-    stage: Stage,
-    /// Events that epoll reports.
-    interest: EventFlags,
-}
-
-enum Stage {
-    /// Nothing has arrived.
-    Silent,
-    /// The handshake goes on.
-    Handshake(Box<Handshake>),
-    /// The connection is refused: the rest of what it is told, and whether the end is told too.
-    Refused { unsent: Vec<u8>, ended: bool },
-}
-
-struct Handshake {
-    session: Box<dyn Session>,
-    /// Start of an incomplete record.
-    partial: Vec<u8>,
-    plain: Vec<u8>,
-    unsent: Vec<u8>,
-}
-
-/// Result of a step of a connection.
-enum Step {
-    /// More has to arrive, or to be taken.
-    Waits,
-    /// It goes to a loop.
-    Ready,
-    /// It is over.
-    Gone,
-}
-
 #[derive(Default)]
 struct Slot {
     generation: u32,
@@ -238,9 +201,9 @@ struct Worker<M> {
     free: Vec<u32>,
     /// Every connection by its age, with its deadline. Those that are gone stay until their turn.
     order: VecDeque<(u32, u32, Instant)>,
-    /// Connections of each address, the oldest first.
-    of_address: HashMap<IpAddr, VecDeque<u32>>,
-    /// Number of events of each address in the present wait, and all events with their turns.
+    /// Connections of each client, the oldest first.
+    of_client: HashMap<IpAddr, VecDeque<u32>>,
+    /// Number of events of each client in the present wait, and all events with their turns.
     counts: HashMap<IpAddr, u32>,
     turns: Vec<(u32, u64, EventFlags)>,
     buffer: Vec<u8>,
@@ -263,7 +226,7 @@ impl<M> Worker<M> {
             slots: Vec::new(),
             free: Vec::new(),
             order: VecDeque::new(),
-            of_address: HashMap::new(),
+            of_client: HashMap::new(),
             counts: HashMap::new(),
             turns: Vec::new(),
             buffer: Vec::with_capacity(READ_BYTES),
@@ -298,13 +261,13 @@ impl<M> Worker<M> {
         }
     }
 
-    /// Brings the events of connections into an order in which addresses take turns.
+    /// Brings the events of connections into an order in which clients take turns.
     fn take_turns(&mut self, events: &[Event]) {
         self.turns.clear();
         self.counts.clear();
         for Event { flags, data } in events.iter().copied() {
-            if let Some(address) = self.address(data.u64()) {
-                let turn = self.counts.entry(address).or_insert(0);
+            if let Some(client) = self.client(data.u64()) {
+                let turn = self.counts.entry(client).or_insert(0);
                 self.turns.push((*turn, data.u64(), flags));
                 *turn += 1;
             }
@@ -312,11 +275,11 @@ impl<M> Worker<M> {
         self.turns.sort_by_key(|(turn, ..)| *turn);
     }
 
-    /// Address of the connection of an event, unless it is gone.
-    fn address(&self, data: u64) -> Option<IpAddr> {
+    /// Client of the connection of an event, unless it is gone.
+    fn client(&self, data: u64) -> Option<IpAddr> {
         let slot = self.slots.get(data as u32 as usize)?;
         let pending = slot.pending.as_ref().filter(|_| slot.generation == (data >> 32) as u32)?;
-        Some(pending.origin.peer.ip())
+        Some(client_of(pending.origin.peer.ip()))
     }
 
     fn take_accepted(&mut self) {
@@ -325,15 +288,13 @@ impl<M> Worker<M> {
             &mut *self.queue.accepted.lock().unwrap_or_else(PoisonError::into_inner),
         );
         for (socket, origin) in accepted {
-            let address = origin.peer.ip();
-            let count = self.of_address.get(&address).map_or(0, VecDeque::len);
-            if count >= self.queue.bound.div_ceil(SHARE) {
-                self.give_up_oldest(address);
-            } else if self.slots.len() - self.free.len() >= self.queue.bound {
-                let most = self.of_address.iter().max_by_key(|(_, pending)| pending.len());
-                if let Some((&address, _)) = most {
-                    self.give_up_oldest(address);
-                }
+            let (client, bound) = (client_of(origin.peer.ip()), self.queue.bound);
+            if self.of_client.get(&client).map_or(0, VecDeque::len) >= bound.div_ceil(SHARE) {
+                self.give_up_oldest(Some(client));
+            } else if self.slots.len() - self.free.len() >= bound {
+                let most = self.of_client.iter().max_by_key(|(_, pending)| pending.len());
+                let most = most.filter(|(_, pending)| pending.len() > bound.div_ceil(MANY));
+                self.give_up_oldest(most.map(|(client, _)| *client));
             }
             self.insert(socket, origin);
         }
@@ -354,7 +315,7 @@ impl<M> Worker<M> {
         slot.pending =
             Some(Pending { socket, origin, stage: Stage::Silent, interest: EventFlags::IN });
         self.order.push_back((index, slot.generation, Instant::now() + self.time_max));
-        self.of_address.entry(origin.peer.ip()).or_default().push_back(index);
+        self.of_client.entry(client_of(origin.peer.ip())).or_default().push_back(index);
     }
 
     /// Takes a connection out.
@@ -363,13 +324,13 @@ impl<M> Worker<M> {
         let pending = slot.pending.take()?;
         slot.generation = slot.generation.wrapping_add(1);
         self.free.push(index);
-        if let Entry::Occupied(mut entry) = self.of_address.entry(pending.origin.peer.ip()) {
-            let of_address = entry.get_mut();
+        let client = client_of(pending.origin.peer.ip());
+        if let Entry::Occupied(mut entry) = self.of_client.entry(client) {
             // The oldest ones go first, as a rule.
-            if let Some(position) = of_address.iter().position(|other| *other == index) {
-                of_address.remove(position);
+            if let Some(position) = entry.get().iter().position(|other| *other == index) {
+                entry.get_mut().remove(position);
             }
-            if of_address.is_empty() {
+            if entry.get().is_empty() {
                 entry.remove();
             }
         }
@@ -390,10 +351,26 @@ impl<M> Worker<M> {
         }
     }
 
-    fn give_up_oldest(&mut self, address: IpAddr) {
-        if let Some(&index) = self.of_address.get(&address).and_then(VecDeque::front) {
+    /// Gives up the oldest connection of a client, or of all.
+    fn give_up_oldest(&mut self, client: Option<IpAddr>) {
+        let oldest = match client {
+            Some(client) => self.of_client.get(&client).and_then(VecDeque::front).copied(),
+            None => self.oldest(),
+        };
+        if let Some(index) = oldest {
             self.give_up(index, TOO_MANY);
         }
+    }
+
+    /// The oldest connection of all. Forgets older ones that are gone.
+    fn oldest(&mut self) -> Option<u32> {
+        while let Some(&(index, generation, _)) = self.order.front() {
+            if self.slots[index as usize].generation == generation {
+                return Some(index);
+            }
+            self.order.pop_front();
+        }
+        None
     }
 
     fn give_up(&mut self, index: u32, fault: SessionFault) {
@@ -460,134 +437,10 @@ impl<M> Worker<M> {
     }
 }
 
-impl Pending {
-    /// Events that the connection waits for. One whose handshake is done but not sent reads no
-    /// more: that is up to its loop.
-    fn interest(&self) -> EventFlags {
-        let (reads, writes) = match &self.stage {
-            Stage::Silent => (true, false),
-            Stage::Handshake(handshake) => {
-                (handshake.session.is_handshaking(), !handshake.unsent.is_empty())
-            }
-            Stage::Refused { unsent, .. } => (unsent.is_empty(), !unsent.is_empty()),
-        };
-        let mut interest = EventFlags::empty();
-        interest.set(EventFlags::IN, reads);
-        interest.set(EventFlags::OUT, writes);
-        interest
-    }
-
-    /// Does what can be done now. Reads at most once, so that all connections have their turn.
-    fn step(&mut self, is_readable: bool, security: &dyn Security, buffer: &mut Vec<u8>) -> Step {
-        if let Stage::Silent = self.stage {
-            let mut head = [0; HEAD_BYTES];
-            let flags = RecvFlags::DONTWAIT | RecvFlags::PEEK;
-            let count = match recv(&self.socket, &mut head, flags) {
-                Ok((_, count @ 1..)) => count.min(HEAD_BYTES),
-                Err(Errno::AGAIN | Errno::INTR) => return Step::Waits,
-                // The peer closed without a byte, as a balancer's probe does.
-                Ok(_) | Err(_) => return Step::Gone,
-            };
-            match security.admit(&self.origin, &head[..count]) {
-                Admission::Plain => return Step::Ready,
-                Admission::Refused(unsent) => {
-                    self.stage = Stage::Refused { unsent, ended: false };
-                }
-                Admission::Session(session) => {
-                    self.stage = Stage::Handshake(Box::new(Handshake {
-                        session,
-                        partial: Vec::new(),
-                        plain: Vec::new(),
-                        unsent: Vec::new(),
-                    }));
-                }
-            }
-        }
-        match &mut self.stage {
-            Stage::Silent => Step::Waits,
-            Stage::Refused { unsent, ended } => end(&self.socket, unsent, ended, buffer),
-            Stage::Handshake(handshake) => {
-                match handshake.step(&self.socket, is_readable, buffer) {
-                    Ok(step) => step,
-                    Err(fault) => {
-                        security.handshake_ended(&self.origin, Err(fault));
-                        let mut unsent = std::mem::take(&mut handshake.unsent);
-                        handshake.session.take_pending(&mut unsent);
-                        let mut ended = false;
-                        let step = end(&self.socket, &mut unsent, &mut ended, buffer);
-                        self.stage = Stage::Refused { unsent, ended };
-                        step
-                    }
-                }
-            }
-        }
-    }
-}
-
-impl Handshake {
-    fn step(
-        &mut self,
-        socket: &OwnedFd,
-        is_readable: bool,
-        buffer: &mut Vec<u8>,
-    ) -> Result<Step, SessionFault> {
-        if is_readable && self.session.is_handshaking() {
-            buffer.clear();
-            buffer.append(&mut self.partial);
-            buffer.reserve(READ_BYTES);
-            match socket::receive_behind(socket, buffer, READ_BYTES) {
-                Ok(0) => return Err(SessionFault("the client closed during the handshake")),
-                Ok(_) => {
-                    let opened = self.session.open(buffer, &mut self.plain)?;
-                    self.partial.extend_from_slice(&buffer[opened.consumed..]);
-                    if opened.ended {
-                        return Err(SessionFault("the client closed during the handshake"));
-                    }
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.partial.extend_from_slice(buffer);
-                }
-                Err(_) => return Err(SessionFault("the client reset the connection")),
-            }
-        }
-        self.session.take_pending(&mut self.unsent);
-        if send(socket, &mut self.unsent).is_err() {
-            return Err(SessionFault("the client reset the connection"));
-        }
-        let is_ready = !self.session.is_handshaking() && self.unsent.is_empty();
-        Ok(if is_ready { Step::Ready } else { Step::Waits })
-    }
-}
-
-/// Sends as much as the socket takes.
-fn send(socket: &OwnedFd, unsent: &mut Vec<u8>) -> rustix::io::Result<()> {
-    while !unsent.is_empty() {
-        match socket::send(socket, unsent) {
-            Ok(count) => drop(unsent.drain(..count)),
-            Err(Errno::AGAIN | Errno::INTR) => return Ok(()),
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
-}
-
-/// Ends a connection so that its peer reads the last bytes: sends them, ends the stream, and waits
-/// for the peer to close. A socket that is closed with unread bytes would send a reset, which
-/// overtakes them.
-fn end(socket: &OwnedFd, unsent: &mut Vec<u8>, ended: &mut bool, buffer: &mut Vec<u8>) -> Step {
-    if send(socket, unsent).is_err() {
-        return Step::Gone;
-    }
-    if !unsent.is_empty() {
-        return Step::Waits;
-    }
-    if !std::mem::replace(ended, true) {
-        let _ = rustix::net::shutdown(socket.as_fd(), rustix::net::Shutdown::Write);
-    }
-    buffer.clear();
-    match socket::receive_behind(socket, buffer, READ_BYTES) {
-        Ok(1..) => Step::Waits,
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Step::Waits,
-        Ok(0) | Err(_) => Step::Gone,
+/// The client that an address stands for: a host of IPv6 has 64 bits of addresses.
+fn client_of(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
+        address => address,
     }
 }

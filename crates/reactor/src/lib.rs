@@ -41,6 +41,7 @@ pub mod moving;
 mod options;
 mod output;
 mod peers;
+mod pending;
 mod placement;
 mod run;
 mod sent_log;

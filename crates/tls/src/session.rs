@@ -225,6 +225,15 @@ impl<C: Connection> TlsSession<C> {
             self.info.server_name = Some(name);
         }
         let common = self.connection.common();
+        self.info.resumed = common.handshake_kind() == Some(HandshakeKind::Resumed);
+        let leaf = common.peer_certificates().and_then(<[_]>::first);
+        let leaf = leaf.filter(|_| self.verifies_names);
+        // rustls does not look at the certificate of a resumed session again. The first flight would
+        // bring the client a new ticket with the old certificate: it could never come back.
+        if self.info.resumed && leaf.is_some_and(certificate::has_expired) {
+            self.pending = Vec::new();
+            return Err(fault::EXPIRED);
+        }
         if common.is_handshaking() {
             return Ok(());
         }
@@ -235,13 +244,7 @@ impl<C: Connection> TlsSession<C> {
         };
         let suite = common.negotiated_cipher_suite();
         self.info.cipher = suite.and_then(|suite| suite.suite().as_str()).unwrap_or_default();
-        self.info.resumed = common.handshake_kind() == Some(HandshakeKind::Resumed);
-        let leaf = common.peer_certificates().and_then(<[_]>::first);
-        if let Some(leaf) = leaf.filter(|_| self.verifies_names) {
-            // rustls does not look at the certificate of a resumed session again.
-            if self.info.resumed && certificate::has_expired(leaf) {
-                return Err(fault::EXPIRED);
-            }
+        if let Some(leaf) = leaf {
             self.info.peer_names = names::of_certificate(leaf);
         }
         self.handshaking = false;

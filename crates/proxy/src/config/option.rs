@@ -76,7 +76,20 @@ pub enum Change {
     AfterRestart,
 }
 
+/// Switches that wait for a restart. Until then the options that begin with their names wait too: a
+/// switch and half of what belonged to it would serve nobody.
+const SWITCHES: [&str; 3] = ["tls", "node_tls", "fleet_tls"];
+
 impl Config {
+    /// True if an option belongs to a switch that `new` has in another position.
+    fn waits_with_its_switch(&self, new: &Config, key: &str) -> bool {
+        let is_its =
+            |switch: &str| key.strip_prefix(switch).is_some_and(|rest| rest.starts_with('_'));
+        OPTIONS.iter().any(|option| {
+            SWITCHES.contains(&option.key) && is_its(option.key) && (option.differs)(self, new)
+        })
+    }
+
     /// Takes over `new` as far as a running proxy can: keys that only a restart can change keep
     /// their present value. Also names the changed keys, and those among them that wait for the
     /// restart.
@@ -85,8 +98,10 @@ impl Config {
         let (mut changed, mut waiting) = (Vec::new(), Vec::new());
         for option in OPTIONS.iter().filter(|option| (option.differs)(self, new)) {
             match option.change {
-                Change::OnReload => changed.push(option.key),
-                Change::AfterRestart => {
+                Change::OnReload if !self.waits_with_its_switch(new, option.key) => {
+                    changed.push(option.key);
+                }
+                _ => {
                     (option.copy)(self, &mut config);
                     waiting.push(option.key);
                 }

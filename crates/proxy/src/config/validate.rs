@@ -541,6 +541,16 @@ mod tests {
     }
     #[test]
     fn a_login_is_told_of_as_one() {
+        let on = Config {
+            node_tls: Switch::On,
+            node_tls_ca: Some("/etc/shunt/ca.crt".into()),
+            ..valid()
+        };
+        let reloaded = on.reloaded(&valid());
+        assert_eq!(reloaded.waiting, ["node_tls", "node_tls_ca"], "no half of TLS is left");
+        assert_eq!(reloaded.config.node_tls_ca, on.node_tls_ca);
+        let other = Config { node_tls_ca: Some("/etc/shunt/other.crt".into()), ..on.clone() };
+        assert_eq!(on.reloaded(&other).changed, ["node_tls_ca"]);
         let login = |password| Config {
             username: Some("shunt".to_owned()),
             password: Some(Secret::new(password)),

@@ -58,6 +58,8 @@ impl Channel {
 
     async fn handshake(&mut self) -> Result<(), ControlError> {
         let mut early = Vec::new();
+        // A session that cannot begin, for a name that no certificate has, says so.
+        self.open_records(&mut early).await?;
         while self.session.as_ref().is_some_and(|session| session.is_handshaking()) {
             self.send_pending().await?;
             self.records.reserve(READ_BYTES);

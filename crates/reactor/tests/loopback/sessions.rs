@@ -21,6 +21,7 @@ for_each_driver!(
     a_refused_client_reads_the_refusal,
     the_oldest_silent_client_makes_room,
     an_address_makes_room_for_itself_alone,
+    many_addresses_close_no_client_that_has_a_few,
     the_end_waits_for_the_bytes_before_it,
     an_end_is_answered_with_an_end,
     a_silent_client_has_a_deadline,
@@ -275,6 +276,26 @@ fn an_address_makes_room_for_itself_alone(choice: IoChoice) {
     assert!(silent[..20].iter_mut().all(is_closed));
     client.complete(b"still there");
     assert_eq!(client.read_exactly(11), b"still there");
+}
+
+fn many_addresses_close_no_client_that_has_a_few(choice: IoChoice) {
+    let limits = HandshakeLimits { threads: 1, pending_max: 32, time_max: PATIENCE };
+    let server = SecureServer::start(choice, limits, echo);
+    let silent =
+        |last: u8| (0..last).map(|last| connect_from([127, 0, 1, last + 1], server.address));
+    let mut first: Vec<_> = silent(32).collect();
+    let mut clients: Vec<_> = (0..2)
+        .map(|seed| Client::begin(connect_from([127, 0, 0, 9], server.address), seed))
+        .collect();
+    for client in &clients {
+        assert_eq!(client.stream.peek(&mut [0]).unwrap(), 1);
+    }
+    let _later: Vec<_> = silent(20).collect();
+    assert!(first[..20].iter_mut().all(is_closed), "the oldest go");
+    for client in &mut clients {
+        client.complete(b"served");
+        assert_eq!(client.read_exactly(6), b"served");
+    }
 }
 
 fn the_end_waits_for_the_bytes_before_it(choice: IoChoice) {

@@ -66,7 +66,10 @@ fn an_old_ca_beside_a_new_one_is_no_fault() {
     options.ca = Some(files.write("ca.pem", old.pem));
     let error = Client::open(options).expect_err("an error").to_string();
     assert!(error.contains("ca.pem: the CA `CN=old"), "{error}");
-    assert!(error.ends_with("has expired, and the file has no other valid one: renew it"), "{error}");
+    assert!(
+        error.ends_with("has expired, and the file has no other valid one: renew it"),
+        "{error}"
+    );
 }
 
 #[test]

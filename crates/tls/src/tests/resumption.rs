@@ -251,6 +251,7 @@ fn a_client_does_not_resume_when_its_certificate_has_expired() {
         assert_eq!(end.fault(), "the peer's certificate has expired");
         assert!(end.session.info().resumed && end.names().is_empty());
         assert!(end.session.is_handshaking(), "nobody may take the session for ready");
+        assert!(plain.connection.is_handshaking(), "no ticket brings the client back here");
         let again = end.session.open(&mut [], &mut Vec::new()).expect_err("a fault");
         assert_eq!(again.0, "the peer's certificate has expired");
     }

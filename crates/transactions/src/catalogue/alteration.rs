@@ -16,7 +16,7 @@ use crate::plan::schema::{self, Retention};
 const OPTIONS: [&str; 3] = ["default_time_to_live", "gc_grace_seconds", "read_repair"];
 
 /// The table of a statement that gives it options which a table with a mode cannot have. None if
-/// the text mentions one of the options and is too long to be parsed for each client.
+/// the text may do so and is too long to be searched for each client.
 pub fn altered_tables(text: &str, session: Option<&str>) -> Option<Vec<TableName>> {
     if !may_set_options(text) {
         return Some(Vec::new());
@@ -50,11 +50,29 @@ pub fn refusal(text: &str) -> Option<String> {
 }
 
 fn may_set_options(text: &str) -> bool {
+    if text.len() > statement::TEXT_BYTES_MAX {
+        return begins_with_alter(text);
+    }
     let is_in = |option: &str| {
         let mut parts = text.as_bytes().windows(option.len());
         parts.any(|part| part.eq_ignore_ascii_case(option.as_bytes()))
     };
     OPTIONS.into_iter().any(is_in)
+}
+
+/// True if ALTER is the first word of a long text, or the first word comes late.
+fn begins_with_alter(text: &str) -> bool {
+    let mut rest = &text.as_bytes()[..statement::TEXT_BYTES_MAX];
+    loop {
+        rest = rest.trim_ascii_start();
+        let end: &[u8] = match rest {
+            [b'-', b'-', ..] | [b'/', b'/', ..] => b"\n",
+            [b'/', b'*', ..] => b"*/",
+            _ => return rest.len() < 5 || rest[..5].eq_ignore_ascii_case(b"ALTER"),
+        };
+        let position = rest[2..].windows(end.len()).position(|part| part == end);
+        rest = position.map_or(&[], |position| &rest[2 + position + end.len()..]);
+    }
 }
 
 /// The statement, and why its table could not have a mode. None for other statements.
@@ -137,7 +155,16 @@ mod tests {
         let text = long("gc_grace_seconds = 864000");
         assert_eq!(altered_tables(&text, None), None);
         assert!(refusal(&text).is_some_and(|why| why.contains("bytes are allowed")));
-        let text = long("compaction = {}");
+        let blanks = " ".repeat(statement::TEXT_BYTES_MAX);
+        for text in [
+            long("compaction = {}"),
+            format!("-- a comment\n/* and another */{}", long("compaction = {}")),
+            format!("{blanks}ALTER TABLE t WITH gc_grace_seconds = 0"),
+            format!("/*{blanks}*/ CREATE TABLE t (k int PRIMARY KEY)"),
+        ] {
+            assert_eq!(altered_tables(&text, None), None, "it is not searched");
+        }
+        let text = format!("CREATE TABLE t (k int PRIMARY KEY) {blanks} WITH gc_grace_seconds = 0");
         assert_eq!((altered_tables(&text, None), refusal(&text)), (Some(Vec::new()), None));
     }
 }
