@@ -3,10 +3,10 @@
 //! milliseconds. A loop gets a connection only with its session ready.
 //!
 //! A client may be silent, or send one byte a second. So each thread waits for all its handshakes
-//! together, and their number and their time are bounded, also for each client: an IPv4 address, or
-//! the 64 bits of an IPv6 address that name a network. Beyond the number the oldest one goes, of the
-//! client with the most if that has many. Up to sixteen clients take turns, so that one that begins
-//! many handshakes delays its own.
+//! together, and their number and their time are bounded, also for each client: an IPv4 address,
+//! or the 64 bits of an IPv6 address that name a network. Beyond the number the oldest one goes, of
+//! the client with the most if that has many. Up to sixteen clients take turns, so that one that
+//! begins many handshakes delays its own.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};

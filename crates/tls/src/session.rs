@@ -228,8 +228,8 @@ impl<C: Connection> TlsSession<C> {
         self.info.resumed = common.handshake_kind() == Some(HandshakeKind::Resumed);
         let leaf = common.peer_certificates().and_then(<[_]>::first);
         let leaf = leaf.filter(|_| self.verifies_names);
-        // rustls does not look at the certificate of a resumed session again. The first flight would
-        // bring the client a new ticket with the old certificate: it could never come back.
+        // rustls does not look at the certificate of a resumed session again. The first flight
+        // would bring the client a new ticket with the old certificate: it could never come back.
         if self.info.resumed && leaf.is_some_and(certificate::has_expired) {
             self.pending = Vec::new();
             return Err(fault::EXPIRED);
