@@ -110,10 +110,11 @@ fn what_a_peer_has_got_is_never_frozen_as_unsent() {
     });
 }
 
-/// Polls so often that this takes half a minute, and does not count time in which the machine is
-/// paused.
+/// Polls so often that this takes three minutes, and does not count time in which the machine is
+/// paused. The kernel doubles its wait for an acknowledgement with each lost packet, up to two
+/// minutes.
 fn until(what: &str, is_so: impl Fn() -> bool) {
-    for _ in 0..30_000 {
+    for _ in 0..180_000 {
         if is_so() {
             return;
         }
