@@ -33,6 +33,9 @@ fn answers(
 
 #[test]
 fn options_that_end_all_writes_to_a_table_with_a_mode_are_refused() {
+    // A proxy does not search so long a text for the options.
+    let comment = "c".repeat(70_000);
+    let long = format!("ALTER TABLE bank.t WITH compaction = {{}} /* {comment} */");
     for mode in ["conditional", "observe", "mixed_reads", "full"] {
         let (mut ring, client) = testbed(mode);
         for (text, why) in [
@@ -49,21 +52,21 @@ fn options_that_end_all_writes_to_a_table_with_a_mode_are_refused() {
                 assert!(code == INVALID && message.contains(why), "{code:#x} {message}");
             }
         }
+        let (code, message) = ring.ask(client, &long).error();
+        assert!(code == INVALID && message.contains("bytes are allowed"), "{code:#x} {message}");
         assert_eq!(ring.bank.lock().unwrap().written, []);
     }
 }
 
 #[test]
 fn other_options_and_other_tables_are_left_to_nodes() {
-    let long = format!("/* {} */", "c".repeat(70_000));
     for (mode, text) in [
-        ("conditional", "ALTER TABLE bank.t WITH gc_grace_seconds = 864000".to_owned()),
-        ("conditional", "ALTER TABLE bank.other WITH gc_grace_seconds = 60".to_owned()),
-        ("conditional", format!("ALTER TABLE bank.t WITH compaction = {{}} {long}")),
-        ("unsafe", "ALTER TABLE bank.t WITH gc_grace_seconds = 60".to_owned()),
+        ("conditional", "ALTER TABLE bank.t WITH gc_grace_seconds = 864000"),
+        ("conditional", "ALTER TABLE bank.other WITH gc_grace_seconds = 60"),
+        ("unsafe", "ALTER TABLE bank.t WITH gc_grace_seconds = 60"),
     ] {
         let (mut ring, client) = testbed(mode);
-        for answer in answers(&mut ring, client, &text) {
+        for answer in answers(&mut ring, client, text) {
             assert_eq!(answer.opcode(), opcode::RESULT, "{text}: {answer:?}");
         }
         assert_eq!(ring.bank.lock().unwrap().written.len(), 2);
