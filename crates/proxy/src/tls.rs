@@ -13,7 +13,6 @@ mod outgoing;
 
 pub use outgoing::{Outgoing, OutgoingTls, PreparedOutgoing, check_outgoing};
 
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -21,7 +20,7 @@ use shunt_admin::Label as _;
 use shunt_reactor::{Accepted, Admission, HandshakeLimits, Security, SessionFault, SessionInfo};
 use shunt_tls::{CertificateFile, ClientAuth, Server, ServerOptions, TlsError};
 use shunt_wire::cql::envelope::{Header, append, opcode};
-use shunt_wire::cql::message::encode;
+use shunt_wire::cql::message::{encode, error_code};
 use shunt_wire::printable::printable_to;
 use tracing::{debug, warn};
 
@@ -34,48 +33,30 @@ use crate::metrics::{HandshakeResult, ReloadResult, TlsMetrics};
 const TLS_HANDSHAKE: u8 = 0x16;
 /// The peers, as metrics name them.
 const CLIENTS: &str = "clients";
-/// CQL's error code of a protocol error.
-const PROTOCOL_ERROR: i32 = 0x000A;
 /// Answer to a client without TLS.
 const NO_TLS: &str = "this proxy requires TLS (tls = required): switch TLS on in the driver";
 /// Remaining time of a certificate at which a check warns.
 const EXPIRES_SOON_S: i64 = 14 * DAY_S;
 const DAY_S: i64 = 24 * 60 * 60;
 
-/// The options that name files, or say what clients must show.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Files {
-    certificate: PathBuf,
-    key: PathBuf,
-    client_ca: Option<PathBuf>,
-    client_auth: ClientAuth,
-    ticket_keys: Option<PathBuf>,
-}
-
-impl Files {
-    /// `None` if the configuration has no TLS, or lacks a file, which [`Config::problems`] reports.
-    fn of(config: &Config) -> Option<Self> {
-        if config.tls == Tls::Off {
-            return None;
-        }
-        Some(Self {
-            certificate: config.tls_certificate.clone()?,
-            key: config.tls_key.clone()?,
-            client_ca: config.tls_client_ca.clone(),
-            client_auth: config.tls_client_auth,
-            ticket_keys: config.tls_ticket_keys.clone(),
-        })
+/// The options that name files, or say what clients must show. `None` if the configuration has no
+/// TLS, or lacks a file, which [`Config::problems`] reports.
+fn server_options(config: &Config) -> Option<ServerOptions> {
+    if config.tls == Tls::Off {
+        return None;
     }
-
-    fn open(&self) -> Result<Server, TlsError> {
-        let Self { certificate, key, client_ca, client_auth, ticket_keys } = self.clone();
-        Server::open(ServerOptions { certificate, key, client_ca, client_auth, ticket_keys })
-    }
+    Some(ServerOptions {
+        certificate: config.tls_certificate.clone()?,
+        key: config.tls_key.clone()?,
+        client_ca: config.tls_client_ca.clone(),
+        client_auth: config.tls_client_auth,
+        ticket_keys: config.tls_ticket_keys.clone(),
+    })
 }
 
 /// The server's side of TLS as of now.
 struct Serving {
-    files: Files,
+    options: ServerOptions,
     server: Arc<Server>,
 }
 
@@ -94,13 +75,13 @@ impl ClientTls {
     /// # Errors
     /// A file cannot be used; the text names it, its option and the remedy.
     pub fn open(config: &Config, metrics: Arc<TlsMetrics>) -> Result<Option<Arc<Self>>, TlsError> {
-        let Some(files) = Files::of(config) else { return Ok(None) };
-        let server = Arc::new(files.open()?);
+        let Some(options) = server_options(config) else { return Ok(None) };
+        let server = Arc::new(Server::open(options.clone())?);
         metrics.set_certificates(CLIENTS, server.files());
         let watch = FileWatch::new(CLIENTS, Arc::clone(&metrics));
         Ok(Some(Arc::new(Self {
             is_required: config.tls == Tls::Required,
-            serving: RwLock::new(Serving { files, server }),
+            serving: RwLock::new(Serving { options, server }),
             metrics,
             lines: Lines::default(),
             watch,
@@ -125,13 +106,14 @@ impl ClientTls {
     /// # Errors
     /// A file cannot be used. The former ones stay in use.
     pub fn prepare(&self, config: &Config) -> Result<Prepared, TlsError> {
-        let files = Files::of(config);
-        let is_known = |files: &Files| {
-            self.serving.read().unwrap_or_else(PoisonError::into_inner).files == *files
+        let is_known = |options: &ServerOptions| {
+            self.serving.read().unwrap_or_else(PoisonError::into_inner).options == *options
         };
-        let Some(files) = files.filter(|files| !is_known(files)) else { return Ok(Prepared(None)) };
-        match files.open() {
-            Ok(server) => Ok(Prepared(Some(Serving { files, server: Arc::new(server) }))),
+        let Some(options) = server_options(config).filter(|options| !is_known(options)) else {
+            return Ok(Prepared(None));
+        };
+        match Server::open(options.clone()) {
+            Ok(server) => Ok(Prepared(Some(Serving { options, server: server.into() }))),
             Err(error) => {
                 self.metrics.reloads.count(ReloadResult::Failed);
                 Err(error)
@@ -217,8 +199,9 @@ pub fn check(config: &Config) -> Result<Vec<String>, TlsError> {
     if !idle.is_empty() {
         return Ok(vec![format!("tls is off, so these have no effect: {}", idle.join(", "))]);
     }
-    let Some(files) = Files::of(config) else { return Ok(Vec::new()) };
-    let mut warnings: Vec<String> = files.open()?.files().iter().filter_map(expires_soon).collect();
+    let Some(options) = server_options(config) else { return Ok(Vec::new()) };
+    let mut warnings: Vec<String> =
+        Server::open(options)?.files().iter().filter_map(expires_soon).collect();
     warnings.extend(escape_from_certificates(config).map(str::to_owned));
     Ok(warnings)
 }
@@ -269,7 +252,7 @@ fn refusal(head: &[u8]) -> Vec<u8> {
     };
     let mut bytes = Vec::new();
     let header = Header::response(version, stream, opcode::ERROR);
-    append(&mut bytes, header, |body| encode::error(body, PROTOCOL_ERROR, NO_TLS));
+    append(&mut bytes, header, |body| encode::error(body, error_code::PROTOCOL_ERROR, NO_TLS));
     bytes
 }
 

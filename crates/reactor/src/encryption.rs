@@ -26,8 +26,7 @@ impl Io {
         session: Box<dyn Session>,
     ) -> ConnId {
         let conn = self.connect(to, timeout_ns);
-        self.connections[conn.index as usize].tunnel =
-            Some(Box::new(Tunnel::new(session, Vec::new())));
+        self.secure(conn.index, session, None);
         conn
     }
 

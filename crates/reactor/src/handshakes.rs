@@ -48,11 +48,11 @@ const TOO_MANY: SessionFault =
 
 /// Decision about a connection.
 pub enum Admission {
-    /// It goes to its loop as it is.
+    /// The connection goes to its loop as it is.
     Plain,
     /// This session does its handshake first.
     Session(Box<dyn Session>),
-    /// It gets these bytes and is closed.
+    /// The client gets these bytes and the connection is closed.
     Refused(Vec<u8>),
 }
 

@@ -16,8 +16,7 @@ impl Io {
     /// service has closed, keeps those for a paused one.
     #[inline]
     pub(crate) fn deliver<S: Service>(&mut self, index: u32, data: &[u8], service: &mut S) {
-        self.counters.reads += 1;
-        self.counters.bytes_in += data.len() as u64;
+        self.counters.count_read(data.len());
         if self.connections[index as usize].tunnel.is_some() {
             let mut buffer = std::mem::take(&mut self.receive_buffer);
             buffer.clear();
@@ -96,8 +95,7 @@ impl Io {
         let before = buffer.len();
         let outcome = read(&mut buffer, self.receive_bytes_max);
         if let Ok(count @ 1..) = outcome {
-            self.counters.reads += 1;
-            self.counters.bytes_in += count as u64;
+            self.counters.count_read(count);
             self.open(index, &mut buffer, service);
         } else if before > 0 {
             self.put_partial(index, &buffer);
@@ -124,8 +122,7 @@ impl Io {
         }
         let outcome = read(&mut buffer, self.receive_bytes_max);
         if let Ok(count @ 1..) = outcome {
-            self.counters.reads += 1;
-            self.counters.bytes_in += count as u64;
+            self.counters.count_read(count);
             if let Some(consumed) = self.present(index, &buffer, service) {
                 if kept == 0 {
                     self.keep(index, &buffer[consumed..]);
@@ -157,8 +154,7 @@ impl Io {
         }
         let outcome = read(input, bytes_max);
         if let Ok(count @ 1..) = outcome {
-            self.counters.reads += 1;
-            self.counters.bytes_in += count as u64;
+            self.counters.count_read(count);
             self.present_kept(index, service);
         }
         outcome

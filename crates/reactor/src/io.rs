@@ -42,6 +42,15 @@ pub struct Counters {
     pub connects: u64,
 }
 
+impl Counters {
+    /// Counts a read that brought bytes.
+    #[inline]
+    pub(crate) fn count_read(&mut self, bytes: usize) {
+        self.reads += 1;
+        self.bytes_in += bytes as u64;
+    }
+}
+
 /// The clocks of a simulated host at this moment, which may be later than the start of its turn.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct SimulatedClock {

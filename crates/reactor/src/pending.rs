@@ -28,7 +28,7 @@ pub(crate) struct Pending {
 
 /// The progress of a connection.
 pub(crate) enum Stage {
-    /// Nothing has arrived.
+    /// No byte has arrived.
     Silent,
     /// The handshake goes on.
     Handshake(Box<Handshake>),
@@ -50,9 +50,9 @@ pub(crate) struct Handshake {
 pub(crate) enum Step {
     /// More has to arrive, or to be taken.
     Waits,
-    /// It goes to a loop.
+    /// The connection goes to a loop.
     Ready,
-    /// It is over.
+    /// The connection is over.
     Gone,
 }
 

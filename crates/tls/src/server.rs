@@ -26,7 +26,7 @@ const USAGE: &str = "clients";
 /// Tickets for each full handshake. A client that opens several connections gets several.
 const TICKETS: usize = 1;
 
-/// Whether clients must show certificates.
+/// Certificates that clients must show.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub enum ClientAuth {
     /// Clients are not asked for one.
@@ -66,7 +66,7 @@ impl FromStr for ClientAuth {
 }
 
 /// Options of the side that clients connect to.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ServerOptions {
     /// PEM file of the certificate, followed by those of intermediate CAs.
     pub certificate: PathBuf,
@@ -74,7 +74,7 @@ pub struct ServerOptions {
     pub key: PathBuf,
     /// PEM file of the CAs that clients' certificates must come from.
     pub client_ca: Option<PathBuf>,
-    /// Whether clients must show certificates.
+    /// Certificates that clients must show.
     pub client_auth: ClientAuth,
     /// File of keys of session tickets. Without it this process has keys of its own.
     pub ticket_keys: Option<PathBuf>,

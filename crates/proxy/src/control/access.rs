@@ -1,4 +1,4 @@
-//! How the control plane and the commands reach a server.
+//! The way of the control plane and of the commands to a server.
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -106,7 +106,7 @@ labels! {
         RepliesUntaken = "replies_untaken",
         /// `clients_bytes_max` was reached, and its untaken bytes were the most.
         BytesMax = "bytes_max",
-        /// Its TLS session failed.
+        /// The client's TLS session failed.
         Tls = "tls",
         /// The client's host did not acknowledge the proxy's output.
         Unreachable = "unreachable",

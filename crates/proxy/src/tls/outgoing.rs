@@ -96,7 +96,7 @@ impl OutgoingTls {
         })))
     }
 
-    /// What makes new sessions now.
+    /// The present maker of sessions.
     pub fn client(&self) -> Arc<Client> {
         Arc::clone(&self.connecting.read().unwrap_or_else(PoisonError::into_inner).client)
     }

@@ -1,6 +1,6 @@
 //! Decisions, log limits, and the files while they change.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rcgen::{CertificateParams, KeyPair};
 use tempfile::TempDir;

@@ -238,7 +238,7 @@ struct StartedCore {
     metrics: Arc<CoreMetrics>,
 }
 
-/// What all cores have in common.
+/// Parts that all cores share.
 #[derive(Clone, Copy)]
 struct Common<'a> {
     config: &'a Arc<Config>,
