@@ -71,12 +71,13 @@ impl Io {
         origin: &Accepted,
         service: &mut S,
     ) {
-        let Arrival { session, partial, plain } = arrival;
+        let Arrival { session, partial, plain, ended } = arrival;
         let conn = self.id(index);
         let connection = &mut self.connections[index as usize];
         connection.tunnel = Some(Box::new(Tunnel::new(session, partial)));
         connection.input = plain;
-        if !connection.input.is_empty() {
+        connection.end_pending = ended;
+        if ended || !connection.input.is_empty() {
             connection.resumed = true;
             self.resumed.push(index);
         }

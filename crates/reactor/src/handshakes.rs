@@ -420,9 +420,9 @@ impl<M> Worker<M> {
         let _ = epoll::delete(&self.epoll, &socket);
         let arrival = match stage {
             Stage::Handshake(handshake) => {
-                let Handshake { session, partial, plain, .. } = *handshake;
+                let Handshake { session, partial, plain, ended, .. } = *handshake;
                 self.security.handshake_ended(&origin, Ok(session.info()));
-                Some(Box::new(Arrival { session, partial, plain }))
+                Some(Box::new(Arrival { session, partial, plain, ended }))
             }
             _ => None,
         };

@@ -43,6 +43,8 @@ pub(crate) struct Handshake {
     pub(crate) partial: Vec<u8>,
     /// Opened bytes that came behind the handshake.
     pub(crate) plain: Vec<u8>,
+    /// The client has announced, behind them, that it sends no more.
+    pub(crate) ended: bool,
     unsent: Vec<u8>,
 }
 
@@ -99,6 +101,7 @@ impl Pending {
                         session,
                         partial: Vec::new(),
                         plain: Vec::new(),
+                        ended: false,
                         unsent: Vec::new(),
                     }));
                 }
@@ -141,7 +144,8 @@ impl Handshake {
                 Ok(_) => {
                     let opened = self.session.open(buffer, &mut self.plain)?;
                     self.partial.extend_from_slice(&buffer[opened.consumed..]);
-                    if opened.ended {
+                    self.ended = opened.ended;
+                    if opened.ended && self.session.is_handshaking() {
                         return Err(SessionFault("the client closed during the handshake"));
                     }
                 }

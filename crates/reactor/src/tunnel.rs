@@ -30,6 +30,8 @@ pub(crate) struct Arrival {
     pub(crate) partial: Vec<u8>,
     /// Opened bytes that no service has seen.
     pub(crate) plain: Vec<u8>,
+    /// True if the peer has announced the end of its stream behind them.
+    pub(crate) ended: bool,
 }
 
 impl Tunnel {

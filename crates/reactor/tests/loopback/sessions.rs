@@ -23,6 +23,7 @@ for_each_driver!(
     an_address_makes_room_for_itself_alone,
     many_addresses_close_no_client_that_has_a_few,
     the_end_waits_for_the_bytes_before_it,
+    a_client_may_end_in_the_write_that_ends_its_handshake,
     an_end_is_answered_with_an_end,
     a_silent_client_has_a_deadline,
     a_broken_record_ends_the_connection,
@@ -281,17 +282,21 @@ fn an_address_makes_room_for_itself_alone(choice: IoChoice) {
 fn many_addresses_close_no_client_that_has_a_few(choice: IoChoice) {
     let limits = HandshakeLimits { threads: 1, pending_max: 32, time_max: PATIENCE };
     let server = SecureServer::start(choice, limits, echo);
-    let silent =
-        |last: u8| (0..last).map(|last| connect_from([127, 0, 1, last + 1], server.address));
-    let mut first: Vec<_> = silent(32).collect();
-    let mut clients: Vec<_> = (0..2)
-        .map(|seed| Client::begin(connect_from([127, 0, 0, 9], server.address), seed))
-        .collect();
-    for client in &clients {
+    // The server has answered each before the next one comes, so it knows their order.
+    let begin = |source| {
+        let client = Client::begin(connect_from(source, server.address), 1);
         assert_eq!(client.stream.peek(&mut [0]).unwrap(), 1);
-    }
-    let _later: Vec<_> = silent(20).collect();
-    assert!(first[..20].iter_mut().all(is_closed), "the oldest go");
+        client
+    };
+    let mut first: Vec<_> = (1..=32).map(|last| begin([127, 0, 1, last])).collect();
+    let mut clients: Vec<_> = (0..2).map(|_| begin([127, 0, 0, 9])).collect();
+    let _later: Vec<_> = (1..=20).map(|last| begin([127, 0, 2, last])).collect();
+    // Their answers come before the end.
+    let is_gone = |client: &mut Client| match client.stream.read_to_end(&mut Vec::new()) {
+        Ok(_) => true,
+        Err(error) => error.kind() == ErrorKind::ConnectionReset,
+    };
+    assert!(first[..22].iter_mut().all(is_gone), "the oldest go");
     for client in &mut clients {
         client.complete(b"served");
         assert_eq!(client.read_exactly(6), b"served");
@@ -328,6 +333,28 @@ fn the_end_waits_for_the_bytes_before_it(choice: IoChoice) {
     client.stream.write_all(&out).unwrap();
     let seen: Vec<_> = std::iter::from_fn(|| next(&told)).collect();
     assert_eq!(seen, b"abcdefgh");
+}
+
+fn a_client_may_end_in_the_write_that_ends_its_handshake(choice: IoChoice) {
+    for first in [&b"a question"[..], b""] {
+        let server = SecureServer::start(choice, PATIENT, echo);
+        let mut client = Client::begin(connect(server.address), 1);
+        let mut bytes = [0; 50_000];
+        while client.session.is_handshaking() {
+            let count = client.stream.read(&mut bytes).unwrap();
+            assert!(count > 0);
+            client.received.extend_from_slice(&bytes[..count]);
+            let opened = client.session.open(&mut client.received, &mut client.plain).unwrap();
+            client.received.drain(..opened.consumed);
+        }
+        let mut out = Vec::new();
+        client.session.take_pending(&mut out);
+        client.session.seal(first, &mut out).unwrap();
+        client.session.end(&mut out);
+        client.stream.write_all(&out).unwrap();
+        while client.read() {}
+        assert!(client.ended && client.plain == first);
+    }
 }
 
 fn an_end_is_answered_with_an_end(choice: IoChoice) {
