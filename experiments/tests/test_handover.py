@@ -20,7 +20,7 @@ Transfer/sec:     24.15MB
 """
 
 
-def test_what_wrk_says():
+def test_wrk_output_is_read():
     found = handover.read_wrk(WRK)
     assert (found["requests"], found["seconds"], found["errors"]) == (240, 10.0, 0)
     assert (found["p50_us"], found["p99_us"]) == (pytest.approx(83_100), pytest.approx(1_200_000))

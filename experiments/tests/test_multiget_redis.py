@@ -32,7 +32,7 @@ def test_a_curve_says_what_was_lost_and_how_long_the_return_took():
     assert found["lowest_share"] == pytest.approx(0.1) and found["back_s"] == pytest.approx(1.0)
 
 
-def test_what_is_fast_again_but_without_the_network_is_not_back():
+def test_a_fast_tier_without_the_network_is_not_back():
     rounds = [window(1, 1000, 900)] * 2 + [window(1, 1000)] * 4
     assert "back_s" not in multiget_redis.along(rounds, away_s=2.0)[1]
 

@@ -57,7 +57,7 @@ def said(capsys, memory, *reports, strays=0, read_back=None) -> dict:
 @pytest.mark.parametrize("what, figure", [("wrong_answers", "wrong_answers"), ("wrong_values", "wrong_answers"),
                                           ("not_found", "wrong_answers"), ("queries_lost", "unanswered"),
                                           ("connections_lost", "connections_lost")])
-def test_what_one_window_saw_is_in_the_figures(memory, capsys, what, figure):
+def test_one_windows_findings_are_in_the_figures(memory, capsys, what, figure):
     figures = said(capsys, memory, WINDOW, WINDOW | {what: 3})
     assert figures[figure] == 3
     others = {"wrong_answers", "unanswered", "connections_lost", "lost_writes"} - {figure}
@@ -70,12 +70,12 @@ def test_a_window_without_an_answer_is_not_the_fastest(memory, capsys):
     assert "p50_us" not in said(capsys, memory, WINDOW | {"queries": 0, "latency_us": None})
 
 
-def test_what_was_not_read_back_is_not_called_found(memory, capsys):
+def test_unread_rows_are_not_called_found(memory, capsys):
     assert "lost_writes" not in said(capsys, memory, WINDOW, read_back={})
     assert said(capsys, memory, WINDOW, strays=2)["wrong_answers"] == 2
 
 
-def test_what_was_measured_is_said_although_the_end_fails(monkeypatch, capsys):
+def test_measurements_are_printed_although_the_end_fails(monkeypatch, capsys):
     class Remembering:
         acknowledged, wrong, silent, lost = {"a": "b"}, [], [], []
 

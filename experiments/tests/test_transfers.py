@@ -21,7 +21,7 @@ def test_figures_are_those_of_what_was_applied():
     assert transfers.figures(REPORT | {"applied": 0}, "lwt") == {}
 
 
-def test_where_clients_contend_no_latency_is_told():
+def test_contending_clients_report_no_latency():
     found = transfers.figures(REPORT, "lwt", True)
     assert found["rate_per_s"] == 500.0 and "p50_us" not in found and "p99_us" not in found
     assert [point.label for point in transfers.POINTS if point.contended and "lwt" in point.arms] == ["16 clients, one account", "64 clients, one account"]
@@ -83,7 +83,7 @@ def test_without_scalardb_a_note_says_why(monkeypatch, capsys):
     assert note["kind"] == "note" and note["text"].endswith("ScalarDB's jars: [ERROR] no such version")
 
 
-def test_what_failed_is_measured_once_more_and_told_but_not_what_is_wrong(monkeypatch, capsys):
+def test_failed_runs_are_repeated_and_reported_and_wrong_results_are_not(monkeypatch, capsys):
     point, options = transfers.POINTS[0], Namespace(json=True)
     asked = []
 

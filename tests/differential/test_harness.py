@@ -96,7 +96,7 @@ def test_steps_survive_a_file(tmp_path):
     (Outcome("void"), Outcome("error", code=0x2200), "error"),
     (Outcome("void"), rows(), "kind"),
 ])
-def test_what_differs_is_named(ours, cassandra, aspect):
+def test_differences_are_named(ours, cassandra, aspect):
     difference = compare(SELECT, ours, cassandra)
     assert (difference and difference.aspect) == aspect
 
@@ -135,7 +135,7 @@ def sides():
 
 
 @pytest.mark.parametrize("name", plant.CHANGES)
-def test_what_is_planted_is_found(sides, name):
+def test_planted_differences_are_found(sides, name):
     change, aspect = plant.CHANGES[name]
     only = {"applied": "lwt", "write time": "select.times", "page": "select.all", "order": "select.all"}.get(name)
     found, planted = set(), 0

@@ -56,7 +56,7 @@ def ring(tmp_path_factory):
 
 
 @each_driver
-def test_its_program_is_built(driver):
+def test_the_drivers_program_is_built(driver):
     # The hosts reach nothing that it would have to be built from.
     run(driver, {"SHUNT_MOVED": "build"})
 

@@ -164,7 +164,7 @@ def test_a_file_configures_both_and_check_says_what_is_wrong(tmp_path):
 
 @pytest.mark.skipif(bool(hosts.why_not()), reason=hosts.why_not() or "nothing is missing")
 @steady
-def test_what_passes_the_dispatcher_by_is_counted_on_both_sides(tmp_path):
+def test_bytes_past_the_dispatcher_are_counted_on_both_sides(tmp_path):
     admin = ("--admin", "127.0.0.1:9180")
     with Moved(tmp_path, agent_options=admin) as moved:
         (moved.files / "large").write_bytes(os.urandom(1_000_000))

@@ -154,7 +154,7 @@ def test_an_answer_goes_on_when_the_host_of_its_agent_is_cut_off(moved, reads):
     is_whole(moved, client, bytes(1000))
 
 
-def test_what_may_not_be_the_same_elsewhere_is_reset_and_never_taken_for_the_whole(moved):
+def test_answers_that_may_differ_elsewhere_are_reset_and_never_look_whole(moved):
     before = moved.salvaged()
     client, victim = moved.start(f"/untagged/{LARGE}", True)
     moved.kill_agent(victim)

@@ -55,7 +55,7 @@ def test_a_query_that_no_node_took_is_late_unless_that_is_the_fault(load):
 
 
 @pytest.mark.parametrize("harm", ["wrong", "lost", "error"])
-def test_what_is_wrong_comes_before_what_is_late(load, harm):
+def test_wrong_answers_are_reported_before_late_ones(load, harm):
     load.silent, load.errors[OVERLOADED], load.messages[OVERLOADED] = ["key"], 1, "the link was lost"
     if harm == "wrong":
         load.wrong = [missed(3, 4)]

@@ -16,11 +16,11 @@ OPEN = [cassandra.WriteTimeout("late", write_type=0), cassandra.WriteFailure("ha
 
 @pytest.mark.parametrize("error", OPEN, ids=lambda error: type(error).__name__)
 @pytest.mark.parametrize("conditional", [False, True])
-def test_what_leaves_the_outcome_open(error, conditional):
+def test_these_errors_leave_the_outcome_open(error, conditional):
     assert outcome_of(error, conditional) == INDETERMINATE
 
 
-def test_what_promises_that_nothing_was_done():
+def test_these_errors_promise_that_nothing_was_done():
     for promised in (OverloadedErrorMessage(0x1001, "full", None), IsBootstrappingErrorMessage(0x1002, "not yet", None), NotDone("its fence is over")):
         assert [outcome_of(promised, conditional) for conditional in (False, True)] == [FAILED, FAILED]
     assert outcome_of(UNAVAILABLE, conditional=False) == FAILED
@@ -74,7 +74,7 @@ def test_a_statement_that_is_refused_is_no_outcome(history):
         verdict.assert_linearizable(history)
 
 
-def test_what_was_answered_too_close_to_a_death_is_in_doubt():
+def test_answers_too_close_to_a_death_are_in_doubt():
     history = History("fresh")
     for number in range(3):
         history.conditional("c", "k", "release", f"o{number}", lambda: (True, None, None))

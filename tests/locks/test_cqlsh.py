@@ -96,7 +96,7 @@ def test_locks_in_memory_shared_ones_and_several_at_once(cqlsh):
     assert [(row["owner"], row["mode"], row["state"]) for row in rows if "state" in row] == [("r1", "S", "held"), ("r2", "S", "held")]
 
 
-def test_what_is_refused_says_which_form_it_should_have(cqlsh):
+def test_refusals_name_the_right_form(cqlsh):
     text = cqlsh("DELETE FROM shunt.locks WHERE name = 'n';", fails=True)
     assert "InvalidRequest" in text and "IF owner = ?" in text
 

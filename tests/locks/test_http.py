@@ -152,7 +152,7 @@ def test_the_life_of_a_lock(fleet, session, name, fast):
 
 
 @pytest.mark.parametrize("fast", [False, True])
-def test_who_shares(fleet, fast):
+def test_owners_share_a_lock(fleet, fast):
     name, (first, second, _) = f"shared-{fast}", fleet.proxies
     for owner, one in (("r1", first), ("r2", second)):
         assert ask(one, "PUT", name, owner=owner, ttl=300, shared=True, fast=fast).status == 200
@@ -171,7 +171,7 @@ def test_who_shares(fleet, fast):
 
 
 @pytest.mark.parametrize("to", [0, 1, 2])
-def test_who_waits_gets_the_lock_when_it_is_released(fleet, session, to):
+def test_a_waiting_client_gets_the_released_lock(fleet, session, to):
     name = f"wait-{to}"
     held = ask(fleet.proxies[0], "PUT", name, owner="holder", ttl=300)
     with ThreadPoolExecutor(1) as waits:
@@ -188,7 +188,7 @@ def test_who_waits_gets_the_lock_when_it_is_released(fleet, session, to):
     assert ask(fleet.proxies[to], "DELETE", name, owner="next").status == 200
 
 
-def test_who_disconnects_while_it_waits_leaves_the_queue(fleet, session):
+def test_a_waiting_client_that_disconnects_leaves_the_queue(fleet, session):
     """At each proxy, so at the lock's owner too. There it leaves at once, elsewhere when its round of waiting is over."""
     for number, (one, behind) in enumerate((one, behind) for one in fleet.proxies for behind in ("", "X")):
         name = f"gone-{number}"
@@ -207,7 +207,7 @@ def test_who_disconnects_while_it_waits_leaves_the_queue(fleet, session):
         assert next_one.status == 200 and next_one.json["owner"] == "next", "and holds nothing"
 
 
-def test_what_is_wrong_is_refused_and_named(fleet):
+def test_errors_are_refused_and_named(fleet):
     one, longest = fleet.proxies[0], MEMORY_TTL_MS // 1000
     for method, parameters, says in (
             ("PUT", {}, "owner"), ("PUT", {"owner": "o", "ttl": "x"}, "ttl=x"), ("PUT", {"owner": "o", "ttl": 100_000}, "TTL"),
@@ -372,7 +372,7 @@ def test_a_proxy_that_cannot_grant_says_so(fleet, nodes):
         none.stop()
 
 
-def test_what_is_said_while_a_proxy_stands_still_is_true(fleet):
+def test_answers_around_a_pause_of_a_proxy_are_true(fleet):
     """Of locks that another proxy owns: what was certainly not carried out was not, and what is in doubt is found by asking again."""
     names, paused = [f"still-{os.getpid()}-{number}" for number in range(24)], fleet.proxies[1]
     paused.pause()

@@ -62,7 +62,7 @@ def answered(one, status: int) -> int:
     return int(found[1]) if found else 0
 
 
-def test_who_waits_keeps_nobody_from_renewing_or_releasing(one):
+def test_waiting_clients_keep_nobody_from_renewing_or_releasing(one):
     source = f"{NETWORK}.205"
     assert ask(one, "PUT", "herd", owner="holder", ttl=3600, source=source).status == 200
     before = answered(one, 429)
@@ -80,7 +80,7 @@ def test_who_waits_keeps_nobody_from_renewing_or_releasing(one):
     assert (renewed.status, released.status) == (200, 200), (renewed, released)
 
 
-def test_who_sends_a_body_slowly_has_no_place_of_a_request(one):
+def test_a_slow_body_takes_no_place_of_a_request(one):
     head = "PUT /v1/locks/body?owner=o HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n"
     see(one, IN_FLIGHT, 0)
     before = answered(one, 413)
@@ -132,7 +132,7 @@ def test_of_answers_that_nobody_takes_one_address_has_few(one, shared):
     assert other == 200, "others have theirs"
 
 
-def test_who_sends_much_behind_a_request_is_gone(one):
+def test_a_client_that_sends_much_behind_a_request_is_closed(one):
     assert ask(one, "PUT", "tail", owner="holder", ttl=300).status == 200
     with send(one, waiting("tail", "t"), f"{NETWORK}.210") as sock:
 

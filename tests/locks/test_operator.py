@@ -257,7 +257,7 @@ def take(one, name, *fast, says):
     assert done.returncode == 0 and all(text in done.stdout for text in says), done
 
 
-def test_all_who_share_a_lock_lose_it(fleet, session, name):
+def test_every_sharer_loses_the_lock(fleet, session, name):
     for owner in ("r1", "r2"):
         acquire(session, name, owner, "rwlocks")
     take(fleet.proxies[0], name, says=["from r1", "from r2"])

@@ -175,7 +175,7 @@ def test_a_client_that_compresses_is_judged_too(role, request, compression):
     assert not allowed(session, ACQUIRE["rwlocks"], (request.node.name, "o"))
 
 
-def test_what_is_granted_and_revoked_is_heeded_at_every_proxy_within_the_time_of_the_cache(fleet, admin, role, request):
+def test_every_proxy_heeds_grants_and_revocations_within_the_caches_time(fleet, admin, role, request):
     sessions = [role("one", to=to) for to in range(len(fleet.proxies))]
     for _ in range(2):
         assert not any(allowed(session, ACQUIRE["locks"], (name, "o")) for session in sessions for name in names(request, 10))

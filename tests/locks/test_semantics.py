@@ -296,7 +296,7 @@ REFUSED = (
 
 
 @pytest.mark.parametrize("text", REFUSED)
-def test_what_is_no_statement_on_locks_is_refused_and_changes_nothing(session, nodes, text):
+def test_unsupported_statements_on_locks_are_refused_and_change_nothing(session, nodes, text):
     with pytest.raises(InvalidRequest):
         session.execute(text)
     if "BEGIN" not in text or text.count("system_auth") == 0:

@@ -58,7 +58,7 @@ def test_a_command_knows_its_lock_and_its_exit_code_comes_through(fleet, session
     assert holder(session, name) is None, "it was released"
 
 
-def test_who_does_not_get_it_says_so_and_runs_nothing(fleet, session, name):
+def test_a_command_without_its_lock_says_so_and_runs_nothing(fleet, session, name):
     held = lock(fleet, "--ttl", "300", name, "--", "sleep", "3600")
     try:
         owner = wait_for_holder(session, name)["owner"]
@@ -76,7 +76,7 @@ def test_who_does_not_get_it_says_so_and_runs_nothing(fleet, session, name):
     assert holder(session, name) is None
 
 
-def test_it_is_renewed_for_as_long_as_the_command_runs(fleet, session, name, tmp_path):
+def test_the_lock_is_renewed_while_the_command_runs(fleet, session, name, tmp_path):
     """At a third of its time. What is left then is more than the 10 s that a machine may stand
     still."""
     run = lock(

@@ -153,7 +153,7 @@ def test_a_node_that_is_killed_is_followed_by_its_replica(tmp_path):
         fill(client, is_patient=True)
 
 
-def test_what_a_cluster_has_not_is_refused(tmp_path):
+def test_options_that_a_cluster_lacks_are_refused(tmp_path):
     import subprocess
 
     from harness.proxy import binary

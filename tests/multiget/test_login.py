@@ -82,7 +82,7 @@ def test_a_database_that_there_is_not_is_named(tmp_path):
             assert server.dbsize() == 0, "it was written where nobody asked for"
 
 
-def test_who_may_not_choose_a_database_writes_to_no_other_one(tmp_path):
+def test_a_login_that_may_not_select_a_database_writes_to_no_other(tmp_path):
     import redis
 
     # May read and write all keys, and is not let into a database other than the first.

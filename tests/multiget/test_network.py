@@ -145,7 +145,7 @@ def is_switched(client, tier) -> bool:
 
 
 @pytest.mark.parametrize("tier", [GATEWAY, ("client", False), ("dispatcher", True), ("client", True)], ids=["gateway", "out", "gateway-ip6", "out-ip6"], indirect=True)
-def test_what_is_sent_once_is_answered_by_all_with_and_without_the_program(tier, client):
+def test_one_request_is_answered_by_all_with_and_without_the_program(tier, client):
     until(lambda: is_switched(client, tier), "the network splits")
     keys = [key for key in KEYS for _ in range(2)]
     assert client.mget(keys) == [(key * (1 + int(key[4:]) % 30)).encode() for key in keys]

@@ -82,7 +82,7 @@ def test_keys_of_all_lengths(client):
     assert client.mget(keys) == [str(number % (len(keys) // 3)).encode() for number in range(len(keys))]
 
 
-def test_what_was_written_is_read(client):
+def test_written_values_are_read(client):
     for number in range(200):
         client.set("own", number)
         assert client.mget("own", "none") == [str(number).encode(), None]
@@ -115,7 +115,7 @@ def test_a_key_of_another_kind_is_an_error_of_get_and_nothing_to_mget(client):
         client.get("list")
 
 
-def test_what_is_not_passed_on_is_named(client):
+def test_commands_that_are_not_passed_on_are_named(client):
     import redis
 
     for command, why in [(("FLUSHALL",), "flushall"), (("MULTI",), "multi"), (("SUNION", *[f"key:{n}" for n in range(20)]), "several servers"),
@@ -137,7 +137,7 @@ def test_redis_cli(tier, filled):
     assert cli(stdin="mget cli nothing cli\nping\n") == "value\n\nvalue\nPONG\n"
 
 
-def test_what_is_not_resp_is_told_so_and_closed(tier):
+def test_bytes_that_are_not_resp_get_an_error_and_a_close(tier):
     for text in (b"GET / HTTP/1.1\r\n\r\n", b"*1\r\n:1\r\n", b"*1\r\n$99999999999\r\n", b"*9999999\r\n"):
         with socket.create_connection(("127.0.0.1", tier.port), timeout=ANSWER_SECONDS) as connection:
             connection.sendall(text)

@@ -120,7 +120,7 @@ def test_library_calls_over_several_servers(tier):
     assert subprocess.run(command, capture_output=True, text=True, timeout=ANSWER_SECONDS, check=True).stdout == "OK\n"
 
 
-def test_what_is_all_or_nothing_is_not_split(tier):
+def test_atomic_commands_are_not_split(tier):
     import redis
 
     with client_of(tier.port) as client:

@@ -130,7 +130,7 @@ def frame(source: str, target: str, tag: bytes, payload: bytes) -> bytes:
 
 @pytest.mark.parametrize("host", ["client", "dispatcher"])
 @pytest.mark.parametrize("ip6", [False, True])
-def test_what_is_sent_once_comes_to_each_server(tmp_path, host, ip6):
+def test_one_request_reaches_each_server(tmp_path, host, ip6):
     with Switched(tmp_path, host, ip6=ip6) as switched:
         servers = [switched.datagrams(server, PORT) for server in SERVERS]
         client = switched.datagrams("client")
@@ -191,7 +191,7 @@ def of_service(packets: socket.socket) -> tuple:
             return data, tag if status & 0x10 else None
 
 
-def test_what_cannot_be_loaded_is_told_with_what_to_do(tmp_path):
+def test_a_program_that_cannot_be_loaded_names_the_remedy(tmp_path):
     with Switched(tmp_path, "client", "--parts", "full") as switched:
         switched.switch("clean")
         role = ("load", "--role", "multiget-client", "--interface", "eth0")

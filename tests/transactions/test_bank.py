@@ -39,7 +39,7 @@ def test_books_that_are_right_pass():
     Books().check()
 
 
-def test_what_is_in_doubt_may_be_there_or_not():
+def test_a_transfer_in_doubt_may_be_there_or_not():
     for is_there in (True, False):
         books = Books()
         books.transfers.append(Transfer(7, 8, 3, 5.0, may_be_there=True))
@@ -105,7 +105,7 @@ def a_part_was_read(books):
 @pytest.mark.parametrize("damage", [half_applied, applied_twice, lost, made_although_refused, made_although_told_not_to_be,
                                     told_not_to_be_although_there_was_enough, nobody_asked_for_it, a_row_lost_under_another, an_old_state_was_read,
                                     a_later_state_was_read, a_part_was_read])
-def test_what_must_not_be_is_found(damage):
+def test_forbidden_states_are_found(damage):
     books = Books()
     damage(books)
     with pytest.raises(AssertionError):

@@ -31,7 +31,7 @@ async fn answer(address: SocketAddr, request: &str) -> String {
 /// Otherwise an attacker's page in a browser could read everything that the pages show, once its
 /// name points at this address.
 #[tokio::test]
-async fn whoever_asks_by_another_name_gets_nothing() {
+async fn a_request_to_another_host_name_gets_nothing() {
     let address = serve(8).await;
     for host in [
         "127.0.0.1",
@@ -77,7 +77,7 @@ async fn whoever_asks_by_another_name_gets_nothing() {
 /// The head of a request has five seconds. The test takes less, so no connection closes for that
 /// reason.
 #[tokio::test]
-async fn who_says_nothing_keeps_nobody_waiting() {
+async fn silent_connections_delay_nobody() {
     for _ in 0..20 {
         let begun = Instant::now();
         let are_open = are_last_ones_open().await;

@@ -104,8 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_clients_that_are_lost_at_once_few_are_asked_in_one_tick_and_all_as_often_as_each_is()
-    {
+    fn a_tick_asks_few_of_many_lost_clients_and_all_are_asked_equally_often() {
         let clients = u16::try_from(limits::ASKED_MAX).expect("a port for each");
         let mut all: VecDeque<Asked> = (0..clients).map(lost).collect();
         let mut asks = vec![0; limits::ASKED_MAX];

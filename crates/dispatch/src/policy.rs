@@ -69,7 +69,7 @@ mod tests {
     };
 
     #[test]
-    fn what_would_need_another_head_or_has_more_to_come_is_relayed() {
+    fn answers_that_need_another_head_or_are_incomplete_are_relayed() {
         assert_eq!(decide(Handover::Auto, &GOOD), Verdict::HandOver);
         assert_eq!(decide(Handover::Off, &GOOD), Verdict::Relay(Why::Off));
         for (bad, why) in [

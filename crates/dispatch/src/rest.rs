@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn of_what_has_no_strong_tag_no_length_or_little_there_is_no_rest() {
+    fn answers_that_are_short_or_lack_a_length_or_strong_tag_have_no_rest() {
         assert!(rest(WHOLE, 100_000).is_some());
         assert!(Rest::of(WHOLE.as_bytes(), Framing::Chunked).is_none());
         assert!(rest(&WHOLE.replace("100000", "1000"), 1000).is_none());

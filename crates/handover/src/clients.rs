@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_loop_has_no_other_claims_however_its_addresses_are_written() {
+    fn a_connection_of_one_loop_is_claimed_by_no_other_in_any_form_of_its_addresses() {
         let (here, there) = {
             let one = Clients::default();
             (one.clone(), one)

@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_none_is_refused() {
+    fn malformed_logins_are_refused() {
         for wrong in [
             "",
             "Basic",

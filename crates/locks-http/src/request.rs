@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn errors_name_the_fault() {
         let long = format!("/v1/locks/{}", "%61".repeat(NAME_BYTES_MAX + 1));
         for (method, path, status, says) in [
             (Method::GET, "/", StatusCode::NOT_FOUND, "/v1/locks/NAME"),

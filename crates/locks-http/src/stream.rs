@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn who_has_gone_is_noticed_whatever_it_sent_before() {
+    async fn a_client_that_left_is_noticed_after_any_bytes() {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("an address");
         let address = listener.local_addr().expect("an address");
         for sent in [&b""[..], b"X", &[b'X'; 2_000]] {

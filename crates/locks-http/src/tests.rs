@@ -190,7 +190,7 @@ fn a_lock_that_was_granted_and_could_not_be_renewed_is_in_doubt() {
 }
 
 #[test]
-fn what_the_owner_has_already_is_found_again_and_renewed() {
+fn a_repeated_acquire_finds_and_renews_the_hold() {
     let (done, asked) =
         run(PUT, [(NOW, row(false, Some("me"), 7)), (NOW, row(true, Some("me"), 7))], false);
     assert_eq!((status(&done), asked.len()), (StatusCode::OK, 2));
@@ -198,7 +198,7 @@ fn what_the_owner_has_already_is_found_again_and_renewed() {
 }
 
 #[test]
-fn who_waits_asks_again_where_nothing_was_carried_out_and_nowhere_else() {
+fn a_wait_is_repeated_only_if_nothing_was_carried_out() {
     let answers = [
         (NOW, error(error_code::IS_BOOTSTRAPPING)),
         (NOW, row(false, Some("other"), 1)),
@@ -227,7 +227,7 @@ fn who_waits_asks_again_where_nothing_was_carried_out_and_nowhere_else() {
 }
 
 #[test]
-fn who_waits_is_not_kept_by_a_proxy_that_stops() {
+fn a_stopping_proxy_keeps_no_waiting_client() {
     let (done, asked) = run(WAIT, [(NOW, row(false, Some("other"), 1))], true);
     assert_eq!(
         (status(&done), &asked[0].1[2][..]),

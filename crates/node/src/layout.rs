@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_and_no_flip_of_it() {
+    fn a_claim_reads_back_and_a_flipped_bit_is_refused() {
         let directory = tempfile::tempdir().unwrap();
         let claims = [
             (3, false, None),

@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn so_many_bytes_are_kept_and_those_prepared_first_are_forgotten() {
+    fn the_oldest_statements_are_forgotten_beyond_the_bound_in_bytes() {
         let schema = schema();
         let mut kept = PreparedStatements::default();
         let comment =

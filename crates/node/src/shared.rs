@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn of_those_who_begin_a_directory_at_once_none_has_another_id() {
+    fn simultaneous_first_claims_get_one_id() {
         for _ in 0..20 {
             let directory = tempfile::tempdir().unwrap();
             let claims: Vec<Result<layout::Claim, String>> = std::thread::scope(|scope| {

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_due_is_done_once() {
+    fn due_work_runs_once() {
         let directory = tempfile::tempdir().unwrap();
         let info = ClusterInfo::new("test", &[SocketAddr::from(([127, 0, 0, 1], 9042))]);
         // A deletion of this second does not exceed a grace of 0, so the store's clock is a minute
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_of_a_dropped_table_goes() {
+    fn data_of_a_dropped_table_is_removed() {
         let directory = tempfile::tempdir().unwrap();
         let info = ClusterInfo::new("test", &[SocketAddr::from(([127, 0, 0, 1], 9042))]);
         let shared =

@@ -44,7 +44,7 @@ fn status(nodes: &Nodes, what: &str) -> u64 {
 }
 
 #[test]
-fn who_does_not_read_is_cut_off_before_the_node_holds_all_answers() {
+fn a_client_that_does_not_read_is_cut_off_before_the_node_holds_all_answers() {
     let directory = tempfile::tempdir().unwrap();
     let nodes = filled(directory.path());
     let mut deaf = Client::connect(nodes.addresses()[0], 4);
@@ -67,7 +67,7 @@ fn who_does_not_read_is_cut_off_before_the_node_holds_all_answers() {
 }
 
 #[test]
-fn who_reads_late_gets_every_answer() {
+fn a_client_that_reads_late_gets_every_answer() {
     let directory = tempfile::tempdir().unwrap();
     let nodes = filled(directory.path());
     for version in 3..=5 {

@@ -81,7 +81,7 @@ fn exchange(
 }
 
 #[test]
-fn what_follows_startup_at_once_is_framed_as_it_asked() {
+fn requests_right_behind_startup_have_its_framing() {
     let directory = tempfile::tempdir().unwrap();
     let nodes = start(directory.path(), 1);
     let lengths = [40, 3000, 150_000, 40, 300_000, 40];

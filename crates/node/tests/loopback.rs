@@ -17,7 +17,7 @@ use shunt_wire::cql::message::{Consistency, Event, encode, error_code};
 use support::{KEYSPACE, PATIENCE, options, start};
 
 #[test]
-fn what_was_acknowledged_is_there_after_a_restart_in_every_version() {
+fn acknowledged_writes_survive_a_restart_in_every_version() {
     let directory = tempfile::tempdir().unwrap();
     let nodes = start(directory.path(), 3);
     let mut first = Client::connect(nodes.addresses()[0], 4);
@@ -44,7 +44,7 @@ fn what_was_acknowledged_is_there_after_a_restart_in_every_version() {
 }
 
 #[test]
-fn what_is_wrong_is_said_and_the_connection_lives_on() {
+fn errors_are_answered_and_the_connection_lives_on() {
     let directory = tempfile::tempdir().unwrap();
     let nodes = start(directory.path(), 1);
     let mut client = Client::connect(nodes.addresses()[0], 5);

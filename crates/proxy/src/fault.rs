@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_the_clients_fault_is_not_answered_with_a_code_that_drivers_repeat_after() {
+    fn a_clients_fault_has_no_code_that_drivers_retry() {
         use FaultKind::{Invalid, Late, Overloaded, Protocol, Syntax, Unauthorized, Unserved};
         for kind in [Protocol, Invalid, Syntax, Unauthorized, Overloaded, Late, Unserved] {
             let repeated = NodeError(kind.code()).party() == Party::Node;
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_request_says_that_it_was_not_carried_out() {
+    fn faults_of_a_request_say_that_it_was_not_carried_out() {
         use error_code::{
             INVALID, OVERLOADED, SERVER_ERROR, SYNTAX_ERROR, UNAUTHORIZED, WRITE_TIMEOUT,
         };

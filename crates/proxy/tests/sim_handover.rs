@@ -224,7 +224,7 @@ fn torment(scene: &mut Scene, seed: u64, chaos: &mut Chaos) {
 }
 
 #[test]
-fn whatever_breaks_no_answer_is_wrong_and_the_proxy_serves_again() {
+fn faults_make_no_answer_wrong_and_the_proxy_serves_again() {
     let mut all = Counted::default();
     for_seeds(24, |seed| {
         let mut scene = scene(seed, network(seed), 200);

@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_burst_left_behind_is_given_back_and_what_is_in_use_stays() {
+    fn a_bursts_buffers_are_given_back_and_those_in_use_stay() {
         let mut pool = Pool::new(64 << 20);
         let burst: Vec<_> = (0..1000).map(|_| pool.take(30_000)).collect();
         burst.into_iter().for_each(|buffer| pool.put(buffer));

@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_too_early_is_asked_for_again_and_what_is_done_is_not() {
+    fn an_early_trim_is_repeated_and_a_finished_one_is_not() {
         static TRIMMING: Trimming = Trimming::new();
         static TRIMMED: AtomicU64 = AtomicU64::new(0);
         let counted = || {
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_between_blocks_in_use_is_given_back() {
+    fn free_memory_between_used_blocks_is_given_back() {
         let mut blocks: Vec<Vec<u8>> = (0..20_000).map(|_| vec![1; 8192]).collect();
         let before = resident_kib();
         let mut number = 0;

@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn in_order_bounded_and_closed() {
+    fn mail_arrives_in_order_within_a_bound_until_the_close() {
         let (mailer, mut inbox) = mailbox(2).unwrap();
         assert_eq!(mailer.post(1), Ok(()));
         assert_eq!(mailer.clone().post(2), Ok(()));

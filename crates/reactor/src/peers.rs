@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_said_of_an_index_s_former_user_says_nothing_of_its_next() {
+    fn a_reused_index_keeps_nothing_of_its_former_connection() {
         let mut peers = Peers::default();
         let conn = |index, generation| ConnId { index, generation };
         peers.set(conn(3, 1), 'a');

@@ -76,7 +76,7 @@ impl Service for Many {
 }
 
 #[test]
-fn what_cannot_be_sent_takes_nothing_else_with_it_however_many_the_kernel_is_handed_at_once() {
+fn a_datagram_that_cannot_be_sent_takes_no_other_with_it() {
     for at_once in [0, 1, 2, 3, 32, usize::MAX] {
         let socket = bind_datagrams("127.0.0.1:0".parse().unwrap(), 1).unwrap().remove(0);
         let many = socket.local_addr().unwrap();

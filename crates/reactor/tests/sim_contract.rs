@@ -119,7 +119,7 @@ fn drained_comes_once_when_the_backlog_has_fallen() {
 }
 
 #[test]
-fn all_that_a_turn_wrote_leaves_in_one_write() {
+fn a_turns_output_leaves_in_one_write() {
     let mut pair = Pair::new(6, Options::calm());
     let before = pair.caller_io(|io, conn| io.writes_of(conn));
     pair.caller_io(|io, conn| (0..100).for_each(|_| io.output(conn).extend_from_slice(b"query")));
@@ -129,7 +129,7 @@ fn all_that_a_turn_wrote_leaves_in_one_write() {
 }
 
 #[test]
-fn what_is_held_leaves_when_it_is_let_go_and_not_before() {
+fn held_bytes_leave_once_they_are_released() {
     // A window too small for the held bytes, so that the peer's reading wakes the connection
     // meanwhile.
     let mut pair = Pair::new(6, Options { window_bytes: 100..101, ..Options::calm() });
@@ -276,7 +276,7 @@ fn a_window_gathers_more_events_into_fewer_turns() {
 }
 
 #[test]
-fn what_a_burst_of_output_took_is_given_back() {
+fn buffers_of_a_burst_of_output_are_given_back() {
     let mut pair = Pair::new(12, Options::calm());
     // Each connection holds its own buffer until the burst is over.
     let address = pair.address;

@@ -245,7 +245,7 @@ fn a_frozen_connection_that_is_dropped_is_missed_by_its_peer_only_when_time_runs
 }
 
 #[test]
-fn what_arrives_while_a_connection_is_nowhere_is_there_after_the_restore() {
+fn bytes_that_arrive_during_a_move_are_there_after_the_restore() {
     let mut scene = Scene::new();
     let frozen = scene.freeze().unwrap();
     scene.client_sends(&frame(b"hello"));
@@ -340,7 +340,7 @@ fn bytes_that_are_not_the_connections_own_are_refused() {
 }
 
 #[test]
-fn what_is_written_until_the_service_is_told_moves_too() {
+fn output_written_before_the_notice_moves_too() {
     let mut scene = Scene::new();
     let conn = scene.station(0).conn.unwrap();
     scene.world.with(scene.stations[0], |_, io| {
@@ -361,7 +361,7 @@ fn what_is_written_until_the_service_is_told_moves_too() {
 }
 
 #[test]
-fn who_consumes_what_is_unread_leaves_the_connection_behind_it() {
+fn consumed_unread_bytes_move_the_connection_past_them() {
     let mut scene = Scene::new();
     scene.client_sends(b"\0\0");
     scene.world.run_for(SECOND);

@@ -85,7 +85,7 @@ impl Scene {
 }
 
 #[test]
-fn what_is_written_while_it_is_away_follows_what_it_left_with() {
+fn output_written_meanwhile_follows_the_unsent_bytes() {
     let mut scene = Scene::new();
     scene.writes(b"two ");
     scene.writes(b"three ");

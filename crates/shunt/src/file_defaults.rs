@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_in_it_is_named() {
+    fn errors_of_the_file_name_the_fault() {
         for (text, expected) in [
             ("bakend = \"10.0.0.1:7000\"\n", "did you mean `backend`?"),
             ("head-timeout-ms = 5\n", "did you mean `head_timeout_ms`?"),

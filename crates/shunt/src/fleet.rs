@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_made_is_told_from_what_was_there() {
+    fn new_and_existing_tables_are_told_apart() {
         let named = |tables: &[&str]| tables.iter().map(|table| (*table).to_owned()).collect();
         let mut founded =
             Founded { is_new: true, made: named(&["a.b", "a.c"]), were_there: Vec::new() };
@@ -458,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_fleet_has_otherwise_than_it_was_asked_for_is_named() {
+    fn differing_settings_of_a_fleet_are_named() {
         let wanted = NewFleet {
             format: FORMAT,
             level: Level::Serial,

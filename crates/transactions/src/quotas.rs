@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_takes_all_that_it_may_leaves_others_room_in_its_shard_too() {
+    fn a_client_at_its_quota_leaves_others_room_in_its_shard_too() {
         let (greedy, other): (Arc<str>, Arc<str>) = ("greedy".into(), "other".into());
         let mut shares = Shares::default();
         while shares.accept(&greedy, 10).is_ok() {}

@@ -211,7 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_asked_is_read_as_it_was_written() {
+    fn a_written_request_reads_back() {
         let text = "BEGIN TRANSACTION DELETE FROM t WHERE k = :k; COMMIT TRANSACTION";
         for (named, types) in [(true, 5), (false, 5), (true, 3), (false, 4)] {
             let mut list = if named { ValueList::named(5) } else { ValueList::positional(5) };

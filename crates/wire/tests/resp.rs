@@ -4,7 +4,7 @@ use allocation_counter::measure;
 use shunt_wire::resp::{Command, read_command};
 
 #[test]
-fn of_a_command_that_is_not_whole_a_place_alone_is_kept() {
+fn an_incomplete_command_keeps_only_its_place() {
     let mut bytes = b"*100000\r\n".to_vec();
     (0..99_999).for_each(|_| bytes.extend_from_slice(b"$0\r\n\r\n"));
     let mut command = Command::default();

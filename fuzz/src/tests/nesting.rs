@@ -74,7 +74,7 @@ fn a_hundred_thousand_brackets_are_an_error() {
 /// Every pair of parentheses is tried as a type first. If that error searched for its line, this
 /// would take minutes.
 #[test]
-fn as_many_tuples_as_there_may_be() {
+fn the_largest_number_of_tuples_parses() {
     let tuples = vec!["(1)"; 65_535].join(",");
     let lists = vec![format!("[{tuples}]"); 8].join(",");
     assert!(parse(&format!("INSERT INTO t (a) VALUES ([{lists}])")).is_ok());

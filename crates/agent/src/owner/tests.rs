@@ -205,7 +205,7 @@ fn take() -> Message<'static> {
 }
 
 #[test]
-fn what_is_said_of_an_offer_that_was_taken_ends_that_session_alone() {
+fn a_message_about_a_taken_offer_ends_that_session_alone() {
     for after in [Message::Fetch, Message::Cancel] {
         let mut scene = Scene::new();
         let (mut other, mut control) = (scene.owner(2, 5), scene.owner(1, 3));

@@ -84,7 +84,7 @@ mod tests {
     use super::Distribution;
 
     #[test]
-    fn all_forms() {
+    fn every_form_parses() {
         assert_eq!("uniform".parse(), Ok(Distribution::Uniform));
         assert_eq!("zipf".parse(), Ok(Distribution::Zipf { exponent: 0.99 }));
         assert_eq!("zipf:1.2".parse(), Ok(Distribution::Zipf { exponent: 1.2 }));
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn errors_name_the_fault() {
         for (text, said) in [
             ("random", "none of uniform"),
             ("zipf:-1", "'-1' is no exponent"),

@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_answer_is_an_error() {
+    fn malformed_answers_are_errors() {
         for message in [&b"\x0a\x05\x00"[..], b"\x10", b"\x15\x00\x00\x00\x00"] {
             assert!(hear(&mut Connection::default(), &answer(message)).is_err(), "{message:?}");
         }

@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_mix_is_said() {
+    fn errors_of_a_mix_name_the_fault() {
         for (text, said) in [
             ("read=0.5", "sum up to 0.5"),
             ("read=0.5,read=0.5", "'read' comes twice"),

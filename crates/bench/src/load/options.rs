@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_said_is_reads_and_updates_of_one_column() {
+    fn the_default_mix_reads_and_updates_one_column() {
         let plain = options("--reads 0.7").expect("valid");
         assert!(plain.mix().is_plain() && (plain.mix().share(Operation::Read) - 0.7).abs() < 1e-9);
         assert_eq!((plain.table.as_str(), plain.distribution), ("kv", Distribution::Uniform));

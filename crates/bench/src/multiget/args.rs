@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_or_contradicts_itself_is_said() {
+    fn missing_and_contradicting_arguments_are_named() {
         assert!(said("--way tcp --server 127.0.0.1:1,127.0.0.1:2").is_ok());
         assert!(
             said("--way cli --server 127.0.0.1:1 --shim 127.0.0.1:2 --size 16 --keys 16").is_ok()

@@ -247,7 +247,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_kernel_says_of_processors_and_interfaces() {
+    fn the_kernels_counters_are_read() {
         let stat =
             "cpu  9 9 9 9\ncpu0 1 2 3 1000 500 4 5 77 0 0\ncpu1 10 0 0 1 0 0 0 0 0 0\nintr 5\n";
         let found = processors(stat);

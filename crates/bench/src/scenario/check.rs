@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn errors_name_the_fault() {
         for (part, instead, problem) in [
             ("target = \"shunt\"", "target = \"other\"", "no server 'other'"),
             ("of = \"ring\"", "of = \"later\"", "is no server above it"),

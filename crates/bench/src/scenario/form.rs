@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_others_need_is_left_out() {
+    fn a_part_leaves_out_servers_of_other_parts() {
         let part = only(&["256x1", "8x128"], &["shunt"]).expect("there");
         let labels: Vec<&str> = part.points.iter().map(|point| point.label.as_str()).collect();
         let servers: Vec<&str> = part.servers.iter().map(|server| server.name.as_str()).collect();
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_named_is_everything() {
+    fn a_selection_without_names_is_the_whole() {
         let (part, whole) =
             (only(&[], &[]).expect("whole"), Scenario::parse(PEERS).expect("valid"));
         assert_eq!(
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_named() {
+    fn unknown_points_and_arms_are_named() {
         assert!(
             only(&["7x7"], &[]).expect_err("no point").contains("no point '7x7'; there are 64x1, ")
         );

@@ -109,7 +109,7 @@ mod tests {
     "#;
 
     #[test]
-    fn all_are_measured_once_a_round_and_rates_after_what_they_depend_on() {
+    fn a_round_measures_each_once_and_a_rate_after_its_base() {
         let scenario = Scenario::parse(SCENARIO).expect("valid");
         let missing = BTreeMap::from([("c".to_owned(), "not installed".to_owned())]);
         let slots = slots(&scenario, &missing, &mut Random::new(3));

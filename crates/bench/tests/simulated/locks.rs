@@ -263,7 +263,7 @@ fn every_lock_is_granted_and_released_and_none_is_asked_for_twice() {
 }
 
 #[test]
-fn what_is_refused_is_counted_and_not_released() {
+fn refused_locks_are_counted_and_not_released() {
     let node =
         LockNode { table: Table { refuses: Some(7), ..Table::default() }, ..LockNode::default() };
     let (world, load, node) = run(1, node, locks(LockKind::Lwt), small());

@@ -111,7 +111,7 @@ fn aggregated_frames_are_offered_only_when_wanted() {
 }
 
 #[test]
-fn what_is_inserted_is_found_again() {
+fn an_inserted_row_is_found() {
     for version in [3, 4, 5] {
         let mut talk =
             Talk::open(version, None, |options| options.memory = Some(Memory::default()));

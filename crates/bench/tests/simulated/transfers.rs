@@ -190,7 +190,7 @@ fn run(seed: u64, bank: Bank, accounts: u64) -> (World, HostId<Load>, HostId<Ban
 }
 
 #[test]
-fn what_is_taken_from_one_account_is_given_to_another() {
+fn transfers_keep_the_sum_of_all_accounts() {
     for_seeds(8, |seed| {
         let (world, load, bank) = run(seed, Bank::new(TransferKind::TwoRows), ACCOUNTS as u64);
         let (counts, bank) = (world.host(load).counts(), world.host(bank));
@@ -215,7 +215,7 @@ fn what_is_taken_from_one_account_is_given_to_another() {
 }
 
 #[test]
-fn what_is_not_applied_is_counted() {
+fn transfers_that_are_not_applied_are_counted() {
     let mut bank = Bank::new(TransferKind::TwoRows);
     bank.balances = (0..ACCOUNTS).map(|id| (id, 2)).collect();
     let (world, load, bank) = run(1, bank, ACCOUNTS as u64);
@@ -305,7 +305,7 @@ fn a_lock_with_two_holders_is_a_wrong_answer() {
 }
 
 #[test]
-fn what_an_error_leaves_open_is_in_doubt() {
+fn an_error_leaves_a_transfer_in_doubt() {
     for kind in [TransferKind::TwoRows, TransferKind::OneRow, TransferKind::Lwt] {
         let bank = Bank { fails: Some(5), ..Bank::new(kind) };
         let (world, load, bank) = run(4, bank, ACCOUNTS as u64);

@@ -128,7 +128,7 @@ fn a_read_modify_write_takes_two_answers_and_counts_once() {
 }
 
 #[test]
-fn what_was_inserted_last_is_there_when_it_is_read() {
+fn reads_find_the_latest_inserts() {
     for_seeds(4, |seed| {
         let load = LoadOptions {
             distribution: Distribution::Latest { exponent: 0.99 },
@@ -218,7 +218,7 @@ fn arrivals_during_a_pause_count_from_their_intended_time() {
 }
 
 #[test]
-fn what_is_answered_after_its_round_is_late_and_not_left_out() {
+fn answers_after_their_round_count_as_late() {
     let load = LoadOptions {
         connections: 4,
         outstanding: 128,
@@ -268,7 +268,7 @@ fn a_query_that_is_never_answered_is_counted() {
 }
 
 #[test]
-fn what_waits_at_the_end_of_an_overloaded_round_is_told() {
+fn an_overloaded_round_reports_its_backlog() {
     for token_aware in [false, true] {
         let load = LoadOptions {
             connections: 1,

@@ -47,7 +47,7 @@ fn a_large_answer_goes_on_from_another_server_when_its_own_dies() {
 }
 
 #[test]
-fn what_another_server_has_in_another_version_is_never_put_behind_a_part() {
+fn another_servers_version_never_follows_a_part() {
     for hands_over in [false, true] {
         for (request, asked) in [
             (Request::Versioned(LARGE), 1),

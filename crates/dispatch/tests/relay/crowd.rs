@@ -11,7 +11,7 @@ const ALL_BYTES_MAX: usize = 1 << 20;
 const MANY: usize = 20;
 
 #[test]
-fn of_many_that_take_nothing_those_are_cut_off_that_have_most_and_others_are_answered() {
+fn clients_that_read_nothing_and_hold_the_most_are_cut_off() {
     // Pipelined requests for answers so small that the connection to the server is soon free again.
     let ahead = "GET /length/60000 HTTP/1.1\r\nHost: a\r\n\r\n".repeat(8);
     let mut plans = vec![vec![Request::Raw(ahead)]; MANY];

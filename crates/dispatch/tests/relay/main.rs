@@ -98,7 +98,7 @@ fn large_answers_are_offered_and_fetched_and_reads_go_to_all_backends() {
 }
 
 #[test]
-fn whatever_breaks_no_byte_is_wrong_and_no_part_is_taken_for_the_whole() {
+fn faults_never_make_a_byte_wrong_or_a_part_look_whole() {
     let (mut whole, mut runs) = (0, 0);
     for_seeds(24, |seed| {
         let mut scene =

@@ -56,7 +56,7 @@ fn every_answer_arrives_whole_however_the_bytes_are_cut() {
 }
 
 #[test]
-fn whatever_breaks_no_byte_is_wrong_and_no_part_is_taken_for_the_whole() {
+fn faults_never_make_a_byte_wrong_or_a_part_look_whole() {
     let (mut whole, mut runs, mut all) = (0, 0, Counted::default());
     for_seeds(24, |seed| {
         let mut scene = Scene::handing_over(

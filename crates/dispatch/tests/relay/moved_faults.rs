@@ -55,7 +55,7 @@ fn every_answer_arrives_whole_while_connections_move_however_the_bytes_are_cut()
 }
 
 #[test]
-fn whatever_breaks_while_connections_move_no_byte_is_wrong_and_no_part_is_taken_for_the_whole() {
+fn faults_while_connections_move_never_make_a_byte_wrong_or_a_part_look_whole() {
     let (mut whole, mut runs, mut handed_over, mut returned, mut closed) = (0, 0, 0, 0, 0);
     for_seeds(20, |seed| {
         let plans = vec![draw_sizes(seed), draw_sizes(!seed), draw_sizes(seed << 8), draw(seed)];

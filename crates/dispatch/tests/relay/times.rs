@@ -103,7 +103,7 @@ fn each_is_the_time_between_its_two_moments() {
 }
 
 #[test]
-fn what_is_relayed_feeds_none() {
+fn relayed_answers_feed_no_estimate() {
     let mut scene =
         Scene::new(3, even(), 1, vec![vec![Request::Length(300_000), Request::Length(10)]]);
     scene.wait_for_backends();

@@ -12,7 +12,7 @@ fn is_answered(outcomes: &[Outcome], count: usize) -> bool {
 }
 
 #[test]
-fn what_waits_for_a_connection_has_a_bound_in_bytes() {
+fn uploads_waiting_for_a_connection_have_a_bound_in_bytes() {
     const MANY: usize = 8;
     const EACH: usize = 50_000;
     let begun = format!(

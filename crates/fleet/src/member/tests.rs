@@ -107,7 +107,7 @@ fn another_that_lives_at_the_same_address_is_told_of_once_and_a_former_start_is_
 /// The declaration of a death clears `leaving` in the row, which this member reads again some time
 /// later.
 #[test]
-fn who_was_told_to_leave_and_is_declared_dead_has_not_left() {
+fn a_leaving_member_that_is_declared_dead_has_not_left() {
     let (me, other) = (Incarnation([1; 16]), Incarnation([2; 16]));
     let mut member = Member::new(Config::new("main", "10.0.0.1:9042"), me).expect("settings");
     let address = "10.0.0.2:9042".to_owned();

@@ -161,7 +161,7 @@ fn a_connection_is_expected_then_restored_then_owned_and_only_then_taken() {
 }
 
 #[test]
-fn what_an_owner_says_of_anothers_connection_does_nothing() {
+fn a_message_about_another_owners_connection_does_nothing() {
     let (mut agent, mut said) = agent(AgentLimits::default());
     agent.offer(0, HERE, Ticket(5)).unwrap();
     take(&mut agent, &mut said, HERE, 5, connection("192.0.2.1:80", 1));
@@ -287,7 +287,7 @@ fn a_client_that_has_no_more_to_say_is_closed_in_order_only_if_it_has_the_whole_
 }
 
 #[test]
-fn what_the_kernel_still_sends_is_waited_for_as_long_as_the_client_takes_some_of_it() {
+fn an_agent_waits_for_the_kernel_while_the_client_reads() {
     let limits = AgentLimits::default();
     let (mut agent, mut said) = agent(limits);
     agent.offer(0, HERE, Ticket(5)).unwrap();

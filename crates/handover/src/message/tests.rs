@@ -286,7 +286,7 @@ fn a_connection_that_contradicts_itself_is_refused_on_both_ends() {
 }
 
 #[test]
-fn what_the_other_side_would_refuse_is_not_written_and_counts_for_nothing() {
+fn messages_that_the_other_side_would_refuse_are_not_written_or_counted() {
     let (mut encoder, mut decoder) = (Encoder::new(key()), Decoder::new(Side::Owner, key()));
     let mut bytes = b"before".to_vec();
     let long = vec![b'x'; HEAD_BYTES_MAX + 1];

@@ -155,7 +155,7 @@ fn full_is_relayed() {
 }
 
 #[test]
-fn what_cannot_be_steered_frozen_or_sent_is_relayed() {
+fn connections_that_cannot_be_steered_frozen_or_sent_are_relayed() {
     let (mut owner, mut said) = owner(OwnerLimits::default());
     said.cannot_steer = true;
     owner.offer(0, A, Ticket(1), flow(1), 0, &mut said);
@@ -228,7 +228,7 @@ fn connections_of_a_former_process_are_taken_over_if_their_addresses_are_free() 
 }
 
 #[test]
-fn what_is_taken_over_is_claimed_before_all_loops_until_it_is_over() {
+fn a_taken_over_connection_is_claimed_before_all_loops_until_it_ends() {
     let held = |from| Message::Held { local: flow(1).local, peer: flow(1).peer, from };
     let [(mut one, mut said), (mut other, mut heard)] =
         [owner(OwnerLimits::default()), owner(OwnerLimits::default())];
@@ -279,7 +279,7 @@ fn a_client_that_leaves_before_the_freeze_is_nobodys() {
 }
 
 #[test]
-fn who_is_recalled_before_it_was_taken_is_recalled_then_and_once() {
+fn a_recall_before_the_take_is_sent_after_it_and_once() {
     let (mut owner, mut said) = owner(OwnerLimits::default());
     owner.offer(0, A, Ticket(1), flow(1), 0, &mut said);
     owner.recall(flow(1), &mut said);

@@ -32,7 +32,7 @@ fn gone(why: NotSalvaged) -> Vec<(Ticket, Outcome)> {
 }
 
 #[test]
-fn it_goes_on_behind_what_the_client_has_said_twice() {
+fn salvage_continues_behind_the_place_that_the_client_acknowledged_twice() {
     let (mut owner, mut said) = lost(1..1_000);
     owner.control_up(6_000, A, NEXT, &mut said);
     assert_eq!((&said.done[..], said.probes.len()), (&["hold"][..], 1));
@@ -52,7 +52,7 @@ fn it_goes_on_behind_what_the_client_has_said_twice() {
 }
 
 #[test]
-fn who_says_nothing_new_is_asked_again_and_given_up_in_the_end() {
+fn a_client_without_news_is_asked_again_and_finally_given_up() {
     let (mut owner, mut said) = lost(1..1_000);
     says(&mut said, 500);
     owner.tick(5_000 + limits::LOST_MS - 1, &mut said);
@@ -102,7 +102,7 @@ fn a_sequence_number_outside_the_window_is_not_what_the_client_sent() {
 }
 
 #[test]
-fn it_is_not_put_in_while_a_probe_of_it_is_in_the_loop() {
+fn a_connection_is_not_restored_while_its_probe_is_in_the_loop() {
     let (mut owner, mut said) = lost(1..1_000);
     owner.control_up(6_000, A, NEXT, &mut said);
     says(&mut said, 500);
@@ -122,7 +122,7 @@ fn it_is_not_put_in_while_a_probe_of_it_is_in_the_loop() {
 }
 
 #[test]
-fn what_only_the_lost_agent_had_ends_it() {
+fn bytes_that_only_the_lost_agent_had_end_the_salvage() {
     for (more, has_ended) in [(1, false), (0, true)] {
         let (mut owner, mut said) = lost(1..1_000);
         says(&mut said, 500);
@@ -136,7 +136,7 @@ fn what_only_the_lost_agent_had_ends_it() {
 }
 
 #[test]
-fn it_goes_on_from_no_place_in_the_head_nor_behind_the_end() {
+fn salvage_continues_neither_in_the_head_nor_behind_the_end() {
     for acknowledged in [0, 99, 1_000] {
         let (mut owner, mut said) = lost(100..1_000);
         owner.control_up(6_000, A, NEXT, &mut said);

@@ -130,7 +130,7 @@ fn a_recorded_session_cannot_be_replayed_to_either_side() {
 }
 
 #[test]
-fn what_a_side_says_is_no_answer_to_it() {
+fn a_message_does_not_pass_as_its_own_answer() {
     let key = key(1);
     let (_, mut agents, mut owners) = shake(&agent(&key, 1), &mut owner(&key, 2)).unwrap();
     // Both sides may send `CREDIT`, so only the MAC tells the sender.

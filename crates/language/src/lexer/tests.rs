@@ -58,7 +58,7 @@ fn several_tokens() {
 }
 
 #[test]
-fn what_is_no_token_says_where() {
+fn an_error_names_the_place_of_a_bad_token() {
     let message = |text| tokens(text).expect_err("a text that cannot be cut").message;
     assert_eq!(message("SELECT a ^ 1"), "line 1:9 no viable alternative at character '^'");
     assert_eq!(message("\n k = 'x"), "line 2:7 mismatched character '<EOF>' expecting '''");

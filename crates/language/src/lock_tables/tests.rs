@@ -268,7 +268,7 @@ fn the_tables_are_not_changed() {
 }
 
 #[test]
-fn what_a_refused_change_was_and_what_to_do_is_said() {
+fn refusals_name_the_change_and_the_remedy() {
     for (text, says) in [
         (
             "ALTER TABLE shunt.locks ADD a int",
@@ -358,7 +358,7 @@ fn batches_are_of_one_kind() {
 /// The proxy parses a text only if its quick check says that it may be on one of the tables. Every
 /// text on the tables, or refused for that reason, must pass the check.
 #[test]
-fn what_is_on_the_tables_is_seen_by_the_quick_look() {
+fn the_quick_check_passes_every_text_on_the_tables() {
     let spellings = [
         "shunt.locks",
         "Shunt . Locks",

@@ -130,7 +130,7 @@ fn values() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_as_by_cassandra() {
+fn impossible_terms_are_refused_as_by_cassandra() {
     let cases = [
         ("int", "'a'", "Invalid STRING constant (a) for \"c\" of type int"),
         ("text", "5", "Invalid INTEGER constant (5) for \"c\" of type text"),

@@ -112,7 +112,7 @@ fn options_are_read_back() {
 }
 
 #[test]
-fn what_cannot_be_a_type() {
+fn impossible_types_are_refused() {
     let cases = [
         (
             "list<list<int>>",

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_collection_stays() {
+    fn values_without_collections_stay() {
         for name in ["varint", "text", "tuple<int>"] {
             let cql_type = CqlType::parse(name, &Types).expect(name);
             assert_eq!(normal(&cql_type, vec![0, 0, 5]), [0, 0, 5], "{name}");

@@ -112,7 +112,7 @@ fn requests_that_were_given_up_are_not_kept_until_rows_are_read() {
 /// all partitions by itself. They count for the holder's role, take nothing from others, and are
 /// bounded, too.
 #[test]
-fn what_was_read_of_a_role_takes_no_room_from_others_and_is_within_a_bound_of_its_own() {
+fn holds_read_for_a_role_are_bounded_and_take_no_room_from_others() {
     #[derive(Default)]
     struct Store {
         held: Vec<(Vec<u8>, i64)>,

@@ -8,7 +8,7 @@ use Namespace::Memory;
 
 /// The holder is unknown: an empty list would say that there is none.
 #[test]
-fn in_the_grace_of_locks_in_memory_it_is_not_known_who_has_one_until_somebody_has() {
+fn holders_are_unknown_during_the_grace_of_locks_in_memory() {
     let mut core = Core::new(Limits::default());
     let now = core.now();
     assert!(!core.locks.is_memory_unknown(now, b"lock"));

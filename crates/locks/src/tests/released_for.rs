@@ -31,7 +31,7 @@ impl Core {
 }
 
 #[test]
-fn what_nobody_asked_for_again_is_released_and_by_its_fence_only() {
+fn a_hold_that_nobody_claims_is_released_by_its_fence_only() {
     for namespace in [Memory, Durable] {
         let mut core = Core::new(Limits::default());
         let fence = core.granted(namespace);
@@ -42,7 +42,7 @@ fn what_nobody_asked_for_again_is_released_and_by_its_fence_only() {
 }
 
 #[test]
-fn what_its_owner_has_found_again_or_renewed_stays_its() {
+fn a_hold_that_its_owner_claims_or_renews_stays() {
     for namespace in [Memory, Durable] {
         for renews in [false, true] {
             let mut core = Core::new(Limits::default());
@@ -68,7 +68,7 @@ fn what_its_owner_has_found_again_or_renewed_stays_its() {
 }
 
 #[test]
-fn what_its_owner_asks_for_while_its_row_is_written_stays_its() {
+fn a_hold_requested_again_during_its_write_stays() {
     let mut core = Core::new(Limits::default());
     core.acquire(Durable, "ann", Exclusive, 9000, 0);
     core.load(&[]);
@@ -79,7 +79,7 @@ fn what_its_owner_asks_for_while_its_row_is_written_stays_its() {
 }
 
 #[test]
-fn what_an_earlier_owner_of_the_shard_has_granted_stays_its_holders() {
+fn a_hold_that_an_earlier_owner_of_the_shard_granted_stays() {
     let mut core = Core::new(Limits::default());
     core.acquire(Durable, "bob", Exclusive, 9000, 0);
     let row = Row {

@@ -219,7 +219,7 @@ fn a_hold_belongs_to_role_and_owner_and_has_one_mode() {
 }
 
 #[test]
-fn who_asks_again_is_told_the_same_fence_and_its_time_goes_on_running() {
+fn a_repeated_request_gets_the_same_fence_and_keeps_its_deadline() {
     let mut core = Core::new(Limits::default());
     core.acquire(Memory, "one", Exclusive, 1000, 0);
     let fence = core.heard.answers[0].2;
@@ -232,7 +232,7 @@ fn who_asks_again_is_told_the_same_fence_and_its_time_goes_on_running() {
 }
 
 #[test]
-fn what_one_role_may_have_is_bounded_and_another_does_not_feel_it() {
+fn one_roles_bound_does_not_affect_another_role() {
     let limits = Limits { holds_per_role: 1, requests_per_role: 1, ..Limits::default() };
     let mut core = Core::new(limits);
     core.acquire(Memory, "greedy/a", Shared, 9000, 0);

@@ -25,7 +25,7 @@ fn unneeded(core: &Core, known: LoadId, newest_us: i64) -> Option<Unneeded> {
 }
 
 #[test]
-fn of_a_lock_that_nobody_has_all_rows_and_of_one_that_somebody_has_the_older_ones_of_sharers() {
+fn a_free_lock_needs_no_rows_and_a_held_one_no_older_shares() {
     let (mut core, known) = loaded(&[]);
     assert_eq!(unneeded(&core, known, 1), None, "its row is being written");
     let (.., held_us) = core.written(Written::Acknowledged);

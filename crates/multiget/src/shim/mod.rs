@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_big_missing_or_not_said_is_told_by_its_status() {
+    fn a_status_reports_large_missing_and_unanswered_keys() {
         let data = request(&[b"a", b"b", b"c", b"d", b"e"]);
         let asked = shim("127.0.0.0/8", 0).datagram(0, from("127.0.0.1:1"), &data).unwrap();
         let fits = vec![0; DATAGRAM_BYTES_MAX - HEADER_BYTES - 6];
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_for_this_server_or_not_sound_is_dropped() {
+    fn malformed_and_foreign_datagrams_are_dropped() {
         let mut shim = shim("127.0.0.0/8", 0);
         let mut out = Vec::new();
         let groups = [Group { server: 1, keys: 1 }, Group { server: 2, keys: 1 }];

@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_nowhere_is_told_why() {
+    fn unroutable_commands_get_the_reason() {
         for (text, why) in [
             ("GET", "wrong number"),
             ("GET a b", "wrong number"),

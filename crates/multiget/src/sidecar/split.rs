@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_repeated_has_the_servers_error() {
+    fn repeatable_commands_get_the_servers_error() {
         let loading = b"-LOADING Redis is loading the dataset in memory\r\n";
         let mut del = split(Verb::Del, 2);
         (0..2).for_each(|_| del.count(1, of_server(loading)));

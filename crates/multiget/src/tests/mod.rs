@@ -40,7 +40,7 @@ fn run(seed: u64, kind: Kind) {
 }
 
 #[test]
-fn whatever_the_network_does_every_multiget_is_whole_and_true_in_time() {
+fn every_multiget_is_whole_and_true_in_time_on_any_network() {
     let mut counts = [0; 11];
     for_seeds(SEEDS, |seed| {
         let kind = [Kind::Client, Kind::Network, Kind::Coordinator][(seed % 3) as usize];
@@ -71,7 +71,7 @@ fn a_server_that_is_gone_is_named_by_the_deadline_and_others_are_not_held_up() {
 }
 
 #[test]
-fn who_never_got_room_in_the_window_is_told_so_and_no_server_is_blamed() {
+fn a_multiget_that_never_got_room_says_so_and_blames_no_server() {
     let options = ClientOptions {
         shims: vec!["192.0.2.1:9700".parse().unwrap()],
         mode: Mode::Cli,
@@ -426,7 +426,7 @@ fn values_that_are_too_much_for_an_answer_are_not_gathered() {
 }
 
 #[test]
-fn what_nobody_wants_to_know_any_more_leaves_the_window_to_others() {
+fn abandoned_multigets_leave_the_window_to_others() {
     let options = ClientOptions {
         shims: vec![hosts::shim_address(0)],
         mode: Mode::Cli,

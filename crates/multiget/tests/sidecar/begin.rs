@@ -8,7 +8,7 @@ use crate::script::Script;
 use crate::{Scene, listen_address, whole};
 
 #[test]
-fn what_clients_ask_before_they_begin_is_answered() {
+fn the_first_commands_of_client_libraries_are_answered() {
     for_seeds(10, |seed| {
         let mut scene = Scene::new(seed, whole(seed), 0);
         let script = scene.world.add("script", Script::new(listen_address()));

@@ -55,7 +55,7 @@ fn timers_do_not_pile_up() {
 }
 
 #[test]
-fn who_was_held_for_room_is_read_again_when_there_is_some() {
+fn a_client_held_for_room_is_read_again_once_there_is_room() {
     let (mut scene, script) = scene(2, Options::calm());
     freeze(&mut scene);
     send(&mut scene, script, &[b"INCR", b"counter"]);
@@ -155,7 +155,7 @@ fn one_large_value_asked_for_many_times_is_an_error() {
 }
 
 #[test]
-fn who_has_far_more_answered_than_it_takes_is_closed() {
+fn a_client_with_too_many_unread_answers_is_closed() {
     let (mut scene, script) = scene(4, Options::calm());
     write(&mut scene, script);
     freeze(&mut scene);
@@ -174,7 +174,7 @@ fn who_has_far_more_answered_than_it_takes_is_closed() {
 }
 
 #[test]
-fn who_has_much_asked_for_is_not_read_until_it_is_answered() {
+fn a_client_with_large_requests_is_not_read_until_their_answers() {
     // As many keys as one multiget may have, and long ones: two halves of the former are admitted,
     // a few MiB of the latter.
     for (count, bytes, most) in [(limits::KEYS_MAX / 2, 8, 2), (1_000, 1_000, 5)] {
@@ -201,7 +201,7 @@ fn who_has_much_asked_for_is_not_read_until_it_is_answered() {
 }
 
 #[test]
-fn what_an_application_that_is_gone_has_asked_for_is_given_up() {
+fn requests_of_a_closed_application_are_given_up() {
     let (mut scene, script) = scene(6, Options::calm());
     freeze(&mut scene);
     send(&mut scene, script, &[b"MGET", b"a", b"b", b"c"]);
@@ -264,7 +264,7 @@ fn a_value_that_is_too_long_is_not_taken_for_what_a_server_says_by_itself() {
 }
 
 #[test]
-fn who_asks_for_as_much_as_may_be_costs_others_time_and_no_error() {
+fn clients_at_their_limit_cost_others_time_and_no_error() {
     let (mut scene, greedy) = scene(8, Options::calm());
     let mut all = vec![greedy];
     all.extend((0..4).map(|_| scene.world.add("greedy", Script::new(listen_address()))));
@@ -346,7 +346,7 @@ fn has_room(scene: &mut Scene, other: HostId<Script>) {
 }
 
 #[test]
-fn of_many_that_take_nothing_those_with_the_most_are_closed() {
+fn clients_that_read_nothing_and_hold_the_most_are_closed() {
     let (mut scene, many, other) = crowd(10);
     for script in many {
         scene.world.with(script, Script::pause);
@@ -357,7 +357,7 @@ fn of_many_that_take_nothing_those_with_the_most_are_closed() {
 }
 
 #[test]
-fn of_many_commands_that_are_never_complete_the_longest_are_given_up() {
+fn the_longest_of_many_incomplete_commands_are_given_up() {
     let (mut scene, many, other) = crowd(11);
     for script in many {
         let mut begun = b"*2\r\n$4\r\nECHO\r\n$8000000\r\n".to_vec();
@@ -390,7 +390,7 @@ fn values_that_wait_for_others_of_their_multiget_count() {
 }
 
 #[test]
-fn what_a_server_says_by_itself_is_nobodys_answer() {
+fn unsolicited_server_messages_are_nobodys_answer() {
     for_seeds(20, |seed| {
         let (mut scene, first) = scene(seed, whole(seed));
         let second = scene.world.add("script", Script::new(listen_address()));

@@ -76,7 +76,7 @@ fn a_connection_that_is_lost_while_it_begins_leaves_nothing_behind() {
 }
 
 #[test]
-fn what_found_no_server_was_not_carried_out() {
+fn a_command_without_a_server_is_not_carried_out() {
     let (mut scene, login) =
         (Scene::new(1, Options::calm(), 0), Login { database: 3, ..Login::default() });
     let mut with_login = Scene::with_login(1, Options::calm(), 0, login);

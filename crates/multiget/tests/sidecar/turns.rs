@@ -88,7 +88,7 @@ fn a_server_that_was_silent_is_tried_by_one_command_at_a_time() {
 }
 
 #[test]
-fn who_asks_two_servers_that_have_as_much_as_they_may_has_its_turn() {
+fn a_client_of_two_full_servers_gets_its_turn() {
     let (mut scene, first) = scene(15, Options::calm());
     let mut all = vec![first];
     all.extend((0..17).map(|_| scene.world.add("greedy", Script::new(listen_address()))));
@@ -147,13 +147,13 @@ fn many_send(seed: u64, many: usize, times: usize, words: &[&[u8]]) {
 }
 
 #[test]
-fn who_sends_more_commands_than_wait_for_one_server_costs_others_time_and_no_error() {
+fn too_many_commands_for_one_server_cost_others_time_and_no_error() {
     let scripts = limits::LINK_COMMANDS_MAX / limits::PIPELINE_MAX + 6;
     many_send(16, scripts, 2 * limits::PIPELINE_MAX, &[b"SET", b"key", b"value"]);
 }
 
 #[test]
-fn who_sends_more_bytes_than_wait_for_one_server_costs_others_time_and_no_error() {
+fn too_many_bytes_for_one_server_cost_others_time_and_no_error() {
     let value = vec![b'v'; 900_000];
     let scripts = 2 * limits::LINK_BACKLOG_BYTES_MAX / limits::APP_ASKED_BYTES_MAX;
     many_send(17, scripts, 10, &[b"SET", b"key", &value]);

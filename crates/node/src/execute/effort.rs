@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_long_ends_with_its_time_or_its_client() {
+    fn a_long_request_ends_with_its_deadline_or_its_client() {
         let over = Ends { until: Some(Instant::now()), ..Ends::default() };
         let gone = Ends { gone: Arc::new(AtomicBool::new(true)), ..Ends::default() };
         for (ends, expected) in [

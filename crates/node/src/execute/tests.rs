@@ -133,7 +133,7 @@ fn a_scan_says_what_it_went_through() {
 }
 
 #[test]
-fn what_was_not_asked_for_is_not_traced() {
+fn untraced_requests_have_no_trace() {
     let mut nodes = table();
     let answer = query(&mut nodes, VERSION, 0, "SELECT b FROM t WHERE a = 7");
     assert_eq!(
@@ -360,7 +360,7 @@ fn large_batches_over_partitions_are_warned_of_or_refused() {
 
 /// Rust's driver binds counters only to counter markers.
 #[test]
-fn what_is_added_to_a_counter_is_a_counter() {
+fn a_counters_increment_has_the_type_counter() {
     let mut nodes = Nodes::new(&["CREATE TABLE counts (a int PRIMARY KEY, n counter)"]);
     for text in ["UPDATE counts SET n = n + ? WHERE a = 1", "UPDATE counts SET n -= ? WHERE a = 1"]
     {

@@ -156,7 +156,7 @@ fn writes_are_gathered_until_somebody_may_ask_for_them() {
 }
 
 #[test]
-fn what_goes_to_a_worker_sees_what_was_gathered() {
+fn a_workers_request_sees_the_gathered_writes() {
     let mut this = Loop::new();
     this.gather("INSERT INTO k.t (p, v) VALUES (1, 'x')");
     let (outcome, _) = this.at_once("INSERT INTO k.t (p, v) VALUES (1, 'y') IF NOT EXISTS");
@@ -179,7 +179,7 @@ fn many_are_carried_out_before_the_end_of_the_turn() {
 }
 
 #[test]
-fn one_that_fails_fails_alone() {
+fn a_write_that_fails_fails_alone() {
     let mut this = Loop::new();
     this.gather("INSERT INTO k.t (p, v) VALUES (1, 'x')");
     // More than a batch of the store may have.
@@ -268,7 +268,7 @@ fn a_point_read_of_a_plain_row_takes_nothing_out_of_its_record() {
 const PLAIN_READ_ALLOCATIONS_MAX: u64 = 16;
 
 #[test]
-fn what_is_written_in_part_is_not_said_to_be_refused() {
+fn a_partial_write_does_not_answer_as_refused() {
     let mut this = Loop::among(2);
     this.patiently("CREATE TABLE k.n (p int PRIMARY KEY, c counter)");
     let keys = (0..20).map(|key| key.to_string()).collect::<Vec<_>>().join(", ");

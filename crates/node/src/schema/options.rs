@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cassandra_would_not_take_is_refused() {
+    fn options_that_cassandra_refuses_are_refused() {
         let mut options = TableOptions::default();
         for (name, value) in [
             ("gc_grace_seconds", "-1"),
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_is_kept() {
+    fn given_options_are_kept() {
         let mut options = TableOptions::default();
         options.set("default_time_to_live", &constant("60")).unwrap();
         let class = vec![("class".to_owned(), "LeveledCompactionStrategy".to_owned())];

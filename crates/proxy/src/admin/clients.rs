@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_the_cores_have_is_put_together_and_not_asked_again_at_once() {
+    async fn the_cores_groups_are_merged_and_kept_for_a_while() {
         let (one, asked) =
             core(0, vec![(group("app", 1), tally(3, 1)), (group("cron", 2), tally(1, 0))]);
         let (two, _) = core(1, vec![(group("app", 1), tally(4, 2))]);

@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_the_cores_tell_is_put_together() {
+    async fn the_cores_reports_are_merged() {
         let members = || {
             [
                 (State::Live, false),

@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_has_no_value() {
+    fn unknown_columns_have_no_value() {
         let unknown = Place { release_version: "", schema_version: 0, ..PLACE };
         let (known, unknown) = (Host::member(PLACE, address(1)), Host::member(unknown, address(1)));
         for column in ["release_version", "schema_version"] {

@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_larger_than_a_turn_is_read_alone() {
+    fn a_request_larger_than_a_turn_is_read_alone() {
         let mut heavy = Heavy::default();
         assert!(heavy.admits(16 * MAX) && !heavy.admits(1));
         heavy.end_turn();

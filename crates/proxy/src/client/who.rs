@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_print_is_escaped_and_length_is_bounded() {
+    fn unprintable_characters_are_escaped_and_length_is_bounded() {
         assert_eq!(printable("a\n\x1b[1mb\u{202e}\u{7f}"), r"a\n\u{1b}[1mb\u{202e}\u{7f}");
         assert_eq!(printable(&"x".repeat(64)), "x".repeat(64));
         for long in ["x", "é", "\0"].map(|part| part.repeat(100_000)) {

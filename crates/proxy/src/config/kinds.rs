@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_list_what_can_be_read_is_kept() {
+    fn valid_items_of_a_list_are_kept() {
         let mut faults = Vec::new();
         let items = vec![Written::Number(1), Written::Truth(true), Written::Text("3".to_owned())];
         let list = List::<u16>::read(&Written::List(items), &mut faults).map(|list| list.0);

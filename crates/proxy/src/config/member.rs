@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_leaves_it_open_says_what_is_missing() {
+    fn an_incomplete_address_names_the_missing_part() {
         let cases: [(&[&str], Option<&str>, &str); 10] = [
             (&["0.0.0.0:9042"], None, "0.0.0.0 stands for all"),
             (&["[::]:9042"], None, ":: stands for all"),

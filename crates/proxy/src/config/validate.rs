@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_of_locks_needs_a_fleet_unless_it_is_the_default() {
+    fn options_of_locks_need_a_fleet_unless_they_are_the_default() {
         let with = |fleet: Option<&str>| Config {
             fleet: fleet.map(str::to_owned),
             fleet_replicas_min: 1,
@@ -519,7 +519,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_valid_only_after_a_restart_is_seen() {
+    fn options_that_need_a_restart_are_found() {
         let old = valid();
         let contact_points = old.listen.iter().map(ToString::to_string).collect();
         let new = Config {

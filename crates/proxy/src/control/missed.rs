@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_reads_otherwise_was_updated_and_functions_differ_by_their_arguments() {
+    fn changed_objects_were_updated_and_functions_differ_by_their_arguments() {
         let before = inventory(&[
             (Target::Table, "t", &[], 1),
             (Target::Table, "u", &[], 1),

@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn of_the_fleets_that_wait_only_the_newest_is_delivered() {
+    fn only_the_newest_waiting_fleet_is_delivered() {
         let fleet = |number: u8| {
             let member = |number| Member {
                 address: ([10, 0, 0, number], 9042).into(),

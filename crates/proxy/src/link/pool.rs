@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_node_says_of_links_opened_together_counts_once() {
+    fn refusals_of_links_opened_together_count_once() {
         let mut pool = Pool::new(key(None, Some("ks")), 3, 0, 0);
         let (node, mut now, no) = (NodeId(1), 0, || Some(Verdict::of_options()));
         for expected in 1..=3 {

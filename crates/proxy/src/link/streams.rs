@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_node_says_on_stream_0_is_about_nobody() {
+    fn stream_0_belongs_to_no_request() {
         let mut streams = Streams::new(2);
         assert!((0..2).all(|_| insert(&mut streams, pending(0)).is_some()));
         assert!(streams.get(0).is_none());

@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_put_is_read_and_garbage_ends_it() {
+    fn a_written_list_is_read_and_garbage_ends_it() {
         let mut list = Vec::new();
         let holder = Holder { owner: b"ann", mode: Mode::Shared, fence: 7, ttl_ms: 8 };
         put(&mut list, false, false, &holder, b"role");
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_lack_some_is_known_by_its_length_and_what_was_asked_for() {
+    fn a_list_may_be_cut_by_its_length_or_its_limit() {
         let holder = Holder { owner: b"ann", mode: Mode::Shared, fence: 7, ttl_ms: 8 };
         let (mut list, mut locks) = (Vec::new(), Vec::new());
         let cut = |list: &[u8], verdict: Verdict, limit| {

@@ -194,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_a_cassandra_of_today_gets_the_whole() {
+    fn old_versions_of_cassandra_get_whole_requests() {
         assert!(
             ["4.0.0", "4.1.3", "5.0.9", "6.0-alpha2", "10.1"].into_iter().all(answers_in_order)
         );

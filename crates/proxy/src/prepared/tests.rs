@@ -26,7 +26,7 @@ fn long(bytes: usize) -> String {
 }
 
 #[test]
-fn what_one_core_learns_the_others_find() {
+fn cores_find_statements_that_another_core_learned() {
     let store = Arc::new(PreparedStore::new());
     let (mut one, mut other) = (PreparedCache::new(Arc::clone(&store)), PreparedCache::new(store));
     assert_eq!(find(&mut other, 7), None);
@@ -109,7 +109,7 @@ fn left_after_a_flood(
 }
 
 #[test]
-fn who_floods_the_store_does_not_push_out_what_is_executed() {
+fn a_flood_does_not_push_out_executed_statements() {
     assert_eq!(left_after_a_flood(|_, _| Account::default(), 0..10, &[3, 7]), [3, 7]);
 }
 

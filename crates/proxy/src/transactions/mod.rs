@@ -309,7 +309,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_former_owner_may_have_left_is_under_way_until_its_shard_is_open() {
+    fn writes_of_a_former_owner_are_possible_until_the_shard_is_open() {
         let mut keeper = TransactionKeeper::default();
         assert!(!keeper.may_write(3, "ks", "t"));
         keeper.claims[3] = Some(Claim(1));

@@ -52,7 +52,7 @@ fn hooked(testbed: &mut Testbed, came: &Arc<Mutex<Came>>, opcode: u8, first: fn(
 }
 
 #[test]
-fn what_a_node_has_turned_away_goes_to_no_other_when_it_is_late() {
+fn a_late_refused_request_goes_to_no_other_node() {
     let (mut testbed, came) = (Testbed::bare(|_| {}), Arc::<Mutex<Came>>::default());
     hooked(&mut testbed, &came, opcode::QUERY, || Action::Error(IS_BOOTSTRAPPING));
     let client = testbed.started_offender(4);
@@ -63,7 +63,7 @@ fn what_a_node_has_turned_away_goes_to_no_other_when_it_is_late() {
 }
 
 #[test]
-fn what_is_prepared_again_is_not_sent_again_when_it_is_late() {
+fn a_late_repaired_statement_is_not_sent_again() {
     let (mut testbed, came) = (Testbed::bare(|_| {}), Arc::<Mutex<Came>>::default());
     hooked(&mut testbed, &came, opcode::EXECUTE, || Action::Unprepared);
     let client = testbed.started_offender(4);

@@ -209,7 +209,7 @@ fn nodes_are_asked_once_for_many_requests_and_then_now_and_again() {
 
 /// Neither silence nor an error lets a client in, and no client waits for longer than drivers do.
 #[test]
-fn what_no_node_says_is_refused_in_time_and_found_out_when_they_do() {
+fn unanswered_permissions_are_refused_in_time_and_asked_again() {
     for reaction in [Reaction::Ignore, Reaction::Refuse(OVERLOADED), Reaction::Refuse(INVALID)] {
         let mut setup = Setup::new(CACHE_MS);
         let (ann, bob) = (setup.log_in(ANN), setup.log_in(BOB));
@@ -284,7 +284,7 @@ fn locks_in_memory_are_not_asked_for_before_the_longest_ttl_is_known() {
 }
 
 #[test]
-fn where_nobody_logs_in_no_node_is_asked() {
+fn no_node_is_asked_without_logins() {
     let change = |config: &mut shunt_proxy::config::Config| config.fleet = Some("main".into());
     let mut setup = Setup(HandshakeTestbed::with(3, false, change));
     let client = setup.0.testbed.started_offender(4);

@@ -83,7 +83,7 @@ fn a_withdrawal_is_of_the_connections_own_request_that_waits() {
 /// The request had been answered before, or a release in the same bytes answers it: the hold stays,
 /// and so does a later request of the same stream id.
 #[test]
-fn what_was_granted_is_not_withdrawn() {
+fn a_granted_request_is_not_withdrawn() {
     let mut ring = LockTestbed::new(|_| {});
     let proxy = ring.client(None);
     ring.testbed.send(proxy, &forwarded(7, TAKE));
@@ -121,7 +121,7 @@ fn other_requests_are_not_withdrawn() {
 
 /// A request withdrawn before a node allows it never runs.
 #[test]
-fn what_waits_to_be_allowed_is_withdrawn_too() {
+fn a_request_that_waits_for_its_permission_is_withdrawn_too() {
     let change = |config: &mut shunt_proxy::config::Config| config.fleet = Some("main".into());
     let mut ring = HandshakeTestbed::with(3, true, change);
     let proxy = ring.log_in(TOKEN);

@@ -346,7 +346,7 @@ fn one_role_leaves_connections_to_other_proxies_for_others() {
 
 /// Another process has this one's `advertise`: requests to it would come back here.
 #[test]
-fn what_would_be_forwarded_to_the_own_address_is_not() {
+fn no_request_is_forwarded_to_the_own_address() {
     let mut ring =
         LockTestbed::with_tables(Tables::with_peer("10.2.0.1:9042".parse().unwrap()), |_| {});
     let client = ring.client(None);
@@ -389,7 +389,7 @@ fn a_list_says_of_no_lock_in_memory_that_nobody_has_it_before_that_is_known() {
 /// The proxy retries a request that no proxy serves for a second; but not as many as a client may
 /// send.
 #[test]
-fn what_is_asked_again_is_bounded() {
+fn repeated_requests_are_bounded() {
     let mut ring =
         LockTestbed::with_tables(Tables::with_peer("10.2.0.99:1".parse().unwrap()), |_| {});
     let client = ring.client(None);

@@ -233,7 +233,7 @@ fn a_prepared_statement_is_judged_with_its_values_and_the_schema_of_the_moment()
 }
 
 #[test]
-fn what_may_have_changed_something_is_not_said_to_be_undone() {
+fn requests_that_may_have_changed_something_are_not_reported_as_undone() {
     for text in [
         "CREATE TABLE bench.x (k int PRIMARY KEY)",
         "DROP TABLE bench.kv",

@@ -408,7 +408,7 @@ fn a_node_that_stands_still_is_not_asked_for_parts() {
 /// A node that answers in pages may fill the first one before it comes to a key that no node can
 /// serve.
 #[test]
-fn what_comes_in_pages_is_asked_whole_before_it_is_an_error() {
+fn paged_requests_are_asked_whole_before_an_error() {
     let mut testbed = Testbed::bare(|options| options.config.multiget = Multiget::Split);
     testbed.hook_all(|| {
         Box::new(|request| {
@@ -452,7 +452,7 @@ fn what_comes_in_pages_is_asked_whole_before_it_is_an_error() {
 
 /// The process was paused for longer than the deadline, and then finds that parts were refused.
 #[test]
-fn what_was_asked_in_parts_is_not_asked_whole_when_it_is_late() {
+fn a_late_split_request_is_not_asked_whole() {
     let mut testbed = Testbed::bare(|options| options.config.multiget = Multiget::Split);
     testbed.hook_all(|| Box::new(|request| answered(request).unwrap_or(Action::Answer)));
     let (mut asker, came) = (Asker::new(&mut testbed, 4), Arc::<AtomicUsize>::default());

@@ -53,7 +53,7 @@ fn is_refused(answer: &Answer) -> bool {
 }
 
 #[test]
-fn where_a_fleet_is_a_proxy_of_none_refuses_all_that_is_on_locks() {
+fn a_proxy_outside_the_rings_fleet_refuses_statements_on_locks() {
     let mut testbed = Testbed::new();
     tell(&mut testbed, &["bench", "shunt", "shunt_meta"]);
     let client = testbed.started_offender(4);
@@ -100,7 +100,7 @@ fn no_long_text_hides_a_lock() {
 }
 
 #[test]
-fn what_was_prepared_before_there_was_a_fleet_is_refused_too() {
+fn statements_prepared_before_the_fleet_are_refused_too() {
     let mut testbed = Testbed::new();
     testbed.hook_all(|| {
         Box::new(|request| {
@@ -132,7 +132,7 @@ fn what_was_prepared_before_there_was_a_fleet_is_refused_too() {
 }
 
 #[test]
-fn where_no_fleet_is_its_tables_are_any_tables() {
+fn tables_named_like_a_fleets_are_plain_tables_without_one() {
     let mut testbed = Testbed::new();
     tell(&mut testbed, &["bench", "shunt"]);
     let client = testbed.started_offender(4);

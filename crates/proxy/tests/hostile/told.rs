@@ -43,7 +43,7 @@ fn a_failed_login_is_told_with_address_role_and_driver_but_no_password() {
 }
 
 #[test]
-fn what_is_no_plain_login_is_not_told_and_what_is_odd_is_escaped_and_cut() {
+fn malformed_logins_are_not_logged_and_odd_names_are_escaped_and_cut() {
     let journal = Journal::open();
     let mut testbed = Testbed::bare(with_login);
     for token in [&b"hunter2"[..], b"eve\0hunter2", b"\0eve\0hunter2\0more", b"\0\xffeve\0"] {
@@ -242,7 +242,7 @@ fn an_error_that_quotes_a_client_is_told_escaped_and_cut() {
 
 /// Links given up, orphaned stream ids, stall reasons, and the state of the pool.
 #[test]
-fn what_a_node_that_answers_no_query_does_is_counted() {
+fn a_silent_nodes_effects_are_counted() {
     let mut testbed = Testbed::bare(|options| options.nodes = 1);
     let client = testbed.started_offender(4);
     // Its links have asked for the identity.

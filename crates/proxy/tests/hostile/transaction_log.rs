@@ -58,7 +58,7 @@ fn a_write_that_is_repeated_is_not_made_in_another_table_of_the_same_name() {
 }
 
 #[test]
-fn what_a_former_owner_has_left_is_made_in_its_own_table_and_in_no_other_of_the_same_name() {
+fn recovered_writes_go_to_their_own_table_and_no_namesake() {
     for is_another in [false, true] {
         let bank = Bank::with(&[("bank", "t")]);
         {
@@ -103,7 +103,7 @@ fn a_write_to_a_table_that_is_there_is_not_given_up_for_what_some_nodes_do_not_k
 
 /// Each decision asks for it anew, and a node parses the text only once.
 #[test]
-fn which_table_has_a_name_is_asked_by_a_prepared_statement() {
+fn a_prepared_statement_asks_for_a_tables_identity() {
     let mut ring = TransactionTestbed::new(Bank::with(&[("bank", "t")]), |_| {});
     let client = ring.client(None);
     assert!(is_committed(&ring.ask(client, &put("bank.t", 1, 1))));

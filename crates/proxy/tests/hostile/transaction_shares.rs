@@ -59,7 +59,7 @@ fn one_role_leaves_another_room_in_the_same_keyspace() {
 }
 
 #[test]
-fn where_nobody_logs_in_one_keyspace_leaves_another_room() {
+fn one_keyspace_leaves_another_room_without_logins() {
     let change = |options: &mut super::support::scene::SceneOptions| {
         options.config.query_timeout_ms = 10_000
     };
@@ -231,7 +231,7 @@ fn requests_that_need_the_same_rights_wait_for_one_question_about_each() {
 
 /// The right may have been granted in between.
 #[test]
-fn who_asks_behind_a_question_that_is_answered_with_no_has_it_asked_again() {
+fn a_request_behind_a_refused_right_asks_for_the_right_again() {
     let mut ring =
         TransactionTestbed::new(Bank::with(&[("bank", "t")]), with_roles(&["own", "eve", "ann"]));
     let [eve, ann] = ["eve", "ann"].map(|role| ring.client(Some((role, "secret"))));

@@ -95,7 +95,7 @@ fn is_not_begun(
 }
 
 #[test]
-fn what_is_planned_after_that_is_not_begun_by_modes_of_before() {
+fn a_plan_made_after_a_pause_waits_for_new_modes() {
     let nodes_are_frozen = |ring: &mut TransactionTestbed| {
         let scene = &mut ring.ring.testbed.scene;
         scene.nodes.clone().iter().for_each(|node| scene.world.freeze(*node));
@@ -111,7 +111,7 @@ fn what_is_planned_after_that_is_not_begun_by_modes_of_before() {
 /// The nodes' answer to its text is there when the process goes on, and is read before the process
 /// reads its clock.
 #[test]
-fn what_was_planned_meanwhile_is_not_begun_by_modes_of_before() {
+fn a_plan_made_during_a_pause_waits_for_new_modes() {
     let node_is_asked = |ring: &mut TransactionTestbed| {
         let (bank, before) = (Arc::clone(&ring.bank), ring.bank.lock().unwrap().prepared.len());
         let is_asked = |_: &mut World| bank.lock().unwrap().prepared.len() > before;
@@ -140,7 +140,7 @@ fn a_batch_that_is_too_long_to_be_a_transaction_waits_too() {
 }
 
 #[test]
-fn what_a_node_has_turned_away_goes_to_no_other_before_modes_are_known() {
+fn a_refused_request_goes_to_no_other_node_before_modes_are_known() {
     let (mut ring, client) = testbed();
     let before = ring.written();
     ring.bank.lock().unwrap().turned_away = 1;
@@ -161,7 +161,7 @@ fn what_a_node_has_turned_away_goes_to_no_other_before_modes_are_known() {
 
 /// The driver prepares it again, and that waits.
 #[test]
-fn what_a_node_does_not_know_as_it_was_prepared_is_not_sent_again_before_modes_are_known() {
+fn a_forgotten_statement_is_not_sent_again_before_modes_are_known() {
     let (mut ring, client) = testbed();
     let id = prepared(&mut ring, client, "INSERT INTO bank.t (id, v) VALUES (6, 6)");
     let before = ring.written();
@@ -183,7 +183,7 @@ fn what_a_node_does_not_know_as_it_was_prepared_is_not_sent_again_before_modes_a
 
 /// No process was paused: the node took its time.
 #[test]
-fn what_comes_back_after_its_table_was_given_a_mode_goes_to_no_other_node() {
+fn a_refused_request_goes_to_no_other_node_once_its_table_has_a_mode() {
     for is_prepared in [false, true] {
         let (mut ring, client) = testbed();
         let text = "INSERT INTO bank.t (id, v) VALUES (7, 7)";

@@ -28,7 +28,7 @@ fn full() -> (Testbed, [Offender; 2]) {
 }
 
 #[test]
-fn who_comes_too_late_is_told_in_a_frame_of_its_version() {
+fn a_rejected_client_is_answered_in_its_version() {
     let (mut testbed, clients) = full();
     for version in [3, 4, 5] {
         for request in [bytes::startup(version, None), bytes::options(version, 3)] {
@@ -50,7 +50,7 @@ fn who_comes_too_late_is_told_in_a_frame_of_its_version() {
 }
 
 #[test]
-fn who_is_turned_away_and_says_nothing_keeps_nobody_out_and_goes_soon() {
+fn silent_rejected_clients_keep_nobody_out_and_are_closed_soon() {
     let (mut testbed, [first, _second]) = full();
     let silent: Vec<Offender> = (0..200).map(|_| testbed.offender()).collect();
     // No request is whole with so few bytes.

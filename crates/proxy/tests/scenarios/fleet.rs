@@ -162,7 +162,7 @@ fn registered_clients_hear_of_each_change_once_and_of_what_they_asked_for() {
 }
 
 #[test]
-fn who_registers_later_hears_of_later_changes_only() {
+fn a_later_listener_hears_later_changes_only() {
     let mut scene = scene(1, |_| {});
     post(&mut scene, &[(2, 1)]);
     scene.world.run_for(SECOND);

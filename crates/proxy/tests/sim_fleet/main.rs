@@ -64,7 +64,7 @@ fn two_proxies_without_faults() {
 /// No client that has left stays in a queue, whichever proxy it had asked. And no other client's
 /// request is withdrawn: without faults every other one is answered for certain.
 #[test]
-fn who_leaves_while_it_waits_leaves_the_queue() {
+fn a_waiting_client_that_leaves_leaves_the_queue() {
     let mut waited = 0;
     for seed in 0..20 {
         let cores = 1 + seed as usize % 2;

@@ -72,7 +72,7 @@ fn all_mail_arrives_in_order_and_wakes_the_loop() {
 ///
 /// Caught: `push` checks for room before it has the lock it pushes under.
 #[test]
-fn what_does_not_fit_is_given_back() {
+fn mail_that_does_not_fit_is_given_back() {
     let seen = outcomes(|| {
         let (mailer, mut inbox) = mailbox(1).unwrap();
         let posters = [1, 2].map(|mail| {
@@ -103,7 +103,7 @@ fn what_does_not_fit_is_given_back() {
 /// Caught: the inbox takes the queue under one lock and closes it under the next; it does not close
 /// it.
 #[test]
-fn what_a_closing_mailbox_accepts_it_drops() {
+fn a_closing_mailbox_drops_the_mail_that_it_accepts() {
     let seen = outcomes(|| {
         let (mailer, inbox) = mailbox(2).unwrap();
         let mail = std::sync::Arc::new(());

@@ -41,7 +41,7 @@ fn reset(client: TcpStream) {
 }
 
 #[test]
-fn what_was_agreed_on_is_kept() {
+fn agreed_tcp_options_are_kept() {
     for off in [&[][..], &["tcp_timestamps"], &["tcp_sack"], &["tcp_window_scaling"]] {
         in_namespace(move || {
             off.iter().for_each(|name| set_tcp(name, "0"));
@@ -94,7 +94,7 @@ fn a_connection_that_is_nowhere_is_silent_and_its_queues_move() {
 }
 
 #[test]
-fn what_a_paused_connection_has_not_read_is_presented_after_the_restore() {
+fn unread_bytes_of_a_paused_connection_appear_after_the_restore() {
     in_namespace(|| {
         let (node, Accept { mut client, acceptor: _acceptor }) = pair();
         pause(&node, &mut client);

@@ -106,14 +106,14 @@ mod tests {
     }
 
     #[test]
-    fn as_many_nodes_as_replicas_are_enough() {
+    fn one_node_for_each_replica_is_enough() {
         for (datacentre, replicas) in [(Some("dc1"), 1), (Some("dc1"), 3), (None, 4)] {
             assert_eq!(have(datacentre, replicas), Ok(()), "{datacentre:?} {replicas}");
         }
     }
 
     #[test]
-    fn what_the_ring_has_not_is_refused_with_what_it_has() {
+    fn a_refusal_lists_the_rings_datacentres() {
         for (datacentre, replicas, says) in [
             (Some("dc3"), 1, &["no datacentre dc3", "dc1 (3 nodes), dc2 (1 node)"][..]),
             (Some("DC1"), 1, &["no datacentre DC1", "dc1 (3 nodes)"]),

@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_declared_dead_has_not_left_whatever_it_was_told() {
+    fn a_member_that_was_declared_dead_has_not_left() {
         let became = |state, leaving| Became::of(&MemberRow { leaving, ..member(1, "a:1", state) });
         assert_eq!(became(State::Live, true), Became::Leaving);
         assert_eq!(

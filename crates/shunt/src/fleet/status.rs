@@ -110,7 +110,7 @@ mod tests {
     /// A declaration of death clears a member's mark of leaving, so the rows can tell the two
     /// apart.
     #[test]
-    fn who_has_left_is_told_from_who_died() {
+    fn members_that_left_and_members_that_died_differ() {
         let text = as_text("main", &row(), &members());
         let states: Vec<&str> =
             text.lines().skip(2).filter_map(|line| line.split_whitespace().nth(1)).collect();

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn it_ends_well_with_the_last_core() {
+    fn the_control_thread_ends_without_failure_with_the_last_core() {
         let pages = Pages::new("1", Vec::new());
         let (requests, told) = started(Some(pages));
         drop(requests);

@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn it_has_ended_when_the_control_thread_has() {
+    fn the_part_ends_with_the_control_thread() {
         let mut part = started();
         assert_eq!(part.look(), None);
         assert_eq!(end(&mut part), []);

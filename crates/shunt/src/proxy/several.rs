@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_told_to_leave_ends_alone_and_the_last_ends_all() {
+    fn a_proxy_told_to_leave_ends_alone_and_the_last_ends_all() {
         let ([a, b, c], mut proxies) = three();
         let now = Instant::now();
         b.tells(Exit::Done);
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_drains_alone_for_too_long_is_cut_off_and_given_up() {
+    fn a_proxy_that_drains_too_long_is_cut_off_and_given_up() {
         let ([a, b, c], mut proxies) = three();
         let now = Instant::now();
         b.tells(Exit::Done);

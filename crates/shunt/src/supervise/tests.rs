@@ -258,7 +258,7 @@ fn a_signal_after_a_second_ends_at_once_wherever_it_is() {
 
 /// The process was stopped, or the supervisor was busy with a reload.
 #[test]
-fn what_counts_is_when_a_signal_arrived() {
+fn a_signal_counts_from_its_arrival() {
     let mut scene = never();
     let first = scene.now;
     scene.pass(SECOND * 5);
@@ -350,7 +350,7 @@ fn another_reason_to_end_has_its_own_status_unless_a_thread_dies() {
 }
 
 #[test]
-fn what_does_not_end_is_given_up_and_the_next_part_has_its_time() {
+fn a_part_that_does_not_end_is_given_up_and_the_next_has_its_time() {
     let mut scene = never();
     scene.signal("SIGTERM");
     assert_eq!(scene.pass_until_the_end(), 2 * (DRAIN + CLOSE));
@@ -404,7 +404,7 @@ fn a_part_that_could_not_do_something_is_called_again_soon() {
 /// For any behaviour of the parts and any cause of the end: each part is told to end, in order, and
 /// has its time; no failure ends with 0; the process ends.
 #[test]
-fn nothing_that_parts_do_breaks_what_is_promised() {
+fn promises_hold_for_any_behaviour_of_the_parts() {
     let all = [Ends::AtOnce, Ends::Dying, Ends::CutOff, Ends::Never];
     let causes: [&dyn Fn(&mut Scene); 5] = [
         &|scene| scene.signal("SIGTERM"),
@@ -448,7 +448,7 @@ fn nothing_that_parts_do_breaks_what_is_promised() {
 
 /// The same with events from a channel, which are there before the supervisor looks.
 #[test]
-fn it_runs_on_events_and_leaves_parts_alone_at_the_end() {
+fn the_supervisor_runs_on_events_and_leaves_ended_parts_alone() {
     for (ends, later, expected) in
         [(Ends::AtOnce, false, Exit::Done), (Ends::Never, true, Exit::Interrupted)]
     {

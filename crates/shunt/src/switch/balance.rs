@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn who_refuses_a_connection_or_says_nothing_on_it_is_there_and_not_ready() {
+    fn a_backend_that_refuses_or_stays_silent_is_there_and_not_ready() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
         drop(listener);
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn who_says_that_it_is_ready_byte_by_byte_is_not_waited_for_as_often() {
+    fn a_backend_that_answers_byte_by_byte_is_not_waited_for() {
         let trickling = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = trickling.local_addr().expect("an address");
         let talking = thread::spawn(move || {

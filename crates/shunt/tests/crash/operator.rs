@@ -37,7 +37,7 @@ fn filled(data: &Path, log: &Path) -> (Running, Plain) {
 }
 
 #[test]
-fn what_cannot_be_used_is_refused_by_name_and_left_as_it_is() {
+fn unusable_directories_are_refused_by_name_and_left_unchanged() {
     let directory = tempfile::tempdir().expect("directory");
     let (data, log) = (directory.path().join("data"), directory.path().join("log"));
     let (running, plain) = filled(&data, &log);

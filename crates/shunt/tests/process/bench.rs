@@ -166,7 +166,7 @@ impl Drop for Run {
 }
 
 #[test]
-fn what_is_broken_off_keeps_its_results_and_leaves_nothing_running() {
+fn an_interrupted_run_keeps_its_results_and_leaves_nothing_running() {
     in_time(break_off);
 }
 

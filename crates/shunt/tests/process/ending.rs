@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use crate::support::{Proxy, READ, Stub, eventually};
 
 #[test]
-fn it_becomes_ready_serves_and_drains() {
+fn a_proxy_becomes_ready_serves_and_drains() {
     let stub = Stub::start();
     let proxy = Proxy::start(&["--contact-points", &stub.address.to_string()]);
     proxy.wait_until_ready();

@@ -312,7 +312,7 @@ fn an_address_that_is_taken_or_not_there_is_named() {
 /// The usual case in a container. On a proxy without locks, a statement on locks writes a row that
 /// locks nothing.
 #[test]
-fn who_listens_on_any_address_is_told_that_there_are_no_locks() {
+fn a_proxy_on_a_wildcard_address_warns_that_it_has_no_locks() {
     let directory = tempfile::tempdir().expect("directory");
     let data = directory.path().join("data");
     let options = [

@@ -133,7 +133,7 @@ fn the_kernel_of_a_process_that_is_gone_ends_no_connection_and_is_mute_without_a
 }
 
 #[test]
-fn what_a_client_says_is_noted_and_goes_nowhere_while_its_connection_is_held() {
+fn packets_of_a_held_connection_are_noted_and_dropped() {
     let Some(network) = Network::new("held") else { return };
     let Some(mut of_dispatcher) = network.load("d", Role::Dispatcher) else { return };
     let (mut client, mut accepted, flow) = connected(&network, VIP);

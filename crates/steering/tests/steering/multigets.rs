@@ -408,7 +408,7 @@ fn a_wrong_checksum_stays_wrong_and_what_is_no_datagram_alone_is_dropped() {
 }
 
 #[test]
-fn what_is_not_for_the_service_passes_as_it_is() {
+fn other_packets_pass_unchanged() {
     let Some(network) = network("others") else { return };
     for role in [Role::MultigetClient, Role::MultigetGateway] {
         for addresses in ["10.98.0.", "fd00:98::"] {

@@ -143,7 +143,7 @@ fn a_row_in_memory_is_gone_when_the_write_is_acknowledged() {
 /// Caught: a merged row is inserted without a check that the row is still there, and still the one
 /// it was merged with.
 #[test]
-fn of_two_writes_of_a_row_none_is_lost() {
+fn two_concurrent_writes_of_a_row_are_both_kept() {
     for invalidates in [false, true] {
         let seen = outcomes(move || {
             let store = Store::filled();

@@ -130,7 +130,7 @@ fn any_length_is_carried_in_records_of_the_largest_size() {
 }
 
 #[test]
-fn nothing_is_sealed_as_nothing() {
+fn empty_input_seals_to_empty_output() {
     let (client, server) = mutual();
     let (mut near, _) = pair(client.session("localhost"), server.session());
     assert!(near.seal(b"").is_empty());

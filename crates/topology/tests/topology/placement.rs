@@ -88,7 +88,7 @@ fn factor(all: usize) -> Factor {
 
 proptest! {
     #[test]
-    fn as_documented(
+    fn placement_is_as_documented(
         nodes in nodes().prop_filter("owners", |nodes| all_owners(nodes)),
         factors in prop::collection::vec(0usize..6, 3),
         tokens in prop::collection::vec(-120i64..120, 20),

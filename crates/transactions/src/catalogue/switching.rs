@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn what_other_tables_have_had_since_holds_up_no_table() {
+    fn a_table_does_not_wait_for_later_changes_of_others() {
         let mut held = Held::default();
         let rows = |text: &'static str| [("ks", "t", text)].into_iter();
         held.see(rows("opening:1"), 0);

@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_said_before_a_change_of_the_schema_is_told_to_nobody() {
+    fn answers_from_before_a_schema_change_are_not_used() {
         let mut names = Names::<u64>::default();
         let key = (IdentityKind::Id, Box::from("ks"), Box::from("t"));
         names.entry(&key).last =
@@ -142,8 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_comes_while_an_older_question_is_under_way_asks_another_one_and_no_more_are_asked_then()
-     {
+    fn a_question_during_an_older_one_asks_once_more() {
         let wait = |since_ns: u64| (since_ns, since_ns);
         let mut name = Name::default();
         name.waiting.push(wait(5));

@@ -485,7 +485,7 @@ mod tests {
 
     /// The table's mode may have been another in between.
     #[test]
-    fn what_is_under_way_when_all_is_forgotten_is_not_known_after() {
+    fn pending_reads_do_not_fill_a_cleared_cache() {
         let mut rows = Rows::default();
         rows.put(key(1), VERSION, Some(absent()));
         rows.forget_all();

@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_done_with_in_any_order_is_done_with_up_to_the_first_that_is_not() {
+    fn the_low_mark_rises_to_the_first_unfinished_place() {
         let mut log = Log::default();
         let places: Vec<Position> = (0..5).map(|_| log.next_position()).collect();
         assert_eq!(places, [0, 1, 2, 3, 4].map(Position));

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_gives_up_stands_in_nobodys_way() {
+    fn an_abandoned_wait_blocks_nobody() {
         let (mut partitions, mut granted) = (Partitions::default(), Vec::new());
         assert!(partitions.lock(HOT, Mode::Shared, who(0)));
         assert!(

@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn a_written_record_is_read() {
         assert_eq!(Record::decode(&bytes(&record())), Ok(record()));
     }
 
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_much_is_refused_and_leaves_nothing() {
+    fn an_oversized_record_is_refused_and_leaves_nothing() {
         let write =
             || Write { keyspace: "", table: "", id: [0; 16], text: "x", values: Vec::new() };
         let of = |writes: Vec<Write<'static>>, key: &'static [u8]| Record {

@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_used_stays_and_there_are_never_more_than_may_be() {
+    fn used_fences_stay_and_their_number_is_bounded() {
         let mut fences = Fences::default();
         let (used, claim) = (Partition(u128::MAX), Claim(1));
         fences.put(used, claim, 7);

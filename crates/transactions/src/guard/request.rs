@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_refused_by_name() {
+    fn unknown_keys_and_values_are_refused_by_name() {
         let long = [b'k'; KEY_BYTES_MAX + 1];
         for (key, value) in [
             ("shunt-lock", &b"a"[..]),
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_read_as_it_was_written() {
+    fn a_written_request_reads_back() {
         for (is_fast, is_over) in [(true, false), (false, false), (true, true), (false, true)] {
             let guard = Some(Guard { is_fast, name: "a", fence: i64::MAX, is_over });
             for safeguards in [

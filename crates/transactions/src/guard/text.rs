@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_guard_is_refused() {
+    fn malformed_guards_are_refused() {
         let marked = guards(MARKED);
         let seven = 7_i64.to_be_bytes();
         let long = [b'l'; 1025];

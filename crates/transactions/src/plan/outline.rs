@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_single_statement_is_not_read_as_one() {
+    fn other_texts_are_not_read_as_single_statements() {
         for text in [
             "SELECT v FROM t WHERE k = 1",
             "BEGIN BATCH DELETE FROM t WHERE k = 1 APPLY BATCH",

@@ -35,7 +35,7 @@ fn is_committed(outcome: Option<&Outcome>) -> bool {
 }
 
 #[test]
-fn it_is_told_when_its_record_is_there_and_lets_nobody_in_before_its_writes_are() {
+fn an_early_answer_follows_the_record_and_the_locks_last_until_the_writes() {
     let mut said = Said::default();
     let mut transactions = serving(Limits::default(), &mut said);
     let first = record(&mut transactions, 7, Decision::WriteAndTell(2), &mut said);

@@ -150,7 +150,7 @@ fn the_row_tells_if_a_claim_of_which_nobody_knows_was_made() {
 }
 
 #[test]
-fn it_is_open_once_all_is_done_and_sealed_and_not_before() {
+fn a_shard_opens_once_all_is_done_and_sealed() {
     let (mut opening, mut calls) = claimed(4);
     opening.low_read(at(0), Generation(5), Ok(Position(1)), &mut calls);
     let page = Page { records: &[found(0, 1), found(1, 2), found(3, 0)], is_last: true };
@@ -206,7 +206,7 @@ fn no_write_of_a_record_is_made_without_holding_the_shard() {
 
 /// The owner's last mark came after it was read here, and then that owner deleted what lay below.
 #[test]
-fn where_the_log_seems_to_end_the_low_mark_is_read_again() {
+fn the_low_mark_is_read_again_at_the_apparent_end_of_the_log() {
     let (mut opening, mut calls) = claimed(0);
     opening.low_read(at(0), Generation(1), Ok(Position(0)), &mut calls);
     opening.page_read(at(0), place(1, 0), Ok(EMPTY), &mut calls);
@@ -271,7 +271,7 @@ fn all_generations_that_are_not_sealed_are_read() {
 }
 
 #[test]
-fn what_became_of_a_seal_the_row_tells() {
+fn the_row_tells_the_outcome_of_a_seal() {
     let recovered = || {
         let (mut opening, mut calls) = claimed(0);
         opening.low_read(at(0), Generation(1), Ok(Position(0)), &mut calls);
@@ -328,7 +328,7 @@ fn no_more_is_read_while_much_is_not_done() {
 
 /// A failing write is tried less and less often, and at once when there is a reason to.
 #[test]
-fn what_fails_waits_longer_each_time_and_no_longer_than_until_it_is_hurried() {
+fn retries_back_off_until_they_are_hurried() {
     let (mut opening, mut calls) = claimed(0);
     opening.low_read(at(0), Generation(1), Ok(Position(0)), &mut calls);
     opening.page_read(
@@ -402,7 +402,7 @@ fn ask(transactions: &mut Transactions, ticket: u64, deadline_ms: u64, said: &mu
 }
 
 #[test]
-fn who_asks_before_the_shard_is_open_waits_for_it_in_order_and_until_the_deadline() {
+fn requests_wait_for_the_opening_in_order_until_their_deadline() {
     let limits = Limits { transactions_of_shard: 4, ..Limits::default() };
     let (mut transactions, mut said) = (Transactions::new(limits), Said::default());
     transactions.set_lease(

@@ -75,7 +75,7 @@ fn two_undecided() -> (Transactions, Said, [TransactionId; 2]) {
 }
 
 #[test]
-fn what_is_acknowledged_within_the_lease_is_committed_and_the_next_has_later_timestamps() {
+fn a_write_acknowledged_within_the_lease_is_committed_and_the_next_is_later() {
     let (mut transactions, mut said, [first, second]) = two();
     assert!(!transactions.is_idle(1));
     assert!(transactions.unlogged_written(NOW, first, Ok(Written::Acknowledged), &mut said));
@@ -133,7 +133,7 @@ fn a_row_from_the_future_moves_the_clock_no_further_than_clocks_may_be_apart() {
 }
 
 #[test]
-fn what_is_not_heard_of_in_time_is_in_doubt() {
+fn a_write_without_an_answer_in_time_is_in_doubt() {
     let mut outcomes = Vec::new();
     for (now, written) in [
         (LATER, Ok(Written::Acknowledged)),
@@ -151,7 +151,7 @@ fn what_is_not_heard_of_in_time_is_in_doubt() {
 }
 
 #[test]
-fn it_keeps_its_partition_until_it_is_heard_of_and_loses_it_with_its_shard() {
+fn a_write_keeps_its_partition_until_its_answer_or_the_loss_of_its_shard() {
     let (mut transactions, mut said, [first, _]) = two();
     let late = Now { boot_ns: 2_000_000, wall_us: 52 };
     transactions.tick(late, &mut said);

@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_not_taken() {
+    fn unknown_offers_are_not_accepted() {
         assert_eq!(Offer::parse(["v2", "count_max=64", "bytes_max=1"]), None);
         assert_eq!(Offer::parse(["v1", "count_max=64"]), None);
         assert_eq!(Offer::parse(["v1", "count_max=0", "bytes_max=1"]), None);

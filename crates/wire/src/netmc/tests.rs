@@ -82,7 +82,7 @@ fn each_part_has_the_keys_of_its_server_trimmed_or_not() {
 }
 
 #[test]
-fn what_was_split_is_not_split_again() {
+fn a_part_is_not_split_again() {
     for (_, part) in parts(&encoded(Op::MultiGet, 1, &three()), Trim::Own) {
         assert_eq!(
             split(&part, Trim::Own, &mut Vec::new(), |_, _| panic!("a part of a part")),
@@ -92,7 +92,7 @@ fn what_was_split_is_not_split_again() {
 }
 
 #[test]
-fn what_is_wrong_in_a_request_is_named() {
+fn faults_of_a_request_are_named() {
     let good = encoded(Op::MultiGet, 1, &three());
     let keys_at = HEADER_BYTES + 9;
     let cases: [(&str, usize, u8); 16] = [
@@ -147,7 +147,7 @@ fn a_get_has_one_key() {
 }
 
 #[test]
-fn what_is_wrong_in_a_reply_is_named() {
+fn faults_of_a_reply_are_named() {
     let mut good = Vec::new();
     let mut writer = ReplyWriter::begin(&mut good, Op::MultiGet, 5, 1, 3);
     writer.push(&Item { status: Status::Hit, key: b"a", value: b"value" });

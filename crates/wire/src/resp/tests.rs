@@ -62,7 +62,7 @@ fn commands_are_read_to_their_arguments() {
 }
 
 #[test]
-fn what_was_read_of_a_command_is_not_read_again() {
+fn the_read_part_of_a_command_is_not_read_again() {
     let (mut bytes, mut command) = (b"*2\r\n$3\r\nGET\r\n$1".to_vec(), Command::default());
     assert_eq!((read_command(&bytes, LIMIT, &mut command), command.is_begun()), (Ok(false), true));
     // Scanning these again before the last one arrives would refuse them.

@@ -88,7 +88,7 @@ func TestAnotherOwnerChangesNothing(t *testing.T) {
 	})
 }
 
-func TestWhoWaitsGetsTheLockWhenItIsReleased(t *testing.T) {
+func TestAWaitingClientGetsTheReleasedLock(t *testing.T) {
 	inEveryVersion(t, func(c *client) {
 		second := open(c.T, 0)
 		fence := c.ask(acquire, c.name, "first", 3600).fence
@@ -202,7 +202,7 @@ func TestSeveralLocksAreTakenAllOrNone(t *testing.T) {
 	})
 }
 
-func TestWhatIsNoStatementOnLocksIsInvalid(t *testing.T) {
+func TestUnsupportedStatementsOnLocksAreInvalid(t *testing.T) {
 	inEveryVersion(t, func(c *client) {
 		for _, statement := range []string{
 			"INSERT INTO shunt.locks (name, owner) VALUES ('n', 'o') USING TTL 5",

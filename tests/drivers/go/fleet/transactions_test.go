@@ -157,7 +157,7 @@ func TestMarkersOfATransactionHaveTheirNamesAndTypes(t *testing.T) {
 	})
 }
 
-func TestWhatCannotBeATransactionIsAnErrorOfTheDriver(t *testing.T) {
+func TestAnUnsupportedTransactionIsADriverError(t *testing.T) {
 	inEveryVersion(t, func(c *client) {
 		for body, code := range map[string]int{
 			"INSERT INTO driver_transactions.accounts (id) VALUES (?) IF NOT EXISTS;":                                 gocql.ErrCodeInvalid,

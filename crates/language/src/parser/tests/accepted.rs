@@ -126,7 +126,7 @@ const ACCEPTED: &[&str] = &[
 ];
 
 #[test]
-fn what_cassandra_accepts_is_accepted() {
+fn statements_that_cassandra_accepts_are_accepted() {
     for text in ACCEPTED {
         let parsed = parse(text);
         assert!(parsed.is_ok(), "{text}: {parsed:?}");

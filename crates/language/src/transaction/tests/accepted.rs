@@ -161,7 +161,7 @@ fn transactions_as_documents_and_tests_show_them() {
 }
 
 #[test]
-fn what_a_transaction_has_more_is_not_in_statements_by_themselves() {
+fn single_statements_have_no_transaction_syntax() {
     for text in [
         "BEGIN TRANSACTION DELETE FROM t WHERE k = 0; COMMIT TRANSACTION",
         "SELECT row1.v, row2.v",

@@ -149,7 +149,7 @@ fn markers_get_the_type_of_the_column_or_its_part() {
 }
 
 #[test]
-fn what_cannot_be_compared_is_refused() {
+fn impossible_comparisons_are_refused() {
     for (condition, name, message) in [
         ("v.c = 'a'", "int", "Invalid STRING constant (a) for \"c\" of type int"),
         ("v.c.f = 1", "int", "c is of type int, whose values have not a field to refer to"),

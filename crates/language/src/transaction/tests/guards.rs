@@ -85,7 +85,7 @@ fn other_conditions_are_a_nodes() {
 }
 
 #[test]
-fn what_is_no_guard_is_refused_by_name() {
+fn unknown_guards_are_refused_by_name() {
     for (condition, shown) in [
         ("\"shunt:locks\" = 'a'", "there is no \"shunt:locks\""),
         ("\"Shunt:Lock\" = 'a' AND \"shunt:fence\" = 1", "there is no \"Shunt:Lock\""),

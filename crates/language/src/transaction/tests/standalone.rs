@@ -36,7 +36,7 @@ fn a_statement_is_a_transaction_of_it_alone() {
 }
 
 #[test]
-fn what_cannot_be_one_is_refused_with_its_place() {
+fn unsuitable_statements_are_refused_with_their_place() {
     for (text, shown) in [
         (
             "BEGIN BATCH UPDATE t SET a = 1 WHERE k = 1 IF a = 2 APPLY BATCH",

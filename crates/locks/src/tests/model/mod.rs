@@ -254,7 +254,7 @@ fn without_a_row_for_a_longer_renewal_there_are_two_holders() {
 }
 
 #[test]
-fn if_who_asks_again_is_granted_there_are_two_holders() {
+fn granting_a_repeated_request_makes_two_holders() {
     let without = Without { refusal: true, ..WHOLE };
     is_missed("who asks again is granted", Bounds { without, ..MEMORY }, "two holders");
 }

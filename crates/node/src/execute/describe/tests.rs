@@ -209,7 +209,7 @@ fn lists_of_statements() {
 }
 
 #[test]
-fn what_is_not_there_is_said_so() {
+fn missing_objects_are_named() {
     let schema = schema();
     for (text, session, message) in [
         ("DESC nothing", None, "'nothing' not found in keyspaces"),
@@ -371,7 +371,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_is_printed_makes_the_same_again(statements in statements()) {
+    fn a_printed_schema_makes_the_same_schema(statements in statements()) {
         let schema = schema_of(&statements);
         for (text, with_dropped) in [("DESC SCHEMA", false), ("DESC SCHEMA WITH INTERNALS", true)] {
             let again = made_again(&texts(&schema, text, None));
@@ -382,7 +382,7 @@ proptest! {
 
 /// Copies of system tables must be creatable elsewhere.
 #[test]
-fn what_is_printed_of_system_tables_parses() {
+fn printed_system_tables_parse() {
     let schema = schema();
     let rows = texts(&schema, "DESC FULL SCHEMA WITH INTERNALS", None);
     let virtual_ones = ["system_views", "system_virtual_schema"];

@@ -301,7 +301,7 @@ fn types() {
 }
 
 #[test]
-fn what_a_node_does_not_have() {
+fn unsupported_changes_are_refused() {
     check(&[
         (
             "CREATE MATERIALIZED VIEW m AS SELECT * FROM t WHERE c IS NOT NULL AND p IS NOT NULL PRIMARY KEY (c, p)",

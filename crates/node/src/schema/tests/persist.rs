@@ -29,7 +29,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_is_saved_is_loaded(statements in statements()) {
+    fn a_saved_schema_is_loaded(statements in statements()) {
         let schema = schema_of(&statements);
         assert_same(&saved_and_loaded(&schema), &schema);
     }
@@ -175,7 +175,7 @@ fn a_format_to_come_is_refused() {
 }
 
 #[test]
-fn there_is_none_before_one_is_saved() {
+fn a_directory_has_no_schema_before_the_first_save() {
     let directory = tempfile::tempdir().unwrap();
     assert!(load(directory.path()).unwrap().is_none());
 }
@@ -238,7 +238,7 @@ fn system_keyspaces_are_not_on_disk() {
 }
 
 #[test]
-fn what_cannot_be_read_is_named() {
+fn an_unreadable_file_is_named() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join(FILE);
     fs::create_dir(&path).unwrap();

@@ -128,7 +128,7 @@ fn a_worker_that_dies_is_named() {
 }
 
 #[test]
-fn what_turns_out_to_take_long_goes_to_those_for_that() {
+fn requests_that_prove_long_move_to_the_workers_for_long_ones() {
     let (_directory, _shared, mut executor) = node();
     for first in (0..limits::WORKER_RECORDS + 100).step_by(100) {
         let insert = |row| format!("INSERT INTO k.t (p, c, v) VALUES (1, {row}, 1);");
@@ -170,7 +170,7 @@ fn link() -> WorkerLink {
 }
 
 #[test]
-fn so_many_wait_and_no_more() {
+fn waiting_requests_are_bounded() {
     let link = link();
     for _ in 0..limits::WAITING_REQUESTS_MAX {
         assert!(link.hand_over(job(false, 1)));
@@ -222,7 +222,7 @@ fn rows_on_disk_go_before_what_takes_long_and_never_wait_for_all_of_it() {
 }
 
 #[test]
-fn what_takes_long_and_has_waited_too_long_is_answered_while_scans_go_on() {
+fn overdue_long_requests_are_answered_while_scans_continue() {
     let link = link();
     let Some(long_ago) = Instant::now().checked_sub(limits::WAITING_TIME_MAX * 2) else { return };
     lock(&link.desk.queue).at_long = limits::WORKERS_LONG;
@@ -258,7 +258,7 @@ fn answers_are_found_though_nobody_could_be_told() {
 }
 
 #[test]
-fn who_waited_too_long_is_told_so() {
+fn overdue_requests_are_answered_as_overloaded() {
     let (_directory, _shared, mut executor) = node();
     let Some(long_ago) = Instant::now().checked_sub(limits::WAITING_TIME_MAX * 2) else { return };
     let waiting = answered(execute(&mut executor, long_ago, job(false, 1)));

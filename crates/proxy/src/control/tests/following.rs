@@ -94,7 +94,7 @@ async fn the_loss_of_the_control_node_moves_the_connection_and_marks_the_node() 
 }
 
 #[tokio::test]
-async fn what_changed_while_no_node_could_tell_is_told_afterwards() {
+async fn changes_without_an_event_are_told_after_the_reconnect() {
     let mut ring = FakeRing::start(2).await;
     ring.add_keyspace("kept");
     ring.add_keyspace("same");

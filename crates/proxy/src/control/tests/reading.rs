@@ -107,7 +107,7 @@ async fn the_oldest_node_sets_the_version_of_the_ring() {
 }
 
 #[tokio::test]
-async fn it_logs_in_with_a_password_in_every_version() {
+async fn the_control_connection_logs_in_with_a_password_in_every_version() {
     for version in 3..=5 {
         let ring = FakeRing::start(1).await;
         ring.edit(|state| {

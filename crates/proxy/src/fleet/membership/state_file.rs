@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn those_who_had_the_file_have_ended_and_nobody_has_it_twice() {
+    fn earlier_holders_of_the_file_have_ended_and_nobody_has_it_twice() {
         let path = path("twice");
         let first = noted(&path, &[1, 2]);
         let error = StateFile::open_on(&path, BOOT).expect_err("it is locked").to_string();
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_is_refused_and_not_read() {
+    fn a_fifo_is_refused_and_not_read() {
         let path = path("fifo");
         // Not by a process of its own: until that is mkfifo it is a copy of this one, and has the
         // locks of the other tests' files too.

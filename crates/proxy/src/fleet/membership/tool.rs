@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nodes_leave_open_is_asked_again_until_it_is_known_and_nothing_else_is() {
+    fn only_unknown_outcomes_are_asked_again_until_they_are_known() {
         let failed = |code| Err(Failed { code, message: "as the test wants it".to_owned() });
         let timeout = failed(Some(error_code::WRITE_TIMEOUT));
         let run = |answers: &[Result<Outcome, Failed>], within| {

@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_forwarded_is_read_as_what_was_asked_and_on_the_clients_own_table() {
+    fn a_forwarded_request_reads_as_the_original_on_the_clients_table() {
         let (ttl_ms, wait_ms) = (5_000, 1_500);
         for table in [Table::Locks, Table::FastLocks, Table::RwLocks, Table::FastRwLocks] {
             let is_shared = table.is_shared();

@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_and_nothing_else() {
+    fn a_written_withdrawal_is_read_and_nothing_else_is() {
         for stream in [1, 255, 256, 16_384, i16::MAX] {
             let mut out = Vec::new();
             write(&mut out, stream);

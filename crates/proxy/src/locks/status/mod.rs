@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_many_queues_the_longest_are_left_in_order() {
+    fn the_longest_queues_are_kept_in_order() {
         let queue = |number: u32| Queue {
             name: format!("{number:02}"),
             is_durable: number.is_multiple_of(2),

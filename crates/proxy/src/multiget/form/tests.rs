@@ -69,7 +69,7 @@ fn a_list_and_several_markers_are_split() {
 }
 
 #[test]
-fn what_has_no_in_is_none_of_our_business() {
+fn statements_without_in_are_not_split() {
     for text in [
         "SELECT v FROM t WHERE k = ?",
         "SELECT inn FROM t WHERE k = ?",
@@ -85,7 +85,7 @@ fn what_has_no_in_is_none_of_our_business() {
 }
 
 #[test]
-fn what_does_more_than_show_columns_goes_whole() {
+fn statements_that_do_more_than_show_columns_go_whole() {
     for (text, why) in [
         ("SELECT JSON * FROM t WHERE k IN ?", Whole::Json),
         ("SELECT DISTINCT k FROM t WHERE k IN ?", Whole::Distinct),

@@ -81,7 +81,7 @@ fn parts_with_other_columns_lose_the_bet() {
 }
 
 #[test]
-fn what_is_not_rows_alone_loses_the_bet() {
+fn answers_other_than_plain_rows_lose_the_bet() {
     let void = Rows { flags: 0, body: vec![0, 0, 0, 1] };
     assert_eq!(merged(WANTED, &[rows(&[]), void]), Err(Lost::Unreadable));
     for flags in [flag::TRACING, flag::CUSTOM_PAYLOAD, flag::COMPRESSION] {

@@ -161,7 +161,7 @@ fn places_that_are_left_over_have_a_key_of_the_part() {
 }
 
 #[test]
-fn what_one_node_has_goes_there_whole() {
+fn keys_of_one_node_go_there_whole() {
     let asked = list(&[7, -1, 3]);
     let body = execute(4, &[Value::Bytes(&asked)], |_| {});
     let refused =
@@ -212,7 +212,7 @@ fn a_composite_key_is_placed_as_a_whole() {
 }
 
 #[test]
-fn what_asks_for_more_than_rows_from_their_beginning_goes_whole() {
+fn requests_for_more_than_the_first_rows_go_whole() {
     let asked = list(&[1, 2, 3, 4, 5, 6]);
     let values = [Value::Bytes(&asked)];
     let form = form(Keys::List(0), 1);
@@ -335,7 +335,7 @@ fn a_limit_that_is_bound_must_be_one() {
 /// Each part has places for all keys and the values of the other columns: a small request must not
 /// become a very large output.
 #[test]
-fn what_would_be_very_much_more_in_parts_goes_whole() {
+fn requests_that_grow_too_much_in_parts_go_whole() {
     let routing = routing(1);
     let asked: Vec<i32> = (0..200).collect();
     let asked = list(&asked);

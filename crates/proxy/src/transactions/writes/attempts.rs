@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_tried_for_long_is_shown_by_table_and_the_oldest_first() {
+    fn long_attempts_are_shown_by_table_and_the_oldest_first() {
         let mut trials = Trials::default();
         for (number, table, second) in
             [(0, "ks.b", 3), (1, "ks.a", 2), (2, "ks.b", 1), (3, "ks.c", 9)]

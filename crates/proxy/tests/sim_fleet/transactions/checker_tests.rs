@@ -89,7 +89,7 @@ fn write_skew_is_g2() {
 }
 
 #[test]
-fn what_time_forbids_is_found() {
+fn violations_of_real_time_are_found() {
     let write = done(0, 10, &[NEW_X], &[X]);
     finds(&[write.clone(), done(11, 20, &[NEW_X], &[])], "G-single with real time:");
     assert!(check(&[write.clone(), done(10, 20, &[NEW_X], &[])]).is_ok(), "at the same time");

@@ -205,7 +205,7 @@ fn runs_have_transactions_of_all_kinds_and_recoveries() {
 }
 
 #[test]
-fn what_a_dead_owner_left_undone_is_made_though_its_tables_have_no_mode_any_more() {
+fn a_dead_owners_writes_are_made_after_their_tables_lost_their_mode() {
     let mut recovered = 0;
     // In one run of six a transaction was decided and not written when the proxies were killed.
     for_seeds(32, |seed| {

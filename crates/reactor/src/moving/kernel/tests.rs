@@ -80,7 +80,7 @@ fn a_listener_can_be_opened_beside_a_restored_connection() {
 }
 
 #[test]
-fn what_a_peer_has_got_is_never_frozen_as_unsent() {
+fn received_bytes_are_never_frozen_as_unsent() {
     on_small_segments(|address| {
         for round in 0..600 {
             let (mut client, socket) = accepted(address);
@@ -244,7 +244,7 @@ fn a_connection_that_had_no_room_for_what_came_behind_a_hole_goes_on() {
 }
 
 #[test]
-fn what_is_around_an_urgent_byte_is_not_lost() {
+fn bytes_around_an_urgent_byte_are_not_lost() {
     on_small_segments(|address| {
         let listener = crate::acceptor::listen(address.parse().unwrap()).unwrap();
         listener.set_nonblocking(false).unwrap();

@@ -175,7 +175,7 @@ fn problems_say_where_the_value_came_from() {
 
 /// A file and a command line with one fault of each kind.
 #[test]
-fn all_that_is_wrong_is_told_at_once_with_its_place() {
+fn all_errors_are_reported_together_with_their_places() {
     let text = "contact_points = \"10.0.0.1\"\nlisten = [\"nowhere:0:0\"]\nquery_timeout_ms = \"12 parsecs\"\nlog = \"inof\"\n\
                 frobnicate = 1\nclients_byte_max = 5\nlinks_per_node = 99\nauth_cache_ms = 12s\n";
     let file = Scratch::new("everything", text);
@@ -209,7 +209,7 @@ fn all_that_is_wrong_is_told_at_once_with_its_place() {
 /// Without a fleet, such options would be accepted but have no effect. A file may have all keys
 /// with their defaults.
 #[test]
-fn what_is_for_a_fleet_alone_is_refused_without_one() {
+fn options_of_a_fleet_are_refused_without_one() {
     let file = Scratch::new(
         "no-fleet",
         "contact_points = [\"a\"]\nlock_wait_max_ms = 1500\nlock_rows_kept_ms = 5000\n",
@@ -251,7 +251,7 @@ fn a_fleet_that_cannot_be_read_is_not_called_missing() {
 }
 
 #[test]
-fn what_is_not_known_for_an_error_is_not_called_missing() {
+fn an_unreadable_option_is_not_called_missing() {
     for text in [
         "contact_pionts = [\"a\"]",
         "contact_points = 5",

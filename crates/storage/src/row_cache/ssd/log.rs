@@ -385,7 +385,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_segment_held_before_is_no_record_of_its_new_life() {
+    fn old_bytes_of_a_reused_segment_are_no_records() {
         let disk = Disk::default();
         let log = Log::new(Box::new(disk.clone()), 1, 64);
         let mut appender = Appender::new();

@@ -195,7 +195,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_packed_is_found(given in any_records(), sequence: u64) {
+        fn packed_records_are_found(given in any_records(), sequence: u64) {
             let (page, packed) = pack(&given, sequence);
             prop_assert_eq!(records(&page, sequence).count(), packed);
             for (slot, (key, payload)) in given[..packed].iter().enumerate() {

@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_bounded_and_rows_count_until_they_are_written() {
+    fn the_queue_is_bounded_and_rows_count_until_their_write() {
         let queue = SpillQueue::new(10 * cost(&spill(0)));
         assert_eq!((0..20).filter(|number| queue.push(spill(*number))).count(), 10);
         let mut batch = VecDeque::new();

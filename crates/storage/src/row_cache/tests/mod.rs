@@ -202,7 +202,7 @@ fn a_fill_that_a_write_overtook_is_dropped() {
 }
 
 #[test]
-fn what_is_found_on_ssd_during_an_invalidation_does_not_outlive_it() {
+fn a_row_read_from_ssd_does_not_outlive_its_invalidation() {
     let cache = open_on(&Disk::default(), 256 << 10, small_ssd(16));
     fill_beyond_memory(&cache);
     let key = key_of(1, 0);

@@ -172,7 +172,7 @@ fn a_catalogue_that_lost_schemas_is_refused() {
 /// RocksDB would start afresh without `CURRENT`, and continue with the files named by half a
 /// manifest; either way it deletes the others.
 #[test]
-fn what_is_gone_or_cut_off_is_refused_and_nothing_deleted() {
+fn missing_or_truncated_files_are_refused_and_nothing_is_deleted() {
     let directory = tempfile::tempdir().unwrap();
     fill(directory.path(), true);
     let tables = files(directory.path(), ".sst").len();

@@ -247,7 +247,7 @@ fn writes_that_cannot_be_are_refused_whole() {
 
 /// No thread would sync for the waiters.
 #[test]
-fn who_waits_for_a_thread_that_has_died_is_told() {
+fn waiters_for_a_dead_thread_get_an_error() {
     let store = in_memory(options());
     assert!(store.dead_threads().is_empty());
     let first = batch(&store, 1).unwrap();
@@ -272,7 +272,7 @@ fn who_waits_for_a_thread_that_has_died_is_told() {
 }
 
 #[test]
-fn what_is_closed_is_synced_and_takes_nothing_more() {
+fn a_closed_store_is_synced_and_accepts_no_writes() {
     let directory = tempfile::tempdir().unwrap();
     let store = Store::open(directory.path(), options()).unwrap();
     let ticket = put(&store, &partition(1), Target::Static, insert(0, 1, b"x"));

@@ -114,7 +114,7 @@ fn delayed_writes_wait_in_the_engine_and_loops_do_not() {
 }
 
 #[test]
-fn who_has_waited_long_enough_is_refused() {
+fn writes_that_waited_too_long_are_refused() {
     let (store, engine) =
         controlled_store(StoreOptions { stall_wait_max: Duration::from_millis(20), ..options() });
     engine.set_pace(Pace::Stopped);
@@ -146,7 +146,7 @@ fn a_loop_does_not_meet_who_waits_inside_of_the_engine() {
 /// A writer's ticket comes after its write is visible; a reader in between must still wait for the
 /// sync.
 #[test]
-fn what_is_visible_without_a_ticket_is_waited_for() {
+fn a_reader_waits_for_visible_writes_without_a_ticket() {
     let store = in_memory(options());
     store.wait_durable(store.settle()).unwrap();
     let quiet = store.settle();

@@ -29,7 +29,7 @@ fn written(plan: &Plan, moment: &Moment) -> (Vec<(Partition, Mode)>, Vec<Vec<Val
 const WALL_US: i64 = 1_795_742_881_292_362;
 
 #[test]
-fn it_is_computed_once_for_keys_and_values() {
+fn calls_are_computed_once_for_keys_and_values() {
     let text = "BEGIN TRANSACTION
       INSERT INTO events (seen, id, at, who) VALUES (now(), uuid(), to_timestamp(now()), ?);
       UPDATE moves SET noted = current_timeuuid() WHERE a = 'x' AND \"B\" = 1;

@@ -56,7 +56,7 @@ fn answer(
 }
 
 #[test]
-fn what_is_refused_shows_what_nodes_show() {
+fn a_condition_that_does_not_hold_shows_the_nodes_columns() {
     // In the order of names: "Owner", then v.
     let row = || Some(cells(&[Some(7), None]));
     let insert = "INSERT INTO leases (k, c, v) VALUES (?, 2, 3) IF NOT EXISTS";
@@ -86,7 +86,7 @@ fn what_is_refused_shows_what_nodes_show() {
 }
 
 #[test]
-fn it_is_read_with_all_that_its_row_is_made_anew_by() {
+fn a_conditional_statement_reads_every_column_that_rebuilds_its_row() {
     let plan = plan("UPDATE leases USING TTL ? SET v = ? WHERE k = ? AND c = 4 IF v = ?");
     let texts: Vec<&str> = plan.draft.texts().map(|text| &**text).collect();
     assert_eq!(
@@ -211,7 +211,7 @@ fn row_of_nothing() -> ReadRow {
 }
 
 #[test]
-fn what_it_may_not_be_is_refused_by_name() {
+fn unsuitable_statements_are_refused_by_name() {
     for (text, shown) in [
         ("UPDATE leases SET v = v + 1 WHERE k = 1 AND c = 1", "compute a value from the row"),
         ("UPDATE leases SET v = 1 WHERE k = 1", "Some clustering keys are missing"),
@@ -315,7 +315,7 @@ fn a_row_is_one_whatever_the_bytes_of_its_clustering_key() {
 
 /// Writes that a transaction has committed may not be there yet when its table is given the mode.
 #[test]
-fn it_waits_for_transactions_on_its_partition() {
+fn a_conditional_statement_waits_for_transactions_on_its_partition() {
     let of_transaction = |text: &str| {
         let outline = Outline::parse(text, "ks").expect("a transaction");
         let draft = Draft::new(outline, &[leases(&[])], 0, false).expect("a transaction");

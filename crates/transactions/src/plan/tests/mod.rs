@@ -310,7 +310,7 @@ fn a_key_has_one_lock_however_it_is_given() {
 }
 
 #[test]
-fn what_would_not_be_the_same_again_is_refused_by_name() {
+fn unrepeatable_writes_are_refused_by_name() {
     for (body, expected) in [
         (
             "INSERT INTO accounts (id, log) VALUES (1, ['a']);",

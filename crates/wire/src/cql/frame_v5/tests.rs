@@ -170,7 +170,7 @@ fn a_large_envelope_is_split() {
 }
 
 #[test]
-fn what_lz4_cannot_make_shorter_goes_as_it_is() {
+fn incompressible_segments_are_sent_as_they_are() {
     let body = noise(1000);
     let mut writer = SegmentWriter::new(true);
     let mut out = Vec::new();

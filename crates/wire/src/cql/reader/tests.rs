@@ -276,7 +276,7 @@ fn a_stream_cut_in_two_at_every_byte() {
 }
 
 #[test]
-fn what_is_held_stays_and_later_segments_wait_where_they_are() {
+fn held_bytes_stay_and_later_segments_wait_in_place() {
     for lz4 in [false, true] {
         let first: Vec<u8> = envelopes(&[30, 30, 30]).concat();
         let bytes =

@@ -78,7 +78,7 @@ fn every_framing_in_whole_and_in_pieces() {
 }
 
 #[test]
-fn what_is_pushed_as_it_is_has_its_length_set() {
+fn an_envelope_pushed_unchanged_has_its_length_set() {
     let (mut out, mut writer) = (Vec::new(), EnvelopeWriter::default());
     writer.compression = Some(Algorithm::Lz4);
     let header =

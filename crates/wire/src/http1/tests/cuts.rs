@@ -97,7 +97,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_forwarded_says_the_same(stream in pieces()) {
+    fn a_forwarded_head_says_the_same(stream in pieces()) {
         let mut reader = HeadReader::new(HeadLimits::DEFAULT);
         if let Ok(Some(head)) = reader.read(&stream)
             && let Ok(request) = RequestHead::read(head)

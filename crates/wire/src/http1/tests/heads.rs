@@ -65,7 +65,7 @@ fn connections_go_on_as_the_version_and_connection_say() {
 }
 
 #[test]
-fn what_two_readers_could_understand_differently_is_refused_by_name() {
+fn ambiguous_heads_are_refused_by_name() {
     for (fields, expected) in [
         ("Content-Length: 5\r\nTransfer-Encoding: chunked\r\n", Refusal::LengthAndEncoding),
         ("Content-Length: 5\r\nContent-Length: 6\r\n", Refusal::SeveralContentLengths),
@@ -267,7 +267,7 @@ fn limits_are_those_that_were_given() {
 }
 
 #[test]
-fn what_is_for_one_connection_is_not_forwarded() {
+fn fields_of_one_connection_are_not_forwarded() {
     let text = b"GET /a HTTP/1.1\r\nHost: a\r\nConnection: x-own, Upgrade\r\nX-Own: 1\r\nUpgrade: websocket\r\n\
                  Keep-Alive: timeout=5\r\nTE: trailers\r\nx:  y \r\nTransfer-Encoding: chunked\r\n\r\n";
     let mut out = Vec::new();

@@ -103,7 +103,7 @@ fn another_owner_changes_nothing() {
 }
 
 #[test]
-fn who_waits_gets_the_lock_when_it_is_released() {
+fn a_waiting_client_gets_the_released_lock() {
     in_every_setup(async |c| {
         let second = Client::new(None).await;
         let fence = c.ask(ACQUIRE, (&c.name, "first", 3600)).await.fence;

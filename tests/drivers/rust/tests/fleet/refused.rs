@@ -5,7 +5,7 @@ use scylla::errors::DbError;
 use crate::client::{TTL, in_every_setup, said};
 
 #[test]
-fn what_is_no_statement_on_locks_is_invalid() {
+fn unsupported_statements_on_locks_are_invalid() {
     in_every_setup(async |c| {
         for statement in [
             "INSERT INTO shunt.locks (name, owner) VALUES ('n', 'o') USING TTL 5",

@@ -147,7 +147,7 @@ fn names_and_types_of_markers_and_columns() {
 }
 
 #[test]
-fn what_cannot_be_a_transaction_is_an_error_of_the_driver() {
+fn an_unsupported_transaction_is_a_driver_error() {
     in_every_setup(async |c| {
         for (body, kind) in [
             (

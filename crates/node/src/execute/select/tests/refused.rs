@@ -127,7 +127,7 @@ fn statements_that_cannot_be() {
 
 /// Rows held for sorting are also limited by their bytes.
 #[test]
-fn what_is_sorted_is_bounded_in_bytes() {
+fn rows_held_for_sorting_are_bounded_in_bytes() {
     let mut nodes = Nodes::new(&["CREATE TABLE wide (p int, c int, v text, PRIMARY KEY (p, c))"]);
     let value = "v".repeat(4 << 20);
     for p in 0..17 {

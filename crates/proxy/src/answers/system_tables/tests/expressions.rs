@@ -59,7 +59,7 @@ fn rows_as_json_have_own_values_and_what_the_node_says_of_others() {
 }
 
 #[test]
-fn what_cannot_be_made_is_refused_and_what_is_not_own_is_the_nodes() {
+fn impossible_expressions_are_refused_and_others_go_to_the_nodes() {
     for text in [
         "SELECT blobAsText(textAsBlob(CAST(host_id AS text))) FROM system.local",
         "SELECT tokens['0'] FROM system.local",
@@ -99,7 +99,7 @@ fn a_row_that_is_not_understood_is_not_passed_on() {
 }
 
 #[test]
-fn of_the_proxies_of_a_fleet_functions_are_made_too() {
+fn functions_apply_to_the_proxies_of_a_fleet_too() {
     let columns = &[("j", TEXT), ("peer", INET)];
     let read = Read::new(
         SystemTable::Peers,

@@ -157,7 +157,7 @@ fn a_value_stands_under_the_name_that_was_asked_for() {
 }
 
 #[test]
-fn what_is_no_column_of_a_member_is_null() {
+fn columns_that_members_lack_are_null() {
     // Functions of no member's column, whatever their name and type.
     let rows =
         shown("SELECT now() AS rack, peer FROM system.peers", &[("rack", TEXT), ("peer", INET)]);

@@ -68,7 +68,7 @@ fn every_parameter_survives_the_round_trip() {
 }
 
 #[test]
-fn what_a_node_may_be_unable_to_read_is_told() {
+fn doubtful_parameters_are_reported() {
     let plain = QueryParams::simple(Consistency::ONE);
     let doubtful = [
         QueryParams { paging_state: Some(b"\xff"), ..plain },

@@ -140,7 +140,7 @@ fn long(text: &str) -> (Kind, String, bool, usize) {
 }
 
 #[test]
-fn of_a_long_text_the_head_is_read() {
+fn the_head_of_a_long_text_is_read() {
     let list: &[(&str, Kind, &str, bool)] = &[
         ("{} SELECT * FROM ks.t WHERE a = 1 {} AND b = 2", Select, "ks.t", false),
         ("INSERT INTO t (a) VALUES (1) {} IF NOT EXISTS", Insert, "-.t", true),

@@ -52,7 +52,7 @@ class SettingsTest
         "frame_bytes_max=1B | frame_bytes_max has to be from 1024B to 268435456B, not '1B'",
         "row_cache_directory=/ssd | row_cache_directory and row_cache_ssd_size belong together",
     })
-    void whatIsWrongIsNamed(String argument, String message)
+    void errorsNameTheFault(String argument, String message)
     {
         var error = assertThrows(IllegalArgumentException.class, () -> Settings.parse(argument));
         assertEquals(message, error.getMessage());

@@ -136,7 +136,7 @@ class OutsideTheCacheTest
 
     @ParameterizedTest
     @EnumSource
-    void whatSSTablesFromOutsideBringIsRead(Way way) throws IOException
+    void rowsOfSSTablesFromOutsideAreRead(Way way) throws IOException
     {
         String table = way.name().toLowerCase(Locale.ROOT) + "ed";
         try (SimpleClient client = node.client())

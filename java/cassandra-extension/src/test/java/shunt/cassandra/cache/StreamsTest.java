@@ -73,7 +73,7 @@ class StreamsTest
     }
 
     @Test
-    void itsRowsAreGoneAndNothingOfTheLogIsRead()
+    void streamedRowsAreGoneAndNothingOfTheLogIsRead()
     {
         try (Rig rig = Rig.twoTiers())
         {
@@ -105,7 +105,7 @@ class StreamsTest
     }
 
     @Test
-    void whatIsReadSinceIsCachedAgainInBothTiers()
+    void rowsReadSinceAreCachedAgainInBothTiers()
     {
         try (Rig rig = Rig.twoTiers())
         {

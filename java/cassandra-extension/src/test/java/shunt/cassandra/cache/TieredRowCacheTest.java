@@ -19,7 +19,7 @@ class TieredRowCacheTest
     private static final int ROWS = 6000;
 
     @Test
-    void whatLeavesMemoryIsFoundOnSsdWithOneRead()
+    void rowsThatLeaveMemoryAreFoundOnSsdWithOneRead()
     {
         try (Rig rig = Rig.twoTiers())
         {

@@ -30,7 +30,7 @@ class FrameLayoutTest
     }
 
     @Test
-    void whatIsSoundIsCountedAndNotMoved()
+    void soundFramesAreCountedAndNotMoved()
     {
         ByteBuf body = frame(0, 10, 300);
         assertEquals(3, FrameLayout.check(body, COUNT_MAX));
@@ -39,7 +39,7 @@ class FrameLayoutTest
     }
 
     @Test
-    void whatIsWrongIsNamed()
+    void errorsNameTheFault()
     {
         assertEquals("Aggregated frame: 3 bytes have no room for the count", refusal(Unpooled.buffer().writeZero(3)));
         assertEquals("Aggregated frame: count is 101, and may be from 0 to 100", refusal(frame(new int[101])));

@@ -175,7 +175,7 @@ class FramePoolTest
     }
 
     @Test
-    void asManyWorksAsThreadsAreExecutedAtATime() throws InterruptedException
+    void thePoolExecutesOneWorkPerThreadAtATime() throws InterruptedException
     {
         AtomicInteger now = new AtomicInteger();
         AtomicInteger most = new AtomicInteger();

@@ -72,7 +72,7 @@ class RolesTest
     }
 
     @Test
-    void whatIsRevokedNoLongerHolds() throws IOException
+    void aRevokedPermissionNoLongerHolds() throws IOException
     {
         try (LinkClient root = LinkClient.superuser(); LinkClient bert = LinkClient.login("bert", "secret"))
         {

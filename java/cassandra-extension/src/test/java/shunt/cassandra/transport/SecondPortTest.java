@@ -176,7 +176,7 @@ class SecondPortTest
     }
 
     @Test
-    void whatItListensToIsInTheLog()
+    void theLogNamesTheListeningAddress()
     {
         String log = node.log();
         assertTrue(log.contains("Aggregated frames v1 on /127.0.0.1:" + node.port + " (optionally encrypted): up to 64 queries and 65536 bytes"), log);

@@ -31,7 +31,7 @@ class LocksOfAKilledProxyTest {
 
   /** The client goes on with the others; what it held it holds, and it is granted more. */
   @Test
-  void itsClientsGoOnWithTheOthers() {
+  void clientsOfTheProxyContinueWithTheOthers() {
     try (CqlSession session = Fleet.open(null, null)) {
       knowsAll(session);
       Map<String, Long> held = new HashMap<>();

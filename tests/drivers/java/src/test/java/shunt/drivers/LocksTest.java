@@ -130,7 +130,7 @@ class LocksTest {
   }
 
   @Test
-  void whoWaitsGetsTheLockWhenItIsReleased() throws Exception {
+  void aWaitingClientGetsTheReleasedLock() throws Exception {
     try (CqlSession second = Fleet.open(null, null)) {
       long fence = ask(ACQUIRE, name, "first", 3600).getLong("fence");
       String waits = "INSERT INTO shunt.locks (name, owner, wait_ms) VALUES (?, ?, 200000) IF NOT EXISTS USING TTL 300";
@@ -203,7 +203,7 @@ class LocksTest {
   }
 
   @Test
-  void whatIsNoStatementOnLocksIsInvalid() {
+  void unsupportedStatementsOnLocksAreInvalid() {
     for (String statement :
         List.of(
             "INSERT INTO shunt.locks (name, owner) VALUES ('n', 'o') USING TTL 5",

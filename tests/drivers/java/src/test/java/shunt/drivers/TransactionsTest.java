@@ -171,7 +171,7 @@ class TransactionsTest {
   }
 
   @Test
-  void whatCannotBeIsAnErrorOfTheDriver() {
+  void anUnsupportedTransactionIsADriverError() {
     Map<String, Class<? extends QueryValidationException>> refused =
         Map.of(
             "INSERT INTO accounts (id) VALUES ('x') IF NOT EXISTS;", InvalidQueryException.class,

@@ -69,7 +69,7 @@ class AggregateLinkTest
     }
 
     @Test
-    void itHoldsABoundedNumberOfFrames()
+    void aLinkHoldsABoundedNumberOfFrames()
     {
         takeNoAnswers();
         for (int frame = 0; frame < FRAMES_MAX; frame++)
@@ -80,7 +80,7 @@ class AggregateLinkTest
     }
 
     @Test
-    void itHoldsABoundedNumberOfBytes()
+    void aLinkHoldsABoundedNumberOfBytes()
     {
         takeNoAnswers();
         long bytesMax = (1 << 20) + Settings.DEFAULTS.frameBytesMax() + AggregateContext.queryBytesMax();

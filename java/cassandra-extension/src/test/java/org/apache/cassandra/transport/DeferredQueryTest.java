@@ -197,7 +197,7 @@ class DeferredQueryTest
     }
 
     @Test
-    void whatFailsIsAnErrorOfItsOwn()
+    void aFailedQueryHasItsOwnError()
     {
         DeferredQuery query = begun(() -> { }, DeferredQueryTest::fails);
         assertNull(query.turn());
@@ -207,7 +207,7 @@ class DeferredQueryTest
     }
 
     @Test
-    void whatCannotBeLookedAtIsEndedElsewhere() throws InterruptedException
+    void aQueryThatCannotBePolledEndsElsewhere() throws InterruptedException
     {
         for (boolean inTurn : new boolean[]{true, false})
         {

@@ -42,7 +42,7 @@ class OneAnswerTest
     }
 
     @Test
-    void ofAllThatRaceExactlyOneEndsIt() throws InterruptedException
+    void exactlyOneRacingAnswerEndsAQuery() throws InterruptedException
     {
         OneAnswer[] queries = new OneAnswer[RACES];
         AtomicInteger[] ended = new AtomicInteger[RACES];

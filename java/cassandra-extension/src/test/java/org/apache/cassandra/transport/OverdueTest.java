@@ -101,7 +101,7 @@ class OverdueTest
 
     /** Beyond the wheel's end, and after the thread has slept with nothing to do. */
     @Test
-    void whatIsDueLaterThanTheWheelIsLongIsNotLookedAtBefore() throws InterruptedException
+    void entriesBeyondTheWheelAreNotLookedAtEarly() throws InterruptedException
     {
         CountDownLatch ended = new CountDownLatch(1);
         Query query = new Query(ended, now() + ms(5000));
@@ -111,7 +111,7 @@ class OverdueTest
     }
 
     @Test
-    void whatIsEmptyIsNotLookedAt() throws InterruptedException
+    void emptySlotsAreNotLookedAt() throws InterruptedException
     {
         CountDownLatch ended;
         Query answered;

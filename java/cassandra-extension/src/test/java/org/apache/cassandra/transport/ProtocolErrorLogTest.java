@@ -29,7 +29,7 @@ class ProtocolErrorLogTest
     }
 
     @Test
-    void whatIsRememberedDoesNotGrowWithWhatPeersSend() throws ReflectiveOperationException
+    void theMemoryOfErrorsDoesNotGrowWithThePeersInput() throws ReflectiveOperationException
     {
         InetSocketAddress peer = InetSocketAddress.createUnresolved("peer", 1);
         for (int length = 0; length < 100; length++)
