@@ -401,7 +401,7 @@ pub(super) fn answered(
             if !std::mem::replace(&mut job.is_answered, true) {
                 keeper.fail(ticket, &failed);
             }
-            written(core, io, id, Err(Refused));
+            written(core, io, id, Err(Refused::ForGood));
         }
         _ => written(core, io, id, Ok(levels::written(heard))),
     }

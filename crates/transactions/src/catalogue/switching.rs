@@ -4,7 +4,8 @@
 //! for neither sees what the other is deciding. Between the two the table is held: its row says
 //! `opening:..` or `closing:..`, every proxy that has read this refuses writes to the table, and
 //! the owner of the keyspace's shard sets the next mode after [`HOLD_NS`] by its own clock. By then
-//! every proxy has read the row, and statements sent before have an outcome.
+//! every proxy has read the row, and statements sent before have an outcome, unless a node stands
+//! still with one (docs/conditional.md asks the operator to change modes while all nodes answer).
 //!
 //! With `full` clients are told of writes before they are made, because all readers wait for them.
 //! Without it they read from nodes. A table that is to lose `full` is therefore held for reads too

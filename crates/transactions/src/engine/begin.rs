@@ -47,7 +47,8 @@ impl Transactions {
         transaction.locked = 0;
         (transaction.has_record, transaction.is_sent, transaction.may_be_there) =
             (false, false, false);
-        (transaction.attempts, transaction.next_place, transaction.is_refused) = (0, None, false);
+        (transaction.attempts, transaction.next_place) = (0, None);
+        (transaction.is_doubtful, transaction.is_refused) = (false, false);
         (transaction.tells_early, transaction.told_early) = (false, 0);
         transaction.partitions.extend_from_slice(asked.partitions);
         transaction.partitions.sort_unstable();

@@ -268,8 +268,10 @@ impl Transactions {
         }
     }
 
-    /// Takes in the outcome of an attempt to make a write. `Refused` means that nodes refuse it
-    /// each time.
+    /// Takes in the outcome of an attempt to make a write.
+    ///
+    /// Nobody knows whether a write that was refused once will be made. From then on the client
+    /// hears "applied" only after all writes are made.
     pub fn applied(
         &mut self,
         now: Now,
@@ -294,7 +296,12 @@ impl Transactions {
                 *state = Apply::Again;
                 return self.retry_later(now, id);
             }
-            Err(Refused) => {
+            Err(Refused::ForNow) => {
+                *state = Apply::Again;
+                transaction.is_doubtful = true;
+                return self.retry_later(now, id);
+            }
+            Err(Refused::ForGood) => {
                 *state = Apply::Done;
                 transaction.is_refused = true;
                 self.counters.refused += 1;
@@ -328,6 +335,11 @@ pub(crate) fn last_of(timestamp_us: i64, writes: u16) -> i64 {
     timestamp_us.saturating_add(i64::from(writes.max(1)) - 1)
 }
 
-/// Nodes refuse a write for good: its table is gone.
+/// Nodes refuse a write: its table is gone, or they take no such value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Refused;
+pub enum Refused {
+    /// At this attempt. The write is sent again: a node may not know the schema yet.
+    ForNow,
+    /// At each attempt for a long time. The write is given up.
+    ForGood,
+}

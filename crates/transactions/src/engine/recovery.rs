@@ -279,7 +279,7 @@ impl Recovery {
         if !self.in_flight.remove(&task) {
             return;
         }
-        if let Ok(Written::Unknown | Written::NotSent) = written {
+        if let Ok(Written::Unknown | Written::NotSent) | Err(Refused::ForNow) = written {
             self.retry_later(now, Again::Do(task));
         } else {
             self.attempts.remove(&Again::Do(task));

@@ -84,10 +84,17 @@ impl Transactions {
                         effects.apply(id, write as u16, timestamp_us);
                     }
                 }
+                let is_doubtful = transaction.is_doubtful;
                 self.counters.repeated += repeated;
-                // The remaining writes will be made, and the partitions stay locked until then.
+                // The remaining writes will be made, and the partitions stay locked until then;
+                // unless nodes go on refusing one.
                 if is_late {
-                    self.answer(id, Outcome::Committed { timestamp_us }, effects);
+                    let outcome = if is_doubtful {
+                        Outcome::InDoubt
+                    } else {
+                        Outcome::Committed { timestamp_us }
+                    };
+                    self.answer(id, outcome, effects);
                 }
             }
         }

@@ -76,6 +76,8 @@ pub(crate) struct Transaction {
     pub(crate) writes: Vec<Apply>,
     /// Attempts of unknown outcome in a row.
     pub(crate) attempts: u32,
+    /// Nodes refused one of its writes at least once.
+    pub(crate) is_doubtful: bool,
     /// Nodes refused one of its writes for good.
     pub(crate) is_refused: bool,
     /// The client may be answered before the writes are made.
@@ -103,6 +105,7 @@ impl Transaction {
             next_place: None,
             writes: Vec::new(),
             attempts: 0,
+            is_doubtful: false,
             is_refused: false,
             tells_early: false,
             told_early: 0,

@@ -83,7 +83,7 @@ fn no_more_are_told_early_than_there_may_be_and_the_others_when_all_is_there() {
     transactions.applied(NOW, second, 0, Ok(Written::Acknowledged), &mut said);
     assert!(said.replies.len() == 2 && is_committed(said.replies.last()), "{:?}", said.replies);
     // What nodes refuse ends as well, and makes room.
-    transactions.applied(NOW, first, 0, Err(Refused), &mut said);
+    transactions.applied(NOW, first, 0, Err(Refused::ForGood), &mut said);
     let next = record(&mut transactions, 4, Decision::WriteAndTell(1), &mut said);
     transactions.appended(NOW, next, Written::Acknowledged, &mut said);
     assert_eq!((said.replies.len(), transactions.counters().told_early), (3, 2));
@@ -94,4 +94,36 @@ fn no_more_are_told_early_than_there_may_be_and_the_others_when_all_is_there() {
         transactions.applied(NOW, id, 0, Ok(Written::Acknowledged), &mut said);
     }
     assert_eq!(said.replies.len(), 4, "each once: {:?}", said.replies);
+}
+
+#[test]
+fn a_client_hears_no_success_while_nodes_refuse_a_write() {
+    for (refused_then, outcome) in
+        [(false, Outcome::Committed { timestamp_us: 0 }), (true, Outcome::InDoubt)]
+    {
+        let mut said = Said::default();
+        let mut transactions = serving(Limits::default(), &mut said);
+        let id = record(&mut transactions, 7, Decision::Write(2), &mut said);
+        transactions.appended(NOW, id, Written::Acknowledged, &mut said);
+        transactions.applied(NOW, id, 0, Ok(Written::Acknowledged), &mut said);
+        let attempt = if refused_then { Err(Refused::ForNow) } else { Ok(Written::Unknown) };
+        transactions.applied(NOW, id, 1, attempt, &mut said);
+        assert_eq!(said.replies, []);
+        transactions.tick(LATE, &mut said);
+        let [told] = said.replies[..] else { panic!("{:?}", said.replies) };
+        assert_eq!(is_committed(Some(&told)), outcome != Outcome::InDoubt, "{told:?}");
+    }
+}
+
+#[test]
+fn a_client_hears_success_if_a_refused_write_is_made_in_time() {
+    let mut said = Said::default();
+    let mut transactions = serving(Limits::default(), &mut said);
+    let id = record(&mut transactions, 7, Decision::Write(1), &mut said);
+    transactions.appended(NOW, id, Written::Acknowledged, &mut said);
+    transactions.applied(NOW, id, 0, Err(Refused::ForNow), &mut said);
+    let soon = Now { boot_ns: NOW.boot_ns + 500_000_000, ..NOW };
+    transactions.tick(soon, &mut said);
+    transactions.applied(soon, id, 0, Ok(Written::Acknowledged), &mut said);
+    assert!(said.replies.len() == 1 && is_committed(said.replies.first()), "{:?}", said.replies);
 }

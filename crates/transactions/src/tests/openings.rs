@@ -175,7 +175,7 @@ fn a_shard_opens_once_all_is_done_and_sealed() {
     opening.applied(at(LATER_MS), first, 1, Ok(Written::Acknowledged), &mut calls);
     assert_eq!((calls.take(), opening.opened()), (vec![], None));
     opening.tick(at(2 * LATER_MS), &mut calls);
-    opening.applied(at(2 * LATER_MS), first, 0, Err(Refused), &mut calls);
+    opening.applied(at(2 * LATER_MS), first, 0, Err(Refused::ForGood), &mut calls);
     assert_eq!(calls.take(), [Call::Apply(first, 0), Call::Forget(first), Call::Seal(6)]);
     assert_eq!((opening.opened(), opening.refused()), (None, 1));
     opening.sealed(at(2 * LATER_MS), Conditional::Applied, &mut calls);

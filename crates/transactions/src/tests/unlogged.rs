@@ -139,7 +139,7 @@ fn a_write_without_an_answer_in_time_is_in_doubt() {
         (LATER, Ok(Written::Acknowledged)),
         (NOW, Ok(Written::Unknown)),
         (NOW, Ok(Written::NotSent)),
-        (NOW, Err(Refused)),
+        (NOW, Err(Refused::ForGood)),
     ] {
         let (mut transactions, mut said, [first, second]) = two();
         assert!(!transactions.unlogged_written(now, first, written, &mut said));

@@ -82,7 +82,7 @@ impl Trials {
         }
     }
 
-    /// Notes a failed attempt. `Refused` if it was the last.
+    /// Notes a failed attempt.
     pub(crate) fn failed(
         &mut self,
         write: OneWrite,
@@ -105,9 +105,9 @@ impl Trials {
             .is_some_and(|since_ns| now_ns.saturating_sub(since_ns) >= REFUSED_FOR_NS);
         if is_final {
             self.of.remove(&write);
-            return Err(Refused);
+            return Err(Refused::ForGood);
         }
-        Ok(attempt.written)
+        if attempt.is_refused { Err(Refused::ForNow) } else { Ok(attempt.written) }
     }
 
     /// Number of writes that are shown.
@@ -188,11 +188,18 @@ mod tests {
         let mut at = |second: u64, attempt: &Attempt<'_>| {
             trials.failed(write(0), attempt, second * SECOND_NS)
         };
-        for (second, attempt) in [(1, &GONE), (30, &GONE), (31, &DOWN), (32, &GONE), (61, &GONE)] {
-            assert_eq!(at(second, attempt), Ok(Written::NotSent), "at {second}");
+        let (refused, not_sent) = (Err(Refused::ForNow), Ok(Written::NotSent));
+        for (second, attempt, outcome) in [
+            (1, &GONE, refused),
+            (30, &GONE, refused),
+            (31, &DOWN, not_sent),
+            (32, &GONE, refused),
+            (61, &GONE, refused),
+        ] {
+            assert_eq!(at(second, attempt), outcome, "at {second}");
         }
-        assert_eq!(at(62, &GONE), Err(Refused));
-        assert_eq!(at(63, &GONE), Ok(Written::NotSent), "another with this name");
+        assert_eq!(at(62, &GONE), Err(Refused::ForGood));
+        assert_eq!(at(63, &GONE), refused, "another with this name");
     }
 
     #[test]

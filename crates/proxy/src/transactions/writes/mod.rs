@@ -240,7 +240,7 @@ fn failed(
     let table = &*format!("{keyspace}.{table}");
     let attempt = Attempt { table, written, is_refused, why };
     let verdict = core.fleet.transactions.trials.failed(write, &attempt, io.now_ns());
-    if verdict.is_err()
+    if verdict == Err(Refused::ForGood)
         && let Some(suppressed) = core.context.log_limits.admit(Logged::Transactions, io.now_ns())
     {
         tracing::error!(

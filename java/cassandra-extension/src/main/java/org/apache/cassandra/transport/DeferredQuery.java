@@ -10,7 +10,6 @@ import org.apache.cassandra.cql3.CQLStatement;
 import org.apache.cassandra.cql3.QueryEvents;
 import org.apache.cassandra.cql3.QueryHandler;
 import org.apache.cassandra.cql3.QueryProcessor;
-import org.apache.cassandra.exceptions.OverloadedException;
 import org.apache.cassandra.service.ClientState;
 import org.apache.cassandra.service.ClientWarn;
 import org.apache.cassandra.service.QueryState;
@@ -211,7 +210,9 @@ abstract class DeferredQuery extends ExecuteMessage implements Overdue.Look
         catch (RuntimeException e)
         {
             slot.set(null);
-            answer(asker::answerDeferred, ReleaseBridge.refusal(new OverloadedException("Server is shutting down")));
+            // Not Overloaded: its replicas may have the write, and a proxy repeats what was refused as Overloaded.
+            String why = "The node is stopping: nobody knows the outcome of this query";
+            answer(asker::answerDeferred, ReleaseBridge.refusal(new ServerError(why)));
         }
     }
 
