@@ -1,4 +1,4 @@
-"""The Go and Java drivers, unmodified, with mutual TLS. Their programs are in tests/drivers."""
+"""The Go, Java, Rust and Node.js drivers, unmodified, with mutual TLS. Their programs are in tests/drivers."""
 
 import os
 import shutil
@@ -40,12 +40,29 @@ def test_go_drivers(mutual, authority, application):
     run("go", mutual, "--- PASS: TestMutualTls/v5", _CA=authority.ca, _CERTIFICATE=application.certificate, _KEY=application.key)
 
 
-def test_java_driver(mutual, node, authority, application, tmp_path):
+@pytest.fixture(scope="module")
+def datacentre(node):
+    host, port = node.contact.rsplit(":", 1)
+    with Session(host, int(port)) as session:
+        (row,) = session.query("SELECT data_center FROM system.local")
+    return row["data_center"]
+
+
+def test_java_driver(mutual, datacentre, authority, application, tmp_path):
     needs("mvn", "java")
     trusted = tmp_path / "trusted.p12"
     subprocess.run(["keytool", "-importcert", "-noprompt", "-alias", "authority", "-file", authority.ca, "-keystore", trusted,
                     "-storetype", "PKCS12", "-storepass", PASSWORD], check=True, capture_output=True)
-    host, port = node.contact.rsplit(":", 1)
-    with Session(host, int(port)) as session:
-        (row,) = session.query("SELECT data_center FROM system.local")
-    run("java", mutual, "Tests run: 3, Failures: 0, Errors: 0, Skipped: 0", _KEYS=application.store(tmp_path / "keys.p12", PASSWORD), _TRUSTED=trusted, _DATACENTRE=row["data_center"])
+    run("java", mutual, "Tests run: 3, Failures: 0, Errors: 0, Skipped: 0", _KEYS=application.store(tmp_path / "keys.p12", PASSWORD),
+        _TRUSTED=trusted, _DATACENTRE=datacentre)
+
+
+def test_rust_driver(mutual, authority, application):
+    needs("cargo", "rust")
+    run("rust", mutual, "test mutual_tls ... ok", _CA=authority.ca, _CERTIFICATE=application.certificate, _KEY=application.key)
+
+
+def test_node_driver(mutual, datacentre, authority, application):
+    needs("npm", "node")
+    run("node", mutual, "pass 3", _CA=authority.ca, _CERTIFICATE=application.certificate, _KEY=application.key,
+        _DATACENTRE=datacentre)
