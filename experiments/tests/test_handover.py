@@ -32,7 +32,7 @@ def test_connections_that_are_cut_and_answers_that_are_none_are_errors():
     assert handover.read_wrk(cut)["errors"] == 10
 
 
-def test_of_small_answers_bodies_are_counted_and_of_large_ones_bytes_as_they_come():
+def test_small_answers_count_as_bodies_and_large_ones_as_bytes():
     run = handover.read_wrk(WRK)
     small = handover.figures([run, run], 100, sent=96_000, middle_cpu_s=0.001)
     assert small["mbit_per_s"] == pytest.approx(8e-6 * 48 * 100) and small["sent_per_byte"] == pytest.approx(2)
@@ -47,7 +47,7 @@ def test_the_choice_is_compared_with_the_better_one_where_all_were_measured():
     assert handover.to_better(of_arm | {"always": {}}, "by size") is None and handover.to_better({"relay": {"mbit_per_s": 1.0}}, "by size") is None
 
 
-def test_of_cql_large_values_count_in_bytes_and_small_queries_by_their_latency():
+def test_large_cql_values_count_in_bytes_and_small_queries_by_their_latency():
     small = {"rate": 50.0, "latency_us": {"p50": 1.0, "p99": 2.0}}
     large = {"rate": 5.0, "latency_us": {"p50": 3.0, "p99": 4.0}}
     found = handover_cql.figures(small, large, handover.MIB)

@@ -272,7 +272,7 @@ ACROSS = "Batch with conditions cannot span multiple partitions"
     ("invalid.type", "INSERT", failed(0x1500), failed(0x2200, "'1' is no value of type tuple<int>"), "constant for a tuple"),
     ("insert", "INSERT", Outcome("void"), failed(0x2200, "'1' is no value of type tuple<int>"), None),
 ])
-def test_only_what_is_listed_is_expected(kind, text, theirs, ours, entry):
+def test_only_listed_differences_are_expected(kind, text, theirs, ours, entry):
     difference = compare(Step(kind, text, reads=kind.startswith("select")), ours, theirs)
     uses = Counter()
     found = expected.find(difference, uses)

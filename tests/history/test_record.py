@@ -49,7 +49,7 @@ def history(monkeypatch, tmp_path):
     return history
 
 
-def test_one_that_is_right_passes(history, tmp_path, capsys):
+def test_a_right_history_passes(history, tmp_path, capsys):
     history.read("r", "list", "l", lambda: [1, 2])
     verdict.assert_linearizable(history)
     assert "3 of 3 keys are linearizable" in capsys.readouterr().out
@@ -61,7 +61,7 @@ def test_one_that_is_right_passes(history, tmp_path, capsys):
     (lambda history: history.read("r", "list", "l", lambda: [1, 2, 1, 2]), "there twice: 1,2,1,2"),
     (lambda history: history.conditional("c", "lock", "acquire", "c.2", lambda: (True, None)), "two holders"),
 ], ids=["lost", "doubled", "two-holders"])
-def test_one_that_is_wrong_fails_and_is_kept(history, tmp_path, wrong, said):
+def test_a_wrong_history_fails_and_is_kept(history, tmp_path, wrong, said):
     wrong(history)
     with pytest.raises(AssertionError, match=said):
         verdict.assert_linearizable(history)

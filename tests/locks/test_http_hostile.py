@@ -97,7 +97,7 @@ def test_a_slow_body_takes_no_place_of_a_request(one):
         assert ask_once(one, "PUT", "beside", owner="o", ttl=300).status == 200
 
 
-def test_of_answers_that_nobody_takes_one_address_has_few(one, shared):
+def test_one_address_has_few_untaken_answers(one, shared):
     """Each has more than a megabyte."""
     head = f"GET /v1/locks/{shared}/queue HTTP/1.1\r\nHost: x\r\n\r\n"
 

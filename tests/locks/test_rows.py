@@ -98,7 +98,7 @@ def answered(ask):
     return until(answer, "an answer")
 
 
-def test_of_locks_that_nobody_holds_no_row_stays_and_their_fences_rise(deleting, session, name):
+def test_free_locks_leave_no_row_and_their_fences_rise(deleting, session, name):
     fleet, fences = deleting, {}
     for number in range(LOCKS):
         lock = f"{name}-{number}"
@@ -122,7 +122,7 @@ def test_of_locks_that_nobody_holds_no_row_stays_and_their_fences_rise(deleting,
         assert not answer["[applied]"] and answer["owner"] == ("one" if lock == f"{name}-held" else "two")
 
 
-def test_of_those_who_shared_a_lock_that_others_share_no_rows_stay(deleting, session, name):
+def test_former_sharers_of_a_shared_lock_leave_no_rows(deleting, session, name):
     assert share(session, name, "first")["[applied]"]
     for number in range(SHARERS):
         assert share(session, name, f"{number}")["[applied]"]

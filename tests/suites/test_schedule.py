@@ -49,7 +49,7 @@ def test_a_lane_has_one_at_a_time_in_the_order_of_the_table():
     assert names(begun(schedule)) == ["two"]
 
 
-def test_whatever_needs_a_failure_is_not_run_nor_what_needs_that():
+def test_suites_that_need_a_failed_one_do_not_run():
     build, tests, more = suite("build", provides="binary"), suite("tests", needs=["binary"]), suite("more", needs=["tests"])
     schedule = Schedule([build, tests, more], [], 10)
     schedule.ended(begun(schedule)[0], False)

@@ -61,7 +61,7 @@ def refused(session, text):
     return until(ask, "it is refused for the clock")
 
 
-def test_what_was_written_before_hides_nothing_that_was_acknowledged(fleet, session, table, past_the_proxies, behind):
+def test_earlier_writes_hide_no_acknowledged_transaction(fleet, session, table, past_the_proxies, behind):
     ordinary = SimpleStatement(f"INSERT INTO {KEYSPACE}.{table} (k, v) VALUES (1, 1)", consistency_level=ConsistencyLevel.ALL)
     past_the_proxies.execute(ordinary)
     update = f"UPDATE {table} SET v = 2 WHERE k = 1"

@@ -230,7 +230,7 @@ def test_a_column_that_was_added_is_not_lost(session, tables):
     ("UPDATE {} SET owner = 'a' WHERE name = 'r' IF name = 'r'", "PRIMARY KEY"),
     ("INSERT INTO {} (name, owner) VALUES (null, 'a') IF NOT EXISTS", "null"),
 ])
-def test_what_is_refused(session, leases, statement, shown):
+def test_unsuitable_statements_are_refused(session, leases, statement, shown):
     try:
         with pytest.raises((InvalidRequest, SyntaxException), match=shown):
             session.execute(statement.format(leases[0]))

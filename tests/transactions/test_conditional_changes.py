@@ -74,7 +74,7 @@ def test_a_row_is_one_however_its_key_is_spelt(session, tables):
     assert [row["owner"] for row in session.execute(f"SELECT owner FROM {table} WHERE k = 1")] == ["3"]
 
 
-def test_what_was_known_before_nodes_decided_is_not_known_after(fleet, session, tables):
+def test_rows_known_before_nodes_decided_are_not_known_after(fleet, session, tables):
     """Writes are under way when a proxy reads that it is to decide no more. What it knows of them must not count when it decides again."""
     table, rows = tables[0], [f"known-{number}" for number in range(48)]
     insert = session.prepare(f"INSERT INTO {table} (name, owner) VALUES (?, 'first') IF NOT EXISTS")
@@ -187,7 +187,7 @@ def test_a_row_that_a_deletion_did_not_reach_is_there(session, tables, past_the_
 
 
 @pytest.mark.parametrize("fault", ["kill", "pause", "stop"])
-def test_nothing_that_was_applied_is_lost_and_nothing_differs(fleet, tables, read_modes, fault):
+def test_no_applied_statement_is_lost_and_nothing_differs(fleet, tables, read_modes, fault):
     """Of rows that proxies decide, and of rows of which they say what they would."""
     fleet.wait_until_settled(len(fleet.proxies))
     wait_until_observed(fleet, tables[5])

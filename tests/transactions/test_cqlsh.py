@@ -68,7 +68,7 @@ SELECT balance, owner FROM accounts WHERE id = {account};
                           ["1", "3"], ["balance", "owner"], ["1", "c"]]
 
 
-def test_what_is_refused_is_said_and_the_next_one_runs(cqlsh, account):
+def test_a_refusal_is_shown_and_the_next_transaction_runs(cqlsh, account):
     text = cqlsh(f"""BEGIN TRANSACTION
   LET a = (SELECT balance FROM accounts WHERE id = {account});
   SELECT a.balance - 1;

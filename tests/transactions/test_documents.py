@@ -52,7 +52,7 @@ def run_python(fleet, session, in_text, rule):
     session.execute("DELETE FROM shunt.locks WHERE name = 'order 5' IF owner = 'worker 7'")
 
 
-def test_its_examples_run(fleet, nodes):
+def test_the_documents_examples_run(fleet, nodes):
     tables, transfer, as_a_batch = blocks("transactions.md", "sql")
     in_text, rule = blocks("guards.md", "sql")
     tables = tables.replace("'datacenter1': 3", f"'datacenter1': {nodes[1]}")

@@ -51,7 +51,7 @@ def told_early(fleet):
     return sum(metric(page(one, "/metrics"), TOLD_EARLY) for one in fleet.proxies)
 
 
-def test_what_names_a_column_that_was_dropped_is_refused(fleet, session, names):
+def test_a_transaction_that_names_a_dropped_column_is_refused(fleet, session, names):
     """And not told as applied, to be given up after 30 s for which nobody reads its row."""
     insert = f"INSERT INTO {names[0]} (k, v) VALUES (1, 1)"
     session.execute(insert)
@@ -74,7 +74,7 @@ def test_no_half_of_a_batch_is_told_as_applied(fleet, session, past_the_proxies,
     assert until(lambda: past_the_proxies.execute(read).one(), "what was told is there")["v"] == 0
 
 
-def test_what_is_told_after_its_table_was_made_anew_is_in_that(session, past_the_proxies, names):
+def test_a_commit_reported_after_its_table_was_recreated_is_in_the_new_table(session, past_the_proxies, names):
     """A single INSERT reads nothing: it must not go by what a node has said of the name before the table was dropped."""
     insert = session.prepare(f"INSERT INTO {names[0]} (k, v) VALUES (?, 1)")
     for number in range(12):

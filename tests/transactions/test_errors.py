@@ -22,12 +22,12 @@ def of_hosts(*errors):
 
 
 @pytest.mark.parametrize("error", [REFUSED, BUSY, of_hosts(REFUSED), of_hosts(REFUSED, BUSY)])
-def test_what_all_have_refused_was_not_written(error):
+def test_a_write_that_all_refused_was_not_made(error):
     assert has_written_nothing(error)
 
 
 @pytest.mark.parametrize("error", [LOST, of_hosts(REFUSED, LOST), OperationTimedOut({"a": "late"}), OperationTimedOut()])
-def test_what_was_sent_may_have_been_written(error):
+def test_a_write_that_was_sent_may_have_been_made(error):
     assert not has_written_nothing(error)
 
 
@@ -37,7 +37,7 @@ def test_a_late_answer_after_a_refusal_is_in_doubt():
 
 
 @pytest.mark.parametrize("errors", [[REFUSED], [BUSY], NOT_SENT, [REFUSED, BUSY, *NOT_SENT], []])
-def test_what_all_have_refused_or_were_not_sent_may_be_asked_again(errors):
+def test_a_request_that_all_refused_or_did_not_get_may_be_repeated(errors):
     assert is_not_asked(of_hosts(*errors))
 
 

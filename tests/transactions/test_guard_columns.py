@@ -74,7 +74,7 @@ def test_prepared_statements_have_markers_for_it(session, table):
     release(session, name)
 
 
-def test_in_a_batch_one_statement_speaks_for_all(session, table):
+def test_one_statement_of_a_batch_speaks_for_all(session, table):
     k, name = uuid.uuid4().int % 2_000_000_000, f"batch {table}"
     fence = acquire(session, name)
     insert = session.prepare(f"INSERT INTO {table} (k, c, v) VALUES (?, ?, ?)")
@@ -116,7 +116,7 @@ def test_in_a_batch_one_statement_speaks_for_all(session, table):
     ("\"shunt:locks\" = 'a'", 'there is no "shunt:locks"'),
     ("\"Shunt:Lock\" = 'a' AND \"shunt:fence\" = 1", 'there is no "Shunt:Lock"'),
 ])
-def test_what_is_no_guard_is_refused_by_name(session, table, condition, shown):
+def test_unknown_guards_are_refused_by_name(session, table, condition, shown):
     update = f"UPDATE {table} SET v = 1 WHERE k = 1 AND c = 'none' IF {condition}"
     for text in (update, f"BEGIN BATCH {update} APPLY BATCH"):
         for ask in (session.execute, session.prepare):
@@ -129,7 +129,7 @@ def test_what_is_no_guard_is_refused_by_name(session, table, condition, shown):
     assert session.execute(f"SELECT * FROM {table} WHERE k = 1 AND c = 'none'").one() is None
 
 
-def test_what_takes_no_guard_refuses_it(session, table):
+def test_statements_that_take_no_guard_refuse_it(session, table):
     name = f"refused {table}"
     guard = GUARD.format(f"'{name}'", acquire(session, name))
     session.execute("CREATE TABLE IF NOT EXISTS modeless (k int PRIMARY KEY, v int)")

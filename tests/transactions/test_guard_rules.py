@@ -312,7 +312,7 @@ def test_a_lock_in_memory_is_another_than_the_durable_one_of_its_name(session, t
     release(session, name)
 
 
-def test_what_is_switched_off_lets_all_through(fleet, session, tables):
+def test_a_rule_that_is_switched_off_lets_all_through(fleet, session, tables):
     for table in tables.of_mode:
         tables.rule(f"{KEYSPACE}.{table}", f"{table}:{{id}}", "off")
     batch = f"{KEYSPACE}.{tables.batch}"

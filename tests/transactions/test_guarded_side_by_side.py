@@ -25,7 +25,7 @@ def outcome(future):
         return "unknown"
 
 
-def test_what_is_under_way_with_a_fence_is_made_before_the_next_or_never(fleet, session):
+def test_writes_under_way_with_a_fence_are_made_before_the_next_or_never(fleet, session):
     """From the first answer to a request with a later fence on, nothing changes that has an earlier one."""
     if session.version < 4:
         pytest.skip("custom payloads came with version 4")

@@ -134,7 +134,7 @@ def test_a_payload_that_is_none_is_refused_by_name(guarded, number, payload, sho
     ("TRUNCATE accounts", "TRUNCATE"),
     ("UPDATE modeless SET v = 1 WHERE k = {}", "takes part in no transactions"),
 ])
-def test_what_cannot_be_a_transaction_is_refused_and_not_done(guarded, number, statement, shown):
+def test_unsuitable_statements_are_refused_and_not_done(guarded, number, statement, shown):
     guarded.execute("CREATE TABLE IF NOT EXISTS modeless (k int PRIMARY KEY, v int)")
     with pytest.raises((InvalidRequest, SyntaxException), match=shown):
         guarded.execute(statement.format(number), custom_payload={"shunt-idempotency": uuid.uuid4().bytes})
@@ -142,7 +142,7 @@ def test_what_cannot_be_a_transaction_is_refused_and_not_done(guarded, number, s
 
 
 @pytest.mark.parametrize("session", WITH_PAYLOADS, indirect=True)
-def test_what_is_asked_twice_under_one_key_is_done_once(guarded, number):
+def test_a_request_repeated_under_one_key_is_done_once(guarded, number):
     key = {"shunt-idempotency": uuid.uuid4().bytes}
     add = (f"BEGIN TRANSACTION LET a = (SELECT balance FROM accounts WHERE id = {number}); SELECT a.balance; "
            f"IF a.balance < 12 THEN UPDATE accounts SET balance += 1 WHERE id = {number}; END IF COMMIT TRANSACTION")

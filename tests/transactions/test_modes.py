@@ -75,7 +75,7 @@ def test_statements_become_transactions(session, table):
     ("DELETE n[NULL] FROM {} WHERE k = 1", "null"),
     ("DELETE n[(int)blob_as_int(0x00000001)], v FROM {} WHERE k = 1 IF EXISTS", "their own conditions"),
 ])
-def test_what_cannot_be_a_transaction_does_not_go_past(session, table, statement, shown):
+def test_unsuitable_statements_do_not_go_past_transactions(session, table, statement, shown):
     for ask in (session.execute, lambda text: session.execute(session.prepare(text))):
         with pytest.raises(InvalidRequest, match=shown):
             ask(statement.format(table))
@@ -88,7 +88,7 @@ def test_what_cannot_be_a_transaction_does_not_go_past(session, table, statement
     ("UPDATE {} SET v = 10 / (int)? WHERE k = 1", (0,)),
     ("INSERT INTO {} (k, v) VALUES (1, 10 % ?)", (0,)),
 ])
-def test_what_a_node_computes_from_a_value_is_refused_before_it_is_committed(session, table, statement, values):
+def test_values_that_a_node_would_compute_are_refused_before_the_commit(session, table, statement, values):
     """Else it would be committed, and refused by each node, each time."""
     try:
         prepared = session.prepare(statement.format(table))

@@ -110,7 +110,7 @@ def test_no_answer_differs(fleet, watched, read_modes, nodes):
     assert counts["same"] + counts["not_compared"] >= conditional and counts["not_compared"] < conditional / 4 + wrong
 
 
-def test_what_is_written_past_the_proxies_is_told(fleet, session, watched, past_the_proxies):
+def test_writes_past_the_proxies_are_reported(fleet, session, watched, past_the_proxies):
     table, row, counted = watched[0], f"past-{uuid.uuid4().hex[:6]}", Counted(fleet)
     replace = session.prepare(f"UPDATE {table} SET owner = ? WHERE name = ? IF owner = ?")
     assert session.execute(f"INSERT INTO {table} (name, owner) VALUES ('{row}', 'a') IF NOT EXISTS").one()["[applied]"]
@@ -138,7 +138,7 @@ def test_what_is_written_past_the_proxies_is_told(fleet, session, watched, past_
     "BEGIN BATCH INSERT INTO {} (name, owner) VALUES ('r', 'a') APPLY BATCH",
 ])
 @pytest.mark.parametrize("prepared", [False, True], ids=["text", "prepared"])
-def test_what_conditional_would_refuse_is_carried_out(fleet, session, watched, statement, prepared):
+def test_statements_that_conditional_would_refuse_are_carried_out(fleet, session, watched, statement, prepared):
     table, counted = watched[0], Counted(fleet)
     session.execute(f"TRUNCATE {table}")
     statement = statement.format(table)
@@ -159,7 +159,7 @@ def test_what_conditional_would_refuse_is_carried_out(fleet, session, watched, s
     "TRUNCATE {table}",
 ])
 @pytest.mark.parametrize("prepared", [False, True], ids=["text", "prepared"])
-def test_what_conditional_would_refuse_makes_no_difference(fleet, session, watched, statement, prepared):
+def test_statements_that_conditional_would_refuse_make_no_difference(fleet, session, watched, statement, prepared):
     """A row that the owner knows is changed by it."""
     table, owner = watched[0], None if statement.startswith("TRUNCATE") else "z"
 
@@ -201,7 +201,7 @@ def test_errors_are_those_of_nodes(session, watched, statement, shown):
         session.execute(statement.format(watched[0]))
 
 
-def test_what_a_client_says_of_its_statement_counts(session, watched):
+def test_a_clients_own_parameters_count(session, watched):
     """Timestamps and consistency levels go to the node as they came."""
     table = watched[0]
     session.execute(f"TRUNCATE {table}")
@@ -281,7 +281,7 @@ def embedded(contact):
     return pid
 
 
-def test_what_is_hidden_by_a_later_timestamp_makes_no_difference(fleet, watched, read_modes):
+def test_writes_hidden_by_a_later_timestamp_make_no_difference(fleet, watched, read_modes):
     """Nodes say that a statement is applied which a value in the future hides, and so do the proxies. What the row is then they do not keep."""
     table = watched[0]
 

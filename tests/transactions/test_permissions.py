@@ -104,7 +104,7 @@ def test_each_right_is_needed_and_heeded(admin, session):
     refused(session, MODE.replace("guarded.a", "guarded.b"), "ALTER")
 
 
-def test_who_may_modify_the_table_of_rules_may_change_a_rule(fleet, admin, session):
+def test_a_role_that_may_modify_the_table_of_rules_may_change_a_rule(fleet, admin, session):
     """And nobody else, whatever rights the role has on the table that the rule is of; to follow a rule no right on it is needed."""
     name = f"guarded.{session.role}"
     admin.execute(f"CREATE TABLE {name} (k int PRIMARY KEY, v int)")

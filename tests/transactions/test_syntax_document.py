@@ -68,7 +68,7 @@ def execute(session, text, values):
 
 
 @pytest.mark.parametrize("example", VALID)
-def test_what_is_valid_runs(sessions, example: Example):
+def test_valid_examples_run(sessions, example: Example):
     session = sessions(example.keyspace)
     for statement in example.before:
         session.execute(statement)
@@ -146,7 +146,7 @@ FILTERED = ("LET fromBalance = ({0}{1}); IF fromBalance.account_balance >= 20 TH
     ("cycling", FILTERED.format(FROM, ""), InvalidRequest, "LET frombalance at .*ALLOW FILTERING|UPDATE at .*account_type"),
     ("cycling", FILTERED.format(FROM, " ALLOW FILTERING"), SyntaxException, "ALLOW FILTERING"),
 ])
-def test_what_is_not_is_refused_by_name(sessions, keyspace, body, error, part):
+def test_invalid_examples_are_refused_by_name(sessions, keyspace, body, error, part):
     session = sessions(keyspace)
     with pytest.raises(error) as refused:
         session.prepare(whole(body))

@@ -76,7 +76,7 @@ def test_a_row_is_returned_and_rows_are(session, ids):
     assert list(none.values()) == [None]
 
 
-def test_what_a_row_has_goes_to_another(session, ids):
+def test_a_value_moves_from_one_row_to_another(session, ids):
     a, b = ids(2)
     open_accounts(session, (a,), 5)
     run(session, f"LET a = (SELECT * FROM accounts WHERE id = {a});", f"LET b = (SELECT id FROM accounts WHERE id = {b});",
@@ -153,7 +153,7 @@ def test_increments_of_many_at_once_are_all_there(session, ids):
     ("INSERT INTO timed (k, v) VALUES ('now', 1);", "says no time zone"),
     ("DELETE FROM shunt_meta.fleet WHERE cluster = 'x';", "takes part in no transactions"),
 ])
-def test_what_cannot_be_is_refused_and_the_connection_lives(session, body, expected):
+def test_impossible_transactions_are_refused_and_the_connection_lives(session, body, expected):
     with pytest.raises((InvalidRequest, SyntaxException)) as refused:
         run(session, body)
     assert expected in str(refused.value)
@@ -192,7 +192,7 @@ def test_values_that_a_node_would_refuse_are_refused_before_anything_is_written(
     assert account(session, a)["balance"] == 1
 
 
-def test_what_functions_give_is_the_same_however_often_it_is_written(session, ids):
+def test_repeated_writes_have_the_same_values_of_functions(session, ids):
     a, b = ids(2)
     once = {"shunt-idempotency": uuid.uuid4().bytes} if session.version > 3 else None
     text = (f"BEGIN TRANSACTION INSERT INTO timed (k, v) VALUES (to_timestamp(now()), {a}); "
@@ -209,7 +209,7 @@ def test_what_functions_give_is_the_same_however_often_it_is_written(session, id
         assert [row["k"] for row in session.execute("SELECT k, v FROM timed") if row["v"] == a] == rows
 
 
-def test_what_is_answered_is_looked_at_before_anything_is_written(session, ids):
+def test_the_answer_is_checked_before_anything_is_written(session, ids):
     a, = ids(1)
     run(session, f"UPDATE accounts SET notes = {{'k': 1}}, balance = 1 WHERE id = {a};")
     look = session.prepare(f"BEGIN TRANSACTION LET a = (SELECT notes FROM accounts WHERE id = {a}); SELECT a.notes[?]; "

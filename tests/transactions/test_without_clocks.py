@@ -39,7 +39,7 @@ def test_nor_when_they_stand_still(fleet, transfers):
         transfers.wait_until_all_are_known()
 
 
-def test_what_is_decided_by_rows_in_memory_has_one_successor(fleet, session):
+def test_values_decided_by_rows_in_memory_have_one_successor(fleet, session):
     table = test_conditional.name()
     session.execute(test_conditional.LEASES.format(table))
     test_conditional.change_mode(session, "conditional", [table])

@@ -130,7 +130,7 @@ fn closed_meanwhile_its_id_is_gone_and_its_peer_hears_nothing() {
 }
 
 #[test]
-fn only_what_was_frozen_is_parked_and_only_what_is_parked_comes_back_so() {
+fn only_frozen_connections_are_parked_and_only_parked_ones_are_restored() {
     let mut scene = Scene::new();
     let (conn, frozen) = (scene.conn, scene.frozen.clone());
     assert!(scene.world.with(scene.here, |_, io| io.restore_parked(conn, frozen.clone())));

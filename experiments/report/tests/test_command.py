@@ -191,7 +191,7 @@ def test_runs_of_different_scenarios_make_one_report(tmp_path):
     assert "make a report of each" in command(one, short, "--out", tmp_path / "mixed").stderr
 
 
-def test_of_a_scenario_that_was_run_again_the_last_run_counts(tmp_path):
+def test_the_last_run_of_a_repeated_scenario_counts(tmp_path):
     again = [{**line, "ours": "again"} for line in invented.claims() if line["scenario"] == "aggregation-windows"]
     first = invented.write(tmp_path / "1.jsonl", invented.lines())
     more = invented.write(tmp_path / "2.jsonl", [{**invented.RUN, "commit": "fedcba9"}, *invented.windows(random.Random(5)), *again])

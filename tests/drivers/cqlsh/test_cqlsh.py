@@ -44,7 +44,7 @@ def schema(backend, cqlsh, tmp_path_factory):
     cqlsh(f"DROP KEYSPACE {KEYSPACE};")
 
 
-def test_says_what_it_is_connected_to(cqlsh):
+def test_cqlsh_names_its_server(cqlsh):
     assert "Cassandra 5.0." in cqlsh("SHOW VERSION;")
 
 

@@ -159,7 +159,7 @@ fn unless_packets_are_held_before_the_look_a_request_is_lost() {
 }
 
 #[test]
-fn unless_what_only_the_agent_has_ends_the_connection_a_request_is_lost() {
+fn a_request_that_only_the_agent_has_is_lost_unless_it_ends_the_connection() {
     let bounds = Bounds { left_out: Some(Step::NothingUnheard), kills: 1, ..ALIKE };
     is_missed(bounds, REQUEST_LOST);
 }
@@ -225,7 +225,7 @@ fn unless_the_guard_is_up_before_the_freeze_what_comes_between_is_lost() {
 }
 
 #[test]
-fn unless_who_freezes_looks_again_what_came_meanwhile_is_lost() {
+fn bytes_that_come_during_a_freeze_are_lost_without_the_second_look() {
     is_missed(
         Bounds { looks_once: true, requests: 3, answer: 1, ..WHOLE },
         &["an old state was put in"],

@@ -136,7 +136,7 @@ const REPEATED: Fate = (2, 0);
 const OPEN: Fate = (1, WRITE_TIMEOUT);
 
 #[test]
-fn only_what_may_be_repeated_goes_to_another_node() {
+fn only_repeatable_requests_go_to_another_node() {
     let list: &[(&str, Option<i64>, Fate)] = &[
         ("SELECT v FROM bench.kv WHERE k = 0x01", None, REPEATED),
         ("INSERT INTO bench.kv (k, v) VALUES (0x01, 0x02)", AT, REPEATED),

@@ -159,7 +159,7 @@ fn nothing_shows_behind_a_later_fence_where_fences_are_known() {
 }
 
 #[test]
-fn unless_what_is_known_ends_with_the_ownership_the_former_holder_writes() {
+fn known_fences_that_outlive_the_ownership_let_the_former_holder_write() {
     let is_heard = |event: &Event| matches!(event, Event::Acknowledged { .. });
     let arrives = |request, proxy| move |event: &Event| matches!(event, Event::Arrives { request: of, proxy: at } if (*of, *at) == (request, proxy));
     let is_read = |event: &Event| matches!(event, Event::Reads { .. });
