@@ -26,7 +26,7 @@ use crate::link::links::Links;
 use crate::link::{Kept, Pending, Purpose, open, refusal};
 use crate::locks::intake;
 use crate::metrics::{Closing, Outcome, Routing};
-use crate::multiget::take as multiget;
+use crate::multiget::send as multiget;
 use crate::plan::{After, Plan};
 use crate::reply;
 use crate::retained::Retained;

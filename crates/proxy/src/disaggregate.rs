@@ -23,7 +23,7 @@ use crate::ids::{LinkKey, LinkRef};
 use crate::limits;
 use crate::link::links::LinkAndNode;
 use crate::link::{
-    Link, LinkWriter, NodeState, Pending, Purpose, Step, closing, handshake, keep, upgrade,
+    Link, LinkWriter, NodeState, Pending, Purpose, Step, closing, handshake, lifecycle, upgrade,
 };
 use crate::log_limits::Logged;
 use crate::metrics::Outcome;
@@ -109,7 +109,7 @@ fn read_envelopes(core: &mut Core, io: &mut Io, at: LinkRef, envelopes: &mut Env
         match pass_on_all(link, node, Path { clients, retained, context }, io, envelopes) {
             Next::Nothing => return,
             Next::Fault(why) => {
-                keep::fault(core, io, at.key, &why);
+                lifecycle::fault(core, io, at.key, &why);
                 return;
             }
             Next::Oversized(header) => {
@@ -247,7 +247,7 @@ fn skip(
         _ => None,
     };
     let Some(stream) = stream.filter(|stream| link.streams.get(*stream).is_some()) else {
-        keep::fault(core, io, at.key, &format!("a message of {length} bytes exceeds {max}"));
+        lifecycle::fault(core, io, at.key, &format!("a message of {length} bytes exceeds {max}"));
         return false;
     };
     envelopes.skip();
@@ -290,7 +290,7 @@ fn stray_envelope(core: &mut Core, io: &mut Io, key: LinkKey, header: &Header, b
         Some(error) => format!("it refused an aggregated frame: {}", error.message),
         None => format!("it sent opcode {:#x} on a link of aggregated frames", header.opcode),
     };
-    keep::fault(core, io, key, &why);
+    lifecycle::fault(core, io, key, &why);
 }
 
 fn read_aggregate(core: &mut Core, io: &mut Io, at: LinkRef, header: &Header, body: &[u8]) {
@@ -298,7 +298,7 @@ fn read_aggregate(core: &mut Core, io: &mut Io, at: LinkRef, header: &Header, bo
     match link.filter(|link| matches!(link.writer, LinkWriter::Aggregate(_)) && header.flags == 0) {
         Some(link) => link.heard_frames = true,
         None => {
-            keep::fault(
+            lifecycle::fault(
                 core,
                 io,
                 at.key,
@@ -310,7 +310,7 @@ fn read_aggregate(core: &mut Core, io: &mut Io, at: LinkRef, header: &Header, bo
     let mut entries = match AggregateReader::new(body) {
         Ok(entries) => entries,
         Err(error) => {
-            keep::fault(core, io, at.key, &error.to_string());
+            lifecycle::fault(core, io, at.key, &error.to_string());
             return;
         }
     };
@@ -335,7 +335,7 @@ fn read_aggregate(core: &mut Core, io: &mut Io, at: LinkRef, header: &Header, bo
         match other {
             Ok(answer) => take(core, io, at, &answer),
             Err(error) => {
-                keep::fault(core, io, at.key, &error.to_string());
+                lifecycle::fault(core, io, at.key, &error.to_string());
                 return;
             }
         }
@@ -347,7 +347,7 @@ fn read_aggregate(core: &mut Core, io: &mut Io, at: LinkRef, header: &Header, bo
 fn take(core: &mut Core, io: &mut Io, at: LinkRef, answer: &Answer<'_>) {
     let Some(LinkAndNode { link, node, .. }) = core.links.find_with_node(at) else { return };
     let Some(pending) = link.streams.get(answer.stream).copied() else {
-        keep::fault(
+        lifecycle::fault(
             core,
             io,
             at.key,
@@ -394,7 +394,7 @@ fn take_for_client(
     let max = core.context.config.frame_bytes_max;
     let Some(body) = core.links.plain_body(at.key, answer.flags, answer.body, max, &mut plain)
     else {
-        keep::fault(core, io, at.key, "an answer's body could not be decompressed");
+        lifecycle::fault(core, io, at.key, "an answer's body could not be decompressed");
         let pending = Pending { fate_unknown: true, ..*pending };
         failure::fail(core, io, &pending, Outcome::LinkLost, "the node's answer was malformed");
         return;
@@ -417,7 +417,12 @@ fn take_for_client(
             if result_kind::peek(rest) == Some(result_kind::SET_KEYSPACE)
                 && answer.opcode == opcode::RESULT
             {
-                keep::fault(core, io, at.key, "a statement changed the keyspace of a shared link");
+                lifecycle::fault(
+                    core,
+                    io,
+                    at.key,
+                    "a statement changed the keyspace of a shared link",
+                );
             }
         }
         After::Deliver

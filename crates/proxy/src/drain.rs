@@ -4,10 +4,10 @@ use shunt_reactor::Io;
 
 use crate::client::{Stall, closing};
 use crate::core::Core;
+use crate::fleet::forwarding::connection;
 use crate::fleet::membership::run;
-use crate::fleet::peers::link;
 use crate::handover::agents;
-use crate::link::keep;
+use crate::link::lifecycle;
 use crate::metrics::Closing;
 
 /// Starts to drain (SIGTERM): takes no new requests, answers those in flight, and closes each
@@ -45,8 +45,8 @@ pub(crate) fn step(core: &mut Core, io: &mut Io) {
         && core.fleet.locks.has_left()
         && run::has_left(&core.fleet.membership)
     {
-        keep::close_all(core, io);
-        link::close_all(core, io);
+        lifecycle::close_all(core, io);
+        connection::close_all(core, io);
         agents::close_all(core, io);
         // Closing connections may still have answers to send; the tick checks again.
         if io.connections() == 0 {
@@ -66,6 +66,6 @@ pub(crate) fn close_all(core: &mut Core, io: &mut Io) {
             "the proxy is shutting down and waits no longer",
         );
     }
-    keep::close_all(core, io);
+    lifecycle::close_all(core, io);
     io.stop();
 }

@@ -20,7 +20,7 @@ use shunt_wire::error::DecodeError;
 use crate::ids::{LinkKey, PoolId};
 use crate::link::Pool;
 use crate::link::links::Links;
-use crate::locks::recognise as locks;
+use crate::locks::recognition as locks;
 use crate::metrics::QueryKind;
 use crate::plan::{After, NO_STATEMENT, Plan, Work, after_of, work_of};
 use crate::prepared::ID_BYTES;

@@ -7,7 +7,7 @@ use shunt_reactor::Io;
 use shunt_topology::NodeId;
 
 use crate::client::Client;
-use crate::client::who::Who;
+use crate::client::identity::Who;
 use crate::control::state::ClusterState;
 use crate::fleet::roster::Fleet;
 use crate::ids::PoolId;

@@ -15,18 +15,18 @@ use crate::disaggregate;
 use crate::drain;
 use crate::fleet::clock::question as clock;
 use crate::fleet::cores::receive;
+use crate::fleet::forwarding::connection as peers;
 use crate::fleet::membership::run;
-use crate::fleet::peers::link as peers;
 use crate::fleet::statements::answers;
 use crate::flush::{self, GATHER_TIMER};
-use crate::handover::{Handover, agents, links, moved};
+use crate::handover::{Handover, agents, connections, links};
 use crate::ids::Ticket;
 use crate::intake;
 use crate::limits;
-use crate::link::{handshake, keep, ring, watch};
+use crate::link::{handshake, lifecycle, ring, watch};
 use crate::locks::effects::perform;
 use crate::locks::status::report;
-use crate::locks::{self, foreign, keep as keep_locks, rows, sweep};
+use crate::locks::{self, foreign_rows, keeper as lock_keeper, rows, sweep};
 use crate::reply;
 use crate::retry::{agreement, expired, lost};
 use crate::transactions::modes::{self, rules};
@@ -100,10 +100,10 @@ impl Service for Core {
     fn closed(&mut self, io: &mut Io, conn: ConnId, reason: CloseReason) {
         match self.connections.peer(conn) {
             Peer::Client(slot) => {
-                moved::not_restored(self, io, slot, reason);
+                connections::not_restored(self, io, slot, reason);
                 closing::lost(self, io, slot, reason);
             }
-            Peer::Link(link) => keep::lost(self, io, link, reason),
+            Peer::Link(link) => lifecycle::lost(self, io, link, reason),
             Peer::Proxy(key) => peers::lost(self, io, key, reason),
             Peer::Agent(index) => agents::lost(self, io, index, "its connection has ended"),
             Peer::Nobody => {}
@@ -120,12 +120,12 @@ impl Service for Core {
     }
 
     fn frozen(&mut self, io: &mut Io, conn: ConnId, outcome: Result<Frozen, NotFrozen>) {
-        moved::frozen(self, io, conn, outcome);
+        connections::frozen(self, io, conn, outcome);
         settle(self, io);
     }
 
     fn restored(&mut self, io: &mut Io, conn: ConnId) {
-        moved::restored(self, io, conn);
+        connections::restored(self, io, conn);
         settle(self, io);
     }
 
@@ -190,7 +190,7 @@ impl Service for Core {
             settle(self, io);
         }
         if self.handover.as_deref().is_some_and(Handover::has_left) {
-            moved::settle(self, io);
+            connections::settle(self, io);
             settle(self, io);
         }
         self.fleet.lanes.flush();
@@ -226,8 +226,8 @@ fn tick(core: &mut Core, io: &mut Io) {
     closing::tell_suppressed(&core.context, io);
     run::tick(core, io);
     rows::tick(core, io);
-    keep_locks::tick(core);
-    foreign::tick(core, io);
+    lock_keeper::tick(core);
+    foreign_rows::tick(core, io);
     sweep::tick(core, io);
     time::tick(core, io);
     clock::tick(core, io);
@@ -236,7 +236,7 @@ fn tick(core: &mut Core, io: &mut Io) {
     peers::tick(core, io);
     if core.handover.is_some() {
         agents::tick(core, io);
-        moved::tick(core, io);
+        connections::tick(core, io);
         links::tick(core, io);
     }
     core.window.tick(io, &core.context.metrics);

@@ -121,7 +121,7 @@ mod tests {
 
     fn group(role: &str, host: u16) -> Group {
         let [high, low] = host.to_be_bytes();
-        let driver = crate::client::who::Driver { name: "D".into(), version: "1".into() };
+        let driver = crate::client::identity::Driver { name: "D".into(), version: "1".into() };
         Group {
             role: Some(role.into()),
             address: [10, 0, high, low].into(),

@@ -12,7 +12,7 @@ use crate::config::Multiget;
 use crate::core::Core;
 use crate::ids::LinkKey;
 use crate::link::{Pending, Purpose};
-use crate::locks::recognise as locks;
+use crate::locks::recognition as locks;
 use crate::metrics::Outcome;
 use crate::multiget::form;
 use crate::plan::{After, Plan};

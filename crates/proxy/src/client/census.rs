@@ -13,7 +13,7 @@ use shunt_reactor::Io;
 use tokio::sync::mpsc;
 
 use crate::client::clients::Clients;
-use crate::client::who::Driver;
+use crate::client::identity::Driver;
 use crate::limits;
 use crate::link::Pools;
 

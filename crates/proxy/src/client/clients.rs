@@ -8,9 +8,9 @@ use shunt_wire::cql::envelope::Header;
 use slab::Slab;
 
 use crate::client::heavy::{self, Heavy};
+use crate::client::identity::Drivers;
 use crate::client::inbox::Inbox;
 use crate::client::news::Announcing;
-use crate::client::who::Drivers;
 use crate::client::{Client, Phase, Stall};
 use crate::fleet::statements;
 use crate::ids::ClientRef;

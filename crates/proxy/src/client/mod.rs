@@ -3,8 +3,8 @@
 //!
 //! [`login`] lets it into a pool (logging in and USE), [`events`] sends it changes of the schema
 //! and [`announce`] those of the fleet, [`deadlines`] and [`closing`] end it, [`heavy`] orders
-//! large requests, [`inbox`] is that of the proxy itself, which acts as a client too, [`who`] and
-//! [`census`] show clients to operators. [`clients`] holds them all.
+//! large requests, [`inbox`] is that of the proxy itself, which acts as a client too, [`identity`]
+//! and [`census`] show clients to operators. [`clients`] holds them all.
 
 pub(crate) mod announce;
 pub mod census;
@@ -16,7 +16,7 @@ pub(crate) mod heavy;
 pub(crate) mod inbox;
 pub(crate) mod login;
 mod news;
-pub(crate) mod who;
+pub(crate) mod identity;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use shunt_wire::cql::compression::{self, Algorithm, CompressionError};
 use shunt_wire::cql::frame_v5::SegmentWriter;
 use shunt_wire::cql::reader::EnvelopeReader;
 
-use crate::client::who::Driver;
+use crate::client::identity::Driver;
 use crate::fault::Fault;
 use crate::fleet::requests;
 use crate::fleet::roster::Fleet;

@@ -15,7 +15,7 @@ use tracing::{debug, info, warn};
 use super::agreement::{self, Agreement, Answer, Waiter};
 use super::error::ControlError;
 use super::handshake::Session;
-use super::missed::Inventory;
+use super::inventory::Inventory;
 use super::plane::{ControlPlane, Step, node_port, probe, until};
 use super::state::{ControlRequest, CoreMail, TableName};
 use super::{ring, schema};

@@ -20,7 +20,7 @@ mod error;
 mod follow;
 mod handshake;
 mod ring_identity;
-mod missed;
+mod inventory;
 mod plane;
 pub mod post;
 mod ring;

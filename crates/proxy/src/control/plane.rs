@@ -25,7 +25,7 @@ use super::datacentre::{self, Resolved};
 use super::error::{Attempt, ControlError};
 use super::follow;
 use super::handshake::{self, Session};
-use super::missed::Inventory;
+use super::inventory::Inventory;
 use super::post::{Mailbox, Post};
 use super::ring::{self, KnownNodes, Ring};
 use super::ring_identity::{self, Members};

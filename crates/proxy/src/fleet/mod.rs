@@ -4,10 +4,10 @@
 //! |---|---|
 //! | [`clock`] | how far this proxy's clock is behind the nodes' |
 //! | [`cores`] | messages between the cores of this process |
-//! | [`lease`] | notices between the core that runs the membership and the cores that keep locks |
+//! | [`notices`] | notices between the core that runs the membership and the cores that keep locks |
 //! | [`levels`] | consistency levels of the fleet's statements, and the clocks of a lease |
 //! | [`membership`] | this proxy's place in the fleet: its lease, its state file, its shards |
-//! | [`peers`] | connections to the other proxies, and requests that go there |
+//! | [`forwarding`] | connections to the other proxies, and requests that go there |
 //! | [`requests`] | clients' requests on locks and transactions that are not answered yet |
 //! | [`rights`] | rights of clients' roles, which nodes decide |
 //! | [`roster`] | the live proxies, as drivers see them in `system.peers` |
@@ -15,10 +15,10 @@
 
 pub(crate) mod clock;
 pub(crate) mod cores;
-pub(crate) mod lease;
+pub(crate) mod notices;
 pub(crate) mod levels;
 pub mod membership;
-pub(crate) mod peers;
+pub(crate) mod forwarding;
 pub(crate) mod requests;
 pub(crate) mod rights;
 pub mod roster;

@@ -6,7 +6,7 @@ use shunt_handover::message::{Message, Read, Ticket};
 use shunt_reactor::Io;
 use tracing::{debug, info, warn};
 
-use super::moved;
+use super::connections;
 use super::state::{Agent, Control};
 use crate::core::{Core, Peer};
 use crate::limits;
@@ -90,7 +90,7 @@ pub(crate) fn received(core: &mut Core, io: &mut Io, index: u32, data: &[u8]) ->
                     agent.pinged_ns = io.now_ns();
                     // The agent knows by its first message that this is no link.
                     agent.send(io, Ticket(0), &Message::Ping);
-                    moved::control_up(core, io, index, session.instance);
+                    connections::control_up(core, io, index, session.instance);
                     continue;
                 }
                 Err(error) => error.to_string(),
@@ -99,7 +99,7 @@ pub(crate) fn received(core: &mut Core, io: &mut Io, index: u32, data: &[u8]) ->
                 Ok(None) => return used,
                 Ok(Some((read, Read::Message(ticket, message)))) => {
                     used += read;
-                    if moved::heard(core, io, index, ticket, &message) {
+                    if connections::heard(core, io, index, ticket, &message) {
                         continue;
                     }
                     "what it says of a connection cannot be".to_owned()
@@ -145,7 +145,7 @@ pub(crate) fn lost(core: &mut Core, io: &mut Io, index: u32, why: &str) {
         warn!(agent = %address, why, "an agent cannot be reached: its node is asked without it, and the agent tried again until it can");
     }
     if was_up {
-        moved::control_lost(core, io, index);
+        connections::control_lost(core, io, index);
     }
 }
 

@@ -8,10 +8,10 @@ use shunt_handover::message::{Message, Ticket};
 use shunt_reactor::Io;
 use shunt_topology::NodeId;
 
-use super::way::way;
+use super::policy::way;
 use crate::core::Core;
 use crate::ids::{LinkKey, LinkRef, PoolId};
-use crate::link::{Link, Role, handshake, keep, open};
+use crate::link::{Link, Role, handshake, lifecycle, open};
 
 /// Handles the agent's bytes, which precede those of the node. Returns how many of them it
 /// consumed.
@@ -37,7 +37,7 @@ pub(crate) fn shake(core: &mut Core, io: &mut Io, key: LinkKey, data: &[u8]) -> 
                 return used;
             }
             Err(error) => {
-                keep::fault(core, io, key, &format!("the agent on its host: {error}"));
+                lifecycle::fault(core, io, key, &format!("the agent on its host: {error}"));
                 return data.len();
             }
         }

@@ -2,26 +2,26 @@
 //! client's own connection (docs/internals/handover.md).
 //!
 //! A link through an agent brings, instead of a large RESULT, word that the answer waits there
-//! (`opcode::OFFERED`). If the client's connection may leave, it goes to the agent ([`moved`]),
-//! which sends the answer and gives the connection back at once; else the proxy tells the agent to
-//! put the answer back into the link's stream, and it takes the route of all answers. While a
-//! connection is away its id stays valid and output gathers (`Io::park`), so that code that writes
-//! to a client need not know.
+//! (`opcode::OFFERED`). If the client's connection may leave, it goes to the agent
+//! ([`connections`]), which sends the answer and gives the connection back at once; else the proxy
+//! tells the agent to put the answer back into the link's stream, and it takes the route of all
+//! answers. While a connection is away its id stays valid and output gathers (`Io::park`), so that
+//! code that writes to a client need not know.
 //!
 //! | file | contents |
 //! |---|---|
 //! | `offers.rs` | answers that wait at agents, and the fate of their requests |
-//! | `moved.rs` | clients' connections that are away, or on their way |
+//! | `connections.rs` | clients' connections that are away, or on their way |
 //! | `agents.rs` | control connections to agents, one for each core and node |
-//! | `way.rs`, `links.rs` | the decision whether a link goes through an agent; its beginning there |
+//! | `policy.rs`, `links.rs` | the decision whether a link goes through an agent; its beginning there |
 //! | `state.rs` | the state of each |
 
 pub(crate) mod agents;
 pub(crate) mod links;
-pub(crate) mod moved;
+pub(crate) mod connections;
 pub(crate) mod offers;
 mod state;
-pub(crate) mod way;
+pub(crate) mod policy;
 
 use std::collections::HashMap;
 use std::net::IpAddr;

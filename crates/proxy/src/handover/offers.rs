@@ -10,14 +10,14 @@ use shunt_handover::owner::AgentId;
 use shunt_reactor::Io;
 use shunt_wire::cql::envelope::{HEADER_BYTES, Header, opcode};
 
-use super::moved;
+use super::connections;
 use super::state::{Away, Offer, Place};
 use crate::client::{Client, Phase, Stall};
 use crate::core::Core;
 use crate::ids::LinkRef;
 use crate::limits;
 use crate::link::links::LinkAndNode;
-use crate::link::{Kept, Pending, Purpose, closing, keep};
+use crate::link::{Kept, Pending, Purpose, closing, lifecycle};
 use crate::metrics::{HandedOver, Outcome, StaysFor};
 use crate::plan::After;
 use crate::reply::Answer;
@@ -35,7 +35,7 @@ pub(crate) fn offered(core: &mut Core, io: &mut Io, at: LinkRef, answer: &Answer
         (link.via, ticket, length, handover, link.streams.get_mut(answer.stream as u16))
     else {
         let why = format!("it offers an answer on stream {} that nobody asked for", answer.stream);
-        return keep::fault(core, io, at.key, &why);
+        return lifecycle::fault(core, io, at.key, &why);
     };
     let Some(agent) = handover.agents.get_mut(via as usize) else { return };
     context.metrics.handover.offers.add(1);
@@ -84,7 +84,7 @@ pub(crate) fn offered(core: &mut Core, io: &mut Io, at: LinkRef, answer: &Answer
     let (header, leaves_ns) = (header.to_bytes(), io.now_ns());
     handover.away.insert(flow, Away { client: pending.client, place: Place::Leaving, leaves_ns });
     handover.offers.insert(ticket, Offer { at, stream, pending, leaves_ns, header, segments_lz4 });
-    moved::offer(core, io, AgentId(via), ticket, flow);
+    connections::offer(core, io, AgentId(via), ticket, flow);
 }
 
 /// True if a client's connection may leave: only whole answers are in progress on it.

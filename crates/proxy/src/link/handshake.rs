@@ -13,17 +13,17 @@ use shunt_wire::cql::message::{
 use crate::client::login;
 use crate::core::Core;
 use crate::fault::{NodeError, is_not_looked_up};
-use crate::handover::way;
+use crate::handover::policy;
 use crate::ids::{LinkKey, PoolId};
 use crate::limits;
 use crate::link::links::Links;
-use crate::link::{LinkWriter, Role, Step, Verdict, closing, identity, keep, open, upgrade};
+use crate::link::{LinkWriter, Role, Step, Verdict, closing, identity, lifecycle, open, upgrade};
 use crate::log_limits::Logged;
 use crate::metrics::GivenUp;
 
 /// Handles an open connection.
 pub(crate) fn connected(core: &mut Core, io: &mut Io, key: LinkKey) {
-    if !way::connected(core, key) {
+    if !policy::connected(core, key) {
         begin(core, io, key);
     }
 }
@@ -58,7 +58,7 @@ pub(crate) fn answered(core: &mut Core, io: &mut Io, key: LinkKey, header: &Head
             let why = "the node's login takes several steps, which this proxy cannot repeat for its shared links";
             refuse_login(core, io, key, why);
         }
-        (Step::Use, opcode::RESULT) => keep::ready(core, io, key),
+        (Step::Use, opcode::RESULT) => lifecycle::ready(core, io, key),
         (step @ (Step::Login | Step::Use), opcode::ERROR) => {
             let mut plain = Vec::new();
             match plain_error(&core.links, key, header, body, &mut plain) {
@@ -72,7 +72,7 @@ pub(crate) fn answered(core: &mut Core, io: &mut Io, key: LinkKey, header: &Head
                     );
                 }
                 Some(error) => step_refused(core, io, key, step == Step::Login, error),
-                None => keep::fault(
+                None => lifecycle::fault(
                     core,
                     io,
                     key,
@@ -85,7 +85,7 @@ pub(crate) fn answered(core: &mut Core, io: &mut Io, key: LinkKey, header: &Head
         }
         (step, op) => {
             let name = opcode::name(op).unwrap_or("an unknown message");
-            keep::fault(core, io, key, &format!("{name} is no answer to {step:?}"));
+            lifecycle::fault(core, io, key, &format!("{name} is no answer to {step:?}"));
         }
     }
 }
@@ -94,7 +94,7 @@ fn send_startup(core: &mut Core, io: &mut Io, key: LinkKey, supported: &[u8]) {
     let offer = match upgrade::read_offer(core, io, key, supported) {
         Ok(offer) => offer,
         Err(why) => {
-            keep::fault(core, io, key, &why);
+            lifecycle::fault(core, io, key, &why);
             return;
         }
     };
@@ -146,7 +146,7 @@ fn send_login(core: &mut Core, io: &mut Io, key: LinkKey, header: &Header, body:
                 turned_away(core, io, key, why, Some(verdict));
             }
             Err(error) => {
-                keep::fault(core, io, key, &format!("its AUTHENTICATE is malformed: {error}"))
+                lifecycle::fault(core, io, key, &format!("its AUTHENTICATE is malformed: {error}"))
             }
         }
         return;
@@ -174,7 +174,7 @@ fn send_use(core: &mut Core, io: &mut Io, key: LinkKey) {
     let Some(link) = core.links.get_mut(key) else { return };
     let keyspace = core.router.pools.get(link.pool).and_then(|pool| pool.key.keyspace.clone());
     let Some(keyspace) = keyspace else {
-        keep::ready(core, io, key);
+        lifecycle::ready(core, io, key);
         return;
     };
     link.step = Step::Use;

@@ -22,7 +22,7 @@ use crate::core::Core;
 use crate::ids::LinkKey;
 use crate::limits;
 use crate::link::links::Links;
-use crate::link::{Step, handshake, keep, open};
+use crate::link::{Step, handshake, lifecycle, open};
 use crate::metrics::GivenUp;
 
 /// The query for a node's identity.
@@ -49,7 +49,7 @@ pub(crate) fn take(core: &mut Core, io: &mut Io, key: LinkKey, header: &Header, 
     let plain =
         core.links.plain_body(key, header.flags, body, limits::HANDSHAKE_BYTES_MAX, &mut plain);
     let Some((host_id, cluster_name)) = plain.and_then(|body| identity(header, body)) else {
-        keep::break_off(core, io, key, GivenUp::Stranger, "it does not show its host id");
+        lifecycle::break_off(core, io, key, GivenUp::Stranger, "it does not show its host id");
         return;
     };
     let Some(cluster) = core.router.cluster.clone() else { return };
@@ -60,7 +60,7 @@ pub(crate) fn take(core: &mut Core, io: &mut Io, key: LinkKey, header: &Header, 
         }
         Some(difference) => {
             set_stranger(&mut core.links, node, true);
-            keep::break_off(core, io, key, GivenUp::Stranger, &difference);
+            lifecycle::break_off(core, io, key, GivenUp::Stranger, &difference);
         }
     }
 }

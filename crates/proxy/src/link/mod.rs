@@ -1,8 +1,8 @@
 //! The nodes behind the proxy and the links to them.
 //!
 //! A link is one connection to one node, shared by all clients of one pool. [`open`] connects it,
-//! [`handshake`] and [`identity`] prepare it for queries, [`keep`] keeps the right ones open and
-//! gives up those that break, [`watch`] probes them, [`upgrade`] moves them to the port where a
+//! [`handshake`] and [`identity`] prepare it for queries, [`lifecycle`] keeps the right ones open
+//! and gives up those that break, [`watch`] probes them, [`upgrade`] moves them to the port where a
 //! node takes aggregated frames, [`ring`] follows the ring. [`streams`] remembers the requests in
 //! flight on a link; [`pool`] defines who may share it, [`pools`] assigns pools, [`refusal`] closes
 //! the clients that no node takes any more. [`links`] holds them all.
@@ -13,7 +13,7 @@
 pub(crate) mod closing;
 pub(crate) mod handshake;
 pub(crate) mod identity;
-pub(crate) mod keep;
+pub(crate) mod lifecycle;
 pub(crate) mod links;
 pub(crate) mod open;
 pub(crate) mod pool;

@@ -6,7 +6,7 @@ use shunt_topology::NodeId;
 use shunt_wire::cql::envelope::Header;
 
 use crate::core::{Core, Peer};
-use crate::handover::way;
+use crate::handover::policy;
 use crate::ids::{LinkKey, PoolId};
 use crate::limits;
 use crate::link::links::{LinkAndNode, Links};
@@ -85,7 +85,7 @@ pub(crate) fn open(
         let port = core.links.node(node).and_then(|state| state.upgrade.port);
         address.set_port(port.unwrap_or(address.port()));
     }
-    let via = way::way(core, pool_id, node, io.now_ns());
+    let via = policy::way(core, pool_id, node, io.now_ns());
     if matches!(role, Role::Replaces(..)) && core.handover.is_some() && via.is_none() {
         return false;
     }

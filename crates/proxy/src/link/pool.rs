@@ -13,7 +13,7 @@ use shunt_topology::{Backoff, NodeId};
 use shunt_wire::cql::compression::Algorithm;
 use shunt_wire::cql::message::{encode, error_code};
 
-use crate::client::who::PoolNames;
+use crate::client::identity::PoolNames;
 use crate::ids::{ClientRef, LinkKey, PoolId};
 use crate::limits;
 use crate::metrics::PoolState;

@@ -10,7 +10,7 @@ use crate::client::Stall;
 use crate::control::state::ClusterState;
 use crate::core::Core;
 use crate::ids::LinkKey;
-use crate::link::{NodeState, Upgrade, keep, open};
+use crate::link::{NodeState, Upgrade, lifecycle, open};
 use crate::transactions::pause;
 
 /// Routes by the new table, drops nodes that left, connects to new ones.
@@ -77,7 +77,7 @@ pub(crate) fn changed(core: &mut Core, io: &mut Io, cluster: Arc<ClusterState>) 
     }
     core.router.set_cluster(cluster);
     for link in gone {
-        keep::retire(core, io, link);
+        lifecycle::retire(core, io, link);
     }
     for pool in core.router.pools.ids() {
         open::ensure_links(core, io, pool);

@@ -20,7 +20,7 @@ use crate::core::Core;
 use crate::ids::{LinkKey, LinkRef};
 use crate::limits;
 use crate::link::links::LinkAndNode;
-use crate::link::{Role, Step, closing, keep, open};
+use crate::link::{Role, Step, closing, lifecycle, open};
 use crate::reply::Answer;
 
 /// Reads from SUPPORTED the offer of aggregated frames on this very connection, if they are wanted;
@@ -107,7 +107,7 @@ pub(crate) fn take_place(core: &mut Core, io: &mut Io, key: LinkKey) -> bool {
     link.role = Role::Serves;
     let (pool, node) = (link.pool, link.node);
     if core.links.find(old).is_some() {
-        keep::retire(core, io, old.key);
+        lifecycle::retire(core, io, old.key);
     }
     match core.router.pools.get_mut(pool) {
         Some(pool) if pool.missing(node) > 0 => {

@@ -9,7 +9,7 @@ use crate::client::login;
 use crate::core::Core;
 use crate::ids::LinkKey;
 use crate::limits;
-use crate::link::{Pending, Purpose, Step, closing, keep, open, pools, refusal, upgrade};
+use crate::link::{Pending, Purpose, Step, closing, lifecycle, open, pools, refusal, upgrade};
 use crate::metrics::{GivenUp, PoolState};
 use crate::retry::lost;
 
@@ -61,7 +61,7 @@ pub(crate) fn tick_links(core: &mut Core, io: &mut Io) {
         let Some(link) = core.links.get(key) else { continue };
         if link.step != Step::Ready {
             if now > link.open_deadline_ns {
-                keep::break_off(
+                lifecycle::break_off(
                     core,
                     io,
                     key,
@@ -85,9 +85,9 @@ pub(crate) fn tick_links(core: &mut Core, io: &mut Io) {
         let probed_ns = now.saturating_sub(link.probe_sent_ns).min(silent_ns);
         let busy = link.streams.len() > 0;
         if link.probe_sent_ns != 0 && probed_ns > limits::LINK_SILENCE_MAX_NS {
-            keep::break_off(core, io, key, GivenUp::Silent, "it did not answer OPTIONS");
+            lifecycle::break_off(core, io, key, GivenUp::Silent, "it did not answer OPTIONS");
         } else if link.orphans > limits::LINK_ORPHANS_MAX.min(link.streams.max() / 2) {
-            keep::break_off(
+            lifecycle::break_off(
                 core,
                 io,
                 key,

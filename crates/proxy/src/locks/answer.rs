@@ -6,7 +6,7 @@ use shunt_wire::cql::envelope::{flag, opcode};
 use shunt_wire::cql::message::errors::ReplicaCounts;
 use shunt_wire::cql::message::{Consistency, ErrorDetails, ErrorMessage, error_code, put};
 
-use crate::fleet::requests::form::{AnswerForm, AnswerKind};
+use crate::fleet::requests::answer_form::{AnswerForm, AnswerKind};
 use crate::locks::listing;
 use crate::locks::reply::{Held, Reply, Verdict};
 

@@ -6,18 +6,18 @@ use shunt_locks::{NotServed, Quota, Ticket, shard_of};
 use shunt_reactor::Io;
 
 use crate::core::Core;
-use crate::fleet::peers::Login;
-use crate::fleet::peers::forward::forward;
-use crate::fleet::peers::withdraw::withdraw;
+use crate::fleet::forwarding::Login;
+use crate::fleet::forwarding::request::forward;
+use crate::fleet::forwarding::withdrawal::withdraw;
 use crate::fleet::requests;
+use crate::fleet::requests::answer_form::{AnswerForm, AnswerKind};
 use crate::fleet::requests::clients;
-use crate::fleet::requests::form::{AnswerForm, AnswerKind};
 use crate::fleet::requests::{Again, Asker, At, Pending};
 use crate::ids::ClientRef;
 use crate::locks::reply::{Reply, Verdict};
 use crate::locks::request::LockRequest;
 use crate::locks::request::{KeeperRequest, Operation};
-use crate::locks::{answer, batch, core_of, keep, overview};
+use crate::locks::{answer, batch, core_of, keeper, overview};
 use crate::transactions::{answer as transactions, intake::guard};
 
 /// Requests of a core's clients that may be at other proxies; those here and on other cores have
@@ -108,7 +108,7 @@ fn send(core: &mut Core, io: &mut Io, ticket: Ticket, asker: &Asker, question: &
             (None, _) => deliver(core, io, ticket, &Verdict::Quota(Quota::Requests).into()),
         }
     } else if keeper == core.context.index {
-        let handle = keep::take_request(core, io, &request);
+        let handle = keeper::take_request(core, io, &request);
         if let Some(pending) = core.fleet.requests.get_mut(ticket) {
             pending.at = At::Here(handle);
         }
@@ -176,7 +176,7 @@ pub(crate) fn deliver(core: &mut Core, io: &mut Io, ticket: Ticket, outcome: &Re
         )
     {
         pending.at = At::Here(None);
-        keep::wake(core, io, due_ns);
+        keeper::wake(core, io, due_ns);
         return;
     }
     match pending.form.kind {
@@ -243,7 +243,7 @@ pub(super) fn ask_again(core: &mut Core, io: &mut Io) {
         send(core, io, ticket, &asker, &LockRequest { table, namespace, operation, name, owner });
     }
     if let Some(due_ns) = core.fleet.locks.retries.next_due_ns() {
-        keep::wake(core, io, due_ns);
+        keeper::wake(core, io, due_ns);
     }
 }
 
@@ -258,7 +258,7 @@ pub(super) fn cancel_part(core: &mut Core, io: &mut Io, ticket: Ticket) {
 pub(crate) fn cancel(core: &mut Core, io: &mut Io, ticket: Ticket, pending: &Pending) {
     match pending.at {
         At::Core(keeper) => core.fleet.lanes.cancel(keeper, ticket, false),
-        At::Here(Some(handle)) => keep::cancel(core, io, ticket, handle, false),
+        At::Here(Some(handle)) => keeper::cancel(core, io, ticket, handle, false),
         // A lock that it was granted by then is released when the answer comes.
         At::Elsewhere(via) => withdraw(core, io, ticket, via),
         At::Here(None) => {}
@@ -272,7 +272,7 @@ pub(super) fn withdraw_waiting(core: &mut Core, io: &mut Io, client: ClientRef, 
     let Some(ticket) = core.fleet.requests.by_stream(client, stream) else { return };
     match core.fleet.requests.get_mut(ticket).map(|pending| pending.at) {
         Some(At::Core(keeper)) => core.fleet.lanes.cancel(keeper, ticket, true),
-        Some(At::Here(Some(handle))) => keep::cancel(core, io, ticket, handle, true),
+        Some(At::Here(Some(handle))) => keeper::cancel(core, io, ticket, handle, true),
         Some(At::Here(None) | At::Elsewhere(_)) | None => {}
     }
 }

@@ -13,14 +13,14 @@ use shunt_wire::cql::message::{
 use crate::answers::learn;
 use crate::core::Core;
 use crate::fault::Fault;
-use crate::fleet::peers;
-use crate::fleet::peers::withdraw;
+use crate::fleet::forwarding;
+use crate::fleet::forwarding::withdrawal;
+use crate::fleet::requests::answer_form::AnswerKind;
 use crate::fleet::requests::clients;
-use crate::fleet::requests::form::AnswerKind;
 use crate::ids::ClientRef;
-use crate::locks::checks::{form, question};
-use crate::locks::recognise::{TEXT_BYTES_MAX, too_long};
+use crate::locks::recognition::{TEXT_BYTES_MAX, too_long};
 use crate::locks::request::Operation;
+use crate::locks::validation::{form, question};
 
 use crate::locks::{batch, dispatch, overview, permission};
 use crate::metrics::Outcome;
@@ -98,10 +98,10 @@ fn take_apart(
     }
     let (payload, body) = split_request_prefix(header.flags, body)?;
     let kind = payload
-        .and_then(|payload| payload.iter().find(|(key, _)| *key == peers::PAYLOAD))
+        .and_then(|payload| payload.iter().find(|(key, _)| *key == forwarding::PAYLOAD))
         .map(|(_, kind)| kind);
-    let gives_back = kind.flatten() == Some(&[peers::GIVES_BACK]);
-    let means_mode = kind.is_none() || kind.flatten() == Some(&[peers::NAMES_MODE]);
+    let gives_back = kind.flatten() == Some(&[forwarding::GIVES_BACK]);
+    let means_mode = kind.is_none() || kind.flatten() == Some(&[forwarding::NAMES_MODE]);
     let from = Sender {
         client: (slot, header.stream),
         was_forwarded: kind.is_some(),
@@ -262,7 +262,7 @@ fn take_batch(
 
 /// Takes back what the client asks to be taken back, of its own requests.
 pub(crate) fn withdraw_request(core: &mut Core, io: &mut Io, slot: u32, flags: u8, body: &[u8]) {
-    let Some(stream) = withdraw::stream_of(flags, body) else { return };
+    let Some(stream) = withdrawal::stream_of(flags, body) else { return };
     let Some(client) = core.clients.get(slot).map(|client| ClientRef { slot, id: client.id })
     else {
         return;

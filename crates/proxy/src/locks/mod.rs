@@ -1,8 +1,8 @@
 //! Locks: the core that keeps a lock answers statements on the tables of the keyspace `shunt`.
 //!
 //! ```text
-//! decode -> intake -> dispatch --(core)--> keep -> [shunt_locks] -> effects -> rows -> statements
-//!           reply <- answer <- dispatch <--(core)---------------------'
+//! decode -> intake -> dispatch --(core)--> keeper -> [shunt_locks] -> effects -> rows -> statements
+//!           reply <- answer <- dispatch <--(core)-----------------------'
 //! ```
 //!
 //! A lock belongs to one of 64 shards. The fleet decides which proxy owns the shard
@@ -11,13 +11,13 @@
 //!
 //! | module | subject |
 //! |---|---|
-//! | [`recognise`] | statements on the tables of locks are found among all statements |
+//! | [`recognition`] | statements on the tables of locks are found among all statements |
 //! | [`intake`] | a client's statement, as text, prepared or batch, is read; a proxy withdraws what it has forwarded |
 //! | [`permission`] | whether the client's role may use the locks of a table |
-//! | [`checks`] | a request is checked against the limits of fleet and proxy |
+//! | [`validation`] | a request is checked against the limits of fleet and proxy |
 //! | [`request`], [`mod@reply`] | requests and their outcomes, as they travel between cores |
 //! | [`dispatch`] | requests go to the cores and proxies that keep the locks, and are sent again after a take-over |
-//! | [`keep`] | this core's locks: requests, times, answers to writes |
+//! | [`keeper`] | this core's locks: requests, times, answers to writes |
 //! | [`ownership`] | the lease and the shards of this core |
 //! | [`effects`] | the effects of [`shunt_locks::Locks`], and their execution |
 //! | [`rows`] | rows of durable locks are written and read |
@@ -27,24 +27,24 @@
 //! | [`overview`] | the locks of all cores, longest queues first |
 //! | [`answer`] | outcomes, as the rows and errors that clients get |
 //! | [`status`] | the report for `/status` on the locks and the fleet |
-//! | [`foreign`] | rows in the tables of locks, which should have none |
+//! | [`foreign_rows`] | rows in the tables of locks, which should have none |
 //! | [`state`] | states that the owner of a core's locks keeps for the steps above |
 //!
 //! Requests that are not answered yet are in [`crate::fleet::requests`].
 
 pub(crate) mod answer;
 pub(crate) mod batch;
-mod checks;
+mod validation;
 pub(crate) mod dispatch;
 pub(crate) mod effects;
-pub(crate) mod foreign;
+pub(crate) mod foreign_rows;
 pub(crate) mod intake;
-pub(crate) mod keep;
+pub(crate) mod keeper;
 pub(crate) mod listing;
 pub(crate) mod overview;
 pub(crate) mod ownership;
 pub(crate) mod permission;
-pub(crate) mod recognise;
+pub(crate) mod recognition;
 pub(crate) mod reply;
 pub(crate) mod request;
 pub(crate) mod rows;

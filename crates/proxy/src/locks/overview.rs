@@ -12,13 +12,13 @@ use shunt_reactor::Io;
 use crate::core::Core;
 use crate::fault::Fault;
 use crate::fleet::requests;
+use crate::fleet::requests::answer_form::{AnswerForm, AnswerKind};
 use crate::fleet::requests::clients;
-use crate::fleet::requests::form::{AnswerForm, AnswerKind};
 use crate::ids::ClientRef;
 use crate::limits;
 use crate::locks::reply::{Reply, Verdict};
 use crate::locks::state::Overview;
-use crate::locks::{dispatch, keep, listing};
+use crate::locks::{dispatch, keeper, listing};
 
 /// Questions under way on a core.
 const OVERVIEWS_MAX: usize = 256;
@@ -87,7 +87,7 @@ pub(super) fn look(
     namespace: Namespace,
     most: u32,
 ) -> Result<Vec<u8>, NotServed> {
-    let now = keep::now(io);
+    let now = keeper::now(io);
     if core.fleet.locks.has_left() {
         return Err(NotServed::Elsewhere);
     }

@@ -5,7 +5,7 @@ use shunt_locks::Lease;
 use shunt_reactor::Io;
 
 use crate::core::Core;
-use crate::locks::{LockKeeper, keep};
+use crate::locks::{LockKeeper, keeper};
 
 /// This proxy is a member of its fleet. Begins to serve locks.
 pub(crate) fn begin(core: &mut Core, level: Level, max_ttl_ms: u32) {
@@ -16,61 +16,61 @@ pub(crate) fn begin(core: &mut Core, level: Level, max_ttl_ms: u32) {
 
 /// This proxy is no longer a member of its fleet.
 pub(crate) fn end(core: &mut Core, io: &mut Io) {
-    let now = keep::now(io);
+    let now = keeper::now(io);
     core.fleet.locks.level = None;
     let (table, effects) = core.fleet.locks.table();
     table.set_lease(now, Lease::default(), effects);
     for shard in 0..SHARDS as Shard {
         core.fleet.locks.lose(shard, now.boot_ns);
     }
-    keep::set_due(core, io);
+    keeper::set_due(core, io);
 }
 
 /// Sets a new lease. Returns the highest token that the core has granted.
 pub(crate) fn set_lease(core: &mut Core, io: &mut Io, lease: Lease) -> i64 {
-    let now = keep::now(io);
+    let now = keeper::now(io);
     let (table, effects) = core.fleet.locks.table();
     table.set_lease(now, lease, effects);
     let token_us = table.last_token_us();
-    keep::set_due(core, io);
+    keeper::set_due(core, io);
     token_us
 }
 
 /// A shard becomes this core's.
 pub(crate) fn gain(core: &mut Core, io: &mut Io, gain: &Gain) {
-    let now = keep::now(io);
+    let now = keeper::now(io);
     let (table, effects) = core.fleet.locks.table();
     table.gain(now, gain.shard, gain.ts_floor_us, gain.memory_grace_until_ns, effects);
-    keep::set_due(core, io);
+    keeper::set_due(core, io);
 }
 
 /// A shard is to be handed over. Returns the highest token that was granted in it, and whether no
 /// lock in memory is held.
 pub(crate) fn drain(core: &mut Core, io: &mut Io, shard: Shard) -> (i64, bool) {
-    let now = keep::now(io);
+    let now = keeper::now(io);
     let (table, _) = core.fleet.locks.table();
     // Before the shard is lost: after that its tokens count no more.
     let drained = (table.last_token_us(), table.is_memory_free(now, shard));
     core.fleet.locks.lose(shard, now.boot_ns);
-    keep::set_due(core, io);
+    keeper::set_due(core, io);
     drained
 }
 
 /// A shard that was to be handed over remains this core's. Its holds were forgotten: durable ones
 /// are read again, and those in memory may be held for as long as the longest of them.
 pub(crate) fn resume(core: &mut Core, io: &mut Io, shard: Shard) {
-    let now = keep::now(io);
+    let now = keeper::now(io);
     let grace_ns = core.fleet.locks.forgotten_until_ns[usize::from(shard)];
     let (table, effects) = core.fleet.locks.table();
     table.gain(now, shard, 0, grace_ns, effects);
-    keep::set_due(core, io);
+    keeper::set_due(core, io);
 }
 
 /// A shard is no longer this core's.
 pub(crate) fn lose(core: &mut Core, io: &mut Io, shard: Shard) {
-    let now = keep::now(io);
+    let now = keeper::now(io);
     core.fleet.locks.lose(shard, now.boot_ns);
-    keep::set_due(core, io);
+    keeper::set_due(core, io);
 }
 
 impl LockKeeper {

@@ -24,7 +24,7 @@ use crate::fleet::rights::right::{Action, Right};
 use crate::fleet::rights::waiting::Waiter;
 use crate::ids::ClientRef;
 use crate::locks::state::UndecidedRequest as Request;
-use crate::locks::{intake, keep};
+use crate::locks::{intake, keeper};
 use crate::log_limits::Logged;
 use crate::metrics::{Outcome, PermissionAnswer};
 use crate::reply;
@@ -134,7 +134,7 @@ fn retry_later(core: &mut Core, io: &mut Io) {
         undecided.retry_ns = io.now_ns() + RETRY_NS;
     }
     let at_ns = undecided.retry_ns;
-    keep::wake(core, io, at_ns);
+    keeper::wake(core, io, at_ns);
 }
 
 /// Tries waiting requests again, where it is time: to refuse them, or to have a node asked again.

@@ -28,7 +28,7 @@ pub(super) struct Snapshot {
     pub(super) list: Vec<u8>,
 }
 
-/// Progress of the search for rows in the tables of locks ([`super::foreign`]).
+/// Progress of the search for rows in the tables of locks ([`super::foreign_rows`]).
 #[derive(Default)]
 pub(super) struct ForeignRows {
     /// Time of the next query.

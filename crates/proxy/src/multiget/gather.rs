@@ -15,7 +15,7 @@ use crate::multiget::reasons::Lost;
 use crate::multiget::{Gather, Mistake, Rows, merge};
 use crate::plan::Plan;
 use crate::reply::{self, Answer};
-use crate::retry::{failure, taken};
+use crate::retry::{failure, mode_change};
 use crate::route::{self, Choice};
 
 /// Handles the answer to a part: from a node, or from the proxy in its place.
@@ -191,8 +191,8 @@ fn send_whole(core: &mut Core, io: &mut Io, gather: &Gather) {
             "the nodes did not answer in time",
         );
     }
-    if taken::is_taken(core, io, &pending, &gather.request) {
-        return failure::fail(core, io, &pending, Outcome::Intercepted, taken::WHY);
+    if mode_change::is_taken(core, io, &pending, &gather.request) {
+        return failure::fail(core, io, &pending, Outcome::Intercepted, mode_change::WHY);
     }
     let mut choose =
         |plan: &Plan| route::choose(&mut core.router, &core.links, gather.pool, plan, None);

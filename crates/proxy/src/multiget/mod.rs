@@ -19,7 +19,7 @@ pub(crate) mod gather;
 pub(crate) mod merge;
 pub(crate) mod reasons;
 pub(crate) mod split;
-pub(crate) mod take;
+pub(crate) mod send;
 
 use std::collections::HashMap;
 

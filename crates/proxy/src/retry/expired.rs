@@ -5,7 +5,7 @@ use shunt_reactor::Io;
 use crate::core::Core;
 use crate::ids::{LinkKey, LinkRef, Ticket};
 use crate::limits;
-use crate::link::{Kept, Pending, Purpose, keep};
+use crate::link::{Kept, Pending, Purpose, lifecycle};
 use crate::metrics::{GivenUp, Outcome};
 use crate::retry::{agreement, failure, unprepared};
 
@@ -76,7 +76,7 @@ fn expire_requests(core: &mut Core, io: &mut Io, key: LinkKey) {
         }
     }
     if never_answered {
-        keep::replace(core, io, key, GivenUp::UnansweredQuery);
+        lifecycle::replace(core, io, key, GivenUp::UnansweredQuery);
     }
 }
 

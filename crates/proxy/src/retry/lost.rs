@@ -8,7 +8,7 @@ use shunt_reactor::{Io, SentLog};
 use crate::core::Core;
 use crate::link::{Kept, Pending, Purpose};
 use crate::metrics::Outcome;
-use crate::retry::{elsewhere, failure, repeat, unprepared};
+use crate::retry::{another_node, failure, repeat, unprepared};
 
 /// Handles the requests noted during an event, and those of links that break as a consequence.
 #[inline]
@@ -50,7 +50,7 @@ fn request_lost(core: &mut Core, io: &mut Io, pending: &Pending, log: &SentLog) 
                     if pending.retries == 0
                         && repeat::may_repeat(&mut core.router, &pending, &body) =>
                 {
-                    elsewhere::send(core, io, pending, &body, None);
+                    another_node::send(core, io, pending, &body, None);
                 }
                 _ => failure::fail(
                     core,

@@ -8,19 +8,19 @@
 //! | the deadline is over | [`expired`] |
 //! | the nodes do not agree on the schema yet | [`agreement`] |
 //!
-//! [`repeat`] decides which requests may be sent twice, [`taken`] which must not go to nodes any
-//! more, [`elsewhere`] sends them to another node, and [`failure`] tells the client what is known
-//! if there is no second attempt. All of this is cold: a request comes here at most a few times in
-//! its life, and then its bytes are copied.
+//! [`repeat`] decides which requests may be sent twice, [`mode_change`] which must not go to nodes
+//! any more, [`another_node`] sends them to another node, and [`failure`] tells the client what is
+//! known if there is no second attempt. All of this is cold: a request comes here at most a few
+//! times in its life, and then its bytes are copied.
 
 pub(crate) mod agreement;
-pub(crate) mod elsewhere;
+pub(crate) mod another_node;
 pub(crate) mod expired;
 pub(crate) mod failure;
 pub(crate) mod lost;
 pub(crate) mod repairs;
 pub(crate) mod repeat;
-pub(crate) mod taken;
+pub(crate) mod mode_change;
 pub(crate) mod turned_away;
 pub(crate) mod unprepared;
 

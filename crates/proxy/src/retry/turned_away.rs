@@ -11,9 +11,9 @@ use crate::core::Core;
 use crate::fault::{NodeError, Party};
 use crate::ids::LinkKey;
 use crate::limits;
-use crate::link::{Kept, Pending, keep};
+use crate::link::{Kept, Pending, lifecycle};
 use crate::metrics::GivenUp;
-use crate::retry::{elsewhere, repeat};
+use crate::retry::{another_node, repeat};
 
 /// Cassandra 5's message, with code OVERLOADED, to queries that reach it after it began to shut
 /// down. No separate code exists.
@@ -63,8 +63,8 @@ pub(crate) fn send_on(
     if leaving {
         let (now, random) = (io.now_ns(), core.context.random());
         core.links.health.failed(node, now, random);
-        keep::replace(core, io, key, GivenUp::NodeLeaving);
+        lifecycle::replace(core, io, key, GivenUp::NodeLeaving);
     }
-    elsewhere::send(core, io, again, &bytes, Some(node));
+    another_node::send(core, io, again, &bytes, Some(node));
     true
 }

@@ -41,7 +41,7 @@ use crate::metrics::Outcome;
 use crate::prepared::{PreparedStatement, Shape};
 use crate::reply::{self, Answer};
 use crate::retry::failure::may_have_changed;
-use crate::retry::{Repair, elsewhere, failure, taken};
+use crate::retry::{Repair, another_node, failure, mode_change};
 
 /// The verdict of a node's answer to a repair's PREPARE.
 enum Again {
@@ -126,7 +126,7 @@ fn give_to_another(
     if pending.retries > 0 || !pool.links().any(is_another) {
         return false;
     }
-    elsewhere::send(core, io, Pending { reprepares: 0, ..pending }, body, Some(node));
+    another_node::send(core, io, Pending { reprepares: 0, ..pending }, body, Some(node));
     true
 }
 
@@ -235,8 +235,8 @@ pub(crate) fn answered(
             "the node did not answer in time",
         );
     }
-    if taken::is_taken(core, io, &pending, &repair.body) {
-        return refuse_as_unprepared(core, io, &repair, Outcome::Intercepted, taken::WHY);
+    if mode_change::is_taken(core, io, &pending, &repair.body) {
+        return refuse_as_unprepared(core, io, &repair, Outcome::Intercepted, mode_change::WHY);
     }
     if !core.links.find(link).is_some_and(|link| link.is_ready() && !link.has_too_many_bytes(io))
         || !aggregate::send(
@@ -248,7 +248,7 @@ pub(crate) fn answered(
             &repair.body,
         )
     {
-        elsewhere::send(core, io, pending, &repair.body, None);
+        another_node::send(core, io, pending, &repair.body, None);
     }
 }
 
@@ -311,7 +311,7 @@ fn compare(core: &mut Core, link: LinkKey, repair: &Repair, answer: &Answer<'_>)
 pub(crate) fn give_up(core: &mut Core, io: &mut Io, ticket: Ticket) {
     let Some(repair) = core.retries.repairs.remove(ticket) else { return };
     if repair.pending.retries == 0 {
-        elsewhere::send(core, io, repair.pending, &repair.body, Some(repair.node));
+        another_node::send(core, io, repair.pending, &repair.body, Some(repair.node));
     } else {
         let why = "Shunt: this statement could not be prepared on the node it was sent to; prepare it again";
         refuse_as_unprepared(core, io, &repair, Outcome::LinkLost, why);

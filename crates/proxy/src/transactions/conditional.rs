@@ -33,7 +33,7 @@ use shunt_wire::cql::envelope::opcode;
 use shunt_wire::cql::message::encode_result::RowsWriter;
 use shunt_wire::cql::message::{Consistency, ErrorMessage, ResultMessage, encode, error_code};
 
-use super::{confirmation, identity, levels, observe, reads, writes};
+use super::{confirmation, evaluation, levels, observation, table_identity, writes};
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
 use crate::fleet::statements::{self, Heard, Levels, Whose};
@@ -122,7 +122,7 @@ pub(super) fn start(core: &mut Core, io: &mut Io, number: u64) -> Result<Prerequ
 /// The consistency level at which the row is read.
 pub(super) fn level(core: &Core, job: &Job) -> Consistency {
     match &job.conditional {
-        Some(state) if state.observed.is_some() => observe::level(core, &job.message),
+        Some(state) if state.observed.is_some() => observation::level(core, &job.message),
         Some(state) if state.known == Knowledge::Nothing => levels::serial(core),
         _ => levels::quorum(core),
     }
@@ -132,7 +132,7 @@ pub(super) fn level(core: &Core, job: &Job) -> Consistency {
 pub(super) fn decide(core: &mut Core, io: &mut Io, number: u64) -> Result<Decision, Failure> {
     let now = levels::now(io);
     let leaves_out = core.fleet.transactions.leaves_row_as_read();
-    let is_settled = observe::is_settled(core, number, now.boot_ns);
+    let is_settled = observation::is_settled(core, number, now.boot_ns);
     let Some(job) = core.fleet.transactions.jobs.get_mut(&number) else {
         return Ok(Decision::GiveUp);
     };
@@ -346,7 +346,7 @@ fn send(core: &mut Core, io: &mut Io, id: TransactionId, timestamp_us: i64) -> b
     let whose = Whose::Transaction(Part::Unlogged { id, who });
     if is_observed {
         let number = keeper.of_id.get(&id).copied();
-        return number.is_some_and(|number| observe::send(core, io, number, whose));
+        return number.is_some_and(|number| observation::send(core, io, number, whose));
     }
     let Ok((text, list)) = written else { return false };
     let last_us = timestamp_us + i64::from(TIMESTAMPS) - 1;
@@ -414,7 +414,7 @@ fn refusal(core: &mut Core, id: TransactionId, error: &ErrorMessage<'_>) -> Fail
     let number = keeper.of_id.get(&id).copied().unwrap_or_default();
     let plan = keeper.jobs.get(&number).and_then(|job| job.plan.as_ref());
     match plan.is_some_and(|plan| plan.draft.is_refused_for_another(error)) {
-        true => reads::plan_outdated(core, number),
+        true => evaluation::plan_outdated(core, number),
         false => Failure::Node { code: error.code, message: error.message.to_owned() },
     }
 }
@@ -438,7 +438,7 @@ fn in_doubt(core: &mut Core, io: &Io, number: u64, heard: &Heard<'_>) -> Doubt {
         return Doubt::default();
     };
     let doubt =
-        observed.doubt.and(observe::doubt(core, io, &job.message, heard, observed.latest_us));
+        observed.doubt.and(observation::doubt(core, io, &job.message, heard, observed.latest_us));
     if let (Some(key), of) = (state.key, state.of)
         && doubt.keeps_from_ns > io.now_ns()
     {
@@ -461,7 +461,7 @@ fn observed_answered(
     let doubt = in_doubt(core, io, number, heard);
     let Some(job) = core.fleet.transactions.jobs.get_mut(&number) else { return };
     let Some(state) = job.conditional.as_deref_mut() else { return };
-    let observation = observe::compared(state, heard, raw, now_ns);
+    let observation = observation::compared(state, heard, raw, now_ns);
     if observation != Some(Observation::Same) || doubt.keeps_from_ns > now_ns {
         state.key = None;
     }
@@ -469,14 +469,14 @@ fn observed_answered(
         let is_long = raw.len() > ANSWER_BYTES_MAX && matches!(heard, Heard::Result(_));
         observed.told = match is_long {
             true => Some(failed(&too_long(raw))),
-            false => observe::client_answer((job.version, job.types), heard, raw),
+            false => observation::client_answer((job.version, job.types), heard, raw),
         };
     }
     let is_conditional = matches!(heard, Heard::Result(ResultMessage::Rows(_)));
     match observation {
-        Some(Observation::Different) => observe::differs(core, io, number, raw),
+        Some(Observation::Different) => observation::differs(core, io, number, raw),
         // Statements without conditions are not compared.
-        Some(other) if is_conditional => observe::count(core, other),
+        Some(other) if is_conditional => observation::count(core, other),
         _ => {}
     }
     written(core, io, id, Ok(levels::written(heard)));
@@ -571,6 +571,6 @@ pub(super) fn look_up_table(
 ) {
     if let Some(table) = plan.tables().first() {
         let waits = IdentityWaiter::Job { number, table: 0, what };
-        identity::look_up(core, io, (&table.keyspace, &table.name), since_ns, waits);
+        table_identity::look_up(core, io, (&table.keyspace, &table.name), since_ns, waits);
     }
 }

@@ -15,7 +15,7 @@ use shunt_transactions::{Begin, Outcome, Refused, Ticket as Number, TransactionI
 use shunt_wire::cql::statement::{Kind, classify};
 
 use super::modes::{self, rules};
-use super::{answer, levels, observe, pause, planning, reads, writes};
+use super::{answer, evaluation, levels, observation, pause, planning, writes};
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
 use crate::fleet::statements::{Heard, Whose};
@@ -23,7 +23,7 @@ use crate::locks::reply::Verdict;
 use crate::metrics::Observation;
 use crate::transactions::effects::Effect;
 use crate::transactions::job::{Failure, Job};
-use crate::transactions::observe::Original;
+use crate::transactions::observation::Original;
 use crate::transactions::part::{OneWrite, Parked, Part, Who};
 use crate::transactions::planning::texts::Waiter;
 use crate::transactions::timer::set_due;
@@ -88,7 +88,7 @@ pub(super) fn plan_ready(
     let begun = plan.and_then(|plan| lock(core, io, number, &plan).map_err(Failure::from));
     if let Err(failed) = begun {
         let failed = match (pass_to_node(core, io, number), failed) {
-            (Ok(true), _) => return observe::count(core, Observation::NotCompared),
+            (Ok(true), _) => return observation::count(core, Observation::NotCompared),
             (Err(fault), _) => fault.into(),
             (Ok(false), Failure::NoMode(fault)) if is_by_mode(core, number) => {
                 Fault::overloaded(fault.why).into()
@@ -104,7 +104,7 @@ pub(super) fn plan_ready(
 fn pass_to_node(core: &mut Core, io: &mut Io, number: u64) -> Result<bool, Fault> {
     pause::check(core, io)?;
     let Some(job) = core.fleet.transactions.jobs.get(&number) else { return Ok(false) };
-    let (who, original) = (Who::of(&job.who), observe::original(core, &job.message));
+    let (who, original) = (Who::of(&job.who), observation::original(core, &job.message));
     let Some(Original { shard, table, .. }) = original else { return Ok(false) };
     let (now, keeper) = (levels::now(io), &mut core.fleet.transactions);
     // Another owner of the shard would not know of the statement.
@@ -117,7 +117,7 @@ fn pass_to_node(core: &mut Core, io: &mut Io, number: u64) -> Result<bool, Fault
     let whose = Whose::Transaction(Part::Passed { job: number, who });
     if !core.fleet.statements.has_room(&whose) {
         writes::park(core, Parked::Passed(number), who);
-    } else if !observe::send(core, io, number, whose) {
+    } else if !observation::send(core, io, number, whose) {
         return Err(no_node());
     }
     Ok(true)
@@ -155,7 +155,7 @@ pub(super) fn pass_answered(
         return resume_pass(core, io, number);
     }
     passes.into_iter().for_each(|(_, table)| core.fleet.transactions.rows.doubt_observed(table));
-    match observe::client_answer(versions, heard, raw) {
+    match observation::client_answer(versions, heard, raw) {
         Some((head, body)) => core.fleet.transactions.tell(ticket, head, body),
         None => answer::of_verdict(core, ticket, Verdict::InDoubt),
     }
@@ -212,7 +212,7 @@ fn lock_as(
     let (values, counted) = (plan.bind(&asked.values)?, job.bytes);
     // The values replace the message, and take more room if a value is named more often than it was
     // sent.
-    reads::grow(core, number, bytes_of(&values).saturating_sub(counted))?;
+    evaluation::grow(core, number, bytes_of(&values).saturating_sub(counted))?;
     let keeper = &mut core.fleet.transactions;
     let Some(job) = keeper.jobs.get_mut(&number) else { return Ok(()) };
     job.values = values;

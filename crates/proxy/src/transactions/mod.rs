@@ -3,9 +3,9 @@
 //! one of the 64 shards that locks use as well, and so to one core of one proxy at a time.
 //!
 //! ```text
-//! decode -> intake -> allowed -> owner --(lane)--> execute -> planning -> [shunt_transactions] ->
-//! reads -> log -> writes
-//!            reply <- owner <--------(lane)---------- answer <-----------------------'
+//! decode -> intake -> permission -> owner --(lane)--> execute -> planning -> [shunt_transactions]
+//!        -> evaluation -> log -> writes
+//!           reply <- owner <--------(lane)---------- answer <-----------------------'
 //! ```
 //!
 //! A transaction's walk:
@@ -13,19 +13,19 @@
 //! | step | module | what happens |
 //! |---|---|---|
 //! | 1 | [`intake`], `intake::single` | a request is read, as text, prepared or batch, with its guard and key |
-//! | 2 | [`allowed`] | a node says whether the client's role may read and write the tables |
+//! | 2 | [`permission`] | a node says whether the client's role may read and write the tables |
 //! | 3 | `intake::guard` | the owner of the lock says whether it is held, if the request relies on one |
 //! | 4 | `intake::owner` | the request goes to the core, or the proxy, that owns the shard |
 //! | 5 | [`execute`], [`job`] | the transaction is accepted |
 //! | 6 | [`planning`] | tables are looked up and statements prepared, unless the plan is kept |
 //! | 7 | [`execute`] | partitions are locked by [`shunt_transactions::Transactions`] |
-//! | 8 | [`reads`], [`identity`] | rows are read, and tables are checked against the plan; then the transaction is decided |
+//! | 8 | [`evaluation`], [`table_identity`] | rows are read, and tables are checked against the plan; then the transaction is decided |
 //! | 9 | [`log`] | its record is written |
 //! | 10 | [`writes`] | its writes are made, and repeated until nodes have acknowledged them |
 //! | 11 | [`execute`], [`answer`] | the outcome is encoded, and sent to the client's core |
 //!
 //! A single statement on a table with the mode `conditional` or `observe` takes [`conditional`] and
-//! [`observe`] in the place of 8 to 10.
+//! [`observation`] in the place of 8 to 10.
 //!
 //! | beside the walk | what happens |
 //! |---|---|
@@ -36,23 +36,23 @@
 //! | [`modes`], [`pause`] | modes and rules of tables are read, changed, and in doubt after a pause |
 //! | [`time`], [`timer`], [`levels`] | deadlines and retries; consistency levels and clocks |
 
-pub(crate) mod allowed;
+pub(crate) mod permission;
 pub(crate) mod answer;
 mod conditional;
 mod confirmation;
 pub(crate) mod effects;
 pub(crate) mod execute;
-mod identity;
+mod table_identity;
 pub(crate) mod intake;
 mod job;
 mod levels;
 mod log;
 pub(crate) mod modes;
-pub(crate) mod observe;
+pub(crate) mod observation;
 pub(crate) mod ownership;
 pub(crate) mod part;
 mod planning;
-mod reads;
+mod evaluation;
 mod recovery;
 pub(crate) mod results;
 pub(crate) mod shards;
@@ -75,7 +75,7 @@ use shunt_transactions::{Claim, Limits, TransactionId, Transactions};
 use shunt_wire::cql::envelope::opcode;
 use shunt_wire::cql::message::encode;
 
-use crate::fleet::peers::Login;
+use crate::fleet::forwarding::Login;
 use crate::fleet::requests::retry::TransactionRetries;
 use crate::transactions::effects::{Effect, EffectQueue};
 use crate::transactions::job::{Failure, GuardedRequest, Job, UndecidedRights};

@@ -3,7 +3,9 @@
 use shunt_reactor::Io;
 
 use super::modes::{self, rules};
-use super::{conditional, confirmation, execute, identity, log, planning, reads, recovery, writes};
+use super::{
+    conditional, confirmation, evaluation, execute, log, planning, recovery, table_identity, writes,
+};
 use crate::core::Core;
 use crate::fleet::statements::Heard;
 use crate::transactions::part::Part;
@@ -18,12 +20,12 @@ pub(crate) fn deliver(core: &mut Core, io: &mut Io, part: Part, heard: &Heard<'_
         Part::Text { planning, place, .. } => {
             planning::text_prepared(core, io, planning, place, heard)
         }
-        Part::Read { job, read, .. } => reads::row_answered(core, io, (job, read), heard, raw),
+        Part::Read { job, read, .. } => evaluation::row_answered(core, io, (job, read), heard, raw),
         Part::Unlogged { id, .. } => conditional::answered(core, io, id, heard, raw),
         Part::Passed { job, .. } => execute::pass_answered(core, io, job, heard, raw),
         Part::Record { id, .. } => log::record_answered(core, io, id, log::written(heard)),
         Part::Write { write, .. } => writes::answered(core, io, write, heard),
-        Part::Name { number, .. } => identity::answered(core, io, number, heard),
+        Part::Name { number, .. } => table_identity::answered(core, io, number, heard),
         Part::Opening { claim, part } => recovery::step_answered(core, io, claim, part, heard),
         Part::Low { shard, generation, low } => {
             log::low_answered(core, io, (shard, generation, low), log::written(heard))

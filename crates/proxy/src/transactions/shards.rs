@@ -8,8 +8,8 @@ use shunt_transactions::Claim;
 use super::levels;
 use crate::config::Commit;
 use crate::core::Core;
-use crate::fleet::lease;
-use crate::fleet::lease::notice::Notice;
+use crate::fleet::notices;
+use crate::fleet::notices::notice::Notice;
 use crate::transactions::effects::Effect;
 use crate::transactions::ownership::Draining;
 use crate::transactions::part::OneWrite;
@@ -122,6 +122,6 @@ pub(super) fn report_drained(core: &mut Core, io: &mut Io) {
     keeper.draining = busy;
     for Draining { shard, number, last_token_us, memory_empty } in idle {
         let last_token_us = last_token_us.max(core.fleet.transactions.last_timestamp_us(shard));
-        lease::tell(core, io, 0, Notice::Drained { shard, number, last_token_us, memory_empty });
+        notices::tell(core, io, 0, Notice::Drained { shard, number, last_token_us, memory_empty });
     }
 }

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `begin.rs` | a transaction is accepted, and its partitions are locked, in one order for all, first come first served |
 //! | `commit.rs` | it is decided, its record is written, and its writes are repeated until nodes have acknowledged them |
-//! | `forward.rs` | records that hold up the log are rewritten further on |
+//! | `rewrite.rs` | records that hold up the log are rewritten further on |
 //! | `time.rs` | deadlines, and repetition where an outcome is unknown |
 //! | `ownership.rs` | leases, and shards that come and go |
 //! | `partitions.rs` | locks of partitions, and their queues |
@@ -14,7 +14,7 @@
 //! | `record.rs` | the encoding of a record |
 //! | `opening.rs` | the new owner of a shard claims a generation, and seals those before |
 //! | `recovery.rs` | unfinished work of former owners is finished |
-//! | `pauses.rs` | pauses between attempts |
+//! | `backoff.rs` | pauses between attempts |
 //!
 //! Each shard has a log for each generation, which is one owner's time with it. The log lies in
 //! three tables, with no other use than this:
@@ -51,13 +51,13 @@
 
 mod begin;
 pub(crate) mod commit;
-mod forward;
+mod rewrite;
 pub(crate) mod log;
 mod marks;
 pub(crate) mod opening;
 mod ownership;
 mod partitions;
-mod pauses;
+mod backoff;
 pub mod record;
 mod recovery;
 mod time;

@@ -30,9 +30,9 @@
 
 use shunt_locks::{Now, Written};
 
+use crate::engine::backoff::Pauses;
 use crate::engine::commit::Refused;
 use crate::engine::log::{Generation, Place, Position};
-use crate::engine::pauses::Pauses;
 use crate::engine::recovery::{Recovery, WasRead};
 
 /// Identifies an opening: a UUID that no other opening of any process has.

@@ -17,10 +17,10 @@ use std::collections::{BinaryHeap, HashMap, HashSet};
 
 use shunt_locks::{Now, Written};
 
+use crate::engine::backoff::Pauses;
 use crate::engine::commit::{Refused, last_of};
 use crate::engine::log::{Generation, Place, Position};
 use crate::engine::opening::{Failed, OpeningEffects, Page};
-use crate::engine::pauses::Pauses;
 
 /// Writes under way at once.
 const WRITES_MAX: usize = 256;

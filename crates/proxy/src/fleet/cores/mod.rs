@@ -14,10 +14,10 @@ use shunt_locks::{Mode, Namespace, Ticket};
 
 use crate::control::post::Mailbox;
 use crate::control::state::CoreMail;
-use crate::fleet::peers::Owners;
+use crate::fleet::forwarding::Owners;
 use crate::fleet::roster::Fleet;
 
-use crate::fleet::lease::notice::Notice;
+use crate::fleet::notices::notice::Notice;
 use crate::locks::reply::{Held, Reply, Verdict};
 use crate::locks::request::{KeeperRequest, Operation};
 use shunt_transactions::request::Head;

@@ -7,17 +7,17 @@ use shunt_reactor::Io;
 use crate::client::announce;
 use crate::core::Core;
 use crate::fleet::cores::{Batch, CoreMessage};
-use crate::fleet::lease;
-use crate::locks::{dispatch, keep, overview};
+use crate::fleet::notices;
+use crate::locks::{dispatch, keeper, overview};
 use crate::transactions::execute;
 
 /// Takes all messages of a batch.
 pub(crate) fn take_batch(core: &mut Core, io: &mut Io, batch: &Batch) {
     for said in batch.iter() {
         match said {
-            CoreMessage::Notice(notice) => lease::take_notice(core, io, notice),
+            CoreMessage::Notice(notice) => notices::take_notice(core, io, notice),
             CoreMessage::Ask(request) => {
-                keep::take_remote(core, io, &request);
+                keeper::take_remote(core, io, &request);
             }
             CoreMessage::Longest(ticket, namespace, most) => {
                 overview::answer(core, io, ticket, namespace, most)
@@ -31,7 +31,7 @@ pub(crate) fn take_batch(core: &mut Core, io: &mut Io, batch: &Batch) {
             }
             CoreMessage::Cancel(ticket, is_awaited) => {
                 execute::cancel(core, io, ticket);
-                keep::cancel_remote(core, io, ticket, is_awaited);
+                keeper::cancel_remote(core, io, ticket, is_awaited);
             }
         }
     }
@@ -41,5 +41,5 @@ pub(crate) fn take_batch(core: &mut Core, io: &mut Io, batch: &Batch) {
     if let Some(fleet) = &batch.fleet {
         announce::changed(core, io, Arc::clone(fleet));
     }
-    keep::set_due(core, io);
+    keeper::set_due(core, io);
 }

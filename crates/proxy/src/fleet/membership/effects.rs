@@ -9,10 +9,10 @@ use shunt_wire::cql::message::{self, Value as Bound, ValueList, put};
 
 use crate::client::announce;
 use crate::core::Core;
-use crate::fleet::lease;
-use crate::fleet::lease::notice::Notice;
+use crate::fleet::forwarding::Owners;
 use crate::fleet::membership::{Stage, now_ns, run};
-use crate::fleet::peers::Owners;
+use crate::fleet::notices;
+use crate::fleet::notices::notice::Notice;
 use crate::fleet::roster::{Fleet, Member};
 use crate::fleet::statements::{self, Levels, Whose};
 
@@ -31,13 +31,13 @@ fn one(core: &mut Core, io: &mut Io, output: Output) {
         Output::Send { id, statement, coordinator, .. } => {
             send(core, io, id, statement, coordinator)
         }
-        Output::Lease(post) => lease::tell_all(core, io, Notice::Lease(post)),
-        Output::Gain(gain) => lease::tell_shard(core, io, gain.shard, Notice::Gain(gain)),
+        Output::Lease(post) => notices::tell_all(core, io, Notice::Lease(post)),
+        Output::Gain(gain) => notices::tell_shard(core, io, gain.shard, Notice::Gain(gain)),
         Output::Drain { shard, number } => {
-            lease::tell_shard(core, io, shard, Notice::Drain { shard, number })
+            notices::tell_shard(core, io, shard, Notice::Drain { shard, number })
         }
-        Output::Resume(shard) => lease::tell_shard(core, io, shard, Notice::Resume(shard)),
-        Output::Lost { shard, .. } => lease::tell_shard(core, io, shard, Notice::Lost(shard)),
+        Output::Resume(shard) => notices::tell_shard(core, io, shard, Notice::Resume(shard)),
+        Output::Lost { shard, .. } => notices::tell_shard(core, io, shard, Notice::Lost(shard)),
         Output::Peers(peers) => show_peers(core, io, &peers),
         Output::Owners { .. } => show_owners(core, io),
         // Nothing is left undone by a dead member as long as there are no transactions.
@@ -215,7 +215,7 @@ fn take_end(core: &mut Core, io: &mut Io, end: &End) {
 /// This proxy is no member any more, and its cores serve no locks from here on, whatever they were
 /// told before.
 pub(super) fn end_membership(core: &mut Core, io: &mut Io, why: &str) {
-    lease::tell_all(core, io, Notice::End);
+    notices::tell_all(core, io, Notice::End);
     tell_owners(core, io, Owners([None; shunt_fleet::SHARDS]));
     let now_ns = now_ns(io);
     run::ended(&mut core.fleet.membership, now_ns, why);

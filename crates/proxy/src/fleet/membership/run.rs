@@ -9,9 +9,9 @@ use shunt_reactor::Io;
 use shunt_topology::schema::{Factor, Replication};
 
 use crate::core::Core;
-use crate::fleet::lease;
-use crate::fleet::lease::notice::Notice;
 use crate::fleet::membership::{FIRST_READ, Membership, Stage, answer, effects, now_ns};
+use crate::fleet::notices;
+use crate::fleet::notices::notice::Notice;
 use crate::fleet::statements::Heard;
 use crate::limits;
 
@@ -197,7 +197,7 @@ fn become_member(core: &mut Core, io: &mut Io, row: &FleetRow) {
             core.fleet.membership.level = Some(row.level);
             core.fleet.membership.told.clear();
             let max_ttl_ms = row.max_ttl_ms.unsigned_abs();
-            lease::tell_all(core, io, Notice::Begin { level: row.level, max_ttl_ms });
+            notices::tell_all(core, io, Notice::Begin { level: row.level, max_ttl_ms });
         }
         Err(refusal) => begin_later(&mut core.fleet.membership, now_ns, &refusal.to_string()),
     }

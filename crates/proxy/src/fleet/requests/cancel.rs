@@ -4,7 +4,7 @@ use shunt_reactor::Io;
 
 use crate::core::Core;
 use crate::fleet::requests::At;
-use crate::fleet::requests::form::AnswerKind;
+use crate::fleet::requests::answer_form::AnswerKind;
 use crate::locks::{batch, dispatch};
 use crate::transactions::execute;
 

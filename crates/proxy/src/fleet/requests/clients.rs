@@ -6,8 +6,8 @@ use shunt_locks::Ticket;
 use shunt_reactor::Io;
 
 use crate::core::Core;
-use crate::fleet::peers::Login;
-use crate::fleet::requests::form::AnswerForm;
+use crate::fleet::forwarding::Login;
+use crate::fleet::requests::answer_form::AnswerForm;
 use crate::fleet::requests::{Asker, At};
 use crate::fleet::statements;
 use crate::ids::ClientRef;

@@ -4,7 +4,7 @@
 
 pub(crate) mod cancel;
 pub(crate) mod clients;
-pub(crate) mod form;
+pub(crate) mod answer_form;
 pub(crate) mod retry;
 
 use std::collections::HashMap;
@@ -14,8 +14,8 @@ use shunt_language::lock_tables::Table;
 use shunt_locks::{Handle, Namespace, Ticket};
 use slab::Slab;
 
-use crate::fleet::peers::{Login, Via};
-use crate::fleet::requests::form::AnswerForm;
+use crate::fleet::forwarding::{Login, Via};
+use crate::fleet::requests::answer_form::AnswerForm;
 use crate::ids::ClientRef;
 use crate::locks::request::Operation;
 

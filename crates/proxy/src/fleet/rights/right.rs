@@ -2,7 +2,7 @@
 
 use shunt_language::lock_tables::Table;
 
-use crate::fleet::peers::Login;
+use crate::fleet::forwarding::Login;
 
 /// A right: that the role of this login may do this.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

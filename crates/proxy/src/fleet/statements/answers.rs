@@ -13,10 +13,9 @@ use crate::fleet::rights;
 use crate::fleet::statements::{Heard, VERSION, Whose};
 use crate::ids::PoolId;
 use crate::limits;
-use crate::locks::{foreign, permission, rows, sweep};
+use crate::locks::{foreign_rows, permission, rows, sweep};
 use crate::multiget::gather;
 use crate::transactions;
-use crate::transactions::allowed;
 use crate::transactions::part::Part;
 
 /// Gives out what came during an event. What comes of that is given out too.
@@ -71,7 +70,7 @@ fn take(core: &mut Core, io: &mut Io, answer: &Kept<'_>) {
         Whose::Deletion(key) => sweep::deleted(core, io, key, &heard),
         Whose::Fleet(id) => run::take_answer(core, io, id, &heard),
         Whose::Clock { node, sent_ns } => question::heard(core, io, (node, sent_ns), &heard),
-        Whose::Foreign(table) => foreign::take_answer(core, table, &heard),
+        Whose::Foreign(table) => foreign_rows::take_answer(core, table, &heard),
         Whose::Transaction(part) => {
             let raw =
                 split_response_prefix(answer.flags, answer.body).map_or(&[][..], |(_, body)| body);
@@ -80,7 +79,7 @@ fn take(core: &mut Core, io: &mut Io, answer: &Kept<'_>) {
         Whose::Right { pool, number, .. } => {
             if let Some(answer) = rights::ask::take_answer(core, (pool, number), &heard) {
                 permission::take_answer(core, io, &answer);
-                allowed::take_answer(core, io, &answer);
+                transactions::permission::take_answer(core, io, &answer);
             }
         }
     }

@@ -22,15 +22,15 @@ use shunt_wire::cql::envelope::opcode;
 use crate::core::Core;
 use crate::fault::Fault;
 use crate::fleet::requests::Asker;
+use crate::fleet::requests::answer_form::{AnswerForm, AnswerKind};
 use crate::fleet::requests::clients;
-use crate::fleet::requests::form::{AnswerForm, AnswerKind};
 use crate::locks::answer;
 use crate::locks::batch::state::{Back, Batch, Known, Owned, Part};
-use crate::locks::checks::{form, question};
 use crate::locks::dispatch;
 use crate::locks::reply::{Held, Reply, Verdict};
 use crate::locks::request::LockRequest;
 use crate::locks::request::Operation;
+use crate::locks::validation::{form, question};
 
 /// Batches on locks that are under way on a core.
 const BATCHES_MAX: usize = 16_384;

@@ -5,14 +5,14 @@ use shunt_reactor::Io;
 
 use crate::core::Core;
 use crate::locks::reply::{Reply, Verdict};
-use crate::locks::{dispatch, keep, listing, permission, rows};
+use crate::locks::{dispatch, keeper, listing, permission, rows};
 
 /// The timer went off: requests are made again, and holds, waits and writes end whose time is over.
 pub(crate) fn due(core: &mut Core, io: &mut Io) {
     core.fleet.locks.wakes.passed(io.now_ns());
     permission::due(core, io);
     dispatch::ask_again(core, io);
-    keep::due(core, io);
+    keeper::due(core, io);
 }
 
 /// Empties the effects. What is done may want more done, which is for the next call.
@@ -51,7 +51,7 @@ fn list(
         dispatch::answered(core, io, ticket, &Verdict::Quota(Quota::Requests).into());
         return;
     }
-    let now = keep::now(io);
+    let now = keeper::now(io);
     let (table, _) = core.fleet.locks.table();
     if fast != Some(false) && table.is_memory_unknown(now, name) {
         // A list without its holder would say that nobody has it.

@@ -2,7 +2,7 @@
 //! shard's next owner, for a whole TTL.
 //!
 //! There are so many at most. With as many as may be, no durable lock is released
-//! ([`super::keep`]): else whoever takes and releases locks faster than rows can be written would
+//! ([`super::keeper`]): else whoever takes and releases locks faster than rows can be written would
 //! leave behind holds that nobody has.
 
 use std::collections::VecDeque;

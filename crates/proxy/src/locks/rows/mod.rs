@@ -18,7 +18,7 @@ use crate::fleet::levels;
 use crate::fleet::statements::{self, Heard, Levels, Whose};
 use crate::limits;
 use crate::locks::effects::ROW_VALUES;
-use crate::locks::keep;
+use crate::locks::keeper;
 use crate::log_limits::Logged;
 use shunt_wire::printable::printable_to;
 
@@ -39,7 +39,7 @@ pub(super) fn write(core: &mut Core, io: &mut Io, id: WriteId, timestamp_us: i64
     if id == WriteId::UNWATCHED {
         core.fleet.locks.backlog.keep(timestamp_us, values);
     } else {
-        keep::written(core, io, id, Written::NotSent);
+        keeper::written(core, io, id, Written::NotSent);
     }
 }
 
@@ -63,7 +63,7 @@ fn send_unsent(core: &mut Core, io: &mut Io) {
             return;
         }
         if let Some(bucket) = backlog::bucket_of(&values) {
-            let now = keep::now(io);
+            let now = keeper::now(io);
             core.fleet.locks.table().0.writes_late(now, bucket);
         }
     }
@@ -91,7 +91,7 @@ pub(super) fn read_partition(core: &mut Core, io: &mut Io, load: LoadId, page: O
         match page {
             // Whoever waits for it is answered in time by the locks themselves.
             None => core.fleet.locks.unread.push(load),
-            Some(_) => _ = keep::load_failed(core, io, load),
+            Some(_) => _ = keeper::load_failed(core, io, load),
         }
     }
 }
@@ -135,7 +135,7 @@ pub(crate) fn written(core: &mut Core, io: &mut Io, id: WriteId, heard: &Heard<'
         }
         Heard::Error(_) | Heard::Unreadable => Written::Unknown,
     };
-    keep::written(core, io, id, written);
+    keeper::written(core, io, id, written);
 }
 
 /// A page of a partition.
@@ -144,7 +144,7 @@ pub(crate) fn loaded(core: &mut Core, io: &mut Io, load: LoadId, heard: &Heard<'
         Heard::Result(ResultMessage::Rows(rows)) => match decode(rows) {
             Ok(decoded) => {
                 let page = rows.metadata.paging_state;
-                if !keep::loaded(core, io, load, &decoded, page.is_none()) {
+                if !keeper::loaded(core, io, load, &decoded, page.is_none()) {
                     tell_full(core, io, load);
                 } else if page.is_none() {
                     core.fleet.locks.damaged.remove(load.bucket);
@@ -166,7 +166,7 @@ pub(crate) fn loaded(core: &mut Core, io: &mut Io, load: LoadId, heard: &Heard<'
                          wrote it, and delete it"
                     );
                 }
-                if keep::load_failed(core, io, load) {
+                if keeper::load_failed(core, io, load) {
                     core.fleet.locks.damaged.add(load.bucket, name);
                 }
             }
@@ -177,9 +177,9 @@ pub(crate) fn loaded(core: &mut Core, io: &mut Io, load: LoadId, heard: &Heard<'
                 why = error.message,
                 "rows of locks could not be read"
             );
-            keep::load_failed(core, io, load);
+            keeper::load_failed(core, io, load);
         }
-        Heard::Result(_) | Heard::Unreadable => _ = keep::load_failed(core, io, load),
+        Heard::Result(_) | Heard::Unreadable => _ = keeper::load_failed(core, io, load),
     }
 }
 

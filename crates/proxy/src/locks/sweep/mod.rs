@@ -16,7 +16,7 @@ use shunt_wire::cql::message::{Consistency, ResultMessage, Value, ValueList, err
 use crate::core::Core;
 use crate::fleet::statements::{self, Heard, Levels, Whose};
 use crate::locks::sweep::progress::Deleting;
-use crate::locks::{LockKeeper, keep, rows};
+use crate::locks::{LockKeeper, keeper, rows};
 use crate::metrics::LockEvent;
 
 const DELETE: &str = "DELETE FROM shunt_meta.lock WHERE bucket = ? AND name = ?";
@@ -29,7 +29,7 @@ const PAGE_ROWS: i32 = 100;
 
 /// Reads a page, if it is time.
 pub(crate) fn tick(core: &mut Core, io: &mut Io) {
-    let (now, now_ns) = (keep::now(io), io.now_ns());
+    let (now, now_ns) = (keeper::now(io), io.now_ns());
     // A row that is younger is likely to be overwritten: its lock's name is in use.
     let kept_ns = core.context.config.lock_rows_kept_ms * 1_000_000;
     if core.fleet.locks.level.is_none() || kept_ns == 0 {
@@ -73,7 +73,7 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io) {
 /// as for somebody who asks. What it has is not known before. One at a time: one may have very
 /// many.
 fn read_ahead(core: &mut Core, io: &mut Io) {
-    let (now, now_ns) = (keep::now(io), io.now_ns());
+    let (now, now_ns) = (keeper::now(io), io.now_ns());
     let LockKeeper { sweep, table, effects, .. } = &mut core.fleet.locks;
     let (ahead, page_ns) = (&mut sweep.ahead, sweep.pace.page_ns);
     let Some(table) = table.as_mut().filter(|_| now_ns >= ahead.at_ns) else { return };
@@ -135,7 +135,7 @@ pub(crate) fn take_page(core: &mut Core, io: &mut Io, known: LoadId, heard: &Hea
 /// The rows of one name that are worth a deletion.
 fn unneeded(core: &Core, io: &mut Io, known: LoadId, rows: &[Row<'_>]) -> Option<Unneeded> {
     let newest_us = rows.iter().map(|row| row.timestamp_us).max()?;
-    let now = keep::now(io);
+    let now = keeper::now(io);
     let locks = &core.fleet.locks;
     let unneeded = locks.table.as_ref()?.unneeded(now, known, rows[0].name, newest_us)?;
     let old_us = now.wall_us - core.context.config.lock_rows_kept_ms as i64 * 1_000;

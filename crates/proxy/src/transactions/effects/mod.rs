@@ -14,7 +14,7 @@ use shunt_transactions::{
     TransactionId,
 };
 
-use crate::fleet::peers::Login;
+use crate::fleet::forwarding::Login;
 use crate::transactions::job::Failure;
 use crate::transactions::ownership::Unconfirmed;
 use crate::transactions::part::{IdentityWaiter, OneWrite};

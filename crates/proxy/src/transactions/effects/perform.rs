@@ -11,7 +11,7 @@ use crate::transactions::part::{IdentityWaiter, OneWrite};
 use crate::transactions::planning::texts::Waiter;
 use crate::transactions::timer::set_due;
 use crate::transactions::{
-    answer, conditional, confirmation, execute, log, reads, recovery, shards, time, writes,
+    answer, conditional, confirmation, evaluation, execute, log, recovery, shards, time, writes,
 };
 
 /// Performs all queued effects. Further effects that they cause are left for the next call.
@@ -19,7 +19,7 @@ use crate::transactions::{
 pub(crate) fn perform(core: &mut Core, io: &mut Io) {
     for effect in std::mem::take(&mut core.fleet.transactions.effects.list) {
         match effect {
-            Effect::Read(id, number) => reads::read_rows(core, io, id, number.0),
+            Effect::Read(id, number) => evaluation::read_rows(core, io, id, number.0),
             Effect::Answer(number, outcome) => execute::finish(core, number.0, outcome),
             Effect::WriteRecord { id, shard, place, timestamp_us } => {
                 log::write_record(core, io, id, (shard, place), timestamp_us);
@@ -37,7 +37,7 @@ pub(crate) fn perform(core: &mut Core, io: &mut Io) {
                 recovery::write_done(core, io, claim, (place, write), made);
             }
             Effect::IdentityKnown(IdentityWaiter::Job { number, table, what }, named) => {
-                reads::identity_known(core, io, (number, table, what), named);
+                evaluation::identity_known(core, io, (number, table, what), named);
             }
             Effect::IdentityKnown(IdentityWaiter::Write(write), named) => {
                 writes::identity_known(core, io, write, named)

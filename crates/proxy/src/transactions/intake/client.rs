@@ -6,7 +6,7 @@ use shunt_locks::Ticket;
 
 use crate::client::Client;
 use crate::core::Core;
-use crate::fleet::peers::Login;
+use crate::fleet::forwarding::Login;
 use crate::fleet::statements;
 
 /// The client behind a ticket.

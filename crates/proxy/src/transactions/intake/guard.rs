@@ -18,7 +18,7 @@ use super::client;
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
 use crate::fleet::requests::Asker;
-use crate::fleet::requests::form::{AnswerForm, AnswerKind};
+use crate::fleet::requests::answer_form::{AnswerForm, AnswerKind};
 use crate::locks::dispatch;
 use crate::locks::reply::{Reply, Verdict};
 use crate::locks::request::LockRequest;

@@ -17,15 +17,15 @@ use shunt_wire::cql::envelope::{Header, opcode};
 use shunt_wire::cql::message::{Prepare, Query, Values, split_request_prefix};
 use shunt_wire::cql::statement::{Kind, classify};
 
-use super::{allowed, modes, pause, planning};
+use super::{modes, pause, permission, planning};
 use crate::core::Core;
 use crate::fault::Fault;
-use crate::fleet::peers;
+use crate::fleet::forwarding;
+use crate::fleet::requests::answer_form::{AnswerForm, AnswerKind};
 use crate::fleet::requests::clients;
-use crate::fleet::requests::form::{AnswerForm, AnswerKind};
 use crate::metrics::{Observation, Outcome};
 use crate::plan::Plan;
-use crate::transactions::observe::{self, NodeBound};
+use crate::transactions::observation::{self, NodeBound};
 use crate::transactions::planning::texts::Waiter;
 use crate::{limits, reply};
 
@@ -46,14 +46,14 @@ pub(crate) fn take_request(
         return true;
     }
     let pool = core.clients.get(slot).and_then(|client| client.pool);
-    let left = pool.and_then(|pool| observe::node_bound(core, pool, header, body));
+    let left = pool.and_then(|pool| observation::node_bound(core, pool, header, body));
     let read = match left {
         Some(NodeBound::Batch) => None,
         Some(NodeBound::Single) => start(core, io, slot, header, body).ok().map(Ok),
         None => Some(start(core, io, slot, header, body)),
     };
     let Some(read) = read else {
-        observe::count(core, Observation::NotCompared);
+        observation::count(core, Observation::NotCompared);
         return false;
     };
     core.context.metrics.queries.of(plan.kind).add(1);
@@ -73,8 +73,8 @@ fn start(
     body: &[u8],
 ) -> Result<(), Fault> {
     let (payload, body) = split_request_prefix(header.flags, body)?;
-    let forwarded =
-        payload.and_then(|payload| payload.iter().find(|(key, _)| *key == peers::TRANSACTION)?.1);
+    let forwarded = payload
+        .and_then(|payload| payload.iter().find(|(key, _)| *key == forwarding::TRANSACTION)?.1);
     let (role, _) = clients::asker_of(core, slot)
         .ok_or_else(|| Fault::protocol("a request of a connection without a session"))?;
     if let Some(asked) = forwarded.filter(|_| header.opcode == opcode::QUERY) {
@@ -119,8 +119,8 @@ fn start(
             body,
             |core, known, values, options| {
                 let Some(guards) = &known.guards else {
-                    let options = observe::is_of(core, known).then_some(options);
-                    options.map_or(Ok(()), |options| observe::check(known, options))?;
+                    let options = observation::is_of(core, known).then_some(options);
+                    options.map_or(Ok(()), |options| observation::check(known, options))?;
                     let asked = Request {
                         options,
                         ..request_of(known, version, (&role, safeguards), values)
@@ -225,7 +225,7 @@ fn submit(
     else {
         return Ok(());
     };
-    allowed::ask(core, io, slot, (ticket, was_forwarded), (known, guard), message);
+    permission::ask(core, io, slot, (ticket, was_forwarded), (known, guard), message);
     Ok(())
 }
 

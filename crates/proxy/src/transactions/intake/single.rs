@@ -15,7 +15,7 @@ use shunt_wire::cql::message::{
 use crate::core::Core;
 use crate::fault::Fault;
 use crate::prepared::PreparedStatement;
-use crate::transactions::{modes, observe};
+use crate::transactions::{modes, observation};
 
 /// Reads a QUERY, EXECUTE or BATCH, and passes its summary and values on. `session` is the
 /// connection's keyspace.
@@ -37,7 +37,7 @@ pub(crate) fn read_statement(
             let known = match statement.transaction.get() {
                 Some(known) => Arc::clone(known),
                 None => {
-                    let known = Arc::new(observe::summarise(
+                    let known = Arc::new(observation::summarise(
                         core,
                         text_of(&statement)?,
                         statement.keyspace.as_deref(),
@@ -61,7 +61,8 @@ pub(crate) fn read_statement(
         _ => {
             let query = Query::decode(header.version, body)?;
             check_page(&query.params)?;
-            let known = observe::summarise(core, query.text, query.params.keyspace.or(session))?;
+            let known =
+                observation::summarise(core, query.text, query.params.keyspace.or(session))?;
             take(
                 core,
                 &Arc::new(known),

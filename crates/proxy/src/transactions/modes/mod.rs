@@ -23,7 +23,7 @@ use shunt_wire::cql::message::{
     Consistency, ResultMessage, SchemaChange, Value, ValueList, encode, error_code,
 };
 
-use super::{VERSION, levels, log, observe, pause};
+use super::{VERSION, levels, log, observation, pause};
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind, is_right_missing};
 use crate::fleet::statements::{self, Heard, Levels, Whose};
@@ -143,7 +143,7 @@ pub(super) fn modes_read(core: &mut Core, io: &mut Io, heard: &Heard<'_>) {
     core.router.modes = routed;
     pause::end_finished_wait(core);
     let asked_ns = core.fleet.transactions.modes.asked_ns;
-    observe::tell(core, io, asked_ns);
+    observation::tell(core, io, asked_ns);
     let modes = &core.fleet.transactions.modes;
     for shard in modes.shards.clone() {
         core.fleet.transactions.effects.list.push(Effect::OpenLog(shard));

@@ -8,7 +8,7 @@ use shunt_language::transaction::mode::TransactionalMode;
 use shunt_locks::Ticket;
 use shunt_transactions::catalogue::switching::{Full, Held};
 
-use crate::fleet::peers::Login;
+use crate::fleet::forwarding::Login;
 use crate::ids::PoolId;
 
 /// A change of a table's mode.

@@ -17,7 +17,7 @@ use shunt_transactions::plan::schema::{self, Table, Types};
 use shunt_transactions::plan::{Draft, Outline, Plan, PreparedText};
 use shunt_wire::cql::message::{Consistency, ErrorMessage, ResultMessage, Rows, error_code};
 
-use super::{levels, modes, reads};
+use super::{evaluation, levels, modes};
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
 use crate::fleet::rights::question::{qualified, write_to};
@@ -349,7 +349,7 @@ pub(super) fn text_prepared(
         Heard::Error(error)
             if planning.draft.as_ref().is_some_and(|draft| draft.is_refused_for_another(error)) =>
         {
-            fail(planning, reads::changed_just_now().into());
+            fail(planning, evaluation::changed_just_now().into());
         }
         Heard::Error(error) => {
             let name = planning

@@ -24,7 +24,7 @@ use shunt_transactions::plan::push;
 use shunt_transactions::record::{self, Record};
 use shunt_wire::cql::message::{Value, ValueList, error_code};
 
-use super::{VERSION, identity, levels};
+use super::{VERSION, levels, table_identity};
 use crate::core::Core;
 use crate::fleet::statements::{self, Heard, Levels, Whose};
 use crate::log_limits::Logged;
@@ -110,8 +110,8 @@ pub(super) fn start(core: &mut Core, io: &mut Io, write: OneWrite) {
     if let Some(sent) = WriteStatement::build(core, write).filter(|sent| sent.id == FLEETS_OWN) {
         return send_or_park(core, io, write, &sent);
     }
-    let since_ns = io.now_ns().saturating_sub(identity::FRESH_NS);
-    identity::look_up(core, io, (&keyspace, &table), since_ns, IdentityWaiter::Write(write));
+    let since_ns = io.now_ns().saturating_sub(table_identity::FRESH_NS);
+    table_identity::look_up(core, io, (&keyspace, &table), since_ns, IdentityWaiter::Write(write));
 }
 
 /// Takes in which table has the name.
@@ -119,7 +119,7 @@ pub(super) fn identity_known(core: &mut Core, io: &mut Io, write: OneWrite, name
     let Some(sent) = WriteStatement::build(core, write) else {
         return finish(core, write, Ok(Written::NotSent));
     };
-    let (is_refused, why) = match identity::current(io, named) {
+    let (is_refused, why) = match table_identity::current(io, named) {
         Identity::Table(id) if id == sent.id => {
             return send_or_park(core, io, write, &sent);
         }

@@ -1,4 +1,5 @@
-//! A single statement with bind values: its locks, its verdict, its effect and its write.
+//! A single statement with bind values: its locks, its verdict, its change of the row and its
+//! write.
 
 use std::sync::Arc;
 
@@ -8,8 +9,8 @@ use shunt_language::{CqlType, InvalidRequest};
 use shunt_wire::cql::message::{Value as Wire, ValueList};
 
 use super::{
-    ANEW_BYTES_MAX, Condition, ConditionalPlan, Effect, LIFE_MAX, Verdict, applied, column_spec,
-    whole,
+    ANEW_BYTES_MAX, Condition, ConditionalPlan, LIFE_MAX, PreparedChange, Verdict, applied,
+    column_spec, whole,
 };
 use crate::conditional::row::{Cells, Change, ReadRow};
 use crate::plan::bind::{Bound, InnerBindings, push};
@@ -146,7 +147,7 @@ impl Bound<'_> {
         }
     }
 
-    /// The effect on the row.
+    /// The change of the row.
     ///
     /// # Errors
     /// A value cannot be evaluated.
@@ -156,13 +157,13 @@ impl Bound<'_> {
             let evaluated = set.iter().map(|(place, term)| Ok((*place, term.evaluate(&bindings)?)));
             evaluated.collect::<Result<Vec<_>, InvalidRequest>>().map_err(|error| self.at(0, error))
         };
-        Ok(match &conditional.effect {
-            Effect::Insert(set) => Change::Insert(values(set)?),
-            Effect::Update(set) => Change::Update(values(set)?),
-            Effect::DeleteColumns(places) => {
+        Ok(match &conditional.change {
+            PreparedChange::Insert(set) => Change::Insert(values(set)?),
+            PreparedChange::Update(set) => Change::Update(values(set)?),
+            PreparedChange::DeleteColumns(places) => {
                 Change::Update(places.iter().map(|place| (*place, Value::Null)).collect())
             }
-            Effect::Delete | Effect::Truncate => Change::Delete,
+            PreparedChange::Delete | PreparedChange::Truncate => Change::Delete,
         })
     }
 

@@ -1,4 +1,4 @@
-//! A single statement on a table with the mode `conditional`: its read, its conditions, its effect
+//! A single statement on a table with the mode `conditional`: its read, its conditions, its change
 //! and its answer.
 //!
 //! Nodes are sent the statement without its `IF`. If writes of unknown outcome may be outstanding
@@ -44,7 +44,7 @@ pub struct ConditionalPlan {
     pub layout: u64,
     condition: Condition,
     time_to_live: Option<Prepared>,
-    effect: Effect,
+    change: PreparedChange,
     /// Batches with the statement behind the rewritten row.
     anew: Anew,
     /// Batches that only rewrite the row.
@@ -60,9 +60,9 @@ enum Condition {
     Columns(Vec<(usize, PreparedColumnCondition)>),
 }
 
-/// Effect of the statement.
+/// Change that the statement makes to its row.
 #[derive(Debug)]
-enum Effect {
+enum PreparedChange {
     Insert(Vec<(usize, Prepared)>),
     Update(Vec<(usize, Prepared)>),
     /// Deletes these columns.
@@ -93,7 +93,7 @@ pub enum Verdict {
 impl ConditionalPlan {
     /// True of TRUNCATE.
     pub fn is_truncate(&self) -> bool {
-        matches!(self.effect, Effect::Truncate)
+        matches!(self.change, PreparedChange::Truncate)
     }
 
     /// Approximate size in memory.
@@ -130,7 +130,7 @@ impl Drafting<'_> {
             columns,
             condition: Condition::None,
             time_to_live: None,
-            effect: Effect::Truncate,
+            change: PreparedChange::Truncate,
             anew: Anew::default(),
             settle: Anew::default(),
         };
@@ -160,7 +160,7 @@ impl Drafting<'_> {
         }
         check_repeatable(mutation, inner, table)?;
         let mut scope = Scope::new(&table.types, None, self.now_ms, inner.markers.len());
-        conditional.effect = effect(mutation, &conditional.columns, &mut scope)?;
+        conditional.change = change(mutation, &conditional.columns, &mut scope)?;
         conditional.condition = condition(mutation, table, &conditional.columns, &mut scope)?;
         if let Some(term) = &mutation.attributes().time_to_live {
             let int = CqlType::from(shunt_language::ast::NativeType::Int);
@@ -217,11 +217,11 @@ fn place_of(columns: &[(String, CqlType)], name: &str) -> Result<usize, InvalidR
     found.ok_or_else(|| InvalidRequest::new(format!("Undefined column name {name}")))
 }
 
-fn effect(
+fn change(
     mutation: &Mutation,
     columns: &[(String, CqlType)],
     scope: &mut Scope<'_>,
-) -> Result<Effect, InvalidRequest> {
+) -> Result<PreparedChange, InvalidRequest> {
     let mut set = |name: &String, term: &Term| {
         let place = place_of(columns, name)?;
         Ok((place, terms::prepare(term, name, &columns[place].1, scope)?))
@@ -236,7 +236,9 @@ fn effect(
             let given = insert.columns.iter().zip(&insert.values);
             let others =
                 given.filter(|(name, _)| columns.iter().any(|(column, _)| column == *name));
-            Effect::Insert(others.map(|(name, term)| set(name, term)).collect::<Result<_, _>>()?)
+            PreparedChange::Insert(
+                others.map(|(name, term)| set(name, term)).collect::<Result<_, _>>()?,
+            )
         }
         Mutation::Update(update) => {
             let assigned =
@@ -244,15 +246,15 @@ fn effect(
                     Operation::Set(term) => set(&assignment.column, term),
                     _ => Err(refused()),
                 });
-            Effect::Update(assigned.collect::<Result<_, _>>()?)
+            PreparedChange::Update(assigned.collect::<Result<_, _>>()?)
         }
-        Mutation::Delete(delete) if delete.deletions.is_empty() => Effect::Delete,
+        Mutation::Delete(delete) if delete.deletions.is_empty() => PreparedChange::Delete,
         Mutation::Delete(delete) => {
             let deleted = delete.deletions.iter().map(|deletion| match deletion {
                 Deletion::Column(name) => place_of(columns, name),
                 Deletion::Element(..) | Deletion::Field(..) => Err(refused()),
             });
-            Effect::DeleteColumns(deleted.collect::<Result<_, _>>()?)
+            PreparedChange::DeleteColumns(deleted.collect::<Result<_, _>>()?)
         }
         Mutation::InsertJson(_) => return Err(refused()),
     })

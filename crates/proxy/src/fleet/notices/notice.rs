@@ -1,4 +1,4 @@
-//! Notices between the core that runs the membership and the cores that keep locks.
+//! The notices themselves.
 
 use shunt_fleet::{Gain, LeasePost, Level, Shard};
 

@@ -7,9 +7,9 @@ use shunt_reactor::Io;
 use shunt_wire::cql::reader::EnvelopeReader;
 use slab::Slab;
 
-use crate::client::who::PoolNames;
+use crate::client::identity::PoolNames;
 use crate::core::{Core, Peer};
-use crate::fleet::peers::{HopLink, Login, Step};
+use crate::fleet::forwarding::{HopLink, Login, Step};
 use crate::limits;
 
 /// Connections of one core to other proxies: one for each of them and each login. A role gets half

@@ -1,8 +1,9 @@
-//! Requests for locks that another proxy of the fleet owns go there, over one connection for each
-//! core, proxy and login, as ordinary statements on the tables of locks. The client's own login is
-//! shown there, so that proxy checks it as it would check the client, and asks a node what that
-//! login is allowed ([`crate::locks::permission`]): a statement names the same table as the
-//! client's. The payload says nothing that could be of use to a client who sends it.
+//! Requests that another proxy of the fleet owns are forwarded to it, over one connection for each
+//! core, proxy and login. A request for a lock is an ordinary statement on the tables of locks. The
+//! connection has the client's own login, so that the other proxy checks it as it would check the
+//! client, and asks a node what that login is allowed ([`crate::locks::permission`]): a statement
+//! names the same table as the client's. The payload says nothing that could be of use to a client
+//! that sends it.
 //!
 //! A statement that was forwarded says so in its custom payload, and is not forwarded again: two
 //! proxies that think of each other as the owner do not send it round.
@@ -13,17 +14,17 @@
 //!
 //! | module | what happens there |
 //! |---|---|
-//! | [`forward`] | a request is written as a statement |
+//! | [`request`] | a request is written as a statement |
 //! | [`open`] | connections are opened |
-//! | [`link`] | they are watched and closed; answers come in |
-//! | [`read`] | an answer is read |
-//! | [`withdraw`] | what a client has asked that is gone is taken back |
+//! | [`connection`] | connections are watched and closed; answers come in |
+//! | [`answer`] | an answer is read |
+//! | [`withdrawal`] | requests of clients that are gone are withdrawn |
 
-pub(crate) mod forward;
-pub(crate) mod link;
+pub(crate) mod request;
+pub(crate) mod connection;
 mod open;
-mod read;
-pub(crate) mod withdraw;
+mod answer;
+pub(crate) mod withdrawal;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;

@@ -5,7 +5,7 @@ use shunt_locks::{Mode, Namespace};
 
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
-use crate::fleet::requests::form::{AnswerForm, AnswerKind};
+use crate::fleet::requests::answer_form::{AnswerForm, AnswerKind};
 use crate::locks::request::{LockRequest, Operation};
 
 /// Checks a request of a statement and converts it for the core that keeps the lock.

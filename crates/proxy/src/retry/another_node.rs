@@ -8,7 +8,7 @@ use crate::core::Core;
 use crate::link::Pending;
 use crate::metrics::Outcome;
 use crate::plan::Plan;
-use crate::retry::{failure, taken};
+use crate::retry::{failure, mode_change};
 use crate::route::{self, Choice};
 
 /// Sends a request once more, to the best node now. `avoid`: the node that did not execute it, to
@@ -34,8 +34,8 @@ pub(crate) fn send(
             "the node did not answer in time",
         );
     }
-    if taken::is_taken(core, io, &pending, body) {
-        return failure::fail(core, io, &pending, Outcome::Intercepted, taken::WHY);
+    if mode_change::is_taken(core, io, &pending, body) {
+        return failure::fail(core, io, &pending, Outcome::Intercepted, mode_change::WHY);
     }
     let mut choose =
         |plan: &Plan| route::choose(&mut core.router, &core.links, pending.pool, plan, avoid);

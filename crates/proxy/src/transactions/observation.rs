@@ -42,7 +42,7 @@ use shunt_wire::printable::printable_to;
 use super::levels;
 use crate::core::Core;
 use crate::fault::Fault;
-use crate::fleet::peers;
+use crate::fleet::forwarding;
 use crate::fleet::statements::{self, Heard, Levels, Whose};
 use crate::ids::PoolId;
 use crate::log_limits::Logged;
@@ -70,7 +70,8 @@ pub(crate) fn node_bound(
     }
     let (payload, body) = split_request_prefix(header.flags, body).ok()?;
     let is_ours = |payload: &BytesMap<'_>| {
-        safeguards::is_asked(payload) || payload.iter().any(|(key, _)| key == peers::TRANSACTION)
+        safeguards::is_asked(payload)
+            || payload.iter().any(|(key, _)| key == forwarding::TRANSACTION)
     };
     if payload.as_ref().is_some_and(is_ours) {
         return None;

@@ -1,5 +1,5 @@
-//! Drives this core's locks: a request comes in, time passes, a node answers a write. The effects
-//! of each step wait in a queue until the event is over ([`super::effects`]).
+//! Drives the state machine of this core's locks: a request comes in, time passes, a node answers a
+//! write. The effects of each step wait in a queue until the event is over ([`super::effects`]).
 
 use shunt_locks::{
     Asked, Handle, Limits, LoadId, Locks, Namespace, NotServed, Outcome, Quota, Row, Sink, Ticket,
@@ -7,7 +7,7 @@ use shunt_locks::{
 };
 use shunt_reactor::Io;
 
-use crate::client::who;
+use crate::client::identity;
 use crate::core::Core;
 pub(crate) use crate::fleet::levels::now;
 use crate::locks::effects::Effects;
@@ -78,7 +78,7 @@ pub(crate) fn cancel_remote(core: &mut Core, io: &mut Io, ticket: Ticket, is_awa
 /// for another role's is nobody's.
 fn is_operators(own: Option<&str>, role: &[u8]) -> bool {
     own.is_some_and(|own| {
-        own.as_bytes() == role && !own.contains(['\\', '…']) && own != who::UNKNOWN
+        own.as_bytes() == role && !own.contains(['\\', '…']) && own != identity::UNKNOWN
     })
 }
 

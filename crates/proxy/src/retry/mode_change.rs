@@ -11,7 +11,7 @@ use crate::ids::ClientRef;
 use crate::link::Pending;
 use crate::plan::After;
 use crate::route;
-use crate::transactions::observe;
+use crate::transactions::observation;
 use crate::transactions::pause;
 
 /// The error text for its client, which asks again.
@@ -34,5 +34,5 @@ pub(crate) fn is_taken(core: &mut Core, io: &mut Io, pending: &Pending, body: &[
         _ => route::plan(&mut core.router, pending.pool, &header, body),
     };
     planned.is_ok_and(|plan| plan.after == After::Transaction)
-        && observe::node_bound(core, pending.pool, &header, body).is_none()
+        && observation::node_bound(core, pending.pool, &header, body).is_none()
 }

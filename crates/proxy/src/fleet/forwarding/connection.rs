@@ -9,9 +9,9 @@ use shunt_wire::cql::envelope::{Header, opcode};
 use shunt_wire::cql::message::encode;
 
 use crate::core::Core;
-use crate::fleet::peers::open::OPEN_NS;
-use crate::fleet::peers::read;
-use crate::fleet::peers::{HopLink, Login, STREAM, Sent, SentLock, Step, VERSION};
+use crate::fleet::forwarding::answer;
+use crate::fleet::forwarding::open::OPEN_NS;
+use crate::fleet::forwarding::{HopLink, Login, STREAM, Sent, SentLock, Step, VERSION};
 use crate::limits;
 use crate::locks::dispatch;
 use crate::locks::reply::{Reply, Verdict};
@@ -125,8 +125,8 @@ fn take(
                 transactions::forwarded(core, sent.ticket, header, body);
                 return Ok(());
             };
-            let outcome = read::outcome(operation, header.flags, header.opcode, body, list);
-            let outcome = outcome.unwrap_or_else(|| read::unknown(operation).into());
+            let outcome = answer::outcome(operation, header.flags, header.opcode, body, list);
+            let outcome = outcome.unwrap_or_else(|| answer::unknown(operation).into());
             if !dispatch::answered_elsewhere(core, io, sent.ticket, &outcome) {
                 release(core, io, to, &login, &sent, &outcome);
             }
@@ -143,7 +143,7 @@ fn take(
 
 /// The verdict on a request that was sent and not answered; `lock` is `None` for a transaction.
 fn unknown(lock: Option<SentLock>) -> Verdict {
-    lock.map_or(Verdict::InDoubt, |lock| read::unknown(lock.operation))
+    lock.map_or(Verdict::InDoubt, |lock| answer::unknown(lock.operation))
 }
 
 /// Whoever asked is gone: a lock that was granted meanwhile is released, unless it was asked for

@@ -11,10 +11,10 @@
 //!   the connection; and there nothing is found but what came over the same connection. A stream id
 //!   is used again only after its answer was read here, so that what comes with it later comes
 //!   behind the OPTIONS;
-//! - take a lock from a client that was told of it. A request is withdrawn only when nobody can be
-//!   told of its answer any more; and what was granted before the OPTIONS came is not touched by
-//!   it, but given back by its fence when the answer is read ([`super::link`]), unless its owner
-//!   has found it again;
+//! - take a lock from a client that was told of it. A request is withdrawn only when nobody can
+//!   be told of its answer any more; and what was granted before the OPTIONS came is not touched by
+//!   it, but given back by its fence when the answer is read ([`super::connection`]), unless its
+//!   owner has found it again;
 //! - be relied on. One that is lost, late or not sent costs the rest of the wait.
 
 use shunt_locks::Ticket;
@@ -23,7 +23,7 @@ use shunt_wire::cql::envelope::{Header, flag, opcode};
 use shunt_wire::cql::message::{put, split_request_prefix};
 
 use crate::core::Core;
-use crate::fleet::peers::{PAYLOAD, STREAM, Step, VERSION, Via, WITHDRAWS};
+use crate::fleet::forwarding::{PAYLOAD, STREAM, Step, VERSION, Via, WITHDRAWS};
 use crate::limits;
 
 /// Takes back what the client has asked that is gone.

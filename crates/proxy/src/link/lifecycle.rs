@@ -8,7 +8,7 @@ use shunt_reactor::{CloseReason, Io};
 use crate::client::{Stall, login};
 use crate::control::state::ControlRequest;
 use crate::core::Core;
-use crate::handover::way;
+use crate::handover::policy;
 use crate::ids::LinkKey;
 use crate::link::{Role, Step, closing, open, upgrade};
 use crate::metrics::GivenUp;
@@ -57,7 +57,7 @@ pub(crate) fn ready(core: &mut Core, io: &mut Io, key: LinkKey) {
 
 /// Handles the end of a link's connection, or its failure to open.
 pub(crate) fn lost(core: &mut Core, io: &mut Io, key: LinkKey, reason: CloseReason) {
-    way::failed(core, io.now_ns(), key);
+    policy::failed(core, io.now_ns(), key);
     let Some(link) = core.links.get(key) else { return };
     core.context.tell_tls_fault(io, &core.router.node_named(link.node), reason);
     if matches!(link.role, Role::Replaces(..)) {
@@ -97,7 +97,7 @@ pub(crate) fn retire(core: &mut Core, io: &mut Io, key: LinkKey) {
 
 /// Gives up a link that misbehaved or fell silent, as if it had broken by itself.
 pub(crate) fn break_off(core: &mut Core, io: &mut Io, key: LinkKey, reason: GivenUp, why: &str) {
-    way::failed(core, io.now_ns(), key);
+    policy::failed(core, io.now_ns(), key);
     let Some(link) = core.links.get(key) else { return };
     core.links.count_given_up(link.node, reason);
     let (node, pool_id, step, role) = (link.node, link.pool, link.step, link.role);

@@ -16,7 +16,7 @@ use shunt_transactions::request::Summary;
 
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
-use crate::fleet::peers::Login;
+use crate::fleet::forwarding::Login;
 use crate::fleet::rights;
 use crate::fleet::rights::ask::{Answer, NotAsked};
 use crate::fleet::rights::cache::Verdict;

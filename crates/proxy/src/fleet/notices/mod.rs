@@ -1,4 +1,5 @@
-//! Words between the core that runs the membership and those that keep locks.
+//! Notices between the core that runs the membership and the cores that keep locks: they are
+//! delivered to other cores and taken here.
 
 pub(crate) mod notice;
 
@@ -7,8 +8,8 @@ use shunt_locks::Lease;
 use shunt_reactor::Io;
 
 use crate::core::Core;
-use crate::fleet::lease::notice::Notice;
 use crate::fleet::membership::run;
+use crate::fleet::notices::notice::Notice;
 use crate::fleet::statements;
 use crate::locks::{core_of, ownership as locks};
 use crate::transactions::ownership::Draining;

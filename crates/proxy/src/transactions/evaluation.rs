@@ -1,4 +1,4 @@
-//! A transaction that has its partitions reads, and is decided by the rows.
+//! Evaluation of a transaction that has its partitions: its rows are read, and decide it.
 //!
 //! Rows are read at QUORUM. A node is also asked each time whether the tables are those of the
 //! plan, and whether written tables have the planned columns: a transaction planned with a table
@@ -16,7 +16,7 @@ use shunt_transactions::request::Head;
 use shunt_transactions::{Decision, TransactionId};
 use shunt_wire::cql::message::{ErrorMessage, ResultMessage, Rows, error_code};
 
-use super::{answer, conditional, confirmation, identity, levels, modes};
+use super::{answer, conditional, confirmation, levels, modes, table_identity};
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
 use crate::fleet::statements::{self, Heard, Levels, Whose};
@@ -60,7 +60,7 @@ pub(super) fn read_rows(core: &mut Core, io: &mut Io, id: TransactionId, number:
             .into_iter()
             .filter(|what| *what == IdentityKind::Id || *asks_columns)
         {
-            identity::look_up(
+            table_identity::look_up(
                 core,
                 io,
                 name,
@@ -113,7 +113,7 @@ pub(super) fn identity_known(
     let tables = plan.tables();
     let Some(of) = tables.get(usize::from(table)) else { return };
     let planned = if what == IdentityKind::Id { of.id } else { of.columns_id };
-    let failed = match identity::current(io, named) {
+    let failed = match table_identity::current(io, named) {
         Identity::Table(found) if found == planned => return count(core, io, number),
         Identity::Table(_) | Identity::Nothing => plan_outdated(core, number),
         Identity::Unknown => {

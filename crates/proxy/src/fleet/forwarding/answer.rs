@@ -7,7 +7,7 @@ use shunt_wire::cql::message::{
     ErrorMessage, ResultMessage, Rows, error_code, split_response_prefix,
 };
 
-use crate::fleet::peers::VERSION;
+use crate::fleet::forwarding::VERSION;
 use crate::locks::reply::{Held, Reply, Verdict};
 use crate::locks::request::Operation;
 use crate::locks::{answer, listing};

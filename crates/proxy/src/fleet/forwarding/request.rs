@@ -9,8 +9,8 @@ use shunt_wire::cql::envelope::{HEADER_BYTES, Header, flag, opcode};
 use shunt_wire::cql::message::{Consistency, QueryParams, Value, ValueList, encode, put};
 
 use crate::core::Core;
-use crate::fleet::peers::open::link_to;
-use crate::fleet::peers::{
+use crate::fleet::forwarding::open::link_to;
+use crate::fleet::forwarding::{
     FORWARDED, GIVES_BACK, Login, NAMES_MODE, PAYLOAD, Sent, SentLock, Step, TRANSACTION, VERSION,
     Via,
 };
