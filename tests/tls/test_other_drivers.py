@@ -64,5 +64,5 @@ def test_rust_driver(mutual, authority, application):
 
 def test_node_driver(mutual, datacentre, authority, application):
     needs("npm", "node")
-    run("node", mutual, "pass 3", _CA=authority.ca, _CERTIFICATE=application.certificate, _KEY=application.key,
+    run("node", mutual, "pass 2", _CA=authority.ca, _CERTIFICATE=application.certificate, _KEY=application.key,
         _DATACENTRE=datacentre)

@@ -31,7 +31,8 @@ async function work(client, keyspace) {
   }
 }
 
-for (const version of [3, 4, 5]) {
+// The driver speaks v4 at most.
+for (const version of [3, 4]) {
   test(`mutual TLS, v${version}`, async () => {
     const client = new cassandra.Client({
       contactPoints: [environment('SHUNT_SECURED')],
@@ -49,8 +50,7 @@ for (const version of [3, 4, 5]) {
     });
     try {
       await client.connect();
-      // The driver speaks v4 at most.
-      assert.equal(client.controlConnection.protocolVersion, Math.min(version, 4));
+      assert.equal(client.controlConnection.protocolVersion, version);
       await work(client, `secured_node_${version}`);
     } finally {
       await client.shutdown();
