@@ -24,7 +24,7 @@ mod config;
 mod ids;
 mod lane;
 mod member;
-mod others;
+mod observations;
 mod output;
 mod plan;
 mod refusal;

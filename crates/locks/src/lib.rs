@@ -11,9 +11,9 @@
 //! | `release.rs` | end of a hold by its owner, an operator or its time, and the next grant; renewals; queries |
 //! | `durable.rs` | outcomes of writing a grant's row |
 //! | `load.rs` | rows of a shard's earlier owner, read before its locks are served |
-//! | `unneeded.rs` | obsolete rows, for deletion |
+//! | `obsolete_rows.rs` | obsolete rows, for deletion |
 //! | `ownership.rs` | leases, and shards that come and go |
-//! | `state.rs`, `table.rs`, `linked.rs` | locks, holds, requests and writes, and the lists between them |
+//! | `state.rs`, `table.rs`, `list.rs` | locks, holds, requests and writes, and the lists between them |
 //! | `wheel.rs`, `text.rs`, `slab.rs` | timers; names, owners and roles; entries under numbers |
 //!
 //! Four things must never happen, in any order of events:
@@ -25,7 +25,7 @@
 
 mod acquire;
 mod durable;
-mod linked;
+mod list;
 mod load;
 mod locks;
 mod longest;
@@ -36,7 +36,7 @@ mod state;
 mod table;
 mod text;
 mod types;
-mod unneeded;
+mod obsolete_rows;
 #[cfg(any(test, feature = "weakened"))]
 mod weakened;
 mod wheel;
@@ -45,11 +45,11 @@ mod wheel;
 mod tests;
 
 pub use locks::Locks;
+pub use obsolete_rows::Unneeded;
 pub use types::{
     Asked, Counters, Handle, Holder, Lease, Limits, LoadId, Mode, Namespace, NotServed, Now,
     Outcome, Quota, Row, Sink, Ticket, Write, WriteId, Written,
 };
 pub use types::{BUCKETS, SHARDS, bucket_of, shard_of, shard_of_bucket};
-pub use unneeded::Unneeded;
 #[cfg(feature = "weakened")]
 pub use weakened::Without;

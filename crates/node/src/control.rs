@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use crate::layout;
 use crate::shared::Shared;
-use crate::stopped::{self, Stopped};
+use crate::stop_outcome::{self, Stopped};
 
 /// Longest time for a client to send its request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
@@ -85,7 +85,7 @@ impl Control {
 
     /// Name of the thread if it has ended without being told to.
     pub(crate) fn dead_threads(&self) -> Vec<String> {
-        stopped::ended([&self.thread])
+        stop_outcome::ended([&self.thread])
     }
 
     /// Ends the thread after its current command; late if that takes longer than `limit`.

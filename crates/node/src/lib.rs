@@ -25,7 +25,7 @@ mod schema;
 pub mod serve;
 pub mod shared;
 mod statement;
-mod stopped;
+mod stop_outcome;
 mod system;
 mod trace;
 mod upkeep;

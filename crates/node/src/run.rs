@@ -25,7 +25,7 @@ use crate::metrics::LoopMetrics;
 use crate::serve::NodeService;
 use crate::serve::workers::Workers;
 use crate::shared::Shared;
-pub use crate::stopped::Stopped;
+pub use crate::stop_outcome::Stopped;
 use crate::upkeep::Upkeep;
 
 /// Most messages and new connections waiting for one loop; the accepting thread waits when it is

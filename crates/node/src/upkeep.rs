@@ -15,7 +15,7 @@ use shunt_storage::row::TableId;
 
 use crate::limits;
 use crate::shared::Shared;
-use crate::stopped::{self, Stopped};
+use crate::stop_outcome::{self, Stopped};
 
 /// The upkeep thread.
 pub(crate) struct Upkeep {
@@ -48,7 +48,7 @@ impl Upkeep {
 
     /// Name of the thread if it has ended without being told to.
     pub(crate) fn dead_threads(&self) -> Vec<String> {
-        stopped::ended([&self.thread])
+        stop_outcome::ended([&self.thread])
     }
 
     /// Ends the thread; returns whether it ended in time and without panic. A sweep ends soon after

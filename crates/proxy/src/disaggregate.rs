@@ -30,7 +30,7 @@ use crate::metrics::Outcome;
 use crate::plan::After;
 use crate::reply::{self, Answer};
 use crate::retained::Retained;
-use crate::retry::{agreement, failure, turned_away, unprepared};
+use crate::retry::{agreement, failure, refusals, unprepared};
 
 /// Bytes at the head of a frame that identify its only answer: the count and the stream id.
 const ONLY_STREAM_BYTES: usize = 6;
@@ -445,9 +445,9 @@ fn take_error(
     answer: &Answer<'_>,
     body: &[u8],
 ) {
-    turned_away::penalise(core, at.key, answer.flags, body);
+    refusals::penalise(core, at.key, answer.flags, body);
     if !unprepared::repair(core, io, at.key, pending, answer.flags, body)
-        && !turned_away::send_on(core, io, at.key, pending, answer.flags, body)
+        && !refusals::send_on(core, io, at.key, pending, answer.flags, body)
         && !failure::refused_after_all(core, io, pending, answer.flags, body)
     {
         reply::pass_on(core, io, pending, answer, Outcome::Error);

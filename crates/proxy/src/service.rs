@@ -28,7 +28,7 @@ use crate::locks::effects::perform;
 use crate::locks::status::report;
 use crate::locks::{self, foreign_rows, keeper as lock_keeper, rows, sweep};
 use crate::reply;
-use crate::retry::{agreement, expired, lost};
+use crate::retry::{agreement, lost_links, timeouts};
 use crate::transactions::modes::{self, rules};
 use crate::transactions::{self, pause, time};
 use crate::window::WindowControl;
@@ -204,7 +204,7 @@ impl Service for Core {
 /// Handles the follow-up work that an event noted, and whatever results from it.
 #[inline]
 fn settle(core: &mut Core, io: &mut Io) {
-    lost::settle(core, io);
+    lost_links::settle(core, io);
     while !core.clients.inbox.is_empty()
         || core.fleet.locks.has_work()
         || core.fleet.transactions.has_work()
@@ -212,13 +212,13 @@ fn settle(core: &mut Core, io: &mut Io) {
         answers::settle(core, io);
         perform::perform(core, io);
         transactions::effects::perform::perform(core, io);
-        lost::settle(core, io);
+        lost_links::settle(core, io);
     }
 }
 
 fn tick(core: &mut Core, io: &mut Io) {
     core.context.ticks += 1;
-    expired::tick(core, io);
+    timeouts::tick(core, io);
     watch::tick_links(core, io);
     watch::tick_pools(core, io);
     login::expire_switches(core, io);

@@ -3,8 +3,6 @@
 use clap::{Args, Parser, Subcommand};
 use shunt_bench::cli::BenchCommand;
 
-#[cfg(not(feature = "node"))]
-use crate::absent::Ignored;
 use crate::doctor::Doctor;
 use crate::fleet::Fleet;
 use crate::help;
@@ -13,6 +11,8 @@ use crate::locks::Locks;
 use crate::multiget::Multiget;
 #[cfg(feature = "node")]
 use crate::node::{NodeCommand, up::UpOptions};
+#[cfg(not(feature = "node"))]
+use crate::node_stub::Ignored;
 use crate::relay::{AgentCommand, DispatchCommand};
 use crate::settings::Settings;
 use crate::switch::Switch;

@@ -1,7 +1,7 @@
 //! The `shunt` binary: the command line and the wiring, nothing else.
 
 #[cfg(not(feature = "node"))]
-mod absent;
+mod node_stub;
 mod admin;
 mod cli;
 mod doctor;
@@ -44,9 +44,9 @@ fn main() -> ExitCode {
         #[cfg(feature = "node")]
         Some(Command::Node(command)) => node::run(*command).into(),
         #[cfg(not(feature = "node"))]
-        Some(Command::Up(_)) => absent::refuse("up").into(),
+        Some(Command::Up(_)) => node_stub::refuse("up").into(),
         #[cfg(not(feature = "node"))]
-        Some(Command::Node(_)) => absent::refuse("node").into(),
+        Some(Command::Node(_)) => node_stub::refuse("node").into(),
         Some(Command::Dispatch(command)) => relay::dispatch(&command, &sources).into(),
         Some(Command::Agent(command)) => relay::agent(&command, &sources).into(),
         Some(Command::Multiget(command)) => multiget::run(&command, &sources).into(),

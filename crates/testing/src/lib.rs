@@ -19,9 +19,9 @@ pub mod bytes;
 pub mod client;
 pub mod handshake;
 pub mod simulated;
-pub mod watched;
+pub mod counting_service;
 
 pub use answer::{Answer, Rows, Statement, number};
 pub use client::{Client, Step};
+pub use counting_service::Watched;
 pub use handshake::Handshake;
-pub use watched::Watched;

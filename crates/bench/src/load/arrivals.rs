@@ -10,7 +10,7 @@ use shunt_reactor::Io;
 use crate::load::{
     generator::{Generator, Phase},
     mix::Operation,
-    mixed::{Drawn, no_holder},
+    operations::{Drawn, no_holder},
     pace::{Pace, WAITING_MAX},
     session::{Session, SessionRest, Step},
     timers::TIMER_ARRIVAL,

@@ -22,7 +22,7 @@ mod handshake;
 pub mod keys;
 mod locks;
 pub mod mix;
-mod mixed;
+mod operations;
 mod moves;
 mod options;
 pub mod pace;

@@ -1,5 +1,5 @@
 //! The work per query: answers in, queries out. The steps of special operations are in
-//! [`mixed`](super::mixed).
+//! [`operations`](super::operations).
 
 use std::ops::ControlFlow;
 

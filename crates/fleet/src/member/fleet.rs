@@ -178,7 +178,7 @@ impl Member {
         (!claim.shards.is_empty()).then_some(claim)
     }
 
-    /// Like [`crate::others::Others::limit_of_dead`]; this member is never dead to itself.
+    /// Like [`crate::observations::Others::limit_of_dead`]; this member is never dead to itself.
     fn limit_of_dead(&self, owner: Incarnation) -> Option<Option<i64>> {
         if owner == self.me {
             return None;

@@ -28,7 +28,7 @@ use crate::answer::{FleetRow, Outcome};
 use crate::config::{Config, FENCES_AHEAD_MAX_US, Times};
 use crate::ids::{Incarnation, SHARDS, Shard, Shards};
 use crate::lane::Lane;
-use crate::others::Others;
+use crate::observations::Others;
 use crate::output::{Alarm, End, Event, LeasePost, Output, Peer, Sink, StatementId};
 use crate::refusal::Refusal;
 use crate::statement::Statement;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::answer::{Outcome, State};
 use crate::ids::Incarnation;
 use crate::lane::Flight;
-use crate::others::{Seen, Snapshot};
+use crate::observations::{Seen, Snapshot};
 use crate::output::{Alarm, Event, Output, Sink};
 use crate::statement::Statement;
 

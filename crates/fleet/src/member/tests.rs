@@ -4,7 +4,7 @@ use super::Member;
 use crate::answer::{FleetRow, MemberRow, Outcome, State};
 use crate::config::Config;
 use crate::ids::{Incarnation, Shards, View};
-use crate::others::Snapshot;
+use crate::observations::Snapshot;
 use crate::output::{Alarm, Output, StatementId};
 use crate::statement::{Level, Statement};
 

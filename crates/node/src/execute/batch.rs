@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::bindings::Bound;
 use super::mutate::Item;
 use super::mutate::bigint;
-use super::{ClientState, Done, Executor, aside, check_values};
+use super::{ClientState, Done, Executor, annotations, check_values};
 use crate::error::CqlError;
 use crate::statement::mutation::{BatchPlan, MutationPlan};
 use crate::statement::{Plan, Statement};
@@ -23,7 +23,7 @@ impl Executor {
     ) -> Result<Done, CqlError> {
         let batch =
             Batch::decode(version, body).map_err(|error| CqlError::Protocol(error.to_string()))?;
-        self.aside.parameters(|| aside::parameters(None, Some(&batch.params)));
+        self.aside.parameters(|| annotations::parameters(None, Some(&batch.params)));
         let keyspace = batch.params.keyspace.or(client.keyspace.as_deref());
         let mut parts: Vec<(Arc<Statement>, Values<'_>)> = Vec::with_capacity(batch.len());
         for child in batch.children() {

@@ -6,7 +6,7 @@ use shunt_language::values::literal;
 use shunt_topology::token;
 use shunt_wire::cql::message::{Value as WireValue, Values};
 
-use super::aside::Aside;
+use super::annotations::Aside;
 use crate::shared::Shared;
 use crate::statement::{Marker, Statement};
 

@@ -3,7 +3,7 @@
 //! An answer to a write carries the place in the store's log at which the write is durable, if the
 //! keyspace requires waiting; the connection's server waits, not this module.
 
-pub(crate) mod aside;
+pub(crate) mod annotations;
 mod batch;
 pub(crate) mod bindings;
 mod changes;
@@ -44,7 +44,7 @@ use crate::error::CqlError;
 use crate::shared::Shared;
 use crate::statement::{Plan, Statement};
 use crate::trace::{Origin, Trace};
-use aside::Aside;
+use annotations::Aside;
 use bindings::Bound;
 use effort::Effort;
 pub(crate) use effort::Ends;
@@ -271,14 +271,15 @@ impl Executor {
         match request.opcode {
             opcode::QUERY => {
                 let query = Query::decode(version, body).map_err(malformed)?;
-                self.aside.parameters(|| aside::parameters(Some(query.text), Some(&query.params)));
+                self.aside
+                    .parameters(|| annotations::parameters(Some(query.text), Some(&query.params)));
                 let keyspace = query.params.keyspace.or(client.keyspace.as_deref());
                 let statement = self.prepare(query.text, keyspace)?;
                 self.run_statement(client, &statement, version, &query.params, None, out)
             }
             opcode::PREPARE => {
                 let prepare = Prepare::decode(version, body).map_err(malformed)?;
-                self.aside.parameters(|| aside::parameters(Some(prepare.text), None));
+                self.aside.parameters(|| annotations::parameters(Some(prepare.text), None));
                 let keyspace = prepare.keyspace.or(client.keyspace.as_deref());
                 crate::prepared::check(prepare.text)?;
                 let statement = Arc::new(self.prepare(prepare.text, keyspace)?);
@@ -289,8 +290,9 @@ impl Executor {
             opcode::EXECUTE => {
                 let execute = Execute::decode(version, body).map_err(malformed)?;
                 let statement = self.find_prepared(execute.id)?;
-                self.aside
-                    .parameters(|| aside::parameters(Some(&statement.text), Some(&execute.params)));
+                self.aside.parameters(|| {
+                    annotations::parameters(Some(&statement.text), Some(&execute.params))
+                });
                 let known = execute.result_metadata_id;
                 self.run_statement(client, &statement, version, &execute.params, known, out)
             }

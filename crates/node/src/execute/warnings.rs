@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use shunt_language::ast::BatchKind;
 use shunt_storage::row::{Cell, CellValue, Fragment, Row};
 
-use super::aside::Aside;
+use super::annotations::Aside;
 use super::mutate::{Item, Place, Write};
 use crate::error::CqlError;
 use crate::statement::restrictions::{OneOf, PartitionRestriction};

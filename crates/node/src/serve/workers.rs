@@ -28,7 +28,7 @@ use crate::execute::{ClientState, Ends, Executor, Outcome, Request, refused};
 use crate::limits;
 use crate::mail::NodeMail;
 use crate::shared::Shared;
-use crate::stopped::{self, Stopped};
+use crate::stop_outcome::{self, Stopped};
 use crate::trace::Trace;
 
 /// A request that was given up, with everything needed to execute it elsewhere.
@@ -309,7 +309,7 @@ impl Workers {
 
     /// Names of threads that have ended without being told to.
     pub(crate) fn dead_threads(&self) -> Vec<String> {
-        stopped::ended(&self.threads)
+        stop_outcome::ended(&self.threads)
     }
 
     /// Ends the threads once no loop waits for an answer. Returns whether all ended in time and

@@ -23,7 +23,7 @@ use crate::error::CqlError;
 use crate::execute::fragment::{WriteTime, whole_row};
 use crate::execute::keys::Partition;
 use crate::schema::{Schema, Table};
-use crate::stopped;
+use crate::stop_outcome;
 use crate::trace::{Event, Trace};
 
 pub(super) const KEYSPACE: &str = "system_traces";
@@ -118,7 +118,7 @@ impl Traces {
     /// Name of the thread if it has ended without being told to.
     pub(crate) fn dead_threads(&self) -> Vec<String> {
         let Some(started) = self.started.get().and_then(Option::as_ref) else { return Vec::new() };
-        stopped::ended(&*started.thread.lock().unwrap_or_else(PoisonError::into_inner))
+        stop_outcome::ended(&*started.thread.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Writes waiting traces and ends the thread, like dropping; false if it had panicked. Later

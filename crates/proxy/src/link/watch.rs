@@ -11,7 +11,7 @@ use crate::ids::LinkKey;
 use crate::limits;
 use crate::link::{Pending, Purpose, Step, closing, lifecycle, open, pools, refusal, upgrade};
 use crate::metrics::{GivenUp, PoolState};
-use crate::retry::lost;
+use crate::retry::lost_links;
 
 /// Opens missing links, and closes idle pools.
 pub(crate) fn tick_pools(core: &mut Core, io: &mut Io) {
@@ -57,7 +57,7 @@ pub(crate) fn tick_links(core: &mut Core, io: &mut Io) {
     core.links.count_orphans();
     for key in core.links.keys() {
         // Requests of a lost link find room on others before the probes take it.
-        lost::settle(core, io);
+        lost_links::settle(core, io);
         let Some(link) = core.links.get(key) else { continue };
         if link.step != Step::Ready {
             if now > link.open_deadline_ns {

@@ -21,7 +21,7 @@ use crate::fleet::rights::cache::Verdict;
 use crate::fleet::rights::inquiries::WAIT_NS;
 use crate::fleet::rights::question::Reading;
 use crate::fleet::rights::right::{Action, Right};
-use crate::fleet::rights::waiting::Waiter;
+use crate::fleet::rights::waiters::Waiter;
 use crate::ids::ClientRef;
 use crate::locks::state::UndecidedRequest as Request;
 use crate::locks::{intake, keeper};

@@ -4,7 +4,7 @@
 use shunt_locks::Ticket;
 use shunt_wire::cql::envelope::Header;
 
-use crate::fleet::rights::waiting::Waiting;
+use crate::fleet::rights::waiters::Waiting;
 use crate::ids::ClientRef;
 use crate::locks::reply::Verdict;
 

@@ -3,9 +3,9 @@
 //! | cause | module |
 //! |---|---|
 //! | the node does not know the statement | [`unprepared`] |
-//! | the node turned the request away before it began | [`turned_away`] |
-//! | the link to the node was lost | [`lost`] |
-//! | the deadline is over | [`expired`] |
+//! | the node turned the request away before it began | [`refusals`] |
+//! | the link to the node was lost | [`lost_links`] |
+//! | the deadline is over | [`timeouts`] |
 //! | the nodes do not agree on the schema yet | [`agreement`] |
 //!
 //! [`repeat`] decides which requests may be sent twice, [`mode_change`] which must not go to nodes
@@ -15,13 +15,13 @@
 
 pub(crate) mod agreement;
 pub(crate) mod another_node;
-pub(crate) mod expired;
+pub(crate) mod timeouts;
 pub(crate) mod failure;
-pub(crate) mod lost;
+pub(crate) mod lost_links;
 pub(crate) mod repairs;
 pub(crate) mod repeat;
 pub(crate) mod mode_change;
-pub(crate) mod turned_away;
+pub(crate) mod refusals;
 pub(crate) mod unprepared;
 
 use std::collections::BTreeMap;

@@ -15,7 +15,7 @@ use shunt_transactions::request::Summary;
 use shunt_transactions::{Partition, TransactionId};
 
 use crate::fault::Fault;
-use crate::fleet::rights::waiting::Waiting;
+use crate::fleet::rights::waiters::Waiting;
 use crate::ids::PoolId;
 
 /// A value of an answer; none for null.

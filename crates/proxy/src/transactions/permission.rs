@@ -22,7 +22,7 @@ use crate::fleet::rights::ask::{Answer, NotAsked};
 use crate::fleet::rights::cache::Verdict;
 use crate::fleet::rights::question::{Reading, qualified};
 use crate::fleet::rights::right::{Action, Right};
-use crate::fleet::rights::waiting::Waiter;
+use crate::fleet::rights::waiters::Waiter;
 use crate::ids::PoolId;
 use crate::transactions::job::Undecided;
 use crate::transactions::part::Who;

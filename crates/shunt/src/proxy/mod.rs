@@ -12,12 +12,12 @@ mod control;
 mod http;
 mod part;
 #[cfg(feature = "node")]
-mod several;
+mod group;
 mod start;
 
-use part::Reload;
 #[cfg(feature = "node")]
-pub(crate) use several::Proxies;
+pub(crate) use group::Proxies;
+use part::Reload;
 #[cfg(feature = "node")]
 pub(crate) use start::{Bound, Started};
 pub(crate) use start::{bind, start};

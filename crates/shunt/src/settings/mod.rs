@@ -2,11 +2,11 @@
 //! the file overrides the default.
 
 #[cfg(feature = "node")]
-mod checked;
+mod flag_reader;
 mod file;
 mod flags;
 #[cfg(feature = "node")]
-mod given;
+mod flag_value;
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Write as _};
@@ -20,13 +20,13 @@ pub(crate) use shunt_proxy::config::{
 use shunt_proxy::config::{Config, Handover, Multiget, Problem, Secret};
 
 use crate::logging;
-#[cfg(feature = "node")]
-pub(crate) use checked::Checked;
 use file::File;
 pub(crate) use file::{Place, one_line, place_of};
-use flags::{Flags, flag};
 #[cfg(feature = "node")]
-pub(crate) use given::Given;
+pub(crate) use flag_reader::Checked;
+#[cfg(feature = "node")]
+pub(crate) use flag_value::Given;
+use flags::{Flags, flag};
 
 /// The proxy's flags, and the path of its configuration file.
 #[derive(Args, Clone, Debug, Default)]

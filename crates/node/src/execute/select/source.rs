@@ -12,7 +12,7 @@ use shunt_storage::store::{
 };
 use shunt_topology::Token;
 
-use super::super::aside::Aside;
+use super::super::annotations::Aside;
 use super::super::effort::Effort;
 use super::super::gather::Gathering;
 use super::super::intervals::{Interval, Intervals};

@@ -19,7 +19,7 @@
 //! | [`cache`] | verdicts of nodes, by login and action |
 //! | [`inquiries`] | questions on their way to nodes |
 //! | [`question`] | the text of a question, and what a node's answer means |
-//! | [`waiting`] | requests that wait for a verdict, limited by number, bytes and role |
+//! | [`waiters`] | requests that wait for a verdict, limited by number, bytes and role |
 //!
 //! This must never:
 //! - allow a request that was received later than `auth_cache_ms` after the node was asked. A
@@ -35,7 +35,7 @@ pub(crate) mod cache;
 pub(crate) mod inquiries;
 pub(crate) mod question;
 pub(crate) mod right;
-pub(crate) mod waiting;
+pub(crate) mod waiters;
 
 use self::cache::{Verdict, Verdicts};
 use self::inquiries::Inquiries;

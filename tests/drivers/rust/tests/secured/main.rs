@@ -1,6 +1,6 @@
 //! Connects the Rust driver, unmodified, to a proxy with mutual TLS. `SHUNT_SECURED` is the proxy's
 //! address; `SHUNT_SECURED_CA`, `SHUNT_SECURED_CERTIFICATE` and `SHUNT_SECURED_KEY` are files in
-//! PEM. `tests/tls/test_other_drivers.py` makes them. The programs of the other drivers do the same.
+//! PEM. `tests/tls/test_other_drivers.py` makes them. Programs of other drivers do the same.
 
 use std::sync::Arc;
 use std::time::Duration;

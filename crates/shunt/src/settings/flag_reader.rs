@@ -5,7 +5,7 @@ use std::fmt::Display;
 use std::ops::RangeInclusive;
 
 use super::SettingsError;
-use super::given::Given;
+use super::flag_value::Given;
 
 /// The faults found so far.
 #[derive(Debug, Default)]
