@@ -6,7 +6,8 @@ use std::sync::Arc;
 use super::Plan;
 use crate::SECOND_NS;
 
-/// Plans that are kept. Beyond that, outdated plans go first, then all.
+/// Plans that are kept. Beyond that, outdated plans and those that were not used again go first.
+/// Then the role with the most loses the plan that it has not used for longest.
 const PLANS_MAX: usize = 1_024;
 /// Bytes of the plans that are kept.
 const BYTES_MAX: usize = 64 << 20;
@@ -36,6 +37,10 @@ pub enum Entry {
         renewal: Option<u64>,
         /// The plan was used again after it was made.
         is_wanted: bool,
+        /// The role that had it made.
+        who: Arc<str>,
+        /// Time of its last use.
+        used_ns: u64,
     },
 }
 
@@ -54,7 +59,7 @@ pub struct Plans {
 
 impl Plans {
     /// Makes room for a plan of so many bytes: drops plans that are outdated or were not used
-    /// again, then all.
+    /// again, then those of the role with the most.
     pub fn make_room(&mut self, bytes: usize, now_ns: u64) {
         let kept = |entry: &Entry| if let Entry::Ready { bytes, .. } = entry { *bytes } else { 0 };
         let is_full = |plans: &Plans| {
@@ -65,20 +70,45 @@ impl Plans {
             self.by_text
                 .retain(|_, entry| matches!(entry, Entry::Planning(_)) || is_used(entry, now_ns));
         }
-        if is_full(self) {
-            self.by_text.retain(|_, entry| matches!(entry, Entry::Planning(_)));
-        }
+        while is_full(self) && self.push_one_out() {}
     }
 
-    /// Keeps a plan, unless it is too large.
-    pub fn keep(&mut self, key: Key, plan: &Arc<Plan>, until_ns: u64, now_ns: u64) {
-        let (bytes, is_wanted) =
-            (plan.bytes(), matches!(self.by_text.get(&key), Some(Entry::Ready { .. })));
-        self.by_text.remove(&key);
+    /// Drops the plan that the role with the most of them has not used for longest.
+    fn push_one_out(&mut self) -> bool {
+        let mut by_role: HashMap<&Arc<str>, (usize, u64, &Key)> = HashMap::new();
+        let is_too_many = self.by_text.len() >= PLANS_MAX;
+        for (key, entry) in &self.by_text {
+            let Entry::Ready { bytes, who, used_ns, .. } = entry else { continue };
+            let size = if is_too_many { 1 } else { *bytes };
+            let (all, oldest_ns, oldest) = by_role.entry(who).or_insert((0, *used_ns, key));
+            *all += size;
+            if used_ns < oldest_ns {
+                (*oldest_ns, *oldest) = (*used_ns, key);
+            }
+        }
+        let most = by_role.into_values().max_by_key(|(all, ..)| *all);
+        let Some(key) = most.map(|(_, _, oldest)| oldest.clone()) else { return false };
+        self.by_text.remove(&key).is_some()
+    }
+
+    /// Keeps a plan that this role had made, unless it is too large.
+    pub fn keep(
+        &mut self,
+        key: Key,
+        plan: &Arc<Plan>,
+        who: &Arc<str>,
+        (until_ns, now_ns): (u64, u64),
+    ) {
+        let bytes = plan.bytes();
+        let (who, is_wanted) = match self.by_text.remove(&key) {
+            // A renewal.
+            Some(Entry::Ready { who, .. }) => (who, true),
+            _ => (Arc::clone(who), false),
+        };
         if bytes <= BYTES_OF_ONE_MAX {
             self.make_room(bytes, now_ns);
-            let entry =
-                Entry::Ready { plan: Arc::clone(plan), bytes, until_ns, renewal: None, is_wanted };
+            let (plan, renewal, used_ns) = (Arc::clone(plan), None, now_ns);
+            let entry = Entry::Ready { plan, bytes, until_ns, renewal, is_wanted, who, used_ns };
             self.by_text.insert(key, entry);
         }
     }
@@ -100,10 +130,10 @@ impl Plans {
     /// the rows that it reads.
     pub fn usable(&mut self, key: &Key, now_ns: u64) -> Option<(&Arc<Plan>, bool)> {
         match self.by_text.get_mut(key)? {
-            Entry::Ready { plan, until_ns, renewal, is_wanted, .. }
+            Entry::Ready { plan, until_ns, renewal, is_wanted, used_ns, .. }
                 if now_ns < *until_ns + STALE_NS =>
             {
-                *is_wanted = true;
+                (*is_wanted, *used_ns) = (true, now_ns);
                 Some((plan, now_ns >= *until_ns && renewal.is_none()))
             }
             _ => None,

@@ -505,7 +505,8 @@ fn end(core: &mut Core, io: &mut Io, number: u64, plan: Option<Arc<Plan>>) {
     let Some(planning) = plannings.planning.remove(&number) else { return };
     match &plan {
         Some(plan) if planning.key.1.len() <= KEPT_BYTES_MAX => {
-            plannings.plans.keep(planning.key, plan, now_ns + KEPT_NS, now_ns);
+            let times = (now_ns + KEPT_NS, now_ns);
+            plannings.plans.keep(planning.key, plan, &planning.who, times);
         }
         _ => drop(plannings.plans.by_text.remove(&planning.key)),
     }

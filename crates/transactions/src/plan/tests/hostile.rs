@@ -55,13 +55,46 @@ fn plans_on_wide_tables_take_no_more_memory_than_others() {
         let draft = Draft::new(outline, &[table], 0, false).expect("a transaction");
         let shown = shown(&draft, &[]);
         let plan = Arc::new(Plan::new(draft, &shown).expect("a plan"));
-        plans.keep(("ks".into(), text.as_str().into()), &plan, 5, 0);
+        plans.keep(("ks".into(), text.as_str().into()), &plan, &"ann".into(), (5, 0));
         assert!(
             plans.usable(&("ks".into(), text.as_str().into()), 0).is_some(),
             "the last one is kept"
         );
         assert!(plans.by_text.len() < 40, "{number}");
     }
+}
+
+/// A plan that is kept for a role; used again, so that a plan that comes once does not push it out.
+fn keep(plans: &mut Plans, plan: &Arc<Plan>, who: &str, number: usize, now_ns: u64) {
+    let key = ("ks".into(), format!("{who} {number}").as_str().into());
+    plans.make_room(0, now_ns);
+    plans.keep(key, plan, &who.into(), (u64::MAX / 2, now_ns));
+    is_kept(plans, who, number, now_ns);
+}
+
+fn is_kept(plans: &mut Plans, who: &str, number: usize, now_ns: u64) -> bool {
+    let key = ("ks".into(), format!("{who} {number}").as_str().into());
+    plans.usable(&key, now_ns).is_some()
+}
+
+#[test]
+fn a_role_that_uses_many_plans_pushes_out_its_own() {
+    let table = table("t", &[("k", "partition_key", 0, "int"), ("v", "regular", -1, "int")]);
+    let text = "UPDATE t SET v = 1 WHERE k = 1";
+    let outline = Outline::parse(text, "ks").expect("a statement");
+    let draft = Draft::new(outline, &[table], 0, false).expect("a transaction");
+    let shown = shown(&draft, &[]);
+    let plan = Arc::new(Plan::new(draft, &shown).expect("a plan"));
+    let mut plans = Plans::default();
+    (0..10).for_each(|number| keep(&mut plans, &plan, "ann", number, 0));
+    for number in 0..2_500 {
+        keep(&mut plans, &plan, "bob", number, 1 + number as u64);
+        assert!(plans.by_text.len() <= 1_024, "{number}");
+    }
+    assert!((0..10).all(|number| is_kept(&mut plans, "ann", number, 9_999)));
+    // The plans that the role has not used for longest went first.
+    assert!((2_000..2_500).all(|number| is_kept(&mut plans, "bob", number, 9_999)));
+    assert!(!is_kept(&mut plans, "bob", 0, 9_999));
 }
 
 /// Types that have the next one in each of so many fields; nodes keep each once.
