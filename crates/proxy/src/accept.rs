@@ -182,9 +182,12 @@ fn take_startup(core: &mut Core, io: &mut Io, slot: u32, header: &Header, body: 
             no_compact: client.no_compact,
             is_own: false,
         };
-        let Some(pool) = pools::for_key(core, io, &key, 0) else {
-            closing::refuse_pool(core, io, slot, header.stream);
-            return;
+        let pool = match pools::for_key(core, io, &key, 0) {
+            Ok(pool) => pool,
+            Err(shortage) => {
+                closing::refuse_pool(core, io, slot, header.stream, shortage);
+                return;
+            }
         };
         pools::join(core, io, slot, pool);
         reply::message(core, io, slot, opcode::READY, header.stream, &[]);

@@ -71,13 +71,25 @@ pub const PREPARED_TEXT_BYTES_MAX: usize = 64 * 1024;
 /// Pools of one core: one per (role, protocol version, keyspace, compression) in use.
 pub const POOLS_MAX: usize = 1_024;
 
+/// Pools of one core that one role may have, whatever its logins look like. A ring without logins
+/// has no roles.
+pub const POOLS_OF_ROLE_MAX: usize = POOLS_MAX / 2;
+
 /// Pools of one core whose login no node has accepted: a client that guesses passwords must leave
 /// room for others.
-pub const POOLS_UNVERIFIED_MAX: usize = POOLS_MAX / 2;
+pub const POOLS_UNVERIFIED_MAX: usize = POOLS_MAX * 3 / 8;
+
+/// Such pools with logins of one name, which anybody may claim.
+pub const POOLS_UNVERIFIED_OF_ROLE_MAX: usize = POOLS_UNVERIFIED_MAX / 2;
 
 /// Longest name of a keyspace in USE. The name becomes the key of a pool and travels on each of its
 /// links; Cassandra's names have at most 48 characters.
 pub const KEYSPACE_NAME_BYTES_MAX: usize = 256;
+
+/// Links of one core that open at a time under logins of clients: each costs its node a password
+/// hash. One role has half of them. Logins that no node has accepted have half of them in all, and
+/// a quarter with one name.
+pub const LOGINS_MAX: usize = 256;
 
 /// Idle time after which a pool closes its links.
 pub const POOL_IDLE_NS: u64 = 120 * SECOND_NS;
@@ -283,6 +295,9 @@ const _: () = {
     assert!((REQUEST_BYTES_MAX as usize) * 2 < LINK_RETAINED_BYTES_MAX);
     // Each login has room for one statement at least.
     assert!(PREPARED_TEXT_BYTES_MAX * POOLS_MAX <= PREPARED_BYTES_MAX);
+    // A role with its share that guesses passwords too leaves others room.
+    assert!(POOLS_OF_ROLE_MAX + POOLS_UNVERIFIED_MAX < POOLS_MAX);
+    assert!(POOLS_UNVERIFIED_OF_ROLE_MAX < POOLS_OF_ROLE_MAX);
     assert!(SCHEMA_AGREEMENT_NS < SCHEMA_TIMEOUT_NS);
     assert!(LINK_ORPHANS_MAX < STREAMS_PER_CONNECTION_MAX);
     assert!(LINK_SILENCE_PROBE_NS < LINK_SILENCE_MAX_NS);

@@ -19,6 +19,7 @@ use shunt_wire::cql::message::{ColumnSpec, Prepared, Value, Values};
 use shunt_wire::cql::statement::{Identifier, Kind, Statement};
 use shunt_wire::cql::types::partition_key;
 
+use crate::client::account::Account;
 use crate::limits;
 use crate::multiget::form::Form;
 use crate::plan::{After, Work, after_of, work_of};
@@ -26,7 +27,6 @@ use shunt_transactions::catalogue::modes::{Access, TableName, tables_of};
 use shunt_transactions::request::Summary;
 
 pub(crate) use shape::Shape;
-pub(crate) use store::Account;
 pub use store::PreparedStore;
 
 use store::Mark;
@@ -441,11 +441,6 @@ impl PreparedCache {
         self.store.insert(account, &statement);
         self.keep(statement);
         unknown
-    }
-
-    /// The account of a login.
-    pub(crate) fn account(&self, login: Option<&[u8]>) -> Account {
-        self.store.account(login)
     }
 
     fn keep(&mut self, statement: Arc<PreparedStatement>) -> Option<u32> {

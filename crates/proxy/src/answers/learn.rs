@@ -110,7 +110,7 @@ fn remember_statement(
     let link = core.links.get(key)?;
     let pool = core.router.pools.get(link.pool)?;
     let version = pool.key.version;
-    let (session, login) = (pool.key.keyspace.clone(), pool.key.login.clone());
+    let (session, account) = (pool.key.keyspace.clone(), pool.account);
     let (_, rest) = split_response_prefix(answer.flags, body).ok()?;
     let sent = core.retained.bytes(io, link.conn, pending.kept)?;
     let (_, request) = split_request_prefix(pending.flags, &sent).ok()?;
@@ -149,7 +149,6 @@ fn remember_statement(
         Some(read) => learned.on_locks(read.ok(), core.router.takes_locks()),
         None => learned,
     };
-    let account = core.router.prepared.account(login.as_deref());
     core.router.prepared.learn(account, learned).then_some(sent)
 }
 

@@ -16,6 +16,7 @@ use crate::fault::{Fault, Party};
 use crate::fleet::requests;
 use crate::fleet::requests::cancel;
 use crate::limits;
+use crate::link::Shortage;
 use crate::log_limits::Logged;
 use crate::metrics::Closing;
 use crate::reply;
@@ -23,6 +24,8 @@ use shunt_wire::printable::printable_to;
 
 /// Error text for a client for which no pool is left.
 const TOO_MANY_POOLS: &str = "too many different combinations of role, keyspace and protocol version are in use on this proxy";
+/// Error text for a client whose role has its share of the pools already.
+const TOO_MANY_OF_ROLE: &str = "Shunt: too many different combinations of this role with a keyspace and protocol version are in use on this proxy";
 /// Error text for a login that could not be tried, while there is room for one that a node has
 /// accepted.
 const TOO_MANY_LOGINS: &str =
@@ -158,8 +161,18 @@ pub(crate) fn refuse(core: &mut Core, io: &mut Io, slot: u32, stream: i16, fault
 }
 
 /// Answers with ERROR and closes the connection, because no pool is left for the client.
-pub(crate) fn refuse_pool(core: &mut Core, io: &mut Io, slot: u32, stream: i16) {
-    let why = if core.router.pools.is_full() { TOO_MANY_POOLS } else { TOO_MANY_LOGINS };
+pub(crate) fn refuse_pool(
+    core: &mut Core,
+    io: &mut Io,
+    slot: u32,
+    stream: i16,
+    shortage: Shortage,
+) {
+    let why = match shortage {
+        Shortage::Pools => TOO_MANY_POOLS,
+        Shortage::OfRole => TOO_MANY_OF_ROLE,
+        Shortage::Logins => TOO_MANY_LOGINS,
+    };
     refuse_for(core, io, slot, stream, Closing::TooManyPools, &Fault::overloaded(why));
 }
 

@@ -112,7 +112,7 @@ impl Who {
 
 /// The role in a SASL token: the second of exactly three parts, if a password follows. A token of
 /// another form may hold a password anywhere, so none of it is shown.
-fn role_of(token: &[u8]) -> Option<Arc<str>> {
+pub(super) fn role_of(token: &[u8]) -> Option<Arc<str>> {
     let mut parts = token.split(|byte| *byte == 0);
     match (parts.next(), parts.next(), parts.next(), parts.next()) {
         (Some(_), Some(role), Some(password), None) if !role.is_empty() && !password.is_empty() => {

@@ -1,7 +1,8 @@
 //! Logging in, and USE: both move a client from one pool to another.
 //!
 //! The proxy checks no password. It carries a client's SASL answer to a node; only if the node says
-//! AUTH_SUCCESS does the client join the pool of links opened with exactly that answer. The answer
+//! AUTH_SUCCESS does the client join the pool of links opened with exactly that answer, as the node
+//! reads it ([`token_as_read`]). The answer
 //! stays in memory to open that pool's other links, which works for mechanisms that take one step,
 //! such as PLAIN of Cassandra's PasswordAuthenticator; the proxy refuses a mechanism with
 //! challenges, with an error that says so. It believes a successful login for `auth_cache_ms`, as
@@ -16,6 +17,7 @@ use shunt_wire::cql::envelope::{Header, opcode};
 use shunt_wire::cql::message::{ErrorMessage, Query, encode, split_request_prefix};
 use shunt_wire::cql::statement::{TEXT_BYTES_MAX, classify};
 
+use crate::client::account::token_as_read;
 use crate::client::{Phase, Stall, Switch, closing};
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
@@ -29,6 +31,8 @@ use crate::reply;
 /// Takes a client's AUTH_RESPONSE.
 pub(crate) fn take_login(core: &mut Core, io: &mut Io, slot: u32, stream: i16, token: &[u8]) {
     let Some(client) = core.clients.get(slot) else { return };
+    let of_ring = core.router.cluster.as_ref().and_then(|cluster| cluster.authenticator.as_deref());
+    let token = token_as_read(token, of_ring.or(core.router.login_asked.as_deref()));
     let key = PoolKey {
         login: Some(Arc::from(token)),
         version: client.version,
@@ -38,8 +42,8 @@ pub(crate) fn take_login(core: &mut Core, io: &mut Io, slot: u32, stream: i16, t
         is_own: false,
     };
     match pools::for_key(core, io, &key, 0) {
-        Some(id) => start_switch(core, io, slot, stream, id, true),
-        None => closing::refuse_pool(core, io, slot, stream),
+        Ok(id) => start_switch(core, io, slot, stream, id, true),
+        Err(shortage) => closing::refuse_pool(core, io, slot, stream, shortage),
     }
 }
 
@@ -93,8 +97,8 @@ fn take_use(core: &mut Core, io: &mut Io, slot: u32, stream: i16, keyspace: &str
     let key = PoolKey { keyspace: Some(Arc::from(keyspace)), ..pool.key.clone() };
     let verified_ns = pool.verified_ns;
     match pools::for_key(core, io, &key, verified_ns) {
-        Some(id) => start_switch(core, io, slot, stream, id, false),
-        None => closing::refuse_pool(core, io, slot, stream),
+        Ok(id) => start_switch(core, io, slot, stream, id, false),
+        Err(shortage) => closing::refuse_pool(core, io, slot, stream, shortage),
     }
 }
 
@@ -177,7 +181,9 @@ fn ask_another_node(core: &mut Core, io: &mut Io, id: PoolId) -> bool {
         let silent = core.links.node(*node).is_some_and(|state| state.silent);
         silent || pool.is_spared(*node, now)
     });
-    best.is_some_and(|node| open::open(core, io, id, node, Role::Verifies))
+    best.is_some_and(|node| {
+        open::has_room(core, id) && open::open(core, io, id, node, Role::Verifies)
+    })
 }
 
 /// Handles a node's acceptance of the pool's login.

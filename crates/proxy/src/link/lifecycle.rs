@@ -18,6 +18,7 @@ pub(crate) fn ready(core: &mut Core, io: &mut Io, key: LinkKey) {
     if !upgrade::take_place(core, io, key) {
         return;
     }
+    core.links.opened(key);
     let Some(link) = core.links.get_mut(key) else { return };
     link.choose_layout();
     link.step = Step::Ready;
@@ -53,6 +54,7 @@ pub(crate) fn ready(core: &mut Core, io: &mut Io, key: LinkKey) {
     }
     upgrade::begin(core, io, key);
     open::ensure_links(core, io, pool_id);
+    open::resume(core, io);
 }
 
 /// Handles the end of a link's connection, or its failure to open.
@@ -85,6 +87,7 @@ pub(crate) fn lost(core: &mut Core, io: &mut Io, key: LinkKey, reason: CloseReas
         login::verification_interrupted(core, io, pool_id);
     }
     open::ensure_links(core, io, pool_id);
+    open::resume(core, io);
 }
 
 /// Retires a link, and begins a login anew that it was to verify.
@@ -114,6 +117,7 @@ pub(crate) fn break_off(core: &mut Core, io: &mut Io, key: LinkKey, reason: Give
     if role == Role::Verifies || step != Step::Ready {
         login::verification_interrupted(core, io, pool_id);
     }
+    open::resume(core, io);
 }
 
 /// Gives up a link for new queries, and lets it finish those in flight.

@@ -10,7 +10,7 @@ use slab::Slab;
 
 use crate::ids::{LinkKey, LinkRef};
 use crate::limits;
-use crate::link::{Link, LinkWriter, NodeState, Step};
+use crate::link::{Link, LinkWriter, NodeState, Openings, Step};
 use crate::metrics::GivenUp;
 
 /// The owner of all links and nodes of a core.
@@ -21,6 +21,8 @@ pub(crate) struct Links {
     pub(crate) health: Health,
     /// Links with something to complete before this turn's flush.
     pub(crate) dirty: Vec<LinkKey>,
+    /// Links that are opening, by role.
+    pub(crate) openings: Openings,
     /// Expiry of the timer for frames that gather, nanoseconds; `u64::MAX`: none is set.
     pub(crate) gather_timer_ns: u64,
 }
@@ -43,6 +45,7 @@ impl Default for Links {
             nodes: Vec::new(),
             health: Health::new(base, max),
             dirty: Vec::new(),
+            openings: Openings::default(),
             gather_timer_ns: u64::MAX,
         }
     }
@@ -54,11 +57,24 @@ impl Links {
     }
 
     pub(crate) fn try_remove(&mut self, key: LinkKey) -> Option<Link> {
-        self.slots.try_remove(key.0 as usize)
+        let link = self.slots.try_remove(key.0 as usize)?;
+        if let Some(opening) = link.opening {
+            self.openings.end(opening);
+        }
+        Some(link)
     }
 
     pub(crate) fn clear(&mut self) {
         self.slots.clear();
+        self.openings = Openings::default();
+    }
+
+    /// The link is open: another may open.
+    pub(crate) fn opened(&mut self, key: LinkKey) {
+        let link = self.slots.get_mut(key.0 as usize);
+        if let Some(opening) = link.and_then(|link| link.opening.take()) {
+            self.openings.end(opening);
+        }
     }
 
     #[inline]

@@ -16,6 +16,7 @@ pub(crate) mod identity;
 pub(crate) mod lifecycle;
 pub(crate) mod links;
 pub(crate) mod open;
+pub(crate) mod openings;
 pub(crate) mod pool;
 pub(crate) mod pools;
 pub(crate) mod refusal;
@@ -39,7 +40,8 @@ use crate::ids::{ClientRef, LinkRef, PoolId, Ticket};
 use crate::limits;
 use crate::metrics::NodeMetrics;
 
-pub(crate) use pool::{Pool, PoolKey, Pools, Verdict};
+pub(crate) use openings::{Opening, Openings};
+pub(crate) use pool::{Pool, PoolKey, Pools, Shortage, Verdict};
 pub(crate) use streams::{Kept, Pending, Purpose, Recipient, Streams};
 
 /// The layout of requests on a link.
@@ -129,6 +131,8 @@ pub(crate) struct Link {
     pub(crate) orphans: usize,
     /// Repairs that go on once it is ready.
     pub(crate) on_ready: Vec<Ticket>,
+    /// The counter that it counts to until it is open; none: it costs no login of a client.
+    pub(crate) opening: Option<Opening>,
     /// Deadline for opening it, nanoseconds.
     pub(crate) open_deadline_ns: u64,
     /// Time since which it takes queries, nanoseconds; 0: it does not yet.
@@ -179,6 +183,7 @@ impl Link {
             probe_sent_ns: 0,
             orphans: 0,
             on_ready: Vec::new(),
+            opening: None,
             open_deadline_ns: 0,
             ready_ns: 0,
             offer_asked_ns: 0,

@@ -1,8 +1,9 @@
 //! Opening of links: one per core, pool and node of the local datacentre (`links_per_node` of
-//! them), as far as the nodes' back-off allows.
+//! them), as far as the nodes' back-off and the bound on logins at a time ([`super::openings`])
+//! allow.
 
 use shunt_reactor::Io;
-use shunt_topology::NodeId;
+use shunt_topology::{NodeId, RoutingTable};
 use shunt_wire::cql::envelope::Header;
 
 use crate::core::{Core, Peer};
@@ -10,7 +11,7 @@ use crate::handover::policy;
 use crate::ids::{LinkKey, PoolId};
 use crate::limits;
 use crate::link::links::{LinkAndNode, Links};
-use crate::link::{Link, LinkWriter, Role, Step};
+use crate::link::{Link, LinkWriter, Opening, Pool, Role, Step};
 
 /// Writes a handshake message. They travel one at a time, so they need no stream table.
 pub(crate) fn write_handshake(links: &mut Links, io: &mut Io, key: LinkKey, op: u8, body: &[u8]) {
@@ -38,12 +39,48 @@ pub(crate) fn write_handshake(links: &mut Links, io: &mut Io, key: LinkKey, op: 
     }
 }
 
-/// Opens the links a pool is missing, as far as the nodes' back-off allows. A pool with a doubtful
-/// login opens only one, so that a wrong password is tried once and not on every node.
+/// The counter for another link of a pool, by which its login costs a node a password hash; none:
+/// there is no login, or it is the proxy's own.
+fn opening_of(pool: &Pool) -> Option<Opening> {
+    let is_counted = pool.key.login.is_some() && !pool.key.is_own;
+    is_counted.then(|| Opening { account: pool.account, is_doubtful: pool.is_doubtful() })
+}
+
+/// True if a pool may open another link now. If not, the pool is in line for room.
+pub(crate) fn has_room(core: &mut Core, id: PoolId) -> bool {
+    let Some(opening) = core.router.pools.get(id).and_then(opening_of) else { return true };
+    let has_room = core.links.openings.has_room(opening);
+    if !has_room {
+        core.links.openings.wait(id, opening);
+    }
+    has_room
+}
+
+/// Opens links of the pools in line, after one has opened or was given up.
+pub(crate) fn resume(core: &mut Core, io: &mut Io) {
+    for _ in 0..core.links.openings.waiting() {
+        let Some(pool) = core.links.openings.next() else { return };
+        ensure_links(core, io, pool);
+    }
+}
+
+/// True if the keyspace of a pool is in no schema that the proxy has seen and no node has accepted
+/// it. It may have been made a moment ago.
+fn is_keyspace_doubtful(pool: &Pool, routing: &RoutingTable) -> bool {
+    let is_known = |name: &str| routing.keyspace(name).is_some();
+    pool.ready == 0 && !pool.admitted && !pool.key.keyspace.as_deref().is_none_or(is_known)
+}
+
+/// Opens the links a pool is missing, as far as the nodes' back-off and the number of logins at a
+/// time allow. A pool with a doubtful login opens only one, so that a wrong password is tried once
+/// and not on every node. Nor does the USE of a keyspace that nobody knows cost every node a login:
+/// another node is asked only if one does not answer in time.
 pub(crate) fn ensure_links(core: &mut Core, io: &mut Io, pool_id: PoolId) {
     let Some(cluster) = core.router.cluster.clone() else { return };
     let now = io.now_ns();
     let candidates = cluster.routing.local_nodes();
+    let timeout_ns = core.context.config.connect_timeout_ms * 1_000_000;
+    let spare_ns = timeout_ns - limits::LOGIN_PATIENCE_NS.min(timeout_ns / 4);
     for offset in 0..candidates.len() {
         let Some(pool) = core.router.pools.get(pool_id) else { return };
         if pool.clients == 0 && pool.ready == 0 && pool.waiting.is_empty() {
@@ -53,15 +90,26 @@ pub(crate) fn ensure_links(core: &mut Core, io: &mut Io, pool_id: PoolId) {
         if doubtful && pool.links().next().is_some() {
             return;
         }
+        let tries_keyspace = is_keyspace_doubtful(pool, &cluster.routing);
+        let is_recent = |link: LinkKey| {
+            let link = core.links.get(link);
+            link.is_some_and(|link| now < link.open_deadline_ns.saturating_sub(spare_ns))
+        };
+        if tries_keyspace && pool.links().any(is_recent) {
+            return;
+        }
         let node = candidates[(core.router.cursor + offset) % candidates.len()];
         let stranger = core.links.node(node).is_some_and(|state| state.stranger);
-        let wanted =
-            if doubtful || stranger { pool.missing(node).min(1) } else { pool.missing(node) };
+        let tries_one = doubtful || tries_keyspace || stranger;
+        let wanted = if tries_one { pool.missing(node).min(1) } else { pool.missing(node) };
         if core.links.health.is_usable(node, now)
             && pool.may_ask(node, now)
             && !is_being_identified(&core.links, node)
         {
             for _ in 0..wanted {
+                if !has_room(core, pool_id) {
+                    return;
+                }
                 open(core, io, pool_id, node, Role::Serves);
             }
         }
@@ -101,6 +149,10 @@ pub(crate) fn open(
     let mut link = Link::new(conn, node, address.port(), pool_id, &pool.key, in_flight_max);
     (link.role, link.via) = (role, via.map(|(agent, _)| agent));
     link.open_deadline_ns = io.now_ns() + timeout_ns;
+    link.opening = opening_of(pool).filter(|_| !matches!(role, Role::Replaces(..)));
+    if let Some(opening) = link.opening {
+        core.links.openings.begin(opening);
+    }
     let key = core.links.insert(link);
     if role == Role::Serves {
         pool.add_link(node, key);

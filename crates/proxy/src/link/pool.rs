@@ -4,7 +4,11 @@
 //! same protocol version, same keyspace, same compression, same NO_COMPACT. That is the pool's key.
 //! The login in the key is the exact SASL token that the role's first link was opened with, so that
 //! a client with another password, or another role, never meets a link that is not its own.
+//!
+//! Each role has a share of the pools ([`Account`]), and so have logins that no node has accepted
+//! yet. The proxy's own statements have their pool in any case.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,6 +17,7 @@ use shunt_topology::{Backoff, NodeId};
 use shunt_wire::cql::compression::Algorithm;
 use shunt_wire::cql::message::{encode, error_code};
 
+use crate::client::account::{Account, LoginId};
 use crate::client::identity::PoolNames;
 use crate::ids::{ClientRef, LinkKey, PoolId};
 use crate::limits;
@@ -22,7 +27,7 @@ use crate::metrics::PoolState;
 /// links.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct PoolKey {
-    /// SASL token of a successful login; `None`: the ring asks for no login.
+    /// SASL token of a successful login, as nodes read it; `None`: the ring asks for no login.
     pub(crate) login: Option<Arc<[u8]>>,
     pub(crate) version: u8,
     /// Keyspace of USE.
@@ -37,6 +42,9 @@ pub(crate) struct PoolKey {
 /// The links of one pool and the clients that wait for them.
 pub(crate) struct Pool {
     pub(crate) key: PoolKey,
+    /// Number and account of its login.
+    pub(crate) login_id: LoginId,
+    pub(crate) account: Account,
     /// Names from the key, as logs and `/status` show them.
     pub(crate) names: PoolNames,
     /// Links per node.
@@ -79,7 +87,10 @@ struct Refused {
 
 impl Pool {
     fn new(key: PoolKey, per_node: usize, verified_ns: u64, now_ns: u64) -> Self {
+        let login_id = LoginId::of(key.login.as_deref());
         Self {
+            login_id,
+            account: login_id.account(),
             names: PoolNames::new(key.login.as_deref(), key.keyspace.as_deref()),
             key,
             per_node: per_node.max(1),
@@ -277,6 +288,17 @@ impl Verdict {
     }
 }
 
+/// A reason for which there is no place for another pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shortage {
+    /// There are too many pools.
+    Pools,
+    /// Too many are of this role.
+    OfRole,
+    /// Too many have a login that no node has accepted, in all or of this role.
+    Logins,
+}
+
 /// Pools of a core.
 #[derive(Default)]
 pub(crate) struct Pools {
@@ -299,50 +321,86 @@ impl Pools {
         self.by_key.get(key).copied()
     }
 
-    /// The pool of `key`, made if there is none; `None` when there are too many. `verified_ns`:
-    /// when its login was accepted, if another pool knows; 0 otherwise.
+    /// The pool of `key`, made if there is none and room for it. `verified_ns`: when its login was
+    /// accepted, if another pool knows; 0 otherwise.
     pub(crate) fn find_or_create(
         &mut self,
         key: &PoolKey,
         per_node: usize,
         verified_ns: u64,
         now_ns: u64,
-    ) -> Option<PoolId> {
+    ) -> Result<PoolId, Shortage> {
         if let Some(id) = self.find(key) {
             if let Some(pool) = self.get_mut(id) {
                 pool.verified_ns = pool.verified_ns.max(verified_ns);
             }
-            return Some(id);
+            return Ok(id);
         }
-        let unverified = key.login.is_some() && verified_ns == 0;
-        let unverified_count =
-            || self.pools.iter().flatten().filter(|pool| pool.is_unverified()).count();
-        if self.is_full() || unverified && unverified_count() >= limits::POOLS_UNVERIFIED_MAX {
-            return None;
-        }
+        let pool = Pool::new(key.clone(), per_node, verified_ns, now_ns);
+        self.has_room(&pool)?;
         let free = self.pools.iter().position(Option::is_none);
         let index = free.unwrap_or_else(|| {
             self.pools.push(None);
             self.pools.len() - 1
         });
-        self.pools[index] = Some(Pool::new(key.clone(), per_node, verified_ns, now_ns));
+        self.pools[index] = Some(pool);
         let id = PoolId(index as u32);
         self.by_key.insert(key.clone(), id);
-        Some(id)
+        Ok(id)
     }
 
-    /// True if the number of pools has reached its bound.
-    pub(crate) fn is_full(&self) -> bool {
-        self.by_key.len() >= limits::POOLS_MAX
+    /// Looks for room for another pool. Those of the proxy itself do not count.
+    fn has_room(&self, another: &Pool) -> Result<(), Shortage> {
+        if another.key.is_own {
+            return Ok(());
+        }
+        let is_unverified = another.is_unverified();
+        let (mut all, mut of_role, mut unverified, mut unverified_of_role) = (0, 0, 0, 0);
+        for pool in self.iter().filter(|pool| !pool.key.is_own) {
+            let is_of_role = pool.account == another.account;
+            all += 1;
+            unverified += usize::from(pool.is_unverified());
+            unverified_of_role += usize::from(is_of_role && pool.is_unverified());
+            // Anybody may claim the name: unverified logins take nothing from the share of a role
+            // that is in use.
+            of_role += usize::from(is_of_role && (is_unverified || !pool.is_unverified()));
+        }
+        if another.key.login.is_some() && of_role >= limits::POOLS_OF_ROLE_MAX {
+            return Err(Shortage::OfRole);
+        }
+        if all >= limits::POOLS_MAX {
+            return Err(Shortage::Pools);
+        }
+        let is_short = unverified >= limits::POOLS_UNVERIFIED_MAX
+            || unverified_of_role >= limits::POOLS_UNVERIFIED_OF_ROLE_MAX;
+        if is_unverified && is_short { Err(Shortage::Logins) } else { Ok(()) }
     }
 
-    /// The pool that has been idle longest, among those without clients.
-    pub(crate) fn idlest(&self) -> Option<PoolId> {
-        let idle = self.pools.iter().enumerate().filter_map(|(index, pool)| {
-            let pool = pool.as_ref().filter(|pool| pool.clients == 0 && pool.waiting.is_empty())?;
-            Some((pool.idle_since_ns, PoolId(index as u32)))
+    /// Pools without clients.
+    fn idle(&self) -> impl Iterator<Item = (PoolId, &Pool)> {
+        let pools = self.pools.iter().enumerate();
+        let pools = pools.filter_map(|(index, pool)| Some((PoolId(index as u32), pool.as_ref()?)));
+        pools.filter(|(_, pool)| pool.clients == 0 && pool.waiting.is_empty())
+    }
+
+    /// The pool of an account that has been idle longest.
+    pub(crate) fn idlest_of(&self, account: Account) -> Option<PoolId> {
+        let idle = self.idle().filter(|(_, pool)| pool.account == account && !pool.key.is_own);
+        idle.min_by_key(|(_, pool)| pool.idle_since_ns).map(|(id, _)| id)
+    }
+
+    /// The pool that has been idle longest, of the account with the most pools among those with an
+    /// idle one.
+    pub(crate) fn idlest_of_most(&self) -> Option<PoolId> {
+        let mut counts: HashMap<Account, usize> = HashMap::new();
+        for pool in self.iter().filter(|pool| !pool.key.is_own) {
+            *counts.entry(pool.account).or_default() += 1;
+        }
+        let idle = self.idle().filter(|(_, pool)| !pool.key.is_own);
+        let most = idle.max_by_key(|(_, pool)| {
+            (counts.get(&pool.account).copied(), Reverse(pool.idle_since_ns))
         });
-        idle.min_by_key(|(since_ns, _)| *since_ns).map(|(_, id)| id)
+        most.map(|(id, _)| id)
     }
 
     pub(crate) fn remove(&mut self, id: PoolId) -> Option<Pool> {
@@ -408,23 +466,82 @@ mod tests {
     fn the_number_of_pools_is_bounded_and_places_are_reused() {
         let mut pools = Pools::default();
         for i in 0..limits::POOLS_MAX {
-            assert!(pools.find_or_create(&key(None, Some(&i.to_string())), 1, 0, 0).is_some());
+            assert!(pools.find_or_create(&key(None, Some(&i.to_string())), 1, 0, 0).is_ok());
         }
-        assert!(pools.find_or_create(&key(None, Some("one more")), 1, 0, 0).is_none());
+        let one_more = key(None, Some("one more"));
+        assert_eq!(pools.find_or_create(&one_more, 1, 0, 0), Err(Shortage::Pools));
         let gone = pools.find(&key(None, Some("7"))).unwrap();
         assert!(pools.remove(gone).is_some());
-        assert_eq!(pools.find_or_create(&key(None, Some("one more")), 1, 0, 0), Some(gone));
+        assert_eq!(pools.find_or_create(&one_more, 1, 0, 0), Ok(gone));
+    }
+
+    /// A login of a role with its first part, the password and a keyspace.
+    fn login(role: &str, first: usize, password: &str, keyspace: Option<&str>) -> PoolKey {
+        key(Some(format!("{first}\0{role}\0{password}").as_bytes()), keyspace)
+    }
+
+    /// Number of pools that are made from these keys, verified at this time.
+    fn fill(pools: &mut Pools, verified_ns: u64, keys: impl Fn(usize) -> PoolKey) -> usize {
+        let made = |number: &usize| {
+            pools.find_or_create(&keys(*number), 1, verified_ns, *number as u64).is_ok()
+        };
+        (0..limits::POOLS_MAX).filter(made).count()
     }
 
     #[test]
     fn logins_that_nobody_has_accepted_leave_room_for_others() {
         let mut pools = Pools::default();
-        let made = (0..limits::POOLS_MAX).filter(|guess| {
-            pools.find_or_create(&key(Some(guess.to_string().as_bytes()), None), 1, 0, 0).is_some()
-        });
-        assert_eq!(made.count(), limits::POOLS_UNVERIFIED_MAX);
-        assert!(pools.find_or_create(&key(Some(b"ann"), Some("ks")), 1, 7, 0).is_some());
-        assert!(pools.find_or_create(&key(None, None), 1, 0, 0).is_some());
+        let guesses =
+            |role: &'static str| move |guess: usize| login(role, 0, &guess.to_string(), None);
+        assert_eq!(fill(&mut pools, 0, guesses("ann")), limits::POOLS_UNVERIFIED_OF_ROLE_MAX);
+        assert!(pools.find_or_create(&login("bob", 0, "secret", None), 1, 0, 0).is_ok());
+        // The role itself goes on with what it has.
+        let keyspaces = |number: usize| login("ann", 0, "secret", Some(&number.to_string()));
+        assert_eq!(fill(&mut pools, 7, keyspaces), limits::POOLS_OF_ROLE_MAX);
+        assert_eq!(
+            fill(&mut pools, 0, |number| login(&number.to_string(), 0, "x", None)) + 1,
+            limits::POOLS_UNVERIFIED_MAX - limits::POOLS_UNVERIFIED_OF_ROLE_MAX
+        );
+        assert_eq!(
+            pools.find_or_create(&login("eve", 0, "secret", None), 1, 0, 0),
+            Err(Shortage::Logins)
+        );
+        assert!(pools.find_or_create(&login("bob", 0, "secret", Some("ks")), 1, 7, 0).is_ok());
+        assert!(pools.find_or_create(&key(None, None), 1, 0, 0).is_ok());
+    }
+
+    #[test]
+    fn one_role_has_half_of_the_pools_whatever_its_logins_look_like() {
+        let mut pools = Pools::default();
+        let of_ann = |number: usize| login("ann", number, "secret", None);
+        assert_eq!(fill(&mut pools, 7, of_ann), limits::POOLS_OF_ROLE_MAX);
+        assert_eq!(pools.find_or_create(&of_ann(9_999), 1, 7, 0), Err(Shortage::OfRole));
+        // The proxy's own statements have room even so.
+        let others = |number: usize| login(&number.to_string(), 0, "secret", None);
+        assert_eq!(fill(&mut pools, 7, others), limits::POOLS_MAX - limits::POOLS_OF_ROLE_MAX);
+        assert_eq!(pools.find_or_create(&others(9_999), 1, 7, 0), Err(Shortage::Pools));
+        let own = PoolKey { is_own: true, ..login("ann", 0, "secret", None) };
+        assert!(pools.find_or_create(&own, 1, 0, 0).is_ok());
+    }
+
+    #[test]
+    fn the_role_with_most_pools_makes_room() {
+        let mut pools = Pools::default();
+        let find = |pools: &mut Pools, role: &str, number: usize, now_ns: u64| {
+            pools.find_or_create(&login(role, number, "secret", None), 1, 7, now_ns).unwrap()
+        };
+        let first = find(&mut pools, "bob", 0, 1);
+        let of_ann = [3, 2, 4].map(|now_ns| find(&mut pools, "ann", now_ns as usize, now_ns));
+        let account = |token: &[u8]| Account::of(Some(token));
+        assert_eq!(pools.idlest_of_most(), Some(of_ann[1]));
+        assert_eq!(pools.idlest_of(account(b"\0bob\0other")), Some(first));
+        for id in of_ann {
+            pools.get_mut(id).unwrap().clients = 1;
+        }
+        assert_eq!(
+            (pools.idlest_of_most(), pools.idlest_of(account(b"\0ann\0x"))),
+            (Some(first), None)
+        );
     }
 
     #[test]

@@ -2,25 +2,31 @@
 
 use shunt_reactor::Io;
 
+use crate::client::account::Account;
 use crate::core::Core;
 use crate::ids::PoolId;
-use crate::link::{PoolKey, closing, open};
+use crate::link::{PoolKey, Shortage, closing, open};
 
-/// The pool of `key`, see [`crate::link::Pools::find_or_create`]. If the number of pools has
-/// reached its bound, the one that has been idle longest makes room: links kept for clients that
-/// may come back must not cost present clients theirs.
+/// The pool of `key`, see [`crate::link::Pools::find_or_create`]. If the number of pools, in all or
+/// of its role, has reached its bound, the one that has been idle longest makes room: links kept
+/// for clients that may come back must not cost present clients theirs. A role that has its share
+/// gives up one of its own; else the one with the most pools does.
 pub(crate) fn for_key(
     core: &mut Core,
     io: &mut Io,
     key: &PoolKey,
     verified_ns: u64,
-) -> Option<PoolId> {
+) -> Result<PoolId, Shortage> {
     let (per_node, now) = (core.context.config.links_per_node, io.now_ns());
     let found = core.router.pools.find_or_create(key, per_node, verified_ns, now);
-    if found.is_some() || !core.router.pools.is_full() {
-        return found;
-    }
-    let idlest = core.router.pools.idlest()?;
+    let Err(shortage) = found else { return found };
+    let idlest = match shortage {
+        Shortage::Pools => core.router.pools.idlest_of_most(),
+        Shortage::OfRole => core.router.pools.idlest_of(Account::of(key.login.as_deref())),
+        // The login of a pool without clients may be on its way to a node.
+        Shortage::Logins => None,
+    };
+    let Some(idlest) = idlest else { return found };
     // No login waits in an idle pool.
     if retire_links(core, io, idlest)
         && let Some(pool) = core.router.pools.get_mut(idlest)

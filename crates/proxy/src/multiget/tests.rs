@@ -7,6 +7,7 @@ use shunt_wire::cql::message::{Consistency, QueryParams, encode};
 use shunt_wire::cql::statement;
 
 use super::*;
+use crate::client::account::Account;
 use crate::multiget::reasons::Whole;
 use crate::plan::After;
 use crate::prepared::{PreparedStatement, PreparedStore};
@@ -22,7 +23,7 @@ fn planned(mode: Option<&str>) -> After {
     let text = "SELECT v FROM ks.t WHERE k IN ?";
     let statement =
         PreparedStatement::opaque(b"sixteen bytes id", text, &statement::classify(text), None);
-    let account = router.prepared.account(None);
+    let account = Account::default();
     router.prepared.learn(account, statement.of_partitions(Err(Whole::Where)));
     let mut body = Vec::new();
     encode::execute(

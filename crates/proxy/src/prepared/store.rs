@@ -2,10 +2,10 @@
 //!
 //! The store is bounded in number and in bytes. The choice of what leaves ensures that no client
 //! can push out what others use:
-//! - Each statement is on the account of the login that prepared it first. The login with the most
+//! - Each statement is on the account of the role that prepared it first. The role with the most
 //!   statements gives one up, so that one that prepares without end pushes out its own, and each of
-//!   n logins keeps its statements up to an nth of all.
-//! - A login loses its oldest statement that was not executed while its turn came twice (second
+//!   n roles keeps its statements up to an nth of all.
+//! - A role loses its oldest statement that was not executed while its turn came twice (second
 //!   chance), or never and its turn came once: otherwise the newest would make room for those that
 //!   are in constant use, and its client would have to prepare it for ever.
 //! - A text above `PREPARED_TEXT_BYTES_MAX` is not kept at all, see [`PreparedStatement::text`].
@@ -15,11 +15,12 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
-use std::hash::{BuildHasher, BuildHasherDefault, RandomState};
+use std::hash::BuildHasherDefault;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use super::{IdHasher, PreparedStatement, id_of};
+use crate::client::account::Account;
 use crate::limits;
 
 /// Number of times that a statement is spared when its turn to leave comes; one for all copies of
@@ -55,15 +56,10 @@ impl Mark {
     }
 }
 
-/// The account of a statement: a login, as a number that reveals nothing of its password.
-#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
-pub(crate) struct Account(u64);
-
 /// Statements of the whole process.
 #[derive(Default)]
 pub struct PreparedStore {
     inner: RwLock<Inner>,
-    hasher: RandomState,
 }
 
 #[derive(Default)]
@@ -114,11 +110,6 @@ impl PreparedStore {
         self.inner.read().unwrap_or_else(PoisonError::into_inner).evicted
     }
 
-    /// The account of a login; clients without a login share one.
-    pub(crate) fn account(&self, login: Option<&[u8]>) -> Account {
-        login.map_or_else(Account::default, |login| Account(self.hasher.hash_one(login)))
-    }
-
     pub(super) fn find(&self, id: &[u8]) -> Option<Arc<PreparedStatement>> {
         let inner = self.inner.read().unwrap_or_else(PoisonError::into_inner);
         inner.by_id.get(&id_of(id)?).map(|(statement, _)| Arc::clone(statement))
@@ -159,7 +150,7 @@ impl Inner {
         }
     }
 
-    /// Evicts one statement of the login with the most of what exceeds its bound, if possible not
+    /// Evicts one statement of the role with the most of what exceeds its bound, if possible not
     /// its only one.
     fn push_one_out(&mut self) -> bool {
         let too_many = self.by_id.len() > limits::PREPARED_STATEMENTS_MAX;

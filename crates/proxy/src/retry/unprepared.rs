@@ -169,7 +169,7 @@ fn link_to_prepare_on(core: &mut Core, io: &mut Io, ticket: Ticket) -> Option<Li
     let verified_ns = pool.verified_ns;
     let sister =
         PoolKey { keyspace: statement.keyspace.as_deref().map(Arc::from), ..pool.key.clone() };
-    let sister = pools::for_key(core, io, &sister, verified_ns);
+    let sister = pools::for_key(core, io, &sister, verified_ns).ok();
     let Some(pool) = sister.and_then(|sister| core.router.pools.get(sister)) else {
         give_up(core, io, ticket);
         return None;
@@ -179,6 +179,7 @@ fn link_to_prepare_on(core: &mut Core, io: &mut Io, ticket: Ticket) -> Option<Li
     if let Some(sister) = sister
         && pool.links_to(node).next().is_none()
         && pool.may_ask(node, io.now_ns())
+        && open::has_room(core, sister)
     {
         open::open(core, io, sister, node, Role::Serves);
     }
@@ -292,9 +293,8 @@ fn compare(core: &mut Core, link: LinkKey, repair: &Repair, answer: &Answer<'_>)
         .unwrap_or_else(|| Arc::clone(&repair.statement));
     let shape = Shape::of(version, &prepared).after(statement.shape);
     if shape != statement.shape {
-        let login =
-            core.router.pools.get(repair.pending.pool).and_then(|pool| pool.key.login.clone());
-        let account = core.router.prepared.account(login.as_deref());
+        let pool = core.router.pools.get(repair.pending.pool);
+        let account = pool.map(|pool| pool.account).unwrap_or_default();
         core.router.prepared.learn(account, PreparedStatement::clone(&statement).with_shape(shape));
     }
     let knows_result = match (repair.pending.opcode, prepared.result_metadata_id) {

@@ -17,6 +17,7 @@ use shunt_wire::cql::statement;
 
 use super::conditional;
 use super::intake::client;
+use crate::client::account::Account;
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
 use crate::locks::reply::Verdict;
@@ -219,7 +220,7 @@ pub(super) fn prepared(core: &mut Core, ticket: Ticket, text: &str, plan: &Arc<P
     let learned = PreparedStatement::opaque(&id, text, &statement::classify(text), keyspace);
     let learned = learned.of_transaction(known.clone());
     let login = client::login_of(core, ticket);
-    let account = core.router.prepared.account(login.as_deref());
+    let account = Account::of(login.as_deref());
     core.router.prepared.learn(account, learned);
     let (keyspace, table) = plan.names();
     let mut body = Vec::new();

@@ -12,6 +12,7 @@ use shunt_wire::cql::message::{Consistency, put};
 use super::handshake_node::HandshakeNode;
 use super::lock_ring::{LockTestbed, Tables, Writes, lock_row};
 use super::lock_withdrawals::forwarded_as;
+use super::support::scene::OTHER_AUTHENTICATOR;
 
 pub fn take(table: &str, name: &str, owner: &str) -> String {
     format!(
@@ -284,11 +285,12 @@ fn a_request_that_another_proxy_does_not_answer_is_answered_in_time() {
 }
 
 /// The first part of a login names the role to act for, and may be anything: with each value the
-/// proxy sees another login.
+/// proxy sees another login, unless it knows that nodes ignore that part.
 #[test]
 fn connections_to_other_proxies_that_nobody_uses_make_room() {
     let mut ring = LockTestbed::with_tables(Tables::with_peer(PEER.parse().unwrap()), |options| {
         options.credentials = vec![("ann".to_owned(), "secret".to_owned())];
+        options.authenticator = OTHER_AUTHENTICATOR;
         options.config.username = Some("ann".to_owned());
         options.config.password = Some(Secret::new("secret"));
     });
@@ -319,6 +321,7 @@ fn one_role_leaves_connections_to_other_proxies_for_others() {
         options.credentials = [("ann", "secret"), ("bob", "secret")]
             .map(|(role, word)| (role.into(), word.into()))
             .to_vec();
+        options.authenticator = OTHER_AUTHENTICATOR;
         options.config.username = Some("bob".to_owned());
         options.config.password = Some(Secret::new("secret"));
     });

@@ -26,6 +26,7 @@ mod no_fleet;
 mod node_answers;
 mod node_pace;
 mod pages;
+mod pool_shares;
 mod heavy;
 mod handshake_node;
 mod handshake_testbed;

@@ -39,6 +39,8 @@ pub struct SceneOptions {
     /// The port on which nodes take aggregated frames; `None`: the ordinary one.
     pub aggregate_port: Option<u16>,
     pub credentials: Vec<(String, String)>,
+    /// Class of the authenticator that asks for them, as [`Scene::post_cluster`] reports it.
+    pub authenticator: &'static str,
     pub protocol_max: u8,
     /// True if the cores know the ring from the start.
     pub knows_ring: bool,
@@ -48,6 +50,9 @@ pub struct SceneOptions {
     pub hands_over: bool,
     pub config: Config,
 }
+
+/// An authenticator for which the first part of a PLAIN message may say something.
+pub const OTHER_AUTHENTICATOR: &str = "com.example.OtherAuthenticator";
 
 impl SceneOptions {
     /// The default: three nodes, one core, no logins, and deadlines short enough for short runs.
@@ -61,6 +66,7 @@ impl SceneOptions {
             aggregate_limits: AggregateLimits { count_max: 64, bytes_max: 65_536 },
             aggregate_port: None,
             credentials: Vec::new(),
+            authenticator: "org.apache.cassandra.auth.PasswordAuthenticator",
             protocol_max: 5,
             knows_ring: true,
             modes_in_doubt: false,
@@ -212,8 +218,7 @@ impl Scene {
             modes: Default::default(),
             generation: self.generation,
             protocol_version_max: self.options.protocol_max,
-            authenticator: with_login
-                .then(|| "org.apache.cassandra.auth.PasswordAuthenticator".to_owned()),
+            authenticator: with_login.then(|| self.options.authenticator.to_owned()),
             ..cluster::state_with(&self.ring, nodes, cells, &self.keyspaces, &self.tables)
         };
         if self.options.modes_in_doubt {

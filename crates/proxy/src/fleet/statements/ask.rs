@@ -243,8 +243,7 @@ fn prepare_in(core: &mut Core, io: &mut Io, pool: PoolId, whose: Whose, text: &s
     is_sent
 }
 
-/// The pool that the proxy's own statements are asked in. `None`: there is no ring yet, or there
-/// are too many pools.
+/// The pool that the proxy's own statements are asked in. `None`: there is no ring yet.
 pub(crate) fn pool(core: &mut Core, io: &mut Io) -> Option<PoolId> {
     let cluster = core.router.cluster.as_ref()?;
     let version = cluster.protocol_version_max.min(VERSION);
@@ -267,7 +266,7 @@ pub(crate) fn pool(core: &mut Core, io: &mut Io) -> Option<PoolId> {
         no_compact: false,
         is_own: true,
     };
-    let id = pools::for_key(core, io, &key, 0)?;
+    let id = pools::for_key(core, io, &key, 0).ok()?;
     if let Some(before) = core.fleet.statements.pool.replace(id) {
         core.router.leave_pool(&mut core.links, io, before, ClientRef::PROXY.id);
     }

@@ -1,0 +1,102 @@
+//! Accounts: to whom a login counts wherever roles have shares, of pools for example.
+//!
+//! A role has many logins. The first part of a PLAIN message, the identity to act as, may be
+//! anything; each of them is a token of its own. The account is the same for all of them.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::LazyLock;
+
+use crate::client::identity::role_of;
+
+/// Key of the hashes, another one in each process.
+static KEY: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+
+/// The first words of authenticators that ignore the identity to act as, which Cassandra and
+/// ScyllaDB both have. Both take the last two parts of exactly three as name and password.
+const IGNORES_AUTHZID: &str = "org.apache.cassandra.auth.PasswordAuthenticator";
+
+/// The account of a login, as a number that reveals nothing of a password. Two roles with the same
+/// number, one pair in 2^64, share a share.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Account(u64);
+
+impl Account {
+    /// The account of a SASL token: the role that logs in by a PLAIN message, or else the token
+    /// itself. Clients without a login share an account.
+    pub(crate) fn of(login: Option<&[u8]>) -> Account {
+        let Some(token) = login else { return Account::default() };
+        Account(match role_of(token) {
+            Some(role) => KEY.hash_one((true, &*role)),
+            None => KEY.hash_one((false, token)),
+        })
+    }
+}
+
+/// A login as a number that stands for its token where a token would be kept for long: 128 bits of
+/// a hash whose key nobody knows outside this process, and whose values nobody sees. So nobody can
+/// look for two tokens with one number; among a million by chance there are two in 2^89 processes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct LoginId {
+    hash: u128,
+    account: Account,
+}
+
+impl LoginId {
+    /// The number of a SASL token. All clients without a login have one.
+    pub(crate) fn of(login: Option<&[u8]>) -> LoginId {
+        let Some(token) = login else { return LoginId::default() };
+        let half = |number: u8| u128::from(KEY.hash_one((number, token)));
+        LoginId { hash: half(2) << 64 | half(3), account: Account::of(login) }
+    }
+
+    pub(crate) fn account(self) -> Account {
+        self.account
+    }
+}
+
+/// A login's token as a node of this authenticator reads it: without the identity to act as, if the
+/// authenticator ignores that.
+pub(crate) fn token_as_read<'a>(token: &'a [u8], authenticator: Option<&str>) -> &'a [u8] {
+    let start = token.iter().position(|byte| *byte == 0);
+    match start.filter(|_| authenticator == Some(IGNORES_AUTHZID) && role_of(token).is_some()) {
+        Some(start) => &token[start..],
+        None => token,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_logins_of_a_role_have_one_account() {
+        let of = |token: &[u8]| Account::of(Some(token));
+        let ann = of(b"\0ann\0secret");
+        assert_eq!((of(b"1\0ann\0secret"), of(b"\0ann\0other")), (ann, ann));
+        assert!([of(b"\0bob\0secret"), of(b"ann"), Account::of(None)].iter().all(|it| *it != ann));
+        assert_ne!(of(b"one token"), of(b"another"), "nobody knows whose they are");
+    }
+
+    #[test]
+    fn each_login_of_a_role_has_its_own_number() {
+        let of = |token: &[u8]| LoginId::of(Some(token));
+        let (one, other) = (of(b"\0ann\0secret"), of(b"\0ann\0other"));
+        assert!(one != other && one == of(b"\0ann\0secret") && one != LoginId::of(None));
+        assert_eq!(
+            (one.account(), one.hash >> 64 == one.hash & u128::from(u64::MAX)),
+            (other.account(), false)
+        );
+    }
+
+    #[test]
+    fn the_identity_to_act_as_is_dropped_where_nodes_ignore_it() {
+        let read = |token| token_as_read(token, Some(IGNORES_AUTHZID));
+        assert_eq!(read(b"other\0ann\0secret"), b"\0ann\0secret");
+        for token in [&b"\0ann\0secret"[..], b"ann\0secret", b"", b"x\0ann\0", b"a\0b\0c\0d"] {
+            assert_eq!(read(token), token);
+        }
+        for another in [None, Some("com.datastax.bdp.cassandra.auth.DseAuthenticator")] {
+            assert_eq!(token_as_read(b"other\0ann\0secret", another), b"other\0ann\0secret");
+        }
+    }
+}

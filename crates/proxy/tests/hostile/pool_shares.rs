@@ -1,0 +1,57 @@
+//! A role that takes all the pools it can get leaves other roles theirs.
+
+use shunt_testing::bytes;
+use shunt_wire::cql::envelope::opcode;
+use shunt_wire::cql::message::error_code::OVERLOADED;
+
+use super::handshake_testbed::HandshakeTestbed;
+use super::support::scene::OTHER_AUTHENTICATOR;
+
+/// Cassandra ignores the first part of a PLAIN message, and so it makes no pool of its own.
+#[test]
+fn logins_that_differ_in_what_nodes_ignore_share_a_pool() {
+    let mut setup = HandshakeTestbed::new(1, true);
+    for first in ["", "0", "1", "bob"] {
+        let client = setup.log_in(format!("{first}\0ann\0secret").as_bytes());
+        assert_eq!(setup.next_opcode(client), opcode::AUTH_SUCCESS, "{first}");
+    }
+    assert_eq!(setup.count(|node| node.logins), 1, "the first was believed for all");
+}
+
+/// With an authenticator that may read it, that part does make a pool.
+#[test]
+fn one_role_with_many_logins_leaves_another_its_pools() {
+    let mut setup = HandshakeTestbed::new(1, true);
+    setup.testbed.scene.options.authenticator = OTHER_AUTHENTICATOR;
+    setup.testbed.scene.post_cluster();
+    let mut refused = 0;
+    for number in 0..1_100 {
+        let client = setup.log_in(format!("{number}\0ann\0secret").as_bytes());
+        refused += usize::from(setup.next_opcode(client) == opcode::ERROR);
+    }
+    assert_eq!(refused, 1_100 - 1_024 / 2);
+    let bob = setup.log_in(b"\0bob\0secret");
+    assert_eq!(setup.next_opcode(bob), opcode::AUTH_SUCCESS);
+    assert_eq!(setup.ask(bob, "USE k1"), opcode::RESULT);
+}
+
+#[test]
+fn one_role_that_uses_many_keyspaces_leaves_another_its_pools() {
+    let mut setup = HandshakeTestbed::new(1, true);
+    let mut refused = 0;
+    for number in 0..1_100 {
+        let client = setup.log_in(b"\0ann\0secret");
+        assert_eq!(setup.next_opcode(client), opcode::AUTH_SUCCESS, "{number}");
+        setup.testbed.send(client, &bytes::query(4, 1, &format!("USE k{number}")));
+        setup.testbed.answered(client, 1);
+        let answers = setup.testbed.take_answers(client);
+        if answers[0].header.opcode == opcode::ERROR {
+            assert_eq!(answers[0].error().0, OVERLOADED);
+            refused += 1;
+        }
+    }
+    assert!(refused >= 1_100 - 1_024 / 2, "{refused}");
+    let bob = setup.log_in(b"\0bob\0secret");
+    assert_eq!(setup.next_opcode(bob), opcode::AUTH_SUCCESS);
+    assert_eq!(setup.ask(bob, "USE k1"), opcode::RESULT);
+}
