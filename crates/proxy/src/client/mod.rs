@@ -4,8 +4,8 @@
 //! [`login`] lets it into a pool (logging in and USE), [`account`] says to whom a login counts,
 //! [`events`] sends it changes of the schema and [`announce`] those of the fleet, [`deadlines`] and
 //! [`closing`] end it, [`heavy`] orders large requests, [`inbox`] is that of the proxy itself,
-//! which acts as a client too, [`identity`] and [`census`] show clients to operators. [`clients`] holds
-//! them all.
+//! which acts as a client too, [`identity`] and [`census`] show clients to operators. [`clients`]
+//! holds them all.
 
 pub(crate) mod account;
 pub(crate) mod announce;

@@ -50,14 +50,15 @@ pub(super) fn unknown(
         return Err(undecided_fault());
     };
     let Some(pool) = core.router.pools.get(id) else { return Err(undecided_fault()) };
-    let Some(login) = pool.key.login.clone() else {
+    if pool.key.login.is_none() {
         // Nobody logs in: the ring asks for nothing that rights could be of.
         return Ok(None);
-    };
+    }
+    let login = pool.login_id;
     let who = pool.names.whole_role.as_deref().map_or(Who::FORMER, Who::of);
     let cache_ns = core.context.config.auth_cache_ms * 1_000_000;
     for table in tables {
-        let right = Right { login: Some(login.clone()), action: Action::UseLocks(table) };
+        let right = Right { login, action: Action::UseLocks(table) };
         if core.fleet.rights.needs_question(&right, (came_ns, io.now_ns()), cache_ns)
             && rights::ask::ask(core, io, id, &right, who).is_err()
         {
@@ -86,7 +87,7 @@ pub(super) fn wait(
     let pool = core.clients.get(slot).and_then(|client| core.router.pools.get(client.pool?));
     let Some(pool) = pool else { return Err(undecided_fault()) };
     let who = pool.names.whole_role.as_deref().map_or(Who::FORMER, Who::of);
-    let right = Right { login: pool.key.login.clone(), action: Action::UseLocks(table) };
+    let right = Right { login: pool.login_id, action: Action::UseLocks(table) };
     if !core.fleet.locks.undecided.waiting.has_room(who, body.len()) {
         return Err(Fault::overloaded(
             "Shunt: too many requests, in all or of this role, wait for a node to say if they may use locks",

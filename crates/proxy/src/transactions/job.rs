@@ -14,6 +14,7 @@ use shunt_transactions::rejection::Rejection;
 use shunt_transactions::request::Summary;
 use shunt_transactions::{Partition, TransactionId};
 
+use crate::client::account::LoginId;
 use crate::fault::Fault;
 use crate::fleet::rights::waiters::Waiting;
 use crate::ids::PoolId;
@@ -167,6 +168,8 @@ pub(crate) type UndecidedRights = Waiting<Undecided, WAITING_BYTES_MAX>;
 pub(crate) struct Undecided {
     /// The client's pool.
     pub(super) pool: PoolId,
+    /// The client's login, and its number.
+    pub(super) login: (Option<Arc<[u8]>>, LoginId),
     /// The request, and whether another proxy has forwarded it.
     pub(super) ticket: (Ticket, bool),
     pub(super) known: Arc<Summary>,

@@ -16,7 +16,6 @@ use shunt_transactions::request::Summary;
 
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
-use crate::fleet::forwarding::Login;
 use crate::fleet::rights;
 use crate::fleet::rights::ask::{Answer, NotAsked};
 use crate::fleet::rights::cache::Verdict;
@@ -40,19 +39,18 @@ pub(super) fn ask(
     // now.
     let came_ns = io.read_clock_ns();
     let Some(pool) = core.clients.get(slot).and_then(|client| client.pool) else { return };
-    let Some(login) = core.router.pools.get(pool).map(|pool| pool.key.login.clone()) else {
-        return;
-    };
+    let login = core.router.pools.get(pool).map(|pool| (pool.key.login.clone(), pool.login_id));
+    let Some(login) = login else { return };
     let known = Arc::clone(known);
-    let undecided = Undecided { pool, ticket, known, guard, message, came_ns, number: 0 };
-    decide(core, io, login, undecided);
+    let undecided = Undecided { pool, login, ticket, known, guard, message, came_ns, number: 0 };
+    decide(core, io, undecided);
 }
 
 /// Sends a transaction on, or has it wait for a verdict on the first right that is not known.
-fn decide(core: &mut Core, io: &mut Io, login: Login, undecided: Undecided) {
+fn decide(core: &mut Core, io: &mut Io, undecided: Undecided) {
     let Undecided { pool, ticket, came_ns, .. } = undecided;
-    let Some(right) = unknown_right(core, &login, &undecided) else {
-        let Undecided { known, message, .. } = undecided;
+    let Some(right) = unknown_right(core, &undecided) else {
+        let Undecided { known, message, login: (login, _), .. } = undecided;
         return core.fleet.transactions.allow(ticket, login, &known, message);
     };
     let bytes = undecided.message.len();
@@ -67,8 +65,9 @@ fn decide(core: &mut Core, io: &mut Io, login: Login, undecided: Undecided) {
 
 /// The first right that a transaction needs and that no node has granted; none: all are granted,
 /// or nobody logs in, and the ring asks for nothing that rights could be of.
-fn unknown_right(core: &Core, login: &Login, undecided: &Undecided) -> Option<Right> {
-    login.as_ref()?;
+fn unknown_right(core: &Core, undecided: &Undecided) -> Option<Right> {
+    let (token, login) = &undecided.login;
+    token.as_ref()?;
     let Undecided { known, guard, came_ns, .. } = undecided;
     let cache_ns = core.context.config.auth_cache_ms * 1_000_000;
     let tables = known.tables.iter().flat_map(|(table, writes)| {
@@ -78,7 +77,7 @@ fn unknown_right(core: &Core, login: &Login, undecided: &Undecided) -> Option<Ri
     // The right to SELECT from a table of locks is the right to use its locks.
     let lock = guard.map(|is_fast| if is_fast { Table::FastLocks } else { Table::Locks });
     let actions = tables.flatten().chain(lock.map(Action::UseLocks));
-    let mut rights = actions.map(|action| Right { login: login.clone(), action });
+    let mut rights = actions.map(|action| Right { login: *login, action });
     rights.find(|right| {
         let verdict = core.fleet.rights.verdict(right, *came_ns, cache_ns);
         // A refusal is confirmed by a node each time.
@@ -96,7 +95,7 @@ fn question(
     (came_ns, bytes): (u64, usize),
 ) -> Result<(u64, Who), Fault> {
     // The client may be gone, and another login have its pool's place.
-    let of_login = core.router.pools.get(pool).filter(|pool| pool.key.login == right.login);
+    let of_login = core.router.pools.get(pool).filter(|pool| pool.login_id == right.login);
     let Some(role) = of_login.map(|pool| pool.names.whole_role.as_deref()) else {
         return Err(undecided_fault());
     };
@@ -139,7 +138,7 @@ pub(crate) fn take_answer(core: &mut Core, io: &mut Io, answer: &Answer) {
             // Clients of other pools have links of their own.
             Reading::Unknown(_) if request.pool == answer.pool => undecided_fault(),
             _ => {
-                decide(core, io, right.login.clone(), request);
+                decide(core, io, request);
                 continue;
             }
         };

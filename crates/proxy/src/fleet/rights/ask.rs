@@ -63,18 +63,19 @@ pub(crate) fn take_answer(
     (pool, number): (PoolId, u64),
     heard: &Heard<'_>,
 ) -> Option<Answer> {
+    let cache_ns = core.context.config.auth_cache_ms * 1_000_000;
     let rights = &mut core.fleet.rights;
     let (right, asked_ns) = rights.inquiries.remove(number)?;
     // Another pool may have the place of the one that asked, with another login.
-    let is_same = core.router.pools.get(pool).is_some_and(|pool| pool.key.login == right.login);
+    let is_same = core.router.pools.get(pool).is_some_and(|pool| pool.login_id == right.login);
     let reading = match is_same {
         true => question::read(heard, &right.action),
         false => Reading::Unknown("its pool is gone".into()),
     };
     match &reading {
-        Reading::Granted => rights.verdicts.keep(&right, Verdict::Granted, asked_ns),
+        Reading::Granted => rights.verdicts.keep(&right, Verdict::Granted, asked_ns, cache_ns),
         Reading::Refused(message) => {
-            rights.verdicts.keep(&right, Verdict::refused(message), asked_ns);
+            rights.verdicts.keep(&right, Verdict::refused(message), asked_ns, cache_ns);
         }
         Reading::Invalid(_) | Reading::Unknown(_) => {}
     }

@@ -81,9 +81,10 @@ impl Inquiries {
 mod tests {
     use super::super::right::Action;
     use super::*;
+    use crate::client::account::LoginId;
 
     fn right(table: &str) -> Right {
-        Right { login: None, action: Action::Write(table.into()) }
+        Right { login: LoginId::default(), action: Action::Write(table.into()) }
     }
 
     /// The number of a question about this table that is sent at this time.

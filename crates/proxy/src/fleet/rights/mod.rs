@@ -4,7 +4,8 @@
 //! so no node would check the role of the client. The proxy asks a node for each right, over a link
 //! of the client's own pool, by a statement that does nothing ([`question`], ADR 16). A node looks
 //! at rights before it looks at anything else. One cache keeps the verdicts of a core for
-//! `auth_cache_ms`, by login ([`cache`]).
+//! `auth_cache_ms`, by login ([`cache`]). Here a login is a number without the password in it
+//! ([`LoginId`](crate::client::account::LoginId)).
 //!
 //! ```text
 //! request -> verdict --known--> request goes on, or is refused

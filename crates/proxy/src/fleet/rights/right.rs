@@ -2,12 +2,12 @@
 
 use shunt_language::lock_tables::Table;
 
-use crate::fleet::forwarding::Login;
+use crate::client::account::LoginId;
 
 /// A right: that the role of this login may do this.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Right {
-    pub(crate) login: Login,
+    pub(crate) login: LoginId,
     pub(crate) action: Action,
 }
 

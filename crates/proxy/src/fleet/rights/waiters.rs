@@ -90,11 +90,12 @@ impl<T, const BYTES_MAX: usize> Waiting<T, BYTES_MAX> {
 mod tests {
     use super::super::right::Action;
     use super::*;
+    use crate::client::account::LoginId;
 
     const BYTES_MAX: usize = 8 << 20;
 
     fn waiter(who: u64, bytes: usize, number: u64) -> Waiter<u64> {
-        let right = Right { login: None, action: Action::Read("ks.t".into()) };
+        let right = Right { login: LoginId::default(), action: Action::Read("ks.t".into()) };
         Waiter { who: Who(who), right, bytes, request: number }
     }
 
