@@ -1,5 +1,5 @@
-//! The CQL native protocol, versions 3 to 5, the aggregated frame, HTTP/1.1, NetMC's datagrams and
-//! Redis' RESP, as sans-IO codecs.
+//! The CQL native protocol, versions 3 to 5, the aggregated frame, HTTP/1.1, NetMC's datagrams,
+//! Redis' RESP and the header of the PROXY protocol, as sans-IO codecs.
 //!
 //! The caller provides the bytes and a `Vec<u8>` for output; the crate reads no socket, clock or
 //! file. Decoders borrow from their input and check every length before use: no input panics, and
@@ -23,4 +23,5 @@ pub mod error;
 pub mod http1;
 pub mod netmc;
 pub mod printable;
+pub mod proxy_protocol;
 pub mod resp;

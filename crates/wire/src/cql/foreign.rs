@@ -1,6 +1,7 @@
 //! Recognises other protocols by their first bytes, so that their clients get a helpful answer.
 
 use super::envelope::Header;
+use crate::proxy_protocol::{SIGNATURE, WORD};
 
 /// First bytes of HTTP requests, and the preface of HTTP/2.
 const METHODS: [&[u8]; 10] = [
@@ -26,6 +27,8 @@ pub enum Foreign {
     Http,
     /// The beginning of a TLS connection.
     Tls,
+    /// A header of the PROXY protocol.
+    Proxy,
 }
 
 impl Foreign {
@@ -34,6 +37,9 @@ impl Foreign {
         let bytes = header.to_bytes();
         if bytes.starts_with(&TLS_HANDSHAKE) {
             return Some(Foreign::Tls);
+        }
+        if SIGNATURE.starts_with(&bytes) || bytes.starts_with(&WORD) {
+            return Some(Foreign::Proxy);
         }
         METHODS.iter().any(|method| bytes.starts_with(method)).then_some(Foreign::Http)
     }
@@ -46,6 +52,9 @@ impl Foreign {
             }
             Foreign::Tls => {
                 "this looks like TLS, but this port has none: switch it off in the driver, or on in the proxy (tls = optional)"
+            }
+            Foreign::Proxy => {
+                "this looks like a PROXY header of a balancer, but this port takes none from this address: list the address in proxy_protocol_from of the proxy"
             }
         }
     }
@@ -62,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn http_and_tls_are_told_from_versions_nobody_has() {
+    fn other_protocols_are_told_from_versions_nobody_has() {
         let of = |bytes: &[u8]| Foreign::of(Header::decode(bytes).expect("nine bytes"));
         for method in [
             "GET / HTTP",
@@ -75,6 +84,8 @@ mod tests {
             assert_eq!(of(method.as_bytes()), Some(Foreign::Http), "{method}");
         }
         assert_eq!(of(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc"), Some(Foreign::Tls));
+        assert_eq!(of(b"PROXY TCP4 192.0.2.7"), Some(Foreign::Proxy));
+        assert_eq!(of(b"\r\n\r\n\0\r\nQUIT\n!"), Some(Foreign::Proxy));
         for other in [&b"GETTING ON"[..], b"\x16\x04\0\0\0\0\0\0\0", b"\x04\0\0\x01\x01\0\0\0\x16"]
         {
             assert_eq!(of(other), None, "{other:?}");
