@@ -25,6 +25,7 @@ pub mod locks;
 pub mod merging;
 pub mod moving;
 pub mod netmc;
+pub mod proxy_protocol;
 pub mod records;
 pub mod redo;
 pub mod requests;
@@ -58,7 +59,7 @@ pub struct Target {
 }
 
 /// The targets of this crate.
-pub const TARGETS: [Target; 25] = [
+pub const TARGETS: [Target; 26] = [
     Target { name: "requests", run: requests::run },
     Target { name: "responses", run: responses::run },
     Target { name: "segments", run: segments::run },
@@ -80,6 +81,7 @@ pub const TARGETS: [Target; 25] = [
     Target { name: "moving", run: moving::run },
     Target { name: "netmc", run: netmc::run },
     Target { name: "resp", run: resp::run },
+    Target { name: "proxy_protocol", run: proxy_protocol::run },
     Target { name: "shim", run: shim::run },
     Target { name: "merging", run: merging::run },
     Target { name: "sidecar", run: sidecar::run },

@@ -67,11 +67,35 @@ pub fn seeds() -> Vec<Seed> {
     netmc::shim(&mut add);
     netmc::merging(&mut add);
     netmc::sidecar(&mut add);
+    proxy_protocol(&mut add);
     tls::tls(&mut add);
     seeds
 }
 
 type Add<'a> = &'a mut dyn FnMut(&'static str, &str, Vec<u8>);
+
+fn proxy_protocol(add: Add<'_>) {
+    let binary = |command, family, rest: &[u8]| {
+        let fixed = [command, family, 0, rest.len() as u8];
+        [&b"\r\n\r\n\0\r\nQUIT\n"[..], &fixed, rest, b"\x04\0\0\0\x05"].concat()
+    };
+    let four = b"\xc0\0\x02\x07\x0a\0\0\x01\xe4\x20\x23\x52";
+    add("proxy_protocol", "tcp4", binary(0x21, 0x11, four));
+    add(
+        "proxy_protocol",
+        "tcp4_more",
+        binary(0x21, 0x11, &[&four[..], b"\x04\0\x01\xff"].concat()),
+    );
+    add("proxy_protocol", "tcp6", binary(0x21, 0x21, &[7; 36]));
+    add("proxy_protocol", "local", binary(0x20, 0x00, b""));
+    for (name, line) in [
+        ("text4", "PROXY TCP4 192.0.2.7 10.0.0.1 58400 9042\r\n\x04"),
+        ("text6", "PROXY TCP6 2001:db8::5 ::1 1 65535\r\n\x16\x03"),
+        ("text_unknown", "PROXY UNKNOWN\r\n"),
+    ] {
+        add("proxy_protocol", name, line.into());
+    }
+}
 
 fn requests(version: u8, add: Add<'_>) {
     let mut request = |name: &str, opcode, flags, body: &dyn Fn(&mut Vec<u8>)| {
