@@ -15,13 +15,14 @@ use crate::state::{Client, Dispatcher, Exchange, Peer, Place};
 
 /// Takes a new client's connection.
 pub(crate) fn accepted(dispatcher: &mut Dispatcher, io: &mut Io, conn: ConnId, origin: &Accepted) {
-    if dispatcher.is_draining {
+    // Listeners of a dispatcher have no balancers, so that every client is there itself.
+    let Some(peer) = origin.peer.direct().filter(|_| !dispatcher.is_draining) else {
         io.close(conn);
         return;
-    }
+    };
     dispatcher.metrics.clients_accepted.add(1);
     let deadline_ns = io.now_ns() + dispatcher.options.idle_timeout_ns;
-    let flow = Flow { local: origin.local, peer: origin.peer };
+    let flow = Flow { local: origin.local, peer };
     let client = Client::new(conn, flow, io.now_ns(), deadline_ns);
     let client = dispatcher.insert_client(client);
     dispatcher.set_peer(conn, Peer::Client(client));

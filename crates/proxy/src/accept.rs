@@ -3,14 +3,13 @@
 //! Nothing here runs per query. [`crate::client::login`] handles logins, [`crate::client::closing`]
 //! handles closing.
 
-use shunt_handover::Flow;
 use shunt_reactor::{Accepted, ConnId, Io};
 use shunt_wire::cql::compression::Algorithm;
 use shunt_wire::cql::envelope::{Header, opcode};
 use shunt_wire::cql::frame_v5::SegmentWriter;
 use shunt_wire::cql::message::{AuthResponse, Register, Startup, encode, event};
 
-use crate::client::{Phase, announce, closing, login};
+use crate::client::{Client, Phase, announce, closing, login};
 use crate::control::client::{LOCKS_KEY, PROXY_KEY};
 use crate::control::state::ClusterState;
 use crate::core::{Core, Peer};
@@ -37,8 +36,9 @@ pub(crate) fn accept(core: &mut Core, io: &mut Io, conn: ConnId, origin: &Accept
         client.tls = Some(session.version);
         core.context.metrics.tls_clients.add(1);
     }
-    if let Some(handover) = core.handover.as_deref() {
-        handover.client_came(Flow { local: origin.local, peer: origin.peer });
+    let flow = core.clients.get(slot).and_then(Client::flow);
+    if let Some((handover, flow)) = core.handover.as_deref().zip(flow) {
+        handover.client_came(flow);
     }
     core.context.metrics.clients.add(1);
     let per_core = core.context.config.clients_max.div_ceil(core.context.config.cores.max(1));

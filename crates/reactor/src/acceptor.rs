@@ -244,7 +244,7 @@ impl<M> Accepting<M> {
         else {
             return true;
         };
-        let origin = Accepted { listener: position as u16, peer, local };
+        let origin = Accepted { listener: position as u16, peer: peer.into(), local };
         if let Some(handshakes) = &mut self.handshakes {
             handshakes.begin(socket, origin);
             return true;

@@ -7,6 +7,9 @@
 //! or the 64 bits of an IPv6 address that name a network. Beyond the number the oldest one goes, of
 //! the client with the most if that has many. Up to sixteen clients take turns, so that one that
 //! begins many handshakes delays its own.
+//!
+//! A connection of a balancer counts for no client until its header names one. Headers cost little,
+//! so the threads read all that have arrived before they go on with handshakes.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
@@ -21,6 +24,7 @@ use std::time::{Duration, Instant};
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
 
+use crate::client_address::{ClientAddress, ClientHost};
 use crate::driver::clock;
 use crate::pending::{Handshake, Pending, READ_BYTES, Stage, Step};
 use crate::placement::{Parcel, Placement};
@@ -56,9 +60,33 @@ pub enum Admission {
     Refused(Vec<u8>),
 }
 
-/// The encryption of listeners. Its calls come from the threads that do handshakes, and must not
-/// block.
+/// The rules of listeners for new connections. Its calls come from the threads that do handshakes,
+/// and must not block.
 pub trait Security: Send + Sync {
+    /// True if a balancer's header must stand in front of this connection.
+    fn expects_header(&self, _origin: &Accepted) -> bool {
+        false
+    }
+
+    /// Reads the header in front of a connection: its length and the client that it names. `None`:
+    /// it is incomplete, and all of these bytes belong to it. A header has less than 1024 bytes.
+    ///
+    /// # Errors
+    /// The bytes begin with no header.
+    fn read_header(
+        &self,
+        _origin: &Accepted,
+        _bytes: &[u8],
+    ) -> Result<Option<(usize, ClientAddress)>, SessionFault> {
+        Err(SessionFault("begins with a header that is not expected"))
+    }
+
+    /// Refuses a connection without the header that it must have. Returns the bytes that its other
+    /// end gets; `head` is what it has sent, as far as it was read.
+    fn refuse_header(&self, _origin: &Accepted, _fault: SessionFault, _head: &[u8]) -> Vec<u8> {
+        Vec::new()
+    }
+
     /// Decides about a connection by its leading bytes: at least one.
     fn admit(&self, origin: &Accepted, head: &[u8]) -> Admission;
 
@@ -184,9 +212,13 @@ impl Drop for HandshakeThreads {
     }
 }
 
+/// The client whose share a connection uses; `None` while its header has not named one.
+type Client = Option<ClientHost>;
+
 #[derive(Default)]
 struct Slot {
     generation: u32,
+    client: Client,
     pending: Option<Pending>,
 }
 
@@ -202,9 +234,9 @@ struct Worker<M> {
     /// Every connection by its age, with its deadline. Those that are gone stay until their turn.
     order: VecDeque<(u32, u32, Instant)>,
     /// Connections of each client, the oldest first.
-    of_client: HashMap<IpAddr, VecDeque<u32>>,
+    of_client: HashMap<Client, VecDeque<u32>>,
     /// Number of events of each client in the present wait, and all events with their turns.
-    counts: HashMap<IpAddr, u32>,
+    counts: HashMap<ClientHost, u32>,
     turns: Vec<(u32, u64, EventFlags)>,
     buffer: Vec<u8>,
 }
@@ -252,6 +284,7 @@ impl<M> Worker<M> {
             if events.iter().any(|event| { event.data }.u64() == WAKE) {
                 self.take_accepted();
             }
+            self.read_headers(&events);
             self.take_turns(&events);
             for position in 0..self.turns.len().min(STEPS_MAX) {
                 let (_, data, flags) = self.turns[position];
@@ -261,12 +294,21 @@ impl<M> Worker<M> {
         }
     }
 
-    /// Brings the events of connections into an order in which clients take turns.
+    /// Goes on with connections whose client is not known.
+    fn read_headers(&mut self, events: &[Event]) {
+        for Event { flags, data } in events.iter().copied() {
+            if self.client(data.u64()) == Some(None) {
+                self.proceed(data.u64(), flags);
+            }
+        }
+    }
+
+    /// Brings the events of the others into an order in which clients take turns.
     fn take_turns(&mut self, events: &[Event]) {
         self.turns.clear();
         self.counts.clear();
         for Event { flags, data } in events.iter().copied() {
-            if let Some(client) = self.client(data.u64()) {
+            if let Some(Some(client)) = self.client(data.u64()) {
                 let turn = self.counts.entry(client).or_insert(0);
                 self.turns.push((*turn, data.u64(), flags));
                 *turn += 1;
@@ -276,10 +318,10 @@ impl<M> Worker<M> {
     }
 
     /// Client of the connection of an event, unless it is gone.
-    fn client(&self, data: u64) -> Option<IpAddr> {
+    fn client(&self, data: u64) -> Option<Client> {
         let slot = self.slots.get(data as u32 as usize)?;
-        let pending = slot.pending.as_ref().filter(|_| slot.generation == (data >> 32) as u32)?;
-        Some(client_of(pending.origin.peer.ip()))
+        let is_there = slot.pending.is_some() && slot.generation == (data >> 32) as u32;
+        is_there.then_some(slot.client)
     }
 
     fn take_accepted(&mut self) {
@@ -288,34 +330,43 @@ impl<M> Worker<M> {
             &mut *self.queue.accepted.lock().unwrap_or_else(PoisonError::into_inner),
         );
         for (socket, origin) in accepted {
-            let (client, bound) = (client_of(origin.peer.ip()), self.queue.bound);
-            if self.of_client.get(&client).map_or(0, VecDeque::len) >= bound.div_ceil(SHARE) {
+            let expects_header = self.security.expects_header(&origin);
+            let stage = if expects_header { Stage::Header(Vec::new()) } else { Stage::Silent };
+            let client = (!expects_header).then(|| client_of(origin.peer));
+            let bound = self.queue.bound;
+            if self.has_its_share(client) {
                 self.give_up_oldest(Some(client));
             } else if self.slots.len() - self.free.len() >= bound {
                 let most = self.of_client.iter().max_by_key(|(_, pending)| pending.len());
                 let most = most.filter(|(_, pending)| pending.len() > bound.div_ceil(MANY));
                 self.give_up_oldest(most.map(|(client, _)| *client));
             }
-            self.insert(socket, origin);
+            let pending = Pending { socket, origin, stage, interest: EventFlags::IN };
+            self.insert(pending, client);
         }
     }
 
-    fn insert(&mut self, socket: OwnedFd, origin: Accepted) {
+    /// True if a client has as many connections as it may.
+    fn has_its_share(&self, client: Client) -> bool {
+        let count = self.of_client.get(&client).map_or(0, VecDeque::len);
+        client.is_some() && count >= self.queue.bound.div_ceil(SHARE)
+    }
+
+    fn insert(&mut self, pending: Pending, client: Client) {
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot::default());
             self.slots.len() as u32 - 1
         });
         let slot = &mut self.slots[index as usize];
         let data = EventData::new_u64(u64::from(slot.generation) << 32 | u64::from(index));
-        if epoll::add(&self.epoll, &socket, data, EventFlags::IN).is_err() {
+        if epoll::add(&self.epoll, &pending.socket, data, EventFlags::IN).is_err() {
             // Out of kernel memory or of watches: the connection cannot be served.
             self.free.push(index);
             return;
         }
-        slot.pending =
-            Some(Pending { socket, origin, stage: Stage::Silent, interest: EventFlags::IN });
+        (slot.client, slot.pending) = (client, Some(pending));
         self.order.push_back((index, slot.generation, Instant::now() + self.time_max));
-        self.of_client.entry(client_of(origin.peer.ip())).or_default().push_back(index);
+        self.of_client.entry(client).or_default().push_back(index);
     }
 
     /// Takes a connection out.
@@ -324,7 +375,13 @@ impl<M> Worker<M> {
         let pending = slot.pending.take()?;
         slot.generation = slot.generation.wrapping_add(1);
         self.free.push(index);
-        let client = client_of(pending.origin.peer.ip());
+        let client = slot.client;
+        self.leave(client, index);
+        Some(pending)
+    }
+
+    /// Takes a connection from those of a client.
+    fn leave(&mut self, client: Client, index: u32) {
         if let Entry::Occupied(mut entry) = self.of_client.entry(client) {
             // The oldest ones go first, as a rule.
             if let Some(position) = entry.get().iter().position(|other| *other == index) {
@@ -334,7 +391,25 @@ impl<M> Worker<M> {
                 entry.remove();
             }
         }
-        Some(pending)
+    }
+
+    /// Counts a connection for its client, if its header has just been read.
+    fn name(&mut self, index: u32) {
+        let Slot { client: known @ None, pending: Some(pending), .. } =
+            &mut self.slots[index as usize]
+        else {
+            return;
+        };
+        if matches!(pending.stage, Stage::Header(_)) {
+            return;
+        }
+        let client = Some(client_of(pending.origin.peer));
+        *known = client;
+        self.leave(None, index);
+        if self.has_its_share(client) {
+            self.give_up_oldest(Some(client));
+        }
+        self.of_client.entry(client).or_default().push_back(index);
     }
 
     fn give_up_late(&mut self) {
@@ -352,7 +427,7 @@ impl<M> Worker<M> {
     }
 
     /// Gives up the oldest connection of a client, or of all.
-    fn give_up_oldest(&mut self, client: Option<IpAddr>) {
+    fn give_up_oldest(&mut self, client: Option<Client>) {
         let oldest = match client {
             Some(client) => self.of_client.get(&client).and_then(VecDeque::front).copied(),
             None => self.oldest(),
@@ -374,10 +449,15 @@ impl<M> Worker<M> {
     }
 
     fn give_up(&mut self, index: u32, fault: SessionFault) {
-        if let Some(pending) = self.remove(index)
-            && !matches!(pending.stage, Stage::Refused { .. })
-        {
-            self.security.handshake_ended(&pending.origin, Err(fault));
+        let Some(pending) = self.remove(index) else { return };
+        match &pending.stage {
+            Stage::Refused { .. } => {}
+            Stage::Header(header) => {
+                self.security.refuse_header(&pending.origin, fault, header);
+            }
+            Stage::Silent | Stage::Handshake(_) => {
+                self.security.handshake_ended(&pending.origin, Err(fault));
+            }
         }
     }
 
@@ -391,7 +471,10 @@ impl<M> Worker<M> {
         let Some(pending) = &mut slot.pending else { return };
         let is_readable = flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR);
         match pending.step(is_readable, &*self.security, &mut self.buffer) {
-            Step::Waits => self.watch(index, data),
+            Step::Waits => {
+                self.name(index);
+                self.watch(index, data);
+            }
             Step::Gone => drop(self.remove(index)),
             Step::Ready => {
                 if let Some(pending) = self.remove(index) {
@@ -438,9 +521,10 @@ impl<M> Worker<M> {
 }
 
 /// The client that an address stands for: a host of IPv6 has 64 bits of addresses.
-fn client_of(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
+fn client_of(peer: ClientAddress) -> ClientHost {
+    let ClientHost::Network(address) = peer.host();
+    ClientHost::Network(match address.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
         address => address,
-    }
+    })
 }

@@ -25,6 +25,7 @@
 
 mod acceptor;
 mod buffer;
+mod client_address;
 mod connection;
 mod datagrams;
 mod driver;
@@ -52,6 +53,7 @@ mod timer;
 mod tunnel;
 
 pub use acceptor::{Acceptor, limit_receive, listen};
+pub use client_address::{ClientAddress, ClientHost};
 pub use datagrams::bind_datagrams;
 pub use driver::sim;
 pub use driver::uring::probe_uring;

@@ -153,6 +153,8 @@ impl<M> Drop for Inbox<M> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
+    use std::net::SocketAddr;
+
     use super::*;
 
     #[test]
@@ -183,8 +185,8 @@ mod tests {
             rustix::event::poll(&mut events, Some(&rustix::event::Timespec::default())).unwrap()
                 == 1
         };
-        let address = ([127, 0, 0, 1], 9042).into();
-        let origin = Accepted { listener: 0, peer: address, local: address };
+        let address = SocketAddr::from(([127, 0, 0, 1], 9042));
+        let origin = Accepted { listener: 0, peer: address.into(), local: address };
         for _ in 0..2 {
             assert!(!is_readable(&inbox));
             let (socket, _peer) = std::os::unix::net::UnixStream::pair().unwrap();

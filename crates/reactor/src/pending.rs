@@ -7,6 +7,7 @@ use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 
+use crate::client_address::ClientAddress;
 use crate::driver::socket;
 use crate::handshakes::{Admission, Security};
 use crate::service::Accepted;
@@ -14,6 +15,8 @@ use crate::session::{Session, SessionFault};
 
 /// Leading bytes by which [`Security::admit`] decides.
 const HEAD_BYTES: usize = 16;
+/// Longest header of a balancer, with which a connection may begin.
+pub(crate) const HEADER_BYTES_MAX: usize = 1 << 10;
 /// Most bytes of one read.
 pub(crate) const READ_BYTES: usize = 16 << 10;
 
@@ -28,7 +31,9 @@ pub(crate) struct Pending {
 
 /// The progress of a connection.
 pub(crate) enum Stage {
-    /// No byte has arrived.
+    /// The balancer's header has not arrived whole; this is its start.
+    Header(Vec<u8>),
+    /// No byte of the client has arrived.
     Silent,
     /// The handshake goes on.
     Handshake(Box<Handshake>),
@@ -58,12 +63,22 @@ pub(crate) enum Step {
     Gone,
 }
 
+/// Result of reading a part of a balancer's header.
+enum Progress {
+    /// The header is whole, and names this client.
+    Whole(ClientAddress),
+    /// More has to arrive.
+    Part,
+    /// The connection is over.
+    Ended,
+}
+
 impl Pending {
     /// Events that the connection waits for. One whose handshake is done but not sent reads no
     /// more: that is up to its loop.
     pub(crate) fn interest(&self) -> EventFlags {
         let (reads, writes) = match &self.stage {
-            Stage::Silent => (true, false),
+            Stage::Header(_) | Stage::Silent => (true, false),
             Stage::Handshake(handshake) => {
                 (handshake.session.is_handshaking(), !handshake.unsent.is_empty())
             }
@@ -82,6 +97,20 @@ impl Pending {
         security: &dyn Security,
         buffer: &mut Vec<u8>,
     ) -> Step {
+        if let Stage::Header(header) = &mut self.stage {
+            match read_header(&self.socket, &self.origin, header, security) {
+                Ok(Progress::Whole(client)) => {
+                    (self.origin.peer, self.stage) = (client, Stage::Silent);
+                    return Step::Waits;
+                }
+                Ok(Progress::Part) => return Step::Waits,
+                Ok(Progress::Ended) => return Step::Gone,
+                Err(fault) => {
+                    let unsent = security.refuse_header(&self.origin, fault, header);
+                    self.stage = Stage::Refused { unsent, ended: false };
+                }
+            }
+        }
         if let Stage::Silent = self.stage {
             let mut head = [0; HEAD_BYTES];
             let flags = RecvFlags::DONTWAIT | RecvFlags::PEEK;
@@ -108,7 +137,7 @@ impl Pending {
             }
         }
         match &mut self.stage {
-            Stage::Silent => Step::Waits,
+            Stage::Header(_) | Stage::Silent => Step::Waits,
             Stage::Refused { unsent, ended } => end(&self.socket, unsent, ended, buffer),
             Stage::Handshake(handshake) => {
                 match handshake.step(&self.socket, is_readable, buffer) {
@@ -162,6 +191,43 @@ impl Handshake {
         let is_ready = !self.session.is_handshaking() && self.unsent.is_empty();
         Ok(if is_ready { Step::Ready } else { Step::Waits })
     }
+}
+
+/// Reads the next part of a balancer's header, and no byte behind it: those are for whoever serves
+/// the client. `header` gets what was read.
+fn read_header(
+    socket: &OwnedFd,
+    origin: &Accepted,
+    header: &mut Vec<u8>,
+    security: &dyn Security,
+) -> Result<Progress, SessionFault> {
+    let before = header.len();
+    header.resize(HEADER_BYTES_MAX, 0);
+    let flags = RecvFlags::DONTWAIT | RecvFlags::PEEK;
+    let outcome = recv(socket, &mut header[before..], flags);
+    header.truncate(before + outcome.as_ref().map_or(0, |(_, count)| *count));
+    match outcome {
+        Ok((_, 1..)) => {}
+        Err(Errno::AGAIN | Errno::INTR) => return Ok(Progress::Part),
+        // A balancer's probe may be a connection without a byte.
+        Ok(_) if before > 0 => return Err(SessionFault("ended within its PROXY header")),
+        Ok(_) | Err(_) => return Ok(Progress::Ended),
+    }
+    let found = security.read_header(origin, header)?;
+    let end = found.map_or(header.len(), |(bytes, _)| bytes);
+    if end < before || end >= HEADER_BYTES_MAX {
+        return Err(SessionFault("has a PROXY header that is too long"));
+    }
+    let mut taken = before;
+    while taken < end {
+        match recv(socket, &mut header[taken..end], RecvFlags::DONTWAIT) {
+            Ok((_, count @ 1..)) => taken += count,
+            Err(Errno::INTR) => {}
+            // They were there.
+            _ => return Ok(Progress::Ended),
+        }
+    }
+    Ok(found.map_or(Progress::Part, |(_, client)| Progress::Whole(client)))
 }
 
 /// Sends as much as the socket takes.

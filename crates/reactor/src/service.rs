@@ -5,6 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 
 use crate::Io;
+use crate::client_address::ClientAddress;
 use crate::moving::{Frozen, NotFrozen};
 use crate::session::SessionFault;
 
@@ -23,8 +24,8 @@ pub struct ConnId {
 pub struct Accepted {
     /// Position of the listener in the list given to the acceptor.
     pub listener: u16,
-    /// The client's address.
-    pub peer: SocketAddr,
+    /// The client.
+    pub peer: ClientAddress,
     /// The address the client connected to.
     pub local: SocketAddr,
 }

@@ -173,7 +173,8 @@ fn relay(choice: IoChoice) {
             let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
             stream.set_nodelay(true).unwrap();
             let (accepted, peer) = listener.accept().unwrap();
-            let origin = Accepted { listener: 0, peer, local: listener.local_addr().unwrap() };
+            let origin =
+                Accepted { listener: 0, peer: peer.into(), local: listener.local_addr().unwrap() };
             accepted.set_nonblocking(true).unwrap();
             mailer.adopt(accepted, origin).unwrap();
             scope.spawn(move || client(stream, number, 1 + 4 * usize::from(number)));

@@ -155,9 +155,10 @@ impl Stub {
             };
             for session in self.sessions.iter().flatten().filter(|session| session.node == index) {
                 report.counts += &session.rest.counts;
-                report
-                    .connections
-                    .push(ConnectionReport { peer: session.peer, counts: session.rest.counts });
+                if let Some(peer) = session.peer.direct() {
+                    let counts = session.rest.counts;
+                    report.connections.push(ConnectionReport { peer, counts });
+                }
             }
             report
         };

@@ -1,8 +1,6 @@
 //! A connection to a stub node: handshake, framing, registrations, counts.
 
-use std::net::SocketAddr;
-
-use shunt_reactor::{Accepted, ConnId};
+use shunt_reactor::{Accepted, ClientAddress, ConnId};
 use shunt_wire::cql::{
     compression::Algorithm, envelope::Header, reader::EnvelopeReader, writer::EnvelopeWriter,
 };
@@ -25,7 +23,7 @@ pub(super) enum Stage {
 pub(super) struct Session {
     pub(super) conn: ConnId,
     pub(super) node: usize,
-    pub(super) peer: SocketAddr,
+    pub(super) peer: ClientAddress,
     pub(super) reader: EnvelopeReader,
     pub(super) rest: SessionRest,
 }

@@ -117,6 +117,8 @@ fn group_shown(group: &Group, tally: Tally) -> Value {
 mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
 
+    use shunt_reactor::ClientHost;
+
     use super::*;
 
     fn group(role: &str, host: u16) -> Group {
@@ -124,7 +126,7 @@ mod tests {
         let driver = crate::client::identity::Driver { name: "D".into(), version: "1".into() };
         Group {
             role: Some(role.into()),
-            address: [10, 0, high, low].into(),
+            address: ClientHost::Network([10, 0, high, low].into()),
             keyspace: None,
             driver: Some(Arc::new(driver)),
             version: 5,

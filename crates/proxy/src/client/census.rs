@@ -6,10 +6,9 @@
 //! rest counts as one.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
 use std::sync::Arc;
 
-use shunt_reactor::Io;
+use shunt_reactor::{ClientHost, Io};
 use tokio::sync::mpsc;
 
 use crate::client::clients::Clients;
@@ -22,8 +21,8 @@ use crate::link::Pools;
 pub struct Group {
     /// Role; `None`: not logged in, or the ring asks for no login.
     pub role: Option<Arc<str>>,
-    /// IP address, without the port, which differs for every connection.
-    pub address: IpAddr,
+    /// The client without its port, which differs for every connection.
+    pub address: ClientHost,
     /// Keyspace of USE.
     pub keyspace: Option<Arc<str>>,
     /// Driver; `None`: the client did not say.
@@ -87,7 +86,7 @@ impl Census {
             let names = client.pool.and_then(|pool| pools.get(pool)).map(|pool| &pool.names);
             let group = Group {
                 role: names.and_then(|names| names.role.clone()),
-                address: client.peer.ip(),
+                address: client.peer.host(),
                 keyspace: names.and_then(|names| names.keyspace.clone()),
                 driver: client.driver.clone(),
                 version: client.version,
@@ -136,6 +135,8 @@ pub(crate) fn go_on(census: &mut Option<Census>, clients: &Clients, pools: &Pool
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
+
     use shunt_reactor::ConnId;
 
     use super::*;
@@ -143,7 +144,7 @@ mod tests {
     fn add_client(clients: &mut Clients, number: u32, address: [u8; 4]) {
         let conn = ConnId { index: number, generation: 0 };
         let local = "127.0.0.1:9042".parse().expect("address");
-        let slot = clients.insert(conn, local, (address, 40_000).into(), 0);
+        let slot = clients.insert(conn, local, SocketAddr::from((address, 40_000)).into(), 0);
         let client = clients.get_mut(slot).expect("client");
         (client.in_flight, client.version) = (2, 4);
     }

@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 
-use shunt_reactor::{ConnId, Io};
+use shunt_reactor::{ClientAddress, ConnId, Io};
 use shunt_wire::cql::envelope::Header;
 use slab::Slab;
 
@@ -47,7 +47,7 @@ impl Clients {
         &mut self,
         conn: ConnId,
         local: SocketAddr,
-        peer: SocketAddr,
+        peer: ClientAddress,
         deadline_ns: u64,
     ) -> u32 {
         // 0 means no client, and the last two numbers mean the proxy itself.

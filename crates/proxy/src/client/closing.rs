@@ -7,7 +7,6 @@
 use std::io::ErrorKind;
 
 use shunt_admin::Label as _;
-use shunt_handover::Flow;
 use shunt_reactor::{CloseReason, Io, SessionFault};
 
 use crate::context::Context;
@@ -51,8 +50,8 @@ pub(crate) fn lost(core: &mut Core, io: &mut Io, slot: u32, reason: CloseReason)
 fn gone(core: &mut Core, io: &mut Io, slot: u32) {
     if let Some(client) = core.clients.get(slot) {
         core.connections.forget(client.conn);
-        if let Some(handover) = core.handover.as_deref_mut() {
-            handover.client_left(Flow { local: client.local, peer: client.peer }, client.is_away);
+        if let Some((handover, flow)) = core.handover.as_deref_mut().zip(client.flow()) {
+            handover.client_left(flow, client.is_away);
         }
     }
     forget(core, io, slot);

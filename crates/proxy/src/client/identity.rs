@@ -6,9 +6,9 @@
 //! token.
 
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
+use shunt_reactor::ClientAddress;
 use shunt_wire::printable::printable_to;
 
 use crate::limits;
@@ -75,7 +75,7 @@ impl PoolNames {
 
 /// A client as a log line shows it.
 pub(crate) struct Who {
-    pub(crate) address: SocketAddr,
+    pub(crate) address: ClientAddress,
     role: Option<Arc<str>>,
     keyspace: Option<Arc<str>>,
     driver: Option<Arc<Driver>>,
@@ -83,7 +83,7 @@ pub(crate) struct Who {
 
 impl Who {
     pub(crate) fn new(
-        address: SocketAddr,
+        address: ClientAddress,
         names: Option<&PoolNames>,
         driver: Option<Arc<Driver>>,
     ) -> Self {

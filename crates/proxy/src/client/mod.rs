@@ -24,7 +24,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use shunt_admin::Label as _;
-use shunt_reactor::ConnId;
+use shunt_handover::Flow;
+use shunt_reactor::{ClientAddress, ConnId};
 use shunt_wire::cql::compression::{self, Algorithm, CompressionError};
 use shunt_wire::cql::frame_v5::SegmentWriter;
 use shunt_wire::cql::reader::EnvelopeReader;
@@ -162,8 +163,8 @@ pub(crate) struct Client {
     pub(crate) lock_requests: u32,
     /// Address it connected to, which `system.local` shows.
     pub(crate) local: SocketAddr,
-    /// Address it connected from.
-    pub(crate) peer: SocketAddr,
+    /// The client as the acceptor knows it.
+    pub(crate) peer: ClientAddress,
     /// Version of its TLS; `None`: clear text.
     pub(crate) tls: Option<&'static str>,
     /// The driver that it named in STARTUP.
@@ -187,7 +188,7 @@ impl Client {
         conn: ConnId,
         id: u32,
         local: SocketAddr,
-        peer: SocketAddr,
+        peer: ClientAddress,
         deadline_ns: u64,
     ) -> Self {
         Self {
@@ -222,6 +223,11 @@ impl Client {
             writes_taken: 0,
             may_be_heavy: false,
         }
+    }
+
+    /// The addresses of its connection; `None` if that ends at a balancer.
+    pub(crate) fn flow(&self) -> Option<Flow> {
+        Some(Flow { local: self.local, peer: self.peer.direct()? })
     }
 
     /// Decompresses a body that is compressed as a whole, as in v3 and v4.

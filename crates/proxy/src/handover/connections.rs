@@ -17,7 +17,7 @@ use tracing::{debug, warn};
 
 use super::state::{Agent, Place};
 use super::{Handover, Steer, agents, offers};
-use crate::client::closing;
+use crate::client::{Client, closing};
 use crate::core::{Core, Peer};
 use crate::ids::ClientRef;
 use crate::metrics::{Closing, StaysFor};
@@ -173,7 +173,8 @@ pub(crate) fn frozen(
         Peer::Client(slot) => core.clients.get(slot),
         _ => None,
     };
-    let (Some(client), Some(handover)) = (client, core.handover.as_deref_mut()) else {
+    let flow = client.and_then(Client::flow);
+    let (Some(flow), Some(handover)) = (flow, core.handover.as_deref_mut()) else {
         // The proxy gave the client up while its connection was being taken out: the client must
         // hear of that.
         if let Ok(frozen) = outcome {
@@ -181,7 +182,6 @@ pub(crate) fn frozen(
         }
         return;
     };
-    let flow = Flow { local: client.local, peer: client.peer };
     match &outcome {
         Ok(_) => {
             io.park(conn);
@@ -208,8 +208,7 @@ pub(crate) fn frozen(
 /// Handles a connection that is back in the loop. One without a known client is reset.
 pub(crate) fn restored(core: &mut Core, io: &mut Io, conn: ConnId) {
     let Peer::Client(slot) = core.connections.peer(conn) else { return io.abort(conn) };
-    if let Some(client) = core.clients.get(slot) {
-        let flow = Flow { local: client.local, peer: client.peer };
+    if let Some(flow) = core.clients.get(slot).and_then(Client::flow) {
         if let Some(away) = core.handover.as_deref().and_then(|handover| handover.away.get(&flow)) {
             core.context
                 .metrics
@@ -223,8 +222,8 @@ pub(crate) fn restored(core: &mut Core, io: &mut Io, conn: ConnId) {
 
 /// Handles the end of a client's connection: if it was on its way in, it did not arrive.
 pub(crate) fn not_restored(core: &mut Core, io: &mut Io, slot: u32, reason: CloseReason) {
-    let Some(client) = core.clients.get(slot).filter(|client| client.is_away) else { return };
-    let flow = Flow { local: client.local, peer: client.peer };
+    let client = core.clients.get(slot).filter(|client| client.is_away);
+    let Some(flow) = client.and_then(Client::flow) else { return };
     let away = core.handover.as_deref().and_then(|handover| handover.away.get(&flow));
     if away.is_some_and(|away| away.place == Place::Arriving) {
         debug!(?reason, client = %flow.peer, "a connection that came back from an agent was not let in");

@@ -4,7 +4,6 @@
 //! the agent may put the answer back into the link's stream: when the proxy tells it to, when the
 //! proxy cannot reach it, or when the proxy is silent for too long.
 
-use shunt_handover::Flow;
 use shunt_handover::message::{Message, Ticket};
 use shunt_handover::owner::AgentId;
 use shunt_reactor::Io;
@@ -42,7 +41,7 @@ pub(crate) fn offered(core: &mut Core, io: &mut Io, at: LinkRef, answer: &Answer
     let is_deliverable = pending.purpose == Purpose::Client
         && matches!(pending.plan.after, After::Deliver | After::Inspect);
     let client = clients.find_mut(pending.client);
-    let flow = client.as_ref().map(|client| Flow { local: client.local, peer: client.peer });
+    let flow = client.as_ref().and_then(|client| client.flow());
     let is_known = flow.is_some_and(|flow| handover.away.contains_key(&flow))
         || handover.offers.contains_key(&ticket);
     let backlog = client.as_ref().map_or(0, |client| io.backlog(client.conn));
@@ -51,11 +50,12 @@ pub(crate) fn offered(core: &mut Core, io: &mut Io, at: LinkRef, answer: &Answer
         (!is_deliverable, StaysFor::LookedInto),
         (length > context.config.frame_bytes_max, StaysFor::TooLarge),
         (client.as_deref().is_some_and(|client| client.tls.is_some()), StaysFor::Encrypted),
+        (client.is_some() && flow.is_none(), StaysFor::Indirect),
         (backlog > limits::HANDOVER_BACKLOG_BYTES_MAX, StaysFor::Backlog),
         (is_known || !client.as_deref().is_some_and(may_leave), StaysFor::Busy),
     ];
     let why = against.into_iter().find(|(speaks_against, _)| *speaks_against).map(|(_, why)| why);
-    let (Some(client), None) = (client, why) else {
+    let (Some(client), Some(flow), None) = (client, flow, why) else {
         if pending.purpose == Purpose::Orphan {
             // An empty answer frees its stream id.
             agent.send(io, ticket, &Message::Cancel);
@@ -77,7 +77,6 @@ pub(crate) fn offered(core: &mut Core, io: &mut Io, at: LinkRef, answer: &Answer
         opcode: opcode::RESULT,
         length,
     };
-    let flow = Flow { local: client.local, peer: client.peer };
     client.is_away = true;
     retained.release_on(link, io, kept);
     let segments_lz4 = client.segmented.then_some(client.lz4);

@@ -58,7 +58,7 @@ fn origins_are_told(choice: IoChoice) {
         let client = connect(address);
         let origin = next(&told);
         assert_eq!(usize::from(origin.listener), position);
-        assert_eq!((origin.peer, origin.local), (client.local_addr().unwrap(), address));
+        assert_eq!((origin.peer, origin.local), (client.local_addr().unwrap().into(), address));
     }
 }
 

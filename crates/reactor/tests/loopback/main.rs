@@ -7,6 +7,7 @@ mod bytes;
 mod closing;
 mod connecting;
 mod flow;
+mod headers;
 mod sent_log;
 mod sessions;
 mod support;

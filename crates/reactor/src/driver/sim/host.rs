@@ -119,7 +119,7 @@ impl<S: Service> Running<S> {
                 continue;
             };
             let [caller, called] = &network.wires[end.wire].sockets;
-            let origin = Accepted { listener, peer: caller.address, local: called.address };
+            let origin = Accepted { listener, peer: caller.address.into(), local: called.address };
             self.sockets.put(index, end);
             network.wires[end.wire].sockets[end.side].slot = Some(index);
             network.note(self.host, "accept", end, 0);
