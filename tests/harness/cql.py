@@ -134,11 +134,14 @@ class Connection(asyncio.Protocol):
 
     @classmethod
     async def open(cls, host: str, port: int, version: int = 4, credentials=None, timeout_seconds: float = ANSWER_SECONDS,
-                   tls: ssl.SSLContext = None):
-        """Connects and goes through STARTUP, with (user, password) if the server asks."""
+                   tls: ssl.SSLContext = None, connected: socket.socket = None):
+        """Connects, or takes a socket that is `connected`, and goes through STARTUP, with (user, password) if the server asks."""
         loop = asyncio.get_running_loop()
+        to = {"host": host, "port": port}
+        if connected:
+            to = {"sock": connected, "server_hostname": host if tls else None}
         _, connection = await asyncio.wait_for(
-            loop.create_connection(lambda: cls(version), host, port, ssl=tls), timeout_seconds)
+            loop.create_connection(lambda: cls(version), ssl=tls, **to), timeout_seconds)
         try:
             opcode, body = await connection.request(STARTUP, _string_map({"CQL_VERSION": "3.0.0"}), timeout_seconds)
             if opcode == AUTHENTICATE:

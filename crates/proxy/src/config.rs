@@ -10,6 +10,7 @@
 mod kinds;
 mod address;
 mod member;
+mod network;
 mod values;
 mod option;
 mod validate;
@@ -19,6 +20,7 @@ pub use address::{
     split_host_port,
 };
 pub use kinds::{Bytes, Kind, List, Micros, Millis, Readable, Written};
+pub use network::Network;
 pub use option::{Allowed, Change, ConfigOption, DefaultText, Reloaded};
 pub use validate::Problem;
 pub(crate) use validate::reaches;
@@ -61,8 +63,7 @@ options! {
 
     /// Addresses that clients connect to
     listen: Vec<SocketAddr> {
-        kind: List<Listen>,
-        value: "ADDR",
+        kind: List<Listen>, value: "ADDR",
         default: "127.0.0.1:9042",
         allowed: Form("addresses", "127.0.0.2:9142,[::1]:9142"),
         change: AfterRestart,
@@ -70,8 +71,7 @@ options! {
     }
     /// Nodes that describe the ring, HOST or HOST:PORT; one reachable is enough
     contact_points: Vec<String> {
-        kind: List<String>,
-        value: "HOST",
+        kind: List<String>, value: "HOST",
         default: Vec::new() => "",
         allowed: Form("hosts", "10.0.0.1,10.0.0.2:9043"),
         change: OnReload,
@@ -79,8 +79,7 @@ options! {
     }
     /// Address of metrics, health and status, or `off`
     admin: Option<AdminAddress> {
-        kind: Admin,
-        value: "ADDR",
+        kind: Admin, value: "ADDR",
         default: "127.0.0.1:9180",
         allowed: Form("address or `off`", "127.0.0.1:9999"),
         change: AfterRestart,
@@ -88,17 +87,23 @@ options! {
     }
     /// Address that drivers see for this proxy
     advertise: Option<SocketAddr> {
-        kind: Advertise,
-        value: "ADDR",
+        kind: Advertise, value: "ADDR",
         default: None => "the address of the connection",
         allowed: Form("address", "192.0.2.1:9042"),
         change: OnReload,
         manual: "`system.local` shows it. Port 0 or none: the port of the connection",
     }
+    /// Addresses of balancers whose connections begin with a PROXY header, which names the client
+    proxy_protocol_from: Vec<Network> {
+        kind: List<Network>, value: "ADDR",
+        default: Vec::new() => "",
+        allowed: Form("addresses, networks", "10.0.8.7,10.0.8.128/25"),
+        change: AfterRestart,
+        manual: "Versions 1 and 2. These addresses can give any client's address. [Set-up](listeners.md)",
+    }
     /// CQL port of nodes before Cassandra 4.0, which do not publish theirs
     node_port: Option<u16> {
-        kind: u16,
-        value: "PORT",
+        kind: u16, value: "PORT",
         default: None => "that of the contact point",
         allowed: Form("1 to 65535", "9043"),
         change: OnReload,
@@ -215,8 +220,7 @@ options! {
 
     /// Datacentre of the nodes to use
     local_datacentre: Option<String> {
-        kind: String,
-        value: "NAME",
+        kind: String, value: "NAME",
         default: None => "that of the contact points",
         allowed: Form("name", "dc1"),
         change: OnReload,
@@ -224,24 +228,21 @@ options! {
     }
     /// Role of the proxy's own connection to the ring; clients log in with their own
     username: Option<String> {
-        kind: String,
-        value: "ROLE",
+        kind: String, value: "ROLE",
         default: None => "",
         allowed: Form("name", "shunt"),
         change: OnReload,
     }
     /// Password of that role; visible in the process list, so prefer --password-file
     password: Option<Secret> {
-        kind: Secret,
-        value: "TEXT",
+        kind: Secret, value: "TEXT",
         default: None => "",
         allowed: Form("text", "..."),
         change: OnReload,
     }
     /// File with the password of that role in its first line
     password_file: Option<PathBuf> {
-        kind: PathBuf,
-        value: "FILE",
+        kind: PathBuf, value: "FILE",
         default: None => "",
         allowed: Form("path", "/run/credentials/shunt.service/ring-password"),
         change: OnReload,
@@ -249,16 +250,14 @@ options! {
     }
     /// Interval between two reads of topology and schema
     refresh_interval_ms: u64 {
-        kind: Millis,
-        value: "MS",
+        kind: Millis, value: "MS",
         default: "60000",
         allowed: Numbers(100, DAY_MS),
         change: OnReload,
     }
     /// Time for a contact point to answer before the process ends with code 4; 0 keeps trying
     require_ring_ms: u64 {
-        kind: Millis,
-        value: "MS",
+        kind: Millis, value: "MS",
         default: "0",
         allowed: Numbers(0, DAY_MS),
         change: AfterRestart,

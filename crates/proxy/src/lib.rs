@@ -11,8 +11,8 @@
 //! [`retry`]): a step is a function that takes the owners it needs. The cores share nothing on the
 //! data path.
 //!
-//! The cold parts lie beside it: how clients log in and leave ([`client`]), whether they have TLS
-//! ([`tls`]), how links are opened and kept ([`link`]), second attempts by their cause ([`retry`]),
+//! The cold parts lie beside it: who a connection belongs to ([`admission`]), whether it has TLS
+//! ([`tls`]), how clients log in and leave ([`client`]), how links are opened and kept ([`link`]), second attempts by their cause ([`retry`]),
 //! answers that the proxy inspects ([`answers`]). The control plane ([`control`]) watches the ring
 //! and posts changes; [`fleet`] holds what the proxies of a fleet share.
 
@@ -47,6 +47,7 @@ mod router;
 mod wakes;
 mod window;
 
+pub mod admission;
 pub mod core;
 pub mod limits;
 pub mod log_limits;

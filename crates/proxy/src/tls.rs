@@ -157,7 +157,7 @@ impl ClientTls {
             let reason = HandshakeResult::ClearText.text();
             warn!(reason, address = %origin.peer, why = NO_TLS, suppressed, "closed a client");
         }
-        Admission::Refused(refusal(head))
+        Admission::Refused(refusal(head, NO_TLS))
     }
 }
 
@@ -241,9 +241,9 @@ fn shown(name: &str) -> String {
     printable_to(name, limits::NAME_SHOWN_BYTES_MAX)
 }
 
-/// The ERROR frame for a client without TLS that has sent these leading bytes. It has the version
-/// and stream id of the client's request as far as they are known.
-fn refusal(head: &[u8]) -> Vec<u8> {
+/// The ERROR frame for a client that has sent these leading bytes. It has the version and stream id
+/// of the client's request as far as they are known.
+pub(crate) fn refusal(head: &[u8], why: &str) -> Vec<u8> {
     let version = head.first().copied().filter(|version| (3..=5).contains(version)).unwrap_or(4);
     let stream = match head {
         // Protocol v3 to v5, section 2: version, flags, stream.
@@ -252,13 +252,13 @@ fn refusal(head: &[u8]) -> Vec<u8> {
     };
     let mut bytes = Vec::new();
     let header = Header::response(version, stream, opcode::ERROR);
-    append(&mut bytes, header, |body| encode::error(body, error_code::PROTOCOL_ERROR, NO_TLS));
+    append(&mut bytes, header, |body| encode::error(body, error_code::PROTOCOL_ERROR, why));
     bytes
 }
 
 /// The limit on log lines of handshakes: one a second for each reason.
 #[derive(Debug, Default)]
-struct Lines(Mutex<Vec<Line>>);
+pub(crate) struct Lines(Mutex<Vec<Line>>);
 
 #[derive(Debug)]
 struct Line {
@@ -271,7 +271,7 @@ impl Lines {
     const INTERVAL: Duration = Duration::from_nanos(limits::LOG_INTERVAL_NS);
 
     /// Returns, if a line with this reason may be written now, the number of those left out before.
-    fn admit(&self, why: &'static str, now: Instant) -> Option<u64> {
+    pub(crate) fn admit(&self, why: &'static str, now: Instant) -> Option<u64> {
         let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let next = now + Self::INTERVAL;
         let Some(line) = lines.iter_mut().find(|line| line.why == why) else {

@@ -81,6 +81,9 @@ fn check(settings: &Settings) -> Exit {
                     return failure.exit;
                 }
             }
+            for warning in shunt_proxy::admission::check(&config) {
+                eprintln!("warning: {warning}");
+            }
             let outgoing = shunt_proxy::tls::check_outgoing(&config);
             let warnings = shunt_proxy::tls::check(&config)
                 .and_then(|warnings| Ok([warnings, outgoing?].concat()));

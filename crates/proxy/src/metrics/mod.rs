@@ -18,7 +18,7 @@ pub use handover::{HandedOver, HandoverMetrics, StaysFor};
 pub use locks::{LockEvent, LockMetrics, Partitions, PermissionAnswer};
 pub use multiget::MultigetMetrics;
 pub use node::{NodeMetrics, NodeRegistry};
-pub use tls::{HandshakeResult, ReloadResult, SharedFamily, TlsMetrics};
+pub use tls::{HandshakeResult, HeaderResult, ReloadResult, SharedFamily, TlsMetrics};
 pub use transactions::{Observation, TransactionEvent, TransactionMetrics};
 
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Counters of TLS. Several threads write them, at most once for each handshake.
+//! Counters of TLS and of balancers' headers. Several threads write them, at most once for each handshake.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -17,6 +17,18 @@ labels! {
         Failed = "failed",
         /// The client had no TLS, and `tls` is `required`.
         ClearText = "clear_text",
+    }
+}
+
+labels! {
+    /// The result of reading the header of a balancer's connection.
+    pub enum HeaderResult = "result" {
+        /// The header names a client.
+        Ok = "ok",
+        /// The balancer speaks for itself, or does not know the client.
+        Own = "own",
+        /// The connection has no valid header, or it took too long.
+        Refused = "refused",
     }
 }
 
@@ -59,6 +71,8 @@ impl<const N: usize> SharedFamily<N> {
 pub struct TlsMetrics {
     /// Handshakes.
     pub handshakes: SharedFamily<{ HandshakeResult::COUNT }>,
+    /// Headers of balancers.
+    pub headers: SharedFamily<{ HeaderResult::COUNT }>,
     /// Checks of the files.
     pub reloads: SharedFamily<{ ReloadResult::COUNT }>,
     certificates: Mutex<Vec<CertificateFile>>,

@@ -11,11 +11,15 @@ use crate::config::Switch;
 
 #[test]
 fn a_refusal_has_the_version_and_the_stream_of_the_request() {
-    let header = |head: &[u8]| Header::decode(&refusal(head)).expect("a header");
+    let header = |head: &[u8]| Header::decode(&refusal(head, NO_TLS)).expect("a header");
     for version in 3..=5 {
         let answer = header(&[version, 0, 1, 2, opcode::STARTUP]);
         assert_eq!((answer.version, answer.stream, answer.opcode), (version, 0x102, opcode::ERROR));
-        assert_eq!(refusal(&[version]).len() as u32, 9 + answer.length, "one byte is enough");
+        assert_eq!(
+            refusal(&[version], NO_TLS).len() as u32,
+            9 + answer.length,
+            "one byte is enough"
+        );
     }
     for foreign in [&b"GET / HTTP/1.1"[..], b"\x42\0\0\0", b"\x01\0\0"] {
         assert_eq!((header(foreign).version, header(foreign).stream), (4, 0));

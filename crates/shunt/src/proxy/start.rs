@@ -8,6 +8,7 @@ use std::sync::Arc;
 use shunt_admin::{Pages, Part};
 use shunt_handover::limits::OWNER_RECEIVE_BYTES;
 use shunt_proxy::admin::Admin;
+use shunt_proxy::admission::{self, Admission};
 use shunt_proxy::config::{Config, Handover};
 use shunt_proxy::control::{ClusterView, ControlOptions, ControlRequest, CoreMail, Mailbox};
 use shunt_proxy::core::{Core, CoreOptions};
@@ -92,7 +93,9 @@ pub(crate) fn start(
     let state_file = open_state(&config)?;
     let tls_metrics = Arc::<TlsMetrics>::default();
     let tls = open_tls(&config, &tls_metrics)?;
-    allow_files(&config, tls.is_some());
+    admission::check(&config).iter().for_each(|warning| warn!("{warning}"));
+    let security = Admission::new(&config, tls.clone(), Arc::clone(&tls_metrics));
+    allow_files(&config, security.is_some());
     let outgoing = open_outgoing(&config, &tls_metrics)?;
 
     let (teller, notices) = events.teller();
@@ -149,7 +152,7 @@ pub(crate) fn start(
         teller,
     })?;
 
-    let acceptor = start_accepting(&config, listeners, &cores, tls.as_ref())?;
+    let acceptor = start_accepting(&config, listeners, &cores, security)?;
     let metrics = cores.first().map(|core| Arc::clone(&core.metrics)).unwrap_or_default();
     let mailers = cores.into_iter().map(|core| core.mailer).collect();
     let config = config_sender;
@@ -165,8 +168,8 @@ fn open_state(config: &Config) -> Result<Option<StateFile>, Failure> {
 }
 
 /// Raises the limit on open files as far as clients and their handshakes need it.
-fn allow_files(config: &Config, has_tls: bool) {
-    let handshakes_max = if has_tls { ClientTls::limits(config).sockets_max() } else { 0 };
+fn allow_files(config: &Config, has_security: bool) {
+    let handshakes_max = if has_security { ClientTls::limits(config).sockets_max() } else { 0 };
     open_files::allow_clients_and(config.clients_max, handshakes_max);
 }
 
@@ -193,13 +196,13 @@ fn start_accepting(
     config: &Config,
     listeners: Vec<TcpListener>,
     cores: &[StartedCore],
-    tls: Option<&Arc<ClientTls>>,
+    security: Option<Arc<dyn Security>>,
 ) -> Result<Acceptor, Failure> {
     let slot = |core: &StartedCore| CoreSlot {
         mailer: core.mailer.clone(),
         load: Arc::clone(&core.metrics.load),
     };
-    let security = tls.map(|tls| (Arc::clone(tls) as Arc<dyn Security>, ClientTls::limits(config)));
+    let security = security.map(|security| (security, ClientTls::limits(config)));
     Acceptor::start_with(listeners, cores.iter().map(slot).collect(), security)
         .map_err(|error| Failure::internal("the accepting thread could not be started", error))
 }

@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use shunt_admin::{Encoder, Label, Unit, Value, plain};
 
 use super::Sources;
-use crate::metrics::{HandshakeResult, ReloadResult, SharedFamily};
+use crate::metrics::{HandshakeResult, HeaderResult, ReloadResult, SharedFamily};
 
 impl Sources {
     pub(super) fn tls(&self, encoder: &mut Encoder<'_>) -> fmt::Result {
@@ -15,6 +15,9 @@ impl Sources {
         encoder.gauge("shunt_tls_connections", help, None, &[plain(connections)])?;
         let handshakes = values::<HandshakeResult, _>(&self.tls.handshakes);
         encoder.counter("shunt_tls_handshakes", "TLS handshakes of clients.", None, &handshakes)?;
+        let headers = values::<HeaderResult, _>(&self.tls.headers);
+        let help = "Headers of the PROXY protocol, from the addresses of proxy_protocol_from.";
+        encoder.counter("shunt_proxy_headers", help, None, &headers)?;
         let reloads = values::<ReloadResult, _>(&self.tls.reloads);
         let help = "Checks of the files of certificates and keys.";
         encoder.counter("shunt_tls_reloads", help, None, &reloads)?;
