@@ -1,4 +1,5 @@
-//! `cargo fuzz run proxy_protocol`; without cargo-fuzz, runs the files named on the command line once.
+//! `cargo fuzz run proxy_protocol`; without cargo-fuzz, runs the files named on the command line
+//! once.
 #![cfg_attr(fuzzing, no_main)]
 
 #[cfg(fuzzing)]

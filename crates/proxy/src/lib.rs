@@ -12,9 +12,10 @@
 //! data path.
 //!
 //! The cold parts lie beside it: who a connection belongs to ([`admission`]), whether it has TLS
-//! ([`tls`]), how clients log in and leave ([`client`]), how links are opened and kept ([`link`]), second attempts by their cause ([`retry`]),
-//! answers that the proxy inspects ([`answers`]). The control plane ([`control`]) watches the ring
-//! and posts changes; [`fleet`] holds what the proxies of a fleet share.
+//! ([`tls`]), how clients log in and leave ([`client`]), how links are opened and kept ([`link`]),
+//! second attempts by their cause ([`retry`]), answers that the proxy inspects ([`answers`]). The
+//! control plane ([`control`]) watches the ring and posts changes; [`fleet`] holds what the proxies
+//! of a fleet share.
 
 mod service;
 

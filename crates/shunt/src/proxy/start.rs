@@ -93,9 +93,7 @@ pub(crate) fn start(
     let state_file = open_state(&config)?;
     let tls_metrics = Arc::<TlsMetrics>::default();
     let tls = open_tls(&config, &tls_metrics)?;
-    admission::check(&config).iter().for_each(|warning| warn!("{warning}"));
-    let security = Admission::new(&config, tls.clone(), Arc::clone(&tls_metrics));
-    allow_files(&config, security.is_some());
+    let security = open_admission(&config, tls.as_ref(), &tls_metrics);
     let outgoing = open_outgoing(&config, &tls_metrics)?;
 
     let (teller, notices) = events.teller();
@@ -165,6 +163,18 @@ pub(crate) fn start(
 /// Opens the file with what former processes of this proxy knew.
 fn open_state(config: &Config) -> Result<Option<StateFile>, Failure> {
     config.fleet_state.as_deref().map(StateFile::open).transpose().map_err(unusable)
+}
+
+/// Makes the rules for new connections, and warns of balancers that are not narrowed down.
+fn open_admission(
+    config: &Config,
+    tls: Option<&Arc<ClientTls>>,
+    metrics: &Arc<TlsMetrics>,
+) -> Option<Arc<dyn Security>> {
+    admission::check(config).iter().for_each(|warning| warn!("{warning}"));
+    let security = Admission::new(config, tls.cloned(), Arc::clone(metrics));
+    allow_files(config, security.is_some());
+    security
 }
 
 /// Raises the limit on open files as far as clients and their handshakes need it.
