@@ -1,7 +1,7 @@
 //! Reads the members of the ring: `system.local` and `system.peers_v2` (or `system.peers`) into
 //! nodes.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
@@ -21,6 +21,10 @@ use super::tables::{self, Row};
 /// used instead.
 const ADVERTISED_LIMIT: Duration = Duration::from_secs(2);
 
+/// Nodes outside the ring whose numbers stay theirs. A node that another node does not know yet, or
+/// that is away for a while, comes back with its number.
+const ABSENT_MAX: usize = 1024;
+
 /// The ring as one node describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Ring {
@@ -37,25 +41,51 @@ pub(super) struct Ring {
     pub(super) schema_version: u128,
 }
 
-/// Numbers and addresses of nodes, remembered for the life of the process.
+/// Numbers and addresses of the nodes of the ring, and of some that were in it before.
+///
+/// A number passes to another node once many nodes have left after its owner. Cores compare the
+/// host ids of a number's owners, so that no link leads to the wrong one. A core's report about the
+/// former owner that is still on its way then concerns the new one, which costs a probe. The
+/// counters of a number go on under the address of its new owner.
 #[derive(Debug, Default)]
 pub(super) struct KnownNodes {
     ids: HashMap<u128, NodeId>,
+    /// Host ids of nodes that have left the ring, in the order in which they left.
+    absent: VecDeque<u128>,
     /// Nodes reached at another address than the one they advertise: host id -> (advertised,
     /// reachable).
     detours: HashMap<u128, (SocketAddr, SocketAddr)>,
 }
 
 impl KnownNodes {
-    /// The number of a node; the same for the same host id, whatever its address. `None` when all
-    /// 65,536 are used.
+    /// The number of a node that is in the ring; the same for the same host id, whatever its
+    /// address. `None` when the ring uses all 65,536.
     fn id(&mut self, host_id: u128) -> Option<NodeId> {
         if let Some(id) = self.ids.get(&host_id) {
             return Some(*id);
         }
-        let id = NodeId(u16::try_from(self.ids.len()).ok()?);
+        let unused = u16::try_from(self.ids.len()).ok();
+        let id = match unused.filter(|_| self.absent.len() <= ABSENT_MAX) {
+            Some(number) => NodeId(number),
+            None => self.forget_one()?,
+        };
         self.ids.insert(host_id, id);
         Some(id)
+    }
+
+    /// Forgets the node that has been away for longest; returns its number.
+    fn forget_one(&mut self) -> Option<NodeId> {
+        let host_id = self.absent.pop_front()?;
+        self.detours.remove(&host_id);
+        self.ids.remove(&host_id)
+    }
+
+    /// Notes which nodes are in the ring now, before those that are new get numbers.
+    fn note_members(&mut self, members: &HashSet<u128>) {
+        self.absent.retain(|host_id| !members.contains(host_id));
+        let absent: HashSet<u128> = self.absent.iter().copied().collect();
+        let left = self.ids.keys().filter(|host_id| !members.contains(host_id));
+        self.absent.extend(left.filter(|host_id| !absent.contains(host_id)));
     }
 
     /// The address at which to reach a node that advertises `advertised`.
@@ -95,9 +125,12 @@ pub(super) async fn read(
     let advertised = local_address(local, connection.address);
     note_detour(known, host_id, advertised, connection.address, connection.access.clone()).await;
 
+    let peers = peers(connection, limit).await?;
+    let members = peers.iter().filter_map(|row| row.uuid("host_id")).chain([host_id]);
+    known.note_members(&members.collect());
     let mut nodes = Vec::new();
     nodes.extend(node(local, advertised, &partitioner, known));
-    for row in peers(connection, limit).await? {
+    for row in peers {
         let Some(address) = peer_address(&row, node_port) else {
             debug!("a row of peers has no address yet, so it is left out");
             continue;
@@ -258,5 +291,53 @@ mod tests {
             (known.id(7), known.id(9), known.id(7)),
             (Some(NodeId(0)), Some(NodeId(1)), Some(NodeId(0)))
         );
+    }
+
+    /// Lets nodes join and leave one after another, next to those that stay; returns the numbers.
+    fn joined(known: &mut KnownNodes, stay: &[u128], count: u128) -> HashSet<NodeId> {
+        let mut used = HashSet::new();
+        for host_id in 1_000..1_000 + count {
+            let members = stay.iter().copied().chain([host_id]).collect();
+            known.note_members(&members);
+            used.insert(known.id(host_id).expect("a number"));
+        }
+        used
+    }
+
+    #[test]
+    fn numbers_of_nodes_that_left_long_ago_are_given_to_others() {
+        let mut known = KnownNodes::default();
+        let (first, gone) = (known.id(7), known.id(9));
+        let used = joined(&mut known, &[7], 5_000);
+        assert!(used.len() <= ABSENT_MAX + 2, "{}", used.len());
+        assert!(known.ids.len() <= ABSENT_MAX + 3 && known.absent.len() <= ABSENT_MAX + 1);
+        assert_eq!(known.id(7), first);
+        assert!(first.is_some_and(|first| !used.contains(&first)), "a member has lost its number");
+        assert!(gone.is_some_and(|gone| used.contains(&gone)));
+    }
+
+    #[test]
+    fn a_node_that_comes_back_has_its_number_again() {
+        let mut known = KnownNodes::default();
+        let back = known.id(9);
+        for _ in 0..2 {
+            joined(&mut known, &[], ABSENT_MAX as u128 / 2);
+            known.note_members(&HashSet::from([9]));
+            assert_eq!(known.id(9), back);
+        }
+    }
+
+    #[test]
+    fn two_members_never_have_one_number() {
+        let mut known = KnownNodes::default();
+        for round in 0..60_u128 {
+            // Every third round has nodes of earlier ones again.
+            let first = if round % 3 == 2 { round * 100 } else { round * 300 };
+            let members: HashSet<u128> = (first..first + 700).collect();
+            known.note_members(&members);
+            let numbers: HashSet<NodeId> =
+                members.iter().filter_map(|host_id| known.id(*host_id)).collect();
+            assert_eq!(numbers.len(), members.len(), "round {round}");
+        }
     }
 }

@@ -32,12 +32,15 @@ pub(crate) fn changed(core: &mut Core, io: &mut Io, cluster: Arc<ClusterState>) 
         });
     }
     for node in routing.nodes() {
-        let Some(old) = core.router.cluster.as_ref().and_then(|old| old.routing.node(node.id))
-        else {
-            continue;
-        };
+        let old = core.router.cluster.as_ref().and_then(|old| old.routing.node(node.id));
+        if old.is_none_or(|old| old.host_id != node.host_id)
+            && let Some(state) = core.links.node_mut(node.id)
+        {
+            // The number may have been another node's.
+            (state.silent, state.upgrade) = (false, Upgrade::default());
+        }
         // The health of another address, or of its owner, says nothing about this one.
-        if node.up && !old.up || leads_to(node) != leads_to(old) {
+        if old.is_none_or(|old| node.up && !old.up || leads_to(node) != leads_to(old)) {
             core.links.health.event_up(node.id);
             core.fleet.transactions.hurry();
         }
