@@ -197,7 +197,11 @@ pub const CENSUS_GROUPS_MAX: usize = 8_192;
 /// Other proxies of a fleet that clients see: more than the number of shards to own.
 pub const FLEET_MEMBERS_MAX: usize = 256;
 
-/// Clients that one step tells of changes of the fleet.
+/// Changes of the schema that registered clients of a core have yet to hear of. Beyond this number,
+/// clients miss the oldest ones.
+pub const SCHEMA_EVENTS_MAX: usize = 1_024;
+
+/// Clients that one step tells of changes of the fleet or the schema.
 pub const ANNOUNCE_CLIENTS: usize = 128;
 /// Clients that one such step looks at.
 pub const ANNOUNCE_STEP: usize = 1_024;

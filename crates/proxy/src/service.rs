@@ -44,6 +44,7 @@ const _: () = {
         GATHER_TIMER,
         census::TIMER,
         announce::TIMER,
+        events::TIMER,
         locks::TIMER,
         run::TIMER,
         transactions::TIMER,
@@ -137,6 +138,7 @@ impl Service for Core {
             transactions::TIMER => time::due(self, io),
             census::TIMER => census::go_on(&mut self.census, &self.clients, &self.router.pools, io),
             announce::TIMER => announce::go_on(self, io),
+            events::TIMER => events::go_on(self, io),
             // The end of the turn finds the waiting clients.
             HEAVY_TIMER => {}
             // The end of the turn finds the due frames.
@@ -149,7 +151,7 @@ impl Service for Core {
         match mail {
             CoreMail::Cluster(cluster) => ring::changed(self, io, cluster),
             CoreMail::Fleet(fleet) => announce::changed(self, io, fleet),
-            CoreMail::SchemaEvent(body) => events::schema_changed(self, io, &body),
+            CoreMail::SchemaEvent(body) => events::schema_changed(self, io, body),
             CoreMail::SchemaAgreed { ticket, .. } => {
                 if let Ok(ticket) = u32::try_from(ticket) {
                     agreement::agreed(self, io, Ticket(ticket));

@@ -30,7 +30,7 @@ pub(crate) const TIMER: u64 = 4;
 /// Sets the new fleet: clients see it from now on, and those who registered hear the difference.
 pub(crate) fn changed(core: &mut Core, io: &mut Io, fleet: Arc<Fleet>) {
     core.router.fleet = Some(fleet);
-    if core.clients.announcing.begin(core.clients.capacity()) {
+    if core.clients.announcing.round.begin(core.clients.capacity()) {
         go_on(core, io);
     }
 }
@@ -39,11 +39,11 @@ pub(crate) fn changed(core: &mut Core, io: &mut Io, fleet: Arc<Fleet>) {
 pub(crate) fn go_on(core: &mut Core, io: &mut Io) {
     let (mut looked_at, mut told) = (0, 0);
     while looked_at < limits::ANNOUNCE_STEP && told < limits::ANNOUNCE_CLIENTS {
-        let Some(slot) = core.clients.announcing.next() else { break };
+        let Some(slot) = core.clients.announcing.round.next() else { break };
         looked_at += 1;
         told += usize::from(tell(core, io, slot));
     }
-    if core.clients.announcing.left > 0 {
+    if core.clients.announcing.round.left > 0 {
         io.set_timer(io.now_ns() + limits::ANNOUNCE_PAUSE_NS, TIMER);
     } else {
         core.clients.announcing.last = None;

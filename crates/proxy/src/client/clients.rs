@@ -10,7 +10,7 @@ use slab::Slab;
 use crate::client::heavy::{self, Heavy};
 use crate::client::identity::Drivers;
 use crate::client::inbox::Inbox;
-use crate::client::news::Announcing;
+use crate::client::news::{Announcing, SchemaNews};
 use crate::client::{Client, Phase, Stall};
 use crate::fleet::statements;
 use crate::ids::ClientRef;
@@ -35,6 +35,8 @@ pub(crate) struct Clients {
     pub(crate) inbox: Inbox,
     /// The round of events about changes of the fleet.
     pub(crate) announcing: Announcing,
+    /// Changes of the schema to tell.
+    pub(crate) schema_news: SchemaNews,
     /// Clients that may be read again.
     pub(crate) wake: Vec<ClientRef>,
     /// The line of clients with large requests.

@@ -1,45 +1,48 @@
-//! Events that clients asked for with REGISTER.
+//! Schema events for the clients that asked for them with REGISTER.
+//!
+//! Clients get no topology and status of the nodes behind the proxy, because the only hosts they
+//! know are proxies ([`crate::client::announce`]). As there, a step writes to
+//! [`limits::ANNOUNCE_CLIENTS`] clients, and the core serves connections in between.
+
+use std::sync::Arc;
 
 use shunt_reactor::Io;
-use shunt_wire::cql::envelope::opcode;
-use shunt_wire::cql::message::{Event, SchemaChange, encode};
+use shunt_wire::cql::envelope::{EVENT_STREAM, opcode};
 
 use crate::client::Phase;
 use crate::core::Core;
-use crate::reply;
+use crate::limits;
+use crate::reply::{self, Answer};
 
-/// Sends schema events to the clients that registered. They get no topology and status of the nodes
-/// behind the proxy, because the only hosts they know are proxies ([`crate::client::announce`]).
-pub(crate) fn schema_changed(core: &mut Core, io: &mut Io, body: &[u8]) {
-    let listeners: Vec<u32> = core
-        .clients
-        .iter()
-        .filter(|(_, client)| client.registered.schema && client.phase == Phase::Ready)
-        .map(|(slot, _)| slot)
-        .collect();
-    // Version 3 knows neither functions nor aggregates: nodes report a change of the keyspace.
-    let mut for_v3 = Vec::new();
-    if let Ok(Event::SchemaChange(found)) = Event::decode(body)
-        && found.arguments.is_some()
-    {
-        let of_keyspace = SchemaChange {
-            change: "UPDATED",
-            target: "KEYSPACE",
-            name: None,
-            arguments: None,
-            ..found
-        };
-        encode::event(&mut for_v3, &Event::SchemaChange(of_keyspace));
+/// Timer of the next step.
+pub(crate) const TIMER: u64 = 9;
+
+/// Sends a schema event to the clients that registered, after those that came before.
+pub(crate) fn schema_changed(core: &mut Core, io: &mut Io, body: Arc<[u8]>) {
+    if core.clients.schema_news.add(body) {
+        go_on(core, io);
     }
-    for slot in listeners {
-        let old = core.clients.get(slot).is_some_and(|client| client.version < 4);
-        reply::message(
-            core,
-            io,
-            slot,
-            opcode::EVENT,
-            -1,
-            if old && !for_v3.is_empty() { &for_v3 } else { body },
-        );
+}
+
+/// Tells the next clients.
+pub(crate) fn go_on(core: &mut Core, io: &mut Io) {
+    // The clients own the news, and are written to.
+    let mut news = std::mem::take(&mut core.clients.schema_news);
+    news.begin(core.clients.capacity());
+    let (mut looked_at, mut told) = (0, 0);
+    while looked_at < limits::ANNOUNCE_STEP && told < limits::ANNOUNCE_CLIENTS {
+        let Some((slot, change)) = news.next() else { break };
+        looked_at += 1;
+        let client = core.clients.get(slot);
+        let listener =
+            client.filter(|client| client.registered.schema && client.phase == Phase::Ready);
+        let Some(version) = listener.map(|client| client.version) else { continue };
+        let event = Answer::plain(opcode::EVENT, EVENT_STREAM, change.body(version));
+        reply::write(&mut core.clients, &core.context, io, slot, &event);
+        told += 1;
     }
+    if news.end_round() {
+        io.set_timer(io.now_ns() + limits::ANNOUNCE_PAUSE_NS, TIMER);
+    }
+    core.clients.schema_news = news;
 }
