@@ -8,14 +8,19 @@ use shunt_wire::cql::envelope::opcode;
 use shunt_wire::cql::message::{
     Consistency, Metadata, QueryParams, Reader, ResultMessage, Row as WireRow, encode, query_flag,
 };
+use tokio::time::timeout;
 
 use super::connection::Connection;
 use super::error::ControlError;
 
 /// Rows per page.
 const PAGE_ROWS: i32 = 1000;
-/// Rows of one table in all; a node that sends more is broken.
-const ROWS_MAX: usize = 10_000_000;
+/// Pages of one read. Cassandra may send some that are empty, but not without end.
+const PAGES_MAX: usize = 10_000;
+/// Bytes that the rows of one read take: enough for 800,000 rows about columns.
+const BYTES_MAX: usize = 256 * 1024 * 1024;
+/// Time of one read, in deadlines of one page.
+const PAGE_LIMITS: u32 = 10;
 
 /// One row, with its own copy of the values.
 #[derive(Clone, Debug)]
@@ -28,6 +33,12 @@ impl Row {
     fn copy(names: &Arc<[String]>, row: &WireRow<'_>) -> Self {
         let values = row.values().map(|value| value.map(<[u8]>::to_vec)).collect();
         Self { names: Arc::clone(names), values }
+    }
+
+    /// Bytes that the row takes.
+    fn size(&self) -> usize {
+        let values = self.values.iter().flatten().map(Vec::len).sum::<usize>();
+        size_of::<Row>() + self.values.len() * size_of::<Option<Vec<u8>>>() + values
     }
 
     /// Values of the row, in the order of the columns.
@@ -96,7 +107,8 @@ fn element<'a>(reader: &mut Reader<'a>) -> Option<&'a str> {
     std::str::from_utf8(reader.bytes("element").ok()??).ok()
 }
 
-/// Runs a query and reads all its pages. `limit` holds for each page.
+/// Runs a query and reads all its pages. `limit` holds for each page, and [`PAGE_LIMITS`] times as
+/// long for all of them.
 pub(super) async fn read(
     connection: &mut Connection,
     query: &str,
@@ -112,9 +124,20 @@ pub(super) async fn read_at(
     consistency: Consistency,
     limit: Duration,
 ) -> Result<Vec<Row>, ControlError> {
-    let mut rows = Vec::new();
+    let pages = read_pages(connection, query, consistency, limit);
+    let in_time = timeout(limit.saturating_mul(PAGE_LIMITS), pages).await;
+    in_time.map_err(|_| ControlError::TimedOut("all queries for one system table"))?
+}
+
+async fn read_pages(
+    connection: &mut Connection,
+    query: &str,
+    consistency: Consistency,
+    limit: Duration,
+) -> Result<Vec<Row>, ControlError> {
+    let (mut rows, mut bytes) = (Vec::new(), 0);
     let mut paging_state: Option<Vec<u8>> = None;
-    loop {
+    for _ in 0..PAGES_MAX {
         let mut params = QueryParams::simple(consistency);
         params.flags |= query_flag::PAGE_SIZE;
         params.page_size = Some(PAGE_ROWS);
@@ -134,16 +157,21 @@ pub(super) async fn read_at(
         };
         let names = names(&page.metadata);
         for row in page.rows() {
-            rows.push(Row::copy(&names, &row?));
-        }
-        if rows.len() > ROWS_MAX {
-            return Err(ControlError::Garbage(format!("more than {ROWS_MAX} rows of `{query}`")));
+            let row = Row::copy(&names, &row?);
+            bytes += row.size();
+            // A row without columns takes no bytes in the answer, which may claim any number.
+            if bytes > BYTES_MAX {
+                let what = format!("more than {BYTES_MAX} bytes of rows for `{query}`");
+                return Err(ControlError::Garbage(what));
+            }
+            rows.push(row);
         }
         paging_state = page.metadata.paging_state.map(<[u8]>::to_vec);
         if paging_state.is_none() {
             return Ok(rows);
         }
     }
+    Err(ControlError::Garbage(format!("more than {PAGES_MAX} pages for `{query}`")))
 }
 
 fn names(metadata: &Metadata<'_>) -> Arc<[String]> {
