@@ -3,7 +3,6 @@
 //! It has no task: the caller that awaits it drives it. Reading appends to a buffer of the
 //! connection, so a cancelled read (in `select!`) loses nothing.
 
-use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -13,16 +12,22 @@ use shunt_wire::cql::frame_v5::SegmentWriter;
 use shunt_wire::cql::message::{ErrorMessage, split_response_prefix};
 use shunt_wire::cql::reader::EnvelopeReader;
 use shunt_wire::error::DecodeError;
+use tokio::task::yield_now;
 use tokio::time::timeout;
 
 use super::access::Access;
 use super::channel::Channel;
 use super::error::ControlError;
+use super::event_queue::{EVENT_BYTES_MAX, EventQueue};
 
-/// Largest answer accepted: a page of a system table is far below.
-const BODY_BYTES_MAX: u32 = 64 * 1024 * 1024;
-/// Events kept while a request is being answered; a node that sends more is broken.
-const EVENTS_MAX: usize = 65_536;
+/// Largest result accepted: a page of a system table is far below.
+const RESULT_BYTES_MAX: u32 = 64 * 1024 * 1024;
+/// Largest other message: the text of an ERROR has at most 64 KiB.
+const MESSAGE_BYTES_MAX: u32 = 1024 * 1024;
+/// Capacity that the buffer of received bytes keeps after a larger answer.
+const RECEIVED_KEPT_BYTES: usize = 256 * 1024;
+/// Messages taken in a row before other tasks and timers get their turn.
+const MESSAGES_PER_TURN: usize = 64;
 /// Type of a TLS record with an alert (RFC 8446, 5.1). No version of CQL has this number.
 const TLS_ALERT: u8 = 0x15;
 
@@ -74,9 +79,13 @@ pub(super) struct Connection {
     /// Protocol version, 3 to 5.
     pub(super) version: u8,
     reader: EnvelopeReader,
-    /// Received bytes, not yet parsed.
+    /// Received bytes.
     received: Vec<u8>,
-    events: VecDeque<Vec<u8>>,
+    /// Number of bytes among them, at the beginning, that messages have used up.
+    used: usize,
+    /// Messages taken since the last wait.
+    taken: usize,
+    events: EventQueue,
     last_stream: i16,
 }
 
@@ -94,7 +103,9 @@ impl Connection {
             version,
             reader: EnvelopeReader::default(),
             received: Vec::new(),
-            events: VecDeque::new(),
+            used: 0,
+            taken: 0,
+            events: EventQueue::default(),
             last_stream: 0,
         })
     }
@@ -132,12 +143,17 @@ impl Connection {
     /// The body of the next EVENT. Waits without limit; may be cancelled at any moment.
     pub(super) async fn next_event(&mut self) -> Result<Vec<u8>, ControlError> {
         loop {
-            if let Some(event) = self.events.pop_front() {
+            if let Some(event) = self.events.pop() {
                 return Ok(event);
             }
             let message = self.next_message().await?;
             self.keep_event(message)?;
         }
+    }
+
+    /// True if events have been lost since the last call, because too many waited.
+    pub(super) fn has_lost_events(&mut self) -> bool {
+        self.events.take_loss()
     }
 
     fn keep_event(&mut self, message: Message) -> Result<(), ControlError> {
@@ -148,10 +164,7 @@ impl Connection {
             );
             return Err(ControlError::Garbage(what));
         }
-        if self.events.len() >= EVENTS_MAX {
-            return Err(ControlError::Garbage("more events than a ring can send".to_owned()));
-        }
-        self.events.push_back(message.body);
+        self.events.push(message.body);
         Ok(())
     }
 
@@ -175,18 +188,35 @@ impl Connection {
     /// The next whole message; reads until one is complete.
     async fn next_message(&mut self) -> Result<Message, ControlError> {
         loop {
+            if self.taken >= MESSAGES_PER_TURN {
+                // Whoever waits for this must see its deadline pass, however much the node sends.
+                yield_now().await;
+                self.taken = 0;
+            }
             if let Some(message) = self.take_message()? {
+                self.taken += 1;
                 return Ok(message);
             }
+            self.compact();
             if !self.channel.read(&mut self.received).await? {
                 return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
             }
         }
     }
 
+    /// Removes the used bytes, and frees what a large answer took.
+    fn compact(&mut self) {
+        self.received.drain(..self.used);
+        self.used = 0;
+        if self.received.len() <= RECEIVED_KEPT_BYTES {
+            self.received.shrink_to(RECEIVED_KEPT_BYTES);
+        }
+    }
+
     /// The next message, if it has arrived whole.
     fn take_message(&mut self) -> Result<Option<Message>, ControlError> {
-        if self.received.first() == Some(&TLS_ALERT)
+        let unread = self.received.get(self.used..).unwrap_or_default();
+        if unread.first() == Some(&TLS_ALERT)
             && !self.reader.is_segmented()
             && !self.channel.has_tls()
         {
@@ -194,7 +224,7 @@ impl Connection {
         }
         // Segments have no compression, because the handshake did not ask for it.
         let mut scratch = Vec::new();
-        let mut envelopes = self.reader.read(&self.received, &mut scratch);
+        let mut envelopes = self.reader.read(unread, &mut scratch);
         let message = match envelopes.header()? {
             None => None,
             Some(header) => {
@@ -204,17 +234,21 @@ impl Connection {
                         header.to_bytes()[0]
                     )));
                 }
-                if header.length > BODY_BYTES_MAX {
+                let (what, most) = match header.opcode {
+                    opcode::EVENT => ("an event", EVENT_BYTES_MAX),
+                    opcode::RESULT => ("a result", RESULT_BYTES_MAX),
+                    _ => ("a message", MESSAGE_BYTES_MAX),
+                };
+                if header.length > most {
                     return Err(ControlError::Garbage(format!(
-                        "a message of {} bytes",
+                        "{what} of {} bytes, at most {most} are allowed",
                         header.length
                     )));
                 }
                 envelopes.body()?.map(|body| Message::new(&header, body)).transpose()?
             }
         };
-        let used = envelopes.finish();
-        self.received.drain(..used);
+        self.used += envelopes.finish();
         Ok(message)
     }
 }

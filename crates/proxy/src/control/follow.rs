@@ -23,6 +23,9 @@ use super::{ring, schema};
 /// Wait after the first of several topology or status events, so that they cost one read. Nodes
 /// also announce a change before they can answer queries about it.
 const TOPOLOGY_DELAY: Duration = Duration::from_millis(1000);
+/// Shortest time between two routing tables that differ in which nodes are up. A core that loses
+/// its links to a node needs no table to avoid it.
+const STATUS_PAUSE: Duration = Duration::from_millis(1000);
 /// Wait after the first of several schema events.
 const SCHEMA_DELAY: Duration = Duration::from_millis(300);
 /// Shortest deadline for an answer on the control connection.
@@ -30,6 +33,8 @@ const STEP_MIN: Duration = Duration::from_secs(10);
 /// Nodes asked about agreement at a time on separate connections; beyond that the control
 /// connection serves.
 const AGREEMENTS_MAX: usize = 32;
+/// New tables that are read one by one; for more, one read of the whole schema takes less time.
+const TABLES_MAX: usize = 64;
 /// Interval between attempts to deliver mail that did not fit a core's mailbox.
 pub(super) const POST_RETRY: Duration = Duration::from_millis(20);
 
@@ -41,6 +46,8 @@ pub(super) async fn follow(plane: &mut ControlPlane, session: Session) -> Step {
         session,
         topology_due: None,
         schema_due: None,
+        status_due: None,
+        published_at: None,
         refresh_due: now,
         heartbeat_due: now,
         was_away: true,
@@ -58,10 +65,14 @@ struct Follower<'p> {
     session: Session,
     topology_due: Option<Instant>,
     schema_due: Option<Instant>,
+    /// Time at which the cores hear which nodes are up, if that changed.
+    status_due: Option<Instant>,
+    /// Time of the last routing table.
+    published_at: Option<Instant>,
     refresh_due: Instant,
     heartbeat_due: Instant,
-    /// True if the proxy received no events before this connection, and has not yet found out what
-    /// it missed.
+    /// True if the proxy has missed events, before this connection or in a flood of them, and has
+    /// not yet found out what they said.
     was_away: bool,
     agreement: Agreement,
 }
@@ -81,6 +92,9 @@ impl Follower<'_> {
             event = self.session.connection.next_event() => {
                 let event = event?;
                 self.event(&event)?;
+                if self.session.connection.has_lost_events() {
+                    self.missed_events();
+                }
             }
             request = plane.requests.recv() => match request {
                 Some(request) => self.request(request),
@@ -104,9 +118,10 @@ impl Follower<'_> {
                     return Ok(false);
                 }
                 self.plane.settle_again().await;
-                self.plane.publish(&self.session);
+                self.publish();
                 self.refresh_due = Instant::now();
             }
+            () = until(self.status_due) => self.publish_status(),
             () = until(self.topology_due) => self.refresh_ring().await?,
             () = until(self.schema_due) => self.refresh_all().await?,
             () = until(Some(self.refresh_due)) => {
@@ -144,8 +159,9 @@ impl Follower<'_> {
         if self.plane.is_starting() {
             self.plane.settle(self.session.connection.address).await?;
         }
-        if ring_changed || schema_changed || self.plane.is_news(&self.session) {
-            self.plane.publish(&self.session);
+        let has_changed = ring_changed || schema_changed || self.plane.down.has_news();
+        if has_changed || self.plane.is_news(&self.session) {
+            self.publish();
         }
         if self.was_away {
             self.probe_others();
@@ -184,16 +200,15 @@ impl Follower<'_> {
                     "the schema has changed while no node could announce it"
                 );
             }
-            let now = Instant::now();
-            events.into_iter().for_each(|body| self.agreement.ask(Waiter::Event(body), now));
+            events.into_iter().for_each(|body| self.await_event(body));
         }
         self.plane.inventory = Some(inventory);
         Ok(())
     }
 
     async fn refresh_ring(&mut self) -> Step {
-        if self.read_ring().await? {
-            self.plane.publish(&self.session);
+        if self.read_ring().await? || self.plane.down.has_news() {
+            self.publish();
         }
         Ok(())
     }
@@ -207,8 +222,9 @@ impl Follower<'_> {
         let read = ring::read(connection, &mut self.plane.known, port, limit).await;
         let ring = self.counted(read)?;
         self.still_alive();
-        self.plane.down.remove(&ring.control_host_id);
-        self.plane.down.retain(|host_id| ring.nodes.iter().any(|node| node.host_id == *host_id));
+        let members: HashSet<u128> = ring.nodes.iter().map(|node| node.host_id).collect();
+        self.plane.down.mark(ring.control_host_id, true, "the control connection");
+        self.plane.down.retain(|host_id| members.contains(&host_id));
         let changed = self.plane.ring.as_ref() != Some(&ring);
         if changed {
             self.tell_changes(&ring);
@@ -238,17 +254,19 @@ impl Follower<'_> {
         outcome
     }
 
-    fn tell_changes(&self, ring: &ring::Ring) {
-        let before = self.plane.ring.as_ref().map(|ring| ring.nodes.as_slice()).unwrap_or_default();
-        for node in
-            ring.nodes.iter().filter(|node| !before.iter().any(|old| old.host_id == node.host_id))
-        {
-            info!(address = %node.address, datacentre = %node.datacentre, tokens = node.tokens.len(), "node found");
+    fn tell_changes(&mut self, ring: &ring::Ring) {
+        let plane = &mut *self.plane;
+        let before = plane.ring.as_ref().map(|ring| ring.nodes.as_slice()).unwrap_or_default();
+        let known: HashSet<u128> = before.iter().map(|node| node.host_id).collect();
+        let members: HashSet<u128> = ring.nodes.iter().map(|node| node.host_id).collect();
+        for node in ring.nodes.iter().filter(|node| !known.contains(&node.host_id)) {
+            let Some(suppressed) = plane.lines.admit(Instant::now()) else { continue };
+            let (address, datacentre, tokens) = (node.address, &node.datacentre, node.tokens.len());
+            info!(%address, %datacentre, tokens, suppressed, "node found");
         }
-        for node in
-            before.iter().filter(|old| !ring.nodes.iter().any(|node| node.host_id == old.host_id))
-        {
-            info!(address = %node.address, "node has left the ring");
+        for node in before.iter().filter(|node| !members.contains(&node.host_id)) {
+            let Some(suppressed) = plane.lines.admit(Instant::now()) else { continue };
+            info!(address = %node.address, suppressed, "node has left the ring");
         }
     }
 
@@ -256,9 +274,18 @@ impl Follower<'_> {
         self.plane.metrics.events.add(1);
         self.still_alive();
         let topology_due = Instant::now() + TOPOLOGY_DELAY;
-        match Event::decode(body)? {
+        let event = Event::decode(body)?;
+        let mut own = Vec::new();
+        encode::event(&mut own, &event);
+        if own != body {
+            let bytes = body.len().saturating_sub(own.len());
+            return Err(ControlError::Garbage(format!(
+                "an event with {bytes} bytes behind its end"
+            )));
+        }
+        match event {
             Event::SchemaChange(_) => {
-                self.agreement.ask(Waiter::Event(Arc::from(body)), Instant::now());
+                self.await_event(Arc::from(own));
                 self.schema_due.get_or_insert(Instant::now() + SCHEMA_DELAY);
             }
             Event::StatusChange { change, address } => {
@@ -278,6 +305,25 @@ impl Follower<'_> {
             Event::Other { kind, .. } => debug!(kind, "an event of an unknown kind"),
         }
         Ok(())
+    }
+
+    /// Sends an event to the clients once the nodes agree.
+    fn await_event(&mut self, body: Arc<[u8]>) {
+        if self.agreement.ask(Waiter::Event(body), Instant::now()).is_err() {
+            self.missed_events();
+        }
+    }
+
+    /// Handles the loss of events: the inventory of the next refresh tells clients what they
+    /// missed.
+    fn missed_events(&mut self) {
+        if let Some(suppressed) = self.plane.lines.admit(Instant::now()) {
+            let address = self.session.connection.address;
+            warn!(%address, suppressed, "too many different events wait, so the proxy reads ring \
+            and schema instead");
+        }
+        self.was_away = true;
+        self.schema_due.get_or_insert(Instant::now() + SCHEMA_DELAY);
     }
 
     fn request(&mut self, request: ControlRequest) {
@@ -304,10 +350,12 @@ impl Follower<'_> {
             .map(|(_, node)| node.address)
             .next();
         let Some(address) = elsewhere.filter(|_| plane.agreements.len() < AGREEMENTS_MAX) else {
-            self.agreement.ask(waiter, Instant::now());
+            if let Err(waiter) = self.agreement.ask(waiter, Instant::now()) {
+                self.post(vec![Answer { waiter, agreed: false }]);
+            }
             return;
         };
-        let (access, down) = (plane.access(), plane.down.clone());
+        let (access, down) = (plane.access(), plane.down.now().clone());
         plane.agreements.spawn(async move {
             let agreed = agreement::seen_by(address, &access, &down).await;
             Answer { waiter, agreed }
@@ -330,28 +378,28 @@ impl Follower<'_> {
         self.probe_nodes(|node, _| node.id == id);
     }
 
-    /// Notes that a node is up or down, and publishes a change.
-    fn mark(&mut self, host_id: u128, up: bool, by: &str) {
-        let Some(node) = self
-            .plane
-            .ring
-            .iter()
-            .flat_map(|ring| &ring.nodes)
-            .find(|node| node.host_id == host_id)
-        else {
-            return;
-        };
-        let address = node.address;
-        let news =
-            if up { self.plane.down.remove(&host_id) } else { self.plane.down.insert(host_id) };
-        if !news {
-            return;
+    /// Notes that a node is up or down. The cores hear of a change at once, unless they have just
+    /// heard of another: a node that goes up and down again and again costs one routing table for
+    /// each pause.
+    fn mark(&mut self, host_id: u128, is_up: bool, by: &'static str) {
+        let mut nodes = self.plane.ring.iter().flat_map(|ring| &ring.nodes);
+        if nodes.any(|node| node.host_id == host_id) && self.plane.down.mark(host_id, is_up, by) {
+            let now = Instant::now();
+            let due = self.published_at.map_or(now, |last| now.max(last + STATUS_PAUSE));
+            self.status_due.get_or_insert(due);
         }
-        if up {
-            info!(%address, by, "node is up");
-        } else {
-            warn!(%address, by, "node is down");
+    }
+
+    fn publish_status(&mut self) {
+        self.status_due = None;
+        if self.plane.down.has_news() {
+            self.publish();
         }
+    }
+
+    fn publish(&mut self) {
+        self.status_due = None;
+        self.published_at = Some(Instant::now());
         self.plane.publish(&self.session);
     }
 
@@ -373,7 +421,7 @@ impl Follower<'_> {
         // A few rounds of probes may overlap, but they must not pile up.
         let room = (4 * ring.nodes.len()).saturating_sub(plane.probes.len());
         let others = ring.nodes.iter().filter(|node| node.host_id != ring.control_host_id);
-        for node in others.filter(|node| wanted(node, &plane.down)).take(room) {
+        for node in others.filter(|node| wanted(node, plane.down.now())).take(room) {
             probe(&mut plane.probes, node, &access);
         }
     }
@@ -396,7 +444,7 @@ impl Follower<'_> {
         let asked_until = self.agreement.start_check();
         let versions = ring::schema_versions(&mut self.session.connection, limit).await?;
         self.still_alive();
-        let agreed = agreement::agree(&versions, &self.plane.down);
+        let agreed = agreement::agree(&versions, self.plane.down.now());
         let answers = self.agreement.finish_check(asked_until, agreed, Instant::now());
         self.answer(answers).await
     }
@@ -414,7 +462,13 @@ impl Follower<'_> {
         read
     }
 
-    async fn read_tables(&mut self, names: Vec<TableName>) -> Step {
+    async fn read_tables(&mut self, names: HashSet<TableName>) -> Step {
+        if names.len() > TABLES_MAX {
+            if self.read_schema().await? {
+                self.publish();
+            }
+            return Ok(());
+        }
         let limit = self.limit();
         let (mut is_new, mut outcome) = (false, Ok(()));
         for name in &names {
@@ -441,7 +495,7 @@ impl Follower<'_> {
         }
         // Publish even before an error: the next full read would find nothing new.
         if is_new {
-            self.plane.publish(&self.session);
+            self.publish();
         }
         outcome
     }

@@ -22,10 +22,12 @@ use super::access::Access;
 use super::agreement::Answer;
 use super::contact;
 use super::datacentre::{self, Resolved};
+use super::down_nodes::{Change, DownNodes};
 use super::error::{Attempt, ControlError};
 use super::follow;
 use super::handshake::{self, Session};
 use super::inventory::Inventory;
+use super::log_budget::LogBudget;
 use super::post::{Mailbox, Post};
 use super::ring::{self, KnownNodes, Ring};
 use super::ring_identity::{self, Members};
@@ -82,8 +84,12 @@ pub struct ControlPlane {
     home: Option<String>,
     /// Contact points that were looked up for the present control connection.
     resolved: Vec<Resolved>,
-    /// Host ids of nodes believed down.
-    pub(super) down: HashSet<u128>,
+    /// Nodes believed down.
+    pub(super) down: DownNodes,
+    /// Log lines about nodes.
+    pub(super) lines: LogBudget,
+    /// The node whose control connection was lost last.
+    lost: Option<SocketAddr>,
     /// Probes of nodes in progress.
     pub(super) probes: JoinSet<(u128, bool)>,
     /// Checks of schema agreement in progress, on the nodes that changed the schema.
@@ -108,7 +114,9 @@ impl ControlPlane {
             inventory: None,
             home: None,
             resolved: Vec::new(),
-            down: HashSet::new(),
+            down: DownNodes::default(),
+            lines: LogBudget::default(),
+            lost: None,
             probes: JoinSet::new(),
             agreements: JoinSet::new(),
             view: options.view,
@@ -156,6 +164,7 @@ impl ControlPlane {
                 Err(error) => error,
             };
             self.metrics.connections_lost.add(1);
+            self.lost = Some(address);
             warn!(%address, %error, "control connection lost");
             // A node may accept the connection and then fail to describe the ring; that must not
             // become a busy loop.
@@ -212,7 +221,8 @@ impl ControlPlane {
         }
     }
 
-    /// Known nodes in random order, those that are up first, then the contact points.
+    /// Known nodes in random order, those that are up first, then the contact points. The address
+    /// whose connection was lost last comes after all others.
     fn candidates(&mut self, config: &Config) -> Candidates {
         let mut nodes: Vec<Node> =
             self.ring.as_ref().map(|ring| ring.nodes.clone()).unwrap_or_default();
@@ -221,7 +231,7 @@ impl ControlPlane {
             .drain(..)
             .map(|node| {
                 let remote = local.is_some_and(|local| local != node.datacentre);
-                ((self.down.contains(&node.host_id), remote, self.random()), node.address)
+                ((self.down.contains(node.host_id), remote, self.random()), node.address)
             })
             .collect();
         keyed.sort();
@@ -231,6 +241,7 @@ impl ControlPlane {
         Candidates {
             nodes: keyed.into_iter().map(|(_, address)| address).collect(),
             names,
+            last: self.lost,
             members,
             access: self.access(),
         }
@@ -253,9 +264,20 @@ impl ControlPlane {
         let Some(datacentre) = config.local_datacentre.clone().or_else(|| self.home.clone()) else {
             return;
         };
+        for Change { host_id, is_up, by } in self.down.publish() {
+            let Some(node) = ring.nodes.iter().find(|node| node.host_id == host_id) else {
+                continue;
+            };
+            let Some(suppressed) = self.lines.admit(Instant::now()) else { continue };
+            if is_up {
+                info!(address = %node.address, by, suppressed, "node is up");
+            } else {
+                warn!(address = %node.address, by, suppressed, "node is down");
+            }
+        }
         let mut nodes = ring.nodes.clone();
         for node in &mut nodes {
-            node.up = !self.down.contains(&node.host_id);
+            node.up = !self.down.contains(node.host_id);
         }
         if !nodes.iter().any(|node| node.datacentre == datacentre) {
             let there = datacentre::list(&nodes);
@@ -365,6 +387,8 @@ fn version_of_all(ring: &Ring, negotiated: u8) -> u8 {
 struct Candidates {
     nodes: Vec<SocketAddr>,
     names: Vec<String>,
+    /// The address among them that is tried last.
+    last: Option<SocketAddr>,
     /// The ring that they must belong to; `None`: any.
     members: Option<Members>,
     access: Access,
@@ -406,8 +430,12 @@ async fn try_round(
     let mut resolved = Vec::new();
     let mut failures = Failures::default();
     let failed = &mut failures.attempts;
-    let mut tried = HashSet::new();
+    let (mut tried, mut postponed) = (HashSet::new(), None);
     for address in candidates.nodes.iter().copied() {
+        if Some(address) == candidates.last {
+            postponed = Some(address);
+            continue;
+        }
         tried.insert(address);
         match candidates.try_one(address, &metrics).await {
             Ok(session) => return Ok((session, resolved)),
@@ -433,10 +461,20 @@ async fn try_round(
                 failures.own = Some(why);
                 continue;
             }
+            if Some(address) == candidates.last {
+                postponed = Some(address);
+                continue;
+            }
             match candidates.try_one(address, &metrics).await {
                 Ok(session) => return Ok((session, resolved)),
                 Err(error) => failed.push(Attempt { address, error }.to_string()),
             }
+        }
+    }
+    if let Some(address) = postponed {
+        match candidates.try_one(address, &metrics).await {
+            Ok(session) => return Ok((session, resolved)),
+            Err(error) => failed.push(Attempt { address, error }.to_string()),
         }
     }
     Err(failures)

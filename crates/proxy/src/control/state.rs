@@ -13,6 +13,7 @@ use crate::client::census::CoreCensus;
 use crate::config::Config;
 use crate::fleet::cores::Batch;
 use crate::fleet::roster::Fleet;
+use crate::limits;
 use crate::locks::status::CoreLocks;
 use shunt_transactions::catalogue::modes::TableModes;
 
@@ -86,12 +87,21 @@ pub enum CoreMail {
 }
 
 /// The name of a table, as stored.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TableName {
     /// The table's keyspace.
     pub keyspace: String,
     /// The name within the keyspace.
     pub table: String,
+}
+
+impl TableName {
+    /// The name of a table, if Cassandra's names can be so long.
+    pub(crate) fn new(keyspace: &str, table: &str) -> Option<Self> {
+        let is_name = |name: &str| name.len() <= limits::KEYSPACE_NAME_BYTES_MAX;
+        let names = is_name(keyspace) && is_name(table);
+        names.then(|| Self { keyspace: keyspace.to_owned(), table: table.to_owned() })
+    }
 }
 
 /// A request of a core to the control plane.

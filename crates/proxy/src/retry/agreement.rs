@@ -31,10 +31,7 @@ pub(crate) fn hold(
         _ => None,
     };
     let table = change.and_then(|change| match (change.change, change.target, change.name) {
-        ("CREATED", "TABLE", Some(table)) => Some(Box::new(TableName {
-            keyspace: change.keyspace.to_owned(),
-            table: table.to_owned(),
-        })),
+        ("CREATED", "TABLE", Some(table)) => TableName::new(change.keyspace, table).map(Box::new),
         _ => None,
     });
     let node = core.links.get(key).map(|link| link.node);

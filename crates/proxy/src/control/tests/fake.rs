@@ -50,6 +50,8 @@ pub(super) struct FakeState {
     /// Replicas of three that answer about modes, of which there are none; `None`: there is no such
     /// table.
     pub(super) modes: Option<u8>,
+    /// A node whose list of columns has no last page.
+    pub(super) endless: Option<u128>,
 }
 
 /// Schema version of all nodes at first.
@@ -79,6 +81,7 @@ impl FakeRing {
             queries: 0,
             behind: None,
             modes: None,
+            endless: None,
         };
         let state = Arc::new(Mutex::new(state));
         let mut ring = Self { state, events: broadcast::channel(64).0, running: HashMap::new() };
@@ -163,8 +166,13 @@ impl FakeRing {
     pub(super) fn event(&self, event: &Event<'_>) -> Vec<u8> {
         let mut body = Vec::new();
         encode::event(&mut body, event);
-        self.events.send(body.clone()).expect("nobody is connected");
+        self.send_event(body.clone());
         body
+    }
+
+    /// Sends the body of an event on all connections that registered.
+    pub(super) fn send_event(&self, body: Vec<u8>) {
+        self.events.send(body).expect("nobody is connected");
     }
 
     /// A keyspace with one table `t` whose partition key is `a`, `b`, and a counter table `c`.
@@ -362,13 +370,15 @@ impl Server {
             return opcode::ERROR;
         };
         let start = query.params.paging_state.map_or(0, |state| usize::from(state[0]));
-        let end = (start + state.page_rows).min(rows.len());
+        let is_endless =
+            state.endless == Some(self.host_id) && text.contains("FROM system_schema.columns");
+        let end = if is_endless { start } else { (start + state.page_rows).min(rows.len()) };
         let mut writer = RowsWriter::new(answer, "system", "table", &columns);
         rows[start..end].iter().flatten().for_each(|value| {
             writer.value(value.as_deref());
         });
         writer.finish();
-        if end < rows.len() {
+        if end < rows.len() || is_endless {
             // Flag HAS_MORE_PAGES, and the paging state behind the column count.
             answer[7] |= 2;
             let mut paging_state = Vec::new();

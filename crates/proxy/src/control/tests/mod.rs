@@ -3,6 +3,7 @@
 mod encrypted;
 mod fake;
 mod following;
+mod limits;
 mod places;
 mod reading;
 

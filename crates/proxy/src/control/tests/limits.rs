@@ -1,0 +1,114 @@
+//! A node that sends more than a node of Cassandra does.
+
+use std::time::Instant;
+
+use shunt_wire::cql::envelope::{EVENT_STREAM, Header, opcode};
+use shunt_wire::cql::message::{Event, Reader, SchemaChange, encode, put};
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpListener;
+
+use super::super::access::Access;
+use super::super::connection::Connection;
+use super::super::error::ControlError;
+use super::fake::FakeRing;
+use super::*;
+
+/// The body of an event about a function with this many arguments.
+fn function_event(arguments: usize) -> Vec<u8> {
+    let mut list = Vec::new();
+    put::string_list(&mut list, (0..arguments).map(|_| "frozen<an_argument_of_some_length>"));
+    let arguments = Reader::new(&list).string_list("arguments").expect("a list");
+    let change = SchemaChange {
+        change: "CREATED",
+        target: "FUNCTION",
+        keyspace: "k",
+        name: Some("f"),
+        arguments: Some(arguments),
+    };
+    let mut body = Vec::new();
+    encode::event(&mut body, &Event::SchemaChange(change));
+    body
+}
+
+/// Waits until the plane follows the ring, on a connection that has registered.
+async fn settled(bench: &Bench, refreshes: u64) {
+    eventually(|| bench.metrics.refreshes.get() > refreshes).await;
+}
+
+#[tokio::test]
+async fn an_event_that_no_node_of_cassandra_sends_ends_the_connection() {
+    let ring = FakeRing::start(1).await;
+    let mut bench = Bench::start(&[ring.address(1)], |_| {});
+    settled(&bench, 0).await;
+    let mut with_a_tail = function_event(2);
+    with_a_tail.extend([0; 40]);
+    for (lost, body) in [(1, function_event(1_000)), (2, with_a_tail)] {
+        let refreshes = bench.metrics.refreshes.get();
+        ring.send_event(body);
+        eventually(|| bench.metrics.connections_lost.get() == lost).await;
+        settled(&bench, refreshes).await;
+    }
+    let proper = function_event(100);
+    ring.send_event(proper.clone());
+    loop {
+        if let CoreMail::SchemaEvent(received) = bench.next_mail().await {
+            break assert_eq!(&received[..], proper);
+        }
+    }
+}
+
+/// All pages of such a table are empty, so that no bound on rows ends the read.
+#[tokio::test]
+async fn a_node_whose_table_has_no_last_page_is_left_for_another() {
+    let ring = FakeRing::start(2).await;
+    ring.edit(|state| state.endless = Some(1));
+    let mut bench = Bench::start(&[ring.address(1)], |_| {});
+    bench.cluster_where(|_| true).await;
+    assert_eq!(bench.metrics.connections_lost.get(), 1);
+}
+
+/// A server that answers nothing and sends as many events as the peer takes.
+async fn flooding() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("bind");
+    let address = listener.local_addr().expect("address");
+    let body = function_event(2);
+    let mut header = Header::response(4, EVENT_STREAM, opcode::EVENT);
+    header.length = body.len() as u32;
+    let event = [&header.to_bytes()[..], &body].concat();
+    tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.expect("a connection");
+        let events = event.repeat(1_000);
+        while stream.write_all(&events).await.is_ok() {}
+    });
+    address
+}
+
+#[tokio::test]
+async fn a_request_expires_while_events_come_faster_than_they_are_read() {
+    let access = Access::plain(None, GUARD);
+    let mut connection = Connection::open(flooding().await, 4, &access).await.expect("it listens");
+    let limit = Duration::from_millis(300);
+    let answer = connection.request(opcode::OPTIONS, &[], "OPTIONS", limit).await;
+    assert!(matches!(answer, Err(ControlError::TimedOut("OPTIONS"))), "{answer:?}");
+}
+
+#[tokio::test]
+async fn a_node_that_goes_up_and_down_is_published_about_once_a_second() {
+    const CHANGES: u64 = 40;
+    let ring = FakeRing::start(3).await;
+    let mut bench = Bench::start(&[ring.address(1)], |_| {});
+    settled(&bench, 0).await;
+    let (before, begun) = (bench.view.get().expect("view").generation, Instant::now());
+    let events = bench.metrics.events.get();
+    for number in 1..=CHANGES {
+        let change = if number % 2 == 0 { "UP" } else { "DOWN" };
+        ring.event(&Event::StatusChange { change, address: ring.address(3) });
+        eventually(|| bench.metrics.events.get() == events + number).await;
+    }
+    ring.event(&Event::StatusChange { change: "DOWN", address: ring.address(3) });
+    ring.event(&Event::StatusChange { change: "DOWN", address: ring.address(2) });
+    let state = bench.cluster_where(|state| !is_up(state, 2) && !is_up(state, 3)).await;
+    let published = state.generation - before;
+    let most = 2 + begun.elapsed().as_secs();
+    assert!(published <= most, "{published} states, at most {most} expected");
+}
