@@ -167,6 +167,23 @@ fn schema_events_reach_those_who_registered() {
     assert_eq!(events, [0, 0, 0, 0, 0, 0, 10, 10, 10]);
 }
 
+#[test]
+fn schema_events_reach_more_clients_than_one_step_tells() {
+    let mut scene = scene(1, |_| {});
+    for number in 0..400_u16 {
+        scene.add_client(|client| {
+            (client.version, client.registers) = (3 + (number % 3) as u8, true);
+        });
+    }
+    scene.wait_ready(20 * SECOND);
+    for _ in 0..10 {
+        scene.post_schema_event();
+    }
+    scene.world.run_for(SECOND);
+    let least = scene.clients.iter().map(|client| scene.world.host(*client).tally.events).min();
+    assert_eq!((least, scene.sum(|client| client.tally.events)), (Some(10), 4_000));
+}
+
 /// After a change of `local_datacentre`, for example, queries would not use these links, and USE
 /// would count on them.
 #[test]
