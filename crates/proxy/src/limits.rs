@@ -57,7 +57,7 @@ pub const TURNED_AWAY_NS: u64 = 1_000_000_000;
 /// Largest body of a client that has not logged in: a STARTUP or AUTH_RESPONSE is small.
 pub const HANDSHAKE_BYTES_MAX: u32 = 64 * 1024;
 
-/// Statements remembered for all clients together. Beyond this number the login with the most
+/// Statements remembered for all clients together. Beyond this number the role with the most
 /// statements loses one; UNPREPARED answers its next EXECUTE, and drivers repair that.
 pub const PREPARED_STATEMENTS_MAX: usize = 65_536;
 

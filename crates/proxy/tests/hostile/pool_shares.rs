@@ -1,5 +1,6 @@
 //! A role that takes all the pools it can get leaves other roles theirs.
 
+use shunt_reactor::sim::MILLISECOND;
 use shunt_testing::bytes;
 use shunt_wire::cql::envelope::opcode;
 use shunt_wire::cql::message::error_code::OVERLOADED;
@@ -54,4 +55,27 @@ fn one_role_that_uses_many_keyspaces_leaves_another_its_pools() {
     let bob = setup.log_in(b"\0bob\0secret");
     assert_eq!(setup.next_opcode(bob), opcode::AUTH_SUCCESS);
     assert_eq!(setup.ask(bob, "USE k1"), opcode::RESULT);
+}
+
+/// Nodes check 128 unknown logins of a core at a time. The others go on when one of them is over,
+/// not at the next tick.
+#[test]
+fn logins_beyond_those_at_a_time_wait_in_line() {
+    let mut setup = HandshakeTestbed::new(1, true);
+    let clients: Vec<_> = (0..300).map(|_| setup.testbed.offender()).collect();
+    for client in &clients {
+        setup.testbed.send(*client, &bytes::startup(4, None));
+        setup.testbed.answered(*client, 1);
+        setup.testbed.take_answers(*client);
+    }
+    for (number, client) in clients.iter().enumerate() {
+        let token = format!("\0role{number}\0secret");
+        setup.testbed.send(*client, &bytes::auth_response(4, token.as_bytes()));
+    }
+    setup.testbed.run_for(100 * MILLISECOND);
+    for client in clients {
+        let answers = setup.testbed.take_answers(client);
+        assert_eq!(answers.len(), 1);
+        assert_eq!(answers[0].header.opcode, opcode::AUTH_SUCCESS);
+    }
 }
