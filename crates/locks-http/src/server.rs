@@ -296,6 +296,7 @@ impl LocksHttp {
         let address = self.config.borrow().member_address().ok();
         Access {
             credentials,
+            by_password: true,
             tls: self.tls.as_ref().map(|tls| tls.client()),
             name: address.map(|address| address.ip().to_canonical().to_string().into()),
             limit: CONNECT_STEP_TIMEOUT,

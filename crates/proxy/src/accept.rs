@@ -9,8 +9,8 @@ use shunt_wire::cql::envelope::{Header, opcode};
 use shunt_wire::cql::frame_v5::SegmentWriter;
 use shunt_wire::cql::message::{AuthResponse, Register, Startup, encode, event};
 
-use crate::client::{Client, Phase, announce, closing, login};
-use crate::control::client::{LOCKS_KEY, PROXY_KEY};
+use crate::client::{Client, Phase, announce, certificate, closing, login};
+use crate::control::client::{LOCKS_KEY, LOGIN_KEY, LOGIN_PASSWORD, PROXY_KEY};
 use crate::control::state::ClusterState;
 use crate::core::{Core, Peer};
 use crate::fault::Fault;
@@ -25,6 +25,8 @@ struct StartupOptions<'a> {
     driver_version: &'a str,
     compression: Option<Algorithm>,
     no_compact: bool,
+    /// True if the client asks for a login by password, whatever its certificate.
+    asks_for_password: bool,
 }
 
 pub(crate) fn accept(core: &mut Core, io: &mut Io, conn: ConnId, origin: &Accepted) {
@@ -166,6 +168,9 @@ fn take_startup(core: &mut Core, io: &mut Io, slot: u32, header: &Header, body: 
     } else {
         client.compression = options.compression;
     }
+    if certificate::take_startup(core, io, slot, header.stream, options.asks_for_password) {
+        return;
+    }
     let login_asked = core.router.login_asked.clone();
     if let Some(class) = cluster.authenticator.as_ref().or(login_asked.as_ref()) {
         let Some(client) = core.clients.get_mut(slot) else { return };
@@ -174,8 +179,10 @@ fn take_startup(core: &mut Core, io: &mut Io, slot: u32, header: &Header, body: 
         encode::authenticate(&mut body, class);
         reply::message(core, io, slot, opcode::AUTHENTICATE, header.stream, &body);
     } else {
+        let Some(client) = core.clients.get(slot) else { return };
         let key = PoolKey {
             login: None,
+            identity: None,
             version: client.version,
             keyspace: None,
             compression: client.compression,
@@ -234,8 +241,13 @@ fn expectation(phase: Phase) -> &'static str {
 
 fn startup_options(body: &[u8], version: u8) -> Result<StartupOptions<'_>, String> {
     let startup = Startup::decode(body).map_err(|error| error.to_string())?;
-    let mut options =
-        StartupOptions { driver: "", driver_version: "", compression: None, no_compact: false };
+    let mut options = StartupOptions {
+        driver: "",
+        driver_version: "",
+        compression: None,
+        no_compact: false,
+        asks_for_password: false,
+    };
     let mut cql_version = false;
     for (key, value) in startup.options.iter() {
         // Nodes read the option names without regard to case.
@@ -251,6 +263,7 @@ fn startup_options(body: &[u8], version: u8) -> Result<StartupOptions<'_>, Strin
             }
             "DRIVER_NAME" => options.driver = value,
             "DRIVER_VERSION" => options.driver_version = value,
+            LOGIN_KEY => options.asks_for_password = value == LOGIN_PASSWORD,
             "NO_COMPACT" => options.no_compact = value.eq_ignore_ascii_case("true"),
             _ => {}
         }

@@ -9,6 +9,7 @@
 
 mod kinds;
 mod address;
+mod identity;
 mod member;
 mod network;
 mod values;
@@ -19,6 +20,7 @@ pub use address::{
     ADMIN_PORT, Admin, AdminAddress, Advertise, CQL_PORT, LOCKS_HTTP_PORT, Listen, LocksHttp,
     split_host_port,
 };
+pub use identity::{Identities, Identity};
 pub use kinds::{Bytes, Kind, List, Micros, Millis, Readable, Written};
 pub use network::Network;
 pub use option::{Allowed, Change, ConfigOption, DefaultText, Reloaded};
@@ -35,7 +37,7 @@ use std::path::PathBuf;
 use shunt_reactor::IoChoice;
 use shunt_tls::{ClientAuth, Verify};
 
-use Allowed::{Form, Numbers, WordOr};
+use Allowed::{Form, Numbers, Tables, WordOr};
 use option::{MaybeNumber, default_value, options};
 
 /// Stream ids of one connection (protocol v3 to v5, section 2.3: a signed 16-bit number, negative
@@ -148,7 +150,7 @@ options! {
         default: "none",
         allowed: Form("`none`, `optional`, `required`", "required"),
         change: OnReload,
-        manual: "Needs `tls_client_ca`. A certificate that a client shows is always verified. It does not replace the login",
+        manual: "Needs `tls_client_ca`. A certificate that a client shows is always verified. It replaces the login of the clients of an [identity](identities.md) alone",
     }
     /// File with the keys of session tickets, which the proxies of a fleet share
     tls_ticket_keys: Option<PathBuf> {
@@ -267,16 +269,14 @@ options! {
 
     /// Event loops, one thread each
     cores: usize {
-        kind: usize,
-        value: "N",
+        kind: usize, value: "N",
         default: default_cores() => "half of the CPUs, 1 to 8",
         allowed: Numbers(1, 1024),
         change: AfterRestart,
     }
     /// I/O driver: auto, epoll or uring
     io: IoChoice {
-        kind: IoChoice,
-        value: "DRIVER",
+        kind: IoChoice, value: "DRIVER",
         default: "auto",
         allowed: Form("`auto`, `epoll`, `uring`", "epoll"),
         change: AfterRestart,
@@ -284,16 +284,14 @@ options! {
     }
     /// Time a turn waits for more queries before it handles those it has, or `auto`
     window_us: Window {
-        kind: Window,
-        value: "US",
+        kind: Window, value: "US",
         default: "0",
         allowed: WordOr("auto", 0, 100_000),
         change: OnReload,
     }
     /// Longest time queries wait to share a frame while a node has other work; 0 disables
     gather_us: u64 {
-        kind: Micros,
-        value: "US",
+        kind: Micros, value: "US",
         default: "100",
         allowed: Numbers(0, 100_000),
         change: OnReload,
@@ -301,8 +299,7 @@ options! {
     }
     /// Aggregated frames to nodes that offer them: auto or off
     aggregate: Aggregate {
-        kind: Aggregate,
-        value: "WHEN",
+        kind: Aggregate, value: "WHEN",
         default: "auto",
         allowed: Form("`auto`, `off`", "off"),
         change: AfterRestart,
@@ -312,8 +309,7 @@ options! {
 
     /// Split prepared SELECTs with IN on the partition key: off or split
     multiget: Multiget {
-        kind: Multiget,
-        value: "HOW",
+        kind: Multiget, value: "HOW",
         default: "off",
         allowed: Form("`off`, `split`", "split"),
         change: AfterRestart,
@@ -321,8 +317,7 @@ options! {
     }
     /// Most keys of an IN that the proxy splits; a longer IN goes whole
     multiget_keys_max: usize {
-        kind: usize,
-        value: "N",
+        kind: usize, value: "N",
         default: "128",
         allowed: Numbers(2, 10_000),
         change: OnReload,
@@ -332,8 +327,7 @@ options! {
 
     /// Send large answers from nodes' hosts over the clients' own connections: off or auto
     handover: Handover {
-        kind: Handover,
-        value: "WHEN",
+        kind: Handover, value: "WHEN",
         default: "off",
         allowed: Form("`off`, `auto`", "auto"),
         change: AfterRestart,
@@ -341,24 +335,21 @@ options! {
     }
     /// Size of the smallest answer that is handed over
     handover_threshold: u32 {
-        kind: Bytes,
-        value: "BYTES",
+        kind: Bytes, value: "BYTES",
         default: "262144",
         allowed: Numbers(1024, FRAME_BYTES_LIMIT as u64),
         change: AfterRestart,
     }
     /// Port of the agents at their nodes' addresses
     handover_agent_port: u16 {
-        kind: u16,
-        value: "PORT",
+        kind: u16, value: "PORT",
         default: "7001",
         allowed: Numbers(1, 65_535),
         change: AfterRestart,
     }
     /// File with the key that proxies and agents share
     handover_key_file: Option<PathBuf> {
-        kind: PathBuf,
-        value: "FILE",
+        kind: PathBuf, value: "FILE",
         default: None => "",
         allowed: Form("path", "/etc/shunt/key"),
         change: AfterRestart,
@@ -366,16 +357,14 @@ options! {
     }
     /// Name of this proxy for the agents; each proxy needs its own
     handover_name: Option<String> {
-        kind: String,
-        value: "NAME",
+        kind: String, value: "NAME",
         default: None => "the host's name",
         allowed: Form("name", "proxy-1"),
         change: AfterRestart,
     }
     /// Directory where `shunt switch load --role dispatcher` pinned the kernel's tables
     handover_pins: PathBuf {
-        kind: PathBuf,
-        value: "DIR",
+        kind: PathBuf, value: "DIR",
         default: "/sys/fs/bpf/shunt",
         allowed: Form("path", "/sys/fs/bpf/mine"),
         change: AfterRestart,
@@ -385,8 +374,7 @@ options! {
 
     /// Deadline of a query
     query_timeout_ms: u64 {
-        kind: Millis,
-        value: "MS",
+        kind: Millis, value: "MS",
         default: "12000",
         allowed: Numbers(PATIENCE_MS_MIN, DAY_MS),
         change: OnReload,
@@ -394,8 +382,7 @@ options! {
     }
     /// Deadline of connecting to a node
     connect_timeout_ms: u64 {
-        kind: Millis,
-        value: "MS",
+        kind: Millis, value: "MS",
         default: "5000",
         allowed: Numbers(PATIENCE_MS_MIN, DAY_MS),
         change: OnReload,
@@ -403,16 +390,14 @@ options! {
     }
     /// Longest time SIGTERM waits for queries in flight
     drain_timeout_ms: u64 {
-        kind: Millis,
-        value: "MS",
+        kind: Millis, value: "MS",
         default: "30000",
         allowed: Numbers(0, DAY_MS),
         change: OnReload,
     }
     /// Deadline of a client's login
     handshake_timeout_ms: u64 {
-        kind: Millis,
-        value: "MS",
+        kind: Millis, value: "MS",
         default: "10000",
         allowed: Numbers(PATIENCE_MS_MIN, DAY_MS),
         change: OnReload,
@@ -420,16 +405,14 @@ options! {
     }
     /// Idle time before the proxy probes a link to a node
     heartbeat_interval_ms: u64 {
-        kind: Millis,
-        value: "MS",
+        kind: Millis, value: "MS",
         default: "30000",
         allowed: Numbers(100, DAY_MS),
         change: OnReload,
     }
     /// Time the proxy trusts a successful login of a role
     auth_cache_ms: u64 {
-        kind: Millis,
-        value: "MS",
+        kind: Millis, value: "MS",
         default: "2000",
         allowed: Numbers(0, DAY_MS),
         change: OnReload,
@@ -440,8 +423,7 @@ options! {
 
     /// Most clients; the proxy refuses any beyond
     clients_max: usize {
-        kind: usize,
-        value: "N",
+        kind: usize, value: "N",
         default: "60000",
         allowed: Numbers(1, 10_000_000),
         change: OnReload,
@@ -449,8 +431,7 @@ options! {
     }
     /// Links per core, node and pool of clients
     links_per_node: usize {
-        kind: usize,
-        value: "N",
+        kind: usize, value: "N",
         default: "1",
         allowed: Numbers(1, 64),
         change: AfterRestart,
@@ -458,8 +439,7 @@ options! {
     }
     /// Most queries in flight on one link
     in_flight_max: u32 {
-        kind: u32,
-        value: "N",
+        kind: u32, value: "N",
         default: "16384",
         allowed: Numbers(1, STREAMS_MAX as u64),
         change: AfterRestart,
@@ -467,24 +447,21 @@ options! {
     }
     /// Largest answer of a node; a request may have 16 MiB at most
     frame_bytes_max: u32 {
-        kind: Bytes,
-        value: "BYTES",
+        kind: Bytes, value: "BYTES",
         default: "268435456",
         allowed: Numbers(4096, FRAME_BYTES_LIMIT as u64),
         change: OnReload,
     }
     /// Unread replies of one client at which the proxy stops reading from it
     client_backlog_bytes: usize {
-        kind: Bytes,
-        value: "BYTES",
+        kind: Bytes, value: "BYTES",
         default: "1048576",
         allowed: Numbers(65_536, 1 << 32),
         change: OnReload,
     }
     /// Unread replies and incomplete requests of all clients; beyond it the largest is closed
     clients_bytes_max: usize {
-        kind: Bytes,
-        value: "BYTES",
+        kind: Bytes, value: "BYTES",
         default: "1073741824",
         allowed: Numbers(1 << 20, 1 << 40),
         change: OnReload,
@@ -495,16 +472,14 @@ options! {
 
     /// Fleet to join, created by `shunt fleet init`; locks and transactions need one
     fleet: Option<String> {
-        kind: String,
-        value: "NAME",
+        kind: String, value: "NAME",
         default: None => "",
         allowed: Form("name", "main"),
         change: AfterRestart,
     }
     /// Fewest replicas of `shunt_meta` with which the proxy joins the fleet
     fleet_replicas_min: u32 {
-        kind: u32,
-        value: "N",
+        kind: u32, value: "N",
         default: "3",
         allowed: Numbers(1, 1000),
         change: AfterRestart,
@@ -512,8 +487,7 @@ options! {
     }
     /// File that lets a restarted proxy prove that its former process ended
     fleet_state: Option<PathBuf> {
-        kind: PathBuf,
-        value: "FILE",
+        kind: PathBuf, value: "FILE",
         default: None => "",
         allowed: Form("path", "/run/shunt/fleet"),
         change: AfterRestart,
@@ -536,8 +510,7 @@ options! {
     }
     /// Longest time a request waits for a lock
     lock_wait_max_ms: u64 {
-        kind: Millis,
-        value: "MS",
+        kind: Millis, value: "MS",
         default: "1500",
         allowed: Numbers(0, 600_000),
         change: OnReload,
@@ -545,8 +518,7 @@ options! {
     }
     /// Age at which the proxy deletes rows of free durable locks; 0 keeps them
     lock_rows_kept_ms: u64 {
-        kind: Millis,
-        value: "MS",
+        kind: Millis, value: "MS",
         default: "3600000",
         allowed: Numbers(0, 31_536_000_000),
         change: OnReload,
@@ -554,8 +526,7 @@ options! {
     }
     /// Proof that this proxy still owns a shard when it commits: lease or lwt
     transaction_commit: Commit {
-        kind: Commit,
-        value: "HOW",
+        kind: Commit, value: "HOW",
         default: "lease",
         allowed: Form("`lease`, `lwt`", "lwt"),
         change: AfterRestart,
@@ -563,8 +534,7 @@ options! {
     }
     /// Address of locks over HTTP, or `off`
     locks_http: Option<SocketAddr> {
-        kind: LocksHttp,
-        value: "ADDR",
+        kind: LocksHttp, value: "ADDR",
         default: "off",
         allowed: Form("address or `off`", "127.0.0.1:9190"),
         change: AfterRestart,
@@ -575,8 +545,7 @@ options! {
 
     /// Level: error, warn, info, debug or trace; or `tracing` directives
     log: String {
-        kind: String,
-        value: "LEVEL",
+        kind: String, value: "LEVEL",
         default: "info",
         allowed: Form("level or directives", "debug"),
         change: OnReload,
@@ -584,11 +553,22 @@ options! {
     }
     /// Format: text or json
     log_format: LogFormat {
-        kind: LogFormat,
-        value: "FORMAT",
+        kind: LogFormat, value: "FORMAT",
         default: "text",
         allowed: Form("`text`, `json`", "json"),
         change: AfterRestart,
         manual: "One line or one JSON object per event",
+    }
+
+    // The last section: in a file, options behind a table would belong to it.
+    section "Identities";
+
+    /// Logins with nodes of clients that a certificate identifies
+    identity: Identities {
+        kind: Identities, value: "TABLE",
+        default: Identities::default() => "",
+        allowed: Tables("tables `[[identity]]` at the end of the file", &identity::EXAMPLE),
+        change: OnReload,
+        manual: "In the file alone. Needs `tls_client_ca`. The proxy reads the password files again on a reload, and every minute. [Set-up](identities.md)",
     }
 }

@@ -177,6 +177,15 @@ pub const NODE_PENALTY_MAX: u32 = 4_096;
 /// Interval between log lines of one kind that clients can cause.
 pub const LOG_INTERVAL_NS: u64 = SECOND_NS;
 
+/// Identities (`[[identity]]` of the configuration).
+pub const IDENTITIES_MAX: usize = 256;
+
+/// Longest text of an identity, bytes. Names of certificates beyond it are left out.
+pub const IDENTITY_NAME_BYTES_MAX: usize = 1_024;
+
+/// Largest file with an identity's password, bytes.
+pub const PASSWORD_FILE_BYTES_MAX: u64 = 64 * 1024;
+
 /// Longest role, keyspace or driver as logs and `/status` show it, bytes.
 pub const NAME_SHOWN_BYTES_MAX: usize = 64;
 
@@ -302,6 +311,8 @@ const _: () = {
     // A role with its share that guesses passwords too leaves others room.
     assert!(POOLS_OF_ROLE_MAX + POOLS_UNVERIFIED_MAX < POOLS_MAX);
     assert!(POOLS_UNVERIFIED_OF_ROLE_MAX < POOLS_OF_ROLE_MAX);
+    // The first clients of all identities may come at once.
+    assert!(IDENTITIES_MAX <= POOLS_UNVERIFIED_MAX);
     assert!(SCHEMA_AGREEMENT_NS < SCHEMA_TIMEOUT_NS);
     assert!(LINK_ORPHANS_MAX < STREAMS_PER_CONNECTION_MAX);
     assert!(LINK_SILENCE_PROBE_NS < LINK_SILENCE_MAX_NS);

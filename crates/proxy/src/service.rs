@@ -7,7 +7,7 @@ use shunt_reactor::moving::{Frozen, NotFrozen};
 use shunt_reactor::{Accepted, CloseReason, ConnId, Io, Service};
 
 use crate::accept;
-use crate::client::{Stall, announce, census, closing, deadlines, events, login};
+use crate::client::{Stall, announce, census, certificate, closing, deadlines, events, login};
 use crate::control::state::CoreMail;
 use crate::core::{Core, Peer};
 use crate::decode;
@@ -174,6 +174,7 @@ impl Service for Core {
             CoreMail::Reload(config) => {
                 self.window = WindowControl::new(config.window_us);
                 self.context.config = config;
+                certificate::reloaded(self, io);
                 self.window.start(io);
             }
         }

@@ -9,8 +9,10 @@
 //! The cores have no part in it: a connection comes to them with its session ready.
 
 mod files;
+mod identities;
 mod outgoing;
 
+pub use identities::IdentityFiles;
 pub use outgoing::{Outgoing, OutgoingTls, PreparedOutgoing, check_outgoing};
 
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -231,7 +233,7 @@ fn expires_soon(file: &CertificateFile) -> Option<String> {
 
 fn tell_session(origin: &Accepted, session: &SessionInfo) {
     let name = session.server_name.as_deref().map(shown);
-    let peer = session.peer_names.first().map(|name| shown(name));
+    let peer = session.peer_names.first().map(|name| shown(&name.to_string()));
     let (version, cipher, resumed) = (session.version, session.cipher, session.resumed);
     debug!(address = %origin.peer, version, cipher, resumed, name, peer, "a client has TLS");
 }

@@ -67,4 +67,4 @@ pub use placement::CoreSlot;
 pub use run::run;
 pub use sent_log::SentLog;
 pub use service::{Accepted, CloseReason, ConnId, Service};
-pub use session::{Opened, Session, SessionFault, SessionInfo};
+pub use session::{NameKind, Opened, PeerName, Session, SessionFault, SessionInfo};

@@ -48,8 +48,49 @@ pub struct SessionInfo {
     /// Name that the client asked for (SNI).
     pub server_name: Option<Box<str>>,
     /// Names that the peer's verified certificate carries, the most specific first: URIs, DNS
-    /// names, then the common name. Empty without a certificate.
-    pub peer_names: Vec<Box<str>>,
+    /// names, e-mail addresses, then the common name. Empty without a certificate.
+    pub peer_names: Vec<PeerName>,
+}
+
+/// Kinds of names in a certificate.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum NameKind {
+    /// A URI of the subject's alternative names.
+    Uri,
+    /// A DNS name of the subject's alternative names.
+    Dns,
+    /// An e-mail address of the subject's alternative names.
+    Email,
+    /// A common name of the subject.
+    CommonName,
+}
+
+/// A name in a certificate. Names of two kinds differ, even with the same text.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct PeerName {
+    /// Kind of the name.
+    pub kind: NameKind,
+    /// The name itself, as the certificate has it.
+    pub text: Box<str>,
+}
+
+impl PeerName {
+    /// A name of this kind.
+    pub fn new(kind: NameKind, text: &str) -> PeerName {
+        PeerName { kind, text: text.into() }
+    }
+}
+
+impl fmt::Display for PeerName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let prefix = match self.kind {
+            NameKind::Uri => "URI:",
+            NameKind::Dns => "DNS:",
+            NameKind::Email => "email:",
+            NameKind::CommonName => "CN=",
+        };
+        write!(f, "{prefix}{}", self.text)
+    }
 }
 
 /// One side of an encrypted connection.

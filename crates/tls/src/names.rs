@@ -6,6 +6,7 @@ use std::sync::Arc;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use rustls_pki_types::CertificateDer;
+use shunt_reactor::{NameKind, PeerName};
 use x509_parser::extensions::{GeneralName, ParsedExtension};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
@@ -13,12 +14,12 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 const NAMES_MAX: usize = 64;
 const NAME_BYTES_MAX: usize = 1_024;
 
-/// Names of a certificate: URIs, DNS names, then the common name.
-pub(crate) fn of_certificate(der: &CertificateDer<'_>) -> Vec<Box<str>> {
+/// Names of a certificate: URIs, DNS names, e-mail addresses, then the common name.
+pub(crate) fn of_certificate(der: &CertificateDer<'_>) -> Vec<PeerName> {
     let Ok((_, certificate)) = X509Certificate::from_der(der) else {
         return Vec::new();
     };
-    let (mut uris, mut hosts) = (Vec::new(), Vec::new());
+    let (mut uris, mut hosts, mut mail) = (Vec::new(), Vec::new(), Vec::new());
     for extension in certificate.extensions() {
         let ParsedExtension::SubjectAlternativeName(names) = extension.parsed_extension() else {
             continue;
@@ -27,14 +28,20 @@ pub(crate) fn of_certificate(der: &CertificateDer<'_>) -> Vec<Box<str>> {
             match name {
                 GeneralName::URI(uri) => uris.push(*uri),
                 GeneralName::DNSName(host) => hosts.push(*host),
+                GeneralName::RFC822Name(address) => mail.push(*address),
                 _ => {}
             }
         }
     }
     let subject = certificate.subject();
     let common = subject.iter_common_name().filter_map(|name| name.as_str().ok());
-    let names = uris.into_iter().chain(hosts).chain(common);
-    names.filter(|name| name.len() <= NAME_BYTES_MAX).take(NAMES_MAX).map(Box::from).collect()
+    let of_kind = |kind| move |text| (kind, text);
+    let names = uris.into_iter().map(of_kind(NameKind::Uri));
+    let names = names.chain(hosts.into_iter().map(of_kind(NameKind::Dns)));
+    let names = names.chain(mail.into_iter().map(of_kind(NameKind::Email)));
+    let names = names.chain(common.map(of_kind(NameKind::CommonName)));
+    let names = names.filter(|(_, text)| text.len() <= NAME_BYTES_MAX).take(NAMES_MAX);
+    names.map(|(kind, text)| PeerName::new(kind, text)).collect()
 }
 
 thread_local! {

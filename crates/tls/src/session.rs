@@ -12,7 +12,7 @@ use rustls::unbuffered::{
     UnbufferedStatus,
 };
 use rustls::{CommonState, HandshakeKind, ProtocolVersion};
-use shunt_reactor::{Opened, Session, SessionFault, SessionInfo};
+use shunt_reactor::{Opened, PeerName, Session, SessionFault, SessionInfo};
 
 use crate::{certificate, fault, names};
 
@@ -384,7 +384,7 @@ impl<C: Connection> Session for TlsSession<C> {
     }
 
     fn bytes(&self) -> usize {
-        let names = self.info.peer_names.iter().map(|name| name.len() + size_of::<Box<str>>());
+        let names = self.info.peer_names.iter().map(|name| name.text.len() + size_of::<PeerName>());
         size_of::<Self>()
             + CONNECTION_BYTES
             + self.pending.capacity()

@@ -101,6 +101,7 @@ fn group_shown(group: &Group, tally: Tally) -> Value {
     let driver = group.driver.as_deref();
     json!({
         "role": group.role.as_deref(),
+        "identity": group.identity.as_deref(),
         "address": group.address.to_string(),
         "keyspace": group.keyspace.as_deref(),
         "driver": driver.map(|driver| &driver.name),
@@ -126,6 +127,7 @@ mod tests {
         let driver = crate::client::identity::Driver { name: "D".into(), version: "1".into() };
         Group {
             role: Some(role.into()),
+            identity: None,
             address: ClientHost::Network([10, 0, high, low].into()),
             keyspace: None,
             driver: Some(Arc::new(driver)),
@@ -162,7 +164,7 @@ mod tests {
         let clients = Clients::new([one, two].into());
         let value = clients.groups().await;
         let first = json!({
-            "role": "app", "address": "10.0.0.1", "keyspace": null, "driver": "D", "driver_version": "1",
+            "role": "app", "identity": null, "address": "10.0.0.1", "keyspace": null, "driver": "D", "driver_version": "1",
             "protocol_version": 5, "tls": null, "clients": 7, "paused": 0, "in_flight": 3,
         });
         assert_eq!((&value["groups"][0], &value["groups"][1]["role"]), (&first, &json!("cron")));

@@ -21,6 +21,8 @@ use crate::link::Pools;
 pub struct Group {
     /// Role; `None`: not logged in, or the ring asks for no login.
     pub role: Option<Arc<str>>,
+    /// Identity by certificate; `None`: the client logged in by a password, or not at all.
+    pub identity: Option<Arc<str>>,
     /// The client without its port, which differs for every connection.
     pub address: ClientHost,
     /// Keyspace of USE.
@@ -86,6 +88,7 @@ impl Census {
             let names = client.pool.and_then(|pool| pools.get(pool)).map(|pool| &pool.names);
             let group = Group {
                 role: names.and_then(|names| names.role.clone()),
+                identity: names.and_then(|names| names.identity.clone()),
                 address: client.peer.host(),
                 keyspace: names.and_then(|names| names.keyspace.clone()),
                 driver: client.driver.clone(),

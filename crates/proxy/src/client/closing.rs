@@ -123,6 +123,7 @@ fn tell_closed(core: &Core, io: &Io, slot: u32, closing: Closing, why: &str) {
         address = %who.address,
         role = who.role(),
         keyspace = who.keyspace(),
+        identity = who.identity.as_deref(),
         driver = who.driver(),
         in_flight = client.in_flight,
         why,

@@ -61,6 +61,8 @@ pub(crate) struct PoolNames {
     /// The full role, which logs never show: the owner of locks.
     pub(crate) whole_role: Option<Arc<str>>,
     pub(crate) keyspace: Option<Arc<str>>,
+    /// Identity by certificate.
+    pub(crate) identity: Option<Arc<str>>,
 }
 
 impl PoolNames {
@@ -69,7 +71,13 @@ impl PoolNames {
         let whole_role: Option<Arc<str>> =
             login.map(|token| role_of(token).unwrap_or(UNKNOWN.into()));
         let role = whole_role.as_deref().map(|role| printable(role).into());
-        Self { role, whole_role, keyspace: keyspace.map(|keyspace| printable(keyspace).into()) }
+        let keyspace = keyspace.map(|keyspace| printable(keyspace).into());
+        Self { role, whole_role, keyspace, identity: None }
+    }
+
+    /// Adds the identity that the clients have by their certificates.
+    pub(crate) fn with_identity(self, identity: Option<&str>) -> Self {
+        Self { identity: identity.map(|identity| printable(identity).into()), ..self }
     }
 }
 
@@ -78,6 +86,8 @@ pub(crate) struct Who {
     pub(crate) address: ClientAddress,
     role: Option<Arc<str>>,
     keyspace: Option<Arc<str>>,
+    /// Identity by certificate.
+    pub(crate) identity: Option<Arc<str>>,
     driver: Option<Arc<Driver>>,
 }
 
@@ -91,6 +101,7 @@ impl Who {
             address,
             role: names.and_then(|names| names.role.clone()),
             keyspace: names.and_then(|names| names.keyspace.clone()),
+            identity: names.and_then(|names| names.identity.clone()),
             driver,
         }
     }

@@ -35,6 +35,7 @@ pub(crate) fn take_login(core: &mut Core, io: &mut Io, slot: u32, stream: i16, t
     let token = token_as_read(token, of_ring.or(core.router.login_asked.as_deref()));
     let key = PoolKey {
         login: Some(Arc::from(token)),
+        identity: None,
         version: client.version,
         keyspace: None,
         compression: client.compression,
@@ -102,7 +103,16 @@ fn take_use(core: &mut Core, io: &mut Io, slot: u32, stream: i16, keyspace: &str
     }
 }
 
-fn start_switch(core: &mut Core, io: &mut Io, slot: u32, stream: i16, id: PoolId, login: bool) {
+/// Begins to move a client to a pool; the answer to its request follows when a node has accepted
+/// the pool's login, or opened a link with its keyspace.
+pub(super) fn start_switch(
+    core: &mut Core,
+    io: &mut Io,
+    slot: u32,
+    stream: i16,
+    id: PoolId,
+    login: bool,
+) {
     let now = io.now_ns();
     let client = core.clients.reference(slot);
     let cache_ns = core.context.config.auth_cache_ms * 1_000_000;
@@ -271,6 +281,7 @@ pub(crate) fn complete_switch(core: &mut Core, io: &mut Io, client: ClientRef, i
     if switch.login {
         found.phase = Phase::Ready;
     }
+    let by_certificate = found.identity.is_some();
     if let Some(pool) = core.router.pools.get_mut(id) {
         pool.admitted = true;
     }
@@ -278,7 +289,12 @@ pub(crate) fn complete_switch(core: &mut Core, io: &mut Io, client: ClientRef, i
         core.router.leave_pool(&mut core.links, io, old, client.id);
     }
     let mut body = Vec::new();
-    if switch.login {
+    if switch.login && by_certificate {
+        reply::message(core, io, client.slot, opcode::READY, switch.stream, &body);
+        if let Some(found) = core.clients.find_mut(client) {
+            found.segmented = found.version >= 5;
+        }
+    } else if switch.login {
         encode::auth_success(&mut body, None);
         reply::message(core, io, client.slot, opcode::AUTH_SUCCESS, switch.stream, &body);
     } else {

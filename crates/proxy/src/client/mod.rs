@@ -1,24 +1,25 @@
 //! The state that a core keeps of one client connection, and everything about a client beside its
 //! queries.
 //!
-//! [`login`] lets it into a pool (logging in and USE), [`account`] says to whom a login counts,
-//! [`events`] sends it changes of the schema and [`announce`] those of the fleet, [`deadlines`] and
-//! [`closing`] end it, [`heavy`] orders large requests, [`inbox`] is that of the proxy itself,
-//! which acts as a client too, [`identity`] and [`census`] show clients to operators. [`clients`]
-//! holds them all.
+//! [`login`] lets it into a pool (logging in and USE), [`certificate`] does so by its certificate,
+//! [`account`] says to whom a login counts, [`events`] sends it changes of the schema and
+//! [`announce`] those of the fleet, [`deadlines`] and [`closing`] end it, [`heavy`] orders large
+//! requests, [`inbox`] is that of the proxy itself, which acts as a client too, [`identity`] and
+//! [`census`] show clients to operators. [`clients`] holds them all.
 
 pub(crate) mod account;
 pub(crate) mod announce;
 pub mod census;
+pub(crate) mod certificate;
 pub(crate) mod clients;
 pub(crate) mod closing;
 pub(crate) mod deadlines;
 pub(crate) mod events;
 pub(crate) mod heavy;
+pub(crate) mod identity;
 pub(crate) mod inbox;
 pub(crate) mod login;
 mod news;
-pub(crate) mod identity;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -31,6 +32,7 @@ use shunt_wire::cql::frame_v5::SegmentWriter;
 use shunt_wire::cql::reader::EnvelopeReader;
 
 use crate::client::identity::Driver;
+use crate::config::Identity;
 use crate::fault::Fault;
 use crate::fleet::requests;
 use crate::fleet::roster::Fleet;
@@ -167,6 +169,8 @@ pub(crate) struct Client {
     pub(crate) peer: ClientAddress,
     /// Version of its TLS; `None`: clear text.
     pub(crate) tls: Option<&'static str>,
+    /// The identity that its certificate gave it.
+    pub(crate) identity: Option<Arc<Identity>>,
     /// The driver that it named in STARTUP.
     pub(crate) driver: Option<Arc<Driver>>,
     /// True while its connection is with an agent, or on its way.
@@ -215,6 +219,7 @@ impl Client {
             local,
             peer,
             tls: None,
+            identity: None,
             driver: None,
             is_away: false,
             handshake_deadline_ns: deadline_ns,

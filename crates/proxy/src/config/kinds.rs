@@ -17,8 +17,8 @@ pub enum Written {
     Truth(bool),
     /// A list of the file, or a flag's texts between commas.
     List(Vec<Written>),
-    /// A table or a date of the file; no option takes one.
-    Table,
+    /// A table of the file with its entries; a date has none.
+    Table(Vec<(String, Written)>),
 }
 
 /// Shows nothing, because the value may be a password.
@@ -37,7 +37,7 @@ impl fmt::Display for Written {
             Self::Fraction(number) => write!(f, "`{number}`"),
             Self::Truth(truth) => write!(f, "`{truth}`"),
             Self::List(_) => f.write_str("a list"),
-            Self::Table => f.write_str("a table or a date"),
+            Self::Table(_) => f.write_str("a table or a date"),
         }
     }
 }
@@ -115,7 +115,7 @@ impl<K: Kind> Readable for List<K> {
             Written::Number(_) => format!("invalid type: integer {written}, {form}"),
             Written::Fraction(_) => format!("invalid type: floating point {written}, {form}"),
             Written::Truth(_) => format!("invalid type: boolean {written}, {form}"),
-            Written::Table => format!("invalid type: map, {form}"),
+            Written::Table(_) => format!("invalid type: map, {form}"),
         });
         None
     }

@@ -45,6 +45,11 @@ impl ConfigOption {
     pub fn read(&self, config: &mut Config, written: &Written) -> Vec<String> {
         (self.read)(config, written)
     }
+
+    /// True if the command line has a flag for it.
+    pub fn is_flag(&self) -> bool {
+        !matches!(self.allowed, Allowed::Tables(..))
+    }
 }
 
 /// The default of an option, for display.
@@ -65,6 +70,8 @@ pub enum Allowed {
     WordOr(&'static str, u64, u64),
     /// A description of the form, with an example other than the default.
     Form(&'static str, &'static str),
+    /// Tables of the file, and no flag: a description of the form, and the lines of an example.
+    Tables(&'static str, &'static [&'static str]),
 }
 
 /// Time at which a changed value takes effect.

@@ -27,6 +27,7 @@ impl Config {
         self.check_fleet(&mut found);
         self.check_tls(&mut found);
         self.check_node_tls(&mut found);
+        self.check_identities(&mut found);
         self.check_idle(&mut found);
         if self.clients_bytes_max < self.client_backlog_bytes {
             let (all, one) = (self.clients_bytes_max, self.client_backlog_bytes);
@@ -263,7 +264,10 @@ impl Config {
 
     /// Options of TLS with clients that are given but have no effect, because it is off.
     pub fn idle_tls(&self) -> Vec<&'static str> {
-        if self.tls == Tls::Off { self.given_in(TLS_SECTION) } else { Vec::new() }
+        if self.tls != Tls::Off {
+            return Vec::new();
+        }
+        [self.given_in(TLS_SECTION), self.given_in(IDENTITY_SECTION)].concat()
     }
 
     /// Options of TLS to nodes that are given but have no effect, because it is off.
@@ -304,16 +308,18 @@ impl Config {
 const HANDOVER_SECTION: &str = "Hand-over";
 /// Section of the options of TLS, which `tls` itself belongs to.
 const TLS_SECTION: &str = "TLS";
+/// Section of the identities of clients with TLS.
+const IDENTITY_SECTION: &str = "Identities";
 /// Section of the options of TLS to nodes, which `node_tls` itself belongs to.
 const NODE_TLS_SECTION: &str = "TLS to nodes";
 /// Section of the options of fleets and locks, which `fleet` itself belongs to.
 const FLEET_SECTION: &str = "Locks and fleet";
 
 /// Faults found so far.
-struct Findings(Vec<Problem>);
+pub(super) struct Findings(Vec<Problem>);
 
 impl Findings {
-    fn add(&mut self, key: &'static str, message: impl Into<String>) {
+    pub(super) fn add(&mut self, key: &'static str, message: impl Into<String>) {
         self.0.push(Problem { key, message: message.into() });
     }
 }

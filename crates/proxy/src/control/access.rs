@@ -14,6 +14,8 @@ use crate::config::Credentials;
 pub struct Access {
     /// Login; `None`: the server must not ask for one.
     pub credentials: Option<Credentials>,
+    /// True if no certificate of this side may stand for a login: it speaks for others.
+    pub by_password: bool,
     /// Maker of TLS sessions; `None`: clear text.
     pub tls: Option<Arc<Client>>,
     /// Name of the server to verify; `None`: its address.
@@ -25,7 +27,7 @@ pub struct Access {
 impl Access {
     /// Access in clear text.
     pub fn plain(credentials: Option<Credentials>, limit: Duration) -> Self {
-        Self { credentials, tls: None, name: None, limit }
+        Self { credentials, by_password: false, tls: None, name: None, limit }
     }
 
     /// A session with the server at this address; `None` for clear text.

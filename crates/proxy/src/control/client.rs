@@ -24,6 +24,14 @@ pub const PROXY_KEY: &str = "SHUNT_PROXY";
 /// is their version.
 pub const LOCKS_KEY: &str = "SHUNT_LOCKS";
 
+/// Option in STARTUP to a proxy of a fleet: the way to log in. [`LOGIN_PASSWORD`] is the only one.
+/// Members speak for clients, with the clients' logins and a certificate of their own, which must
+/// not decide on the role.
+pub const LOGIN_KEY: &str = "SHUNT_LOGIN";
+
+/// The value of [`LOGIN_KEY`] that asks for a login by password.
+pub const LOGIN_PASSWORD: &str = "password";
+
 /// Wait for one host before the next is tried in parallel.
 const STAGGER: Duration = Duration::from_millis(250);
 

@@ -6,7 +6,7 @@ use shunt_wire::cql::envelope::opcode;
 use shunt_wire::cql::message::{Authenticate, ErrorMessage, Supported, encode, error_code};
 
 use super::access::Access;
-use super::client::{LOCKS_KEY, PROXY_KEY};
+use super::client::{LOCKS_KEY, LOGIN_KEY, LOGIN_PASSWORD, PROXY_KEY};
 use super::connection::{Connection, Message};
 use super::error::ControlError;
 
@@ -69,7 +69,9 @@ async fn connect_with(
         ("DRIVER_NAME", "shunt"),
         ("DRIVER_VERSION", env!("CARGO_PKG_VERSION")),
     ];
-    encode::startup(&mut body, driver);
+    let by_password = is_proxy && (access.by_password || access.credentials.is_some());
+    let login = by_password.then_some((LOGIN_KEY, LOGIN_PASSWORD));
+    encode::startup(&mut body, driver.into_iter().chain(login));
     let answer = connection.request(opcode::STARTUP, &body, "STARTUP", limit).await?;
     connection.start_framing();
     let authenticator = match answer.opcode {

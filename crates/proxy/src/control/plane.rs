@@ -190,6 +190,7 @@ impl ControlPlane {
         let config = self.config.borrow();
         Access {
             credentials: config.credentials(),
+            by_password: false,
             tls: self.tls.as_ref().map(|tls| tls.client()),
             name: None,
             limit: Duration::from_millis(config.connect_timeout_ms),

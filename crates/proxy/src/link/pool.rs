@@ -1,9 +1,10 @@
 //! Pools: the links that the same clients may share.
 //!
 //! Two clients share links only if nothing on the node's side could tell them apart: same login,
-//! same protocol version, same keyspace, same compression, same NO_COMPACT. That is the pool's key.
-//! The login in the key is the exact SASL token that the role's first link was opened with, so that
-//! a client with another password, or another role, never meets a link that is not its own.
+//! same identity by certificate, same protocol version, same keyspace, same compression, same
+//! NO_COMPACT. That is the pool's key. The login in the key is the exact SASL token that the role's
+//! first link was opened with, so that a client with another password, or another role, never meets
+//! a link that is not its own.
 //!
 //! Each role has a share of the pools ([`Account`]), and so have logins that no node has accepted
 //! yet. The proxy's own statements have their pool in any case.
@@ -29,6 +30,8 @@ use crate::metrics::PoolState;
 pub(crate) struct PoolKey {
     /// SASL token of a successful login, as nodes read it; `None`: the ring asks for no login.
     pub(crate) login: Option<Arc<[u8]>>,
+    /// Name of the identity that its clients have by their certificates; `None`: they have none.
+    pub(crate) identity: Option<Arc<str>>,
     pub(crate) version: u8,
     /// Keyspace of USE.
     pub(crate) keyspace: Option<Arc<str>>,
@@ -91,7 +94,8 @@ impl Pool {
         Self {
             login_id,
             account: login_id.account(),
-            names: PoolNames::new(key.login.as_deref(), key.keyspace.as_deref()),
+            names: PoolNames::new(key.login.as_deref(), key.keyspace.as_deref())
+                .with_identity(key.identity.as_deref()),
             key,
             per_node: per_node.max(1),
             links: Vec::new(),
@@ -432,6 +436,7 @@ mod tests {
     fn key(login: Option<&[u8]>, keyspace: Option<&str>) -> PoolKey {
         PoolKey {
             login: login.map(Arc::from),
+            identity: None,
             version: 4,
             keyspace: keyspace.map(Arc::from),
             compression: None,
@@ -456,6 +461,10 @@ mod tests {
                 ..key(Some(b"\0alice\0secret"), None)
             }),
             find(PoolKey { no_compact: true, ..key(Some(b"\0alice\0secret"), None) }),
+            find(PoolKey {
+                identity: Some("CN=alice".into()),
+                ..key(Some(b"\0alice\0secret"), None)
+            }),
             find(PoolKey { is_own: true, ..key(Some(b"\0alice\0secret"), None) }),
         ];
         assert!(others.iter().all(|other| *other != alice));

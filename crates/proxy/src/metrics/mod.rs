@@ -69,6 +69,8 @@ labels! {
         Authentication = "authentication",
         /// No node could check its login in time.
         LoginUnchecked = "login_unchecked",
+        /// No identity matches its certificate.
+        NoIdentity = "no_identity",
         /// The proxy is shutting down.
         Draining = "draining",
     }
@@ -98,6 +100,10 @@ labels! {
         Authentication = "authentication",
         /// No node could check its login in time.
         LoginUnchecked = "login_unchecked",
+        /// No identity matches its certificate.
+        NoIdentity = "no_identity",
+        /// A reload took its identity or gave it another role.
+        IdentityChanged = "identity_changed",
         /// Every node refuses its login or its keyspace now.
         AccessLost = "access_lost",
         /// The client took too long to send one request.

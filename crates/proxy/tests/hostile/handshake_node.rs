@@ -42,6 +42,8 @@ pub struct HandshakeNode {
     pub compression: Reaction,
     /// The reaction to AUTH_RESPONSE.
     pub login: Reaction,
+    /// A token that is refused whatever `login` says.
+    pub refused_token: Option<&'static [u8]>,
     /// The reaction to USE.
     pub keyspace: Reaction,
     /// Logins that may SELECT from tables of locks, with the table.
@@ -63,6 +65,8 @@ pub struct HandshakeNode {
     open: BTreeMap<(u32, u32), Connection>,
     /// The received queries, each with the keyspace of its connection.
     pub queries: Vec<(Option<String>, String)>,
+    /// The token of the connection of each of them.
+    pub tokens: Vec<Vec<u8>>,
     pub logins: u64,
     pub uses: u64,
     /// Number of queries for its identity.
@@ -80,6 +84,7 @@ impl HandshakeNode {
             asks_for_login,
             compression: Reaction::Accept,
             login: Reaction::Accept,
+            refused_token: None,
             keyspace: Reaction::Accept,
             permits: BTreeSet::new(),
             permission: Reaction::Accept,
@@ -91,6 +96,7 @@ impl HandshakeNode {
             held: Vec::new(),
             open: BTreeMap::new(),
             queries: Vec::new(),
+            tokens: Vec::new(),
             logins: 0,
             uses: 0,
             identity_queries: 0,
@@ -156,7 +162,9 @@ impl HandshakeNode {
                 self.logins += 1;
                 connection.token = body.get(4..).unwrap_or_default().to_vec();
                 encode::auth_success(&mut answer, None);
-                (self.login, opcode::AUTH_SUCCESS)
+                let is_refused = self.refused_token == Some(&connection.token[..]);
+                let refusal = Reaction::Refuse(error_code::BAD_CREDENTIALS);
+                (if is_refused { refusal } else { self.login }, opcode::AUTH_SUCCESS)
             }
             _ => {
                 let text = Query::decode(header.version, body).map_or("", |query| query.text);
@@ -205,6 +213,7 @@ impl HandshakeNode {
                     )
                 } else {
                     self.queries.push((connection.keyspace.clone(), text.to_owned()));
+                    self.tokens.push(connection.token.clone());
                     if self.holds_queries {
                         self.held.push((conn, header));
                         return;

@@ -7,6 +7,7 @@ use shunt_testing::{bytes, simulated};
 use shunt_wire::cql::envelope::opcode;
 
 use super::handshake_node::HandshakeNode;
+use super::support::scene::SceneOptions;
 use super::testbed::Testbed;
 
 /// The token of a login that the nodes accept by default.
@@ -25,8 +26,17 @@ impl HandshakeTestbed {
 
     /// Makes a testbed with another configuration.
     pub fn with(nodes: usize, asks: bool, change: impl FnOnce(&mut Config)) -> HandshakeTestbed {
+        Self::with_options(nodes, asks, |options| change(&mut options.config))
+    }
+
+    /// Makes a testbed with other options.
+    pub fn with_options(
+        nodes: usize,
+        asks: bool,
+        change: impl FnOnce(&mut SceneOptions),
+    ) -> HandshakeTestbed {
         let mut testbed = Testbed::bare(|options| {
-            change(&mut options.config);
+            change(options);
             options.nodes = nodes;
             options.protocol_max = 4;
             if asks {

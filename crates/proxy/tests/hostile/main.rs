@@ -19,6 +19,7 @@ mod lock_ring;
 mod lock_rows;
 mod lock_withdrawals;
 mod locks;
+mod identities;
 mod logins;
 mod multigets;
 mod lost_requests;

@@ -263,10 +263,13 @@ impl Scene {
 
     /// Sends the cores a configuration with another window and another time for frames to gather.
     pub fn reload(&mut self, window_us: Window, gather_us: u64) {
-        let cores = self.options.cores;
-        let listen = vec![self.proxy];
-        let config =
-            Arc::new(Config { window_us, gather_us, cores, listen, ..self.options.config.clone() });
+        self.reload_as(Config { window_us, gather_us, ..self.options.config.clone() });
+    }
+
+    /// Sends the cores a configuration.
+    pub fn reload_as(&mut self, config: Config) {
+        let (cores, listen) = (self.options.cores, vec![self.proxy]);
+        let config = Arc::new(Config { cores, listen, ..config });
         for core in self.cores.clone() {
             self.world.post(core, CoreMail::Reload(Arc::clone(&config)));
         }

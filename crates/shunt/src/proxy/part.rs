@@ -9,7 +9,7 @@ use shunt_proxy::admin::Admin;
 use shunt_proxy::config::{Config, Problem};
 use shunt_proxy::control::CoreMail;
 use shunt_proxy::metrics::CoreMetrics;
-use shunt_proxy::tls::{ClientTls, Outgoing};
+use shunt_proxy::tls::{ClientTls, IdentityFiles, Outgoing};
 use shunt_reactor::{Acceptor, Mailer};
 use tokio::sync::watch;
 use tracing::{error, info, warn};
@@ -68,6 +68,7 @@ pub(crate) struct ProxyPart {
     /// `None`: clients have no TLS.
     tls: Option<Arc<ClientTls>>,
     outgoing: Outgoing,
+    identity_files: IdentityFiles,
     /// The accepting thread had died when it was stopped, which is not reported yet.
     accepting_died: bool,
     mailers: Vec<Mailer<CoreMail>>,
@@ -112,6 +113,7 @@ impl ProxyPart {
             acceptor,
             tls,
             outgoing,
+            identity_files: IdentityFiles::default(),
             accepting_died,
             mailers,
             metrics,
@@ -241,6 +243,16 @@ impl ProxyPart {
         self.config.send_replace(config);
     }
 
+    /// Passes new passwords of identities on.
+    fn look_at_identities(&mut self) {
+        let config = Arc::clone(&self.config.borrow());
+        let Some(identity) = self.identity_files.look(&config, Instant::now()) else { return };
+        info!("identities have new passwords, which new clients and links use");
+        let config = Arc::new(Config { identity, ..(*config).clone() });
+        self.send_all(&CoreMail::Reload(Arc::clone(&config)));
+        self.config.send_replace(config);
+    }
+
     fn order_http(&self, order: Order) {
         if let Some(http) = &self.http {
             http.send_replace(order);
@@ -276,6 +288,7 @@ impl Part for ProxyPart {
             tls.look(Instant::now());
         }
         self.outgoing.look(Instant::now());
+        self.look_at_identities();
         let dead = self.acceptor.take_if(|acceptor| acceptor.has_died());
         if dead.is_some() || std::mem::take(&mut self.accepting_died) {
             error!("the accepting thread has died, so the proxy ends; the log says where");
@@ -306,6 +319,7 @@ impl Part for ProxyPart {
             tls.reload();
         }
         self.outgoing.reload();
+        self.identity_files.hurry();
     }
 
     fn drain(&mut self, signal: Option<&'static str>) -> Duration {

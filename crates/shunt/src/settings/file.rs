@@ -2,6 +2,7 @@
 //! `format = "json"` in `[log]` is `log_format = "json"`. An unknown key is an error that names the
 //! most similar known key.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
@@ -131,7 +132,13 @@ fn written(value: &DeValue<'_>) -> Written {
         DeValue::Array(items) => {
             Written::List(items.iter().map(|item| written(item.get_ref())).collect())
         }
-        DeValue::Table(_) | DeValue::Datetime(_) => Written::Table,
+        DeValue::Table(entries) => {
+            let entry = |(key, value): (&Spanned<Cow<'_, str>>, &Spanned<DeValue<'_>>)| {
+                (key.get_ref().clone().into_owned(), written(value.get_ref()))
+            };
+            Written::Table(entries.iter().map(entry).collect())
+        }
+        DeValue::Datetime(_) => Written::Table(Vec::new()),
     }
 }
 

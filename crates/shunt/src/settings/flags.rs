@@ -37,7 +37,8 @@ fn argument(option: &ConfigOption) -> Arg {
 
 impl Args for Flags {
     fn augment_args(command: Command) -> Command {
-        OPTIONS.iter().fold(command, |command, option| command.arg(argument(option)))
+        let flags = OPTIONS.iter().filter(|option| option.is_flag());
+        flags.fold(command, |command, option| command.arg(argument(option)))
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -53,7 +54,8 @@ impl FromArgMatches for Flags {
                 if option.is_list { Written::List(texts.collect()) } else { texts.next()? };
             Some((option, written))
         };
-        Ok(Self(OPTIONS.iter().filter_map(given).collect()))
+        let flags = OPTIONS.iter().filter(|option| option.is_flag());
+        Ok(Self(flags.filter_map(given).collect()))
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {

@@ -17,7 +17,7 @@ use clap::Args;
 pub(crate) use shunt_proxy::config::{
     Admin, AdminAddress, Bytes, Listen, LocksHttp, Millis, default_cores,
 };
-use shunt_proxy::config::{Config, Handover, Multiget, Problem, Secret};
+use shunt_proxy::config::{Config, Handover, Multiget, OPTIONS, Problem, Secret};
 
 use crate::logging;
 use file::File;
@@ -88,6 +88,7 @@ impl Settings {
             config.multiget = Multiget::Split;
         }
         let mut problems = complete_login(&mut config);
+        problems.extend(config.read_identities());
         problems.extend(config.problems());
         problems.extend(
             logging::filter(&config.log).err().map(|message| Problem { key: "log", message }),
@@ -110,6 +111,9 @@ impl Settings {
             (true, ..) => write!(line, "--{flag}: "),
             (false, Some(place), Some(path)) => {
                 write!(line, "{}:{}:{}: `{key}`: ", path.display(), place.line, place.column)
+            }
+            _ if !OPTIONS.iter().any(|option| option.key == *key && option.is_flag()) => {
+                write!(line, "`{key}`: ")
             }
             _ => write!(line, "`{key}` (--{flag}): "),
         };

@@ -57,7 +57,7 @@ impl End {
     }
 
     pub(super) fn names(&self) -> Vec<&str> {
-        self.session.info().peer_names.iter().map(|name| &**name).collect()
+        self.session.info().peer_names.iter().map(|name| &*name.text).collect()
     }
 }
 

@@ -8,6 +8,7 @@ use shunt_reactor::{CloseReason, Io};
 use shunt_wire::cql::envelope::{Header, opcode};
 use shunt_wire::cql::message::encode;
 
+use crate::control::client::{LOGIN_KEY, LOGIN_PASSWORD};
 use crate::core::Core;
 use crate::fleet::forwarding::answer;
 use crate::fleet::forwarding::open::OPEN_NS;
@@ -47,7 +48,12 @@ pub(crate) fn connected(core: &mut Core, io: &mut Io, key: u32) {
     let version = env!("CARGO_PKG_VERSION");
     encode::startup(
         &mut body,
-        [("CQL_VERSION", "3.0.0"), ("DRIVER_NAME", "Shunt"), ("DRIVER_VERSION", version)],
+        [
+            ("CQL_VERSION", "3.0.0"),
+            ("DRIVER_NAME", "Shunt"),
+            ("DRIVER_VERSION", version),
+            (LOGIN_KEY, LOGIN_PASSWORD),
+        ],
     );
     message(link, io, opcode::STARTUP, &body);
 }

@@ -260,6 +260,7 @@ pub(crate) fn pool(core: &mut Core, io: &mut Io) -> Option<PoolId> {
     let login = token.map(Arc::from);
     let key = PoolKey {
         login,
+        identity: None,
         version,
         keyspace: None,
         compression: None,

@@ -120,11 +120,13 @@ impl<S: Service> Running<S> {
             };
             let [caller, called] = &network.wires[end.wire].sockets;
             let origin = Accepted { listener, peer: caller.address.into(), local: called.address };
+            let caller = caller.host;
             self.sockets.put(index, end);
             network.wires[end.wire].sockets[end.side].slot = Some(index);
             network.note(self.host, "accept", end, 0);
             if network.options.sealed {
-                let session = TornSession::new(network.random.fork(), false);
+                let names = network.machines[caller].peer_names.clone();
+                let session = TornSession::accepting(network.random.fork(), names);
                 self.io.secure(index, Box::new(session), Some(origin));
             } else {
                 let conn = self.io.id(index);

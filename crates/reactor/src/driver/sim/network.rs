@@ -11,6 +11,7 @@ use super::queue::{Event, Packet, Queue};
 use super::random::Random;
 use super::trace::Trace;
 use super::wire::{End, Pipe, Socket, Wire};
+use crate::session::PeerName;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
@@ -39,6 +40,8 @@ pub(super) struct Machine {
     /// Connections made by the kernel and not yet accepted by the service, with their listener.
     pub(super) backlog: VecDeque<(u16, End)>,
     pub(super) next_port: u16,
+    /// Names of the certificate that it shows to servers.
+    pub(super) peer_names: Vec<PeerName>,
 }
 
 /// The hosts, listeners, wires and events of a world.
@@ -90,6 +93,7 @@ impl Network {
             ready: Vec::new(),
             backlog: VecDeque::new(),
             next_port: 32_768,
+            peer_names: Vec::new(),
         });
         self.machines.len() - 1
     }

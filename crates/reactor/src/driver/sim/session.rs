@@ -4,7 +4,7 @@
 //! order is a fault.
 
 use super::random::Random;
-use crate::session::{Opened, Session, SessionFault, SessionInfo};
+use crate::session::{Opened, PeerName, Session, SessionFault, SessionInfo};
 
 /// Bytes before a record's content: kind, length, number.
 const HEADER_BYTES: usize = 4;
@@ -32,10 +32,17 @@ pub struct TornSession {
     /// True from a demand for new keys until the other side has confirmed it.
     awaits_confirmation: bool,
     pending: Vec<u8>,
+    /// Names of the peer, which its certificate would have.
+    peer_names: Vec<PeerName>,
     info: SessionInfo,
 }
 
 impl TornSession {
+    /// The accepting side of a peer whose certificate has these names.
+    pub(super) fn accepting(random: Random, peer_names: Vec<PeerName>) -> TornSession {
+        TornSession { peer_names, ..TornSession::new(random, false) }
+    }
+
     /// A session that makes its random choices by `random`.
     pub fn new(random: Random, is_client: bool) -> TornSession {
         let mut session = TornSession {
@@ -45,6 +52,7 @@ impl TornSession {
             received: 0,
             awaits_confirmation: false,
             pending: Vec::new(),
+            peer_names: Vec::new(),
             info: SessionInfo::default(),
         };
         if is_client {
@@ -70,7 +78,9 @@ impl TornSession {
 
     fn note_handshake(&mut self) {
         if self.flights == FLIGHTS {
-            self.info = SessionInfo { version: "sim", cipher: "xor", ..SessionInfo::default() };
+            let peer_names = std::mem::take(&mut self.peer_names);
+            self.info =
+                SessionInfo { version: "sim", cipher: "xor", peer_names, ..SessionInfo::default() };
         }
     }
 

@@ -8,6 +8,7 @@ use super::queue::Event;
 use crate::io::Io;
 use crate::options::LoopOptions;
 use crate::service::{ConnId, Service};
+use crate::session::PeerName;
 use std::marker::PhantomData;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -109,6 +110,11 @@ impl World {
         if let Some(entries) = self.network.listeners.get_mut(&address) {
             entries.retain(|entry| entry.0 != host.index);
         }
+    }
+
+    /// Has a host show a certificate with these names in sealed connections from now on.
+    pub fn show_certificate<S>(&mut self, host: HostId<S>, names: Vec<PeerName>) {
+        self.network.machines[host.index].peer_names = names;
     }
 
     // --- inspection ---

@@ -28,10 +28,14 @@ fn table() -> String {
         };
         let manual =
             if option.manual.is_empty() { String::new() } else { format!(". {}", option.manual) };
-        let (flag, allowed) = (flag(option.key), allowed(option));
+        let allowed = allowed(option);
+        let name = match option.is_flag() {
+            true => format!("--{}", flag(option.key)),
+            false => format!("[[{}]]", option.key),
+        };
         let _ = writeln!(
             table,
-            "| `--{flag}` | {default} | {allowed} | {change} | {}{manual} |",
+            "| `{name}` | {default} | {allowed} | {change} | {}{manual} |",
             option.help
         );
     }
@@ -48,7 +52,7 @@ fn allowed(option: &ConfigOption) -> String {
     match option.allowed {
         Allowed::Numbers(from, to) => range(from, to),
         Allowed::WordOr(word, from, to) => format!("`{word}`, {}", range(from, to)),
-        Allowed::Form(form, _) => form.to_owned(),
+        Allowed::Form(form, _) | Allowed::Tables(form, _) => form.to_owned(),
     }
 }
 
@@ -68,6 +72,11 @@ fn example_file() -> String {
             let gap = if section.is_empty() { "" } else { "\n" };
             let _ = writeln!(file, "{gap}# {}", option.section);
             section = option.section;
+        }
+        if let Allowed::Tables(_, lines) = option.allowed {
+            let _ = writeln!(file, "# [[{}]]", option.key);
+            lines.iter().for_each(|line| file.push_str(&format!("# {line}\n")));
+            continue;
         }
         let (mark, text) = match option.default {
             DefaultText::Value(value) => ("", value.to_owned()),

@@ -1,0 +1,217 @@
+//! Clients that log in by their certificate (`[[identity]]` of the configuration).
+//!
+//! The TLS session has verified the certificate, in this handshake or in the one that it resumes,
+//! and has its names. STARTUP finds the identity that has one of them. A node then accepts the
+//! identity's own login, as it would a client's, and READY answers STARTUP.
+//!
+//! The following must never happen:
+//! - *A client uses a pool of another identity, or of a password.* The key of a pool has the
+//!   identity beside the login, and a client gets an identity by the names of its own session
+//!   alone, by those of the present configuration.
+//! - *A client keeps the rights of an identity that a reload took from it.* [`reloaded`] closes
+//!   each client that its names would not give the same identity and role today. A new password
+//!   of the same role closes nobody.
+//! - *A certificate that no identity has gets in where each client must have one.* Members of a
+//!   fleet are the exception: they bring the logins of their clients, so they ask for a password
+//!   login ([`LOGIN_KEY`](crate::control::client::LOGIN_KEY)). Such a connection gets no identity,
+//!   whatever its certificate.
+//! - *A login that fails keeps others out.* Verdicts of nodes belong to a pool.
+
+use std::sync::Arc;
+
+use shunt_reactor::{Io, PeerName};
+use shunt_tls::ClientAuth;
+use shunt_wire::cql::envelope::opcode;
+use shunt_wire::cql::message::{encode, error_code};
+use shunt_wire::printable::printable_to;
+
+use crate::client::{Phase, closing, login};
+use crate::config::{Config, Identity};
+use crate::core::Core;
+use crate::limits;
+use crate::link::{PoolKey, pools};
+use crate::metrics::{Closing, Refusal};
+use crate::reply;
+
+/// Most names of a certificate that a refusal quotes.
+const NAMES_SHOWN_MAX: usize = 4;
+
+/// How a client that has sent STARTUP goes on.
+#[derive(Debug, PartialEq, Eq)]
+enum Way {
+    /// As its password or the ring says.
+    Password,
+    /// By the login of this identity.
+    Identity(Arc<Identity>),
+    /// Not at all, for this reason.
+    Refused(String),
+}
+
+/// The way of a client whose verified certificate has these names; empty: it has none.
+fn way(config: &Config, names: &[PeerName], asks_for_password: bool) -> Way {
+    let is_member = asks_for_password && config.fleet.is_some();
+    if config.identity.0.is_empty() || names.is_empty() || is_member {
+        return Way::Password;
+    }
+    match config.identity.of(names) {
+        Some(identity) => Way::Identity(Arc::clone(identity)),
+        None if config.tls_client_auth == ClientAuth::Required => Way::Refused(refusal(names)),
+        None => Way::Password,
+    }
+}
+
+/// The reason to refuse a certificate with these names.
+fn refusal(names: &[PeerName]) -> String {
+    let shown = |name: &PeerName| printable_to(&name.to_string(), limits::NAME_SHOWN_BYTES_MAX);
+    let quoted: Vec<String> = names.iter().take(NAMES_SHOWN_MAX).map(shown).collect();
+    let quoted = quoted.join(", ");
+    let more = match names.len().saturating_sub(NAMES_SHOWN_MAX) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!(
+        "Shunt: no identity of this proxy matches the client's certificate, whose names are \
+        {quoted}{more}: add an [[identity]] with one of them to the proxy's configuration, or give \
+        the client another certificate"
+    )
+}
+
+fn names_of(core: &Core, io: &Io, slot: u32) -> Vec<PeerName> {
+    let session = core.clients.get(slot).and_then(|client| io.session_info(client.conn));
+    session.map(|session| session.peer_names.clone()).unwrap_or_default()
+}
+
+/// Answers the STARTUP of a client by its certificate, now or when a node has accepted the login.
+/// `false`: the certificate decides nothing.
+pub(crate) fn take_startup(
+    core: &mut Core,
+    io: &mut Io,
+    slot: u32,
+    stream: i16,
+    asks_for_password: bool,
+) -> bool {
+    if core.context.config.identity.0.is_empty() {
+        return false;
+    }
+    let names = names_of(core, io, slot);
+    match way(&core.context.config, &names, asks_for_password) {
+        Way::Password => return false,
+        Way::Refused(why) => refuse(core, io, slot, stream, &why),
+        Way::Identity(identity) => {
+            let Some(client) = core.clients.get_mut(slot) else { return true };
+            let key = PoolKey {
+                login: Some(identity.token()),
+                identity: Some(identity.name.to_string().into()),
+                version: client.version,
+                keyspace: None,
+                compression: client.compression,
+                no_compact: client.no_compact,
+                is_own: false,
+            };
+            client.phase = Phase::Authenticating;
+            client.identity = Some(identity);
+            match pools::for_key(core, io, &key, 0) {
+                Some(id) => login::start_switch(core, io, slot, stream, id, true),
+                None => closing::refuse_pool(core, io, slot, stream),
+            }
+        }
+    }
+    true
+}
+
+fn refuse(core: &mut Core, io: &mut Io, slot: u32, stream: i16, why: &str) {
+    core.context.metrics.clients_refused.of(Refusal::NoIdentity).add(1);
+    let mut body = Vec::new();
+    encode::error(&mut body, error_code::BAD_CREDENTIALS, why);
+    reply::message(core, io, slot, opcode::ERROR, stream, &body);
+    closing::close(core, io, slot, Closing::NoIdentity, why);
+}
+
+/// Closes the clients whose certificate does not give them the same role any more.
+pub(crate) fn reloaded(core: &mut Core, io: &mut Io) {
+    let identified: Vec<u32> = core
+        .clients
+        .iter()
+        .filter(|(_, client)| client.identity.is_some())
+        .map(|(slot, _)| slot)
+        .collect();
+    for slot in identified {
+        let names = names_of(core, io, slot);
+        let now = core.context.config.identity.of(&names).cloned();
+        let Some(client) = core.clients.get_mut(slot) else { continue };
+        let is_same = now.as_ref().zip(client.identity.as_ref());
+        if is_same.is_some_and(|(now, before)| now.has_rights_of(before)) {
+            client.identity = now;
+        } else {
+            let why = "its identity was removed from the configuration, or has another role now";
+            closing::close(core, io, slot, Closing::IdentityChanged, why);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shunt_reactor::NameKind;
+
+    use super::*;
+    use crate::config::{Identities, Secret};
+
+    fn uri(text: &str) -> PeerName {
+        PeerName::new(NameKind::Uri, text)
+    }
+
+    fn config(auth: ClientAuth, names: &[&str]) -> Config {
+        let identity = |name: &&str| {
+            Arc::new(Identity {
+                name: uri(name),
+                username: format!("role of {name}"),
+                password_file: "file".into(),
+                password: Secret::new("secret"),
+            })
+        };
+        let identity = Identities(names.iter().map(identity).collect());
+        Config { tls_client_auth: auth, identity, ..Config::default() }
+    }
+
+    #[test]
+    fn without_identities_everything_is_as_before() {
+        for auth in [ClientAuth::None, ClientAuth::Optional, ClientAuth::Required] {
+            assert_eq!(way(&config(auth, &[]), &[uri("a:1")], false), Way::Password);
+        }
+    }
+
+    #[test]
+    fn a_certificate_that_none_matches_falls_back_only_where_it_is_optional() {
+        let names = [uri("a:1"), uri("a:2")];
+        let way_of = |auth| way(&config(auth, &["b:1"]), &names, false);
+        assert_eq!(way_of(ClientAuth::Optional), Way::Password);
+        let Way::Refused(why) = way_of(ClientAuth::Required) else { panic!("it is not refused") };
+        assert!(why.contains("URI:a:1, URI:a:2") && why.contains("add an [[identity]]"), "{why}");
+    }
+
+    #[test]
+    fn a_client_without_a_certificate_has_a_password() {
+        assert_eq!(way(&config(ClientAuth::Required, &["a:1"]), &[], false), Way::Password);
+    }
+
+    /// A member's own certificate must give the clients that it speaks for no role.
+    #[test]
+    fn a_member_of_a_fleet_has_its_clients_logins_whatever_its_certificate() {
+        let of_fleet =
+            Config { fleet: Some("main".to_owned()), ..config(ClientAuth::Required, &["a:1"]) };
+        for names in [[uri("a:1")], [uri("stranger:1")]] {
+            assert_eq!(way(&of_fleet, &names, true), Way::Password);
+        }
+        assert!(matches!(way(&of_fleet, &[uri("a:1")], false), Way::Identity(_)));
+        let alone = config(ClientAuth::Required, &["a:1"]);
+        assert!(matches!(way(&alone, &[uri("b:1")], true), Way::Refused(_)));
+    }
+
+    #[test]
+    fn a_refusal_is_short_and_printable() {
+        let names: Vec<PeerName> = (0..60).map(|_| uri(&"\u{202e}x".repeat(400))).collect();
+        let why = refusal(&names);
+        assert!(why.len() < 1_000 && why.contains("and 56 more"), "{why}");
+        assert!(!why.contains('\u{202e}'));
+    }
+}

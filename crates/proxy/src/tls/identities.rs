@@ -1,0 +1,53 @@
+//! The checks of the identities' password files: when one is due, and what follows from its result.
+
+use std::time::Instant;
+
+use tracing::error;
+
+use super::files::LOOK_EVERY;
+use crate::config::{Config, Identities};
+
+/// The checks of the password files.
+#[derive(Debug)]
+pub struct IdentityFiles {
+    next: Instant,
+    /// Last faults: a line for each check would fill the log.
+    last_faults: Vec<String>,
+}
+
+impl Default for IdentityFiles {
+    fn default() -> Self {
+        Self { next: Instant::now() + LOOK_EVERY, last_faults: Vec::new() }
+    }
+}
+
+impl IdentityFiles {
+    /// Has the files read at the next look.
+    pub fn hurry(&mut self) {
+        self.next = Instant::now();
+        self.last_faults.clear();
+    }
+
+    /// Reads the files if that is due. Returns the identities of this configuration with their new
+    /// passwords, if any of them has one. Called about once a second.
+    pub fn look(&mut self, config: &Config, now: Instant) -> Option<Identities> {
+        if now < self.next {
+            return None;
+        }
+        self.next = now + LOOK_EVERY;
+        let (read, faults) = match config.identity.read_again() {
+            Ok(read) => (Some(read), Vec::new()),
+            Err(faults) => (None, faults),
+        };
+        if faults != self.last_faults {
+            for why in &faults {
+                error!(
+                    why,
+                    "the passwords of identities stay as they are, because a file cannot be used"
+                );
+            }
+        }
+        self.last_faults = faults;
+        read.filter(|read| *read != config.identity)
+    }
+}

@@ -1,0 +1,245 @@
+//! Clients that a certificate identifies: each has the rights of its own identity, and no other's,
+//! whatever others do and whatever a reload changes.
+
+use std::sync::Arc;
+
+use shunt_proxy::config::{Config, Identities, Identity, Secret};
+use shunt_reactor::sim::{HostId, SECOND};
+use shunt_reactor::{NameKind, PeerName};
+use shunt_testing::{bytes, simulated};
+use shunt_tls::ClientAuth;
+use shunt_wire::cql::envelope::opcode;
+use shunt_wire::cql::message::error_code::BAD_CREDENTIALS;
+
+use super::handshake_node::{Reaction, select};
+use super::handshake_testbed::{HandshakeTestbed, TOKEN};
+
+const SHOP: &str = "spiffe://example/shop";
+const BILLING: &str = "spiffe://example/billing";
+const SHOP_TOKEN: &[u8] = b"\0shop\0one";
+const BILLING_TOKEN: &[u8] = b"\0billing\0two";
+
+fn identity(uri: &str, username: &str, password: &str) -> Arc<Identity> {
+    Arc::new(Identity {
+        name: PeerName::new(NameKind::Uri, uri),
+        username: username.to_owned(),
+        password_file: "file".into(),
+        password: Secret::new(password),
+    })
+}
+
+fn both() -> Identities {
+    Identities(vec![identity(SHOP, "shop", "one"), identity(BILLING, "billing", "two")])
+}
+
+fn with(nodes: usize, auth: ClientAuth, identities: Identities) -> HandshakeTestbed {
+    HandshakeTestbed::with_options(nodes, true, |options| {
+        options.network.sealed = true;
+        options.config.tls_client_auth = auth;
+        options.config.identity = identities;
+    })
+}
+
+impl HandshakeTestbed {
+    /// A client whose certificate has these URIs, and that has sent STARTUP.
+    fn certified(&mut self, uris: &[&str]) -> HostId<simulated::Client> {
+        let client = self.testbed.offender();
+        let names = uris.iter().map(|uri| PeerName::new(NameKind::Uri, uri)).collect();
+        self.testbed.scene.world.show_certificate(client, names);
+        self.testbed.send(client, &bytes::startup(4, None));
+        client
+    }
+
+    fn identified(&mut self, uri: &str) -> HostId<simulated::Client> {
+        let client = self.certified(&[uri]);
+        assert_eq!(self.next_opcode(client), opcode::READY);
+        client
+    }
+
+    /// The tokens under which the nodes got their queries since the last call.
+    fn tokens(&mut self) -> Vec<Vec<u8>> {
+        let mut tokens = Vec::new();
+        self.all(|node| tokens.append(&mut node.tokens));
+        tokens
+    }
+
+    fn asks_as(&mut self, client: HostId<simulated::Client>, token: &[u8]) {
+        self.tokens();
+        self.testbed.send(client, &select(1));
+        assert_eq!(self.next_opcode(client), opcode::RESULT);
+        assert_eq!(self.tokens(), [token]);
+    }
+
+    fn reload(&mut self, auth: ClientAuth, identity: Identities) {
+        let config = self.testbed.scene.options.config.clone();
+        let config = Config { tls_client_auth: auth, identity, ..config };
+        self.testbed.scene.reload_as(config);
+        self.testbed.run_for(SECOND);
+    }
+
+    fn is_closed(&self, client: HostId<simulated::Client>) -> bool {
+        self.testbed.scene.world.host(client).is_closed()
+    }
+}
+
+#[test]
+fn a_certificate_is_a_login_and_identities_never_share_a_link() {
+    let mut setup = with(1, ClientAuth::Required, both());
+    let (shop, billing) = (setup.identified(SHOP), setup.identified(BILLING));
+    let password = setup.certified(&[]);
+    assert_eq!(setup.next_opcode(password), opcode::AUTHENTICATE, "it shows no certificate");
+    // The login of the identity, but not its certificate.
+    setup.testbed.send(password, &bytes::auth_response(4, SHOP_TOKEN));
+    assert_eq!(setup.next_opcode(password), opcode::AUTH_SUCCESS);
+    for _ in 0..3 {
+        setup.asks_as(shop, SHOP_TOKEN);
+        setup.asks_as(billing, BILLING_TOKEN);
+        setup.asks_as(password, SHOP_TOKEN);
+    }
+    setup.testbed.run_for(SECOND);
+    let connections = setup.testbed.scene.world.host(setup.nodes[0]).connections();
+    assert_eq!(connections, 3, "a link each");
+    let second = setup.identified(SHOP);
+    setup.asks_as(second, SHOP_TOKEN);
+    setup.testbed.run_for(SECOND);
+    assert_eq!(setup.node(0).connections(), 3, "clients of one identity share");
+}
+
+#[test]
+fn a_keyspace_changes_no_identity() {
+    let mut setup = with(1, ClientAuth::Required, both());
+    let (shop, billing) = (setup.identified(SHOP), setup.identified(BILLING));
+    for client in [shop, billing] {
+        assert_eq!(setup.ask(client, "USE bench"), opcode::RESULT);
+    }
+    setup.asks_as(shop, SHOP_TOKEN);
+    setup.asks_as(billing, BILLING_TOKEN);
+}
+
+#[test]
+fn a_certificate_that_no_identity_has_is_refused_by_its_names() {
+    let mut setup = with(1, ClientAuth::Required, both());
+    let stranger = setup.certified(&["spiffe://example/other", "spiffe://example/shop/x"]);
+    setup.testbed.closed(stranger);
+    let (code, text) = setup.testbed.scene.world.host(stranger).last().error();
+    assert_eq!(code, BAD_CREDENTIALS);
+    assert!(
+        text.contains("URI:spiffe://example/other, URI:spiffe://example/shop/x")
+            && text.contains("[[identity]]"),
+        "{text}"
+    );
+    assert_eq!(setup.count(|node| node.logins), 0, "no node hears of it");
+}
+
+#[test]
+fn where_a_certificate_is_optional_one_without_identity_has_a_password() {
+    let mut setup = with(1, ClientAuth::Optional, both());
+    let client = setup.certified(&["spiffe://example/other"]);
+    assert_eq!(setup.next_opcode(client), opcode::AUTHENTICATE);
+    setup.testbed.send(client, &bytes::auth_response(4, TOKEN));
+    assert_eq!(setup.next_opcode(client), opcode::AUTH_SUCCESS);
+    setup.asks_as(client, TOKEN);
+    let shop = setup.identified(SHOP);
+    setup.asks_as(shop, SHOP_TOKEN);
+}
+
+#[test]
+fn without_identities_a_certificate_is_no_login() {
+    let mut setup = with(1, ClientAuth::Required, Identities::default());
+    let client = setup.certified(&[SHOP]);
+    assert_eq!(setup.next_opcode(client), opcode::AUTHENTICATE);
+}
+
+#[test]
+fn a_wrong_password_of_one_identity_harms_no_other() {
+    let mut setup = with(3, ClientAuth::Required, both());
+    let billing = setup.identified(BILLING);
+    setup.all(|node| node.refused_token = Some(SHOP_TOKEN));
+    for _ in 0..20 {
+        let shop = setup.certified(&[SHOP]);
+        setup.testbed.closed(shop);
+        let (code, text) = setup.testbed.scene.world.host(shop).last().error();
+        assert_eq!((code, text.as_str()), (BAD_CREDENTIALS, "the node says no"));
+        setup.asks_as(billing, BILLING_TOKEN);
+    }
+    let another = setup.identified(BILLING);
+    setup.asks_as(another, BILLING_TOKEN);
+    setup.all(|node| node.refused_token = None);
+    let shop = setup.identified(SHOP);
+    setup.asks_as(shop, SHOP_TOKEN);
+}
+
+/// READY must not come before a node has accepted the identity's login.
+#[test]
+fn a_client_waits_for_the_verdict_of_a_node() {
+    let mut setup = with(1, ClientAuth::Required, both());
+    setup.all(|node| node.login = Reaction::Ignore);
+    let shop = setup.certified(&[SHOP]);
+    setup.testbed.run_for(SECOND / 2);
+    assert_eq!(setup.testbed.take_answers(shop).len(), 0);
+    setup.testbed.closed(shop);
+    assert_eq!(setup.testbed.take_answers(shop).len(), 0, "no answer means no wrong password");
+}
+
+#[test]
+fn a_reload_closes_the_clients_that_lose_their_identity_and_no_others() {
+    let removed = Identities(vec![identity(BILLING, "billing", "two")]);
+    let other_role =
+        Identities(vec![identity(SHOP, "another", "one"), identity(BILLING, "billing", "two")]);
+    for (identities, token) in [(removed, None), (other_role, Some(&b"\0another\0one"[..]))] {
+        let mut setup = with(1, ClientAuth::Required, both());
+        let (shop, billing) = (setup.identified(SHOP), setup.identified(BILLING));
+        setup.reload(ClientAuth::Required, identities);
+        assert!(setup.is_closed(shop) && !setup.is_closed(billing));
+        setup.asks_as(billing, BILLING_TOKEN);
+        let again = setup.certified(&[SHOP]);
+        setup.testbed.answered(again, 1);
+        match token {
+            Some(token) => {
+                assert_eq!(setup.next_opcode(again), opcode::READY);
+                setup.asks_as(again, token);
+            }
+            None => assert_eq!(setup.next_opcode(again), opcode::ERROR),
+        }
+    }
+}
+
+/// The order of the file decides, also after a reload.
+#[test]
+fn a_client_that_another_identity_would_win_now_is_closed() {
+    let mut setup = with(1, ClientAuth::Required, both());
+    let client = setup.certified(&[BILLING, SHOP]);
+    assert_eq!(setup.next_opcode(client), opcode::READY);
+    setup.asks_as(client, SHOP_TOKEN);
+    setup.reload(ClientAuth::Required, Identities(both().0.into_iter().rev().collect()));
+    assert!(setup.is_closed(client));
+    let again = setup.certified(&[BILLING, SHOP]);
+    assert_eq!(setup.next_opcode(again), opcode::READY);
+    setup.asks_as(again, BILLING_TOKEN);
+}
+
+#[test]
+fn a_client_that_waits_for_its_login_loses_it_too() {
+    let mut setup = with(1, ClientAuth::Required, both());
+    setup.all(|node| node.login = Reaction::Ignore);
+    let shop = setup.certified(&[SHOP]);
+    setup.testbed.run_for(SECOND / 10);
+    setup.reload(ClientAuth::Optional, Identities::default());
+    assert!(setup.is_closed(shop));
+    setup.all(|node| node.login = Reaction::Accept);
+    let again = setup.certified(&[SHOP]);
+    assert_eq!(setup.next_opcode(again), opcode::AUTHENTICATE);
+}
+
+#[test]
+fn a_new_password_of_the_same_role_closes_nobody() {
+    let mut setup = with(1, ClientAuth::Required, both());
+    let before = setup.identified(SHOP);
+    setup.asks_as(before, SHOP_TOKEN);
+    let renewed =
+        Identities(vec![identity(SHOP, "shop", "new"), identity(BILLING, "billing", "two")]);
+    setup.reload(ClientAuth::Required, renewed);
+    setup.asks_as(before, SHOP_TOKEN);
+    let after = setup.identified(SHOP);
+    setup.asks_as(after, b"\0shop\0new");
+}
