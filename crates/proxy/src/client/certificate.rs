@@ -36,14 +36,14 @@ use crate::reply;
 /// Most names of a certificate that a refusal quotes.
 const NAMES_SHOWN_MAX: usize = 4;
 
-/// How a client that has sent STARTUP goes on.
+/// The way in for a client that has sent STARTUP.
 #[derive(Debug, PartialEq, Eq)]
 enum Way {
-    /// As its password or the ring says.
+    /// A password, if the ring asks for one.
     Password,
-    /// By the login of this identity.
+    /// The login of this identity.
     Identity(Arc<Identity>),
-    /// Not at all, for this reason.
+    /// Refused, for this reason.
     Refused(String),
 }
 
