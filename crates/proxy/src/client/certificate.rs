@@ -15,6 +15,8 @@
 //!   fleet are the exception: they bring the logins of their clients, so they ask for a password
 //!   login ([`LOGIN_KEY`](crate::control::client::LOGIN_KEY)). Such a connection gets no identity,
 //!   whatever its certificate.
+//! - *A client gets the role of the proxy's own certificate.* Where nodes would take that for a
+//!   login, no client gets in.
 //! - *A login that fails keeps others out.* Verdicts of nodes belong to a pool.
 
 use std::sync::Arc;
@@ -35,6 +37,13 @@ use crate::reply;
 
 /// Most names of a certificate that a refusal quotes.
 const NAMES_SHOWN_MAX: usize = 4;
+
+/// First part of the names of Cassandra's authenticators that take a certificate for a login.
+const MUTUAL_TLS: &str = "MutualTls";
+/// Error text for clients of a ring with such an authenticator.
+const NODES_TAKE_CERTIFICATES: &str = "Shunt: the nodes take a certificate for a login \
+    (MutualTlsAuthenticator), and would take that of the proxy (node_tls_certificate) for yours: \
+    use PasswordAuthenticator, and an [[identity]] for clients with certificates";
 
 /// The way in for a client that has sent STARTUP.
 #[derive(Debug, PartialEq, Eq)]
@@ -90,6 +99,10 @@ pub(crate) fn take_startup(
     stream: i16,
     asks_for_password: bool,
 ) -> bool {
+    if would_lend_certificate(core) {
+        refuse(core, io, slot, stream, NODES_TAKE_CERTIFICATES);
+        return true;
+    }
     if core.context.config.identity.0.is_empty() {
         return false;
     }
@@ -117,6 +130,15 @@ pub(crate) fn take_startup(
         }
     }
     true
+}
+
+/// True if nodes would take the proxy's own certificate for the login of a client: its links show
+/// that certificate, whatever password the client has.
+fn would_lend_certificate(core: &Core) -> bool {
+    let class = core.router.cluster.as_ref().and_then(|cluster| cluster.authenticator.as_deref());
+    let name = class.and_then(|class| class.rsplit('.').next());
+    core.context.config.node_tls_certificate.is_some()
+        && name.is_some_and(|name| name.starts_with(MUTUAL_TLS))
 }
 
 fn refuse(core: &mut Core, io: &mut Io, slot: u32, stream: i16, why: &str) {

@@ -243,3 +243,26 @@ fn a_new_password_of_the_same_role_closes_nobody() {
     let after = setup.identified(SHOP);
     setup.asks_as(after, b"\0shop\0new");
 }
+
+/// Nodes with such an authenticator look at the certificate of the link, which is the proxy's own,
+/// and at no password.
+#[test]
+fn no_client_borrows_the_certificate_of_the_proxy() {
+    for class in ["MutualTlsAuthenticator", "MutualTlsWithPasswordFallbackAuthenticator"] {
+        for uris in [&[][..], &[SHOP]] {
+            let mut setup = HandshakeTestbed::with_options(1, true, |options| {
+                options.network.sealed = true;
+                options.authenticator = format!("org.apache.cassandra.auth.{class}");
+                options.config.tls_client_auth = ClientAuth::Required;
+                options.config.node_tls_certificate = Some("proxy.crt".into());
+                options.config.identity = both();
+            });
+            let client = setup.certified(uris);
+            setup.testbed.closed(client);
+            let (code, text) = setup.testbed.scene.world.host(client).last().error();
+            assert_eq!(code, BAD_CREDENTIALS);
+            assert!(text.contains("node_tls_certificate"), "{text}");
+            assert_eq!(setup.count(|node| node.logins), 0);
+        }
+    }
+}

@@ -243,6 +243,22 @@ mod tests {
     }
 
     #[test]
+    fn tables_in_double_brackets_are_one_value() {
+        let identity = "[[identity]]\nmatch = \"CN=a\"\nusername = \"a\"\npassword_file = \"f\"\n";
+        let mut config = Config::default();
+        let file = super::parse(&format!("cores = 2\n{identity}{identity}"), &mut config);
+        assert!(file.errors.is_empty() && file.is_whole, "{:?}", file.errors);
+        assert_eq!((config.cores, config.identity.0.len()), (2, 2));
+        assert_eq!(file.places.get("identity").map(|place| place.line), Some(2));
+        let (.., message) = error_of("[[identity]]\nmatch = 7");
+        assert!(message.contains("number 1: `match`: expected text in quotes"), "{message}");
+        let (.., message) = error_of(&format!("{identity}cores = 2\n"));
+        assert!(message.contains("before the first [[identity]]"), "{message}");
+        let (.., message) = error_of("[identity]\nmatch = \"CN=a\"");
+        assert!(message.contains("below a line [[identity]]"), "{message}");
+    }
+
+    #[test]
     fn a_key_that_is_given_twice_is_named() {
         let (line, column, message) = error_of("cores = 2\nio = \"auto\"\ncores = 3\n");
         assert_eq!((line, column, message.as_str()), (3, 1, "`cores` is given twice"));
