@@ -30,6 +30,12 @@ impl Account {
             None => KEY.hash_one((false, token)),
         })
     }
+
+    /// The account of an identity by certificate: whoever guesses passwords of its role takes
+    /// nothing from its share.
+    pub(crate) fn of_identity(name: &str) -> Account {
+        Account(KEY.hash_one(("identity", name)))
+    }
 }
 
 /// A login as a number that stands for its token where a token would be kept for long: 128 bits of

@@ -124,8 +124,8 @@ pub(crate) fn take_startup(
             client.phase = Phase::Authenticating;
             client.identity = Some(identity);
             match pools::for_key(core, io, &key, 0) {
-                Some(id) => login::start_switch(core, io, slot, stream, id, true),
-                None => closing::refuse_pool(core, io, slot, stream),
+                Ok(id) => login::start_switch(core, io, slot, stream, id, true),
+                Err(shortage) => closing::refuse_pool(core, io, slot, stream, shortage),
             }
         }
     }

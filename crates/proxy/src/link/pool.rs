@@ -42,6 +42,16 @@ pub(crate) struct PoolKey {
     pub(crate) is_own: bool,
 }
 
+impl PoolKey {
+    /// The account that the pool counts to.
+    pub(crate) fn account(&self) -> Account {
+        match &self.identity {
+            Some(name) => Account::of_identity(name),
+            None => Account::of(self.login.as_deref()),
+        }
+    }
+}
+
 /// The links of one pool and the clients that wait for them.
 pub(crate) struct Pool {
     pub(crate) key: PoolKey,
@@ -93,7 +103,7 @@ impl Pool {
         let login_id = LoginId::of(key.login.as_deref());
         Self {
             login_id,
-            account: login_id.account(),
+            account: key.account(),
             names: PoolNames::new(key.login.as_deref(), key.keyspace.as_deref())
                 .with_identity(key.identity.as_deref()),
             key,
@@ -375,6 +385,10 @@ impl Pools {
         if all >= limits::POOLS_MAX {
             return Err(Shortage::Pools);
         }
+        // The configuration vouches for the login of an identity; nobody else can name it.
+        if another.key.identity.is_some() {
+            return Ok(());
+        }
         let is_short = unverified >= limits::POOLS_UNVERIFIED_MAX
             || unverified_of_role >= limits::POOLS_UNVERIFIED_OF_ROLE_MAX;
         if is_unverified && is_short { Err(Shortage::Logins) } else { Ok(()) }
@@ -551,6 +565,20 @@ mod tests {
             (pools.idlest_of_most(), pools.idlest_of(account(b"\0ann\0x"))),
             (Some(first), None)
         );
+    }
+
+    #[test]
+    fn guesses_at_its_role_take_no_room_from_an_identity() {
+        let mut pools = Pools::default();
+        for guess in 0..limits::POOLS_MAX {
+            let (own, other) = (format!("\0shop\0{guess}"), format!("\0role {guess}\0x"));
+            for token in [own, other] {
+                let _ = pools.find_or_create(&key(Some(token.as_bytes()), None), 1, 0, 0);
+            }
+        }
+        let shop =
+            PoolKey { identity: Some("CN=shop".into()), ..key(Some(b"\0shop\0secret"), None) };
+        assert!(pools.find_or_create(&shop, 1, 0, 0).is_ok());
     }
 
     #[test]

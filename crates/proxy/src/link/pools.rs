@@ -2,7 +2,6 @@
 
 use shunt_reactor::Io;
 
-use crate::client::account::Account;
 use crate::core::Core;
 use crate::ids::PoolId;
 use crate::link::{PoolKey, Shortage, closing, open};
@@ -22,7 +21,7 @@ pub(crate) fn for_key(
     let Err(shortage) = found else { return found };
     let idlest = match shortage {
         Shortage::Pools => core.router.pools.idlest_of_most(),
-        Shortage::OfRole => core.router.pools.idlest_of(Account::of(key.login.as_deref())),
+        Shortage::OfRole => core.router.pools.idlest_of(key.account()),
         // The login of a pool without clients may be on its way to a node.
         Shortage::Logins => None,
     };

@@ -248,11 +248,14 @@ fn a_new_password_of_the_same_role_closes_nobody() {
 /// and at no password.
 #[test]
 fn no_client_borrows_the_certificate_of_the_proxy() {
-    for class in ["MutualTlsAuthenticator", "MutualTlsWithPasswordFallbackAuthenticator"] {
+    for class in [
+        "org.apache.cassandra.auth.MutualTlsAuthenticator",
+        "org.apache.cassandra.auth.MutualTlsWithPasswordFallbackAuthenticator",
+    ] {
         for uris in [&[][..], &[SHOP]] {
             let mut setup = HandshakeTestbed::with_options(1, true, |options| {
                 options.network.sealed = true;
-                options.authenticator = format!("org.apache.cassandra.auth.{class}");
+                options.authenticator = class;
                 options.config.tls_client_auth = ClientAuth::Required;
                 options.config.node_tls_certificate = Some("proxy.crt".into());
                 options.config.identity = both();
