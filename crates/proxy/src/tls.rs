@@ -205,6 +205,7 @@ pub fn check(config: &Config) -> Result<Vec<String>, TlsError> {
     let mut warnings: Vec<String> =
         Server::open(options)?.files().iter().filter_map(expires_soon).collect();
     warnings.extend(escape_from_certificates(config).map(str::to_owned));
+    warnings.extend(config.identity.open_files());
     Ok(warnings)
 }
 

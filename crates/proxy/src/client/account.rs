@@ -31,8 +31,8 @@ impl Account {
         })
     }
 
-    /// The account of an identity by certificate: whoever guesses passwords of its role takes
-    /// nothing from its share.
+    /// The account of an identity by certificate: guesses at its role's password take nothing from
+    /// its share.
     pub(crate) fn of_identity(name: &str) -> Account {
         Account(KEY.hash_one(("identity", name)))
     }

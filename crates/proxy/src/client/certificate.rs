@@ -21,7 +21,7 @@
 
 use std::sync::Arc;
 
-use shunt_reactor::{Io, PeerName};
+use shunt_reactor::{Io, PeerName, SessionInfo};
 use shunt_tls::ClientAuth;
 use shunt_wire::cql::envelope::opcode;
 use shunt_wire::cql::message::{encode, error_code};
@@ -31,19 +31,13 @@ use crate::client::{Phase, closing, login};
 use crate::config::{Config, Identity};
 use crate::core::Core;
 use crate::limits;
+use crate::link::verdict::NODES_TAKE_CERTIFICATES;
 use crate::link::{PoolKey, pools};
 use crate::metrics::{Closing, Refusal};
 use crate::reply;
 
 /// Most names of a certificate that a refusal quotes.
 const NAMES_SHOWN_MAX: usize = 4;
-
-/// First part of the names of Cassandra's authenticators that take a certificate for a login.
-const MUTUAL_TLS: &str = "MutualTls";
-/// Error text for clients of a ring with such an authenticator.
-const NODES_TAKE_CERTIFICATES: &str = "Shunt: the nodes take a certificate for a login \
-    (MutualTlsAuthenticator), and would take that of the proxy (node_tls_certificate) for yours: \
-    use PasswordAuthenticator, and an [[identity]] for clients with certificates";
 
 /// The way in for a client that has sent STARTUP.
 #[derive(Debug, PartialEq, Eq)]
@@ -56,12 +50,14 @@ enum Way {
     Refused(String),
 }
 
-/// The way of a client whose verified certificate has these names; empty: it has none.
-fn way(config: &Config, names: &[PeerName], asks_for_password: bool) -> Way {
+/// The way of a client with this session. A session has no names without a certificate, and with
+/// one that has none that could be read.
+fn way(config: &Config, session: Option<&SessionInfo>, asks_for_password: bool) -> Way {
     let is_member = asks_for_password && config.fleet.is_some();
-    if config.identity.0.is_empty() || names.is_empty() || is_member {
+    let Some(session) = session.filter(|_| !config.identity.0.is_empty() && !is_member) else {
         return Way::Password;
-    }
+    };
+    let names = &session.peer_names;
     match config.identity.of(names) {
         Some(identity) => Way::Identity(Arc::clone(identity)),
         None if config.tls_client_auth == ClientAuth::Required => Way::Refused(refusal(names)),
@@ -73,7 +69,10 @@ fn way(config: &Config, names: &[PeerName], asks_for_password: bool) -> Way {
 fn refusal(names: &[PeerName]) -> String {
     let shown = |name: &PeerName| printable_to(&name.to_string(), limits::NAME_SHOWN_BYTES_MAX);
     let quoted: Vec<String> = names.iter().take(NAMES_SHOWN_MAX).map(shown).collect();
-    let quoted = quoted.join(", ");
+    let quoted = match quoted.as_slice() {
+        [] => "none that this proxy reads".to_owned(),
+        quoted => quoted.join(", "),
+    };
     let more = match names.len().saturating_sub(NAMES_SHOWN_MAX) {
         0 => String::new(),
         more => format!(" and {more} more"),
@@ -99,21 +98,25 @@ pub(crate) fn take_startup(
     stream: i16,
     asks_for_password: bool,
 ) -> bool {
-    if would_lend_certificate(core) {
+    let cluster = core.router.cluster.clone();
+    let asked = cluster.as_ref().and_then(|cluster| cluster.authenticator.as_deref());
+    if asked.is_some_and(|class| core.context.config.lends_certificate(class)) {
         refuse(core, io, slot, stream, NODES_TAKE_CERTIFICATES);
         return true;
     }
     if core.context.config.identity.0.is_empty() {
         return false;
     }
-    let names = names_of(core, io, slot);
-    match way(&core.context.config, &names, asks_for_password) {
+    let session = core.clients.get(slot).and_then(|client| io.session_info(client.conn));
+    match way(&core.context.config, session, asks_for_password) {
         Way::Password => return false,
         Way::Refused(why) => refuse(core, io, slot, stream, &why),
         Way::Identity(identity) => {
+            // Members of a fleet know no role where nobody logs in.
+            let is_asked = asked.is_some() || core.router.login_asked.is_some();
             let Some(client) = core.clients.get_mut(slot) else { return true };
             let key = PoolKey {
-                login: Some(identity.token()),
+                login: is_asked.then(|| identity.token()),
                 identity: Some(identity.name.to_string().into()),
                 version: client.version,
                 keyspace: None,
@@ -130,15 +133,6 @@ pub(crate) fn take_startup(
         }
     }
     true
-}
-
-/// True if nodes would take the proxy's own certificate for the login of a client: its links show
-/// that certificate, whatever password the client has.
-fn would_lend_certificate(core: &Core) -> bool {
-    let class = core.router.cluster.as_ref().and_then(|cluster| cluster.authenticator.as_deref());
-    let name = class.and_then(|class| class.rsplit('.').next());
-    core.context.config.node_tls_certificate.is_some()
-        && name.is_some_and(|name| name.starts_with(MUTUAL_TLS))
 }
 
 fn refuse(core: &mut Core, io: &mut Io, slot: u32, stream: i16, why: &str) {
@@ -182,6 +176,10 @@ mod tests {
         PeerName::new(NameKind::Uri, text)
     }
 
+    fn with(names: &[PeerName]) -> Option<SessionInfo> {
+        Some(SessionInfo { peer_names: names.to_vec(), ..SessionInfo::default() })
+    }
+
     fn config(auth: ClientAuth, names: &[&str]) -> Config {
         let identity = |name: &&str| {
             Arc::new(Identity {
@@ -198,14 +196,14 @@ mod tests {
     #[test]
     fn without_identities_everything_is_as_before() {
         for auth in [ClientAuth::None, ClientAuth::Optional, ClientAuth::Required] {
-            assert_eq!(way(&config(auth, &[]), &[uri("a:1")], false), Way::Password);
+            assert_eq!(way(&config(auth, &[]), with(&[uri("a:1")]).as_ref(), false), Way::Password);
         }
     }
 
     #[test]
     fn a_certificate_that_none_matches_falls_back_only_where_it_is_optional() {
         let names = [uri("a:1"), uri("a:2")];
-        let way_of = |auth| way(&config(auth, &["b:1"]), &names, false);
+        let way_of = |auth| way(&config(auth, &["b:1"]), with(&names).as_ref(), false);
         assert_eq!(way_of(ClientAuth::Optional), Way::Password);
         let Way::Refused(why) = way_of(ClientAuth::Required) else { panic!("it is not refused") };
         assert!(why.contains("URI:a:1, URI:a:2") && why.contains("add an [[identity]]"), "{why}");
@@ -213,7 +211,16 @@ mod tests {
 
     #[test]
     fn a_client_without_a_certificate_has_a_password() {
-        assert_eq!(way(&config(ClientAuth::Required, &["a:1"]), &[], false), Way::Password);
+        let way_of = |auth, session: Option<SessionInfo>| {
+            way(&config(auth, &["a:1"]), session.as_ref(), false)
+        };
+        assert_eq!(way_of(ClientAuth::Required, None), Way::Password, "clear text");
+        assert_eq!(way_of(ClientAuth::Optional, with(&[])), Way::Password);
+        // A client that must have a certificate has one, whose names cannot be read.
+        let Way::Refused(why) = way_of(ClientAuth::Required, with(&[])) else {
+            panic!("it is not refused")
+        };
+        assert!(why.contains("none that this proxy reads"), "{why}");
     }
 
     /// A member's own certificate must give the clients that it speaks for no role.
@@ -222,11 +229,13 @@ mod tests {
         let of_fleet =
             Config { fleet: Some("main".to_owned()), ..config(ClientAuth::Required, &["a:1"]) };
         for names in [[uri("a:1")], [uri("stranger:1")]] {
-            assert_eq!(way(&of_fleet, &names, true), Way::Password);
+            assert_eq!(way(&of_fleet, with(&names).as_ref(), true), Way::Password);
         }
-        assert!(matches!(way(&of_fleet, &[uri("a:1")], false), Way::Identity(_)));
+        let known = with(&[uri("a:1")]);
+        assert!(matches!(way(&of_fleet, known.as_ref(), false), Way::Identity(_)));
         let alone = config(ClientAuth::Required, &["a:1"]);
-        assert!(matches!(way(&alone, &[uri("b:1")], true), Way::Refused(_)));
+        let stranger = with(&[uri("b:1")]);
+        assert!(matches!(way(&alone, stranger.as_ref(), true), Way::Refused(_)));
     }
 
     #[test]

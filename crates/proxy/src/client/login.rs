@@ -291,8 +291,11 @@ pub(crate) fn complete_switch(core: &mut Core, io: &mut Io, client: ClientRef, i
     let mut body = Vec::new();
     if switch.login && by_certificate {
         reply::message(core, io, client.slot, opcode::READY, switch.stream, &body);
-        if let Some(found) = core.clients.find_mut(client) {
-            found.segmented = found.version >= 5;
+        if let Some(found) = core.clients.find_mut(client).filter(|found| found.version >= 5) {
+            found.segmented = true;
+            // Within a read of this client, the read follows by itself, and puts its own reader
+            // in the place of this one.
+            found.reader.start_segments(found.lz4);
         }
     } else if switch.login {
         encode::auth_success(&mut body, None);

@@ -6,6 +6,7 @@
 
 use std::fs;
 use std::io::Read as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -129,6 +130,9 @@ fn first_line(path: &Path) -> Result<String, String> {
     Ok(text.lines().next().unwrap_or_default().to_owned())
 }
 
+/// Mode bits that give access to all users of the host.
+const OTHERS: u32 = 0o007;
+
 /// The identities, in the order of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Identities(pub Vec<Arc<Identity>>);
@@ -139,19 +143,30 @@ impl Identities {
         self.0.iter().find(|identity| names.contains(&identity.name))
     }
 
-    /// The same identities, with the passwords that the files have now.
-    ///
-    /// # Errors
-    /// A file cannot be used. Each is named, with the identity.
-    pub fn read_again(&self) -> Result<Self, Vec<String>> {
-        let (mut all, mut faults) = (Vec::new(), Vec::new());
-        for (index, identity) in self.0.iter().enumerate() {
-            match identity.read_password() {
-                Ok(password) => all.push(Arc::new(Identity { password, ..(**identity).clone() })),
-                Err(why) => faults.push(numbered(index, &why)),
-            }
-        }
-        if faults.is_empty() { Ok(Self(all)) } else { Err(faults) }
+    /// A warning for each password file that anyone but its owner and group has access to.
+    pub fn open_files(&self) -> impl Iterator<Item = String> {
+        self.0.iter().filter_map(|identity| {
+            let mode = fs::metadata(&identity.password_file).ok()?.mode() & 0o777;
+            let file = identity.password_file.display();
+            (mode & OTHERS != 0).then(|| {
+                format!("password_file {file}: others can read the file (mode {mode:o}): chmod 600")
+            })
+        })
+    }
+
+    /// The same identities, with the passwords that the files have now, and a message for each
+    /// file that cannot be used. Such an identity keeps its password.
+    pub fn read_again(&self) -> (Self, Vec<String>) {
+        let mut faults = Vec::new();
+        let read =
+            self.0.iter().enumerate().map(|(index, identity)| match identity.read_password() {
+                Ok(password) => Arc::new(Identity { password, ..(**identity).clone() }),
+                Err(why) => {
+                    faults.push(numbered(index, &why));
+                    Arc::clone(identity)
+                }
+            });
+        (Self(read.collect()), faults)
     }
 }
 
@@ -180,19 +195,23 @@ impl Readable for Identities {
 
 impl MaybeNumber for Identities {}
 
+/// First part of the names of Cassandra's authenticators that take a certificate for a login.
+const MUTUAL_TLS: &str = "MutualTls";
+
 impl Config {
+    /// True if nodes of this authenticator would take the proxy's own certificate for the login of
+    /// a client: its links show that certificate, whatever password the client has.
+    pub(crate) fn lends_certificate(&self, authenticator: &str) -> bool {
+        let name = authenticator.rsplit('.').next().unwrap_or_default();
+        self.node_tls_certificate.is_some() && name.starts_with(MUTUAL_TLS)
+    }
+
     /// Reads the files of the identities.
     pub fn read_identities(&mut self) -> Vec<Problem> {
-        match self.identity.read_again() {
-            Ok(identities) => {
-                self.identity = identities;
-                Vec::new()
-            }
-            Err(faults) => {
-                let problem = |message| Problem { key: "identity", message };
-                faults.into_iter().map(problem).collect()
-            }
-        }
+        let (identities, faults) = self.identity.read_again();
+        self.identity = identities;
+        let problem = |message| Problem { key: "identity", message };
+        faults.into_iter().map(problem).collect()
     }
 
     /// Checks that identities have clients with certificates, and differ.
@@ -228,7 +247,10 @@ impl Config {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use super::*;
+    use crate::tls::IdentityFiles;
 
     fn table(entries: &[(&str, &str)]) -> Written {
         let text = |text: &str| Written::Text(text.to_owned());
@@ -378,5 +400,39 @@ mod tests {
         fs::remove_file(&path).expect("removed");
         assert!(config.read_identities()[0].message.contains("cannot read the file"));
         assert_eq!(config.identity, former, "a file that cannot be used changes nothing");
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_used_holds_up_no_other_identity() {
+        let name = |number: u8| format!("shunt-identities-{}-{number}", std::process::id());
+        let paths = [0, 1].map(|number| std::env::temp_dir().join(name(number)));
+        let tables = paths.each_ref().map(|path| {
+            let file = path.display().to_string();
+            table(&[("match", &file), ("username", "a"), ("password_file", &file)])
+        });
+        let mut config =
+            Config { identity: read(tables.into()).0.expect("identities"), ..Config::default() };
+        paths.iter().for_each(|path| fs::write(path, "old").expect("written"));
+        assert_eq!(config.read_identities(), []);
+        fs::remove_file(&paths[0]).expect("removed");
+        fs::write(&paths[1], "new").expect("written");
+        let mut files = IdentityFiles::default();
+        files.hurry();
+        let read = files.look(&config, Instant::now()).expect("a new password");
+        let passwords: Vec<&str> = read.0.iter().map(|one| one.password.reveal()).collect();
+        assert_eq!(passwords, ["old", "new"]);
+        fs::remove_file(&paths[1]).expect("removed");
+    }
+
+    #[test]
+    fn the_proxys_own_certificate_is_lent_by_no_other_authenticator() {
+        let with = Config { node_tls_certificate: Some("a.crt".into()), ..Config::default() };
+        let package = "org.apache.cassandra.auth";
+        for name in ["MutualTlsAuthenticator", "MutualTlsWithPasswordFallbackAuthenticator"] {
+            assert!(with.lends_certificate(&format!("{package}.{name}")), "{name}");
+            assert!(!Config::default().lends_certificate(&format!("{package}.{name}")), "{name}");
+        }
+        assert!(!with.lends_certificate(&format!("{package}.PasswordAuthenticator")));
+        assert!(!with.lends_certificate(""));
     }
 }

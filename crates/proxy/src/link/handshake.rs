@@ -151,6 +151,14 @@ fn send_login(core: &mut Core, io: &mut Io, key: LinkKey, header: &Header, body:
         }
         return;
     };
+    // A malformed message asks for a login all the same.
+    let asked = split_response_prefix(header.flags, body)
+        .and_then(|(_, body)| Authenticate::decode(body))
+        .map_or("", |asked| asked.class);
+    if core.context.config.lends_certificate(asked) && !pool.key.is_own {
+        let why = "it takes the certificate of this proxy for the clients' login";
+        return turned_away(core, io, key, why, Some(Verdict::of_lent_certificate()));
+    }
     link.step = Step::Login;
     let mut body = Vec::new();
     encode::auth_response(&mut body, Some(&token));

@@ -4,8 +4,9 @@
 //! [`handshake`] and [`identity`] prepare it for queries, [`lifecycle`] keeps the right ones open
 //! and gives up those that break, [`watch`] probes them, [`upgrade`] moves them to the port where a
 //! node takes aggregated frames, [`ring`] follows the ring. [`streams`] remembers the requests in
-//! flight on a link; [`pool`] defines who may share it, [`pools`] assigns pools, [`refusal`] closes
-//! the clients that no node takes any more. [`links`] holds them all.
+//! flight on a link; [`pool`] defines who may share it, [`pools`] assigns pools, [`verdict`] is a
+//! node's refusal, [`refusal`] closes the clients that no node takes any more. [`links`] holds them
+//! all.
 //!
 //! [`crate::aggregate`] puts requests on a link, and they come back through
 //! [`crate::disaggregate`].
@@ -23,6 +24,7 @@ pub(crate) mod refusal;
 pub(crate) mod ring;
 pub(crate) mod streams;
 pub(crate) mod upgrade;
+pub(crate) mod verdict;
 pub(crate) mod watch;
 
 use std::sync::Arc;
@@ -41,8 +43,9 @@ use crate::limits;
 use crate::metrics::NodeMetrics;
 
 pub(crate) use openings::{Opening, Openings};
-pub(crate) use pool::{Pool, PoolKey, Pools, Shortage, Verdict};
+pub(crate) use pool::{Pool, PoolKey, Pools, Shortage};
 pub(crate) use streams::{Kept, Pending, Purpose, Recipient, Streams};
+pub(crate) use verdict::Verdict;
 
 /// The layout of requests on a link.
 #[allow(clippy::large_enum_variant, reason = "one per link, and used on every query")]

@@ -43,7 +43,9 @@ pub(crate) fn write_handshake(links: &mut Links, io: &mut Io, key: LinkKey, op: 
 /// there is no login, or it is the proxy's own.
 fn opening_of(pool: &Pool) -> Option<Opening> {
     let is_counted = pool.key.login.is_some() && !pool.key.is_own;
-    is_counted.then(|| Opening { account: pool.account, is_doubtful: pool.is_doubtful() })
+    // The configuration vouches for the login of an identity.
+    let is_doubtful = pool.is_doubtful() && pool.key.identity.is_none();
+    is_counted.then_some(Opening { account: pool.account, is_doubtful })
 }
 
 /// True if a pool may open another link now. If not, the pool is in line for room.

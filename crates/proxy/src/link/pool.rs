@@ -16,12 +16,12 @@ use std::time::Duration;
 
 use shunt_topology::{Backoff, NodeId};
 use shunt_wire::cql::compression::Algorithm;
-use shunt_wire::cql::message::{encode, error_code};
 
 use crate::client::account::{Account, LoginId};
 use crate::client::identity::PoolNames;
 use crate::ids::{ClientRef, LinkKey, PoolId};
 use crate::limits;
+use crate::link::verdict::Verdict;
 use crate::metrics::PoolState;
 
 /// The properties in which all clients of a pool are alike: clients that differ must not share
@@ -262,43 +262,6 @@ impl Pool {
     /// True if the login was verified recently enough to be believed.
     pub(crate) fn login_is_fresh(&self, now_ns: u64, cache_ns: u64) -> bool {
         self.verified_ns != 0 && now_ns.saturating_sub(self.verified_ns) < cache_ns
-    }
-}
-
-/// A refusal of the properties that a pool's links open with: its login, its keyspace or its
-/// options.
-#[derive(Clone, Debug)]
-pub(crate) struct Verdict {
-    /// Body of the ERROR for clients.
-    pub(crate) words: Vec<u8>,
-    /// True if it concerns the login.
-    pub(crate) of_login: bool,
-    /// Class of the authenticator that asks for a login where none was needed before.
-    pub(crate) asks: Option<String>,
-}
-
-impl Verdict {
-    /// A node's own words on a login, or else on a keyspace.
-    pub(crate) fn of_node(words: &[u8], of_login: bool) -> Self {
-        Self { words: words.to_vec(), of_login, asks: None }
-    }
-
-    /// A verdict that the pool lacks a login.
-    pub(crate) fn asks_for_login(class: &str) -> Self {
-        let mut words = Vec::new();
-        let why =
-            "the nodes ask for a login, but did not when this client connected: connect again";
-        encode::error(&mut words, error_code::BAD_CREDENTIALS, why);
-        Self { words, of_login: true, asks: Some(class.to_owned()) }
-    }
-
-    /// A verdict on the clients' STARTUP options.
-    pub(crate) fn of_options() -> Self {
-        let mut words = Vec::new();
-        let why = "the nodes no longer accept this client's version of the protocol, compression \
-        or options: connect again";
-        encode::error(&mut words, error_code::SERVER_ERROR, why);
-        Self { words, of_login: false, asks: None }
     }
 }
 

@@ -35,19 +35,13 @@ impl IdentityFiles {
             return None;
         }
         self.next = now + LOOK_EVERY;
-        let (read, faults) = match config.identity.read_again() {
-            Ok(read) => (Some(read), Vec::new()),
-            Err(faults) => (None, faults),
-        };
+        let (read, faults) = config.identity.read_again();
         if faults != self.last_faults {
             for why in &faults {
-                error!(
-                    why,
-                    "the passwords of identities stay as they are, because a file cannot be used"
-                );
+                error!(why, "the password of an identity stays as it is: its file cannot be used");
             }
         }
         self.last_faults = faults;
-        read.filter(|read| *read != config.identity)
+        (read != config.identity).then_some(read)
     }
 }

@@ -38,6 +38,8 @@ pub struct HandshakeNode {
     pub hides_identity_from: Option<&'static [u8]>,
     /// True if it asks for a login.
     pub asks_for_login: bool,
+    /// Class of the authenticator with which it asks.
+    pub authenticator: &'static str,
     /// The reaction to STARTUP with a compression.
     pub compression: Reaction,
     /// The reaction to AUTH_RESPONSE.
@@ -82,6 +84,7 @@ impl HandshakeNode {
             identification: Reaction::Accept,
             hides_identity_from: None,
             asks_for_login,
+            authenticator: "org.apache.cassandra.auth.PasswordAuthenticator",
             compression: Reaction::Accept,
             login: Reaction::Accept,
             refused_token: None,
@@ -151,10 +154,7 @@ impl HandshakeNode {
                     .is_ok_and(|asked| asked.options.get("COMPRESSION").is_some());
                 let reaction = if compresses { self.compression } else { Reaction::Accept };
                 if self.asks_for_login {
-                    encode::authenticate(
-                        &mut answer,
-                        "org.apache.cassandra.auth.PasswordAuthenticator",
-                    );
+                    encode::authenticate(&mut answer, self.authenticator);
                 }
                 (reaction, if self.asks_for_login { opcode::AUTHENTICATE } else { opcode::READY })
             }

@@ -8,11 +8,13 @@ use shunt_reactor::sim::{HostId, SECOND};
 use shunt_reactor::{NameKind, PeerName};
 use shunt_testing::{bytes, simulated};
 use shunt_tls::ClientAuth;
+use shunt_wire::cql::compression::{Algorithm, Compressor};
 use shunt_wire::cql::envelope::opcode;
 use shunt_wire::cql::message::error_code::BAD_CREDENTIALS;
 
 use super::handshake_node::{Reaction, select};
 use super::handshake_testbed::{HandshakeTestbed, TOKEN};
+use super::testbed::Testbed;
 
 const SHOP: &str = "spiffe://example/shop";
 const BILLING: &str = "spiffe://example/billing";
@@ -84,7 +86,7 @@ impl HandshakeTestbed {
 
 #[test]
 fn a_certificate_is_a_login_and_identities_never_share_a_link() {
-    let mut setup = with(1, ClientAuth::Required, both());
+    let mut setup = with(1, ClientAuth::Optional, both());
     let (shop, billing) = (setup.identified(SHOP), setup.identified(BILLING));
     let password = setup.certified(&[]);
     assert_eq!(setup.next_opcode(password), opcode::AUTHENTICATE, "it shows no certificate");
@@ -129,6 +131,16 @@ fn a_certificate_that_no_identity_has_is_refused_by_its_names() {
         "{text}"
     );
     assert_eq!(setup.count(|node| node.logins), 0, "no node hears of it");
+}
+
+/// Each client of this proxy must have a certificate, so this one has one.
+#[test]
+fn a_certificate_whose_names_cannot_be_read_is_refused_too() {
+    let mut setup = with(1, ClientAuth::Required, both());
+    let client = setup.certified(&[]);
+    setup.testbed.closed(client);
+    let (code, text) = setup.testbed.scene.world.host(client).last().error();
+    assert!(code == BAD_CREDENTIALS && text.contains("none that this proxy reads"), "{text}");
 }
 
 #[test]
@@ -266,6 +278,74 @@ fn no_client_borrows_the_certificate_of_the_proxy() {
             assert_eq!(code, BAD_CREDENTIALS);
             assert!(text.contains("node_tls_certificate"), "{text}");
             assert_eq!(setup.count(|node| node.logins), 0);
+        }
+    }
+}
+
+/// The ring changes its authenticator node by node, and the control connection has not heard of it.
+#[test]
+fn no_connected_client_borrows_it_when_nodes_change_their_authenticator() {
+    let mut setup = HandshakeTestbed::with_options(1, true, |options| {
+        options.network.sealed = true;
+        options.config.tls_client_auth = ClientAuth::Optional;
+        options.config.node_tls_certificate = Some("proxy.crt".into());
+        options.config.identity = both();
+    });
+    let shop = setup.identified(SHOP);
+    let password = setup.certified(&[]);
+    assert_eq!(setup.next_opcode(password), opcode::AUTHENTICATE);
+    setup.testbed.send(password, &bytes::auth_response(4, TOKEN));
+    assert_eq!(setup.next_opcode(password), opcode::AUTH_SUCCESS);
+    setup.asks_as(shop, SHOP_TOKEN);
+    setup.asks_as(password, TOKEN);
+    setup.all(|node| {
+        node.authenticator = "org.apache.cassandra.auth.MutualTlsAuthenticator";
+        node.logins = 0;
+    });
+    setup.reset_links(None);
+    for client in [shop, password] {
+        setup.testbed.send(client, &select(1));
+    }
+    setup.testbed.run_for(30 * SECOND);
+    assert_eq!(setup.tokens().len(), 0, "no query travels under the proxy's certificate");
+    assert_eq!(setup.count(|node| node.logins), 0, "nor does a login");
+}
+
+/// A query in a segment, as STARTUP with this compression agreed.
+fn segment(compression: Option<Algorithm>) -> Vec<u8> {
+    let plain = bytes::query(5, 1, "SELECT v FROM bench.kv WHERE k = 0x00");
+    let Some(algorithm) = compression else { return bytes::segment(&plain, true) };
+    let mut block = Vec::new();
+    assert!(Compressor::new().compress(algorithm, &plain, &mut block));
+    // In v4 a length precedes the block.
+    bytes::segment_lz4(&block[4..], plain.len())
+}
+
+/// READY is the last message without a segment, whether it comes at once or after a node's verdict.
+#[test]
+fn a_client_of_v5_goes_on_in_segments() {
+    for (name, compression) in [(None, None), (Some("lz4"), Some(Algorithm::Lz4))] {
+        let mut testbed = Testbed::bare(|options| {
+            options.network.sealed = true;
+            options.protocol_max = 5;
+            options.credentials = vec![("shop".into(), "one".into())];
+            options.config.tls_client_auth = ClientAuth::Required;
+            options.config.identity = both();
+        });
+        // The second client finds the login in the cache.
+        for _ in 0..2 {
+            let client = testbed.offender();
+            let names = vec![PeerName::new(NameKind::Uri, SHOP)];
+            testbed.scene.world.show_certificate(client, names);
+            testbed.scene.world.with(client, |client, _| client.expect_compression(compression));
+            testbed.send(client, &bytes::startup(5, name));
+            testbed.answered(client, 1);
+            assert_eq!(testbed.take_answers(client)[0].header.opcode, opcode::READY);
+            for _ in 0..2 {
+                testbed.send(client, &segment(compression));
+                testbed.answered(client, 1);
+                assert_eq!(testbed.take_answers(client)[0].header.opcode, opcode::RESULT);
+            }
         }
     }
 }
