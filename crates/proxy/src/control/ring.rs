@@ -86,6 +86,9 @@ impl KnownNodes {
         let absent: HashSet<u128> = self.absent.iter().copied().collect();
         let left = self.ids.keys().filter(|host_id| !members.contains(host_id));
         self.absent.extend(left.filter(|host_id| !absent.contains(host_id)));
+        // A node without a number may have been asked too.
+        let ids = &self.ids;
+        self.detours.retain(|host_id, _| members.contains(host_id) || ids.contains_key(host_id));
     }
 
     /// The address at which to reach a node that advertises `advertised`.
@@ -314,6 +317,17 @@ mod tests {
         assert_eq!(known.id(7), first);
         assert!(first.is_some_and(|first| !used.contains(&first)), "a member has lost its number");
         assert!(gone.is_some_and(|gone| used.contains(&gone)));
+    }
+
+    #[test]
+    fn detours_are_forgotten_with_the_ring() {
+        let mut known = KnownNodes::default();
+        let address = SocketAddr::from(([10, 0, 0, 1], 9042));
+        for host_id in 0..10 {
+            known.detours.insert(host_id, (address, address));
+            known.note_members(&HashSet::from([host_id]));
+            assert_eq!(known.detours.len(), 1);
+        }
     }
 
     #[test]

@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use shunt_wire::cql::envelope::opcode;
 use shunt_wire::cql::message::{
-    Consistency, Metadata, QueryParams, Reader, ResultMessage, Row as WireRow, encode, query_flag,
+    Consistency, QueryParams, Reader, ResultMessage, Row as WireRow, Rows as WireRows, encode,
+    query_flag,
 };
+use shunt_wire::error::DecodeError;
 use tokio::time::timeout;
 
 use super::connection::Connection;
@@ -135,7 +137,7 @@ async fn read_pages(
     consistency: Consistency,
     limit: Duration,
 ) -> Result<Vec<Row>, ControlError> {
-    let (mut rows, mut bytes) = (Vec::new(), 0);
+    let mut rows = Rows::new(BYTES_MAX);
     let mut paging_state: Option<Vec<u8>> = None;
     for _ in 0..PAGES_MAX {
         let mut params = QueryParams::simple(consistency);
@@ -155,25 +157,86 @@ async fn read_pages(
         let ResultMessage::Rows(page) = ResultMessage::decode(answer.version, &answer.body)? else {
             return Err(ControlError::Garbage("a result without rows".to_owned()));
         };
-        let names = names(&page.metadata);
-        for row in page.rows() {
-            let row = Row::copy(&names, &row?);
-            bytes += row.size();
-            // A row without columns takes no bytes in the answer, which may claim any number.
-            if bytes > BYTES_MAX {
-                let what = format!("more than {BYTES_MAX} bytes of rows for `{query}`");
-                return Err(ControlError::Garbage(what));
-            }
-            rows.push(row);
+        if !rows.add(&page)? {
+            let what = format!("more than {BYTES_MAX} bytes of rows for `{query}`");
+            return Err(ControlError::Garbage(what));
         }
         paging_state = page.metadata.paging_state.map(<[u8]>::to_vec);
         if paging_state.is_none() {
-            return Ok(rows);
+            return Ok(rows.rows);
         }
     }
     Err(ControlError::Garbage(format!("more than {PAGES_MAX} pages for `{query}`")))
 }
 
-fn names(metadata: &Metadata<'_>) -> Arc<[String]> {
-    metadata.columns().map(|column| column.name.to_owned()).collect()
+/// The rows of all pages so far.
+struct Rows {
+    rows: Vec<Row>,
+    /// Names of the last page's columns, which the rows of equal pages share.
+    names: Arc<[String]>,
+    bytes: usize,
+    bytes_max: usize,
+}
+
+impl Rows {
+    fn new(bytes_max: usize) -> Self {
+        Self { rows: Vec::new(), names: Arc::default(), bytes: 0, bytes_max }
+    }
+
+    /// Adds the rows of a page; `false`: there are too many bytes.
+    fn add(&mut self, page: &WireRows<'_>) -> Result<bool, DecodeError> {
+        let names = || page.metadata.columns().map(|column| column.name);
+        if !names().eq(self.names.iter().map(String::as_str)) {
+            self.bytes += names().map(|name| size_of::<String>() + name.len()).sum::<usize>();
+            if self.bytes > self.bytes_max {
+                return Ok(false);
+            }
+            self.names = names().map(str::to_owned).collect();
+        }
+        for row in page.rows() {
+            let row = Row::copy(&self.names, &row?);
+            self.bytes += row.size();
+            // A row without columns takes no bytes in the answer, which may claim any number.
+            if self.bytes > self.bytes_max {
+                return Ok(false);
+            }
+            self.rows.push(row);
+        }
+        Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shunt_wire::cql::message::encode_result::{RowsWriter, native};
+
+    use super::*;
+
+    /// Number of pages of one row, with a column of this name and value each, that rows with a
+    /// bound of 10,000 bytes take.
+    fn taken(name: impl Fn(usize) -> String, value: &[u8]) -> usize {
+        let mut rows = Rows::new(10_000);
+        let mut is_taken = |number: &usize| {
+            let (name, mut body) = (name(*number), Vec::new());
+            let columns = [(name.as_str(), native::TEXT)];
+            let mut writer = RowsWriter::new(&mut body, "system", "table", &columns);
+            writer.value(Some(value));
+            writer.finish();
+            let ResultMessage::Rows(page) = ResultMessage::decode(5, &body).expect("a result")
+            else {
+                panic!("no rows");
+            };
+            rows.add(&page).expect("a row")
+        };
+        (0..10_000).take_while(|number| is_taken(number)).count()
+    }
+
+    #[test]
+    fn values_rows_and_names_of_columns_count() {
+        let same = |_| "a".repeat(1_000);
+        let different = |number| format!("{number:01000}");
+        assert!((100..250).contains(&taken(same, b"")), "equal names count once");
+        assert!((5..10).contains(&taken(different, b"")));
+        assert!((5..10).contains(&taken(same, &[7; 1_000])));
+    }
 }
