@@ -210,6 +210,9 @@ pub const FLEET_MEMBERS_MAX: usize = 256;
 /// clients miss the oldest ones.
 pub const SCHEMA_EVENTS_MAX: usize = 1_024;
 
+/// Pause between two such changes: a node that sends many fills no client's buffer within a moment.
+pub const SCHEMA_EVENT_PAUSE_NS: u64 = 1_000_000;
+
 /// Clients that one step tells of changes of the fleet or the schema.
 pub const ANNOUNCE_CLIENTS: usize = 128;
 /// Clients that one such step looks at.

@@ -41,8 +41,8 @@ pub(crate) fn go_on(core: &mut Core, io: &mut Io) {
         reply::write(&mut core.clients, &core.context, io, slot, &event);
         told += 1;
     }
-    if news.end_round() {
-        io.set_timer(io.now_ns() + limits::ANNOUNCE_PAUSE_NS, TIMER);
+    if let Some(pause_ns) = news.end_round() {
+        io.set_timer(io.now_ns() + pause_ns, TIMER);
     }
     core.clients.schema_news = news;
 }

@@ -116,12 +116,14 @@ impl SchemaNews {
         Some((slot, self.waiting.front()?))
     }
 
-    /// Removes the oldest change, if its round has ended. `true`: there are more.
-    pub(super) fn end_round(&mut self) -> bool {
-        if self.round.left == 0 {
-            self.waiting.pop_front();
+    /// Removes the oldest change, if its round has ended. Returns the pause before the next step,
+    /// unless that was the last.
+    pub(super) fn end_round(&mut self) -> Option<u64> {
+        if self.round.left > 0 {
+            return Some(limits::ANNOUNCE_PAUSE_NS);
         }
-        !self.waiting.is_empty()
+        self.waiting.pop_front();
+        (!self.waiting.is_empty()).then_some(limits::SCHEMA_EVENT_PAUSE_NS)
     }
 }
 
@@ -232,7 +234,7 @@ mod tests {
             while let Some((slot, change)) = news.next() {
                 heard.push((slot, change.body(5).to_vec()));
             }
-            if !news.end_round() {
+            if news.end_round().is_none() {
                 break;
             }
         }

@@ -73,40 +73,39 @@ pub(super) struct Answer {
 
 impl Agreement {
     /// Adds a waiter; the next check is due at once, unless one is scheduled. An event takes the
-    /// place of an equal one, and has its deadline.
-    ///
-    /// # Errors
-    /// There is no room for this waiter.
-    pub(super) fn ask(&mut self, waiter: Waiter, now: Instant) -> Result<(), Waiter> {
-        let mut deadline = now + LIMIT;
-        let equal = match &waiter {
-            Waiter::Event(_) => self.waiting.iter().position(|other| other.waiter == waiter),
-            Waiter::Core { .. } => None,
-        };
-        if let Some(place) = equal {
-            deadline = self.waiting.remove(place).deadline;
-        } else if !self.has_room_for(&waiter) {
-            return Err(waiter);
+    /// place of an equal one, and has its deadline. Returns the answers that are due at once,
+    /// because there is no more room: to the oldest events, or to this core.
+    pub(super) fn ask(&mut self, waiter: Waiter, now: Instant) -> Vec<Answer> {
+        let (mut deadline, mut answers) = (now + LIMIT, Vec::new());
+        match &waiter {
+            Waiter::Event(body) => {
+                let equal = self.waiting.iter().position(|other| other.waiter == waiter);
+                if let Some(equal) = equal {
+                    deadline = self.waiting.remove(equal).deadline;
+                    self.count_events();
+                }
+                while !self.has_room_for(body.len()) {
+                    let is_event = |other: &Waiting| matches!(other.waiter, Waiter::Event(_));
+                    let Some(oldest) = self.waiting.iter().position(is_event) else { break };
+                    let waiter = self.waiting.remove(oldest).waiter;
+                    answers.push(Answer { waiter, agreed: false });
+                    self.count_events();
+                }
+                (self.events, self.event_bytes) = (self.events + 1, self.event_bytes + body.len());
+            }
+            Waiter::Core { .. } if self.waiting.len() - self.events >= limits::REPAIRS_MAX => {
+                return vec![Answer { waiter, agreed: false }];
+            }
+            Waiter::Core { .. } => {}
         }
         self.waiting.push(Waiting { waiter, number: self.next_number, deadline });
         self.next_number += 1;
         self.next_check.get_or_insert(now);
-        Ok(())
+        answers
     }
 
-    /// Counts a waiter in, if there is room for it.
-    fn has_room_for(&mut self, waiter: &Waiter) -> bool {
-        match waiter {
-            Waiter::Event(body) => {
-                let bytes = self.event_bytes + body.len();
-                let has_room = self.events < EVENTS_MAX && bytes <= EVENTS_BYTES_MAX;
-                if has_room {
-                    (self.events, self.event_bytes) = (self.events + 1, bytes);
-                }
-                has_room
-            }
-            Waiter::Core { .. } => self.waiting.len() - self.events < limits::REPAIRS_MAX,
-        }
+    fn has_room_for(&self, event_bytes: usize) -> bool {
+        self.events < EVENTS_MAX && self.event_bytes + event_bytes <= EVENTS_BYTES_MAX
     }
 
     /// Counts the events that wait, and their bytes.
@@ -190,10 +189,10 @@ mod tests {
         let now = Instant::now();
         let mut agreement = Agreement::default();
         assert_eq!(agreement.due(), None);
-        agreement.ask(core(0, 7), now).expect("room");
+        assert_eq!(agreement.ask(core(0, 7), now), []);
         assert_eq!(agreement.due(), Some(now));
         let asked = agreement.start_check();
-        agreement.ask(core(1, 8), now).expect("room");
+        assert_eq!(agreement.ask(core(1, 8), now), []);
         assert_eq!(
             agreement.finish_check(asked, true, now),
             [Answer { waiter: core(0, 7), agreed: true }]
@@ -205,7 +204,7 @@ mod tests {
     fn after_the_deadline_the_answer_is_no() {
         let now = Instant::now();
         let mut agreement = Agreement::default();
-        agreement.ask(core(2, 9), now).expect("room");
+        assert_eq!(agreement.ask(core(2, 9), now), []);
         let asked = agreement.start_check();
         assert_eq!(agreement.finish_check(asked, false, now), []);
         let late = now + LIMIT;
@@ -221,8 +220,8 @@ mod tests {
         let now = Instant::now();
         let mut agreement = Agreement::default();
         let event = Waiter::Event(Arc::from(&b"event"[..]));
-        agreement.ask(event.clone(), now).expect("room");
-        agreement.ask(core(0, 1), now).expect("room");
+        assert_eq!(agreement.ask(event.clone(), now), []);
+        assert_eq!(agreement.ask(core(0, 1), now), []);
         let no = |waiter| Answer { waiter, agreed: false };
         assert_eq!(agreement.abandon(), [no(event), no(core(0, 1))]);
         assert_eq!(agreement.due(), None);
@@ -236,10 +235,10 @@ mod tests {
     fn an_event_that_comes_again_waits_once_for_a_later_check_until_the_first_deadline() {
         let now = Instant::now();
         let mut agreement = Agreement::default();
-        agreement.ask(event(1), now).expect("room");
+        assert_eq!(agreement.ask(event(1), now), []);
         let asked = agreement.start_check();
         for _ in 0..3 {
-            agreement.ask(event(1), now + PAUSE).expect("room");
+            assert_eq!(agreement.ask(event(1), now + PAUSE), []);
         }
         assert_eq!(agreement.finish_check(asked, true, now), []);
         let asked = agreement.start_check();
@@ -248,19 +247,31 @@ mod tests {
     }
 
     #[test]
-    fn events_and_cores_have_bounds_of_their_own() {
+    fn the_oldest_event_makes_room_for_a_new_one() {
+        let now = Instant::now();
+        let most = EVENTS_MAX as u64;
+        let mut agreement = Agreement::default();
+        let early: Vec<Answer> =
+            (0..most + 3).flat_map(|number| agreement.ask(event(number), now)).collect();
+        let no = |number| Answer { waiter: event(number), agreed: false };
+        assert_eq!(early, [no(0), no(1), no(2)]);
+        assert_eq!(agreement.ask(event(5), now), []);
+        assert_eq!((agreement.waiting.len(), agreement.abandon().len()), (EVENTS_MAX, EVENTS_MAX));
+        let large = |number: u8| Waiter::Event(vec![number; EVENTS_BYTES_MAX / 4].into());
+        let early: Vec<Answer> =
+            (0..9).flat_map(|number| agreement.ask(large(number), now)).collect();
+        assert_eq!((early.len(), agreement.waiting.len()), (5, 4));
+    }
+
+    #[test]
+    fn a_core_for_which_there_is_no_room_is_answered_at_once() {
         let now = Instant::now();
         let mut agreement = Agreement::default();
-        let took = |agreement: &mut Agreement, waiters: &mut dyn Iterator<Item = Waiter>| {
-            waiters.filter(|waiter| agreement.ask(waiter.clone(), now).is_ok()).count()
-        };
+        assert_eq!(agreement.ask(event(0), now), []);
         let most = limits::REPAIRS_MAX as u64;
-        assert_eq!(took(&mut agreement, &mut (0..2 * most).map(event)), EVENTS_MAX);
-        let mut cores = (0..2 * most).map(|ticket| core(0, ticket));
-        assert_eq!(took(&mut agreement, &mut cores), limits::REPAIRS_MAX);
-        assert_eq!(agreement.ask(event(most), now), Err(event(most)));
-        let large = |number: u8| Waiter::Event(vec![number; EVENTS_BYTES_MAX / 4].into());
-        let mut agreement = Agreement::default();
-        assert_eq!(took(&mut agreement, &mut (0..9).map(large)), 4);
+        assert!((0..most).all(|ticket| agreement.ask(core(0, ticket), now).is_empty()));
+        let no = Answer { waiter: core(0, most), agreed: false };
+        assert_eq!(agreement.ask(core(0, most), now), [no]);
+        assert_eq!(agreement.waiting.len(), limits::REPAIRS_MAX + 1);
     }
 }

@@ -92,9 +92,7 @@ impl Follower<'_> {
             event = self.session.connection.next_event() => {
                 let event = event?;
                 self.event(&event)?;
-                if self.session.connection.has_lost_events() {
-                    self.missed_events();
-                }
+                self.note_lost_events();
             }
             request = plane.requests.recv() => match request {
                 Some(request) => self.request(request),
@@ -184,6 +182,7 @@ impl Follower<'_> {
             .is_some_and(|inventory| inventory.schema_version == version)
         {
             self.was_away = false;
+            self.note_lost_events();
             return Ok(());
         }
         let limit = self.limit();
@@ -191,12 +190,19 @@ impl Follower<'_> {
         let Some(inventory) = self.counted(taken)? else { return Ok(()) };
         self.still_alive();
         let was_away = std::mem::take(&mut self.was_away);
-        if was_away && let Some(before) = &self.plane.inventory {
+        // These lists may have the change of an event that was lost meanwhile; the next ones do.
+        let has_lost_some = self.note_lost_events();
+        if (was_away || has_lost_some)
+            && let Some(before) = &self.plane.inventory
+        {
             let (events, count) = inventory.events_since(before);
-            if count > 0 {
+            if count > 0
+                && let Some(suppressed) = self.plane.lines.admit(Instant::now())
+            {
                 info!(
                     changes = count,
                     told = events.len(),
+                    suppressed,
                     "the schema has changed while no node could announce it"
                 );
             }
@@ -309,21 +315,24 @@ impl Follower<'_> {
 
     /// Sends an event to the clients once the nodes agree.
     fn await_event(&mut self, body: Arc<[u8]>) {
-        if self.agreement.ask(Waiter::Event(body), Instant::now()).is_err() {
-            self.missed_events();
-        }
+        let answers = self.agreement.ask(Waiter::Event(body), Instant::now());
+        self.post(answers);
     }
 
-    /// Handles the loss of events: the inventory of the next refresh tells clients what they
-    /// missed.
-    fn missed_events(&mut self) {
-        if let Some(suppressed) = self.plane.lines.admit(Instant::now()) {
-            let address = self.session.connection.address;
-            warn!(%address, suppressed, "too many different events wait, so the proxy reads ring \
-            and schema instead");
+    /// Looks whether events were lost, because too many waited. The inventory of the next refresh
+    /// then tells clients what they missed. Returns whether there were any.
+    fn note_lost_events(&mut self) -> bool {
+        let has_lost_some = self.session.connection.has_lost_events();
+        if has_lost_some {
+            if let Some(suppressed) = self.plane.lines.admit(Instant::now()) {
+                let address = self.session.connection.address;
+                warn!(%address, suppressed, "too many different events wait, so the proxy reads \
+                ring and schema instead");
+            }
+            self.was_away = true;
+            self.schema_due.get_or_insert(Instant::now() + SCHEMA_DELAY);
         }
-        self.was_away = true;
-        self.schema_due.get_or_insert(Instant::now() + SCHEMA_DELAY);
+        has_lost_some
     }
 
     fn request(&mut self, request: ControlRequest) {
@@ -350,9 +359,8 @@ impl Follower<'_> {
             .map(|(_, node)| node.address)
             .next();
         let Some(address) = elsewhere.filter(|_| plane.agreements.len() < AGREEMENTS_MAX) else {
-            if let Err(waiter) = self.agreement.ask(waiter, Instant::now()) {
-                self.post(vec![Answer { waiter, agreed: false }]);
-            }
+            let answers = self.agreement.ask(waiter, Instant::now());
+            self.post(answers);
             return;
         };
         let (access, down) = (plane.access(), plane.down.now().clone());

@@ -16,8 +16,11 @@ use super::connection::Connection;
 use super::error::ControlError;
 use super::tables::{self, Row};
 
-/// Events for one gap. Drivers read something for each, and the mail for a core is bounded too.
+/// Events about single objects for one gap: drivers read something for each. Beyond this number
+/// each keyspace has one event.
 const EVENTS_MAX: usize = 128;
+/// Keyspaces with an event for one gap; the mail for a core is bounded too.
+const KEYSPACES_MAX: usize = 1_000;
 
 /// Keyspaces that belong to the nodes. They differ between releases, which is no change to
 /// announce.
@@ -142,8 +145,8 @@ impl Inventory {
         *digest = digest.wrapping_add(hasher.finish());
     }
 
-    /// Bodies of the events that lead from `before` to here, at most [`EVENTS_MAX`], and their
-    /// number without that bound.
+    /// Bodies of the events that lead from `before` to here, and the number of changes. More than
+    /// [`EVENTS_MAX`] changes are told as changes of their keyspaces.
     pub(super) fn events_since(&self, before: &Inventory) -> (Vec<Arc<[u8]>>, usize) {
         let changed =
             self.things.iter().filter_map(|(thing, digest)| match before.things.get(thing) {
@@ -154,11 +157,29 @@ impl Inventory {
         // An object goes before its parts.
         let gone = before.things.keys().rev().filter(|thing| !self.things.contains_key(*thing));
         let all: Vec<_> = changed.chain(gone.map(|thing| ("DROPPED", thing))).collect();
-        (
-            all.iter().take(EVENTS_MAX).map(|(change, thing)| thing.event(change)).collect(),
-            all.len(),
-        )
+        let events = if all.len() <= EVENTS_MAX {
+            all.iter().map(|(change, thing)| thing.event(change)).collect()
+        } else {
+            keyspace_events(&all)
+        };
+        (events, all.len())
     }
+}
+
+/// One event for each keyspace that these changes concern.
+fn keyspace_events(changes: &[(&str, &Thing)]) -> Vec<Arc<[u8]>> {
+    let mut keyspaces: BTreeMap<&str, &str> = BTreeMap::new();
+    for (change, thing) in changes {
+        let of_keyspace = keyspaces.entry(&thing.keyspace).or_insert("UPDATED");
+        if thing.target == Target::Keyspace {
+            *of_keyspace = change;
+        }
+    }
+    let events = keyspaces.into_iter().map(|(keyspace, change)| {
+        let (keyspace, name) = (keyspace.to_owned(), String::new());
+        Thing { target: Target::Keyspace, keyspace, name, arguments: Vec::new() }.event(change)
+    });
+    events.take(KEYSPACES_MAX).collect()
 }
 
 impl Thing {
@@ -205,7 +226,7 @@ mod tests {
     /// Change, target, name and arguments of each event.
     fn told(after: &Inventory, before: &Inventory) -> Vec<String> {
         let (bodies, count) = after.events_since(before);
-        assert_eq!(bodies.len(), count.min(EVENTS_MAX));
+        assert!(bodies.len() <= count);
         let tell = |body: &Arc<[u8]>| match Event::decode(body).expect("event") {
             Event::SchemaChange(found) => {
                 let arguments: Vec<_> =
@@ -266,11 +287,16 @@ mod tests {
     }
 
     #[test]
-    fn one_absence_has_so_many_events_and_no_more() {
-        let names: Vec<String> = (0..2 * EVENTS_MAX).map(|number| format!("t{number}")).collect();
-        let tables: Vec<_> =
+    fn more_changes_than_drivers_should_read_one_by_one_are_told_by_keyspace() {
+        let names: Vec<String> = (0..EVENTS_MAX).map(|number| format!("t{number}")).collect();
+        let mut tables: Vec<_> =
             names.iter().map(|name| (Target::Table, name.as_str(), &[][..], 1)).collect();
-        let (bodies, count) = inventory(&tables).events_since(&inventory(&[]));
-        assert_eq!((bodies.len(), count), (EVENTS_MAX, 2 * EVENTS_MAX));
+        let nothing = inventory(&[]);
+        assert_eq!(told(&inventory(&tables), &nothing).len(), EVENTS_MAX);
+        tables.push((Target::Type, "one_more", &[], 1));
+        assert_eq!(told(&inventory(&tables), &nothing), ["UPDATED KEYSPACE k[]"]);
+        tables.push((Target::Keyspace, "", &[], 1));
+        assert_eq!(told(&inventory(&tables), &nothing), ["CREATED KEYSPACE k[]"]);
+        assert_eq!(told(&nothing, &inventory(&tables)), ["DROPPED KEYSPACE k[]"]);
     }
 }

@@ -52,6 +52,10 @@ pub(super) struct FakeState {
     pub(super) modes: Option<u8>,
     /// A node whose list of columns has no last page.
     pub(super) endless: Option<u128>,
+    /// Events after which a connection is told the columns; an answer before that waits.
+    pub(super) columns_after: usize,
+    /// True if such an answer waits.
+    pub(super) is_holding: bool,
 }
 
 /// Schema version of all nodes at first.
@@ -82,9 +86,11 @@ impl FakeRing {
             behind: None,
             modes: None,
             endless: None,
+            columns_after: 0,
+            is_holding: false,
         };
         let state = Arc::new(Mutex::new(state));
-        let mut ring = Self { state, events: broadcast::channel(64).0, running: HashMap::new() };
+        let mut ring = Self { state, events: broadcast::channel(2_048).0, running: HashMap::new() };
         for host_id in 1..=count {
             ring.add_node(host_id, "127.0.0.1:0").await;
         }
@@ -139,6 +145,8 @@ impl FakeRing {
                     version: 0,
                     framed: false,
                     out: Vec::new(),
+                    events: 0,
+                    held: None,
                 };
                 connections.spawn(server.run(stream, events.subscribe()));
             }
@@ -214,6 +222,10 @@ struct Server {
     version: u8,
     framed: bool,
     out: Vec<u8>,
+    /// Events sent.
+    events: usize,
+    /// A query that is answered after more events.
+    held: Option<(Header, Vec<u8>)>,
 }
 
 impl Server {
@@ -236,6 +248,10 @@ impl Server {
                 event = events.recv(), if registered => {
                     let body = event.expect("event");
                     self.send(EVENT_STREAM, opcode::EVENT, &body);
+                    self.events += 1;
+                    if let Some((header, body)) = self.held.take() {
+                        self.answer(header, &body);
+                    }
                 }
             }
             let delay = self.state.lock().expect("lock").delay;
@@ -326,6 +342,7 @@ impl Server {
                 }
             }
             opcode::REGISTER => self.send(stream, opcode::READY, &[]),
+            opcode::QUERY if self.holds(body) => self.held = Some((header, body.to_vec())),
             opcode::QUERY => {
                 let opcode = self.query(body, &mut answer);
                 self.send(stream, opcode, &answer);
@@ -333,6 +350,18 @@ impl Server {
             other => panic!("unexpected opcode {other:#x}"),
         }
         true
+    }
+
+    /// True if a query is to be answered later.
+    fn holds(&self, body: &[u8]) -> bool {
+        let mut state = self.state.lock().expect("lock");
+        let is_early = self.events < state.columns_after;
+        state.is_holding = is_early
+            && Query::decode(self.version, body)
+                .expect("query")
+                .text
+                .contains("FROM system_schema.columns");
+        state.is_holding
     }
 
     /// Answers a query; returns the opcode of the answer.

@@ -112,3 +112,44 @@ async fn a_node_that_goes_up_and_down_is_published_about_once_a_second() {
     let most = 2 + begun.elapsed().as_secs();
     assert!(published <= most, "{published} states, at most {most} expected");
 }
+
+/// The change of an event that is lost may be in the lists that are read at that time, or only in
+/// later ones.
+#[tokio::test]
+async fn a_change_whose_event_is_lost_in_a_flood_is_told_all_the_same() {
+    const EVENTS: usize = 1_100;
+    for is_version_early in [true, false] {
+        let ring = FakeRing::start(1).await;
+        let mut bench = Bench::start(&[ring.address(1)], |_| {});
+        settled(&bench, 0).await;
+        let created = |keyspace: &str| {
+            ring.event(&Event::SchemaChange(SchemaChange {
+                change: "CREATED",
+                target: "KEYSPACE",
+                keyspace,
+                name: None,
+                arguments: None,
+            }));
+        };
+        let change_version =
+            || ring.edit(|state| state.nodes.iter_mut().for_each(|node| node.schema_version = 78));
+        ring.edit(|state| state.columns_after = EVENTS);
+        if is_version_early {
+            change_version();
+        }
+        created("first");
+        eventually(|| ring.state.lock().expect("lock").is_holding).await;
+        ring.add_keyspace("late");
+        change_version();
+        (2..EVENTS).for_each(|number| created(&format!("k{number}")));
+        created("late");
+        loop {
+            if let CoreMail::SchemaEvent(body) = bench.next_mail().await
+                && let Ok(Event::SchemaChange(found)) = Event::decode(&body)
+                && found.keyspace == "late"
+            {
+                break;
+            }
+        }
+    }
+}
