@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use shunt_reactor::Session;
 use shunt_tls::forgery::Forger;
-use shunt_tls::{Client, ClientAuth, ClientOptions, Server, ServerOptions, Verify};
+use shunt_tls::{Client, ClientAuth, ClientOptions, Server, ServerNames, ServerOptions, Verify};
 
 /// More than any record has.
 const RECORD_BYTES_MAX: usize = 5 + 16_384 + 2_048;
@@ -24,6 +24,7 @@ static ENDS: LazyLock<(Server, Client)> = LazyLock::new(|| {
         path
     };
     let server = ServerOptions {
+        names: ServerNames::CLIENTS,
         certificate: write("certificate", pair.cert.pem()),
         key: write("key", pair.signing_key.serialize_pem()),
         client_ca: None,

@@ -6,6 +6,7 @@
 //! The parts only read what the data path counts anyway. One thread writes a counter with plain
 //! loads and stores (no lock, no read-modify-write); the admin thread reads it at any moment.
 
+mod authorization;
 mod counter;
 mod encode;
 mod histogram;
@@ -25,7 +26,7 @@ pub use encode::{Encoder, Labels, Value, plain};
 pub use histogram::{BUCKETS, Histogram, Snapshot};
 pub use liveness::Heartbeats;
 pub use loops::Loops;
-pub use pages::{Pages, Part, State};
+pub use pages::{Access, Pages, Part, Refusal, State};
 /// Units of metrics.
 pub use prometheus_client::registry::Unit;
 pub use request_kind::RequestKind;

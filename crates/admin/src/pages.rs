@@ -9,9 +9,11 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::registry::{Registry, Unit};
 use serde_json::{Map, Value as Json, json};
+use shunt_tls::{Sessions, Tokens};
 
+use crate::counter::{Family, Label as _};
 use crate::encode::{Encoder, plain};
-use crate::process;
+use crate::{labels, process};
 
 /// A future of a [`Part`]'s state.
 pub type State<'a> = Pin<Box<dyn Future<Output = Json> + Send + 'a>>;
@@ -36,12 +38,36 @@ pub trait Part: Send + Sync + 'static {
     fn status(&self) -> State<'_>;
 }
 
+labels! {
+    /// The reason why a request for a page was refused.
+    pub enum Refusal = "reason" {
+        /// It had no token.
+        NoToken = "no_token",
+        /// Its token was none of the accepted ones.
+        WrongToken = "wrong_token",
+        /// It named a host that the pages do not answer for.
+        Host = "host",
+    }
+}
+
+/// The right to ask for the pages.
+#[derive(Clone, Debug, Default)]
+pub struct Access {
+    /// Host names, besides addresses, under which the pages may be requested, each without a port.
+    pub names: Vec<String>,
+    /// TLS of the pages; `None`: clear text.
+    pub tls: Option<Arc<dyn Sessions>>,
+    /// Tokens for all pages but `/healthz` and `/readyz`; `None`: nobody needs one.
+    pub tokens: Option<Arc<Tokens>>,
+}
+
 /// The content of all pages.
 pub struct Pages {
     parts: Vec<Arc<dyn Part>>,
     version: &'static str,
-    /// Host names, besides addresses, under which the pages may be requested.
-    pub(crate) names: Vec<String>,
+    pub(crate) access: Access,
+    /// Written by the thread that serves the pages.
+    pub(crate) refusals: Family<Refusal, { Refusal::COUNT }>,
     started: Instant,
 }
 
@@ -57,7 +83,17 @@ impl Pages {
         parts: Vec<Arc<dyn Part>>,
         names: Vec<String>,
     ) -> Arc<Self> {
-        Arc::new(Self { parts, version, names, started: Instant::now() })
+        Self::with_access(version, parts, Access { names, ..Access::default() })
+    }
+
+    /// The same with TLS and tokens.
+    pub fn with_access(
+        version: &'static str,
+        parts: Vec<Arc<dyn Part>>,
+        access: Access,
+    ) -> Arc<Self> {
+        let refusals = Family::default();
+        Arc::new(Self { parts, version, access, refusals, started: Instant::now() })
     }
 
     /// The metrics of all parts and of the process as OpenMetrics text, ending in `# EOF`.
@@ -107,6 +143,15 @@ impl Pages {
     fn process(&self, encoder: &mut Encoder<'_>) -> fmt::Result {
         let version = [(vec![("version", self.version.to_owned())], 1.0)];
         encoder.gauge("shunt_build", "Version of the program.", None, &version)?;
+        let refusals: Vec<_> = Refusal::ALL
+            .iter()
+            .map(|reason| {
+                let labels = vec![(Refusal::NAME, reason.text().to_owned())];
+                (labels, self.refusals.of(*reason).get() as f64)
+            })
+            .collect();
+        let help = "Requests for these pages refused.";
+        encoder.counter("shunt_admin_refusals", help, None, &refusals)?;
         let usage = process::usage();
         let (cpu, memory) = ([plain(usage.cpu_seconds)], [plain(usage.resident_bytes)]);
         encoder.counter("process_cpu", "CPU time, user and system.", Some(&Unit::Seconds), &cpu)?;

@@ -1,17 +1,18 @@
 //! Metrics, health, readiness and status over HTTP. All pages only read.
 //!
 //! Anyone who can reach the port, under an address or a name of this machine, may read the pages
-//! and do nothing else. Time limits apply to each request and connection, a size limit to the head,
+//! and do nothing else, unless TLS asks for a certificate, or the pages for a token. Time limits apply to each request and connection, a size limit to the head,
 //! and a maximum to the number of connections. At the maximum, a new connection replaces the one
 //! that has been silent for longest, so it never waits.
 
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::extract::{Request, State};
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::get;
@@ -20,13 +21,15 @@ use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use serde_json::json;
-use tokio::net::TcpListener;
+use shunt_tls::{Sessions, Stream, TOO_SLOW, accept_http};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use crate::host;
 use crate::liveness::LOOK_EVERY;
-use crate::pages::Pages;
+use crate::pages::{Pages, Refusal};
+use crate::{authorization, host};
 
 /// Connections at a time, one request each.
 const CONNECTIONS_MAX: usize = 512;
@@ -65,7 +68,7 @@ impl Pages {
                 next_look = Instant::now() + LOOK_EVERY;
             }
             let Ok(accepted) = accepted else { continue };
-            let Ok((stream, _)) = accepted else {
+            let Ok((stream, peer)) = accepted else {
                 sleep(ACCEPT_RETRY).await;
                 continue;
             };
@@ -73,19 +76,51 @@ impl Pages {
             let has_asked = HasAsked::default();
             let service =
                 TowerToHyperService::new(router.clone().layer(Extension(has_asked.clone())));
+            let tls = self.access.tls.clone();
             let task = tokio::spawn(async move {
-                let connection = http1::Builder::new()
-                    .timer(TokioTimer::new())
-                    .header_read_timeout(HEAD_TIMEOUT)
-                    .max_buf_size(HEAD_BYTES_MAX)
-                    .keep_alive(false)
-                    .serve_connection(TokioIo::new(stream), service);
-                // An error on a connection concerns only its peer.
+                let connection = async {
+                    match tls {
+                        None => serve(stream, service).await,
+                        Some(tls) => {
+                            if let Some(stream) = secured(stream, peer, &*tls).await {
+                                serve(stream, service).await;
+                            }
+                        }
+                    }
+                };
                 let _ = timeout(CONNECTION_TIMEOUT, connection).await;
             });
             connections.open.push_back((task.abort_handle(), has_asked));
         }
     }
+}
+
+/// Serves one request.
+async fn serve<T>(stream: T, service: TowerToHyperService<Router>)
+where
+    T: AsyncRead + AsyncWrite + Unpin,
+{
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .max_buf_size(HEAD_BYTES_MAX)
+        .keep_alive(false)
+        .serve_connection(TokioIo::new(stream), service);
+    // An error on a connection concerns only its peer.
+    let _ = connection.await;
+}
+
+/// Does a client's handshake.
+async fn secured(
+    stream: TcpStream,
+    peer: SocketAddr,
+    tls: &dyn Sessions,
+) -> Option<Stream<TcpStream>> {
+    let handshake = timeout(HEAD_TIMEOUT, accept_http(stream, peer, tls));
+    handshake.await.unwrap_or_else(|_| {
+        tls.handshake_ended(peer, Err(TOO_SLOW));
+        None
+    })
 }
 
 /// Set once the head of a connection's request has arrived.
@@ -117,7 +152,8 @@ impl Connections {
     }
 }
 
-/// Passes on requests that are meant for this machine and refuses all others.
+/// Passes on requests that are meant for this machine and have the token that their page needs, and
+/// refuses all others.
 async fn check(
     State(pages): State<Arc<Pages>>,
     Extension(has_asked): Extension<HasAsked>,
@@ -125,11 +161,37 @@ async fn check(
     next: Next,
 ) -> Response {
     has_asked.0.store(true, Ordering::Relaxed);
-    if host::is_meant(&request, &pages.names) {
-        return next.run(request).await;
+    if !host::is_meant(&request, &pages.access.names) {
+        pages.refusals.of(Refusal::Host).add(1);
+        let error = "this server does not accept this host name: use an IP address, or add the name to --admin after a comma";
+        return failure(StatusCode::MISDIRECTED_REQUEST, error);
     }
-    let error = "this server does not accept this host name: use an IP address, or add the name to --admin after a comma";
-    failure(StatusCode::MISDIRECTED_REQUEST, error)
+    if let Some(tokens) = &pages.access.tokens
+        && !authorization::is_open(request.uri().path())
+        && let Err(refusal) = authorization::check(request.headers(), tokens)
+    {
+        pages.refusals.of(refusal).add(1);
+        return unauthorized(refusal, tokens.option());
+    }
+    next.run(request).await
+}
+
+/// The answer to a request without the token that its page needs. `option` names the file of
+/// tokens.
+fn unauthorized(refusal: Refusal, option: &str) -> Response {
+    let error = match refusal {
+        Refusal::NoToken => format!(
+            "this page needs a token of {option}: send the header `Authorization: Bearer TOKEN`"
+        ),
+        _ => format!(
+            "the header `Authorization` has no token of {option}: send `Bearer TOKEN` with a line \
+            of that file"
+        ),
+    };
+    let mut response = failure(StatusCode::UNAUTHORIZED, &error);
+    let challenge = HeaderValue::from_static("Bearer realm=\"shunt\"");
+    response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
+    response
 }
 
 async fn metrics(State(pages): State<Arc<Pages>>) -> Response {

@@ -6,7 +6,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use shunt_admin::Pages;
+use shunt_admin::{Access, Pages};
+use shunt_tls::Tokens;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -106,4 +107,74 @@ async fn are_last_ones_open() -> bool {
         read.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
     };
     silent[2 * MOST - MOST / 2..].iter().all(is_open)
+}
+
+const TOKEN: &str = "a-token-of-20-letters";
+
+/// Serves empty pages that need a token.
+async fn serve_with_token() -> (SocketAddr, Arc<Pages>) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("token");
+    std::fs::write(&file, TOKEN).expect("written");
+    let tokens = Tokens::open("admin_token_file", file).expect("a token");
+    let access = Access { tokens: Some(Arc::new(tokens)), ..Access::default() };
+    let pages = Pages::with_access("1", Vec::new(), access);
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
+    let address = listener.local_addr().expect("it listens");
+    tokio::spawn(Arc::clone(&pages).serve(listener));
+    (address, pages)
+}
+
+#[tokio::test]
+async fn a_token_opens_the_pages_that_orchestrators_do_not_ask_for() {
+    let (address, pages) = serve_with_token().await;
+    let ask = async |path: &str, fields: &str| {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n");
+        answer(address, &request).await
+    };
+    let right = format!("Authorization: Bearer {TOKEN}\r\n");
+    for path in ["/metrics", "/status"] {
+        assert_eq!(ask(path, &right).await, "HTTP/1.1 200 OK");
+        assert_eq!(ask(path, "").await, "HTTP/1.1 401 Unauthorized");
+        for wrong in [
+            "Authorization: Bearer another-token-of-20\r\n".to_owned(),
+            format!("Authorization: Basic {TOKEN}\r\n"),
+            format!("Authorization: {TOKEN}\r\n"),
+            "Authorization: Bearer\r\n".to_owned(),
+            format!("{right}{right}"),
+        ] {
+            assert_eq!(ask(path, &wrong).await, "HTTP/1.1 401 Unauthorized", "{wrong}");
+        }
+    }
+    assert_eq!(ask("/nothing", "").await, "HTTP/1.1 401 Unauthorized");
+    assert_eq!(ask("/nothing", &right).await, "HTTP/1.1 404 Not Found");
+    for path in ["/healthz", "/readyz"] {
+        assert_eq!(ask(path, "").await, "HTTP/1.1 200 OK");
+    }
+    for other in ["/healthz/", "//healthz", "/healthz/../status", "/readyz%2f..%2fstatus"] {
+        assert_eq!(ask(other, "").await, "HTTP/1.1 401 Unauthorized", "{other}");
+    }
+    let metrics = pages.render().expect("text");
+    for line in [
+        "shunt_admin_refusals_total{reason=\"no_token\"} 7",
+        "shunt_admin_refusals_total{reason=\"wrong_token\"} 10",
+    ] {
+        assert!(metrics.contains(line), "{metrics}");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_without_a_token_says_which_one_is_needed() {
+    let (address, _) = serve_with_token().await;
+    for (fields, words) in [
+        ("", "send the header `Authorization: Bearer TOKEN`"),
+        ("Authorization: Bearer x\r\n", "has no token of admin_token_file"),
+    ] {
+        let mut stream = TcpStream::connect(address).await.expect("it listens");
+        let request = format!("GET /status HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n");
+        stream.write_all(request.as_bytes()).await.expect("it is read");
+        let mut text = String::new();
+        stream.read_to_string(&mut text).await.expect("it is answered, and ends");
+        assert!(text.contains("www-authenticate: Bearer") && text.contains(words), "{text}");
+    }
 }

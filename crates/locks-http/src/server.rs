@@ -18,6 +18,7 @@ use shunt_proxy::config::{Config, Credentials};
 use shunt_proxy::control::Access;
 use shunt_proxy::control::client::{AsyncClient, Failed};
 use shunt_proxy::tls::OutgoingTls;
+use shunt_tls::{Sessions, TOO_SLOW, accept_http};
 use shunt_wire::cql::message::error_code;
 use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
@@ -58,6 +59,8 @@ pub struct LocksHttp {
     proxy: SocketAddr,
     /// TLS of the fleet; `None`: the proxy is reached in clear text.
     tls: Option<Arc<OutgoingTls>>,
+    /// TLS of clients; `None`: clear text.
+    served_tls: Option<Arc<dyn Sessions>>,
     config: watch::Receiver<Arc<Config>>,
     order: watch::Receiver<Order>,
     connections: Arc<Room>,
@@ -79,16 +82,17 @@ pub(crate) struct Metrics {
 
 impl LocksHttp {
     /// Creates a server that carries requests out at `proxy`, which must speak CQL and keep a
-    /// fleet's locks.
+    /// fleet's locks. `served_tls` is the TLS of the server's own clients.
     pub fn new(
-        proxy: SocketAddr,
-        tls: Option<Arc<OutgoingTls>>,
+        (proxy, tls): (SocketAddr, Option<Arc<OutgoingTls>>),
+        served_tls: Option<Arc<dyn Sessions>>,
         config: watch::Receiver<Arc<Config>>,
         order: watch::Receiver<Order>,
     ) -> Arc<Self> {
         Arc::new(Self {
             proxy,
             tls,
+            served_tls,
             config,
             order,
             connections: Room::new(CONNECTIONS_MAX),
@@ -119,7 +123,7 @@ impl LocksHttp {
                 Some(ended) = serving.join_next(), if !serving.is_empty() => note(ended),
                 accepted = listener.accept(), if self.connections.has_room() => match accepted {
                     Ok((stream, peer)) => match self.connections.enter(peer.ip()) {
-                        Ok(place) => drop(serving.spawn(Arc::clone(&self).connection(stream, peer.ip(), place))),
+                        Ok(place) => drop(serving.spawn(Arc::clone(&self).connection(stream, peer, place))),
                         Err(_) => self.metrics.connections_refused.add(1),
                     },
                     Err(error) => {
@@ -146,22 +150,23 @@ impl LocksHttp {
     }
 
     /// Serves one request.
-    async fn connection(self: Arc<Self>, stream: TcpStream, peer: IpAddr, place: Place) {
+    async fn connection(self: Arc<Self>, stream: TcpStream, address: SocketAddr, place: Place) {
+        let peer = address.ip();
         let mut order = self.order.clone();
         // A small buffer keeps output that the client does not take in this process, where it is
         // counted.
         let _ = SockRef::from(&stream).set_send_buffer_size(SEND_BUFFER_BYTES as usize);
-        let stream = Arc::new(stream);
+        let Some(stream) = self.secured(stream, address).await else { return };
         let sending = Arc::new(Sending::default());
         let service = service_fn(|request| {
-            Arc::clone(&self).request(request, peer, Arc::clone(&stream), Arc::clone(&sending))
+            Arc::clone(&self).request(request, peer, stream.clone(), Arc::clone(&sending))
         });
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(HEAD_TIMEOUT)
             .max_buf_size(HEAD_BYTES_MAX)
             .keep_alive(false)
-            .serve_connection(TokioIo::new(Stream(Arc::clone(&stream))), service);
+            .serve_connection(TokioIo::new(stream.clone()), service);
         let mut connection = pin!(connection);
         let served = async {
             tokio::select! {
@@ -183,11 +188,27 @@ impl LocksHttp {
         drop(place);
     }
 
+    /// Does a client's handshake, if clients have TLS.
+    async fn secured(&self, stream: TcpStream, peer: SocketAddr) -> Option<Stream> {
+        let Some(tls) = &self.served_tls else { return Some(Stream::plain(stream)) };
+        let mut order = self.order.clone();
+        tokio::select! {
+            _ = order.wait_for(|order| *order != Order::Serve) => None,
+            done = timeout(HEAD_TIMEOUT, accept_http(stream, peer, &**tls)) => match done {
+                Ok(stream) => stream.map(Stream::secured),
+                Err(_) => {
+                    tls.handshake_ended(peer, Err(TOO_SLOW));
+                    None
+                }
+            },
+        }
+    }
+
     async fn request(
         self: Arc<Self>,
         request: Request<Incoming>,
         peer: IpAddr,
-        stream: Arc<TcpStream>,
+        stream: Stream,
         sending: Arc<Sending>,
     ) -> Result<Response<Full<Bytes>>, Infallible> {
         let reply = self.answer(request, peer, &stream, &sending).await;
@@ -202,7 +223,7 @@ impl LocksHttp {
         &self,
         request: Request<Incoming>,
         peer: IpAddr,
-        stream: &TcpStream,
+        stream: &Stream,
         sending: &Sending,
     ) -> Reply {
         if self.is_stopping() {

@@ -3,18 +3,45 @@
 //! hyper notices that a client has gone only if it has read everything, so a single byte after a
 //! request would keep the request waiting for a client that has left.
 
-use std::io::{ErrorKind, Result};
+use std::future::poll_fn;
+use std::io::Result;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
 use crate::limits::BYTES_BEHIND_MAX;
 
-/// One of the handles to the stream.
-pub(crate) struct Stream(pub(crate) Arc<TcpStream>);
+/// A connection, with or without TLS.
+pub(crate) trait Connection: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Connection for T {}
+
+/// One of the handles to the stream. All of them are used by one task.
+#[derive(Clone)]
+pub(crate) struct Stream {
+    connection: Arc<Mutex<dyn Connection>>,
+    /// A stream with TLS has words for the client at its end.
+    has_tls: bool,
+}
+
+impl Stream {
+    /// A connection in clear text.
+    pub(crate) fn plain(stream: TcpStream) -> Self {
+        Self { connection: Arc::new(Mutex::new(stream)), has_tls: false }
+    }
+
+    /// A connection with TLS.
+    pub(crate) fn secured(stream: shunt_tls::Stream<TcpStream>) -> Self {
+        Self { connection: Arc::new(Mutex::new(stream)), has_tls: true }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, dyn Connection + 'static> {
+        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 impl AsyncRead for Stream {
     fn poll_read(
@@ -22,13 +49,7 @@ impl AsyncRead for Stream {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<Result<()>> {
-        loop {
-            ready!(self.0.poll_read_ready(context))?;
-            match self.0.try_read(buffer.initialize_unfilled()) {
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                read => return Poll::Ready(read.map(|count| buffer.advance(count))),
-            }
-        }
+        Pin::new(&mut *self.lock()).poll_read(context, buffer)
     }
 }
 
@@ -38,35 +59,37 @@ impl AsyncWrite for Stream {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<Result<usize>> {
-        loop {
-            ready!(self.0.poll_write_ready(context))?;
-            match self.0.try_write(bytes) {
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                written => return Poll::Ready(written),
-            }
+        Pin::new(&mut *self.lock()).poll_write(context, bytes)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
+        Pin::new(&mut *self.lock()).poll_flush(context)
+    }
+
+    /// Dropping the last handle closes a stream in clear text, which happens at once.
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
+        match self.has_tls {
+            true => Pin::new(&mut *self.lock()).poll_shutdown(context),
+            false => Poll::Ready(Ok(())),
         }
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
-    /// Dropping the last handle closes the stream, which happens at once.
-    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Result<()>> {
-        Poll::Ready(Ok(()))
     }
 }
 
 /// Waits until the client has gone. Bytes after its only request are discarded; a client that sends
 /// too many counts as gone.
-pub(crate) async fn gone(stream: &TcpStream) {
-    let (mut unwanted, mut thrown_away) = ([0; 512], 0);
-    while thrown_away <= BYTES_BEHIND_MAX && stream.readable().await.is_ok() {
-        match stream.try_read(&mut unwanted) {
-            Ok(0) => return,
+pub(crate) async fn gone(stream: &Stream) {
+    let mut thrown_away = 0;
+    while thrown_away <= BYTES_BEHIND_MAX {
+        let read = poll_fn(|context| {
+            let mut unwanted = [0; 512];
+            let mut unwanted = ReadBuf::new(&mut unwanted);
+            Pin::new(&mut *stream.lock())
+                .poll_read(context, &mut unwanted)
+                .map_ok(|()| unwanted.filled().len())
+        });
+        match read.await {
+            Ok(0) | Err(_) => return,
             Ok(count) => thrown_away += count,
-            Err(error) if error.kind() != ErrorKind::WouldBlock => return,
-            Err(_) => {}
         }
         // Yield to other tasks, however much the client sends.
         tokio::task::yield_now().await;
@@ -90,6 +113,7 @@ mod tests {
         for sent in [&b""[..], b"X", &[b'X'; 2_000]] {
             let mut client = std::net::TcpStream::connect(address).expect("it listens");
             let (stream, _) = listener.accept().await.expect("a client");
+            let stream = Stream::plain(stream);
             client.write_all(sent).expect("room");
             assert!(
                 timeout(Duration::from_millis(20), gone(&stream)).await.is_err(),

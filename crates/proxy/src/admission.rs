@@ -3,7 +3,7 @@
 //! ```text
 //! accept thread -> handshake threads -> cores
 //!                      ^ clients' addresses, sessions, refusals
-//!                  Admission -> ClientTls
+//!                  Admission -> ServerTls
 //! ```
 //! Connections from the addresses of `proxy_protocol_from` must begin with a header of the PROXY
 //! protocol. For everything that follows, the client's address is the one in it. A header from any
@@ -14,12 +14,13 @@ use std::time::Instant;
 
 use shunt_admin::Label as _;
 use shunt_reactor::{Accepted, ClientAddress, Security, SessionFault, SessionInfo};
+use shunt_tls_upkeep::{Lines, ServerTls};
 use shunt_wire::proxy_protocol::{MalformedHeader, read_header};
 use tracing::{debug, warn};
 
 use crate::config::{Config, Network};
 use crate::metrics::{HeaderResult, TlsMetrics};
-use crate::tls::{ClientTls, Lines, refusal};
+use crate::tls::refusal;
 
 /// Answer to a driver that connects from a balancer's address, past the balancer.
 const NO_HEADER: &str = "connections from this address must begin with a PROXY header \
@@ -28,7 +29,7 @@ const NO_HEADER: &str = "connections from this address must begin with a PROXY h
 /// The rules for new connections.
 pub struct Admission {
     balancers: Vec<Network>,
-    tls: Option<Arc<ClientTls>>,
+    tls: Option<Arc<ServerTls>>,
     metrics: Arc<TlsMetrics>,
     lines: Lines,
 }
@@ -37,7 +38,7 @@ impl Admission {
     /// The rules of a configuration; `None` if connections go to their cores as they are.
     pub fn new(
         config: &Config,
-        tls: Option<Arc<ClientTls>>,
+        tls: Option<Arc<ServerTls>>,
         metrics: Arc<TlsMetrics>,
     ) -> Option<Arc<dyn Security>> {
         let balancers = config.proxy_protocol_from.clone();

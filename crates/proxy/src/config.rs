@@ -9,6 +9,7 @@
 
 mod kinds;
 mod address;
+mod https;
 mod identity;
 mod member;
 mod network;
@@ -85,7 +86,7 @@ options! {
         default: "127.0.0.1:9180",
         allowed: Form("address or `off`", "127.0.0.1:9999"),
         change: AfterRestart,
-        manual: "The page has no login: keep it off public networks. List accepted host names after it: `10.0.9.1:9180,proxy.example`",
+        manual: "Others read the pages unless [TLS and a token](tls-http.md) guard them. List accepted host names after it: `10.0.9.1:9180,proxy.example`",
     }
     /// Address that drivers see for this proxy
     advertise: Option<SocketAddr> {
@@ -115,39 +116,34 @@ options! {
 
     /// TLS with clients: off, optional or required
     tls: Tls {
-        kind: Tls, value: "WHEN",
-        default: "off",
+        kind: Tls, value: "WHEN", default: "off",
         allowed: Form("`off`, `optional`, `required`", "optional"),
         change: AfterRestart,
         manual: "`optional` serves TLS and clear text on the same port. Connections to nodes have [options of their own](tls-to-nodes.md#to-nodes). [Set-up](tls.md)",
     }
     /// Certificate of this proxy and its intermediate certificates (PEM)
     tls_certificate: Option<PathBuf> {
-        kind: PathBuf, value: "FILE",
-        default: None => "",
+        kind: PathBuf, value: "FILE", default: None => "",
         allowed: Form("path", "/etc/shunt/tls.crt"),
         change: OnReload,
         manual: "The proxy reads the files of this section again on a reload, and every minute",
     }
     /// Private key of that certificate (PEM)
     tls_key: Option<PathBuf> {
-        kind: PathBuf, value: "FILE",
-        default: None => "",
+        kind: PathBuf, value: "FILE", default: None => "",
         allowed: Form("path", "/etc/shunt/tls.key"),
         change: OnReload,
         manual: "Keep it readable by its owner alone",
     }
     /// Certificates of the authorities that sign clients' certificates (PEM)
     tls_client_ca: Option<PathBuf> {
-        kind: PathBuf, value: "FILE",
-        default: None => "",
+        kind: PathBuf, value: "FILE", default: None => "",
         allowed: Form("path", "/etc/shunt/clients-ca.crt"),
         change: OnReload,
     }
     /// Certificates of clients: none, optional or required
     tls_client_auth: ClientAuth {
-        kind: ClientAuth, value: "WHEN",
-        default: "none",
+        kind: ClientAuth, value: "WHEN", default: "none",
         allowed: Form("`none`, `optional`, `required`", "required"),
         change: OnReload,
         manual: "Needs `tls_client_ca`. A certificate that a client shows is always verified. It replaces the login of the clients of an [identity](identities.md) alone",
@@ -173,8 +169,7 @@ options! {
 
     /// TLS to nodes: off or on
     node_tls: Switch {
-        kind: Switch, value: "WHEN",
-        default: "off",
+        kind: Switch, value: "WHEN", default: "off",
         allowed: Form("`off`, `on`", "on"),
         change: AfterRestart,
         manual: "For links and for the control connection. [Set-up](tls-to-nodes.md#to-nodes)",
@@ -189,15 +184,13 @@ options! {
     }
     /// Certificate for nodes that require one (PEM)
     node_tls_certificate: Option<PathBuf> {
-        kind: PathBuf, value: "FILE",
-        default: None => "",
+        kind: PathBuf, value: "FILE", default: None => "",
         allowed: Form("path", "/etc/shunt/node-client.crt"),
         change: OnReload,
     }
     /// Private key of that certificate (PEM)
     node_tls_key: Option<PathBuf> {
-        kind: PathBuf, value: "FILE",
-        default: None => "",
+        kind: PathBuf, value: "FILE", default: None => "",
         allowed: Form("path", "/etc/shunt/node-client.key"),
         change: OnReload,
         manual: "Keep it readable by its owner alone",
@@ -216,6 +209,57 @@ options! {
         default: None => "the address of each node",
         allowed: Form("name", "cassandra.example"),
         change: OnReload,
+    }
+
+    section "HTTPS";
+
+    /// Certificate of the admin pages and its intermediate certificates (PEM); switches TLS on
+    admin_tls_certificate: Option<PathBuf> {
+        kind: PathBuf, value: "FILE", default: None => "",
+        allowed: Form("path", "/etc/shunt/tls.crt"),
+        change: AfterRestart,
+        manual: "May be the file of `tls_certificate`. The proxy reads the files of this section again on a reload, and every minute. [Set-up](tls-http.md)",
+    }
+    /// Private key of that certificate (PEM)
+    admin_tls_key: Option<PathBuf> {
+        kind: PathBuf, value: "FILE", default: None => "",
+        allowed: Form("path", "/etc/shunt/tls.key"),
+        change: AfterRestart,
+        manual: "Keep it readable by its owner alone",
+    }
+    /// Certificates of the authorities that sign certificates for the admin pages' clients (PEM)
+    admin_tls_client_ca: Option<PathBuf> {
+        kind: PathBuf, value: "FILE", default: None => "",
+        allowed: Form("path", "/etc/shunt/operators-ca.crt"),
+        change: AfterRestart,
+        manual: "Each client then needs a certificate, health checks too",
+    }
+    /// File with the tokens that `/metrics` and `/status` ask for, one on each line
+    admin_token_file: Option<PathBuf> {
+        kind: PathBuf, value: "FILE", default: None => "",
+        allowed: Form("path", "/run/credentials/shunt.service/admin-token"),
+        change: AfterRestart,
+        manual: "Clients send `Authorization: Bearer TOKEN`. `/healthz` and `/readyz` stay open. Keep it readable by its owner alone",
+    }
+    /// Certificate of locks over HTTP and its intermediate certificates (PEM); switches TLS on
+    locks_http_tls_certificate: Option<PathBuf> {
+        kind: PathBuf, value: "FILE", default: None => "",
+        allowed: Form("path", "/etc/shunt/tls.crt"),
+        change: AfterRestart,
+    }
+    /// Private key of that certificate (PEM)
+    locks_http_tls_key: Option<PathBuf> {
+        kind: PathBuf, value: "FILE", default: None => "",
+        allowed: Form("path", "/etc/shunt/tls.key"),
+        change: AfterRestart,
+        manual: "Keep it readable by its owner alone",
+    }
+    /// Certificates of the authorities that sign certificates for clients of locks over HTTP (PEM)
+    locks_http_tls_client_ca: Option<PathBuf> {
+        kind: PathBuf, value: "FILE", default: None => "",
+        allowed: Form("path", "/etc/shunt/clients-ca.crt"),
+        change: AfterRestart,
+        manual: "Each client then needs a certificate, and its login as before",
     }
 
     section "Ring";
@@ -299,8 +343,7 @@ options! {
     }
     /// Aggregated frames to nodes that offer them: auto or off
     aggregate: Aggregate {
-        kind: Aggregate, value: "WHEN",
-        default: "auto",
+        kind: Aggregate, value: "WHEN", default: "auto",
         allowed: Form("`auto`, `off`", "off"),
         change: AfterRestart,
     }
@@ -327,8 +370,7 @@ options! {
 
     /// Send large answers from nodes' hosts over the clients' own connections: off or auto
     handover: Handover {
-        kind: Handover, value: "WHEN",
-        default: "off",
+        kind: Handover, value: "WHEN", default: "off",
         allowed: Form("`off`, `auto`", "auto"),
         change: AfterRestart,
         manual: "Needs an agent on each node's host, and a key; turns aggregated frames off. [Set-up](hand-over.md#cql)",
@@ -495,8 +537,7 @@ options! {
     }
     /// TLS to the other proxies of the fleet: off or on
     fleet_tls: Switch {
-        kind: Switch, value: "WHEN",
-        default: "off",
+        kind: Switch, value: "WHEN", default: "off",
         allowed: Form("`off`, `on`", "on"),
         change: AfterRestart,
         manual: "Switch it on once every proxy has `tls`; see [the proxies of a fleet](tls-to-nodes.md#the-proxies-of-a-fleet)",
@@ -538,7 +579,7 @@ options! {
         default: "off",
         allowed: Form("address or `off`", "127.0.0.1:9190"),
         change: AfterRestart,
-        manual: "Needs `--fleet`. Logins travel in clear text, so keep it off networks that you do not trust. [Requests](locks.md#over-http)",
+        manual: "Needs `--fleet`. Without [TLS](tls-http.md#locks-over-http) logins travel in clear text. [Requests](locks.md#over-http)",
     }
 
     section "Logs";

@@ -3,19 +3,25 @@
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 
-use shunt_admin::Pages;
+use shunt_admin::{Access, Pages};
 use shunt_proxy::config::AdminAddress;
 use tracing::error;
 
 use crate::exit::{Exit, Failure};
 use crate::supervise::threads;
 
-/// The listener of the admin pages, and their host names.
-pub(crate) type Bound = (TcpListener, Vec<String>);
+/// The listener of the admin pages, and who may ask there.
+pub(crate) type Bound = (TcpListener, Access);
 
 /// Binds the admin interface.
 pub(crate) fn bind(admin: AdminAddress) -> Result<Bound, Failure> {
-    Ok((listen("--admin", admin.listen)?, admin.names))
+    let access = Access { names: admin.names, ..Access::default() };
+    Ok((listen("--admin", admin.listen)?, access))
+}
+
+/// The scheme of an address of pages.
+pub(crate) fn scheme(has_tls: bool) -> &'static str {
+    if has_tls { "https" } else { "http" }
 }
 
 /// Binds an HTTP interface; `flag` is its option.

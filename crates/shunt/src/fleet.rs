@@ -15,7 +15,7 @@ use shunt_proxy::config::{Credentials, Secret};
 use shunt_proxy::control::Access as Reach;
 use shunt_proxy::control::client::{Client, Failed};
 use shunt_proxy::fleet::membership::tool::{self, Founded};
-use shunt_tls::{Client as TlsClient, ClientOptions, OptionNames, Verify};
+use shunt_tls::{Client as TlsClient, ClientOptions, OptionNames, TlsError, Verify};
 use shunt_wire::cql::message::{Consistency, error_code};
 
 use crate::exit::Exit;
@@ -75,9 +75,9 @@ pub(crate) struct Access {
     tls: TlsAccess,
 }
 
-/// TLS with the servers.
+/// TLS with the servers of a command.
 #[derive(Args, Debug)]
-struct TlsAccess {
+pub(crate) struct TlsAccess {
     /// Connect with TLS; the other options of TLS imply it
     #[arg(long)]
     tls: bool,
@@ -116,10 +116,14 @@ impl TlsAccess {
         (*tls || tls_verify.is_some() || options != none).then_some(options)
     }
 
-    fn open(&self) -> Result<Option<Arc<TlsClient>>, Failed> {
+    /// Reads the files; `None`: clear text.
+    pub(crate) fn client(&self) -> Result<Option<Arc<TlsClient>>, TlsError> {
         let client = self.options().map(TlsClient::open).transpose();
-        client
-            .map(|client| client.map(Arc::new))
+        client.map(|client| client.map(Arc::new))
+    }
+
+    fn open(&self) -> Result<Option<Arc<TlsClient>>, Failed> {
+        self.client()
             .map_err(|error| Failed { code: Some(error_code::INVALID), message: error.to_string() })
     }
 }

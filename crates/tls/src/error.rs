@@ -21,6 +21,19 @@ impl TlsError {
     pub(crate) fn file(option: &'static str, path: &Path, message: impl Into<String>) -> TlsError {
         TlsError { option, path: Some(path.to_owned()), message: message.into() }
     }
+
+    /// The option.
+    pub fn option_name(&self) -> &'static str {
+        self.option
+    }
+
+    /// The text without the option.
+    pub fn message(&self) -> String {
+        match &self.path {
+            Some(path) => format!("{}: {}", path.display(), self.message),
+            None => self.message.clone(),
+        }
+    }
 }
 
 impl fmt::Display for TlsError {

@@ -4,7 +4,8 @@
 //!
 //! A [`Server`] makes the sessions of connections that clients open, a [`Client`] those of
 //! connections that Shunt opens: to nodes, to the other proxies of a fleet, and in commands. Both
-//! are shared between threads. A session belongs to one connection.
+//! are shared between threads. A session belongs to one connection. A [`Stream`] carries HTTP
+//! through a session, and [`Tokens`] say who may ask there.
 
 mod certificate;
 mod chain;
@@ -17,9 +18,11 @@ pub mod forgery;
 mod names;
 mod server;
 mod session;
+mod stream;
 #[cfg(test)]
 mod tests;
 mod tickets;
+mod tokens;
 mod verification;
 
 use std::sync::{Arc, LazyLock};
@@ -29,7 +32,11 @@ use rustls::crypto::CryptoProvider;
 pub use crate::certificate::CertificateFile;
 pub use crate::client::{Client, ClientOptions, OptionNames, Verify};
 pub use crate::error::TlsError;
-pub use crate::server::{ClientAuth, Server, ServerOptions};
+pub use crate::server::{ClientAuth, Server, ServerNames, ServerOptions};
+pub use crate::stream::{
+    CLEAR_TEXT, HANDSHAKE_RECORD, Sessions, Stream, TOO_SLOW, accept_http, clear_text_answer,
+};
+pub use crate::tokens::Tokens;
 
 /// Result of a reload that found no fault.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]

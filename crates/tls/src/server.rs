@@ -21,8 +21,6 @@ use crate::session::{FaultySession, TlsSession};
 use crate::tickets::TicketKeys;
 use crate::{PROVIDER, Reloaded, fault};
 
-const USAGE: &str = "clients";
-
 /// Tickets for each full handshake. A client that opens several connections gets several.
 const TICKETS: usize = 1;
 
@@ -65,9 +63,80 @@ impl FromStr for ClientAuth {
     }
 }
 
+/// Names of the options in messages, and of the clients in metrics.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct ServerNames {
+    /// The clients, as metrics name them.
+    pub clients: &'static str,
+    /// The option of [`ServerOptions::certificate`].
+    pub certificate: &'static str,
+    /// The option of [`ServerOptions::key`].
+    pub key: &'static str,
+    /// The option of [`ServerOptions::client_ca`].
+    pub client_ca: &'static str,
+    /// The option of [`ServerOptions::client_auth`].
+    pub client_auth: &'static str,
+    /// The option of [`ServerOptions::ticket_keys`].
+    pub ticket_keys: &'static str,
+}
+
+impl ServerNames {
+    /// Options of a proxy's clients.
+    pub const CLIENTS: ServerNames = ServerNames {
+        clients: "clients",
+        certificate: "tls_certificate",
+        key: "tls_key",
+        client_ca: "tls_client_ca",
+        client_auth: "tls_client_auth",
+        ticket_keys: "tls_ticket_keys",
+    };
+
+    /// Options of a proxy's admin pages.
+    pub const ADMIN: ServerNames = ServerNames {
+        clients: "admin",
+        certificate: "admin_tls_certificate",
+        key: "admin_tls_key",
+        client_ca: "admin_tls_client_ca",
+        client_auth: "admin_tls_client_ca",
+        ticket_keys: "admin_tls_certificate",
+    };
+
+    /// Options of a proxy's locks over HTTP.
+    pub const LOCKS_HTTP: ServerNames = ServerNames {
+        clients: "locks_http",
+        certificate: "locks_http_tls_certificate",
+        key: "locks_http_tls_key",
+        client_ca: "locks_http_tls_client_ca",
+        client_auth: "locks_http_tls_client_ca",
+        ticket_keys: "locks_http_tls_certificate",
+    };
+
+    /// Flags of the clients of a dispatcher or a sidecar.
+    pub const CLIENT_FLAGS: ServerNames = ServerNames {
+        clients: "clients",
+        certificate: "--tls-certificate",
+        key: "--tls-key",
+        client_ca: "--tls-client-ca",
+        client_auth: "--tls-client-auth",
+        ticket_keys: "--tls-certificate",
+    };
+
+    /// Flags of the admin pages of a command.
+    pub const ADMIN_FLAGS: ServerNames = ServerNames {
+        clients: "admin",
+        certificate: "--admin-tls-certificate",
+        key: "--admin-tls-key",
+        client_ca: "--admin-tls-client-ca",
+        client_auth: "--admin-tls-client-ca",
+        ticket_keys: "--admin-tls-certificate",
+    };
+}
+
 /// Options of the side that clients connect to.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ServerOptions {
+    /// Names of these options.
+    pub names: ServerNames,
     /// PEM file of the certificate, followed by those of intermediate CAs.
     pub certificate: PathBuf,
     /// PEM file of its private key.
@@ -100,22 +169,22 @@ struct Files {
 
 impl Files {
     fn read(options: &ServerOptions) -> Result<Files, TlsError> {
+        let names = &options.names;
         let client_ca = match (options.client_auth, &options.client_ca) {
             (ClientAuth::None, _) => None,
-            (_, Some(path)) => Some(File::read("tls_client_ca", path)?),
+            (_, Some(path)) => Some(File::read(names.client_ca, path)?),
             (auth, None) => {
-                return Err(TlsError::option(
-                    "tls_client_auth",
-                    format!("`{auth}` needs tls_client_ca, the CAs of clients' certificates"),
-                ));
+                let ca = names.client_ca;
+                let message = format!("`{auth}` needs {ca}, the CAs of clients' certificates");
+                return Err(TlsError::option(names.client_auth, message));
             }
         };
         let ticket_keys = options.ticket_keys.as_deref();
         Ok(Files {
-            certificate: File::read("tls_certificate", &options.certificate)?,
-            key: File::read("tls_key", &options.key)?,
+            certificate: File::read(names.certificate, &options.certificate)?,
+            key: File::read(names.key, &options.key)?,
             client_ca,
-            ticket_keys: ticket_keys.map(|path| File::read("tls_ticket_keys", path)).transpose()?,
+            ticket_keys: ticket_keys.map(|path| File::read(names.ticket_keys, path)).transpose()?,
         })
     }
 
@@ -135,18 +204,20 @@ impl Files {
 impl Current {
     fn build(
         files: &Files,
-        auth: ClientAuth,
+        options: &ServerOptions,
         former: Option<&Current>,
     ) -> Result<Current, TlsError> {
-        let (certified, facts) = files::certified_key(&files.certificate, &files.key, USAGE)?;
+        let (names, auth) = (&options.names, options.client_auth);
+        let usage = names.clients;
+        let (certified, facts) = files::certified_key(&files.certificate, &files.key, usage)?;
         let mut all = vec![facts];
         let versions = ServerConfig::builder_with_provider(PROVIDER.clone())
             .with_safe_default_protocol_versions()
-            .map_err(|error| TlsError::option("tls", error.to_string()))?;
+            .map_err(|error| TlsError::option(names.certificate, error.to_string()))?;
         let verified = match &files.client_ca {
             None => versions.with_no_client_auth(),
             Some(file) => {
-                let (roots, facts) = files::roots(file, USAGE)?;
+                let (roots, facts) = files::roots(file, usage)?;
                 all.push(facts);
                 let provider = PROVIDER.clone();
                 let builder = WebPkiClientVerifier::builder_with_provider(roots.into(), provider);
@@ -160,7 +231,7 @@ impl Current {
         };
         let mut config = verified.with_cert_resolver(Arc::new(NamedResolver(Arc::new(certified))));
         let binding = files.binding(auth);
-        config.ticketer = ticketer(files, &binding, former)?;
+        config.ticketer = ticketer(files, names, &binding, former)?;
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = TICKETS;
         files.key.warn_of_readers();
@@ -172,6 +243,7 @@ impl Current {
 /// Tickets by the keys of the file. Without one, the former ones go on while they mean the same.
 fn ticketer(
     files: &Files,
+    names: &ServerNames,
     binding: &[u8; 32],
     former: Option<&Current>,
 ) -> Result<Arc<dyn ProducesTickets>, TlsError> {
@@ -181,7 +253,7 @@ fn ticketer(
     match former.filter(|former| former.binding == *binding) {
         Some(former) => Ok(former.config.ticketer.clone()),
         None => {
-            Ticketer::new().map_err(|error| TlsError::option("tls_ticket_keys", error.to_string()))
+            Ticketer::new().map_err(|error| TlsError::option(names.ticket_keys, error.to_string()))
         }
     }
 }
@@ -201,7 +273,7 @@ impl Server {
     /// A file cannot be read or used, or the files do not belong together.
     pub fn open(options: ServerOptions) -> Result<Server, TlsError> {
         let files = Files::read(&options)?;
-        let current = Current::build(&files, options.client_auth, None)?;
+        let current = Current::build(&files, &options, None)?;
         let current = RwLock::new(Arc::new(current));
         Ok(Server { options, current, reload: Mutex::new(()) })
     }
@@ -229,7 +301,7 @@ impl Server {
         if files.digests() == former.digests {
             return Ok(Reloaded::Unchanged);
         }
-        let current = Current::build(&files, self.options.client_auth, Some(&former))?;
+        let current = Current::build(&files, &self.options, Some(&former))?;
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(current);
         Ok(Reloaded::Changed)
     }

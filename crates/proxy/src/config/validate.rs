@@ -28,6 +28,7 @@ impl Config {
         self.check_tls(&mut found);
         self.check_node_tls(&mut found);
         self.check_identities(&mut found);
+        self.check_https(&mut found);
         self.check_idle(&mut found);
         if self.clients_bytes_max < self.client_backlog_bytes {
             let (all, one) = (self.clients_bytes_max, self.client_backlog_bytes);

@@ -10,7 +10,6 @@ mod handover;
 mod locks;
 mod multiget;
 mod node;
-mod tls;
 mod transactions;
 
 pub use control::ControlMetrics;
@@ -18,7 +17,7 @@ pub use handover::{HandedOver, HandoverMetrics, StaysFor};
 pub use locks::{LockEvent, LockMetrics, Partitions, PermissionAnswer};
 pub use multiget::MultigetMetrics;
 pub use node::{NodeMetrics, NodeRegistry};
-pub use tls::{HandshakeResult, HeaderResult, ReloadResult, SharedFamily, TlsMetrics};
+pub use shunt_tls_upkeep::{HeaderResult, TlsMetrics};
 pub use transactions::{Observation, TransactionEvent, TransactionMetrics};
 
 use std::sync::Arc;

@@ -2,9 +2,9 @@
 
 use std::time::Instant;
 
+use shunt_tls_upkeep::LOOK_EVERY;
 use tracing::error;
 
-use super::files::LOOK_EVERY;
 use crate::config::{Config, Identities};
 
 /// The checks of the password files.

@@ -14,11 +14,9 @@ use std::time::Instant;
 
 use shunt_reactor::Session;
 use shunt_tls::{Client, ClientOptions, OptionNames, TlsError, Verify};
+use shunt_tls_upkeep::{FileWatch, ReloadResult, TlsMetrics, expires_soon};
 
-use super::expires_soon;
-use super::files::FileWatch;
 use crate::config::{Config, Switch};
-use crate::metrics::{ReloadResult, TlsMetrics};
 
 /// The servers of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,13 +1,18 @@
-//! Decisions, log limits, and the files while they change.
+//! Refusals, warnings, and the files while they change.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
 
 use rcgen::{CertificateParams, KeyPair};
+use shunt_tls::ClientAuth;
+use shunt_tls_upkeep::{LOOK_EVERY, ReloadResult, TlsMetrics};
+use shunt_wire::cql::envelope::{Header, opcode};
 use tempfile::TempDir;
 
-use super::files::LOOK_EVERY;
+use super::incoming::{NO_TLS, escape_from_certificates};
 use super::*;
-use crate::config::Switch;
+use crate::config::{AdminAddress, Config, Switch, Tls};
 
 #[test]
 fn a_refusal_has_the_version_and_the_stream_of_the_request() {
@@ -24,22 +29,6 @@ fn a_refusal_has_the_version_and_the_stream_of_the_request() {
     for foreign in [&b"GET / HTTP/1.1"[..], b"\x42\0\0\0", b"\x01\0\0"] {
         assert_eq!((header(foreign).version, header(foreign).stream), (4, 0));
     }
-}
-
-#[test]
-fn each_reason_has_a_line_a_second_and_none_is_forgotten() {
-    let (lines, start) = (Lines::default(), Instant::now());
-    let (mut written, mut told) = (0, 0);
-    for step in 0..1_000 {
-        if let Some(suppressed) = lines.admit("one", start + step * Lines::INTERVAL / 100) {
-            written += 1;
-            told += 1 + suppressed;
-        }
-    }
-    assert_eq!((written, lines.admit("another", start)), (10, Some(0)));
-    assert_eq!(lines.overdue(start + 9 * Lines::INTERVAL), []);
-    assert_eq!(lines.overdue(start + 20 * Lines::INTERVAL), [("one", 1_000 - told)]);
-    assert_eq!(lines.overdue(start + 30 * Lines::INTERVAL), []);
 }
 
 /// A new certificate with its key, in PEM.
@@ -84,10 +73,9 @@ impl Placed {
         }
     }
 
-    fn open(&self) -> (Arc<ClientTls>, Arc<TlsMetrics>) {
+    fn open(&self) -> (Incoming, Arc<TlsMetrics>) {
         let metrics = Arc::<TlsMetrics>::default();
-        let tls = ClientTls::open(&self.config(), Arc::clone(&metrics)).expect("usable files");
-        (tls.expect("TLS is on"), metrics)
+        (Incoming::open(&self.config(), &metrics).expect("usable files"), metrics)
     }
 }
 
@@ -119,23 +107,6 @@ fn files_are_read_again_after_a_minute_and_at_a_reload() {
 }
 
 #[test]
-fn files_that_cannot_be_used_are_reported_once_and_change_nothing() {
-    let placed = Placed::new();
-    let (tls, metrics) = placed.open();
-    let (first, start) = (digests(&metrics), Instant::now());
-    placed.write("tls.key", &pair().1);
-    for minute in 1..=3 {
-        tls.look(start + minute * LOOK_EVERY);
-        let told = tls.watch.last_error().expect("an error");
-        assert!(told.contains("does not belong to the certificate"), "{told}");
-    }
-    assert_eq!((looks(&metrics), digests(&metrics)), ([0, 0, 3], first));
-    placed.renew();
-    tls.look(start + 4 * LOOK_EVERY);
-    assert_eq!((looks(&metrics), tls.watch.last_error()), ([1, 0, 3], None));
-}
-
-#[test]
 fn other_files_of_a_new_configuration_are_used_when_all_of_it_is_applied() {
     let placed = Placed::new();
     let (tls, metrics) = placed.open();
@@ -157,26 +128,6 @@ fn other_files_of_a_new_configuration_are_used_when_all_of_it_is_applied() {
     assert_eq!((path(&metrics), looks(&metrics)), (placed.path("new.crt"), [1, 0, 1]));
     tls.apply(tls.prepare(&moved).expect("known files"));
     assert_eq!(looks(&metrics), [1, 0, 1], "nothing has changed");
-}
-
-#[test]
-fn a_check_warns_of_options_without_effect_and_of_certificates_that_expire_soon() {
-    let placed = Placed::new();
-    assert_eq!(check(&placed.config()), Ok(Vec::new()));
-    let off = check(&Config { tls: Tls::Off, ..placed.config() }).expect("no file is read");
-    assert!(off.len() == 1 && off[0].contains("tls_certificate, tls_key"), "{off:?}");
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() as i64;
-    let file = |days: i64| CertificateFile {
-        usage: "clients",
-        option: "tls_certificate",
-        path: Path::new("tls.crt").to_owned(),
-        expires_s: now + days * DAY_S + DAY_S / 2,
-        subject: "CN=shunt".to_owned(),
-        sha256: String::new(),
-    };
-    let soon = expires_soon(&file(3)).expect("a warning");
-    assert!(soon.contains("CN=shunt expires in 3 days"), "{soon}");
-    assert_eq!(expires_soon(&file(15)), None);
 }
 
 #[test]
@@ -238,4 +189,37 @@ fn clients_that_escape_from_certificates_are_warned_of() {
     };
     assert!(of(Tls::Optional, ClientAuth::Required));
     assert!(!of(Tls::Required, ClientAuth::Required) && !of(Tls::Optional, ClientAuth::Optional));
+}
+
+#[test]
+fn a_check_warns_of_options_without_effect() {
+    let placed = Placed::new();
+    assert_eq!(check(&placed.config()), Ok(Vec::new()));
+    let off = check(&Config { tls: Tls::Off, ..placed.config() }).expect("no file is read");
+    assert!(off.len() == 1 && off[0].contains("tls_certificate, tls_key"), "{off:?}");
+}
+
+#[test]
+fn admin_pages_that_others_can_read_are_warned_of() {
+    let placed = Placed::new();
+    placed.write("token", "a-token-of-20-letters");
+    let admin = |listen: &str, tls: bool, token: bool, ca: bool| {
+        let file = |is_given: bool, name: &str| is_given.then(|| placed.path(name));
+        let config = Config {
+            admin: Some(AdminAddress::from(listen.parse::<std::net::SocketAddr>().expect("one"))),
+            admin_tls_certificate: file(tls, "tls.crt"),
+            admin_tls_key: file(tls, "tls.key"),
+            admin_tls_client_ca: file(ca, "tls.crt"),
+            admin_token_file: file(token, "token"),
+            ..Config::default()
+        };
+        assert_eq!(config.problems().iter().filter(|one| one.key.starts_with("admin")).count(), 0);
+        check(&config).expect("usable files").join(" ")
+    };
+    assert_eq!(admin("127.0.0.1:9180", false, false, false), "");
+    assert!(admin("10.0.0.1:9180", false, false, false).contains("reads metrics and status"));
+    assert!(admin("10.0.0.1:9180", true, false, false).contains("give admin_token_file or"));
+    assert!(admin("10.0.0.1:9180", false, true, false).contains("travels in clear text"));
+    assert_eq!(admin("10.0.0.1:9180", true, true, false), "");
+    assert_eq!(admin("10.0.0.1:9180", true, false, true), "");
 }

@@ -39,11 +39,17 @@ pub(crate) fn run(multiget: &Multiget, sources: &Sources) -> Exit {
 /// Runs `shunt check multiget`.
 pub(crate) fn check(multiget: &Multiget, sources: &Sources) -> Exit {
     let mut faults = Faults::default();
-    match &multiget.command {
-        MultigetCommand::Serve(serve) => drop(serve.read(&mut faults)),
-        MultigetCommand::Shim(shim) => drop(shim.read(&mut faults)),
-    }
-    checked(faults.finish(sources).map(|()| Vec::new()))
+    let warnings = match &multiget.command {
+        MultigetCommand::Serve(serve) => {
+            drop(serve.read(&mut faults));
+            serve.common.warnings()
+        }
+        MultigetCommand::Shim(shim) => {
+            drop(shim.read(&mut faults));
+            shim.common.warnings()
+        }
+    };
+    checked(faults.finish(sources).map(|()| warnings))
 }
 
 fn datagrams(

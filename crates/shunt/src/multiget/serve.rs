@@ -72,7 +72,7 @@ pub(super) struct Serve {
     login: ServerLogin,
     /// Options of all commands of this kind.
     #[command(flatten)]
-    common: Common,
+    pub(super) common: Common,
 }
 
 /// Servers, each with its shim.

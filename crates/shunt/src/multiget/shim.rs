@@ -55,7 +55,7 @@ pub(super) struct Shim {
     login: ServerLogin,
     /// Options of all commands of this kind.
     #[command(flatten)]
-    common: Common,
+    pub(super) common: Common,
 }
 
 impl Shim {

@@ -18,7 +18,7 @@ use part::{Manner, NodesPart, Telling};
 use crate::admin;
 use crate::exit::{Exit, Failure};
 use crate::open_files;
-use crate::proxy::{announce, shown};
+use crate::proxy::{Schemes, announce, shown};
 use crate::supervise::{Events, Hangup, Supervisor};
 
 /// Runs the command.
@@ -76,12 +76,12 @@ fn run_node(settings: &NodeSettings) -> Result<Exit, Failure> {
     let nodes = start(parts, "--listen")?;
     events.catch_signals()?;
     let admin_address = listener.as_ref().and_then(|(listener, _)| listener.local_addr().ok());
-    if let Some((listener, names)) = listener {
+    if let Some((listener, access)) = listener {
         let parts = vec![nodes.admin() as Arc<dyn shunt_admin::Part>];
-        let pages = Pages::with_names(env!("CARGO_PKG_VERSION"), parts, names);
+        let pages = Pages::with_access(env!("CARGO_PKG_VERSION"), parts, access);
         admin::start(listener, pages, telling.admin())?;
     }
-    announce(nodes.addresses(), admin_address, None);
+    announce(nodes.addresses(), admin_address, None, Schemes::HTTP);
     let (listening, admin) = (nodes.addresses(), shown(admin_address));
     info!(?listening, %admin, version = env!("CARGO_PKG_VERSION"), "started");
     let manner = Manner {

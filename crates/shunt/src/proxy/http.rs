@@ -8,6 +8,8 @@ use shunt_admin::Part;
 use shunt_locks_http::{LocksHttp, Order};
 use shunt_proxy::config::Config;
 use shunt_proxy::tls::OutgoingTls;
+use shunt_tls::Sessions;
+use shunt_tls_upkeep::ServerTls;
 use tokio::sync::watch;
 use tracing::warn;
 
@@ -16,9 +18,10 @@ use crate::supervise::threads;
 
 /// Starts the thread. Calls `ended` when the thread ends, with the reason if it should not have.
 /// Returns the channel for orders, and the thread's admin view. `proxy` is the address where this
-/// proxy listens for clients, with the TLS of its fleet if that is on.
+/// proxy listens for clients, with the TLS of its fleet if that is on; the listener of locks comes
+/// with its own.
 pub(super) fn start(
-    listener: TcpListener,
+    (listener, served_tls): (TcpListener, Option<Arc<ServerTls>>),
     (proxy, tls): (SocketAddr, Option<Arc<OutgoingTls>>),
     config: watch::Receiver<Arc<Config>>,
     ended: impl FnOnce(Option<String>) + Send + 'static,
@@ -31,13 +34,15 @@ pub(super) fn start(
         let _inside = runtime.enter();
         tokio::net::TcpListener::from_std(listener).map_err(failed)?
     };
-    if let Some(address) =
-        listener.local_addr().ok().filter(|address| !address.ip().to_canonical().is_loopback())
+    let is_remote = |address: &SocketAddr| !address.ip().to_canonical().is_loopback();
+    if let Some(address) = listener.local_addr().ok().filter(is_remote)
+        && served_tls.is_none()
     {
         warn!(%address, "locks over HTTP can be reached from other machines, and logins travel there in clear text");
     }
     let (orders, order) = watch::channel(Order::Serve);
-    let http = LocksHttp::new(proxy, tls, config, order);
+    let http =
+        LocksHttp::new((proxy, tls), served_tls.map(|tls| tls as Arc<dyn Sessions>), config, order);
     let part = Arc::clone(&http) as Arc<dyn Part>;
     let work = move || {
         runtime.block_on(http.serve(listener));

@@ -53,7 +53,7 @@ pub(crate) fn run(settings: Settings) -> Exit {
     let bound = events.catch_signals().and_then(|()| bind(config));
     match bound.and_then(|bound| start(bound, Vec::new(), Some(reload), &events)) {
         Ok(started) => {
-            announce(&started.listening, started.admin, started.locks_http);
+            announce(&started.listening, started.admin, started.locks_http, started.schemes);
             let (listening, admin) = (&started.listening, shown(started.admin));
             info!(?listening, %admin, version = env!("CARGO_PKG_VERSION"), "started");
             Supervisor::new(vec![Box::new(started.part)], Hangup::Reload).run(&events)
@@ -62,22 +62,41 @@ pub(crate) fn run(settings: Settings) -> Exit {
     }
 }
 
+/// The schemes of the addresses of pages.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Schemes {
+    pub(crate) admin: &'static str,
+    pub(crate) locks_http: &'static str,
+}
+
+impl Schemes {
+    /// Pages without TLS.
+    pub(crate) const HTTP: Schemes = Schemes { admin: "http", locks_http: "http" };
+}
+
 /// Prints the bound addresses and how to connect. A closed standard output does not end the
 /// process.
 pub(crate) fn announce(
     listening: &[SocketAddr],
     admin: Option<SocketAddr>,
     locks_http: Option<SocketAddr>,
+    schemes: Schemes,
 ) {
     let mut out = std::io::stdout().lock();
     for address in listening {
         let _ = writeln!(out, "listening for CQL clients on {address}");
     }
     if let Some(admin) = admin {
-        let _ = writeln!(out, "metrics and status on http://{}/status", reachable(admin));
+        let _ =
+            writeln!(out, "metrics and status on {}://{}/status", schemes.admin, reachable(admin));
     }
     if let Some(http) = locks_http {
-        let _ = writeln!(out, "locks over HTTP on http://{}/v1/locks/NAME", reachable(http));
+        let _ = writeln!(
+            out,
+            "locks over HTTP on {}://{}/v1/locks/NAME",
+            schemes.locks_http,
+            reachable(http)
+        );
     }
     if let Some(first) = listening.first() {
         let first = reachable(*first);

@@ -9,7 +9,7 @@ use shunt_proxy::admin::Admin;
 use shunt_proxy::config::{Config, Problem};
 use shunt_proxy::control::CoreMail;
 use shunt_proxy::metrics::CoreMetrics;
-use shunt_proxy::tls::{ClientTls, IdentityFiles, Outgoing};
+use shunt_proxy::tls::{IdentityFiles, Incoming, Outgoing};
 use shunt_reactor::{Acceptor, Mailer};
 use tokio::sync::watch;
 use tracing::{error, info, warn};
@@ -65,8 +65,7 @@ pub(crate) struct ProxyPart {
     pages: Arc<Admin>,
     /// `None` once the proxy was told to end.
     acceptor: Option<Acceptor>,
-    /// `None`: clients have no TLS.
-    tls: Option<Arc<ClientTls>>,
+    incoming: Incoming,
     outgoing: Outgoing,
     identity_files: IdentityFiles,
     /// The accepting thread had died when it was stopped, which is not reported yet.
@@ -92,7 +91,7 @@ pub(super) struct Running {
     pub(super) config: watch::Sender<Arc<Config>>,
     pub(super) pages: Arc<Admin>,
     pub(super) acceptor: Acceptor,
-    pub(super) tls: Option<Arc<ClientTls>>,
+    pub(super) incoming: Incoming,
     pub(super) outgoing: Outgoing,
     pub(super) mailers: Vec<Mailer<CoreMail>>,
     pub(super) metrics: Arc<CoreMetrics>,
@@ -102,8 +101,17 @@ pub(super) struct Running {
 
 impl ProxyPart {
     pub(super) fn new(running: Running, reload: Option<Reload>) -> Self {
-        let Running { config, pages, acceptor, tls, outgoing, mailers, metrics, http, notices } =
-            running;
+        let Running {
+            config,
+            pages,
+            acceptor,
+            incoming,
+            outgoing,
+            mailers,
+            metrics,
+            http,
+            notices,
+        } = running;
         let (acceptor, cores_running) = (Some(acceptor), mailers.len());
         let (accepting_died, waiting, control_runs) = (false, Vec::new(), true);
         Self {
@@ -111,7 +119,7 @@ impl ProxyPart {
             config,
             pages,
             acceptor,
-            tls,
+            incoming,
             outgoing,
             identity_files: IdentityFiles::default(),
             accepting_died,
@@ -215,9 +223,9 @@ impl ProxyPart {
             the ring");
             return;
         }
-        let tls = self.tls.as_ref().map(|tls| tls.prepare(&reloaded.config)).transpose();
+        let incoming = self.incoming.prepare(&reloaded.config);
         let outgoing = self.outgoing.prepare(&reloaded.config);
-        let (tls, outgoing) = match tls.and_then(|tls| Ok((tls, outgoing?))) {
+        let (incoming, outgoing) = match incoming.and_then(|incoming| Ok((incoming, outgoing?))) {
             Ok(prepared) => prepared,
             Err(why) => {
                 error!(%why, "the configuration stays as it is, because a file of the new one \
@@ -235,9 +243,7 @@ impl ProxyPart {
         info!(keys = ?reloaded.changed, "configuration applied");
         let config = Arc::new(reloaded.config);
         reload.filter.set(&config.log);
-        if let Some((tls, prepared)) = self.tls.as_ref().zip(tls) {
-            tls.apply(prepared);
-        }
+        self.incoming.apply(incoming);
         self.outgoing.apply(outgoing);
         self.send_all(&CoreMail::Reload(Arc::clone(&config)));
         self.config.send_replace(config);
@@ -284,9 +290,7 @@ impl ProxyPart {
 impl Part for ProxyPart {
     fn look(&mut self) -> Option<Exit> {
         self.retry();
-        if let Some(tls) = &self.tls {
-            tls.look(Instant::now());
-        }
+        self.incoming.look(Instant::now());
         self.outgoing.look(Instant::now());
         self.look_at_identities();
         let dead = self.acceptor.take_if(|acceptor| acceptor.has_died());
@@ -315,9 +319,7 @@ impl Part for ProxyPart {
             self.reload_configuration(&reload);
             self.reload = Some(reload);
         }
-        if let Some(tls) = &self.tls {
-            tls.reload();
-        }
+        self.incoming.reload();
         self.outgoing.reload();
         self.identity_files.hurry();
     }

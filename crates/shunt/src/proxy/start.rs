@@ -5,7 +5,7 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 
-use shunt_admin::{Pages, Part};
+use shunt_admin::{Access, Pages, Part};
 use shunt_handover::limits::OWNER_RECEIVE_BYTES;
 use shunt_proxy::admin::Admin;
 use shunt_proxy::admission::{self, Admission};
@@ -17,15 +17,18 @@ use shunt_proxy::log_limits::LogLimits;
 use shunt_proxy::metrics::exposition::Sources;
 use shunt_proxy::metrics::{ControlMetrics, CoreMetrics, TlsMetrics};
 use shunt_proxy::prepared::PreparedStore;
-use shunt_proxy::tls::{self, ClientTls, Outgoing};
+use shunt_proxy::tls::{self, Incoming, Outgoing};
 use shunt_reactor::moving::{Intake, Mover};
 use shunt_reactor::{
     Acceptor, CoreSlot, Inbox, IoChoice, LoopOptions, Mailer, Security, limit_receive, mailbox,
     probe_uring, run,
 };
+use shunt_tls::Sessions;
+use shunt_tls_upkeep::ServerTls;
 use tokio::sync::{mpsc, watch};
 use tracing::{info, warn};
 
+use super::Schemes;
 use super::control::{self, ControlThread};
 use super::http;
 use super::part::{Notice, ProxyPart, Reload, Running};
@@ -49,6 +52,8 @@ pub(crate) struct Started {
     pub(crate) admin: Option<SocketAddr>,
     /// Address of locks over HTTP, as bound.
     pub(crate) locks_http: Option<SocketAddr>,
+    /// Schemes of the two.
+    pub(crate) schemes: Schemes,
     /// The proxy as the supervisor sees it.
     pub(crate) part: ProxyPart,
 }
@@ -92,8 +97,8 @@ pub(crate) fn start(
         listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
     let state_file = open_state(&config)?;
     let tls_metrics = Arc::<TlsMetrics>::default();
-    let tls = open_tls(&config, &tls_metrics)?;
-    let security = open_admission(&config, tls.as_ref(), &tls_metrics);
+    let incoming = open_incoming(&config, &tls_metrics)?;
+    let security = open_admission(&config, incoming.clients.as_ref(), &tls_metrics);
     let outgoing = open_outgoing(&config, &tls_metrics)?;
 
     let (teller, notices) = events.teller();
@@ -121,6 +126,7 @@ pub(crate) fn start(
     let ended = move |failure| http_teller.tell(Notice::HttpEnded { failure });
     let http = http.map(|(listener, proxy)| {
         let proxy = (proxy, outgoing.fleet.clone());
+        let listener = (listener, incoming.locks_http.clone());
         http::start(listener, proxy, config_receiver.clone(), ended)
     });
     let (http, http_part) = http.transpose()?.unzip();
@@ -135,12 +141,13 @@ pub(crate) fn start(
     };
     let proxy = Arc::clone(&pages) as Arc<dyn Part>;
     let all_parts = std::iter::once(proxy).chain(http_part).chain(others);
-    let (admin_listener, names) = admin_listener.unzip();
-    let all_pages = Pages::with_names(
-        env!("CARGO_PKG_VERSION"),
-        all_parts.collect(),
-        names.unwrap_or_default(),
-    );
+    let (admin_listener, access) = admin_listener.unzip();
+    let access = Access {
+        tls: incoming.admin.clone().map(|tls| tls as Arc<dyn Sessions>),
+        tokens: incoming.tokens(),
+        ..access.unwrap_or_default()
+    };
+    let all_pages = Pages::with_access(env!("CARGO_PKG_VERSION"), all_parts.collect(), access);
     let require_ring_ms = config.require_ring_ms;
     control::start(ControlThread {
         plane,
@@ -154,10 +161,14 @@ pub(crate) fn start(
     let metrics = cores.first().map(|core| Arc::clone(&core.metrics)).unwrap_or_default();
     let mailers = cores.into_iter().map(|core| core.mailer).collect();
     let config = config_sender;
+    let schemes = Schemes {
+        admin: admin::scheme(incoming.admin.is_some()),
+        locks_http: admin::scheme(incoming.locks_http.is_some()),
+    };
     let running =
-        Running { config, pages, acceptor, tls, outgoing, mailers, metrics, http, notices };
+        Running { config, pages, acceptor, incoming, outgoing, mailers, metrics, http, notices };
     let part = ProxyPart::new(running, reload);
-    Ok(Started { listening, admin: admin_address, locks_http: http_address, part })
+    Ok(Started { listening, admin: admin_address, locks_http: http_address, schemes, part })
 }
 
 /// Opens the file with what former processes of this proxy knew.
@@ -168,7 +179,7 @@ fn open_state(config: &Config) -> Result<Option<StateFile>, Failure> {
 /// Makes the rules for new connections, and warns of balancers that are not narrowed down.
 fn open_admission(
     config: &Config,
-    tls: Option<&Arc<ClientTls>>,
+    tls: Option<&Arc<ServerTls>>,
     metrics: &Arc<TlsMetrics>,
 ) -> Option<Arc<dyn Security>> {
     admission::check(config).iter().for_each(|warning| warn!("{warning}"));
@@ -179,14 +190,15 @@ fn open_admission(
 
 /// Raises the limit on open files as far as clients and their handshakes need it.
 fn allow_files(config: &Config, has_security: bool) {
-    let handshakes_max = if has_security { ClientTls::limits(config).sockets_max() } else { 0 };
+    let handshakes_max = if has_security { tls::handshake_limits(config).sockets_max() } else { 0 };
     open_files::allow_clients_and(config.clients_max, handshakes_max);
 }
 
-/// Reads the certificates, if TLS is on, and warns of those that expire soon.
-fn open_tls(config: &Config, metrics: &Arc<TlsMetrics>) -> Result<Option<Arc<ClientTls>>, Failure> {
+/// Reads the certificates and tokens of listeners, and warns of certificates that expire soon and
+/// of pages that others can read.
+fn open_incoming(config: &Config, metrics: &Arc<TlsMetrics>) -> Result<Incoming, Failure> {
     tls::check(config).map_err(unusable)?.iter().for_each(|warning| warn!("{warning}"));
-    ClientTls::open(config, Arc::clone(metrics)).map_err(unusable)
+    Incoming::open(config, metrics).map_err(unusable)
 }
 
 /// Reads the files of TLS to servers, and warns of certificates that expire soon.
@@ -212,7 +224,7 @@ fn start_accepting(
         mailer: core.mailer.clone(),
         load: Arc::clone(&core.metrics.load),
     };
-    let security = security.map(|security| (security, ClientTls::limits(config)));
+    let security = security.map(|security| (security, tls::handshake_limits(config)));
     Acceptor::start_with(listeners, cores.iter().map(slot).collect(), security)
         .map_err(|error| Failure::internal("the accepting thread could not be started", error))
 }

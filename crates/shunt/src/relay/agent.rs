@@ -74,7 +74,7 @@ pub(crate) struct AgentCommand {
     upstream_timeout_ms: Duration,
     /// Options shared with the dispatcher.
     #[command(flatten)]
-    common: Common,
+    pub(super) common: Common,
     /// The shared key.
     #[command(flatten)]
     key: Key,

@@ -79,7 +79,7 @@ pub(crate) struct DispatchCommand {
     drain_delay_ms: Duration,
     /// Options shared with the agent.
     #[command(flatten)]
-    common: Common,
+    pub(super) common: Common,
     /// The shared key.
     #[command(flatten)]
     key: Key,

@@ -4,6 +4,7 @@
 mod agent;
 pub(crate) mod cql;
 mod dispatch;
+mod guard;
 mod part;
 mod secret;
 mod steering;
@@ -18,9 +19,11 @@ use shunt_handover::limits::{RECEIVE_BYTES, UNREAD_BYTES_MAX};
 use shunt_proxy::config::{Admin, Kind as _, LogFormat, Millis};
 use shunt_reactor::moving::{Intake, Mover};
 use shunt_reactor::{Acceptor, CoreSlot, IoChoice, LoopOptions, Service, mailbox, run};
+use tracing::warn;
 
 pub(crate) use agent::AgentCommand;
 pub(crate) use dispatch::DispatchCommand;
+use guard::{AdminGuard, Guard};
 use part::{AcceptsUntil, DrainTimes, LoopsPart, Notice};
 pub(crate) use part::{Orders, Shown};
 pub(crate) use secret::{private_file, random};
@@ -51,14 +54,14 @@ pub(crate) fn agent(command: &AgentCommand, sources: &Sources) -> Exit {
 /// Runs `shunt check dispatch`.
 pub(crate) fn check_dispatch(command: &DispatchCommand, sources: &Sources) -> Exit {
     let mut faults = Faults::default();
-    let warnings = command.check(&mut faults);
+    let warnings = [command.common.warnings(), command.check(&mut faults)].concat();
     checked(faults.finish(sources).map(|()| warnings))
 }
 
 /// Runs `shunt check agent`.
 pub(crate) fn check_agent(command: &AgentCommand, sources: &Sources) -> Exit {
     let mut faults = Faults::default();
-    let warnings = command.check(&mut faults);
+    let warnings = [command.common.warnings(), command.check(&mut faults)].concat();
     checked(faults.finish(sources).map(|()| warnings))
 }
 
@@ -96,6 +99,9 @@ pub(crate) struct Common {
     /// after commas; or `off`
     #[arg(long, value_name = "ADDR", default_value = "off", value_parser = admin_address, help_heading = "Addresses")]
     admin: Admin,
+    /// TLS and tokens of these pages.
+    #[command(flatten)]
+    guard: AdminGuard,
     /// Event loops, one thread each
     #[arg(long, value_name = "N", default_value = "1", value_parser = cores, help_heading = "Event loop")]
     pub(crate) cores: usize,
@@ -114,6 +120,13 @@ impl Common {
     /// Finds faults in these options.
     pub(crate) fn check(&self, faults: &mut Faults) {
         faults.take(logging::filter(&self.log).map_err(|why| Fault::new("log", why)));
+        self.guard.check(self.admin.0.is_some(), faults);
+    }
+
+    /// Warnings about the admin pages.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        let admin = self.admin.0.as_ref();
+        admin.map(|admin| self.guard.warnings(admin.listen)).unwrap_or_default()
     }
 
     /// Begins a process: fails with the faults if any were found, and starts the log otherwise.
@@ -124,7 +137,9 @@ impl Common {
             let failure = Failure::from(Fault::new("log", why));
             eprintln!("error: {}", failure.message);
             failure
-        })
+        })?;
+        self.warnings().iter().for_each(|warning| warn!("{warning}"));
+        Ok(())
     }
 }
 
@@ -160,6 +175,7 @@ where
     S::Mail: Copy,
 {
     let admin = common.admin.0.clone().map(admin::bind).transpose()?;
+    let guard = Guard::open(&common.guard)?;
     let events = Events::new();
     events.catch_signals()?;
     open_files::allow_clients(role.connections_max);
@@ -198,21 +214,31 @@ where
     let acceptor = Acceptor::start(role.listeners, slots)
         .map_err(|error| Failure::internal("the accepting thread could not be started", error))?;
     let admin_address = admin.as_ref().and_then(|(listener, _)| listener.local_addr().ok());
-    if let Some((listener, names)) = admin {
+    if let Some((listener, access)) = admin {
         let shown: Arc<dyn shunt_admin::Part> = role.shown.clone();
-        let pages = Pages::with_names(env!("CARGO_PKG_VERSION"), vec![shown], names);
+        let parts = std::iter::once(shown).chain(guard.part()).collect();
+        let access = guard.access(access);
+        let pages = Pages::with_access(env!("CARGO_PKG_VERSION"), parts, access);
         admin::start(listener, pages, move |failure| teller.tell(Notice::AdminEnded { failure }))?;
     }
     announce(&listening);
     if let Some(address) = admin_address {
-        crate::print(&format!("metrics, health and status on http://{address}\n"));
+        let scheme = admin::scheme(guard.has_https());
+        crate::print(&format!("metrics, health and status on {scheme}://{address}\n"));
     }
     let times = DrainTimes { delay: role.drain_delay, limit: common.drain_timeout_ms };
     // Owners may have to return to an ending agent for their connections.
     let accepts_until = if role.is_agent { AcceptsUntil::Ended } else { AcceptsUntil::Told };
     let accepting = (acceptor, accepts_until);
-    let part =
-        LoopsPart::new(role.name, role.shown, accepting, mailers, role.orders, notices, times);
+    let part = LoopsPart::new(
+        role.name,
+        (role.shown, guard),
+        accepting,
+        mailers,
+        role.orders,
+        notices,
+        times,
+    );
     Ok(Supervisor::new(vec![Box::new(part)], Hangup::Reload).run(&events))
 }
 

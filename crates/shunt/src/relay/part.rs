@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use shunt_reactor::{Acceptor, Mailer};
 use tracing::{error, info, warn};
 
+use super::guard::Guard;
 use crate::exit::Exit;
 use crate::supervise::Part;
 
@@ -50,6 +51,7 @@ pub(crate) trait Shown: shunt_admin::Part {
 pub(super) struct LoopsPart<M> {
     name: &'static str,
     shown: Arc<dyn Shown>,
+    guard: Guard,
     /// `None` once the loops were told to end, or have ended.
     acceptor: Option<Acceptor>,
     accepts_until: AcceptsUntil,
@@ -91,7 +93,7 @@ pub(super) struct DrainTimes {
 impl<M: Copy + Send + 'static> LoopsPart<M> {
     pub(super) fn new(
         name: &'static str,
-        shown: Arc<dyn Shown>,
+        (shown, guard): (Arc<dyn Shown>, Guard),
         (acceptor, accepts_until): (Acceptor, AcceptsUntil),
         mailers: Vec<Mailer<M>>,
         orders: Orders<M>,
@@ -104,6 +106,7 @@ impl<M: Copy + Send + 'static> LoopsPart<M> {
         Self {
             name,
             shown,
+            guard,
             acceptor,
             accepts_until,
             is_leaving,
@@ -160,6 +163,7 @@ impl<M: Copy + Send + 'static> LoopsPart<M> {
 
 impl<M: Copy + Send + 'static> Part for LoopsPart<M> {
     fn look(&mut self) -> Option<Exit> {
+        self.guard.look(Instant::now());
         if self.takes_new_until.is_some_and(|until| until <= Instant::now()) {
             self.leave();
         }
@@ -200,8 +204,9 @@ impl<M: Copy + Send + 'static> Part for LoopsPart<M> {
     }
 
     fn reload(&mut self) {
+        self.guard.reload();
         info!(
-            "the {} does not reload its configuration: restart it, which its clients survive",
+            "the {} reads the files of certificates and tokens again, and nothing else: restart it, which its clients survive",
             self.name
         );
     }
@@ -266,8 +271,15 @@ mod tests {
             let times = DrainTimes { delay: Duration::ZERO, limit: Duration::from_secs(1) };
             let shown = AgentAdmin::new(Vec::new(), address, Vec::new());
             let accepting = (acceptor, accepts_until);
-            let mut part =
-                LoopsPart::new("agent", shown, accepting, vec![mailer], orders, notices, times);
+            let mut part = LoopsPart::new(
+                "agent",
+                (shown, Guard::default()),
+                accepting,
+                vec![mailer],
+                orders,
+                notices,
+                times,
+            );
             assert!(TcpStream::connect(address).is_ok());
             part.drain(None);
             assert_eq!((TcpStream::connect(address).is_ok(), part.look()), (gets_more, None));

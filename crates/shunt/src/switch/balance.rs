@@ -20,14 +20,20 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use shunt_reactor::SessionFault;
 use shunt_steering::{DISPATCHERS_MAX, Gateway, Mac, State, Target, interface_index, neighbours};
+use shunt_tls::{Client, Stream};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::Pins;
+use crate::fleet::TlsAccess;
 use crate::print;
 use crate::relay::patience;
 
 /// Number of silent checks in a row after which a host counts as gone.
 const LOST: u32 = 3;
+/// Start of the answer of a ready dispatcher.
+const READY: [u8; 12] = *b"HTTP/1.1 200";
 
 /// `shunt switch balance`.
 #[derive(Args, Debug)]
@@ -44,6 +50,9 @@ pub(super) struct Balance {
     interface: Option<String>,
     #[command(flatten)]
     pins: Pins,
+    /// TLS of the dispatchers' admin pages.
+    #[command(flatten)]
+    tls: TlsAccess,
 }
 
 /// Outcome of a health check.
@@ -51,6 +60,8 @@ pub(super) struct Balance {
 enum Said {
     Ready,
     NotReady,
+    /// Its admin pages cannot be asked over TLS.
+    Unproven(SessionFault),
     Nothing,
 }
 
@@ -61,6 +72,8 @@ struct Known {
     /// `None` before its first answer, and once it is gone.
     state: Option<State>,
     silent: u32,
+    /// The reason why its admin pages cannot be asked over TLS.
+    fault: Option<SessionFault>,
 }
 
 impl Known {
@@ -71,15 +84,20 @@ impl Known {
 
     /// Records the outcome of a check; true if the state changed.
     fn heard(&mut self, said: Said) -> bool {
-        let before = self.state;
+        let (before, fault_before) = (self.state, self.fault);
+        self.fault = match said {
+            Said::Unproven(fault) => Some(fault),
+            Said::Nothing => fault_before,
+            Said::Ready | Said::NotReady => None,
+        };
         self.silent = if said == Said::Nothing { self.silent + 1 } else { 0 };
         self.state = match said {
             Said::Ready => Some(State::TakesNew),
-            Said::NotReady => Some(State::KeepsOld),
+            Said::NotReady | Said::Unproven(_) => Some(State::KeepsOld),
             Said::Nothing if self.silent >= LOST => None,
             Said::Nothing => before,
         };
-        self.state != before
+        self.state != before || self.fault != fault_before
     }
 }
 
@@ -96,13 +114,14 @@ impl Balance {
             None => 0,
             Some(name) => interface_index(name).map_err(|error| error.to_string())?,
         };
+        let tls = self.tls.client().map_err(|error| error.to_string())?;
         let mut gateway = Gateway::open(&self.pins.pins).map_err(|error| error.to_string())?;
         let _alone = alone(&self.pins.pins)?;
         let mut known: BTreeMap<SocketAddr, Known> =
             self.dispatchers.iter().map(|dispatcher| (*dispatcher, Known::default())).collect();
         loop {
             let began = Instant::now();
-            self.ask_all(&mut known);
+            self.ask_all(&mut known, tls.as_deref());
             let targets = targets(&known, interface);
             let is_known = known.values().all(Known::is_known);
             if is_known && targets.iter().any(|target| target.state == State::TakesNew) {
@@ -113,11 +132,13 @@ impl Balance {
     }
 
     /// Checks all dispatchers in parallel, and applies and logs what has changed.
-    fn ask_all(&self, known: &mut BTreeMap<SocketAddr, Known>) {
+    fn ask_all(&self, known: &mut BTreeMap<SocketAddr, Known>, tls: Option<&Client>) {
         let said: Vec<(SocketAddr, Said)> = thread::scope(|scope| {
             let asked: Vec<_> = known
                 .keys()
-                .map(|dispatcher| (*dispatcher, scope.spawn(|| ask(*dispatcher, self.interval_ms))))
+                .map(|dispatcher| {
+                    (*dispatcher, scope.spawn(|| ask(*dispatcher, tls, self.interval_ms)))
+                })
                 .collect();
             asked
                 .into_iter()
@@ -136,13 +157,17 @@ impl Balance {
     }
 }
 
-fn words(known: &Known) -> &'static str {
-    match (known.state, known.mac) {
+fn words(known: &Known) -> String {
+    if let (Some(SessionFault(why)), Some(_)) = (known.fault, known.state) {
+        return format!("cannot be asked over TLS ({why}): it keeps its connections");
+    }
+    let words = match (known.state, known.mac) {
         (Some(_), None) => "is not in this host's layer-2 network, so it gets no connections",
         (Some(State::TakesNew), _) => "takes new connections",
         (Some(State::KeepsOld), _) => "is not ready: it keeps its connections",
         (None, _) => "does not answer: its connections go to other dispatchers, which reset them",
-    }
+    };
+    words.to_owned()
 }
 
 fn targets(known: &BTreeMap<SocketAddr, Known>, interface: u32) -> Vec<Target> {
@@ -171,21 +196,24 @@ fn alone(pins: &Path) -> Result<File, String> {
 }
 
 /// Asks a dispatcher whether it is ready, within a total time of `within`.
-fn ask(dispatcher: SocketAddr, within: Duration) -> Said {
+fn ask(dispatcher: SocketAddr, tls: Option<&Client>, within: Duration) -> Said {
     let until = Instant::now() + within;
     let mut connection = match TcpStream::connect_timeout(&dispatcher, within) {
         Ok(connection) => connection,
         Err(error) if error.kind() == ErrorKind::ConnectionRefused => return Said::NotReady,
         Err(_) => return Said::Nothing,
     };
+    let request =
+        format!("GET /readyz HTTP/1.1\r\nHost: {dispatcher}\r\nConnection: close\r\n\r\n");
+    if let Some(tls) = tls {
+        return ask_over_tls(connection, tls, dispatcher, &request, until);
+    }
     let mut answer = || -> std::io::Result<[u8; 12]> {
         let left =
             || Some(until.saturating_duration_since(Instant::now())).filter(|left| !left.is_zero());
         let left = || left().ok_or(ErrorKind::TimedOut);
         connection.set_write_timeout(Some(left()?))?;
         // Small enough for the kernel to buffer it at once.
-        let request =
-            format!("GET /readyz HTTP/1.1\r\nHost: {dispatcher}\r\nConnection: close\r\n\r\n");
         connection.write_all(request.as_bytes())?;
         let (mut status, mut count) = ([0; 12], 0);
         while count < status.len() {
@@ -198,10 +226,38 @@ fn ask(dispatcher: SocketAddr, within: Duration) -> Said {
         Ok(status)
     };
     // A host that accepted the connection is alive, whatever its process does.
-    if answer().is_ok_and(|status| &status == b"HTTP/1.1 200") {
-        Said::Ready
-    } else {
-        Said::NotReady
+    if answer().is_ok_and(|status| status == READY) { Said::Ready } else { Said::NotReady }
+}
+
+/// Same as [`ask`], over TLS.
+fn ask_over_tls(
+    connection: TcpStream,
+    tls: &Client,
+    dispatcher: SocketAddr,
+    request: &str,
+    until: Instant,
+) -> Said {
+    let answer = async {
+        connection.set_nonblocking(true)?;
+        let connection = tokio::net::TcpStream::from_std(connection)?;
+        let session = tls.session(&dispatcher.ip().to_canonical().to_string());
+        let mut stream = Stream::connect(connection, session).await?;
+        stream.write_all(request.as_bytes()).await?;
+        let mut status = [0; 12];
+        stream.read_exact(&mut status).await?;
+        Ok::<_, std::io::Error>(status)
+    };
+    let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
+        return Said::NotReady;
+    };
+    let answer = async { tokio::time::timeout_at(until.into(), answer).await };
+    match runtime.block_on(answer) {
+        Ok(Ok(status)) if status == READY => Said::Ready,
+        Ok(Err(error)) => {
+            let fault = error.get_ref().and_then(|inner| inner.downcast_ref());
+            fault.copied().map_or(Said::NotReady, Said::Unproven)
+        }
+        _ => Said::NotReady,
     }
 }
 
@@ -227,11 +283,11 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
         drop(listener);
-        assert_eq!(ask(address, Duration::from_secs(5)), Said::NotReady);
+        assert_eq!(ask(address, None, Duration::from_secs(5)), Said::NotReady);
         // Also for a process that does not accept the connection.
         let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = silent.local_addr().expect("an address");
-        assert_eq!(ask(address, Duration::from_millis(50)), Said::NotReady);
+        assert_eq!(ask(address, None, Duration::from_millis(50)), Said::NotReady);
     }
 
     #[test]
@@ -246,7 +302,7 @@ mod tests {
                 thread::park_timeout(Duration::from_millis(200));
             }
         });
-        assert_eq!(ask(address, Duration::from_secs(1)), Said::NotReady);
+        assert_eq!(ask(address, None, Duration::from_secs(1)), Said::NotReady);
         talking.join().expect("it has said all");
     }
 

@@ -9,7 +9,7 @@ use rcgen::{
 };
 use tempfile::TempDir;
 
-use crate::{Client, ClientAuth, ClientOptions, Server, ServerOptions, Verify};
+use crate::{Client, ClientAuth, ClientOptions, Server, ServerNames, ServerOptions, Verify};
 
 /// A certificate and its key, in PEM.
 pub(super) struct Pair {
@@ -114,6 +114,7 @@ impl Files {
     /// Options of a server without clients' certificates.
     pub(super) fn server_options(&self, pair: &Pair) -> ServerOptions {
         ServerOptions {
+            names: ServerNames::CLIENTS,
             certificate: self.write("server.pem", &pair.certificate),
             key: self.write("server.key", &pair.key),
             client_ca: None,

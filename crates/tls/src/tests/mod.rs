@@ -12,5 +12,6 @@ mod memory;
 mod records;
 mod reload;
 mod resumption;
+mod stream;
 mod tickets;
 mod updates;

@@ -2,7 +2,7 @@
 
 use rcgen::{CertificateParams, DnType, KeyPair};
 use shunt_reactor::Session;
-use shunt_tls::{Client, ClientAuth, ClientOptions, Server, ServerOptions, Verify};
+use shunt_tls::{Client, ClientAuth, ClientOptions, Server, ServerNames, ServerOptions, Verify};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -37,6 +37,7 @@ impl Certificate {
 
     fn server(&self) -> Server {
         Server::open(ServerOptions {
+            names: ServerNames::CLIENTS,
             certificate: self.path("tls.crt"),
             key: self.path("tls.key"),
             client_ca: None,

@@ -7,16 +7,18 @@ use std::time::{Duration, Instant};
 use shunt_tls::{CertificateFile, Reloaded, TlsError};
 use tracing::{error, info};
 
-use super::shown;
 use crate::metrics::{ReloadResult, TlsMetrics};
+use crate::shown;
 
 /// Interval between two checks.
-pub(super) const LOOK_EVERY: Duration = Duration::from_secs(60);
+pub const LOOK_EVERY: Duration = Duration::from_secs(60);
 
 /// The checks of the files for one kind of peers.
-pub(super) struct FileWatch {
+pub struct FileWatch {
     /// The peers, as [`CertificateFile::usage`] names them.
     usage: &'static str,
+    /// The content of the files, in the plural.
+    content: &'static str,
     metrics: Arc<TlsMetrics>,
     state: Mutex<State>,
 }
@@ -28,9 +30,19 @@ struct State {
 }
 
 impl FileWatch {
-    pub(super) fn new(usage: &'static str, metrics: Arc<TlsMetrics>) -> Self {
+    /// Watches the files for these peers; the first check is due after an interval.
+    pub fn new(usage: &'static str, metrics: Arc<TlsMetrics>) -> Self {
+        Self::with_content(usage, "certificates", metrics)
+    }
+
+    /// The same for files with other content than certificates.
+    pub(crate) fn with_content(
+        usage: &'static str,
+        content: &'static str,
+        metrics: Arc<TlsMetrics>,
+    ) -> Self {
         let state = State { next: Instant::now() + LOOK_EVERY, last_error: None };
-        Self { usage, metrics, state: Mutex::new(state) }
+        Self { usage, content, metrics, state: Mutex::new(state) }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -38,12 +50,12 @@ impl FileWatch {
     }
 
     #[cfg(test)]
-    pub(super) fn last_error(&self) -> Option<String> {
+    pub(crate) fn last_error(&self) -> Option<String> {
         self.state().last_error.clone()
     }
 
     /// True once for each interval.
-    pub(super) fn is_due(&self, now: Instant) -> bool {
+    pub fn is_due(&self, now: Instant) -> bool {
         let mut state = self.state();
         let is_due = now >= state.next;
         if is_due {
@@ -53,12 +65,12 @@ impl FileWatch {
     }
 
     /// Has the next error logged even if it is the former one.
-    pub(super) fn forget_error(&self) {
+    pub fn forget_error(&self) {
         self.state().last_error = None;
     }
 
     /// Counts and logs the result of a check.
-    pub(super) fn note(
+    pub fn note(
         &self,
         result: Result<Reloaded, TlsError>,
         files: impl FnOnce() -> Vec<CertificateFile>,
@@ -77,7 +89,8 @@ impl FileWatch {
             Err(error) => {
                 self.metrics.reloads.count(ReloadResult::Failed);
                 if !is_known {
-                    error!(%error, "the certificates stay as they are, because the new ones cannot be used");
+                    let content = self.content;
+                    error!(%error, "the {content} stay as they are, because the new ones cannot be used");
                 }
             }
         }

@@ -1,0 +1,83 @@
+//! Checks of the options of TLS of the admin pages and of locks over HTTP.
+
+use super::validate::Findings;
+use super::{Config, OPTIONS};
+
+/// Section of the options of TLS of the admin pages and of locks over HTTP.
+const HTTPS_SECTION: &str = "HTTPS";
+
+impl Config {
+    /// Checks that TLS of the admin pages and of locks over HTTP has what it needs.
+    pub(super) fn check_https(&self, found: &mut Findings) {
+        let admin = [&self.admin_tls_certificate, &self.admin_tls_key, &self.admin_tls_client_ca];
+        let admin_keys = ["admin_tls_certificate", "admin_tls_key", "admin_tls_client_ca"];
+        let locks = [
+            &self.locks_http_tls_certificate,
+            &self.locks_http_tls_key,
+            &self.locks_http_tls_client_ca,
+        ];
+        let locks_keys =
+            ["locks_http_tls_certificate", "locks_http_tls_key", "locks_http_tls_client_ca"];
+        for (files, keys) in [(admin, admin_keys), (locks, locks_keys)] {
+            let [certificate, key, client_ca] = keys;
+            match files.map(Option::is_some) {
+                [true, false, _] => found
+                    .add(certificate, format!("it needs its private key; give its file by {key}")),
+                [false, true, _] => found
+                    .add(key, format!("the key needs its certificate; give it by {certificate}")),
+                [false, false, true] => found.add(
+                    client_ca,
+                    format!("clients show certificates only with TLS; give {certificate} too"),
+                ),
+                _ => {}
+            }
+        }
+        let default = Config::default();
+        for option in OPTIONS.iter().filter(|option| option.section == HTTPS_SECTION) {
+            let is_admin = option.key.starts_with("admin");
+            let is_off = if is_admin { self.admin.is_none() } else { self.locks_http.is_none() };
+            if is_off && (option.differs)(self, &default) {
+                let (key, listener) = (option.key, if is_admin { "admin" } else { "locks_http" });
+                let why = format!(
+                    "it has no effect without an address: give one by {listener}, or leave {key} \
+                    out"
+                );
+                found.add(key, why);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_https_stand_together_and_with_an_address() {
+        let keys = |config: Config| {
+            let config = Config { contact_points: vec!["10.0.0.1".to_owned()], ..config };
+            config.problems().iter().map(|problem| problem.key).collect::<Vec<_>>()
+        };
+        let (file, none) = (Some("file".into()), Config::default());
+        let pair = Config {
+            admin_tls_certificate: file.clone(),
+            admin_tls_key: file.clone(),
+            ..none.clone()
+        };
+        assert_eq!(keys(pair.clone()), <[&str; 0]>::default());
+        assert_eq!(
+            keys(Config { admin: None, ..pair.clone() }),
+            ["admin_tls_certificate", "admin_tls_key"]
+        );
+        assert_eq!(keys(Config { admin_tls_key: None, ..pair }), ["admin_tls_certificate"]);
+        let without = Config { admin_tls_key: file.clone(), ..none.clone() };
+        assert_eq!(keys(without), ["admin_tls_key"]);
+        let without = Config { admin_tls_client_ca: file.clone(), ..none.clone() };
+        assert_eq!(keys(without), ["admin_tls_client_ca"]);
+        let token = Config { admin_token_file: file.clone(), ..none.clone() };
+        assert_eq!(keys(token.clone()), <[&str; 0]>::default());
+        assert_eq!(keys(Config { admin: None, ..token }), ["admin_token_file"]);
+        let locks = Config { locks_http_tls_key: file, ..none };
+        assert_eq!(keys(locks), ["locks_http_tls_key", "locks_http_tls_key"]);
+    }
+}

@@ -1,0 +1,153 @@
+//! Counters of TLS and of balancers' headers. Several threads write them, at most once for each handshake.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use shunt_admin::{Encoder, Label, Unit, Value, labels};
+use shunt_tls::CertificateFile;
+
+labels! {
+    /// A listener with TLS.
+    pub enum Listener = "use" {
+        /// The listener of the data path.
+        Clients = "clients",
+        /// The admin pages.
+        Admin = "admin",
+        /// Locks over HTTP.
+        LocksHttp = "locks_http",
+    }
+}
+
+labels! {
+    /// The result of a client's handshake.
+    pub enum HandshakeResult = "result" {
+        /// The client has a new session.
+        Ok = "ok",
+        /// The client has resumed a session.
+        Resumed = "resumed",
+        /// The handshake failed, or took too long.
+        Failed = "failed",
+        /// The client had no TLS, which the listener requires.
+        ClearText = "clear_text",
+    }
+}
+
+labels! {
+    /// The result of reading the header of a balancer's connection.
+    pub enum HeaderResult = "result" {
+        /// The header names a client.
+        Ok = "ok",
+        /// The balancer speaks for itself, or does not know the client.
+        Own = "own",
+        /// The connection has no valid header, or it took too long.
+        Refused = "refused",
+    }
+}
+
+labels! {
+    /// The result of a check of the files of certificates and keys.
+    pub enum ReloadResult = "result" {
+        /// New handshakes use new content.
+        Changed = "changed",
+        /// The content was the same.
+        Unchanged = "unchanged",
+        /// The files cannot be used, and the former content stays.
+        Failed = "failed",
+    }
+}
+
+/// Counters by a label that any thread may increment.
+#[derive(Debug)]
+pub struct SharedFamily<const N: usize>([AtomicU64; N]);
+
+impl<const N: usize> Default for SharedFamily<N> {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| AtomicU64::new(0)))
+    }
+}
+
+impl<const N: usize> SharedFamily<N> {
+    /// Adds one.
+    pub fn count<L: Label>(&self, label: L) {
+        self.0[label.index()].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The present value.
+    pub fn get<L: Label>(&self, label: L) -> u64 {
+        self.0[label.index()].load(Ordering::Relaxed)
+    }
+
+    /// All values, for an encoder.
+    pub fn values<L: Label>(&self) -> Vec<Value> {
+        let value = |label: &L| (vec![(L::NAME, label.text().to_owned())], self.get(*label) as f64);
+        L::ALL.iter().map(value).collect()
+    }
+}
+
+/// Counters of handshakes and of reloads, and the certificates in use.
+#[derive(Debug, Default)]
+pub struct TlsMetrics {
+    /// Handshakes of each listener.
+    handshakes: [SharedFamily<{ HandshakeResult::COUNT }>; Listener::COUNT],
+    /// Headers of balancers, which a listener of CQL alone reads.
+    pub headers: SharedFamily<{ HeaderResult::COUNT }>,
+    /// Checks of the files.
+    pub reloads: SharedFamily<{ ReloadResult::COUNT }>,
+    certificates: Mutex<Vec<CertificateFile>>,
+}
+
+impl TlsMetrics {
+    /// Handshakes of a listener.
+    pub fn handshakes_of(&self, listener: Listener) -> &SharedFamily<{ HandshakeResult::COUNT }> {
+        &self.handshakes[listener.index()]
+    }
+
+    /// Notes the certificates in use now with these peers, as [`CertificateFile::usage`] names
+    /// them.
+    pub fn set_certificates(&self, usage: &'static str, files: Vec<CertificateFile>) {
+        let mut all = self.certificates.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|file| file.usage != usage);
+        all.extend(files);
+    }
+
+    /// The certificates in use.
+    pub fn certificates(&self) -> Vec<CertificateFile> {
+        self.certificates.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Writes all metrics.
+    ///
+    /// # Errors
+    /// The encoder fails.
+    pub fn write(&self, encoder: &mut Encoder<'_>) -> fmt::Result {
+        let clients = self.handshakes_of(Listener::Clients).values::<HandshakeResult>();
+        encoder.counter("shunt_tls_handshakes", "TLS handshakes of clients.", None, &clients)?;
+        let mut http = Vec::new();
+        for listener in [Listener::Admin, Listener::LocksHttp] {
+            for (mut labels, value) in self.handshakes_of(listener).values::<HandshakeResult>() {
+                labels.insert(0, (Listener::NAME, listener.text().to_owned()));
+                http.push((labels, value));
+            }
+        }
+        let help = "TLS handshakes of the admin pages and of locks over HTTP.";
+        encoder.counter("shunt_http_tls_handshakes", help, None, &http)?;
+        let reloads = self.reloads.values::<ReloadResult>();
+        let help = "Checks of the files of certificates, keys and tokens.";
+        encoder.counter("shunt_tls_reloads", help, None, &reloads)?;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+        let expiry = |file: CertificateFile| {
+            let path = file.path.display().to_string();
+            let labels = vec![("use", file.usage.to_owned()), ("path", path)];
+            (labels, file.expires_s as f64 - now)
+        };
+        let expiries: Vec<Value> = self.certificates().into_iter().map(expiry).collect();
+        encoder.gauge(
+            "shunt_certificate_expires",
+            "Time until the first certificate of the file expires.",
+            Some(&Unit::Seconds),
+            &expiries,
+        )
+    }
+}

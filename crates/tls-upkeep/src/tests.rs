@@ -1,0 +1,120 @@
+//! Log limits, warnings, and the files while they change.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use rcgen::{CertificateParams, KeyPair};
+use shunt_tls::{CertificateFile, ClientAuth, ServerNames, ServerOptions};
+use tempfile::TempDir;
+
+use crate::lines::Lines;
+use crate::warnings::DAY_S;
+use crate::{LOOK_EVERY, Listener, ReloadResult, ServerTls, TlsMetrics, expires_soon};
+
+#[test]
+fn each_reason_has_a_line_a_second_and_none_is_forgotten() {
+    let (lines, start) = (Lines::default(), Instant::now());
+    let (mut written, mut told) = (0, 0);
+    for step in 0..1_000 {
+        if let Some(suppressed) = lines.admit("one", start + step * Lines::INTERVAL / 100) {
+            written += 1;
+            told += 1 + suppressed;
+        }
+    }
+    assert_eq!((written, lines.admit("another", start)), (10, Some(0)));
+    assert_eq!(lines.overdue(start + 9 * Lines::INTERVAL), []);
+    assert_eq!(lines.overdue(start + 20 * Lines::INTERVAL), [("one", 1_000 - told)]);
+    assert_eq!(lines.overdue(start + 30 * Lines::INTERVAL), []);
+}
+
+/// A new certificate with its key, in PEM.
+fn pair() -> (String, String) {
+    let key = KeyPair::generate().expect("a key");
+    let params = CertificateParams::new(vec!["localhost".to_owned()]).expect("a name");
+    (params.self_signed(&key).expect("a certificate").pem(), key.serialize_pem())
+}
+
+/// The files of a proxy.
+struct Placed {
+    directory: TempDir,
+}
+
+impl Placed {
+    fn new() -> Self {
+        let placed = Self { directory: tempfile::tempdir().expect("a directory") };
+        placed.renew();
+        placed
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.path(name), text).expect("written");
+    }
+
+    fn renew(&self) {
+        let (certificate, key) = pair();
+        self.write("tls.crt", &certificate);
+        self.write("tls.key", &key);
+    }
+
+    fn open(&self) -> (Arc<ServerTls>, Arc<TlsMetrics>) {
+        let metrics = Arc::<TlsMetrics>::default();
+        let options = ServerOptions {
+            names: ServerNames::CLIENTS,
+            certificate: self.path("tls.crt"),
+            key: self.path("tls.key"),
+            client_ca: None,
+            client_auth: ClientAuth::None,
+            ticket_keys: None,
+        };
+        let tls = ServerTls::open(Listener::Clients, options, None, Arc::clone(&metrics));
+        (tls.expect("usable files"), metrics)
+    }
+}
+
+/// Counts of changed, unchanged and failed looks.
+fn looks(metrics: &TlsMetrics) -> [u64; 3] {
+    [ReloadResult::Changed, ReloadResult::Unchanged, ReloadResult::Failed]
+        .map(|result| metrics.reloads.get(result))
+}
+
+fn digests(metrics: &TlsMetrics) -> Vec<String> {
+    metrics.certificates().into_iter().map(|file| file.sha256).collect()
+}
+
+#[test]
+fn files_that_cannot_be_used_are_reported_once_and_change_nothing() {
+    let placed = Placed::new();
+    let (tls, metrics) = placed.open();
+    let (first, start) = (digests(&metrics), Instant::now());
+    placed.write("tls.key", &pair().1);
+    for minute in 1..=3 {
+        tls.look(start + minute * LOOK_EVERY);
+        let told = tls.last_error().expect("an error");
+        assert!(told.contains("does not belong to the certificate"), "{told}");
+    }
+    assert_eq!((looks(&metrics), digests(&metrics)), ([0, 0, 3], first));
+    placed.renew();
+    tls.look(start + 4 * LOOK_EVERY);
+    assert_eq!((looks(&metrics), tls.last_error()), ([1, 0, 3], None));
+}
+
+#[test]
+fn certificates_that_expire_soon_are_warned_of() {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() as i64;
+    let file = |days: i64| CertificateFile {
+        usage: "clients",
+        option: "tls_certificate",
+        path: Path::new("tls.crt").to_owned(),
+        expires_s: now + days * DAY_S + DAY_S / 2,
+        subject: "CN=shunt".to_owned(),
+        sha256: String::new(),
+    };
+    let soon = expires_soon(&file(3)).expect("a warning");
+    assert!(soon.contains("CN=shunt expires in 3 days"), "{soon}");
+    assert_eq!(expires_soon(&file(15)), None);
+}

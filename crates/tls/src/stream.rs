@@ -1,0 +1,260 @@
+//! An encrypted stream on tokio: HTTP listeners serve it, and commands ask through it.
+//!
+//! ```text
+//! accept_http -> handshake -> Stream -> hyper
+//!     `-> clear text: an answer that says so
+//! ```
+//! The clients of the data path have no part in it: their sessions run in the event loop.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::io::{Error, ErrorKind, Result};
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use shunt_reactor::{Session, SessionFault, SessionInfo};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// Type of a TLS record with a part of a handshake.
+pub const HANDSHAKE_RECORD: u8 = 0x16;
+/// Bytes read at a time.
+const READ_BYTES: usize = 16 << 10;
+/// Most plaintext that one write seals.
+const SEALED_BYTES_MAX: usize = 64 << 10;
+
+/// Fault of a client that ends the connection within its handshake.
+const CLOSED_EARLY: SessionFault = SessionFault("the client closed during the handshake");
+/// Fault of a client whose handshake does not end in time.
+pub const TOO_SLOW: SessionFault = SessionFault("the handshake took too long");
+/// Fault of a client without TLS.
+pub const CLEAR_TEXT: SessionFault = SessionFault("the client sent clear text");
+
+/// Words for a client that speaks plain HTTP to a port with TLS.
+const CLEAR_TEXT_WORDS: &str = "{\"error\":\"this port requires TLS: ask with https://\"}\n";
+
+/// The TLS of an HTTP listener: makes its sessions, and hears how their handshakes end.
+pub trait Sessions: fmt::Debug + Send + Sync {
+    /// A session at the start of its handshake.
+    fn session(&self) -> Box<dyn Session>;
+
+    /// The handshake of a client has ended. [`CLEAR_TEXT`] is the fault of a client without TLS.
+    fn handshake_ended(
+        &self,
+        peer: SocketAddr,
+        outcome: std::result::Result<&SessionInfo, SessionFault>,
+    );
+}
+
+/// The answer to a client that speaks plain HTTP to a port with TLS.
+pub fn clear_text_answer() -> Vec<u8> {
+    format!(
+        "HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\nconnection: close\r\n\
+         content-length: {}\r\n\r\n{CLEAR_TEXT_WORDS}",
+        CLEAR_TEXT_WORDS.len()
+    )
+    .into_bytes()
+}
+
+/// Does the handshake of an HTTP client. A client in clear text gets an answer that says so. `None`
+/// if no request can come; `sessions` has heard why. The caller limits the time.
+pub async fn accept_http<T>(io: T, peer: SocketAddr, sessions: &dyn Sessions) -> Option<Stream<T>>
+where
+    T: AsyncRead + AsyncWrite + Unpin,
+{
+    let mut stream = Stream::new(io, sessions.session());
+    let handshake = async {
+        poll_fn(|context| stream.poll_receive(context)).await?;
+        match stream.records.first() {
+            Some(&HANDSHAKE_RECORD) => stream.handshake().await,
+            Some(_) => {
+                stream.unsent = clear_text_answer();
+                poll_fn(|context| stream.poll_send(context)).await?;
+                Err(CLEAR_TEXT.into())
+            }
+            None => Err(CLOSED_EARLY.into()),
+        }
+    };
+    match handshake.await {
+        Ok(()) => {
+            sessions.handshake_ended(peer, Ok(stream.session.info()));
+            Some(stream)
+        }
+        Err(error) => {
+            let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
+            let fault = inner.copied().unwrap_or(CLOSED_EARLY);
+            sessions.handshake_ended(peer, Err(fault));
+            None
+        }
+    }
+}
+
+/// A connection with TLS.
+pub struct Stream<T> {
+    io: T,
+    session: Box<dyn Session>,
+    /// Received records that the session has not opened.
+    records: Vec<u8>,
+    /// Their content, of which `taken` bytes are taken.
+    plain: Vec<u8>,
+    taken: usize,
+    /// Records for the peer, of which `sent` bytes are sent.
+    unsent: Vec<u8>,
+    sent: usize,
+    /// The peer sends nothing more.
+    peer_ended: bool,
+    /// This side sends nothing more.
+    ended: bool,
+}
+
+impl<T> fmt::Debug for Stream<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stream").field("info", self.session.info()).finish_non_exhaustive()
+    }
+}
+
+impl<T: AsyncRead + AsyncWrite + Unpin> Stream<T> {
+    fn new(io: T, session: Box<dyn Session>) -> Self {
+        Self {
+            io,
+            session,
+            records: Vec::new(),
+            plain: Vec::new(),
+            taken: 0,
+            unsent: Vec::new(),
+            sent: 0,
+            peer_ended: false,
+            ended: false,
+        }
+    }
+
+    /// Does the handshake of the connecting side. The caller limits the time.
+    ///
+    /// # Errors
+    /// The handshake or the connection fails. A failed handshake has a [`SessionFault`] inside.
+    pub async fn connect(io: T, session: Box<dyn Session>) -> Result<Self> {
+        let mut stream = Self::new(io, session);
+        stream.handshake().await?;
+        Ok(stream)
+    }
+
+    async fn handshake(&mut self) -> Result<()> {
+        poll_fn(|context| {
+            loop {
+                self.open(context)?;
+                ready!(self.poll_send(context))?;
+                if !self.session.is_handshaking() {
+                    return Poll::Ready(Ok(()));
+                }
+                if self.peer_ended {
+                    return Poll::Ready(Err(CLOSED_EARLY.into()));
+                }
+                ready!(self.poll_receive(context))?;
+            }
+        })
+        .await
+    }
+
+    /// Receives records.
+    fn poll_receive(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {
+        let mut buffer = [0; READ_BYTES];
+        let mut buffer = ReadBuf::new(&mut buffer);
+        ready!(Pin::new(&mut self.io).poll_read(context, &mut buffer))?;
+        self.peer_ended |= buffer.filled().is_empty();
+        self.records.extend_from_slice(buffer.filled());
+        Poll::Ready(Ok(()))
+    }
+
+    /// Opens the records that have arrived, and takes what the session has for the peer.
+    fn open(&mut self, context: &mut Context<'_>) -> Result<()> {
+        let outcome = self.session.open(&mut self.records, &mut self.plain);
+        self.session.take_pending(&mut self.unsent);
+        match outcome {
+            Ok(opened) => {
+                self.records.drain(..opened.consumed);
+                self.peer_ended |= opened.ended;
+                Ok(())
+            }
+            Err(fault) => {
+                // The alert tells the peer's operator why; its loss changes nothing here.
+                let _ = self.poll_send(context);
+                Err(fault.into())
+            }
+        }
+    }
+
+    /// Sends all records.
+    fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {
+        while self.sent < self.unsent.len() {
+            let rest = &self.unsent[self.sent..];
+            match ready!(Pin::new(&mut self.io).poll_write(context, rest))? {
+                0 => return Poll::Ready(Err(ErrorKind::WriteZero.into())),
+                count => self.sent += count,
+            }
+        }
+        (self.unsent, self.sent) = (Vec::new(), 0);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<T: AsyncRead + AsyncWrite + Unpin> AsyncRead for Stream<T> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<Result<()>> {
+        loop {
+            let ready = &self.plain[self.taken..];
+            if !ready.is_empty() {
+                let count = ready.len().min(buffer.remaining());
+                buffer.put_slice(&ready[..count]);
+                self.taken += count;
+                if self.taken == self.plain.len() {
+                    (self.plain, self.taken) = (Vec::new(), 0);
+                }
+                return Poll::Ready(Ok(()));
+            }
+            if self.peer_ended {
+                return Poll::Ready(Ok(()));
+            }
+            ready!(self.poll_receive(context))?;
+            self.open(context)?;
+            // Whatever does not leave now leaves with the next write.
+            if let Poll::Ready(sent) = self.poll_send(context) {
+                sent?;
+            }
+        }
+    }
+}
+
+impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Stream<T> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<Result<usize>> {
+        ready!(self.poll_send(context))?;
+        let part = &bytes[..bytes.len().min(SEALED_BYTES_MAX)];
+        let Self { session, unsent, .. } = &mut *self;
+        session.seal(part, unsent).map_err(Error::from)?;
+        if let Poll::Ready(sent) = self.poll_send(context) {
+            sent?;
+        }
+        Poll::Ready(Ok(part.len()))
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
+        ready!(self.poll_send(context))?;
+        Pin::new(&mut self.io).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
+        if !self.ended {
+            self.ended = true;
+            let Self { session, unsent, .. } = &mut *self;
+            session.end(unsent);
+        }
+        ready!(self.poll_send(context))?;
+        Pin::new(&mut self.io).poll_shutdown(context)
+    }
+}

@@ -1,0 +1,109 @@
+//! HTTP listeners: clients with TLS, in clear text, and without the certificate that they need.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use shunt_reactor::{Session, SessionFault, SessionInfo};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+
+use super::authority::{Authority, client, server};
+use crate::{CLEAR_TEXT, ClientAuth, Server, Sessions, Stream, accept_http};
+
+/// A server, with the results of its handshakes.
+struct Listener {
+    server: Server,
+    outcomes: Mutex<Vec<Result<Vec<String>, SessionFault>>>,
+}
+
+impl std::fmt::Debug for Listener {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Listener")
+    }
+}
+
+impl Sessions for Listener {
+    fn session(&self) -> Box<dyn Session> {
+        self.server.session()
+    }
+
+    fn handshake_ended(&self, _: SocketAddr, outcome: Result<&SessionInfo, SessionFault>) {
+        let outcome = outcome.map(|info| info.peer_names.iter().map(ToString::to_string).collect());
+        self.outcomes.lock().expect("no panic").push(outcome);
+    }
+}
+
+/// Serves one connection, which gets back twice what it sends until its end.
+async fn serve(listener: Arc<Listener>) -> (SocketAddr, tokio::task::JoinHandle<()>) {
+    let socket = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
+    let address = socket.local_addr().expect("it listens");
+    let serving = tokio::spawn(async move {
+        let (stream, peer) = socket.accept().await.expect("a client");
+        let Some(mut stream) = accept_http(stream, peer, &*listener).await else { return };
+        let mut all = Vec::new();
+        stream.read_to_end(&mut all).await.expect("an end in order");
+        stream.write_all(&all).await.expect("room");
+        stream.write_all(&all).await.expect("room");
+        stream.shutdown().await.expect("room");
+    });
+    (address, serving)
+}
+
+fn listener(authority: &Authority, auth: ClientAuth) -> Arc<Listener> {
+    Arc::new(Listener { server: server(authority, auth), outcomes: Mutex::default() })
+}
+
+#[tokio::test]
+async fn a_stream_carries_what_is_longer_than_a_record_both_ways() {
+    let authority = Authority::new("a CA");
+    let listener = listener(&authority, ClientAuth::Required);
+    let (address, serving) = serve(Arc::clone(&listener)).await;
+    let connecting = client(&authority, Some(&authority.client()));
+    let socket = TcpStream::connect(address).await.expect("it listens");
+    let mut stream =
+        Stream::connect(socket, connecting.session("localhost")).await.expect("a handshake");
+    let sent: Vec<u8> = (0..1_000_000u32).map(|number| (number % 251) as u8).collect();
+    stream.write_all(&sent).await.expect("room");
+    stream.shutdown().await.expect("room");
+    let mut received = Vec::new();
+    stream.read_to_end(&mut received).await.expect("an end in order");
+    assert!(received == [sent.clone(), sent].concat(), "{} bytes came back", received.len());
+    serving.await.expect("no panic");
+    let outcomes = listener.outcomes.lock().expect("no panic");
+    assert!(matches!(&outcomes[..], [Ok(names)] if names[0].contains("orders")), "{outcomes:?}");
+}
+
+#[tokio::test]
+async fn a_client_in_clear_text_is_told_so() {
+    let authority = Authority::new("a CA");
+    let listener = listener(&authority, ClientAuth::None);
+    let (address, serving) = serve(Arc::clone(&listener)).await;
+    let mut socket = TcpStream::connect(address).await.expect("it listens");
+    socket.write_all(b"GET /status HTTP/1.1\r\nHost: localhost\r\n\r\n").await.expect("room");
+    let mut text = String::new();
+    socket.read_to_string(&mut text).await.expect("an answer and an end");
+    assert!(text.starts_with("HTTP/1.1 400 ") && text.contains("requires TLS"), "{text}");
+    serving.await.expect("no panic");
+    assert_eq!(*listener.outcomes.lock().expect("no panic"), [Err(CLEAR_TEXT)]);
+}
+
+#[tokio::test]
+async fn a_client_without_the_certificate_that_it_needs_gets_nothing() {
+    let authority = Authority::new("a CA");
+    let foreign = Authority::new("another CA");
+    for pair in [None, Some(foreign.client())] {
+        let listener = listener(&authority, ClientAuth::Required);
+        let (address, serving) = serve(Arc::clone(&listener)).await;
+        let connecting = client(&authority, pair.as_ref());
+        let socket = TcpStream::connect(address).await.expect("it listens");
+        // With TLS 1.3 the client learns of it only with the first answer.
+        if let Ok(mut stream) = Stream::connect(socket, connecting.session("localhost")).await {
+            let _ = stream.write_all(b"GET /status HTTP/1.1\r\n\r\n").await;
+            let mut text = Vec::new();
+            assert!(stream.read_to_end(&mut text).await.is_err() && text.is_empty(), "{text:?}");
+        }
+        serving.await.expect("no panic");
+        let outcomes = listener.outcomes.lock().expect("no panic");
+        assert!(matches!(&outcomes[..], [Err(fault)] if *fault != CLEAR_TEXT), "{outcomes:?}");
+    }
+}
