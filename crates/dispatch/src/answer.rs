@@ -41,6 +41,7 @@ pub(crate) fn offered(
         version: exchange.version,
         goes_on: exchange.keep_alive && !is_draining,
         is_read: exchange.body.is_none(),
+        has_tls: io.session_info(state.conn).is_some(),
         backlog: io.backlog(state.conn),
         link_backlog: dispatcher.backends[backend].backlog(io),
     };

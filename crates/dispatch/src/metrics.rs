@@ -19,6 +19,8 @@ labels! {
     pub enum Why = "reason" {
         /// `--handover off`, or this host lacks support.
         Off = "off",
+        /// The client's connection has TLS, whose keys stay here.
+        Encrypted = "encrypted",
         /// The client uses HTTP/1.0, or its connection ends with this answer.
         ConnectionEnds = "connection_ends",
         /// The end of the connection marks the end of the answer.

@@ -25,6 +25,8 @@ pub(crate) struct Offer {
     pub(crate) goes_on: bool,
     /// The agent has the whole request.
     pub(crate) is_read: bool,
+    /// The client's connection has TLS, whose keys stay in this process.
+    pub(crate) has_tls: bool,
     /// Bytes written to the client that the kernel has not taken.
     pub(crate) backlog: usize,
     /// Bytes written to the agent that the kernel has not taken.
@@ -45,6 +47,7 @@ pub(crate) enum Verdict {
 pub(crate) fn decide(handover: Handover, offer: &Offer) -> Verdict {
     let against = [
         (handover == Handover::Off, Why::Off),
+        (offer.has_tls, Why::Encrypted),
         (offer.framing == Framing::UntilClose, Why::UntilClose),
         (offer.version == Version::Http10 || !offer.goes_on, Why::ConnectionEnds),
         (!offer.is_read, Why::RequestNotRead),
@@ -64,6 +67,7 @@ mod tests {
         version: Version::Http11,
         goes_on: true,
         is_read: true,
+        has_tls: false,
         backlog: 0,
         link_backlog: 0,
     };
@@ -77,6 +81,7 @@ mod tests {
             (Offer { version: Version::Http10, ..GOOD }, Why::ConnectionEnds),
             (Offer { goes_on: false, ..GOOD }, Why::ConnectionEnds),
             (Offer { is_read: false, ..GOOD }, Why::RequestNotRead),
+            (Offer { has_tls: true, ..GOOD }, Why::Encrypted),
             (Offer { backlog: 1, ..GOOD }, Why::Backlog),
             (Offer { link_backlog: 1 << 20, ..GOOD }, Why::LinkBusy),
         ] {

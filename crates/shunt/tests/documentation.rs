@@ -86,7 +86,8 @@ fn proxy_pages() -> Arc<Pages> {
     };
     let config = tokio::sync::watch::channel(Arc::new(Config::default())).1;
     let order = tokio::sync::watch::channel(Order::Serve).1;
-    let http = LocksHttp::new(([127, 0, 0, 1], 1).into(), None, config.clone(), order);
+    let proxy = (([127, 0, 0, 1], 1).into(), None);
+    let http = LocksHttp::new(proxy, None, config.clone(), order);
     Pages::new("0", vec![Admin::new(sources, config, Vec::new(), Vec::new()), http])
 }
 

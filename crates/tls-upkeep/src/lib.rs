@@ -21,7 +21,7 @@ pub use lines::Lines;
 pub use metrics::{
     HandshakeResult, HeaderResult, Listener, ReloadResult, SharedFamily, TlsMetrics,
 };
-pub use server::{Prepared, ServerTls, http_refusal};
+pub use server::{Prepared, Refusal, ServerTls, http_refusal};
 pub use tokens::WatchedTokens;
 pub use warnings::{PagesGuard, expires_soon};
 pub use watch::{FileWatch, LOOK_EVERY};

@@ -42,7 +42,7 @@ pub(crate) fn check(multiget: &Multiget, sources: &Sources) -> Exit {
     let warnings = match &multiget.command {
         MultigetCommand::Serve(serve) => {
             drop(serve.read(&mut faults));
-            serve.common.warnings()
+            [serve.common.warnings(), serve.tls.warnings()].concat()
         }
         MultigetCommand::Shim(shim) => {
             drop(shim.read(&mut faults));

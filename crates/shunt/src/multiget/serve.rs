@@ -8,14 +8,15 @@ use shunt_multiget::limits::SERVERS_MAX;
 use shunt_multiget::mode::Mode;
 use shunt_multiget::{Login, Mail, Sidecar, SidecarAdmin, SidecarOptions};
 use shunt_reactor::moving::Mover;
-use tracing::info;
+use tracing::{info, warn};
 
 use super::datagrams;
 use super::login::ServerLogin;
 use crate::exit::{Exit, Failure};
 use crate::faults::{Fault, Faults, Sources};
 use crate::relay::{
-    Common, Orders, Role, Shown, clients, duration, listen, nanos, patience, random, resolve, serve,
+    ClientGuard, Common, Orders, Role, Shown, clients, duration, listen, nanos, patience, random,
+    resolve, serve,
 };
 
 /// Default of the options that only shims need.
@@ -67,6 +68,9 @@ pub(super) struct Serve {
     /// Silence after which the sidecar asks for keys again: three times by datagram, then over TCP
     #[arg(long, value_name = "MS", default_value = "20", value_parser = duration, help_heading = "Times")]
     resend_ms: Duration,
+    /// TLS with applications.
+    #[command(flatten)]
+    pub(super) tls: ClientGuard,
     /// Login at the servers.
     #[command(flatten)]
     login: ServerLogin,
@@ -219,6 +223,7 @@ impl Serve {
     /// the split.
     pub(super) fn read(&self, faults: &mut Faults) -> Option<(Servers, Login, Mode)> {
         self.common.check(faults);
+        self.tls.check(faults);
         self.check_together(faults);
         self.check_cluster(faults);
         let servers = self.servers(faults);
@@ -231,6 +236,7 @@ impl Serve {
         let read = self.read(&mut faults);
         self.common.begin(faults, sources)?;
         let Some((servers, login, mode)) = read else { return Ok(Exit::Configuration) };
+        self.tls.warnings().iter().for_each(|warning| warn!("{warning}"));
         let listeners = listen(&self.listen)?;
         let mut sockets = Vec::new();
         if self.has_shims() {
@@ -261,6 +267,7 @@ impl Serve {
             drain_delay: Duration::ZERO,
             datagrams: sockets,
             is_agent: false,
+            tls: Some((self.tls.clone(), redis_refusal)),
             shown: SidecarAdmin::new(
                 services.iter().map(Sidecar::metrics).collect(),
                 servers.clone(),
@@ -282,6 +289,11 @@ impl Serve {
             );
         })
     }
+}
+
+/// The answer to an application without TLS: an error of RESP.
+fn redis_refusal(_: &[u8]) -> Vec<u8> {
+    b"-ERR this port requires TLS (--tls required): connect with rediss://\r\n".to_vec()
 }
 
 impl Shown for SidecarAdmin {

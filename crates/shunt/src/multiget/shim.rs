@@ -140,6 +140,7 @@ impl Shim {
             drain_delay: Duration::ZERO,
             datagrams: sockets,
             is_agent: false,
+            tls: None,
             shown: ShimAdmin::new(services.iter().map(Store::metrics).collect(), server),
             mover: Mover::None,
         };

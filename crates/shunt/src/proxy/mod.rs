@@ -25,12 +25,13 @@ pub(crate) use start::{bind, start};
 use std::io::Write as _;
 use std::net::SocketAddr;
 
+use shunt_proxy::tls::Incoming;
 use tracing::info;
 
 use crate::exit::Exit;
-use crate::logging;
 use crate::settings::Settings;
 use crate::supervise::{Events, Hangup, Supervisor};
+use crate::{admin, logging};
 
 /// Runs the proxy until a signal or a fatal error ends it.
 pub(crate) fn run(settings: Settings) -> Exit {
@@ -71,7 +72,16 @@ pub(crate) struct Schemes {
 
 impl Schemes {
     /// Pages without TLS.
+    #[cfg(feature = "node")]
     pub(crate) const HTTP: Schemes = Schemes { admin: "http", locks_http: "http" };
+
+    /// The schemes of a proxy whose listeners have this TLS.
+    fn of(incoming: &Incoming) -> Self {
+        Self {
+            admin: admin::scheme(incoming.admin.is_some()),
+            locks_http: admin::scheme(incoming.locks_http.is_some()),
+        }
+    }
 }
 
 /// Prints the bound addresses and how to connect. A closed standard output does not end the

@@ -142,11 +142,7 @@ pub(crate) fn start(
     let proxy = Arc::clone(&pages) as Arc<dyn Part>;
     let all_parts = std::iter::once(proxy).chain(http_part).chain(others);
     let (admin_listener, access) = admin_listener.unzip();
-    let access = Access {
-        tls: incoming.admin.clone().map(|tls| tls as Arc<dyn Sessions>),
-        tokens: incoming.tokens(),
-        ..access.unwrap_or_default()
-    };
+    let access = guarded(access.unwrap_or_default(), &incoming);
     let all_pages = Pages::with_access(env!("CARGO_PKG_VERSION"), all_parts.collect(), access);
     let require_ring_ms = config.require_ring_ms;
     control::start(ControlThread {
@@ -161,14 +157,17 @@ pub(crate) fn start(
     let metrics = cores.first().map(|core| Arc::clone(&core.metrics)).unwrap_or_default();
     let mailers = cores.into_iter().map(|core| core.mailer).collect();
     let config = config_sender;
-    let schemes = Schemes {
-        admin: admin::scheme(incoming.admin.is_some()),
-        locks_http: admin::scheme(incoming.locks_http.is_some()),
-    };
+    let schemes = Schemes::of(&incoming);
     let running =
         Running { config, pages, acceptor, incoming, outgoing, mailers, metrics, http, notices };
     let part = ProxyPart::new(running, reload);
     Ok(Started { listening, admin: admin_address, locks_http: http_address, schemes, part })
+}
+
+/// The admin pages' access with TLS and tokens.
+fn guarded(access: Access, incoming: &Incoming) -> Access {
+    let tls = incoming.admin.clone().map(|tls| tls as Arc<dyn Sessions>);
+    Access { tls, tokens: incoming.tokens(), ..access }
 }
 
 /// Opens the file with what former processes of this proxy knew.

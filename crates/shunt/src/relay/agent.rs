@@ -164,6 +164,7 @@ impl AgentCommand {
             drain_delay: Duration::ZERO,
             datagrams: Vec::new(),
             is_agent: true,
+            tls: None,
             shown: AgentAdmin::new(metrics, upstream, self.vips.clone()),
             mover: if self.vips.is_empty() { Mover::None } else { self.means.mover()? },
         };

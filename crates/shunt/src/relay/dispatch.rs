@@ -10,12 +10,13 @@ use shunt_dispatch::{
 use shunt_handover::Clients;
 use shunt_handover::session::SharedKey;
 use shunt_reactor::moving::Mover;
+use shunt_tls_upkeep::http_refusal;
 use tracing::{info, warn};
 
 use super::steering::Means;
 use super::{
-    Common, Key, Orders, Role, Shown, bytes, clients, duration, listen, nanos, patience, resolve,
-    secret, serve,
+    ClientGuard, Common, Key, Orders, Role, Shown, bytes, clients, duration, listen, nanos,
+    patience, resolve, secret, serve,
 };
 use crate::exit::{Exit, Failure};
 use crate::faults::{Faults, Sources};
@@ -77,6 +78,9 @@ pub(crate) struct DispatchCommand {
     /// Make it longer than the load balancer takes to notice
     #[arg(long, value_name = "MS", default_value = "0", value_parser = duration, help_heading = "Times")]
     drain_delay_ms: Duration,
+    /// TLS with clients.
+    #[command(flatten)]
+    tls: ClientGuard,
     /// Options shared with the agent.
     #[command(flatten)]
     pub(super) common: Common,
@@ -113,6 +117,12 @@ impl DispatchCommand {
     /// Reads the key, if possible, and the agents' addresses.
     fn read(&self, faults: &mut Faults) -> (Option<SharedKey>, Vec<SocketAddr>) {
         self.common.check(faults);
+        self.tls.check(faults);
+        if self.tls.is_required() && self.handover == When::Auto {
+            let why = "a connection with TLS is never handed over, and --tls required admits no \
+            other: give --tls optional, or leave --handover out";
+            faults.add("handover", why);
+        }
         self.means.check(self.handover == When::Auto, "--handover auto", faults);
         let mut backends = Vec::with_capacity(self.backend.len());
         for text in &self.backend {
@@ -139,7 +149,7 @@ impl DispatchCommand {
     pub(super) fn check(&self, faults: &mut Faults) -> Vec<String> {
         self.read(faults);
         let steering = if self.handover == When::Auto { self.steering().err() } else { None };
-        steering.into_iter().collect()
+        self.tls.warnings().into_iter().chain(steering).collect()
     }
 
     pub(super) fn run(&self, sources: &Sources) -> Result<Exit, Failure> {
@@ -147,6 +157,7 @@ impl DispatchCommand {
         let (key, backends) = self.read(&mut faults);
         self.common.begin(faults, sources)?;
         let Some(key) = key else { return Ok(Exit::Configuration) };
+        self.tls.warnings().iter().for_each(|warning| warn!("{warning}"));
         let listeners = listen(&self.listen)?;
         let (instance, first) = (secret::instance(), self.listen[0]);
         let listening: Vec<SocketAddr> =
@@ -184,6 +195,7 @@ impl DispatchCommand {
             drain_delay: self.drain_delay_ms,
             datagrams: Vec::new(),
             is_agent: false,
+            tls: Some((self.tls.clone(), http_refusal)),
             shown: DispatchAdmin::new(metrics, backends.clone(), handover_is),
             mover: if self.handover == When::Auto { self.means.mover()? } else { Mover::None },
         };

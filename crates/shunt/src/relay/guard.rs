@@ -7,9 +7,11 @@ use std::time::Instant;
 
 use clap::Args;
 use shunt_admin::{Access, Encoder, Json, Map, Part, State};
+use shunt_proxy::config::{Kind as _, Tls};
+use shunt_reactor::{HandshakeLimits, Security};
 use shunt_tls::{ClientAuth, Server, ServerNames, ServerOptions, Sessions, TlsError, Tokens};
 use shunt_tls_upkeep::{
-    Listener, PagesGuard, ServerTls, TlsMetrics, WatchedTokens, expires_soon, http_refusal,
+    Listener, PagesGuard, Refusal, ServerTls, TlsMetrics, WatchedTokens, expires_soon, http_refusal,
 };
 
 use crate::faults::{Fault, Faults};
@@ -101,6 +103,97 @@ impl AdminGuard {
     }
 }
 
+/// TLS with clients.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ClientGuard {
+    /// TLS with clients: off, optional or required. `optional` serves TLS and clear text on the same
+    /// port
+    #[arg(long, value_name = "WHEN", default_value = "off", value_parser = tls, help_heading = "TLS")]
+    tls: Tls,
+    /// Certificate for clients and its intermediate certificates (PEM)
+    #[arg(long, value_name = "FILE", help_heading = "TLS")]
+    tls_certificate: Option<PathBuf>,
+    /// Private key of that certificate (PEM)
+    #[arg(long, value_name = "FILE", help_heading = "TLS")]
+    tls_key: Option<PathBuf>,
+    /// Certificates of the authorities that sign clients' certificates (PEM)
+    #[arg(long, value_name = "FILE", help_heading = "TLS")]
+    tls_client_ca: Option<PathBuf>,
+    /// Certificates of clients: none, optional or required
+    #[arg(long, value_name = "WHEN", default_value = "none", help_heading = "TLS")]
+    tls_client_auth: ClientAuth,
+}
+
+fn tls(text: &str) -> Result<Tls, String> {
+    Tls::from_text(text).map_err(|_| "there are off, optional and required".to_owned())
+}
+
+impl ClientGuard {
+    /// The options of TLS, if it is on.
+    fn options(&self) -> Option<ServerOptions> {
+        if self.tls == Tls::Off {
+            return None;
+        }
+        Some(ServerOptions {
+            names: ServerNames::CLIENT_FLAGS,
+            certificate: self.tls_certificate.clone()?,
+            key: self.tls_key.clone()?,
+            client_ca: self.tls_client_ca.clone(),
+            client_auth: self.tls_client_auth,
+            ticket_keys: None,
+        })
+    }
+
+    /// True if no client is served without TLS.
+    pub(crate) fn is_required(&self) -> bool {
+        self.tls == Tls::Required
+    }
+
+    /// Finds faults in these options and their files.
+    pub(crate) fn check(&self, faults: &mut Faults) {
+        if self.tls == Tls::Off {
+            let on = "--tls optional or required";
+            faults.refuse_idle("tls-certificate", self.tls_certificate.is_none(), on);
+            faults.refuse_idle("tls-key", self.tls_key.is_none(), on);
+            faults.refuse_idle("tls-client-ca", self.tls_client_ca.is_none(), on);
+            faults.refuse_idle("tls-client-auth", self.tls_client_auth == ClientAuth::None, on);
+            return;
+        }
+        if self.tls_certificate.is_none() {
+            faults.add("tls", "needs a certificate: give --tls-certificate, or --tls off");
+        }
+        if self.tls_key.is_none() {
+            faults.add("tls", "needs the private key of the certificate: give --tls-key");
+        }
+        match (self.tls_client_auth, &self.tls_client_ca) {
+            (ClientAuth::None, Some(_)) => faults.add(
+                "tls-client-ca",
+                "no client is asked for a certificate: give --tls-client-auth, or leave it out",
+            ),
+            (ClientAuth::Optional | ClientAuth::Required, None) => faults.add(
+                "tls-client-auth",
+                "certificates of clients need an authority to verify them: give --tls-client-ca",
+            ),
+            _ => {
+                if let Some(options) = self.options() {
+                    faults.take(Server::open(options).map_err(fault));
+                }
+            }
+        }
+    }
+
+    /// Warnings about these files.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        let server = self.options().and_then(|options| Server::open(options).ok());
+        let files = server.map(|server| server.files()).unwrap_or_default();
+        let escapes = self.tls == Tls::Optional && self.tls_client_auth == ClientAuth::Required;
+        let escape = "--tls-client-auth: with --tls optional a client in clear text needs no \
+            certificate: give --tls required as soon as all clients have TLS";
+        let soon = files.iter().filter_map(expires_soon);
+        soon.chain(escapes.then(|| escape.to_owned())).collect()
+    }
+}
+
 /// A fault of an option that names a file.
 fn fault(error: TlsError) -> Fault {
     Fault::new(error.option_name().trim_start_matches("--"), error.message())
@@ -109,28 +202,42 @@ fn fault(error: TlsError) -> Fault {
 /// TLS and tokens while a command runs.
 #[derive(Default)]
 pub(super) struct Guard {
+    clients: Option<Arc<ServerTls>>,
     admin: Option<Arc<ServerTls>>,
     tokens: Option<Arc<WatchedTokens>>,
     metrics: Arc<TlsMetrics>,
 }
 
 impl Guard {
-    /// Reads the files.
-    pub(super) fn open(pages: &AdminGuard) -> Result<Self, Fault> {
+    /// Reads the files. `clients` has the answer to clients without TLS, if there is TLS.
+    pub(super) fn open(
+        pages: &AdminGuard,
+        clients: Option<&(ClientGuard, Refusal)>,
+    ) -> Result<Self, Fault> {
         let metrics = Arc::<TlsMetrics>::default();
-        let open = |options| {
-            let refusal = Some(http_refusal as fn(&[u8]) -> Vec<u8>);
-            ServerTls::open(Listener::Admin, options, refusal, Arc::clone(&metrics))
+        let open = |listener, options: Option<_>, refusal| {
+            let open = |options| ServerTls::open(listener, options, refusal, Arc::clone(&metrics));
+            options.map(open).transpose().map_err(fault)
         };
+        let of_clients = clients.and_then(|(clients, _)| clients.options());
+        let refusal =
+            clients.and_then(|(clients, refusal)| clients.is_required().then_some(*refusal));
         let tokens = pages
             .admin_token_file
             .clone()
             .map(|path| WatchedTokens::open(TOKEN_FILE, path, Arc::clone(&metrics)));
         Ok(Self {
-            admin: pages.options().map(open).transpose().map_err(fault)?,
+            clients: open(Listener::Clients, of_clients, refusal)?,
+            admin: open(Listener::Admin, pages.options(), Some(http_refusal))?,
             tokens: tokens.transpose().map_err(fault)?.map(Arc::new),
             metrics,
         })
+    }
+
+    /// The handshakes of clients, if they have TLS.
+    pub(super) fn security(&self) -> Option<(Arc<dyn Security>, HandshakeLimits)> {
+        let clients = self.clients.clone()?;
+        Some((clients as Arc<dyn Security>, HandshakeLimits::default()))
     }
 
     /// True if the admin pages have TLS.
@@ -149,19 +256,23 @@ impl Guard {
 
     /// The metrics, if there is something to guard.
     pub(super) fn part(&self) -> Option<Arc<dyn Part>> {
-        let is_used = self.admin.is_some() || self.tokens.is_some();
+        let is_used = self.clients.is_some() || self.admin.is_some() || self.tokens.is_some();
         is_used.then(|| Arc::new(TlsPart(Arc::clone(&self.metrics))) as Arc<dyn Part>)
+    }
+
+    fn servers(&self) -> impl Iterator<Item = &Arc<ServerTls>> {
+        self.clients.iter().chain(&self.admin)
     }
 
     /// Reads the files again because an operator asks for it.
     pub(super) fn reload(&self) {
-        self.admin.iter().for_each(|tls| tls.reload());
+        self.servers().for_each(|tls| tls.reload());
         self.tokens.iter().for_each(|tokens| tokens.reload());
     }
 
     /// Does what is due. Called about once a second.
     pub(super) fn look(&self, now: Instant) {
-        self.admin.iter().for_each(|tls| tls.look(now));
+        self.servers().for_each(|tls| tls.look(now));
         self.tokens.iter().for_each(|tokens| tokens.look(now));
     }
 }

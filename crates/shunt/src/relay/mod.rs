@@ -19,10 +19,12 @@ use shunt_handover::limits::{RECEIVE_BYTES, UNREAD_BYTES_MAX};
 use shunt_proxy::config::{Admin, Kind as _, LogFormat, Millis};
 use shunt_reactor::moving::{Intake, Mover};
 use shunt_reactor::{Acceptor, CoreSlot, IoChoice, LoopOptions, Service, mailbox, run};
+use shunt_tls_upkeep::Refusal;
 use tracing::warn;
 
 pub(crate) use agent::AgentCommand;
 pub(crate) use dispatch::DispatchCommand;
+pub(crate) use guard::ClientGuard;
 use guard::{AdminGuard, Guard};
 use part::{AcceptsUntil, DrainTimes, LoopsPart, Notice};
 pub(crate) use part::{Orders, Shown};
@@ -156,6 +158,8 @@ pub(crate) struct Role<M> {
     pub(crate) mover: Mover,
     /// No loop reads from received connections.
     pub(crate) is_agent: bool,
+    /// TLS with clients, and the answer to a client that lacks it.
+    pub(crate) tls: Option<(ClientGuard, Refusal)>,
     /// One socket per loop; empty if the role has none.
     pub(crate) datagrams: Vec<UdpSocket>,
     /// The admin view of the role.
@@ -175,10 +179,12 @@ where
     S::Mail: Copy,
 {
     let admin = common.admin.0.clone().map(admin::bind).transpose()?;
-    let guard = Guard::open(&common.guard)?;
+    let guard = Guard::open(&common.guard, role.tls.as_ref())?;
+    let security = guard.security();
     let events = Events::new();
     events.catch_signals()?;
-    open_files::allow_clients(role.connections_max);
+    let handshakes_max = security.as_ref().map_or(0, |(_, limits)| limits.sockets_max());
+    open_files::allow_clients_and(role.connections_max, handshakes_max);
     let (teller, notices) = events.teller();
     let (mut slots, mut mailers) = (Vec::new(), Vec::new());
     let each = role.connections_max.div_ceil(services.len().max(1));
@@ -211,7 +217,7 @@ where
     }
     let listening: Vec<SocketAddr> =
         role.listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
-    let acceptor = Acceptor::start(role.listeners, slots)
+    let acceptor = Acceptor::start_with(role.listeners, slots, security)
         .map_err(|error| Failure::internal("the accepting thread could not be started", error))?;
     let admin_address = admin.as_ref().and_then(|(listener, _)| listener.local_addr().ok());
     if let Some((listener, access)) = admin {

@@ -90,14 +90,32 @@ fn needed(key: &str) -> Vec<String> {
         "tls" => &["--tls-certificate=tls.crt", "--tls-key=tls.key"],
         "node_tls_certificate" => &["--node-tls-key=tls.key"],
         "node_tls_key" => &["--node-tls-certificate=tls.crt"],
+        "admin_tls_certificate" => &["--admin-tls-key=tls.key"],
+        "admin_tls_key" => &["--admin-tls-certificate=tls.crt"],
+        "admin_tls_client_ca" => &["--admin-tls-certificate=tls.crt", "--admin-tls-key=tls.key"],
         "client_backlog_bytes" => &["--clients-bytes-max=8GiB"],
         "fleet_tls" => {
             &["--fleet=main", "--tls=optional", "--tls-certificate=tls.crt", "--tls-key=tls.key"]
         }
-        _ if needs_fleet(key) => &["--fleet=main"],
+        _ if needs_fleet(key) || key.starts_with("locks_http_tls") => &["--fleet=main"],
         _ => &[],
     };
-    line.iter().map(ToString::to_string).collect()
+    let mut line: Vec<_> = line.iter().map(ToString::to_string).collect();
+    if let Some(rest) = key.strip_prefix("locks_http_tls") {
+        line.push("--locks-http=127.0.0.1:9190".to_owned());
+        for (part, file) in [("certificate", "tls.crt"), ("key", "tls.key")] {
+            if !rest.is_empty() && rest != format!("_{part}") {
+                line.push(format!("--locks-http-tls-{part}={file}"));
+            }
+        }
+    }
+    line
+}
+
+/// True for an option that is refused without another one, which is refused without it.
+fn is_one_of_a_pair(key: &str) -> bool {
+    let stem = key.strip_suffix("_certificate").or(key.strip_suffix("_key"));
+    stem.is_some_and(|stem| ["admin_tls", "locks_http_tls"].contains(&stem))
 }
 
 /// Other options that a valid configuration with this one needs.
@@ -128,6 +146,10 @@ fn every_option_is_a_flag_and_a_key_and_means_the_same() {
         // A companion option, not a part of the same value.
         match key {
             "handover" => {}
+            _ if is_one_of_a_pair(key) && key.starts_with("locks") => {
+                plain.extend(needed("locks_http_tls"))
+            }
+            _ if is_one_of_a_pair(key) => {}
             "handover_key_file" => plain.extend(needed("handover_name")),
             _ => plain.extend(needed(key)),
         }
@@ -141,8 +163,8 @@ fn every_option_is_a_flag_and_a_key_and_means_the_same() {
         assert_eq!(by_flag.reloaded(&by_file).changed, Vec::<&str>::new(), "{key}");
         assert_eq!(by_flag.reloaded(&by_file).waiting, Vec::<&str>::new(), "{key}");
         let difference = plain.reloaded(&by_flag);
-        // Hand-over needs a key.
-        let parts = if key == "handover" { 2 } else { 1 };
+        // Hand-over needs a key, and a certificate too.
+        let parts = if key == "handover" || is_one_of_a_pair(key) { 2 } else { 1 };
         assert_eq!(
             difference.changed.len() + difference.waiting.len(),
             parts,
