@@ -81,7 +81,7 @@ def test_clear_text_is_served_on_the_same_port(relay):
     assert done.stdout == (relay.files / "65537").read_bytes()
 
 
-def test_clear_text_where_tls_is_required(tmp_path):
+def test_clear_text_is_refused_where_tls_is_required(tmp_path):
     with Secured(tmp_path, "required") as relay:
         done = relay.curl("/1", "-w", "%{http_code}", scheme="http")
         assert done.returncode == 0 and b"requires TLS" in done.stdout and done.stdout.endswith(b"400"), done
@@ -92,7 +92,7 @@ def test_clear_text_where_tls_is_required(tmp_path):
             assert client.recv(100)[:1] in (b"\x15", b"")
 
 
-def test_client_certificates(tmp_path):
+def test_only_clients_with_a_certificate_are_served(tmp_path):
     stranger = Authority(tmp_path / "stranger", "stranger").client()
     ca = tmp_path / "certificates" / "authority" / "ca.crt"
     options = ["--tls-client-ca", ca, "--tls-client-auth", "required"]

@@ -41,7 +41,7 @@ def client(tier, authority, application, request):
         yield client
 
 
-def test_multigets_with_values_of_all_lengths(client):
+def test_multigets_bring_values_of_all_lengths(client):
     generator = random.Random(5)
     values = {f"key:{number}": generator.randbytes(length) for number, length in enumerate([0, 1, 500, 16_384, 70_000, 3_000_000])}
     client.mset(values)
@@ -49,14 +49,14 @@ def test_multigets_with_values_of_all_lengths(client):
     assert client.delete(*values) == len(values)
 
 
-def test_a_pipeline(client):
+def test_a_pipeline_is_answered_in_order(client):
     with client.pipeline(transaction=False) as pipeline:
         for number in range(500):
             pipeline.set(f"line:{number}", number).get(f"line:{number}")
         assert pipeline.execute()[1::2] == [str(number).encode() for number in range(500)]
 
 
-def test_redis_cli(tier, authority, application):
+def test_redis_cli_reads_what_it_wrote(tier, authority, application):
     command = ["redis-cli", "--tls", "--cacert", authority.ca, "--cert", application.certificate, "--key", application.key, "-p", tier.port]
     for words, expected in [(["SET", "greeting", "hello"], "OK"), (["MGET", "greeting", "none"], "hello\n")]:
         done = subprocess.run([str(word) for word in [*command, *words]], capture_output=True, text=True, timeout=ANSWER_SECONDS, check=False)
@@ -80,7 +80,7 @@ def test_a_client_without_a_certificate_gets_nothing(tier, authority):
             client.get("greeting")
 
 
-def test_bytes_that_are_no_tls(tier, client):
+def test_bytes_that_are_no_tls_harm_nobody(tier, client):
     with socket.create_connection(("127.0.0.1", tier.port), ANSWER_SECONDS) as stranger:
         stranger.settimeout(ANSWER_SECONDS)
         stranger.sendall(b"\x16\x03\x01\x00\x02no")

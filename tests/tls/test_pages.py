@@ -119,7 +119,7 @@ def test_clear_text_is_counted_and_answered_with_words(guarded):
     assert pages.curl("/readyz")[:2] == (0, 200)
 
 
-def test_tls_to_a_port_in_clear_text(start):
+def test_a_port_in_clear_text_survives_tls(start):
     proxy = start("optional")
     with socket.create_connection(("127.0.0.1", int(proxy.admin.rsplit(":", 1)[1])), ANSWER_SECONDS) as client:
         with pytest.raises((ssl.SSLError, ConnectionError)):
@@ -143,7 +143,7 @@ def test_tokens_change_without_a_restart(guarded):
     pages.token = NEXT_TOKEN
 
 
-def test_a_new_certificate_without_a_restart(guarded, authority):
+def test_a_new_certificate_comes_into_use_without_a_restart(guarded, authority):
     def shown() -> bytes:
         with socket.create_connection(("127.0.0.1", guarded.pages.port), ANSWER_SECONDS) as client:
             return client_context().wrap_socket(client).getpeercert(True)
@@ -154,7 +154,7 @@ def test_a_new_certificate_without_a_restart(guarded, authority):
     until(lambda: shown() == renewed.der, "the new certificate is in use", told=guarded.log_tail)
 
 
-def test_client_certificates(proxy, authority, application, stranger):
+def test_pages_serve_only_clients_with_a_certificate(proxy, authority, application, stranger):
     guarded = proxy("--admin-tls-client-ca", str(authority.ca), pair=application)
     pages = guarded.pages
     assert pages.curl("/status")[:2] == (0, 200)
@@ -166,7 +166,7 @@ def test_client_certificates(proxy, authority, application, stranger):
     assert pages.curl("/status", token=None)[1] == 401
 
 
-def test_a_dispatcher(authority, tmp_path):
+def test_a_dispatcher_guards_its_pages(authority, tmp_path):
     key = tmp_path / "key"
     key.write_text("an example of a key for a test\n")
     key.chmod(0o600)
