@@ -237,7 +237,7 @@ options! {
     /// File with the tokens that `/metrics` and `/status` ask for, one on each line
     admin_token_file: Option<PathBuf> {
         kind: PathBuf, value: "FILE", default: None => "",
-        allowed: Form("path", "/run/credentials/shunt.service/admin-token"),
+        allowed: Form("path", "/etc/shunt/admin-token"),
         change: AfterRestart,
         manual: "Clients send `Authorization: Bearer TOKEN`. `/healthz` and `/readyz` stay open. Keep it readable by its owner alone",
     }
