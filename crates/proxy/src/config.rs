@@ -66,48 +66,42 @@ options! {
 
     /// Addresses that clients connect to
     listen: Vec<SocketAddr> {
-        kind: List<Listen>, value: "ADDR",
-        default: "127.0.0.1:9042",
+        kind: List<Listen>, value: "ADDR", default: "127.0.0.1:9042",
         allowed: Form("addresses", "127.0.0.2:9142,[::1]:9142"),
         change: AfterRestart,
         manual: "Several with commas, in the file as a list",
     }
     /// Nodes that describe the ring, HOST or HOST:PORT; one reachable is enough
     contact_points: Vec<String> {
-        kind: List<String>, value: "HOST",
-        default: Vec::new() => "",
+        kind: List<String>, value: "HOST", default: Vec::new() => "",
         allowed: Form("hosts", "10.0.0.1,10.0.0.2:9043"),
         change: OnReload,
         manual: "Required. The proxy looks names up at every attempt",
     }
     /// Address of metrics, health and status, or `off`
     admin: Option<AdminAddress> {
-        kind: Admin, value: "ADDR",
-        default: "127.0.0.1:9180",
+        kind: Admin, value: "ADDR", default: "127.0.0.1:9180",
         allowed: Form("address or `off`", "127.0.0.1:9999"),
         change: AfterRestart,
         manual: "Others read the pages unless [TLS and a token](tls-http.md) guard them. List accepted host names after it: `10.0.9.1:9180,proxy.example`",
     }
     /// Address that drivers see for this proxy
     advertise: Option<SocketAddr> {
-        kind: Advertise, value: "ADDR",
-        default: None => "the address of the connection",
+        kind: Advertise, value: "ADDR", default: None => "the address of the connection",
         allowed: Form("address", "192.0.2.1:9042"),
         change: OnReload,
         manual: "`system.local` shows it. Port 0 or none: the port of the connection",
     }
     /// Addresses of balancers whose connections begin with a PROXY header, which names the client
     proxy_protocol_from: Vec<Network> {
-        kind: List<Network>, value: "ADDR",
-        default: Vec::new() => "",
+        kind: List<Network>, value: "ADDR", default: Vec::new() => "",
         allowed: Form("addresses, networks", "10.0.8.7,10.0.8.128/25"),
         change: AfterRestart,
         manual: "Versions 1 and 2. These addresses can give any client's address. [Set-up](listeners.md)",
     }
     /// CQL port of nodes before Cassandra 4.0, which do not publish theirs
     node_port: Option<u16> {
-        kind: u16, value: "PORT",
-        default: None => "that of the contact point",
+        kind: u16, value: "PORT", default: None => "that of the contact point",
         allowed: Form("1 to 65535", "9043"),
         change: OnReload,
     }
