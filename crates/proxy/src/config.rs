@@ -144,16 +144,14 @@ options! {
     }
     /// File with the keys of session tickets, which the proxies of a fleet share
     tls_ticket_keys: Option<PathBuf> {
-        kind: PathBuf, value: "FILE",
-        default: None => "keys of the process alone",
+        kind: PathBuf, value: "FILE", default: None => "keys of the process alone",
         allowed: Form("path", "/etc/shunt/ticket-keys"),
         change: OnReload,
         manual: "With it, clients resume sessions at another proxy and after a restart. [Its lines](tls.md#resume-sessions-at-every-proxy)",
     }
     /// Threads for TLS handshakes
     tls_threads: usize {
-        kind: usize, value: "N",
-        default: "1",
+        kind: usize, value: "N", default: "1",
         allowed: Numbers(1, 64),
         change: AfterRestart,
         manual: "More than one helps where thousands of clients connect at once",
@@ -170,8 +168,7 @@ options! {
     }
     /// Certificates of the authorities that sign nodes' certificates (PEM)
     node_tls_ca: Option<PathBuf> {
-        kind: PathBuf, value: "FILE",
-        default: None => "those of the system",
+        kind: PathBuf, value: "FILE", default: None => "those of the system",
         allowed: Form("path", "/etc/shunt/nodes-ca.crt"),
         change: OnReload,
         manual: "The proxy reads the files of this section again on a reload, and every minute",
@@ -191,16 +188,14 @@ options! {
     }
     /// Proof that a node's certificate must give: full, ca or none
     node_tls_verify: Verify {
-        kind: Verify, value: "HOW",
-        default: "full",
+        kind: Verify, value: "HOW", default: "full",
         allowed: Form("`full`, `ca`, `none`", "ca"),
         change: OnReload,
         manual: "`full`: of an authority, and for the node's address. `ca`: of an authority. `none`: anyone on the way can read and change everything",
     }
     /// Name that every node's certificate has, in place of the node's address
     node_tls_name: Option<String> {
-        kind: String, value: "NAME",
-        default: None => "the address of each node",
+        kind: String, value: "NAME", default: None => "the address of each node",
         allowed: Form("name", "cassandra.example"),
         change: OnReload,
     }
@@ -260,45 +255,39 @@ options! {
 
     /// Datacentre of the nodes to use
     local_datacentre: Option<String> {
-        kind: String, value: "NAME",
-        default: None => "that of the contact points",
+        kind: String, value: "NAME", default: None => "that of the contact points",
         allowed: Form("name", "dc1"),
         change: OnReload,
         manual: "Set it. [Which one](deploying.md#which-ring-which-datacentre)",
     }
     /// Role of the proxy's own connection to the ring; clients log in with their own
     username: Option<String> {
-        kind: String, value: "ROLE",
-        default: None => "",
+        kind: String, value: "ROLE", default: None => "",
         allowed: Form("name", "shunt"),
         change: OnReload,
     }
     /// Password of that role; visible in the process list, so prefer --password-file
     password: Option<Secret> {
-        kind: Secret, value: "TEXT",
-        default: None => "",
+        kind: Secret, value: "TEXT", default: None => "",
         allowed: Form("text", "..."),
         change: OnReload,
     }
     /// File with the password of that role in its first line
     password_file: Option<PathBuf> {
-        kind: PathBuf, value: "FILE",
-        default: None => "",
+        kind: PathBuf, value: "FILE", default: None => "",
         allowed: Form("path", "/run/credentials/shunt.service/ring-password"),
         change: OnReload,
         manual: "Not together with `--password`",
     }
     /// Interval between two reads of topology and schema
     refresh_interval_ms: u64 {
-        kind: Millis, value: "MS",
-        default: "60000",
+        kind: Millis, value: "MS", default: "60000",
         allowed: Numbers(100, DAY_MS),
         change: OnReload,
     }
     /// Time for a contact point to answer before the process ends with code 4; 0 keeps trying
     require_ring_ms: u64 {
-        kind: Millis, value: "MS",
-        default: "0",
+        kind: Millis, value: "MS", default: "0",
         allowed: Numbers(0, DAY_MS),
         change: AfterRestart,
     }
@@ -307,30 +296,26 @@ options! {
 
     /// Event loops, one thread each
     cores: usize {
-        kind: usize, value: "N",
-        default: default_cores() => "half of the CPUs, 1 to 8",
+        kind: usize, value: "N", default: default_cores() => "half of the CPUs, 1 to 8",
         allowed: Numbers(1, 1024),
         change: AfterRestart,
     }
     /// I/O driver: auto, epoll or uring
     io: IoChoice {
-        kind: IoChoice, value: "DRIVER",
-        default: "auto",
+        kind: IoChoice, value: "DRIVER", default: "auto",
         allowed: Form("`auto`, `epoll`, `uring`", "epoll"),
         change: AfterRestart,
         manual: "`auto` is epoll. Without io_uring in the kernel the proxy uses epoll, and the log says so",
     }
     /// Time a turn waits for more queries before it handles those it has, or `auto`
     window_us: Window {
-        kind: Window, value: "US",
-        default: "0",
+        kind: Window, value: "US", default: "0",
         allowed: WordOr("auto", 0, 100_000),
         change: OnReload,
     }
     /// Longest time queries wait to share a frame while a node has other work; 0 disables
     gather_us: u64 {
-        kind: Micros, value: "US",
-        default: "100",
+        kind: Micros, value: "US", default: "100",
         allowed: Numbers(0, 100_000),
         change: OnReload,
         manual: "Only aggregated frames use it. [Why](internals/frames.md#when-a-frame-waits)",
@@ -346,16 +331,14 @@ options! {
 
     /// Split prepared SELECTs with IN on the partition key: off or split
     multiget: Multiget {
-        kind: Multiget, value: "HOW",
-        default: "off",
+        kind: Multiget, value: "HOW", default: "off",
         allowed: Form("`off`, `split`", "split"),
         change: AfterRestart,
         manual: "Guardrails of the nodes on the number of keys then see the parts. [Which queries](multiget.md)",
     }
     /// Most keys of an IN that the proxy splits; a longer IN goes whole
     multiget_keys_max: usize {
-        kind: usize, value: "N",
-        default: "128",
+        kind: usize, value: "N", default: "128",
         allowed: Numbers(2, 10_000),
         change: OnReload,
     }
@@ -371,37 +354,32 @@ options! {
     }
     /// Size of the smallest answer that is handed over
     handover_threshold: u32 {
-        kind: Bytes, value: "BYTES",
-        default: "262144",
+        kind: Bytes, value: "BYTES", default: "262144",
         allowed: Numbers(1024, FRAME_BYTES_LIMIT as u64),
         change: AfterRestart,
     }
     /// Port of the agents at their nodes' addresses
     handover_agent_port: u16 {
-        kind: u16, value: "PORT",
-        default: "7001",
+        kind: u16, value: "PORT", default: "7001",
         allowed: Numbers(1, 65_535),
         change: AfterRestart,
     }
     /// File with the key that proxies and agents share
     handover_key_file: Option<PathBuf> {
-        kind: PathBuf, value: "FILE",
-        default: None => "",
+        kind: PathBuf, value: "FILE", default: None => "",
         allowed: Form("path", "/etc/shunt/key"),
         change: AfterRestart,
         manual: "16 to 4096 bytes, readable by its owner alone",
     }
     /// Name of this proxy for the agents; each proxy needs its own
     handover_name: Option<String> {
-        kind: String, value: "NAME",
-        default: None => "the host's name",
+        kind: String, value: "NAME", default: None => "the host's name",
         allowed: Form("name", "proxy-1"),
         change: AfterRestart,
     }
     /// Directory where `shunt switch load --role dispatcher` pinned the kernel's tables
     handover_pins: PathBuf {
-        kind: PathBuf, value: "DIR",
-        default: "/sys/fs/bpf/shunt",
+        kind: PathBuf, value: "DIR", default: "/sys/fs/bpf/shunt",
         allowed: Form("path", "/sys/fs/bpf/mine"),
         change: AfterRestart,
     }
@@ -410,46 +388,40 @@ options! {
 
     /// Deadline of a query
     query_timeout_ms: u64 {
-        kind: Millis, value: "MS",
-        default: "12000",
+        kind: Millis, value: "MS", default: "12000",
         allowed: Numbers(PATIENCE_MS_MIN, DAY_MS),
         change: OnReload,
         manual: "Retries are included",
     }
     /// Deadline of connecting to a node
     connect_timeout_ms: u64 {
-        kind: Millis, value: "MS",
-        default: "5000",
+        kind: Millis, value: "MS", default: "5000",
         allowed: Numbers(PATIENCE_MS_MIN, DAY_MS),
         change: OnReload,
         manual: "Logging in is included",
     }
     /// Longest time SIGTERM waits for queries in flight
     drain_timeout_ms: u64 {
-        kind: Millis, value: "MS",
-        default: "30000",
+        kind: Millis, value: "MS", default: "30000",
         allowed: Numbers(0, DAY_MS),
         change: OnReload,
     }
     /// Deadline of a client's login
     handshake_timeout_ms: u64 {
-        kind: Millis, value: "MS",
-        default: "10000",
+        kind: Millis, value: "MS", default: "10000",
         allowed: Numbers(PATIENCE_MS_MIN, DAY_MS),
         change: OnReload,
         manual: "From the connection to READY. With TLS, from the end of the TLS handshake, which has the same time by the value at the start",
     }
     /// Idle time before the proxy probes a link to a node
     heartbeat_interval_ms: u64 {
-        kind: Millis, value: "MS",
-        default: "30000",
+        kind: Millis, value: "MS", default: "30000",
         allowed: Numbers(100, DAY_MS),
         change: OnReload,
     }
     /// Time the proxy trusts a successful login of a role
     auth_cache_ms: u64 {
-        kind: Millis, value: "MS",
-        default: "2000",
+        kind: Millis, value: "MS", default: "2000",
         allowed: Numbers(0, DAY_MS),
         change: OnReload,
         manual: "Further clients with the same password log in without a node's word. The time also holds for a role's right to use locks",
@@ -459,46 +431,40 @@ options! {
 
     /// Most clients; the proxy refuses any beyond
     clients_max: usize {
-        kind: usize, value: "N",
-        default: "60000",
+        kind: usize, value: "N", default: "60000",
         allowed: Numbers(1, 10_000_000),
         change: OnReload,
         manual: "The limit holds for the process; each core has an even share",
     }
     /// Links per core, node and pool of clients
     links_per_node: usize {
-        kind: usize, value: "N",
-        default: "1",
+        kind: usize, value: "N", default: "1",
         allowed: Numbers(1, 64),
         change: AfterRestart,
         manual: "More than one helps where a node's thread for one connection is the limit",
     }
     /// Most queries in flight on one link
     in_flight_max: u32 {
-        kind: u32, value: "N",
-        default: "16384",
+        kind: u32, value: "N", default: "16384",
         allowed: Numbers(1, STREAMS_MAX as u64),
         change: AfterRestart,
         manual: "A link has 32,767 stream ids",
     }
     /// Largest answer of a node; a request may have 16 MiB at most
     frame_bytes_max: u32 {
-        kind: Bytes, value: "BYTES",
-        default: "268435456",
+        kind: Bytes, value: "BYTES", default: "268435456",
         allowed: Numbers(4096, FRAME_BYTES_LIMIT as u64),
         change: OnReload,
     }
     /// Unread replies of one client at which the proxy stops reading from it
     client_backlog_bytes: usize {
-        kind: Bytes, value: "BYTES",
-        default: "1048576",
+        kind: Bytes, value: "BYTES", default: "1048576",
         allowed: Numbers(65_536, 1 << 32),
         change: OnReload,
     }
     /// Unread replies and incomplete requests of all clients; beyond it the largest is closed
     clients_bytes_max: usize {
-        kind: Bytes, value: "BYTES",
-        default: "1073741824",
+        kind: Bytes, value: "BYTES", default: "1073741824",
         allowed: Numbers(1 << 20, 1 << 40),
         change: OnReload,
         manual: "At least `client_backlog_bytes`. Each core has a share of at least `frame_bytes_max` and `client_backlog_bytes`. The log names the client that was closed",
@@ -508,23 +474,20 @@ options! {
 
     /// Fleet to join, created by `shunt fleet init`; locks and transactions need one
     fleet: Option<String> {
-        kind: String, value: "NAME",
-        default: None => "",
+        kind: String, value: "NAME", default: None => "",
         allowed: Form("name", "main"),
         change: AfterRestart,
     }
     /// Fewest replicas of `shunt_meta` with which the proxy joins the fleet
     fleet_replicas_min: u32 {
-        kind: u32, value: "N",
-        default: "3",
+        kind: u32, value: "N", default: "3",
         allowed: Numbers(1, 1000),
         change: AfterRestart,
         manual: "With fewer than 3, a lost node stops all locks, or two clients get the same lock. Lower it for trials only",
     }
     /// File that lets a restarted proxy prove that its former process ended
     fleet_state: Option<PathBuf> {
-        kind: PathBuf, value: "FILE",
-        default: None => "",
+        kind: PathBuf, value: "FILE", default: None => "",
         allowed: Form("path", "/run/shunt/fleet"),
         change: AfterRestart,
         manual: "The proxy then serves its locks again at once, not after the lease. Each proxy needs another file, on this host, that outlives the process",
@@ -538,39 +501,34 @@ options! {
     }
     /// Certificates of the authorities that sign the certificates of the fleet's proxies (PEM)
     fleet_tls_ca: Option<PathBuf> {
-        kind: PathBuf, value: "FILE",
-        default: None => "those of the system",
+        kind: PathBuf, value: "FILE", default: None => "those of the system",
         allowed: Form("path", "/etc/shunt/ca.crt"),
         change: OnReload,
     }
     /// Longest time a request waits for a lock
     lock_wait_max_ms: u64 {
-        kind: Millis, value: "MS",
-        default: "1500",
+        kind: Millis, value: "MS", default: "1500",
         allowed: Numbers(0, 600_000),
         change: OnReload,
         manual: "Most drivers give a request up after 2 to 12 s",
     }
     /// Age at which the proxy deletes rows of free durable locks; 0 keeps them
     lock_rows_kept_ms: u64 {
-        kind: Millis, value: "MS",
-        default: "3600000",
+        kind: Millis, value: "MS", default: "3600000",
         allowed: Numbers(0, 31_536_000_000),
         change: OnReload,
         manual: "A released lock leaves a row, so that its former holder stays out. The fleet deletes it while every replica is up; see [Rows in Cassandra](fleet.md#rows-in-cassandra)",
     }
     /// Proof that this proxy still owns a shard when it commits: lease or lwt
     transaction_commit: Commit {
-        kind: Commit, value: "HOW",
-        default: "lease",
+        kind: Commit, value: "HOW", default: "lease",
         allowed: Form("`lease`, `lwt`", "lwt"),
         change: AfterRestart,
         manual: "`lease` relies on the rate of the clock. `lwt` asks Cassandra each time, [whatever clocks say](transactions.md#without-clocks)",
     }
     /// Address of locks over HTTP, or `off`
     locks_http: Option<SocketAddr> {
-        kind: LocksHttp, value: "ADDR",
-        default: "off",
+        kind: LocksHttp, value: "ADDR", default: "off",
         allowed: Form("address or `off`", "127.0.0.1:9190"),
         change: AfterRestart,
         manual: "Needs `--fleet`. Without [TLS](tls-http.md#locks-over-http) logins travel in clear text. [Requests](locks.md#over-http)",
