@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::extract::{Request, State};
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::get;
@@ -216,10 +216,14 @@ async fn health(State(pages): State<Arc<Pages>>) -> Response {
     (StatusCode::SERVICE_UNAVAILABLE, Json(stuck)).into_response()
 }
 
-async fn ready(State(pages): State<Arc<Pages>>) -> Response {
+async fn ready(State(pages): State<Arc<Pages>>, headers: HeaderMap) -> Response {
+    // Reasons may name datacentres, which are for those alone who have a token.
+    let tokens = pages.access.tokens.as_ref();
+    let is_told = tokens.is_none_or(|tokens| authorization::check(&headers, tokens).is_ok());
     match pages.not_ready() {
         None => Json(json!({ "status": "ready" })).into_response(),
         Some(reason) => {
+            let reason = if is_told { &*reason } else { "ask with a token for the reason" };
             let body = Json(json!({ "status": "not ready", "reason": reason }));
             (StatusCode::SERVICE_UNAVAILABLE, body).into_response()
         }

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use shunt_admin::{Access, Pages};
+use shunt_admin::{Access, Encoder, Json, Map, Pages, Part, State};
 use shunt_tls::Tokens;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -111,14 +111,39 @@ async fn are_last_ones_open() -> bool {
 
 const TOKEN: &str = "a-token-of-20-letters";
 
+/// A part that no client should be sent to.
+struct Unready;
+
+impl Part for Unready {
+    fn metrics(&self, _: &mut Encoder<'_>) -> std::fmt::Result {
+        Ok(())
+    }
+
+    fn stuck(&self, _: Instant) -> Map<String, Json> {
+        Map::new()
+    }
+
+    fn not_ready(&self) -> Option<String> {
+        Some("no node is in dc1".to_owned())
+    }
+
+    fn status(&self) -> State<'_> {
+        Box::pin(std::future::ready(Json::Null))
+    }
+}
+
 /// Serves empty pages that need a token.
 async fn serve_with_token() -> (SocketAddr, Arc<Pages>) {
+    serve_parts_with_token(Vec::new()).await
+}
+
+async fn serve_parts_with_token(parts: Vec<Arc<dyn Part>>) -> (SocketAddr, Arc<Pages>) {
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("token");
     std::fs::write(&file, TOKEN).expect("written");
     let tokens = Tokens::open("admin_token_file", file).expect("a token");
     let access = Access { tokens: Some(Arc::new(tokens)), ..Access::default() };
-    let pages = Pages::with_access("1", Vec::new(), access);
+    let pages = Pages::with_access("1", parts, access);
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
     let address = listener.local_addr().expect("it listens");
     tokio::spawn(Arc::clone(&pages).serve(listener));
@@ -176,5 +201,21 @@ async fn an_answer_without_a_token_says_which_one_is_needed() {
         let mut text = String::new();
         stream.read_to_string(&mut text).await.expect("it is answered, and ends");
         assert!(text.contains("www-authenticate: Bearer") && text.contains(words), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn readiness_gives_its_reason_to_those_with_a_token_alone() {
+    let (address, _) = serve_parts_with_token(vec![Arc::new(Unready)]).await;
+    for (fields, is_told) in
+        [(String::new(), false), (format!("Authorization: Bearer {TOKEN}\r\n"), true)]
+    {
+        let mut stream = TcpStream::connect(address).await.expect("it listens");
+        let request = format!("GET /readyz HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n");
+        stream.write_all(request.as_bytes()).await.expect("it is read");
+        let mut text = String::new();
+        stream.read_to_string(&mut text).await.expect("it is answered, and ends");
+        assert!(text.starts_with("HTTP/1.1 503 "), "{text}");
+        assert_eq!(text.contains("dc1"), is_told, "{text}");
     }
 }

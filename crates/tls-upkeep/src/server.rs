@@ -9,7 +9,8 @@ use std::time::Instant;
 use shunt_admin::Label as _;
 use shunt_reactor::{Accepted, Admission, Security, Session, SessionFault, SessionInfo};
 use shunt_tls::{
-    CLEAR_TEXT, HANDSHAKE_RECORD, Server, ServerOptions, Sessions, TlsError, clear_text_answer,
+    CLEAR_TEXT, HANDSHAKE_RECORD, Server, ServerOptions, Sessions, TlsError, Turns,
+    clear_text_answer,
 };
 use tracing::{debug, warn};
 
@@ -41,6 +42,8 @@ pub struct ServerTls {
     metrics: Arc<TlsMetrics>,
     lines: Lines,
     watch: FileWatch,
+    /// Turns of handshakes on a thread that serves HTTP.
+    turns: Turns,
 }
 
 impl fmt::Debug for ServerTls {
@@ -70,6 +73,7 @@ impl ServerTls {
             metrics,
             lines: Lines::default(),
             watch,
+            turns: Turns::default(),
         }))
     }
 
@@ -197,6 +201,10 @@ impl Security for ServerTls {
 impl Sessions for ServerTls {
     fn session(&self) -> Box<dyn Session> {
         self.server().session()
+    }
+
+    fn turns(&self) -> &Turns {
+        &self.turns
     }
 
     fn handshake_ended(&self, peer: SocketAddr, outcome: Result<&SessionInfo, SessionFault>) {

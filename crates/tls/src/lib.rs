@@ -23,6 +23,7 @@ mod stream;
 mod tests;
 mod tickets;
 mod tokens;
+mod turns;
 mod verification;
 
 use std::sync::{Arc, LazyLock};
@@ -37,6 +38,7 @@ pub use crate::stream::{
     CLEAR_TEXT, HANDSHAKE_RECORD, Sessions, Stream, TOO_SLOW, accept_http, clear_text_answer,
 };
 pub use crate::tokens::Tokens;
+pub use crate::turns::Turns;
 
 /// Result of a reload that found no fault.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]

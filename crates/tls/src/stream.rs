@@ -9,12 +9,16 @@
 use std::fmt;
 use std::future::poll_fn;
 use std::io::{Error, ErrorKind, Result};
-use std::net::SocketAddr;
+use std::mem;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use shunt_reactor::{Session, SessionFault, SessionInfo};
+use shunt_reactor::{Opened, Session, SessionFault, SessionInfo};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::session::FaultySession;
+use crate::turns::Turns;
 
 /// Type of a TLS record with a part of a handshake.
 pub const HANDSHAKE_RECORD: u8 = 0x16;
@@ -37,6 +41,9 @@ const CLEAR_TEXT_WORDS: &str = "{\"error\":\"this port requires TLS: ask with ht
 pub trait Sessions: fmt::Debug + Send + Sync {
     /// A session at the start of its handshake.
     fn session(&self) -> Box<dyn Session>;
+
+    /// Turns of the handshakes.
+    fn turns(&self) -> &Turns;
 
     /// The handshake of a client has ended. [`CLEAR_TEXT`] is the fault of a client without TLS.
     fn handshake_ended(
@@ -66,7 +73,7 @@ where
     let handshake = async {
         poll_fn(|context| stream.poll_receive(context)).await?;
         match stream.records.first() {
-            Some(&HANDSHAKE_RECORD) => stream.handshake().await,
+            Some(&HANDSHAKE_RECORD) => stream.handshake(Some((sessions.turns(), peer.ip()))).await,
             Some(_) => {
                 stream.unsent = clear_text_answer();
                 poll_fn(|context| stream.poll_send(context)).await?;
@@ -134,25 +141,49 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Stream<T> {
     /// The handshake or the connection fails. A failed handshake has a [`SessionFault`] inside.
     pub async fn connect(io: T, session: Box<dyn Session>) -> Result<Self> {
         let mut stream = Self::new(io, session);
-        stream.handshake().await?;
+        stream.handshake(None).await?;
         Ok(stream)
     }
 
-    async fn handshake(&mut self) -> Result<()> {
-        poll_fn(|context| {
-            loop {
-                self.open(context)?;
-                ready!(self.poll_send(context))?;
-                if !self.session.is_handshaking() {
-                    return Poll::Ready(Ok(()));
-                }
-                if self.peer_ended {
-                    return Poll::Ready(Err(CLOSED_EARLY.into()));
-                }
-                ready!(self.poll_receive(context))?;
+    /// Does the handshake, within `turns` if there are any.
+    async fn handshake(&mut self, turns: Option<(&Turns, IpAddr)>) -> Result<()> {
+        loop {
+            let outcome = match turns {
+                Some((turns, address)) => self.take_step(turns, address).await?,
+                None => self.session.open(&mut self.records, &mut self.plain),
+            };
+            let opened = self.opened(outcome);
+            let sent = poll_fn(|context| self.poll_send(context)).await;
+            opened?;
+            sent?;
+            if !self.session.is_handshaking() {
+                return Ok(());
             }
-        })
-        .await
+            if self.peer_ended {
+                return Err(CLOSED_EARLY.into());
+            }
+            poll_fn(|context| self.poll_receive(context)).await?;
+        }
+    }
+
+    /// Has the session open the records that have arrived, once it is the client's turn.
+    async fn take_step(
+        &mut self,
+        turns: &Turns,
+        address: IpAddr,
+    ) -> Result<std::result::Result<Opened, SessionFault>> {
+        let absent = Box::new(FaultySession(CLOSED_EARLY, SessionInfo::default()));
+        let mut session = mem::replace(&mut self.session, absent);
+        let (mut records, mut plain) = (mem::take(&mut self.records), mem::take(&mut self.plain));
+        let step = move || {
+            let outcome = session.open(&mut records, &mut plain);
+            (session, records, plain, outcome)
+        };
+        let done = turns.run(address, step).await;
+        let died = || Error::other("the step of a handshake has died; the log says where");
+        let (session, records, plain, outcome) = done.ok_or_else(died)?;
+        (self.session, self.records, self.plain) = (session, records, plain);
+        Ok(outcome)
     }
 
     /// Receives records.
@@ -165,22 +196,24 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Stream<T> {
         Poll::Ready(Ok(()))
     }
 
-    /// Opens the records that have arrived, and takes what the session has for the peer.
+    /// Opens the records that have arrived.
     fn open(&mut self, context: &mut Context<'_>) -> Result<()> {
         let outcome = self.session.open(&mut self.records, &mut self.plain);
-        self.session.take_pending(&mut self.unsent);
-        match outcome {
-            Ok(opened) => {
-                self.records.drain(..opened.consumed);
-                self.peer_ended |= opened.ended;
-                Ok(())
-            }
-            Err(fault) => {
-                // The alert tells the peer's operator why; its loss changes nothing here.
-                let _ = self.poll_send(context);
-                Err(fault.into())
-            }
+        let opened = self.opened(outcome);
+        if opened.is_err() {
+            // The alert tells the peer's operator why; its loss changes nothing here.
+            let _ = self.poll_send(context);
         }
+        opened
+    }
+
+    /// Notes what the session has opened, and takes what it has for the peer.
+    fn opened(&mut self, outcome: std::result::Result<Opened, SessionFault>) -> Result<()> {
+        self.session.take_pending(&mut self.unsent);
+        let opened = outcome?;
+        self.records.drain(..opened.consumed);
+        self.peer_ended |= opened.ended;
+        Ok(())
     }
 
     /// Sends all records.

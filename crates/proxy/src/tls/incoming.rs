@@ -173,6 +173,7 @@ pub fn check(config: &Config) -> Result<Vec<String>, TlsError> {
     warnings.extend(escape_from_certificates(config).map(str::to_owned));
     warnings.extend(config.identity.open_files());
     warnings.extend(open_admin(config));
+    warnings.extend(open_locks(config));
     Ok(warnings)
 }
 
@@ -195,6 +196,17 @@ fn open_admin(config: &Config) -> Option<String> {
         has_tokens: config.admin_token_file.is_some(),
     };
     guard.warning("admin", config.admin.as_ref()?.listen)
+}
+
+/// A warning about logins for locks over HTTP that others can read.
+fn open_locks(config: &Config) -> Option<String> {
+    let listen = config.locks_http.filter(|listen| !listen.ip().to_canonical().is_loopback())?;
+    config.locks_http_tls_certificate.is_none().then(|| {
+        format!(
+            "locks_http: other machines can reach {listen}, and logins travel there in clear text: \
+            give locks_http_tls_certificate with locks_http_tls_key"
+        )
+    })
 }
 
 /// The ERROR frame for a client without TLS that has sent these leading bytes.

@@ -223,3 +223,21 @@ fn admin_pages_that_others_can_read_are_warned_of() {
     assert_eq!(admin("10.0.0.1:9180", true, true, false), "");
     assert_eq!(admin("10.0.0.1:9180", true, false, true), "");
 }
+
+#[test]
+fn locks_over_http_that_others_can_read_are_warned_of() {
+    let placed = Placed::new();
+    let warnings = |listen: &str, tls: bool| {
+        let file = |name: &str| tls.then(|| placed.path(name));
+        let config = Config {
+            locks_http: Some(listen.parse().expect("an address")),
+            locks_http_tls_certificate: file("tls.crt"),
+            locks_http_tls_key: file("tls.key"),
+            ..Config::default()
+        };
+        check(&config).expect("usable files").join(" ")
+    };
+    assert!(warnings("10.0.0.1:9190", false).contains("logins travel there in clear text"));
+    assert_eq!(warnings("10.0.0.1:9190", true), "");
+    assert_eq!(warnings("127.0.0.1:9190", false), "");
+}

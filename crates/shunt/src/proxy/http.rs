@@ -11,7 +11,6 @@ use shunt_proxy::tls::OutgoingTls;
 use shunt_tls::Sessions;
 use shunt_tls_upkeep::ServerTls;
 use tokio::sync::watch;
-use tracing::warn;
 
 use crate::exit::Failure;
 use crate::supervise::threads;
@@ -34,12 +33,6 @@ pub(super) fn start(
         let _inside = runtime.enter();
         tokio::net::TcpListener::from_std(listener).map_err(failed)?
     };
-    let is_remote = |address: &SocketAddr| !address.ip().to_canonical().is_loopback();
-    if let Some(address) = listener.local_addr().ok().filter(is_remote)
-        && served_tls.is_none()
-    {
-        warn!(%address, "locks over HTTP can be reached from other machines, and logins travel there in clear text");
-    }
     let (orders, order) = watch::channel(Order::Serve);
     let http =
         LocksHttp::new((proxy, tls), served_tls.map(|tls| tls as Arc<dyn Sessions>), config, order);

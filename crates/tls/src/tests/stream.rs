@@ -8,11 +8,12 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::authority::{Authority, client, server};
-use crate::{CLEAR_TEXT, ClientAuth, Server, Sessions, Stream, accept_http};
+use crate::{CLEAR_TEXT, ClientAuth, Server, Sessions, Stream, Turns, accept_http};
 
 /// A server, with the results of its handshakes.
 struct Listener {
     server: Server,
+    turns: Turns,
     outcomes: Mutex<Vec<Result<Vec<String>, SessionFault>>>,
 }
 
@@ -25,6 +26,10 @@ impl std::fmt::Debug for Listener {
 impl Sessions for Listener {
     fn session(&self) -> Box<dyn Session> {
         self.server.session()
+    }
+
+    fn turns(&self) -> &Turns {
+        &self.turns
     }
 
     fn handshake_ended(&self, _: SocketAddr, outcome: Result<&SessionInfo, SessionFault>) {
@@ -50,7 +55,8 @@ async fn serve(listener: Arc<Listener>) -> (SocketAddr, tokio::task::JoinHandle<
 }
 
 fn listener(authority: &Authority, auth: ClientAuth) -> Arc<Listener> {
-    Arc::new(Listener { server: server(authority, auth), outcomes: Mutex::default() })
+    let server = server(authority, auth);
+    Arc::new(Listener { server, turns: Turns::default(), outcomes: Mutex::default() })
 }
 
 #[tokio::test]
