@@ -3,19 +3,23 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, acceptfrom_with, ipproto, sockopt};
+use rustix::net::{
+    AddressFamily, SocketAddrAny, SocketFlags, SocketType, acceptfrom_with, ipproto, sockopt,
+};
 
 use crate::driver::{clock, socket};
 use crate::handshakes::{HandshakeLimits, HandshakeThreads, Handshakes, Security};
 use crate::placement::{CoreSlot, Placement};
 use crate::service::Accepted;
+use crate::unix_listener::{self, UnixAccess, UnixListener};
 
 /// Pending connections that the kernel holds for us; it cuts this to `net.core.somaxconn`.
 const BACKLOG: i32 = 4096;
@@ -46,6 +50,65 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     Ok(listener.into())
 }
 
+/// Opens a listening Unix socket at an absolute path. It replaces the file of a process that has
+/// died. `stands_for` is [`Accepted::local`] of its clients.
+///
+/// # Errors
+/// The path is too long, another process listens there, something else is there, or the operating
+/// system refuses. The text says what to do.
+pub fn listen_unix(
+    path: &Path,
+    access: UnixAccess,
+    stands_for: SocketAddr,
+) -> io::Result<UnixListener> {
+    unix_listener::listen(path, access, BACKLOG, stands_for)
+}
+
+/// A listening socket.
+#[derive(Debug)]
+pub enum Listener {
+    /// An address and a port.
+    Tcp(TcpListener),
+    /// A path of this host.
+    Unix(UnixListener),
+}
+
+impl Listener {
+    /// The client and the address it connected to; `None` if the connection is gone already.
+    fn origin(
+        &self,
+        socket: &OwnedFd,
+        peer: Option<SocketAddrAny>,
+        listener: u16,
+    ) -> Option<Accepted> {
+        let (peer, local) = match self {
+            Listener::Tcp(_) => {
+                socket::prepare_accepted(socket).ok()?;
+                let peer = SocketAddr::try_from(peer?).ok()?;
+                let local = rustix::net::getsockname(socket).ok()?;
+                (peer.into(), SocketAddr::try_from(local).ok()?)
+            }
+            Listener::Unix(own) => (unix_listener::client(socket).ok()?, own.stands_for()),
+        };
+        Some(Accepted { listener, peer, local })
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Listener::Tcp(listener) => listener.as_fd(),
+            Listener::Unix(listener) => listener.as_fd(),
+        }
+    }
+}
+
+impl From<TcpListener> for Listener {
+    fn from(listener: TcpListener) -> Self {
+        Listener::Tcp(listener)
+    }
+}
+
 /// Makes the kernel buffer about this many bytes, while nobody reads, of each connection that comes
 /// in on this listener from now on, instead of as many as it finds useful.
 ///
@@ -69,18 +132,18 @@ impl Acceptor {
         listeners: Vec<TcpListener>,
         cores: Vec<CoreSlot<M>>,
     ) -> io::Result<Acceptor> {
-        Acceptor::start_with(listeners, cores, None)
+        Acceptor::start_with(listeners.into_iter().map(Listener::Tcp).collect(), cores, None)
     }
 
-    /// Same as [`start`](Acceptor::start), with encryption: every connection passes the threads for
-    /// handshakes, which [`Security`] rules.
+    /// Same as [`start`](Acceptor::start), with listeners of all kinds. With `security`, every
+    /// connection passes the threads for handshakes, which [`Security`] rules.
     pub fn start_with<M: Send + 'static>(
-        listeners: Vec<TcpListener>,
+        listeners: Vec<Listener>,
         cores: Vec<CoreSlot<M>>,
         security: Option<(Arc<dyn Security>, HandshakeLimits)>,
     ) -> io::Result<Acceptor> {
         for listener in &listeners {
-            listener.set_nonblocking(true)?;
+            rustix::io::ioctl_fionbio(listener, true)?;
         }
         let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let placement = Arc::new(Placement::new(cores));
@@ -122,7 +185,7 @@ impl Drop for Acceptor {
 }
 
 struct Accepting<M> {
-    listeners: Vec<TcpListener>,
+    listeners: Vec<Listener>,
     placement: Arc<Placement<M>>,
     handshakes: Option<Handshakes>,
     stop: Arc<OwnedFd>,
@@ -151,7 +214,7 @@ impl Told {
 }
 
 impl<M> Accepting<M> {
-    fn new(listeners: Vec<TcpListener>, placement: Arc<Placement<M>>, stop: Arc<OwnedFd>) -> Self {
+    fn new(listeners: Vec<Listener>, placement: Arc<Placement<M>>, stop: Arc<OwnedFd>) -> Self {
         let (back_off, told) = (BACK_OFF_MIN, Told::default());
         Self { listeners, placement, handshakes: None, stop, back_off, told }
     }
@@ -189,7 +252,6 @@ impl<M> Accepting<M> {
             match acceptfrom_with(&self.listeners[position], flags) {
                 Ok((socket, peer)) => {
                     self.back_off = BACK_OFF_MIN;
-                    let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
                     if !self.place(position, socket, peer) {
                         return false;
                     }
@@ -235,16 +297,10 @@ impl<M> Accepting<M> {
     }
 
     /// Hands a connection over. False if told to stop while every mailbox was full.
-    fn place(&mut self, position: usize, socket: OwnedFd, peer: Option<SocketAddr>) -> bool {
-        // A connection whose addresses or options are unavailable is gone already.
-        let local = rustix::net::getsockname(&socket)
-            .ok()
-            .and_then(|local| SocketAddr::try_from(local).ok());
-        let (Some(peer), Some(local), Ok(())) = (peer, local, socket::prepare_accepted(&socket))
-        else {
+    fn place(&mut self, position: usize, socket: OwnedFd, peer: Option<SocketAddrAny>) -> bool {
+        let Some(origin) = self.listeners[position].origin(&socket, peer, position as u16) else {
             return true;
         };
-        let origin = Accepted { listener: position as u16, peer: peer.into(), local };
         if let Some(handshakes) = &mut self.handshakes {
             handshakes.begin(socket, origin);
             return true;
@@ -289,7 +345,8 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap());
         let cores = vec![CoreSlot { mailer, load: load.clone() }];
-        let mut accepting = Accepting::new(vec![listener], Arc::new(Placement::new(cores)), stop);
+        let mut accepting =
+            Accepting::new(vec![listener.into()], Arc::new(Placement::new(cores)), stop);
         let _clients: Vec<_> = (0..FLOOD).map(|_| TcpStream::connect(address).unwrap()).collect();
         let mut accepted = 0;
         while accepted < FLOOD {

@@ -2,7 +2,7 @@
 //! a network.
 
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 /// The client of an accepted connection.
 #[derive(Copy, Clone, Eq, PartialEq, Hash, Debug)]
@@ -11,6 +11,13 @@ pub enum ClientAddress {
     Tcp(SocketAddr),
     /// A client whose connection ends at a balancer, by the balancer's word.
     Forwarded(SocketAddr),
+    /// A process of this host, at the other end of a Unix socket.
+    Unix {
+        /// Number of its user.
+        user: u32,
+        /// Number of the process; 0 if it has none here, because it is in another container.
+        process: i32,
+    },
 }
 
 /// A client without the port of its connection: the same for all its connections.
@@ -18,6 +25,8 @@ pub enum ClientAddress {
 pub enum ClientHost {
     /// A host on the network.
     Network(IpAddr),
+    /// A user of this host, by number.
+    User(u32),
 }
 
 impl ClientAddress {
@@ -27,20 +36,23 @@ impl ClientAddress {
             ClientAddress::Tcp(address) | ClientAddress::Forwarded(address) => {
                 ClientHost::Network(address.ip())
             }
+            ClientAddress::Unix { user, .. } => ClientHost::User(user),
         }
     }
 
-    /// The IP address of the client.
+    /// The IP address of the client; a process of this host has a loopback address.
     pub fn ip(self) -> IpAddr {
-        let ClientHost::Network(ip) = self.host();
-        ip
+        match self.host() {
+            ClientHost::Network(ip) => ip,
+            ClientHost::User(_) => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        }
     }
 
     /// The other end of the TCP connection; `None` if the client is not there itself.
     pub fn direct(self) -> Option<SocketAddr> {
         match self {
             ClientAddress::Tcp(address) => Some(address),
-            ClientAddress::Forwarded(_) => None,
+            ClientAddress::Forwarded(_) | ClientAddress::Unix { .. } => None,
         }
     }
 }
@@ -49,6 +61,7 @@ impl fmt::Display for ClientAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ClientAddress::Tcp(address) | ClientAddress::Forwarded(address) => address.fmt(f),
+            ClientAddress::Unix { user, process } => write!(f, "unix:uid={user},pid={process}"),
         }
     }
 }
@@ -57,6 +70,7 @@ impl fmt::Display for ClientHost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ClientHost::Network(ip) => ip.fmt(f),
+            ClientHost::User(user) => write!(f, "unix:uid={user}"),
         }
     }
 }

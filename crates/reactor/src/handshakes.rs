@@ -520,9 +520,10 @@ impl<M> Worker<M> {
     }
 }
 
-/// The client that an address stands for: a host of IPv6 has 64 bits of addresses.
+/// The client that an address stands for: a host of IPv6 has 64 bits of addresses. On a Unix
+/// socket, each user of this host is a client.
 fn client_of(peer: ClientAddress) -> ClientHost {
-    let ClientHost::Network(address) = peer.host();
+    let ClientHost::Network(address) = peer.host() else { return peer.host() };
     ClientHost::Network(match address.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
         address => address,

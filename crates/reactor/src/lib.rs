@@ -51,8 +51,9 @@ mod session;
 mod sync;
 mod timer;
 mod tunnel;
+mod unix_listener;
 
-pub use acceptor::{Acceptor, limit_receive, listen};
+pub use acceptor::{Acceptor, Listener, limit_receive, listen, listen_unix};
 pub use client_address::{ClientAddress, ClientHost};
 pub use datagrams::bind_datagrams;
 pub use driver::sim;
@@ -68,3 +69,4 @@ pub use run::run;
 pub use sent_log::SentLog;
 pub use service::{Accepted, CloseReason, ConnId, Service};
 pub use session::{NameKind, Opened, PeerName, Session, SessionFault, SessionInfo};
+pub use unix_listener::{UNIX_PATH_BYTES_MAX, UnixAccess, UnixListener};

@@ -230,7 +230,7 @@ impl Client {
         }
     }
 
-    /// The addresses of its connection; `None` if that ends at a balancer.
+    /// The addresses of its connection; `None` without a TCP connection of its own.
     pub(crate) fn flow(&self) -> Option<Flow> {
         Some(Flow { local: self.local, peer: self.peer.direct()? })
     }

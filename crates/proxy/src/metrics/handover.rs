@@ -30,7 +30,8 @@ labels! {
         Backlog = "backlog",
         /// The client's connection has TLS, whose keys do not leave the host.
         Encrypted = "encrypted",
-        /// The client has no TCP connection of its own to the proxy: a balancer forwards it.
+        /// The client has no TCP connection of its own to the proxy: it comes through a balancer
+        /// or by a Unix socket.
         Indirect = "indirect",
         /// The client's connection is away for another answer, or a request holds it here.
         Busy = "busy",

@@ -99,9 +99,12 @@ impl Balanced {
         let address = listener.local_addr().unwrap();
         let (sender, told) = channel();
         let security: Arc<dyn Security> = Arc::new(Headers { told: Mutex::new(sender) });
-        let acceptor =
-            Acceptor::start_with(vec![listener], vec![core.slot()], Some((security, limits)))
-                .unwrap();
+        let acceptor = Acceptor::start_with(
+            vec![listener.into()],
+            vec![core.slot()],
+            Some((security, limits)),
+        )
+        .unwrap();
         Balanced { _core: core, address, accepted, told, _acceptor: acceptor }
     }
 

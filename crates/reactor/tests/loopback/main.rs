@@ -11,4 +11,5 @@ mod headers;
 mod sent_log;
 mod sessions;
 mod support;
+mod unix;
 mod waking;

@@ -76,9 +76,12 @@ impl SecureServer {
         let (sender, ended) = channel();
         let security: Arc<dyn Security> =
             Arc::new(Sessions { seeds: AtomicU64::new(7), ended: Mutex::new(sender) });
-        let acceptor =
-            Acceptor::start_with(vec![listener], vec![core.slot()], Some((security, limits)))
-                .unwrap();
+        let acceptor = Acceptor::start_with(
+            vec![listener.into()],
+            vec![core.slot()],
+            Some((security, limits)),
+        )
+        .unwrap();
         SecureServer { core, address, ended, _acceptor: acceptor }
     }
 }
