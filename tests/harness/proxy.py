@@ -31,7 +31,8 @@ class Proxy:
                  tls: ssl.SSLContext = None):
         self.within, self.tls = list(within), tls
         self.contact_points, self.listen, self.admin, self.options = contact_points, listen, admin, list(options)
-        self.host, port = listen.rsplit(":", 1)
+        # Unix sockets come first in the list.
+        self.host, port = listen.rsplit(",", 1)[-1].rsplit(":", 1)
         self.port = int(port)
         self.log = log or jars.TARGET / "ring" / f"proxy-{self.port}.log"
         self.process = None

@@ -13,18 +13,20 @@ mod https;
 mod identity;
 mod member;
 mod network;
+mod unix;
 mod values;
 mod option;
 mod validate;
 
 pub use address::{
-    ADMIN_PORT, Admin, AdminAddress, Advertise, CQL_PORT, LOCKS_HTTP_PORT, Listen, LocksHttp,
-    split_host_port,
+    ADMIN_PORT, Admin, AdminAddress, Advertise, CQL_PORT, LOCKS_HTTP_PORT, Listen, Listeners,
+    LocksHttp, split_host_port,
 };
 pub use identity::{Identities, Identity};
 pub use kinds::{Bytes, Kind, List, Micros, Millis, Readable, Written};
 pub use network::Network;
 pub use option::{Allowed, Change, ConfigOption, DefaultText, Reloaded};
+pub use unix::{ListenAddress, Mode, Owner};
 pub use validate::Problem;
 pub(crate) use validate::reaches;
 pub use values::{
@@ -65,11 +67,26 @@ options! {
     section "Addresses";
 
     /// Addresses that clients connect to
-    listen: Vec<SocketAddr> {
-        kind: List<Listen>, value: "ADDR", default: "127.0.0.1:9042",
-        allowed: Form("addresses", "127.0.0.2:9142,[::1]:9142"),
+    listen: Listeners {
+        kind: List<ListenAddress>, value: "ADDR",
+        default: "127.0.0.1:9042",
+        allowed: Form("addresses", "127.0.0.2:9142,unix:/run/shunt/cql.sock"),
         change: AfterRestart,
-        manual: "Several with commas, in the file as a list",
+        manual: "Several with commas, in the file as a list. `unix:/run/shunt/cql.sock` is a [Unix socket](listeners.md#unix-sockets), beside at least one address",
+    }
+    /// Permissions of Unix sockets; clients need the right to write
+    unix_mode: Mode {
+        kind: Mode, value: "OCTAL",
+        default: "0660",
+        allowed: Form("octal number", "0666"),
+        change: AfterRestart,
+    }
+    /// Owner of Unix sockets, USER:GROUP, USER or :GROUP, by name or number
+    unix_owner: Owner {
+        kind: Owner, value: "OWNER",
+        default: Owner::default() => "that of the process",
+        allowed: Form("user and group", ":apps"),
+        change: AfterRestart,
     }
     /// Nodes that describe the ring, HOST or HOST:PORT; one reachable is enough
     contact_points: Vec<String> {

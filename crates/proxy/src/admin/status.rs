@@ -27,8 +27,10 @@ pub(super) async fn status(admin: &Admin) -> Value {
     let sum =
         |number: fn(&CoreMetrics) -> u64| -> u64 { cores.iter().map(|core| number(core)).sum() };
     let microseconds = |quantile| latency.quantile(quantile).map(|ns| ns as f64 / 1000.0);
+    let paths = admin.config.borrow().listen.unix.clone();
+    let paths = paths.iter().map(|path| format!("unix:{}", path.display()));
     json!({
-        "listen": admin.listening.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "listen": admin.listening.iter().map(ToString::to_string).chain(paths).collect::<Vec<_>>(),
         "clients": sum(|core| core.clients.get()),
         "client_groups": groups,
         "in_flight": sum(|core| core.in_flight.get()),

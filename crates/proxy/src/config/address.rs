@@ -1,6 +1,7 @@
 //! Addresses in options: with or without a port, and host names as well as numbers.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
 
 use super::kinds::Kind;
 
@@ -18,6 +19,21 @@ pub struct Listen(pub SocketAddr);
 impl Default for Listen {
     fn default() -> Self {
         Self(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), CQL_PORT))
+    }
+}
+
+/// The listeners for clients.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Listeners {
+    /// Addresses and ports: at least one, from which drivers learn where the proxy is.
+    pub tcp: Vec<SocketAddr>,
+    /// Paths of Unix sockets.
+    pub unix: Vec<PathBuf>,
+}
+
+impl From<Vec<SocketAddr>> for Listeners {
+    fn from(tcp: Vec<SocketAddr>) -> Self {
+        Self { tcp, unix: Vec::new() }
     }
 }
 

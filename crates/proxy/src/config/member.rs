@@ -16,7 +16,7 @@ impl Config {
     /// # Errors
     /// The configuration leaves the address open: `advertise` must give it.
     pub fn member_address(&self) -> Result<SocketAddr, Problem> {
-        let address = match (self.advertise, &self.listen[..]) {
+        let address = match (self.advertise, &self.listen.tcp[..]) {
             (Some(address), _) if address.port() != 0 => address,
             (Some(address), listen) => SocketAddr::new(address.ip(), only_port(listen)?),
             (None, [address]) => *address,
@@ -57,7 +57,7 @@ mod tests {
 
     fn member(listen: &[&str], advertise: Option<&str>) -> Result<String, String> {
         let parse = |text: &str| text.parse::<SocketAddr>().expect("address");
-        let listen = listen.iter().copied().map(parse).collect();
+        let listen = listen.iter().copied().map(parse).collect::<Vec<_>>().into();
         let config = Config { listen, advertise: advertise.map(parse), ..Config::default() };
         let address = config.member_address().map(|address| address.to_string());
         address.map_err(|problem| {

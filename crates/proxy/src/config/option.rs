@@ -7,7 +7,9 @@ use std::path::PathBuf;
 use shunt_reactor::IoChoice;
 use shunt_tls::{ClientAuth, Verify};
 
+use super::address::Listeners;
 use super::kinds::{Readable, Written};
+use super::unix::{Mode, Owner};
 use super::values::{
     Aggregate, Commit, Handover, LogFormat, Multiget, Secret, Switch, Tls, Window,
 };
@@ -187,6 +189,9 @@ impl MaybeNumber for Tls {}
 impl MaybeNumber for ClientAuth {}
 impl MaybeNumber for Switch {}
 impl MaybeNumber for Verify {}
+impl MaybeNumber for Listeners {}
+impl MaybeNumber for Mode {}
+impl MaybeNumber for Owner {}
 impl<T> MaybeNumber for Option<T> {}
 impl<T> MaybeNumber for Vec<T> {}
 

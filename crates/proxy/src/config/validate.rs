@@ -22,6 +22,7 @@ impl Config {
     pub fn problems(&self) -> Vec<Problem> {
         let mut found = Findings(Vec::new());
         self.check_addresses(&mut found);
+        self.check_unix(&mut found);
         self.check_contact_points(&mut found);
         self.check_ranges(&mut found);
         self.check_fleet(&mut found);
@@ -58,20 +59,20 @@ impl Config {
     }
 
     fn check_addresses(&self, found: &mut Findings) {
-        if self.listen.is_empty() {
+        if self.listen.tcp.is_empty() {
             found.add(
                 "listen",
-                "no address to listen on; give at least one, such as 127.0.0.1:9042",
+                "no address to listen on; give at least one besides Unix sockets, such as 127.0.0.1:9042",
             );
         }
-        for (index, address) in self.listen.iter().enumerate() {
-            if address.port() != 0 && self.listen[..index].contains(address) {
+        for (index, address) in self.listen.tcp.iter().enumerate() {
+            if address.port() != 0 && self.listen.tcp[..index].contains(address) {
                 found.add("listen", format!("{address} is given twice"));
             }
         }
         let admin = self.admin.as_ref().map(|admin| admin.listen);
         if let Some(admin) = admin
-            && self.listen.iter().any(|listen| reaches(*listen, admin))
+            && self.listen.tcp.iter().any(|listen| reaches(*listen, admin))
         {
             found.add(
                 "admin",
@@ -79,7 +80,7 @@ impl Config {
             );
         }
         if let Some(http) = self.locks_http {
-            if self.listen.iter().any(|listen| reaches(*listen, http)) {
+            if self.listen.tcp.iter().any(|listen| reaches(*listen, http)) {
                 found.add(
                     "locks_http",
                     format!("{http} is also an address for clients; give it a port of its own"),
@@ -102,6 +103,24 @@ impl Config {
         }
     }
 
+    fn check_unix(&self, found: &mut Findings) {
+        let paths = &self.listen.unix;
+        for (index, path) in paths.iter().enumerate() {
+            if paths[..index].contains(path) {
+                found.add("listen", format!("unix:{} is given twice", path.display()));
+            }
+        }
+        let default = Config::default();
+        for (key, differs) in [
+            ("unix_mode", self.unix_mode != default.unix_mode),
+            ("unix_owner", self.unix_owner != default.unix_owner),
+        ] {
+            if differs && paths.is_empty() {
+                found.add(key, "listen has no Unix socket: add one, or leave this option out");
+            }
+        }
+    }
+
     fn check_contact_points(&self, found: &mut Findings) {
         if self.contact_points.is_empty() {
             found.add("contact_points", "no contact point; give the address of at least one node");
@@ -114,6 +133,7 @@ impl Config {
                     if let Ok(ip) = host.parse::<IpAddr>()
                         && self
                             .listen
+                            .tcp
                             .iter()
                             .any(|listen| reaches(*listen, SocketAddr::new(ip, port)))
                     {
@@ -359,7 +379,7 @@ mod tests {
         assert_eq!(keys(&config), ["contact_points"]);
         config.contact_points = vec!["127.0.0.1:9043".to_owned()];
         assert_eq!(config.problems(), []);
-        config.listen = vec!["0.0.0.0:9043".parse().expect("address")];
+        config.listen.tcp = vec!["0.0.0.0:9043".parse().expect("address")];
         assert_eq!(keys(&config), ["contact_points"]);
     }
 
@@ -371,7 +391,7 @@ mod tests {
         config.frame_bytes_max = 10;
         config.query_timeout_ms = 0;
         config.window_us = Window::Fixed { us: 1_000_000 };
-        config.admin = config.listen.first().copied().map(AdminAddress::from);
+        config.admin = config.listen.tcp.first().copied().map(AdminAddress::from);
         config.advertise = Some("0.0.0.0:9042".parse().expect("address"));
         config.username = Some(String::new());
         config.password = Some(Secret::new("x"));
@@ -528,9 +548,9 @@ mod tests {
     #[test]
     fn options_that_need_a_restart_are_found() {
         let old = valid();
-        let contact_points = old.listen.iter().map(ToString::to_string).collect();
+        let contact_points = old.listen.tcp.iter().map(ToString::to_string).collect();
         let new = Config {
-            listen: vec!["127.0.0.1:9999".parse().expect("address")],
+            listen: vec!["127.0.0.1:9999".parse::<SocketAddr>().expect("address")].into(),
             contact_points,
             ..valid()
         };

@@ -55,7 +55,7 @@ pub(super) fn refusal(name: &str, address: SocketAddr) -> String {
 /// configuration covers literal addresses; this one covers addresses behind names too, and all
 /// addresses of this host if the proxy listens on all.
 pub(super) fn is_own(config: &Config, address: SocketAddr) -> bool {
-    config.listen.iter().any(|listen| {
+    config.listen.tcp.iter().any(|listen| {
         // The system's settings decide whether an IPv6 listener takes IPv4 connections.
         let is_any = listen.ip().is_unspecified() && listen.is_ipv4() == address.is_ipv4();
         let target =
@@ -98,8 +98,11 @@ mod tests {
     #[test]
     fn an_address_is_the_proxys_own_where_it_listens() {
         let is_own = |listen: &str, address: &str| {
-            let listen = vec![listen.parse().expect("an address")];
-            is_own(&Config { listen, ..Config::default() }, address.parse().expect("an address"))
+            let listen = vec![listen.parse::<SocketAddr>().expect("an address")];
+            is_own(
+                &Config { listen: listen.into(), ..Config::default() },
+                address.parse().expect("an address"),
+            )
         };
         for (listen, address, expected) in [
             ("10.0.0.1:9042", "10.0.0.1:9042", true),

@@ -258,7 +258,7 @@ pub(super) fn heard(
 ) -> bool {
     use Message::{Closed, Held, HeldEnd, Refused, Return, Taken};
     match message {
-        Held { local, .. } if !serves(&core.context.config.listen, *local) => {
+        Held { local, .. } if !serves(&core.context.config.listen.tcp, *local) => {
             warn!(%local, "an agent has told of a connection to an address that clients of this proxy do not connect to");
             false
         }

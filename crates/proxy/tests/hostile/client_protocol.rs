@@ -66,6 +66,8 @@ fn another_protocol_altogether() {
         (b"OPTIONS * HTTP/1.1\r\n\r\n", "an HTTP request"),
         (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "an HTTP request"),
         (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "TLS"),
+        (b"PROXY TCP4 192.0.2.7 10.0.0.1 58400 9042\r\n", "proxy_protocol_from"),
+        (b"\r\n\r\n\0\r\nQUIT\n!\x11\0\x0c\0\0\0\0", "proxy_protocol_from"),
         (b"GETTING / NOTHING", "Invalid or unsupported protocol version (71)"),
     ] {
         let mut testbed = Testbed::new();

@@ -203,7 +203,7 @@ impl Scene {
         let config = Arc::new(Config {
             cores,
             fleet: Some("main".to_owned()),
-            listen: vec![proxy.address],
+            listen: vec![proxy.address].into(),
             query_timeout_ms: 1_000,
             connect_timeout_ms: 500,
             heartbeat_interval_ms: 1_000,

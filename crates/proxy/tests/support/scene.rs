@@ -137,7 +137,7 @@ impl Scene {
         let (sender, control) = mpsc::channel(64);
         let store = Arc::new(PreparedStore::new());
         let log_limits = Arc::<LogLimits>::default();
-        let listen = vec![proxy];
+        let listen = vec![proxy].into();
         let config = Arc::new(Config { cores: options.cores, listen, ..options.config.clone() });
         let metrics: Vec<Arc<CoreMetrics>> =
             (0..options.cores).map(|index| Arc::new(CoreMetrics::new(index))).collect();
@@ -268,7 +268,7 @@ impl Scene {
 
     /// Sends the cores a configuration.
     pub fn reload_as(&mut self, config: Config) {
-        let (cores, listen) = (self.options.cores, vec![self.proxy]);
+        let (cores, listen) = (self.options.cores, vec![self.proxy].into());
         let config = Arc::new(Config { cores, listen, ..config });
         for core in self.cores.clone() {
             self.world.post(core, CoreMail::Reload(Arc::clone(&config)));

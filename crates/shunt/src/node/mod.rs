@@ -81,7 +81,7 @@ fn run_node(settings: &NodeSettings) -> Result<Exit, Failure> {
         let pages = Pages::with_access(env!("CARGO_PKG_VERSION"), parts, access);
         admin::start(listener, pages, telling.admin())?;
     }
-    announce(nodes.addresses(), admin_address, None, Schemes::HTTP);
+    announce(nodes.addresses(), &[], admin_address, None, Schemes::HTTP);
     let (listening, admin) = (nodes.addresses(), shown(admin_address));
     info!(?listening, %admin, version = env!("CARGO_PKG_VERSION"), "started");
     let manner = Manner {

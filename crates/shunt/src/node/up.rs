@@ -188,7 +188,7 @@ fn bind(
     let config = Config {
         fleet_replicas_min: if fleet.is_some() { 1 } else { default.fleet_replicas_min },
         fleet,
-        listen: vec![listeners.clients],
+        listen: vec![listeners.clients].into(),
         admin: listeners.admin.clone(),
         locks_http: listeners.locks_http,
         contact_points,
@@ -266,7 +266,7 @@ fn next(first: SocketAddr, number: u8) -> Option<SocketAddr> {
 /// Creates the proxies' fleet, so that locks exist. Without it, a single proxy does everything
 /// else.
 fn found_fleet(nodes: &[SocketAddr], settings: &UpSettings) -> Result<Option<String>, Failure> {
-    let config = Config { listen: vec![settings.common.listen], ..Config::default() };
+    let config = Config { listen: vec![settings.common.listen].into(), ..Config::default() };
     if let Err(problem) = config.member_address() {
         // The user asked for it, with a wildcard address or port 0. The announcement says so as
         // well.

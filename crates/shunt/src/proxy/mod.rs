@@ -24,6 +24,7 @@ pub(crate) use start::{bind, start};
 
 use std::io::Write as _;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use shunt_proxy::tls::Incoming;
 use tracing::info;
@@ -54,9 +55,15 @@ pub(crate) fn run(settings: Settings) -> Exit {
     let bound = events.catch_signals().and_then(|()| bind(config));
     match bound.and_then(|bound| start(bound, Vec::new(), Some(reload), &events)) {
         Ok(started) => {
-            announce(&started.listening, started.admin, started.locks_http, started.schemes);
+            announce(
+                &started.listening,
+                &started.unix,
+                started.admin,
+                started.locks_http,
+                started.schemes,
+            );
             let (listening, admin) = (&started.listening, shown(started.admin));
-            info!(?listening, %admin, version = env!("CARGO_PKG_VERSION"), "started");
+            info!(?listening, unix = ?started.unix, %admin, version = env!("CARGO_PKG_VERSION"), "started");
             Supervisor::new(vec![Box::new(started.part)], Hangup::Reload).run(&events)
         }
         Err(failed) => failed.report(),
@@ -88,6 +95,7 @@ impl Schemes {
 /// process.
 pub(crate) fn announce(
     listening: &[SocketAddr],
+    unix: &[PathBuf],
     admin: Option<SocketAddr>,
     locks_http: Option<SocketAddr>,
     schemes: Schemes,
@@ -95,6 +103,9 @@ pub(crate) fn announce(
     let mut out = std::io::stdout().lock();
     for address in listening {
         let _ = writeln!(out, "listening for CQL clients on {address}");
+    }
+    for path in unix {
+        let _ = writeln!(out, "listening for CQL clients on unix:{}", path.display());
     }
     if let Some(admin) = admin {
         let _ =

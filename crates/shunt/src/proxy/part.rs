@@ -365,7 +365,7 @@ mod tests {
     /// Configuration of a proxy without nodes.
     fn config() -> Config {
         Config {
-            listen: vec![([127, 0, 0, 1], 0).into()],
+            listen: vec![std::net::SocketAddr::from(([127, 0, 0, 1], 0))].into(),
             contact_points: vec!["127.0.0.1:1".to_owned()],
             admin: None,
             cores: 2,

@@ -3,6 +3,7 @@
 use std::fmt::Display;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use shunt_admin::{Access, Pages, Part};
@@ -20,8 +21,8 @@ use shunt_proxy::prepared::PreparedStore;
 use shunt_proxy::tls::{self, Incoming, Outgoing};
 use shunt_reactor::moving::{Intake, Mover};
 use shunt_reactor::{
-    Acceptor, CoreSlot, Inbox, IoChoice, LoopOptions, Mailer, Security, limit_receive, mailbox,
-    probe_uring, run,
+    Acceptor, CoreSlot, Inbox, IoChoice, Listener, LoopOptions, Mailer, Security, UnixAccess,
+    UnixListener, limit_receive, listen_unix, mailbox, probe_uring, run,
 };
 use shunt_tls::Sessions;
 use shunt_tls_upkeep::ServerTls;
@@ -48,6 +49,8 @@ const REQUESTS_CAPACITY: usize = 1024;
 pub(crate) struct Started {
     /// Addresses clients connect to, as bound.
     pub(crate) listening: Vec<SocketAddr>,
+    /// Paths of Unix sockets.
+    pub(crate) unix: Vec<PathBuf>,
     /// Address of the admin interface, as bound.
     pub(crate) admin: Option<SocketAddr>,
     /// Address of locks over HTTP, as bound.
@@ -62,6 +65,7 @@ pub(crate) struct Started {
 pub(crate) struct Bound {
     config: Config,
     listeners: Vec<TcpListener>,
+    unix: Vec<UnixListener>,
     admin: Option<admin::Bound>,
     locks_http: Option<TcpListener>,
 }
@@ -77,10 +81,11 @@ impl Bound {
 /// Binds the addresses before anything starts, so that a taken port leaves nothing half started.
 pub(crate) fn bind(config: Config) -> Result<Bound, Failure> {
     let listeners = listen(&config)?;
+    let unix = listen_on_paths(&config, &listeners)?;
     let admin = config.admin.clone().map(admin::bind).transpose()?;
     let locks_http =
         config.locks_http.map(|address| admin::listen("--locks-http", address)).transpose()?;
-    Ok(Bound { config, listeners, admin, locks_http })
+    Ok(Bound { config, listeners, unix, admin, locks_http })
 }
 
 /// Starts the proxy. The admin pages also show `others`. Without `reload`, a reload does nothing.
@@ -90,9 +95,10 @@ pub(crate) fn start(
     reload: Option<Reload>,
     events: &Events,
 ) -> Result<Started, Failure> {
-    let Bound { config, listeners, admin: admin_listener, locks_http: http_listener } = bound;
-    let admin_address = admin_listener.as_ref().and_then(|(own, _)| own.local_addr().ok());
-    let http_address = http_listener.as_ref().and_then(|own| own.local_addr().ok());
+    let Bound { config, listeners, unix, admin: admin_listener, locks_http: http_listener } = bound;
+    let paths = config.listen.unix.clone();
+    let admin = admin_listener.as_ref().and_then(|(own, _)| own.local_addr().ok());
+    let locks_http = http_listener.as_ref().and_then(|own| own.local_addr().ok());
     let listening: Vec<SocketAddr> =
         listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
     let state_file = open_state(&config)?;
@@ -144,16 +150,15 @@ pub(crate) fn start(
     let (admin_listener, access) = admin_listener.unzip();
     let access = guarded(access.unwrap_or_default(), &incoming);
     let all_pages = Pages::with_access(env!("CARGO_PKG_VERSION"), all_parts.collect(), access);
-    let require_ring_ms = config.require_ring_ms;
     control::start(ControlThread {
         plane,
         admin: admin_listener.map(|listener| (listener, all_pages)),
         view,
-        require_ring_ms,
+        require_ring_ms: config.require_ring_ms,
         teller,
     })?;
 
-    let acceptor = start_accepting(&config, listeners, &cores, security)?;
+    let acceptor = start_accepting(&config, (listeners, unix), &cores, security)?;
     let metrics = cores.first().map(|core| Arc::clone(&core.metrics)).unwrap_or_default();
     let mailers = cores.into_iter().map(|core| core.mailer).collect();
     let config = config_sender;
@@ -161,7 +166,7 @@ pub(crate) fn start(
     let running =
         Running { config, pages, acceptor, incoming, outgoing, mailers, metrics, http, notices };
     let part = ProxyPart::new(running, reload);
-    Ok(Started { listening, admin: admin_address, locks_http: http_address, schemes, part })
+    Ok(Started { listening, unix: paths, admin, locks_http, schemes, part })
 }
 
 /// The admin pages' access with TLS and tokens.
@@ -215,7 +220,7 @@ fn unusable(error: impl Display) -> Failure {
 /// Starts the thread that accepts clients, and the threads of their handshakes.
 fn start_accepting(
     config: &Config,
-    listeners: Vec<TcpListener>,
+    (listeners, unix): (Vec<TcpListener>, Vec<UnixListener>),
     cores: &[StartedCore],
     security: Option<Arc<dyn Security>>,
 ) -> Result<Acceptor, Failure> {
@@ -224,6 +229,8 @@ fn start_accepting(
         load: Arc::clone(&core.metrics.load),
     };
     let security = security.map(|security| (security, tls::handshake_limits(config)));
+    let listeners = listeners.into_iter().map(Listener::Tcp);
+    let listeners = listeners.chain(unix.into_iter().map(Listener::Unix)).collect();
     Acceptor::start_with(listeners, cores.iter().map(slot).collect(), security)
         .map_err(|error| Failure::internal("the accepting thread could not be started", error))
 }
@@ -239,7 +246,31 @@ fn listen(config: &Config) -> Result<Vec<TcpListener>, Failure> {
     let bind = |address| {
         bind(address).map_err(|error: io::Error| admin::cannot_listen("--listen", *address, &error))
     };
-    config.listen.iter().map(bind).collect()
+    config.listen.tcp.iter().map(bind).collect()
+}
+
+/// Opens the Unix sockets. Their clients see the first address of `listeners` as the proxy's.
+fn listen_on_paths(
+    config: &Config,
+    listeners: &[TcpListener],
+) -> Result<Vec<UnixListener>, Failure> {
+    let first = listeners.first().and_then(|listener| listener.local_addr().ok());
+    let Some(first) = first.filter(|_| !config.listen.unix.is_empty()) else {
+        return Ok(Vec::new());
+    };
+    let read = |path| std::fs::read_to_string(path).unwrap_or_default();
+    let (user, group) = config
+        .unix_owner
+        .numbers(&read("/etc/passwd"), &read("/etc/group"))
+        .map_err(|why| unusable(format!("unix_owner: {why}")))?;
+    let access = UnixAccess { mode: config.unix_mode.0, user, group };
+    let open = |path: &PathBuf| {
+        listen_unix(path, access, super::reachable(first)).map_err(|error| Failure {
+            exit: Exit::CannotListen,
+            message: format!("cannot listen on unix:{} (--listen): {error}", path.display()),
+        })
+    };
+    config.listen.unix.iter().map(open).collect()
 }
 
 /// Returns io_uring if it was chosen and the kernel offers it.

@@ -30,7 +30,7 @@ impl HandsOver {
     /// Returns the options of one core; `None` if this host cannot hand over, which the log
     /// explains.
     pub(crate) fn of_core(&self, config: &Config, core: usize) -> Option<HandoverOptions> {
-        let listen = config.listen.first().copied()?;
+        let listen = config.listen.tcp.first().copied()?;
         let steer: Box<dyn Steer> = match Kernel::open(&config.handover_pins) {
             Ok(kernel) => Box::new(kernel),
             Err(error) => {

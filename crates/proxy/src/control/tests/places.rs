@@ -63,7 +63,8 @@ async fn a_contact_point_that_is_the_proxy_itself_ends_the_start() {
     let own = own.local_addr().expect("address");
     let ring = FakeRing::start(1).await;
     for contact_points in [&[own][..], &[ring.address(1), own], &[own, ring.address(1)]] {
-        let why = Bench::start(contact_points, |config| config.listen = vec![own]).unfit().await;
+        let why =
+            Bench::start(contact_points, |config| config.listen.tcp = vec![own]).unfit().await;
         assert!(why.contains(&own.to_string()) && why.contains("listens itself"), "{why}");
     }
 }

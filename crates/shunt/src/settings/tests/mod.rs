@@ -38,7 +38,9 @@ fn other_than_default(option: &ConfigOption) -> String {
 /// Converts the text of a flag to its form in the file.
 fn in_file(option: &ConfigOption, text: &str) -> String {
     let scalar = |text: &str| {
-        if text.parse::<i64>().is_ok() { text.to_owned() } else { format!("{text:?}") }
+        // TOML has no number with a leading zero.
+        let is_number = text.parse::<i64>().is_ok_and(|number| number.to_string() == text);
+        if is_number { text.to_owned() } else { format!("{text:?}") }
     };
     if option.is_list {
         format!("[{}]", text.split(',').map(scalar).collect::<Vec<_>>().join(", "))
