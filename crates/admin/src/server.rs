@@ -1,9 +1,10 @@
 //! Metrics, health, readiness and status over HTTP. All pages only read.
 //!
 //! Anyone who can reach the port, under an address or a name of this machine, may read the pages
-//! and do nothing else, unless TLS asks for a certificate, or the pages for a token. Time limits apply to each request and connection, a size limit to the head,
-//! and a maximum to the number of connections. At the maximum, a new connection replaces the one
-//! that has been silent for longest, so it never waits.
+//! and do nothing else, unless TLS asks for a certificate, or the pages for a token. Time limits
+//! apply to each request and connection, a size limit to the head, and a maximum to the number of
+//! connections. At the maximum, a new connection replaces the one that has been silent for longest,
+//! so it never waits.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;

@@ -1,4 +1,5 @@
-//! Counters of TLS and of balancers' headers. Several threads write them, at most once for each handshake.
+//! Counters of TLS and of balancers' headers. Several threads write them, at most once for each
+//! handshake.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};

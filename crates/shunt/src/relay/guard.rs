@@ -106,8 +106,7 @@ impl AdminGuard {
 /// TLS with clients.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ClientGuard {
-    /// TLS with clients: off, optional or required. `optional` serves TLS and clear text on the same
-    /// port
+    /// TLS with clients: off, optional or required. `optional` also serves clear text
     #[arg(long, value_name = "WHEN", default_value = "off", value_parser = tls, help_heading = "TLS")]
     tls: Tls,
     /// Certificate for clients and its intermediate certificates (PEM)
