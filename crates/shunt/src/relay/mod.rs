@@ -217,11 +217,9 @@ where
     }
     let listening: Vec<SocketAddr> =
         role.listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
-    let acceptor =
-        Acceptor::start_with(role.listeners.into_iter().map(Into::into).collect(), slots, security)
-            .map_err(|error| {
-                Failure::internal("the accepting thread could not be started", error)
-            })?;
+    let listeners = role.listeners.into_iter().map(Into::into).collect();
+    let acceptor = Acceptor::start_with(listeners, slots, security)
+        .map_err(|error| Failure::internal("the accepting thread could not be started", error))?;
     let admin_address = admin.as_ref().and_then(|(listener, _)| listener.local_addr().ok());
     if let Some((listener, access)) = admin {
         let shown: Arc<dyn shunt_admin::Part> = role.shown.clone();
