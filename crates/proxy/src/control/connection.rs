@@ -72,8 +72,6 @@ impl Message {
 #[derive(Debug)]
 pub(super) struct Connection {
     channel: Channel,
-    /// The way in which the server was reached.
-    pub(super) access: Access,
     /// The address connected to.
     pub(super) address: SocketAddr,
     /// Protocol version, 3 to 5.
@@ -98,7 +96,6 @@ impl Connection {
     ) -> Result<Self, ControlError> {
         Ok(Self {
             channel: Channel::open(address, access).await?,
-            access: access.clone(),
             address,
             version,
             reader: EnvelopeReader::default(),

@@ -222,10 +222,10 @@ impl Follower<'_> {
     /// Reads the ring; returns whether it changed.
     async fn read_ring(&mut self) -> Result<bool, ControlError> {
         self.topology_due = None;
-        let limit = self.limit();
+        let (limit, access) = (self.limit(), self.plane.access());
         let connection = &mut self.session.connection;
         let port = node_port(&self.plane.settings(), connection.address);
-        let read = ring::read(connection, &mut self.plane.known, port, limit).await;
+        let read = ring::read(connection, &mut self.plane.known, port, limit, &access).await;
         let ring = self.counted(read)?;
         self.still_alive();
         let members: HashSet<u128> = ring.nodes.iter().map(|node| node.host_id).collect();

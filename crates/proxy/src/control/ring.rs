@@ -112,11 +112,13 @@ impl KnownNodes {
 }
 
 /// Reads the ring from the peer. `node_port`: the CQL port of peers that do not publish theirs.
+/// `access`: the present way to reach a node, which may differ from the connection's.
 pub(super) async fn read(
     connection: &mut Connection,
     known: &mut KnownNodes,
     node_port: u16,
     limit: Duration,
+    access: &Access,
 ) -> Result<Ring, ControlError> {
     let rows =
         tables::read(connection, "SELECT * FROM system.local WHERE key = 'local'", limit).await?;
@@ -126,7 +128,7 @@ pub(super) async fn read(
     let text = |column| local.text(column).unwrap_or_default().to_owned();
     let partitioner = text("partitioner");
     let advertised = local_address(local, connection.address);
-    note_detour(known, host_id, advertised, connection.address, connection.access.clone()).await;
+    note_detour(known, host_id, advertised, connection.address, access).await;
 
     let peers = peers(connection, limit).await?;
     let members = peers.iter().filter_map(|row| row.uuid("host_id")).chain([host_id]);
@@ -224,12 +226,12 @@ async fn note_detour(
     host_id: u128,
     advertised: SocketAddr,
     reached: SocketAddr,
-    access: Access,
+    access: &Access,
 ) {
     if advertised == reached || known.reachable(host_id, advertised) == reached {
         return;
     }
-    let access = Access { limit: ADVERTISED_LIMIT, name: None, ..access };
+    let access = Access { limit: ADVERTISED_LIMIT, name: None, ..access.clone() };
     match handshake::probe(advertised, &access).await {
         Ok(()) => known.detours.remove(&host_id),
         Err(error) => {

@@ -3,6 +3,7 @@
 use rcgen::{CertificateParams, DnType, KeyPair};
 use shunt_reactor::Session;
 use shunt_tls::{Client, ClientAuth, ClientOptions, Server, ServerNames, ServerOptions, Verify};
+use shunt_wire::cql::message::Event;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -58,8 +59,12 @@ impl Certificate {
 
 /// A port with TLS before a node without.
 async fn encrypt(node: SocketAddr, certificate: &Certificate) -> SocketAddr {
+    encrypt_with(node, certificate.server().into()).await
+}
+
+async fn encrypt_with(node: SocketAddr, server: Arc<Server>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("bind");
-    let (address, server) = (listener.local_addr().expect("address"), certificate.server());
+    let address = listener.local_addr().expect("address");
     tokio::spawn(async move {
         while let Ok((client, _)) = listener.accept().await {
             tokio::spawn(relay(client, node, server.session()));
@@ -113,6 +118,40 @@ async fn the_ring_is_read_through_tls() {
     // The node announces its port without TLS, which does not answer this proxy.
     assert_eq!(state.routing.local_nodes().len(), 1);
     assert_eq!(state.routing.nodes()[0].address, port);
+}
+
+/// The control connection goes on as it was opened. A new CA counts for the announced address all
+/// the same.
+#[tokio::test]
+async fn an_announced_address_is_probed_by_the_present_options() {
+    let (contact, served, renewed) = (Certificate::new(), Certificate::new(), Certificate::new());
+    let mut ring = FakeRing::start(1).await;
+    let node = ring.address(1);
+    let server = Arc::new(served.server());
+    let port = encrypt(node, &contact).await;
+    let announced = encrypt_with(node, Arc::clone(&server)).await;
+    ring.edit(|state| state.nodes[0].address = announced);
+    let both = served.path("both.crt");
+    let pem = |certificate: &Certificate| {
+        std::fs::read_to_string(certificate.path("tls.crt")).expect("readable")
+    };
+    std::fs::write(&both, [pem(&contact), pem(&served)].concat()).expect("written");
+    let with = |ca| Config { node_tls: Switch::On, node_tls_ca: Some(ca), ..Config::default() };
+    let outgoing = Outgoing::open(&with(both), &Arc::default()).expect("usable files");
+    let mut bench = Bench::start_with(&[port], outgoing.nodes.clone(), |_| {});
+    let state = bench.cluster_where(|_| true).await;
+    assert_eq!(state.routing.nodes()[0].address, announced);
+
+    for name in ["tls.crt", "tls.key"] {
+        std::fs::copy(renewed.path(name), served.path(name)).expect("copied");
+    }
+    server.reload().expect("usable files");
+    let prepared = outgoing.prepare(&with(renewed.path("tls.crt"))).expect("usable files");
+    outgoing.apply(prepared);
+    let address = ring.add_node(2, "127.0.0.1:0").await;
+    ring.event(&Event::TopologyChange { change: "NEW_NODE", address });
+    let state = bench.cluster_where(|state| state.routing.nodes().len() == 2).await;
+    assert_eq!(state.routing.nodes()[0].address, announced);
 }
 
 #[tokio::test]
