@@ -101,8 +101,8 @@ pub(super) async fn read_table(
 }
 
 /// Reads modes and rules before clients are served, so that no write bypasses transactions or a
-/// rule. If only one replica answers, or none, the modes are in doubt, and no table is served by
-/// them.
+/// rule. If only one replica answers, or none, or if the node denies a table, the modes are in doubt,
+/// and no table is served by them.
 async fn read_modes(
     connection: &mut Connection,
     limit: Duration,
@@ -137,7 +137,8 @@ async fn read_modes(
 /// Rows of one of the fleet's own tables.
 struct OwnRows {
     rows: Vec<Row>,
-    /// True if no quorum answered: these are one replica's rows, or none.
+    /// True if no quorum answered: these are one replica's rows, or none, or a node knows no such
+    /// table.
     is_in_doubt: bool,
 }
 
@@ -175,14 +176,16 @@ async fn read_own(
         },
         Err(error) => {
             // Without the right this proxy carries out no transaction.
-            if let ControlError::Node { code: error_code::UNAUTHORIZED, message: why } = error {
+            if let ControlError::Node { code: error_code::UNAUTHORIZED, message: why } = &error {
                 warn!(
                     why,
                     "this proxy's role may not read {table}: statements on tables with a mode or \
                     a rule bypass transactions here"
                 );
             }
-            Ok(OwnRows { rows: Vec::new(), is_in_doubt: false })
+            // A node that denies the table may have missed the schema.
+            let is_in_doubt = matches!(error, ControlError::Node { code: error_code::INVALID, .. });
+            Ok(OwnRows { rows: Vec::new(), is_in_doubt })
         }
     }
 }

@@ -26,8 +26,9 @@ pub(crate) fn start(core: &mut Core, io: &Io) {
     core.fleet.transactions.modes.ticked_ns = io.now_ns();
 }
 
-/// Begins a core in doubt: one replica has said which tables have a mode, and no quorum. The core
-/// reads modes and rules itself before it sends on statements on tables.
+/// Begins a core in doubt: one replica has said which tables have a mode, and no quorum, or one node
+/// knows no table of modes or of rules. The core reads modes and rules itself before it sends on
+/// statements on tables.
 pub(crate) fn begin_in_doubt(core: &mut Core, io: &mut Io) {
     let now_ns = io.read_clock_ns();
     note_pause(core, now_ns);
@@ -68,6 +69,8 @@ fn note_pause(core: &mut Core, now_ns: u64) {
     core.router.modes.is_behind = true;
     let keeper = &mut core.fleet.transactions;
     (keeper.modes.woke_ns, keeper.modes.next_ns, keeper.rules_polling.next_ns) = (now_ns, 0, 0);
+    keeper.modes.absence.clear();
+    keeper.rules_polling.absence.clear();
 }
 
 /// Ends a wait after [`SETTLES_NS`]: the core serves by the modes that it knew before. A core that
@@ -116,7 +119,7 @@ pub(super) fn refusal(core: &Core) -> Option<Fault> {
     refuses(core).then(|| {
         Fault::overloaded(
             "Shunt: this proxy began without a quorum of nodes, and does not know the tables' modes and rules; nothing was written. Ask \
-             another proxy, or see why too few replicas of shunt_meta answer",
+             another proxy, or see why too few replicas of shunt_meta answer; if the fleet does not exist yet, run shunt fleet init",
         )
     })
 }

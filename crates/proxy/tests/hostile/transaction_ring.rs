@@ -4,7 +4,7 @@
 //! Each table has the columns `id int PRIMARY KEY, v int`. Nodes keep no rows: they note the
 //! writes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use shunt_bench::stub::hook::Request;
@@ -85,6 +85,8 @@ pub struct Bank {
     pub rules_forbidden: bool,
     /// True if nodes say that they could not look up the right to read modes and rules.
     pub rights_unread: bool,
+    /// Nodes that deny the tables of modes and rules, as if they had missed the schema.
+    pub unaware: BTreeSet<usize>,
     /// Mode of all tables; `None`: `unsafe`.
     pub mode: Option<&'static str>,
     /// Number of clients' statements to send back, as a node does that has begun nothing: it
@@ -203,7 +205,7 @@ impl Bank {
         self.written.iter().filter(|(text, _)| text.contains(name)).count()
     }
 
-    fn request(&mut self, request: &Request<'_>) -> Option<Action> {
+    pub fn request(&mut self, request: &Request<'_>) -> Option<Action> {
         match request.opcode {
             opcode::PREPARE => {
                 let text = Prepare::decode(request.version, request.body).ok()?.text.to_owned();
@@ -312,6 +314,9 @@ impl Bank {
             return Some(error(request, UNAUTHORIZED, "the node says no"));
         }
         if is_look || text.contains("FROM shunt.guards") {
+            if self.unaware.contains(&request.node) {
+                return Some(error(request, INVALID, "unconfigured table"));
+            }
             if self.rights_unread {
                 let why = "Unable to perform authorization of permissions: Cannot achieve consistency level LOCAL_ONE";
                 return Some(error(request, UNAUTHORIZED, why));

@@ -4,13 +4,16 @@
 
 use std::sync::Arc;
 
+use shunt_bench::stub::Action;
+use shunt_bench::stub::hook::Request;
 use shunt_proxy::metrics::TransactionEvent;
 use shunt_reactor::sim::{HostId, MILLISECOND, SECOND, World};
 use shunt_testing::{bytes, simulated};
 use shunt_wire::cql::envelope::opcode;
 use shunt_wire::cql::message::ResultMessage;
-use shunt_wire::cql::message::error_code::{IS_BOOTSTRAPPING, OVERLOADED, UNPREPARED};
+use shunt_wire::cql::message::error_code::{INVALID, IS_BOOTSTRAPPING, OVERLOADED, UNPREPARED};
 
+use super::testbed::Testbed;
 use super::transaction_ring::{Bank, TransactionTestbed, put};
 
 /// Longer than a process may be paused and still trust its state, and shorter than its lease and
@@ -264,4 +267,71 @@ fn begins_without_a_quorum(rules_forbidden: bool, rights_unread: bool) {
         (ring.written(), ring.metrics().events.of(TransactionEvent::Committed).get()),
         (1, 1)
     );
+}
+
+/// Nodes that have missed the schema know no table of modes or of rules. A table has a mode all the
+/// same, which the last node may know, be it its only replica.
+#[test]
+fn nodes_that_have_missed_the_schema_end_no_doubt() {
+    for count in [3, 5] {
+        let bank = Bank::with(&[("bank", "t")]);
+        {
+            let mut bank = bank.lock().unwrap();
+            (bank.mode, bank.modes_unanswered) = (Some("full"), true);
+            bank.unaware = (0..count - 1).collect();
+        }
+        let mut ring = TransactionTestbed::new(bank, |options| {
+            (options.modes_in_doubt, options.nodes) = (true, count);
+            options.config.query_timeout_ms = 5_000;
+        });
+        let client = ring.client(None);
+        let write = "INSERT INTO bank.t (id, v) VALUES (1, 1)";
+        let answer = ring.ask(client, write);
+        let (code, why) = answer.error();
+        assert!(code == OVERLOADED && why.contains("began without a quorum"), "{code:#x} {why}");
+        assert_eq!(ring.written(), 0);
+        ring.answer_modes();
+        assert_eq!(ring.ask(client, write).opcode(), opcode::RESULT);
+        ring.run_for(SECOND);
+        assert_eq!(
+            (ring.written(), ring.metrics().events.of(TransactionEvent::Committed).get()),
+            (1, 1)
+        );
+    }
+}
+
+/// The fleet does not exist yet, so no table has a mode. A node that is silent might know one.
+#[test]
+fn a_table_of_modes_that_all_nodes_deny_ends_the_doubt() {
+    for (count, is_one_silent) in [(1, false), (3, false), (5, false), (3, true)] {
+        let mut testbed = Testbed::bare(|options| {
+            options.config.fleet = Some("main".to_owned());
+            options.config.advertise = Some("10.2.0.1:9042".parse().unwrap());
+            (options.modes_in_doubt, options.nodes) = (true, count);
+            options.config.query_timeout_ms = 1_000;
+        });
+        let bank = Bank::with(&[("bank", "t")]);
+        bank.lock().unwrap().unaware = (0..count).collect();
+        for node in 0..count {
+            let bank = Arc::clone(&bank);
+            let hook = move |request: &Request<'_>| {
+                let own = bank.lock().unwrap().request(request);
+                let is_fleets = request.body.windows(5).any(|part| part == b"shunt");
+                own.unwrap_or(if is_fleets { Action::Error(INVALID) } else { Action::Answer })
+            };
+            testbed.scene.hook(node, Some(Box::new(hook)));
+        }
+        if is_one_silent {
+            let node = testbed.scene.nodes[1];
+            testbed.scene.world.freeze(node);
+        }
+        let client = testbed.started_offender(4);
+        let write = "INSERT INTO bank.t (id, v) VALUES (1, 1)";
+        testbed.send(client, &bytes::query(4, 1, write));
+        testbed.run_for(if is_one_silent { 12 * SECOND } else { 2 * SECOND });
+        let answers = testbed.take_answers(client);
+        let wanted = if is_one_silent { opcode::ERROR } else { opcode::RESULT };
+        assert!(answers.len() == 1 && answers[0].opcode() == wanted, "{count}: {answers:?}");
+        assert_eq!(bank.lock().unwrap().written.len(), usize::from(!is_one_silent));
+    }
 }

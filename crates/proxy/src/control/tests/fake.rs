@@ -47,8 +47,8 @@ pub(super) struct FakeState {
     pub(super) queries: usize,
     /// A node that knows only the first schema version.
     pub(super) behind: Option<u128>,
-    /// Replicas of three that answer about modes, of which there are none; `None`: there is no such
-    /// table.
+    /// Replicas of three that answer about modes and rules, of which there are none; `None`: there
+    /// are no such tables.
     pub(super) modes: Option<u8>,
     /// A node whose list of columns has no last page.
     pub(super) endless: Option<u128>,
@@ -382,9 +382,9 @@ impl Server {
             columns_table(&state)
         } else if text.contains("default_time_to_live FROM system_schema.tables") {
             tables_table(&state)
-        } else if let Some(replicas) =
-            state.modes.filter(|_| text.contains("FROM shunt_meta.transactional"))
-        {
+        } else if let Some(replicas) = state.modes.filter(|_| {
+            text.contains("FROM shunt_meta.transactional") || text.contains("FROM shunt.guards")
+        }) {
             let wanted = if query.params.consistency == Consistency::ONE { 1 } else { 2 };
             if replicas < wanted {
                 encode::error(answer, error_code::OVERLOADED, "too few replicas");

@@ -1,5 +1,7 @@
 //! Modes of tables: polling of the fleet's table, and `ALTER TABLE .. WITH transactional_mode`.
 
+pub(crate) mod absence;
+mod question;
 pub(crate) mod rules;
 pub(super) mod state;
 
@@ -67,14 +69,36 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io) {
     if !pause::is_of_fleet(core) || modes.is_asked || now_ns < modes.next_ns {
         return;
     }
-    let (pool, quorum) = (statements::ask::pool(core, io), levels::last_quorum(core));
-    let whose = Whose::Transaction(Part::Modes);
-    let is_sent = pool.is_some_and(|pool| {
-        // A replica that missed a change would let statements bypass transactions.
-        statements::ask::ask_in(core, io, pool, whose, routed::QUESTION, quorum)
+    ask(core, io, now_ns);
+}
+
+/// Asks for all modes.
+fn ask(core: &mut Core, io: &mut Io, now_ns: u64) {
+    // A replica that missed a change would let statements bypass transactions.
+    let is_sent = question::ask(core, io, Part::Modes, routed::QUESTION, |core| {
+        &mut core.fleet.transactions.modes.absence
     });
     let modes = &mut core.fleet.transactions.modes;
     (modes.is_asked, modes.asked_ns, modes.next_ns) = (is_sent, now_ns, now_ns + EVERY_NS);
+}
+
+/// Takes in a node's answer that there is no table of modes. Before the fleet is created, that may
+/// be so.
+fn absent(core: &mut Core, io: &mut Io, now_ns: u64) {
+    let Some(cluster) = core.router.cluster.clone() else { return };
+    let modes = &mut core.fleet.transactions.modes;
+    modes.next_ns = modes.next_ns.min(now_ns + AGAIN_NS);
+    if modes.asked_ns < modes.woke_ns {
+        return;
+    }
+    let is_news = modes.absence.deny(modes.asked_ns);
+    let ring = cluster.routing.nodes().iter().map(|node| node.id);
+    if modes.level.is_none() && modes.absence.is_certain(ring, now_ns) {
+        modes.known_ns = Some(modes.asked_ns);
+        modes.next_ns = now_ns + EVERY_NS;
+    } else if is_news && core.router.modes.is_behind {
+        ask(core, io, now_ns);
+    }
 }
 
 /// Takes in a node's answer.
@@ -86,9 +110,8 @@ pub(super) fn modes_read(core: &mut Core, io: &mut Io, heard: &Heard<'_>) {
         matches!(heard, Heard::Error(error) if is_right_missing(error.code, error.message));
     let rows = match heard {
         Heard::Result(ResultMessage::Rows(rows)) => rows,
-        // A proxy that was never a member may have no such table, and no modes.
-        Heard::Error(error) if error.code == error_code::INVALID && modes.level.is_none() => {
-            modes.known_ns = Some(modes.asked_ns);
+        Heard::Error(error) if error.code == error_code::INVALID => {
+            absent(core, io, now_ns);
             return pause::end_finished_wait(core);
         }
         // The last modes are kept.
@@ -111,6 +134,7 @@ pub(super) fn modes_read(core: &mut Core, io: &mut Io, heard: &Heard<'_>) {
             full.push((keyspace, table));
         }
     }
+    modes.absence.clear();
     modes.shards = shards;
     let due = modes.held.see(held.into_iter(), now_ns);
     let is_gap =

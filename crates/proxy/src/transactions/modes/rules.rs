@@ -9,10 +9,11 @@ use shunt_wire::printable::printable_to;
 
 use crate::core::Core;
 use crate::fault::is_right_missing;
-use crate::fleet::statements::{self, Heard, Whose};
+use crate::fleet::statements::Heard;
 use crate::limits::{NAME_SHOWN_BYTES_MAX, SECOND_NS};
+use crate::transactions::modes::question;
 use crate::transactions::part::Part;
-use crate::transactions::{levels, pause};
+use crate::transactions::pause;
 
 /// Interval between two reads.
 const EVERY_NS: u64 = 2 * SECOND_NS;
@@ -26,19 +27,42 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io) {
     if !pause::is_of_fleet(core) || rules_polling.is_asked || now_ns < rules_polling.next_ns {
         return;
     }
-    let (pool, quorum) = (statements::ask::pool(core, io), levels::last_quorum(core));
-    let whose = Whose::Transaction(Part::Rules);
+    ask(core, io, now_ns);
+}
+
+/// Asks for all rules.
+fn ask(core: &mut Core, io: &mut Io, now_ns: u64) {
     // A replica that has missed a rule would let writes through.
-    let is_sent = pool.is_some_and(|pool| {
-        statements::ask::ask_in(core, io, pool, whose, rules::QUESTION, quorum)
+    let is_sent = question::ask(core, io, Part::Rules, rules::QUESTION, |core| {
+        &mut core.fleet.transactions.rules_polling.absence
     });
     let rules_polling = &mut core.fleet.transactions.rules_polling;
     (rules_polling.is_asked, rules_polling.asked_ns, rules_polling.next_ns) =
         (is_sent, now_ns, now_ns + EVERY_NS);
 }
 
+/// Takes in a node's answer that there is no table of rules. A fleet that an earlier version created
+/// has none.
+fn absent(core: &mut Core, io: &mut Io) {
+    let Some(cluster) = core.router.cluster.clone() else { return };
+    let (now_ns, woke_ns) = (io.now_ns(), core.fleet.transactions.modes.woke_ns);
+    let rules_polling = &mut core.fleet.transactions.rules_polling;
+    rules_polling.next_ns = rules_polling.next_ns.min(now_ns + AGAIN_NS);
+    if rules_polling.asked_ns < woke_ns {
+        return;
+    }
+    let is_news = rules_polling.absence.deny(rules_polling.asked_ns);
+    let ring = cluster.routing.nodes().iter().map(|node| node.id);
+    if rules_polling.absence.is_certain(ring, now_ns) {
+        rules_polling.known_ns = Some(rules_polling.asked_ns);
+        rules_polling.next_ns = now_ns + EVERY_NS;
+    } else if is_news && core.router.modes.is_behind {
+        ask(core, io, now_ns);
+    }
+}
+
 /// Takes in a node's answer.
-pub(crate) fn rules_read(core: &mut Core, io: &Io, heard: &Heard<'_>) {
+pub(crate) fn rules_read(core: &mut Core, io: &mut Io, heard: &Heard<'_>) {
     let rules_polling = &mut core.fleet.transactions.rules_polling;
     rules_polling.is_asked = false;
     rules_polling.is_forbidden =
@@ -48,9 +72,8 @@ pub(crate) fn rules_read(core: &mut Core, io: &Io, heard: &Heard<'_>) {
     }
     let rows = match heard {
         Heard::Result(ResultMessage::Rows(rows)) => rows,
-        // A fleet that an earlier version created has no such table, and no rules.
         Heard::Error(error) if error.code == error_code::INVALID => {
-            rules_polling.known_ns = Some(rules_polling.asked_ns);
+            absent(core, io);
             return pause::end_finished_wait(core);
         }
         // The last rules are kept.
@@ -60,6 +83,7 @@ pub(crate) fn rules_read(core: &mut Core, io: &Io, heard: &Heard<'_>) {
         }
     };
     rules_polling.known_ns = Some(rules_polling.asked_ns);
+    rules_polling.absence.clear();
     let (mut rules, mut unread) = (Rules::default(), Vec::new());
     for row in rows.rows().map_while(Result::ok) {
         let text = |place: usize| std::str::from_utf8(row.get(place)?).ok();

@@ -10,6 +10,7 @@ use shunt_transactions::catalogue::switching::{Full, Held};
 
 use crate::fleet::forwarding::Login;
 use crate::ids::PoolId;
+use crate::transactions::modes::absence::Absence;
 
 /// A change of a table's mode.
 pub(crate) struct Change {
@@ -46,10 +47,10 @@ pub(crate) enum Step {
 /// A core's knowledge of modes and rules from before it began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Start {
-    /// A quorum told of them, or this core has read them since.
+    /// A quorum told of them, or this core has read them since, or there is no table of them.
     #[default]
     Known,
-    /// One replica told of them, and no quorum. Statements on tables wait.
+    /// One replica told of them, or one node denied their table. Statements on tables wait.
     InDoubt,
     /// Modes are in doubt still, and the wait is over: statements on tables are refused.
     Refuses,
@@ -88,6 +89,8 @@ pub(crate) struct Modes {
     pub(crate) woke_ns: u64,
     /// A node's last answer said that this proxy's role may not read the modes.
     pub(crate) is_forbidden: bool,
+    /// Whether there is a table of modes.
+    pub(crate) absence: Absence,
     /// The knowledge with which this core began.
     pub(crate) start: Start,
     /// From this time on, every proxy knows which tables are observed.
@@ -111,6 +114,8 @@ pub(crate) struct RulesPolling {
     pub(crate) known_ns: Option<u64>,
     /// A node's last answer said that this proxy's role may not read the rules.
     pub(crate) is_forbidden: bool,
+    /// Whether there is a table of rules.
+    pub(crate) absence: Absence,
     /// Rows that are rules of no table.
     pub(crate) unread: Vec<Box<str>>,
     /// More rules may exist than are read.

@@ -1,0 +1,97 @@
+//! Whether one of the fleet's own tables does not exist at all, as before `shunt fleet init`.
+//!
+//! A node that has missed the schema denies a table that exists and has rows. Rows of a quorum
+//! refute the denial, and no single denial counts as an answer. The next questions go to one node
+//! of the local datacentre after another. The table is absent once every node of every datacentre
+//! has denied it: a table may have one replica, and a quorum may be of other datacentres alone. A
+//! core has no links to those, so on a ring of several datacentres only rows end its doubt.
+
+use std::collections::BTreeMap;
+
+use shunt_topology::NodeId;
+use shunt_transactions::catalogue::switching::KNOWN_NS;
+
+/// Denials of one table.
+#[derive(Debug, Default)]
+pub(crate) struct Absence {
+    /// Time of the question to which each node last answered that there is no such table.
+    denials: BTreeMap<NodeId, u64>,
+    /// Time of the last question that went to each node alone.
+    questions: BTreeMap<NodeId, u64>,
+    /// The next question goes to one node, because some node has denied the table.
+    pub(super) is_suspected: bool,
+    /// The node that the question under way went to; none: any.
+    pub(super) asked: Option<NodeId>,
+}
+
+impl Absence {
+    /// Forgets all denials: the table exists, or the process was paused.
+    pub(crate) fn clear(&mut self) {
+        (self.is_suspected, self.asked) = (false, None);
+        self.denials.clear();
+        self.questions.clear();
+    }
+
+    /// Notes that a question goes to this node alone.
+    pub(super) fn note(&mut self, node: NodeId, now_ns: u64) {
+        self.asked = Some(node);
+        self.questions.insert(node, now_ns);
+    }
+
+    /// Notes that the last question, of this time, was answered by a denial. True if it is the
+    /// first of its node, or if the node is unknown: another node should be asked at once.
+    pub(super) fn deny(&mut self, asked_ns: u64) -> bool {
+        let is_first = !std::mem::replace(&mut self.is_suspected, true);
+        match self.asked.take() {
+            Some(node) => self.denials.insert(node, asked_ns).is_none(),
+            None => is_first,
+        }
+    }
+
+    /// True if all nodes of the ring deny the table.
+    pub(super) fn is_certain(&self, ring: impl Iterator<Item = NodeId>, now_ns: u64) -> bool {
+        let denies = |node: NodeId| {
+            let denied_ns = self.denials.get(&node);
+            denied_ns.is_some_and(|denied_ns| now_ns.saturating_sub(*denied_ns) <= KNOWN_NS)
+        };
+        let mut ring = ring.peekable();
+        ring.peek().is_some() && ring.all(denies)
+    }
+
+    /// These nodes, in the order in which to ask them. A silent one does not keep its turn.
+    pub(super) fn order(&self, nodes: &[NodeId]) -> Vec<NodeId> {
+        let mut nodes = nodes.to_vec();
+        nodes.sort_by_key(|node| self.questions.get(node).copied());
+        nodes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_is_absent_once_all_nodes_of_all_datacentres_deny_it() {
+        for count in [1, 2, 3, 5] {
+            let nodes: Vec<NodeId> = (0..count).map(NodeId).collect();
+            let is_certain =
+                |absence: &Absence, now_ns: u64| absence.is_certain(nodes.iter().copied(), now_ns);
+            let mut absence = Absence::default();
+            assert!(absence.deny(1) && !absence.deny(1), "no node is known to have denied it");
+            for _ in 0..count {
+                assert!(!is_certain(&absence, 5));
+                absence.note(absence.order(&nodes)[0], 5);
+                assert!(absence.deny(5));
+            }
+            assert!(is_certain(&absence, 5 + KNOWN_NS));
+            assert!(!is_certain(&absence, 6 + KNOWN_NS), "a denial holds for a while");
+            let elsewhere = nodes.iter().copied().chain([NodeId(count)]);
+            assert!(!absence.is_certain(elsewhere, 5), "another datacentre may have the table");
+            absence.note(nodes[0], 6);
+            assert!(!absence.deny(6), "it has said so before");
+            absence.clear();
+            assert!(!is_certain(&absence, 5));
+        }
+        assert!(!Absence::default().is_certain(std::iter::empty(), 0));
+    }
+}
