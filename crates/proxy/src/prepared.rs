@@ -121,7 +121,7 @@ impl PreparedStatement {
             locks: None,
             names_locks: false,
             tables: tables.map(Into::into),
-            access: Access::of(parsed.kind),
+            access: Access::of_text(parsed.kind, text),
             multiget: None,
             transaction: OnceLock::new(),
             shape: Shape::default(),

@@ -229,8 +229,10 @@ fn is_routed(router: &Router, parsed: &Statement<'_>, text: &str, session: Optio
                 false
             }
             Kind::Batch if text.len() > TEXT_BYTES_MAX => true,
-            kind => modes
-                .take_any(routed::tables_of(parsed, text, session).as_deref(), Access::of(kind)),
+            kind => {
+                let tables = routed::tables_of(parsed, text, session);
+                modes.take_any(tables.as_deref(), Access::of_text(kind, text))
+            }
         }
 }
 

@@ -1,5 +1,5 @@
-//! Options that a table with a mode cannot have. A node that set them would end all writes to the
-//! table, so the proxy refuses the statement.
+//! Options and columns that a table with a mode cannot have. A node that set them would end all
+//! writes to the table, so the proxy refuses the statement.
 
 use shunt_reactor::sim::{HostId, SECOND};
 use shunt_testing::{Answer, bytes, simulated};
@@ -59,10 +59,39 @@ fn options_that_end_all_writes_to_a_table_with_a_mode_are_refused() {
 }
 
 #[test]
+fn columns_by_which_no_statement_can_be_decided_are_refused() {
+    for (mode, is_refused) in
+        [("conditional", true), ("observe", true), ("mixed_reads", false), ("full", false)]
+    {
+        let (mut ring, client) = testbed(mode);
+        for (text, why) in [
+            ("ALTER TABLE bank.t ADD s int STATIC", "its column s would be static"),
+            ("ALTER TABLE bank.t ADD l list<int>", "its column l would be a collection"),
+        ] {
+            for answer in answers(&mut ring, client, text) {
+                assert_eq!(
+                    answer.opcode() == opcode::ERROR,
+                    is_refused,
+                    "{mode} {text}: {answer:?}"
+                );
+                let words = is_refused.then(|| answer.error());
+                assert!(
+                    words.is_none_or(|(code, message)| code == INVALID && message.contains(why))
+                );
+            }
+        }
+        let refused = ring.bank.lock().unwrap().written.is_empty();
+        assert_eq!(refused, is_refused, "{mode}");
+    }
+}
+
+#[test]
 fn other_options_and_other_tables_are_left_to_nodes() {
     for (mode, text) in [
         ("conditional", "ALTER TABLE bank.t WITH gc_grace_seconds = 864000"),
         ("conditional", "ALTER TABLE bank.other WITH gc_grace_seconds = 60"),
+        ("conditional", "ALTER TABLE bank.t ADD a int"),
+        ("conditional", "ALTER TABLE bank.other ADD a int STATIC"),
         ("unsafe", "ALTER TABLE bank.t WITH gc_grace_seconds = 60"),
     ] {
         let (mut ring, client) = testbed(mode);

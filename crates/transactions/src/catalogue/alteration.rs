@@ -1,11 +1,14 @@
-//! `ALTER TABLE` with options that a table with a mode cannot have.
+//! `ALTER TABLE` with options or columns that a table with a mode cannot have.
 //!
 //! Proxies refuse to write to a table with such options, so a node that carried the statement out
 //! would end all writes to the table. Proxies refuse the statement instead, as they refuse to give
-//! a mode to a table that has the options.
+//! a mode to a table that has the options. The same holds for static columns, and for collections
+//! that are not frozen, on a table whose statements proxies decide one by one. Transactions on
+//! tables with other modes take columns of all kinds.
 
 use shunt_language::ast::{
-    AlterTable, Properties, PropertyValue, SchemaStatement, Statement, TableAlteration,
+    AlterTable, ColumnDefinition, Properties, PropertyValue, SchemaStatement, Statement,
+    TableAlteration,
 };
 use shunt_wire::cql::statement;
 
@@ -15,10 +18,10 @@ use crate::plan::schema::{self, Retention};
 /// The options, as [`schema::TABLE`] reads them.
 const OPTIONS: [&str; 3] = ["default_time_to_live", "gc_grace_seconds", "read_repair"];
 
-/// The table of a statement that gives it options which a table with a mode cannot have. None if
-/// the text may do so and is too long to be searched for each client.
+/// The table of a statement that gives it options or columns which a table with a mode cannot have.
+/// None if the text may do so and is too long to be searched for each client.
 pub fn altered_tables(text: &str, session: Option<&str>) -> Option<Vec<TableName>> {
-    if !may_set_options(text) {
+    if !may_be_unfit(text) {
         return Some(Vec::new());
     }
     if text.len() > statement::TEXT_BYTES_MAX {
@@ -31,9 +34,18 @@ pub fn altered_tables(text: &str, session: Option<&str>) -> Option<Vec<TableName
     Some(unfit.into_iter().collect())
 }
 
+/// True of a statement that adds a column which only a table with the mode `conditional` or
+/// `observe` cannot have.
+pub fn adds_unfit_column(text: &str) -> bool {
+    let is_addition = |alter: &AlterTable| matches!(alter.alteration, TableAlteration::Add { .. });
+    text.len() <= statement::TEXT_BYTES_MAX
+        && may_be_unfit(text)
+        && unfit(text).is_some_and(|(alter, _)| is_addition(&alter))
+}
+
 /// Explains why a proxy does not pass on a statement that [`altered_tables`] has found.
 pub fn refusal(text: &str) -> Option<String> {
-    if !may_set_options(text) {
+    if !may_be_unfit(text) {
         return None;
     }
     let (bytes, bytes_max) = (text.len(), statement::TEXT_BYTES_MAX);
@@ -43,13 +55,18 @@ pub fn refusal(text: &str) -> Option<String> {
             OPTIONS.join(", ")
         ));
     }
-    let (AlterTable { name, .. }, why) = unfit(text)?;
+    let (AlterTable { name, alteration, .. }, why) = unfit(text)?;
+    if let TableAlteration::Add { .. } = alteration {
+        return Some(format!(
+            "Shunt: table {name} has transactional_mode 'conditional' or 'observe', or is about to get or lose it, and proxies could not decide its statements: {why}; nothing was changed"
+        ));
+    }
     Some(format!(
         "Shunt: table {name} has a transactional_mode or a rule, and proxies could not write to it: {why}; nothing was changed"
     ))
 }
 
-fn may_set_options(text: &str) -> bool {
+fn may_be_unfit(text: &str) -> bool {
     if text.len() > statement::TEXT_BYTES_MAX {
         return begins_with_alter(text);
     }
@@ -57,7 +74,7 @@ fn may_set_options(text: &str) -> bool {
         let mut parts = text.as_bytes().windows(option.len());
         parts.any(|part| part.eq_ignore_ascii_case(option.as_bytes()))
     };
-    OPTIONS.into_iter().any(is_in)
+    OPTIONS.into_iter().any(is_in) || is_in("ADD")
 }
 
 /// True if ALTER is the first word of a long text, or the first word comes late.
@@ -82,9 +99,21 @@ fn unfit(text: &str) -> Option<(AlterTable, String)> {
     else {
         return None;
     };
-    let TableAlteration::With(properties) = &alter.alteration else { return None };
-    let why = unfit_options(properties)?;
+    let why = match &alter.alteration {
+        TableAlteration::With(properties) => unfit_options(properties)?,
+        TableAlteration::Add { columns, .. } => columns.iter().find_map(unfit_column)?,
+        _ => return None,
+    };
     Some((alter, why))
+}
+
+fn unfit_column(column: &ColumnDefinition) -> Option<String> {
+    let name = &column.name;
+    if column.is_static {
+        return Some(format!("its column {name} would be static"));
+    }
+    schema::is_multi_cell(&column.type_name)
+        .then(|| format!("its column {name} would be a collection or type that is not frozen"))
 }
 
 fn unfit_options(properties: &Properties) -> Option<String> {
@@ -128,6 +157,26 @@ mod tests {
     }
 
     #[test]
+    fn columns_that_proxies_cannot_decide_by_are_found() {
+        for (text, part) in [
+            ("ALTER TABLE ks.t ADD s int STATIC", "its column s would be static"),
+            (
+                "alter table T add (a int, \"M\" map<text, int>)",
+                "its column M would be a collection",
+            ),
+            ("ALTER TABLE t ADD IF NOT EXISTS (a int, l list<frozen<address>>);", "column l"),
+            ("ALTER TABLE t ADD a ks.address", "column a would be a collection or type"),
+        ] {
+            let tables = altered_tables(text, Some("ks")).expect("parsed");
+            assert_eq!(tables, [(Some("ks".into()), "t".into())], "{text}");
+            assert!(adds_unfit_column(text), "{text}");
+            let why = refusal(text).expect("refused");
+            assert!(why.contains(part) && why.contains("'conditional'"), "{why}");
+        }
+        assert!(!adds_unfit_column("ALTER TABLE t WITH gc_grace_seconds = 0"));
+    }
+
+    #[test]
     fn other_changes_are_left_to_nodes() {
         for text in [
             "ALTER TABLE t WITH gc_grace_seconds = 10800",
@@ -136,6 +185,11 @@ mod tests {
             "ALTER TABLE t WITH comment = 'gc_grace_seconds = 0'",
             "ALTER TABLE t WITH gc_grace_seconds = 'x'",
             "ALTER TABLE t ADD gc_grace_seconds int",
+            "ALTER TABLE t ADD (a int, f frozen<list<int>>, v vector<float, 3>)",
+            "ALTER TABLE t ADD a tuple<int, text>",
+            "ALTER TABLE t ADD a 'org.example.Type'",
+            "ALTER TABLE t DROP added",
+            "ALTER TYPE t ADD a list<int>",
             "ALTER TABLE t WITH gc_grace_seconds =",
             "CREATE TABLE IF NOT EXISTS t (k int PRIMARY KEY) WITH gc_grace_seconds = 0",
             "ALTER MATERIALIZED VIEW t WITH gc_grace_seconds = 0",
@@ -143,6 +197,7 @@ mod tests {
         ] {
             assert_eq!(altered_tables(text, Some("ks")), Some(Vec::new()), "{text}");
             assert_eq!(refusal(text), None, "{text}");
+            assert!(!adds_unfit_column(text), "{text}");
         }
     }
 

@@ -64,10 +64,21 @@ pub enum Access {
     Truncate,
     /// Gives the table options that a table with a mode cannot have.
     Alter,
+    /// Adds a column that a table with the mode `conditional` or `observe` cannot have.
+    AddColumn,
 }
 
 impl Access {
-    /// The access of a kind of statement.
+    /// The access of a statement with this text.
+    #[inline]
+    pub fn of_text(kind: Kind, text: &str) -> Access {
+        match kind {
+            Kind::Ddl if alteration::adds_unfit_column(text) => Access::AddColumn,
+            kind => Access::of(kind),
+        }
+    }
+
+    /// The access of a kind of statement, whatever its text.
     #[inline]
     pub fn of(kind: Kind) -> Access {
         match kind {
@@ -214,7 +225,7 @@ impl TableModes {
         if self.is_behind && may_have_modes(keyspace) {
             return true;
         }
-        if access != Access::Read
+        if !matches!(access, Access::Read | Access::AddColumn)
             && may_have_modes(keyspace)
             && !self.rules.for_table(keyspace, table).is_empty()
         {
@@ -224,7 +235,7 @@ impl TableModes {
         match access {
             Access::Read => routing.takes_reads(),
             Access::Write | Access::Alter => true,
-            Access::Truncate => match routing {
+            Access::Truncate | Access::AddColumn => match routing {
                 Routing::Held | Routing::HeldForAll => true,
                 Routing::Mode(mode) => mode.is_by_statement(),
             },
@@ -260,8 +271,8 @@ impl TableModes {
     }
 }
 
-/// The tables that a text reads or writes, or gives options that a table with a mode cannot have;
-/// none if it cannot be parsed. `session` is the keyspace of names without one.
+/// The tables that a text reads or writes, or gives options or columns that a table with a mode
+/// cannot have; none if it cannot be parsed. `session` is the keyspace of names without one.
 pub fn tables_of(
     parsed: &Statement<'_>,
     text: &str,
@@ -373,7 +384,10 @@ mod tests {
         let modes = modes_of_all_kinds();
         let takes = |text: &str, session: Option<&str>| {
             let parsed = classify(text);
-            modes.take_any(tables_of(&parsed, text, session).as_deref(), Access::of(parsed.kind))
+            modes.take_any(
+                tables_of(&parsed, text, session).as_deref(),
+                Access::of_text(parsed.kind, text),
+            )
         };
         for (text, session, taken) in [
             ("INSERT INTO ks.mixed (k) VALUES (1)", None, true),
@@ -417,6 +431,12 @@ mod tests {
             ("ALTER TABLE ks.opened WITH read_repair = 'NONE'", None, true),
             ("ALTER TABLE ks.leases WITH gc_grace_seconds = 86400", None, false),
             ("ALTER TABLE ks.leases ADD a int", None, false),
+            ("ALTER TABLE ks.leases ADD a int STATIC", None, true),
+            ("ALTER TABLE watched ADD m map<int, int>", Some("ks"), true),
+            ("ALTER TABLE ks.opened ADD a int STATIC", None, true),
+            ("ALTER TABLE ks.full ADD a int STATIC", None, false),
+            ("ALTER TABLE ks.mixed ADD m map<int, int>", None, false),
+            ("ALTER TABLE ks.bare ADD a int STATIC", None, false),
             ("ALTER TABLE ks.bare WITH gc_grace_seconds = 0", None, false),
             ("ALTER TABLE other.leases WITH gc_grace_seconds = 0", None, false),
             ("CREATE TABLE ks.leases (k int PRIMARY KEY) WITH gc_grace_seconds = 0", None, false),
@@ -519,13 +539,17 @@ mod tests {
         assert!(!modes.is_empty());
         let takes = |text: &str| {
             let parsed = classify(text);
-            modes.take_any(tables_of(&parsed, text, Some("ks")).as_deref(), Access::of(parsed.kind))
+            modes.take_any(
+                tables_of(&parsed, text, Some("ks")).as_deref(),
+                Access::of_text(parsed.kind, text),
+            )
         };
         for (text, taken) in [
             ("INSERT INTO ruled (k) VALUES (1)", true),
             ("UPDATE ks.RULED SET a = 1 WHERE k = 1 IF EXISTS", true),
             ("TRUNCATE ks.ruled", true),
             ("ALTER TABLE ruled WITH gc_grace_seconds = 0", true),
+            ("ALTER TABLE ruled ADD a int STATIC", false),
             (
                 "BEGIN BATCH INSERT INTO bare (k) VALUES (1) INSERT INTO ruled (k) VALUES (1) APPLY BATCH",
                 true,

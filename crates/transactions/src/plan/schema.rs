@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use shunt_language::ast::QualifiedName;
+use shunt_language::ast::{QualifiedName, TypeName};
 use shunt_language::transaction::{TableKeys, Tables};
 use shunt_language::types::{CqlType, TypeLookup, UserType};
 use shunt_language::values::split;
@@ -117,6 +117,11 @@ pub fn unfit_by_text(rows: &Rows<'_>) -> Option<String> {
         });
     }
     unfit.or_else(|| unfit_by_names(&key, &regular))
+}
+
+/// True of a type whose values are several cells.
+pub fn is_multi_cell(type_name: &TypeName) -> bool {
+    CqlType::resolve(type_name, &AnyType).is_ok_and(|cql_type| cql_type.is_multi_cell())
 }
 
 /// Explains the same from the names of a table's columns: those of the key, and the others.

@@ -31,7 +31,7 @@ pub(crate) fn read_statement(
             let execute = Execute::decode(header.version, body)?;
             check_page(&execute.params)?;
             let statement = core.router.prepared.statement(execute.id).ok_or_else(unprepared)?;
-            if statement.access == Access::Alter {
+            if matches!(statement.access, Access::Alter | Access::AddColumn) {
                 return Err(modes::alteration_fault(text_of(&statement)?));
             }
             let known = match statement.transaction.get() {
