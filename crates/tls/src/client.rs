@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use rustls::client::{UnbufferedClientConnection, WebPkiServerVerifier};
 use rustls::sign::SingleCertAndKey;
 use rustls::{ClientConfig, RootCertStore};
-use rustls_pki_types::ServerName;
+use rustls_pki_types::{CertificateDer, ServerName};
 use shunt_reactor::{Session, SessionFault, SessionInfo};
 
 use crate::certificate::CertificateFile;
@@ -134,22 +134,30 @@ pub struct ClientOptions {
 /// Configuration that new sessions use.
 struct Current {
     config: Arc<ClientConfig>,
-    /// SHA-256 of each file.
+    /// SHA-256 of each file, or of each CA of the system.
     digests: Vec<[u8; 32]>,
     files: Vec<CertificateFile>,
 }
 
+/// Reads the CAs of the system.
+type SystemCas = fn() -> Vec<CertificateDer<'static>>;
+
 /// The files as they were read.
 struct Files {
     ca: Option<File>,
+    /// CAs of the system, in order; none if a file names the CAs, or none are needed.
+    system: Vec<CertificateDer<'static>>,
     pair: Option<(File, File)>,
 }
 
 impl Files {
-    fn read(options: &ClientOptions) -> Result<Files, TlsError> {
-        let ca = options.ca.as_deref().filter(|_| options.verify != Verify::None);
+    fn read(options: &ClientOptions, system_cas: SystemCas) -> Result<Files, TlsError> {
+        let is_verified = options.verify != Verify::None;
+        let ca = options.ca.as_deref().filter(|_| is_verified);
         let names = &options.names;
         let ca = ca.map(|path| File::read(names.ca, path)).transpose()?;
+        let mut system = if is_verified && ca.is_none() { system_cas() } else { Vec::new() };
+        system.sort_by(|one, other| one.as_ref().cmp(other.as_ref()));
         let pair = match (&options.certificate, &options.key) {
             (Some(certificate), Some(key)) => {
                 Some((File::read(names.certificate, certificate)?, File::read(names.key, key)?))
@@ -164,20 +172,28 @@ impl Files {
                 return Err(TlsError::option(names.key, message));
             }
         };
-        Ok(Files { ca, pair })
+        Ok(Files { ca, system, pair })
     }
 
     fn digests(&self) -> Vec<[u8; 32]> {
         let pair = self.pair.iter().flat_map(|(certificate, key)| [certificate, key]);
-        self.ca.iter().chain(pair).map(|file| file.digest).collect()
+        let files = self.ca.iter().chain(pair).map(|file| file.digest);
+        files.chain(self.system.iter().map(|der| files::sha256(der))).collect()
     }
 }
 
-/// CAs of the system.
-fn system_roots(names: &OptionNames) -> Result<RootCertStore, TlsError> {
-    let loaded = rustls_native_certs::load_native_certs();
+/// CAs of the system, as far as they can be read.
+fn system_cas() -> Vec<CertificateDer<'static>> {
+    rustls_native_certs::load_native_certs().certs
+}
+
+/// The verifier's form of the system's CAs.
+fn system_roots(
+    names: &OptionNames,
+    system: &[CertificateDer<'static>],
+) -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(loaded.certs);
+    roots.add_parsable_certificates(system.iter().cloned());
     if roots.is_empty() {
         let message = "the system has no CAs (package ca-certificates): name a file of CAs";
         return Err(TlsError::option(names.ca, message));
@@ -196,7 +212,7 @@ impl Current {
                 all.push(facts);
                 Some(roots)
             }
-            (None, _) => Some(system_roots(names)?),
+            (None, _) => Some(system_roots(names, &files.system)?),
         };
         let versions = ClientConfig::builder_with_provider(PROVIDER.clone())
             .with_safe_default_protocol_versions()
@@ -231,6 +247,7 @@ impl Current {
 /// Sessions of connections to servers.
 pub struct Client {
     options: ClientOptions,
+    system_cas: SystemCas,
     current: RwLock<Arc<Current>>,
     /// Held by a reload.
     reload: Mutex<()>,
@@ -248,15 +265,23 @@ impl Client {
     /// # Errors
     /// A file cannot be read or used, or the files do not belong together.
     pub fn open(options: ClientOptions) -> Result<Client, TlsError> {
+        Self::open_with(options, system_cas)
+    }
+
+    /// Same as [`Client::open`], with another source of the system's CAs.
+    pub(crate) fn open_with(
+        options: ClientOptions,
+        system_cas: SystemCas,
+    ) -> Result<Client, TlsError> {
         if let Some(name) = &options.name
             && ServerName::try_from(name.as_str()).is_err()
         {
             let message = format!("`{name}` is neither a DNS name nor an IP address");
             return Err(TlsError::option(options.names.name, message));
         }
-        let files = Files::read(&options)?;
-        let current = Current::build(&files, &options)?;
-        Ok(Client { options, current: RwLock::new(Arc::new(current)), reload: Mutex::new(()) })
+        let files = Files::read(&options, system_cas)?;
+        let current = RwLock::new(Arc::new(Current::build(&files, &options)?));
+        Ok(Client { options, system_cas, current, reload: Mutex::new(()) })
     }
 
     fn current(&self) -> Arc<Current> {
@@ -279,19 +304,27 @@ impl Client {
         }
     }
 
-    /// Reads the files again. New sessions use them if their content has changed.
+    /// Reads the files again, or the CAs of the system if no file names CAs. New sessions use them
+    /// if their content has changed.
     ///
     /// # Errors
     /// The same as those of [`Client::open`]. The configuration stays as it was.
     pub fn reload(&self) -> Result<Reloaded, TlsError> {
         let _guard = self.reload.lock().unwrap_or_else(PoisonError::into_inner);
-        let files = Files::read(&self.options)?;
+        let files = Files::read(&self.options, self.system_cas)?;
         if files.digests() == self.current().digests {
             return Ok(Reloaded::Unchanged);
         }
         let current = Current::build(&files, &self.options)?;
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(current);
         Ok(Reloaded::Changed)
+    }
+
+    /// True if sessions of both clients prove and verify the same.
+    pub fn is_alike(&self, other: &Client) -> bool {
+        let ClientOptions { verify, name, .. } = &self.options;
+        (verify, name) == (&other.options.verify, &other.options.name)
+            && self.current().digests == other.current().digests
     }
 
     /// The files of certificates in use.

@@ -1,10 +1,14 @@
-//! Files that change under a server and a client.
+//! Files, and CAs of the system, that change under a server and a client.
 
+use std::cell::RefCell;
 use std::fs;
+
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject;
 
 use super::authority::{Authority, Files, Pair, expired};
 use super::link::{Peer, pair};
-use crate::{Client, ClientAuth, Reloaded, Server};
+use crate::{Client, ClientAuth, ClientOptions, Reloaded, Server};
 
 /// Faults of both sides of a new connection.
 fn connect(client: &Client, server: &Server) -> [&'static str; 2] {
@@ -132,4 +136,54 @@ fn a_revoked_ca_refuses_its_clients() {
     assert_eq!(setting.server.reload(), Ok(Reloaded::Changed));
     let [_, server] = connect(&setting.client, &setting.server);
     assert_eq!(server, "the CA of the peer's certificate is unknown");
+}
+
+thread_local! {
+    /// CAs of the system.
+    static SYSTEM: RefCell<Vec<CertificateDer<'static>>> = const { RefCell::new(Vec::new()) };
+}
+
+fn set_system(authorities: &[&Authority]) {
+    let der = |ca: &&Authority| CertificateDer::from_pem_slice(ca.pem.as_bytes()).expect("PEM");
+    SYSTEM.set(authorities.iter().map(der).collect());
+}
+
+#[test]
+fn the_cas_of_the_system_are_read_again() {
+    let (old, new, files) = (Authority::new("old CA"), Authority::new("new CA"), Files::new());
+    let open = || Client::open_with(ClientOptions::default(), || SYSTEM.with_borrow(Clone::clone));
+    set_system(&[]);
+    assert!(open().is_err_and(|error| error.to_string().contains("the system has no CAs")));
+    set_system(&[&old]);
+    let client = open().expect("a client");
+    let server = Server::open(files.server_options(&new.server())).expect("a server");
+    assert_eq!(connect(&client, &server)[0], "the CA of the peer's certificate is unknown");
+    assert_eq!(client.reload(), Ok(Reloaded::Unchanged));
+    for system in [[&old, &new], [&new, &old]] {
+        set_system(&system);
+        let is_first = system[0].pem == old.pem;
+        let result = if is_first { Reloaded::Changed } else { Reloaded::Unchanged };
+        assert_eq!(client.reload(), Ok(result), "their order says nothing");
+        assert_eq!(connect(&client, &server), ["none", "none"]);
+    }
+    set_system(&[]);
+    assert!(client.reload().is_err());
+    assert_eq!(connect(&client, &server), ["none", "none"]);
+}
+
+#[test]
+fn clients_with_the_same_content_are_alike() {
+    let setting = setting();
+    let Setting { ca, files, client, .. } = &setting;
+    let own = ca.client();
+    let other = Client::open(files.client_options(ca, Some(&own))).expect("a client");
+    assert!(!client.is_alike(&other), "it has another certificate");
+    let mut options = files.client_options(ca, Some(&own));
+    let again = Client::open(options.clone()).expect("a client");
+    assert!(again.is_alike(&other));
+    let copy = files.write("copy.pem", fs::read(files.path("ca.pem")).expect("a file"));
+    options.ca = Some(copy);
+    assert!(Client::open(options.clone()).expect("a client").is_alike(&other));
+    options.name = Some("other.example".to_owned());
+    assert!(!Client::open(options).expect("a client").is_alike(&other));
 }
