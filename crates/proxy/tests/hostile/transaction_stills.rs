@@ -328,7 +328,7 @@ fn a_table_of_modes_that_all_nodes_deny_ends_the_doubt() {
         let client = testbed.started_offender(4);
         let write = "INSERT INTO bank.t (id, v) VALUES (1, 1)";
         testbed.send(client, &bytes::query(4, 1, write));
-        testbed.run_for(if is_one_silent { 12 * SECOND } else { 2 * SECOND });
+        testbed.run_for(if is_one_silent { 12 * SECOND } else { 6 * SECOND });
         let answers = testbed.take_answers(client);
         let wanted = if is_one_silent { opcode::ERROR } else { opcode::RESULT };
         assert!(answers.len() == 1 && answers[0].opcode() == wanted, "{count}: {answers:?}");
