@@ -582,3 +582,11 @@ options! {
         manual: "In the file alone. Needs `tls_client_ca`. The proxy reads the password files again on a reload, and every minute. [Set-up](identities.md)",
     }
 }
+
+impl Config {
+    /// Login of the control connection; clients always use their own.
+    pub fn credentials(&self) -> Option<Credentials> {
+        let (username, password) = self.username.clone().zip(self.password.clone())?;
+        Some(Credentials { username, password })
+    }
+}

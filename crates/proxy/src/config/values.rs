@@ -5,7 +5,6 @@ use std::fmt;
 use shunt_reactor::IoChoice;
 use shunt_tls::{ClientAuth, Verify};
 
-use super::Config;
 use super::kinds::{Kind, Micros};
 
 /// Delay of a turn of the event loop that gathers more work (`docs/internals/reactor.md`, "the
@@ -255,12 +254,4 @@ impl Kind for Secret {
 pub fn default_cores() -> usize {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     (cpus / 2).clamp(1, 8)
-}
-
-impl Config {
-    /// Login of the control connection; clients always use their own.
-    pub fn credentials(&self) -> Option<Credentials> {
-        let (username, password) = self.username.clone().zip(self.password.clone())?;
-        Some(Credentials { username, password })
-    }
 }

@@ -101,8 +101,8 @@ pub(super) async fn read_table(
 }
 
 /// Reads modes and rules before clients are served, so that no write bypasses transactions or a
-/// rule. If only one replica answers, or none, or if the node denies a table, the modes are in doubt,
-/// and no table is served by them.
+/// rule. If only one replica answers, or none, or if the node denies a table, the modes are in
+/// doubt, and no table is served by them.
 async fn read_modes(
     connection: &mut Connection,
     limit: Duration,

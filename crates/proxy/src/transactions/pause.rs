@@ -26,9 +26,9 @@ pub(crate) fn start(core: &mut Core, io: &Io) {
     core.fleet.transactions.modes.ticked_ns = io.now_ns();
 }
 
-/// Begins a core in doubt: one replica has said which tables have a mode, and no quorum, or one node
-/// knows no table of modes or of rules. The core reads modes and rules itself before it sends on
-/// statements on tables.
+/// Begins a core in doubt: one replica has said which tables have a mode, and no quorum, or one
+/// node knows no table of modes or of rules. The core reads modes and rules itself before it sends
+/// on statements on tables.
 pub(crate) fn begin_in_doubt(core: &mut Core, io: &mut Io) {
     let now_ns = io.read_clock_ns();
     note_pause(core, now_ns);

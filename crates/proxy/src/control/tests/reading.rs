@@ -55,8 +55,8 @@ async fn ring_and_schema_are_read_page_by_page() {
     assert_eq!(bench.metrics.connected.get(), 1);
 }
 
-/// One replica may have missed a table's mode, and one node the table of modes. If none answers, the
-/// rest is served all the same.
+/// One replica may have missed a table's mode, and one node the table of modes. If none answers,
+/// the rest is served all the same.
 #[tokio::test]
 async fn modes_that_no_quorum_has_told_are_in_doubt() {
     for (modes, is_in_doubt) in [(None, true), (Some(2), false), (Some(1), true), (Some(0), true)] {

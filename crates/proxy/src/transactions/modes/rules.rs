@@ -41,8 +41,8 @@ fn ask(core: &mut Core, io: &mut Io, now_ns: u64) {
         (is_sent, now_ns, now_ns + EVERY_NS);
 }
 
-/// Takes in a node's answer that there is no table of rules. A fleet that an earlier version created
-/// has none.
+/// Takes in a node's answer that there is no table of rules. A fleet that an earlier version
+/// created has none.
 fn absent(core: &mut Core, io: &mut Io) {
     let Some(cluster) = core.router.cluster.clone() else { return };
     let (now_ns, woke_ns) = (io.now_ns(), core.fleet.transactions.modes.woke_ns);
