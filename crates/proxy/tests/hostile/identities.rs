@@ -313,7 +313,9 @@ fn no_connected_client_borrows_it_when_nodes_change_their_authenticator() {
 
 /// A query in a segment, as STARTUP with this compression agreed.
 fn segment(compression: Option<Algorithm>) -> Vec<u8> {
-    let plain = bytes::query(5, 1, "SELECT v FROM bench.kv WHERE k = 0x00");
+    // Text that gets shorter by compression.
+    let text = format!("SELECT v FROM bench.kv WHERE k ={}0x00", " ".repeat(500));
+    let plain = bytes::query(5, 1, &text);
     let Some(algorithm) = compression else { return bytes::segment(&plain, true) };
     let mut block = Vec::new();
     assert!(Compressor::new().compress(algorithm, &plain, &mut block));
