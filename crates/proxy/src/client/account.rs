@@ -22,11 +22,15 @@ pub(crate) struct Account(u64);
 
 impl Account {
     /// The account of a SASL token: the role that logs in by a PLAIN message, or else the token
-    /// itself. Clients without a login share an account.
+    /// itself. Tokens of another number of parts share an account, and so do clients without a
+    /// login.
     pub(crate) fn of(login: Option<&[u8]>) -> Account {
         let Some(token) = login else { return Account::default() };
         Account(match role_of(token) {
             Some(role) => KEY.hash_one((true, &*role)),
+            // Some nodes find a name and a password in more parts, too, and anything may stand
+            // before them.
+            None if token.contains(&0) => KEY.hash_one("parts of no PLAIN message"),
             None => KEY.hash_one((false, token)),
         })
     }
@@ -81,6 +85,7 @@ mod tests {
         assert_eq!((of(b"1\0ann\0secret"), of(b"\0ann\0other")), (ann, ann));
         assert!([of(b"\0bob\0secret"), of(b"ann"), Account::of(None)].iter().all(|it| *it != ann));
         assert_ne!(of(b"one token"), of(b"another"), "nobody knows whose they are");
+        assert_eq!(of(b"1\0\0ann\0secret"), of(b"2\0\0ann\0secret"), "parts that come first");
     }
 
     #[test]

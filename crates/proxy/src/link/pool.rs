@@ -299,7 +299,8 @@ impl Pools {
     }
 
     /// The pool of `key`, made if there is none and room for it. `verified_ns`: when its login was
-    /// accepted, if another pool knows; 0 otherwise.
+    /// accepted, if the caller knows; 0 otherwise. A new pool takes the time from other pools of
+    /// the login as well: guesses at a role's password take no room from a login that is in use.
     pub(crate) fn find_or_create(
         &mut self,
         key: &PoolKey,
@@ -313,6 +314,7 @@ impl Pools {
             }
             return Ok(id);
         }
+        let verified_ns = verified_ns.max(self.verified_ns_of(key));
         let pool = Pool::new(key.clone(), per_node, verified_ns, now_ns);
         self.has_room(&pool)?;
         let free = self.pools.iter().position(Option::is_none);
@@ -324,6 +326,15 @@ impl Pools {
         let id = PoolId(index as u32);
         self.by_key.insert(key.clone(), id);
         Ok(id)
+    }
+
+    /// When a node last accepted the login of `key`, as far as the pools know.
+    fn verified_ns_of(&self, key: &PoolKey) -> u64 {
+        let of_login = |pool: &&Pool| {
+            (&pool.key.login, &pool.key.identity, pool.key.is_own)
+                == (&key.login, &key.identity, key.is_own)
+        };
+        self.iter().filter(of_login).map(|pool| pool.verified_ns).max().unwrap_or_default()
     }
 
     /// Looks for room for another pool. Those of the proxy itself do not count.
@@ -528,6 +539,16 @@ mod tests {
             (pools.idlest_of_most(), pools.idlest_of(account(b"\0ann\0x"))),
             (Some(first), None)
         );
+    }
+
+    #[test]
+    fn guesses_at_its_role_take_no_room_from_a_login_that_is_in_use() {
+        let mut pools = Pools::default();
+        pools.find_or_create(&login("ann", 0, "secret", Some("ks")), 1, 7, 0).unwrap();
+        let guesses = fill(&mut pools, 0, |guess| login("ann", 0, &guess.to_string(), None));
+        assert_eq!(guesses, limits::POOLS_UNVERIFIED_OF_ROLE_MAX);
+        let id = pools.find_or_create(&login("ann", 0, "secret", None), 1, 0, 0).unwrap();
+        assert_eq!(pools.get(id).unwrap().verified_ns, 7);
     }
 
     #[test]
