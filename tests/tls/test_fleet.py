@@ -52,6 +52,37 @@ def serves_all(proxy, context, prefix: str) -> None:
     until(attempt, f"{proxy.listen} grants locks of every proxy", told=proxy.log_tail)
 
 
+def test_locks_over_http_have_tls(start, fleet, authority, application):
+    pair, port = authority.server(), free_port()
+    files = ["--locks-http-tls-certificate", str(pair.certificate), "--locks-http-tls-key", str(pair.key)]
+    proxy = start("optional", *options(fleet, authority), "--locks-http", f"127.0.0.1:{port}", *files, "--locks-http-tls-client-ca",
+                  str(authority.ca), pair=authority.member())
+    shown = ["--cert", str(application.certificate), "--key", str(application.key)]
+
+    def curl(method: str, owner: str, *options, scheme: str = "https", parameters: str = "") -> list:
+        address = f"{scheme}://127.0.0.1:{port}/v1/locks/over-tls" + (f"?owner={owner}{parameters}" if owner else "")
+        return ["curl", "-s", "-S", "--max-time", "120", "-w", "\n%{http_code}", "--cacert", str(authority.ca), "-X", method, *options, address]
+
+    def run(command: list) -> tuple:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        return done.returncode, int(done.stdout.rpartition("\n")[2]), done.stdout + done.stderr
+
+    until(lambda: run(curl("PUT", "a", *shown, parameters="&ttl=60"))[:2] == (0, 200), "the lock is granted", told=proxy.log_tail)
+    assert run(curl("PUT", "b", *shown))[:2] == (0, 409)
+    waiting = subprocess.Popen(curl("PUT", "b", *shown, parameters="&ttl=60&wait=50"), stdout=subprocess.PIPE, text=True)
+    until(lambda: '"waiters":1' in run(curl("GET", "", *shown))[2], "b waits", told=proxy.log_tail)
+    assert run(curl("DELETE", "a", *shown))[:2] == (0, 200)
+    assert waiting.communicate(timeout=120)[0].endswith("200")
+    for own in ([], ["--cert", str(pair.certificate), "--key", str(pair.key)]):
+        code, status, _ = run(curl("GET", "", *own))
+        assert code != 0 and status == 0
+    code, status, text = run(curl("GET", "", scheme="http"))
+    assert (code, status) == (0, 400) and "requires TLS" in text
+    handshakes = "shunt_http_tls_handshakes_total"
+    assert proxy.metric(handshakes, use="locks_http", result="failed") >= 1 and proxy.metric(handshakes, use="locks_http", result="clear_text") == 1
+    proxy.stop()
+
+
 def test_a_fleet_comes_to_tls_in_rounds(start, fleet, authority, application, clients_ca):
     context = client_context(authority.ca, application)
     first = start("optional", *clients_ca, *options(fleet), pair=authority.member())
@@ -82,33 +113,3 @@ def attempted(member, context) -> bool:
     except Exception:  # the other proxy owns some of the locks
         pass
     return member.says("TLS with a server failed")
-
-
-def test_locks_over_http_have_tls(start, fleet, authority, application):
-    pair, port = authority.server(), free_port()
-    files = ["--locks-http-tls-certificate", str(pair.certificate), "--locks-http-tls-key", str(pair.key)]
-    proxy = start("optional", *options(fleet, authority), "--locks-http", f"127.0.0.1:{port}", *files, "--locks-http-tls-client-ca",
-                  str(authority.ca), pair=authority.member())
-    shown = ["--cert", str(application.certificate), "--key", str(application.key)]
-
-    def curl(method: str, owner: str, *options, scheme: str = "https", parameters: str = "") -> list:
-        address = f"{scheme}://127.0.0.1:{port}/v1/locks/over-tls?owner={owner}{parameters}"
-        return ["curl", "-s", "-S", "--max-time", "120", "-w", "\n%{http_code}", "--cacert", str(authority.ca), "-X", method, *options, address]
-
-    def run(command: list) -> tuple:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        return done.returncode, int(done.stdout.rpartition("\n")[2]), done.stdout + done.stderr
-
-    until(lambda: run(curl("PUT", "a", *shown, parameters="&ttl=60"))[:2] == (0, 200), "the lock is granted", told=proxy.log_tail)
-    assert run(curl("PUT", "b", *shown))[:2] == (0, 409)
-    waiting = subprocess.Popen(curl("PUT", "b", *shown, parameters="&ttl=60&wait=50"), stdout=subprocess.PIPE, text=True)
-    until(lambda: '"waiters":1' in run(curl("GET", "a", *shown))[2], "b waits", told=proxy.log_tail)
-    assert run(curl("DELETE", "a", *shown))[:2] == (0, 200)
-    assert waiting.communicate(timeout=120)[0].endswith("200")
-    for own in ([], ["--cert", str(pair.certificate), "--key", str(pair.key)]):
-        code, status, _ = run(curl("GET", "a", *own))
-        assert code != 0 and status == 0
-    code, status, text = run(curl("GET", "a", scheme="http"))
-    assert (code, status) == (0, 400) and "requires TLS" in text
-    handshakes = "shunt_http_tls_handshakes_total"
-    assert proxy.metric(handshakes, use="locks_http", result="failed") >= 1 and proxy.metric(handshakes, use="locks_http", result="clear_text") == 1
