@@ -56,7 +56,7 @@ async def ask(proxy, path: Path, tls=None) -> list:
 def test_clients_of_the_socket_see_the_address_of_the_port(both, path, authority, has_tls):
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     rows = asyncio.run(ask(both, path, client_context(authority.ca) if has_tls else None))
-    assert [(str(address), port) for address, port in map(tuple, rows)] == [(both.host, both.port)]
+    assert [(str(row["rpc_address"]), row["rpc_port"]) for row in rows] == [(both.host, both.port)]
 
 
 def test_python_driver(both, path):

@@ -121,7 +121,9 @@ pub fn unfit_by_text(rows: &Rows<'_>) -> Option<String> {
 
 /// True of a type whose values are several cells.
 pub fn is_multi_cell(type_name: &TypeName) -> bool {
-    CqlType::resolve(type_name, &AnyType).is_ok_and(|cql_type| cql_type.is_multi_cell())
+    // A type with its keyspace is one of a user, too.
+    matches!(type_name, TypeName::UserDefined(_))
+        || CqlType::resolve(type_name, &AnyType).is_ok_and(|cql_type| cql_type.is_multi_cell())
 }
 
 /// Explains the same from the names of a table's columns: those of the key, and the others.

@@ -38,30 +38,39 @@ impl Absence {
         self.questions.insert(node, now_ns);
     }
 
-    /// Notes that the last question, of this time, was answered by a denial. True if it is the
-    /// first of its node, or if the node is unknown: another node should be asked at once.
+    /// Notes that the last question, of this time, was answered by a denial. True if the node's
+    /// last denial no longer held, or if the node is unknown: another node should be asked at once,
+    /// so that the denials of all hold at one time.
     pub(super) fn deny(&mut self, asked_ns: u64) -> bool {
         let is_first = !std::mem::replace(&mut self.is_suspected, true);
         match self.asked.take() {
-            Some(node) => self.denials.insert(node, asked_ns).is_none(),
+            Some(node) => {
+                let is_news = !self.denies(node, asked_ns);
+                self.denials.insert(node, asked_ns);
+                is_news
+            }
             None => is_first,
         }
     }
 
-    /// True if all nodes of the ring deny the table.
-    pub(super) fn is_certain(&self, ring: impl Iterator<Item = NodeId>, now_ns: u64) -> bool {
-        let denies = |node: NodeId| {
-            let denied_ns = self.denials.get(&node);
-            denied_ns.is_some_and(|denied_ns| now_ns.saturating_sub(*denied_ns) <= KNOWN_NS)
-        };
-        let mut ring = ring.peekable();
-        ring.peek().is_some() && ring.all(denies)
+    /// True if the node has denied the table so lately that this still holds.
+    fn denies(&self, node: NodeId, now_ns: u64) -> bool {
+        let denied_ns = self.denials.get(&node);
+        denied_ns.is_some_and(|denied_ns| now_ns.saturating_sub(*denied_ns) <= KNOWN_NS)
     }
 
-    /// These nodes, in the order in which to ask them. A silent one does not keep its turn.
-    pub(super) fn order(&self, nodes: &[NodeId]) -> Vec<NodeId> {
+    /// True if all nodes of the ring deny the table.
+    pub(super) fn is_certain(&self, ring: impl Iterator<Item = NodeId>, now_ns: u64) -> bool {
+        let mut ring = ring.peekable();
+        ring.peek().is_some() && ring.all(|node| self.denies(node, now_ns))
+    }
+
+    /// These nodes, in the order in which to ask them: first those whose answer is unknown. A silent
+    /// one does not keep its turn among them.
+    pub(super) fn order(&self, nodes: &[NodeId], now_ns: u64) -> Vec<NodeId> {
         let mut nodes = nodes.to_vec();
-        nodes.sort_by_key(|node| self.questions.get(node).copied());
+        let turn = |node: &NodeId| (self.denies(*node, now_ns), self.questions.get(node).copied());
+        nodes.sort_by_key(turn);
         nodes
     }
 }
@@ -80,7 +89,7 @@ mod tests {
             assert!(absence.deny(1) && !absence.deny(1), "no node is known to have denied it");
             for _ in 0..count {
                 assert!(!is_certain(&absence, 5));
-                absence.note(absence.order(&nodes)[0], 5);
+                absence.note(absence.order(&nodes, 5)[0], 5);
                 assert!(absence.deny(5));
             }
             assert!(is_certain(&absence, 5 + KNOWN_NS));
@@ -89,6 +98,9 @@ mod tests {
             assert!(!absence.is_certain(elsewhere, 5), "another datacentre may have the table");
             absence.note(nodes[0], 6);
             assert!(!absence.deny(6), "it has said so before");
+            let later = 7 + KNOWN_NS;
+            absence.note(nodes[0], later);
+            assert!(absence.deny(later), "its denial no longer held");
             absence.clear();
             assert!(!is_certain(&absence, 5));
         }

@@ -23,10 +23,10 @@ pub(super) fn ask(
     let Some(cluster) = core.router.cluster.clone().filter(|_| of(core).is_suspected) else {
         return statements::ask::ask_in(core, io, pool, whose, question, quorum);
     };
-    let nodes = of(core).order(cluster.routing.local_nodes());
+    let now_ns = io.now_ns();
+    let nodes = of(core).order(cluster.routing.local_nodes(), now_ns);
     let asked = nodes
         .into_iter()
         .find(|node| statements::ask::ask_node(core, io, (pool, *node), whose, question, quorum));
-    let now_ns = io.now_ns();
     asked.map(|node| of(core).note(node, now_ns)).is_some()
 }

@@ -95,6 +95,7 @@ fn needed(key: &str) -> Vec<String> {
         "admin_tls_certificate" => &["--admin-tls-key=tls.key"],
         "admin_tls_key" => &["--admin-tls-certificate=tls.crt"],
         "admin_tls_client_ca" => &["--admin-tls-certificate=tls.crt", "--admin-tls-key=tls.key"],
+        "unix_mode" | "unix_owner" => &["--listen=127.0.0.1:9042,unix:/run/shunt/cql.sock"],
         "client_backlog_bytes" => &["--clients-bytes-max=8GiB"],
         "fleet_tls" => {
             &["--fleet=main", "--tls=optional", "--tls-certificate=tls.crt", "--tls-key=tls.key"]
