@@ -65,8 +65,8 @@ impl Absence {
         ring.peek().is_some() && ring.all(|node| self.denies(node, now_ns))
     }
 
-    /// These nodes, in the order in which to ask them: first those whose answer is unknown. A silent
-    /// one does not keep its turn among them.
+    /// These nodes, in the order in which to ask them: first those whose answer is unknown. A
+    /// silent one does not keep its turn among them.
     pub(super) fn order(&self, nodes: &[NodeId], now_ns: u64) -> Vec<NodeId> {
         let mut nodes = nodes.to_vec();
         let turn = |node: &NodeId| (self.denies(*node, now_ns), self.questions.get(node).copied());
