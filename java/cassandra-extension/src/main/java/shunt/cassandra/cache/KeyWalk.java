@@ -204,21 +204,23 @@ final class KeyWalk
         private boolean readSegment()
         {
             SegmentLog log = cache.ssd().log();
-            SegmentLog.Segment next = log.after(sequence);
+            long next = log.sequenceAfter(sequence);
             if (segment == null || segment.sequence != sequence)
             {
-                if (next == null)
+                if (next == 0)
                     return false;
-                segment = next;
-                sequence = next.sequence;
+                sequence = next;
+                segment = log.segment(sequence);
                 page = 0;
-                next = log.after(sequence);
+                if (segment == null)
+                    return true; // freed meanwhile: what was kept of it is further towards the end
+                next = log.sequenceAfter(sequence);
             }
             try
             {
                 int before = page;
                 page = walk.visit(segment, page, (at, pages, from, bytes) -> addKey(pages, from), statistics);
-                if (next == null)
+                if (next == 0)
                     return page > before; // the active segment, which others may go on with
             }
             catch (IOException e)

@@ -271,18 +271,33 @@ final class SegmentLog
     /** The sequence of the oldest segment. */
     long oldest()
     {
-        Segment oldest = after(0);
-        return oldest == null ? sequence : oldest.sequence;
+        long oldest = sequenceAfter(0);
+        return oldest == 0 ? sequence : oldest;
     }
 
-    /** The segment that was written first after the one with this sequence number, or null. */
-    Segment after(long sequenceNumber)
+    /**
+     * The sequence number of the segment that was written first after the one with this number; 0 if there is none. A number, not
+     * a segment: the collector may free a segment, and the log write it anew under a later number, at any time.
+     */
+    long sequenceAfter(long sequenceNumber)
     {
-        Segment next = null;
+        long next = 0;
         for (Segment segment : segments)
-            if (segment.sequence > sequenceNumber && (next == null || segment.sequence < next.sequence))
-                next = segment;
+        {
+            long one = segment.sequence;
+            if (one > sequenceNumber && (next == 0 || one < next))
+                next = one;
+        }
         return next;
+    }
+
+    /** The segment with this sequence number; null if it was freed. */
+    Segment segment(long sequenceNumber)
+    {
+        for (Segment segment : segments)
+            if (segment.sequence == sequenceNumber)
+                return segment;
+        return null;
     }
 
     int segmentPages()

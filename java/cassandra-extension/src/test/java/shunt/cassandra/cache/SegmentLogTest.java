@@ -130,10 +130,31 @@ class SegmentLogTest
         List<String> met = new ArrayList<>();
         SegmentWalk walk = new SegmentWalk(log);
         long sequence = 0;
-        for (SegmentLog.Segment segment; (segment = log.after(sequence)) != null; sequence = segment.sequence)
-            walk.visit(segment, 0, (page, in, at, bytes) -> met.add(java.util.Arrays.toString(Page.keyAt(in, at))), statistics);
+        while ((sequence = log.sequenceAfter(sequence)) != 0)
+            walk.visit(log.segment(sequence), 0, (page, in, at, bytes) -> met.add(java.util.Arrays.toString(Page.keyAt(in, at))), statistics);
         assertEquals(written, met);
         assertEquals(0, statistics.damaged.sum());
+    }
+
+    /** A walk that kept the segment, instead of its number, went on behind all others. */
+    @Test
+    void aSegmentThatIsWrittenAnewHasAnotherNumber() throws IOException
+    {
+        SplittableRandom random = new SplittableRandom(7);
+        while (!log.needsCollection())
+            append(random, 2000);
+        SegmentLog.Segment first = log.segment(1);
+        while (first.sequence == 1)
+        {
+            log.release(log.victim());
+            while (!log.needsCollection())
+                append(random, 2000);
+        }
+        assertNull(log.segment(1));
+        assertEquals(2, log.sequenceAfter(1));
+        assertEquals(2, log.oldest());
+        assertEquals(first, log.segment(first.sequence));
+        assertEquals(0, log.sequenceAfter(log.sequence()));
     }
 
     @Test
@@ -166,7 +187,7 @@ class SegmentLogTest
         Thread walk = new Thread(() -> {
             while (!done.get() && wrong.get() == null)
             {
-                SegmentLog.Segment last = small.after(small.sequence() - 1);
+                SegmentLog.Segment last = small.segment(small.sequence());
                 long life = last == null ? 0 : last.sequence;
                 if (life == 0)
                     continue;
