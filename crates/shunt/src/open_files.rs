@@ -7,13 +7,9 @@ use tracing::warn;
 /// Open files besides the clients: links to nodes, listeners, the control plane, files of a store.
 pub(crate) const BESIDE_CLIENTS: u64 = 4096;
 
-/// Raises the limit; warns if it is still too low for the clients.
-pub(crate) fn allow_clients(clients_max: usize) {
-    allow_clients_and(clients_max, 0);
-}
-
-/// Same as [`allow_clients`], with `others` connections that are no clients yet.
-pub(crate) fn allow_clients_and(clients_max: usize, others: usize) {
+/// Raises the limit; warns if it is still too low for the clients and for `others`, connections
+/// that are no clients yet.
+pub(crate) fn allow_clients(clients_max: usize, others: usize) {
     let beside = BESIDE_CLIENTS + others as u64;
     let wanted = clients_max as u64 + beside;
     let (soft, hard) = raise_fd_limit(wanted);

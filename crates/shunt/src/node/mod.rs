@@ -72,7 +72,7 @@ fn run_node(settings: &NodeSettings) -> Result<Exit, Failure> {
     let telling = Telling::new(&events);
     let mut parts = settings.nodes();
     parts.ended = telling.loops();
-    open_files::allow_clients(settings.clients_max);
+    open_files::allow_clients(settings.clients_max, 0);
     let nodes = start(parts, "--listen")?;
     events.catch_signals()?;
     let admin_address = listener.as_ref().and_then(|(listener, _)| listener.local_addr().ok());

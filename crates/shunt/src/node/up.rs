@@ -149,7 +149,7 @@ fn start(
     let nodes = super::start(parts, "--node-port")?;
     events.catch_signals()?;
     let fleet = found_fleet(nodes.addresses(), settings)?;
-    open_files::allow_clients(CLIENTS_MAX);
+    open_files::allow_clients(CLIENTS_MAX, 0);
     let mut bound = Vec::new();
     for listeners in listeners {
         let contact_points = nodes.addresses().iter().map(ToString::to_string).collect();

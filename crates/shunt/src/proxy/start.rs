@@ -195,7 +195,7 @@ fn open_admission(
 /// Raises the limit on open files as far as clients and their handshakes need it.
 fn allow_files(config: &Config, has_security: bool) {
     let handshakes_max = if has_security { tls::handshake_limits(config).sockets_max() } else { 0 };
-    open_files::allow_clients_and(config.clients_max, handshakes_max);
+    open_files::allow_clients(config.clients_max, handshakes_max);
 }
 
 /// Reads the certificates and tokens of listeners, and warns of certificates that expire soon and

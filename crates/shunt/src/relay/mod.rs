@@ -184,7 +184,7 @@ where
     let events = Events::new();
     events.catch_signals()?;
     let handshakes_max = security.as_ref().map_or(0, |(_, limits)| limits.sockets_max());
-    open_files::allow_clients_and(role.connections_max, handshakes_max);
+    open_files::allow_clients(role.connections_max, handshakes_max);
     let (teller, notices) = events.teller();
     let (mut slots, mut mailers) = (Vec::new(), Vec::new());
     let each = role.connections_max.div_ceil(services.len().max(1));
