@@ -49,7 +49,7 @@ def test_required_tells_a_client_without_tls(start, version):
     assert refused.value.code == PROTOCOL_ERROR and "TLS" in refused.value.message
     received = answer_in_clear_text(proxy, version)
     assert HEADER.unpack_from(received)[0] == 0x80 | version, received
-    proxy.wait_until_it_says("closed a client", "TLS")
+    proxy.wait_until_it_says("closed a client", "clear_text")
 
 
 def test_off_says_that_the_port_has_no_tls(start, authority):
