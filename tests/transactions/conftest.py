@@ -49,7 +49,8 @@ def fleet(nodes, request):
     waits = LEASE_MS, 5_000, 4_000
     steady = STEADY_LEASE_MS, 15_000, 30_000
     lease_ms, memory_ttl_ms, query_timeout_ms = waits if name in WAIT_FOR_LEASES else steady
-    fleet = Fleet(contact, name, replicas, 9380, lease_ms, memory_ttl_ms, query_timeout_ms=query_timeout_ms)
+    # Tests of locks have modules of the same names, and run on the same ring at the same time.
+    fleet = Fleet(contact, f"transactions_{name}", replicas, 9380, lease_ms, memory_ttl_ms, query_timeout_ms=query_timeout_ms)
     try:
         yield fleet.start()
     finally:
