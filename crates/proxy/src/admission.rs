@@ -36,7 +36,7 @@ pub struct Admission {
 
 impl Admission {
     /// The rules of a configuration; `None` if connections go to their cores as they are.
-    pub fn new(
+    pub fn of_config(
         config: &Config,
         tls: Option<Arc<ServerTls>>,
         metrics: Arc<TlsMetrics>,
@@ -135,7 +135,7 @@ mod tests {
         let network = |text: &str| Network::from_text(text).expect("a network");
         let proxy_protocol_from = vec![network("10.0.8.7"), network("10.0.9.0/24")];
         let config = Config { proxy_protocol_from, ..Config::default() };
-        Admission::new(&config, None, Arc::clone(metrics)).expect("an admission")
+        Admission::of_config(&config, None, Arc::clone(metrics)).expect("an admission")
     }
 
     fn from(address: &str) -> Accepted {
@@ -158,7 +158,7 @@ mod tests {
         // The client that a header names is no balancer, whatever its address.
         let named = ClientAddress::Forwarded(([10, 0, 8, 7], 1).into());
         assert!(!admission.expects_header(&Accepted { peer: named, ..from("10.0.8.7:1") }));
-        assert!(Admission::new(&Config::default(), None, Arc::default()).is_none());
+        assert!(Admission::of_config(&Config::default(), None, Arc::default()).is_none());
     }
 
     #[test]

@@ -187,7 +187,7 @@ fn open_admission(
     metrics: &Arc<TlsMetrics>,
 ) -> Option<Arc<dyn Security>> {
     admission::check(config).iter().for_each(|warning| warn!("{warning}"));
-    let security = Admission::new(config, tls.cloned(), Arc::clone(metrics));
+    let security = Admission::of_config(config, tls.cloned(), Arc::clone(metrics));
     allow_files(config, security.is_some());
     security
 }
