@@ -41,11 +41,11 @@ pub trait Part: Send + Sync + 'static {
 labels! {
     /// The reason why a request for a page was refused.
     pub enum Refusal = "reason" {
-        /// It had no token.
+        /// The request had no token.
         NoToken = "no_token",
-        /// Its token was none of the accepted ones.
+        /// The token was none of the accepted ones.
         WrongToken = "wrong_token",
-        /// It named a host that the pages do not answer for.
+        /// The request named a host that the pages do not answer for.
         Host = "host",
     }
 }

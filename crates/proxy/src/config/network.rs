@@ -7,7 +7,7 @@ use super::kinds::Kind;
 /// A network: all addresses that begin with the same bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Network {
-    /// Its first address. An IPv4 address is kept in its IPv6 form (`::ffff:a.b.c.d`).
+    /// The first address. An IPv4 address is kept in its IPv6 form (`::ffff:a.b.c.d`).
     first: Ipv6Addr,
     /// Number of bits that its addresses have in common, of 128.
     bits: u32,

@@ -15,7 +15,7 @@ use crate::limits;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Opening {
     pub(crate) account: Account,
-    /// Nothing supports the login yet.
+    /// Neither a verdict nor a link supports the login yet.
     pub(crate) is_doubtful: bool,
 }
 

@@ -268,7 +268,7 @@ impl Pool {
 /// A reason for which there is no place for another pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shortage {
-    /// There are too many pools.
+    /// The core has too many pools.
     Pools,
     /// Too many are of this role.
     OfRole,
@@ -328,7 +328,7 @@ impl Pools {
         Ok(id)
     }
 
-    /// When a node last accepted the login of `key`, as far as the pools know.
+    /// Time at which a node last accepted the login of `key`, as far as the pools know.
     fn verified_ns_of(&self, key: &PoolKey) -> u64 {
         let of_login = |pool: &&Pool| {
             (&pool.key.login, &pool.key.identity, pool.key.is_own)

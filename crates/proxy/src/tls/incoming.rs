@@ -78,11 +78,11 @@ pub fn handshake_limits(config: &Config) -> HandshakeLimits {
 /// TLS of all listeners, and the tokens of the admin pages.
 #[derive(Clone, Default)]
 pub struct Incoming {
-    /// Of CQL clients; `None`: clear text.
+    /// TLS with CQL clients; `None`: clear text.
     pub clients: Option<Arc<ServerTls>>,
-    /// Of the admin pages; `None`: clear text.
+    /// TLS of the admin pages; `None`: clear text.
     pub admin: Option<Arc<ServerTls>>,
-    /// Of locks over HTTP; `None`: clear text.
+    /// TLS of locks over HTTP; `None`: clear text.
     pub locks_http: Option<Arc<ServerTls>>,
     tokens: Option<Arc<WatchedTokens>>,
 }

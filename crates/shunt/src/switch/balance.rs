@@ -60,7 +60,7 @@ pub(super) struct Balance {
 enum Said {
     Ready,
     NotReady,
-    /// Its admin pages cannot be asked over TLS.
+    /// The proxy's admin pages cannot be asked over TLS.
     Unproven(SessionFault),
     Nothing,
 }

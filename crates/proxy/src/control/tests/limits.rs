@@ -57,7 +57,7 @@ async fn an_event_that_no_node_of_cassandra_sends_ends_the_connection() {
     }
 }
 
-/// All pages of such a table are empty, so that no bound on rows ends the read.
+/// Pages of such a table are always empty, so that no bound on rows ends the read.
 #[tokio::test]
 async fn a_node_whose_table_has_no_last_page_is_left_for_another() {
     let ring = FakeRing::start(2).await;

@@ -89,7 +89,7 @@ pub(crate) struct Modes {
     pub(crate) woke_ns: u64,
     /// A node's last answer said that this proxy's role may not read the modes.
     pub(crate) is_forbidden: bool,
-    /// Whether there is a table of modes.
+    /// Evidence against a table of modes.
     pub(crate) absence: Absence,
     /// The knowledge with which this core began.
     pub(crate) start: Start,
@@ -114,7 +114,7 @@ pub(crate) struct RulesPolling {
     pub(crate) known_ns: Option<u64>,
     /// A node's last answer said that this proxy's role may not read the rules.
     pub(crate) is_forbidden: bool,
-    /// Whether there is a table of rules.
+    /// Evidence against a table of rules.
     pub(crate) absence: Absence,
     /// Rows that are rules of no table.
     pub(crate) unread: Vec<Box<str>>,
