@@ -72,8 +72,8 @@ def main() -> int:
     parser.add_argument("--optimise", action="store_true", help="the nodes use both compilers; warm up longer")
     parser.add_argument("--json", action="store_true", help="print every measurement")
     options = parser.parse_args()
-    rings = [Cluster(f"cost-{name}", nodes=1, first=first, heap_mb=1536, optimise=options.optimise, extended=extended)
-             for name, first, extended in (("stock", 41, 0), ("jar", 42, 1))]
+    rings = [Cluster(f"cost-{name}", nodes=1, heap_mb=1536, optimise=options.optimise, extended=extended)
+             for name, extended in (("stock", 0), ("jar", 1))]
     try:
         for ring in rings:
             ring.start(wipe=True)

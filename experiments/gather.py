@@ -121,7 +121,7 @@ def main() -> int:
         os.environ["SHUNT_NAMESPACE"] = "own"
         os.execvp("unshare", ["unshare", "--net", sys.executable, "-m", "experiments.gather", *sys.argv[1:]])
     apart = Apart(3, 61)
-    nodes = Cluster("gather", first=61, extended=3, optimise=True, heap_mb=1024, network=NODES)
+    nodes = Cluster("gather", extended=3, optimise=True, heap_mb=1024, network=NODES)
     proxies = {}
     try:
         apart.delay(0)

@@ -10,13 +10,13 @@ import random
 import statistics
 import sys
 
+from harness.addresses import first_of
 from harness.cluster import Cluster
 from harness.embedded import Embedded
 
 from . import locks
 
 NODES = (1, 3, 5)
-FIRST = 91
 RATIOS = {"p50_us": "p50_to_one", "rate_per_s": "rate_to_one"}
 CLIENTS = (4, 1)  # that nothing queues
 
@@ -35,7 +35,8 @@ def ring(stack, nodes: int, options) -> locks.Servers:
             locks.jars.TARGET / "ring" / "embedded-lock-nodes.log"))
         contacts, pids = [node.contact], [node.process.pid]
     else:
-        cluster = Cluster(f"lock-nodes-{nodes}", nodes=nodes, first=FIRST, network=locks.NETWORK, optimise=options.optimise, heap_mb=768)
+        cluster = Cluster(f"lock-nodes-{nodes}", nodes=nodes, first=first_of("lock-nodes", nodes), network=locks.NETWORK,
+                          optimise=options.optimise, heap_mb=768)
         stack.callback(cluster.stop, wipe=True)
         cluster.start(wipe=True)
         contacts, pids = [one.contact for one in cluster.nodes], [one.pid() for one in cluster.nodes]

@@ -28,7 +28,6 @@ from . import generator
 from .arguments import parser_of_arms
 
 NETWORK = "127.0.67"  # of everything that is started here
-RING_FIRST = 67
 KEYSPACE = "locks"
 QUORUM = 4
 NAMES = 1_000_000
@@ -218,7 +217,7 @@ def start(stack, options) -> Servers:
     if options.embedded:
         before, contacts, nodes, replicas = beside, [node.contact], [node.process.pid], 1
     else:
-        ring = Cluster("locks", first=RING_FIRST, network=NETWORK, optimise=options.optimise, heap_mb=1024)
+        ring = Cluster("locks", network=NETWORK, optimise=options.optimise, heap_mb=1024)
         stack.callback(ring.stop, wipe=True)
         ring.start(wipe=True)
         before = stack.enter_context(started(fleet_of(ring.contacts, 3, 13))).proxies[0]

@@ -21,7 +21,6 @@ from harness.proxy import Proxy, binary
 from .arguments import parser_of_arms
 
 NETWORK = "127.0.71"  # of everything that is started here
-RING_FIRST = 71
 KEYSPACE = "lwt"
 QUORUM = 4
 ARMS = ["shunt", "direct"]
@@ -70,7 +69,7 @@ def start(stack, options) -> dict:
         stack.enter_context(node)
         contacts, nodes, replicas = [node.contact], [node.process.pid], 1
     else:
-        ring = Cluster("lwt", first=RING_FIRST, network=NETWORK, optimise=options.optimise, heap_mb=1024)
+        ring = Cluster("lwt", network=NETWORK, optimise=options.optimise, heap_mb=1024)
         stack.callback(ring.stop, wipe=True)
         ring.start(wipe=True)
         contacts, nodes, replicas = [one.contact for one in ring.nodes], [one.pid() for one in ring.nodes], 3

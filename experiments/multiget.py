@@ -19,7 +19,7 @@ from . import generator
 from .arguments import parser_of_arms
 from .locks import Servers, report, say
 
-NETWORK, RING_FIRST = "127.0.75", 75
+NETWORK = "127.0.75"
 ROWS, VALUE_BYTES, CLIENTS = 20_000, 100, 16
 LEVELS = {"ONE": 1, "LOCAL_QUORUM": 6}
 SIZES = (2, 9, 32, 100)  # 8.6 on average is what the paper's users ask for
@@ -54,7 +54,7 @@ def start(stack, options) -> Servers:
                                             jars.TARGET / "ring" / "embedded-multiget-experiment.log"))
         contacts, nodes = [node.contact], [node.process.pid]
     else:
-        ring = Cluster("multiget", first=RING_FIRST, network=NETWORK, optimise=options.optimise, heap_mb=1024)
+        ring = Cluster("multiget", network=NETWORK, optimise=options.optimise, heap_mb=1024)
         stack.callback(ring.stop, wipe=True)
         ring.start(wipe=True)
         contacts, nodes = [one.contact for one in ring.nodes], [one.pid() for one in ring.nodes]

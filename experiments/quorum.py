@@ -129,7 +129,7 @@ def main() -> int:
     parser.add_argument("--optimise", action="store_true", help="the nodes use both compilers")
     parser.add_argument("--json", action="store_true", help="print every measurement")
     options = parser.parse_args()
-    nodes = Cluster("quorum", first=61, extended=3, optimise=options.optimise, heap_mb=1024)
+    nodes = Cluster("quorum", extended=3, optimise=options.optimise, heap_mb=1024)
     try:
         nodes.start(wipe=True)
         with cql.Session(nodes.nodes[0].address, nodes.nodes[0].settings.cql_port) as session:

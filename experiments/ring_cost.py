@@ -153,7 +153,7 @@ def main() -> int:
     parser.add_argument("--optimise", action="store_true", help="the nodes use both compilers")
     parser.add_argument("--json", action="store_true", help="print every measurement")
     options = parser.parse_args()
-    ring = Cluster("cost", first=51, extended=3, optimise=options.optimise, heap_mb=1024)
+    ring = Cluster("cost", extended=3, optimise=options.optimise, heap_mb=1024)
     try:
         ring.start(wipe=True)
         with Proxy(ring.contacts, "127.0.0.1:9052", "127.0.0.1:9192", ["--cores", "1", "--aggregate", "off"]) as plain, \

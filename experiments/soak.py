@@ -194,7 +194,7 @@ def main() -> int:
     parser.add_argument("--optimise", action="store_true", help="the nodes use both compilers; warm up longer")
     parser.add_argument("--keys", type=int, default=100_000)
     options = parser.parse_args()
-    ring = Cluster("soak", nodes=3, first=71, heap_mb=768, optimise=options.optimise, extended=3)
+    ring = Cluster("soak", nodes=3, heap_mb=768, optimise=options.optimise, extended=3)
     try:
         extension.jar()
         ring.start(wipe=True)

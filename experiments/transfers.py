@@ -33,7 +33,6 @@ from .locks import Servers, report, say, started
 HERE = Path(__file__).resolve().parent
 NETWORK = "127.0.73"  # of everything that is started here
 NETWORK_AWAY = "127.0.74"  # where nodes are to be found that are some distance away
-RING_FIRST = 73
 KEYSPACE = "bank"  # in Transfers.java too
 ACCOUNTS = 1000
 BALANCE = 1_000_000
@@ -341,7 +340,7 @@ def start(stack, options) -> Bank:
     node, before = ordinary(stack, servers)
     contacts, nodes, replicas, near = [node.contact], [node.process.pid], 1, node.contact
     if not options.embedded:
-        ring = Cluster("transfers", first=RING_FIRST, network=NETWORK, optimise=options.optimise, heap_mb=1024)
+        ring = Cluster("transfers", network=NETWORK, optimise=options.optimise, heap_mb=1024)
         stack.callback(ring.stop, wipe=True)
         contacts = [one.contact for one in ring.nodes]
         near = contacts[0]
@@ -365,7 +364,7 @@ def away(stack, ring: Cluster, microseconds: int) -> list:
     """The addresses by which nodes that are not started yet will be known: whatever goes there and comes back is so long on its way."""
     pairs = []
     for place, node in enumerate(ring.nodes):
-        address = f"{NETWORK_AWAY}.{RING_FIRST + place}"
+        address = f"{NETWORK_AWAY}.{ring.first + place}"
         node.settings.more_yaml += f"broadcast_rpc_address: {address}\n"
         pairs.append((f"{address}:{node.settings.cql_port}", node.contact))
     network = subprocess.Popen([sys.executable, "-m", "experiments.distance", str(microseconds), *map("=".join, pairs)], cwd=HERE.parent)

@@ -8,7 +8,6 @@ from harness import cql
 from harness.cluster import Cluster
 from harness.proxy import PATIENT_PROXY, Proxy
 
-FIRST = 21  # 127.0.0.21 and following: beside the ring of the driver tests
 LISTEN, ADMIN = "127.0.0.1:9044", "127.0.0.1:9182"
 FILES_NEEDED = 12_000
 
@@ -38,7 +37,7 @@ def files():
 @pytest.fixture(scope="session")
 def ring(pytestconfig):
     # A node that is killed loses nothing of what is in memory: the files are not its own.
-    cluster = Cluster("faults", nodes=3, first=FIRST, extended=pytestconfig.getoption("extended"), in_memory=True)
+    cluster = Cluster("faults", nodes=3, extended=pytestconfig.getoption("extended"), in_memory=True)
     try:
         cluster.start(wipe=True)
         first = cluster.nodes[0]

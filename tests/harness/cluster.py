@@ -7,7 +7,7 @@ import zlib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from . import cql, extension, jars, waits
+from . import addresses, cql, extension, jars, waits
 from .node import Node, Settings
 
 STATE = jars.TARGET / "ring"
@@ -35,18 +35,19 @@ def tokens_of(index: int, total: int) -> list:
 
 class Cluster:
     """A ring named `name` whose nodes are at 127.0.0.first, first + 1, ... or in another `network`, whose addresses this
-    host must have. Its files are in target/ring/<name>.
+    host must have. Without `first` the addresses are those that belong to the name. Its files are in target/ring/<name>.
 
     The first `extended` nodes, joined ones counted too, load the Cassandra extension. With `in_memory` the nodes' files
     are there, if there is room: they outlive the nodes, not the machine. A `fleeting` ring is so too, and flushes no
     change of its schema, so that its nodes must not be restarted.
     """
 
-    def __init__(self, name: str = "ring", nodes: int = 3, first: int = 1, authentication: bool = False,
+    def __init__(self, name: str = "ring", nodes: int = 3, first: int = None, authentication: bool = False,
                  heap_mb: int = 512, optimise: bool = False, extended: int = 0, fleeting: bool = False,
                  network: str = "127.0.0", in_memory: bool = False):
         self.directory = STATE / name
-        self.name, self.first, self.authentication = name, first, authentication
+        self.name, self.authentication = name, authentication
+        self.first = addresses.first_of(name, nodes) if first is None else first
         self.heap_mb, self.optimise, self.planned, self.extended = heap_mb, optimise, nodes, extended
         self.fleeting, self.network, self.in_memory = fleeting, network, in_memory or fleeting
         # Whoever loads the ring finds the same: two checkouts have rings of the same name.

@@ -3,10 +3,10 @@
 import shutil
 from pathlib import Path
 
-from . import cql, jars
+from . import addresses, cql, jars
 from .node import Node, Settings
 
-ADDRESS = "127.0.0.250"
+ADDRESS = f"127.0.0.{addresses.first_of('training')}"
 
 
 def record(archive: Path) -> None:

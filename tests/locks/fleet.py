@@ -230,11 +230,10 @@ def insistent(session):
 
 
 @contextmanager
-def with_logins(name: str, first: int, network: str, cache_ms: int):
-    """A fleet of two proxies, not started yet, before a node of its own with PasswordAuthenticator and CassandraAuthorizer, which remembers no
-    permissions itself. `first`: of the last numbers of addresses, by which the node's port for JMX goes too, on 127.0.0.1, beside those of other
-    rings."""
-    ring = Ring(name, nodes=1, first=first, authentication=True, network=network)
+def with_logins(name: str, network: str, cache_ms: int):
+    """A fleet of two proxies, not started yet, before a node of its own with PasswordAuthenticator and CassandraAuthorizer,
+    which remembers no permissions itself."""
+    ring = Ring(name, nodes=1, authentication=True, network=network)
     ring.start(wipe=True)
     fleet = Fleet(ring.contacts, "permissions", 1, 9370, STEADY_LEASE_MS, 600_000, proxies=2,
                   login=SUPERUSER, network=network, more=["--auth-cache-ms", str(cache_ms)])

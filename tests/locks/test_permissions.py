@@ -17,7 +17,6 @@ from locks.fleet import with_logins
 from locks.over_http import ask, listen
 
 NETWORK = "127.0.62"
-FIRST = 81
 CACHE_MS = 1_000
 ACQUIRE = {
     "locks": "INSERT INTO shunt.locks (name, owner) VALUES (%s, %s) IF NOT EXISTS USING TTL 300",
@@ -32,7 +31,7 @@ pytestmark = pytest.mark.skipif(not os.environ.get("SHUNT_RING"), reason="embedd
 
 @pytest.fixture(scope="module")
 def fleet():
-    with with_logins("auth-locks", FIRST, NETWORK, CACHE_MS) as fleet:
+    with with_logins("auth-locks", NETWORK, CACHE_MS) as fleet:
         listen(fleet)
         yield fleet.start()
 

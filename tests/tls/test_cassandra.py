@@ -12,19 +12,17 @@ from harness.ports import free_port
 from harness.proxy import PATIENT_PROXY
 from harness.waits import until
 
-FIRST = 61  # 127.0.0.61: beside the rings of other tests
 PASSWORD = "secret"
-ADDRESS = f"127.0.0.{FIRST}"
 
 
 @pytest.fixture(scope="module")
 def cassandra(authority, application, tmp_path_factory):
     directory = tmp_path_factory.mktemp("stores")
-    pair = authority.server("cassandra", [f"IP:{ADDRESS}"])
+    cluster = ring.Cluster("tls", nodes=1, in_memory=True)
+    pair = authority.server("cassandra", [f"IP:{cluster.nodes[0].address}"])
     store, trusted = pair.store(directory / "store.p12", PASSWORD), directory / "trusted.p12"
     subprocess.run(["keytool", "-importcert", "-noprompt", "-alias", "authority", "-file", authority.ca, "-keystore", trusted,
                     "-storetype", "PKCS12", "-storepass", PASSWORD], check=True, capture_output=True)
-    cluster = ring.Cluster("tls", nodes=1, first=FIRST, in_memory=True)
     settings = cluster.nodes[0].settings
     settings.tls = client_context(authority.ca, application)
     settings.more_yaml = f"""\

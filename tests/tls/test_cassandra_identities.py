@@ -14,7 +14,6 @@ from harness.ports import free_port
 from harness.proxy import PATIENT_PROXY, binary
 from harness.waits import until
 
-FIRST = 62  # 127.0.0.62: beside the rings of other tests
 VERSIONS = [3, 4, 5]
 USER, PASSWORD = SUPERUSER
 PASSWORDS = {USER: PASSWORD, "ann": "ann secret", "bob": "bob secret"}
@@ -30,7 +29,7 @@ def identities(directory, roles: dict) -> str:
 
 @pytest.fixture(scope="module")
 def ring():
-    ring = Ring("identities", nodes=1, first=FIRST, authentication=True, fleeting=True)
+    ring = Ring("identities", nodes=1, authentication=True, fleeting=True)
     ring.start(wipe=True)
     try:
         yield ring

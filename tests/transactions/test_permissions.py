@@ -17,7 +17,6 @@ from .known import Clients, clients_by_core
 from .ruled import wait_until_ruled, wait_until_unruled
 
 NETWORK = "127.0.63"
-FIRST = 84
 CACHE_MS = 1_000
 READ = "BEGIN TRANSACTION LET a = (SELECT v FROM guarded.a WHERE k = 1); SELECT a.v; COMMIT TRANSACTION"
 WRITE = "BEGIN TRANSACTION INSERT INTO guarded.a (k, v) VALUES (1, 2); COMMIT TRANSACTION"
@@ -29,7 +28,7 @@ pytestmark = pytest.mark.skipif(not os.environ.get("SHUNT_RING"), reason="embedd
 
 @pytest.fixture(scope="module")
 def fleet():
-    with with_logins("auth-transactions", FIRST, NETWORK, CACHE_MS) as fleet:
+    with with_logins("auth-transactions", NETWORK, CACHE_MS) as fleet:
         yield fleet.start()
 
 

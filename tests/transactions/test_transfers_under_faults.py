@@ -19,6 +19,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from harness.addresses import first_of
 from harness.cluster import Cluster
 from harness.embedded import Embedded
 from harness.waits import Late, until
@@ -32,7 +33,7 @@ from .conftest import insistent, past_the_proxies_of
 ROUNDS = range(int(os.environ.get("SHUNT_TRANSFERS_ROUNDS", "1")))
 ON_A_RING = os.environ.get("SHUNT_TRANSFERS_RING") == "1"
 LONG = ON_A_RING or len(ROUNDS) > 1
-NODES = (51, 52, 53) if ON_A_RING else (51,)
+NODES = tuple(first_of("bank") + index for index in range(3 if ON_A_RING else 1))
 NODE_PORT = 9349
 HOUR_SECONDS = 3600
 ATTEMPTS_MAX = 20  # to see a proxy while it takes over
@@ -91,7 +92,7 @@ class Three:
     still_seconds, going_seconds = 0.1, 0.05
 
     def __init__(self, network):
-        self.ring = Cluster("bank", nodes=3, first=NODES[0], network=network.nodes[0].rsplit(".", 1)[0] if network else "127.0.0")
+        self.ring = Cluster("bank", nodes=3, network=network.nodes[0].rsplit(".", 1)[0] if network else "127.0.0")
         self.addresses, self.contacts = [node.address for node in self.ring.nodes], self.ring.contacts
 
     def start(self):

@@ -11,7 +11,6 @@ from harness.cluster import SUPERUSER
 from harness.driver import UNDISTURBED
 from harness.proxy import PATIENT_PROXY, Proxy
 
-FIRST = 11  # its own addresses, so that it runs beside the other ring
 LISTEN, ADMIN = "127.0.0.1:9043", "127.0.0.1:9181"
 VERSIONS = [4, 5]
 
@@ -20,7 +19,7 @@ VERSIONS = [4, 5]
 def entrance(backend):
     """(host, port) of a proxy in front of a node with PasswordAuthenticator and CassandraAuthorizer."""
     backend.needs("logins: whoever reaches it may do everything")
-    ring = Ring("auth", nodes=1, first=FIRST, authentication=True, fleeting=True)
+    ring = Ring("auth", nodes=1, authentication=True, fleeting=True)
     ring.start(wipe=True)
     try:
         if not backend.through_proxy:
