@@ -165,6 +165,6 @@ def test_check_reads_the_files_and_asks_for_an_authority(authority, clients_ca, 
     (tmp_path / "ann").write_text("secret\n")
     assert check(tmp_path, text, *tls, *clients_ca)[0] == 0
     code, said = check(tmp_path, text, *tls)
-    assert code == 2 and "`identity`: no client's certificate is verified: give tls_client_ca" in said, said
+    assert code == 2 and "`identity`: an identity needs clients' certificates: set tls_client_ca" in said, said
     code, said = check(tmp_path, f"{text}cores = 2\n", *tls, *clients_ca)
     assert code == 2 and "unknown key `cores`" in said and "before the first [[identity]]" in said, said

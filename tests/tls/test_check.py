@@ -44,10 +44,10 @@ def test_files_that_cannot_be_used(authority, tmp_path):
 
 @pytest.mark.parametrize("options, words", [
     (["--tls", "required"], "TLS needs a certificate"),
-    (["--tls-client-auth", "required", "--tls", "optional"], "certificates of clients need an authority"),
-    (["--fleet", "main", "--tls", "required"], "give fleet_tls = on"),
-    (["--node-tls", "on", "--node-tls-key", "k"], "the key needs its certificate"),
-    (["--node-tls", "on", "--handover", "auto", "--handover-key-file", "k"], "give node_tls = off")])
+    (["--tls-client-auth", "required", "--tls", "optional"], "clients' certificates need an authority"),
+    (["--fleet", "main", "--tls", "required"], "set fleet_tls = on"),
+    (["--node-tls", "on", "--node-tls-key", "k"], "--node-tls-key: needs its certificate"),
+    (["--node-tls", "on", "--handover", "auto", "--handover-key-file", "k"], "set node_tls = off")])
 def test_contradictions(options, words):
     code, said = check(*options)
     assert code == UNUSABLE and words in said, said

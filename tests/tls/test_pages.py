@@ -198,7 +198,7 @@ def test_check_warns_of_pages_that_others_can_read(authority, tmp_path):
     code, said = check("--admin", "0.0.0.0:9180", *options[4:])
     assert code == 0 and "the token travels in clear text" in said, said
     code, said = check(*options[:2])
-    assert code == 2 and "--admin-tls-certificate: it needs its private key" in said, said
+    assert code == 2 and "--admin-tls-certificate: needs its private key" in said, said
     (tmp_path / "token").write_text("short")
     code, said = check(*options)
     assert code == 2 and "a token needs 16 characters" in said, said

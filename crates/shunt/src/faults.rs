@@ -77,7 +77,7 @@ impl Faults {
         if !is_default {
             self.add(
                 flag,
-                format!("it has no effect without {without}: leave it out, or give {without}"),
+                format!("has no effect without {without}: set {without}, or remove --{flag}"),
             );
         }
     }

@@ -64,7 +64,9 @@ impl File {
         if self.mode & OTHERS != 0 {
             let (option, path) = (self.option, self.path.display());
             let mode = self.mode & 0o777;
-            tracing::warn!("{option} {path}: others can read the file (mode {mode:o}): chmod 600");
+            tracing::warn!(
+                "{option} {path}: other users have access (mode {mode:o}); run chmod 600"
+            );
         }
     }
 

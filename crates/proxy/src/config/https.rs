@@ -21,14 +21,15 @@ impl Config {
         for (files, keys) in [(admin, admin_keys), (locks, locks_keys)] {
             let [certificate, key, client_ca] = keys;
             match files.map(Option::is_some) {
-                [true, false, _] => found
-                    .add(certificate, format!("it needs its private key; give its file by {key}")),
-                [false, true, _] => found
-                    .add(key, format!("the key needs its certificate; give it by {certificate}")),
-                [false, false, true] => found.add(
-                    client_ca,
-                    format!("clients show certificates only with TLS; give {certificate} too"),
-                ),
+                [true, false, _] => {
+                    found.add(certificate, format!("needs its private key; set {key}"))
+                }
+                [false, true, _] => {
+                    found.add(key, format!("needs its certificate; set {certificate}"))
+                }
+                [false, false, true] => {
+                    found.add(client_ca, format!("needs TLS; set {certificate} and {key}"))
+                }
                 _ => {}
             }
         }
@@ -38,10 +39,8 @@ impl Config {
             let is_off = if is_admin { self.admin.is_none() } else { self.locks_http.is_none() };
             if is_off && (option.differs)(self, &default) {
                 let (key, listener) = (option.key, if is_admin { "admin" } else { "locks_http" });
-                let why = format!(
-                    "it has no effect without an address: give one by {listener}, or leave {key} \
-                    out"
-                );
+                let why =
+                    format!("has no effect without {listener}: set {listener}, or remove {key}");
                 found.add(key, why);
             }
         }

@@ -108,7 +108,7 @@ fn name_from(text: &str) -> Result<PeerName, String> {
         return Err("`match` is empty: give a URI, a DNS name, an e-mail address or CN=NAME".into());
     }
     if name.contains('*') {
-        return Err(format!("`match` = `{text}`: names are compared as they are, without `*`"));
+        return Err(format!("`match` = `{text}`: names are compared exactly; `*` is not allowed"));
     }
     Ok(PeerName::new(kind, name))
 }
@@ -149,7 +149,9 @@ impl Identities {
             let mode = fs::metadata(&identity.password_file).ok()?.mode() & 0o777;
             let file = identity.password_file.display();
             (mode & OTHERS != 0).then(|| {
-                format!("password_file {file}: others can read the file (mode {mode:o}): chmod 600")
+                format!(
+                    "password_file {file}: other users have access (mode {mode:o}); run chmod 600"
+                )
             })
         })
     }
@@ -227,18 +229,21 @@ impl Config {
         if self.tls_client_ca.is_none() {
             found.add(
                 "identity",
-                "no client's certificate is verified: give tls_client_ca, the authorities of \
-                clients' certificates, and tls_client_auth = required or optional",
+                "an identity needs clients' certificates: set tls_client_ca, and set \
+                tls_client_auth = required or optional",
             );
         } else if self.tls != Tls::Off && self.tls_client_auth == ClientAuth::None {
             found.add(
                 "identity",
-                "no client is asked for a certificate: give tls_client_auth = required or optional",
+                "clients are not asked for a certificate: set tls_client_auth = required or optional",
             );
         }
         for (index, identity) in identities.iter().enumerate() {
             if identities[..index].iter().any(|former| former.name == identity.name) {
-                let why = format!("`{}` is matched before: the first one counts", identity.name);
+                let why = format!(
+                    "an earlier identity already has `{}`; remove one of the two",
+                    identity.name
+                );
                 found.add("identity", numbered(index, &why));
             }
         }

@@ -34,12 +34,12 @@ impl Kind for ListenAddress {
 fn unix_path(text: &str) -> Result<PathBuf, String> {
     let path = Path::new(text);
     if !path.is_absolute() || path.file_name().is_none() || text.contains('\0') {
-        return Err("has no absolute path behind `unix:`, such as /run/shunt/cql.sock".to_owned());
+        return Err("needs an absolute path after `unix:`, such as /run/shunt/cql.sock".to_owned());
     }
     if text.len() > UNIX_PATH_BYTES_MAX {
         return Err(format!(
-            "has a path of {} bytes, and Unix sockets have at most {UNIX_PATH_BYTES_MAX}: choose a \
-            shorter one",
+            "has a path of {} bytes; the path of a Unix socket can have at most \
+            {UNIX_PATH_BYTES_MAX}",
             text.len()
         ));
     }
@@ -71,7 +71,7 @@ impl Kind for Mode {
             (3..=4).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
         match u32::from_str_radix(text, 8) {
             Ok(mode) if is_octal && mode <= 0o777 => Ok(Self(mode)),
-            _ => Err("is no octal number from 000 to 0777, such as 0660".to_owned()),
+            _ => Err("must be an octal number from 000 to 0777, such as 0660".to_owned()),
         }
     }
 }
@@ -96,7 +96,7 @@ impl Kind for Owner {
             || group.is_some_and(|group| !is_name(group))
             || user.is_none() && group.is_none()
         {
-            return Err("is neither USER, USER:GROUP nor :GROUP".to_owned());
+            return Err("must be USER, USER:GROUP or :GROUP".to_owned());
         }
         Ok(Self { user, group: group.map(str::to_owned) })
     }
@@ -109,12 +109,13 @@ impl Owner {
     /// # Errors
     /// A name that is not there.
     pub fn numbers(&self, passwd: &str, group: &str) -> Result<(Option<u32>, Option<u32>), String> {
-        let number = |name: &Option<String>, file: &str, what: &str| {
+        let number = |name: &Option<String>, text: &str, missing: &str| {
             let Some(name) = name else { return Ok(None) };
-            let found = name.parse().ok().or_else(|| number_of(file, name));
-            found.map(Some).ok_or_else(|| format!("there is no {what} {name}; a number works too"))
+            let found = name.parse().ok().or_else(|| number_of(text, name));
+            found.map(Some).ok_or_else(|| format!("{missing} {name}; give the number instead"))
         };
-        Ok((number(&self.user, passwd, "user")?, number(&self.group, group, "group")?))
+        let user = number(&self.user, passwd, "/etc/passwd has no user")?;
+        Ok((user, number(&self.group, group, "/etc/group has no group")?))
     }
 }
 

@@ -40,7 +40,7 @@ impl Config {
             found.add("clients_bytes_max", why);
         }
         if self.handover == Handover::Auto && self.handover_key_file.is_none() {
-            let why = "hand-over needs the agents' key; give its file by handover_key_file";
+            let why = "hand-over needs the agents' key; set handover_key_file";
             found.add("handover", why);
         }
         if let Some(login) = self.credentials()
@@ -52,8 +52,7 @@ impl Config {
                 .add("username", "a role name must not be empty, and neither it nor the password may hold a zero byte");
         }
         if self.local_datacentre.as_deref() == Some("") {
-            found
-                .add("local_datacentre", "is empty; give a datacentre's name or leave the key out");
+            found.add("local_datacentre", "is empty; set it to a datacentre's name, or remove it");
         }
         found.0
     }
@@ -62,7 +61,7 @@ impl Config {
         if self.listen.tcp.is_empty() {
             found.add(
                 "listen",
-                "no address to listen on; give at least one besides Unix sockets, such as 127.0.0.1:9042",
+                "needs a TCP address, such as 127.0.0.1:9042; a Unix socket alone is not enough",
             );
         }
         for (index, address) in self.listen.tcp.iter().enumerate() {
@@ -98,7 +97,7 @@ impl Config {
         {
             found.add(
                 "advertise",
-                format!("drivers cannot connect to {advertise}; give the address they reach this proxy at"),
+                format!("drivers cannot connect to {advertise}; set the address at which they reach this proxy"),
             );
         }
     }
@@ -116,7 +115,12 @@ impl Config {
             ("unix_owner", self.unix_owner != default.unix_owner),
         ] {
             if differs && paths.is_empty() {
-                found.add(key, "listen has no Unix socket: add one, or leave this option out");
+                found.add(
+                    key,
+                    format!(
+                        "has no effect, because listen has no Unix socket: add one, or remove {key}"
+                    ),
+                );
             }
         }
     }
@@ -182,9 +186,7 @@ impl Config {
                 let key = option.key;
                 found.add(
                     key,
-                    format!(
-                        "it has no effect without {without}: give {without}, or leave {key} out"
-                    ),
+                    format!("has no effect without {without}: set {without}, or remove {key}"),
                 );
             }
         }
@@ -197,28 +199,30 @@ impl Config {
             if self.fleet_tls == Switch::On {
                 found.add(
                     "fleet_tls",
-                    "the other proxies of the fleet would find no TLS here: give tls = optional \
-                    or required",
+                    "the other proxies of the fleet would connect with TLS, which is off here: \
+                    set tls = optional or required",
                 );
             }
             return;
         }
         if self.tls_certificate.is_none() {
-            found.add("tls_certificate", "TLS needs a certificate; give its file, or tls = off");
+            found.add(
+                "tls_certificate",
+                "TLS needs a certificate; set tls_certificate, or set tls = off",
+            );
         }
         if self.tls_key.is_none() {
-            found.add("tls_key", "TLS needs the certificate's private key; give its file");
+            found.add("tls_key", "TLS needs the certificate's private key; set tls_key");
         }
         match (self.tls_client_auth, &self.tls_client_ca) {
             (ClientAuth::None, Some(_)) => found.add(
                 "tls_client_ca",
-                "no client is asked for a certificate: give tls_client_auth = required or \
-                optional, or leave tls_client_ca out",
+                "clients are not asked for a certificate: set tls_client_auth = required or \
+                optional, or remove tls_client_ca",
             ),
             (ClientAuth::Optional | ClientAuth::Required, None) => found.add(
                 "tls_client_auth",
-                "certificates of clients need an authority to verify them; give its file by \
-                tls_client_ca",
+                "clients' certificates need an authority that verifies them; set tls_client_ca",
             ),
             _ => {}
         }
@@ -233,14 +237,14 @@ impl Config {
             found.add(
                 "handover",
                 "a connection with TLS is never handed over, and tls = required admits no other: \
-                give tls = optional, or leave handover out",
+                set tls = optional, or remove handover",
             );
         }
         if self.fleet.is_some() && self.fleet_tls == Switch::Off {
             found.add(
                 "fleet_tls",
                 "the proxies of a fleet connect to each other without TLS, which tls = required \
-                refuses: give fleet_tls = on, or tls = optional",
+                refuses: set fleet_tls = on, or tls = optional",
             );
         }
     }
@@ -252,33 +256,31 @@ impl Config {
             return;
         }
         match (&self.node_tls_certificate, &self.node_tls_key) {
-            (Some(_), None) => found.add(
-                "node_tls_certificate",
-                "the certificate needs its private key; give its file by node_tls_key",
-            ),
-            (None, Some(_)) => found.add(
-                "node_tls_key",
-                "the key needs its certificate; give its file by node_tls_certificate",
-            ),
+            (Some(_), None) => {
+                found.add("node_tls_certificate", "needs its private key; set node_tls_key")
+            }
+            (None, Some(_)) => {
+                found.add("node_tls_key", "needs its certificate; set node_tls_certificate")
+            }
             _ => {}
         }
         if self.node_tls_name.is_some() && self.node_tls_verify != Verify::Full {
             found.add(
                 "node_tls_name",
-                "no name is verified: give node_tls_verify = full, or leave node_tls_name out",
+                "no name is verified: set node_tls_verify = full, or remove node_tls_name",
             );
         }
         if self.node_tls_ca.is_some() && self.node_tls_verify == Verify::None {
             found.add(
                 "node_tls_ca",
-                "no authority is verified: give node_tls_verify = full, or leave node_tls_ca out",
+                "no authority is verified: set node_tls_verify = full, or remove node_tls_ca",
             );
         }
         if self.handover == Handover::Auto {
             found.add(
                 "handover",
-                "agents pass links to nodes on in clear text, which node_tls = on excludes: give \
-                node_tls = off, or leave handover out",
+                "agents use links to nodes in clear text, which node_tls = on excludes: set \
+                node_tls = off, or remove handover",
             );
         }
     }
@@ -316,8 +318,8 @@ impl Config {
                 found.add(
                     key,
                     format!(
-                        "only a proxy of a fleet has locks and transactions; give the fleet's \
-                    name by fleet, or leave {key} out"
+                        "only a proxy of a fleet has locks and transactions: set fleet to the \
+                        fleet's name, or remove {key}"
                     ),
                 );
             }
@@ -460,7 +462,7 @@ mod tests {
         assert_eq!(found.len(), 8);
         for Problem { key, message } in &problems {
             assert!(
-                message.contains("by fleet") && message.ends_with(&format!("leave {key} out")),
+                message.contains("set fleet") && message.ends_with(&format!("remove {key}")),
                 "{message}"
             );
         }

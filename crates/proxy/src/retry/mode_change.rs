@@ -15,7 +15,7 @@ use crate::transactions::observation;
 use crate::transactions::pause;
 
 /// The error text for its client, which asks again.
-pub(crate) const WHY: &str = "Shunt: by now the proxies decide what is asked of this table, or do not know if they do; ask again";
+pub(crate) const WHY: &str = "Shunt: the proxies may have taken this table over from the nodes while the request was under way; try again";
 
 /// True for a request that must not go to nodes any more. `body`: its bytes.
 pub(crate) fn is_taken(core: &mut Core, io: &mut Io, pending: &Pending, body: &[u8]) -> bool {

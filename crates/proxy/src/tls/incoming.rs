@@ -181,7 +181,7 @@ pub fn check(config: &Config) -> Result<Vec<String>, TlsError> {
 pub(super) fn escape_from_certificates(config: &Config) -> Option<&'static str> {
     let escapes = config.tls == Tls::Optional && config.tls_client_auth == ClientAuth::Required;
     escapes.then_some(
-        "tls_client_auth: with tls = optional a client in clear text needs no certificate: give \
+        "tls_client_auth: with tls = optional a client in clear text needs no certificate: set \
         tls = required as soon as all clients have TLS",
     )
 }

@@ -252,8 +252,8 @@ impl StorageOptions {
         });
         let reserve_bytes = size("reserve-bytes", &self.reserve_bytes);
         if is_idle {
-            let why = "it has no effect without a row cache in memory: give --row-cache-bytes \
-            more than 0, or leave it out";
+            let why = "has no effect without a row cache in memory: set --row-cache-bytes \
+            above 0, or remove --row-cache-ssd";
             checked.add("row-cache-ssd", why);
         }
         StoreOptions { engine, row_cache, reserve_bytes, ..StoreOptions::default() }

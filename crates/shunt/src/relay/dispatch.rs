@@ -120,7 +120,7 @@ impl DispatchCommand {
         self.tls.check(faults);
         if self.tls.is_required() && self.handover == When::Auto {
             let why = "a connection with TLS is never handed over, and --tls required admits no \
-            other: give --tls optional, or leave --handover out";
+            other: set --tls optional, or remove --handover";
             faults.add("handover", why);
         }
         self.means.check(self.handover == When::Auto, "--handover auto", faults);

@@ -65,14 +65,14 @@ impl AdminGuard {
         }
         match (&self.admin_tls_certificate, &self.admin_tls_key) {
             (Some(_), None) => {
-                faults.add("admin-tls-certificate", "needs its private key: give --admin-tls-key")
+                faults.add("admin-tls-certificate", "needs its private key; set --admin-tls-key")
             }
             (None, Some(_)) => {
-                faults.add("admin-tls-key", "needs its certificate: give --admin-tls-certificate")
+                faults.add("admin-tls-key", "needs its certificate; set --admin-tls-certificate")
             }
             (None, None) if self.admin_tls_client_ca.is_some() => faults.add(
                 "admin-tls-client-ca",
-                "clients show certificates only with TLS: give --admin-tls-certificate too",
+                "needs TLS; set --admin-tls-certificate and --admin-tls-key",
             ),
             _ => {}
         }
@@ -124,7 +124,7 @@ pub(crate) struct ClientGuard {
 }
 
 fn tls(text: &str) -> Result<Tls, String> {
-    Tls::from_text(text).map_err(|_| "there are off, optional and required".to_owned())
+    Tls::from_text(text).map_err(|_| "expected off, optional or required".to_owned())
 }
 
 impl ClientGuard {
@@ -159,19 +159,20 @@ impl ClientGuard {
             return;
         }
         if self.tls_certificate.is_none() {
-            faults.add("tls", "needs a certificate: give --tls-certificate, or --tls off");
+            faults.add("tls", "needs a certificate; set --tls-certificate, or --tls off");
         }
         if self.tls_key.is_none() {
-            faults.add("tls", "needs the private key of the certificate: give --tls-key");
+            faults.add("tls", "needs the certificate's private key; set --tls-key");
         }
         match (self.tls_client_auth, &self.tls_client_ca) {
             (ClientAuth::None, Some(_)) => faults.add(
                 "tls-client-ca",
-                "no client is asked for a certificate: give --tls-client-auth, or leave it out",
+                "clients are not asked for a certificate: set --tls-client-auth, or remove \
+                --tls-client-ca",
             ),
             (ClientAuth::Optional | ClientAuth::Required, None) => faults.add(
                 "tls-client-auth",
-                "certificates of clients need an authority to verify them: give --tls-client-ca",
+                "clients' certificates need an authority that verifies them; set --tls-client-ca",
             ),
             _ => {
                 if let Some(options) = self.options() {
@@ -187,7 +188,7 @@ impl ClientGuard {
         let files = server.map(|server| server.files()).unwrap_or_default();
         let escapes = self.tls == Tls::Optional && self.tls_client_auth == ClientAuth::Required;
         let escape = "--tls-client-auth: with --tls optional a client in clear text needs no \
-            certificate: give --tls required as soon as all clients have TLS";
+            certificate: set --tls required as soon as all clients have TLS";
         let soon = files.iter().filter_map(expires_soon);
         soon.chain(escapes.then(|| escape.to_owned())).collect()
     }

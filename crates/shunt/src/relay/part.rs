@@ -206,7 +206,7 @@ impl<M: Copy + Send + 'static> Part for LoopsPart<M> {
     fn reload(&mut self) {
         self.guard.reload();
         info!(
-            "the {} reads the files of certificates and tokens again, and nothing else: restart it, which its clients survive",
+            "the {} reads its certificates and tokens again; other changes need a restart",
             self.name
         );
     }

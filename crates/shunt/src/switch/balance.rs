@@ -159,13 +159,15 @@ impl Balance {
 
 fn words(known: &Known) -> String {
     if let (Some(SessionFault(why)), Some(_)) = (known.fault, known.state) {
-        return format!("cannot be asked over TLS ({why}): it keeps its connections");
+        return format!("cannot be asked over TLS ({why}); it keeps only its existing connections");
     }
     let words = match (known.state, known.mac) {
         (Some(_), None) => "is not in this host's layer-2 network, so it gets no connections",
         (Some(State::TakesNew), _) => "takes new connections",
-        (Some(State::KeepsOld), _) => "is not ready: it keeps its connections",
-        (None, _) => "does not answer: its connections go to other dispatchers, which reset them",
+        (Some(State::KeepsOld), _) => "is not ready; it keeps only its existing connections",
+        (None, _) => {
+            "does not answer, so its connections go to other dispatchers, which reset them"
+        }
     };
     words.to_owned()
 }

@@ -156,9 +156,7 @@ impl Load {
     /// Returns the given options that have no effect in this role; the user expects an effect.
     fn idle(&self, role: Role) -> Vec<String> {
         let is_idle = |flag: &str| {
-            format!(
-                "--{flag}: it has no effect with this --role: leave it out, or give another role"
-            )
+            format!("--{flag}: has no effect with this --role: remove it, or set another role")
         };
         let vips = (role == Role::Dispatcher && !self.vips.is_empty()).then_some("vip");
         vips.into_iter().chain(self.servers.idle(role)).map(is_idle).collect()

@@ -257,7 +257,7 @@ fn options_that_a_role_of_the_switch_does_not_have_are_refused_by_name() {
         };
         let (code, _, errors) = output(&[&load[..], &[role], needed, &[option, value]].concat());
         assert!(
-            code == 2 && errors.contains(&format!("error: {option}: it has no effect")),
+            code == 2 && errors.contains(&format!("error: {option}: has no effect")),
             "{role} {option}: {errors}"
         );
     }

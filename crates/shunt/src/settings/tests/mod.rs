@@ -247,8 +247,8 @@ fn options_of_a_fleet_are_refused_without_one() {
         .to_string();
     let remedy = |key: &str| {
         format!(
-            "only a proxy of a fleet has locks and transactions; give the fleet's name by fleet, \
-            or leave {key} out"
+            "only a proxy of a fleet has locks and transactions: set fleet to the fleet's name, \
+            or remove {key}"
         )
     };
     let expected = [
