@@ -279,7 +279,7 @@ impl Config {
         if self.handover == Handover::Auto {
             found.add(
                 "handover",
-                "agents use links to nodes in clear text, which node_tls = on excludes: set \
+                "agents forward links to nodes in clear text, which node_tls = on excludes: set \
                 node_tls = off, or remove handover",
             );
         }
