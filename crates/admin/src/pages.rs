@@ -36,6 +36,16 @@ pub trait Part: Send + Sync + 'static {
     /// Returns the part's state as an object. Its entries become entries of `/status`, so their
     /// names must differ from those of other parts.
     fn status(&self) -> State<'_>;
+
+    /// Returns the names of the part's own pages, which no other part has.
+    fn pages(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// Returns the content of one of its own pages; `None` for any other name.
+    fn page(&self, _name: &str) -> Option<State<'_>> {
+        None
+    }
 }
 
 labels! {
@@ -125,6 +135,17 @@ impl Pages {
     }
 
     /// The state of all parts as one object.
+    /// The names of the parts' own pages.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.parts.iter().flat_map(|part| part.pages()).copied()
+    }
+
+    /// The content of a part's own page.
+    pub(crate) async fn page(&self, name: &str) -> Option<Json> {
+        let state = self.parts.iter().find_map(|part| part.page(name))?;
+        Some(state.await)
+    }
+
     pub(crate) async fn status(&self) -> Json {
         let reason = self.not_ready();
         let mut all = Map::new();

@@ -51,7 +51,10 @@ impl Pages {
 
     /// The same with at most `connections_max` connections at a time.
     pub async fn serve_at_most(self: Arc<Self>, listener: TcpListener, connections_max: usize) {
-        let router = Router::new()
+        let own = self
+            .names()
+            .fold(Router::new(), |router, name| router.route(&format!("/{name}"), get(own_page)));
+        let router = own
             .route("/metrics", get(metrics))
             .route("/healthz", get(health))
             .route("/readyz", get(ready))
@@ -235,11 +238,17 @@ async fn status(State(pages): State<Arc<Pages>>) -> Response {
     Json(pages.status().await).into_response()
 }
 
-async fn not_found(request: Request) -> Response {
-    let error = format!(
-        "no page {}; there are /metrics, /healthz, /readyz and /status",
-        request.uri().path()
-    );
+async fn own_page(state: State<Arc<Pages>>, request: Request) -> Response {
+    match state.page(request.uri().path().trim_start_matches('/')).await {
+        Some(page) => Json(page).into_response(),
+        None => not_found(state, request).await,
+    }
+}
+
+async fn not_found(State(pages): State<Arc<Pages>>, request: Request) -> Response {
+    let own: String = pages.names().map(|name| format!("/{name}, ")).collect();
+    let path = request.uri().path();
+    let error = format!("no page {path}; there are {own}/metrics, /healthz, /readyz and /status");
     failure(StatusCode::NOT_FOUND, &error)
 }
 

@@ -19,10 +19,11 @@ use crate::locks::intake;
 use crate::metrics::{Closing, QueryKind, Refusal};
 use crate::reply::{self, Answer};
 
-/// The options of a STARTUP message, and the driver that it names.
+/// The options of a STARTUP message, and the driver and application that it names.
 struct StartupOptions<'a> {
     driver: &'a str,
     driver_version: &'a str,
+    application: &'a str,
     compression: Option<Algorithm>,
     no_compact: bool,
     /// True if the client asks for a login by password, whatever its certificate.
@@ -157,7 +158,8 @@ fn take_startup(core: &mut Core, io: &mut Io, slot: u32, header: &Header, body: 
         closing::refuse(core, io, slot, header.stream, &Fault::protocol(why));
         return;
     }
-    let driver = core.clients.drivers.named(options.driver, options.driver_version);
+    let driver =
+        core.clients.drivers.named(options.driver, options.driver_version, options.application);
     let Some(client) = core.clients.get_mut(slot) else { return };
     client.version = header.version;
     client.driver = driver;
@@ -244,6 +246,7 @@ fn startup_options(body: &[u8], version: u8) -> Result<StartupOptions<'_>, Strin
     let mut options = StartupOptions {
         driver: "",
         driver_version: "",
+        application: "",
         compression: None,
         no_compact: false,
         asks_for_password: false,
@@ -263,6 +266,7 @@ fn startup_options(body: &[u8], version: u8) -> Result<StartupOptions<'_>, Strin
             }
             "DRIVER_NAME" => options.driver = value,
             "DRIVER_VERSION" => options.driver_version = value,
+            "APPLICATION_NAME" => options.application = value,
             LOGIN_KEY => options.asks_for_password = value == LOGIN_PASSWORD,
             "NO_COMPACT" => options.no_compact = value.eq_ignore_ascii_case("true"),
             _ => {}

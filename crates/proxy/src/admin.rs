@@ -1,11 +1,13 @@
 //! Metrics, health, readiness and status of the proxy, as seen from outside.
 //!
 //! This part only reads: counters of the cores, the last known ring and the configuration. It asks
-//! the cores for their clients, the members of the fleet and the locks that clients wait for.
+//! the cores for their clients, their slow queries, the members of the fleet and the locks that
+//! clients wait for.
 
 mod ask;
 mod clients;
 mod fleet;
+mod slow_queries;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -36,6 +38,7 @@ pub struct Admin {
     heartbeats: Heartbeats,
     clients: Clients,
     locks: fleet::Locks,
+    slow_queries: slow_queries::Records,
 }
 
 impl Admin {
@@ -48,7 +51,9 @@ impl Admin {
     ) -> Arc<Self> {
         let heartbeats = Heartbeats::new(sources.cores.len());
         let mailboxes: Arc<[Mailbox]> = mailboxes.into();
-        let (clients, locks) = (Clients::new(Arc::clone(&mailboxes)), fleet::Locks::new(mailboxes));
+        let clients = Clients::new(Arc::clone(&mailboxes));
+        let locks = fleet::Locks::new(Arc::clone(&mailboxes));
+        let slow_queries = slow_queries::Records::new(mailboxes);
         Arc::new(Self {
             sources,
             config,
@@ -57,6 +62,7 @@ impl Admin {
             heartbeats,
             clients,
             locks,
+            slow_queries,
         })
     }
 
@@ -100,6 +106,14 @@ impl Part for Admin {
 
     fn status(&self) -> State<'_> {
         Box::pin(status::status(self))
+    }
+
+    fn pages(&self) -> &'static [&'static str] {
+        &[slow_queries::PAGE]
+    }
+
+    fn page(&self, name: &str) -> Option<State<'_>> {
+        (name == slow_queries::PAGE).then(|| Box::pin(self.slow_queries.page()) as State<'_>)
     }
 
     fn not_ready(&self) -> Option<String> {

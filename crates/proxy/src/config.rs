@@ -555,19 +555,27 @@ options! {
 
     /// Level: error, warn, info, debug or trace; or `tracing` directives
     log: String {
-        kind: String, value: "LEVEL",
-        default: "info",
+        kind: String, value: "LEVEL", default: "info",
         allowed: Form("level or directives", "debug"),
         change: OnReload,
         manual: "`off` is a level too; directives are such as `info,shunt_proxy::control=debug`",
     }
     /// Format: text or json
     log_format: LogFormat {
-        kind: LogFormat, value: "FORMAT",
-        default: "text",
+        kind: LogFormat, value: "FORMAT", default: "text",
         allowed: Form("`text`, `json`", "json"),
         change: AfterRestart,
         manual: "One line or one JSON object per event",
+    }
+    /// Time from which a query is logged as slow; 0 is never
+    slow_query_ms: u64 {
+        kind: Millis, value: "MS", default: "500", allowed: Numbers(0, DAY_MS), change: OnReload,
+        manual: "With the node, the client and the table; see [slow queries](slow-queries.md). Time-outs and failures of nodes are logged too",
+    }
+    /// Show the values in slow queries: off or on
+    log_values: Switch {
+        kind: Switch, value: "WHEN", default: "off", allowed: Form("`off`, `on`", "on"), change: OnReload,
+        manual: "Values may be personal data. Values that a driver binds are never shown",
     }
 
     // The last section: in a file, options behind a table would belong to it.

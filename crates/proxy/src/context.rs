@@ -25,6 +25,8 @@ pub(crate) struct Context {
     pub(crate) log_limits: Arc<LogLimits>,
     pub(crate) control: mpsc::Sender<ControlRequest>,
     pub(crate) outgoing: Outgoing,
+    /// Time from which a query is slow, nanoseconds: `slow_query_ms` of the options, or never.
+    pub(crate) slow_query_ns: u64,
     /// True while the proxy shuts down.
     pub(crate) draining: bool,
     /// Number of ticks so far.
@@ -41,6 +43,12 @@ impl Context {
         self.seed ^= self.seed >> 7;
         self.seed ^= self.seed << 17;
         self.seed
+    }
+
+    /// Takes new options.
+    pub(crate) fn set_config(&mut self, config: Arc<Config>) {
+        self.slow_query_ns = slow_query_ns(&config);
+        self.config = config;
     }
 
     /// Deadline of a request, from its arrival, in nanoseconds.
@@ -65,5 +73,13 @@ impl Context {
     /// may no longer hold.
     pub(crate) fn is_too_late(&self, io: &mut Io, plan: &Plan, received_ns: u64) -> bool {
         io.read_clock_ns().saturating_sub(received_ns) > self.timeout_ns(plan)
+    }
+}
+
+/// Time from which a query is slow, nanoseconds; the largest number if none is.
+pub(crate) fn slow_query_ns(config: &Config) -> u64 {
+    match config.slow_query_ms {
+        0 => u64::MAX,
+        slow_query_ms => slow_query_ms * 1_000_000,
     }
 }

@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use crate::client::census::Census;
 use crate::client::clients::Clients;
 use crate::config::Config;
-use crate::context::Context;
+use crate::context::{Context, slow_query_ns};
 use crate::control::post::Mailbox;
 use crate::control::state::ControlRequest;
 use crate::fleet::clock::NodeClocks;
@@ -34,6 +34,7 @@ use crate::prepared::PreparedStore;
 use crate::retained::Retained;
 use crate::retry::Retries;
 use crate::router::Router;
+use crate::slow_queries::records::SlowQueries;
 use crate::tls::Outgoing;
 use crate::transactions::TransactionKeeper;
 use crate::window::WindowControl;
@@ -78,8 +79,15 @@ pub struct Core {
     pub(crate) handover: Option<Box<Handover>>,
     pub(crate) window: WindowControl,
     pub(crate) scratch: Scratch,
+    pub(crate) reports: Reports,
+}
+
+/// What the admin pages ask a core for.
+#[derive(Default)]
+pub(crate) struct Reports {
     /// The count of clients in progress, if any.
     pub(crate) census: Option<Census>,
+    pub(crate) slow_queries: SlowQueries,
 }
 
 /// Owners of the state that this core shares with other proxies of a fleet and with the other
@@ -114,6 +122,7 @@ impl Core {
             window: WindowControl::new(options.config.window_us),
             context: Context {
                 index: options.index,
+                slow_query_ns: slow_query_ns(&options.config),
                 config: options.config,
                 metrics: options.metrics,
                 log_limits: options.log_limits,
@@ -142,7 +151,7 @@ impl Core {
             connections: Connections::default(),
             handover: options.handover.map(|options| Box::new(Handover::new(options))),
             scratch: Scratch::default(),
-            census: None,
+            reports: Reports::default(),
         }
     }
 }

@@ -31,6 +31,9 @@ use crate::plan::After;
 use crate::reply::{self, Answer};
 use crate::retained::Retained;
 use crate::retry::{agreement, failure, refusals, unprepared};
+use crate::router::Router;
+use crate::slow_queries::capture;
+use crate::slow_queries::records::SlowQueries;
 
 /// Bytes at the head of a frame that identify its only answer: the count and the stream id.
 const ONLY_STREAM_BYTES: usize = 6;
@@ -84,6 +87,8 @@ pub(crate) fn reconsider_full(core: &mut Core, io: &mut Io, key: LinkKey) {
 struct Path<'a> {
     clients: &'a mut Clients,
     retained: &'a mut Retained,
+    router: &'a Router,
+    slow_queries: &'a mut SlowQueries,
     context: &'a Context,
 }
 
@@ -103,10 +108,12 @@ enum Next {
 #[inline]
 fn read_envelopes(core: &mut Core, io: &mut Io, at: LinkRef, envelopes: &mut Envelopes<'_>) {
     loop {
-        let Core { clients, links, retained, context, .. } = &mut *core;
+        let Core { clients, links, retained, router, reports, context, .. } = &mut *core;
+        let slow_queries = &mut reports.slow_queries;
         let Some(LinkAndNode { link, node, .. }) = links.find_with_node(at) else { return };
         let segmented = link.segmented;
-        match pass_on_all(link, node, Path { clients, retained, context }, io, envelopes) {
+        let path = Path { clients, retained, router, slow_queries, context };
+        match pass_on_all(link, node, path, io, envelopes) {
             Next::Nothing => return,
             Next::Fault(why) => {
                 lifecycle::fault(core, io, at.key, &why);
@@ -193,6 +200,9 @@ fn pass_on(
         return false;
     }
     let (to, sent_ns, kept) = (pending.recipient(), pending.sent_ns, pending.kept);
+    if io.now_ns().saturating_sub(to.received_ns) >= path.context.slow_query_ns {
+        record_slow(link, path, io, pending);
+    }
     link.streams.remove(answer.stream);
     if let Some(node) = node {
         node.in_flight = node.in_flight.saturating_sub(1);
@@ -201,6 +211,15 @@ fn pass_on(
     path.retained.release_on(link, io, kept);
     reply::deliver(path.clients, path.context, io, to, answer, Outcome::Ok);
     true
+}
+
+/// Records a query whose answer came late.
+#[cold]
+fn record_slow(link: &Link, path: &mut Path<'_>, io: &Io, pending: &Pending) {
+    let Path { clients, retained, router, slow_queries, context } = path;
+    let body = retained.view(io, link.conn, pending.kept);
+    let sources = capture::Sources { clients, router, context, node: Some(link.node), body };
+    capture::record(slow_queries, &sources, pending, io.now_ns(), Outcome::Ok, None);
 }
 
 /// Handles a message that the proxy must inspect.
@@ -315,9 +334,10 @@ fn read_aggregate(core: &mut Core, io: &mut Io, at: LinkRef, header: &Header, bo
         }
     };
     loop {
-        let Core { clients, links, retained, context, .. } = &mut *core;
+        let Core { clients, links, retained, router, reports, context, .. } = &mut *core;
+        let slow_queries = &mut reports.slow_queries;
         let Some(LinkAndNode { link, mut node, .. }) = links.find_with_node(at) else { return };
-        let mut path = Path { clients, retained, context };
+        let mut path = Path { clients, retained, router, slow_queries, context };
         let other = loop {
             match entries.next() {
                 None => return,
@@ -366,9 +386,13 @@ fn take(core: &mut Core, io: &mut Io, at: LinkRef, answer: &Answer<'_>) {
         link.orphans = link.orphans.saturating_sub(1);
     }
     match pending.purpose {
-        Purpose::Client => take_for_client(core, io, at, &pending, answer),
+        Purpose::Client => {
+            capture::answered(core, io, at, &pending, answer);
+            take_for_client(core, io, at, &pending, answer);
+        }
         Purpose::Offered => {
             offers::came_on_link(core, at, answer.stream);
+            capture::answered(core, io, at, &pending, answer);
             take_for_client(core, io, at, &pending, answer);
         }
         Purpose::Heartbeat => {

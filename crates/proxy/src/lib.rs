@@ -45,6 +45,7 @@ mod intake;
 mod plan;
 mod retained;
 mod router;
+pub mod slow_queries;
 mod wakes;
 mod window;
 

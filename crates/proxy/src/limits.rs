@@ -300,6 +300,27 @@ pub const CLOCK_NODES_MAX: usize = 64;
 /// microseconds.
 pub const CLOCK_BEHIND_MAX_US: i64 = 1_000_000;
 
+/// Slow queries of which a core keeps a record.
+pub const SLOW_QUERIES_MAX: usize = 1_000;
+
+/// Memory of these records, bytes.
+pub const SLOW_QUERIES_BYTES_MAX: usize = 1 << 20;
+
+/// Slow queries of which a core makes a record in each second.
+pub const SLOW_QUERIES_PER_SECOND: usize = 50;
+
+/// Such queries of one client's host.
+pub const SLOW_QUERIES_OF_HOST_PER_SECOND: usize = 20;
+
+/// Lines that a core logs about slow queries in each second.
+pub const SLOW_QUERY_LINES_PER_SECOND: usize = 5;
+
+/// Bytes of a slow query's text in logs and pages.
+pub const SLOW_QUERY_TEXT_BYTES_MAX: usize = 1_024;
+
+/// Bytes of its table's name.
+pub const SLOW_QUERY_TABLE_BYTES_MAX: usize = 200;
+
 /// One second in the loop's unit.
 pub const SECOND_NS: u64 = 1_000_000_000;
 
@@ -327,6 +348,8 @@ const _: () = {
     assert!(
         3 * AGENT_PING_NS < AGENT_SILENCE_NS && AGENT_BACK_OFF_FIRST_NS < AGENT_BACK_OFF_MAX_NS
     );
+    assert!(SLOW_QUERIES_OF_HOST_PER_SECOND < SLOW_QUERIES_PER_SECOND);
+    assert!(SLOW_QUERY_LINES_PER_SECOND < SLOW_QUERIES_PER_SECOND);
     assert!(MULTIGETS_MAX <= MULTIGET_PARTS_MAX);
     assert!(MULTIGET_PARTS_MAX < STREAMS_PER_CONNECTION_MAX);
     assert!(MULTIGET_BYTES_MAX < MULTIGETS_BYTES_MAX);

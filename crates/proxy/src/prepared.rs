@@ -422,6 +422,12 @@ impl PreparedCache {
         self.met.get(number).map(|(statement, keyspace)| Learned { statement, keyspace: *keyspace })
     }
 
+    /// The text of the statement with this id, if this core has met it.
+    pub(crate) fn text_of(&self, id: &[u8]) -> Option<&str> {
+        let (statement, _) = self.met.get(self.met.find(id)?)?;
+        statement.text.as_deref()
+    }
+
     /// A shared handle to the statement with this number.
     pub(crate) fn shared(&self, number: u32) -> Option<Arc<PreparedStatement>> {
         self.met.get(number).map(|(statement, _)| Arc::clone(statement))

@@ -54,9 +54,18 @@ impl Retained {
 
     /// A copy of the bytes of a request in flight on this connection.
     pub(crate) fn bytes(&self, io: &Io, conn: ConnId, kept: Kept) -> Option<Vec<u8>> {
+        self.view(io, conn, kept).map(<[u8]>::to_vec)
+    }
+
+    /// The bytes of a request in flight on this connection.
+    pub(crate) fn view<'a>(&'a self, io: &'a Io, conn: ConnId, kept: Kept) -> Option<&'a [u8]> {
         match kept {
-            Kept::Sent { sequence, .. } => self.bytes_in(io.sent(conn, sequence), kept),
-            Kept::Nothing | Kept::Copy { .. } => self.bytes_in(&[], kept),
+            Kept::Nothing => None,
+            Kept::Sent { sequence, offset, length } => {
+                let start = offset as usize;
+                io.sent(conn, sequence).get(start..start + length as usize)
+            }
+            Kept::Copy { key } => self.copies.get(key as usize).map(Vec::as_slice),
         }
     }
 

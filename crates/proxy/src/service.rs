@@ -136,7 +136,9 @@ impl Service for Core {
             locks::TIMER => perform::due(self, io),
             run::TIMER => run::tick(self, io),
             transactions::TIMER => time::due(self, io),
-            census::TIMER => census::go_on(&mut self.census, &self.clients, &self.router.pools, io),
+            census::TIMER => {
+                census::go_on(&mut self.reports.census, &self.clients, &self.router.pools, io)
+            }
             announce::TIMER => announce::go_on(self, io),
             events::TIMER => events::go_on(self, io),
             // The end of the turn finds the waiting clients.
@@ -166,14 +168,17 @@ impl Service for Core {
             CoreMail::CloseAll => drain::close_all(self, io),
             CoreMail::Census(answer) => {
                 let index = self.context.index;
-                if census::start(&mut self.census, index, answer) {
-                    census::go_on(&mut self.census, &self.clients, &self.router.pools, io);
+                if census::start(&mut self.reports.census, index, answer) {
+                    census::go_on(&mut self.reports.census, &self.clients, &self.router.pools, io);
                 }
             }
             CoreMail::Locks(answer) => report::send(self, io, &answer),
+            CoreMail::SlowQueries(answer) => {
+                self.reports.slow_queries.report(self.context.index, io.now_ns(), &answer);
+            }
             CoreMail::Reload(config) => {
                 self.window = WindowControl::new(config.window_us);
-                self.context.config = config;
+                self.context.set_config(config);
                 certificate::reloaded(self, io);
                 self.window.start(io);
             }

@@ -106,6 +106,7 @@ fn group_shown(group: &Group, tally: Tally) -> Value {
         "keyspace": group.keyspace.as_deref(),
         "driver": driver.map(|driver| &driver.name),
         "driver_version": driver.map(|driver| &driver.version),
+        "application": driver.map(|driver| &driver.application).filter(|name| !name.is_empty()),
         "protocol_version": group.version,
         "tls": group.tls,
         "clients": tally.clients,
@@ -124,7 +125,11 @@ mod tests {
 
     fn group(role: &str, host: u16) -> Group {
         let [high, low] = host.to_be_bytes();
-        let driver = crate::client::identity::Driver { name: "D".into(), version: "1".into() };
+        let driver = crate::client::identity::Driver {
+            name: "D".into(),
+            version: "1".into(),
+            application: "".into(),
+        };
         Group {
             role: Some(role.into()),
             identity: None,
@@ -165,6 +170,7 @@ mod tests {
         let value = clients.groups().await;
         let first = json!({
             "role": "app", "identity": null, "address": "10.0.0.1", "keyspace": null, "driver": "D", "driver_version": "1",
+            "application": null,
             "protocol_version": 5, "tls": null, "clients": 7, "paused": 0, "in_flight": 3,
         });
         assert_eq!((&value["groups"][0], &value["groups"][1]["role"]), (&first, &json!("cron")));

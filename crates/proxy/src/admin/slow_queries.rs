@@ -12,7 +12,7 @@ use tokio::sync::Mutex;
 use super::ask::{self, AGE_MAX, PATIENCE};
 use crate::control::{CoreMail, Mailbox};
 use crate::limits;
-use crate::slow_queries::{CoreSlowQueries, SlowQuery};
+use crate::slow_queries::records::{CoreSlowQueries, SlowQuery};
 
 /// Name of the page.
 pub(super) const PAGE: &str = "slow_queries";

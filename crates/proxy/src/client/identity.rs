@@ -18,13 +18,16 @@ pub(crate) const UNKNOWN: &str = "unknown";
 /// The word for a value that the client has not given (yet).
 const NONE: &str = "none";
 
-/// A driver as STARTUP names it (`DRIVER_NAME`, `DRIVER_VERSION`); the version may be empty.
+/// A driver and its application as STARTUP names them (`DRIVER_NAME`, `DRIVER_VERSION`,
+/// `APPLICATION_NAME`); each may be empty.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Driver {
     /// Name of the driver.
     pub name: Box<str>,
     /// Version of the driver.
     pub version: Box<str>,
+    /// Name of the application.
+    pub application: Box<str>,
 }
 
 /// The drivers of a core's clients, one copy each: thousands of clients use the same few.
@@ -32,13 +35,20 @@ pub struct Driver {
 pub(crate) struct Drivers(BTreeSet<Arc<Driver>>);
 
 impl Drivers {
-    /// The driver with these names; none if both are empty. When the table is full and all its
+    /// The driver with these names; none if all are empty. When the table is full and all its
     /// drivers are in use, the client gets a copy for itself.
-    pub(crate) fn named(&mut self, name: &str, version: &str) -> Option<Arc<Driver>> {
-        if name.is_empty() && version.is_empty() {
+    pub(crate) fn named(
+        &mut self,
+        name: &str,
+        version: &str,
+        application: &str,
+    ) -> Option<Arc<Driver>> {
+        if name.is_empty() && version.is_empty() && application.is_empty() {
             return None;
         }
-        let driver = Driver { name: printable(name).into(), version: printable(version).into() };
+        let [name, version, application] =
+            [name, version, application].map(|text| printable(text).into());
+        let driver = Driver { name, version, application };
         if let Some(known) = self.0.get(&driver) {
             return Some(Arc::clone(known));
         }
@@ -194,19 +204,19 @@ mod tests {
     #[test]
     fn drivers_are_kept_once_and_few() {
         let mut drivers = Drivers::default();
-        assert_eq!(drivers.named("", ""), None);
-        let (one, same) = (drivers.named("a", "1"), drivers.named("a", "1"));
+        assert_eq!(drivers.named("", "", ""), None);
+        let (one, same) = (drivers.named("a", "1", ""), drivers.named("a", "1", ""));
         assert!(Arc::ptr_eq(one.as_ref().unwrap(), same.as_ref().unwrap()));
         for number in 0..10 * limits::DRIVERS_MAX {
-            drivers.named("b", &number.to_string());
+            drivers.named("b", "", &number.to_string());
             assert!(drivers.0.len() <= limits::DRIVERS_MAX);
         }
         assert!(
-            Arc::ptr_eq(one.as_ref().unwrap(), drivers.named("a", "1").as_ref().unwrap()),
+            Arc::ptr_eq(one.as_ref().unwrap(), drivers.named("a", "1", "").as_ref().unwrap()),
             "in use, so still known"
         );
         let used: Vec<_> = (0..2 * limits::DRIVERS_MAX)
-            .map(|number| drivers.named("c", &number.to_string()))
+            .map(|number| drivers.named("c", &number.to_string(), ""))
             .collect();
         assert!(drivers.0.len() <= limits::DRIVERS_MAX && used.iter().all(Option::is_some));
     }

@@ -15,6 +15,7 @@ use crate::fleet::cores::Batch;
 use crate::fleet::roster::Fleet;
 use crate::limits;
 use crate::locks::status::CoreLocks;
+use crate::slow_queries::records::CoreSlowQueries;
 use shunt_transactions::catalogue::modes::TableModes;
 
 /// A core's whole knowledge of the ring; immutable, replaced as a whole.
@@ -76,6 +77,8 @@ pub enum CoreMail {
     CloseAll,
     /// Count the clients by identity; the answer goes to this sender, if it has room.
     Census(mpsc::Sender<CoreCensus>),
+    /// Report the last slow queries; the answer goes to this sender, if it has room.
+    SlowQueries(mpsc::Sender<CoreSlowQueries>),
     /// Report the longest queues for locks, and the fleet; the answer goes to this sender, if it
     /// has room.
     Locks(mpsc::Sender<CoreLocks>),

@@ -21,6 +21,7 @@ use crate::metrics::{HandedOver, Outcome, StaysFor};
 use crate::plan::After;
 use crate::reply::Answer;
 use crate::retry::failure;
+use crate::slow_queries::capture;
 
 /// Handles an agent's offer of a large answer: the client's connection goes there, or the answer
 /// comes here.
@@ -102,6 +103,7 @@ pub(crate) fn came_on_link(core: &mut Core, at: LinkRef, stream: i16) {
 
 /// Settles an answer that the client has received whole.
 pub(super) fn delivered(core: &mut Core, io: &mut Io, offer: &Offer) {
+    capture::handed_over(core, io, offer.at, &offer.pending);
     free(core, io, offer, false);
     let metrics = &core.context.metrics;
     metrics.handover.answers.of(HandedOver::Sent).add(1);

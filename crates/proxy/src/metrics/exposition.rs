@@ -280,6 +280,9 @@ impl Sources {
         )?;
         let in_flight = self.per_core(|core| core.in_flight.get() as f64);
         encoder.gauge("shunt_in_flight", "Queries in flight.", None, &in_flight)?;
+        let slow = self.total(|core| core.slow_queries.get()) as f64;
+        let help = "Queries slower than slow_query_ms, or that nodes could not carry out in time.";
+        encoder.counter("shunt_slow_queries", help, None, &[plain(slow)])?;
         let frames = self.total(|core| core.aggregated_frames.get()) as f64;
         encoder.counter(
             "shunt_aggregated_frames",

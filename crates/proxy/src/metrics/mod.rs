@@ -243,6 +243,8 @@ pub struct CoreMetrics {
     pub routed: Family<Routing, { Routing::COUNT }>,
     /// Queries in flight now.
     pub in_flight: Gauge,
+    /// Queries slower than `slow_query_ms`, or that nodes could not carry out in time.
+    pub slow_queries: Counter,
     /// Nanoseconds from a request's decoding to its reply's encoding.
     pub latency_ns: Histogram,
 

@@ -9,6 +9,7 @@ use crate::core::Core;
 use crate::link::{Kept, Pending, Purpose};
 use crate::metrics::Outcome;
 use crate::retry::{another_node, failure, repeat, unprepared};
+use crate::slow_queries::capture;
 
 /// Handles the requests noted during an event, and those of links that break as a consequence.
 #[inline]
@@ -52,13 +53,11 @@ fn request_lost(core: &mut Core, io: &mut Io, pending: &Pending, log: &SentLog) 
                 {
                     another_node::send(core, io, pending, &body, None);
                 }
-                _ => failure::fail(
-                    core,
-                    io,
-                    &pending,
-                    Outcome::LinkLost,
-                    "the connection to the node was lost",
-                ),
+                body => {
+                    capture::lost(core, io, &pending, body.as_deref());
+                    let why = "the connection to the node was lost";
+                    failure::fail(core, io, &pending, Outcome::LinkLost, why);
+                }
             }
         }
         Purpose::Reprepare { repair } => unprepared::give_up(core, io, repair),

@@ -8,6 +8,7 @@ use crate::limits;
 use crate::link::{Kept, Pending, Purpose, lifecycle};
 use crate::metrics::{GivenUp, Outcome};
 use crate::retry::{agreement, failure, unprepared};
+use crate::slow_queries::capture;
 
 /// Checks all waiting requests; once a tick.
 pub(crate) fn tick(core: &mut Core, io: &mut Io) {
@@ -58,6 +59,9 @@ fn expire_requests(core: &mut Core, io: &mut Io, key: LinkKey) {
             slot.purpose = Purpose::Orphan;
             slot.kept = Kept::Nothing;
             link.orphans += 1;
+        }
+        if pending.purpose == Purpose::Client {
+            capture::timed_out(core, io, at, &pending);
         }
         core.retained.release(&mut core.links, io, at, pending.kept);
         match pending.purpose {

@@ -9,7 +9,7 @@ use shunt_wire::cql::message::{
 use shunt_wire::cql::statement::{self, Identifier, redact};
 use shunt_wire::printable::printable_to;
 
-use super::{SlowQueries, SlowQuery};
+use super::records::{SlowQueries, SlowQuery};
 use crate::client::clients::Clients;
 use crate::config::Switch;
 use crate::context::Context;
@@ -69,9 +69,9 @@ pub(crate) fn timed_out(core: &mut Core, io: &Io, at: LinkRef, pending: &Pending
 
 /// Records a query whose link was lost, and that is not sent again.
 pub(crate) fn lost(core: &mut Core, io: &Io, pending: &Pending, body: Option<&[u8]>) {
-    let Core { slow_queries, clients, router, context, .. } = core;
+    let Core { reports, clients, router, context, .. } = core;
     let sources = Sources { clients, router, context, node: None, body };
-    record(slow_queries, &sources, pending, io.now_ns(), Outcome::LinkLost, None);
+    record(&mut reports.slow_queries, &sources, pending, io.now_ns(), Outcome::LinkLost, None);
 }
 
 /// Records an answer that the client got from an agent, if it came late.
@@ -89,11 +89,11 @@ fn record_on_link(
     outcome: Outcome,
     error: Option<i32>,
 ) {
-    let Core { slow_queries, clients, router, retained, context, links, .. } = core;
+    let Core { reports, clients, router, retained, context, links, .. } = core;
     let node = links.find(at).map(|link| link.node);
     let body = retained.view(io, at.conn, pending.kept);
     let sources = Sources { clients, router, context, node, body };
-    record(slow_queries, &sources, pending, io.now_ns(), outcome, error);
+    record(&mut reports.slow_queries, &sources, pending, io.now_ns(), outcome, error);
 }
 
 /// True for errors by which nodes say that they, and not the statement, are at fault.

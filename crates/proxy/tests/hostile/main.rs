@@ -36,6 +36,7 @@ mod storm;
 mod stranded;
 mod strangers;
 mod statements;
+mod slow_queries;
 mod swarm;
 mod testbed;
 mod unprepared;

@@ -1,11 +1,11 @@
-//! Slow and failed queries: each has a record with its text, its node and its times, no record shows
-//! a value, and a flood of them costs a bounded number of records and lines.
+//! Slow and failed queries: each has a record with its text, its node and its times. No record
+//! shows a value, and a flood of them costs a bounded number of records and lines.
 
 use shunt_bench::stub::Action;
 use shunt_proxy::config::{Config, Switch};
 use shunt_proxy::control::CoreMail;
 use shunt_proxy::metrics::Outcome;
-use shunt_proxy::slow_queries::SlowQuery;
+use shunt_proxy::slow_queries::records::SlowQuery;
 use shunt_reactor::sim::{HostId, MILLISECOND, SECOND};
 use shunt_testing::{bytes, simulated};
 use shunt_wire::cql::envelope::opcode;

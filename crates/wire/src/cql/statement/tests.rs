@@ -3,6 +3,7 @@
 mod key_terms;
 mod kinds;
 mod never_panics;
+mod redactions;
 mod repeatability;
 mod routing_keys;
 mod selections;
