@@ -95,3 +95,13 @@ def test_the_line_has_the_same_fields(node, proxy, session):
 def test_the_groups_of_clients_name_the_application(proxy, session):
     groups = json.loads(proxy.get("/status")[1])["client_groups"]["groups"]
     assert "checkout" in {group["application"] for group in groups}
+    assert sum(group["queries"] for group in groups if group["application"] == "checkout") > 0
+    send = session.prepare("SELECT v FROM shop.items WHERE id = ?")
+
+    def has_rate() -> bool:
+        for key in range(10):
+            session.execute(send, (key,))
+        groups = json.loads(proxy.get("/status")[1])["client_groups"]["groups"]
+        return any(group["queries_per_second"] > 0 for group in groups if group["application"] == "checkout")
+
+    until(has_rate, "the page shows a rate", told=proxy.log_tail)

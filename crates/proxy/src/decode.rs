@@ -375,6 +375,7 @@ fn send(
     metrics.routed.of(by).add(1);
     metrics.in_flight.add(1);
     client.in_flight += 1;
+    client.traffic.count();
     client.refuse_next = false;
     let pending = Pending {
         purpose: Purpose::Client,

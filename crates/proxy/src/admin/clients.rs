@@ -17,8 +17,8 @@ use crate::control::{CoreMail, Mailbox};
 
 /// Groups shown for their number of clients.
 const MOST_CLIENTS: usize = 40;
-/// Other groups shown for their queries in flight.
-const MOST_IN_FLIGHT: usize = 10;
+/// Other groups shown for their rate of queries.
+const MOST_QUERIES: usize = 20;
 
 /// The counts, asked from the cores.
 pub(super) struct Clients(Mutex<Asked>);
@@ -73,8 +73,8 @@ async fn ask_cores(mailboxes: &[Mailbox], patience: Duration) -> Counted {
     Counted { groups: groups_of_all, others: others_of_all, missing }
 }
 
-/// The groups with most clients, then of the others those with most queries in flight, and the sum
-/// of the rest.
+/// The groups with most clients, then of the others those with most queries in a second, and the
+/// sum of the rest.
 fn shown(counted: Counted) -> Value {
     let mut total = counted.others;
     counted.groups.values().for_each(|tally| total.add(*tally));
@@ -84,22 +84,32 @@ fn shown(counted: Counted) -> Value {
     });
     let mut rest = groups.split_off(groups.len().min(MOST_CLIENTS));
     // The sort is stable, so that equal groups keep their order.
-    rest.sort_by_key(|(_, tally)| std::cmp::Reverse(tally.in_flight));
-    let hidden = rest.split_off(rest.len().min(MOST_IN_FLIGHT));
+    rest.sort_by_key(|(_, tally)| std::cmp::Reverse((tally.queries_per_second, tally.in_flight)));
+    let hidden = rest.split_off(rest.len().min(MOST_QUERIES));
     groups.append(&mut rest);
     let mut others = counted.others;
     hidden.iter().for_each(|(_, tally)| others.add(*tally));
     json!({
         "groups": groups.iter().map(|(group, tally)| group_shown(group, *tally)).collect::<Vec<_>>(),
-        "others": { "clients": others.clients, "paused": others.paused, "in_flight": others.in_flight },
-        "total": { "clients": total.clients, "paused": total.paused, "in_flight": total.in_flight },
+        "others": tally_shown(others),
+        "total": tally_shown(total),
         "cores_missing": counted.missing,
+    })
+}
+
+fn tally_shown(tally: Tally) -> Value {
+    json!({
+        "clients": tally.clients,
+        "paused": tally.paused,
+        "in_flight": tally.in_flight,
+        "queries": tally.queries,
+        "queries_per_second": tally.queries_per_second,
     })
 }
 
 fn group_shown(group: &Group, tally: Tally) -> Value {
     let driver = group.driver.as_deref();
-    json!({
+    let mut shown = json!({
         "role": group.role.as_deref(),
         "identity": group.identity.as_deref(),
         "address": group.address.to_string(),
@@ -109,10 +119,11 @@ fn group_shown(group: &Group, tally: Tally) -> Value {
         "application": driver.map(|driver| &driver.application).filter(|name| !name.is_empty()),
         "protocol_version": group.version,
         "tls": group.tls,
-        "clients": tally.clients,
-        "paused": tally.paused,
-        "in_flight": tally.in_flight,
-    })
+    });
+    if let (Value::Object(shown), Value::Object(tally)) = (&mut shown, tally_shown(tally)) {
+        shown.extend(tally);
+    }
+    shown
 }
 
 #[cfg(test)]
@@ -142,7 +153,13 @@ mod tests {
     }
 
     fn tally(clients: u64, in_flight: u64) -> Tally {
-        Tally { clients, paused: 0, in_flight }
+        Tally {
+            clients,
+            in_flight,
+            queries: 10 * clients,
+            queries_per_second: in_flight,
+            paused: 0,
+        }
     }
 
     /// A core that answers with these groups, and the number of questions it got.
@@ -171,10 +188,14 @@ mod tests {
         let first = json!({
             "role": "app", "identity": null, "address": "10.0.0.1", "keyspace": null, "driver": "D", "driver_version": "1",
             "application": null,
-            "protocol_version": 5, "tls": null, "clients": 7, "paused": 0, "in_flight": 3,
+            "protocol_version": 5, "tls": null, "clients": 7, "paused": 0, "in_flight": 3, "queries": 70,
+            "queries_per_second": 3,
         });
         assert_eq!((&value["groups"][0], &value["groups"][1]["role"]), (&first, &json!("cron")));
-        assert_eq!(value["total"], json!({ "clients": 8, "paused": 0, "in_flight": 3 }));
+        let total = json!({
+            "clients": 8, "paused": 0, "in_flight": 3, "queries": 80, "queries_per_second": 3,
+        });
+        assert_eq!(value["total"], total);
         assert_eq!((&value["others"]["clients"], &value["cores_missing"]), (&json!(0), &json!([])));
         assert_eq!((clients.groups().await, asked.load(Ordering::Relaxed)), (value, 1));
     }
@@ -203,7 +224,7 @@ mod tests {
         groups.push((group("large", 0), tally(700, 0)));
         let value = Clients::new([core(0, groups).0].into()).groups().await;
         let shown = value["groups"].as_array().expect("list");
-        assert_eq!(shown.len(), MOST_CLIENTS + MOST_IN_FLIGHT);
+        assert_eq!(shown.len(), MOST_CLIENTS + MOST_QUERIES);
         assert!(
             shown[0]["role"] == "large" && shown.iter().any(|group| group["role"] == "busy"),
             "{value}"

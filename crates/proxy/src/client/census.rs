@@ -44,6 +44,10 @@ pub struct Tally {
     pub paused: u64,
     /// Queries of these clients in flight.
     pub in_flight: u64,
+    /// Queries of these clients since they connected.
+    pub queries: u64,
+    /// Queries of these clients in a second, of the last two seconds or so.
+    pub queries_per_second: u64,
 }
 
 impl Tally {
@@ -52,6 +56,8 @@ impl Tally {
         self.clients += other.clients;
         self.paused += other.paused;
         self.in_flight += other.in_flight;
+        self.queries += other.queries;
+        self.queries_per_second += other.queries_per_second;
     }
 }
 
@@ -96,7 +102,13 @@ impl Census {
                 tls: client.tls,
             };
             let paused = u64::from(client.stalls.any());
-            let one = Tally { clients: 1, paused, in_flight: client.in_flight.into() };
+            let one = Tally {
+                clients: 1,
+                paused,
+                in_flight: client.in_flight.into(),
+                queries: client.traffic.queries(),
+                queries_per_second: client.traffic.per_second(),
+            };
             let CoreCensus { groups, others, .. } = &mut self.counted;
             let full = groups.len() >= limits::CENSUS_GROUPS_MAX;
             match groups.get_mut(&group) {

@@ -11,14 +11,17 @@ use crate::ids::ClientRef;
 use crate::limits;
 use crate::metrics::{Closing, Refusal};
 
-/// Closes clients that take too long over their handshake or over one request; full rounds only now
-/// and then.
+/// Closes clients that take too long over their handshake or over one request. Full rounds, only
+/// now and then, also measure the clients' rates of queries.
 pub(crate) fn tick(core: &mut Core, io: &mut Io, full_round: bool) {
     let now = io.now_ns();
     let (mut late, mut deaf, mut held) = (Vec::new(), Vec::new(), Vec::new());
     let mut bytes = 0;
     for (slot, client) in core.clients.iter_mut() {
         bytes += bytes_of(io, client);
+        if full_round {
+            client.traffic.measure(now);
+        }
         if client.is_away {
             // The agent that has its connection makes it take its replies, and what the client
             // sends waits there: for both the time begins when the connection is back.

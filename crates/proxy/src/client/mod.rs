@@ -4,8 +4,8 @@
 //! [`login`] lets it into a pool (logging in and USE), [`certificate`] does so by its certificate,
 //! [`account`] says to whom a login counts, [`events`] sends it changes of the schema and
 //! [`announce`] those of the fleet, [`deadlines`] and [`closing`] end it, [`heavy`] orders large
-//! requests, [`inbox`] is that of the proxy itself, which acts as a client too, [`identity`] and
-//! [`census`] show clients to operators. [`clients`] holds them all.
+//! requests, [`inbox`] is that of the proxy itself, which acts as a client too, [`identity`],
+//! [`traffic`] and [`census`] show clients to operators. [`clients`] holds them all.
 
 pub(crate) mod account;
 pub(crate) mod announce;
@@ -20,6 +20,7 @@ pub(crate) mod identity;
 pub(crate) mod inbox;
 pub(crate) mod login;
 mod news;
+pub(crate) mod traffic;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -32,6 +33,7 @@ use shunt_wire::cql::frame_v5::SegmentWriter;
 use shunt_wire::cql::reader::EnvelopeReader;
 
 use crate::client::identity::Driver;
+use crate::client::traffic::Traffic;
 use crate::config::Identity;
 use crate::fault::Fault;
 use crate::fleet::requests;
@@ -161,6 +163,7 @@ pub(crate) struct Client {
     /// it.
     pub(crate) refuse_next: bool,
     pub(crate) in_flight: u32,
+    pub(crate) traffic: Traffic,
     /// First of its requests for locks, if any.
     pub(crate) lock_requests: u32,
     /// Address it connected to, which `system.local` shows.
@@ -215,6 +218,7 @@ impl Client {
             stalled_since_ns: 0,
             refuse_next: false,
             in_flight: 0,
+            traffic: Traffic::default(),
             lock_requests: requests::NONE,
             local,
             peer,

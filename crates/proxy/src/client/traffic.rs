@@ -1,0 +1,62 @@
+//! The number of a client's queries, and their rate.
+
+use crate::limits;
+
+/// The queries of one client.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Traffic {
+    /// Queries so far.
+    queries: u64,
+    /// Queries at the last measurement of the rate, and its time, nanoseconds.
+    measured: (u64, u64),
+    /// Queries in a second, between the last two measurements.
+    per_second: u64,
+}
+
+impl Traffic {
+    /// Counts a query.
+    #[inline]
+    pub(crate) fn count(&mut self) {
+        self.queries += 1;
+    }
+
+    /// Measures the rate since the last measurement.
+    pub(crate) fn measure(&mut self, now_ns: u64) {
+        let (queries, at_ns) = self.measured;
+        let elapsed_ns = now_ns.saturating_sub(at_ns).max(1);
+        let made = u128::from(self.queries - queries) * u128::from(limits::SECOND_NS);
+        self.per_second = made.div_ceil(u128::from(elapsed_ns)) as u64;
+        self.measured = (self.queries, now_ns);
+    }
+
+    /// Queries so far.
+    pub(crate) fn queries(self) -> u64 {
+        self.queries
+    }
+
+    /// Queries in a second, rounded up, as measured last.
+    pub(crate) fn per_second(self) -> u64 {
+        self.per_second
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rate_is_that_of_the_time_between_two_measurements() {
+        let mut traffic = Traffic::default();
+        traffic.measure(10 * limits::SECOND_NS);
+        (0..1_000).for_each(|_| traffic.count());
+        traffic.measure(12 * limits::SECOND_NS);
+        assert_eq!((traffic.queries(), traffic.per_second()), (1_000, 500));
+        traffic.count();
+        traffic.measure(14 * limits::SECOND_NS);
+        assert_eq!((traffic.queries(), traffic.per_second()), (1_001, 1), "a few are not none");
+        traffic.measure(16 * limits::SECOND_NS);
+        assert_eq!(traffic.per_second(), 0);
+        traffic.measure(16 * limits::SECOND_NS);
+        assert_eq!(traffic.per_second(), 0, "at the same time");
+    }
+}
