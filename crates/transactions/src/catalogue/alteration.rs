@@ -82,13 +82,19 @@ fn begins_with_alter(text: &str) -> bool {
     let mut rest = &text.as_bytes()[..statement::TEXT_BYTES_MAX];
     loop {
         rest = rest.trim_ascii_start();
-        let end: &[u8] = match rest {
-            [b'-', b'-', ..] | [b'/', b'/', ..] => b"\n",
-            [b'/', b'*', ..] => b"*/",
+        let after_opening = rest.get(2..).unwrap_or_default();
+        let length = match rest {
+            // Cassandra's grammar: COMMENT is ('--' | '//') .* ('\n' | '\r').
+            [b'-', b'-', ..] | [b'/', b'/', ..] => {
+                let end = after_opening.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
+                end.map(|end| end + 1)
+            }
+            [b'/', b'*', ..] => {
+                after_opening.windows(2).position(|part| part == b"*/").map(|end| end + 2)
+            }
             _ => return rest.len() < 5 || rest[..5].eq_ignore_ascii_case(b"ALTER"),
         };
-        let position = rest[2..].windows(end.len()).position(|part| part == end);
-        rest = position.map_or(&[], |position| &rest[2 + position + end.len()..]);
+        rest = length.map_or(&[], |length| &after_opening[length..]);
     }
 }
 
@@ -211,9 +217,14 @@ mod tests {
         assert_eq!(altered_tables(&text, None), None);
         assert!(refusal(&text).is_some_and(|why| why.contains("bytes are allowed")));
         let blanks = " ".repeat(statement::TEXT_BYTES_MAX);
+        // Only the line feed behind ALTER would end a comment that goes on behind the return.
+        let after_comment = long("gc_grace_seconds = 0").replace(" WITH", "\nWITH");
         for text in [
             long("compaction = {}"),
             format!("-- a comment\n/* and another */{}", long("compaction = {}")),
+            format!("-- a comment\r{after_comment}"),
+            format!("// a comment\r{after_comment}"),
+            format!("-- a comment\r\n--\r{after_comment}"),
             format!("{blanks}ALTER TABLE t WITH gc_grace_seconds = 0"),
             format!("/*{blanks}*/ CREATE TABLE t (k int PRIMARY KEY)"),
         ] {
