@@ -48,6 +48,13 @@ impl Identity {
         format!("\0{}\0{}", self.username, self.password.reveal()).into_bytes().into()
     }
 
+    /// True if this token is its login's.
+    pub fn has_token(&self, token: &[u8]) -> bool {
+        let mut parts = token.splitn(3, |byte| *byte == 0);
+        let own = ["", &*self.username, self.password.reveal()];
+        own.iter().all(|part| parts.next() == Some(part.as_bytes()))
+    }
+
     /// True if clients of `other` have the rights of this identity's clients.
     pub fn has_rights_of(&self, other: &Identity) -> bool {
         self.name == other.name && self.username == other.username

@@ -17,7 +17,6 @@ use shunt_wire::cql::statement;
 
 use super::conditional;
 use super::intake::client;
-use crate::client::account::Account;
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
 use crate::locks::reply::Verdict;
@@ -219,8 +218,7 @@ pub(super) fn prepared(core: &mut Core, ticket: Ticket, text: &str, plan: &Arc<P
     let keyspace = Some(&*known.keyspace).filter(|name| !name.is_empty());
     let learned = PreparedStatement::opaque(&id, text, &statement::classify(text), keyspace);
     let learned = learned.of_transaction(known.clone());
-    let login = client::login_of(core, ticket);
-    let account = Account::of(login.as_deref());
+    let account = client::account_of(core, ticket);
     core.router.prepared.learn(account, learned);
     let (keyspace, table) = plan.names();
     let mut body = Vec::new();

@@ -168,7 +168,7 @@ pub(crate) type UndecidedRights = Waiting<Undecided, WAITING_BYTES_MAX>;
 pub(crate) struct Undecided {
     /// The client's pool.
     pub(super) pool: PoolId,
-    /// The client's login, and its number.
+    /// The client's login at other proxies, and the number of its pool's login.
     pub(super) login: (Option<Arc<[u8]>>, LoginId),
     /// The request, and whether another proxy has forwarded it.
     pub(super) ticket: (Ticket, bool),

@@ -16,6 +16,7 @@ use shunt_transactions::request::Summary;
 
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
+use crate::fleet::requests::clients;
 use crate::fleet::rights;
 use crate::fleet::rights::ask::{Answer, NotAsked};
 use crate::fleet::rights::cache::Verdict;
@@ -38,9 +39,10 @@ pub(super) fn ask(
     // Not the turn's time: a right that was found before this process stood still may be gone by
     // now.
     let came_ns = io.read_clock_ns();
-    let Some(pool) = core.clients.get(slot).and_then(|client| client.pool) else { return };
-    let login = core.router.pools.get(pool).map(|pool| (pool.key.login.clone(), pool.login_id));
-    let Some(login) = login else { return };
+    let Some(client) = core.clients.get(slot) else { return };
+    let Some(pool) = client.pool else { return };
+    let Some(login_id) = core.router.pools.get(pool).map(|pool| pool.login_id) else { return };
+    let login = (clients::login_of(&core.router, client), login_id);
     let known = Arc::clone(known);
     let undecided = Undecided { pool, login, ticket, known, guard, message, came_ns, number: 0 };
     decide(core, io, undecided);

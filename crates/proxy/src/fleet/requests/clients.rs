@@ -5,6 +5,8 @@ use std::sync::Arc;
 use shunt_locks::Ticket;
 use shunt_reactor::Io;
 
+use crate::client::Client;
+use crate::config::Identity;
 use crate::core::Core;
 use crate::fleet::forwarding::Login;
 use crate::fleet::requests::answer_form::AnswerForm;
@@ -14,6 +16,7 @@ use crate::ids::ClientRef;
 use crate::link::Recipient;
 use crate::metrics::Outcome;
 use crate::reply::{self, Answer};
+use crate::router::Router;
 
 /// Notes a client's request, and says who it is. None: it is gone.
 pub(crate) fn note(
@@ -34,12 +37,29 @@ pub(crate) fn note(
     Some((ticket, Asker { role, login, was_forwarded }))
 }
 
-/// The role of a client, and its login.
+/// The role of a client, and its login at other proxies.
 pub(crate) fn asker_of(core: &Core, slot: u32) -> Option<(Arc<str>, Login)> {
-    let pool = core.router.pools.get(core.clients.get(slot)?.pool?)?;
+    let client = core.clients.get(slot)?;
+    let pool = core.router.pools.get(client.pool?)?;
     let role =
         pool.names.whole_role.clone().unwrap_or_else(|| Arc::clone(&core.fleet.requests.no_role));
-    Some((role, pool.key.login.clone()))
+    Some((role, login_of(&core.router, client)))
+}
+
+/// The login by which another proxy checks a client whose request is forwarded to it.
+pub(crate) fn login_of(router: &Router, client: &Client) -> Login {
+    let pool = router.pools.get(client.pool?)?;
+    current_login(&pool.key.login, client.identity.as_deref())
+}
+
+/// The login of a pool, with the present password of an identity. Links of the pool outlive a
+/// change of the password, but another proxy asks a node about the login again.
+fn current_login(of_pool: &Login, identity: Option<&Identity>) -> Login {
+    let login = of_pool.as_ref()?;
+    match identity {
+        Some(identity) if !identity.has_token(login) => Some(identity.token()),
+        _ => Some(Arc::clone(login)),
+    }
 }
 
 /// The keyspace of a client's session.
@@ -80,4 +100,29 @@ pub(crate) fn answer_with(
     };
     let answer = Answer { flags, ..Answer::plain(opcode, pending.stream, body) };
     reply::deliver(&mut core.clients, &core.context, io, to, &answer, Outcome::Intercepted);
+}
+
+#[cfg(test)]
+mod tests {
+    use shunt_reactor::{NameKind, PeerName};
+
+    use super::*;
+    use crate::config::Secret;
+
+    #[test]
+    fn a_new_password_of_an_identity_goes_to_other_proxies() {
+        let identity = |password: &str| Identity {
+            name: PeerName::new(NameKind::Uri, "spiffe://example/shop"),
+            username: "shop".to_owned(),
+            password_file: "file".into(),
+            password: Secret::new(password),
+        };
+        let of_pool: Login = Some(b"\0shop\0one".as_slice().into());
+        for (password, token) in [("one", b"\0shop\0one".as_slice()), ("new", b"\0shop\0new")] {
+            let login = current_login(&of_pool, Some(&identity(password)));
+            assert_eq!(login.as_deref(), Some(token));
+        }
+        assert_eq!(current_login(&of_pool, None), of_pool, "a login by a password");
+        assert_eq!(current_login(&None, Some(&identity("new"))), None, "nobody logs in");
+    }
 }

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use shunt_locks::Ticket;
 
 use crate::client::Client;
+use crate::client::account::Account;
 use crate::core::Core;
 use crate::fleet::forwarding::Login;
+use crate::fleet::requests::clients;
 use crate::fleet::statements;
 
 /// The client behind a ticket.
@@ -20,10 +22,17 @@ pub(crate) fn version_of(core: &mut Core, ticket: Ticket) -> u8 {
     client_of(core, ticket).map_or(statements::VERSION, |client| client.version)
 }
 
-/// The client's login.
+/// The client's login at other proxies.
 pub(crate) fn login_of(core: &mut Core, ticket: Ticket) -> Login {
-    let pool = client_of(core, ticket).and_then(|client| client.pool)?;
-    core.router.pools.get(pool)?.key.login.clone()
+    let client = core.fleet.requests.get_mut(ticket)?.client;
+    clients::login_of(&core.router, core.clients.find(client)?)
+}
+
+/// The account of the client's pool.
+pub(crate) fn account_of(core: &mut Core, ticket: Ticket) -> Account {
+    let pool = client_of(core, ticket).and_then(|client| client.pool);
+    let pool = pool.and_then(|pool| core.router.pools.get(pool));
+    pool.map(|pool| pool.account).unwrap_or_default()
 }
 
 /// The client in quotas: its role or, where nobody logs in, this keyspace.
