@@ -1,20 +1,38 @@
 //! Contact points: the addresses of their names, and those that are addresses of this proxy.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::time::Duration;
+
+use tokio::time::timeout;
 
 use super::datacentre::Resolved;
 use super::error::ControlError;
 use crate::config::{CQL_PORT, Config, reaches, split_host_port};
 
-/// Looks up the addresses of each contact point that is not `known` already: a second answer takes
-/// time, and may differ from the one that the proxy has connected by.
+/// Longest time to look up a name: resolvers give up earlier, unless a part of them hangs.
+const LOOK_UP_MAX: Duration = Duration::from_secs(30);
+
+/// Looks up the addresses of each contact point that is not `known` already, all at the same time:
+/// a second answer takes time, and may differ from the one that the proxy has connected by.
 pub(super) async fn resolve_all(config: &Config, mut known: Vec<Resolved>) -> Vec<Resolved> {
+    let default_port = config.node_port.unwrap_or(CQL_PORT);
+    let started = config.contact_points.iter().map(|name| {
+        let place = known.iter().position(|(one, found)| one == name && found.is_ok());
+        place.map(|place| known.swap_remove(place)).ok_or_else(|| {
+            let name = name.clone();
+            tokio::spawn(async move {
+                let found = resolve(&name, default_port).await;
+                (name, found)
+            })
+        })
+    });
     let mut all = Vec::new();
-    for name in &config.contact_points {
-        all.push(match known.iter().position(|(one, found)| one == name && found.is_ok()) {
-            Some(place) => known.swap_remove(place),
-            None => (name.clone(), resolve(name, config.node_port.unwrap_or(CQL_PORT)).await),
-        });
+    for lookup in started.collect::<Vec<_>>() {
+        match lookup {
+            Ok(known) => all.push(known),
+            // A task of this function ends early only with the process.
+            Err(task) => all.extend(task.await),
+        }
     }
     all
 }
@@ -25,7 +43,10 @@ pub(super) async fn resolve(
     default_port: u16,
 ) -> Result<Vec<SocketAddr>, String> {
     let (host, port) = split_host_port(contact_point)?;
-    let found = tokio::net::lookup_host((host, port.unwrap_or(default_port))).await;
+    let lookup = tokio::net::lookup_host((host, port.unwrap_or(default_port)));
+    let found = timeout(LOOK_UP_MAX, lookup).await.map_err(|_| {
+        format!("the name was not looked up within {} seconds", LOOK_UP_MAX.as_secs())
+    })?;
     found.map(Iterator::collect).map_err(|error| format!("the name cannot be looked up: {error}"))
 }
 

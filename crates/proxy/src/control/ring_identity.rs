@@ -12,6 +12,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 use tracing::warn;
 
 use super::access::Access;
@@ -60,8 +61,8 @@ impl Members {
     }
 }
 
-/// Asks the nodes at contact points that are not in the ring's list, as far as they answer. An
-/// error means that one belongs to another ring.
+/// Asks the nodes at contact points that are not in the ring's list, as far as they answer within
+/// twice the deadline of a step. An error means that one belongs to another ring.
 pub(super) async fn check_contact_points(
     access: &Access,
     ring: &Ring,
@@ -80,7 +81,8 @@ pub(super) async fn check_contact_points(
                 let mut session = handshake::connect(address, &access).await?;
                 members.admit(&mut session.connection, access.limit).await
             };
-            (address, answer.await)
+            let in_time = timeout(access.limit.max(STEP_MIN).saturating_mul(2), answer).await;
+            (address, in_time.unwrap_or(Err(ControlError::TimedOut("the question for its ring"))))
         });
     }
     while let Some(answer) = asked.join_next().await {
