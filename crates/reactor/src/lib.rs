@@ -56,6 +56,7 @@ mod unix_listener;
 pub use acceptor::{Acceptor, Listener, limit_receive, listen, listen_unix};
 pub use client_address::{ClientAddress, ClientHost};
 pub use datagrams::bind_datagrams;
+pub use driver::clock::now_ns as boot_clock_ns;
 pub use driver::sim;
 pub use driver::uring::probe_uring;
 pub use fd_limit::raise_fd_limit;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use shunt_topology::{Node, NodeId};
+use shunt_transactions::catalogue::modes::InitialModes;
 use shunt_wire::cql::envelope::opcode;
 use shunt_wire::cql::message::event::{SCHEMA_CHANGE, STATUS_CHANGE, TOPOLOGY_CHANGE};
 use shunt_wire::cql::message::{Event, encode};
@@ -18,7 +19,7 @@ use super::handshake::Session;
 use super::inventory::Inventory;
 use super::plane::{ControlPlane, Step, node_port, probe, until};
 use super::state::{ControlRequest, CoreMail, TableName};
-use super::{ring, schema};
+use super::{initial_modes, ring, schema};
 
 /// Wait after the first of several topology or status events, so that they cost one read. Nodes
 /// also announce a change before they can answer queries about it.
@@ -154,12 +155,14 @@ impl Follower<'_> {
         let schema_changed = self.read_schema().await?;
         self.refresh_due =
             Instant::now() + Duration::from_millis(self.plane.settings().refresh_interval_ms);
-        if self.plane.is_starting() {
+        let (is_first, mut modes) = (self.plane.is_starting(), None);
+        if is_first {
             self.plane.settle(self.session.connection.address).await?;
+            modes = self.read_modes().await?;
         }
         let has_changed = ring_changed || schema_changed || self.plane.down.has_news();
-        if has_changed || self.plane.is_news(&self.session) {
-            self.publish();
+        if is_first || has_changed || self.plane.is_news(&self.session) {
+            self.publish_with(modes);
         }
         if self.was_away {
             self.probe_others();
@@ -243,14 +246,26 @@ impl Follower<'_> {
     async fn read_schema(&mut self) -> Result<bool, ControlError> {
         self.schema_due = None;
         let limit = self.limit();
-        // Later the cores read the modes themselves, and the schema must not depend on them.
-        let with_modes = self.plane.is_starting() && self.plane.settings().fleet.is_some();
-        let read = schema::read(&mut self.session.connection, limit, with_modes).await;
+        let read = schema::read(&mut self.session.connection, limit).await;
         let schema = self.counted(read)?;
         self.still_alive();
         let changed = schema != self.plane.schema;
         self.plane.schema = schema;
         Ok(changed)
+    }
+
+    /// Reads the modes of a fleet's tables, last before the cores hear of the ring: the older the
+    /// modes are, the more likely a table has got another one. Later the cores read them
+    /// themselves.
+    async fn read_modes(&mut self) -> Result<Option<InitialModes>, ControlError> {
+        if self.plane.settings().fleet.is_none() {
+            return Ok(None);
+        }
+        let limit = self.limit();
+        let read = initial_modes::read(&mut self.session.connection, limit).await;
+        let modes = self.counted(read)?;
+        self.still_alive();
+        Ok(Some(modes))
     }
 
     fn counted<T>(&self, outcome: Result<T, ControlError>) -> Result<T, ControlError> {
@@ -406,9 +421,14 @@ impl Follower<'_> {
     }
 
     fn publish(&mut self) {
+        self.publish_with(None);
+    }
+
+    /// Publishes the first state of the ring with these modes.
+    fn publish_with(&mut self, modes: Option<InitialModes>) {
         self.status_due = None;
         self.published_at = Some(Instant::now());
-        self.plane.publish(&self.session);
+        self.plane.publish(&self.session, modes);
     }
 
     /// Probes all other nodes after a (re)connect, because some may have gone down or come up

@@ -23,6 +23,7 @@ mod follow;
 mod handshake;
 mod log_budget;
 mod ring_identity;
+mod initial_modes;
 mod inventory;
 mod plane;
 pub mod post;

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use shunt_topology::{Backoff, Node, RoutingTable};
+use shunt_transactions::catalogue::modes::InitialModes;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
@@ -258,8 +259,9 @@ impl ControlPlane {
         }
     }
 
-    /// Builds a routing table from the known state and publishes it.
-    pub(super) fn publish(&mut self, session: &Session) {
+    /// Builds a routing table from the known state and publishes it, with the modes that the cores
+    /// begin with if this is the first.
+    pub(super) fn publish(&mut self, session: &Session, modes: Option<InitialModes>) {
         let Some(ring) = &self.ring else { return };
         let config = self.settings();
         let Some(datacentre) = config.local_datacentre.clone().or_else(|| self.home.clone()) else {
@@ -302,7 +304,7 @@ impl ControlPlane {
             rack: ring.rack.clone(),
             schema_version: ring.schema_version,
             routing: Arc::new(routing),
-            modes: schema.modes,
+            modes,
         });
         self.post.send_all(&CoreMail::Cluster(Arc::clone(&state)));
         self.view.send_replace(Some(state));

@@ -16,7 +16,7 @@ use crate::fleet::roster::Fleet;
 use crate::limits;
 use crate::locks::status::CoreLocks;
 use crate::slow_queries::records::CoreSlowQueries;
-use shunt_transactions::catalogue::modes::TableModes;
+use shunt_transactions::catalogue::modes::InitialModes;
 
 /// A core's whole knowledge of the ring; immutable, replaced as a whole.
 #[derive(Clone, Debug)]
@@ -46,8 +46,9 @@ pub struct ClusterState {
     /// Schema version that the nodes that are up agreed on when this state was read (else the
     /// control node's); 0 = unknown.
     pub schema_version: u128,
-    /// Tables whose statements are transactions; empty if this proxy belongs to no fleet.
-    pub modes: TableModes,
+    /// Tables whose statements are transactions. Only the first state of a proxy of a fleet has
+    /// them: later the cores read them themselves.
+    pub modes: Option<InitialModes>,
 }
 
 /// A message of the control plane or the binary to a core's loop.

@@ -69,10 +69,7 @@ pub(crate) fn changed(core: &mut Core, io: &mut Io, cluster: Arc<ClusterState>) 
     core.router.login_asked = None;
     // Later ones come from the core's own reads, which are more frequent.
     if first {
-        core.router.modes.begin_with(cluster.modes.clone());
-        if cluster.modes.are_in_doubt() {
-            pause::begin_in_doubt(core, io);
-        }
+        pause::begin(core, io, cluster.modes.as_ref());
     }
     if core.router.cluster.as_ref().is_some_and(|old| old.schema_version != cluster.schema_version)
     {

@@ -211,7 +211,8 @@ pub struct CoreMetrics {
     pub clients_refused: Family<Refusal, { Refusal::COUNT }>,
     /// Clients not being read from now (backpressure).
     pub clients_paused: Gauge,
-    /// 1 while the core relies on one replica's answer, until it has read modes and rules itself.
+    /// 1 while the core has only one replica's answer, or an old one, until it has read modes and
+    /// rules itself.
     pub modes_in_doubt: Gauge,
     /// Microseconds that this proxy's clock is behind the nodes', as far as this core knows; 0 if
     /// it is not.

@@ -5,14 +5,18 @@
 //! The same holds for a process that begins and finds no quorum: one replica may have missed a
 //! mode. It has no modes from before to go by, so after [`SETTLES_NS`] it refuses statements on
 //! tables until it has read modes and rules at the fleet's level ([ADR
-//! 32](../../../../docs/adr/0032-no-table-is-served-by-one-replicas-word.md)).
+//! 32](../../../../docs/adr/0032-no-table-is-served-by-one-replicas-word.md)). A core begins in the
+//! same doubt if the control plane asked for the modes too long ago: node, process or mailbox may
+//! have taken any time since, and a table may have got another mode meanwhile.
 //!
-//! This must never: serve a table by one replica's word; send a statement on by the old mode once
-//! others go by a new one; end a wait by an answer to a question from before the wait began, or
+//! This must never: serve a table by one replica's word, or by modes of unknown age or older than
+//! [`INITIAL_AGE_MAX_NS`](shunt_transactions::catalogue::switching::INITIAL_AGE_MAX_NS) when the
+//! core begins; send a statement on by the old mode once others go by a new one; end a wait by an answer to a question from before the wait began, or
 //! from an earlier wait. A statement that was read before is out of its hands: it may be on its way
 //! to a node.
 
 use shunt_reactor::Io;
+use shunt_transactions::catalogue::modes::{Doubt, InitialModes};
 use shunt_transactions::catalogue::switching::SETTLES_NS;
 
 use crate::client::Stall;
@@ -26,19 +30,37 @@ pub(crate) fn start(core: &mut Core, io: &Io) {
     core.fleet.transactions.modes.ticked_ns = io.now_ns();
 }
 
-/// Begins a core in doubt: one replica has said which tables have a mode, and no quorum, or one
-/// node knows no table of modes or of rules. The core reads modes and rules itself before it sends
-/// on statements on tables.
-pub(crate) fn begin_in_doubt(core: &mut Core, io: &mut Io) {
+/// Begins a core with the modes and rules that the control plane has read. If these are in doubt,
+/// or too old, the core reads modes and rules itself before it sends on statements on tables.
+pub(crate) fn begin(core: &mut Core, io: &mut Io, read: Option<&InitialModes>) {
     let now_ns = io.read_clock_ns();
+    if let Some(read) = read {
+        core.router.modes.begin_with(read.modes.clone());
+    }
+    let doubt = read.map_or(Some(Doubt::Old), |read| read.doubt(now_ns));
+    let keeper = &mut core.fleet.transactions;
+    (keeper.modes.next_ns, keeper.rules_polling.next_ns) = (0, 0);
+    if let Some(doubt) = doubt.filter(|_| is_of_fleet(core)) {
+        begin_in_doubt(core, now_ns, doubt);
+    }
+}
+
+fn begin_in_doubt(core: &mut Core, now_ns: u64, doubt: Doubt) {
     note_pause(core, now_ns);
     core.fleet.transactions.modes.start = Start::InDoubt;
     core.context.metrics.modes_in_doubt.set(1);
-    tracing::warn!(
-        core = core.context.index,
-        "no quorum has said which tables have a mode or a rule: statements on tables wait for that, and are refused after {} seconds",
-        SETTLES_NS / SECOND_NS
-    );
+    let (index, seconds) = (core.context.index, SETTLES_NS / SECOND_NS);
+    match doubt {
+        Doubt::NoQuorum => tracing::warn!(
+            core = index,
+            "no quorum has said which tables have a mode or a rule: statements on tables wait for that, and are refused after {seconds} seconds"
+        ),
+        Doubt::Old => tracing::warn!(
+            core = index,
+            "this proxy took so long to start that tables may have got another mode or rule: statements on tables wait until it has read them \
+             again, and are refused after {seconds} seconds"
+        ),
+    }
 }
 
 /// A fleet is named: it has modes and rules, whether or not this proxy is a member of it now.
@@ -118,7 +140,7 @@ fn refuses(core: &Core) -> bool {
 pub(super) fn refusal(core: &Core) -> Option<Fault> {
     refuses(core).then(|| {
         Fault::overloaded(
-            "Shunt: this proxy began without a quorum of nodes, and does not know the tables' modes and rules; nothing was written. Ask \
+            "Shunt: this proxy has not been able to read the tables' modes and rules since it began; nothing was written. Ask \
              another proxy, or see why too few replicas of shunt_meta answer; if the fleet does not exist yet, run shunt fleet init",
         )
     })

@@ -18,6 +18,7 @@ use shunt_proxy::weakened::{self, Weakened};
 use shunt_reactor::sim::{Clock, HostId, MILLISECOND, Options, SECOND, World};
 use shunt_topology::schema::{Cells, ColumnKind, Factor};
 use shunt_topology::{Keyspace, Replication, RoutingTable};
+use shunt_transactions::catalogue::modes::{InitialModes, TableModes};
 use tokio::sync::mpsc;
 
 use super::client::{ClientMail, LockClient};
@@ -91,7 +92,9 @@ pub struct Scene {
     pub ring: Shared,
     pub witness: Rc<RefCell<Witness>>,
     stub: shunt_bench::stub::Ring,
-    state: Arc<ClusterState>,
+    state: ClusterState,
+    /// Modes that the next proxy begins with.
+    modes: TableModes,
     /// Mail between cores: proxy and core.
     post: Post,
     control: (mpsc::Sender<ControlRequest>, mpsc::Receiver<ControlRequest>),
@@ -130,7 +133,8 @@ impl Scene {
             history: Rc::default(),
             ring,
             witness,
-            state: Arc::new(state(&stub, settings.transactors > 0)),
+            state: state(&stub),
+            modes: if settings.transactors > 0 { modes() } else { TableModes::default() },
             stub,
             post: Post::default(),
             control: mpsc::channel(64),
@@ -248,14 +252,17 @@ impl Scene {
     /// Sends the control plane's first messages.
     fn tell_ring(&mut self, number: usize) {
         for core in self.proxies[number].cores.clone() {
-            self.world.post(core, CoreMail::Cluster(Arc::clone(&self.state)));
+            let asked_ns = self.world.clock(core).local_ns(self.world.now_ns());
+            let modes = Some(InitialModes { modes: self.modes.clone(), asked_ns });
+            let state = ClusterState { modes, ..self.state.clone() };
+            self.world.post(core, CoreMail::Cluster(Arc::new(state)));
         }
     }
 
     /// Drops the modes of all tables; nobody waits for pending writes of their owners.
     pub fn drop_modes(&mut self) {
         self.ring.lock().unwrap().has_modes = false;
-        self.state = Arc::new(state(&self.stub, false));
+        self.modes = TableModes::default();
     }
 
     /// Kills the process of a proxy.
@@ -449,16 +456,16 @@ fn node(stub: &shunt_bench::stub::Ring, ring: &Shared, index: usize) -> Node {
     Node::new(index, stub.nodes[index].host_id, &stub.cluster_name, Arc::clone(ring))
 }
 
-/// `has_transactions`: include their tables, with modes.
-fn state(stub: &shunt_bench::stub::Ring, has_transactions: bool) -> ClusterState {
-    let mut state = without_modes(stub);
-    for keyspace in KEYSPACES.iter().filter(|_| has_transactions) {
-        MODES.iter().for_each(|(table, mode)| state.modes.add(keyspace, table, mode));
+/// The modes of the tables of transactions.
+fn modes() -> TableModes {
+    let mut modes = TableModes::default();
+    for keyspace in KEYSPACES {
+        MODES.iter().for_each(|(table, mode)| modes.add(keyspace, table, mode));
     }
-    state
+    modes
 }
 
-fn without_modes(stub: &shunt_bench::stub::Ring) -> ClusterState {
+fn state(stub: &shunt_bench::stub::Ring) -> ClusterState {
     let nodes = cluster::nodes(stub);
     let factor = Factor { all: 3, transient: 0 };
     let keyspace =
@@ -466,7 +473,7 @@ fn without_modes(stub: &shunt_bench::stub::Ring) -> ClusterState {
     let keyspaces = vec![keyspace("shunt_meta"), keyspace("shunt")];
     let routing = RoutingTable::build(nodes.clone(), keyspaces, Vec::new(), Some("datacenter1"));
     ClusterState {
-        modes: Default::default(),
+        modes: None,
         routing: Arc::new(routing),
         protocol_version_max: 4,
         ..cluster::state(stub, nodes, Cells::new([] as [(&str, ColumnKind); 0], false))

@@ -46,7 +46,7 @@ pub(crate) fn state_with(
         Table { keyspace: "bench".into(), name: "kv".into(), partition_key: vec![key], cells };
     let tables = std::iter::once(table).chain(others.iter().cloned()).collect();
     ClusterState {
-        modes: Default::default(),
+        modes: None,
         generation: 1,
         routing: Arc::new(RoutingTable::build(nodes, keyspaces, tables, Some("datacenter1"))),
         protocol_version_max: 5,

@@ -19,6 +19,7 @@ use shunt_reactor::LoopOptions;
 use shunt_reactor::sim::{HostId, MILLISECOND, Options, Random, SECOND, World};
 use shunt_topology::schema::{Cells, Column, ColumnKind};
 use shunt_topology::{NodeId, Table};
+use shunt_transactions::catalogue::modes::{InitialModes, TableModes};
 use shunt_wire::cql::message::{Event, SchemaChange, encode};
 use shunt_wire::cql::types::CqlType;
 use tokio::sync::mpsc;
@@ -44,11 +45,24 @@ pub struct SceneOptions {
     pub protocol_max: u8,
     /// True if the cores know the ring from the start.
     pub knows_ring: bool,
-    /// True if no quorum has answered which tables have modes.
-    pub modes_in_doubt: bool,
+    /// The way in which the cores hear which tables have modes.
+    pub beginning: Beginning,
     /// True if an agent is beside each node, and large answers go over clients' own connections.
     pub hands_over: bool,
     pub config: Config,
+}
+
+/// The way in which the cores of a scene hear which tables have modes: they are told that none has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Beginning {
+    /// A quorum has just said so.
+    Known,
+    /// No quorum has answered.
+    InDoubt,
+    /// The cores take this in as late as this, in nanoseconds.
+    Late(u64),
+    /// The control plane's first state of the ring was lost: a later one has no modes.
+    Untold,
 }
 
 /// An authenticator for which the first part of a PLAIN message may say something.
@@ -69,7 +83,7 @@ impl SceneOptions {
             authenticator: "org.apache.cassandra.auth.PasswordAuthenticator",
             protocol_max: 5,
             knows_ring: true,
-            modes_in_doubt: false,
+            beginning: Beginning::Known,
             hands_over: false,
             config: Config {
                 query_timeout_ms: 2_000,
@@ -193,6 +207,11 @@ impl Scene {
         if scene.options.knows_ring {
             scene.post_cluster();
         }
+        if let Beginning::Late(delay_ns) = scene.options.beginning {
+            scene.cores.clone().into_iter().for_each(|core| scene.world.freeze(core));
+            scene.world.run_for(delay_ns);
+            scene.cores.clone().into_iter().for_each(|core| scene.world.thaw(core));
+        }
         scene
     }
 
@@ -214,19 +233,23 @@ impl Scene {
         nodes.retain(|node| self.known[usize::from(node.id.0)]);
         let with_login = !self.options.credentials.is_empty();
         let cells = Cells::new(self.columns.iter().copied(), false);
-        let mut state = ClusterState {
-            modes: Default::default(),
+        let state = ClusterState {
+            modes: None,
             generation: self.generation,
             protocol_version_max: self.options.protocol_max,
             authenticator: with_login.then(|| self.options.authenticator.to_owned()),
             ..cluster::state_with(&self.ring, nodes, cells, &self.keyspaces, &self.tables)
         };
-        if self.options.modes_in_doubt {
-            state.modes.set_in_doubt();
+        let mut modes = TableModes::default();
+        if self.options.beginning == Beginning::InDoubt {
+            modes.set_in_doubt();
         }
-        let state = Arc::new(state);
         for core in self.cores.clone() {
-            self.world.post(core, CoreMail::Cluster(Arc::clone(&state)));
+            let asked_ns = self.world.clock(core).local_ns(self.world.now_ns());
+            let read = InitialModes { modes: modes.clone(), asked_ns };
+            let modes = (self.options.beginning != Beginning::Untold).then_some(read);
+            let state = ClusterState { modes, ..state.clone() };
+            self.world.post(core, CoreMail::Cluster(Arc::new(state)));
         }
     }
 

@@ -4,9 +4,10 @@ use std::num::NonZeroU64;
 
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
-/// Nanoseconds since boot, including time in suspension: a lease holder must count that.
+/// Nanoseconds since boot, including time in suspension: a lease holder must count that. Loops see
+/// the same clock as [`Io::now_ns`](crate::Io::now_ns).
 #[inline]
-pub(crate) fn now_ns() -> u64 {
+pub fn now_ns() -> u64 {
     let now = clock_gettime(ClockId::Boottime);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }

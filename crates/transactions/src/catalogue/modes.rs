@@ -2,8 +2,9 @@
 //! `mixed_reads`, `full` or `conditional`, or on their way to or from it; and writes to tables that
 //! have a rule.
 //!
-//! A core knows the modes from when it first knows the ring, and reads them again every two
-//! seconds. It keeps the last modes while they cannot be read.
+//! A core is given the modes when it first hears of the ring, with the time of the question for
+//! them ([`InitialModes`]), and reads them again every two seconds. It keeps the last modes while
+//! they cannot be read.
 
 use std::collections::HashMap;
 
@@ -15,7 +16,7 @@ use shunt_wire::cql::statement::{self, Identifier, Kind, Statement};
 use crate::catalogue::alteration;
 use crate::catalogue::mentions::Mentions;
 use crate::catalogue::rules::Rules;
-use crate::catalogue::switching::TableState;
+use crate::catalogue::switching::{INITIAL_AGE_MAX_NS, TableState};
 
 /// The statement that reads all modes.
 pub const QUESTION: &str = "SELECT keyspace_name, table_name, mode FROM shunt_meta.transactional";
@@ -31,6 +32,36 @@ pub struct TableModes {
     /// This process was paused, or began without a quorum. Any table may have another mode by now,
     /// and no statement on a table goes to a node until the modes are known.
     pub is_behind: bool,
+}
+
+/// Modes and rules that the control plane read for cores that begin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InitialModes {
+    /// The modes and rules.
+    pub modes: TableModes,
+    /// Time on the cores' clock before the first question for them was sent.
+    pub asked_ns: u64,
+}
+
+/// The reason why a core does not serve tables by the modes that it was given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Doubt {
+    /// No quorum has told them.
+    NoQuorum,
+    /// Tables may have got other modes since the control plane asked, or the core has missed the
+    /// answer.
+    Old,
+}
+
+impl InitialModes {
+    /// The doubt of a core that takes in these modes at this time.
+    pub fn doubt(&self, now_ns: u64) -> Option<Doubt> {
+        if self.modes.are_in_doubt() {
+            return Some(Doubt::NoQuorum);
+        }
+        let age_ns = now_ns.saturating_sub(self.asked_ns);
+        (age_ns > INITIAL_AGE_MAX_NS).then_some(Doubt::Old)
+    }
 }
 
 /// The way in which statements on a table are decided.

@@ -38,6 +38,12 @@ pub const KNOWN_NS: u64 = 6 * SECOND_NS;
 pub const EVERY_NS: u64 = 2 * SECOND_NS;
 /// Time for which other proxies may still go by a table's former mode.
 pub const SETTLES_NS: u64 = KNOWN_NS + 2 * EVERY_NS;
+/// Age up to which a core serves by modes that it did not read itself. A core that runs has as old
+/// ones just before it reads them again.
+pub const INITIAL_AGE_MAX_NS: u64 = EVERY_NS;
+
+// A core reads modes itself soon after it begins. Until it has, no other proxy may count on it.
+const _: () = assert!(INITIAL_AGE_MAX_NS + 2 * EVERY_NS <= KNOWN_NS && SETTLES_NS < HOLD_NS);
 
 const OPENING: &str = "opening:";
 const CLOSING: &str = "closing:";

@@ -47,9 +47,10 @@ pub(super) struct FakeState {
     pub(super) queries: usize,
     /// A node that knows only the first schema version.
     pub(super) behind: Option<u128>,
-    /// Replicas of three that answer about modes and rules, of which there are none; `None`: there
-    /// are no such tables.
+    /// Replicas of three that answer about modes and rules; `None`: there are no such tables.
     pub(super) modes: Option<u8>,
+    /// Keyspace, table and mode. There are no rules.
+    pub(super) mode_rows: Vec<[&'static str; 3]>,
     /// A node whose list of columns has no last page.
     pub(super) endless: Option<u128>,
     /// Events after which a connection is told the columns; an answer before that waits.
@@ -85,6 +86,7 @@ impl FakeRing {
             queries: 0,
             behind: None,
             modes: None,
+            mode_rows: Vec::new(),
             endless: None,
             columns_after: 0,
             is_holding: false,
@@ -390,9 +392,11 @@ impl Server {
                 encode::error(answer, error_code::OVERLOADED, "too few replicas");
                 return opcode::ERROR;
             }
+            let is_of_modes = text.contains("FROM shunt_meta.transactional");
+            let rows = state.mode_rows.iter().filter(|_| is_of_modes);
             (
                 ["keyspace_name", "table_name", "mode"].map(|name| (name, native::TEXT)).to_vec(),
-                Vec::new(),
+                rows.map(|row| row.map(|value| Some(value.into())).to_vec()).collect(),
             )
         } else {
             encode::error(answer, error_code::INVALID, "unconfigured table");

@@ -1,7 +1,9 @@
 //! Connecting, logging in and the first read.
 
+use shunt_language::transaction::mode::TransactionalMode;
 use shunt_topology::NodeId;
 use shunt_topology::schema::ColumnKind;
+use shunt_transactions::catalogue::modes::Routing;
 use shunt_wire::cql::statement::Identifier;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
@@ -65,8 +67,39 @@ async fn modes_that_no_quorum_has_told_are_in_doubt() {
         let mut bench =
             Bench::start(&[ring.address(1)], |config| config.fleet = Some("main".to_owned()));
         let state = bench.cluster_where(|_| true).await;
-        assert_eq!(state.modes.are_in_doubt(), is_in_doubt, "{modes:?}");
+        let read = state.modes.as_ref().expect("modes");
+        assert_eq!(read.modes.are_in_doubt(), is_in_doubt, "{modes:?}");
     }
+}
+
+/// A contact point may take long to say which ring it belongs to, and a table may get a mode
+/// meanwhile. Nobody reads modes again for later states.
+#[tokio::test]
+async fn modes_are_as_old_as_the_last_question_before_the_cores_hear_of_the_ring() {
+    let late = TcpListener::bind("127.0.0.1:0").await.expect("bind");
+    let ring = FakeRing::start(1).await;
+    ring.edit(|state| state.modes = Some(2));
+    let contact_points = [late.local_addr().expect("address"), ring.address(1)];
+    let mut bench = Bench::start(&contact_points, |config| config.fleet = Some("main".to_owned()));
+    // The plane may try this one first: then it has no control connection yet, and tries the other.
+    let asked = loop {
+        let (stream, _) = timeout(GUARD, late.accept()).await.expect("a question").expect("accept");
+        if bench.metrics.connected.get() == 1 {
+            break stream;
+        }
+    };
+    ring.edit(|state| state.mode_rows.push(["ks", "leases", "conditional"]));
+    let since_ns = shunt_reactor::boot_clock_ns();
+    drop(asked);
+    let state = bench.cluster_where(|_| true).await;
+    let read = state.modes.as_ref().expect("modes");
+    let routing = read.modes.routing("ks", "leases");
+    assert_eq!(routing, Some(Routing::Mode(TransactionalMode::Conditional)));
+    assert!(read.asked_ns >= since_ns && read.asked_ns <= shunt_reactor::boot_clock_ns());
+    eventually(|| bench.metrics.refreshes.get() > 0).await;
+    ring.add_keyspace("later");
+    bench.ask(ControlRequest::Refresh).await;
+    assert!(bench.cluster_where(|_| true).await.modes.is_none());
 }
 
 #[tokio::test]

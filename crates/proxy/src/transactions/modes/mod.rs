@@ -79,7 +79,8 @@ fn ask(core: &mut Core, io: &mut Io, now_ns: u64) {
         &mut core.fleet.transactions.modes.absence
     });
     let modes = &mut core.fleet.transactions.modes;
-    (modes.is_asked, modes.asked_ns, modes.next_ns) = (is_sent, now_ns, now_ns + EVERY_NS);
+    let pause_ns = if is_sent { EVERY_NS } else { AGAIN_NS };
+    (modes.is_asked, modes.asked_ns, modes.next_ns) = (is_sent, now_ns, now_ns + pause_ns);
 }
 
 /// Takes in a node's answer that there is no table of modes. Before the fleet is created, that may

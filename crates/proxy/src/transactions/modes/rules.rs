@@ -37,8 +37,9 @@ fn ask(core: &mut Core, io: &mut Io, now_ns: u64) {
         &mut core.fleet.transactions.rules_polling.absence
     });
     let rules_polling = &mut core.fleet.transactions.rules_polling;
+    let pause_ns = if is_sent { EVERY_NS } else { AGAIN_NS };
     (rules_polling.is_asked, rules_polling.asked_ns, rules_polling.next_ns) =
-        (is_sent, now_ns, now_ns + EVERY_NS);
+        (is_sent, now_ns, now_ns + pause_ns);
 }
 
 /// Takes in a node's answer that there is no table of rules. A fleet that an earlier version

@@ -25,7 +25,7 @@ impl Default for Clock {
 
 impl Clock {
     /// Reading of the clock that never goes back, at this time of the world.
-    pub(super) fn local_ns(&self, world_ns: u64) -> u64 {
+    pub fn local_ns(&self, world_ns: u64) -> u64 {
         self.boot_offset_ns + (u128::from(world_ns) * u128::from(self.rate_ppm) / MILLION) as u64
     }
 

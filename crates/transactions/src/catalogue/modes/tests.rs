@@ -3,6 +3,27 @@
 use shunt_wire::cql::statement::classify;
 
 use super::*;
+use crate::SECOND_NS;
+use crate::catalogue::switching::EVERY_NS;
+
+/// A table may get another mode while a node or the process takes its time.
+#[test]
+fn modes_read_before_a_core_begins_count_for_as_long_as_its_own() {
+    let mut read = InitialModes { modes: TableModes::default(), asked_ns: 7 * SECOND_NS };
+    for (age_ns, wanted) in [
+        (0, None),
+        (EVERY_NS, None),
+        (EVERY_NS + 1, Some(Doubt::Old)),
+        (27 * SECOND_NS, Some(Doubt::Old)),
+    ] {
+        assert_eq!(read.doubt(read.asked_ns + age_ns), wanted, "{age_ns}");
+    }
+    assert_eq!(read.doubt(read.asked_ns - 1), None, "it was asked in this core's turn");
+    read.modes.set_in_doubt();
+    for age_ns in [0, 27 * SECOND_NS] {
+        assert_eq!(read.doubt(read.asked_ns + age_ns), Some(Doubt::NoQuorum));
+    }
+}
 
 /// Only the head of a long text is read. What it hides is taken, and what it shows goes by its
 /// table.
