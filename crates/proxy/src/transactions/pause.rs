@@ -7,7 +7,8 @@
 //! tables until it has read modes and rules at the fleet's level ([ADR
 //! 32](../../../../docs/adr/0032-no-table-is-served-by-one-replicas-word.md)). A core begins in the
 //! same doubt if the control plane asked for the modes too long ago: node, process or mailbox may
-//! have taken any time since, and a table may have got another mode meanwhile.
+//! have taken any time since, and a table may have got another mode meanwhile ([ADR
+//! 35](../../../../docs/adr/0035-a-core-begins-with-modes-of-known-age.md)).
 //!
 //! This must never: serve a table by one replica's word, or by modes of unknown age or older than
 //! [`INITIAL_AGE_MAX_NS`](shunt_transactions::catalogue::switching::INITIAL_AGE_MAX_NS) when the
