@@ -9,13 +9,18 @@
 //! passes it to every core; a snapshot never changes. The crate consists of plain data and pure
 //! functions: no sockets, clocks or threads.
 
+mod budget;
 pub mod health;
 mod node;
+mod places;
 mod replicas;
 mod ring;
 mod routing;
 pub mod schema;
+mod sweep;
 pub mod token;
+#[cfg(test)]
+mod walk;
 
 pub use health::{Backoff, Health};
 pub use node::{Node, NodeId};

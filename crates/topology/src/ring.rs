@@ -81,7 +81,13 @@ impl Ring {
         if index == self.tokens.len() { 0 } else { index }
     }
 
+    /// Owners of all ranges, in order.
+    pub(crate) fn owners(&self) -> &[NodeId] {
+        &self.owners
+    }
+
     /// Owners from a range onwards, once around the ring.
+    #[cfg(test)]
     pub(crate) fn walk(&self, range: usize) -> impl Iterator<Item = NodeId> {
         let (before, from) = self.owners.split_at(range);
         from.iter().chain(before).copied()

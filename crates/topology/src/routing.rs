@@ -5,10 +5,12 @@ use std::collections::HashMap;
 
 use shunt_wire::cql::statement::Identifier;
 
+use crate::budget::Budget;
 use crate::node::{Node, NodeId};
-use crate::replicas::{Map, Placement, Replicas};
+use crate::places::Places;
+use crate::replicas::{Placement, Replicas};
 use crate::ring::Ring;
-use crate::schema::{Keyspace, Table};
+use crate::schema::{Keyspace, Replication, Table};
 use crate::token::Token;
 
 /// A keyspace of one snapshot, valid only with its [`RoutingTable`].
@@ -35,11 +37,14 @@ pub struct RoutingTable {
 #[derive(Debug)]
 struct KeyspaceEntry {
     keyspace: Keyspace,
-    placement: usize,
+    /// Index into the placements; `None` if its placement exceeds the budget.
+    placement: Option<usize>,
 }
 
 impl RoutingTable {
-    /// Evaluates the replicas of every range for each distinct replication setting.
+    /// Evaluates the replicas of every range for each distinct replication setting, as far as the
+    /// budget for time and memory goes: keyspaces beyond it ([`RoutingTable::unplaced`]) have no
+    /// known replicas. Settings with fewer replicas come first.
     ///
     /// `local_datacentre` selects the nodes to use. If no node has this name, none is used: the
     /// proxy must never use a datacentre that the operator did not name. With `None` all nodes are
@@ -55,8 +60,9 @@ impl RoutingTable {
         let is_local = |node: &&Node| local_datacentre.is_none_or(|name| node.datacentre == name);
         let local_nodes = nodes.iter().filter(is_local).map(|node| node.id).collect();
         let ring = Ring::new(&nodes);
-        let map = Map::new(&nodes, local_datacentre);
-        let (keyspaces, placements) = place_keyspaces(keyspaces, &ring, &map);
+        let places = Places::new(&nodes, local_datacentre);
+        let (keyspaces, placements) =
+            place_keyspaces(keyspaces, &ring, &places, &mut Budget::default());
         let mut tables = tables;
         tables.sort_by(|a, b| (&a.keyspace, &a.name).cmp(&(&b.keyspace, &b.name)));
         let local_datacentre = local_datacentre.map(str::to_owned);
@@ -147,7 +153,15 @@ impl RoutingTable {
         let Some(entry) = self.keyspaces.get(keyspace.0 as usize) else {
             return Replicas::NONE;
         };
-        self.placements[entry.placement].replicas(&self.ring, token)
+        let placement = entry.placement.and_then(|placement| self.placements.get(placement));
+        placement.map_or(Replicas::NONE, |placement| placement.replicas(&self.ring, token))
+    }
+
+    /// Keyspaces whose replicas would have taken too much time or memory to evaluate, in order of
+    /// name. Their queries may go to any node.
+    pub fn unplaced(&self) -> impl Iterator<Item = &Keyspace> {
+        let beyond = self.keyspaces.iter().filter(|entry| entry.placement.is_none());
+        beyond.map(|entry| &entry.keyspace)
     }
 }
 
@@ -165,19 +179,44 @@ fn index_nodes(mut nodes: Vec<Node>) -> (Vec<Node>, Vec<Option<u16>>) {
 fn place_keyspaces(
     mut keyspaces: Vec<Keyspace>,
     ring: &Ring,
-    map: &Map,
+    places: &Places,
+    budget: &mut Budget,
 ) -> (Vec<KeyspaceEntry>, Vec<Placement>) {
     keyspaces.sort_by(|a, b| a.name.cmp(&b.name));
     keyspaces.dedup_by(|later, first| later.name == first.name);
+    let mut settings: Vec<&Replication> =
+        keyspaces.iter().map(|keyspace| &keyspace.replication).collect();
+    settings.sort_by_cached_key(|setting| (replicas_of(setting), *setting));
+    settings.dedup();
     let mut placements = Vec::new();
-    let mut known = HashMap::new();
-    let entries = keyspaces.into_iter().map(|keyspace| {
-        let placement =
-            *known.entry(keyspace.replication.clone()).or_insert_with_key(|replication| {
-                placements.push(Placement::new(replication, ring, map));
+    let known: HashMap<Replication, Option<usize>> = settings
+        .into_iter()
+        .map(|setting| {
+            let placed = Placement::new(setting, ring, places, budget);
+            let placement = placed.map(|placement| {
+                placements.push(placement);
                 placements.len() - 1
             });
+            (setting.clone(), placement)
+        })
+        .collect();
+    let entries = keyspaces.into_iter().map(|keyspace| {
+        let placement = known.get(&keyspace.replication).copied().flatten();
         KeyspaceEntry { keyspace, placement }
     });
     (entries.collect(), placements)
 }
+
+/// Most replicas of a range under a setting, which its placement's cost goes by.
+fn replicas_of(setting: &Replication) -> usize {
+    match setting {
+        Replication::Simple(factor) => usize::from(factor.all),
+        Replication::NetworkTopology(factors) => {
+            factors.iter().map(|(_, factor)| usize::from(factor.all)).sum()
+        }
+        Replication::Everywhere | Replication::Local | Replication::Unknown => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests;
