@@ -19,6 +19,7 @@ pub(crate) const TIMER: u64 = 9;
 
 /// Sends a schema event to the clients that registered, after those that came before.
 pub(crate) fn schema_changed(core: &mut Core, io: &mut Io, body: Arc<[u8]>) {
+    core.fleet.transactions.note_schema_change(io.now_ns());
     if core.clients.schema_news.add(body) {
         go_on(core, io);
     }

@@ -38,6 +38,9 @@ pub(crate) fn hold(
     let Some(node) =
         node.filter(|_| change.is_some() && core.retries.awaiting.len() < limits::REPAIRS_MAX)
     else {
+        if change.is_some() {
+            core.fleet.transactions.note_schema_change(io.now_ns());
+        }
         reply::pass_on(core, io, pending, answer, Outcome::Ok);
         return;
     };
@@ -65,6 +68,7 @@ pub(crate) fn hold(
 /// Passes the answer on, because the nodes agree or will not.
 pub(crate) fn agreed(core: &mut Core, io: &mut Io, ticket: Ticket) {
     let Some(held) = core.retries.awaiting.remove(&ticket) else { return };
+    core.fleet.transactions.note_schema_change(io.now_ns());
     let answer = Answer {
         stream: held.pending.stream,
         flags: held.flags,

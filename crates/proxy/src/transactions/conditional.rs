@@ -1,9 +1,10 @@
 //! Single statements on tables with the mode `conditional`: decided by the row as this core knows
 //! it, and written once.
 //!
-//! 1. The statement locks its row. A row that the core knows is not read. Otherwise it is read at
-//!    SERIAL, which completes conditional statements that nodes have begun, and a node is asked
-//!    whether the table still has the planned columns.
+//! 1. The statement locks its row. A row that the core knows is not read, unless a node names
+//!    another version of the schema than before; nodes are asked once a second. Otherwise it is
+//!    read at SERIAL, which completes conditional statements that nodes have begun, and a node is
+//!    asked whether the table still has the planned columns.
 //! 2. If the conditions do not hold, that is the answer; if the row was not known, only after it is
 //!    rewritten as in 3.
 //! 3. Otherwise the statement is written at QUORUM, with a timestamp of the shard's clock. If the
@@ -13,8 +14,9 @@
 //!    unknown outcome, the row is dropped, and the next statement begins at 1.
 //!
 //! This must never: decide by a row to which an unknown write may be outstanding; decide by a row
-//! whose values may have expired, or of a table that was dropped or emptied by a proxy; answer that
-//! a statement was applied where the next owner may read otherwise. [ADR
+//! whose values may have expired, or of a table that was dropped or emptied by a proxy, or of
+//! columns that were dropped more than a second ago, whatever the control connection heard of it;
+//! answer that a statement was applied where the next owner may read otherwise. [ADR
 //! 21](../../../../docs/adr/0021-conditional-statements-decided-by-rows-in-memory.md) has the
 //! reasons.
 
@@ -44,9 +46,9 @@ use crate::transactions::ownership::Unconfirmed;
 use crate::transactions::part::{IdentityWaiter, Parked, Part, Who};
 use crate::transactions::timer::set_due;
 
-/// Age of an answer about the table's name that is accepted if the row is known and nothing else is
-/// asked.
-const NAMED_NS: u64 = SECOND_NS;
+/// Age of an answer about the table's name, or the version of the schema, that is accepted if the
+/// row is known and nothing else is asked.
+pub(super) const NAMED_NS: u64 = SECOND_NS;
 
 /// Bytes of an answer, which must also fit between proxies.
 const ANSWER_BYTES_MAX: usize = 3 << 20;
@@ -116,6 +118,17 @@ pub(super) fn start(core: &mut Core, io: &mut Io, number: u64) -> Result<Prerequ
         Prerequisite::Row
     } else {
         Prerequisite::Name(now_ns.saturating_sub(NAMED_NS))
+    })
+}
+
+/// True if the row that the statement would be decided by was known before the schema changed.
+pub(super) fn is_outdated(core: &Core, number: u64) -> bool {
+    let keeper = &core.fleet.transactions;
+    let state = keeper.jobs.get(&number).map(|job| job.conditional.as_deref());
+    state.is_some_and(|state| {
+        state.is_none_or(|state| {
+            matches!(state.known, Knowledge::Row(_)) && state.of.epoch != keeper.rows.epoch()
+        })
     })
 }
 

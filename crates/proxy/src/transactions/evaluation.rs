@@ -71,20 +71,28 @@ pub(super) fn read_rows(core: &mut Core, io: &mut Io, id: TransactionId, number:
     }
 }
 
-/// Reads the row of a single statement, if it is not known.
+/// Reads the row of a single statement, if it is not known. In any case a node is asked for the
+/// version of the schema, unless one has named it within the last second.
 fn read_single_row(core: &mut Core, io: &mut Io, number: u64, plan: &Arc<Plan>) {
+    if !core.fleet.transactions.schema_versions.is_known() {
+        // A row is known from a version on, so its first question comes before the first row.
+        if let Some(job) = core.fleet.transactions.jobs.get_mut(&number) {
+            (job.reads, job.conditional) = (1, None);
+        }
+        return look_up_version(core, io, number);
+    }
     let begun = conditional::start(core, io, number);
     let since_ns = match begun {
         Ok(conditional::Prerequisite::Name(since_ns)) => {
             if let Some(job) = core.fleet.transactions.jobs.get_mut(&number) {
-                job.reads = 1;
+                job.reads = 2;
             }
             since_ns
         }
         Ok(conditional::Prerequisite::Row) => {
             if let Some(job) = core.fleet.transactions.jobs.get_mut(&number) {
                 job.rows = vec![None];
-                job.reads = 3;
+                job.reads = 4;
             }
             if let Err(failed) = ask_read(core, io, number, 0) {
                 return give_up(core, io, number, &failed);
@@ -96,6 +104,15 @@ fn read_single_row(core: &mut Core, io: &mut Io, number: u64, plan: &Arc<Plan>) 
         Err(failed) => return give_up(core, io, number, &failed),
     };
     conditional::look_up_table(core, io, number, plan, (IdentityKind::Id, since_ns));
+    look_up_version(core, io, number);
+}
+
+/// Asks a node for the version of the schema.
+fn look_up_version(core: &mut Core, io: &mut Io, number: u64) {
+    let versions = &core.fleet.transactions.schema_versions;
+    let since_ns = versions.since_ns(io.now_ns(), conditional::NAMED_NS);
+    let waits = IdentityWaiter::Job { number, table: 0, what: IdentityKind::Schema };
+    table_identity::look_up(core, io, ("", ""), since_ns, waits);
 }
 
 /// Takes in the id or columns of one of the plan's tables.
@@ -112,9 +129,16 @@ pub(super) fn identity_known(
     let Some(plan) = job.plan.clone() else { return };
     let tables = plan.tables();
     let Some(of) = tables.get(usize::from(table)) else { return };
-    let planned = if what == IdentityKind::Id { of.id } else { of.columns_id };
+    let planned = match what {
+        IdentityKind::Id => Some(of.id),
+        IdentityKind::Columns => Some(of.columns_id),
+        // Another version has marked all rows as to be read.
+        IdentityKind::Schema => None,
+    };
     let failed = match table_identity::current(io, named) {
-        Identity::Table(found) if found == planned => return count(core, io, number),
+        Identity::Table(found) if planned.is_none_or(|planned| found == planned) => {
+            return count(core, io, number);
+        }
         Identity::Table(_) | Identity::Nothing => plan_outdated(core, number),
         Identity::Unknown => {
             let why = match what {
@@ -123,6 +147,9 @@ pub(super) fn identity_known(
                 }
                 IdentityKind::Columns => {
                     "Shunt: no node has confirmed that the table's columns are unchanged; nothing was written, ask again"
+                }
+                IdentityKind::Schema => {
+                    "Shunt: no node has confirmed that the schema is unchanged; nothing was written, ask again"
                 }
             };
             Fault::new(FaultKind::Unserved, why).into()
@@ -342,7 +369,11 @@ fn all_read(core: &mut Core, io: &mut Io, number: u64) {
     let keeper = &mut core.fleet.transactions;
     let Some(job) = keeper.jobs.get_mut(&number) else { return };
     let Some(id) = job.id else { return };
-    if job.conditional.is_some() {
+    if let Some(plan) = job.plan.clone().filter(|plan| plan.draft.conditional.is_some()) {
+        // The schema has changed since its row was written down, or its version is known now.
+        if conditional::is_outdated(core, number) {
+            return read_single_row(core, io, number, &plan);
+        }
         return match conditional::decide(core, io, number) {
             Ok(decision) => decide(core, io, id, decision),
             Err(failed) => give_up(core, io, number, &failed),

@@ -66,7 +66,7 @@ use std::sync::Arc;
 
 use shunt_fleet::{SHARDS, Shard};
 use shunt_locks::Ticket;
-use shunt_transactions::catalogue::table_identity::Names;
+use shunt_transactions::catalogue::table_identity::{Names, SchemaVersions};
 use shunt_transactions::conditional::row::Rows;
 use shunt_transactions::guard::fences::Fences;
 use shunt_transactions::quotas::Shares;
@@ -110,6 +110,7 @@ pub(crate) struct TransactionKeeper {
     names: Names<IdentityWaiter>,
     /// Rows of tables with the mode `conditional`.
     rows: Rows,
+    schema_versions: SchemaVersions,
     fences: Fences,
     /// Writes that were tried and are not made yet.
     trials: Trials,
@@ -153,6 +154,7 @@ impl Default for TransactionKeeper {
             plannings: Plannings::default(),
             names: Names::default(),
             rows: Rows::default(),
+            schema_versions: SchemaVersions::default(),
             fences: Fences::default(),
             trials: Trials::default(),
             parked: BTreeMap::new(),
@@ -221,6 +223,12 @@ impl TransactionKeeper {
         self.rows.read_all_anew();
         self.names.forget_answers();
         self.plannings.plans.forget_all();
+    }
+
+    /// Notes that nodes have changed the schema just now: before a statement is decided by a row in
+    /// memory, a node is asked for the version again.
+    pub(crate) fn note_schema_change(&mut self, now_ns: u64) {
+        self.schema_versions.note_change(now_ns);
     }
 
     /// Queues the outcome of a confirmation.

@@ -15,12 +15,18 @@
 //! about as long as it is on its way itself. An answer that comes later than [`LATE_NS`] is void:
 //! this process may have been paused. A change of the schema voids all answers.
 //!
+//! A node is asked in the same way for the version of the schema, each time another one, as text
+//! and at most once a second for all tables. A version that no node has named lately is a change
+//! of the schema: a column may have been dropped and added again, which neither the id nor the
+//! columns of its table show.
+//!
 //! This must never: give an answer that was asked for earlier than the waiter allows; leave a
 //! waiter without an answer, or give it two.
 
 use std::sync::Arc;
 
 use shunt_reactor::Io;
+use shunt_topology::NodeId;
 use shunt_transactions::catalogue::table_identity::{Identity, IdentityAnswer, IdentityKind, Key};
 use shunt_transactions::plan::schema;
 use shunt_wire::cql::message::{Consistency, ResultMessage, ValueList};
@@ -29,6 +35,7 @@ use super::VERSION;
 use crate::core::Core;
 use crate::fleet::statements::{self, Heard, Levels, Whose};
 use crate::limits::SECOND_NS;
+use crate::route::{self, Choice};
 use crate::transactions::effects::Effect;
 use crate::transactions::part::{IdentityWaiter, OneWrite, Part, Who};
 
@@ -111,23 +118,27 @@ fn is_asked(core: &mut Core, io: &mut Io, key: &Key, who: Who) -> bool {
     let number = names.number;
     let name = names.entry(key);
     let text = Arc::clone(name.question.get_or_insert_with(|| question(key)));
+    let whose = Whose::Transaction(Part::Name { number, who });
     let levels = Levels {
         consistency: Consistency::ONE,
         serial: None,
         timestamp_us: None,
         elsewhere: false,
     };
-    let whose = Whose::Transaction(Part::Name { number, who });
-    // Prepared, because each transaction asks: parsing the text takes a node longer than answering.
-    let is_asked = statements::ask::ask_text(
-        core,
-        io,
-        whose,
-        &text,
-        ValueList::positional(VERSION).values(),
-        &levels,
-        None,
-    );
+    let is_asked = match key.0 {
+        IdentityKind::Schema => is_version_asked(core, io, whose, &text),
+        // Prepared, because each transaction asks: parsing the text takes a node longer than
+        // answering.
+        IdentityKind::Id | IdentityKind::Columns => statements::ask::ask_text(
+            core,
+            io,
+            whose,
+            &text,
+            ValueList::positional(VERSION).values(),
+            &levels,
+            None,
+        ),
+    };
     if is_asked {
         let names = &mut core.fleet.transactions.names;
         names.entry(key).asked.push((number, asked_ns));
@@ -136,10 +147,31 @@ fn is_asked(core: &mut Core, io: &mut Io, key: &Key, who: Who) -> bool {
     is_asked
 }
 
+/// Asks the next node for the version of the schema: one that is cut off from the others does not
+/// hear of changes.
+fn is_version_asked(core: &mut Core, io: &mut Io, whose: Whose, text: &str) -> bool {
+    let Some(pool) = statements::ask::pool(core, io) else { return false };
+    let turn = core.fleet.transactions.schema_versions.next_turn();
+    let cluster = core.router.cluster.as_ref();
+    let nodes = cluster.map(|cluster| cluster.routing.local_nodes()).unwrap_or_default();
+    let start = turn % nodes.len().max(1);
+    let mut in_turn = nodes[start..].iter().chain(&nodes[..start]).copied();
+    let is_usable = |node: &NodeId| {
+        matches!(route::choose_among(&core.router, &core.links, pool, &[*node]), Choice::Link(_))
+    };
+    match in_turn.find(is_usable) {
+        Some(node) => {
+            statements::ask::ask_node(core, io, (pool, node), whose, text, Consistency::ONE)
+        }
+        None => statements::ask::ask_in(core, io, pool, whose, text, Consistency::ONE),
+    }
+}
+
 fn question((what, keyspace, table): &Key) -> Arc<str> {
     match what {
         IdentityKind::Id => schema::id_question(keyspace, table).into(),
         IdentityKind::Columns => schema::columns_question(keyspace, table).into(),
+        IdentityKind::Schema => schema::VERSION.into(),
     }
 }
 
@@ -167,9 +199,15 @@ pub(super) fn answered(core: &mut Core, io: &mut Io, number: u64, heard: &Heard<
         Heard::Result(ResultMessage::Rows(rows)) => match key.0 {
             IdentityKind::Id => schema::found_id(rows),
             IdentityKind::Columns => schema::found_columns(rows),
+            IdentityKind::Schema => schema::found_version(rows),
         },
         Heard::Result(_) | Heard::Error(_) | Heard::Unreadable => Identity::Unknown,
     };
+    if let (IdentityKind::Schema, Identity::Table(version)) = (key.0, found)
+        && core.fleet.transactions.schema_versions.is_changed_by(version)
+    {
+        core.fleet.transactions.schema_changed();
+    }
     // A node that does not know the prepared statement has not answered: it is asked again, as
     // text.
     if !matches!(heard, Heard::Error(error) if error.unprepared_id().is_some()) {

@@ -51,5 +51,6 @@ mod transaction_alterations;
 mod transaction_future;
 mod transaction_log;
 mod transaction_ring;
+mod transaction_schema;
 mod transaction_shares;
 mod transaction_stills;

@@ -17,7 +17,9 @@ use shunt_wire::cql::message::encode_result::{PreparedSpec, RowsWriter, native, 
 use shunt_wire::cql::message::error_code::{
     INVALID, IS_BOOTSTRAPPING, OVERLOADED, UNAUTHORIZED, UNAVAILABLE,
 };
-use shunt_wire::cql::message::{Execute, Prepare, Query, QueryParams, Value, encode, put};
+use shunt_wire::cql::message::{
+    Execute, Prepare, Query, QueryParams, SchemaChange, Value, encode, put,
+};
 
 use super::lock_ring::{self, LockTestbed, Tables, answer, applied, rows, some};
 use super::support::scene::SceneOptions;
@@ -64,6 +66,12 @@ pub struct Bank {
     pub reads_unanswered: bool,
     /// Timestamp of the value 1 in each row.
     pub valued_us: Option<i64>,
+    /// Number of reads of a row by which a statement is decided.
+    pub rows_read: usize,
+    /// Versions of the schema that the nodes name in turn; empty: the ring's.
+    pub schema_versions: Vec<[u8; 16]>,
+    /// Number of questions for it.
+    pub versions_asked: usize,
     /// Writes, acknowledged or not: the text, and its timestamp.
     pub written: Vec<(String, Option<i64>)>,
     /// Number of questions which table has a name.
@@ -267,6 +275,7 @@ impl Bank {
             if self.reads_unanswered {
                 return Action::Silence;
             }
+            self.rows_read += usize::from(text.contains("WRITETIME(v)"));
             if let Some(valued_us) = self.valued_us.filter(|_| text.contains("WRITETIME(v)")) {
                 return answer(request, &valued(valued_us));
             }
@@ -333,6 +342,18 @@ impl Bank {
         }
         if text.contains("FROM system_schema.") {
             return self.schema(request, text);
+        }
+        if text.starts_with("SELECT schema_version FROM system.local") {
+            let versions = &self.schema_versions;
+            self.versions_asked += 1;
+            let version = versions.get(self.versions_asked % versions.len().max(1))?;
+            return Some(answer(request, &rows(&["schema_version"], [vec![some(version)]])));
+        }
+        if text.starts_with("ALTER TABLE bank.t DROP") {
+            let (keyspace, name) = ("bank", Some("t"));
+            let (change, target) = ("UPDATED", "TABLE");
+            let change = SchemaChange { change, target, keyspace, name, arguments: None };
+            return Some(answer(request, &bytes::body(|out| encode::schema_change(out, &change))));
         }
         let writes = text.starts_with("INSERT INTO") && text.contains(" JSON '{}'");
         let locks = text.contains("WHERE name IN ()");

@@ -1,11 +1,14 @@
 //! Identity of tables: which table a name stands for, from answers that a core keeps, and waiters
 //! for answers. `W` identifies a waiter.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 /// Names that are kept. Beyond that, names without waiters are dropped.
 const NAMES_MAX: usize = 1_024;
+
+/// Versions of the schema that are kept.
+const VERSIONS_MAX: usize = 8;
 
 /// Questions about one name under way at a time.
 const ASKED_MAX: usize = 2;
@@ -25,6 +28,8 @@ pub enum IdentityKind {
     Id,
     /// The table's columns, as one hash.
     Columns,
+    /// The version of the schema at the node that answers. The name is empty.
+    Schema,
 }
 
 /// Question, keyspace and name.
@@ -33,7 +38,7 @@ pub type Key = (IdentityKind, Box<str>, Box<str>);
 /// A node's answer about a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Identity {
-    /// The id, or the hash of the columns.
+    /// The id, the hash of the columns, or the version.
     Table(TableId),
     /// No table has this name.
     Nothing,
@@ -113,6 +118,54 @@ impl<W> Names<W> {
     }
 }
 
+/// Versions of the schema that nodes have named lately, the latest last. Nodes of two releases may
+/// name two for hours, and neither is news then. A version that was left never comes back: nodes
+/// hash the times of all changes into it, or draw a new one.
+#[derive(Debug, Default)]
+pub struct SchemaVersions {
+    named: VecDeque<TableId>,
+    /// Time of the last change that this core knows of by other means.
+    changed_ns: u64,
+    /// Number of the last question; each goes to another node.
+    turn: usize,
+}
+
+impl SchemaVersions {
+    /// True once a node has named one.
+    pub fn is_known(&self) -> bool {
+        !self.named.is_empty()
+    }
+
+    /// Takes in the version that a node named; true if the schema has changed. The first tells of
+    /// no change.
+    pub fn is_changed_by(&mut self, version: TableId) -> bool {
+        if self.named.contains(&version) {
+            return false;
+        }
+        if self.named.len() == VERSIONS_MAX {
+            self.named.pop_front();
+        }
+        self.named.push_back(version);
+        self.named.len() > 1
+    }
+
+    /// Notes a change: versions that nodes were asked for before do not count.
+    pub fn note_change(&mut self, now_ns: u64) {
+        self.changed_ns = now_ns;
+    }
+
+    /// Earliest time at which a version may have been asked for that is at most `age_ns` old.
+    pub fn since_ns(&self, now_ns: u64, age_ns: u64) -> u64 {
+        now_ns.saturating_sub(age_ns).max(self.changed_ns)
+    }
+
+    /// Number of the next question.
+    pub fn next_turn(&mut self) -> usize {
+        self.turn = self.turn.wrapping_add(1);
+        self.turn
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -125,6 +178,27 @@ mod tests {
             Some(IdentityAnswer { identity: Identity::Table([1; 16]), asked_ns: 1 });
         names.forget_answers();
         assert_eq!(names.entry(&key).last, None);
+    }
+
+    #[test]
+    fn a_version_is_news_once_and_the_first_tells_of_no_change() {
+        let mut versions = SchemaVersions::default();
+        assert!(!versions.is_known());
+        assert!(!versions.is_changed_by([1; 16]) && versions.is_known());
+        assert!(!versions.is_changed_by([1; 16]));
+        assert!(versions.is_changed_by([2; 16]));
+        let both = [[1; 16], [2; 16]];
+        assert!(both.iter().cycle().take(9).all(|version| !versions.is_changed_by(*version)));
+        assert!((3..100).all(|number| versions.is_changed_by([number; 16])));
+        assert_eq!(versions.named.len(), VERSIONS_MAX);
+    }
+
+    #[test]
+    fn a_version_from_before_a_known_change_is_too_old() {
+        let mut versions = SchemaVersions::default();
+        assert_eq!((versions.since_ns(5, 10), versions.since_ns(100, 10)), (0, 90));
+        versions.note_change(95);
+        assert_eq!((versions.since_ns(100, 10), versions.since_ns(200, 10)), (95, 190));
     }
 
     #[test]

@@ -29,6 +29,9 @@ pub const MASKS: &str = "SELECT column_name FROM system_schema.column_masks WHER
 /// Reads a table.
 pub const TABLE: &str = "SELECT id, read_repair, default_time_to_live, gc_grace_seconds FROM system_schema.tables WHERE keyspace_name = ";
 
+/// Reads the version of the schema at the node that is asked.
+pub const VERSION: &str = "SELECT schema_version FROM system.local WHERE key = 'local'";
+
 /// Modes of a keyspace's tables, from the fleet's own table.
 pub const MODES: &str =
     "SELECT table_name, mode FROM shunt_meta.transactional WHERE keyspace_name = ";
@@ -184,7 +187,20 @@ pub fn columns_question(keyspace: &str, table: &str) -> String {
 
 /// Reads an answer to [`id_question`].
 pub fn found_id(rows: &Rows<'_>) -> Identity {
-    match values(rows, &["id"]).pop() {
+    found_uuid(rows, "id")
+}
+
+/// Reads an answer to [`VERSION`].
+pub fn found_version(rows: &Rows<'_>) -> Identity {
+    match found_uuid(rows, "schema_version") {
+        // A node that names none has not answered.
+        Identity::Nothing => Identity::Unknown,
+        found => found,
+    }
+}
+
+fn found_uuid(rows: &Rows<'_>, column: &str) -> Identity {
+    match values(rows, &[column]).pop() {
         Some(row) => {
             row[0].and_then(|id| id.try_into().ok()).map_or(Identity::Unknown, Identity::Table)
         }
