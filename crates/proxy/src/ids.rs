@@ -29,7 +29,7 @@ pub(crate) struct LinkRef {
 }
 
 /// A slot in the core's table of pools.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct PoolId(pub(crate) u32);
 
 impl PoolId {

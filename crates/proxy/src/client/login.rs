@@ -9,6 +9,7 @@
 //! Cassandra's own `credentials_validity` does, so that thousands of clients starting at once do
 //! not cost a node thousands of password hashes.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use shunt_reactor::Io;
@@ -150,22 +151,32 @@ fn verify_login(core: &mut Core, io: &mut Io, id: PoolId) {
     if pool.verified_ns == 0 {
         open::ensure_links(core, io, id);
         // The pool's own first link brings the answer. Open links logged in long ago.
-        let opening =
-            |key: LinkKey| core.links.get(key).is_some_and(|link| link.step != Step::Ready);
-        if core.router.pools.get(id).is_some_and(|pool| pool.links().any(opening)) {
+        let is_opening = |key: LinkKey| opening_node(core, key).is_some();
+        if core.router.pools.get(id).is_some_and(|pool| pool.links().any(is_opening)) {
             return;
         }
     }
     let asked = ask_another_node(core, io, id);
     if let Some(pool) = core.router.pools.get_mut(id) {
-        pool.verifying = asked; // On failure the tick tries again until the clients' deadline.
+        // On failure the tick tries again until the clients' deadline, or the pool in its turn.
+        pool.verifying = asked;
     }
 }
 
+/// The node of a link that is opening.
+fn opening_node(core: &Core, key: LinkKey) -> Option<NodeId> {
+    core.links.get(key).filter(|link| link.step != Step::Ready).map(|link| link.node)
+}
+
 /// Has another node check the pool's login, if possible one that answers others and has not refused
-/// lately. Returns whether there was one.
+/// lately. Returns whether there was one. `false` without room for another login: the pool is in
+/// line then.
 fn ask_another_node(core: &mut Core, io: &mut Io, id: PoolId) -> bool {
     let now = io.now_ns();
+    // Hundreds of pools may wait for room: the search for a node is for one that has it.
+    if !open::has_room(core, id) {
+        return false;
+    }
     let (Some(cluster), Some(pool)) = (core.router.cluster.clone(), core.router.pools.get_mut(id))
     else {
         return false;
@@ -175,25 +186,53 @@ fn ask_another_node(core: &mut Core, io: &mut Io, id: PoolId) -> bool {
     let (Some(pool), nodes) = (core.router.pools.get(id), cluster.routing.local_nodes()) else {
         return false;
     };
-    let is_asked = |node: NodeId| {
-        core.links
-            .iter()
-            .any(|(_, link)| link.pool == id && link.node == node && link.step != Step::Ready)
-    };
+    let asked: BTreeSet<NodeId> =
+        pool.opening_links().filter_map(|key| opening_node(core, key)).collect();
     let usable = (0..nodes.len())
         .map(|offset| nodes[(core.router.cursor + offset) % nodes.len()])
         .filter(|node| {
             core.links.health.is_usable(*node, now)
-                && !is_asked(*node)
+                && !asked.contains(node)
                 && !open::is_being_identified(&core.links, *node)
         });
     let best = usable.min_by_key(|node| {
         let silent = core.links.node(*node).is_some_and(|state| state.silent);
         silent || pool.is_spared(*node, now)
     });
-    best.is_some_and(|node| {
-        open::has_room(core, id) && open::open(core, io, id, node, Role::Verifies)
-    })
+    best.is_some_and(|node| open::open(core, io, id, node, Role::Verifies))
+}
+
+/// True if a client waits until a node has accepted the pool's login.
+fn is_awaited(core: &Core, id: PoolId) -> bool {
+    let waits = |client: &ClientRef| {
+        let switch = core.clients.find(*client).and_then(|found| found.switch);
+        switch.is_some_and(|switch| switch.pool == id && switch.login)
+    };
+    core.router.pools.get(id).is_some_and(|pool| pool.waiting.iter().any(waits))
+}
+
+/// Has a node check a login that a client waits for: none does yet, or the last one was asked a
+/// while ago.
+fn pursue(core: &mut Core, io: &mut Io, id: PoolId) {
+    let patience_ns =
+        limits::LOGIN_PATIENCE_NS.min(core.context.config.connect_timeout_ms * 1_000_000 / 4);
+    let Some(pool) = core.router.pools.get(id) else { return };
+    if !pool.verifying {
+        verify_login(core, io, id);
+    } else if io.now_ns().saturating_sub(pool.asked_ns) > patience_ns {
+        ask_another_node(core, io, id);
+    }
+}
+
+/// Goes on with the pools in line for room, after a link has opened or was given up.
+pub(crate) fn resume(core: &mut Core, io: &mut Io) {
+    for _ in 0..core.links.openings.waiting() {
+        let Some(id) = core.links.openings.next() else { return };
+        if is_awaited(core, id) {
+            pursue(core, io, id);
+        }
+        open::ensure_links(core, io, id);
+    }
 }
 
 /// Handles a node's acceptance of the pool's login.
@@ -339,21 +378,9 @@ pub(crate) fn expire_switches(core: &mut Core, io: &mut Io) {
             core.clients.unstall(&core.context.metrics, client.slot, Stall::SWITCH);
         }
     }
-    let patience_ns =
-        limits::LOGIN_PATIENCE_NS.min(core.context.config.connect_timeout_ms * 1_000_000 / 4);
     for id in core.router.pools.ids() {
-        let waits = |client: &ClientRef| {
-            let switch = core.clients.find(*client).and_then(|found| found.switch);
-            switch.is_some_and(|switch| switch.pool == id && switch.login)
-        };
-        let Some(pool) = core.router.pools.get(id).filter(|pool| pool.waiting.iter().any(waits))
-        else {
-            continue;
-        };
-        if !pool.verifying {
-            verify_login(core, io, id);
-        } else if now.saturating_sub(pool.asked_ns) > patience_ns {
-            ask_another_node(core, io, id);
+        if is_awaited(core, id) {
+            pursue(core, io, id);
         }
     }
 }

@@ -81,7 +81,7 @@ fn detach(core: &mut Core, key: LinkKey, link: &Link) {
         }
     }
     if let Some(pool) = core.router.pools.get_mut(link.pool) {
-        pool.remove_link(link.node, key);
+        pool.detach(link.node, key);
         if link.step == Step::Ready && !link.retiring {
             pool.ready = pool.ready.saturating_sub(1);
         }

@@ -173,7 +173,7 @@ pub(crate) fn logged_in(core: &mut Core, io: &mut Io, key: LinkKey) {
     if role == Role::Verifies {
         closing::close(core, io, key);
         open::ensure_links(core, io, pool);
-        open::resume(core, io);
+        login::resume(core, io);
     } else {
         send_use(core, io, key);
     }
@@ -216,7 +216,7 @@ fn step_refused(core: &mut Core, io: &mut Io, key: LinkKey, login: bool, body: &
     {
         login::switch_refused(core, io, pool, login, body);
     }
-    open::resume(core, io);
+    login::resume(core, io);
 }
 
 /// Handles a node's refusal of the pool of this link: drops the link, and asks the node again less
@@ -285,7 +285,7 @@ pub(crate) fn turned_away(
         // The tick asks another node while a client waits; asking at once would hammer this one.
         pool.verifying = false;
     }
-    open::resume(core, io);
+    login::resume(core, io);
 }
 
 fn refuse_login(core: &mut Core, io: &mut Io, key: LinkKey, why: &str) {

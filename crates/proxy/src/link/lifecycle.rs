@@ -21,7 +21,6 @@ pub(crate) fn ready(core: &mut Core, io: &mut Io, key: LinkKey) {
     core.links.opened(key);
     let Some(link) = core.links.get_mut(key) else { return };
     link.choose_layout();
-    link.step = Step::Ready;
     (link.last_received_ns, link.ready_ns) = (io.now_ns(), io.now_ns());
     let aggregates = link.aggregate.is_some();
     let (node, pool_id, conn) = (link.node, link.pool, link.conn);
@@ -54,7 +53,7 @@ pub(crate) fn ready(core: &mut Core, io: &mut Io, key: LinkKey) {
     }
     upgrade::begin(core, io, key);
     open::ensure_links(core, io, pool_id);
-    open::resume(core, io);
+    login::resume(core, io);
 }
 
 /// Handles the end of a link's connection, or its failure to open.
@@ -87,7 +86,7 @@ pub(crate) fn lost(core: &mut Core, io: &mut Io, key: LinkKey, reason: CloseReas
         login::verification_interrupted(core, io, pool_id);
     }
     open::ensure_links(core, io, pool_id);
-    open::resume(core, io);
+    login::resume(core, io);
 }
 
 /// Retires a link, and begins a login anew that it was to verify.
@@ -117,7 +116,7 @@ pub(crate) fn break_off(core: &mut Core, io: &mut Io, key: LinkKey, reason: Give
     if role == Role::Verifies || step != Step::Ready {
         login::verification_interrupted(core, io, pool_id);
     }
-    open::resume(core, io);
+    login::resume(core, io);
 }
 
 /// Gives up a link for new queries, and lets it finish those in flight.

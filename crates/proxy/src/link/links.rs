@@ -52,28 +52,42 @@ impl Default for Links {
 }
 
 impl Links {
+    /// Inserts a link that opens.
     pub(crate) fn insert(&mut self, link: Link) -> LinkKey {
+        if let Some(node) = self.node_mut(link.node) {
+            node.opening += 1;
+        }
         LinkKey(self.slots.insert(link) as u32)
     }
 
     pub(crate) fn try_remove(&mut self, key: LinkKey) -> Option<Link> {
-        let link = self.slots.try_remove(key.0 as usize)?;
-        if let Some(opening) = link.opening {
-            self.openings.end(opening);
-        }
-        Some(link)
+        self.end_opening(key);
+        self.slots.try_remove(key.0 as usize)
     }
 
     pub(crate) fn clear(&mut self) {
         self.slots.clear();
         self.openings = Openings::default();
+        self.nodes.iter_mut().for_each(|node| node.opening = 0);
     }
 
-    /// The link is open: another may open.
+    /// Notes that the link is open: another may open.
     pub(crate) fn opened(&mut self, key: LinkKey) {
-        let link = self.slots.get_mut(key.0 as usize);
-        if let Some(opening) = link.and_then(|link| link.opening.take()) {
+        self.end_opening(key);
+        if let Some(link) = self.get_mut(key) {
+            link.step = Step::Ready;
+        }
+    }
+
+    /// Takes a link out of the counters of those that open, if it is one.
+    fn end_opening(&mut self, key: LinkKey) {
+        let Some(link) = self.slots.get_mut(key.0 as usize) else { return };
+        let (node, is_opening) = (link.node, link.step != Step::Ready);
+        if let Some(opening) = link.opening.take() {
             self.openings.end(opening);
+        }
+        if let Some(node) = self.node_mut(node).filter(|_| is_opening) {
+            node.opening = node.opening.saturating_sub(1);
         }
     }
 

@@ -19,6 +19,7 @@ pub(crate) mod links;
 pub(crate) mod open;
 pub(crate) mod openings;
 pub(crate) mod pool;
+pub(crate) mod pool_table;
 pub(crate) mod pools;
 pub(crate) mod refusal;
 pub(crate) mod ring;
@@ -43,7 +44,8 @@ use crate::limits;
 use crate::metrics::NodeMetrics;
 
 pub(crate) use openings::{Opening, Openings};
-pub(crate) use pool::{Pool, PoolKey, Pools, Shortage};
+pub(crate) use pool::{Pool, PoolKey};
+pub(crate) use pool_table::{Pools, Shortage};
 pub(crate) use streams::{Kept, Pending, Purpose, Recipient, Streams};
 pub(crate) use verdict::Verdict;
 
@@ -244,6 +246,8 @@ pub(crate) struct NodeState {
     pub(crate) silent: bool,
     /// True if another node answered at its address at the last check.
     pub(crate) stranger: bool,
+    /// Links to it that are opening.
+    pub(crate) opening: u32,
     /// Port for aggregated frames, if not the ordinary one.
     pub(crate) upgrade: Upgrade,
     pub(crate) metrics: Arc<NodeMetrics>,

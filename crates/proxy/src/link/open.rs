@@ -11,7 +11,7 @@ use crate::handover::policy;
 use crate::ids::{LinkKey, PoolId};
 use crate::limits;
 use crate::link::links::{LinkAndNode, Links};
-use crate::link::{Link, LinkWriter, Opening, Pool, Role, Step};
+use crate::link::{Link, LinkWriter, Opening, Pool, Role};
 
 /// Writes a handshake message. They travel one at a time, so they need no stream table.
 pub(crate) fn write_handshake(links: &mut Links, io: &mut Io, key: LinkKey, op: u8, body: &[u8]) {
@@ -56,14 +56,6 @@ pub(crate) fn has_room(core: &mut Core, id: PoolId) -> bool {
         core.links.openings.wait(id, opening);
     }
     has_room
-}
-
-/// Opens links of the pools in line, after one has opened or was given up.
-pub(crate) fn resume(core: &mut Core, io: &mut Io) {
-    for _ in 0..core.links.openings.waiting() {
-        let Some(pool) = core.links.openings.next() else { return };
-        ensure_links(core, io, pool);
-    }
 }
 
 /// True if the keyspace of a pool is in no schema that the proxy has seen and no node has accepted
@@ -156,9 +148,7 @@ pub(crate) fn open(
         core.links.openings.begin(opening);
     }
     let key = core.links.insert(link);
-    if role == Role::Serves {
-        pool.add_link(node, key);
-    }
+    pool.attach(node, key, role);
     core.connections.set(conn, Peer::Link(key));
     true
 }
@@ -166,6 +156,5 @@ pub(crate) fn open(
 /// True if another node had the address of this node at the last check, and a link is checking it
 /// right now: then no other login needs to be shown there.
 pub(crate) fn is_being_identified(links: &Links, node: NodeId) -> bool {
-    links.node(node).is_some_and(|state| state.stranger)
-        && links.iter().any(|(_, link)| link.node == node && link.step != Step::Ready)
+    links.node(node).is_some_and(|state| state.stranger && state.opening > 0)
 }

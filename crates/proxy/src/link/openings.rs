@@ -5,7 +5,7 @@
 //! role's own links must not wait for that. A pool that waits goes on when a link is open, or was
 //! given up; its clients have deadlines of their own.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 
 use crate::client::account::Account;
 use crate::ids::PoolId;
@@ -25,17 +25,26 @@ pub(crate) struct Openings {
     counts: HashMap<Opening, usize>,
     all: usize,
     doubtful: usize,
-    waiting: VecDeque<(PoolId, Opening)>,
+    line: Line,
 }
 
 impl Openings {
+    /// Most links of a kind at a time; those of one account are half of them.
+    fn most(is_doubtful: bool) -> usize {
+        if is_doubtful { limits::LOGINS_MAX / 2 } else { limits::LOGINS_MAX }
+    }
+
+    /// True if another link of this kind may open, of some account.
+    fn has_room_for_kind(&self, is_doubtful: bool) -> bool {
+        let of_kind = if is_doubtful { self.doubtful } else { self.all };
+        self.all < limits::LOGINS_MAX && of_kind < Self::most(is_doubtful)
+    }
+
     /// True if another such link may open.
     pub(crate) fn has_room(&self, opening: Opening) -> bool {
         let of_account = self.counts.get(&opening).copied().unwrap_or_default();
-        let most = if opening.is_doubtful { limits::LOGINS_MAX / 2 } else { limits::LOGINS_MAX };
-        self.all < limits::LOGINS_MAX
-            && of_account < most / 2
-            && (!opening.is_doubtful || self.doubtful < most)
+        self.has_room_for_kind(opening.is_doubtful)
+            && of_account < Self::most(opening.is_doubtful) / 2
     }
 
     pub(crate) fn begin(&mut self, opening: Opening) {
@@ -54,22 +63,84 @@ impl Openings {
         self.doubtful -= usize::from(opening.is_doubtful);
     }
 
-    /// Has a pool wait for room.
+    /// Has a pool wait for room. A pool that waits already keeps its place.
     pub(crate) fn wait(&mut self, pool: PoolId, opening: Opening) {
-        if !self.waiting.iter().any(|(waiting, _)| *waiting == pool) {
-            self.waiting.push_back((pool, opening));
-        }
+        self.line.join(pool, opening);
+    }
+
+    /// Takes a pool out of the line.
+    pub(crate) fn leave(&mut self, pool: PoolId) {
+        self.line.leave(pool);
     }
 
     /// Number of pools that wait.
     pub(crate) fn waiting(&self) -> usize {
-        self.waiting.len()
+        self.line.places.len()
     }
 
     /// The first pool in line for which there is room.
     pub(crate) fn next(&mut self) -> Option<PoolId> {
-        let first = self.waiting.iter().position(|(_, opening)| self.has_room(*opening))?;
-        self.waiting.remove(first).map(|(pool, _)| pool)
+        let kinds = [false, true].into_iter().filter(|kind| self.has_room_for_kind(*kind));
+        let (_, pool) = kinds.filter_map(|kind| self.first(kind).0).min()?;
+        self.line.leave(pool);
+        Some(pool)
+    }
+
+    /// The first pool in line of a kind with room, with its number, and the accounts looked at.
+    /// While the kind has room, one account at most is at its bound, half of the kind's.
+    fn first(&self, is_doubtful: bool) -> (Option<(u64, PoolId)>, usize) {
+        let firsts = &self.line.firsts[usize::from(is_doubtful)];
+        let full = firsts.values().take_while(|(_, opening)| !self.has_room(*opening)).count();
+        let first = firsts.iter().nth(full).map(|(number, (pool, _))| (*number, *pool));
+        (first, full + usize::from(first.is_some()))
+    }
+}
+
+/// Pools in line, numbered in the order in which they came. Each step of its methods is one in a
+/// map: a client can have hundreds of pools wait, and they move with each login that ends.
+#[derive(Default)]
+struct Line {
+    /// The number of the last pool that came.
+    last: u64,
+    places: HashMap<PoolId, (Opening, u64)>,
+    /// The pools of each counter.
+    pools: HashMap<Opening, BTreeMap<u64, PoolId>>,
+    /// The first pool of each counter, for logins that something supports, and for doubtful ones.
+    firsts: [BTreeMap<u64, (PoolId, Opening)>; 2],
+}
+
+impl Line {
+    fn join(&mut self, pool: PoolId, opening: Opening) {
+        match self.places.get(&pool) {
+            Some((known, _)) if *known == opening => return,
+            // Its login is no longer doubtful, or has become so.
+            Some(_) => self.leave(pool),
+            None => {}
+        }
+        self.last += 1;
+        self.places.insert(pool, (opening, self.last));
+        let pools = self.pools.entry(opening).or_default();
+        pools.insert(self.last, pool);
+        if pools.len() == 1 {
+            self.firsts[usize::from(opening.is_doubtful)].insert(self.last, (pool, opening));
+        }
+    }
+
+    fn leave(&mut self, pool: PoolId) {
+        let Some((opening, number)) = self.places.remove(&pool) else { return };
+        let Some(pools) = self.pools.get_mut(&opening) else { return };
+        pools.remove(&number);
+        let firsts = &mut self.firsts[usize::from(opening.is_doubtful)];
+        let was_first = firsts.remove(&number).is_some();
+        match pools.first_key_value() {
+            Some((next, pool)) if was_first => {
+                firsts.insert(*next, (*pool, opening));
+            }
+            Some(_) => {}
+            None => {
+                self.pools.remove(&opening);
+            }
+        }
     }
 }
 
@@ -117,5 +188,42 @@ mod tests {
         );
         openings.end(ann);
         assert_eq!(openings.next(), Some(PoolId(1)));
+    }
+
+    /// Hundreds of pools in line whose accounts are at their bound cost a step, not one each.
+    #[test]
+    fn the_line_is_not_walked() {
+        let mut openings = Openings::default();
+        let (guess, ann) = (opening(b"ann", true), opening(b"ann", false));
+        fill(&mut openings, guess);
+        fill(&mut openings, ann);
+        let number = limits::POOLS_MAX as u32;
+        for pool in 0..number {
+            openings.wait(PoolId(pool), if pool % 2 == 0 { guess } else { ann });
+        }
+        openings.wait(PoolId(number), opening(b"bob", true));
+        for kind in [false, true] {
+            let (first, steps) = openings.first(kind);
+            assert_eq!((first.is_some(), steps), (kind, 1 + usize::from(kind)));
+        }
+        assert_eq!(openings.next(), Some(PoolId(number)));
+        assert_eq!(openings.next(), None);
+        assert_eq!(openings.waiting(), number as usize);
+    }
+
+    #[test]
+    fn a_pool_that_leaves_the_line_gives_its_place_to_the_next() {
+        let mut openings = Openings::default();
+        let [guess, ann] = [(&b"ann"[..], true), (b"ann", false)].map(|(of, is)| opening(of, is));
+        for (pool, opening) in [(1, guess), (2, guess), (3, ann), (1, ann)] {
+            openings.wait(PoolId(pool), opening);
+        }
+        openings.leave(PoolId(3));
+        openings.leave(PoolId(3));
+        let order: Vec<_> = std::iter::from_fn(|| openings.next()).collect();
+        assert_eq!(order, [PoolId(2), PoolId(1)], "the first now waits for something else");
+        assert!(
+            openings.line.pools.is_empty() && openings.line.firsts.iter().all(|it| it.is_empty())
+        );
     }
 }

@@ -5,12 +5,7 @@
 //! NO_COMPACT. That is the pool's key. The login in the key is the exact SASL token that the role's
 //! first link was opened with, so that a client with another password, or another role, never meets
 //! a link that is not its own.
-//!
-//! Each role has a share of the pools ([`Account`]), and so have logins that no node has accepted
-//! yet. The proxy's own statements have their pool in any case.
 
-use std::cmp::Reverse;
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,8 +14,9 @@ use shunt_wire::cql::compression::Algorithm;
 
 use crate::client::account::{Account, LoginId};
 use crate::client::identity::PoolNames;
-use crate::ids::{ClientRef, LinkKey, PoolId};
+use crate::ids::{ClientRef, LinkKey};
 use crate::limits;
+use crate::link::Role;
 use crate::link::verdict::Verdict;
 use crate::metrics::PoolState;
 
@@ -64,6 +60,10 @@ pub(crate) struct Pool {
     per_node: usize,
     /// Keys of links in the core's table, open or opening: `per_node` places for each node id.
     links: Vec<Option<LinkKey>>,
+    /// Links that open for another purpose than to serve: to check its login, or to take a place.
+    beside: Vec<LinkKey>,
+    /// Number of links that belong to it, with those that retire.
+    links_in_all: usize,
     /// Number of links that take queries.
     pub(crate) ready: usize,
     /// Clients that belong to it or are switching to it.
@@ -99,7 +99,7 @@ struct Refused {
 }
 
 impl Pool {
-    fn new(key: PoolKey, per_node: usize, verified_ns: u64, now_ns: u64) -> Self {
+    pub(super) fn new(key: PoolKey, per_node: usize, verified_ns: u64, now_ns: u64) -> Self {
         let login_id = LoginId::of(key.login.as_deref());
         Self {
             login_id,
@@ -109,6 +109,8 @@ impl Pool {
             key,
             per_node: per_node.max(1),
             links: Vec::new(),
+            beside: Vec::new(),
+            links_in_all: 0,
             ready: 0,
             clients: 0,
             waiting: Vec::new(),
@@ -139,7 +141,34 @@ impl Pool {
         self.per_node - self.links_to(node).count()
     }
 
-    pub(crate) fn add_link(&mut self, node: NodeId, link: LinkKey) {
+    /// Adds a link that opens.
+    pub(crate) fn attach(&mut self, node: NodeId, link: LinkKey, role: Role) {
+        self.links_in_all += 1;
+        match role {
+            Role::Serves => self.add_link(node, link),
+            Role::Verifies | Role::Replaces(_) => self.beside.push(link),
+        }
+    }
+
+    /// Forgets a link that has gone.
+    pub(crate) fn detach(&mut self, node: NodeId, link: LinkKey) {
+        self.links_in_all = self.links_in_all.saturating_sub(1);
+        self.beside.retain(|beside| *beside != link);
+        self.remove_link(node, link);
+    }
+
+    /// Gives a link the place that it was opened for.
+    pub(crate) fn take_place(&mut self, node: NodeId, link: LinkKey) {
+        self.beside.retain(|beside| *beside != link);
+        self.add_link(node, link);
+    }
+
+    /// True if no link belongs to it.
+    pub(crate) fn has_no_links(&self) -> bool {
+        self.links_in_all == 0
+    }
+
+    fn add_link(&mut self, node: NodeId, link: LinkKey) {
         let first = usize::from(node.0) * self.per_node;
         if self.links.len() < first + self.per_node {
             self.links.resize(first + self.per_node, None);
@@ -159,9 +188,14 @@ impl Pool {
         }
     }
 
-    /// Keys of its links, open or opening.
+    /// Keys of its links, open or opening, that serve or are to serve.
     pub(crate) fn links(&self) -> impl Iterator<Item = LinkKey> + '_ {
         self.links.iter().filter_map(|link| *link)
+    }
+
+    /// Keys of all its links that may be opening.
+    pub(crate) fn opening_links(&self) -> impl Iterator<Item = LinkKey> + '_ {
+        self.links().chain(self.beside.iter().copied())
     }
 
     /// Notes a node's refusal of the login or the keyspace, or its inability to judge (no
@@ -265,158 +299,6 @@ impl Pool {
     }
 }
 
-/// A reason for which there is no place for another pool.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Shortage {
-    /// The core has too many pools.
-    Pools,
-    /// Too many are of this role.
-    OfRole,
-    /// Too many have a login that no node has accepted, in all or of this role.
-    Logins,
-}
-
-/// Pools of a core.
-#[derive(Default)]
-pub(crate) struct Pools {
-    pools: Vec<Option<Pool>>,
-    by_key: HashMap<PoolKey, PoolId>,
-}
-
-impl Pools {
-    #[inline]
-    pub(crate) fn get(&self, id: PoolId) -> Option<&Pool> {
-        self.pools.get(id.0 as usize).and_then(Option::as_ref)
-    }
-
-    #[inline]
-    pub(crate) fn get_mut(&mut self, id: PoolId) -> Option<&mut Pool> {
-        self.pools.get_mut(id.0 as usize).and_then(Option::as_mut)
-    }
-
-    pub(crate) fn find(&self, key: &PoolKey) -> Option<PoolId> {
-        self.by_key.get(key).copied()
-    }
-
-    /// The pool of `key`, made if there is none and room for it. `verified_ns`: when its login was
-    /// accepted, if the caller knows; 0 otherwise. A new pool takes the time from other pools of
-    /// the login as well: guesses at a role's password take no room from a login that is in use.
-    pub(crate) fn find_or_create(
-        &mut self,
-        key: &PoolKey,
-        per_node: usize,
-        verified_ns: u64,
-        now_ns: u64,
-    ) -> Result<PoolId, Shortage> {
-        if let Some(id) = self.find(key) {
-            if let Some(pool) = self.get_mut(id) {
-                pool.verified_ns = pool.verified_ns.max(verified_ns);
-            }
-            return Ok(id);
-        }
-        let verified_ns = verified_ns.max(self.verified_ns_of(key));
-        let pool = Pool::new(key.clone(), per_node, verified_ns, now_ns);
-        self.has_room(&pool)?;
-        let free = self.pools.iter().position(Option::is_none);
-        let index = free.unwrap_or_else(|| {
-            self.pools.push(None);
-            self.pools.len() - 1
-        });
-        self.pools[index] = Some(pool);
-        let id = PoolId(index as u32);
-        self.by_key.insert(key.clone(), id);
-        Ok(id)
-    }
-
-    /// Time at which a node last accepted the login of `key`, as far as the pools know.
-    fn verified_ns_of(&self, key: &PoolKey) -> u64 {
-        let of_login = |pool: &&Pool| {
-            (&pool.key.login, &pool.key.identity, pool.key.is_own)
-                == (&key.login, &key.identity, key.is_own)
-        };
-        self.iter().filter(of_login).map(|pool| pool.verified_ns).max().unwrap_or_default()
-    }
-
-    /// Looks for room for another pool. Those of the proxy itself do not count.
-    fn has_room(&self, another: &Pool) -> Result<(), Shortage> {
-        if another.key.is_own {
-            return Ok(());
-        }
-        let is_unverified = another.is_unverified();
-        let (mut all, mut of_role, mut unverified, mut unverified_of_role) = (0, 0, 0, 0);
-        for pool in self.iter().filter(|pool| !pool.key.is_own) {
-            let is_of_role = pool.account == another.account;
-            all += 1;
-            unverified += usize::from(pool.is_unverified());
-            unverified_of_role += usize::from(is_of_role && pool.is_unverified());
-            // Anybody may claim the name: unverified logins take nothing from the share of a role
-            // that is in use.
-            of_role += usize::from(is_of_role && (is_unverified || !pool.is_unverified()));
-        }
-        if another.key.login.is_some() && of_role >= limits::POOLS_OF_ROLE_MAX {
-            return Err(Shortage::OfRole);
-        }
-        if all >= limits::POOLS_MAX {
-            return Err(Shortage::Pools);
-        }
-        // The configuration vouches for the login of an identity; nobody else can name it.
-        if another.key.identity.is_some() {
-            return Ok(());
-        }
-        let is_short = unverified >= limits::POOLS_UNVERIFIED_MAX
-            || unverified_of_role >= limits::POOLS_UNVERIFIED_OF_ROLE_MAX;
-        if is_unverified && is_short { Err(Shortage::Logins) } else { Ok(()) }
-    }
-
-    /// Pools without clients.
-    fn idle(&self) -> impl Iterator<Item = (PoolId, &Pool)> {
-        let pools = self.pools.iter().enumerate();
-        let pools = pools.filter_map(|(index, pool)| Some((PoolId(index as u32), pool.as_ref()?)));
-        pools.filter(|(_, pool)| pool.clients == 0 && pool.waiting.is_empty())
-    }
-
-    /// The pool of an account that has been idle longest.
-    pub(crate) fn idlest_of(&self, account: Account) -> Option<PoolId> {
-        let idle = self.idle().filter(|(_, pool)| pool.account == account && !pool.key.is_own);
-        idle.min_by_key(|(_, pool)| pool.idle_since_ns).map(|(id, _)| id)
-    }
-
-    /// The pool that has been idle longest, of the account with the most pools among those with an
-    /// idle one.
-    pub(crate) fn idlest_of_most(&self) -> Option<PoolId> {
-        let mut counts: HashMap<Account, usize> = HashMap::new();
-        for pool in self.iter().filter(|pool| !pool.key.is_own) {
-            *counts.entry(pool.account).or_default() += 1;
-        }
-        let idle = self.idle().filter(|(_, pool)| !pool.key.is_own);
-        let most = idle.max_by_key(|(_, pool)| {
-            (counts.get(&pool.account).copied(), Reverse(pool.idle_since_ns))
-        });
-        most.map(|(id, _)| id)
-    }
-
-    pub(crate) fn remove(&mut self, id: PoolId) -> Option<Pool> {
-        let pool = self.pools.get_mut(id.0 as usize)?.take()?;
-        self.by_key.remove(&pool.key);
-        Some(pool)
-    }
-
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Pool> {
-        self.pools.iter_mut().flatten()
-    }
-
-    /// Iterates over the pools.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Pool> {
-        self.pools.iter().flatten()
-    }
-
-    /// Ids of all pools.
-    pub(crate) fn ids(&self) -> Vec<PoolId> {
-        let used = self.pools.iter().enumerate().filter(|(_, pool)| pool.is_some());
-        used.map(|(index, _)| PoolId(index as u32)).collect()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -431,138 +313,6 @@ mod tests {
             no_compact: false,
             is_own: false,
         }
-    }
-
-    #[test]
-    fn clients_that_differ_in_anything_get_different_pools() {
-        let mut pools = Pools::default();
-        let mut find = |key: PoolKey| pools.find_or_create(&key, 1, 0, 0).unwrap();
-        let alice = find(key(Some(b"\0alice\0secret"), None));
-        let others = [
-            find(key(None, None)),
-            find(key(Some(b"\0bob\0secret"), None)),
-            find(key(Some(b"\0alice\0wrong"), None)),
-            find(key(Some(b"\0alice\0secret"), Some("ks"))),
-            find(PoolKey { version: 5, ..key(Some(b"\0alice\0secret"), None) }),
-            find(PoolKey {
-                compression: Some(Algorithm::Lz4),
-                ..key(Some(b"\0alice\0secret"), None)
-            }),
-            find(PoolKey { no_compact: true, ..key(Some(b"\0alice\0secret"), None) }),
-            find(PoolKey {
-                identity: Some("CN=alice".into()),
-                ..key(Some(b"\0alice\0secret"), None)
-            }),
-            find(PoolKey { is_own: true, ..key(Some(b"\0alice\0secret"), None) }),
-        ];
-        assert!(others.iter().all(|other| *other != alice));
-        assert_eq!(find(key(Some(b"\0alice\0secret"), None)), alice);
-    }
-
-    #[test]
-    fn the_number_of_pools_is_bounded_and_places_are_reused() {
-        let mut pools = Pools::default();
-        for i in 0..limits::POOLS_MAX {
-            assert!(pools.find_or_create(&key(None, Some(&i.to_string())), 1, 0, 0).is_ok());
-        }
-        let one_more = key(None, Some("one more"));
-        assert_eq!(pools.find_or_create(&one_more, 1, 0, 0), Err(Shortage::Pools));
-        let gone = pools.find(&key(None, Some("7"))).unwrap();
-        assert!(pools.remove(gone).is_some());
-        assert_eq!(pools.find_or_create(&one_more, 1, 0, 0), Ok(gone));
-    }
-
-    /// A login of a role with its first part, the password and a keyspace.
-    fn login(role: &str, first: usize, password: &str, keyspace: Option<&str>) -> PoolKey {
-        key(Some(format!("{first}\0{role}\0{password}").as_bytes()), keyspace)
-    }
-
-    /// Number of pools that are made from these keys, verified at this time.
-    fn fill(pools: &mut Pools, verified_ns: u64, keys: impl Fn(usize) -> PoolKey) -> usize {
-        let made = |number: &usize| {
-            pools.find_or_create(&keys(*number), 1, verified_ns, *number as u64).is_ok()
-        };
-        (0..limits::POOLS_MAX).filter(made).count()
-    }
-
-    #[test]
-    fn logins_that_nobody_has_accepted_leave_room_for_others() {
-        let mut pools = Pools::default();
-        let guesses =
-            |role: &'static str| move |guess: usize| login(role, 0, &guess.to_string(), None);
-        assert_eq!(fill(&mut pools, 0, guesses("ann")), limits::POOLS_UNVERIFIED_OF_ROLE_MAX);
-        assert!(pools.find_or_create(&login("bob", 0, "secret", None), 1, 0, 0).is_ok());
-        // The role itself goes on with what it has.
-        let keyspaces = |number: usize| login("ann", 0, "secret", Some(&number.to_string()));
-        assert_eq!(fill(&mut pools, 7, keyspaces), limits::POOLS_OF_ROLE_MAX);
-        assert_eq!(
-            fill(&mut pools, 0, |number| login(&number.to_string(), 0, "x", None)) + 1,
-            limits::POOLS_UNVERIFIED_MAX - limits::POOLS_UNVERIFIED_OF_ROLE_MAX
-        );
-        assert_eq!(
-            pools.find_or_create(&login("eve", 0, "secret", None), 1, 0, 0),
-            Err(Shortage::Logins)
-        );
-        assert!(pools.find_or_create(&login("bob", 0, "secret", Some("ks")), 1, 7, 0).is_ok());
-        assert!(pools.find_or_create(&key(None, None), 1, 0, 0).is_ok());
-    }
-
-    #[test]
-    fn one_role_has_half_of_the_pools_whatever_its_logins_look_like() {
-        let mut pools = Pools::default();
-        let of_ann = |number: usize| login("ann", number, "secret", None);
-        assert_eq!(fill(&mut pools, 7, of_ann), limits::POOLS_OF_ROLE_MAX);
-        assert_eq!(pools.find_or_create(&of_ann(9_999), 1, 7, 0), Err(Shortage::OfRole));
-        // The proxy's own statements have room even so.
-        let others = |number: usize| login(&number.to_string(), 0, "secret", None);
-        assert_eq!(fill(&mut pools, 7, others), limits::POOLS_MAX - limits::POOLS_OF_ROLE_MAX);
-        assert_eq!(pools.find_or_create(&others(9_999), 1, 7, 0), Err(Shortage::Pools));
-        let own = PoolKey { is_own: true, ..login("ann", 0, "secret", None) };
-        assert!(pools.find_or_create(&own, 1, 0, 0).is_ok());
-    }
-
-    #[test]
-    fn the_role_with_most_pools_makes_room() {
-        let mut pools = Pools::default();
-        let find = |pools: &mut Pools, role: &str, number: usize, now_ns: u64| {
-            pools.find_or_create(&login(role, number, "secret", None), 1, 7, now_ns).unwrap()
-        };
-        let first = find(&mut pools, "bob", 0, 1);
-        let of_ann = [3, 2, 4].map(|now_ns| find(&mut pools, "ann", now_ns as usize, now_ns));
-        let account = |token: &[u8]| Account::of(Some(token));
-        assert_eq!(pools.idlest_of_most(), Some(of_ann[1]));
-        assert_eq!(pools.idlest_of(account(b"\0bob\0other")), Some(first));
-        for id in of_ann {
-            pools.get_mut(id).unwrap().clients = 1;
-        }
-        assert_eq!(
-            (pools.idlest_of_most(), pools.idlest_of(account(b"\0ann\0x"))),
-            (Some(first), None)
-        );
-    }
-
-    #[test]
-    fn guesses_at_its_role_take_no_room_from_a_login_that_is_in_use() {
-        let mut pools = Pools::default();
-        pools.find_or_create(&login("ann", 0, "secret", Some("ks")), 1, 7, 0).unwrap();
-        let guesses = fill(&mut pools, 0, |guess| login("ann", 0, &guess.to_string(), None));
-        assert_eq!(guesses, limits::POOLS_UNVERIFIED_OF_ROLE_MAX);
-        let id = pools.find_or_create(&login("ann", 0, "secret", None), 1, 0, 0).unwrap();
-        assert_eq!(pools.get(id).unwrap().verified_ns, 7);
-    }
-
-    #[test]
-    fn guesses_at_its_role_take_no_room_from_an_identity() {
-        let mut pools = Pools::default();
-        for guess in 0..limits::POOLS_MAX {
-            let (own, other) = (format!("\0shop\0{guess}"), format!("\0role {guess}\0x"));
-            for token in [own, other] {
-                let _ = pools.find_or_create(&key(Some(token.as_bytes()), None), 1, 0, 0);
-            }
-        }
-        let shop =
-            PoolKey { identity: Some("CN=shop".into()), ..key(Some(b"\0shop\0secret"), None) };
-        assert!(pools.find_or_create(&shop, 1, 0, 0).is_ok());
     }
 
     #[test]

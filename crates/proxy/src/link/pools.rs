@@ -62,9 +62,12 @@ pub(crate) fn retire_links(core: &mut Core, io: &mut Io, id: PoolId) -> bool {
 /// Frees a pool's place only when no client, no link and no waiting request refers to it: a request
 /// of one login must never be sent under another.
 pub(crate) fn remove_if_unused(core: &mut Core, id: PoolId) {
-    let clients = core.router.pools.get(id).map_or(0, |pool| pool.clients);
-    let referred = core.links.iter().any(|(_, link)| link.pool == id) || core.retries.refers_to(id);
-    if clients == 0 && !referred {
+    let Some(pool) = core.router.pools.get(id) else { return };
+    let is_unused = pool.clients == 0 && pool.has_no_links();
+    // Clients that were never let in have sent no request.
+    let had_requests = pool.admitted || pool.key.is_own;
+    if is_unused && !(had_requests && core.retries.refers_to(id)) {
         core.router.pools.remove(id);
+        core.links.openings.leave(id);
     }
 }

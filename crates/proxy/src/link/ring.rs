@@ -27,6 +27,7 @@ pub(crate) fn changed(core: &mut Core, io: &mut Io, cluster: Arc<ClusterState>) 
             orphaned: 0,
             silent: false,
             stranger: false,
+            opening: 0,
             upgrade: Upgrade::default(),
             metrics,
         });

@@ -111,7 +111,7 @@ pub(crate) fn take_place(core: &mut Core, io: &mut Io, key: LinkKey) -> bool {
     }
     match core.router.pools.get_mut(pool) {
         Some(pool) if pool.missing(node) > 0 => {
-            pool.add_link(node, key);
+            pool.take_place(node, key);
             true
         }
         _ => {

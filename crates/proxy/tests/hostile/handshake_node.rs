@@ -127,6 +127,17 @@ impl HandshakeNode {
         }
     }
 
+    /// Refuses a USE that it has ignored.
+    pub fn refuse_use(&mut self, io: &mut Io, keyspace: &str) {
+        let is_meant = |connection: &Connection| connection.keyspace.as_deref() == Some(keyspace);
+        let found = self.open.iter().find(|(_, connection)| is_meant(connection));
+        let Some((&(index, generation), _)) = found else { return };
+        let mut answer = Vec::new();
+        encode::error(&mut answer, error_code::INVALID, self.error_text);
+        let asked = Header::request(4, 0, opcode::QUERY);
+        send(io, ConnId { index, generation }, asked, opcode::ERROR, &answer);
+    }
+
     /// Answers the held queries, and all queries from now on.
     pub fn release(&mut self, io: &mut Io) {
         self.holds_queries = false;

@@ -1,11 +1,12 @@
 //! A role that takes all the pools it can get leaves other roles theirs.
 
-use shunt_reactor::sim::MILLISECOND;
+use shunt_reactor::sim::{MILLISECOND, SECOND};
 use shunt_testing::bytes;
 use shunt_wire::cql::envelope::opcode;
 use shunt_wire::cql::message::error_code::OVERLOADED;
 
-use super::handshake_testbed::HandshakeTestbed;
+use super::handshake_node::Reaction;
+use super::handshake_testbed::{HandshakeTestbed, TOKEN};
 use super::support::scene::OTHER_AUTHENTICATOR;
 
 /// Cassandra ignores the first part of a PLAIN message, and so it makes no pool of its own.
@@ -78,4 +79,36 @@ fn logins_beyond_those_at_a_time_wait_in_line() {
         assert_eq!(answers.len(), 1);
         assert_eq!(answers[0].header.opcode, opcode::AUTH_SUCCESS);
     }
+}
+
+/// The login of a role that is logged in already opens no link that serves, so nothing but its turn
+/// may bring it to a node before the next tick.
+#[test]
+fn a_login_in_line_goes_on_when_another_ends() {
+    let (mut setup, _) = HandshakeTestbed::with_client(2);
+    let clients: Vec<_> = (0..128)
+        .map(|number| {
+            let client = setup.log_in(TOKEN);
+            assert_eq!(setup.next_opcode(client), opcode::AUTH_SUCCESS, "{number}");
+            client
+        })
+        .collect();
+    // Nodes are not asked again at once.
+    setup.testbed.run_for(3 * SECOND);
+    setup.all(|node| node.keyspace = Reaction::Ignore);
+    for (number, client) in clients.iter().enumerate() {
+        setup.testbed.send(*client, &bytes::query(4, 1, &format!("USE k{number}")));
+    }
+    setup.testbed.run_for(20 * MILLISECOND);
+    assert_eq!(setup.count(|node| node.uses), 128, "as many as one role may have");
+    let before = setup.count(|node| node.logins);
+    let late = setup.log_in(TOKEN);
+    setup.testbed.run_for(20 * MILLISECOND);
+    assert_eq!(setup.count(|node| node.logins), before, "it waits in line");
+    for node in setup.nodes.clone() {
+        setup.testbed.scene.world.with(node, |node, io| node.refuse_use(io, "k0"));
+    }
+    setup.testbed.run_for(20 * MILLISECOND);
+    let answers = setup.testbed.take_answers(late);
+    assert_eq!(answers.first().map(|answer| answer.header.opcode), Some(opcode::AUTH_SUCCESS));
 }

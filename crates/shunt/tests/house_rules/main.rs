@@ -11,6 +11,7 @@ mod data_path;
 mod names;
 mod paths;
 mod prose;
+mod walks;
 
 use std::fs;
 use std::path::{Path, PathBuf};
