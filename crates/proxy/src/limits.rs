@@ -57,6 +57,13 @@ pub const TURNED_AWAY_NS: u64 = 1_000_000_000;
 /// Largest body of a client that has not logged in: a STARTUP or AUTH_RESPONSE is small.
 pub const HANDSHAKE_BYTES_MAX: u32 = 64 * 1024;
 
+/// Longest SASL token of a login: the proxy hashes it for each client that sends it, and keeps it
+/// with each pool. PLAIN has two names and a password, of 255 bytes each where servers take no more
+/// than they must (RFC 4616). Web tokens (JWT) that stand for a password are the longest that fit a
+/// single step: web servers take 8 KiB of headers or less. Kerberos has tokens of up to 64 KiB, but
+/// several steps, which shared links cannot repeat.
+pub const LOGIN_BYTES_MAX: usize = 16 * 1024;
+
 /// Statements remembered for all clients together. Beyond this number the role with the most
 /// statements loses one; UNPREPARED answers its next EXECUTE, and drivers repair that.
 pub const PREPARED_STATEMENTS_MAX: usize = 65_536;
@@ -184,7 +191,7 @@ pub const IDENTITIES_MAX: usize = 256;
 pub const IDENTITY_NAME_BYTES_MAX: usize = 1_024;
 
 /// Largest file with an identity's password, bytes.
-pub const PASSWORD_FILE_BYTES_MAX: u64 = 64 * 1024;
+pub const PASSWORD_FILE_BYTES_MAX: u64 = 8 * 1024;
 
 /// Longest role, keyspace or driver as logs and `/status` show it, bytes.
 pub const NAME_SHOWN_BYTES_MAX: usize = 64;
@@ -329,6 +336,9 @@ const _: () = {
     assert!(LINK_RETAINED_BYTES_SWEEP < LINK_RETAINED_BYTES_MAX);
     assert!((HANDSHAKE_BYTES_MAX as usize) < LINK_BACKLOG_BYTES_MAX);
     assert!(HANDSHAKE_BYTES_MAX < REQUEST_BYTES_MAX);
+    assert!(LOGIN_BYTES_MAX < HANDSHAKE_BYTES_MAX as usize);
+    // Members of a fleet take the logins of one another's identities.
+    assert!(IDENTITY_NAME_BYTES_MAX + PASSWORD_FILE_BYTES_MAX as usize + 2 <= LOGIN_BYTES_MAX);
     assert!((REQUEST_BYTES_MAX as usize) * 2 < LINK_RETAINED_BYTES_MAX);
     // Each login has room for one statement at least.
     assert!(PREPARED_TEXT_BYTES_MAX * POOLS_MAX <= PREPARED_BYTES_MAX);

@@ -27,6 +27,7 @@ use shunt_wire::cql::envelope::opcode;
 use shunt_wire::cql::message::{encode, error_code};
 use shunt_wire::printable::printable_to;
 
+use crate::client::account::LoginToken;
 use crate::client::{Phase, closing, login};
 use crate::config::{Config, Identity};
 use crate::core::Core;
@@ -116,7 +117,7 @@ pub(crate) fn take_startup(
             let is_asked = asked.is_some() || core.router.login_asked.is_some();
             let Some(client) = core.clients.get_mut(slot) else { return true };
             let key = PoolKey {
-                login: is_asked.then(|| identity.token()),
+                login: is_asked.then(|| LoginToken::new(identity.token())),
                 identity: Some(identity.name.to_string().into()),
                 version: client.version,
                 keyspace: None,

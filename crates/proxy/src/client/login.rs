@@ -18,7 +18,7 @@ use shunt_wire::cql::envelope::{Header, opcode};
 use shunt_wire::cql::message::{ErrorMessage, Query, encode, split_request_prefix};
 use shunt_wire::cql::statement::{TEXT_BYTES_MAX, classify};
 
-use crate::client::account::token_as_read;
+use crate::client::account::{LoginToken, token_as_read};
 use crate::client::{Phase, Stall, Switch, closing};
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
@@ -33,9 +33,15 @@ use crate::reply;
 pub(crate) fn take_login(core: &mut Core, io: &mut Io, slot: u32, stream: i16, token: &[u8]) {
     let Some(client) = core.clients.get(slot) else { return };
     let of_ring = core.router.cluster.as_ref().and_then(|cluster| cluster.authenticator.as_deref());
+    if token.len() > limits::LOGIN_BYTES_MAX {
+        let (length, max) = (token.len(), limits::LOGIN_BYTES_MAX);
+        let why = format!("Shunt: a login has {length} bytes; {max} are the most");
+        closing::refuse(core, io, slot, stream, &Fault::invalid(why));
+        return;
+    }
     let token = token_as_read(token, of_ring.or(core.router.login_asked.as_deref()));
     let key = PoolKey {
-        login: Some(Arc::from(token)),
+        login: Some(LoginToken::new(token.into())),
         identity: None,
         version: client.version,
         keyspace: None,
@@ -97,7 +103,7 @@ fn take_use(core: &mut Core, io: &mut Io, slot: u32, stream: i16, keyspace: &str
     let Some(client) = core.clients.get(slot) else { return };
     let Some(pool) = client.pool.and_then(|pool| core.router.pools.get(pool)) else { return };
     let key = PoolKey { keyspace: Some(Arc::from(keyspace)), ..pool.key.clone() };
-    let verified_ns = pool.verified_ns;
+    let verified_ns = pool.verified_ns();
     match pools::for_key(core, io, &key, verified_ns) {
         Ok(id) => start_switch(core, io, slot, stream, id, false),
         Err(shortage) => closing::refuse_pool(core, io, slot, stream, shortage),
@@ -148,7 +154,7 @@ fn verify_login(core: &mut Core, io: &mut Io, id: PoolId) {
         return;
     }
     pool.asked_ns = now;
-    if pool.verified_ns == 0 {
+    if pool.verified_ns() == 0 {
         open::ensure_links(core, io, id);
         // The pool's own first link brings the answer. Open links logged in long ago.
         let is_opening = |key: LinkKey| opening_node(core, key).is_some();
@@ -239,8 +245,8 @@ pub(crate) fn resume(core: &mut Core, io: &mut Io) {
 pub(crate) fn login_accepted(core: &mut Core, io: &mut Io, id: PoolId) {
     let now = io.now_ns();
     let Some(pool) = core.router.pools.get_mut(id) else { return };
-    pool.verified_ns = now.max(1);
     pool.verifying = false;
+    core.router.pools.set_verified(id, now.max(1));
     for client in take_switching(core, id, true) {
         complete_switch(core, io, client, id);
     }
@@ -258,7 +264,7 @@ pub(crate) fn switch_refused(
     let Some(pool) = core.router.pools.get_mut(id) else { return };
     if login {
         pool.verifying = false;
-        pool.verified_ns = 0;
+        core.router.pools.set_verified(id, 0);
     } else if pool.ready > 0 {
         return; // It works elsewhere: this node's schema lags.
     }

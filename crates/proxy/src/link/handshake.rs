@@ -136,7 +136,7 @@ fn switch_framing(core: &mut Core, key: LinkKey) {
 fn send_login(core: &mut Core, io: &mut Io, key: LinkKey, header: &Header, body: &[u8]) {
     let Some(link) = core.links.get_mut(key) else { return };
     let Some(pool) = core.router.pools.get(link.pool) else { return };
-    let Some(token) = pool.key.login.clone() else {
+    let Some(token) = pool.key.token() else {
         let asked = split_response_prefix(header.flags, body)
             .map(|(_, body)| body)
             .and_then(Authenticate::decode);

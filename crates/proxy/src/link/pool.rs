@@ -12,7 +12,7 @@ use std::time::Duration;
 use shunt_topology::{Backoff, NodeId};
 use shunt_wire::cql::compression::Algorithm;
 
-use crate::client::account::{Account, LoginId};
+use crate::client::account::{Account, LoginId, LoginToken};
 use crate::client::identity::PoolNames;
 use crate::ids::{ClientRef, LinkKey};
 use crate::limits;
@@ -25,7 +25,7 @@ use crate::metrics::PoolState;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct PoolKey {
     /// SASL token of a successful login, as nodes read it; `None`: the ring asks for no login.
-    pub(crate) login: Option<Arc<[u8]>>,
+    pub(crate) login: Option<LoginToken>,
     /// Name of the identity that its clients have by their certificates; `None`: they have none.
     pub(crate) identity: Option<Arc<str>>,
     pub(crate) version: u8,
@@ -43,8 +43,18 @@ impl PoolKey {
     pub(crate) fn account(&self) -> Account {
         match &self.identity {
             Some(name) => Account::of_identity(name),
-            None => Account::of(self.login.as_deref()),
+            None => self.login_id().account(),
         }
+    }
+
+    /// The number of the login.
+    pub(crate) fn login_id(&self) -> LoginId {
+        self.login.as_ref().map(LoginToken::id).unwrap_or_default()
+    }
+
+    /// The SASL token of the login.
+    pub(crate) fn token(&self) -> Option<Arc<[u8]>> {
+        self.login.as_ref().map(|login| Arc::clone(login.bytes()))
     }
 }
 
@@ -70,8 +80,8 @@ pub(crate) struct Pool {
     pub(crate) clients: usize,
     /// Clients held until a link is ready.
     pub(crate) waiting: Vec<ClientRef>,
-    /// Time of its login's last success, nanoseconds; 0: never.
-    pub(crate) verified_ns: u64,
+    /// Time of its login's last success, nanoseconds; 0: never. [`super::Pools`] sets it.
+    pub(super) verified_ns: u64,
     /// True while a link opens to verify a login.
     pub(crate) verifying: bool,
     /// Time of the last request to a node to verify it, nanoseconds.
@@ -100,11 +110,11 @@ struct Refused {
 
 impl Pool {
     pub(super) fn new(key: PoolKey, per_node: usize, verified_ns: u64, now_ns: u64) -> Self {
-        let login_id = LoginId::of(key.login.as_deref());
+        let token = key.token();
         Self {
-            login_id,
+            login_id: key.login_id(),
             account: key.account(),
-            names: PoolNames::new(key.login.as_deref(), key.keyspace.as_deref())
+            names: PoolNames::new(token.as_deref(), key.keyspace.as_deref())
                 .with_identity(key.identity.as_deref()),
             key,
             per_node: per_node.max(1),
@@ -281,6 +291,11 @@ impl Pool {
         }
     }
 
+    /// Time of its login's last success, nanoseconds; 0: never.
+    pub(crate) fn verified_ns(&self) -> u64 {
+        self.verified_ns
+    }
+
     /// True if it has a login that no node has accepted, or that the last node asked refused.
     pub(crate) fn is_unverified(&self) -> bool {
         self.key.login.is_some() && self.verified_ns == 0
@@ -305,7 +320,7 @@ mod tests {
 
     fn key(login: Option<&[u8]>, keyspace: Option<&str>) -> PoolKey {
         PoolKey {
-            login: login.map(Arc::from),
+            login: login.map(|token| LoginToken::new(token.into())),
             identity: None,
             version: 4,
             keyspace: keyspace.map(Arc::from),

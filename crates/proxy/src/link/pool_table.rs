@@ -4,9 +4,13 @@
 //! The proxy's own statements have their pool in any case.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 
-use crate::client::account::Account;
+use slab::Slab;
+
+use crate::client::account::{Account, LoginId};
 use crate::ids::PoolId;
 use crate::limits;
 use crate::link::{Pool, PoolKey};
@@ -22,22 +26,37 @@ pub(crate) enum Shortage {
     Logins,
 }
 
-/// Pools of a core.
+/// What the pools of a login have in common.
+type LoginKey = (LoginId, Option<Arc<str>>, bool);
+
+/// Numbers of pools, without those of the proxy itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Count {
+    pools: usize,
+    /// Pools among them whose login no node has accepted.
+    unverified: usize,
+}
+
+/// Pools of a core. Whatever a login asks of them is a look-up, also with hundreds of pools.
 #[derive(Default)]
 pub(crate) struct Pools {
-    pools: Vec<Option<Pool>>,
+    pools: Slab<Pool>,
     by_key: HashMap<PoolKey, PoolId>,
+    /// The pools of each login, by the time at which a node last accepted it.
+    by_login: HashMap<LoginKey, BTreeSet<(u64, PoolId)>>,
+    count: Count,
+    counts: HashMap<Account, Count>,
 }
 
 impl Pools {
     #[inline]
     pub(crate) fn get(&self, id: PoolId) -> Option<&Pool> {
-        self.pools.get(id.0 as usize).and_then(Option::as_ref)
+        self.pools.get(id.0 as usize)
     }
 
     #[inline]
     pub(crate) fn get_mut(&mut self, id: PoolId) -> Option<&mut Pool> {
-        self.pools.get_mut(id.0 as usize).and_then(Option::as_mut)
+        self.pools.get_mut(id.0 as usize)
     }
 
     pub(crate) fn find(&self, key: &PoolKey) -> Option<PoolId> {
@@ -55,32 +74,77 @@ impl Pools {
         now_ns: u64,
     ) -> Result<PoolId, Shortage> {
         if let Some(id) = self.find(key) {
-            if let Some(pool) = self.get_mut(id) {
-                pool.verified_ns = pool.verified_ns.max(verified_ns);
-            }
+            let before = self.get(id).map_or(0, Pool::verified_ns);
+            self.set_verified(id, before.max(verified_ns));
             return Ok(id);
         }
         let verified_ns = verified_ns.max(self.verified_ns_of(key));
         let pool = Pool::new(key.clone(), per_node, verified_ns, now_ns);
         self.has_room(&pool)?;
-        let free = self.pools.iter().position(Option::is_none);
-        let index = free.unwrap_or_else(|| {
-            self.pools.push(None);
-            self.pools.len() - 1
-        });
-        self.pools[index] = Some(pool);
-        let id = PoolId(index as u32);
+        let id = PoolId(self.pools.insert(pool) as u32);
         self.by_key.insert(key.clone(), id);
+        self.enter(id);
         Ok(id)
+    }
+
+    /// Sets the time at which a node accepted a pool's login; 0: the last node asked refused it.
+    pub(crate) fn set_verified(&mut self, id: PoolId, verified_ns: u64) {
+        if self.get(id).is_none_or(|pool| pool.verified_ns == verified_ns) {
+            return;
+        }
+        self.withdraw(id);
+        if let Some(pool) = self.get_mut(id) {
+            pool.verified_ns = verified_ns;
+        }
+        self.enter(id);
+    }
+
+    pub(crate) fn remove(&mut self, id: PoolId) -> Option<Pool> {
+        self.withdraw(id);
+        let pool = self.pools.try_remove(id.0 as usize)?;
+        self.by_key.remove(&pool.key);
+        Some(pool)
+    }
+
+    /// Puts a pool among those of its login, and counts it.
+    fn enter(&mut self, id: PoolId) {
+        let Some(pool) = self.pools.get(id.0 as usize) else { return };
+        self.by_login.entry(login_key(&pool.key)).or_default().insert((pool.verified_ns, id));
+        if pool.key.is_own {
+            return;
+        }
+        for count in [&mut self.count, self.counts.entry(pool.account).or_default()] {
+            count.pools += 1;
+            count.unverified += usize::from(pool.is_unverified());
+        }
+    }
+
+    /// Undoes [`enter`](Pools::enter).
+    fn withdraw(&mut self, id: PoolId) {
+        let Some(pool) = self.pools.get(id.0 as usize) else { return };
+        if let Entry::Occupied(mut of_login) = self.by_login.entry(login_key(&pool.key)) {
+            of_login.get_mut().remove(&(pool.verified_ns, id));
+            if of_login.get().is_empty() {
+                of_login.remove();
+            }
+        }
+        if pool.key.is_own {
+            return;
+        }
+        let Entry::Occupied(mut of_account) = self.counts.entry(pool.account) else { return };
+        for count in [&mut self.count, of_account.get_mut()] {
+            count.pools -= 1;
+            count.unverified -= usize::from(pool.is_unverified());
+        }
+        if of_account.get().pools == 0 {
+            of_account.remove();
+        }
     }
 
     /// Time at which a node last accepted the login of `key`, as far as the pools know.
     fn verified_ns_of(&self, key: &PoolKey) -> u64 {
-        let of_login = |pool: &&Pool| {
-            (&pool.key.login, &pool.key.identity, pool.key.is_own)
-                == (&key.login, &key.identity, key.is_own)
-        };
-        self.iter().filter(of_login).map(|pool| pool.verified_ns).max().unwrap_or_default()
+        let latest = self.by_login.get(&login_key(key)).and_then(BTreeSet::last);
+        latest.map_or(0, |(verified_ns, _)| *verified_ns)
     }
 
     /// Looks for room for another pool. Those of the proxy itself do not count.
@@ -89,35 +153,28 @@ impl Pools {
             return Ok(());
         }
         let is_unverified = another.is_unverified();
-        let (mut all, mut of_role, mut unverified, mut unverified_of_role) = (0, 0, 0, 0);
-        for pool in self.iter().filter(|pool| !pool.key.is_own) {
-            let is_of_role = pool.account == another.account;
-            all += 1;
-            unverified += usize::from(pool.is_unverified());
-            unverified_of_role += usize::from(is_of_role && pool.is_unverified());
-            // Anybody may claim the name: unverified logins take nothing from the share of a role
-            // that is in use.
-            of_role += usize::from(is_of_role && (is_unverified || !pool.is_unverified()));
-        }
+        let count = self.counts.get(&another.account).copied().unwrap_or_default();
+        // Anybody may claim the name: unverified logins take nothing from the share of a role that
+        // is in use.
+        let of_role = count.pools - if is_unverified { 0 } else { count.unverified };
         if another.key.login.is_some() && of_role >= limits::POOLS_OF_ROLE_MAX {
             return Err(Shortage::OfRole);
         }
-        if all >= limits::POOLS_MAX {
+        if self.count.pools >= limits::POOLS_MAX {
             return Err(Shortage::Pools);
         }
         // The configuration vouches for the login of an identity; nobody else can name it.
         if another.key.identity.is_some() {
             return Ok(());
         }
-        let is_short = unverified >= limits::POOLS_UNVERIFIED_MAX
-            || unverified_of_role >= limits::POOLS_UNVERIFIED_OF_ROLE_MAX;
+        let is_short = self.count.unverified >= limits::POOLS_UNVERIFIED_MAX
+            || count.unverified >= limits::POOLS_UNVERIFIED_OF_ROLE_MAX;
         if is_unverified && is_short { Err(Shortage::Logins) } else { Ok(()) }
     }
 
     /// Pools without clients.
     fn idle(&self) -> impl Iterator<Item = (PoolId, &Pool)> {
-        let pools = self.pools.iter().enumerate();
-        let pools = pools.filter_map(|(index, pool)| Some((PoolId(index as u32), pool.as_ref()?)));
+        let pools = self.pools.iter().map(|(index, pool)| (PoolId(index as u32), pool));
         pools.filter(|(_, pool)| pool.clients == 0 && pool.waiting.is_empty())
     }
 
@@ -130,50 +187,42 @@ impl Pools {
     /// The pool that has been idle longest, of the account with the most pools among those with an
     /// idle one.
     pub(crate) fn idlest_of_most(&self) -> Option<PoolId> {
-        let mut counts: HashMap<Account, usize> = HashMap::new();
-        for pool in self.iter().filter(|pool| !pool.key.is_own) {
-            *counts.entry(pool.account).or_default() += 1;
-        }
         let idle = self.idle().filter(|(_, pool)| !pool.key.is_own);
         let most = idle.max_by_key(|(_, pool)| {
-            (counts.get(&pool.account).copied(), Reverse(pool.idle_since_ns))
+            (self.counts.get(&pool.account).map(|count| count.pools), Reverse(pool.idle_since_ns))
         });
         most.map(|(id, _)| id)
     }
 
-    pub(crate) fn remove(&mut self, id: PoolId) -> Option<Pool> {
-        let pool = self.pools.get_mut(id.0 as usize)?.take()?;
-        self.by_key.remove(&pool.key);
-        Some(pool)
-    }
-
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Pool> {
-        self.pools.iter_mut().flatten()
+        self.pools.iter_mut().map(|(_, pool)| pool)
     }
 
     /// Iterates over the pools.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Pool> {
-        self.pools.iter().flatten()
+        self.pools.iter().map(|(_, pool)| pool)
     }
 
     /// Ids of all pools.
     pub(crate) fn ids(&self) -> Vec<PoolId> {
-        let used = self.pools.iter().enumerate().filter(|(_, pool)| pool.is_some());
-        used.map(|(index, _)| PoolId(index as u32)).collect()
+        self.pools.iter().map(|(index, _)| PoolId(index as u32)).collect()
     }
+}
+
+fn login_key(key: &PoolKey) -> LoginKey {
+    (key.login_id(), key.identity.clone(), key.is_own)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use shunt_wire::cql::compression::Algorithm;
 
     use super::*;
+    use crate::client::account::LoginToken;
 
     fn key(login: Option<&[u8]>, keyspace: Option<&str>) -> PoolKey {
         PoolKey {
-            login: login.map(Arc::from),
+            login: login.map(|token| LoginToken::new(token.into())),
             identity: None,
             version: 4,
             keyspace: keyspace.map(Arc::from),
@@ -299,6 +348,45 @@ mod tests {
         assert_eq!(guesses, limits::POOLS_UNVERIFIED_OF_ROLE_MAX);
         let id = pools.find_or_create(&login("ann", 0, "secret", None), 1, 0, 0).unwrap();
         assert_eq!(pools.get(id).unwrap().verified_ns, 7);
+    }
+
+    /// The counters are those of the pools, whatever happens to them.
+    #[test]
+    fn pools_are_counted_as_they_come_change_and_go() {
+        let mut pools = Pools::default();
+        let own = |number: usize| PoolKey { is_own: true, ..login("own", number, "x", None) };
+        let ids: Vec<PoolId> = (0..40)
+            .map(|number| {
+                let role = ["ann", "bob", "eve"][number % 3];
+                let key =
+                    if number % 7 == 0 { own(number) } else { login(role, number, "x", None) };
+                pools.find_or_create(&key, 1, (number % 2) as u64, 0).unwrap()
+            })
+            .collect();
+        for (step, id) in ids.iter().enumerate().chain(ids.iter().enumerate().skip(10)) {
+            match step % 4 {
+                0 => pools.set_verified(*id, 9),
+                1 => pools.set_verified(*id, 0),
+                2 => drop(pools.remove(*id)),
+                _ => {}
+            }
+            let mut expected: HashMap<Account, Count> = HashMap::new();
+            for pool in pools.iter().filter(|pool| !pool.key.is_own) {
+                let count = expected.entry(pool.account).or_default();
+                count.pools += 1;
+                count.unverified += usize::from(pool.is_unverified());
+            }
+            assert_eq!(pools.counts, expected);
+            let all = |of: fn(&Count) -> usize| expected.values().map(of).sum::<usize>();
+            let count = Count { pools: all(|it| it.pools), unverified: all(|it| it.unverified) };
+            assert_eq!(pools.count, count);
+            assert_eq!(
+                pools.by_login.values().map(BTreeSet::len).sum::<usize>(),
+                pools.pools.len()
+            );
+        }
+        ids.into_iter().for_each(|id| drop(pools.remove(id)));
+        assert!(pools.counts.is_empty() && pools.by_login.is_empty() && pools.by_key.is_empty());
     }
 
     #[test]

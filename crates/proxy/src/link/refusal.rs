@@ -52,13 +52,15 @@ fn dismiss(core: &mut Core, io: &mut Io, id: PoolId) {
     let Some(pool) = core.router.pools.get_mut(id) else { return };
     let Some(verdict) = pool.last_verdict.clone() else { return };
     pool.dismissed = true;
-    let login = pool.key.login.clone();
+    let login = pool.login_id;
     if let Some(class) = verdict.asks {
         core.router.login_asked = Some(class);
     }
     if verdict.of_login {
-        for pool in core.router.pools.iter_mut().filter(|pool| pool.key.login == login) {
-            pool.verified_ns = 0;
+        for other in core.router.pools.ids() {
+            if core.router.pools.get(other).is_some_and(|pool| pool.login_id == login) {
+                core.router.pools.set_verified(other, 0);
+            }
         }
     }
     for client in login::take_switching(core, id, false) {

@@ -166,7 +166,7 @@ fn link_to_prepare_on(core: &mut Core, io: &mut Io, ticket: Ticket) -> Option<Li
     if explicit || in_keyspace || !repair.in_first_keyspace {
         return Some(link.key);
     }
-    let verified_ns = pool.verified_ns;
+    let verified_ns = pool.verified_ns();
     let sister =
         PoolKey { keyspace: statement.keyspace.as_deref().map(Arc::from), ..pool.key.clone() };
     let sister = pools::for_key(core, io, &sister, verified_ns).ok();

@@ -380,3 +380,17 @@ fn an_outage_of_hours_takes_no_memory() {
     setup.testbed.send(clients[0], &select(1));
     assert_eq!(setup.next_opcode(clients[0]), opcode::RESULT);
 }
+
+/// Logins cost hashes of all their bytes, and no node has to see such a one.
+#[test]
+fn a_login_that_is_far_too_long_is_refused_here() {
+    let mut setup = HandshakeTestbed::new(1, true);
+    let token = |length: usize| [&b"\0ann\0"[..], &vec![b'x'; length - 5]].concat();
+    let client = setup.log_in(&token(16 * 1024 + 1));
+    setup.testbed.closed(client);
+    let (code, why) = setup.testbed.scene.world.host(client).last().error();
+    assert!(code == INVALID && why.contains("16385 bytes"), "{code:#x} {why}");
+    assert_eq!(setup.count(|node| node.logins), 0);
+    let client = setup.log_in(&token(16 * 1024));
+    assert_eq!(setup.next_opcode(client), opcode::AUTH_SUCCESS);
+}

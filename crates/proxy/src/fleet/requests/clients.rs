@@ -49,7 +49,7 @@ pub(crate) fn asker_of(core: &Core, slot: u32) -> Option<(Arc<str>, Login)> {
 /// The login by which another proxy checks a client whose request is forwarded to it.
 pub(crate) fn login_of(router: &Router, client: &Client) -> Login {
     let pool = router.pools.get(client.pool?)?;
-    current_login(&pool.key.login, client.identity.as_deref())
+    current_login(&pool.key.token(), client.identity.as_deref())
 }
 
 /// The login of a pool, with the present password of an identity. Links of the pool outlive a

@@ -8,6 +8,7 @@ use shunt_wire::cql::envelope::{Header, opcode};
 use shunt_wire::cql::message::{Consistency, QueryParams, Values, encode};
 
 use crate::aggregate;
+use crate::client::account::LoginToken;
 use crate::core::Core;
 use crate::fleet::statements::{Levels, VERSION, Whose};
 use crate::ids::{ClientRef, PoolId};
@@ -253,11 +254,11 @@ pub(crate) fn pool(core: &mut Core, io: &mut Io) -> Option<PoolId> {
     if let Some(id) = core.fleet.statements.pool
         && let Some(pool) = core.router.pools.get(id)
         && pool.key.version == version
-        && pool.key.login.as_deref() == token.as_deref()
+        && pool.key.token().as_deref() == token.as_deref()
     {
         return Some(id);
     }
-    let login = token.map(Arc::from);
+    let login = token.map(|token| LoginToken::new(token.into()));
     let key = PoolKey {
         login,
         identity: None,

@@ -325,7 +325,7 @@ fn begin(
     }
     modes.number += 1;
     let number = modes.number;
-    let login = core.router.pools.get(pool).and_then(|pool| pool.key.login.clone());
+    let login = core.router.pools.get(pool).and_then(|pool| pool.key.token());
     let modes = &mut core.fleet.transactions.modes;
     let (table, mode) = (change.table.name, change.mode);
     let step = Step::Unasked(io.now_ns());
@@ -493,7 +493,7 @@ fn may_change(core: &mut Core, io: &mut Io, number: u64, change: Change) -> Resu
 
 /// True if the pool still has the login that asked.
 fn is_of(core: &Core, change: &Change) -> bool {
-    core.router.pools.get(change.pool).is_some_and(|pool| pool.key.login == change.login)
+    core.router.pools.get(change.pool).is_some_and(|pool| pool.key.token() == change.login)
 }
 
 fn permission_answered(
