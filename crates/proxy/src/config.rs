@@ -484,7 +484,7 @@ options! {
         kind: Bytes, value: "BYTES", default: "1073741824",
         allowed: Numbers(1 << 20, 1 << 40),
         change: OnReload,
-        manual: "At least `client_backlog_bytes`. Each core has a share of at least `frame_bytes_max` and `client_backlog_bytes`. The log names the client that was closed",
+        manual: "At least `client_backlog_bytes`. Each core has a share of at least `frame_bytes_max` and `client_backlog_bytes`. Clients that have not logged in have a sixteenth of it, and what the others leave. The log names the client that was closed",
     }
 
     section "Locks and fleet";

@@ -57,6 +57,10 @@ pub const TURNED_AWAY_NS: u64 = 1_000_000_000;
 /// Largest body of a client that has not logged in: a STARTUP or AUTH_RESPONSE is small.
 pub const HANDSHAKE_BYTES_MAX: u32 = 64 * 1024;
 
+/// One part of this many of the bytes that all clients of a core may leave lying is for those that
+/// have not logged in, whatever the others have. They also have what the others leave.
+pub const BEFORE_LOGIN_PARTS: usize = 16;
+
 /// Longest SASL token of a login: the proxy hashes it for each client that sends it, and keeps it
 /// with each pool. PLAIN has two names and a password, of 255 bytes each where servers take no more
 /// than they must (RFC 4616). Web tokens (JWT) that stand for a password are the longest that fit a

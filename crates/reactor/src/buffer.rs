@@ -91,6 +91,18 @@ impl Pool {
         Vec::with_capacity(expected.max(CLASS_BYTES_MIN << (class as u32 * CLASS_SHIFT)))
     }
 
+    /// Takes an empty buffer for bytes that may lie for long: one that is not much larger, except
+    /// for a few bytes. The pool's own may be hundreds of times as large.
+    pub(crate) fn take_close(&mut self, bytes: usize) -> Vec<u8> {
+        let most = (2 * bytes).max(CLASS_BYTES_MIN << CLASS_SHIFT);
+        let buffer = self.take(bytes);
+        if buffer.capacity() <= most {
+            return buffer;
+        }
+        self.put(buffer);
+        Vec::with_capacity(bytes)
+    }
+
     /// Takes a buffer back and forgets its contents. Frees it beyond the bounds.
     #[inline]
     pub(crate) fn put(&mut self, mut buffer: Vec<u8>) {
@@ -191,6 +203,19 @@ mod tests {
             assert!(again.capacity() >= expected, "{expected}");
             pool.put(again);
         }
+    }
+
+    #[test]
+    fn a_buffer_to_lie_for_long_is_not_much_larger_than_asked_for() {
+        let mut pool = Pool::new(64 << 20);
+        let large = [60_000, 500_000].map(|bytes| pool.take(bytes));
+        large.into_iter().for_each(|buffer| pool.put(buffer));
+        let before = pool.bytes();
+        for bytes in [1, 1_000, 8_192, 8_193, 8_300, 16_600, 65_536] {
+            let capacity = pool.take_close(bytes).capacity();
+            assert!((bytes..=(2 * bytes).max(8 << 10)).contains(&capacity), "{bytes}: {capacity}");
+        }
+        assert!(pool.bytes() + 65_536 >= before, "the large ones stay for others");
     }
 
     #[test]

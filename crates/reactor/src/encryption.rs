@@ -40,7 +40,7 @@ impl Io {
     pub fn session_bytes(&self, conn: ConnId) -> usize {
         self.get(conn)
             .and_then(|connection| connection.tunnel.as_ref())
-            .map_or(0, |tunnel| tunnel.session.bytes() + tunnel.partial.capacity())
+            .map_or(0, |tunnel| tunnel.session.bytes() + tunnel.partial.len())
     }
 
     /// Encrypts a new connection, which does its handshake within the loop. An accepted one (with
@@ -125,12 +125,12 @@ impl Io {
         }
     }
 
-    /// Keeps the start of a record until the rest arrives.
+    /// Keeps the start of a record until the rest arrives, which a peer may never send.
     pub(crate) fn put_partial(&mut self, index: u32, rest: &[u8]) {
         if let Some(tunnel) = &mut self.connections[index as usize].tunnel
             && !rest.is_empty()
         {
-            tunnel.partial = self.pool.take(rest.len());
+            tunnel.partial = self.pool.take_close(rest.len());
             tunnel.partial.extend_from_slice(rest);
         }
     }

@@ -1,10 +1,14 @@
 //! Deadlines and memory of clients: for the handshake, for one request, for taking replies; and the
 //! bytes that all of them together may leave lying.
+//!
+//! Clients that have not logged in must never cost one its connection that has. So each kind has
+//! bytes of its own, see [`Budget`].
 
 use shunt_reactor::Io;
 
 use crate::accept::TOO_MANY;
 use crate::client::{Client, Phase, Stall, closing};
+use crate::config::Config;
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
 use crate::ids::ClientRef;
@@ -16,9 +20,9 @@ use crate::metrics::{Closing, Refusal};
 pub(crate) fn tick(core: &mut Core, io: &mut Io, full_round: bool) {
     let now = io.now_ns();
     let (mut late, mut deaf, mut held) = (Vec::new(), Vec::new(), Vec::new());
-    let mut bytes = 0;
+    let mut bytes = Bytes::default();
     for (slot, client) in core.clients.iter_mut() {
-        bytes += bytes_of(io, client);
+        *bytes.of(client) += bytes_of(io, client);
         if full_round {
             client.traffic.measure(now);
         }
@@ -62,7 +66,7 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io, full_round: bool) {
     for slot in deaf {
         closing::abort(core, io, slot, Closing::RepliesUntaken, "it does not read its replies");
     }
-    drop_heaviest(core, io, bytes);
+    drop_heaviest(core, io, &bytes);
     for slot in held {
         if let Some(client) = core.clients.get_mut(slot) {
             client.refuse_next = true;
@@ -75,24 +79,67 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io, full_round: bool) {
     }
 }
 
-/// Closes the clients with the most bytes if all together (with `bytes`) exceed the core's share:
-/// each client stays within its own bounds, but many clients have many times as much. The largest
-/// possible answer always has room.
-fn drop_heaviest(core: &mut Core, io: &mut Io, mut bytes: usize) {
-    let one_answer =
-        core.context.config.frame_bytes_max as usize + core.context.config.client_backlog_bytes;
-    let share =
-        (core.context.config.clients_bytes_max / core.context.config.cores.max(1)).max(one_answer);
-    if bytes <= share {
+/// Bytes of clients, by whether they have logged in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Bytes {
+    logged_in: usize,
+    others: usize,
+}
+
+impl Bytes {
+    /// The bytes of the kind of this client.
+    fn of(&mut self, client: &Client) -> &mut usize {
+        if client.phase == Phase::Ready { &mut self.logged_in } else { &mut self.others }
+    }
+}
+
+/// The bytes that the clients of a core may have.
+struct Budget {
+    /// Bytes of all together.
+    all: usize,
+    /// Bytes of those that have logged in. The largest possible answer always has room.
+    logged_in: usize,
+}
+
+impl Budget {
+    fn of_config(config: &Config) -> Self {
+        let one_answer = config.frame_bytes_max as usize + config.client_backlog_bytes;
+        let all = (config.clients_bytes_max / config.cores.max(1)).max(one_answer);
+        let logged_in = (all - all / limits::BEFORE_LOGIN_PARTS).max(one_answer);
+        Self { all, logged_in }
+    }
+
+    /// The bytes by which each kind has too many. The clients that have not logged in have what
+    /// the others leave, and a part in any case.
+    fn excess(&self, bytes: &Bytes) -> Bytes {
+        let left = self.all.saturating_sub(bytes.logged_in.min(self.logged_in));
+        let before_login = left.max(self.all / limits::BEFORE_LOGIN_PARTS);
+        Bytes {
+            logged_in: bytes.logged_in.saturating_sub(self.logged_in),
+            others: bytes.others.saturating_sub(before_login),
+        }
+    }
+}
+
+/// Closes the clients with the most bytes if all of their kind together exceed their bytes of the
+/// core's share: each client stays within its own bounds, but many clients have many times as much.
+fn drop_heaviest(core: &mut Core, io: &mut Io, bytes: &Bytes) {
+    let mut excess = Budget::of_config(&core.context.config).excess(bytes);
+    if excess == Bytes::default() {
         return;
     }
     let mut by_weight: Vec<(usize, u32)> =
         core.clients.iter().map(|(slot, client)| (bytes_of(io, client), slot)).collect();
     by_weight.sort_unstable();
     while let Some((weight, slot)) = by_weight.pop()
-        && bytes > share
+        && excess != Bytes::default()
     {
-        bytes -= weight;
+        let Some(client) = core.clients.get(slot) else { continue };
+        let of_kind = excess.of(client);
+        if *of_kind == 0 {
+            continue;
+        }
+        *of_kind = of_kind.saturating_sub(weight);
         let why =
             format!("clients_bytes_max is reached, and it has the most unread bytes: {weight}");
         closing::abort(core, io, slot, Closing::BytesMax, &why);
@@ -152,4 +199,48 @@ fn takes_nothing(io: &Io, client: &mut Client) -> bool {
     }
     io.now_ns() - client.untaken_since_ns > limits::REPLIES_UNTAKEN_NS
         || io.backlog(client.conn) > limits::CLIENT_BACKLOG_BYTES_HARD
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: usize = 1 << 20;
+
+    #[test]
+    fn clients_that_have_not_logged_in_have_bytes_of_their_own() {
+        let config = Config {
+            clients_bytes_max: 128 * MIB,
+            cores: 2,
+            frame_bytes_max: 15 << 20,
+            client_backlog_bytes: MIB,
+            ..Config::default()
+        };
+        let budget = Budget::of_config(&config);
+        let excess = |logged_in: usize, others: usize| {
+            let Bytes { logged_in, others } =
+                budget.excess(&Bytes { logged_in: logged_in * MIB, others: others * MIB });
+            (logged_in / MIB, others / MIB)
+        };
+        assert_eq!(excess(60, 4), (0, 0));
+        assert_eq!(excess(60, 100), (0, 96), "whatever they send costs the others nothing");
+        assert_eq!(excess(64, 4), (4, 0), "their part is theirs even if the others have too much");
+        assert_eq!(excess(10, 54), (0, 0), "they have what the others leave");
+        assert_eq!(excess(10, 55), (0, 1));
+    }
+
+    #[test]
+    fn the_largest_answer_has_room() {
+        let config = Config {
+            clients_bytes_max: MIB,
+            frame_bytes_max: 16 << 20,
+            client_backlog_bytes: MIB,
+            ..Config::default()
+        };
+        let excess = |logged_in: usize, others: usize| {
+            Budget::of_config(&config).excess(&Bytes { logged_in, others })
+        };
+        assert_eq!(excess(17 * MIB, MIB), Bytes::default());
+        assert_eq!(excess(17 * MIB + 1, 0), Bytes { logged_in: 1, others: 0 });
+    }
 }

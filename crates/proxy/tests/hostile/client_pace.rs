@@ -262,3 +262,32 @@ fn a_client_that_fills_every_link() {
         testbed.check_recovered();
     }
 }
+
+/// One client that has not logged in holds little. Many of them hold much, at no cost to a client
+/// that has, even if that one holds the most.
+#[test]
+fn many_clients_that_do_not_log_in() {
+    let mut testbed = Testbed::bare(|options| {
+        options.config.clients_bytes_max = 4 << 20;
+        (options.config.frame_bytes_max, options.config.client_backlog_bytes) = (1 << 20, 1 << 20);
+    });
+    let reader = testbed.started_offender(4);
+    testbed.send(reader, &bytes::insert(4, 0, "long", 500_000));
+    testbed.answered(reader, 1);
+    testbed.stop_reading(reader);
+    let key: String = "long".bytes().map(|byte| format!("{byte:02x}")).collect();
+    let select = bytes::query(4, 1, &format!("SELECT v FROM bench.kv WHERE k = 0x{key}"));
+    (0..4).for_each(|_| testbed.send(reader, &select));
+    testbed.run_for(SECOND);
+    let startup = Header { length: 64 << 10, ..Header::request(4, 1, opcode::STARTUP) };
+    let part = [&startup.to_bytes()[..], &[0; 60_000]].concat();
+    let strangers: Vec<_> = (0..80).map(|_| testbed.offender()).collect();
+    strangers.iter().for_each(|stranger| testbed.send(*stranger, &part));
+    testbed.run_for(SECOND);
+    assert!(!testbed.scene.world.host(reader).is_closed(), "it is closed for what others sent");
+    let gone = strangers
+        .iter()
+        .filter(|stranger| testbed.scene.world.host(**stranger).is_closed())
+        .count();
+    assert!((1..80).contains(&gone), "{gone} were closed");
+}
