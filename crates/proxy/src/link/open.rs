@@ -75,36 +75,39 @@ pub(crate) fn ensure_links(core: &mut Core, io: &mut Io, pool_id: PoolId) {
     let candidates = cluster.routing.local_nodes();
     let timeout_ns = core.context.config.connect_timeout_ms * 1_000_000;
     let spare_ns = timeout_ns - limits::LOGIN_PATIENCE_NS.min(timeout_ns / 4);
+    let Some(pool) = core.router.pools.get(pool_id) else { return };
+    if pool.clients == 0 && pool.ready == 0 && pool.waiting.is_empty() {
+        return;
+    }
+    let is_doubtful = pool.is_doubtful();
+    if is_doubtful && (pool.links().next().is_some() || pool.has_recent_verdict(now)) {
+        return;
+    }
+    let is_recent = |link: LinkKey| {
+        let link = core.links.get(link);
+        link.is_some_and(|link| now < link.open_deadline_ns.saturating_sub(spare_ns))
+    };
+    let tries_keyspace = is_keyspace_doubtful(pool, &cluster.routing);
+    if tries_keyspace && pool.links().any(is_recent) {
+        return;
+    }
+    let tries_one = is_doubtful || tries_keyspace;
+    // A few steps for each node: clients come here with each STARTUP, login and USE.
     for offset in 0..candidates.len() {
         let Some(pool) = core.router.pools.get(pool_id) else { return };
-        if pool.clients == 0 && pool.ready == 0 && pool.waiting.is_empty() {
-            return;
-        }
-        let doubtful = pool.is_doubtful();
-        if doubtful && pool.links().next().is_some() {
-            return;
-        }
-        let tries_keyspace = is_keyspace_doubtful(pool, &cluster.routing);
-        let is_recent = |link: LinkKey| {
-            let link = core.links.get(link);
-            link.is_some_and(|link| now < link.open_deadline_ns.saturating_sub(spare_ns))
-        };
-        if tries_keyspace && pool.links().any(is_recent) {
-            return;
-        }
         let node = candidates[(core.router.cursor + offset) % candidates.len()];
-        let stranger = core.links.node(node).is_some_and(|state| state.stranger);
-        let tries_one = doubtful || tries_keyspace || stranger;
-        let wanted = if tries_one { pool.missing(node).min(1) } else { pool.missing(node) };
-        if core.links.health.is_usable(node, now)
-            && pool.may_ask(node, now)
-            && !is_being_identified(&core.links, node)
-        {
-            for _ in 0..wanted {
-                if !has_room(core, pool_id) {
-                    return;
-                }
-                open(core, io, pool_id, node, Role::Serves);
+        let is_stranger = core.links.node(node).is_some_and(|state| state.stranger);
+        let missing = pool.missing(node);
+        let wanted = if tries_one || is_stranger { missing.min(1) } else { missing };
+        let may_open = core.links.health.is_usable(node, now)
+            && !pool.is_spared(node, now)
+            && !is_being_identified(&core.links, node);
+        for _ in 0..if may_open { wanted } else { 0 } {
+            if !has_room(core, pool_id) {
+                return;
+            }
+            if open(core, io, pool_id, node, Role::Serves) && tries_one {
+                return;
             }
         }
     }

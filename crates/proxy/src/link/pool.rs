@@ -6,6 +6,7 @@
 //! first link was opened with, so that a client with another password, or another role, never meets
 //! a link that is not its own.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -91,7 +92,7 @@ pub(crate) struct Pool {
     /// True if a client was let in: a node or the ring accepted the options of the pool's links.
     pub(crate) admitted: bool,
     /// Nodes that refused its login or keyspace the last time they were asked.
-    refusals: Vec<Refused>,
+    refusals: BTreeMap<NodeId, Refused>,
     /// The latest refusal by a node that was a verdict; `None` once a link has opened since.
     pub(crate) last_verdict: Option<Verdict>,
     /// True if every node refuses the pool: its clients are told so and closed.
@@ -101,7 +102,6 @@ pub(crate) struct Pool {
 /// A refusal by a node, and the time of the next attempt. It concerns the pool and the node: the
 /// node may accept other pools.
 struct Refused {
-    node: NodeId,
     /// Consecutive refusals of the login or keyspace itself; 0: the node was just unable to judge.
     verdicts: u32,
     until_ns: u64,
@@ -129,7 +129,7 @@ impl Pool {
             asked_ns: 0,
             idle_since_ns: now_ns,
             admitted: false,
-            refusals: Vec::new(),
+            refusals: BTreeMap::new(),
             last_verdict: None,
             dismissed: false,
         }
@@ -218,19 +218,11 @@ impl Pool {
         now_ns: u64,
         random: u64,
     ) {
-        let known = self.refusals.iter().position(|refused| refused.node == node);
-        let index = known.unwrap_or_else(|| {
+        let refused = self.refusals.entry(node).or_insert_with(|| {
             let first = Duration::from_millis(limits::RECONNECT_FIRST_MS);
             let max = Duration::from_millis(limits::RECONNECT_MAX_MS);
-            self.refusals.push(Refused {
-                node,
-                verdicts: 0,
-                until_ns: 0,
-                backoff: Backoff::new(first, max),
-            });
-            self.refusals.len() - 1
+            Refused { verdicts: 0, until_ns: 0, backoff: Backoff::new(first, max) }
         });
-        let refused = &mut self.refusals[index];
         let again = now_ns >= refused.until_ns;
         refused.verdicts = match (&verdict, again) {
             (Some(_), true) => refused.verdicts + 1,
@@ -246,36 +238,36 @@ impl Pool {
 
     /// Notes that a node accepted both.
     pub(crate) fn accepted_by(&mut self, node: NodeId) {
-        self.refusals.retain(|refused| refused.node != node);
+        self.refusals.remove(&node);
         self.last_verdict = None;
         self.dismissed = false;
     }
 
     /// Consecutive refusals by a node; 0 if there are none, or if it could not judge.
     pub(crate) fn verdicts_of(&self, node: NodeId) -> u32 {
-        self.refusals
-            .iter()
-            .find(|refused| refused.node == node)
-            .map_or(0, |refused| refused.verdicts)
+        self.refusals.get(&node).map_or(0, |refused| refused.verdicts)
     }
 
     /// True if a node may be asked for another link now. With a doubtful login, no node may while
     /// one that refused is spared: a wrong password would go round.
     pub(crate) fn may_ask(&self, node: NodeId, now_ns: u64) -> bool {
-        let is_recent_verdict =
-            |refused: &Refused| refused.verdicts > 0 && now_ns < refused.until_ns;
-        !(self.is_spared(node, now_ns)
-            || self.is_doubtful() && self.refusals.iter().any(is_recent_verdict))
+        !(self.is_spared(node, now_ns) || self.is_doubtful() && self.has_recent_verdict(now_ns))
+    }
+
+    /// True if a node that refused its login or keyspace is still spared.
+    pub(crate) fn has_recent_verdict(&self, now_ns: u64) -> bool {
+        let mut refusals = self.refusals.values();
+        refusals.any(|refused| refused.verdicts > 0 && now_ns < refused.until_ns)
     }
 
     /// True if a node has refused so recently that others should be asked.
     pub(crate) fn is_spared(&self, node: NodeId, now_ns: u64) -> bool {
-        self.refusals.iter().any(|refused| refused.node == node && now_ns < refused.until_ns)
+        self.refusals.get(&node).is_some_and(|refused| now_ns < refused.until_ns)
     }
 
     /// Ends all pauses after refusals, because a new client wants an answer now.
     pub(crate) fn ask_again(&mut self) {
-        self.refusals.iter_mut().for_each(|refused| refused.until_ns = 0);
+        self.refusals.values_mut().for_each(|refused| refused.until_ns = 0);
     }
 
     /// State of the pool for metrics.
