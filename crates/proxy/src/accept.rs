@@ -217,13 +217,16 @@ fn answer_register(core: &mut Core, io: &mut Io, slot: u32, stream: i16, registe
             event::SCHEMA_CHANGE => registered.schema = true,
             event::TOPOLOGY_CHANGE => registered.topology = true,
             event::STATUS_CHANGE => registered.status = true,
-            other => unknown = Some(format!("Invalid value '{other}' for Type")),
+            other => unknown = Some(other),
         }
     }
     announce::register(core, io, slot, registered);
     match unknown {
         None => reply::message(core, io, slot, opcode::READY, stream, &[]),
-        Some(why) => closing::refuse(core, io, slot, stream, &Fault::protocol(why)),
+        Some(other) => {
+            let why = format!("Invalid value '{other}' for Type");
+            closing::refuse(core, io, slot, stream, &Fault::protocol(why));
+        }
     }
 }
 
