@@ -154,7 +154,7 @@ fn a_refused_request_goes_to_no_other_node_before_modes_are_known() {
     ring.stands_still(|_| {});
     ring.run_for(SECOND / 2);
     let (code, why) = ring.answers(client)[0].error();
-    assert!(code == OVERLOADED && why.contains("ask again"), "{code:#x} {why}");
+    assert!(code == OVERLOADED && why.contains("taken this table over"), "{code:#x} {why}");
     assert_eq!(ring.written(), before);
     ring.answer_modes();
     assert_eq!(
@@ -176,7 +176,7 @@ fn a_forgotten_statement_is_not_sent_again_before_modes_are_known() {
     ring.stands_still(|_| {});
     ring.run_for(SECOND / 2);
     let (code, why) = ring.answers(client)[0].error();
-    assert!(code == UNPREPARED && why.contains("ask again"), "{code:#x} {why}");
+    assert!(code == UNPREPARED && why.contains("taken this table over"), "{code:#x} {why}");
     assert_eq!(ring.written(), before);
     ring.send(client, &bytes::execute(4, 1, &id, &[]));
     ring.run_for(SECOND / 2);
@@ -213,7 +213,7 @@ fn a_refused_request_goes_to_no_other_node_once_its_table_has_a_mode() {
         ring.run_for(SECOND / 2);
         let (code, why) = ring.answers(client)[0].error();
         let wanted = if is_prepared { UNPREPARED } else { OVERLOADED };
-        assert!(code == wanted && why.contains("ask again"), "{code:#x} {why}");
+        assert!(code == wanted && why.contains("taken this table over"), "{code:#x} {why}");
         assert_eq!(ring.written(), before);
         // A retry makes it a transaction.
         ring.send(client, &request);
