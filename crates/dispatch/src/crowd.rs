@@ -60,11 +60,14 @@ pub(crate) fn weigh(dispatcher: &mut Dispatcher, io: &mut Io) {
     );
 }
 
-/// Bytes kept for a client whose connection is here.
+/// Bytes kept for a client whose connection is here, those of its encryption included.
 fn of(client: &Client, io: &Io) -> usize {
     let head = client.exchange.as_ref().map_or(0, |exchange| exchange.head.len());
     match client.place {
-        Place::Here => io.backlog(client.conn) + io.unread(client.conn) + head,
+        Place::Here => {
+            let conn = client.conn;
+            io.backlog(conn) + io.unread(conn) + io.session_bytes(conn) + head
+        }
         Place::Leaving | Place::Away | Place::Arriving => 0,
     }
 }

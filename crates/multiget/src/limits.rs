@@ -79,6 +79,8 @@ pub const BACK_OFF_NS_MAX: u64 = 10 * BACK_OFF_NS;
 pub const SLOTS_NS: u64 = 500 * MS;
 /// Redirections of a command by the nodes of a cluster before their answer is final.
 pub const HOPS_MAX: u8 = 5;
+/// Interval between log lines about applications that are closed, of one event loop.
+pub const LOG_INTERVAL_NS: u64 = 1_000 * MS;
 /// Interval at which time limits are checked.
 pub const TICK_NS: u64 = 50 * MS;
 

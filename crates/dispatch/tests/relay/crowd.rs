@@ -44,3 +44,18 @@ fn clients_that_read_nothing_and_hold_the_most_are_cut_off() {
         "{outcomes:?}"
     );
 }
+
+/// The keys of TLS, and records that never end, take memory as unread answers do.
+#[test]
+fn the_encryption_of_clients_counts() {
+    for (sealed, cut) in [(false, 0), (true, MANY)] {
+        let options = Options { sealed, ..Options::calm() };
+        let mut scene = Scene::new(1, options, 1, vec![vec![Request::Raw(String::new())]; MANY]);
+        let dispatcher = scene.dispatcher;
+        scene.world.with(dispatcher, |dispatcher, _| dispatcher.set_clients_bytes_max(1));
+        scene.clients.iter().for_each(|client| scene.world.post(*client, ()));
+        scene.world.run_for(5 * SECOND);
+        assert_eq!(scene.counted().clients as usize, MANY);
+        assert_eq!(scene.counted().cut as usize, cut, "encrypted: {sealed}");
+    }
+}

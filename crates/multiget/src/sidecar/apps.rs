@@ -134,7 +134,7 @@ impl App {
             && self.asked.bytes < limits::APP_ASKED_BYTES_MAX
     }
 
-    /// Bytes kept for it, except those of unanswered multigets.
+    /// Bytes kept for it, those of its encryption included, except those of unanswered multigets.
     pub(super) fn weight(&self, io: &Io) -> usize {
         let places = self.answers.capacity() * size_of::<Place>();
         self.bytes
@@ -143,6 +143,7 @@ impl App {
             + places
             + io.backlog(self.conn)
             + io.unread(self.conn)
+            + io.session_bytes(self.conn)
     }
 
     pub(super) fn is_idle(&self) -> bool {
@@ -228,8 +229,16 @@ impl Sidecar {
         io.abort(conn);
         self.abandon(io, conn);
         self.metrics.clients_closed.add(1);
+        let Some(suppressed) = self.closings.admit(io.now_ns()) else { return };
         let name = app.name[..app.name.len().min(NAME_BYTES_SHOWN)].escape_ascii();
-        tracing::warn!(%name, held_bytes, "an application is closed: {why}; let it send less ahead");
+        tracing::warn!(%name, held_bytes, suppressed, "an application is closed: {why}; let it send less ahead");
+    }
+
+    /// Logs the number of applications that were closed without a line.
+    pub(super) fn tell_suppressed(&mut self, io: &Io) {
+        if let Some(suppressed) = self.closings.overdue(io.now_ns()) {
+            tracing::warn!(suppressed, "more applications were closed for their memory");
+        }
     }
 
     /// Forgets an application.

@@ -25,6 +25,7 @@
 //! | `lines.rs` | waiting lines of applications |
 //! | `turns.rs` | turns while the limits are reached |
 //! | `weight.rs` | memory of all applications together |
+//! | `log_limit.rs` | limit on log lines |
 
 mod apps;
 mod cluster;
@@ -32,6 +33,7 @@ mod intake;
 mod lines;
 mod links;
 mod local;
+mod log_limit;
 mod multigets;
 mod parts;
 mod route;
@@ -56,6 +58,7 @@ use apps::App;
 use cluster::Cluster;
 use lines::Turns;
 use links::Link;
+use log_limit::LogLimit;
 use split::{KeyPlace, Split};
 
 /// Key of the client's timer.
@@ -119,6 +122,8 @@ pub struct Sidecar {
     /// Bytes of all applications (the last weighing, plus later additions), and their limit.
     apps_bytes: usize,
     apps_bytes_max: usize,
+    /// The limit on log lines about applications that are closed.
+    closings: LogLimit,
     cluster: Option<Cluster>,
     metrics: Arc<SidecarMetrics>,
     command: shunt_wire::resp::Command,
@@ -154,6 +159,7 @@ impl Sidecar {
             has_full_link: false,
             apps_bytes: 0,
             apps_bytes_max: limits::APPS_BYTES_MAX,
+            closings: LogLimit::default(),
             cluster: options.cluster.map(Cluster::new),
             metrics: Arc::default(),
             command: shunt_wire::resp::Command::default(),

@@ -368,6 +368,21 @@ fn the_longest_of_many_incomplete_commands_are_given_up() {
     has_room(&mut scene, other);
 }
 
+/// The keys of TLS, and records that never end, take memory as answers do.
+#[test]
+fn the_encryption_of_applications_counts() {
+    for (sealed, closed) in [(false, 0), (true, MANY)] {
+        let mut scene = Scene::new(13, Options { sealed, ..Options::calm() }, 0);
+        scene.world.with(scene.sidecar, |sidecar, _| sidecar.set_apps_bytes_max(1));
+        for _ in 0..MANY {
+            scene.world.add("many", Script::new(listen_address()));
+        }
+        scene.world.run_for(SECOND);
+        let metrics = scene.world.host(scene.sidecar).metrics();
+        assert_eq!(metrics.clients_closed.get() as usize, closed, "encrypted: {sealed}");
+    }
+}
+
 #[test]
 fn values_that_wait_for_others_of_their_multiget_count() {
     let (mut scene, many, other) = crowd(12);
