@@ -45,14 +45,19 @@ fn facts(der: &CertificateDer<'_>) -> Option<Facts> {
 }
 
 /// Seconds since the Unix epoch.
-fn now_s() -> i64 {
+pub(crate) fn now_s() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }
 
-/// True if a certificate has expired.
-pub(crate) fn has_expired(der: &CertificateDer<'_>) -> bool {
-    facts(der).is_some_and(|facts| facts.not_after_s < now_s())
+/// Last second of a certificate; `None` if it cannot be read.
+pub(crate) fn expiry_s(der: &CertificateDer<'_>) -> Option<i64> {
+    facts(der).map(|facts| facts.not_after_s)
+}
+
+/// True if a certificate has expired at a time.
+pub(crate) fn has_expired(der: &CertificateDer<'_>, now_s: i64) -> bool {
+    expiry_s(der).is_some_and(|expiry_s| expiry_s < now_s)
 }
 
 /// A file of certificates, and the peers that it serves.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use rustls::client::{UnbufferedClientConnection, WebPkiServerVerifier};
+use rustls::client::WebPkiServerVerifier;
 use rustls::sign::SingleCertAndKey;
 use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::{CertificateDer, ServerName};
@@ -15,6 +15,7 @@ use crate::certificate::CertificateFile;
 use crate::chain::Bounded;
 use crate::error::TlsError;
 use crate::files::{self, File};
+use crate::resumption::{ClientConnection, Sessions};
 use crate::session::{FaultySession, TlsSession};
 use crate::verification::NamelessVerifier;
 use crate::{PROVIDER, Reloaded, fault};
@@ -134,6 +135,7 @@ pub struct ClientOptions {
 /// Configuration that new sessions use.
 struct Current {
     config: Arc<ClientConfig>,
+    sessions: Arc<Sessions>,
     /// SHA-256 of each file, or of each CA of the system.
     digests: Vec<[u8; 32]>,
     files: Vec<CertificateFile>,
@@ -240,7 +242,8 @@ impl Current {
                 verified.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(certified)))
             }
         };
-        Ok(Current { config: Arc::new(config), digests: files.digests(), files: all })
+        let (config, sessions) = (Arc::new(config), Arc::default());
+        Ok(Current { config, sessions, digests: files.digests(), files: all })
     }
 }
 
@@ -284,6 +287,18 @@ impl Client {
         Ok(Client { options, system_cas, current, reload: Mutex::new(()) })
     }
 
+    /// The same client with another clock.
+    #[cfg(test)]
+    pub(crate) fn with_time(self, time: Arc<dyn rustls::time_provider::TimeProvider>) -> Client {
+        let Current { config, digests, files, .. } = &*self.current();
+        let mut config = ClientConfig::clone(config);
+        config.time_provider = time;
+        let (config, sessions) = (Arc::new(config), Arc::default());
+        let (digests, files) = (digests.clone(), files.clone());
+        let current = RwLock::new(Arc::new(Current { config, sessions, digests, files }));
+        Client { current, ..self }
+    }
+
     fn current(&self) -> Arc<Current> {
         self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -296,7 +311,8 @@ impl Client {
         let Ok(name) = ServerName::try_from(name.to_owned()) else {
             return faulty(SessionFault("the node's name is none that a certificate can have"));
         };
-        match UnbufferedClientConnection::new(self.current().config.clone(), name) {
+        let current = self.current();
+        match ClientConnection::new(&current.config, &current.sessions, name) {
             Ok(connection) => {
                 Box::new(TlsSession::new(connection, self.options.verify != Verify::None))
             }

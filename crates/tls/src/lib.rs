@@ -16,6 +16,7 @@ mod files;
 #[cfg(any(test, feature = "forgery"))]
 pub mod forgery;
 mod names;
+mod resumption;
 mod server;
 mod session;
 mod stream;

@@ -5,13 +5,13 @@
 use std::mem::{self, size_of};
 use std::ops::Deref;
 
-use rustls::client::UnbufferedClientConnection;
 use rustls::server::UnbufferedServerConnection;
 use rustls::unbuffered::{
     ConnectionState, EncodeError, EncodeTlsData, EncryptError, UnbufferedConnectionCommon,
     UnbufferedStatus,
 };
 use rustls::{CommonState, HandshakeKind, ProtocolVersion};
+use rustls_pki_types::CertificateDer;
 use shunt_reactor::{Opened, PeerName, Session, SessionFault, SessionInfo};
 
 use crate::{certificate, fault, names};
@@ -24,7 +24,7 @@ const RECORD_OVERHEAD: usize = 64;
 
 /// Most bytes that a session holds, during its handshake, of messages that its peer spreads over
 /// several records. rustls takes messages of 64 KiB.
-const HELD_BYTES_MAX: usize = 32 << 10;
+pub(crate) const HELD_BYTES_MAX: usize = 32 << 10;
 
 /// Memory that rustls has for a connection after its handshake, beside the session itself.
 const CONNECTION_BYTES: usize = 2_300;
@@ -45,6 +45,14 @@ pub(crate) trait Connection: Send {
 
     /// Name that the client has asked for in the records just processed.
     fn take_server_name(&mut self) -> Option<Box<str>>;
+
+    /// Time by which certificates are judged, in seconds of the Unix epoch.
+    fn now_s(&self) -> i64 {
+        certificate::now_s()
+    }
+
+    /// The handshake is over; `verified` is the certificate that proves the names of the peer.
+    fn handshake_done(&self, _verified: Option<&CertificateDer<'_>>) {}
 }
 
 impl Connection for UnbufferedServerConnection {
@@ -64,26 +72,6 @@ impl Connection for UnbufferedServerConnection {
 
     fn take_server_name(&mut self) -> Option<Box<str>> {
         names::take_server_name()
-    }
-}
-
-impl Connection for UnbufferedClientConnection {
-    type Data = rustls::client::ClientConnectionData;
-
-    /// Servers send tickets, which may contain the client's chain.
-    const REST_HELD_BYTES_MAX: usize = HELD_BYTES_MAX;
-
-    fn process<'c, 'i>(&'c mut self, bytes: &'i mut [u8]) -> UnbufferedStatus<'c, 'i, Self::Data> {
-        self.process_tls_records(bytes)
-    }
-
-    fn common(&self) -> &CommonState {
-        let common: &UnbufferedConnectionCommon<_> = self;
-        common.deref()
-    }
-
-    fn take_server_name(&mut self) -> Option<Box<str>> {
-        None
     }
 }
 
@@ -230,7 +218,8 @@ impl<C: Connection> TlsSession<C> {
         let leaf = leaf.filter(|_| self.verifies_names);
         // rustls does not look at the certificate of a resumed session again. The first flight
         // would bring the client a new ticket with the old certificate: it could never come back.
-        if self.info.resumed && leaf.is_some_and(certificate::has_expired) {
+        let has_expired = |leaf| certificate::has_expired(leaf, self.connection.now_s());
+        if self.info.resumed && leaf.is_some_and(has_expired) {
             self.pending = Vec::new();
             return Err(fault::EXPIRED);
         }
@@ -244,6 +233,7 @@ impl<C: Connection> TlsSession<C> {
         };
         let suite = common.negotiated_cipher_suite();
         self.info.cipher = suite.and_then(|suite| suite.suite().as_str()).unwrap_or_default();
+        self.connection.handshake_done(leaf);
         if let Some(leaf) = leaf {
             self.info.peer_names = names::of_certificate(leaf);
         }

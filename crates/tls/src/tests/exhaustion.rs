@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use rustls::client::UnbufferedClientConnection;
 use rustls::version::{TLS12, TLS13};
 use rustls::{
     CipherSuite, CipherSuiteCommon, ClientConfig, SupportedCipherSuite, SupportedProtocolVersion,
@@ -11,6 +10,7 @@ use rustls::{
 
 use super::authority::{Authority, server};
 use super::link::{End, Peer, pair};
+use crate::resumption::ClientConnection;
 use crate::session::TlsSession;
 use crate::verification::NamelessVerifier;
 use crate::{ClientAuth, PROVIDER};
@@ -50,7 +50,7 @@ fn ends(version: &'static SupportedProtocolVersion) -> (End, End) {
         .with_custom_certificate_verifier(Arc::new(NamelessVerifier(None)))
         .with_no_client_auth();
     let name = "localhost".try_into().expect("a name");
-    let connection = UnbufferedClientConnection::new(Arc::new(config), name).expect("a connection");
+    let connection = ClientConnection::new(&config, &Arc::default(), name).expect("a connection");
     let server = server(&Authority::new("CA"), ClientAuth::None);
     pair(Box::new(TlsSession::new(connection, false)), server.session())
 }

@@ -11,6 +11,7 @@ mod link;
 mod memory;
 mod records;
 mod reload;
+mod renewal;
 mod resumption;
 mod stream;
 mod tickets;

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use rustls::client::UnbufferedClientConnection;
 use rustls::version::TLS13;
 use rustls::{CipherSuite, SupportedCipherSuite, Tls13CipherSuite};
 
 use super::authority::{Authority, client, server};
 use super::link::{End, Peer, Plain, client_config, shake};
 use crate::ClientAuth;
+use crate::resumption::ClientConnection;
 use crate::session::TlsSession;
 
 #[test]
@@ -68,7 +68,7 @@ fn frugal(records: u64) -> End {
         .with_custom_certificate_verifier(Arc::new(crate::verification::NamelessVerifier(None)))
         .with_no_client_auth();
     let name = "localhost".try_into().expect("a name");
-    let connection = UnbufferedClientConnection::new(Arc::new(config), name).expect("a connection");
+    let connection = ClientConnection::new(&config, &Arc::default(), name).expect("a connection");
     End::new(Box::new(TlsSession::new(connection, false)))
 }
 
