@@ -92,7 +92,7 @@ impl ServerTls {
         let Some(options) = options.filter(|options| !is_known(options)) else {
             return Ok(Prepared(None));
         };
-        match Server::open(options.clone()) {
+        match Server::open_after(options.clone(), &self.server()) {
             Ok(server) => Ok(Prepared(Some(Serving { options, server: server.into() }))),
             Err(error) => {
                 self.metrics.reloads.count(ReloadResult::Failed);

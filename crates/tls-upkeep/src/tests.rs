@@ -5,7 +5,10 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use rcgen::{CertificateParams, KeyPair};
-use shunt_tls::{CertificateFile, ClientAuth, ServerNames, ServerOptions};
+use shunt_tls::{
+    CertificateFile, Client, ClientAuth, ClientOptions, ServerNames, ServerOptions, Sessions,
+    Verify,
+};
 use tempfile::TempDir;
 
 use crate::lines::Lines;
@@ -61,19 +64,57 @@ impl Placed {
         self.write("tls.key", &key);
     }
 
-    fn open(&self) -> (Arc<ServerTls>, Arc<TlsMetrics>) {
-        let metrics = Arc::<TlsMetrics>::default();
-        let options = ServerOptions {
+    fn options(&self) -> ServerOptions {
+        ServerOptions {
             names: ServerNames::CLIENTS,
             certificate: self.path("tls.crt"),
             key: self.path("tls.key"),
             client_ca: None,
             client_auth: ClientAuth::None,
             ticket_keys: None,
-        };
-        let tls = ServerTls::open(Listener::Clients, options, None, Arc::clone(&metrics));
+        }
+    }
+
+    fn open(&self) -> (Arc<ServerTls>, Arc<TlsMetrics>) {
+        let metrics = Arc::<TlsMetrics>::default();
+        let tls = ServerTls::open(Listener::Clients, self.options(), None, Arc::clone(&metrics));
         (tls.expect("usable files"), metrics)
     }
+}
+
+/// A handshake in memory. True if it resumed.
+fn resumes(client: &Client, tls: &ServerTls) -> bool {
+    let (mut near, mut far) = (client.session("localhost"), Sessions::session(tls));
+    let (mut to_far, mut to_near, mut plain) = (Vec::new(), Vec::new(), Vec::new());
+    while near.has_pending() || far.has_pending() {
+        near.take_pending(&mut to_far);
+        let opened = far.open(&mut to_far, &mut plain).expect("a handshake");
+        to_far.drain(..opened.consumed);
+        far.take_pending(&mut to_near);
+        let opened = near.open(&mut to_near, &mut plain).expect("a handshake");
+        to_near.drain(..opened.consumed);
+    }
+    assert!(!near.is_handshaking() && !far.is_handshaking());
+    far.info().resumed
+}
+
+#[test]
+fn clients_resume_when_a_new_configuration_names_other_files() {
+    let placed = Placed::new();
+    let (tls, _) = placed.open();
+    let options = ClientOptions { verify: Verify::None, ..ClientOptions::default() };
+    let client = Client::open(options).expect("a client");
+    assert!(!resumes(&client, &tls));
+    let (certificate, key) = pair();
+    placed.write("moved.crt", &certificate);
+    placed.write("moved.key", &key);
+    let moved = ServerOptions {
+        certificate: placed.path("moved.crt"),
+        key: placed.path("moved.key"),
+        ..placed.options()
+    };
+    tls.apply(tls.prepare(Some(moved)).expect("usable files"));
+    assert!(resumes(&client, &tls));
 }
 
 /// Counts of changed, unchanged and failed looks.

@@ -272,9 +272,23 @@ impl Server {
     /// # Errors
     /// A file cannot be read or used, or the files do not belong together.
     pub fn open(options: ServerOptions) -> Result<Server, TlsError> {
+        Self::open_with(options, None)
+    }
+
+    /// Same as [`Server::open`], in place of a former one: its tickets go on while they mean the
+    /// same.
+    ///
+    /// # Errors
+    /// The same as those of [`Server::open`].
+    pub fn open_after(options: ServerOptions, former: &Server) -> Result<Server, TlsError> {
+        // Keys of a file go with it.
+        let has_own_keys = former.options.ticket_keys.is_none();
+        Self::open_with(options, has_own_keys.then(|| former.current()).as_deref())
+    }
+
+    fn open_with(options: ServerOptions, former: Option<&Current>) -> Result<Server, TlsError> {
         let files = Files::read(&options)?;
-        let current = Current::build(&files, &options, None)?;
-        let current = RwLock::new(Arc::new(current));
+        let current = RwLock::new(Arc::new(Current::build(&files, &options, former)?));
         Ok(Server { options, current, reload: Mutex::new(()) })
     }
 

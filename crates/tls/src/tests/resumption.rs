@@ -93,6 +93,41 @@ fn a_client_resumes_without_a_file_of_keys() {
 }
 
 #[test]
+fn tickets_go_on_when_the_files_are_others() {
+    let fleet = Fleet::new();
+    let own = ServerOptions { ticket_keys: None, ..fleet.options(&line(1)) };
+    let pair = fleet.ca.server();
+    let moved = ServerOptions {
+        certificate: fleet.files.write("moved.pem", &pair.certificate),
+        key: fleet.files.write("moved.key", &pair.key),
+        ..own.clone()
+    };
+    for client in fleet.clients() {
+        let former = Server::open(own.clone()).expect("a server");
+        assert!(!resumes(&client, &former));
+        let server = Server::open_after(moved.clone(), &former).expect("a server");
+        assert!(resumes(&client, &server));
+        // An operator who withdraws a file of keys wants them out of use.
+        let with_file = fleet.server(&line(1));
+        assert!(!resumes(&client, &with_file));
+        let without = Server::open_after(own.clone(), &with_file).expect("a server");
+        assert!(!resumes(&client, &without));
+        let other_ca = fleet.files.write("other-ca.pem", &Authority::new("another CA").pem);
+        let bound = ServerOptions {
+            client_ca: Some(other_ca),
+            client_auth: ClientAuth::Optional,
+            ..own.clone()
+        };
+        let former = Server::open(own.clone()).expect("a server");
+        assert!(!resumes(&client, &former));
+        let server = Server::open_after(bound, &former).expect("a server");
+        let (mut plain, mut end) = (Plain::shared(&client), End::new(server.session()));
+        shake(&mut plain, &mut end);
+        assert!(!end.session.info().resumed, "a ticket says that another CA knows the client");
+    }
+}
+
+#[test]
 fn keys_reach_members_one_after_another() {
     let fleet = Fleet::new();
     let rotation = [line(1), line(1) + &line(2), line(1) + &line(2) + &line(3)];
