@@ -4,7 +4,7 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use shunt_admin::Label as _;
 use shunt_reactor::{Accepted, Admission, Security, Session, SessionFault, SessionInfo};
@@ -106,6 +106,7 @@ impl ServerTls {
         let Some(serving) = prepared.0 else { return };
         self.metrics.set_certificates(self.listener.text(), serving.server.files());
         *self.serving.write().unwrap_or_else(PoisonError::into_inner) = serving;
+        self.watch.hurry();
         self.metrics.reloads.count(ReloadResult::Changed);
     }
 
@@ -129,7 +130,7 @@ impl ServerTls {
 
     fn look_at_files(&self) {
         let server = self.server();
-        self.watch.note(server.reload(), || server.files());
+        self.watch.note(server.reload(SystemTime::now()), || server.files());
     }
 
     #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use shunt_tls::{TlsError, Tokens};
 
@@ -37,13 +37,13 @@ impl WatchedTokens {
     /// Reads the file again because an operator asks for it.
     pub fn reload(&self) {
         self.watch.forget_error();
-        self.watch.note(self.tokens.reload(), Vec::new);
+        self.watch.note(self.tokens.reload(SystemTime::now()), Vec::new);
     }
 
     /// Reads the file again if that is due. Called about once a second.
     pub fn look(&self, now: Instant) {
         if self.watch.is_due(now) {
-            self.watch.note(self.tokens.reload(), Vec::new);
+            self.watch.note(self.tokens.reload(SystemTime::now()), Vec::new);
         }
     }
 }

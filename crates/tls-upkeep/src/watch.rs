@@ -64,6 +64,12 @@ impl FileWatch {
         is_due
     }
 
+    /// Has the files read at the next look, since they may not have been whole.
+    pub fn hurry(&self) {
+        let mut state = self.state();
+        state.next = state.next.min(Instant::now());
+    }
+
     /// Has the next error logged even if it is the former one.
     pub fn forget_error(&self) {
         self.state().last_error = None;
@@ -75,12 +81,14 @@ impl FileWatch {
         result: Result<Reloaded, TlsError>,
         files: impl FnOnce() -> Vec<CertificateFile>,
     ) {
-        let last_error = result.as_ref().err().map(|error| timeless(&error.to_string()));
-        let is_known =
-            std::mem::replace(&mut self.state().last_error, last_error.clone()) == last_error;
         match result {
-            Ok(Reloaded::Unchanged) => self.metrics.reloads.count(ReloadResult::Unchanged),
+            Ok(Reloaded::Unsettled) => self.hurry(),
+            Ok(Reloaded::Unchanged) => {
+                self.forget_error();
+                self.metrics.reloads.count(ReloadResult::Unchanged);
+            }
             Ok(Reloaded::Changed) => {
+                self.forget_error();
                 let files = files();
                 files.iter().for_each(tell_in_use);
                 self.metrics.set_certificates(self.usage, files);
@@ -88,12 +96,19 @@ impl FileWatch {
             }
             Err(error) => {
                 self.metrics.reloads.count(ReloadResult::Failed);
-                if !is_known {
+                if self.is_news(&error) {
                     let content = self.content;
                     error!(%error, "the {content} stay as they are, because the new ones cannot be used");
                 }
             }
         }
+    }
+
+    /// True for an error that is not the former one. It is the former one from now on.
+    fn is_news(&self, error: &TlsError) -> bool {
+        let text = timeless(&error.to_string());
+        let former = self.state().last_error.replace(text.clone());
+        former != Some(text)
     }
 }
 
@@ -110,7 +125,21 @@ fn timeless(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use shunt_admin::Label as _;
+
     use super::*;
+
+    #[test]
+    fn files_whose_writer_may_not_be_done_are_read_again_at_the_next_look() {
+        let metrics = Arc::<TlsMetrics>::default();
+        let watch = FileWatch::new("clients", Arc::clone(&metrics));
+        assert!(!watch.is_due(Instant::now()));
+        watch.note(Ok(Reloaded::Unsettled), || panic!("they are not in use"));
+        let now = Instant::now();
+        assert!(watch.is_due(now) && !watch.is_due(now));
+        assert!(ReloadResult::ALL.iter().all(|result| metrics.reloads.get(*result) == 0));
+        assert!(watch.is_due(now + LOOK_EVERY));
+    }
 
     #[test]
     fn an_error_that_differs_in_its_time_is_the_same() {

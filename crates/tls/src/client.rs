@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::SystemTime;
 
 use rustls::client::WebPkiServerVerifier;
 use rustls::sign::SingleCertAndKey;
@@ -177,9 +178,13 @@ impl Files {
         Ok(Files { ca, system, pair })
     }
 
-    fn digests(&self) -> Vec<[u8; 32]> {
+    fn all(&self) -> impl Iterator<Item = &File> {
         let pair = self.pair.iter().flat_map(|(certificate, key)| [certificate, key]);
-        let files = self.ca.iter().chain(pair).map(|file| file.digest);
+        self.ca.iter().chain(pair)
+    }
+
+    fn digests(&self) -> Vec<[u8; 32]> {
+        let files = self.all().map(|file| file.digest);
         files.chain(self.system.iter().map(|der| files::sha256(der))).collect()
     }
 }
@@ -321,15 +326,18 @@ impl Client {
     }
 
     /// Reads the files again, or the CAs of the system if no file names CAs. New sessions use them
-    /// if their content has changed.
+    /// if their content has changed. `now` is the time by which the age of files counts.
     ///
     /// # Errors
     /// The same as those of [`Client::open`]. The configuration stays as it was.
-    pub fn reload(&self) -> Result<Reloaded, TlsError> {
+    pub fn reload(&self, now: SystemTime) -> Result<Reloaded, TlsError> {
         let _guard = self.reload.lock().unwrap_or_else(PoisonError::into_inner);
         let files = Files::read(&self.options, self.system_cas)?;
         if files.digests() == self.current().digests {
             return Ok(Reloaded::Unchanged);
+        }
+        if !files.all().all(|file| file.is_settled(now)) {
+            return Ok(Reloaded::Unsettled);
         }
         let current = Current::build(&files, &self.options)?;
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(current);

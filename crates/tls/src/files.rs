@@ -1,9 +1,7 @@
 //! Files of certificates and keys: reading, with limits, and their PEM.
 
-use std::fs;
-use std::io::Read;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use aws_lc_rs::digest;
 use rustls::pki_types::pem::{self, PemObject, SectionKind};
@@ -14,44 +12,36 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use crate::PROVIDER;
 use crate::certificate::{CertificateFile, Origin};
 use crate::error::TlsError;
+use crate::small_file::SmallFile;
 
 /// Largest file that is read.
 const FILE_BYTES_MAX: u64 = 1 << 20;
-
-/// Mode bits that give access to all users of the host. A group is often the one that the process
-/// runs in, as with the secrets of Kubernetes.
-const OTHERS: u32 = 0o007;
 
 /// Content of a file, with the option that names it.
 pub(crate) struct File {
     pub(crate) option: &'static str,
     pub(crate) path: PathBuf,
-    pub(crate) bytes: Vec<u8>,
     pub(crate) digest: [u8; 32],
-    mode: u32,
+    content: SmallFile,
 }
 
 impl File {
     /// Reads a file.
     pub(crate) fn read(option: &'static str, path: &Path) -> Result<File, TlsError> {
-        let failed = |error: std::io::Error| {
-            TlsError::file(option, path, format!("cannot read the file: {error}"))
-        };
-        // Opening a pipe would wait for its writer.
-        let metadata = fs::metadata(path).map_err(failed)?;
-        if !metadata.is_file() {
-            return Err(TlsError::file(option, path, "this is not a regular file"));
-        }
-        let mode = metadata.mode();
-        let mut bytes = Vec::new();
-        let file = fs::File::open(path).map_err(failed)?;
-        file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(failed)?;
-        if bytes.len() as u64 > FILE_BYTES_MAX {
-            let message = "the file is larger than 1 MiB: is it another file?";
-            return Err(TlsError::file(option, path, message));
-        }
-        let digest = sha256(&bytes);
-        Ok(File { option, path: path.to_owned(), bytes, digest, mode })
+        let content = SmallFile::read(path, FILE_BYTES_MAX)
+            .map_err(|why| TlsError::file(option, path, why))?;
+        let digest = sha256(&content.bytes);
+        Ok(File { option, path: path.to_owned(), digest, content })
+    }
+
+    /// The bytes of the file.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.content.bytes
+    }
+
+    /// False if the file's writer may not be done. See [`SmallFile::is_settled`].
+    pub(crate) fn is_settled(&self, now: SystemTime) -> bool {
+        self.content.is_settled(now)
     }
 
     /// A fault of this file.
@@ -61,12 +51,8 @@ impl File {
 
     /// Warns of a secret that anyone but its owner has access to.
     pub(crate) fn warn_of_readers(&self) {
-        if self.mode & OTHERS != 0 {
-            let (option, path) = (self.option, self.path.display());
-            let mode = self.mode & 0o777;
-            tracing::warn!(
-                "{option} {path}: other users have access (mode {mode:o}); run chmod 600"
-            );
+        if let Some(warning) = self.content.readers_warning() {
+            tracing::warn!("{} {}: {warning}", self.option, self.path.display());
         }
     }
 
@@ -74,7 +60,7 @@ impl File {
     fn certificates(&self) -> Result<Vec<CertificateDer<'static>>, TlsError> {
         self.refuse_containers()?;
         let mut certificates = Vec::new();
-        for section in <(SectionKind, Vec<u8>)>::pem_slice_iter(&self.bytes) {
+        for section in <(SectionKind, Vec<u8>)>::pem_slice_iter(self.bytes()) {
             let (kind, der) = section.map_err(|error| self.pem_error(&error))?;
             if kind == SectionKind::Certificate {
                 certificates.push(CertificateDer::from(der));
@@ -97,7 +83,7 @@ impl File {
                  KEY.pem"
             )));
         }
-        for section in <(SectionKind, Vec<u8>)>::pem_slice_iter(&self.bytes) {
+        for section in <(SectionKind, Vec<u8>)>::pem_slice_iter(self.bytes()) {
             let (kind, der) = section.map_err(|error| self.pem_error(&error))?;
             if let Some(key) = PrivateKeyDer::from_pem(kind, der) {
                 return Ok(key);
@@ -107,7 +93,7 @@ impl File {
     }
 
     fn contains(&self, text: &str) -> bool {
-        self.bytes.windows(text.len()).any(|window| window == text.as_bytes())
+        self.bytes().windows(text.len()).any(|window| window == text.as_bytes())
     }
 
     fn pem_error(&self, error: &pem::Error) -> TlsError {
@@ -117,7 +103,7 @@ impl File {
     /// Refuses what is not PEM, with the command that converts it.
     fn refuse_containers(&self) -> Result<(), TlsError> {
         let path = self.path.display();
-        let message = match self.bytes.as_slice() {
+        let message = match self.bytes() {
             [] => "the file is empty".to_owned(),
             [0xFE, 0xED, 0xFE, 0xED, ..] | [0xCE, 0xCE, 0xCE, 0xCE, ..] => format!(
                 "the file is a Java key store, not PEM; convert it: keytool -importkeystore \

@@ -19,6 +19,7 @@ mod names;
 mod resumption;
 mod server;
 mod session;
+mod small_file;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -35,6 +36,7 @@ pub use crate::certificate::CertificateFile;
 pub use crate::client::{Client, ClientOptions, OptionNames, Verify};
 pub use crate::error::TlsError;
 pub use crate::server::{ClientAuth, Server, ServerNames, ServerOptions};
+pub use crate::small_file::SmallFile;
 pub use crate::stream::{
     CLEAR_TEXT, HANDSHAKE_RECORD, Sessions, Stream, TOO_SLOW, accept_http, clear_text_answer,
 };
@@ -46,6 +48,9 @@ pub use crate::turns::Turns;
 pub enum Reloaded {
     /// The files have the same content as before.
     Unchanged,
+    /// The files have other content, and the writer of one of them may not be done: they must be
+    /// read again soon. The configuration stays as it was.
+    Unsettled,
     /// New sessions use the new content. Sessions that exist keep the old one.
     Changed,
 }

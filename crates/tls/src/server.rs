@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::SystemTime;
 
 use rustls::ServerConfig;
 use rustls::crypto::aws_lc_rs::Ticketer;
@@ -188,9 +189,13 @@ impl Files {
         })
     }
 
-    fn digests(&self) -> Vec<[u8; 32]> {
+    fn all(&self) -> impl Iterator<Item = &File> {
         let optional = self.client_ca.iter().chain(&self.ticket_keys);
-        [&self.certificate, &self.key].into_iter().chain(optional).map(|file| file.digest).collect()
+        [&self.certificate, &self.key].into_iter().chain(optional)
+    }
+
+    fn digests(&self) -> Vec<[u8; 32]> {
+        self.all().map(|file| file.digest).collect()
     }
 
     /// A ticket is a proof that its client was verified: whatever decides that goes in here.
@@ -304,16 +309,20 @@ impl Server {
         }
     }
 
-    /// Reads the files again. New sessions use them if their content has changed.
+    /// Reads the files again. New sessions use them if their content has changed. `now` is the time
+    /// by which the age of files counts.
     ///
     /// # Errors
     /// The same as those of [`Server::open`]. The configuration stays as it was.
-    pub fn reload(&self) -> Result<Reloaded, TlsError> {
+    pub fn reload(&self, now: SystemTime) -> Result<Reloaded, TlsError> {
         let _guard = self.reload.lock().unwrap_or_else(PoisonError::into_inner);
         let files = Files::read(&self.options)?;
         let former = self.current();
         if files.digests() == former.digests {
             return Ok(Reloaded::Unchanged);
+        }
+        if !files.all().all(|file| file.is_settled(now)) {
+            return Ok(Reloaded::Unsettled);
         }
         let current = Current::build(&files, &self.options, Some(&former))?;
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(current);

@@ -45,7 +45,7 @@ impl TicketKeys {
     /// Keys of a file. `binding` is whatever makes earlier tickets worthless when it changes: the
     /// keys that are used are derived from the file's and from this.
     pub(crate) fn parse(file: &File, binding: &[u8; 32]) -> Result<TicketKeys, TlsError> {
-        let text = std::str::from_utf8(&file.bytes)
+        let text = std::str::from_utf8(file.bytes())
             .map_err(|_| file.error("the file is not text: one line of base64 for each key"))?;
         let lines = text.lines().enumerate().map(|(index, line)| (index + 1, line.trim()));
         let mut keys = Vec::new();

@@ -4,6 +4,7 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::SystemTime;
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 
@@ -48,14 +49,17 @@ impl Tokens {
         Ok(Tokens { option, path, current })
     }
 
-    /// Reads the file again.
+    /// Reads the file again. `now` is the time by which its age counts.
     ///
     /// # Errors
     /// The same as those of [`Tokens::open`]. The tokens stay as they were.
-    pub fn reload(&self) -> Result<Reloaded, TlsError> {
+    pub fn reload(&self, now: SystemTime) -> Result<Reloaded, TlsError> {
         let file = File::read(self.option, &self.path)?;
         if file.digest == self.current().digest {
             return Ok(Reloaded::Unchanged);
+        }
+        if !file.is_settled(now) {
+            return Ok(Reloaded::Unsettled);
         }
         let current = Arc::new(Current::parse(&file)?);
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = current;
@@ -82,7 +86,7 @@ impl Tokens {
 
 impl Current {
     fn parse(file: &File) -> Result<Current, TlsError> {
-        let lines = file.bytes.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
+        let lines = file.bytes().split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
         let mut tokens = Vec::new();
         for (index, line) in lines.enumerate().filter(|(_, line)| !line.is_empty()) {
             let refused = |why: &str| file.error(format!("line {}: {why}", index + 1));
@@ -114,6 +118,8 @@ impl Current {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     const FIRST: &str = "first-token-0123";
@@ -131,9 +137,13 @@ mod tests {
                 .map(|token| tokens.has(token.as_bytes()))
         };
         assert_eq!(has(), [true, false, false, false, false]);
-        assert_eq!(tokens.reload(), Ok(Reloaded::Unchanged));
+        let written = || std::fs::metadata(&path).and_then(|file| file.modified()).expect("a time");
+        let settled = || written() + Duration::from_secs(1);
+        assert_eq!(tokens.reload(written()), Ok(Reloaded::Unchanged));
         write(&format!("{FIRST}\n\n  {SECOND}\r\n"));
-        assert_eq!(tokens.reload(), Ok(Reloaded::Changed));
+        assert_eq!(tokens.reload(written()), Ok(Reloaded::Unsettled));
+        assert_eq!(has(), [true, false, false, false, false]);
+        assert_eq!(tokens.reload(settled()), Ok(Reloaded::Changed));
         assert_eq!(has(), [true, true, false, false, false]);
         for (broken, why) in [
             ("", "the file has no token"),
@@ -144,12 +154,12 @@ mod tests {
             (&format!("{FIRST}\n").repeat(17), "16 tokens are allowed"),
         ] {
             write(broken);
-            let error = tokens.reload().expect_err(broken).to_string();
+            let error = tokens.reload(settled()).expect_err(broken).to_string();
             assert!(error.starts_with("admin_token_file ") && error.contains(why), "{error}");
             assert_eq!(has(), [true, true, false, false, false]);
         }
         write(SECOND);
-        assert_eq!(tokens.reload(), Ok(Reloaded::Changed));
+        assert_eq!(tokens.reload(settled()), Ok(Reloaded::Changed));
         assert_eq!(has(), [false, true, false, false, false]);
     }
 }

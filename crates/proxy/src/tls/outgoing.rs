@@ -10,7 +10,7 @@
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use shunt_reactor::Session;
 use shunt_tls::{Client, ClientOptions, OptionNames, TlsError, Verify};
@@ -129,6 +129,7 @@ impl OutgoingTls {
         let Some(connecting) = prepared.0 else { return };
         self.metrics.set_certificates(self.side.usage(), connecting.client.files());
         *self.connecting.write().unwrap_or_else(PoisonError::into_inner) = connecting;
+        self.watch.hurry();
         self.metrics.reloads.count(ReloadResult::Changed);
     }
 
@@ -147,7 +148,7 @@ impl OutgoingTls {
 
     fn look_at_files(&self) {
         let client = self.client();
-        self.watch.note(client.reload(), || client.files());
+        self.watch.note(client.reload(SystemTime::now()), || client.files());
     }
 }
 

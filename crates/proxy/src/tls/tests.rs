@@ -1,8 +1,10 @@
 //! Refusals, warnings, and the files while they change.
 
+use std::fs::File;
+use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use rcgen::{CertificateParams, KeyPair};
 use shunt_tls::ClientAuth;
@@ -54,8 +56,11 @@ impl Placed {
         self.directory.path().join(name)
     }
 
+    /// Writes a file whose writer is done for long.
     fn write(&self, name: &str, text: &str) {
-        std::fs::write(self.path(name), text).expect("written");
+        let mut file = File::create(self.path(name)).expect("a file");
+        file.write_all(text.as_bytes()).expect("written");
+        file.set_modified(SystemTime::now() - LOOK_EVERY).expect("a time");
     }
 
     fn renew(&self) {

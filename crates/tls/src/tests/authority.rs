@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
 
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
@@ -109,6 +110,18 @@ impl Files {
         let path = self.path(name);
         fs::write(&path, content).expect("a file");
         path
+    }
+
+    /// A time at which all files are settled.
+    pub(super) fn settled(&self) -> SystemTime {
+        let modified = |name| fs::metadata(name).and_then(|file| file.modified());
+        let files = fs::read_dir(self.path(""))
+            .expect("a directory")
+            .map(|file| file.expect("a file").path());
+        files
+            .map(|path| modified(path).expect("a time") + Duration::from_secs(1))
+            .max()
+            .expect("files")
     }
 
     /// Options of a server without clients' certificates.

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::fs;
+use std::time::Duration;
 
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
@@ -40,12 +41,12 @@ fn setting() -> Setting {
 fn the_same_content_changes_nothing() {
     let setting = setting();
     let facts = setting.server.files();
-    assert_eq!(setting.server.reload(), Ok(Reloaded::Unchanged));
-    assert_eq!(setting.client.reload(), Ok(Reloaded::Unchanged));
+    assert_eq!(setting.server.reload(setting.files.settled()), Ok(Reloaded::Unchanged));
+    assert_eq!(setting.client.reload(setting.files.settled()), Ok(Reloaded::Unchanged));
     // A file that is written again with the same content is the same.
     let content = fs::read(setting.files.path("server.pem")).expect("a file");
     setting.files.write("server.pem", content);
-    assert_eq!(setting.server.reload(), Ok(Reloaded::Unchanged));
+    assert_eq!(setting.server.reload(setting.files.settled()), Ok(Reloaded::Unchanged));
     assert_eq!(setting.server.files(), facts);
 }
 
@@ -59,7 +60,7 @@ fn new_sessions_use_the_new_certificate_and_old_ones_stay() {
     // The server's certificate comes from another CA from now on.
     let new = Authority::new("new CA");
     files.server_options(&new.server());
-    assert_eq!(server.reload(), Ok(Reloaded::Changed));
+    assert_eq!(server.reload(files.settled()), Ok(Reloaded::Changed));
     assert_ne!(server.files()[0].sha256, former[0].sha256);
     assert_eq!(server.files()[1], former[1]);
     // A client without tickets sees it.
@@ -69,18 +70,47 @@ fn new_sessions_use_the_new_certificate_and_old_ones_stay() {
     assert_eq!(waiting.fault(), "none");
     // The clients learn of it.
     files.write("ca.pem", format!("{}{}", ca.pem, new.pem));
-    assert_eq!(client.reload(), Ok(Reloaded::Changed));
+    assert_eq!(client.reload(files.settled()), Ok(Reloaded::Changed));
     assert_eq!(connect(client, server), ["none", "none"]);
     let sealed = near.seal(b"question");
     far.take(&sealed);
     assert_eq!(far.plain, b"question");
 }
 
+#[test]
+fn files_whose_writer_may_not_be_done_are_not_used_yet() {
+    let setting = setting();
+    let Setting { ca, files, server, client } = &setting;
+    let former = (server.files(), client.files());
+    // The first half of what its writer has to say.
+    let both = format!("{}{}", Authority::new("another CA").pem, ca.pem);
+    let half = &both[..both.len() - ca.pem.len()];
+    for name in ["client-ca.pem", "ca.pem"] {
+        files.write(name, half);
+    }
+    let early = files.settled() - Duration::from_millis(500);
+    assert_eq!(server.reload(early), Ok(Reloaded::Unsettled));
+    assert_eq!(client.reload(early), Ok(Reloaded::Unsettled));
+    assert_eq!((server.files(), client.files()), former);
+    assert_eq!(connect(client, server), ["none", "none"]);
+    for name in ["client-ca.pem", "ca.pem"] {
+        files.write(name, &both);
+    }
+    assert_eq!(server.reload(files.settled()), Ok(Reloaded::Changed));
+    assert_eq!(client.reload(files.settled()), Ok(Reloaded::Changed));
+    assert_eq!(connect(client, server), ["none", "none"]);
+    // A file that is cut is no error while its writer is at work.
+    files.write("server.pem", "");
+    let early = files.settled() - Duration::from_millis(500);
+    assert_eq!(server.reload(early), Ok(Reloaded::Unsettled));
+    assert!(server.reload(files.settled()).is_err());
+}
+
 /// Writes files, and expects that the server keeps what it has and says why.
 fn refuses(setting: &Setting, write: impl FnOnce(&Files), text: &str) {
     let former = setting.server.files();
     write(&setting.files);
-    let error = setting.server.reload().expect_err("an error").to_string();
+    let error = setting.server.reload(setting.files.settled()).expect_err("an error").to_string();
     let directory = setting.files.path("");
     let error = error.replace(directory.to_str().expect("a path"), "");
     assert!(error.contains(text), "`{error}` is not `{text}`");
@@ -125,7 +155,7 @@ fn files_that_cannot_be_used_leave_the_old_ones() {
     let short = |files: &Files| _ = files.write("tickets", "c2hvcnQ=\n");
     refuses(&setting, short, "tls_ticket_keys tickets: line 1 is not the base64 of 48 bytes");
     restore();
-    assert_eq!(setting.server.reload(), Ok(Reloaded::Unchanged));
+    assert_eq!(setting.server.reload(setting.files.settled()), Ok(Reloaded::Unchanged));
 }
 
 #[test]
@@ -133,7 +163,7 @@ fn a_revoked_ca_refuses_its_clients() {
     let setting = setting();
     assert_eq!(connect(&setting.client, &setting.server), ["none", "none"]);
     setting.files.write("client-ca.pem", Authority::new("another CA").pem);
-    assert_eq!(setting.server.reload(), Ok(Reloaded::Changed));
+    assert_eq!(setting.server.reload(setting.files.settled()), Ok(Reloaded::Changed));
     let [_, server] = connect(&setting.client, &setting.server);
     assert_eq!(server, "the CA of the peer's certificate is unknown");
 }
@@ -158,16 +188,16 @@ fn the_cas_of_the_system_are_read_again() {
     let client = open().expect("a client");
     let server = Server::open(files.server_options(&new.server())).expect("a server");
     assert_eq!(connect(&client, &server)[0], "the CA of the peer's certificate is unknown");
-    assert_eq!(client.reload(), Ok(Reloaded::Unchanged));
+    assert_eq!(client.reload(files.settled()), Ok(Reloaded::Unchanged));
     for system in [[&old, &new], [&new, &old]] {
         set_system(&system);
         let is_first = system[0].pem == old.pem;
         let result = if is_first { Reloaded::Changed } else { Reloaded::Unchanged };
-        assert_eq!(client.reload(), Ok(result), "their order says nothing");
+        assert_eq!(client.reload(files.settled()), Ok(result), "their order says nothing");
         assert_eq!(connect(&client, &server), ["none", "none"]);
     }
     set_system(&[]);
-    assert!(client.reload().is_err());
+    assert!(client.reload(files.settled()).is_err());
     assert_eq!(connect(&client, &server), ["none", "none"]);
 }
 

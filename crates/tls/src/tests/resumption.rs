@@ -168,12 +168,12 @@ fn another_ca_of_clients_ends_tickets() {
         let server = Server::open(options).expect("a server");
         for client in fleet.clients() {
             fleet.files.write("client-ca.pem", &fleet.ca.pem);
-            server.reload().expect("a reload");
+            server.reload(fleet.files.settled()).expect("a reload");
             assert!(!resumes(&client, &server));
             assert!(resumes(&client, &server));
             let both = format!("{}{}", fleet.ca.pem, Authority::new("another CA").pem);
             fleet.files.write("client-ca.pem", both);
-            assert_eq!(server.reload(), Ok(Reloaded::Changed));
+            assert_eq!(server.reload(fleet.files.settled()), Ok(Reloaded::Changed));
             assert!(!resumes(&client, &server));
         }
     }
@@ -191,7 +191,7 @@ fn another_certificate_of_the_server_does_not_end_tickets() {
         for client in fleet.clients() {
             assert!(!resumes(&client, &server));
             fleet.files.server_options(&fleet.ca.server());
-            assert_eq!(server.reload(), Ok(Reloaded::Changed));
+            assert_eq!(server.reload(fleet.files.settled()), Ok(Reloaded::Changed));
             assert!(resumes(&client, &server));
         }
     }

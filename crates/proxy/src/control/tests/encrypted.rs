@@ -1,5 +1,7 @@
 //! TLS to nodes: the ring is read through it, and each fault has its words.
 
+use std::time::{Duration, SystemTime};
+
 use rcgen::{CertificateParams, DnType, KeyPair};
 use shunt_reactor::Session;
 use shunt_tls::{Client, ClientAuth, ClientOptions, Server, ServerNames, ServerOptions, Verify};
@@ -145,7 +147,7 @@ async fn an_announced_address_is_probed_by_the_present_options() {
     for name in ["tls.crt", "tls.key"] {
         std::fs::copy(renewed.path(name), served.path(name)).expect("copied");
     }
-    server.reload().expect("usable files");
+    server.reload(SystemTime::now() + Duration::from_secs(60)).expect("usable files");
     let prepared = outgoing.prepare(&with(renewed.path("tls.crt"))).expect("usable files");
     outgoing.apply(prepared);
     let address = ring.add_node(2, "127.0.0.1:0").await;
