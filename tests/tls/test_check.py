@@ -32,6 +32,18 @@ def test_a_certificate_that_expires_soon(authority):
     assert code == 0 and "warning: tls_certificate" in said and "CN=soon expires in 5 days" in said, said
 
 
+def test_a_key_that_everyone_can_read(authority, start):
+    pair, words = authority.server(), "other users have access (mode 644); run chmod 600"
+    pair.key.chmod(0o644)
+    code, said = check(*files(pair))
+    assert code == 0 and f"warning: tls_key {pair.key}: {words}" in said, said
+    proxy = start("required", pair=pair)
+    (proxy.directory / "tls.key").chmod(0o644)
+    proxy.stop()
+    proxy.start()
+    assert proxy.log.read_text().count(words) == 1, proxy.log_tail()
+
+
 def test_files_that_cannot_be_used(authority, tmp_path):
     pair, store = authority.server(), tmp_path / "store.p12"
     for options, words in [(files(pair, authority.server().key), "the key does not belong to the certificate"),

@@ -24,7 +24,7 @@ pub use metrics::{
 pub use server::{Prepared, Refusal, ServerTls, http_refusal};
 pub use tokens::WatchedTokens;
 pub use warnings::{PagesGuard, expires_soon};
-pub use watch::{FileWatch, LOOK_EVERY};
+pub use watch::{FileWatch, InUse, LOOK_EVERY};
 
 use shunt_wire::printable::printable_to;
 

@@ -17,7 +17,7 @@ use tracing::{debug, warn};
 use crate::lines::Lines;
 use crate::metrics::{HandshakeResult, Listener, ReloadResult, TlsMetrics};
 use crate::shown;
-use crate::watch::FileWatch;
+use crate::watch::{FileWatch, InUse};
 
 /// Makes the answer to a client without TLS from the leading bytes that it sent.
 pub type Refusal = fn(&[u8]) -> Vec<u8>;
@@ -104,10 +104,10 @@ impl ServerTls {
     /// Uses the files of new options from now on. Clients that are connected stay.
     pub fn apply(&self, prepared: Prepared) {
         let Some(serving) = prepared.0 else { return };
-        self.metrics.set_certificates(self.listener.text(), serving.server.files());
+        let in_use = InUse::from(&*serving.server);
         *self.serving.write().unwrap_or_else(PoisonError::into_inner) = serving;
+        self.watch.note_change(in_use);
         self.watch.hurry();
-        self.metrics.reloads.count(ReloadResult::Changed);
     }
 
     /// Reads the files again because an operator asks for it.
@@ -130,7 +130,7 @@ impl ServerTls {
 
     fn look_at_files(&self) {
         let server = self.server();
-        self.watch.note(server.reload(SystemTime::now()), || server.files());
+        self.watch.note(server.reload(SystemTime::now()), || InUse::from(&*server));
     }
 
     #[cfg(test)]

@@ -7,7 +7,7 @@ use std::time::{Instant, SystemTime};
 use shunt_tls::{TlsError, Tokens};
 
 use crate::metrics::TlsMetrics;
-use crate::watch::FileWatch;
+use crate::watch::{FileWatch, InUse};
 
 /// The tokens of a listener, and the checks of their file.
 pub struct WatchedTokens {
@@ -37,13 +37,18 @@ impl WatchedTokens {
     /// Reads the file again because an operator asks for it.
     pub fn reload(&self) {
         self.watch.forget_error();
-        self.watch.note(self.tokens.reload(SystemTime::now()), Vec::new);
+        self.look_at_file();
     }
 
     /// Reads the file again if that is due. Called about once a second.
     pub fn look(&self, now: Instant) {
         if self.watch.is_due(now) {
-            self.watch.note(self.tokens.reload(SystemTime::now()), Vec::new);
+            self.look_at_file();
         }
+    }
+
+    fn look_at_file(&self) {
+        let result = self.tokens.reload(SystemTime::now());
+        self.watch.note(result, || InUse::from(&*self.tokens));
     }
 }

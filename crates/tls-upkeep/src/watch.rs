@@ -4,14 +4,41 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use shunt_tls::{CertificateFile, Reloaded, TlsError};
-use tracing::{error, info};
+use shunt_tls::{CertificateFile, Client, Reloaded, Server, TlsError, Tokens};
+use tracing::{error, info, warn};
 
 use crate::metrics::{ReloadResult, TlsMetrics};
 use crate::shown;
 
 /// Interval between two checks.
 pub const LOOK_EVERY: Duration = Duration::from_secs(60);
+
+/// The content of files that is in use.
+#[derive(Default)]
+pub struct InUse {
+    /// The files of certificates.
+    pub files: Vec<CertificateFile>,
+    /// Warnings about any of the files.
+    pub warnings: Vec<String>,
+}
+
+impl From<&Server> for InUse {
+    fn from(server: &Server) -> Self {
+        Self { files: server.files(), warnings: server.warnings() }
+    }
+}
+
+impl From<&Client> for InUse {
+    fn from(client: &Client) -> Self {
+        Self { files: client.files(), warnings: client.warnings() }
+    }
+}
+
+impl From<&Tokens> for InUse {
+    fn from(tokens: &Tokens) -> Self {
+        Self { files: Vec::new(), warnings: tokens.warnings() }
+    }
+}
 
 /// The checks of the files for one kind of peers.
 pub struct FileWatch {
@@ -76,11 +103,7 @@ impl FileWatch {
     }
 
     /// Counts and logs the result of a check.
-    pub fn note(
-        &self,
-        result: Result<Reloaded, TlsError>,
-        files: impl FnOnce() -> Vec<CertificateFile>,
-    ) {
+    pub fn note(&self, result: Result<Reloaded, TlsError>, in_use: impl FnOnce() -> InUse) {
         match result {
             Ok(Reloaded::Unsettled) => self.hurry(),
             Ok(Reloaded::Unchanged) => {
@@ -89,10 +112,7 @@ impl FileWatch {
             }
             Ok(Reloaded::Changed) => {
                 self.forget_error();
-                let files = files();
-                files.iter().for_each(tell_in_use);
-                self.metrics.set_certificates(self.usage, files);
-                self.metrics.reloads.count(ReloadResult::Changed);
+                self.note_change(in_use());
             }
             Err(error) => {
                 self.metrics.reloads.count(ReloadResult::Failed);
@@ -102,6 +122,19 @@ impl FileWatch {
                 }
             }
         }
+    }
+
+    /// Counts and logs new content, which is in use from now on.
+    pub fn note_change(&self, in_use: InUse) {
+        let InUse { files, warnings } = in_use;
+        if files.is_empty() {
+            let content = self.content;
+            info!(usage = self.usage, "the new {content} are in use");
+        }
+        files.iter().for_each(tell_in_use);
+        warnings.iter().for_each(|warning| warn!("{warning}"));
+        self.metrics.set_certificates(self.usage, files);
+        self.metrics.reloads.count(ReloadResult::Changed);
     }
 
     /// True for an error that is not the former one. It is the former one from now on.

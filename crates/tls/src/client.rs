@@ -140,6 +140,7 @@ struct Current {
     /// SHA-256 of each file, or of each CA of the system.
     digests: Vec<[u8; 32]>,
     files: Vec<CertificateFile>,
+    warnings: Vec<String>,
 }
 
 /// Reads the CAs of the system.
@@ -211,7 +212,7 @@ fn system_roots(
 impl Current {
     fn build(files: &Files, options: &ClientOptions) -> Result<Current, TlsError> {
         let (names, verify) = (&options.names, options.verify);
-        let mut all = Vec::new();
+        let (mut all, mut warnings) = (Vec::new(), Vec::new());
         let roots = match (&files.ca, verify) {
             (_, Verify::None) => None,
             (Some(file), _) => {
@@ -243,12 +244,12 @@ impl Current {
             Some((certificate, key)) => {
                 let (certified, facts) = files::certified_key(certificate, key, names.servers)?;
                 all.push(facts);
-                key.warn_of_readers();
+                warnings.extend(key.readers_warning());
                 verified.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(certified)))
             }
         };
         let (config, sessions) = (Arc::new(config), Arc::default());
-        Ok(Current { config, sessions, digests: files.digests(), files: all })
+        Ok(Current { config, sessions, digests: files.digests(), files: all, warnings })
     }
 }
 
@@ -295,13 +296,10 @@ impl Client {
     /// The same client with another clock.
     #[cfg(test)]
     pub(crate) fn with_time(self, time: Arc<dyn rustls::time_provider::TimeProvider>) -> Client {
-        let Current { config, digests, files, .. } = &*self.current();
-        let mut config = ClientConfig::clone(config);
-        config.time_provider = time;
-        let (config, sessions) = (Arc::new(config), Arc::default());
-        let (digests, files) = (digests.clone(), files.clone());
-        let current = RwLock::new(Arc::new(Current { config, sessions, digests, files }));
-        Client { current, ..self }
+        let current = self.current.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let mut current = Arc::into_inner(current).expect("nobody else has it");
+        Arc::make_mut(&mut current.config).time_provider = time;
+        Client { current: RwLock::new(Arc::new(current)), ..self }
     }
 
     fn current(&self) -> Arc<Current> {
@@ -349,6 +347,11 @@ impl Client {
         let ClientOptions { verify, name, .. } = &self.options;
         (verify, name) == (&other.options.verify, &other.options.name)
             && self.current().digests == other.current().digests
+    }
+
+    /// Warnings about the files in use.
+    pub fn warnings(&self) -> Vec<String> {
+        self.current().warnings.clone()
     }
 
     /// The files of certificates in use.

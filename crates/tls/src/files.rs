@@ -49,11 +49,10 @@ impl File {
         TlsError::file(self.option, &self.path, message)
     }
 
-    /// Warns of a secret that anyone but its owner has access to.
-    pub(crate) fn warn_of_readers(&self) {
-        if let Some(warning) = self.content.readers_warning() {
-            tracing::warn!("{} {}: {warning}", self.option, self.path.display());
-        }
+    /// A warning about a secret that anyone but its owner and its group has access to.
+    pub(crate) fn readers_warning(&self) -> Option<String> {
+        let warning = self.content.readers_warning()?;
+        Some(format!("{} {}: {warning}", self.option, self.path.display()))
     }
 
     /// The certificates of the file, at least one.

@@ -158,6 +158,7 @@ pub(crate) struct Current {
     /// Digest that tickets are bound to.
     binding: [u8; 32],
     files: Vec<CertificateFile>,
+    warnings: Vec<String>,
 }
 
 /// The files as they were read.
@@ -239,9 +240,10 @@ impl Current {
         config.ticketer = ticketer(files, names, &binding, former)?;
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = TICKETS;
-        files.key.warn_of_readers();
-        files.ticket_keys.iter().for_each(File::warn_of_readers);
-        Ok(Current { config: Arc::new(config), digests: files.digests(), binding, files: all })
+        let secrets = [&files.key].into_iter().chain(&files.ticket_keys);
+        let warnings = secrets.filter_map(File::readers_warning).collect();
+        let (config, digests) = (Arc::new(config), files.digests());
+        Ok(Current { config, digests, binding, files: all, warnings })
     }
 }
 
@@ -327,6 +329,11 @@ impl Server {
         let current = Current::build(&files, &self.options, Some(&former))?;
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(current);
         Ok(Reloaded::Changed)
+    }
+
+    /// Warnings about the files in use.
+    pub fn warnings(&self) -> Vec<String> {
+        self.current().warnings.clone()
     }
 
     /// The files of certificates in use.

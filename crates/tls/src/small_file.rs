@@ -75,7 +75,8 @@ impl SmallFile {
     /// A warning about a secret that anyone but its owner and its group has access to.
     pub fn readers_warning(&self) -> Option<String> {
         let mode = self.mode & 0o777;
-        (mode & OTHERS != 0).then(|| format!("other users have access (mode {mode:o}); run chmod 600"))
+        (mode & OTHERS != 0)
+            .then(|| format!("other users have access (mode {mode:o}); run chmod 600"))
     }
 }
 

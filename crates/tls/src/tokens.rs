@@ -23,6 +23,7 @@ const TOKEN_BYTES_MAX: usize = 4096;
 struct Current {
     tokens: Vec<[u8; 32]>,
     digest: [u8; 32],
+    warning: Option<String>,
 }
 
 /// The tokens that a listener accepts.
@@ -71,6 +72,11 @@ impl Tokens {
         self.option
     }
 
+    /// Warnings about the file.
+    pub fn warnings(&self) -> Vec<String> {
+        self.current().warning.iter().cloned().collect()
+    }
+
     /// True for one of the tokens. The time that it takes depends on the length of `token` and on
     /// the number of tokens alone.
     pub fn has(&self, token: &[u8]) -> bool {
@@ -111,8 +117,7 @@ impl Current {
         if tokens.len() > TOKENS_MAX {
             return Err(file.error(format!("{TOKENS_MAX} tokens are allowed, one on each line")));
         }
-        file.warn_of_readers();
-        Ok(Current { tokens, digest: file.digest })
+        Ok(Current { tokens, digest: file.digest, warning: file.readers_warning() })
     }
 }
 

@@ -165,10 +165,12 @@ pub fn check(config: &Config) -> Result<Vec<String>, TlsError> {
     }
     let listeners = [client_options(config), admin_options(config), locks_http_options(config)];
     for options in listeners.into_iter().flatten() {
-        warnings.extend(Server::open(options)?.files().iter().filter_map(expires_soon));
+        let server = Server::open(options)?;
+        warnings.extend(server.files().iter().filter_map(expires_soon));
+        warnings.extend(server.warnings());
     }
     if let Some(path) = config.admin_token_file.clone().filter(|_| config.admin.is_some()) {
-        Tokens::open(ADMIN_TOKEN_FILE, path)?;
+        warnings.extend(Tokens::open(ADMIN_TOKEN_FILE, path)?.warnings());
     }
     warnings.extend(escape_from_certificates(config).map(str::to_owned));
     warnings.extend(config.identity.open_files());

@@ -14,7 +14,7 @@ use std::time::{Instant, SystemTime};
 
 use shunt_reactor::Session;
 use shunt_tls::{Client, ClientOptions, OptionNames, TlsError, Verify};
-use shunt_tls_upkeep::{FileWatch, ReloadResult, TlsMetrics, expires_soon};
+use shunt_tls_upkeep::{FileWatch, InUse, ReloadResult, TlsMetrics, expires_soon};
 
 use crate::config::{Config, Switch};
 
@@ -127,10 +127,10 @@ impl OutgoingTls {
     /// Uses the files and rules of a new configuration for new connections. Those that exist stay.
     fn apply(&self, prepared: PreparedSide) {
         let Some(connecting) = prepared.0 else { return };
-        self.metrics.set_certificates(self.side.usage(), connecting.client.files());
+        let in_use = InUse::from(&*connecting.client);
         *self.connecting.write().unwrap_or_else(PoisonError::into_inner) = connecting;
+        self.watch.note_change(in_use);
         self.watch.hurry();
-        self.metrics.reloads.count(ReloadResult::Changed);
     }
 
     /// Reads the files again because an operator asks for it.
@@ -148,7 +148,7 @@ impl OutgoingTls {
 
     fn look_at_files(&self) {
         let client = self.client();
-        self.watch.note(client.reload(SystemTime::now()), || client.files());
+        self.watch.note(client.reload(SystemTime::now()), || InUse::from(&*client));
     }
 }
 
@@ -223,11 +223,15 @@ pub fn check_outgoing(config: &Config) -> Result<Vec<String>, TlsError> {
     }
     for side in [Side::Nodes, Side::Fleet] {
         let Some(options) = side.options(config) else { continue };
-        // The certificate of this proxy itself is checked with the options of clients.
+        let client = Client::open(options)?;
+        // The certificate of this proxy itself is checked with the options of clients, as its key.
         let is_own = |option: &str| side == Side::Fleet && option == "tls_certificate";
-        let files = Client::open(options)?.files();
+        let files = client.files();
         let files = files.iter().filter(|file| !is_own(file.option));
         warnings.extend(files.filter_map(expires_soon));
+        if side == Side::Nodes {
+            warnings.extend(client.warnings());
+        }
     }
     Ok(warnings)
 }

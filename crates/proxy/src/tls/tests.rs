@@ -1,7 +1,8 @@
 //! Refusals, warnings, and the files while they change.
 
-use std::fs::File;
+use std::fs::{File, Permissions, set_permissions};
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
@@ -60,6 +61,7 @@ impl Placed {
     fn write(&self, name: &str, text: &str) {
         let mut file = File::create(self.path(name)).expect("a file");
         file.write_all(text.as_bytes()).expect("written");
+        file.set_permissions(Permissions::from_mode(0o600)).expect("a mode");
         file.set_modified(SystemTime::now() - LOOK_EVERY).expect("a time");
     }
 
@@ -245,4 +247,43 @@ fn locks_over_http_that_others_can_read_are_warned_of() {
     assert!(warnings("10.0.0.1:9190", false).contains("logins travel there in clear text"));
     assert_eq!(warnings("10.0.0.1:9190", true), "");
     assert_eq!(warnings("127.0.0.1:9190", false), "");
+}
+
+#[test]
+fn a_check_warns_of_secrets_that_everyone_can_read() {
+    let placed = Placed::new();
+    placed.write("token", "a-token-of-the-admin-pages");
+    placed.write("keys", &format!("{}\n", "A".repeat(64)));
+    placed.write("ca.crt", &pair().0);
+    let config = Config {
+        admin: Some(std::net::SocketAddr::from(([127, 0, 0, 1], 9180)).into()),
+        admin_token_file: Some(placed.path("token")),
+        tls_ticket_keys: Some(placed.path("keys")),
+        node_tls: Switch::On,
+        node_tls_ca: Some(placed.path("ca.crt")),
+        node_tls_certificate: Some(placed.path("tls.crt")),
+        node_tls_key: Some(placed.path("tls.key")),
+        fleet_tls: Switch::On,
+        fleet_tls_ca: Some(placed.path("ca.crt")),
+        ..placed.config()
+    };
+    let warnings = || [check(&config), check_outgoing(&config)].map(|found| found.expect("usable"));
+    assert_eq!(warnings(), [Vec::<String>::new(), Vec::new()]);
+    for name in ["token", "keys", "tls.key", "tls.crt", "ca.crt"] {
+        set_permissions(placed.path(name), Permissions::from_mode(0o644)).expect("a mode");
+    }
+    let warned = |option: &str, name: &str| {
+        let path = placed.path(name);
+        format!("{option} {}: other users have access (mode 644); run chmod 600", path.display())
+    };
+    let [incoming, outgoing] = warnings();
+    assert_eq!(
+        incoming,
+        [
+            warned("tls_key", "tls.key"),
+            warned("tls_ticket_keys", "keys"),
+            warned("admin_token_file", "token")
+        ]
+    );
+    assert_eq!(outgoing, [warned("node_tls_key", "tls.key")]);
 }

@@ -93,12 +93,13 @@ impl AdminGuard {
             has_client_ca: self.admin_tls_client_ca.is_some(),
             has_tokens: self.admin_token_file.is_some(),
         };
-        let files = self.options().and_then(|options| Server::open(options).ok());
-        let files = files.map(|server| server.files()).unwrap_or_default();
+        let tokens = self.admin_token_file.clone();
+        let tokens = tokens.and_then(|path| Tokens::open(TOKEN_FILE, path).ok());
         guard
             .warning("--admin", listen)
             .into_iter()
-            .chain(files.iter().filter_map(expires_soon))
+            .chain(file_warnings(self.options()))
+            .chain(tokens.iter().flat_map(Tokens::warnings))
             .collect()
     }
 }
@@ -184,14 +185,20 @@ impl ClientGuard {
 
     /// Warnings about these files.
     pub(crate) fn warnings(&self) -> Vec<String> {
-        let server = self.options().and_then(|options| Server::open(options).ok());
-        let files = server.map(|server| server.files()).unwrap_or_default();
         let escapes = self.tls == Tls::Optional && self.tls_client_auth == ClientAuth::Required;
         let escape = "--tls-client-auth: with --tls optional a client in clear text needs no \
             certificate: set --tls required as soon as all clients have TLS";
-        let soon = files.iter().filter_map(expires_soon);
-        soon.chain(escapes.then(|| escape.to_owned())).collect()
+        let files = file_warnings(self.options()).into_iter();
+        files.chain(escapes.then(|| escape.to_owned())).collect()
     }
+}
+
+/// Warnings about files that can be used.
+fn file_warnings(options: Option<ServerOptions>) -> Vec<String> {
+    let Some(server) = options.and_then(|options| Server::open(options).ok()) else {
+        return Vec::new();
+    };
+    server.files().iter().filter_map(expires_soon).chain(server.warnings()).collect()
 }
 
 /// A fault of an option that names a file.
