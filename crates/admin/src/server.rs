@@ -7,7 +7,6 @@
 //! so it never waits.
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -22,9 +21,9 @@ use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use serde_json::json;
-use shunt_tls::{Sessions, Stream, TOO_SLOW, accept_http};
+use shunt_tls::accept_http;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
@@ -86,7 +85,8 @@ impl Pages {
                     match tls {
                         None => serve(stream, service).await,
                         Some(tls) => {
-                            if let Some(stream) = secured(stream, peer, &*tls).await {
+                            let secured = accept_http(stream, peer, &*tls, HEAD_TIMEOUT);
+                            if let Some(stream) = secured.await {
                                 serve(stream, service).await;
                             }
                         }
@@ -112,19 +112,6 @@ where
         .serve_connection(TokioIo::new(stream), service);
     // An error on a connection concerns only its peer.
     let _ = connection.await;
-}
-
-/// Does a client's handshake.
-async fn secured(
-    stream: TcpStream,
-    peer: SocketAddr,
-    tls: &dyn Sessions,
-) -> Option<Stream<TcpStream>> {
-    let handshake = timeout(HEAD_TIMEOUT, accept_http(stream, peer, tls));
-    handshake.await.unwrap_or_else(|_| {
-        tls.handshake_ended(peer, Err(TOO_SLOW));
-        None
-    })
 }
 
 /// Set once the head of a connection's request has arrived.

@@ -18,7 +18,7 @@ use shunt_proxy::config::{Config, Credentials};
 use shunt_proxy::control::Access;
 use shunt_proxy::control::client::{AsyncClient, Failed};
 use shunt_proxy::tls::OutgoingTls;
-use shunt_tls::{Sessions, TOO_SLOW, accept_http};
+use shunt_tls::{Sessions, accept_http};
 use shunt_wire::cql::message::error_code;
 use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
@@ -194,13 +194,7 @@ impl LocksHttp {
         let mut order = self.order.clone();
         tokio::select! {
             _ = order.wait_for(|order| *order != Order::Serve) => None,
-            done = timeout(HEAD_TIMEOUT, accept_http(stream, peer, &**tls)) => match done {
-                Ok(stream) => stream.map(Stream::secured),
-                Err(_) => {
-                    tls.handshake_ended(peer, Err(TOO_SLOW));
-                    None
-                }
-            },
+            stream = accept_http(stream, peer, &**tls, HEAD_TIMEOUT) => stream.map(Stream::secured),
         }
     }
 

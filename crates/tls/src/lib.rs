@@ -38,7 +38,7 @@ pub use crate::error::TlsError;
 pub use crate::server::{ClientAuth, Server, ServerNames, ServerOptions};
 pub use crate::small_file::SmallFile;
 pub use crate::stream::{
-    CLEAR_TEXT, HANDSHAKE_RECORD, Sessions, Stream, TOO_SLOW, accept_http, clear_text_answer,
+    CLEAR_TEXT, HANDSHAKE_RECORD, Sessions, Stream, accept_http, clear_text_answer,
 };
 pub use crate::tokens::Tokens;
 pub use crate::turns::Turns;

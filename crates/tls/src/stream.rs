@@ -13,9 +13,11 @@ use std::mem;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use shunt_reactor::{Opened, Session, SessionFault, SessionInfo};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, timeout_at};
 
 use crate::session::FaultySession;
 use crate::turns::Turns;
@@ -24,13 +26,18 @@ use crate::turns::Turns;
 pub const HANDSHAKE_RECORD: u8 = 0x16;
 /// Bytes read at a time.
 const READ_BYTES: usize = 16 << 10;
+/// Most bytes that are read of a client that is refused.
+const IGNORED_BYTES_MAX: usize = 256 << 10;
 /// Most plaintext that one write seals.
 const SEALED_BYTES_MAX: usize = 64 << 10;
 
 /// Fault of a client that ends the connection within its handshake.
 const CLOSED_EARLY: SessionFault = SessionFault("the client closed during the handshake");
+/// Fault of a client whose connection the listener closes: it makes room, or the process ends.
+const GIVEN_UP: SessionFault =
+    SessionFault("the listener closed the connection during the handshake");
 /// Fault of a client whose handshake does not end in time.
-pub const TOO_SLOW: SessionFault = SessionFault("the handshake took too long");
+const TOO_SLOW: SessionFault = SessionFault("the handshake took too long");
 /// Fault of a client without TLS.
 pub const CLEAR_TEXT: SessionFault = SessionFault("the client sent clear text");
 
@@ -45,7 +52,8 @@ pub trait Sessions: fmt::Debug + Send + Sync {
     /// Turns of the handshakes.
     fn turns(&self) -> &Turns;
 
-    /// The handshake of a client has ended. [`CLEAR_TEXT`] is the fault of a client without TLS.
+    /// The handshake of a client has ended, or nothing has come of its connection in time.
+    /// [`CLEAR_TEXT`] is the fault of a client without TLS.
     fn handshake_ended(
         &self,
         peer: SocketAddr,
@@ -63,35 +71,60 @@ pub fn clear_text_answer() -> Vec<u8> {
     .into_bytes()
 }
 
-/// Does the handshake of an HTTP client. A client in clear text gets an answer that says so. `None`
-/// if no request can come; `sessions` has heard why. The caller limits the time.
-pub async fn accept_http<T>(io: T, peer: SocketAddr, sessions: &dyn Sessions) -> Option<Stream<T>>
+/// Does the handshake of an HTTP client within a time. A client in clear text gets an answer that
+/// says so. `None` if no request can come; `sessions` has heard why, unless the client left without
+/// a byte, as a probe of a port does.
+pub async fn accept_http<T>(
+    io: T,
+    peer: SocketAddr,
+    sessions: &dyn Sessions,
+    time_max: Duration,
+) -> Option<Stream<T>>
 where
     T: AsyncRead + AsyncWrite + Unpin,
 {
+    let deadline = Instant::now() + time_max;
+    let outcome = Outcome { peer, sessions, is_told: false };
     let mut stream = Stream::new(io, sessions.session());
-    let handshake = async {
-        poll_fn(|context| stream.poll_receive(context)).await?;
-        match stream.records.first() {
-            Some(&HANDSHAKE_RECORD) => stream.handshake(Some((sessions.turns(), peer.ip()))).await,
-            Some(_) => {
-                stream.unsent = clear_text_answer();
-                poll_fn(|context| stream.poll_send(context)).await?;
-                Err(CLEAR_TEXT.into())
-            }
-            None => Err(CLOSED_EARLY.into()),
+    match timeout_at(deadline, stream.accept(peer, sessions)).await {
+        Ok(Ok(true)) => {
+            outcome.tell(Ok(stream.session.info()));
+            return Some(stream);
         }
-    };
-    match handshake.await {
-        Ok(()) => {
-            sessions.handshake_ended(peer, Ok(stream.session.info()));
-            Some(stream)
-        }
-        Err(error) => {
+        Ok(Ok(false)) => outcome.leave_untold(),
+        Ok(Err(error)) => {
             let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
-            let fault = inner.copied().unwrap_or(CLOSED_EARLY);
-            sessions.handshake_ended(peer, Err(fault));
-            None
+            outcome.tell(Err(inner.copied().unwrap_or(CLOSED_EARLY)));
+            let _ = timeout_at(deadline, stream.close()).await;
+        }
+        Err(_) => outcome.tell(Err(TOO_SLOW)),
+    }
+    None
+}
+
+/// The outcome of a handshake, which is told once.
+struct Outcome<'s> {
+    peer: SocketAddr,
+    sessions: &'s dyn Sessions,
+    is_told: bool,
+}
+
+impl Outcome<'_> {
+    fn tell(mut self, outcome: std::result::Result<&SessionInfo, SessionFault>) {
+        self.is_told = true;
+        self.sessions.handshake_ended(self.peer, outcome);
+    }
+
+    fn leave_untold(mut self) {
+        self.is_told = true;
+    }
+}
+
+impl Drop for Outcome<'_> {
+    /// The listener has dropped the connection within its handshake.
+    fn drop(&mut self) {
+        if !self.is_told {
+            self.sessions.handshake_ended(self.peer, Err(GIVEN_UP));
         }
     }
 }
@@ -143,6 +176,38 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Stream<T> {
         let mut stream = Self::new(io, session);
         stream.handshake(None).await?;
         Ok(stream)
+    }
+
+    /// Does the handshake of a client. False if it has left without a byte.
+    async fn accept(&mut self, peer: SocketAddr, sessions: &dyn Sessions) -> Result<bool> {
+        let received = poll_fn(|context| self.poll_receive(context)).await;
+        let first = received.ok().and_then(|()| self.records.first());
+        match first {
+            None => Ok(false),
+            Some(&HANDSHAKE_RECORD) => {
+                self.handshake(Some((sessions.turns(), peer.ip()))).await?;
+                Ok(true)
+            }
+            Some(_) => {
+                self.unsent = clear_text_answer();
+                poll_fn(|context| self.poll_send(context)).await?;
+                Err(CLEAR_TEXT.into())
+            }
+        }
+    }
+
+    /// Ends a connection so that its peer reads the last bytes: ends the stream, and waits for the
+    /// peer to close. A socket that is closed with unread bytes would send a reset, which overtakes
+    /// them.
+    async fn close(&mut self) -> Result<()> {
+        poll_fn(|context| Pin::new(&mut self.io).poll_shutdown(context)).await?;
+        let mut ignored = 0;
+        while !self.peer_ended && ignored < IGNORED_BYTES_MAX {
+            self.records.clear();
+            poll_fn(|context| self.poll_receive(context)).await?;
+            ignored += self.records.len();
+        }
+        Ok(())
     }
 
     /// Does the handshake, within `turns` if there are any.

@@ -1,14 +1,24 @@
 //! HTTP listeners: clients with TLS, in clear text, and without the certificate that they need.
 
+use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
+use std::task::Poll;
+use std::time::Duration;
 
 use shunt_reactor::{Session, SessionFault, SessionInfo};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::authority::{Authority, client, server};
-use crate::{CLEAR_TEXT, ClientAuth, Server, Sessions, Stream, Turns, accept_http};
+use crate::{
+    CLEAR_TEXT, ClientAuth, HANDSHAKE_RECORD, Server, Sessions, Stream, Turns, accept_http,
+};
+
+/// Type of a TLS record with an alert.
+const ALERT_RECORD: u8 = 0x15;
+/// Time for a handshake that no test uses up.
+const TIME_MAX: Duration = Duration::from_secs(600);
 
 /// A server, with the results of its handshakes.
 struct Listener {
@@ -44,7 +54,9 @@ async fn serve(listener: Arc<Listener>) -> (SocketAddr, tokio::task::JoinHandle<
     let address = socket.local_addr().expect("it listens");
     let serving = tokio::spawn(async move {
         let (stream, peer) = socket.accept().await.expect("a client");
-        let Some(mut stream) = accept_http(stream, peer, &*listener).await else { return };
+        let Some(mut stream) = accept_http(stream, peer, &*listener, TIME_MAX).await else {
+            return;
+        };
         let mut all = Vec::new();
         stream.read_to_end(&mut all).await.expect("an end in order");
         stream.write_all(&all).await.expect("room");
@@ -89,6 +101,7 @@ async fn a_client_in_clear_text_is_told_so() {
     let mut text = String::new();
     socket.read_to_string(&mut text).await.expect("an answer and an end");
     assert!(text.starts_with("HTTP/1.1 400 ") && text.contains("requires TLS"), "{text}");
+    drop(socket);
     serving.await.expect("no panic");
     assert_eq!(*listener.outcomes.lock().expect("no panic"), [Err(CLEAR_TEXT)]);
 }
@@ -112,4 +125,56 @@ async fn a_client_without_the_certificate_that_it_needs_gets_nothing() {
         let outcomes = listener.outcomes.lock().expect("no panic");
         assert!(matches!(&outcomes[..], [Err(fault)] if *fault != CLEAR_TEXT), "{outcomes:?}");
     }
+}
+
+/// A client that sends more than is read before it is refused reads its answer, and no reset.
+#[tokio::test]
+async fn a_client_that_is_refused_reads_the_answer_to_its_end() {
+    let authority = Authority::new("a CA");
+    let long = vec![b'x'; 100_000];
+    // A record of TLS with an unknown version.
+    let broken = [&[HANDSHAKE_RECORD, 9, 9, 0, 1, 0], &long[..]].concat();
+    for (sent, answer) in [(long.clone(), &b"HTTP/1.1 400 "[..]), (broken, &[ALERT_RECORD][..])] {
+        let listener = listener(&authority, ClientAuth::None);
+        let (address, serving) = serve(Arc::clone(&listener)).await;
+        let mut socket = TcpStream::connect(address).await.expect("it listens");
+        socket.write_all(&sent).await.expect("room");
+        let mut received = Vec::new();
+        socket.read_to_end(&mut received).await.expect("an end in order");
+        assert!(received.starts_with(answer), "{received:?}");
+        drop(socket);
+        serving.await.expect("no panic");
+        assert_eq!(listener.outcomes.lock().expect("no panic").len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_probe_of_the_port_is_no_handshake() {
+    let authority = Authority::new("a CA");
+    let listener = listener(&authority, ClientAuth::None);
+    let (address, serving) = serve(Arc::clone(&listener)).await;
+    drop(TcpStream::connect(address).await.expect("it listens"));
+    serving.await.expect("no panic");
+    assert_eq!(*listener.outcomes.lock().expect("no panic"), []);
+}
+
+#[tokio::test]
+async fn a_handshake_that_the_listener_gives_up_is_told_once() {
+    let authority = Authority::new("a CA");
+    let peer = SocketAddr::from(([127, 0, 0, 1], 1));
+    let words = |listener: &Listener| -> Vec<&str> {
+        let outcomes = listener.outcomes.lock().expect("no panic");
+        outcomes.iter().map(|outcome| outcome.as_ref().expect_err("no client").0).collect()
+    };
+    let dropped = listener(&authority, ClientAuth::None);
+    let (_client, server) = duplex(1 << 10);
+    let mut accepting = Box::pin(accept_http(server, peer, &*dropped, TIME_MAX));
+    poll_fn(|context| Poll::Ready(accepting.as_mut().poll(context).is_pending())).await;
+    drop(accepting);
+    assert_eq!(words(&dropped), ["the listener closed the connection during the handshake"]);
+
+    let slow = listener(&authority, ClientAuth::None);
+    let (_client, server) = duplex(1 << 10);
+    assert!(accept_http(server, peer, &*slow, Duration::ZERO).await.is_none());
+    assert_eq!(words(&slow), ["the handshake took too long"]);
 }
