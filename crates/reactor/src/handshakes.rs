@@ -33,6 +33,10 @@ use crate::session::{Session, SessionFault, SessionInfo};
 use crate::sync::{Arc, Mutex, Wake};
 use crate::tunnel::Arrival;
 
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may panic")]
+mod tests;
+
 /// Events taken by one wait.
 const EVENTS_MAX: usize = 4096;
 /// Steps between two waits. Events that are left are reported again.
@@ -50,6 +54,9 @@ const FULL_WAIT_NS: u64 = 1_000_000;
 const TOO_MANY: SessionFault =
     SessionFault("too many handshakes are going on, of which this was the oldest");
 
+/// Fault of a connection whose events the kernel does not report: it has no memory or no watches.
+const UNWATCHABLE: SessionFault = SessionFault("this host has no resources for the connection");
+
 /// Decision about a connection.
 pub enum Admission {
     /// The connection goes to its loop as it is.
@@ -60,8 +67,8 @@ pub enum Admission {
     Refused(Vec<u8>),
 }
 
-/// The rules of listeners for new connections. Its calls come from the threads that do handshakes,
-/// and must not block.
+/// The rules of listeners for new connections. Calls come from the thread that accepts and from
+/// those that do handshakes, and must not block.
 pub trait Security: Send + Sync {
     /// True if a balancer's header must stand in front of this connection.
     fn expects_header(&self, _origin: &Accepted) -> bool {
@@ -103,7 +110,7 @@ pub struct HandshakeLimits {
     /// that, the oldest one of the address with the most makes room for the next. A quarter more
     /// may wait for a thread that is busy.
     pub pending_max: usize,
-    /// Time from the accept to the end of the handshake.
+    /// Time from the start of a handshake, once a thread has taken its connection, to its end.
     pub time_max: Duration,
 }
 
@@ -184,7 +191,8 @@ impl Handshakes {
         drop(accepted);
         queue.wake.ring();
         if let Some((_, origin)) = oldest {
-            self.security.handshake_ended(&origin, Err(TOO_MANY));
+            let stage = first_stage(&*self.security, &origin);
+            tell_given_up(&*self.security, &origin, &stage, TOO_MANY);
         }
     }
 }
@@ -330,9 +338,8 @@ impl<M> Worker<M> {
             &mut *self.queue.accepted.lock().unwrap_or_else(PoisonError::into_inner),
         );
         for (socket, origin) in accepted {
-            let expects_header = self.security.expects_header(&origin);
-            let stage = if expects_header { Stage::Header(Vec::new()) } else { Stage::Silent };
-            let client = (!expects_header).then(|| client_of(origin.peer));
+            let stage = first_stage(&*self.security, &origin);
+            let client = matches!(stage, Stage::Silent).then(|| client_of(origin.peer));
             let bound = self.queue.bound;
             if self.has_its_share(client) {
                 self.give_up_oldest(Some(client));
@@ -360,9 +367,9 @@ impl<M> Worker<M> {
         let slot = &mut self.slots[index as usize];
         let data = EventData::new_u64(u64::from(slot.generation) << 32 | u64::from(index));
         if epoll::add(&self.epoll, &pending.socket, data, EventFlags::IN).is_err() {
-            // Out of kernel memory or of watches: the connection cannot be served.
             self.free.push(index);
-            return;
+            let Pending { origin, stage, .. } = &pending;
+            return tell_given_up(&*self.security, origin, stage, UNWATCHABLE);
         }
         (slot.client, slot.pending) = (client, Some(pending));
         self.order.push_back((index, slot.generation, Instant::now() + self.time_max));
@@ -449,15 +456,8 @@ impl<M> Worker<M> {
     }
 
     fn give_up(&mut self, index: u32, fault: SessionFault) {
-        let Some(pending) = self.remove(index) else { return };
-        match &pending.stage {
-            Stage::Refused { .. } => {}
-            Stage::Header(header) => {
-                self.security.refuse_header(&pending.origin, fault, header);
-            }
-            Stage::Silent | Stage::Handshake(_) => {
-                self.security.handshake_ended(&pending.origin, Err(fault));
-            }
+        if let Some(Pending { origin, stage, .. }) = self.remove(index) {
+            tell_given_up(&*self.security, &origin, &stage, fault);
         }
     }
 
@@ -491,7 +491,7 @@ impl<M> Worker<M> {
         if std::mem::replace(&mut pending.interest, interest) != interest {
             let data = EventData::new_u64(data);
             if epoll::modify(&self.epoll, &pending.socket, data, interest).is_err() {
-                drop(self.remove(index));
+                self.give_up(index, UNWATCHABLE);
             }
         }
     }
@@ -517,6 +517,20 @@ impl<M> Worker<M> {
             parcel = back;
             clock::sleep_ns(FULL_WAIT_NS);
         }
+    }
+}
+
+/// The stage of a connection of which no byte has been read.
+fn first_stage(security: &dyn Security, origin: &Accepted) -> Stage {
+    if security.expects_header(origin) { Stage::Header(Vec::new()) } else { Stage::Silent }
+}
+
+/// Tells of a connection that is given up at a stage. A refused one has been told of before.
+fn tell_given_up(security: &dyn Security, origin: &Accepted, stage: &Stage, fault: SessionFault) {
+    match stage {
+        Stage::Refused { .. } => {}
+        Stage::Header(header) => drop(security.refuse_header(origin, fault, header)),
+        Stage::Silent | Stage::Handshake(_) => security.handshake_ended(origin, Err(fault)),
     }
 }
 
