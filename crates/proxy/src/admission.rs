@@ -20,7 +20,7 @@ use tracing::{debug, warn};
 
 use crate::config::{Config, Network};
 use crate::metrics::{HeaderResult, TlsMetrics};
-use crate::tls::refusal;
+use crate::tls::{Incoming, refusal};
 
 /// Answer to a driver that connects from a balancer's address, past the balancer.
 const NO_HEADER: &str = "connections from this address must begin with a PROXY header \
@@ -31,21 +31,23 @@ pub struct Admission {
     balancers: Vec<Network>,
     tls: Option<Arc<ServerTls>>,
     metrics: Arc<TlsMetrics>,
-    lines: Lines,
+    lines: Arc<Lines>,
 }
 
 impl Admission {
     /// The rules of a configuration; `None` if connections go to their cores as they are.
+    /// `incoming` tells later of the lines that are left out.
     pub fn of_config(
         config: &Config,
-        tls: Option<Arc<ServerTls>>,
+        incoming: &Incoming,
         metrics: Arc<TlsMetrics>,
     ) -> Option<Arc<dyn Security>> {
         let balancers = config.proxy_protocol_from.clone();
+        let tls = incoming.clients.clone();
         if balancers.is_empty() {
             return tls.map(|tls| tls as Arc<dyn Security>);
         }
-        Some(Arc::new(Self { balancers, tls, metrics, lines: Lines::default() }))
+        Some(Arc::new(Self { balancers, tls, metrics, lines: Arc::clone(&incoming.lines) }))
     }
 }
 
@@ -131,11 +133,11 @@ mod tests {
     use super::*;
     use crate::config::Kind as _;
 
-    fn admission(metrics: &Arc<TlsMetrics>) -> Arc<dyn Security> {
+    fn admission(incoming: &Incoming, metrics: &Arc<TlsMetrics>) -> Arc<dyn Security> {
         let network = |text: &str| Network::from_text(text).expect("a network");
         let proxy_protocol_from = vec![network("10.0.8.7"), network("10.0.9.0/24")];
         let config = Config { proxy_protocol_from, ..Config::default() };
-        Admission::of_config(&config, None, Arc::clone(metrics)).expect("an admission")
+        Admission::of_config(&config, incoming, Arc::clone(metrics)).expect("an admission")
     }
 
     fn from(address: &str) -> Accepted {
@@ -145,7 +147,7 @@ mod tests {
 
     #[test]
     fn only_balancers_begin_with_a_header() {
-        let admission = admission(&Arc::default());
+        let admission = admission(&Incoming::default(), &Arc::default());
         for (address, expected) in [
             ("10.0.8.7:1", true),
             ("10.0.9.200:1", true),
@@ -158,13 +160,14 @@ mod tests {
         // The client that a header names is no balancer, whatever its address.
         let named = ClientAddress::Forwarded(([10, 0, 8, 7], 1).into());
         assert!(!admission.expects_header(&Accepted { peer: named, ..from("10.0.8.7:1") }));
-        assert!(Admission::of_config(&Config::default(), None, Arc::default()).is_none());
+        let plain = Incoming::default();
+        assert!(Admission::of_config(&Config::default(), &plain, Arc::default()).is_none());
     }
 
     #[test]
     fn headers_are_counted_by_what_they_say() {
         let metrics = Arc::<TlsMetrics>::default();
-        let (admission, origin) = (admission(&metrics), from("10.0.8.7:5"));
+        let (admission, origin) = (admission(&Incoming::default(), &metrics), from("10.0.8.7:5"));
         let read = |text: &str| admission.read_header(&origin, text.as_bytes());
         let client = ClientAddress::Forwarded(([192, 0, 2, 7], 58400).into());
         assert_eq!(read("PROXY TCP4 192.0.2.7 10.0.0.1 58400 9042\r\n"), Ok(Some((42, client))));
@@ -178,6 +181,18 @@ mod tests {
         let count = |result| metrics.headers.get(result);
         let results = [HeaderResult::Ok, HeaderResult::Own, HeaderResult::Refused];
         assert_eq!(results.map(count), [1, 1, 2]);
+    }
+
+    #[test]
+    fn lines_that_are_left_out_are_told_of_at_the_next_look() {
+        let incoming = Incoming::default();
+        let (admission, origin) = (admission(&incoming, &Arc::default()), from("10.0.8.7:5"));
+        for _ in 0..3 {
+            admission.refuse_header(&origin, SessionFault("no header"), b"");
+        }
+        incoming.look(Instant::now() + Lines::INTERVAL);
+        let untold = incoming.lines.overdue(Instant::now() + 3 * Lines::INTERVAL);
+        assert_eq!(untold, []);
     }
 
     #[test]

@@ -15,7 +15,8 @@ struct Line {
 }
 
 impl Lines {
-    pub(crate) const INTERVAL: Duration = Duration::from_secs(1);
+    /// Time between two lines of a reason.
+    pub const INTERVAL: Duration = Duration::from_secs(1);
 
     /// Returns, if a line with this reason may be written now, the number of those left out before.
     pub fn admit(&self, why: &'static str, now: Instant) -> Option<u64> {
@@ -36,7 +37,7 @@ impl Lines {
 
     /// Reasons with lines left out, no line since, and a line allowed now, each with the number
     /// left out.
-    pub(crate) fn overdue(&self, now: Instant) -> Vec<(&'static str, u64)> {
+    pub fn overdue(&self, now: Instant) -> Vec<(&'static str, u64)> {
         let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let due = lines.iter_mut().filter(|line| line.suppressed > 0 && now >= line.next);
         due.map(|line| {

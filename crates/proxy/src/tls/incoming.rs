@@ -7,11 +7,12 @@ use std::time::{Duration, Instant};
 use shunt_reactor::HandshakeLimits;
 use shunt_tls::{ClientAuth, Server, ServerNames, ServerOptions, TlsError, Tokens};
 use shunt_tls_upkeep::{
-    Listener, PagesGuard, Prepared, ServerTls, TlsMetrics, WatchedTokens, expires_soon,
+    Lines, Listener, PagesGuard, Prepared, ServerTls, TlsMetrics, WatchedTokens, expires_soon,
     http_refusal,
 };
 use shunt_wire::cql::envelope::{Header, append, opcode};
 use shunt_wire::cql::message::{encode, error_code};
+use tracing::warn;
 
 use crate::config::{Config, Tls};
 
@@ -85,6 +86,8 @@ pub struct Incoming {
     /// TLS of locks over HTTP; `None`: clear text.
     pub locks_http: Option<Arc<ServerTls>>,
     tokens: Option<Arc<WatchedTokens>>,
+    /// Limit on the lines about connections that [`crate::admission`] refuses.
+    pub(crate) lines: Arc<Lines>,
 }
 
 impl Incoming {
@@ -108,6 +111,7 @@ impl Incoming {
             admin: open(Listener::Admin, admin_options(config), http)?,
             locks_http: open(Listener::LocksHttp, locks_http_options(config), http)?,
             tokens: tokens.transpose()?.map(Arc::new),
+            lines: Arc::default(),
         })
     }
 
@@ -147,6 +151,9 @@ impl Incoming {
     pub fn look(&self, now: Instant) {
         self.listeners().for_each(|tls| tls.look(now));
         self.tokens.iter().for_each(|tokens| tokens.look(now));
+        for (why, suppressed) in self.lines.overdue(now) {
+            warn!(why, suppressed, "refused more connections for the same reason");
+        }
     }
 }
 

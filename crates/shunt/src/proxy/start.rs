@@ -25,7 +25,6 @@ use shunt_reactor::{
     UnixListener, limit_receive, listen_unix, mailbox, probe_uring, run,
 };
 use shunt_tls::Sessions;
-use shunt_tls_upkeep::ServerTls;
 use tokio::sync::{mpsc, watch};
 use tracing::{info, warn};
 
@@ -104,7 +103,7 @@ pub(crate) fn start(
     let state_file = open_state(&config)?;
     let tls_metrics = Arc::<TlsMetrics>::default();
     let incoming = open_incoming(&config, &tls_metrics)?;
-    let security = open_admission(&config, incoming.clients.as_ref(), &tls_metrics);
+    let security = open_admission(&config, &incoming, &tls_metrics);
     let outgoing = open_outgoing(&config, &tls_metrics)?;
 
     let (teller, notices) = events.teller();
@@ -183,11 +182,11 @@ fn open_state(config: &Config) -> Result<Option<StateFile>, Failure> {
 /// Makes the rules for new connections, and warns of balancers that are not narrowed down.
 fn open_admission(
     config: &Config,
-    tls: Option<&Arc<ServerTls>>,
+    incoming: &Incoming,
     metrics: &Arc<TlsMetrics>,
 ) -> Option<Arc<dyn Security>> {
     admission::check(config).iter().for_each(|warning| warn!("{warning}"));
-    let security = Admission::of_config(config, tls.cloned(), Arc::clone(metrics));
+    let security = Admission::of_config(config, incoming, Arc::clone(metrics));
     allow_files(config, security.is_some());
     security
 }
