@@ -18,13 +18,28 @@ const STEPS_MAX: usize = 2;
 /// Turns of one listener's handshakes.
 pub struct Turns {
     all: Arc<Semaphore>,
-    /// Addresses whose clients run a step, or wait for one.
-    addresses: Mutex<HashMap<IpAddr, Arc<Semaphore>>>,
+    addresses: Arc<Addresses>,
+}
+
+/// Addresses whose clients run a step, or wait for one.
+#[derive(Default)]
+struct Addresses(Mutex<HashMap<IpAddr, Address>>);
+
+/// An address with clients.
+struct Address {
+    turn: Arc<Semaphore>,
+    clients: usize,
+}
+
+impl Addresses {
+    fn lock(&self) -> MutexGuard<'_, HashMap<IpAddr, Address>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Default for Turns {
     fn default() -> Self {
-        Self { all: Arc::new(Semaphore::new(STEPS_MAX)), addresses: Mutex::default() }
+        Self { all: Arc::new(Semaphore::new(STEPS_MAX)), addresses: Arc::default() }
     }
 }
 
@@ -42,52 +57,55 @@ impl Turns {
         address: IpAddr,
         step: impl FnOnce() -> R + Send + 'static,
     ) -> Option<R> {
-        let waiting = Waiting::new(self, client_of(address));
+        let client = Client::new(&self.addresses, client_of(address));
         // The semaphores are never closed.
-        let _own = waiting.own.acquire().await.ok()?;
+        let own = Arc::clone(&client.turn).acquire_owned().await.ok()?;
         let all = Arc::clone(&self.all).acquire_owned().await.ok()?;
         let run = move || {
             let result = step();
-            // The step runs to its end even if its client has left meanwhile.
-            drop(all);
+            // The step runs to its end, and has its turn until then, even if its client has left
+            // meanwhile.
+            drop(client);
+            drop((own, all));
             result
         };
         tokio::task::spawn_blocking(run).await.ok()
     }
 
-    fn addresses(&self) -> MutexGuard<'_, HashMap<IpAddr, Arc<Semaphore>>> {
-        self.addresses.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     #[cfg(test)]
     pub(crate) fn addresses_count(&self) -> usize {
-        self.addresses().len()
+        self.addresses.lock().len()
     }
 }
 
 /// A client that waits for its turn, or has it.
-struct Waiting<'t> {
-    turns: &'t Turns,
+struct Client {
+    addresses: Arc<Addresses>,
     address: IpAddr,
-    own: Arc<Semaphore>,
+    turn: Arc<Semaphore>,
 }
 
-impl<'t> Waiting<'t> {
-    fn new(turns: &'t Turns, address: IpAddr) -> Self {
-        let own = Arc::clone(
-            turns.addresses().entry(address).or_insert_with(|| Arc::new(Semaphore::new(1))),
-        );
-        Self { turns, address, own }
+impl Client {
+    fn new(addresses: &Arc<Addresses>, address: IpAddr) -> Self {
+        let mut all = addresses.lock();
+        let entry = all.entry(address);
+        let entry =
+            entry.or_insert_with(|| Address { turn: Arc::new(Semaphore::new(1)), clients: 0 });
+        entry.clients += 1;
+        let turn = Arc::clone(&entry.turn);
+        Self { addresses: Arc::clone(addresses), address, turn }
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for Client {
     /// Forgets the address with its last client.
     fn drop(&mut self) {
-        let mut addresses = self.turns.addresses();
-        // The map and this client have one each.
-        if Arc::strong_count(&self.own) <= 2 {
-            addresses.remove(&self.address);
+        let mut all = self.addresses.lock();
+        if let Some(entry) = all.get_mut(&self.address) {
+            entry.clients -= 1;
+            if entry.clients == 0 {
+                all.remove(&self.address);
+            }
         }
     }
 }
@@ -167,6 +185,30 @@ mod tests {
         drop(end_first);
         assert_eq!(first.await.expect("no panic"), Some(()));
         assert_eq!(turns.addresses_count(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_client_that_leaves_within_its_step_keeps_its_turn_to_the_end() {
+        let turns = Arc::<Turns>::default();
+        let (started, names) = channel();
+        let next = async || loop {
+            match names.try_recv() {
+                Ok(name) => return name,
+                Err(_) => tokio::task::yield_now().await,
+            }
+        };
+        let (leaving, end_leaving) = begin(&turns, "10.0.0.1", "leaving", &started);
+        assert_eq!(next().await, "leaving");
+        leaving.abort();
+        assert!(leaving.await.is_err_and(|error| error.is_cancelled()));
+        let (second, end_second) = begin(&turns, "10.0.0.1", "second", &started);
+        tokio::task::yield_now().await;
+        let (other, end_other) = begin(&turns, "10.0.0.2", "other", &started);
+        assert_eq!(next().await, "other", "the address has a step already");
+        drop((end_leaving, end_second, end_other));
+        assert_eq!(next().await, "second");
+        assert_eq!((second.await.expect("none"), other.await.expect("none")), (Some(()), Some(())));
+        assert_eq!(turns.addresses_count(), 0, "no address is kept");
     }
 
     #[test]
