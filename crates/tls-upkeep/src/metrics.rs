@@ -1,6 +1,7 @@
 //! Counters of TLS and of balancers' headers. Several threads write them, at most once for each
 //! handshake.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -118,6 +119,18 @@ impl TlsMetrics {
         self.certificates.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Time at which each file expires for its peers, in seconds of the Unix epoch. Two options may
+    /// name one file; the certificates that they use may differ, and the first to expire counts.
+    fn expiries(&self) -> BTreeMap<(&'static str, String), i64> {
+        let mut expiries = BTreeMap::new();
+        for file in self.certificates() {
+            let expires_s = expiries.entry((file.usage, file.path.display().to_string()));
+            let expires_s = expires_s.or_insert(file.expires_s);
+            *expires_s = file.expires_s.min(*expires_s);
+        }
+        expiries
+    }
+
     /// Writes all metrics.
     ///
     /// # Errors
@@ -138,17 +151,41 @@ impl TlsMetrics {
         let help = "Checks of the files of certificates, keys and tokens.";
         encoder.counter("shunt_tls_reloads", help, None, &reloads)?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
-        let expiry = |file: CertificateFile| {
-            let path = file.path.display().to_string();
-            let labels = vec![("use", file.usage.to_owned()), ("path", path)];
-            (labels, file.expires_s as f64 - now)
+        let expiry = |((usage, path), expires_s): ((&str, String), i64)| {
+            let labels = vec![("use", usage.to_owned()), ("path", path)];
+            (labels, expires_s as f64 - now)
         };
-        let expiries: Vec<Value> = self.certificates().into_iter().map(expiry).collect();
+        let expiries: Vec<Value> = self.expiries().into_iter().map(expiry).collect();
         encoder.gauge(
             "shunt_certificate_expires",
             "Time until the first certificate of the file expires.",
             Some(&Unit::Seconds),
             &expiries,
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_two_options_name_has_one_sample() {
+        let metrics = TlsMetrics::default();
+        let file = |option, path: &str, expires_s| CertificateFile {
+            usage: "clients",
+            option,
+            path: path.into(),
+            expires_s,
+            subject: String::new(),
+            sha256: String::new(),
+        };
+        let files = [("tls_certificate", "all.pem", 5), ("tls_client_ca", "all.pem", 3)];
+        let mut files =
+            files.map(|(option, path, expires_s)| file(option, path, expires_s)).to_vec();
+        files.push(file("tls_client_ca", "ca.pem", 7));
+        metrics.set_certificates("clients", files);
+        let expiries: Vec<_> = metrics.expiries().into_values().collect();
+        assert_eq!(expiries, [3, 7]);
     }
 }
