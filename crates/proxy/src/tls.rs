@@ -5,8 +5,9 @@
 //!                      ^ sessions, decisions
 //!                  Incoming <- reload, every second - main thread
 //! ```
-//! The cores have no part in it: a connection comes to them with its session ready. The sessions,
-//! the decisions and the checks of files are those of `shunt-tls-upkeep`; here are the options.
+//! A client's connection comes to its core with its session ready, and the core's loop carries the
+//! records. Handshakes with servers run in the loops. The sessions, the decisions and the checks of
+//! files are those of `shunt-tls-upkeep`; here are the options.
 
 mod identities;
 mod incoming;

@@ -64,8 +64,10 @@ impl ServerTls {
         metrics: Arc<TlsMetrics>,
     ) -> Result<Arc<Self>, TlsError> {
         let server = Arc::new(Server::open(options.clone())?);
-        metrics.set_certificates(listener.text(), server.files());
-        let watch = FileWatch::new(listener.text(), Arc::clone(&metrics));
+        let usage = options.names.clients;
+        debug_assert_eq!(usage, listener.text(), "metrics of handshakes and of files differ");
+        metrics.set_certificates(usage, server.files());
+        let watch = FileWatch::new(usage, Arc::clone(&metrics));
         Ok(Arc::new(Self {
             listener,
             refusal,
