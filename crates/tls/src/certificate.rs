@@ -34,6 +34,12 @@ struct Facts {
     subject: String,
 }
 
+impl Facts {
+    fn is_valid(&self, now_s: i64) -> bool {
+        (self.not_before_s..=self.not_after_s).contains(&now_s)
+    }
+}
+
 fn facts(der: &CertificateDer<'_>) -> Option<Facts> {
     let (_, certificate) = X509Certificate::from_der(der).ok()?;
     let validity = certificate.validity();
@@ -95,21 +101,24 @@ impl Origin<'_> {
     pub(crate) fn check_chain(
         &self,
         chain: &[CertificateDer<'_>],
+        now_s: i64,
     ) -> Result<CertificateFile, TlsError> {
         let facts = self.facts(chain)?;
-        let now_s = now_s();
         for Facts { not_before_s, not_after_s, subject } in &facts {
             if *not_after_s < now_s {
                 let ago = duration(now_s - not_after_s);
                 return Err(self
-                    .error(format!("the certificate of `{subject}` expired {ago} ago: renew it")));
+                    .error(format!("the certificate of `{subject}` expired {ago} ago: renew it"))
+                    .known_as(format!("the certificate of `{subject}` expired")));
             }
             if *not_before_s > now_s {
                 let ahead = duration(not_before_s - now_s);
-                return Err(self.error(format!(
-                    "the certificate of `{subject}` is not valid for another {ahead}: check the \
-                     clock of this host"
-                )));
+                return Err(self
+                    .error(format!(
+                        "the certificate of `{subject}` is not valid for another {ahead}: check \
+                         the clock of this host"
+                    ))
+                    .known_as(format!("the certificate of `{subject}` is not valid yet")));
             }
         }
         let expires_s = facts.iter().map(|facts| facts.not_after_s).min().unwrap_or_default();
@@ -120,17 +129,20 @@ impl Origin<'_> {
     pub(crate) fn check_roots(
         &self,
         roots: &[CertificateDer<'_>],
+        now_s: i64,
     ) -> Result<CertificateFile, TlsError> {
         let facts = self.facts(roots)?;
-        let now_s = now_s();
-        let valid = facts.iter().map(|facts| facts.not_after_s).filter(|end| *end >= now_s);
-        match valid.min() {
-            Some(expires_s) => Ok(self.describe(&facts[0].subject, expires_s)),
-            None => Err(self.error(format!(
-                "the CA `{}` has expired, and the file has no other valid one: renew it",
-                facts[0].subject
-            ))),
+        let valid = facts.iter().filter(|facts| facts.is_valid(now_s));
+        if let Some(expires_s) = valid.map(|facts| facts.not_after_s).min() {
+            return Ok(self.describe(&facts[0].subject, expires_s));
         }
+        let subject = &facts[0].subject;
+        let why = if facts.iter().any(|facts| facts.not_before_s > now_s) {
+            "is not valid yet, and the file has no other valid one: check the clock of this host"
+        } else {
+            "has expired, and the file has no other valid one: renew it"
+        };
+        Err(self.error(format!("the CA `{subject}` {why}")))
     }
 }
 

@@ -143,14 +143,16 @@ struct Current {
     warnings: Vec<String>,
 }
 
-/// Reads the CAs of the system.
-type SystemCas = fn() -> Vec<CertificateDer<'static>>;
+/// Reads the CAs of the system, and returns why some of them cannot be read.
+type SystemCas = fn() -> (Vec<CertificateDer<'static>>, Option<String>);
 
 /// The files as they were read.
 struct Files {
     ca: Option<File>,
     /// CAs of the system, in order; none if a file names the CAs, or none are needed.
     system: Vec<CertificateDer<'static>>,
+    /// Why some of these cannot be read.
+    system_fault: Option<String>,
     pair: Option<(File, File)>,
 }
 
@@ -160,7 +162,8 @@ impl Files {
         let ca = options.ca.as_deref().filter(|_| is_verified);
         let names = &options.names;
         let ca = ca.map(|path| File::read(names.ca, path)).transpose()?;
-        let mut system = if is_verified && ca.is_none() { system_cas() } else { Vec::new() };
+        let (mut system, system_fault) =
+            if is_verified && ca.is_none() { system_cas() } else { Default::default() };
         system.sort_by(|one, other| one.as_ref().cmp(other.as_ref()));
         let pair = match (&options.certificate, &options.key) {
             (Some(certificate), Some(key)) => {
@@ -176,7 +179,7 @@ impl Files {
                 return Err(TlsError::option(names.key, message));
             }
         };
-        Ok(Files { ca, system, pair })
+        Ok(Files { ca, system, system_fault, pair })
     }
 
     fn all(&self) -> impl Iterator<Item = &File> {
@@ -191,20 +194,21 @@ impl Files {
 }
 
 /// CAs of the system, as far as they can be read.
-fn system_cas() -> Vec<CertificateDer<'static>> {
-    rustls_native_certs::load_native_certs().certs
+fn system_cas() -> (Vec<CertificateDer<'static>>, Option<String>) {
+    let found = rustls_native_certs::load_native_certs();
+    (found.certs, found.errors.first().map(ToString::to_string))
 }
 
 /// The verifier's form of the system's CAs.
-fn system_roots(
-    names: &OptionNames,
-    system: &[CertificateDer<'static>],
-) -> Result<RootCertStore, TlsError> {
+fn system_roots(names: &OptionNames, files: &Files) -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(system.iter().cloned());
+    roots.add_parsable_certificates(files.system.iter().cloned());
     if roots.is_empty() {
-        let message = "the system has no CAs (package ca-certificates): name a file of CAs";
-        return Err(TlsError::option(names.ca, message));
+        let message = match &files.system_fault {
+            Some(fault) => format!("the CAs of the system cannot be read: {fault}"),
+            None => "the system has no CAs (package ca-certificates)".to_owned(),
+        };
+        return Err(TlsError::option(names.ca, message + ": name a file of CAs"));
     }
     Ok(roots)
 }
@@ -220,7 +224,13 @@ impl Current {
                 all.push(facts);
                 Some(roots)
             }
-            (None, _) => Some(system_roots(names, &files.system)?),
+            (None, _) => {
+                let fault = files.system_fault.iter();
+                warnings.extend(fault.map(|fault| {
+                    format!("{}: some CAs of the system cannot be read: {fault}", names.ca)
+                }));
+                Some(system_roots(names, files)?)
+            }
         };
         let versions = ClientConfig::builder_with_provider(PROVIDER.clone())
             .with_safe_default_protocol_versions()
@@ -336,6 +346,10 @@ impl Client {
         }
         if !files.all().all(|file| file.is_settled(now)) {
             return Ok(Reloaded::Unsettled);
+        }
+        if let Some(fault) = &files.system_fault {
+            let message = format!("some CAs of the system cannot be read: {fault}");
+            return Err(TlsError::option(self.options.names.ca, message));
         }
         let current = Current::build(&files, &self.options)?;
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(current);

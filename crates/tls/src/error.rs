@@ -9,17 +9,33 @@ pub struct TlsError {
     option: &'static str,
     path: Option<PathBuf>,
     message: String,
+    /// The message without what changes with time.
+    key: String,
 }
 
 impl TlsError {
     /// A fault of an option that names no file.
     pub(crate) fn option(option: &'static str, message: impl Into<String>) -> TlsError {
-        TlsError { option, path: None, message: message.into() }
+        Self::new(option, None, message.into())
     }
 
     /// A fault of the file that an option names.
     pub(crate) fn file(option: &'static str, path: &Path, message: impl Into<String>) -> TlsError {
-        TlsError { option, path: Some(path.to_owned()), message: message.into() }
+        Self::new(option, Some(path.to_owned()), message.into())
+    }
+
+    fn new(option: &'static str, path: Option<PathBuf>, message: String) -> TlsError {
+        TlsError { option, path, key: message.clone(), message }
+    }
+
+    /// The same error. `key` is its message without what changes with time.
+    pub(crate) fn known_as(self, key: impl Into<String>) -> TlsError {
+        TlsError { key: key.into(), ..self }
+    }
+
+    /// True if `other` says the same, perhaps at another time.
+    pub fn is_same_fault(&self, other: &TlsError) -> bool {
+        (self.option, &self.path, &self.key) == (other.option, &other.path, &other.key)
     }
 
     /// The option.

@@ -10,7 +10,7 @@ use rustls::{Error, InconsistentKeys, RootCertStore};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::PROVIDER;
-use crate::certificate::{CertificateFile, Origin};
+use crate::certificate::{self, CertificateFile, Origin};
 use crate::error::TlsError;
 use crate::small_file::SmallFile;
 
@@ -143,7 +143,7 @@ pub(crate) fn certified_key(
     usage: &'static str,
 ) -> Result<(CertifiedKey, CertificateFile), TlsError> {
     let chain = certificate.certificates()?;
-    let facts = Origin { usage, file: certificate }.check_chain(&chain)?;
+    let facts = Origin { usage, file: certificate }.check_chain(&chain, certificate::now_s())?;
     let private = key.private_key()?;
     let certified =
         CertifiedKey::from_der(chain, private, &PROVIDER).map_err(|error| match error {
@@ -163,7 +163,7 @@ pub(crate) fn roots(
     usage: &'static str,
 ) -> Result<(RootCertStore, CertificateFile), TlsError> {
     let certificates = file.certificates()?;
-    let facts = Origin { usage, file }.check_roots(&certificates)?;
+    let facts = Origin { usage, file }.check_roots(&certificates, certificate::now_s())?;
     let mut roots = RootCertStore::empty();
     for (index, certificate) in certificates.into_iter().enumerate() {
         roots.add(certificate).map_err(|error| {

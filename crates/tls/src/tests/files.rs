@@ -73,6 +73,47 @@ fn an_old_ca_beside_a_new_one_is_no_fault() {
 }
 
 #[test]
+fn a_ca_that_is_not_valid_yet_counts_for_none() {
+    let end = |year| {
+        move |params: &mut rcgen::CertificateParams| {
+            params.not_after = date_time_ymd(year, 1, 1);
+        }
+    };
+    let (early, present) =
+        (Authority::with("early", not_yet_valid), Authority::with("present", end(4000)));
+    let files = Files::new();
+    let mut options = files.client_options(&early, None);
+    let error = Client::open(options.clone()).expect_err("an error").to_string();
+    assert!(error.contains("ca.pem: the CA `CN=early"), "{error}");
+    let words =
+        "is not valid yet, and the file has no other valid one: check the clock of this host";
+    assert!(error.ends_with(words), "{error}");
+    options.ca = Some(files.write("ca.pem", format!("{}{}", early.pem, present.pem)));
+    let facts = Client::open(options).expect("a client").files();
+    assert_eq!(facts[0].expires_s, date_time_ymd(4000, 1, 1).unix_timestamp());
+}
+
+#[test]
+fn a_fault_that_differs_in_its_time_is_the_same() {
+    let (ca, files) = (Authority::new("CA"), Files::new());
+    let pair = |edit: fn(&mut rcgen::CertificateParams)| {
+        ca.issue(|params| {
+            params.distinguished_name.push(DnType::CommonName, "a server");
+            edit(params);
+        })
+    };
+    let error = |pair: &Pair| Server::open(files.server_options(pair)).err().expect("an error");
+    let former = error(&pair(expired));
+    let later = error(&pair(|params| {
+        expired(params);
+        params.not_after = date_time_ymd(2022, 1, 1);
+    }));
+    assert!(former != later && former.is_same_fault(&later), "{former}; {later}");
+    let early = error(&pair(not_yet_valid));
+    assert!(!former.is_same_fault(&early), "{early}");
+}
+
+#[test]
 fn pairs_must_match_and_have_their_time() {
     let ca = Authority::new("CA");
     let (one, other) = (ca.server(), ca.server());

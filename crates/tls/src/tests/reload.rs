@@ -169,13 +169,14 @@ fn a_revoked_ca_refuses_its_clients() {
 }
 
 thread_local! {
-    /// CAs of the system.
-    static SYSTEM: RefCell<Vec<CertificateDer<'static>>> = const { RefCell::new(Vec::new()) };
+    /// CAs of the system, and why others cannot be read.
+    static SYSTEM: RefCell<(Vec<CertificateDer<'static>>, Option<String>)> =
+        const { RefCell::new((Vec::new(), None)) };
 }
 
 fn set_system(authorities: &[&Authority]) {
     let der = |ca: &&Authority| CertificateDer::from_pem_slice(ca.pem.as_bytes()).expect("PEM");
-    SYSTEM.set(authorities.iter().map(der).collect());
+    SYSTEM.set((authorities.iter().map(der).collect(), None));
 }
 
 #[test]
@@ -199,6 +200,33 @@ fn the_cas_of_the_system_are_read_again() {
     set_system(&[]);
     assert!(client.reload(files.settled()).is_err());
     assert_eq!(connect(&client, &server), ["none", "none"]);
+}
+
+#[test]
+fn cas_of_the_system_that_cannot_be_read_are_missed() {
+    let (ca, other, files) = (Authority::new("CA"), Authority::new("another CA"), Files::new());
+    files.server_options(&ca.server());
+    let open = || Client::open_with(ClientOptions::default(), || SYSTEM.with_borrow(Clone::clone));
+    let fail = || SYSTEM.with_borrow_mut(|(_, fault)| *fault = Some("permission denied".into()));
+    set_system(&[]);
+    fail();
+    let error = open().expect_err("no CA").to_string();
+    let words = "node_tls_ca: the CAs of the system cannot be read: permission denied: name a file";
+    assert!(error.starts_with(words), "{error}");
+    set_system(&[&ca]);
+    fail();
+    let words = "node_tls_ca: some CAs of the system cannot be read: permission denied";
+    assert_eq!(open().expect("a client").warnings(), [words]);
+    // A reload does not give up CAs that cannot be read for the moment.
+    set_system(&[&ca, &other]);
+    let client = open().expect("a client");
+    assert!(client.warnings().is_empty());
+    set_system(&[&ca]);
+    fail();
+    let error = client.reload(files.settled()).expect_err("a CA is missing").to_string();
+    assert_eq!(error, words);
+    set_system(&[&ca]);
+    assert_eq!(client.reload(files.settled()), Ok(Reloaded::Changed));
 }
 
 #[test]
