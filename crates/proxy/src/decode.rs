@@ -32,6 +32,7 @@ use crate::reply;
 use crate::retained::Retained;
 use crate::route::{self, Choice};
 use crate::router::Router;
+use crate::slow_queries::capture;
 use crate::transactions::{intake as transactions, pause};
 
 /// One complete request.
@@ -523,6 +524,7 @@ fn hold(core: &mut Core, io: &mut Io, request: &Request<'_>, choice: Choice, pla
 
 /// Refuses a query after its client has waited long enough for room.
 fn refuse(core: &mut Core, io: &mut Io, request: &Request<'_>, plan: &Plan) {
+    capture::refused(core, io, request.slot, request.header, plan, request.body);
     core.context.metrics.queries.of(plan.kind).add(1);
     core.context.metrics.outcomes.of(Outcome::Overloaded).add(1);
     let nowhere =

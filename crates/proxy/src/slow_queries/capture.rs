@@ -2,7 +2,7 @@
 
 use shunt_reactor::Io;
 use shunt_topology::NodeId;
-use shunt_wire::cql::envelope::opcode;
+use shunt_wire::cql::envelope::{Header, opcode};
 use shunt_wire::cql::message::{
     Batch, BatchStatement, Prepare, Query, error_code, split_request_prefix, split_response_prefix,
 };
@@ -14,11 +14,11 @@ use crate::client::clients::Clients;
 use crate::config::Switch;
 use crate::context::Context;
 use crate::core::Core;
-use crate::ids::{ClientRef, LinkRef};
+use crate::ids::{ClientRef, LinkRef, PoolId};
 use crate::limits;
-use crate::link::Pending;
+use crate::link::{Pending, Purpose};
 use crate::metrics::Outcome;
-use crate::plan::NO_STATEMENT;
+use crate::plan::{NO_STATEMENT, Plan};
 use crate::reply::Answer;
 use crate::router::Router;
 
@@ -72,6 +72,32 @@ pub(crate) fn lost(core: &mut Core, io: &Io, pending: &Pending, body: Option<&[u
     let Core { reports, clients, router, context, .. } = core;
     let sources = Sources { clients, router, context, node: None, body };
     record(&mut reports.slow_queries, &sources, pending, io.now_ns(), Outcome::LinkLost, None);
+}
+
+/// Records a query that no link took in time, so that the proxy refuses it.
+#[cold]
+pub(crate) fn refused(
+    core: &mut Core,
+    io: &Io,
+    slot: u32,
+    header: &Header,
+    plan: &Plan,
+    body: &[u8],
+) {
+    let Core { reports, clients, router, context, .. } = core;
+    let Some(client) = clients.get(slot) else { return };
+    let pending = Pending {
+        client: ClientRef { slot, id: client.id },
+        pool: client.pool.unwrap_or(PoolId::NONE),
+        stream: header.stream,
+        flags: header.flags,
+        plan: *plan,
+        // The client was held for that time.
+        received_ns: io.now_ns().saturating_sub(limits::STALL_MAX_NS),
+        ..Pending::own(io.now_ns(), Purpose::Client, header.opcode)
+    };
+    let sources = Sources { clients, router, context, node: None, body: Some(body) };
+    record(&mut reports.slow_queries, &sources, &pending, io.now_ns(), Outcome::Overloaded, None);
 }
 
 /// Records an answer that the client got from an agent, if it came late.

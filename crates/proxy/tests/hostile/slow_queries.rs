@@ -39,6 +39,15 @@ fn answer_with(testbed: &mut Testbed, action: fn() -> Action) {
     });
 }
 
+/// A client whose pool has links: to open one, the proxy asks the node.
+fn with_open_links(testbed: &mut Testbed) -> HostId<simulated::Client> {
+    let client = testbed.started_offender(4);
+    testbed.send(client, &bytes::insert(4, 1, "quick", 9));
+    testbed.answered(client, 1);
+    testbed.take_answers(client);
+    client
+}
+
 /// Prepares an INSERT; returns its id.
 fn prepare(testbed: &mut Testbed, client: HostId<simulated::Client>) -> Vec<u8> {
     testbed.send(client, &bytes::prepare(4, 1, "INSERT INTO bench.kv (k, v) VALUES (?, ?)"));
@@ -99,8 +108,8 @@ fn a_quick_answer_and_a_wrong_statement_are_not_told() {
 #[test]
 fn a_failure_of_nodes_is_told_however_quick() {
     let mut testbed = Testbed::bare(slow_after_100_ms);
+    let client = with_open_links(&mut testbed);
     answer_with(&mut testbed, || Action::Error(READ_TIMEOUT));
-    let client = testbed.started_offender(4);
     testbed.send(client, &bytes::query(4, 1, "SELECT v FROM bench.kv WHERE k = 'x'"));
     testbed.answered(client, 1);
     let found = records(&mut testbed);
@@ -111,8 +120,8 @@ fn a_failure_of_nodes_is_told_however_quick() {
 #[test]
 fn a_query_without_an_answer_is_told_as_timed_out_with_its_text() {
     let mut testbed = Testbed::bare(slow_after_100_ms);
+    let client = with_open_links(&mut testbed);
     answer_with(&mut testbed, || Action::Silence);
-    let client = testbed.started_offender(4);
     testbed.send(client, &bytes::query(4, 1, "SELECT v FROM bench.kv WHERE k = 'x'"));
     testbed.answered(client, 1);
     let found = records(&mut testbed);
@@ -120,6 +129,20 @@ fn a_query_without_an_answer_is_told_as_timed_out_with_its_text() {
     assert_eq!(query.outcome, Outcome::TimedOut);
     assert_eq!(query.text.as_deref(), Some("SELECT v FROM bench.kv WHERE k = ?"));
     assert!(query.node.is_some() && query.total_ns() >= 2 * SECOND, "{query:?}");
+}
+
+#[test]
+fn a_query_that_no_link_took_in_time_is_told_as_overloaded() {
+    let mut testbed = Testbed::bare(slow_after_100_ms);
+    answer_with(&mut testbed, || Action::Silence);
+    let client = testbed.started_offender(4);
+    testbed.send(client, &bytes::query(4, 1, "SELECT v FROM bench.kv WHERE k = 'x'"));
+    testbed.answered(client, 1);
+    let found = records(&mut testbed);
+    let [query] = &found[..] else { panic!("{found:?}") };
+    assert_eq!((query.outcome, query.node.is_none()), (Outcome::Overloaded, true));
+    assert_eq!(query.text.as_deref(), Some("SELECT v FROM bench.kv WHERE k = ?"));
+    assert!(query.wait_ns >= SECOND, "{query:?}");
 }
 
 #[test]

@@ -47,7 +47,8 @@ pub(crate) enum Step {
 /// A core's knowledge of modes and rules from before it began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Start {
-    /// A quorum told of them lately, or this core has read them since, or there is no table of them.
+    /// A quorum told of them lately, or this core has read them since, or there is no table of
+    /// them.
     #[default]
     Known,
     /// One replica told of them, or one node denied their table, or they are old. Statements on
