@@ -17,7 +17,7 @@ use super::agreement::{self, Agreement, Answer, Waiter};
 use super::error::ControlError;
 use super::handshake::Session;
 use super::inventory::Inventory;
-use super::plane::{ControlPlane, Step, node_port, probe, until};
+use super::plane::{ControlPlane, Step, node_port, until};
 use super::state::{ControlRequest, CoreMail, TableName};
 use super::{initial_modes, ring, schema};
 
@@ -99,7 +99,7 @@ impl Follower<'_> {
                 Some(request) => self.request(request),
                 None => return Ok(false),
             },
-            Some(probed) = plane.probes.join_next() => {
+            Some(probed) = plane.probes.tasks.join_next() => {
                 if let Ok((host_id, answers)) = probed {
                     self.mark(host_id, answers, "its answer to a probe");
                 }
@@ -117,10 +117,10 @@ impl Follower<'_> {
                     return Ok(false);
                 }
                 self.plane.settle_again().await;
-                self.publish();
+                self.publish().await;
                 self.refresh_due = Instant::now();
             }
-            () = until(self.status_due) => self.publish_status(),
+            () = until(self.status_due) => self.publish_status().await,
             () = until(self.topology_due) => self.refresh_ring().await?,
             () = until(self.schema_due) => self.refresh_all().await?,
             () = until(Some(self.refresh_due)) => {
@@ -155,14 +155,15 @@ impl Follower<'_> {
         let schema_changed = self.read_schema().await?;
         self.refresh_due =
             Instant::now() + Duration::from_millis(self.plane.settings().refresh_interval_ms);
-        let (is_first, mut modes) = (self.plane.is_starting(), None);
+        let is_first = self.plane.is_starting();
         if is_first {
             self.plane.settle(self.session.connection.address).await?;
-            modes = self.read_modes().await?;
         }
         let has_changed = ring_changed || schema_changed || self.plane.down.has_news();
-        if is_first || has_changed || self.plane.is_news(&self.session) {
-            self.publish_with(modes);
+        if is_first {
+            self.publish_first().await?;
+        } else if has_changed || self.plane.is_news(&self.session) {
+            self.publish().await;
         }
         if self.was_away {
             self.probe_others();
@@ -217,7 +218,7 @@ impl Follower<'_> {
 
     async fn refresh_ring(&mut self) -> Step {
         if self.read_ring().await? || self.plane.down.has_news() {
-            self.publish();
+            self.publish().await;
         }
         Ok(())
     }
@@ -288,6 +289,12 @@ impl Follower<'_> {
         for node in before.iter().filter(|node| !members.contains(&node.host_id)) {
             let Some(suppressed) = plane.lines.admit(Instant::now()) else { continue };
             info!(address = %node.address, suppressed, "node has left the ring");
+        }
+        let excess = plane.ring.as_ref().and_then(|ring| ring.excess.as_ref());
+        if let Some(why) = ring.excess.as_ref().filter(|why| Some(*why) != excess)
+            && let Some(suppressed) = plane.lines.admit(Instant::now())
+        {
+            warn!(why, suppressed, "the ring has too many tokens");
         }
     }
 
@@ -413,22 +420,29 @@ impl Follower<'_> {
         }
     }
 
-    fn publish_status(&mut self) {
+    async fn publish_status(&mut self) {
         self.status_due = None;
         if self.plane.down.has_news() {
-            self.publish();
+            self.publish().await;
         }
     }
 
-    fn publish(&mut self) {
-        self.publish_with(None);
+    async fn publish(&mut self) {
+        self.status_due = None;
+        let Some(mut draft) = self.plane.draft() else { return };
+        let Some(routing) = draft.built().await else { return };
+        self.plane.publish(&self.session, draft, routing, None);
+        self.published_at = Some(Instant::now());
     }
 
-    /// Publishes the first state of the ring with these modes.
-    fn publish_with(&mut self, modes: Option<InitialModes>) {
-        self.status_due = None;
+    /// Publishes the first state of the ring, with modes that were read after all the rest.
+    async fn publish_first(&mut self) -> Step {
+        let Some(mut draft) = self.plane.draft() else { return Ok(()) };
+        let Some(routing) = draft.built().await else { return Ok(()) };
+        let modes = self.read_modes().await?;
+        self.plane.publish(&self.session, draft, routing, modes);
         self.published_at = Some(Instant::now());
-        self.plane.publish(&self.session, modes);
+        Ok(())
     }
 
     /// Probes all other nodes after a (re)connect, because some may have gone down or come up
@@ -447,10 +461,10 @@ impl Follower<'_> {
         let plane = &mut *self.plane;
         let Some(ring) = &plane.ring else { return };
         // A few rounds of probes may overlap, but they must not pile up.
-        let room = (4 * ring.nodes.len()).saturating_sub(plane.probes.len());
+        let room = (4 * ring.nodes.len()).saturating_sub(plane.probes.tasks.len());
         let others = ring.nodes.iter().filter(|node| node.host_id != ring.control_host_id);
         for node in others.filter(|node| wanted(node, plane.down.now())).take(room) {
-            probe(&mut plane.probes, node, &access);
+            plane.probes.start(node, &access);
         }
     }
 
@@ -493,7 +507,7 @@ impl Follower<'_> {
     async fn read_tables(&mut self, names: HashSet<TableName>) -> Step {
         if names.len() > TABLES_MAX {
             if self.read_schema().await? {
-                self.publish();
+                self.publish().await;
             }
             return Ok(());
         }
@@ -523,7 +537,7 @@ impl Follower<'_> {
         }
         // Publish even before an error: the next full read would find nothing new.
         if is_new {
-            self.publish();
+            self.publish().await;
         }
         outcome
     }

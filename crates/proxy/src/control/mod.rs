@@ -28,6 +28,8 @@ mod inventory;
 mod plane;
 pub mod post;
 mod ring;
+mod ring_bounds;
+mod round;
 mod schema;
 pub mod state;
 mod tables;

@@ -7,15 +7,16 @@
 //!       +---- lost <- events, requests of cores, periodic reading, heartbeat <-+
 //! ```
 
-use std::collections::HashSet;
 use std::net::SocketAddr;
+use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use shunt_topology::{Backoff, Node, RoutingTable};
 use shunt_transactions::catalogue::modes::InitialModes;
-use tokio::sync::{mpsc, watch};
-use tokio::task::JoinSet;
+use shunt_wire::printable::printable_to;
+use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::task::{JoinError, JoinHandle, JoinSet, spawn_blocking};
 use tokio::time::{Instant, sleep};
 use tracing::{debug, error, info, warn};
 
@@ -24,7 +25,7 @@ use super::agreement::Answer;
 use super::contact;
 use super::datacentre::{self, Resolved};
 use super::down_nodes::{Change, DownNodes};
-use super::error::{Attempt, ControlError};
+use super::error::ControlError;
 use super::follow;
 use super::handshake::{self, Session};
 use super::inventory::Inventory;
@@ -32,9 +33,11 @@ use super::log_budget::LogBudget;
 use super::post::{Mailbox, Post};
 use super::ring::{self, KnownNodes, Ring};
 use super::ring_identity::{self, Members};
+use super::round::{Candidates, Failures, try_round};
 use super::schema::Schema;
 use super::state::{ClusterState, ControlRequest, CoreMail};
-use crate::config::{CQL_PORT, Config};
+use crate::config::Config;
+use crate::limits;
 use crate::metrics::ControlMetrics;
 use crate::tls::OutgoingTls;
 
@@ -44,6 +47,8 @@ const RECONNECT_FIRST: Duration = Duration::from_millis(250);
 const RECONNECT_MAX: Duration = Duration::from_secs(10);
 /// Interval between checks whether all cores are gone while a request of theirs waits.
 const GONE_EVERY: Duration = Duration::from_millis(50);
+/// Probes at a time that have a connection. The ring may have many nodes that never answer.
+const PROBES_MAX: usize = 512;
 
 /// The parts that the control plane is made from.
 pub struct ControlOptions {
@@ -87,12 +92,14 @@ pub struct ControlPlane {
     resolved: Vec<Resolved>,
     /// Nodes believed down.
     pub(super) down: DownNodes,
+    /// Keyspaces of the last routing table without replicas.
+    unplaced: usize,
     /// Log lines about nodes.
     pub(super) lines: LogBudget,
     /// The node whose control connection was lost last.
     lost: Option<SocketAddr>,
     /// Probes of nodes in progress.
-    pub(super) probes: JoinSet<(u128, bool)>,
+    pub(super) probes: Probes,
     /// Checks of schema agreement in progress, on the nodes that changed the schema.
     pub(super) agreements: JoinSet<Answer>,
     view: watch::Sender<Option<Arc<ClusterState>>>,
@@ -116,9 +123,10 @@ impl ControlPlane {
             home: None,
             resolved: Vec::new(),
             down: DownNodes::default(),
+            unplaced: 0,
             lines: LogBudget::default(),
             lost: None,
-            probes: JoinSet::new(),
+            probes: Probes::default(),
             agreements: JoinSet::new(),
             view: options.view,
             tls: options.tls,
@@ -259,14 +267,12 @@ impl ControlPlane {
         }
     }
 
-    /// Builds a routing table from the known state and publishes it, with the modes that the cores
-    /// begin with if this is the first.
-    pub(super) fn publish(&mut self, session: &Session, modes: Option<InitialModes>) {
-        let Some(ring) = &self.ring else { return };
+    /// Begins to build a routing table from the known state, beside the control thread. `None`
+    /// before the ring is known and fits the configuration.
+    pub(super) fn draft(&mut self) -> Option<Draft> {
+        let ring = self.ring.as_ref()?;
         let config = self.settings();
-        let Some(datacentre) = config.local_datacentre.clone().or_else(|| self.home.clone()) else {
-            return;
-        };
+        let datacentre = config.local_datacentre.clone().or_else(|| self.home.clone())?;
         for Change { host_id, is_up, by } in self.down.publish() {
             let Some(node) = ring.nodes.iter().find(|node| node.host_id == host_id) else {
                 continue;
@@ -288,8 +294,23 @@ impl ControlPlane {
             queries are refused");
         }
         let schema = self.schema.clone();
-        let routing =
-            RoutingTable::build(nodes, schema.keyspaces, schema.tables, Some(&datacentre));
+        let local = datacentre.clone();
+        let routing = spawn_blocking(move || {
+            RoutingTable::build(nodes, schema.keyspaces, schema.tables, Some(&local))
+        });
+        Some(Draft { routing, datacentre })
+    }
+
+    /// Publishes a routing table with the known state, and with the modes that the cores begin with
+    /// if this is the first.
+    pub(super) fn publish(
+        &mut self,
+        session: &Session,
+        draft: Draft,
+        routing: RoutingTable,
+        modes: Option<InitialModes>,
+    ) {
+        let Some(ring) = &self.ring else { return };
         self.generation += 1;
         let state = Arc::new(ClusterState {
             generation: self.generation,
@@ -300,14 +321,36 @@ impl ControlPlane {
             cql_version: ring.cql_version.clone(),
             partitioner: ring.partitioner.clone(),
             compressions: session.compressions.clone(),
-            datacentre,
+            datacentre: draft.datacentre,
             rack: ring.rack.clone(),
             schema_version: ring.schema_version,
             routing: Arc::new(routing),
             modes,
         });
+        self.note_unplaced(&state.routing);
         self.post.send_all(&CoreMail::Cluster(Arc::clone(&state)));
         self.view.send_replace(Some(state));
+    }
+
+    /// Warns of keyspaces that have no replicas because ring and schema are too large for it, unless
+    /// these are the same as before.
+    fn note_unplaced(&mut self, routing: &RoutingTable) {
+        let count = routing.unplaced().count();
+        if count > 0
+            && count != self.unplaced
+            && let Some(suppressed) = self.lines.admit(Instant::now())
+        {
+            let first = routing.unplaced().next().map(|keyspace| keyspace.name.as_str());
+            let first = printable_to(first.unwrap_or_default(), limits::NAME_SHOWN_BYTES_MAX);
+            warn!(
+                keyspaces = count,
+                first,
+                suppressed,
+                "tokens and replication settings are so \
+            many that these keyspaces have no known replicas: their queries go to any node"
+            );
+        }
+        self.unplaced = count;
     }
 
     /// True if a session reports other properties of its node than those published last: the node
@@ -375,6 +418,24 @@ impl ControlPlane {
     }
 }
 
+/// A routing table under way.
+pub(super) struct Draft {
+    routing: JoinHandle<RoutingTable>,
+    datacentre: String,
+}
+
+impl Draft {
+    /// Waits for the routing table; `None` if the runtime ends.
+    pub(super) async fn built(&mut self) -> Option<RoutingTable> {
+        match (&mut self.routing).await.map_err(JoinError::try_into_panic) {
+            Ok(routing) => Some(routing),
+            // The control thread dies of it, as if it had built the table itself.
+            Err(Ok(panic)) => resume_unwind(panic),
+            Err(Err(_)) => None,
+        }
+    }
+}
+
 /// The port of nodes that do not publish theirs.
 pub(super) fn node_port(config: &Config, control: SocketAddr) -> u16 {
     config.node_port.unwrap_or(control.port())
@@ -384,103 +445,6 @@ pub(super) fn node_port(config: &Config, control: SocketAddr) -> u16 {
 fn version_of_all(ring: &Ring, negotiated: u8) -> u8 {
     let of_node = |node: &Node| ring::protocol_version_max(&node.release_version);
     ring.nodes.iter().filter_map(of_node).chain([negotiated]).min().unwrap_or(negotiated)
-}
-
-/// Addresses to try.
-struct Candidates {
-    nodes: Vec<SocketAddr>,
-    names: Vec<String>,
-    /// The address among them that is tried last.
-    last: Option<SocketAddr>,
-    /// The ring that they must belong to; `None`: any.
-    members: Option<Members>,
-    access: Access,
-}
-
-impl Candidates {
-    /// Connects to the node at this address; fails if it belongs to another ring.
-    async fn try_one(
-        &self,
-        address: SocketAddr,
-        metrics: &ControlMetrics,
-    ) -> Result<Session, ControlError> {
-        let mut session = handshake::connect(address, &self.access).await?;
-        if let Some(members) = &self.members {
-            let admitted = members.admit(&mut session.connection, self.access.limit).await;
-            metrics.strangers.add(u64::from(matches!(admitted, Err(ControlError::Stranger(_)))));
-            admitted?;
-        }
-        Ok(session)
-    }
-}
-
-/// A round in which no address gave a session.
-#[derive(Default)]
-struct Failures {
-    /// One error for each address.
-    attempts: Vec<String>,
-    /// The error of a contact point that is this proxy itself.
-    own: Option<String>,
-}
-
-/// Tries one address after the other. Returns the session, and the contact points looked up for it;
-/// if no address works, the errors of all.
-async fn try_round(
-    config: Arc<Config>,
-    candidates: Candidates,
-    metrics: Arc<ControlMetrics>,
-) -> Result<(Session, Vec<Resolved>), Failures> {
-    let mut resolved = Vec::new();
-    let mut failures = Failures::default();
-    let failed = &mut failures.attempts;
-    let (mut tried, mut postponed) = (HashSet::new(), None);
-    for address in candidates.nodes.iter().copied() {
-        if Some(address) == candidates.last {
-            postponed = Some(address);
-            continue;
-        }
-        tried.insert(address);
-        match candidates.try_one(address, &metrics).await {
-            Ok(session) => return Ok((session, resolved)),
-            Err(error) => failed.push(Attempt { address, error }.to_string()),
-        }
-    }
-    for name in &candidates.names {
-        let addresses = match contact::resolve(name, config.node_port.unwrap_or(CQL_PORT)).await {
-            Ok(addresses) => addresses,
-            Err(error) => {
-                failed.push(format!("{name}: {error}"));
-                continue;
-            }
-        };
-        resolved.push((name.clone(), Ok(addresses.clone())));
-        for address in addresses {
-            if !tried.insert(address) {
-                continue;
-            }
-            if contact::is_own(&config, address) {
-                let why = contact::refusal(name, address);
-                failed.push(why.clone());
-                failures.own = Some(why);
-                continue;
-            }
-            if Some(address) == candidates.last {
-                postponed = Some(address);
-                continue;
-            }
-            match candidates.try_one(address, &metrics).await {
-                Ok(session) => return Ok((session, resolved)),
-                Err(error) => failed.push(Attempt { address, error }.to_string()),
-            }
-        }
-    }
-    if let Some(address) = postponed {
-        match candidates.try_one(address, &metrics).await {
-            Ok(session) => return Ok((session, resolved)),
-            Err(error) => failed.push(Attempt { address, error }.to_string()),
-        }
-    }
-    Err(failures)
 }
 
 /// Forwards the requests of cores until all cores are gone; the receiver may be busy with a node.
@@ -527,16 +491,32 @@ fn shuffle<T>(list: &mut [T], mut below: impl FnMut(usize) -> usize) {
     }
 }
 
-/// Starts a probe of a node; [`ControlPlane::probes`] yields the result.
-pub(super) fn probe(probes: &mut JoinSet<(u128, bool)>, node: &Node, access: &Access) {
-    let (host_id, address, access) = (node.host_id, node.address, access.clone());
-    probes.spawn(async move {
-        let outcome = handshake::probe(address, &access).await;
-        if let Err(error) = &outcome {
-            debug!(%address, %error, "a node does not answer");
-        }
-        (host_id, outcome.is_ok())
-    });
+/// Probes of nodes under way.
+pub(super) struct Probes {
+    pub(super) tasks: JoinSet<(u128, bool)>,
+    room: Arc<Semaphore>,
+}
+
+impl Default for Probes {
+    fn default() -> Self {
+        Self { tasks: JoinSet::new(), room: Arc::new(Semaphore::new(PROBES_MAX)) }
+    }
+}
+
+impl Probes {
+    /// Starts a probe of a node; `tasks` yields the result.
+    pub(super) fn start(&mut self, node: &Node, access: &Access) {
+        let (host_id, address, access) = (node.host_id, node.address, access.clone());
+        let room = Arc::clone(&self.room);
+        self.tasks.spawn(async move {
+            let _place = room.acquire().await;
+            let outcome = handshake::probe(address, &access).await;
+            if let Err(error) = &outcome {
+                debug!(%address, %error, "a node does not answer");
+            }
+            (host_id, outcome.is_ok())
+        });
+    }
 }
 
 /// Waits until this time, or for ever.

@@ -14,6 +14,7 @@ use super::access::Access;
 use super::connection::Connection;
 use super::error::ControlError;
 use super::handshake;
+use super::ring_bounds::{self, TokenBounds};
 use super::ring_identity::Members;
 use super::tables::{self, Row};
 
@@ -39,6 +40,8 @@ pub(super) struct Ring {
     pub(super) datacentre: String,
     pub(super) rack: String,
     pub(super) schema_version: u128,
+    /// The reason why some nodes, or all, have no tokens here although they have too many there.
+    pub(super) excess: Option<String>,
 }
 
 /// Numbers and addresses of the nodes of the ring, and of some that were in it before.
@@ -127,20 +130,23 @@ pub(super) async fn read(
         local.uuid("host_id").ok_or(ControlError::Incomplete("host_id in system.local"))?;
     let text = |column| local.text(column).unwrap_or_default().to_owned();
     let partitioner = text("partitioner");
+    ring_bounds::check_own(local)?;
     let advertised = local_address(local, connection.address);
     note_detour(known, host_id, advertised, connection.address, access).await;
 
     let peers = peers(connection, limit).await?;
+    ring_bounds::check_peers(&peers)?;
+    let tokens = TokenBounds::of(local, &peers);
     let members = peers.iter().filter_map(|row| row.uuid("host_id")).chain([host_id]);
     known.note_members(&members.collect());
     let mut nodes = Vec::new();
-    nodes.extend(node(local, advertised, &partitioner, known));
+    nodes.extend(node(local, advertised, &partitioner, known, &tokens));
     for row in peers {
         let Some(address) = peer_address(&row, node_port) else {
             debug!("a row of peers has no address yet, so it is left out");
             continue;
         };
-        let peer = node(&row, address, &partitioner, known);
+        let peer = node(&row, address, &partitioner, known, &tokens);
         nodes.extend(peer.filter(|peer| peer.host_id != host_id));
     }
     nodes.sort_by_key(|node| node.id);
@@ -154,6 +160,7 @@ pub(super) async fn read(
         rack: text("rack"),
         schema_version: local.uuid("schema_version").unwrap_or_default(),
         partitioner,
+        excess: tokens.excess(),
     })
 }
 
@@ -248,6 +255,7 @@ fn node(
     advertised: SocketAddr,
     partitioner: &str,
     known: &mut KnownNodes,
+    tokens: &TokenBounds,
 ) -> Option<Node> {
     let host_id = row.uuid("host_id")?;
     let datacentre = row.text("data_center")?.to_owned();
@@ -257,7 +265,7 @@ fn node(
         address: known.reachable(host_id, advertised),
         datacentre,
         rack: row.text("rack")?.to_owned(),
-        tokens: parse_tokens(partitioner, row.texts("tokens")),
+        tokens: parse_tokens(partitioner, tokens.read(row)),
         up: true,
         release_version: row.text("release_version").unwrap_or_default().to_owned(),
     })

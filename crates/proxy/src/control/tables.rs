@@ -92,6 +92,11 @@ impl Row {
         self.bytes(column).and_then(read).unwrap_or_default()
     }
 
+    /// Number of elements that a list or set says it has; 0 when null or not readable.
+    pub(super) fn count(&self, column: &str) -> usize {
+        self.bytes(column).and_then(|bytes| Reader::new(bytes).count("count").ok()).unwrap_or(0)
+    }
+
     /// A map of text to text; empty when null or not readable.
     pub(super) fn text_map(&self, column: &str) -> Vec<(&str, &str)> {
         let read = |bytes| {

@@ -402,7 +402,9 @@ impl Server {
             encode::error(answer, error_code::INVALID, "unconfigured table");
             return opcode::ERROR;
         };
-        let start = query.params.paging_state.map_or(0, |state| usize::from(state[0]));
+        let start = query.params.paging_state.map_or(0, |state| {
+            usize::from(u16::from_be_bytes(state.try_into().expect("two bytes")))
+        });
         let is_endless =
             state.endless == Some(self.host_id) && text.contains("FROM system_schema.columns");
         let end = if is_endless { start } else { (start + state.page_rows).min(rows.len()) };
@@ -415,7 +417,7 @@ impl Server {
             // Flag HAS_MORE_PAGES, and the paging state behind the column count.
             answer[7] |= 2;
             let mut paging_state = Vec::new();
-            put::bytes(&mut paging_state, Some(&[end as u8]));
+            put::bytes(&mut paging_state, Some(&(end as u16).to_be_bytes()));
             answer.splice(12..12, paging_state);
         }
         opcode::RESULT

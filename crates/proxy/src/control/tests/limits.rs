@@ -10,7 +10,8 @@ use tokio::net::TcpListener;
 use super::super::access::Access;
 use super::super::connection::Connection;
 use super::super::error::ControlError;
-use super::fake::FakeRing;
+use super::super::ring_bounds;
+use super::fake::{FakeNode, FakeRing};
 use super::*;
 
 /// The body of an event about a function with this many arguments.
@@ -152,4 +153,80 @@ async fn a_change_whose_event_is_lost_in_a_flood_is_told_all_the_same() {
             }
         }
     }
+}
+
+/// Gives nodes of the ring this many tokens each, from a number of their own on.
+fn give_tokens(ring: &FakeRing, nodes: usize, tokens: i64) {
+    ring.edit(|state| {
+        for (index, node) in state.nodes.iter_mut().take(nodes).enumerate() {
+            let first = index as i64 * 1_000_000;
+            node.tokens = (first..first + tokens).collect();
+        }
+    });
+}
+
+/// Adds nodes to the ring's tables at which nobody listens.
+fn add_names(ring: &FakeRing, count: u128) {
+    ring.edit(|state| {
+        state.page_rows = 100;
+        let node = state.nodes[0].clone();
+        state.nodes.extend((0..count).map(|number| FakeNode {
+            host_id: 1_000 + number,
+            address: ([127, 1, (number >> 8) as u8, number as u8], 1).into(),
+            tokens: vec![-1 - number as i64],
+            ..node.clone()
+        }));
+    });
+}
+
+#[tokio::test]
+async fn a_node_that_says_it_has_too_many_tokens_is_left_for_another() {
+    let ring = FakeRing::start(2).await;
+    give_tokens(&ring, 1, 1 + ring_bounds::NODE_TOKENS_MAX as i64);
+    let mut bench = Bench::start(&[ring.address(1)], |_| {});
+    eventually(|| bench.metrics.connections_lost.get() > 0).await;
+    assert!(bench.view.get().is_none());
+    give_tokens(&ring, 1, ring_bounds::NODE_TOKENS_MAX as i64);
+    bench.cluster_where(|state| !state.routing.local_nodes().is_empty()).await;
+}
+
+/// Number of tokens of each node, by host id.
+fn tokens(state: &ClusterState) -> Vec<usize> {
+    let mut nodes: Vec<_> = state.routing.nodes().iter().collect();
+    nodes.sort_by_key(|node| node.host_id);
+    nodes.iter().map(|node| node.tokens.len()).collect()
+}
+
+#[tokio::test]
+async fn another_node_with_too_many_tokens_counts_as_one_without() {
+    let ring = FakeRing::start(3).await;
+    give_tokens(&ring, 1, 1 + ring_bounds::NODE_TOKENS_MAX as i64);
+    let mut bench = Bench::start(&[ring.address(2)], |_| {});
+    let state = bench.cluster_where(|_| true).await;
+    assert_eq!(tokens(&state), [0, 1, 1]);
+    assert_eq!(state.routing.local_nodes().len(), 3);
+}
+
+#[tokio::test]
+async fn a_ring_with_too_many_tokens_is_used_without_them() {
+    const NODES: usize = 1 + ring_bounds::TOKENS_MAX / ring_bounds::NODE_TOKENS_MAX;
+    let ring = FakeRing::start(1).await;
+    add_names(&ring, NODES as u128 - 1);
+    give_tokens(&ring, NODES, ring_bounds::NODE_TOKENS_MAX as i64);
+    let mut bench = Bench::start(&[ring.address(1)], |_| {});
+    let state = bench.cluster_where(|_| true).await;
+    assert_eq!(tokens(&state), [0; NODES]);
+    assert_eq!(state.routing.local_nodes().len(), NODES);
+}
+
+#[tokio::test]
+async fn a_node_that_names_too_many_others_is_left_for_another() {
+    let ring = FakeRing::start(2).await;
+    add_names(&ring, ring_bounds::NODES_MAX as u128 - 1);
+    let mut bench = Bench::start(&[ring.address(1)], |_| {});
+    eventually(|| bench.metrics.connections_lost.get() > 0).await;
+    assert!(bench.view.get().is_none());
+    ring.edit(|state| state.nodes.truncate(ring_bounds::NODES_MAX));
+    let state = bench.cluster_where(|_| true).await;
+    assert_eq!(state.routing.nodes().len(), ring_bounds::NODES_MAX);
 }

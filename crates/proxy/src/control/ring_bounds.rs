@@ -1,0 +1,90 @@
+//! Bounds on the ring that a node may describe: far beyond what Cassandra is run with, and small
+//! enough that neither time nor memory runs out.
+
+use super::error::ControlError;
+use super::tables::Row;
+
+/// Nodes of a ring.
+pub(super) const NODES_MAX: usize = 2_000;
+/// Tokens of one node: Cassandra takes 1,536 at most (`num_tokens`).
+pub(super) const NODE_TOKENS_MAX: usize = 4_096;
+/// Tokens of all nodes: 256 each of a thousand nodes.
+pub(super) const TOKENS_MAX: usize = 256 * 1_024;
+
+/// The column that lists a node's tokens.
+const TOKENS: &str = "tokens";
+
+/// Checks the row about the node itself.
+///
+/// # Errors
+/// It has too many tokens.
+pub(super) fn check_own(local: &Row) -> Result<(), ControlError> {
+    let count = local.count(TOKENS);
+    if count <= NODE_TOKENS_MAX {
+        return Ok(());
+    }
+    let what = format!("{count} tokens of its own, and at most {NODE_TOKENS_MAX} are allowed");
+    Err(ControlError::Garbage(what))
+}
+
+/// Checks the rows about the other nodes.
+///
+/// # Errors
+/// There are too many.
+pub(super) fn check_peers(peers: &[Row]) -> Result<(), ControlError> {
+    let count = peers.len() + 1;
+    if count <= NODES_MAX {
+        return Ok(());
+    }
+    let what = format!("a ring of {count} nodes, and at most {NODES_MAX} are allowed");
+    Err(ControlError::Garbage(what))
+}
+
+/// The tokens that a ring's nodes may have.
+pub(super) struct TokenBounds {
+    /// Tokens of all nodes that have no more than one may.
+    all: usize,
+    /// Nodes that have more.
+    excessive: usize,
+}
+
+impl TokenBounds {
+    /// Counts the tokens that these rows say they have.
+    pub(super) fn of(local: &Row, peers: &[Row]) -> Self {
+        let mut bounds = Self { all: 0, excessive: 0 };
+        for count in peers.iter().chain([local]).map(|row| row.count(TOKENS)) {
+            if count <= NODE_TOKENS_MAX {
+                bounds.all += count;
+            } else {
+                bounds.excessive += 1;
+            }
+        }
+        bounds
+    }
+
+    /// The tokens of a node; none if it has too many, or if all nodes together have.
+    pub(super) fn read<'a>(&self, row: &'a Row) -> Vec<&'a str> {
+        if self.all > TOKENS_MAX || row.count(TOKENS) > NODE_TOKENS_MAX {
+            return Vec::new();
+        }
+        row.texts(TOKENS)
+    }
+
+    /// The reason why nodes have no tokens here; `None`: they have all of theirs.
+    pub(super) fn excess(&self) -> Option<String> {
+        if self.all > TOKENS_MAX {
+            return Some(format!(
+                "the ring has {} tokens, and Shunt routes by {TOKENS_MAX} at most: queries go to \
+                any node",
+                self.all
+            ));
+        }
+        (self.excessive > 0).then(|| {
+            format!(
+                "{} nodes have more than {NODE_TOKENS_MAX} tokens each, so they count as nodes \
+                without tokens: queries go to replicas among the others",
+                self.excessive
+            )
+        })
+    }
+}
