@@ -410,9 +410,14 @@ fn the_index_leads_to_every_page_and_no_page_is_long() {
 
 /// Returns the part of a source file before its tests.
 fn before_tests(source: &str) -> &str {
-    let tests = ["#[cfg(test)]\n#[allow", "#[cfg(test)]\nmod tests {"];
-    let at = tests.iter().filter_map(|start| source.find(start)).min();
-    &source[..at.unwrap_or(source.len())]
+    // A declaration, `mod tests;`, has code behind it.
+    let is_inline = |at: &usize| {
+        let module = source[*at..].lines().find(|line| line.starts_with("mod "));
+        module.is_some_and(|line| line.ends_with('{'))
+    };
+    let mut marks = source.match_indices("#[cfg(test)]\n").map(|(at, _)| at);
+    let end = marks.find(is_inline).unwrap_or(source.len());
+    &source[..end]
 }
 
 /// Returns the thread names in a source file; a number in a name becomes `N`.

@@ -1,5 +1,5 @@
-//! A limit on log lines of one kind that applications can cause: one line in each interval, with the
-//! number of those left out before it.
+//! A limit on log lines of one kind that applications can cause: one line in each interval, with
+//! the number of those left out before it.
 
 use crate::limits;
 
@@ -25,7 +25,8 @@ impl LogLimit {
     /// The number of lines left out, if there are any, there was no line since, and one may be
     /// written now.
     pub(super) fn overdue(&mut self, now_ns: u64) -> Option<u64> {
-        (self.suppressed > 0).then(|| self.admit(now_ns)).flatten()
+        let is_due = self.suppressed > 0 && now_ns >= self.next_ns;
+        is_due.then(|| self.admit(now_ns)).flatten()
     }
 }
 

@@ -332,8 +332,8 @@ impl ControlPlane {
         self.view.send_replace(Some(state));
     }
 
-    /// Warns of keyspaces that have no replicas because ring and schema are too large for it, unless
-    /// these are the same as before.
+    /// Warns of keyspaces that have no replicas because ring and schema are too large for it,
+    /// unless these are the same as before.
     fn note_unplaced(&mut self, routing: &RoutingTable) {
         let count = routing.unplaced().count();
         if count > 0

@@ -13,8 +13,8 @@
 //! This must never: serve a table by one replica's word, or by modes of unknown age or older than
 //! [`INITIAL_AGE_MAX_NS`](shunt_transactions::catalogue::switching::INITIAL_AGE_MAX_NS) when the
 //! core begins; send a statement on by the old mode once others go by a new one; end a wait by an
-//! answer to a question from before the wait began, or from an earlier wait. A statement that was read before is out of its hands: it may be on its way
-//! to a node.
+//! answer to a question from before the wait began, or from an earlier wait. A statement that was
+//! read before is out of its hands: it may be on its way to a node.
 
 use shunt_reactor::Io;
 use shunt_transactions::catalogue::modes::{Doubt, InitialModes};
