@@ -102,6 +102,16 @@ pub const KEYSPACE_NAME_BYTES_MAX: usize = 256;
 /// a quarter with one name.
 pub const LOGINS_MAX: usize = 256;
 
+/// Links that a core opens in one turn of its loop, beside those that verify logins; the next ones
+/// wait for another turn.
+pub const OPENINGS_TURN_MAX: usize = 64;
+
+/// Nodes that a core looks at in one turn to find missing links; the pool in hand looks at all.
+pub const OPENING_LOOKS_TURN_MAX: usize = 16_384;
+
+/// Pause before a turn that opens the next links, in which the core serves clients.
+pub const OPENINGS_PAUSE_NS: u64 = 1_000_000;
+
 /// Idle time after which a pool closes its links.
 pub const POOL_IDLE_NS: u64 = 120 * SECOND_NS;
 

@@ -23,7 +23,7 @@ use crate::handover::{Handover, agents, connections, links};
 use crate::ids::Ticket;
 use crate::intake;
 use crate::limits;
-use crate::link::{handshake, lifecycle, ring, watch};
+use crate::link::{handshake, lifecycle, open, ring, watch};
 use crate::locks::effects::perform;
 use crate::locks::status::report;
 use crate::locks::{self, foreign_rows, keeper as lock_keeper, rows, sweep};
@@ -45,6 +45,7 @@ const _: () = {
         census::TIMER,
         announce::TIMER,
         events::TIMER,
+        open::TIMER,
         locks::TIMER,
         run::TIMER,
         transactions::TIMER,
@@ -143,6 +144,8 @@ impl Service for Core {
             events::TIMER => events::go_on(self, io),
             // The end of the turn finds the waiting clients.
             HEAVY_TIMER => {}
+            // The end of the turn finds the waiting pools.
+            open::TIMER => self.links.allowance.is_timed = false,
             // The end of the turn finds the due frames.
             _ => self.links.gather_timer_ns = u64::MAX,
         }
@@ -201,6 +204,7 @@ impl Service for Core {
             connections::settle(self, io);
             settle(self, io);
         }
+        open::go_on(self, io);
         self.fleet.lanes.flush();
         let queries = flush::links(&mut self.links, &self.context, io);
         self.window.turn(queries);

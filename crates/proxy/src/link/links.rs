@@ -10,6 +10,7 @@ use slab::Slab;
 
 use crate::ids::{LinkKey, LinkRef};
 use crate::limits;
+use crate::link::allowance::Allowance;
 use crate::link::{Link, LinkWriter, NodeState, Openings, Step};
 use crate::metrics::GivenUp;
 
@@ -23,6 +24,8 @@ pub(crate) struct Links {
     pub(crate) dirty: Vec<LinkKey>,
     /// Links that are opening, by role.
     pub(crate) openings: Openings,
+    /// Links that may open in this turn.
+    pub(crate) allowance: Allowance,
     /// Expiry of the timer for frames that gather, nanoseconds; `u64::MAX`: none is set.
     pub(crate) gather_timer_ns: u64,
 }
@@ -46,6 +49,7 @@ impl Default for Links {
             health: Health::new(base, max),
             dirty: Vec::new(),
             openings: Openings::default(),
+            allowance: Allowance::default(),
             gather_timer_ns: u64::MAX,
         }
     }

@@ -11,6 +11,7 @@
 //! [`crate::aggregate`] puts requests on a link, and they come back through
 //! [`crate::disaggregate`].
 
+pub(crate) mod allowance;
 pub(crate) mod closing;
 pub(crate) mod handshake;
 pub(crate) mod identity;

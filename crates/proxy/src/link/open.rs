@@ -13,6 +13,9 @@ use crate::limits;
 use crate::link::links::{LinkAndNode, Links};
 use crate::link::{Link, LinkWriter, Opening, Pool, Role};
 
+/// Timer of a turn that opens links of pools that wait.
+pub(crate) const TIMER: u64 = 10;
+
 /// Writes a handshake message. They travel one at a time, so they need no stream table.
 pub(crate) fn write_handshake(links: &mut Links, io: &mut Io, key: LinkKey, op: u8, body: &[u8]) {
     let Some(LinkAndNode { link, dirty, .. }) = links.get_with_node(key) else { return };
@@ -58,6 +61,22 @@ pub(crate) fn has_room(core: &mut Core, id: PoolId) -> bool {
     has_room
 }
 
+/// Opens links of the pools that wait for another turn, at the end of each.
+pub(crate) fn go_on(core: &mut Core, io: &mut Io) {
+    for _ in 0..core.links.allowance.waiting() {
+        if core.links.allowance.is_spent() {
+            break;
+        }
+        let Some(pool) = core.links.allowance.next() else { break };
+        ensure_links(core, io, pool);
+    }
+    core.links.allowance.renew();
+    let waits = core.links.allowance.waiting() > 0;
+    if waits && !std::mem::replace(&mut core.links.allowance.is_timed, true) {
+        io.set_timer(io.now_ns() + limits::OPENINGS_PAUSE_NS, TIMER);
+    }
+}
+
 /// True if the keyspace of a pool is in no schema that the proxy has seen and no node has accepted
 /// it. It may have been made a moment ago.
 fn is_keyspace_doubtful(pool: &Pool, routing: &RoutingTable) -> bool {
@@ -65,10 +84,10 @@ fn is_keyspace_doubtful(pool: &Pool, routing: &RoutingTable) -> bool {
     pool.ready == 0 && !pool.admitted && !pool.key.keyspace.as_deref().is_none_or(is_known)
 }
 
-/// Opens the links a pool is missing, as far as the nodes' back-off and the number of logins at a
-/// time allow. A pool with a doubtful login opens only one, so that a wrong password is tried once
-/// and not on every node. Nor does the USE of a keyspace that nobody knows cost every node a login:
-/// another node is asked only if one does not answer in time.
+/// Opens the links a pool is missing, as far as the nodes' back-off, the number of logins at a time
+/// and the turn's allowance permit. A pool with a doubtful login opens only one, so that a wrong
+/// password is tried once and not on every node. Nor does the USE of a keyspace that nobody knows
+/// cost every node a login: another node is asked only if one does not answer in time.
 pub(crate) fn ensure_links(core: &mut Core, io: &mut Io, pool_id: PoolId) {
     let Some(cluster) = core.router.cluster.clone() else { return };
     let now = io.now_ns();
@@ -92,20 +111,32 @@ pub(crate) fn ensure_links(core: &mut Core, io: &mut Io, pool_id: PoolId) {
         return;
     }
     let tries_one = is_doubtful || tries_keyspace;
+    // A pool that opens one link does not wait: its clients have a deadline for their login.
+    if !tries_one && core.links.allowance.is_spent() {
+        core.links.allowance.wait(pool_id);
+        return;
+    }
     // A few steps for each node: clients come here with each STARTUP, login and USE.
     for offset in 0..candidates.len() {
+        core.links.allowance.look();
         let Some(pool) = core.router.pools.get(pool_id) else { return };
         let node = candidates[(core.router.cursor + offset) % candidates.len()];
         let is_stranger = core.links.node(node).is_some_and(|state| state.stranger);
         let missing = pool.missing(node);
         let wanted = if tries_one || is_stranger { missing.min(1) } else { missing };
-        let may_open = core.links.health.is_usable(node, now)
+        let may_open = wanted > 0
+            && core.links.health.is_usable(node, now)
             && !pool.is_spared(node, now)
             && !is_being_identified(&core.links, node);
         for _ in 0..if may_open { wanted } else { 0 } {
             if !has_room(core, pool_id) {
                 return;
             }
+            if !tries_one && core.links.allowance.is_full() {
+                core.links.allowance.wait(pool_id);
+                return;
+            }
+            core.links.allowance.open();
             if open(core, io, pool_id, node, Role::Serves) && tries_one {
                 return;
             }

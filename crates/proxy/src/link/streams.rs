@@ -124,11 +124,20 @@ impl Streams {
     /// Allows at most `max` in flight, and at most 32,767.
     pub(crate) fn new(max: usize) -> Self {
         let max = max.min(STREAMS_PER_CONNECTION_MAX - 1);
-        let free = Box::new([0; WORDS]);
-        let mut streams =
-            Self { slots: vec![None], free, free_words: [0; WORDS / WORD], used: 0, max };
-        (1..=max).for_each(|id| streams.set_free(id));
-        streams
+        let mut free = Box::new([0; WORDS]);
+        // Whole words first: a link opens in the time of a few.
+        let (whole, rest) = ((max + 1) / WORD, (max + 1) % WORD);
+        free[..whole].fill(u64::MAX);
+        if let Some(word) = free.get_mut(whole) {
+            *word = (1 << rest) - 1;
+        }
+        // Id 0 is never given out.
+        free[0] &= !1;
+        let mut free_words = [0; WORDS / WORD];
+        for (index, _) in free.iter().enumerate().filter(|(_, word)| **word != 0) {
+            free_words[index / WORD] |= 1 << (index % WORD);
+        }
+        Self { slots: vec![None], free, free_words, used: 0, max }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -275,6 +284,16 @@ mod tests {
             streams.remove(i);
         }
         assert_eq!(streams.len(), 0);
+    }
+
+    #[test]
+    fn a_table_of_any_size_begins_with_all_its_ids() {
+        for max in [1, 62, 63, 64, 65, 4_095, 4_096, 32_766, 32_767] {
+            let mut streams = Streams::new(max);
+            let ids: Vec<_> =
+                std::iter::from_fn(|| insert(&mut streams, pending(1)).map(usize::from)).collect();
+            assert!(ids.iter().copied().eq(1..=max), "{max}");
+        }
     }
 
     #[test]
