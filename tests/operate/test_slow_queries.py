@@ -5,6 +5,7 @@ import signal
 
 import pytest
 from cassandra.cluster import Cluster
+from cassandra.protocol import StartupMessage
 
 from harness.driver import UNDISTURBED
 from harness.embedded import Embedded
@@ -29,9 +30,18 @@ def proxy(node, tmp_path_factory):
         yield proxy
 
 
+class NamedConnection(Cluster.connection_class):
+    """Sends the name of the application in STARTUP, which this driver's own option does not do."""
+
+    def send_msg(self, message, *arguments, **options):
+        if isinstance(message, StartupMessage):
+            message.options["APPLICATION_NAME"] = "checkout"
+        return super().send_msg(message, *arguments, **options)
+
+
 @pytest.fixture(scope="module")
 def session(proxy):
-    cluster = Cluster([proxy.host], port=proxy.port, application_name="checkout", **UNDISTURBED)
+    cluster = Cluster([proxy.host], port=proxy.port, connection_class=NamedConnection, **UNDISTURBED)
     session = cluster.connect()
     session.execute("CREATE KEYSPACE shop WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}")
     session.execute("CREATE TABLE shop.items (id int PRIMARY KEY, v text)")
