@@ -29,10 +29,14 @@ pub(crate) enum Logged {
     Observed,
     /// TLS with a node or with another proxy of the fleet failed.
     Tls,
+    /// An open link to a node broke.
+    LinkLost,
+    /// A link to a node misbehaved, fell silent or opened too slowly.
+    LinkGivenUp,
 }
 
 /// Kinds other than [`Closing`].
-const OTHERS: [Logged; 7] = [
+const OTHERS: [Logged; 9] = [
     Logged::LongAnswer,
     Logged::NoAccess,
     Logged::LockRow,
@@ -40,6 +44,8 @@ const OTHERS: [Logged; 7] = [
     Logged::Transactions,
     Logged::Observed,
     Logged::Tls,
+    Logged::LinkLost,
+    Logged::LinkGivenUp,
 ];
 const KINDS: usize = Closing::COUNT + OTHERS.len();
 
@@ -58,6 +64,8 @@ impl Logged {
             Logged::Transactions => Closing::COUNT + 4,
             Logged::Observed => Closing::COUNT + 5,
             Logged::Tls => Closing::COUNT + 6,
+            Logged::LinkLost => Closing::COUNT + 7,
+            Logged::LinkGivenUp => Closing::COUNT + 8,
         }
     }
 
@@ -72,6 +80,8 @@ impl Logged {
             Logged::Transactions => "transactions",
             Logged::Observed => "observed",
             Logged::Tls => "server_tls",
+            Logged::LinkLost => "link_lost",
+            Logged::LinkGivenUp => "link_given_up",
         }
     }
 }

@@ -146,7 +146,9 @@ pub(crate) fn tell_suppressed(context: &Context, io: &Io) {
             | Logged::Permission
             | Logged::Transactions
             | Logged::Observed
-            | Logged::Tls => {
+            | Logged::Tls
+            | Logged::LinkLost
+            | Logged::LinkGivenUp => {
                 tracing::warn!(reason, suppressed, "the same happened more often")
             }
         }

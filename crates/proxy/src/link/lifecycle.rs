@@ -11,6 +11,7 @@ use crate::core::Core;
 use crate::handover::policy;
 use crate::ids::LinkKey;
 use crate::link::{Role, Step, closing, open, upgrade};
+use crate::log_limits::Logged;
 use crate::metrics::GivenUp;
 
 /// Ends the handshake: the link takes queries.
@@ -69,24 +70,38 @@ pub(crate) fn lost(core: &mut Core, io: &mut Io, key: LinkKey, reason: CloseReas
     let in_flight = link.streams.len();
     upgrade::broke(core, io.now_ns(), key);
     let now = io.now_ns();
-    let random = core.context.random();
-    let until_ns = core.links.health.failed(node, now, random);
+    blame(core, now, key);
     let named = core.router.node_named(node);
-    let retry_in_ms = until_ns.saturating_sub(now) / 1_000_000;
     // While a node is down every pool makes many attempts; the control plane logs once that it is
     // down.
-    if step == Step::Ready {
-        tracing::info!(core = core.context.index, node = %named, ?reason, in_flight, retry_in_ms, "lost a link to a node");
-    } else {
-        tracing::debug!(core = core.context.index, node = %named, ?reason, ?step, retry_in_ms, "no link to a node");
+    if step != Step::Ready {
+        tracing::debug!(core = core.context.index, node = %named, ?reason, ?step, "no link to a node");
+    } else if let Some(suppressed) = core.context.log_limits.admit(Logged::LinkLost, now) {
+        tracing::info!(core = core.context.index, node = %named, ?reason, in_flight, suppressed, "lost a link to a node");
     }
     closing::forget(core, io, key);
-    let _ = core.context.control.try_send(ControlRequest::NodeUnreachable(node));
     if role == Role::Verifies || step != Step::Ready {
         login::verification_interrupted(core, io, pool_id);
     }
     open::ensure_links(core, io, pool_id);
     login::resume(core, io);
+}
+
+/// Notes a link that failed: its node has a pause, unless the failure may be that of a login that
+/// nothing supports. A node may be slow or silent with such a login alone, which anybody can send,
+/// so the pause is that of its pool then, and all other pools keep the node.
+fn blame(core: &mut Core, now_ns: u64, key: LinkKey) {
+    let random = core.context.random();
+    let Some(link) = core.links.get(key) else { return };
+    let (node, pool) = (link.node, link.pool);
+    if link.step == Step::Login && link.opening.is_some_and(|opening| opening.is_doubtful) {
+        if let Some(pool) = core.router.pools.get_mut(pool) {
+            pool.refused_by(node, None, now_ns, random);
+        }
+        return;
+    }
+    core.links.health.failed(node, now_ns, random);
+    let _ = core.context.control.try_send(ControlRequest::NodeUnreachable(node));
 }
 
 /// Retires a link, and begins a login anew that it was to verify.
@@ -108,10 +123,17 @@ pub(crate) fn break_off(core: &mut Core, io: &mut Io, key: LinkKey, reason: Give
         return;
     }
     upgrade::broke(core, io.now_ns(), key);
-    tracing::warn!(core = core.context.index, node = %core.router.node_named(node), why, "giving up a link to a node");
-    let (now, random) = (io.now_ns(), core.context.random());
-    core.links.health.failed(node, now, random);
-    let _ = core.context.control.try_send(ControlRequest::NodeUnreachable(node));
+    blame(core, io.now_ns(), key);
+    if let Some(suppressed) = core.context.log_limits.admit(Logged::LinkGivenUp, io.now_ns()) {
+        let node = core.router.node_named(node);
+        tracing::warn!(
+            core = core.context.index,
+            node,
+            why,
+            suppressed,
+            "giving up a link to a node"
+        );
+    }
     closing::close(core, io, key);
     if role == Role::Verifies || step != Step::Ready {
         login::verification_interrupted(core, io, pool_id);
