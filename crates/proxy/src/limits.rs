@@ -93,13 +93,21 @@ pub const POOLS_UNVERIFIED_MAX: usize = POOLS_MAX * 3 / 8;
 /// Such pools with logins of one name, which anybody may claim.
 pub const POOLS_UNVERIFIED_OF_ROLE_MAX: usize = POOLS_UNVERIFIED_MAX / 2;
 
+/// Such pools that clients of one host have made. Their further logins wait for room.
+pub const POOLS_UNVERIFIED_OF_HOST_MAX: usize = 32;
+
+/// Logins in line for such a pool that a core tries to begin when one has ended.
+pub const LOGINS_RESUMED: usize = 16;
+/// The same with each tick.
+pub const LOGINS_RESUMED_BY_TICK: usize = 1_024;
+
 /// Longest name of a keyspace in USE. The name becomes the key of a pool and travels on each of its
 /// links; Cassandra's names have at most 48 characters.
 pub const KEYSPACE_NAME_BYTES_MAX: usize = 256;
 
 /// Links of one core that open at a time under logins of clients: each costs its node a password
-/// hash. One role has half of them. Logins that no node has accepted have half of them in all, and
-/// a quarter with one name.
+/// hash. One role has half of them. Logins that no node has accepted have half of them in all, a
+/// quarter with one name, and an eighth from one host.
 pub const LOGINS_MAX: usize = 256;
 
 /// Links that a core opens in one turn of its loop, beside those that verify logins; the next ones
@@ -359,6 +367,7 @@ const _: () = {
     // A role with its share that guesses passwords too leaves others room.
     assert!(POOLS_OF_ROLE_MAX + POOLS_UNVERIFIED_MAX < POOLS_MAX);
     assert!(POOLS_UNVERIFIED_OF_ROLE_MAX < POOLS_OF_ROLE_MAX);
+    assert!(POOLS_UNVERIFIED_OF_HOST_MAX < POOLS_UNVERIFIED_OF_ROLE_MAX);
     // The first clients of all identities may come at once.
     assert!(IDENTITIES_MAX <= POOLS_UNVERIFIED_MAX);
     assert!(SCHEMA_AGREEMENT_NS < SCHEMA_TIMEOUT_NS);

@@ -7,7 +7,7 @@ use shunt_reactor::Io;
 use shunt_topology::NodeId;
 
 use crate::client::Client;
-use crate::client::identity::Who;
+use crate::client::identity::{PoolNames, Who};
 use crate::control::state::ClusterState;
 use crate::fleet::roster::Fleet;
 use crate::ids::PoolId;
@@ -84,9 +84,11 @@ impl Router {
     /// A client's name in logs; while it logs in, the role that it claims.
     pub(crate) fn who(&self, client: &Client) -> Who {
         let login = client.switch.filter(|switch| switch.login).map(|switch| switch.pool);
+        let held = client.held_login.as_ref();
+        let claimed = held.map(|held| PoolNames::new(held.key.token().as_deref(), None));
         let names =
             login.or(client.pool).and_then(|pool| self.pools.get(pool)).map(|pool| &pool.names);
-        Who::new(client.peer, names, client.driver.clone())
+        Who::new(client.peer, claimed.as_ref().or(names), client.driver.clone())
     }
 
     /// Removes a client from its pool and tells the nodes that keep state per client.

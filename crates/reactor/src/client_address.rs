@@ -2,7 +2,7 @@
 //! a network.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// The client of an accepted connection.
 #[derive(Copy, Clone, Eq, PartialEq, Hash, Debug)]
@@ -38,6 +38,16 @@ impl ClientAddress {
             }
             ClientAddress::Unix { user, .. } => ClientHost::User(user),
         }
+    }
+
+    /// The client to which shares count: a host of IPv6 has 64 bits of addresses. On a Unix socket,
+    /// each user of this host is a client.
+    pub fn counted_host(self) -> ClientHost {
+        let ClientHost::Network(address) = self.host() else { return self.host() };
+        ClientHost::Network(match address.to_canonical() {
+            IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
+            address => address,
+        })
     }
 
     /// The IP address of the client; a process of this host has a loopback address.

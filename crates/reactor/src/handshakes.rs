@@ -14,7 +14,6 @@
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::net::{IpAddr, Ipv6Addr};
 use std::os::fd::OwnedFd;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -339,7 +338,7 @@ impl<M> Worker<M> {
         );
         for (socket, origin) in accepted {
             let stage = first_stage(&*self.security, &origin);
-            let client = matches!(stage, Stage::Silent).then(|| client_of(origin.peer));
+            let client = matches!(stage, Stage::Silent).then(|| origin.peer.counted_host());
             let bound = self.queue.bound;
             if self.has_its_share(client) {
                 self.give_up_oldest(Some(client));
@@ -410,7 +409,7 @@ impl<M> Worker<M> {
         if matches!(pending.stage, Stage::Header(_)) {
             return;
         }
-        let client = Some(client_of(pending.origin.peer));
+        let client = Some(pending.origin.peer.counted_host());
         *known = client;
         self.leave(None, index);
         if self.has_its_share(client) {
@@ -532,14 +531,4 @@ fn tell_given_up(security: &dyn Security, origin: &Accepted, stage: &Stage, faul
         Stage::Header(header) => drop(security.refuse_header(origin, fault, header)),
         Stage::Silent | Stage::Handshake(_) => security.handshake_ended(origin, Err(fault)),
     }
-}
-
-/// The client that an address stands for: a host of IPv6 has 64 bits of addresses. On a Unix
-/// socket, each user of this host is a client.
-fn client_of(peer: ClientAddress) -> ClientHost {
-    let ClientHost::Network(address) = peer.host() else { return peer.host() };
-    ClientHost::Network(match address.to_canonical() {
-        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
-        address => address,
-    })
 }

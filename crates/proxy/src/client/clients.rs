@@ -10,6 +10,7 @@ use slab::Slab;
 use crate::client::heavy::{self, Heavy};
 use crate::client::identity::Drivers;
 use crate::client::inbox::Inbox;
+use crate::client::login_line::LoginLine;
 use crate::client::news::{Announcing, SchemaNews};
 use crate::client::{Client, Phase, Stall};
 use crate::fleet::statements;
@@ -39,6 +40,8 @@ pub(crate) struct Clients {
     pub(crate) schema_news: SchemaNews,
     /// Clients that may be read again.
     pub(crate) wake: Vec<ClientRef>,
+    /// The line of clients whose logins wait for room.
+    pub(crate) login_line: LoginLine,
     /// The line of clients with large requests.
     pub(crate) heavy: Heavy,
 }
@@ -60,6 +63,9 @@ impl Clients {
     pub(crate) fn try_remove(&mut self, slot: u32) -> Option<Client> {
         let removed = self.slots.try_remove(slot as usize)?;
         self.turned_away -= usize::from(removed.phase == Phase::TurnedAway);
+        if let Some(held) = &removed.held_login {
+            self.login_line.forget(removed.peer.counted_host(), held);
+        }
         Some(removed)
     }
 

@@ -7,7 +7,7 @@
 use shunt_reactor::Io;
 
 use crate::accept::TOO_MANY;
-use crate::client::{Client, Phase, Stall, closing};
+use crate::client::{Client, Phase, Stall, closing, login};
 use crate::config::Config;
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
@@ -51,6 +51,8 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io, full_round: bool) {
     for (slot, handshake) in late {
         if core.clients.get(slot).is_some_and(|client| client.phase == Phase::TurnedAway) {
             closing::abort(core, io, slot, Closing::TooMany, TOO_MANY);
+        } else if core.clients.get(slot).is_some_and(Client::awaits_login) {
+            login::close_unchecked(core, io, slot);
         } else if handshake {
             refuse_late(core, io, slot);
         } else {
@@ -184,6 +186,7 @@ fn bytes_of(io: &Io, client: &Client) -> usize {
         + io.unread(client.conn)
         + io.session_bytes(client.conn)
         + client.reader.held_bytes()
+        + client.held_login.as_ref().map_or(0, |held| held.bytes())
 }
 
 /// True if a client does not take its replies: more of them wait than any bound allows, or it has

@@ -19,12 +19,13 @@ use shunt_wire::cql::message::{ErrorMessage, Query, encode, split_request_prefix
 use shunt_wire::cql::statement::{TEXT_BYTES_MAX, classify};
 
 use crate::client::account::{LoginToken, token_as_read};
-use crate::client::{Phase, Stall, Switch, closing};
+use crate::client::login_line::HeldLogin;
+use crate::client::{Client, Phase, Stall, Switch, closing};
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
 use crate::ids::{ClientRef, LinkKey, PoolId};
 use crate::limits;
-use crate::link::{PoolKey, Role, Step, open, pools};
+use crate::link::{PoolKey, Role, Shortage, Step, open, pools};
 use crate::metrics::{Closing, Outcome, Refusal};
 use crate::plan::Plan;
 use crate::reply;
@@ -49,9 +50,87 @@ pub(crate) fn take_login(core: &mut Core, io: &mut Io, slot: u32, stream: i16, t
         no_compact: client.no_compact,
         is_own: false,
     };
-    match pools::for_key(core, io, &key, 0) {
-        Ok(id) => start_switch(core, io, slot, stream, id, true),
-        Err(shortage) => closing::refuse_pool(core, io, slot, stream, shortage),
+    let deadline_ns = io.now_ns() + core.context.config.connect_timeout_ms * 1_000_000;
+    request_login(core, io, slot, HeldLogin::new(key, stream, deadline_ns));
+}
+
+/// Has a node check a client's login now, or as soon as there is room.
+fn request_login(core: &mut Core, io: &mut Io, slot: u32, held: HeldLogin) {
+    let Some(host) = core.clients.get(slot).map(|client| client.peer.counted_host()) else {
+        return;
+    };
+    let is_next = !core.clients.login_line.has(host) || core.router.pools.knows(&held.key);
+    let begun = if is_next { begin_login(core, io, slot, &held) } else { Err(Shortage::Logins) };
+    match begun {
+        Ok(()) => {}
+        Err(Shortage::Logins) => hold_login(core, io, slot, held),
+        Err(shortage) => closing::refuse_pool(core, io, slot, held.stream, shortage),
+    }
+}
+
+/// Begins a login, if there is room for it.
+fn begin_login(core: &mut Core, io: &mut Io, slot: u32, held: &HeldLogin) -> Result<(), Shortage> {
+    let Some(host) = core.clients.get(slot).map(|client| client.peer.counted_host()) else {
+        return Ok(());
+    };
+    let pools = &core.router.pools;
+    let has_room = || pools.has_room_of(host) && pools.has_room_of_role(held.key.account());
+    if !pools.knows(&held.key) && !has_room() {
+        return Err(Shortage::Logins);
+    }
+    let id = pools::for_key(core, io, &held.key, 0)?;
+    core.router.pools.set_tried_by(id, host);
+    start_switch(core, io, slot, held.stream, id, true);
+    let switch = core.clients.get_mut(slot).and_then(|client| client.switch.as_mut());
+    if let Some(switch) = switch.filter(|switch| switch.pool == id) {
+        switch.deadline_ns = held.deadline_ns;
+    }
+    Ok(())
+}
+
+fn hold_login(core: &mut Core, io: &mut Io, slot: u32, mut held: HeldLogin) {
+    let reference = core.clients.reference(slot);
+    let Some(host) = core.clients.get(slot).map(|client| client.peer.counted_host()) else {
+        return;
+    };
+    held.place = core.clients.login_line.join(host, reference);
+    if let Some(client) = core.clients.get_mut(slot) {
+        client.held_login = Some(Box::new(held));
+    }
+    core.clients.stall(&core.context.metrics, io, slot, Stall::SWITCH);
+}
+
+/// Begins the logins in line for which there is room now, with this many attempts at most.
+fn resume_line(core: &mut Core, io: &mut Io, attempts: usize) {
+    let mut without_room = 0;
+    for _ in 0..attempts {
+        let Some((host, place, client)) = core.clients.login_line.first() else { return };
+        if without_room >= core.clients.login_line.hosts() {
+            return;
+        }
+        let held = core.clients.find_mut(client).and_then(|found| found.held_login.take());
+        let begun = held.as_ref().map(|held| begin_login(core, io, client.slot, held));
+        match (begun, held) {
+            (Some(Err(Shortage::Logins)), Some(mut held)) => {
+                // A host with room of its own waits for that of a role: its next login may be of
+                // another role.
+                if core.router.pools.has_room_of(host) {
+                    core.clients.login_line.leave(host, place);
+                    held.place = core.clients.login_line.join(host, client);
+                } else {
+                    without_room += 1;
+                }
+                core.clients.login_line.pass(host);
+                if let Some(found) = core.clients.find_mut(client) {
+                    found.held_login = Some(held);
+                }
+            }
+            (Some(Err(shortage)), Some(held)) => {
+                core.clients.login_line.leave(host, place);
+                closing::refuse_pool(core, io, client.slot, held.stream, shortage);
+            }
+            _ => core.clients.login_line.leave(host, place),
+        }
     }
 }
 
@@ -233,12 +312,13 @@ fn pursue(core: &mut Core, io: &mut Io, id: PoolId) {
 /// Goes on with the pools in line for room, after a link has opened or was given up.
 pub(crate) fn resume(core: &mut Core, io: &mut Io) {
     for _ in 0..core.links.openings.waiting() {
-        let Some(id) = core.links.openings.next() else { return };
+        let Some(id) = core.links.openings.next() else { break };
         if is_awaited(core, id) {
             pursue(core, io, id);
         }
         open::ensure_links(core, io, id);
     }
+    resume_line(core, io, limits::LOGINS_RESUMED);
 }
 
 /// Handles a node's acceptance of the pool's login.
@@ -354,39 +434,44 @@ pub(crate) fn complete_switch(core: &mut Core, io: &mut Io, client: ClientRef, i
     core.clients.unstall(&core.context.metrics, client.slot, Stall::SWITCH);
 }
 
+/// Closes a client whose login no node has judged in time. Drivers take an ERROR here, whatever its
+/// code, for a wrong password, and some never try again.
+pub(super) fn close_unchecked(core: &mut Core, io: &mut Io, slot: u32) {
+    let is_held = core.clients.get(slot).is_some_and(|client| client.held_login.is_some());
+    let why = if is_held {
+        "too many logins wait for a node to accept them, in all, of its role or of its address"
+    } else {
+        "no node could check its login in time"
+    };
+    core.context.metrics.clients_refused.of(Refusal::LoginUnchecked).add(1);
+    closing::close(core, io, slot, Closing::LoginUnchecked, why);
+}
+
 /// Gives up logins and USEs that no node answered in time.
 pub(crate) fn expire_switches(core: &mut Core, io: &mut Io) {
     let now = io.now_ns();
-    let late: Vec<(ClientRef, Switch)> = core
-        .clients
-        .iter()
-        .filter_map(|(slot, client)| {
-            let switch = client.switch.filter(|switch| now > switch.deadline_ns)?;
-            Some((ClientRef { slot, id: client.id }, switch))
-        })
-        .collect();
+    let is_late = |client: &Client| {
+        let held = client.held_login.as_ref().map(|held| held.deadline_ns);
+        let switch = client.switch.map(|switch| switch.deadline_ns);
+        held.or(switch).is_some_and(|deadline_ns| now > deadline_ns)
+    };
+    let late = core.clients.iter().filter(|(_, client)| is_late(client));
+    let late: Vec<(ClientRef, Option<Switch>)> =
+        late.map(|(slot, client)| (ClientRef { slot, id: client.id }, client.switch)).collect();
     for (client, switch) in late {
-        if switch.login {
-            // Drivers take an ERROR here, whatever its code, for a wrong password, and some never
-            // try again.
-            core.context.metrics.clients_refused.of(Refusal::LoginUnchecked).add(1);
-            closing::close(
-                core,
-                io,
-                client.slot,
-                Closing::LoginUnchecked,
-                "no node could check its login in time",
-            );
-        } else {
-            end_switch(core, io, client, switch.pool);
-            let why = "no node could be reached in time to carry out the request";
-            reply::error(core, io, client.slot, switch.stream, &Fault::overloaded(why));
-            core.clients.unstall(&core.context.metrics, client.slot, Stall::SWITCH);
-        }
+        let Some(switch) = switch.filter(|switch| !switch.login) else {
+            close_unchecked(core, io, client.slot);
+            continue;
+        };
+        end_switch(core, io, client, switch.pool);
+        let why = "no node could be reached in time to carry out the request";
+        reply::error(core, io, client.slot, switch.stream, &Fault::overloaded(why));
+        core.clients.unstall(&core.context.metrics, client.slot, Stall::SWITCH);
     }
     for id in core.router.pools.ids() {
         if is_awaited(core, id) {
             pursue(core, io, id);
         }
     }
+    resume_line(core, io, limits::LOGINS_RESUMED_BY_TICK);
 }

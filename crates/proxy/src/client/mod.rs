@@ -1,7 +1,8 @@
 //! The state that a core keeps of one client connection, and everything about a client beside its
 //! queries.
 //!
-//! [`login`] lets it into a pool (logging in and USE), [`certificate`] does so by its certificate,
+//! [`login`] lets it into a pool (logging in and USE), [`login_line`] has it wait for one,
+//! [`certificate`] does so by its certificate,
 //! [`account`] says to whom a login counts, [`events`] sends it changes of the schema and
 //! [`announce`] those of the fleet, [`deadlines`] and [`closing`] end it, [`heavy`] orders large
 //! requests, [`inbox`] is that of the proxy itself, which acts as a client too, [`identity`],
@@ -19,6 +20,7 @@ pub(crate) mod heavy;
 pub(crate) mod identity;
 pub(crate) mod inbox;
 pub(crate) mod login;
+pub(crate) mod login_line;
 mod news;
 pub(crate) mod traffic;
 
@@ -33,6 +35,7 @@ use shunt_wire::cql::frame_v5::SegmentWriter;
 use shunt_wire::cql::reader::EnvelopeReader;
 
 use crate::client::identity::Driver;
+use crate::client::login_line::HeldLogin;
 use crate::client::traffic::Traffic;
 use crate::config::Identity;
 use crate::fault::Fault;
@@ -151,6 +154,8 @@ pub(crate) struct Client {
     pub(crate) reader: EnvelopeReader,
     pub(crate) pool: Option<PoolId>,
     pub(crate) switch: Option<Switch>,
+    /// The login that waits for room.
+    pub(crate) held_login: Option<Box<HeldLogin>>,
     /// The events that it registered for.
     pub(crate) registered: Registered,
     /// The fleet in its last event, if it registered for events about hosts; `None`: it knows no
@@ -212,6 +217,7 @@ impl Client {
             reader: EnvelopeReader::default(),
             pool: None,
             switch: None,
+            held_login: None,
             registered: Registered::default(),
             told: None,
             stalls: Stall::default(),
@@ -232,6 +238,11 @@ impl Client {
             writes_taken: 0,
             may_be_heavy: false,
         }
+    }
+
+    /// True while the client waits for the verdict on its login.
+    pub(crate) fn awaits_login(&self) -> bool {
+        self.held_login.is_some() || self.switch.is_some_and(|switch| switch.login)
     }
 
     /// The addresses of its connection; `None` without a TCP connection of its own.

@@ -48,7 +48,8 @@ fn opening_of(pool: &Pool) -> Option<Opening> {
     let is_counted = pool.key.login.is_some() && !pool.key.is_own;
     // The configuration vouches for the login of an identity.
     let is_doubtful = pool.is_doubtful() && pool.key.identity.is_none();
-    is_counted.then_some(Opening { account: pool.account, is_doubtful })
+    let host = pool.tried_by.filter(|_| is_doubtful);
+    is_counted.then_some(Opening { account: pool.account, host, is_doubtful })
 }
 
 /// True if a pool may open another link now. If not, the pool is in line for room.

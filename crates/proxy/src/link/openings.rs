@@ -7,6 +7,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use shunt_reactor::ClientHost;
+
 use crate::client::account::Account;
 use crate::ids::PoolId;
 use crate::limits;
@@ -15,21 +17,41 @@ use crate::limits;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Opening {
     pub(crate) account: Account,
+    /// The host whose client began the login, if it is doubtful.
+    pub(crate) host: Option<ClientHost>,
     /// Neither a verdict nor a link supports the login yet.
     pub(crate) is_doubtful: bool,
+}
+
+impl Opening {
+    /// The shares that it counts to, with the part of its kind's links that each may have.
+    fn shares(self) -> impl Iterator<Item = (Share, usize)> {
+        let account = (Share::Account(self.account, self.is_doubtful), 2);
+        let host = self.host.map(|host| (Share::Host(host), 4));
+        std::iter::once(account).chain(host)
+    }
+}
+
+/// A share of the opening links.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Share {
+    Account(Account, bool),
+    Host(ClientHost),
 }
 
 /// Numbers of opening links, and pools that wait.
 #[derive(Default)]
 pub(crate) struct Openings {
-    counts: HashMap<Opening, usize>,
+    /// Links of each account, doubtful or not, and of each host.
+    counts: HashMap<Share, usize>,
     all: usize,
     doubtful: usize,
     line: Line,
 }
 
 impl Openings {
-    /// Most links of a kind at a time; those of one account are half of them.
+    /// Most links of a kind at a time; those of one account are half of them, and doubtful ones of
+    /// one host a quarter.
     fn most(is_doubtful: bool) -> usize {
         if is_doubtful { limits::LOGINS_MAX / 2 } else { limits::LOGINS_MAX }
     }
@@ -42,22 +64,27 @@ impl Openings {
 
     /// True if another such link may open.
     pub(crate) fn has_room(&self, opening: Opening) -> bool {
-        let of_account = self.counts.get(&opening).copied().unwrap_or_default();
+        let most = Self::most(opening.is_doubtful);
+        let count = |share| self.counts.get(&share).copied().unwrap_or_default();
         self.has_room_for_kind(opening.is_doubtful)
-            && of_account < Self::most(opening.is_doubtful) / 2
+            && opening.shares().all(|(share, part)| count(share) < most / part)
     }
 
     pub(crate) fn begin(&mut self, opening: Opening) {
-        *self.counts.entry(opening).or_default() += 1;
+        for (share, _) in opening.shares() {
+            *self.counts.entry(share).or_default() += 1;
+        }
         self.all += 1;
         self.doubtful += usize::from(opening.is_doubtful);
     }
 
     pub(crate) fn end(&mut self, opening: Opening) {
-        let Some(count) = self.counts.get_mut(&opening) else { return };
-        *count -= 1;
-        if *count == 0 {
-            self.counts.remove(&opening);
+        for (share, _) in opening.shares() {
+            let Some(count) = self.counts.get_mut(&share) else { return };
+            *count -= 1;
+            if *count == 0 {
+                self.counts.remove(&share);
+            }
         }
         self.all -= 1;
         self.doubtful -= usize::from(opening.is_doubtful);
@@ -87,7 +114,8 @@ impl Openings {
     }
 
     /// The first pool in line of a kind with room, with its number, and the accounts looked at.
-    /// While the kind has room, one account at most is at its bound, half of the kind's.
+    /// While the kind has room, one account at most is at its bound, half of the kind's, and three
+    /// hosts, each with the pools of its share.
     fn first(&self, is_doubtful: bool) -> (Option<(u64, PoolId)>, usize) {
         let firsts = &self.line.firsts[usize::from(is_doubtful)];
         let full = firsts.values().take_while(|(_, opening)| !self.has_room(*opening)).count();
@@ -149,7 +177,7 @@ mod tests {
     use super::*;
 
     fn opening(token: &[u8], is_doubtful: bool) -> Opening {
-        Opening { account: Account::of(Some(token)), is_doubtful }
+        Opening { account: Account::of(Some(token)), host: None, is_doubtful }
     }
 
     fn fill(openings: &mut Openings, opening: Opening) -> usize {
@@ -172,6 +200,27 @@ mod tests {
         assert!(!openings.has_room(opening(b"eve", false)));
         openings.end(guess);
         assert!(openings.has_room(opening(b"eve", true)) && openings.has_room(guess));
+    }
+
+    #[test]
+    fn guesses_of_one_host_leave_room_to_other_hosts() {
+        let mut openings = Openings::default();
+        let of = |last: u8, guess: usize| Opening {
+            host: Some(ClientHost::Network(std::net::IpAddr::from([192, 0, 2, last]))),
+            ..opening(format!("role{guess}").as_bytes(), true)
+        };
+        let mut begun = 0;
+        while openings.has_room(of(1, begun)) {
+            openings.begin(of(1, begun));
+            begun += 1;
+        }
+        assert_eq!(begun, limits::LOGINS_MAX / 8);
+        for (pool, last) in [(1, 1), (2, 2)] {
+            openings.wait(PoolId(pool), of(last, begun));
+        }
+        assert_eq!((openings.next(), openings.next()), (Some(PoolId(2)), None));
+        openings.end(of(1, 0));
+        assert_eq!(openings.next(), Some(PoolId(1)));
     }
 
     #[test]

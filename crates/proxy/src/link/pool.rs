@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use shunt_reactor::ClientHost;
 use shunt_topology::{Backoff, NodeId};
 use shunt_wire::cql::compression::Algorithm;
 
@@ -83,6 +84,8 @@ pub(crate) struct Pool {
     pub(crate) waiting: Vec<ClientRef>,
     /// Time of its login's last success, nanoseconds; 0: never. [`super::Pools`] sets it.
     pub(super) verified_ns: u64,
+    /// The host whose client was the first to try its login. [`super::Pools`] sets it.
+    pub(super) tried_by: Option<ClientHost>,
     /// True while a link opens to verify a login.
     pub(crate) verifying: bool,
     /// Time of the last request to a node to verify it, nanoseconds.
@@ -125,6 +128,7 @@ impl Pool {
             clients: 0,
             waiting: Vec::new(),
             verified_ns,
+            tried_by: None,
             verifying: false,
             asked_ns: 0,
             idle_since_ns: now_ns,

@@ -8,6 +8,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
+use shunt_reactor::ClientHost;
 use slab::Slab;
 
 use crate::client::account::{Account, LoginId};
@@ -46,6 +47,8 @@ pub(crate) struct Pools {
     by_login: HashMap<LoginKey, BTreeSet<(u64, PoolId)>>,
     count: Count,
     counts: HashMap<Account, Count>,
+    /// Pools whose login no node has accepted, by the host whose client tried it first.
+    of_hosts: HashMap<ClientHost, usize>,
 }
 
 impl Pools {
@@ -99,6 +102,37 @@ impl Pools {
         self.enter(id);
     }
 
+    /// Notes that a client of this host tries a pool's login. The first host counts.
+    pub(crate) fn set_tried_by(&mut self, id: PoolId, host: ClientHost) {
+        if self.get(id).is_none_or(|pool| pool.tried_by.is_some() || !pool.is_unverified()) {
+            return;
+        }
+        self.withdraw(id);
+        if let Some(pool) = self.get_mut(id) {
+            pool.tried_by = Some(host);
+        }
+        self.enter(id);
+    }
+
+    /// True if a client of this host may try another login that no node has accepted, of some role.
+    pub(crate) fn has_room_of(&self, host: ClientHost) -> bool {
+        let of_host = self.of_hosts.get(&host).copied().unwrap_or_default();
+        self.count.unverified < limits::POOLS_UNVERIFIED_MAX
+            && of_host < limits::POOLS_UNVERIFIED_OF_HOST_MAX
+    }
+
+    /// True if another login of this role may be tried that no node has accepted.
+    pub(crate) fn has_room_of_role(&self, account: Account) -> bool {
+        let of_role = self.counts.get(&account).map_or(0, |count| count.unverified);
+        of_role < limits::POOLS_UNVERIFIED_OF_ROLE_MAX
+    }
+
+    /// True if a login needs no room among those that no node has accepted: it has a pool, or a
+    /// node has accepted it.
+    pub(crate) fn knows(&self, key: &PoolKey) -> bool {
+        self.find(key).is_some() || self.verified_ns_of(key) != 0
+    }
+
     pub(crate) fn remove(&mut self, id: PoolId) -> Option<Pool> {
         self.withdraw(id);
         let pool = self.pools.try_remove(id.0 as usize)?;
@@ -117,6 +151,9 @@ impl Pools {
             count.pools += 1;
             count.unverified += usize::from(pool.is_unverified());
         }
+        if let Some(host) = pool.tried_by.filter(|_| pool.is_unverified()) {
+            *self.of_hosts.entry(host).or_default() += 1;
+        }
     }
 
     /// Undoes [`enter`](Pools::enter).
@@ -130,6 +167,14 @@ impl Pools {
         }
         if pool.key.is_own {
             return;
+        }
+        if let Some(host) = pool.tried_by.filter(|_| pool.is_unverified())
+            && let Entry::Occupied(mut of_host) = self.of_hosts.entry(host)
+        {
+            *of_host.get_mut() -= 1;
+            if *of_host.get() == 0 {
+                of_host.remove();
+            }
         }
         let Entry::Occupied(mut of_account) = self.counts.entry(pool.account) else { return };
         for count in [&mut self.count, of_account.get_mut()] {
@@ -304,6 +349,31 @@ mod tests {
         );
         assert!(pools.find_or_create(&login("bob", 0, "secret", Some("ks")), 1, 7, 0).is_ok());
         assert!(pools.find_or_create(&key(None, None), 1, 0, 0).is_ok());
+    }
+
+    #[test]
+    fn logins_that_nobody_has_accepted_count_to_the_host_that_tried_them() {
+        let mut pools = Pools::default();
+        let [guesser, other] =
+            [1, 2].map(|last| ClientHost::Network(std::net::IpAddr::from([192, 0, 2, last])));
+        let mut ids = Vec::new();
+        while pools.has_room_of(guesser) {
+            let key = login(&ids.len().to_string(), 0, "wrong", None);
+            let id = pools.find_or_create(&key, 1, 0, 0).unwrap();
+            assert!(pools.knows(&key));
+            for host in [guesser, other] {
+                pools.set_tried_by(id, host);
+            }
+            ids.push(id);
+        }
+        assert_eq!(ids.len(), limits::POOLS_UNVERIFIED_OF_HOST_MAX);
+        assert!(pools.has_room_of(other) && !pools.knows(&login("new", 0, "wrong", None)));
+        pools.set_verified(ids[0], 7);
+        assert!(pools.has_room_of(guesser) && pools.knows(&login("0", 0, "wrong", Some("ks"))));
+        pools.set_verified(ids[0], 0);
+        assert!(!pools.has_room_of(guesser));
+        ids.into_iter().for_each(|id| drop(pools.remove(id)));
+        assert!(pools.of_hosts.is_empty());
     }
 
     #[test]

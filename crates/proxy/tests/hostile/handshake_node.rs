@@ -46,6 +46,8 @@ pub struct HandshakeNode {
     pub login: Reaction,
     /// A token that is refused whatever `login` says.
     pub refused_token: Option<&'static [u8]>,
+    /// A login with this password gets no answer, whatever `login` says.
+    pub ignored_password: Option<&'static str>,
     /// The reaction to USE.
     pub keyspace: Reaction,
     /// Logins that may SELECT from tables of locks, with the table.
@@ -88,6 +90,7 @@ impl HandshakeNode {
             compression: Reaction::Accept,
             login: Reaction::Accept,
             refused_token: None,
+            ignored_password: None,
             keyspace: Reaction::Accept,
             permits: BTreeSet::new(),
             permission: Reaction::Accept,
@@ -175,7 +178,15 @@ impl HandshakeNode {
                 encode::auth_success(&mut answer, None);
                 let is_refused = self.refused_token == Some(&connection.token[..]);
                 let refusal = Reaction::Refuse(error_code::BAD_CREDENTIALS);
-                (if is_refused { refusal } else { self.login }, opcode::AUTH_SUCCESS)
+                let is_ignored = self
+                    .ignored_password
+                    .is_some_and(|password| connection.token.ends_with(password.as_bytes()));
+                let reaction = match (is_ignored, is_refused) {
+                    (true, _) => Reaction::Ignore,
+                    (false, true) => refusal,
+                    (false, false) => self.login,
+                };
+                (reaction, opcode::AUTH_SUCCESS)
             }
             _ => {
                 let text = Query::decode(header.version, body).map_or("", |query| query.text);
