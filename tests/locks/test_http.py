@@ -58,7 +58,7 @@ def send(one, head: str, source=None) -> socket.socket:
 
 
 def waiting(name: str, owner: str, wait: int = WAIT_SECONDS) -> str:
-    return f"PUT /v1/locks/{name}?owner={owner}&ttl=300&wait={wait} HTTP/1.1\r\nHost: x\r\n\r\n"
+    return f"PUT /v1/locks/{name}?owner={owner}&ttl=300&wait={wait} HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 def received(sock, timeout=DEADLINE_SECONDS) -> bytes:
@@ -222,6 +222,7 @@ def test_errors_are_refused_and_named(fleet):
     assert ask(one, "PUT", "wrong", "/queue", owner="o").status == 405
     assert ask(one, "GET", "wrong", "/other").status == 404
     assert ask(one, "PUT", "wrong", owner="o", headers={"Origin": "http://evil.example"}).status == 403
+    assert ask(one, "PUT", "wrong", owner="o", headers={"Host": "evil.example"}).status == 421
     bearer = ask(one, "GET", "wrong", headers={"Authorization": "Bearer x"})
     assert bearer.status == 401 and bearer.headers["WWW-Authenticate"].startswith("Basic ")
     assert ask(one, "GET", "wrong").status == 404, "and nothing of it was carried out"
@@ -235,11 +236,11 @@ def test_credentials_are_ignored_where_nobody_logs_in(fleet):
 def test_heads_and_bodies_have_bounds(fleet):
     one = fleet.proxies[0]
     assert ask(one, "PUT", "body", owner="o", body="owner=o").status == 413
-    big = send(one, "PUT /v1/locks/body?owner=o HTTP/1.1\r\nHost: x\r\nContent-Length: 100000000000\r\n\r\n")
-    endless = send(one, "PUT /v1/locks/body?owner=o HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabcde\r\n")
+    big = send(one, "PUT /v1/locks/body?owner=o HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000000000\r\n\r\n")
+    endless = send(one, "PUT /v1/locks/body?owner=o HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabcde\r\n")
     for sock in (big, endless):
         assert answer_on(sock).startswith(b"HTTP/1.1 413 "), "it does not wait for the rest"
-    long_head = send(one, "GET /v1/locks/head HTTP/1.1\r\nHost: x\r\nX: " + "x" * (16 << 10) + "\r\n\r\n")
+    long_head = send(one, "GET /v1/locks/head HTTP/1.1\r\nHost: localhost\r\nX: " + "x" * (16 << 10) + "\r\n\r\n")
     assert answer_on(long_head).startswith(b"HTTP/1.1 431 ")
     for garbage in ("\x16\x03\x01", "GET\r\n\r\n", "GET / HTTP/9\r\n\r\n"):
         assert not received(send(one, garbage + "\r\n\r\n")).startswith(b"HTTP/1.1 2")
@@ -247,7 +248,7 @@ def test_heads_and_bodies_have_bounds(fleet):
 
 
 def test_one_request_to_a_connection(fleet):
-    two = "GET /v1/locks/first HTTP/1.1\r\nHost: x\r\n\r\n" * 2
+    two = "GET /v1/locks/first HTTP/1.1\r\nHost: localhost\r\n\r\n" * 2
     answered = answer_on(send(fleet.proxies[0], two))
     assert answered.count(b"HTTP/1.1 404 ") == 1 and b"connection: close" in answered.lower()
 

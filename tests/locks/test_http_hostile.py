@@ -81,7 +81,7 @@ def test_waiting_clients_keep_nobody_from_renewing_or_releasing(one):
 
 
 def test_a_slow_body_takes_no_place_of_a_request(one):
-    head = "PUT /v1/locks/body?owner=o HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n"
+    head = "PUT /v1/locks/body?owner=o HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n"
     see(one, IN_FLIGHT, 0)
     before = answered(one, 413)
     with ExitStack() as stack:
@@ -99,7 +99,7 @@ def test_a_slow_body_takes_no_place_of_a_request(one):
 
 def test_one_address_has_few_untaken_answers(one, shared):
     """Each has more than a megabyte."""
-    head = f"GET /v1/locks/{shared}/queue HTTP/1.1\r\nHost: x\r\n\r\n"
+    head = f"GET /v1/locks/{shared}/queue HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
     def stalled() -> tuple:
         with ExitStack() as stack:
@@ -150,6 +150,6 @@ def test_a_client_that_sends_much_behind_a_request_is_closed(one):
 
 
 def test_two_logins_in_one_request_are_none(one):
-    head = "GET /v1/locks/a HTTP/1.1\r\nHost: x\r\nAuthorization: Basic YTpi\r\nAuthorization: Basic YzpkCg==\r\n\r\n"
+    head = "GET /v1/locks/a HTTP/1.1\r\nHost: localhost\r\nAuthorization: Basic YTpi\r\nAuthorization: Basic YzpkCg==\r\n\r\n"
     with send(one, head) as sock:
         assert answer_on(sock).startswith(b"HTTP/1.1 400")

@@ -7,8 +7,8 @@ use std::net::Ipv6Addr;
 use axum::http::{Request, header};
 
 /// True if the request is meant for this machine: it names an address, `localhost`, one of `names`,
-/// or no host at all.
-pub(crate) fn is_meant<B>(request: &Request<B>, names: &[String]) -> bool {
+/// or no host at all. Other HTTP listeners of this machine ask this, too.
+pub fn is_meant<B>(request: &Request<B>, names: &[String]) -> bool {
     let fields = request.headers().get_all(header::HOST).iter();
     let mut given = fields.map(|field| field.to_str().unwrap_or_default());
     let target = request.uri().authority().map(|authority| authority.as_str());

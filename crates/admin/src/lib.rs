@@ -24,6 +24,7 @@ mod sync;
 pub use counter::{Counter, Family, Gauge, Gauges, Label};
 pub use encode::{Encoder, Labels, Value, plain};
 pub use histogram::{BUCKETS, Histogram, Snapshot};
+pub use host::is_meant;
 pub use liveness::Heartbeats;
 pub use loops::Loops;
 pub use pages::{Access, Pages, Part, Refusal, State};

@@ -34,6 +34,8 @@ labels! {
         Conflict = "409",
         /// The request has a body.
         TooLarge = "413",
+        /// The request names a host that is not this one.
+        Misdirected = "421",
         /// A quota is reached.
         TooMany = "429",
         /// An unexpected error.
@@ -159,6 +161,7 @@ impl Reply {
             405 => Status::NotAllowed,
             409 => Status::Conflict,
             413 => Status::TooLarge,
+            421 => Status::Misdirected,
             429 => Status::TooMany,
             503 => Status::Unavailable,
             504 => Status::InDoubt,

@@ -13,7 +13,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use shunt_admin::{Counter, Family};
+use shunt_admin::{Counter, Family, is_meant};
 use shunt_proxy::config::{Config, Credentials};
 use shunt_proxy::control::Access;
 use shunt_proxy::control::client::{AsyncClient, Failed};
@@ -222,6 +222,13 @@ impl LocksHttp {
     ) -> Reply {
         if self.is_stopping() {
             return Reply::unavailable("the proxy is shutting down");
+        }
+        let config = Arc::clone(&self.config.borrow());
+        let names = config.locks_http.as_ref().map_or(&[][..], |http| &http.names);
+        if !is_meant(&request, names) {
+            let message = "this server does not accept this host name: use an IP address, or add \
+                the name to --locks-http after a comma";
+            return Reply::error(StatusCode::MISDIRECTED_REQUEST, message);
         }
         let (head, body) = request.into_parts();
         if head.headers.contains_key(ORIGIN) {

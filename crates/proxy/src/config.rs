@@ -19,7 +19,7 @@ mod option;
 mod validate;
 
 pub use address::{
-    ADMIN_PORT, Admin, AdminAddress, Advertise, CQL_PORT, LOCKS_HTTP_PORT, Listen, Listeners,
+    ADMIN_PORT, Admin, Advertise, CQL_PORT, HttpAddress, LOCKS_HTTP_PORT, Listen, Listeners,
     LocksHttp, split_host_port,
 };
 pub use identity::{Identities, Identity};
@@ -96,7 +96,7 @@ options! {
         manual: "Required. The proxy looks names up at every attempt",
     }
     /// Address of metrics, health and status, or `off`
-    admin: Option<AdminAddress> {
+    admin: Option<HttpAddress> {
         kind: Admin, value: "ADDR", default: "127.0.0.1:9180",
         allowed: Form("address or `off`", "127.0.0.1:9999"),
         change: AfterRestart,
@@ -544,11 +544,11 @@ options! {
         manual: "`lease` relies on the rate of the clock. `lwt` asks Cassandra each time, [whatever clocks say](transactions.md#without-clocks)",
     }
     /// Address of locks over HTTP, or `off`
-    locks_http: Option<SocketAddr> {
+    locks_http: Option<HttpAddress> {
         kind: LocksHttp, value: "ADDR", default: "off",
         allowed: Form("address or `off`", "127.0.0.1:9190"),
         change: AfterRestart,
-        manual: "Needs `--fleet`. Without [TLS](tls-http.md#locks-over-http) logins travel in clear text. [Requests](locks.md#over-http)",
+        manual: "Needs `--fleet`. Without [TLS](tls-http.md#locks-over-http) logins travel in clear text. List accepted host names after it, as with `--admin`. [Requests](locks.md#over-http)",
     }
 
     section "Logs";

@@ -4,7 +4,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 
 use shunt_admin::{Access, Pages};
-use shunt_proxy::config::AdminAddress;
+use shunt_proxy::config::HttpAddress;
 use tracing::error;
 
 use crate::exit::{Exit, Failure};
@@ -14,7 +14,7 @@ use crate::supervise::threads;
 pub(crate) type Bound = (TcpListener, Access);
 
 /// Binds the admin interface.
-pub(crate) fn bind(admin: AdminAddress) -> Result<Bound, Failure> {
+pub(crate) fn bind(admin: HttpAddress) -> Result<Bound, Failure> {
     let access = Access { names: admin.names, ..Access::default() };
     Ok((listen("--admin", admin.listen)?, access))
 }

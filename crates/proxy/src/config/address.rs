@@ -45,16 +45,16 @@ impl Kind for Listen {
     }
 }
 
-/// Addresses of the admin pages.
+/// Addresses of an HTTP listener: of the admin pages, or of locks.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AdminAddress {
+pub struct HttpAddress {
     /// Address to listen on.
     pub listen: SocketAddr,
     /// Host names accepted in requests, besides addresses.
     pub names: Vec<String>,
 }
 
-impl From<SocketAddr> for AdminAddress {
+impl From<SocketAddr> for HttpAddress {
     fn from(listen: SocketAddr) -> Self {
         Self { listen, names: Vec::new() }
     }
@@ -62,52 +62,52 @@ impl From<SocketAddr> for AdminAddress {
 
 /// The admin address with names, or none.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Admin(pub Option<AdminAddress>);
+pub struct Admin(pub Option<HttpAddress>);
 
 impl Kind for Admin {
     const EXPECTED: &'static str =
         "an address such as \"127.0.0.1:9180\" or \"10.0.9.1:9180,proxy.example\", or \"off\"";
 
     fn from_text(text: &str) -> Result<Self, String> {
-        if text == "off" {
-            return Ok(Self(None));
-        }
-        let mut parts = text.split(',').map(str::trim);
-        let first = parts.next().unwrap_or_default();
-        let listen = address(first, ADMIN_PORT)?;
-        let mut names: Vec<String> = Vec::new();
-        for name in parts {
-            match split_host_port(name) {
-                Ok((host, None)) => names.push(host.to_owned()),
-                Ok(_) => {
-                    return Err(format!(
-                        "has a port after the name {name}; give names without ports"
-                    ));
-                }
-                Err(why) => return Err(format!("has `{name}` behind the address, which {why}")),
-            }
-        }
-        // A user who listens by a name also asks by it.
-        let host = split_host_port(first).ok().map(|(host, _)| host.to_owned());
-        names.extend(host.filter(|host| host.parse::<IpAddr>().is_err()));
-        Ok(Self(Some(AdminAddress { listen, names })))
+        http_address(text, ADMIN_PORT).map(Self)
     }
 }
 
-/// The address of locks over HTTP, or none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LocksHttp(pub Option<SocketAddr>);
+/// The address of locks over HTTP with names, or none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LocksHttp(pub Option<HttpAddress>);
 
 impl Kind for LocksHttp {
-    const EXPECTED: &'static str = "an address such as \"127.0.0.1:9190\", or \"off\"";
+    const EXPECTED: &'static str =
+        "an address such as \"127.0.0.1:9190\" or \"10.0.9.1:9190,proxy.example\", or \"off\"";
 
     fn from_text(text: &str) -> Result<Self, String> {
-        if text == "off" {
-            Ok(Self(None))
-        } else {
-            address(text, LOCKS_HTTP_PORT).map(|address| Self(Some(address)))
+        http_address(text, LOCKS_HTTP_PORT).map(Self)
+    }
+}
+
+/// Reads the address of an HTTP listener, followed by host names, or `off`.
+fn http_address(text: &str, default_port: u16) -> Result<Option<HttpAddress>, String> {
+    if text == "off" {
+        return Ok(None);
+    }
+    let mut parts = text.split(',').map(str::trim);
+    let first = parts.next().unwrap_or_default();
+    let listen = address(first, default_port)?;
+    let mut names: Vec<String> = Vec::new();
+    for name in parts {
+        match split_host_port(name) {
+            Ok((host, None)) => names.push(host.to_owned()),
+            Ok(_) => {
+                return Err(format!("has a port after the name {name}; give names without ports"));
+            }
+            Err(why) => return Err(format!("has `{name}` behind the address, which {why}")),
         }
     }
+    // A user who listens by a name also asks by it.
+    let host = split_host_port(first).ok().map(|(host, _)| host.to_owned());
+    names.extend(host.filter(|host| host.parse::<IpAddr>().is_err()));
+    Ok(Some(HttpAddress { listen, names }))
 }
 
 /// The address that drivers see; port 0 stands for the port they connected to.
@@ -146,13 +146,13 @@ impl From<Listen> for SocketAddr {
     }
 }
 
-impl From<Admin> for Option<AdminAddress> {
+impl From<Admin> for Option<HttpAddress> {
     fn from(admin: Admin) -> Self {
         admin.0
     }
 }
 
-impl From<LocksHttp> for Option<SocketAddr> {
+impl From<LocksHttp> for Option<HttpAddress> {
     fn from(http: LocksHttp) -> Self {
         http.0
     }
@@ -202,7 +202,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_the_admin_pages_follow_their_address() {
+    fn names_of_an_http_listener_follow_its_address() {
+        let locks = LocksHttp::from_text("10.0.0.5,locks.example");
+        let expected = HttpAddress {
+            listen: "10.0.0.5:9190".parse().expect("an address"),
+            names: vec!["locks.example".into()],
+        };
+        assert_eq!(locks, Ok(LocksHttp(Some(expected))));
         let names =
             |text: &str| Admin::from_text(text).map(|admin| admin.0.map(|admin| admin.names));
         assert_eq!(names("off"), Ok(None));

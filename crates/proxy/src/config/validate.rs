@@ -78,7 +78,7 @@ impl Config {
                 format!("{admin} is also an address for clients; give it a port of its own"),
             );
         }
-        if let Some(http) = self.locks_http {
+        if let Some(http) = self.locks_http.as_ref().map(|http| http.listen) {
             if self.listen.tcp.iter().any(|listen| reaches(*listen, http)) {
                 found.add(
                     "locks_http",
@@ -357,7 +357,7 @@ pub(crate) fn reaches(listen: SocketAddr, target: SocketAddr) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{AdminAddress, STREAMS_MAX, Secret, Window};
+    use super::super::{HttpAddress, STREAMS_MAX, Secret, Window};
     use super::*;
 
     fn valid() -> Config {
@@ -393,7 +393,7 @@ mod tests {
         config.frame_bytes_max = 10;
         config.query_timeout_ms = 0;
         config.window_us = Window::Fixed { us: 1_000_000 };
-        config.admin = config.listen.tcp.first().copied().map(AdminAddress::from);
+        config.admin = config.listen.tcp.first().copied().map(HttpAddress::from);
         config.advertise = Some("0.0.0.0:9042".parse().expect("address"));
         config.username = Some(String::new());
         config.password = Some(Secret::new("x"));
@@ -420,7 +420,7 @@ mod tests {
     #[test]
     fn locks_over_http_need_a_fleet_and_an_address_of_their_own() {
         let with = |http: &str, fleet: Option<&str>| Config {
-            locks_http: Some(http.parse().expect("address")),
+            locks_http: Some(HttpAddress::from(http.parse::<SocketAddr>().expect("address"))),
             fleet: fleet.map(str::to_owned),
             ..valid()
         };
@@ -443,7 +443,7 @@ mod tests {
             lock_wait_max_ms: 30_000,
             lock_rows_kept_ms: 0,
             transaction_commit: crate::config::Commit::Lwt,
-            locks_http: Some("127.0.0.1:9190".parse().expect("address")),
+            locks_http: Some(HttpAddress::from(SocketAddr::from(([127, 0, 0, 1], 9190)))),
             fleet_tls: Switch::On,
             fleet_tls_ca: Some("ca.crt".into()),
             tls: Tls::Optional,

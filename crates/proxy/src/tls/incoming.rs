@@ -64,7 +64,7 @@ fn locks_http_options(config: &Config) -> Option<ServerOptions> {
         &config.locks_http_tls_key,
         &config.locks_http_tls_client_ca,
     ];
-    config.locks_http.and_then(|_| http_options(ServerNames::LOCKS_HTTP, files))
+    config.locks_http.as_ref().and_then(|_| http_options(ServerNames::LOCKS_HTTP, files))
 }
 
 /// Bounds on handshakes of clients.
@@ -209,8 +209,9 @@ fn open_admin(config: &Config) -> Option<String> {
 
 /// A warning about logins for locks over HTTP that others can read.
 fn open_locks(config: &Config) -> Option<String> {
-    let listen = config.locks_http.filter(|listen| !listen.ip().to_canonical().is_loopback())?;
-    config.locks_http_tls_certificate.is_none().then(|| {
+    let listen = config.locks_http.as_ref()?.listen;
+    let is_open = !listen.ip().to_canonical().is_loopback();
+    (is_open && config.locks_http_tls_certificate.is_none()).then(|| {
         format!(
             "locks_http: other machines can reach {listen}, and logins travel there in clear text: \
             give locks_http_tls_certificate with locks_http_tls_key"

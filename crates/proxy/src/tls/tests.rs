@@ -15,7 +15,7 @@ use tempfile::TempDir;
 
 use super::incoming::{NO_TLS, escape_from_certificates};
 use super::*;
-use crate::config::{AdminAddress, Config, Switch, Tls};
+use crate::config::{Config, HttpAddress, Switch, Tls};
 
 #[test]
 fn a_refusal_has_the_version_and_the_stream_of_the_request() {
@@ -213,7 +213,7 @@ fn admin_pages_that_others_can_read_are_warned_of() {
     let admin = |listen: &str, tls: bool, token: bool, ca: bool| {
         let file = |is_given: bool, name: &str| is_given.then(|| placed.path(name));
         let config = Config {
-            admin: Some(AdminAddress::from(listen.parse::<std::net::SocketAddr>().expect("one"))),
+            admin: Some(HttpAddress::from(listen.parse::<std::net::SocketAddr>().expect("one"))),
             admin_tls_certificate: file(tls, "tls.crt"),
             admin_tls_key: file(tls, "tls.key"),
             admin_tls_client_ca: file(ca, "tls.crt"),
@@ -237,7 +237,9 @@ fn locks_over_http_that_others_can_read_are_warned_of() {
     let warnings = |listen: &str, tls: bool| {
         let file = |name: &str| tls.then(|| placed.path(name));
         let config = Config {
-            locks_http: Some(listen.parse().expect("an address")),
+            locks_http: Some(HttpAddress::from(
+                listen.parse::<std::net::SocketAddr>().expect("one"),
+            )),
             locks_http_tls_certificate: file("tls.crt"),
             locks_http_tls_key: file("tls.key"),
             ..Config::default()

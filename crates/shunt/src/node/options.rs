@@ -15,7 +15,7 @@ use tracing::warn;
 
 use crate::exit::{Exit, Failure};
 use crate::logging;
-use crate::settings::{Admin, AdminAddress, Bytes, Checked, Given, Listen, Millis, SettingsError};
+use crate::settings::{Admin, Bytes, Checked, Given, HttpAddress, Listen, Millis, SettingsError};
 
 /// Most event loops.
 const CORES_MAX: usize = 1024;
@@ -116,7 +116,7 @@ pub(crate) struct CommonOptions {
 #[derive(Debug)]
 pub(crate) struct CommonSettings {
     pub(crate) listen: SocketAddr,
-    pub(crate) admin: Option<AdminAddress>,
+    pub(crate) admin: Option<HttpAddress>,
     pub(crate) store: StoreOptions,
     insecure: bool,
     log: (String, LogFormat),

@@ -14,7 +14,7 @@ use shunt_proxy::config::{Config, Problem};
 use crate::exit::{Exit, Failure};
 use crate::open_files;
 use crate::proxy::{self, Bound, Proxies, Started, reachable};
-use crate::settings::{AdminAddress, Checked, Given, Listen, LocksHttp, SettingsError};
+use crate::settings::{Checked, Given, HttpAddress, Listen, LocksHttp, SettingsError};
 use crate::supervise::{Events, Hangup, Part, Supervisor};
 
 use super::options::{CommonOptions, CommonSettings, begin};
@@ -66,7 +66,7 @@ struct UpSettings {
     nodes: Option<u8>,
     proxies: u8,
     node_port: u16,
-    locks_http: Option<SocketAddr>,
+    locks_http: Option<HttpAddress>,
     common: CommonSettings,
 }
 
@@ -82,10 +82,11 @@ impl UpOptions {
         let common = self.common.check(&self.listen, "warn", first_host, &mut checked);
         let locks_http = checked.take("locks-http", &self.locks_http, LocksHttp(None)).0;
         let first = first_host(common.listen);
-        let others = [common.admin.as_ref().map(|admin| admin.listen), locks_http];
+        let others = [&common.admin, &locks_http];
         let others = others
             .into_iter()
             .flatten()
+            .map(|one| one.listen)
             .filter(|one| one.ip().is_unspecified() || one.ip() == first);
         let beside =
             port_beside(common.listen.port(), &others.map(|one| one.port()).collect::<Vec<_>>());
@@ -190,7 +191,7 @@ fn bind(
         fleet,
         listen: vec![listeners.clients].into(),
         admin: listeners.admin.clone(),
-        locks_http: listeners.locks_http,
+        locks_http: listeners.locks_http.clone(),
         contact_points,
         clients_max: CLIENTS_MAX / usize::from(proxies),
         // The nodes need CPUs as well.
@@ -210,8 +211,8 @@ fn bind(
 /// The addresses of a proxy.
 struct Listeners {
     clients: SocketAddr,
-    admin: Option<AdminAddress>,
-    locks_http: Option<SocketAddr>,
+    admin: Option<HttpAddress>,
+    locks_http: Option<HttpAddress>,
 }
 
 /// Returns the addresses of each proxy: the given ones, and the next ones for each further proxy.
@@ -230,20 +231,15 @@ fn listeners(settings: &UpSettings) -> Result<Vec<Listeners>, Failure> {
             refuse(format!("{flag} {first} with --proxies {proxies}: {why}"))
         })
     };
-    let admin_of = |number, admin: &AdminAddress| {
-        Ok::<_, Failure>(AdminAddress {
-            listen: of(number, "--admin", admin.listen)?,
-            names: admin.names.clone(),
-        })
+    let http_of = |number, flag: &str, first: &Option<HttpAddress>| {
+        let Some(HttpAddress { listen, names }) = first else { return Ok::<_, Failure>(None) };
+        Ok(Some(HttpAddress { listen: of(number, flag, *listen)?, names: names.clone() }))
     };
     let all = |number| {
         Ok(Listeners {
             clients: of(number, "--listen", listen)?,
-            admin: admin.as_ref().map(|admin| admin_of(number, admin)).transpose()?,
-            locks_http: settings
-                .locks_http
-                .map(|http| of(number, "--locks-http", http))
-                .transpose()?,
+            admin: http_of(number, "--admin", admin)?,
+            locks_http: http_of(number, "--locks-http", &settings.locks_http)?,
         })
     };
     (0..proxies).map(all).collect()

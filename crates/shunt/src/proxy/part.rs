@@ -359,6 +359,10 @@ impl Part for ProxyPart {
 #[allow(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
     use super::super::start::{bind, start};
+    use std::net::SocketAddr;
+
+    use shunt_proxy::config::HttpAddress;
+
     use super::*;
     use crate::supervise::Events;
 
@@ -402,14 +406,14 @@ mod tests {
 
     #[test]
     fn locks_over_http_end_with_the_proxy_and_not_before_it() {
-        let http = Some(([127, 0, 0, 1], 0).into());
-        let mut part =
-            started_with(Config { locks_http: http, fleet: Some("main".to_owned()), ..config() });
+        let http = HttpAddress::from(SocketAddr::from(([127, 0, 0, 1], 0)));
+        let with_http =
+            Config { locks_http: Some(http), fleet: Some("main".to_owned()), ..config() };
+        let mut part = started_with(with_http.clone());
         assert!(part.http.is_some() && part.look().is_none());
         assert_eq!(end(&mut part), []);
         assert!(part.http.is_none());
-        let mut part =
-            started_with(Config { locks_http: http, fleet: Some("main".to_owned()), ..config() });
+        let mut part = started_with(with_http);
         let died = Notice::HttpEnded { failure: None };
         assert_eq!(part.take(died), Some(Exit::Internal), "it ended without an order");
         assert!(!part.has_ended());

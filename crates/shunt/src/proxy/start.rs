@@ -82,8 +82,11 @@ pub(crate) fn bind(config: Config) -> Result<Bound, Failure> {
     let listeners = listen(&config)?;
     let unix = listen_on_paths(&config, &listeners)?;
     let admin = config.admin.clone().map(admin::bind).transpose()?;
-    let locks_http =
-        config.locks_http.map(|address| admin::listen("--locks-http", address)).transpose()?;
+    let locks_http = config
+        .locks_http
+        .as_ref()
+        .map(|http| admin::listen("--locks-http", http.listen))
+        .transpose()?;
     Ok(Bound { config, listeners, unix, admin, locks_http })
 }
 

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 #[cfg(feature = "node")]
 pub(crate) use shunt_proxy::config::{
-    Admin, AdminAddress, Bytes, Listen, LocksHttp, Millis, default_cores,
+    Admin, Bytes, HttpAddress, Listen, LocksHttp, Millis, default_cores,
 };
 use shunt_proxy::config::{Config, Handover, Multiget, OPTIONS, Problem, Secret};
 
