@@ -23,7 +23,11 @@ impl Traffic {
     /// Measures the rate since the last measurement.
     pub(crate) fn measure(&mut self, now_ns: u64) {
         let (queries, at_ns) = self.measured;
-        let elapsed_ns = now_ns.saturating_sub(at_ns).max(1);
+        let elapsed_ns = match at_ns {
+            // It came within the two seconds before, nobody knows when.
+            0 => limits::SECOND_NS,
+            at_ns => now_ns.saturating_sub(at_ns).max(1),
+        };
         let made = u128::from(self.queries - queries) * u128::from(limits::SECOND_NS);
         self.per_second = made.div_ceil(u128::from(elapsed_ns)) as u64;
         self.measured = (self.queries, now_ns);
@@ -34,9 +38,10 @@ impl Traffic {
         self.queries
     }
 
-    /// Queries in a second, rounded up, as measured last.
+    /// Queries in a second, rounded up, as measured last; of a client that came since the last
+    /// round, all of them.
     pub(crate) fn per_second(self) -> u64 {
-        self.per_second
+        if self.measured.1 == 0 { self.queries } else { self.per_second }
     }
 }
 
@@ -46,6 +51,11 @@ mod tests {
 
     #[test]
     fn the_rate_is_that_of_the_time_between_two_measurements() {
+        let mut newcomer = Traffic::default();
+        (0..100).for_each(|_| newcomer.count());
+        assert_eq!(newcomer.per_second(), 100, "seen at once");
+        newcomer.measure(1_000 * limits::SECOND_NS);
+        assert_eq!(newcomer.per_second(), 100);
         let mut traffic = Traffic::default();
         traffic.measure(10 * limits::SECOND_NS);
         (0..1_000).for_each(|_| traffic.count());

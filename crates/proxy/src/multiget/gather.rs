@@ -17,6 +17,7 @@ use crate::plan::Plan;
 use crate::reply::{self, Answer};
 use crate::retry::{failure, mode_change};
 use crate::route::{self, Choice};
+use crate::slow_queries::capture;
 
 /// Handles the answer to a part: from a node, or from the proxy in its place.
 #[cold]
@@ -122,6 +123,23 @@ fn recipient(gather: &Gather) -> Recipient {
     Recipient { client: gather.client, stream: gather.stream, received_ns: gather.received_ns }
 }
 
+/// Records the whole request as a slow or failed query.
+fn record(core: &mut Core, io: &Io, gather: &Gather, outcome: Outcome) {
+    capture::ended(core, io, &whole(gather, io), Some(&gather.request), outcome);
+}
+
+/// The original request, as if no node had it yet.
+fn whole(gather: &Gather, io: &Io) -> Pending {
+    Pending {
+        client: gather.client,
+        pool: gather.pool,
+        stream: gather.stream,
+        plan: gather.plan,
+        received_ns: gather.received_ns,
+        ..Pending::own(io.now_ns(), Purpose::Client, opcode::EXECUTE)
+    }
+}
+
 /// Answers the request, because all parts have arrived.
 fn finish(core: &mut Core, io: &mut Io, key: usize) {
     let Some(gather) = core.retries.multigets.gathers.get(key) else { return };
@@ -134,9 +152,12 @@ fn finish(core: &mut Core, io: &mut Io, key: usize) {
     }
     match merge::merge(&wanted, &answers, core.context.config.frame_bytes_max as usize) {
         Ok(merged) => {
-            let (to, stream, id) = (recipient(gather), gather.stream, gather.id);
-            core.retries.multigets.remove(key);
-            core.retries.multigets.won(&id);
+            let Some(gather) = core.retries.multigets.remove(key) else { return };
+            core.retries.multigets.won(&gather.id);
+            if io.now_ns().saturating_sub(gather.received_ns) >= core.context.slow_query_ns {
+                record(core, io, &gather, Outcome::Ok);
+            }
+            let (to, stream) = (recipient(&gather), gather.stream);
             let answer =
                 Answer { stream, flags: merged.flags, opcode: opcode::RESULT, body: &merged.body };
             reply::deliver(&mut core.clients, &core.context, io, to, &answer, Outcome::Ok);
@@ -148,6 +169,7 @@ fn finish(core: &mut Core, io: &mut Io, key: usize) {
 /// Answers the request with a node's error.
 fn refuse(core: &mut Core, io: &mut Io, key: usize, flags: u8, body: &[u8]) {
     let Some(gather) = core.retries.multigets.remove(key) else { return };
+    record(core, io, &gather, Outcome::Error);
     let answer = Answer { stream: gather.stream, flags, opcode: opcode::ERROR, body };
     reply::deliver(
         &mut core.clients,
@@ -174,14 +196,7 @@ fn send_whole(core: &mut Core, io: &mut Io, gather: &Gather) {
         core.context.metrics.in_flight.sub(1);
         return;
     }
-    let pending = Pending {
-        client: gather.client,
-        pool: gather.pool,
-        stream: gather.stream,
-        plan: gather.plan,
-        received_ns: gather.received_ns,
-        ..Pending::own(io.now_ns(), Purpose::Client, opcode::EXECUTE)
-    };
+    let pending = whole(gather, io);
     if core.context.is_too_late(io, &pending.plan, pending.received_ns) {
         return failure::fail(
             core,

@@ -10,6 +10,7 @@ use crate::metrics::Outcome;
 use crate::plan::Plan;
 use crate::retry::{failure, mode_change};
 use crate::route::{self, Choice};
+use crate::slow_queries::capture;
 
 /// Sends a request once more, to the best node now. `avoid`: the node that did not execute it, to
 /// use only as the last resort.
@@ -26,13 +27,8 @@ pub(crate) fn send(
         return;
     }
     if core.context.is_too_late(io, &pending.plan, pending.received_ns) {
-        return failure::fail(
-            core,
-            io,
-            &pending,
-            Outcome::TimedOut,
-            "the node did not answer in time",
-        );
+        let why = "the node did not answer in time";
+        return end(core, io, &pending, body, Outcome::TimedOut, why);
     }
     if mode_change::is_taken(core, io, &pending, body) {
         return failure::fail(core, io, &pending, Outcome::Intercepted, mode_change::WHY);
@@ -51,14 +47,20 @@ pub(crate) fn send(
             core.context.metrics.outcomes.of(Outcome::Retried).add(1);
         }
         Choice::Link(_) | Choice::Full(_) => {
-            failure::fail(core, io, &pending, Outcome::Overloaded, "the other nodes are overloaded")
+            end(core, io, &pending, body, Outcome::Overloaded, "the other nodes are overloaded")
         }
         Choice::Nothing if pending.plan.node.is_some() => {
             let why = "the node that began this read cannot be reached; begin it again";
-            failure::fail(core, io, &pending, Outcome::LinkLost, why);
+            end(core, io, &pending, body, Outcome::LinkLost, why);
         }
         Choice::Nothing => {
-            failure::fail(core, io, &pending, Outcome::LinkLost, "no other node can be reached")
+            end(core, io, &pending, body, Outcome::LinkLost, "no other node can be reached")
         }
     }
+}
+
+/// Ends a request that goes to no node again.
+fn end(core: &mut Core, io: &mut Io, pending: &Pending, body: &[u8], outcome: Outcome, why: &str) {
+    capture::ended(core, io, pending, Some(body), outcome);
+    failure::fail(core, io, pending, outcome, why);
 }

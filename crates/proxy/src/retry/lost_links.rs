@@ -54,7 +54,7 @@ fn request_lost(core: &mut Core, io: &mut Io, pending: &Pending, log: &SentLog) 
                     another_node::send(core, io, pending, &body, None);
                 }
                 body => {
-                    capture::lost(core, io, &pending, body.as_deref());
+                    capture::ended(core, io, &pending, body.as_deref(), Outcome::LinkLost);
                     let why = "the connection to the node was lost";
                     failure::fail(core, io, &pending, Outcome::LinkLost, why);
                 }

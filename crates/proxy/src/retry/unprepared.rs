@@ -42,6 +42,7 @@ use crate::prepared::{PreparedStatement, Shape};
 use crate::reply::{self, Answer};
 use crate::retry::failure::may_have_changed;
 use crate::retry::{Repair, another_node, failure, mode_change};
+use crate::slow_queries::capture;
 
 /// The verdict of a node's answer to a repair's PREPARE.
 enum Again {
@@ -332,6 +333,7 @@ fn refuse_as_unprepared(
     outcome: Outcome,
     why: &str,
 ) {
+    capture::ended(core, io, &repair.pending, Some(&repair.body), outcome);
     if may_have_changed(&repair.pending) {
         failure::fail(core, io, &repair.pending, outcome, why);
         return;

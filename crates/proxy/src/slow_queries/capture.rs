@@ -33,8 +33,12 @@ pub(crate) struct Sources<'a> {
     pub(crate) body: Option<&'a [u8]>,
 }
 
+/// Bytes of a BATCH that is read again for its first statement.
+const BATCH_BYTES_MAX: usize = 256 << 10;
+
 /// Handles a node's answer off the fast path: records it if it came late, or says that nodes could
-/// not carry the query out. The query's bytes must still be kept.
+/// not carry the query out. An error after which the proxy asks again is no end of the query. The
+/// query's bytes must still be kept.
 pub(crate) fn answered(
     core: &mut Core,
     io: &Io,
@@ -55,7 +59,9 @@ pub(crate) fn answered(
         .flatten()
         .and_then(|body| split_response_prefix(answer.flags, body).ok())
         .and_then(|(_, body)| error_code::peek(body));
-    if elapsed_ns < slow_ns && !error.is_some_and(is_failure_of_nodes) {
+    if elapsed_ns < slow_ns && !error.is_some_and(is_failure_of_nodes)
+        || error.is_some_and(is_asked_again)
+    {
         return;
     }
     let outcome = if is_error { Outcome::Error } else { Outcome::Ok };
@@ -67,11 +73,18 @@ pub(crate) fn timed_out(core: &mut Core, io: &Io, at: LinkRef, pending: &Pending
     record_on_link(core, io, at, pending, Outcome::TimedOut, None);
 }
 
-/// Records a query whose link was lost, and that is not sent again.
-pub(crate) fn lost(core: &mut Core, io: &Io, pending: &Pending, body: Option<&[u8]>) {
+/// Records the end of a query that no single node answered: it is not sent again, or was split.
+#[cold]
+pub(crate) fn ended(
+    core: &mut Core,
+    io: &Io,
+    pending: &Pending,
+    body: Option<&[u8]>,
+    outcome: Outcome,
+) {
     let Core { reports, clients, router, context, .. } = core;
     let sources = Sources { clients, router, context, node: None, body };
-    record(&mut reports.slow_queries, &sources, pending, io.now_ns(), Outcome::LinkLost, None);
+    record(&mut reports.slow_queries, &sources, pending, io.now_ns(), outcome, None);
 }
 
 /// Records a query that no link took in time, so that the proxy refuses it.
@@ -84,20 +97,16 @@ pub(crate) fn refused(
     plan: &Plan,
     body: &[u8],
 ) {
-    let Core { reports, clients, router, context, .. } = core;
-    let Some(client) = clients.get(slot) else { return };
+    let Some(client) = core.clients.get(slot) else { return };
     let pending = Pending {
         client: ClientRef { slot, id: client.id },
         pool: client.pool.unwrap_or(PoolId::NONE),
         stream: header.stream,
         flags: header.flags,
         plan: *plan,
-        // The client was held for that time.
-        received_ns: io.now_ns().saturating_sub(limits::STALL_MAX_NS),
         ..Pending::own(io.now_ns(), Purpose::Client, header.opcode)
     };
-    let sources = Sources { clients, router, context, node: None, body: Some(body) };
-    record(&mut reports.slow_queries, &sources, &pending, io.now_ns(), Outcome::Overloaded, None);
+    ended(core, io, &pending, Some(body), Outcome::Overloaded);
 }
 
 /// Records an answer that the client got from an agent, if it came late.
@@ -130,11 +139,15 @@ fn is_failure_of_nodes(code: i32) -> bool {
             | error_code::WRITE_TIMEOUT
             | error_code::READ_TIMEOUT
             | error_code::READ_FAILURE
-            | error_code::FUNCTION_FAILURE
             | error_code::WRITE_FAILURE
             | error_code::CDC_WRITE_FAILURE
             | error_code::CAS_WRITE_UNKNOWN
     )
+}
+
+/// True for errors after which the proxy may ask again, so that the query may end well.
+fn is_asked_again(code: i32) -> bool {
+    matches!(code, error_code::UNPREPARED | error_code::OVERLOADED | error_code::IS_BOOTSTRAPPING)
 }
 
 /// Records a query, if this second's budget and `slow_query_ms` allow it.
@@ -148,7 +161,9 @@ pub(crate) fn record(
     error: Option<i32>,
 ) {
     let Sources { clients, router, context, node, body } = *sources;
-    if pending.client == ClientRef::PROXY || context.slow_query_ns == u64::MAX {
+    // The parts of a split query are not what a client asked.
+    let is_of_client = pending.client != ClientRef::PROXY && pending.client != ClientRef::PART;
+    if !is_of_client || context.slow_query_ns == u64::MAX {
         return;
     }
     context.metrics.slow_queries.add(1);
@@ -209,7 +224,7 @@ fn text_of<'a>(
     match pending.opcode {
         opcode::QUERY => (Query::decode(version, body).ok().map(|query| query.text), 1),
         opcode::PREPARE => (Prepare::decode(version, body).ok().map(|asked| asked.text), 1),
-        opcode::BATCH => {
+        opcode::BATCH if body.len() <= BATCH_BYTES_MAX => {
             let Ok(batch) = Batch::decode(version, body) else { return (None, 1) };
             let text = match batch.children().next().map(|child| child.statement) {
                 Some(BatchStatement::Text(text)) => Some(text),

@@ -6,7 +6,7 @@
 //!
 //! - cost the core more than a bound in each second, however many queries are slow, because a dead
 //!   node makes all of them slow at once;
-//! - let the queries of one client's host push those of all others out;
+//! - let the queries of one client's host take the records of a second from all others;
 //! - keep memory beyond a bound.
 
 pub(crate) mod capture;

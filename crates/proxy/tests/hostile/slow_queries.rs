@@ -142,7 +142,6 @@ fn a_query_that_no_link_took_in_time_is_told_as_overloaded() {
     let [query] = &found[..] else { panic!("{found:?}") };
     assert_eq!((query.outcome, query.node.is_none()), (Outcome::Overloaded, true));
     assert_eq!(query.text.as_deref(), Some("SELECT v FROM bench.kv WHERE k = ?"));
-    assert!(query.wait_ns >= SECOND, "{query:?}");
 }
 
 #[test]

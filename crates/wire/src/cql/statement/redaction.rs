@@ -1,64 +1,179 @@
 //! Texts without the values in them: what a log may show, and what alike statements have in common.
 
-use super::lexer::{Lexer, TokenKind};
+use super::lexer::{Lexer, Token, TokenKind};
 
 /// Bytes of a text that are read at most; the rest shows as `…`.
 const READ_BYTES_MAX: usize = 64 << 10;
+/// Length of the longest token that a cut in its middle would turn into others, which are shown: a
+/// UUID.
+const CUT_BYTES: usize = 36;
 
-/// The statement with `?` in place of each literal, so that it shows no value, and with lists of
-/// values cut to their first: `IN (1, 2, 3)` becomes `IN (?, …)`. Comments go, and blanks become
-/// one each. A text that is longer than `bytes_max` in this form ends in `…`, and so does one that
-/// is no CQL from some place on, because a value may begin there.
+/// Words that end a value behind `=`, `<` or `>`.
+const AFTER_VALUES: [&str; 24] = [
+    "ALLOW", "AND", "APPLY", "AS", "BEGIN", "CONTAINS", "DELETE", "FROM", "GROUP", "IF", "IN",
+    "INSERT", "IS", "LIKE", "LIMIT", "NOT", "ORDER", "PER", "SELECT", "SET", "UPDATE", "USING",
+    "WHERE", "WITH",
+];
+/// Words that are values and show nothing.
+const PLAIN_VALUES: [&str; 3] = ["TRUE", "FALSE", "NULL"];
+
+/// The statement with `?` in place of each value, so that it shows none, and with lists of values
+/// cut to their first: `IN (1, 2, 3)` becomes `IN (?, …)`. Comments go, and blanks become one each.
+/// A text that is longer than `bytes_max` in this form ends in `…`, and so does one that is no CQL
+/// from some place on, because a value may begin there.
 ///
-/// Names, keywords, `true`, `false` and `null` stay.
+/// A literal is a value wherever it stands. Behind `=`, `<` and `>`, in collections and in the
+/// lists of `VALUES` and `IN` names are values too, but for functions: an ISO duration is a word,
+/// and so is a text in the wrong quotes.
 #[must_use]
 pub fn redact(text: &str, bytes_max: usize) -> String {
     let is_cut = text.len() > READ_BYTES_MAX;
     let text = if is_cut { &text[..text.floor_char_boundary(READ_BYTES_MAX)] } else { text };
-    let (mut shown, mut lexer) = (String::new(), Lexer::new(text));
-    // Bytes that `shown` had before the comma that follows a value, if the last tokens were these.
-    let (mut value_ends, mut comma): (Option<usize>, Option<usize>) = (None, None);
-    let mut end = 0;
+    let (mut lexer, mut writer) = (Lexer::new(text), Writer::default());
+    let mut place = Place::default();
+    // The end of the last token, and whether that was a value.
+    let (mut end, mut follows_value) = (0, false);
     loop {
         let token = lexer.next();
-        if token.kind == TokenKind::End && !is_cut {
-            return shown;
-        }
-        let is_value = token.is_literal();
-        let is_last = match token.kind {
-            TokenKind::Bad | TokenKind::End => true,
-            // The cut may be in the middle of it.
-            _ => is_cut && lexer.is_at_end(),
-        };
-        if !is_last && is_value && comma.is_some() {
-            // One more value of a list: `…` stands for it and for all that follow.
-            shown.truncate(comma.take().unwrap_or_default());
-            if !shown.ends_with('…') {
-                shown.push_str(", …");
-            }
-            (value_ends, end) = (Some(shown.len()), token.start + token.text.len());
-            continue;
-        }
-        let length = shown.len();
-        if token.start > end && !shown.is_empty() {
-            shown.push(' ');
-        }
+        let is_first_cut = is_cut && token.start + CUT_BYTES > READ_BYTES_MAX;
+        let is_value = token.is_literal() || place.is_value(&token, &lexer);
+        // What touches a value may be a part of it: a quote in it was not doubled.
+        let touches = follows_value && token.start == end && !is_punctuation(&token);
         match token.kind {
-            _ if is_last => shown.push('…'),
-            _ if is_value => shown.push('?'),
-            _ => shown.push_str(token.text),
+            TokenKind::End if !is_cut => return writer.shown,
+            TokenKind::Bad | TokenKind::End => return writer.cut(token.start > end, bytes_max),
+            _ if is_first_cut || touches => return writer.cut(token.start > end, bytes_max),
+            _ => {}
         }
-        if shown.len() > bytes_max {
-            shown.truncate(length.min(bytes_max));
-            shown.truncate(shown.floor_char_boundary(shown.len()));
-            shown.push('…');
-            return shown;
+        let text = if is_value { "?" } else { token.text };
+        if !writer.write(token.start > end, text, is_value, bytes_max) {
+            return writer.shown;
         }
-        if is_last {
-            return shown;
+        place.pass(&token);
+        (end, follows_value) = (token.start + token.text.len(), is_value);
+    }
+}
+
+fn is_punctuation(token: &Token<'_>) -> bool {
+    matches!(token.kind, TokenKind::Punctuation(_) | TokenKind::End)
+}
+
+/// The place in a statement: where values stand, and where names do.
+#[derive(Default)]
+struct Place {
+    /// For each open bracket: whether values stand in it. Beyond some depth all do.
+    brackets: Vec<bool>,
+    depth: usize,
+    /// True behind `=`, `<` or `>`, until a word ends the value.
+    is_behind_operator: bool,
+    /// True if the last token opens a list of values if a bracket follows: `VALUES`, `IN`.
+    opens_values: bool,
+}
+
+/// Brackets within brackets of which the place is known.
+const DEPTH_MAX: usize = 64;
+
+impl Place {
+    fn has_values(&self) -> bool {
+        match self.brackets.last() {
+            Some(_) if self.depth > self.brackets.len() => true,
+            Some(has_values) => *has_values,
+            None => self.is_behind_operator,
         }
-        comma = value_ends.filter(|_| token.is(b','));
-        value_ends = is_value.then_some(shown.len());
-        end = token.start + token.text.len();
+    }
+
+    /// True if a word or a quoted name is a value here. `ahead` is behind it.
+    fn is_value(&self, token: &Token<'_>, ahead: &Lexer<'_>) -> bool {
+        let is_name = matches!(token.kind, TokenKind::Word | TokenKind::Quoted);
+        is_name
+            && self.has_values()
+            && !token.is_any_word(&PLAIN_VALUES)
+            && !(self.brackets.is_empty() && token.is_any_word(&AFTER_VALUES))
+            && !ahead.peek().is(b'(')
+    }
+
+    fn pass(&mut self, token: &Token<'_>) {
+        let has_values = self.has_values();
+        match token.kind {
+            TokenKind::Punctuation(b'(' | b'[' | b'{') => {
+                let is_list = self.opens_values || has_values || !token.is(b'(');
+                self.depth += 1;
+                if self.brackets.len() < DEPTH_MAX {
+                    self.brackets.push(is_list);
+                }
+            }
+            TokenKind::Punctuation(b')' | b']' | b'}') => {
+                self.depth = self.depth.saturating_sub(1);
+                self.brackets.truncate(self.depth);
+            }
+            TokenKind::Punctuation(b'=' | b'<' | b'>') => self.is_behind_operator = true,
+            TokenKind::Punctuation(b',' | b';') if self.brackets.is_empty() => {
+                self.is_behind_operator = false;
+            }
+            TokenKind::Word if self.brackets.is_empty() && token.is_any_word(&AFTER_VALUES) => {
+                self.is_behind_operator = false;
+            }
+            _ => {}
+        }
+        self.opens_values = token.is_any_word(&["VALUES", "IN"]);
+    }
+}
+
+/// The text so far.
+#[derive(Default)]
+struct Writer {
+    shown: String,
+    /// Bytes of it up to the end of the last token, if that was a value.
+    value_ends: Option<usize>,
+    /// Bytes of it before the comma behind a value, if that was the last token.
+    comma: Option<usize>,
+}
+
+impl Writer {
+    /// Adds a token; false if that is too much.
+    fn write(&mut self, has_blank: bool, text: &str, is_value: bool, bytes_max: usize) -> bool {
+        if let Some(comma) = self.comma.take().filter(|_| is_value) {
+            // One more value of a list: `…` stands for it and for all that follow.
+            self.shown.truncate(comma);
+            if !self.shown.ends_with('…') {
+                self.shown.push_str(", …");
+            }
+            self.value_ends = Some(self.shown.len());
+            return self.shown.len() <= bytes_max || self.cut_to(comma, bytes_max);
+        }
+        let length = self.shown.len();
+        if has_blank && length > 0 {
+            self.shown.push(' ');
+        }
+        self.shown.push_str(text);
+        if self.shown.len() > bytes_max {
+            return self.cut_to(length, bytes_max);
+        }
+        self.comma = self.value_ends.filter(|_| text == ",");
+        self.value_ends = is_value.then_some(self.shown.len());
+        true
+    }
+
+    /// The text, with `…` for the rest.
+    fn cut(mut self, has_blank: bool, bytes_max: usize) -> String {
+        let length = self.shown.len();
+        if has_blank && length > 0 {
+            self.shown.push(' ');
+        }
+        if self.shown.len() > bytes_max {
+            self.shown.truncate(length);
+        }
+        if !self.shown.ends_with('…') {
+            self.shown.push('…');
+        }
+        self.shown
+    }
+
+    /// Ends the text at a length, or before it; false.
+    fn cut_to(&mut self, length: usize, bytes_max: usize) -> bool {
+        self.shown.truncate(length);
+        self.shown.truncate(self.shown.floor_char_boundary(bytes_max));
+        self.shown.push('…');
+        false
     }
 }
