@@ -134,7 +134,6 @@ impl Pages {
         stuck.or_else(|| self.parts.iter().find_map(|part| part.not_ready()))
     }
 
-    /// The state of all parts as one object.
     /// The names of the parts' own pages.
     pub(crate) fn names(&self) -> impl Iterator<Item = &'static str> {
         self.parts.iter().flat_map(|part| part.pages()).copied()
@@ -146,6 +145,7 @@ impl Pages {
         Some(state.await)
     }
 
+    /// The state of all parts as one object.
     pub(crate) async fn status(&self) -> Json {
         let reason = self.not_ready();
         let mut all = Map::new();

@@ -110,8 +110,8 @@ pub const KEYSPACE_NAME_BYTES_MAX: usize = 256;
 /// quarter with one name, and an eighth from one host.
 pub const LOGINS_MAX: usize = 256;
 
-/// Links that a core opens in one turn of its loop, beside those that verify logins; the next ones
-/// wait for another turn.
+/// Links that a core opens in one turn of its loop, beside those that verify logins, and as many
+/// again for pools that have waited; the next ones wait for another turn.
 pub const OPENINGS_TURN_MAX: usize = 64;
 
 /// Nodes that a core looks at in one turn to find missing links; the pool in hand looks at all.

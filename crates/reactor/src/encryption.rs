@@ -40,7 +40,7 @@ impl Io {
     pub fn session_bytes(&self, conn: ConnId) -> usize {
         self.get(conn)
             .and_then(|connection| connection.tunnel.as_ref())
-            .map_or(0, |tunnel| tunnel.session.bytes() + tunnel.partial.len())
+            .map_or(0, |tunnel| tunnel.session.bytes() + tunnel.partial.capacity())
     }
 
     /// Encrypts a new connection, which does its handshake within the loop. An accepted one (with

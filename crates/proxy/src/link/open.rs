@@ -62,8 +62,10 @@ pub(crate) fn has_room(core: &mut Core, id: PoolId) -> bool {
     has_room
 }
 
-/// Opens links of the pools that wait for another turn, at the end of each.
+/// Opens links of the pools that wait for another turn, at the end of each. They have an allowance
+/// of their own: those that ask in each turn could use it up for ever.
 pub(crate) fn go_on(core: &mut Core, io: &mut Io) {
+    core.links.allowance.renew();
     for _ in 0..core.links.allowance.waiting() {
         if core.links.allowance.is_spent() {
             break;
