@@ -290,11 +290,10 @@ impl Follower<'_> {
             let Some(suppressed) = plane.lines.admit(Instant::now()) else { continue };
             info!(address = %node.address, suppressed, "node has left the ring");
         }
-        let excess = plane.ring.as_ref().and_then(|ring| ring.excess.as_ref());
-        if let Some(why) = ring.excess.as_ref().filter(|why| Some(*why) != excess)
-            && let Some(suppressed) = plane.lines.admit(Instant::now())
-        {
-            warn!(why, suppressed, "the ring has too many tokens");
+        let known = plane.ring.as_ref().map(|ring| ring.excess.as_slice()).unwrap_or_default();
+        for why in ring.excess.iter().filter(|why| !known.contains(why)) {
+            let Some(suppressed) = plane.lines.admit(Instant::now()) else { continue };
+            warn!(why, suppressed, "the ring is too large");
         }
     }
 

@@ -40,8 +40,9 @@ pub(super) struct Ring {
     pub(super) datacentre: String,
     pub(super) rack: String,
     pub(super) schema_version: u128,
-    /// The reason why some nodes, or all, have no tokens here although they have too many there.
-    pub(super) excess: Option<String>,
+    /// Bounds that the ring exceeds, and what that means: nodes are left out, or have no tokens
+    /// here.
+    pub(super) excess: Vec<String>,
 }
 
 /// Numbers and addresses of the nodes of the ring, and of some that were in it before.
@@ -134,20 +135,14 @@ pub(super) async fn read(
     let advertised = local_address(local, connection.address);
     note_detour(known, host_id, advertised, connection.address, access).await;
 
-    let peers = peers(connection, limit).await?;
-    ring_bounds::check_peers(&peers)?;
-    let tokens = TokenBounds::of(local, &peers);
-    let members = peers.iter().filter_map(|row| row.uuid("host_id")).chain([host_id]);
-    known.note_members(&members.collect());
+    let mut peers = usable(peers(connection, limit).await?, host_id, node_port);
+    let too_many = ring_bounds::leave_out_excess(&mut peers);
+    let tokens = TokenBounds::of(peers.iter().map(|peer| &peer.row).chain([local]));
+    known.note_members(&peers.iter().map(|peer| peer.host_id).chain([host_id]).collect());
     let mut nodes = Vec::new();
     nodes.extend(node(local, advertised, &partitioner, known, &tokens));
-    for row in peers {
-        let Some(address) = peer_address(&row, node_port) else {
-            debug!("a row of peers has no address yet, so it is left out");
-            continue;
-        };
-        let peer = node(&row, address, &partitioner, known, &tokens);
-        nodes.extend(peer.filter(|peer| peer.host_id != host_id));
+    for Peer { row, address, .. } in &peers {
+        nodes.extend(node(row, *address, &partitioner, known, &tokens));
     }
     nodes.sort_by_key(|node| node.id);
     Ok(Ring {
@@ -160,8 +155,29 @@ pub(super) async fn read(
         rack: text("rack"),
         schema_version: local.uuid("schema_version").unwrap_or_default(),
         partitioner,
-        excess: tokens.excess(),
+        excess: too_many.into_iter().chain(tokens.excess()).collect(),
     })
+}
+
+/// Another node that has a host id and an address.
+struct Peer {
+    row: Row,
+    host_id: u128,
+    address: SocketAddr,
+}
+
+/// The nodes of these rows. A row without a host id or an address is of a node that is just
+/// joining, or a remnant of one that has left. `asked`: the node that has these rows.
+fn usable(rows: Vec<Row>, asked: u128, node_port: u16) -> Vec<Peer> {
+    let peers = rows.into_iter().filter_map(|row| {
+        let (host_id, address) = (row.uuid("host_id"), peer_address(&row, node_port));
+        let (Some(host_id), Some(address)) = (host_id, address) else {
+            debug!("a row of peers has no host id or no address yet, so it is left out");
+            return None;
+        };
+        Some(Peer { row, host_id, address })
+    });
+    peers.filter(|peer| peer.host_id != asked).collect()
 }
 
 /// Rows of `system.peers_v2`, or of `system.peers` with servers before Cassandra 4.0, which answer

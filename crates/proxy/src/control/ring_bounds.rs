@@ -4,8 +4,8 @@
 use super::error::ControlError;
 use super::tables::Row;
 
-/// Nodes of a ring.
-pub(super) const NODES_MAX: usize = 2_000;
+/// Nodes of a ring: a quarter of the numbers that nodes can have, and more than any ring has.
+pub(super) const NODES_MAX: usize = 16_384;
 /// Tokens of one node: Cassandra takes 1,536 at most (`num_tokens`).
 pub(super) const NODE_TOKENS_MAX: usize = 4_096;
 /// Tokens of all nodes: 256 each of a thousand nodes.
@@ -27,17 +27,16 @@ pub(super) fn check_own(local: &Row) -> Result<(), ControlError> {
     Err(ControlError::Garbage(what))
 }
 
-/// Checks the rows about the other nodes.
-///
-/// # Errors
-/// There are too many.
-pub(super) fn check_peers(peers: &[Row]) -> Result<(), ControlError> {
+/// Leaves out the nodes beyond the bound, the last ones in the order of the table. Returns why.
+pub(super) fn leave_out_excess<T>(peers: &mut Vec<T>) -> Option<String> {
     let count = peers.len() + 1;
-    if count <= NODES_MAX {
-        return Ok(());
-    }
-    let what = format!("a ring of {count} nodes, and at most {NODES_MAX} are allowed");
-    Err(ControlError::Garbage(what))
+    peers.truncate(NODES_MAX - 1);
+    (count > NODES_MAX).then(|| {
+        format!(
+            "the ring has {count} nodes, and Shunt uses {NODES_MAX} at most: the others get no \
+            queries"
+        )
+    })
 }
 
 /// The tokens that a ring's nodes may have.
@@ -50,9 +49,9 @@ pub(super) struct TokenBounds {
 
 impl TokenBounds {
     /// Counts the tokens that these rows say they have.
-    pub(super) fn of(local: &Row, peers: &[Row]) -> Self {
+    pub(super) fn of<'a>(rows: impl Iterator<Item = &'a Row>) -> Self {
         let mut bounds = Self { all: 0, excessive: 0 };
-        for count in peers.iter().chain([local]).map(|row| row.count(TOKENS)) {
+        for count in rows.map(|row| row.count(TOKENS)) {
             if count <= NODE_TOKENS_MAX {
                 bounds.all += count;
             } else {
