@@ -139,6 +139,9 @@ struct Current {
     sessions: Arc<Sessions>,
     /// SHA-256 of each file, or of each CA of the system.
     digests: Vec<[u8; 32]>,
+    system: Vec<CertificateDer<'static>>,
+    /// Reason why some CAs were missing when `system` was read.
+    system_fault: Option<String>,
     files: Vec<CertificateFile>,
     warnings: Vec<String>,
 }
@@ -196,7 +199,10 @@ impl Files {
 /// CAs of the system, as far as they can be read.
 fn system_cas() -> (Vec<CertificateDer<'static>>, Option<String>) {
     let found = rustls_native_certs::load_native_certs();
-    (found.certs, found.errors.first().map(ToString::to_string))
+    let mut faults: Vec<String> = found.errors.iter().map(ToString::to_string).collect();
+    // A directory lists its files in any order.
+    faults.sort();
+    (found.certs, (!faults.is_empty()).then(|| faults.join("; ")))
 }
 
 /// The verifier's form of the system's CAs.
@@ -259,7 +265,9 @@ impl Current {
             }
         };
         let (config, sessions) = (Arc::new(config), Arc::default());
-        Ok(Current { config, sessions, digests: files.digests(), files: all, warnings })
+        let (system, system_fault) = (files.system.clone(), files.system_fault.clone());
+        let digests = files.digests();
+        Ok(Current { config, sessions, digests, system, system_fault, files: all, warnings })
     }
 }
 
@@ -336,22 +344,36 @@ impl Client {
     /// Reads the files again, or the CAs of the system if no file names CAs. New sessions use them
     /// if their content has changed. `now` is the time by which the age of files counts.
     ///
+    /// The CAs of the system stay as they were while some of them cannot be read that could be read
+    /// before. A new certificate is taken all the same.
+    ///
     /// # Errors
-    /// The same as those of [`Client::open`]. The configuration stays as it was.
+    /// The same as those of [`Client::open`], or CAs of the system cannot be read any more. The
+    /// configuration stays as it was.
     pub fn reload(&self, now: SystemTime) -> Result<Reloaded, TlsError> {
         let _guard = self.reload.lock().unwrap_or_else(PoisonError::into_inner);
-        let files = Files::read(&self.options, self.system_cas)?;
-        if files.digests() == self.current().digests {
+        let mut files = Files::read(&self.options, self.system_cas)?;
+        let former = self.current();
+        if files.digests() == former.digests {
             return Ok(Reloaded::Unchanged);
         }
         if !files.all().all(|file| file.is_settled(now)) {
             return Ok(Reloaded::Unsettled);
         }
-        if let Some(fault) = &files.system_fault {
-            let message = format!("some CAs of the system cannot be read: {fault}");
-            return Err(TlsError::option(self.options.names.ca, message));
+        let new_fault =
+            files.system_fault.clone().filter(|_| files.system_fault != former.system_fault);
+        if let Some(fault) = &new_fault {
+            files.system.clone_from(&former.system);
+            if files.digests() == former.digests {
+                let message = format!("some CAs of the system cannot be read: {fault}");
+                return Err(TlsError::option(self.options.names.ca, message));
+            }
         }
-        let current = Current::build(&files, &self.options)?;
+        let mut current = Current::build(&files, &self.options)?;
+        if new_fault.is_some() {
+            // The fault stays a new one: its next reload must not give up the former CAs either.
+            current.system_fault.clone_from(&former.system_fault);
+        }
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(current);
         Ok(Reloaded::Changed)
     }

@@ -230,6 +230,54 @@ fn cas_of_the_system_that_cannot_be_read_are_missed() {
 }
 
 #[test]
+fn a_new_certificate_is_taken_whatever_the_fault_of_the_systems_cas() {
+    let (ca, other, files) = (Authority::new("CA"), Authority::new("another CA"), Files::new());
+    let server = Server::open(files.server_options(&ca.server())).expect("a server");
+    let fail =
+        |fault: &str| SYSTEM.with_borrow_mut(|(_, current)| *current = Some(fault.to_owned()));
+    let renew = || {
+        let ClientOptions { certificate, key, .. } = files.client_options(&ca, Some(&ca.client()));
+        ClientOptions { certificate, key, ..ClientOptions::default() }
+    };
+    let used = |client: &Client| client.files()[0].sha256.clone();
+    let warning = |fault| format!("node_tls_ca: some CAs of the system cannot be read: {fault}");
+
+    // The fault that was there from the start refuses nothing.
+    set_system(&[&other]);
+    fail("first");
+    let client = Client::open_with(renew(), || SYSTEM.with_borrow(Clone::clone)).expect("a client");
+    let former = used(&client);
+    renew();
+    assert_eq!(client.reload(files.settled()), Ok(Reloaded::Changed));
+    assert_ne!(used(&client), former);
+    assert_eq!(client.warnings()[0], warning("first"));
+    set_system(&[&ca, &other]);
+    fail("first");
+    assert_eq!(client.reload(files.settled()), Ok(Reloaded::Changed));
+    assert_eq!(connect(&client, &server), ["none", "none"]);
+
+    // With a new fault the former CAs stay, at each reload.
+    set_system(&[&other]);
+    fail("second");
+    for _ in 0..2 {
+        let error = client.reload(files.settled()).expect_err("a CA is missing").to_string();
+        assert_eq!(error, warning("second"));
+        let former = used(&client);
+        renew();
+        assert_eq!(client.reload(files.settled()), Ok(Reloaded::Changed));
+        assert_ne!(used(&client), former);
+        assert_eq!(client.warnings()[0], warning("second"));
+        assert_eq!(connect(&client, &server), ["none", "none"]);
+    }
+
+    // Without a fault a CA that is missing was removed.
+    set_system(&[&other]);
+    assert_eq!(client.reload(files.settled()), Ok(Reloaded::Changed));
+    assert!(!client.warnings().iter().any(|warning| warning.contains("CAs")));
+    assert_eq!(connect(&client, &server)[0], "the CA of the peer's certificate is unknown");
+}
+
+#[test]
 fn clients_with_the_same_content_are_alike() {
     let setting = setting();
     let Setting { ca, files, client, .. } = &setting;
