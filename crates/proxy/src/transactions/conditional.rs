@@ -15,9 +15,10 @@
 //!
 //! This must never: decide by a row to which an unknown write may be outstanding; decide by a row
 //! whose values may have expired, or of a table that was dropped or emptied by a proxy, or of
-//! columns that were dropped more than a second ago, whatever the control connection heard of it;
-//! answer that a statement was applied where the next owner may read otherwise. [ADR
-//! 21](../../../../docs/adr/0021-conditional-statements-decided-by-rows-in-memory.md) has the
+//! columns that were dropped more than a second ago, whatever the control connection heard of it,
+//! unless the node in turn is cut off from the others: it names the old version, which counts for
+//! another second; answer that a statement was applied where the next owner may read otherwise.
+//! [ADR 21](../../../../docs/adr/0021-conditional-statements-decided-by-rows-in-memory.md) has the
 //! reasons.
 
 use shunt_locks::{Now, Written};

@@ -18,7 +18,9 @@
 //! A node is asked in the same way for the version of the schema, each time another one, as text
 //! and at most once a second for all tables. A version that no node has named lately is a change
 //! of the schema: a column may have been dropped and added again, which neither the id nor the
-//! columns of its table show.
+//! columns of its table show. If that node fails, or is silent for [`SILENT_NS`], the question goes
+//! to the next one, and to three in all before waiters are told that no node has answered: one node
+//! must not stop statements that all others serve.
 //!
 //! This must never: give an answer that was asked for earlier than the waiter allows; leave a
 //! waiter without an answer, or give it two.
@@ -45,6 +47,18 @@ pub(super) const FRESH_NS: u64 = 20_000_000;
 const ASKERS_MAX: u32 = 4;
 /// Age at which an answer is void.
 const LATE_NS: u64 = 5 * SECOND_NS;
+/// Time without an answer after which another node is asked for the version of the schema, at the
+/// next tick.
+const SILENT_NS: u64 = 200_000_000;
+
+/// Time before which a question that has no answer yet went to a silent node. Other questions than
+/// that for the version are bound to no node, and are sent to another elsewhere.
+fn silent_ns(io: &Io, what: IdentityKind) -> u64 {
+    match what {
+        IdentityKind::Schema => io.now_ns().saturating_sub(SILENT_NS),
+        IdentityKind::Id | IdentityKind::Columns => 0,
+    }
+}
 
 /// Gives a waiter the table of this name, or its columns, as asked for no earlier than `since_ns`.
 /// The waiter is told once, later.
@@ -62,9 +76,37 @@ pub(super) fn look_up(
         return core.fleet.transactions.effects.list.push(Effect::IdentityKnown(waits, last));
     }
     name.waiting.push((since_ns, waits));
-    if name.is_to_be_asked() {
+    if name.is_to_be_asked(silent_ns(io, what)) {
         ask(core, io, &key);
     }
+}
+
+/// Asks another node for the version of the schema, if those asked before are silent.
+pub(super) fn tick(core: &mut Core, io: &mut Io) {
+    let key = (IdentityKind::Schema, Box::from(""), Box::from(""));
+    let silent_ns = silent_ns(io, key.0);
+    drop_gone(core, &key);
+    let name = core.fleet.transactions.names.entry(&key);
+    if name.is_to_be_asked(silent_ns) {
+        return ask(core, io, &key);
+    }
+    // A question that cannot be sent costs waiters nothing: another is under way.
+    if name.is_unheard(silent_ns)
+        && let Some((_, first)) = name.waiting.first().copied()
+    {
+        let asker = who(core, first);
+        if is_asked(core, io, &key, asker) {
+            core.fleet.transactions.names.entry(&key).repeats += 1;
+        }
+    }
+}
+
+/// Drops waiters that have ended.
+fn drop_gone(core: &mut Core, key: &Key) {
+    let keeper = &mut core.fleet.transactions;
+    let (names, jobs) = (&mut keeper.names, &keeper.jobs);
+    let is_gone = |waits: &IdentityWaiter| matches!(waits, IdentityWaiter::Job { number, .. } if !jobs.contains_key(number));
+    names.entry(key).waiting.retain(|(_, waits)| !is_gone(waits));
 }
 
 /// The client whose quota a question counts against.
@@ -81,10 +123,7 @@ fn who(core: &Core, waits: IdentityWaiter) -> Who {
 /// Sends a question for one of the waiters that no question under way serves. Clients without room
 /// for a question are told so; others ask in their place.
 fn ask(core: &mut Core, io: &mut Io, key: &Key) {
-    let keeper = &mut core.fleet.transactions;
-    let (names, jobs) = (&mut keeper.names, &keeper.jobs);
-    let is_gone = |waits: &IdentityWaiter| matches!(waits, IdentityWaiter::Job { number, .. } if !jobs.contains_key(number));
-    names.entry(key).waiting.retain(|(_, waits)| !is_gone(waits));
+    drop_gone(core, key);
     for turn in 1..=ASKERS_MAX {
         let name = core.fleet.transactions.names.entry(key);
         let Some((_, first)) =
@@ -179,6 +218,7 @@ fn question((what, keyspace, table): &Key) -> Arc<str> {
 fn tell(core: &mut Core, key: &Key, named: IdentityAnswer) {
     let keeper = &mut core.fleet.transactions;
     let name = keeper.names.entry(key);
+    name.repeats = 0;
     // Answers may overtake each other.
     if name.last.is_none_or(|last| last.asked_ns <= named.asked_ns) {
         name.last = Some(named).filter(|named| named.identity != Identity::Unknown);
@@ -209,11 +249,15 @@ pub(super) fn answered(core: &mut Core, io: &mut Io, number: u64, heard: &Heard<
         core.fleet.transactions.schema_changed();
     }
     // A node that does not know the prepared statement has not answered: it is asked again, as
-    // text.
-    if !matches!(heard, Heard::Error(error) if error.unprepared_id().is_some()) {
+    // text. A node that cannot name the version is not the only one.
+    let is_unprepared = matches!(heard, Heard::Error(error) if error.unprepared_id().is_some());
+    let is_failed = key.0 == IdentityKind::Schema && found == Identity::Unknown;
+    let name = core.fleet.transactions.names.entry(&key);
+    if !is_unprepared && !(is_failed && name.is_repeated(asked_ns)) {
         tell(core, &key, IdentityAnswer { identity: found, asked_ns });
     }
-    if core.fleet.transactions.names.entry(&key).is_to_be_asked() {
+    let silent_ns = silent_ns(io, key.0);
+    if core.fleet.transactions.names.entry(&key).is_to_be_asked(silent_ns) {
         ask(core, io, &key);
     }
 }

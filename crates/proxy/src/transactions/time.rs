@@ -3,7 +3,7 @@
 use shunt_reactor::Io;
 
 use super::intake::owner;
-use super::{levels, recovery, writes};
+use super::{levels, recovery, table_identity, writes};
 use crate::core::Core;
 use crate::metrics::TransactionEvent;
 use crate::transactions::timer::set_due;
@@ -37,6 +37,7 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io) {
     count(core, io);
     recovery::fail_unsent(core, io);
     writes::tick(core, io);
+    table_identity::tick(core, io);
     if core.context.ticks.is_multiple_of(LOWS_TICKS) {
         let (table, effects) = core.fleet.transactions.table();
         table.tell_lows(effects);

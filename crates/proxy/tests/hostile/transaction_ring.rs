@@ -72,6 +72,9 @@ pub struct Bank {
     pub schema_versions: Vec<[u8; 16]>,
     /// Number of questions for it.
     pub versions_asked: usize,
+    /// Nodes that answer those questions with an error, or not at all.
+    pub versions_refused: BTreeSet<usize>,
+    pub versions_unanswered: BTreeSet<usize>,
     /// Writes, acknowledged or not: the text, and its timestamp.
     pub written: Vec<(String, Option<i64>)>,
     /// Number of questions which table has a name.
@@ -346,6 +349,12 @@ impl Bank {
         if text.starts_with("SELECT schema_version FROM system.local") {
             let versions = &self.schema_versions;
             self.versions_asked += 1;
+            if self.versions_refused.contains(&request.node) {
+                return Some(error(request, OVERLOADED, "the node has no time"));
+            }
+            if self.versions_unanswered.contains(&request.node) {
+                return Some(Action::Silence);
+            }
             let version = versions.get(self.versions_asked % versions.len().max(1))?;
             return Some(answer(request, &rows(&["schema_version"], [vec![some(version)]])));
         }

@@ -107,3 +107,46 @@ fn the_version_is_asked_for_once_a_second() {
     ring.run_for(2 * SECOND);
     assert!(is_applied(&mut ring, client) && asked(&ring) > before);
 }
+
+#[test]
+fn a_node_that_cannot_name_the_version_stops_no_statement() {
+    let (mut ring, client) = testbed(&[1]);
+    assert!(is_applied(&mut ring, client));
+    let last = ring.ring.testbed.scene.nodes.len() - 1;
+    ring.bank.lock().unwrap().versions_refused = (0..last.min(2)).collect();
+    for _ in 0..6 {
+        ring.run_for(2 * SECOND);
+        assert!(is_applied(&mut ring, client));
+    }
+    assert_eq!(rows_read(&ring), 1, "the row is known");
+}
+
+#[test]
+fn nodes_that_do_not_name_the_version_delay_a_statement_by_less_than_a_second() {
+    let (mut ring, client) = testbed(&[1]);
+    assert!(is_applied(&mut ring, client));
+    let last = ring.ring.testbed.scene.nodes.len() - 1;
+    ring.bank.lock().unwrap().versions_unanswered = (0..last.min(2)).collect();
+    for _ in 0..6 {
+        ring.run_for(2 * SECOND);
+        ring.send(client, &bytes::query(4, 1, "UPDATE bank.t SET v = 1 WHERE id = 1 IF v = 1"));
+        ring.run_for(SECOND);
+        let answers = ring.answers(client);
+        assert_eq!(answers.len(), 1, "it waits for silent nodes");
+        assert_eq!(answers[0].rows()[0][0].as_deref(), Some(&[1][..]));
+    }
+    assert_eq!(rows_read(&ring), 1, "the row is known");
+}
+
+#[test]
+fn a_statement_is_answered_though_no_node_names_the_version() {
+    let (mut ring, client) = testbed(&[1]);
+    assert!(is_applied(&mut ring, client));
+    let nodes = 0..ring.ring.testbed.scene.nodes.len();
+    ring.bank.lock().unwrap().versions_refused = nodes.collect();
+    ring.run_for(2 * SECOND);
+    let before = ring.bank.lock().unwrap().versions_asked;
+    let answer = ring.ask(client, "UPDATE bank.t SET v = 1 WHERE id = 1 IF v = 1");
+    assert_eq!(answer.opcode(), opcode::ERROR);
+    assert_eq!(ring.bank.lock().unwrap().versions_asked, before + 3);
+}

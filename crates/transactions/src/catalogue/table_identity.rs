@@ -10,8 +10,14 @@ const NAMES_MAX: usize = 1_024;
 /// Versions of the schema that are kept.
 const VERSIONS_MAX: usize = 8;
 
-/// Questions about one name under way at a time.
+/// Questions about one name under way at a time, without those to silent nodes.
 const ASKED_MAX: usize = 2;
+
+/// Questions about one name under way at a time, in all.
+const UNANSWERED_MAX: usize = 16;
+
+/// Questions that are repeated, in a row, before waiters are told that no node has answered.
+const REPEATS_MAX: usize = 2;
 
 /// The id of a table in `system_schema.tables`. A table that is dropped and created again gets
 /// another id.
@@ -66,19 +72,41 @@ pub struct Name<W> {
     pub asked: Vec<(u64, u64)>,
     /// Waiters, each with the earliest time at which its answer may have been asked for.
     pub waiting: Vec<(u64, W)>,
+    /// Questions repeated since waiters were last told anything.
+    pub repeats: usize,
 }
 
 impl<W> Default for Name<W> {
     fn default() -> Self {
-        Self { question: None, last: None, asked: Vec::new(), waiting: Vec::new() }
+        Self { question: None, last: None, asked: Vec::new(), waiting: Vec::new(), repeats: 0 }
     }
 }
 
 impl<W> Name<W> {
     /// True if a waiter needs a newer question than those under way, and one more may be sent.
-    pub fn is_to_be_asked(&self) -> bool {
-        self.asked.len() < ASKED_MAX
+    /// Nodes asked before `silent_ns` count as silent.
+    pub fn is_to_be_asked(&self, silent_ns: u64) -> bool {
+        let heard_soon = self.asked.iter().filter(|(_, asked_ns)| *asked_ns >= silent_ns).count();
+        heard_soon < ASKED_MAX
+            && self.asked.len() < UNANSWERED_MAX
             && self.waiting.iter().any(|(since_ns, _)| self.is_asked_for_later(*since_ns))
+    }
+
+    /// True if waiters wait for silent nodes alone, and another node may be asked.
+    pub fn is_unheard(&self, silent_ns: u64) -> bool {
+        !self.waiting.is_empty()
+            && self.repeats < REPEATS_MAX
+            && (1..UNANSWERED_MAX).contains(&self.asked.len())
+            && self.is_asked_for_later(silent_ns)
+    }
+
+    /// Takes in that a question of this time failed. True if its waiters are to wait for another
+    /// node.
+    pub fn is_repeated(&mut self, asked_ns: u64) -> bool {
+        let is_repeated = self.repeats < REPEATS_MAX
+            && self.waiting.iter().any(|(since_ns, _)| *since_ns <= asked_ns);
+        self.repeats += usize::from(is_repeated);
+        is_repeated
     }
 
     /// True if no question under way was sent at this time or later.
@@ -220,16 +248,38 @@ mod tests {
         let wait = |since_ns: u64| (since_ns, since_ns);
         let mut name = Name::default();
         name.waiting.push(wait(5));
-        assert!(name.is_to_be_asked());
+        assert!(name.is_to_be_asked(0));
         name.asked.push((1, 5));
-        assert!(!name.is_to_be_asked());
+        assert!(!name.is_to_be_asked(0));
         name.waiting.push(wait(6));
-        assert!(name.is_to_be_asked());
+        assert!(name.is_to_be_asked(0));
         name.asked.push((2, 7));
-        assert!(!name.is_to_be_asked());
+        assert!(!name.is_to_be_asked(0));
         name.waiting.push(wait(8));
-        assert!(!name.is_to_be_asked(), "it waits for one of the two");
+        assert!(!name.is_to_be_asked(0), "it waits for one of the two");
         name.asked.remove(0);
-        assert!(name.is_to_be_asked());
+        assert!(name.is_to_be_asked(0));
+    }
+
+    #[test]
+    fn silent_nodes_keep_no_other_from_being_asked() {
+        let mut name = Name::default();
+        name.asked.extend([(1, 5), (2, 7)]);
+        name.waiting.push((8, "waiter"));
+        assert!(!name.is_to_be_asked(5) && name.is_to_be_asked(6));
+        name.asked.extend((3..=UNANSWERED_MAX as u64).map(|number| (number, 7)));
+        assert!(!name.is_to_be_asked(100), "too many nodes are silent");
+    }
+
+    #[test]
+    fn a_question_without_an_answer_is_repeated_a_few_times() {
+        let mut name = Name::default();
+        name.waiting.push((5, "waiter"));
+        assert!(!name.is_unheard(100), "no node was asked");
+        name.asked.push((1, 5));
+        assert!(!name.is_unheard(5) && name.is_unheard(6));
+        assert!(!name.is_repeated(4), "nobody waits for so old a question");
+        assert!((0..REPEATS_MAX).all(|_| name.is_repeated(5)));
+        assert!(!name.is_repeated(5) && !name.is_unheard(6));
     }
 }
