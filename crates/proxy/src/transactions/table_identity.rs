@@ -253,7 +253,8 @@ pub(super) fn answered(core: &mut Core, io: &mut Io, number: u64, heard: &Heard<
     let is_unprepared = matches!(heard, Heard::Error(error) if error.unprepared_id().is_some());
     let is_failed = key.0 == IdentityKind::Schema && found == Identity::Unknown;
     let name = core.fleet.transactions.names.entry(&key);
-    if !is_unprepared && !(is_failed && name.is_repeated(asked_ns)) {
+    let is_asked_again = is_unprepared || is_failed && name.is_repeated(asked_ns);
+    if !is_asked_again {
         tell(core, &key, IdentityAnswer { identity: found, asked_ns });
     }
     let silent_ns = silent_ns(io, key.0);

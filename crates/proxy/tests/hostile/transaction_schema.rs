@@ -148,5 +148,7 @@ fn a_statement_is_answered_though_no_node_names_the_version() {
     let before = ring.bank.lock().unwrap().versions_asked;
     let answer = ring.ask(client, "UPDATE bank.t SET v = 1 WHERE id = 1 IF v = 1");
     assert_eq!(answer.opcode(), opcode::ERROR);
-    assert_eq!(ring.bank.lock().unwrap().versions_asked, before + 3);
+    // The proxy tries the statement again for a second, and each attempt asks three nodes.
+    let asked = ring.bank.lock().unwrap().versions_asked - before;
+    assert!((3..=400).contains(&asked) && asked.is_multiple_of(3), "{asked}");
 }
