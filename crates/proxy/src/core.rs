@@ -82,7 +82,7 @@ pub struct Core {
     pub(crate) reports: Reports,
 }
 
-/// What the admin pages ask a core for.
+/// State for the questions of the admin pages.
 #[derive(Default)]
 pub(crate) struct Reports {
     /// The count of clients in progress, if any.

@@ -22,7 +22,7 @@ const OTHERS: u32 = 0o007;
 
 /// A file as it was read.
 pub struct SmallFile {
-    /// Its content.
+    /// Content of the file.
     pub bytes: Vec<u8>,
     mode: u32,
     /// Time of its last change; `None`: it changed while it was read.

@@ -1,9 +1,12 @@
 //! Questions to all cores for `/status`. The page names a core that does not answer in time instead
 //! of waiting for it.
 
-use std::time::Duration;
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use tokio::sync::mpsc;
+use serde_json::Value;
+use tokio::sync::{Mutex, mpsc};
 use tokio::time::timeout_at;
 
 use crate::control::{CoreMail, Mailbox};
@@ -12,7 +15,41 @@ use crate::control::{CoreMail, Mailbox};
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
 /// Age up to which an answer is shown again, so that each core answers once a second however often
 /// the page is requested.
-pub(super) const AGE_MAX: Duration = Duration::from_secs(1);
+const AGE_MAX: Duration = Duration::from_secs(1);
+
+/// The cores, and their last answer to one question.
+pub(super) struct Answer {
+    mailboxes: Arc<[Mailbox]>,
+    last: Mutex<Option<(Instant, Value)>>,
+}
+
+impl fmt::Debug for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Answer")
+    }
+}
+
+impl Answer {
+    pub(super) fn new(mailboxes: Arc<[Mailbox]>) -> Self {
+        Self { mailboxes, last: Mutex::new(None) }
+    }
+
+    /// The last answer, or a new one from `ask` if that is too old.
+    pub(super) async fn recent<'a, F>(&'a self, ask: impl FnOnce(&'a [Mailbox]) -> F) -> Value
+    where
+        F: Future<Output = Value>,
+    {
+        let mut last = self.last.lock().await;
+        if let Some((at, value)) = &*last
+            && at.elapsed() < AGE_MAX
+        {
+            return value.clone();
+        }
+        let value = ask(&self.mailboxes).await;
+        *last = Some((Instant::now(), value.clone()));
+        value
+    }
+}
 
 /// Asks all cores; `take` gets each answer with the core's number. Returns the cores that did not
 /// answer.

@@ -6,12 +6,11 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio::sync::Mutex;
 
-use super::ask::{self, AGE_MAX, PATIENCE};
+use super::ask::{self, Answer, PATIENCE};
 use crate::client::census::{CoreCensus, Group, Tally};
 use crate::control::{CoreMail, Mailbox};
 
@@ -21,35 +20,17 @@ const MOST_CLIENTS: usize = 40;
 const MOST_QUERIES: usize = 20;
 
 /// The counts, asked from the cores.
-pub(super) struct Clients(Mutex<Asked>);
-
-struct Asked {
-    mailboxes: Arc<[Mailbox]>,
-    last: Option<(Instant, Value)>,
-}
-
-impl std::fmt::Debug for Clients {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Clients")
-    }
-}
+#[derive(Debug)]
+pub(super) struct Clients(Answer);
 
 impl Clients {
     pub(super) fn new(mailboxes: Arc<[Mailbox]>) -> Self {
-        Self(Mutex::new(Asked { mailboxes, last: None }))
+        Self(Answer::new(mailboxes))
     }
 
     /// The clients by role, address, keyspace, driver, version and TLS.
     pub(super) async fn groups(&self) -> Value {
-        let mut asked = self.0.lock().await;
-        if let Some((at, value)) = &asked.last
-            && at.elapsed() < AGE_MAX
-        {
-            return value.clone();
-        }
-        let value = shown(ask_cores(&asked.mailboxes, PATIENCE).await);
-        asked.last = Some((Instant::now(), value.clone()));
-        value
+        self.0.recent(|mailboxes| async { shown(ask_cores(mailboxes, PATIENCE).await) }).await
     }
 }
 

@@ -2,13 +2,12 @@
 //! queues.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use shunt_fleet::Shown;
-use tokio::sync::Mutex;
 
-use super::ask::{self, AGE_MAX, PATIENCE};
+use super::ask::{self, Answer, PATIENCE};
 use crate::control::{CoreMail, Mailbox};
 use crate::limits::CLOCK_BEHIND_MAX_US;
 use crate::locks::status::{CoreLocks, FleetShown, Queue, UNREADABLE_MAX, longest};
@@ -16,33 +15,17 @@ use crate::metrics::{CoreMetrics, LockMetrics};
 use crate::transactions::writes::attempts::{Unmade, oldest};
 
 /// The locks of the cores, with their last answers.
-pub(super) struct Locks {
-    mailboxes: Arc<[Mailbox]>,
-    last: Mutex<Option<(Instant, Value)>>,
-}
-
-impl std::fmt::Debug for Locks {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Locks")
-    }
-}
+#[derive(Debug)]
+pub(super) struct Locks(Answer);
 
 impl Locks {
     pub(super) fn new(mailboxes: Arc<[Mailbox]>) -> Self {
-        Self { mailboxes, last: Mutex::new(None) }
+        Self(Answer::new(mailboxes))
     }
 
     /// The members and the longest queues, as fields of an object.
     async fn asked(&self) -> Value {
-        let mut last = self.last.lock().await;
-        if let Some((at, value)) = &*last
-            && at.elapsed() < AGE_MAX
-        {
-            return value.clone();
-        }
-        let value = ask_cores(&self.mailboxes, PATIENCE).await;
-        *last = Some((Instant::now(), value.clone()));
-        value
+        self.0.recent(|mailboxes| ask_cores(mailboxes, PATIENCE)).await
     }
 
     /// The state of this proxy's locks, the members of the fleet, and alerts for an operator.

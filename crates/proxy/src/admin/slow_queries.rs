@@ -2,14 +2,13 @@
 
 use std::cmp::Reverse;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 use shunt_admin::Label as _;
 use shunt_wire::cql::message::Consistency;
-use tokio::sync::Mutex;
 
-use super::ask::{self, AGE_MAX, PATIENCE};
+use super::ask::{self, Answer, PATIENCE};
 use crate::control::{CoreMail, Mailbox};
 use crate::limits;
 use crate::slow_queries::records::{CoreSlowQueries, SlowQuery};
@@ -18,33 +17,17 @@ use crate::slow_queries::records::{CoreSlowQueries, SlowQuery};
 pub(super) const PAGE: &str = "slow_queries";
 
 /// The records, asked from the cores.
-pub(super) struct Records {
-    mailboxes: Arc<[Mailbox]>,
-    last: Mutex<Option<(Instant, Value)>>,
-}
-
-impl std::fmt::Debug for Records {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Records")
-    }
-}
+#[derive(Debug)]
+pub(super) struct Records(Answer);
 
 impl Records {
     pub(super) fn new(mailboxes: Arc<[Mailbox]>) -> Self {
-        Self { mailboxes, last: Mutex::new(None) }
+        Self(Answer::new(mailboxes))
     }
 
     /// The last slow queries of all cores, the latest first.
     pub(super) async fn page(&self) -> Value {
-        let mut last = self.last.lock().await;
-        if let Some((at, value)) = &*last
-            && at.elapsed() < AGE_MAX
-        {
-            return value.clone();
-        }
-        let value = ask_cores(&self.mailboxes, PATIENCE).await;
-        *last = Some((Instant::now(), value.clone()));
-        value
+        self.0.recent(|mailboxes| ask_cores(mailboxes, PATIENCE)).await
     }
 }
 

@@ -20,7 +20,7 @@ pub(crate) struct HeldLogin {
     pub(crate) stream: i16,
     /// Deadline, nanoseconds.
     pub(crate) deadline_ns: u64,
-    /// Its place among those of its host.
+    /// Place of the login among those of its host.
     pub(super) place: u64,
 }
 

@@ -1,7 +1,7 @@
 //! Reads modes and rules before the first client is served, so that no write bypasses transactions
 //! or a rule.
 //!
-//! Nothing slow may lie between this read and the cores: each core compares the time of the
+//! This read is the last slow step before the cores: each core compares the time of the
 //! question with its own clock, and serves no table by an answer that is too old
 //! ([`InitialModes::doubt`]).
 

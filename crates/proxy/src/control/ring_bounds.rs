@@ -17,7 +17,7 @@ const TOKENS: &str = "tokens";
 /// Checks the row about the node itself.
 ///
 /// # Errors
-/// It has too many tokens.
+/// The node has too many tokens.
 pub(super) fn check_own(local: &Row) -> Result<(), ControlError> {
     let count = local.count(TOKENS);
     if count <= NODE_TOKENS_MAX {

@@ -27,7 +27,7 @@ pub(crate) enum Shortage {
     Logins,
 }
 
-/// What the pools of a login have in common.
+/// Key that the pools of a login have in common.
 type LoginKey = (LoginId, Option<Arc<str>>, bool);
 
 /// Numbers of pools, without those of the proxy itself.

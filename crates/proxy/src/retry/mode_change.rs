@@ -62,7 +62,7 @@ mod tests {
     const ID: &[u8] = b"sixteen bytes id";
     const INSERT: &str = "INSERT INTO ks.plain (k, v) VALUES (?, ?)";
 
-    /// Whether an EXECUTE and a BATCH of a statement on a table without a mode are for the proxies.
+    /// Tells if EXECUTE and BATCH of a statement on a table without a mode are for the proxies.
     fn are_for_proxies(is_evicted: bool) -> [bool; 2] {
         let mut router = Router::new(Arc::new(PreparedStore::new()), 0, true);
         router.modes.add("ks", "t", "conditional");

@@ -14,9 +14,9 @@ use crate::metrics::{Outcome, QueryKind};
 /// One slow query, as logs and pages show it: all texts are printable and of bounded length.
 #[derive(Clone, Debug)]
 pub struct SlowQuery {
-    /// End of the query, on the clock of the core.
+    /// Time of the query's end, on the clock of the core.
     pub ended_ns: u64,
-    /// How it ended.
+    /// End of the query.
     pub outcome: Outcome,
     /// Code of the node's error; `None`: there was none, or it is not known.
     pub error: Option<i32>,

@@ -159,7 +159,7 @@ fn off_is_off_and_a_reload_switches_it_on() {
     assert_eq!(records(&mut testbed).len(), 1);
 }
 
-/// All queries are slow at once when a node dies.
+/// A node that dies makes all queries slow at once.
 #[test]
 fn a_flood_of_slow_queries_costs_a_bounded_number_of_records_and_lines() {
     let journal = Journal::open();
