@@ -438,10 +438,15 @@ impl Follower<'_> {
     async fn publish_first(&mut self) -> Step {
         let Some(mut draft) = self.plane.draft() else { return Ok(()) };
         let Some(routing) = draft.built().await else { return Ok(()) };
-        let modes = self.read_modes().await?;
+        // Every connection may be lost in the same way, and the proxy would never start: without
+        // modes the cores read them before they serve a table.
+        let (modes, outcome) = match self.read_modes().await {
+            Ok(modes) => (modes, Ok(())),
+            Err(lost) => (None, Err(lost)),
+        };
         self.plane.publish(&self.session, draft, routing, modes);
         self.published_at = Some(Instant::now());
-        Ok(())
+        outcome
     }
 
     /// Probes all other nodes after a (re)connect, because some may have gone down or come up

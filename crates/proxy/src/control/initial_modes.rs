@@ -20,6 +20,9 @@ use crate::fault::is_right_missing;
 
 /// Reads modes and rules. If only one replica answers, or none, or if the node denies a table, the
 /// modes are in doubt, and no table is served by them.
+///
+/// # Errors
+/// The connection is of no more use. An ERROR of the node is none of these.
 pub(super) async fn read(
     connection: &mut Connection,
     limit: Duration,
@@ -74,7 +77,8 @@ async fn read_own(
         ControlError::Node { code, message } => {
             *code != error_code::INVALID && !is_right_missing(*code, message)
         }
-        _ => true,
+        // The answer may still come, and would be taken for that to the next question.
+        _ => false,
     };
     let (mut read, mut is_in_doubt) =
         (tables::read_at(connection, question, Consistency::QUORUM, limit).await, false);
@@ -84,13 +88,11 @@ async fn read_own(
     }
     match read {
         Ok(rows) => Ok(OwnRows { rows, is_in_doubt }),
-        Err(error) if may_have_rows(&error) => match error {
-            ControlError::Node { code, message } => {
-                warn!(code, message, "no replica of {table} answers");
-                Ok(OwnRows { rows: Vec::new(), is_in_doubt })
-            }
-            lost => Err(lost),
-        },
+        Err(error) if !matches!(error, ControlError::Node { .. }) => Err(error),
+        Err(error) if may_have_rows(&error) => {
+            warn!(%error, "no replica of {table} answers");
+            Ok(OwnRows { rows: Vec::new(), is_in_doubt })
+        }
         Err(error) => {
             // Without the right this proxy carries out no transaction.
             if let ControlError::Node { code: error_code::UNAUTHORIZED, message: why } = &error {

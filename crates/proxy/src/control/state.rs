@@ -47,7 +47,8 @@ pub struct ClusterState {
     /// control node's); 0 = unknown.
     pub schema_version: u128,
     /// Tables whose statements are transactions. Only the first state of a proxy of a fleet has
-    /// them: later the cores read them themselves.
+    /// them: later the cores read them themselves, and at first too if the connection was lost over
+    /// the question.
     pub modes: Option<InitialModes>,
 }
 

@@ -49,6 +49,10 @@ pub(super) struct FakeState {
     pub(super) behind: Option<u128>,
     /// Replicas of three that answer about modes and rules; `None`: there are no such tables.
     pub(super) modes: Option<u8>,
+    /// True if a question for modes or rules ends the connection.
+    pub(super) ends_at_modes: bool,
+    /// Such questions.
+    pub(super) mode_questions: usize,
     /// Keyspace, table and mode. There are no rules.
     pub(super) mode_rows: Vec<[&'static str; 3]>,
     /// A node whose list of columns has no last page.
@@ -86,6 +90,8 @@ impl FakeRing {
             queries: 0,
             behind: None,
             modes: None,
+            ends_at_modes: false,
+            mode_questions: 0,
             mode_rows: Vec::new(),
             endless: None,
             columns_after: 0,
@@ -345,6 +351,7 @@ impl Server {
             }
             opcode::REGISTER => self.send(stream, opcode::READY, &[]),
             opcode::QUERY if self.holds(body) => self.held = Some((header, body.to_vec())),
+            opcode::QUERY if self.ends_at(body) => return false,
             opcode::QUERY => {
                 let opcode = self.query(body, &mut answer);
                 self.send(stream, opcode, &answer);
@@ -366,6 +373,15 @@ impl Server {
         state.is_holding
     }
 
+    /// True if a query for modes or rules ends the connection.
+    fn ends_at(&self, body: &[u8]) -> bool {
+        let mut state = self.state.lock().expect("lock");
+        let text = Query::decode(self.version, body).expect("query").text;
+        let is_of_modes = is_of_modes_or_rules(text);
+        state.mode_questions += usize::from(is_of_modes);
+        is_of_modes && state.ends_at_modes
+    }
+
     /// Answers a query; returns the opcode of the answer.
     fn query(&self, body: &[u8], answer: &mut Vec<u8>) -> u8 {
         let mut state = self.state.lock().expect("lock");
@@ -384,9 +400,7 @@ impl Server {
             columns_table(&state)
         } else if text.contains("default_time_to_live FROM system_schema.tables") {
             tables_table(&state)
-        } else if let Some(replicas) = state.modes.filter(|_| {
-            text.contains("FROM shunt_meta.transactional") || text.contains("FROM shunt.guards")
-        }) {
+        } else if let Some(replicas) = state.modes.filter(|_| is_of_modes_or_rules(text)) {
             let wanted = if query.params.consistency == Consistency::ONE { 1 } else { 2 };
             if replicas < wanted {
                 encode::error(answer, error_code::OVERLOADED, "too few replicas");
@@ -422,6 +436,11 @@ impl Server {
         }
         opcode::RESULT
     }
+}
+
+/// True if this is a question for modes or rules.
+fn is_of_modes_or_rules(text: &str) -> bool {
+    text.contains("FROM shunt_meta.transactional") || text.contains("FROM shunt.guards")
 }
 
 type Table = (Vec<(&'static str, &'static [u8])>, Vec<Vec<Value>>);

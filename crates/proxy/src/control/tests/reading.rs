@@ -72,6 +72,19 @@ async fn modes_that_no_quorum_has_told_are_in_doubt() {
     }
 }
 
+/// Every node may end the connection over this question, or leave it without an answer.
+#[tokio::test]
+async fn a_connection_lost_over_modes_does_not_keep_the_proxy_from_its_start() {
+    let ring = FakeRing::start(1).await;
+    ring.edit(|state| (state.modes, state.ends_at_modes) = (Some(2), true));
+    let mut bench =
+        Bench::start(&[ring.address(1)], |config| config.fleet = Some("main".to_owned()));
+    assert!(bench.cluster_where(|_| true).await.modes.is_none());
+    eventually(|| bench.metrics.refreshes.get() > 0).await;
+    assert_eq!(bench.metrics.connections_lost.get(), 1);
+    assert_eq!(ring.state.lock().expect("lock").mode_questions, 1);
+}
+
 /// A contact point may take long to say which ring it belongs to, and a table may get a mode
 /// meanwhile. Nobody reads modes again for later states.
 #[tokio::test]
