@@ -3,6 +3,7 @@
 use clap::{Args, Parser, Subcommand};
 use shunt_bench::cli::BenchCommand;
 
+use crate::console::{Clients, Hot, Nodes, Queries, Slow};
 use crate::doctor::Doctor;
 use crate::fleet::Fleet;
 use crate::help;
@@ -217,6 +218,47 @@ Examples:
       Takes the lock from its holder, and names that holder. The next holder gets a larger fence.
 ";
 
+const CLIENTS_EXAMPLES: &str = "\
+Examples:
+  shunt clients
+      Lists the clients by role, application and address, those that send most first.
+
+  shunt clients --sort clients --limit 5
+  shunt clients --admin 10.0.9.1 --token-file /etc/shunt/token --tls --json
+";
+
+const NODES_EXAMPLES: &str = "\
+Examples:
+  shunt nodes
+      Lists the nodes of the ring, the slowest first.
+
+  shunt nodes --sort in-flight
+";
+
+const SLOW_EXAMPLES: &str = "\
+Examples:
+  shunt slow
+      Lists the last slow queries. --slow-query-ms of the proxy says which are slow.
+
+  shunt slow --sort total --limit 5
+";
+
+const QUERIES_EXAMPLES: &str = "\
+Examples:
+  shunt queries
+      Lists queries without their values, those that take most time in all first.
+
+  shunt queries --sort errors
+";
+
+const HOT_EXAMPLES: &str = "\
+Examples:
+  shunt hot
+      Lists the partition keys that are read most.
+
+  shunt hot --sort writes
+";
+
 const BENCH_EXAMPLES: &str = "\
 Examples:
   shunt bench run --smoke
@@ -291,6 +333,21 @@ pub(crate) enum Command {
     /// List locks, show a queue, or take a lock from its holder
     #[command(after_help = help::ending(LOCKS_EXAMPLES, "locks"))]
     Locks(Box<Locks>),
+    /// List the clients of a running proxy, those that send most first
+    #[command(after_help = help::ending(CLIENTS_EXAMPLES, "clients"))]
+    Clients(Box<Clients>),
+    /// List the nodes as a running proxy sees them, the slowest first
+    #[command(after_help = help::ending(NODES_EXAMPLES, "nodes"))]
+    Nodes(Box<Nodes>),
+    /// List the last slow queries of a running proxy
+    #[command(after_help = help::ending(SLOW_EXAMPLES, "slow"))]
+    Slow(Box<Slow>),
+    /// List the queries of a running proxy that take most time
+    #[command(after_help = help::ending(QUERIES_EXAMPLES, "queries"))]
+    Queries(Box<Queries>),
+    /// List the partition keys that a running proxy is asked for most
+    #[command(after_help = help::ending(HOT_EXAMPLES, "hot"))]
+    Hot(Box<Hot>),
     /// Measure the proxy against direct connections, and generate load
     #[command(after_help = help::ending(BENCH_EXAMPLES, "bench"))]
     Bench(Box<Bench>),

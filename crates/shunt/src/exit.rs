@@ -9,11 +9,15 @@ type Meaning = (u8, &'static [&'static str], &'static str);
 /// Commands that run until a signal ends them.
 const SERVERS: &[&str] = &["up", "proxy", "node", "dispatch", "agent", "multiget"];
 
+/// Commands that ask a running proxy.
+const CONSOLE: &[&str] = &["clients", "nodes", "slow", "queries", "hot"];
+
 /// The meanings of the codes. [`help`] shows each command its own.
 const MEANINGS: &[Meaning] = &[
     (0, SERVERS, "stopped by a signal, after draining"),
     (0, &["check"], "the configuration is valid"),
     (0, &["fleet", "locks", "switch", "bench"], "done"),
+    (0, CONSOLE, "done"),
     (0, &["doctor"], "no finding"),
     (1, &["fleet"], "drain: the member has not left in time, or died"),
     (1, &["doctor"], "warnings"),
@@ -21,11 +25,13 @@ const MEANINGS: &[Meaning] = &[
     (2, SERVERS, "wrong command line or configuration"),
     (2, &["check", "switch"], "wrong command line or configuration"),
     (2, &["fleet", "lock", "locks"], "wrong command line, or the request was refused"),
+    (2, CONSOLE, "wrong command line, or the proxy refused the request"),
     (2, &["doctor"], "errors, or no node answered"),
     (2, &["bench"], "wrong command line, wrong answers, or an incomplete run"),
     (3, SERVERS, "cannot listen on an address"),
     (4, &["proxy"], "no contact point answered within --require-ring-ms"),
     (4, &["fleet", "lock"], "no contact point answered"),
+    (4, CONSOLE, "the proxy did not answer at --admin"),
     (4, &["locks"], "some proxies did not answer"),
     (5, &["up", "node"], "the data directory cannot be used; node check: the data is damaged"),
     (6, &["up", "proxy"], "no such local datacentre, or the contact points span several rings"),

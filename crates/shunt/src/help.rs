@@ -8,8 +8,9 @@ use clap::{Arg, ArgAction, Command};
 use crate::exit;
 
 /// Commands by purpose, in the order in which `shunt --help` lists them.
-const GROUPS: [(&str, &[&str]); 5] = [
+const GROUPS: [(&str, &[&str]); 6] = [
     ("Proxy", &["up", "proxy", "node", "check"]),
+    ("A running proxy", &["clients", "nodes", "slow", "queries", "hot"]),
     ("Locks and fleets", &["fleet", "doctor", "lock", "locks"]),
     ("Large answers", &["dispatch", "agent", "switch"]),
     ("Redis", &["multiget"]),

@@ -4,6 +4,7 @@
 mod node_stub;
 mod admin;
 mod cli;
+mod console;
 mod doctor;
 mod exit;
 mod faults;
@@ -62,6 +63,11 @@ fn main() -> ExitCode {
         Some(Command::Fleet(fleet)) => fleet::run(&fleet).into(),
         Some(Command::Lock(lock)) => lock::run(&lock),
         Some(Command::Locks(locks)) => locks::run(&locks).into(),
+        Some(Command::Clients(clients)) => clients.run().into(),
+        Some(Command::Nodes(nodes)) => nodes.run().into(),
+        Some(Command::Slow(slow)) => slow.run().into(),
+        Some(Command::Queries(queries)) => queries.run().into(),
+        Some(Command::Hot(hot)) => hot.run().into(),
         Some(Command::Bench(bench)) => shunt_bench::cli::run(bench.command),
         None => {
             print(&version::text(cli.verbose));

@@ -26,7 +26,6 @@ pub(super) async fn status(admin: &Admin) -> Value {
     cores.iter().for_each(|core| core.latency_ns.add_to(&mut latency));
     let sum =
         |number: fn(&CoreMetrics) -> u64| -> u64 { cores.iter().map(|core| number(core)).sum() };
-    let microseconds = |quantile| latency.quantile(quantile).map(|ns| ns as f64 / 1000.0);
     let paths = admin.config.borrow().listen.unix.clone();
     let paths = paths.iter().map(|path| format!("unix:{}", path.display()));
     json!({
@@ -35,7 +34,7 @@ pub(super) async fn status(admin: &Admin) -> Value {
         "client_groups": groups,
         "in_flight": sum(|core| core.in_flight.get()),
         "queries": sum(|core| core.queries.total()),
-        "latency_us": { "p50": microseconds(0.5), "p99": microseconds(0.99), "p999": microseconds(0.999) },
+        "latency_us": quantiles(&latency),
         "cores": cores.iter().map(core_status).collect::<Vec<_>>(),
         "ring": admin.sources.cluster.get().map(|cluster| ring_status(&cluster, cores)),
         "control_connected": admin.sources.control.connected.get() == 1,
@@ -47,6 +46,11 @@ pub(super) async fn status(admin: &Admin) -> Value {
         "fleet": fleet,
         "limits": limits(&config),
     })
+}
+
+fn quantiles(latency: &Snapshot) -> Value {
+    let microseconds = |quantile| latency.quantile(quantile).map(|ns| ns as f64 / 1000.0);
+    json!({ "p50": microseconds(0.5), "p99": microseconds(0.99), "p999": microseconds(0.999) })
 }
 
 fn core_status(core: &Arc<CoreMetrics>) -> Value {
@@ -64,6 +68,8 @@ fn core_status(core: &Arc<CoreMetrics>) -> Value {
 fn ring_status(cluster: &ClusterState, cores: &[Arc<CoreMetrics>]) -> Value {
     let node_status = |node: &shunt_topology::Node| {
         let metrics: Vec<_> = cores.iter().filter_map(|core| core.nodes.get(node.id)).collect();
+        let mut latency = Snapshot::default();
+        metrics.iter().for_each(|node| node.latency_ns.add_to(&mut latency));
         json!({
             "address": node.address.to_string(),
             "host_id": uuid_text(node.host_id),
@@ -75,6 +81,8 @@ fn ring_status(cluster: &ClusterState, cores: &[Arc<CoreMetrics>]) -> Value {
             "links": metrics.iter().map(|node| node.links.get()).sum::<u64>(),
             "links_aggregated": metrics.iter().map(|node| node.aggregated_links.get()).sum::<u64>(),
             "in_flight": metrics.iter().map(|node| node.in_flight.get()).sum::<u64>(),
+            "queries": metrics.iter().map(|node| node.queries.get()).sum::<u64>(),
+            "latency_us": quantiles(&latency),
         })
     };
     json!({

@@ -1,0 +1,224 @@
+//! A table of JSON objects for a terminal: a line for each object, columns as wide as their widest
+//! value, and the widest texts cut until a line fits.
+//!
+//! Texts come from clients and nodes, so they are printed without the characters that move a cursor
+//! or start a line.
+
+use std::fmt::Write as _;
+use std::io::IsTerminal as _;
+
+use serde_json::Value;
+
+use crate::logging::Printable;
+
+/// Narrowest width to which a text is cut.
+const TEXT_WIDTH_MIN: usize = 12;
+/// Columns between two values.
+const GAP: &str = "  ";
+
+/// The form of a column's values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// Left-aligned, and cut where a line is too long.
+    Text,
+    /// Left-aligned, and never cut.
+    Word,
+    /// A whole number, right-aligned.
+    Number,
+    /// Milliseconds with a decimal.
+    Milliseconds,
+    /// Microseconds, shown as milliseconds with a decimal.
+    Microseconds,
+    /// True or false, with the words for both.
+    Either(&'static str, &'static str),
+    /// Time of day in UTC, of milliseconds since 1970.
+    Clock,
+}
+
+/// A column: its heading, the path of its value in the object, and the form of the value.
+pub(super) struct Column(pub(super) &'static str, pub(super) &'static str, pub(super) Form);
+
+/// The width of the terminal; `None` if the output is none.
+pub(super) fn width() -> Option<usize> {
+    let out = std::io::stdout();
+    if !out.is_terminal() {
+        return None;
+    }
+    let size = rustix::termios::tcgetwinsize(&out).ok()?;
+    Some(usize::from(size.ws_col)).filter(|width| *width > 0)
+}
+
+/// Formats the rows. Columns without a value are left out, except the first.
+pub(super) fn text(columns: &[Column], rows: &[&Value], width: Option<usize>) -> String {
+    let cells = |column: &Column| -> Vec<Option<String>> {
+        rows.iter()
+            .map(|row| cell(row.pointer(column.1).unwrap_or(&Value::Null), column.2))
+            .collect()
+    };
+    let filled: Vec<(&Column, Vec<Option<String>>)> = columns
+        .iter()
+        .map(|column| (column, cells(column)))
+        .enumerate()
+        .filter(|(index, (_, cells))| *index == 0 || cells.iter().any(Option::is_some))
+        .map(|(_, filled)| filled)
+        .collect();
+    let natural = filled.iter().map(|(column, cells)| {
+        let of_cells = cells.iter().flatten().map(|cell| cell.chars().count()).max();
+        of_cells.unwrap_or(1).max(column.0.chars().count())
+    });
+    let mut widths: Vec<usize> = natural.collect();
+    let forms: Vec<Form> = filled.iter().map(|(column, _)| column.2).collect();
+    if let Some(width) = width {
+        fit(&mut widths, &forms, width);
+    }
+    let mut out = String::new();
+    line(&mut out, &widths, &forms, filled.iter().map(|(column, _)| column.0));
+    for row in 0..rows.len() {
+        let values = filled.iter().map(|(_, cells)| cells[row].as_deref().unwrap_or("-"));
+        line(&mut out, &widths, &forms, values);
+    }
+    out
+}
+
+/// Narrows the widest texts until a line fits.
+fn fit(widths: &mut [usize], forms: &[Form], width: usize) {
+    let gaps = GAP.len() * widths.len().saturating_sub(1);
+    loop {
+        let over = (widths.iter().sum::<usize>() + gaps).saturating_sub(width);
+        let texts = widths.iter_mut().zip(forms).filter(|(_, form)| **form == Form::Text);
+        let widest = texts.map(|(width, _)| width).max();
+        match widest {
+            Some(widest) if over > 0 && *widest > TEXT_WIDTH_MIN => *widest -= 1,
+            _ => return,
+        }
+    }
+}
+
+fn line<'a>(
+    out: &mut String,
+    widths: &[usize],
+    forms: &[Form],
+    values: impl Iterator<Item = &'a str>,
+) {
+    let start = out.len();
+    for (index, ((value, width), form)) in values.zip(widths).zip(forms).enumerate() {
+        let gap = if index == 0 { "" } else { GAP };
+        let value = cut(value, *width);
+        let _ = match form {
+            Form::Text | Form::Word | Form::Either(..) | Form::Clock => {
+                write!(out, "{gap}{value:<width$}")
+            }
+            Form::Number | Form::Milliseconds | Form::Microseconds => {
+                write!(out, "{gap}{value:>width$}")
+            }
+        };
+    }
+    let end = start + out[start..].trim_end().len();
+    out.truncate(end);
+    out.push('\n');
+}
+
+fn cut(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
+}
+
+/// A value as text; `None` if there is none.
+fn cell(value: &Value, form: Form) -> Option<String> {
+    let text = match (form, value) {
+        (_, Value::Null) => return None,
+        (Form::Milliseconds, value) => format!("{:.1}", value.as_f64()?),
+        (Form::Microseconds, value) => format!("{:.1}", value.as_f64()? / 1e3),
+        (Form::Either(yes, no), value) => if value.as_bool()? { yes } else { no }.to_owned(),
+        (Form::Clock, value) => clock(value.as_u64()?),
+        (_, Value::String(text)) => text.clone(),
+        (_, value) => value.to_string(),
+    };
+    let mut shown = String::new();
+    let _ = Printable(&mut shown).write_str(&text);
+    Some(shown)
+}
+
+/// The time of day.
+fn clock(unix_ms: u64) -> String {
+    let seconds = unix_ms / 1_000 % 86_400;
+    let (hours, minutes) = (seconds / 3_600, seconds / 60 % 60);
+    format!("{hours:02}:{minutes:02}:{:02}.{:03}", seconds % 60, unix_ms % 1_000)
+}
+
+/// One object for programs, in one line, without characters that a terminal acts upon.
+pub(super) fn json(value: &Value) -> String {
+    let mut out = String::new();
+    for char in value.to_string().chars() {
+        // serde_json escapes those of ASCII. The others stand in texts only, where an escape may.
+        if char.is_control() || is_bidirectional(char) {
+            let _ = write!(out, "\\u{:04x}", u32::from(char));
+        } else {
+            out.push(char);
+        }
+    }
+    out.push('\n');
+    out
+}
+
+/// True for a character that changes the direction of what follows, or separates lines.
+fn is_bidirectional(char: char) -> bool {
+    matches!(char, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const COLUMNS: &[Column] = &[
+        Column("role", "/role", Form::Text),
+        Column("queries", "/queries", Form::Number),
+        Column("p99 ms", "/latency_us/p99", Form::Microseconds),
+        Column("absent", "/absent", Form::Word),
+        Column("state", "/up", Form::Either("up", "down")),
+        Column("text", "/text", Form::Text),
+    ];
+
+    #[test]
+    fn columns_are_as_wide_as_their_values_and_empty_ones_are_left_out() {
+        let one = json!({ "role": "shop", "queries": 12_345_678, "latency_us": { "p99": 1_234.0 }, "up": true, "text": "SELECT" });
+        let two = json!({ "role": null, "queries": 1, "up": false, "text": "x" });
+        let expected = "\
+role   queries  p99 ms  state  text
+shop  12345678     1.2  up     SELECT
+-            1       -  down   x
+";
+        assert_eq!(text(COLUMNS, &[&one, &two], None), expected);
+        assert_eq!(text(COLUMNS, &[], None), "role\n");
+    }
+
+    #[test]
+    fn the_widest_texts_are_cut_until_a_line_fits() {
+        let row = json!({ "role": "r".repeat(30), "queries": 1, "text": "t".repeat(200) });
+        for width in [40, 60, 100] {
+            let table = text(COLUMNS, &[&row], Some(width));
+            assert!(table.lines().all(|line| line.chars().count() <= width), "{table}");
+            assert_eq!(table.matches('…').count(), if width == 100 { 1 } else { 2 }, "{table}");
+        }
+    }
+
+    #[test]
+    fn nothing_that_a_terminal_acts_upon_is_printed() {
+        let row = json!({ "role": "a\u{1b}[2Jb\nc\u{9b}m\u{202e}", "queries": 1 });
+        for shown in [text(COLUMNS, &[&row], None), json(&row)] {
+            let hidden = |char: char| char.is_control() && char != '\n' || char == '\u{202e}';
+            assert!(!shown.contains(hidden), "{shown:?}");
+        }
+        assert_eq!(text(COLUMNS, &[&row], None).lines().count(), 2);
+        assert_eq!(serde_json::from_str::<Value>(&json(&row)).expect("it stays JSON"), row);
+    }
+
+    #[test]
+    fn times_of_day_are_in_utc() {
+        assert_eq!(clock(1_800_000_000_123), "08:00:00.123");
+    }
+}
