@@ -40,9 +40,12 @@ pub(crate) fn patient() -> LoopOptions {
 /// Mail that ends the loop.
 pub(crate) const STOP: u64 = u64::MAX;
 
-struct Script<F>(F);
+/// One type for all handlers, so that the loop is compiled once and not for each test.
+type Handler = Box<dyn FnMut(&mut Io, Event<'_>) -> usize + Send>;
 
-impl<F: FnMut(&mut Io, Event<'_>) -> usize> Service for Script<F> {
+struct Script(Handler);
+
+impl Service for Script {
     type Mail = u64;
 
     fn started(&mut self, io: &mut Io) {
@@ -101,10 +104,10 @@ impl Loop {
         handler: impl FnMut(&mut Io, Event<'_>) -> usize + Send + 'static,
     ) -> Loop {
         let (mailer, inbox) = mailbox(4096).unwrap();
+        let mut script = Script(Box::new(handler));
         let load = Arc::new(AtomicUsize::new(0));
         let options = LoopOptions { load: Some(load.clone()), ..options };
-        let thread =
-            std::thread::spawn(move || run(choice, options, &mut Script(handler), inbox).unwrap());
+        let thread = std::thread::spawn(move || run(choice, options, &mut script, inbox).unwrap());
         Loop { mailer, load, thread: Some(thread) }
     }
 
