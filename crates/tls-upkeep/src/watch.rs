@@ -13,6 +13,9 @@ use crate::shown;
 /// Interval between two checks.
 pub const LOOK_EVERY: Duration = Duration::from_secs(60);
 
+/// Time after which a warning says that a file changes again and again.
+const UNSETTLED_WARNING_AFTER: Duration = Duration::from_secs(10);
+
 /// The content of files that is in use.
 #[derive(Default)]
 pub struct InUse {
@@ -54,6 +57,23 @@ struct State {
     next: Instant,
     /// Last error: a line for each check would fill the log.
     last_error: Option<TlsError>,
+    unsettled: Unsettled,
+}
+
+/// New content that is not used because one of the files may not be whole.
+#[derive(Default)]
+struct Unsettled {
+    since: Option<Instant>,
+    has_warning: bool,
+}
+
+impl Unsettled {
+    /// Returns whether a warning is due: once, when the content has been unsettled for long.
+    fn note(&mut self, now: Instant) -> bool {
+        let since = *self.since.get_or_insert(now);
+        let is_due = now.saturating_duration_since(since) >= UNSETTLED_WARNING_AFTER;
+        is_due && !std::mem::replace(&mut self.has_warning, is_due)
+    }
 }
 
 impl FileWatch {
@@ -68,7 +88,11 @@ impl FileWatch {
         content: &'static str,
         metrics: Arc<TlsMetrics>,
     ) -> Self {
-        let state = State { next: Instant::now() + LOOK_EVERY, last_error: None };
+        let state = State {
+            next: Instant::now() + LOOK_EVERY,
+            last_error: None,
+            unsettled: Unsettled::default(),
+        };
         Self { usage, content, metrics, state: Mutex::new(state) }
     }
 
@@ -104,8 +128,11 @@ impl FileWatch {
 
     /// Counts and logs the result of a check.
     pub fn note(&self, result: Result<Reloaded, TlsError>, in_use: impl FnOnce() -> InUse) {
+        if !matches!(result, Ok(Reloaded::Unsettled(_))) {
+            self.state().unsettled = Unsettled::default();
+        }
         match result {
-            Ok(Reloaded::Unsettled) => self.hurry(),
+            Ok(Reloaded::Unsettled(file)) => self.note_unsettled(&file, Instant::now()),
             Ok(Reloaded::Unchanged) => {
                 self.forget_error();
                 self.metrics.reloads.count(ReloadResult::Unchanged);
@@ -121,6 +148,16 @@ impl FileWatch {
                     error!(%error, "the {content} stay as they are, because the new ones cannot be used");
                 }
             }
+        }
+    }
+
+    /// Has files whose writer may not be done read at the next look, and warns once if that goes on.
+    fn note_unsettled(&self, file: &TlsError, now: Instant) {
+        self.hurry();
+        if self.state().unsettled.note(now) {
+            let content = self.content;
+            self.metrics.reloads.count(ReloadResult::Failed);
+            warn!(%file, "the {content} stay as they are until their files stay the same for a second");
         }
     }
 
@@ -155,12 +192,20 @@ mod tests {
 
     use super::*;
 
+    /// The fault of a file of tokens with this text.
+    fn fault(text: &str) -> TlsError {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("tokens");
+        std::fs::write(&path, text).expect("written");
+        Tokens::open("admin_token_file", path).expect_err("no token")
+    }
+
     #[test]
     fn files_whose_writer_may_not_be_done_are_read_again_at_the_next_look() {
         let metrics = Arc::<TlsMetrics>::default();
         let watch = FileWatch::new("clients", Arc::clone(&metrics));
         assert!(!watch.is_due(Instant::now()));
-        watch.note(Ok(Reloaded::Unsettled), || panic!("they are not in use"));
+        watch.note(Ok(Reloaded::Unsettled(fault("short"))), || panic!("they are not in use"));
         let now = Instant::now();
         assert!(watch.is_due(now) && !watch.is_due(now));
         assert!(ReloadResult::ALL.iter().all(|result| metrics.reloads.get(*result) == 0));
@@ -168,14 +213,24 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_logged_when_it_is_another_one() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let path = directory.path().join("tokens");
-        let error = |text: &str| {
-            std::fs::write(&path, text).expect("written");
-            Tokens::open("admin_token_file", path.clone()).expect_err("no token")
+    fn files_that_never_settle_have_one_warning() {
+        let metrics = Arc::<TlsMetrics>::default();
+        let watch = FileWatch::new("clients", Arc::clone(&metrics));
+        let (file, now) = (fault("short"), Instant::now());
+        let warnings = |seconds: &[u64]| {
+            seconds.iter().for_each(|s| watch.note_unsettled(&file, now + Duration::from_secs(*s)));
+            metrics.reloads.get(ReloadResult::Failed)
         };
-        let (first, second) = (error("short"), error("a-token-of-the-admin-pages\nshort"));
+        assert_eq!(warnings(&[0, 1, 9]), 0);
+        assert_eq!(warnings(&[10, 11, 60]), 1);
+        watch.note(Ok(Reloaded::Unchanged), InUse::default);
+        assert_eq!(warnings(&[61, 62]), 1);
+        assert_eq!(warnings(&[71, 72]), 2);
+    }
+
+    #[test]
+    fn an_error_is_logged_when_it_is_another_one() {
+        let (first, second) = (fault("short"), fault("a-token-of-the-admin-pages\nshort"));
         let watch = FileWatch::new("clients", Arc::default());
         let is_news = [&first, &first, &second, &first].map(|error| watch.is_news(error));
         assert_eq!(is_news, [true, false, true, true]);

@@ -12,6 +12,7 @@ use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::{CertificateDer, ServerName};
 use shunt_reactor::{Session, SessionFault, SessionInfo};
 
+use crate::candidate::Candidate;
 use crate::certificate::CertificateFile;
 use crate::chain::Bounded;
 use crate::error::TlsError;
@@ -185,7 +186,7 @@ impl Files {
         Ok(Files { ca, system, system_fault, pair })
     }
 
-    fn all(&self) -> impl Iterator<Item = &File> {
+    fn all(&self) -> impl Iterator<Item = &File> + Clone {
         let pair = self.pair.iter().flat_map(|(certificate, key)| [certificate, key]);
         self.ca.iter().chain(pair)
     }
@@ -276,8 +277,8 @@ pub struct Client {
     options: ClientOptions,
     system_cas: SystemCas,
     current: RwLock<Arc<Current>>,
-    /// Held by a reload.
-    reload: Mutex<()>,
+    /// New content that may not be whole; held by a reload.
+    reload: Mutex<Candidate>,
 }
 
 impl fmt::Debug for Client {
@@ -308,7 +309,7 @@ impl Client {
         }
         let files = Files::read(&options, system_cas)?;
         let current = RwLock::new(Arc::new(Current::build(&files, &options)?));
-        Ok(Client { options, system_cas, current, reload: Mutex::new(()) })
+        Ok(Client { options, system_cas, current, reload: Mutex::default() })
     }
 
     /// The same client with another clock.
@@ -351,14 +352,14 @@ impl Client {
     /// The same as those of [`Client::open`], or CAs of the system cannot be read any more. The
     /// configuration stays as it was.
     pub fn reload(&self, now: SystemTime) -> Result<Reloaded, TlsError> {
-        let _guard = self.reload.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut candidate = self.reload.lock().unwrap_or_else(PoisonError::into_inner);
         let mut files = Files::read(&self.options, self.system_cas)?;
         let former = self.current();
         if files.digests() == former.digests {
             return Ok(Reloaded::Unchanged);
         }
-        if !files.all().all(|file| file.is_settled(now)) {
-            return Ok(Reloaded::Unsettled);
+        if let Some(file) = candidate.unsettled(files.all(), now) {
+            return Ok(Reloaded::Unsettled(file));
         }
         let new_fault =
             files.system_fault.clone().filter(|_| files.system_fault != former.system_fault);

@@ -7,6 +7,7 @@
 //! are shared between threads. A session belongs to one connection. A [`Stream`] carries HTTP
 //! through a session, and [`Tokens`] say who may ask there.
 
+mod candidate;
 mod certificate;
 mod chain;
 mod client;
@@ -44,13 +45,13 @@ pub use crate::tokens::Tokens;
 pub use crate::turns::Turns;
 
 /// Result of a reload that found no fault.
-#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Reloaded {
     /// The files have the same content as before.
     Unchanged,
-    /// The files have other content, and the writer of one of them may not be done: they must be
-    /// read again soon. The configuration stays as it was.
-    Unsettled,
+    /// The files have other content, and the writer of this one may not be done: they must be read
+    /// again soon. The configuration stays as it was.
+    Unsettled(TlsError),
     /// New sessions use the new content. Sessions that exist keep the old one.
     Changed,
 }

@@ -13,6 +13,7 @@ use rustls::server::{
 };
 use shunt_reactor::{Session, SessionInfo};
 
+use crate::candidate::Candidate;
 use crate::certificate::CertificateFile;
 use crate::chain::Bounded;
 use crate::error::TlsError;
@@ -190,7 +191,7 @@ impl Files {
         })
     }
 
-    fn all(&self) -> impl Iterator<Item = &File> {
+    fn all(&self) -> impl Iterator<Item = &File> + Clone {
         let optional = self.client_ca.iter().chain(&self.ticket_keys);
         [&self.certificate, &self.key].into_iter().chain(optional)
     }
@@ -269,8 +270,8 @@ fn ticketer(
 pub struct Server {
     options: ServerOptions,
     current: RwLock<Arc<Current>>,
-    /// Held by a reload.
-    reload: Mutex<()>,
+    /// New content that may not be whole; held by a reload.
+    reload: Mutex<Candidate>,
 }
 
 impl Server {
@@ -296,7 +297,7 @@ impl Server {
     fn open_with(options: ServerOptions, former: Option<&Current>) -> Result<Server, TlsError> {
         let files = Files::read(&options)?;
         let current = RwLock::new(Arc::new(Current::build(&files, &options, former)?));
-        Ok(Server { options, current, reload: Mutex::new(()) })
+        Ok(Server { options, current, reload: Mutex::default() })
     }
 
     pub(crate) fn current(&self) -> Arc<Current> {
@@ -317,14 +318,14 @@ impl Server {
     /// # Errors
     /// The same as those of [`Server::open`]. The configuration stays as it was.
     pub fn reload(&self, now: SystemTime) -> Result<Reloaded, TlsError> {
-        let _guard = self.reload.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut candidate = self.reload.lock().unwrap_or_else(PoisonError::into_inner);
         let files = Files::read(&self.options)?;
         let former = self.current();
         if files.digests() == former.digests {
             return Ok(Reloaded::Unchanged);
         }
-        if !files.all().all(|file| file.is_settled(now)) {
-            return Ok(Reloaded::Unsettled);
+        if let Some(file) = candidate.unsettled(files.all(), now) {
+            return Ok(Reloaded::Unsettled(file));
         }
         let current = Current::build(&files, &self.options, Some(&former))?;
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(current);

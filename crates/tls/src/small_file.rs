@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime};
 use rustix::fs::OFlags;
 
 /// Age from which on a file counts as whole.
-const SETTLED_AGE: Duration = Duration::from_secs(1);
+pub(crate) const SETTLED_AGE: Duration = Duration::from_secs(1);
 
 /// Mode bits that give access to all users of the host. A group is often the one that the process
 /// runs in, as with the secrets of Kubernetes.

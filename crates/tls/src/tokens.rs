@@ -3,12 +3,13 @@
 
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::SystemTime;
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 
 use crate::Reloaded;
+use crate::candidate::Candidate;
 use crate::error::TlsError;
 use crate::files::{self, File};
 
@@ -31,6 +32,8 @@ pub struct Tokens {
     option: &'static str,
     path: PathBuf,
     current: RwLock<Arc<Current>>,
+    /// New content that may not be whole; held by a reload.
+    reload: Mutex<Candidate>,
 }
 
 impl fmt::Debug for Tokens {
@@ -47,7 +50,7 @@ impl Tokens {
     pub fn open(option: &'static str, path: PathBuf) -> Result<Tokens, TlsError> {
         let file = File::read(option, &path)?;
         let current = RwLock::new(Arc::new(Current::parse(&file)?));
-        Ok(Tokens { option, path, current })
+        Ok(Tokens { option, path, current, reload: Mutex::default() })
     }
 
     /// Reads the file again. `now` is the time by which its age counts.
@@ -55,12 +58,13 @@ impl Tokens {
     /// # Errors
     /// The same as those of [`Tokens::open`]. The tokens stay as they were.
     pub fn reload(&self, now: SystemTime) -> Result<Reloaded, TlsError> {
+        let mut candidate = self.reload.lock().unwrap_or_else(PoisonError::into_inner);
         let file = File::read(self.option, &self.path)?;
         if file.digest == self.current().digest {
             return Ok(Reloaded::Unchanged);
         }
-        if !file.is_settled(now) {
-            return Ok(Reloaded::Unsettled);
+        if let Some(file) = candidate.unsettled(std::iter::once(&file), now) {
+            return Ok(Reloaded::Unsettled(file));
         }
         let current = Arc::new(Current::parse(&file)?);
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = current;
@@ -146,7 +150,7 @@ mod tests {
         let settled = || written() + Duration::from_secs(1);
         assert_eq!(tokens.reload(written()), Ok(Reloaded::Unchanged));
         write(&format!("{FIRST}\n\n  {SECOND}\r\n"));
-        assert_eq!(tokens.reload(written()), Ok(Reloaded::Unsettled));
+        assert!(matches!(tokens.reload(written()), Ok(Reloaded::Unsettled(_))));
         assert_eq!(has(), [true, false, false, false, false]);
         assert_eq!(tokens.reload(settled()), Ok(Reloaded::Changed));
         assert_eq!(has(), [true, true, false, false, false]);

@@ -9,7 +9,7 @@ use rustls_pki_types::pem::PemObject;
 
 use super::authority::{Authority, Files, Pair, expired};
 use super::link::{Peer, pair};
-use crate::{Client, ClientAuth, ClientOptions, Reloaded, Server};
+use crate::{Client, ClientAuth, ClientOptions, Reloaded, Server, TlsError};
 
 /// Faults of both sides of a new connection.
 fn connect(client: &Client, server: &Server) -> [&'static str; 2] {
@@ -35,6 +35,10 @@ fn setting() -> Setting {
     let own = ca.client();
     let client = Client::open(files.client_options(&ca, Some(&own))).expect("a client");
     Setting { ca, files, server, client }
+}
+
+fn is_unsettled(result: Result<Reloaded, TlsError>) -> bool {
+    matches!(result, Ok(Reloaded::Unsettled(_)))
 }
 
 #[test]
@@ -89,8 +93,8 @@ fn files_whose_writer_may_not_be_done_are_not_used_yet() {
         files.write(name, half);
     }
     let early = files.settled() - Duration::from_millis(500);
-    assert_eq!(server.reload(early), Ok(Reloaded::Unsettled));
-    assert_eq!(client.reload(early), Ok(Reloaded::Unsettled));
+    assert!(is_unsettled(server.reload(early)));
+    assert!(is_unsettled(client.reload(early)));
     assert_eq!((server.files(), client.files()), former);
     assert_eq!(connect(client, server), ["none", "none"]);
     for name in ["client-ca.pem", "ca.pem"] {
@@ -102,8 +106,47 @@ fn files_whose_writer_may_not_be_done_are_not_used_yet() {
     // A file that is cut is no error while its writer is at work.
     files.write("server.pem", "");
     let early = files.settled() - Duration::from_millis(500);
-    assert_eq!(server.reload(early), Ok(Reloaded::Unsettled));
+    assert!(is_unsettled(server.reload(early)));
     assert!(server.reload(files.settled()).is_err());
+}
+
+#[test]
+fn files_that_are_touched_all_the_time_are_used_when_their_content_stays() {
+    let Setting { ca, files, server, client } = &setting();
+    let former = server.files();
+    files.server_options(&ca.server());
+    files.write("ca.pem", format!("{}{}", ca.pem, Authority::new("another CA").pem));
+    let touch = |now| {
+        for name in ["server.pem", "ca.pem"] {
+            let file = fs::File::options().append(true).open(files.path(name)).expect("a file");
+            file.set_modified(now).expect("a time");
+        }
+    };
+    let now = files.settled();
+    let names = |reloaded: Reloaded, text: &str| match reloaded {
+        Reloaded::Unsettled(error) => error.to_string().contains(text),
+        _ => false,
+    };
+    for (ms, is_used) in [(0, false), (900, false), (1_000, true)] {
+        let now = now + Duration::from_millis(ms);
+        touch(now);
+        let (server, client) = (server.reload(now), client.reload(now));
+        if is_used {
+            assert_eq!((server, client), (Ok(Reloaded::Changed), Ok(Reloaded::Changed)));
+        } else {
+            assert!(names(server.expect("no fault"), "server.pem: the file changes"));
+            assert!(names(client.expect("no fault"), "ca.pem: the file changes"));
+        }
+    }
+    assert_ne!(server.files()[0].sha256, former[0].sha256);
+    // Other content waits anew, and so does the same after a clock was set back.
+    let steps = [(2_000, "b", false), (3_000, "c", false), (1_000, "c", false), (2_000, "c", true)];
+    for (ms, text, is_used) in steps {
+        let now = now + Duration::from_millis(ms);
+        files.write("ca.pem", format!("{}{text}", ca.pem));
+        touch(now);
+        assert_eq!(client.reload(now) == Ok(Reloaded::Changed), is_used, "{ms} {text}");
+    }
 }
 
 /// Writes files, and expects that the server keeps what it has and says why.
