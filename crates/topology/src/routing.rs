@@ -44,7 +44,8 @@ struct KeyspaceEntry {
 impl RoutingTable {
     /// Evaluates the replicas of every range for each distinct replication setting, as far as the
     /// budget for time and memory goes: keyspaces beyond it ([`RoutingTable::unplaced`]) have no
-    /// known replicas. Settings with fewer replicas come first.
+    /// known replicas. Settings with many tables for their cost come first: a keyspace that few use
+    /// takes token routing from no keyspace that many use.
     ///
     /// `local_datacentre` selects the nodes to use. If no node has this name, none is used: the
     /// proxy must never use a datacentre that the operator did not name. With `None` all nodes are
@@ -62,7 +63,7 @@ impl RoutingTable {
         let ring = Ring::new(&nodes);
         let places = Places::new(&nodes, local_datacentre);
         let (keyspaces, placements) =
-            place_keyspaces(keyspaces, &ring, &places, &mut Budget::default());
+            place_keyspaces(keyspaces, &tables, &ring, &places, &mut Budget::default());
         let mut tables = tables;
         tables.sort_by(|a, b| (&a.keyspace, &a.name).cmp(&(&b.keyspace, &b.name)));
         let local_datacentre = local_datacentre.map(str::to_owned);
@@ -178,16 +179,14 @@ fn index_nodes(mut nodes: Vec<Node>) -> (Vec<Node>, Vec<Option<u16>>) {
 /// Keyspaces with the same replication setting share one placement.
 fn place_keyspaces(
     mut keyspaces: Vec<Keyspace>,
+    tables: &[Table],
     ring: &Ring,
     places: &Places,
     budget: &mut Budget,
 ) -> (Vec<KeyspaceEntry>, Vec<Placement>) {
     keyspaces.sort_by(|a, b| a.name.cmp(&b.name));
     keyspaces.dedup_by(|later, first| later.name == first.name);
-    let mut settings: Vec<&Replication> =
-        keyspaces.iter().map(|keyspace| &keyspace.replication).collect();
-    settings.sort_by_cached_key(|setting| (replicas_of(setting), *setting));
-    settings.dedup();
+    let settings = settings_by_worth(&keyspaces, tables, places);
     let mut placements = Vec::new();
     let known: HashMap<Replication, Option<usize>> = settings
         .into_iter()
@@ -207,15 +206,49 @@ fn place_keyspaces(
     (entries.collect(), placements)
 }
 
-/// Most replicas of a range under a setting, which its placement's cost goes by.
-fn replicas_of(setting: &Replication) -> usize {
-    match setting {
-        Replication::Simple(factor) => usize::from(factor.all),
+/// The distinct settings, those with most tables for the cost of their placement first. Settings
+/// with as many for it are in order of their cost, then in their own order.
+fn settings_by_worth<'k>(
+    keyspaces: &'k [Keyspace],
+    tables: &[Table],
+    places: &Places,
+) -> Vec<&'k Replication> {
+    let mut tables_of: HashMap<&str, u64> = HashMap::new();
+    for table in tables {
+        *tables_of.entry(&table.keyspace).or_default() += 1;
+    }
+    let mut uses: HashMap<&Replication, u64> = HashMap::new();
+    for keyspace in keyspaces {
+        let tables = tables_of.get(&*keyspace.name).copied().unwrap_or_default();
+        *uses.entry(&keyspace.replication).or_default() += tables;
+    }
+    let settings =
+        uses.into_iter().map(|(setting, uses)| (uses, cost_of(setting, places), setting));
+    let mut settings: Vec<(u64, u64, &Replication)> = settings.collect();
+    settings.sort_unstable_by(|(uses, cost, setting), (others, theirs, other)| {
+        let by_worth = others.saturating_mul(*cost).cmp(&uses.saturating_mul(*theirs));
+        by_worth.then_with(|| (cost, setting).cmp(&(theirs, other)))
+    });
+    settings.into_iter().map(|(.., setting)| setting).collect()
+}
+
+/// Cost of a range's replicas under a setting: one for the range, and one for each replica that it
+/// can have.
+fn cost_of(setting: &Replication, places: &Places) -> u64 {
+    let replicas = match setting {
+        Replication::Simple(factor) => usize::from(factor.all).min(places.owners()),
         Replication::NetworkTopology(factors) => {
-            factors.iter().map(|(_, factor)| usize::from(factor.all)).sum()
+            let datacentres = places.datacentres().iter();
+            let replicas = datacentres.map(|datacentre| {
+                let first = factors.partition_point(|(name, _)| *name < datacentre.name);
+                let factor = factors.get(first).filter(|(name, _)| *name == datacentre.name);
+                factor.map_or(0, |(_, factor)| usize::from(factor.all).min(datacentre.nodes))
+            });
+            replicas.sum()
         }
         Replication::Everywhere | Replication::Local | Replication::Unknown => 0,
-    }
+    };
+    1 + replicas as u64
 }
 
 #[cfg(test)]
