@@ -1,10 +1,15 @@
 //! One round of attempts to get a control connection: some known nodes first, then the contact
 //! points, then more nodes. A node may have named any number of others that never answer, so they
-//! keep nobody from the contact points.
+//! keep nobody from the contact points. A name whose look-up hangs keeps nobody from any other
+//! address: all are looked up at the same time, and slow ones come last.
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::{JoinError, JoinHandle};
+use tokio::time::timeout;
 
 use super::access::Access;
 use super::contact;
@@ -19,6 +24,9 @@ use crate::metrics::ControlMetrics;
 const NODES_FIRST: usize = 3;
 /// Known nodes that one round tries. The next one chooses again.
 const NODES_MAX: usize = 32;
+
+/// Time for the look-up of a contact point, before other addresses are tried.
+const LOOK_UP_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Addresses to try.
 pub(super) struct Candidates {
@@ -81,34 +89,42 @@ pub(super) async fn try_round(
     if let Some(session) = round.try_all(first).await {
         return Ok((session, resolved));
     }
-    for name in &candidates.names {
-        let addresses = match contact::resolve(name, config.node_port.unwrap_or(CQL_PORT)).await {
-            Ok(addresses) => addresses,
-            Err(error) => {
-                round.failures.attempts.push(format!("{name}: {error}"));
-                continue;
-            }
+    let lookups = candidates.names.iter().map(|name| (name, look_up(name, &config)));
+    let lookups: Vec<(&String, Lookup)> = lookups.collect();
+    let mut slow = Vec::new();
+    for (name, mut lookup) in lookups {
+        let Ok(found) = timeout(LOOK_UP_PATIENCE, &mut lookup).await else {
+            slow.push((name, lookup));
+            continue;
         };
-        resolved.push((name.clone(), Ok(addresses.clone())));
-        for address in addresses {
-            if contact::is_own(&config, address) {
-                if round.tried.insert(address) {
-                    let why = contact::refusal(name, address);
-                    round.failures.attempts.push(why.clone());
-                    round.failures.own = Some(why);
-                }
-            } else if Some(address) == candidates.last {
-                round.postponed = Some(address);
-            } else if let Some(session) = round.try_all(&[address]).await {
-                return Ok((session, resolved));
-            }
+        if let Some(session) = round.try_contact(name, found, &config, &mut resolved).await {
+            return Ok((session, resolved));
         }
     }
-    let postponed: Vec<SocketAddr> = others.iter().copied().chain(round.postponed).collect();
+    if let Some(session) = round.try_all(others).await {
+        return Ok((session, resolved));
+    }
+    for (name, lookup) in slow {
+        let found = lookup.await;
+        if let Some(session) = round.try_contact(name, found, &config, &mut resolved).await {
+            return Ok((session, resolved));
+        }
+    }
+    let postponed: Vec<SocketAddr> = round.postponed.into_iter().collect();
     match round.try_all(&postponed).await {
         Some(session) => Ok((session, resolved)),
         None => Err(round.failures),
     }
+}
+
+/// The look-up of a contact point, in a task of its own.
+type Lookup = JoinHandle<Found>;
+/// The addresses of a contact point.
+type Found = Result<Vec<SocketAddr>, String>;
+
+fn look_up(name: &str, config: &Config) -> Lookup {
+    let (name, port) = (name.to_owned(), config.node_port.unwrap_or(CQL_PORT));
+    tokio::spawn(async move { contact::resolve(&name, port).await })
 }
 
 /// A round under way.
@@ -122,6 +138,38 @@ struct Round<'r> {
 }
 
 impl Round<'_> {
+    /// Tries the addresses of a contact point that have not been tried yet.
+    async fn try_contact(
+        &mut self,
+        name: &str,
+        found: Result<Found, JoinError>,
+        config: &Config,
+        resolved: &mut Vec<Resolved>,
+    ) -> Option<Session> {
+        let addresses = match found.unwrap_or_else(|error| Err(error.to_string())) {
+            Ok(addresses) => addresses,
+            Err(error) => {
+                self.failures.attempts.push(format!("{name}: {error}"));
+                return None;
+            }
+        };
+        resolved.push((name.to_owned(), Ok(addresses.clone())));
+        for address in addresses {
+            if contact::is_own(config, address) {
+                if self.tried.insert(address) {
+                    let why = contact::refusal(name, address);
+                    self.failures.attempts.push(why.clone());
+                    self.failures.own = Some(why);
+                }
+            } else if Some(address) == self.candidates.last {
+                self.postponed = Some(address);
+            } else if let Some(session) = self.try_all(&[address]).await {
+                return Some(session);
+            }
+        }
+        None
+    }
+
     /// Tries addresses that have not been tried yet.
     async fn try_all(&mut self, addresses: &[SocketAddr]) -> Option<Session> {
         for &address in addresses {
@@ -139,8 +187,6 @@ impl Round<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     /// Nobody listens at any of the addresses.
