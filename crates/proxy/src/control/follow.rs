@@ -116,9 +116,16 @@ impl Follower<'_> {
                 if changed.is_err() {
                     return Ok(false);
                 }
-                self.plane.settle_again().await;
+                self.plane.settle_again();
                 self.publish().await;
                 self.refresh_due = Instant::now();
+            }
+            Some(resolved) = plane.lookups.join_next() => {
+                // A newer configuration has aborted the look-up otherwise.
+                if let Ok(resolved) = resolved {
+                    self.plane.settle_by(&resolved);
+                    self.publish().await;
+                }
             }
             () = until(self.status_due) => self.publish_status().await,
             () = until(self.topology_due) => self.refresh_ring().await?,
@@ -239,6 +246,7 @@ impl Follower<'_> {
         if changed {
             self.tell_changes(&ring);
             self.plane.ring = Some(ring);
+            self.plane.members = members;
         }
         Ok(changed)
     }
@@ -373,12 +381,10 @@ impl Follower<'_> {
     /// Waits for agreement from the node that changed the schema.
     fn await_agreement(&mut self, id: NodeId, waiter: Waiter) {
         let plane = &mut *self.plane;
-        let nodes =
-            plane.ring.iter().flat_map(|ring| ring.nodes.iter().map(move |node| (ring, node)));
-        let elsewhere = nodes
-            .filter(|(ring, node)| node.id == id && node.host_id != ring.control_host_id)
-            .map(|(_, node)| node.address)
-            .next();
+        let elsewhere = plane.ring.as_ref().and_then(|ring| {
+            let node = ring.node(id).filter(|node| node.host_id != ring.control_host_id);
+            node.map(|node| node.address)
+        });
         let Some(address) = elsewhere.filter(|_| plane.agreements.len() < AGREEMENTS_MAX) else {
             let answers = self.agreement.ask(waiter, Instant::now());
             self.post(answers);
@@ -396,23 +402,22 @@ impl Follower<'_> {
     fn unreachable(&mut self, id: NodeId) {
         let now = Instant::now();
         self.topology_due.get_or_insert(now + TOPOLOGY_DELAY);
-        let nodes =
-            self.plane.ring.iter().flat_map(|ring| ring.nodes.iter().map(move |node| (ring, node)));
-        let control = nodes
-            .into_iter()
-            .any(|(ring, node)| node.id == id && node.host_id == ring.control_host_id);
-        if control {
+        let plane = &mut *self.plane;
+        let access = plane.access();
+        let Some(ring) = &plane.ring else { return };
+        let Some(node) = ring.node(id) else { return };
+        if node.host_id == ring.control_host_id {
             self.heartbeat_due = now;
+        } else if plane.probes.tasks.len() < 4 * ring.nodes.len() {
+            plane.probes.start(node, &access);
         }
-        self.probe_nodes(|node, _| node.id == id);
     }
 
     /// Notes that a node is up or down. The cores hear of a change at once, unless they have just
     /// heard of another: a node that goes up and down again and again costs one routing table for
     /// each pause.
     fn mark(&mut self, host_id: u128, is_up: bool, by: &'static str) {
-        let mut nodes = self.plane.ring.iter().flat_map(|ring| &ring.nodes);
-        if nodes.any(|node| node.host_id == host_id) && self.plane.down.mark(host_id, is_up, by) {
+        if self.plane.members.contains(&host_id) && self.plane.down.mark(host_id, is_up, by) {
             let now = Instant::now();
             let due = self.published_at.map_or(now, |last| now.max(last + STATUS_PAUSE));
             self.status_due.get_or_insert(due);

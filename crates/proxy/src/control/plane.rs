@@ -7,6 +7,8 @@
 //!       +---- lost <- events, requests of cores, periodic reading, heartbeat <-+
 //! ```
 
+use std::collections::{HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::net::SocketAddr;
 use std::panic::resume_unwind;
 use std::sync::Arc;
@@ -47,6 +49,8 @@ const RECONNECT_FIRST: Duration = Duration::from_millis(250);
 const RECONNECT_MAX: Duration = Duration::from_secs(10);
 /// Interval between checks whether all cores are gone while a request of theirs waits.
 const GONE_EVERY: Duration = Duration::from_millis(50);
+/// Keyspaces without token routing that a line names.
+const UNPLACED_SHOWN_MAX: usize = 8;
 /// Probes at a time that have a connection. The ring may have many nodes that never answer.
 const PROBES_MAX: usize = 512;
 
@@ -82,18 +86,23 @@ pub struct ControlPlane {
     pub(super) known: KnownNodes,
     /// The ring as last read; `None` before.
     pub(super) ring: Option<Ring>,
+    /// Host ids of the ring's nodes.
+    pub(super) members: HashSet<u128>,
     pub(super) schema: Schema,
     /// The schema as clients know it from events; `None` before the first read.
     pub(super) inventory: Option<Inventory>,
     /// The local datacentre if none is configured: that of the contact points, for the life of the
     /// process.
     home: Option<String>,
+    /// Look-ups of the contact points for a changed configuration.
+    pub(super) lookups: JoinSet<Vec<Resolved>>,
     /// Contact points that were looked up for the present control connection.
     resolved: Vec<Resolved>,
     /// Nodes believed down.
     pub(super) down: DownNodes,
-    /// Keyspaces of the last routing table without replicas.
-    unplaced: usize,
+    /// Hash of the names of the keyspaces that have no replicas in the last routing table; `None`:
+    /// all have.
+    unplaced: Option<u64>,
     /// Log lines about nodes.
     pub(super) lines: LogBudget,
     /// The node whose control connection was lost last.
@@ -118,12 +127,14 @@ impl ControlPlane {
             metrics: options.metrics,
             known: KnownNodes::default(),
             ring: None,
+            members: HashSet::new(),
             schema: Schema::default(),
             inventory: None,
             home: None,
+            lookups: JoinSet::new(),
             resolved: Vec::new(),
             down: DownNodes::default(),
-            unplaced: 0,
+            unplaced: None,
             lines: LogBudget::default(),
             lost: None,
             probes: Probes::default(),
@@ -273,10 +284,12 @@ impl ControlPlane {
         let ring = self.ring.as_ref()?;
         let config = self.settings();
         let datacentre = config.local_datacentre.clone().or_else(|| self.home.clone())?;
-        for Change { host_id, is_up, by } in self.down.publish() {
-            let Some(node) = ring.nodes.iter().find(|node| node.host_id == host_id) else {
-                continue;
-            };
+        let changes = self.down.publish();
+        let changed: HashSet<u128> = changes.iter().map(|change| change.host_id).collect();
+        let nodes = ring.nodes.iter().filter(|node| changed.contains(&node.host_id));
+        let nodes: HashMap<u128, &Node> = nodes.map(|node| (node.host_id, node)).collect();
+        for Change { host_id, is_up, by } in changes {
+            let Some(node) = nodes.get(&host_id) else { continue };
             let Some(suppressed) = self.lines.admit(Instant::now()) else { continue };
             if is_up {
                 info!(address = %node.address, by, suppressed, "node is up");
@@ -332,25 +345,33 @@ impl ControlPlane {
         self.view.send_replace(Some(state));
     }
 
-    /// Warns of keyspaces that have no replicas because ring and schema are too large for it,
-    /// unless these are the same as before.
+    /// Says which keyspaces have no replicas because ring and schema are too large for it, unless
+    /// these are the same as before.
     fn note_unplaced(&mut self, routing: &RoutingTable) {
-        let count = routing.unplaced().count();
-        if count > 0
-            && count != self.unplaced
-            && let Some(suppressed) = self.lines.admit(Instant::now())
-        {
-            let first = routing.unplaced().next().map(|keyspace| keyspace.name.as_str());
-            let first = printable_to(first.unwrap_or_default(), limits::NAME_SHOWN_BYTES_MAX);
-            warn!(
-                keyspaces = count,
-                first,
-                suppressed,
-                "tokens and replication settings are so \
-            many that these keyspaces have no known replicas: their queries go to any node"
-            );
+        let mut hasher = DefaultHasher::new();
+        routing.unplaced().for_each(|keyspace| keyspace.name.hash(&mut hasher));
+        let keyspaces = routing.unplaced().count() as u64;
+        self.metrics.keyspaces_unplaced.set(keyspaces);
+        let unplaced = (keyspaces > 0).then(|| hasher.finish());
+        if unplaced == self.unplaced {
+            return;
         }
-        self.unplaced = count;
+        self.unplaced = unplaced;
+        let Some(suppressed) = self.lines.admit(Instant::now()) else { return };
+        if keyspaces == 0 {
+            info!(suppressed, "all keyspaces have token routing again");
+            return;
+        }
+        let some = routing.unplaced().take(UNPLACED_SHOWN_MAX);
+        let some = some.map(|keyspace| printable_to(&keyspace.name, limits::NAME_SHOWN_BYTES_MAX));
+        let some = some.collect::<Vec<_>>().join(", ");
+        warn!(
+            keyspaces,
+            some,
+            suppressed,
+            "tokens and replication settings are so many that these keyspaces, with the fewest \
+            tables for their replicas, have no token routing: their queries go to any node"
+        );
     }
 
     /// True if a session reports other properties of its node than those published last: the node
@@ -380,20 +401,36 @@ impl ControlPlane {
         Ok(())
     }
 
-    /// Applies a changed configuration. If it names no datacentre and the contact points are
+    /// Applies a changed configuration. If it names no datacentre, the contact points are looked up
+    /// meanwhile; the present one stays until [`ControlPlane::settle_by`] knows them.
+    pub(super) fn settle_again(&mut self) {
+        self.lookups.abort_all();
+        let config = self.settings();
+        if self.ring.is_none() || config.local_datacentre.is_some() {
+            return;
+        }
+        self.keep_datacentre();
+        self.lookups.spawn(async move { contact::resolve_all(&config, Vec::new()).await });
+    }
+
+    /// Has the datacentre that is in use stay the local one.
+    fn keep_datacentre(&mut self) {
+        let now = self.view.borrow().as_ref().map(|state| state.datacentre.clone());
+        self.home = now.or(self.home.take());
+    }
+
+    /// Decides the local datacentre by the contact points of a changed configuration. If they are
     /// ambiguous, the present one stays.
-    pub(super) async fn settle_again(&mut self) {
+    pub(super) fn settle_by(&mut self, resolved: &[Resolved]) {
         let (config, Some(ring)) = (self.settings(), &self.ring) else { return };
         if config.local_datacentre.is_some() {
             return;
         }
-        let resolved = contact::resolve_all(&config, Vec::new()).await;
-        match datacentre::choose(None, &ring.nodes, &resolved) {
+        match datacentre::choose(None, &ring.nodes, resolved) {
             Ok(chosen) => self.home = Some(chosen),
             Err(why) => {
-                let now = self.view.borrow().as_ref().map(|state| state.datacentre.clone());
-                error!(%why, datacentre = ?now, "the local datacentre stays as it is");
-                self.home = now.or(self.home.take());
+                self.keep_datacentre();
+                error!(%why, datacentre = ?self.home, "the local datacentre stays as it is");
             }
         }
     }

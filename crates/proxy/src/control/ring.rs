@@ -29,7 +29,7 @@ const ABSENT_MAX: usize = 1024;
 /// The ring as one node describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Ring {
-    /// Nodes of the ring, all `up`: these tables do not say whether they are.
+    /// Nodes of the ring, in order of their numbers, all `up`: these tables do not say whether they are.
     pub(super) nodes: Vec<Node>,
     /// Host id of the node asked.
     pub(super) control_host_id: u128,
@@ -43,6 +43,14 @@ pub(super) struct Ring {
     /// Bounds that the ring exceeds, and what that means: nodes are left out, or have no tokens
     /// here.
     pub(super) excess: Vec<String>,
+}
+
+impl Ring {
+    /// The node with this number.
+    pub(super) fn node(&self, id: NodeId) -> Option<&Node> {
+        let place = self.nodes.binary_search_by_key(&id, |node| node.id).ok()?;
+        self.nodes.get(place)
+    }
 }
 
 /// Numbers and addresses of the nodes of the ring, and of some that were in it before.

@@ -21,6 +21,8 @@ pub struct ControlMetrics {
     pub refresh_failures: Counter,
     /// Seconds since the epoch of the last complete reading; 0 before the first.
     pub refreshed_at_seconds: Gauge,
+    /// Keyspaces without token routing, because ring and schema are too large for all.
+    pub keyspaces_unplaced: Gauge,
     /// Mail that a core's full mailbox did not take at first try.
     pub mail_delayed: Counter,
 }

@@ -488,6 +488,9 @@ impl Sources {
         let at = [plain(control.refreshed_at_seconds.get() as f64)];
         let help = "Time of the last complete reading of the ring, since the epoch.";
         encoder.gauge("shunt_control_refreshed_at", help, Some(&Unit::Seconds), &at)?;
+        let unplaced = [plain(control.keyspaces_unplaced.get() as f64)];
+        let help = "Keyspaces without token routing: ring and schema are too large for all.";
+        encoder.gauge("shunt_keyspaces_without_token_routing", help, None, &unplaced)?;
         let counters: [(&str, &str, &Counter); 7] = [
             (
                 "shunt_control_connect_failures",
