@@ -151,7 +151,7 @@ impl FileWatch {
         }
     }
 
-    /// Has files whose writer may not be done read at the next look, and warns once if that goes on.
+    /// Has files read again whose writer may not be done, and warns once if that goes on.
     fn note_unsettled(&self, file: &TlsError, now: Instant) {
         self.hurry();
         if self.state().unsettled.note(now) {

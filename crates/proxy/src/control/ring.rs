@@ -29,7 +29,8 @@ const ABSENT_MAX: usize = 1024;
 /// The ring as one node describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Ring {
-    /// Nodes of the ring, in order of their numbers, all `up`: these tables do not say whether they are.
+    /// Nodes of the ring, in order of their numbers, all `up`: these tables do not say whether they
+    /// are.
     pub(super) nodes: Vec<Node>,
     /// Host id of the node asked.
     pub(super) control_host_id: u128,
