@@ -7,6 +7,7 @@
 mod ask;
 mod clients;
 mod fleet;
+mod digests;
 mod slow_queries;
 mod status;
 #[cfg(test)]
@@ -39,6 +40,7 @@ pub struct Admin {
     clients: Clients,
     locks: fleet::Locks,
     slow_queries: slow_queries::Records,
+    digests: digests::Digests,
 }
 
 impl Admin {
@@ -53,6 +55,7 @@ impl Admin {
         let mailboxes: Arc<[Mailbox]> = mailboxes.into();
         let clients = Clients::new(Arc::clone(&mailboxes));
         let locks = fleet::Locks::new(Arc::clone(&mailboxes));
+        let digests = digests::Digests::new(Arc::clone(&mailboxes));
         let slow_queries = slow_queries::Records::new(mailboxes);
         Arc::new(Self {
             sources,
@@ -63,6 +66,7 @@ impl Admin {
             clients,
             locks,
             slow_queries,
+            digests,
         })
     }
 
@@ -109,11 +113,15 @@ impl Part for Admin {
     }
 
     fn pages(&self) -> &'static [&'static str] {
-        &[slow_queries::PAGE]
+        &[slow_queries::PAGE, digests::PAGE]
     }
 
     fn page(&self, name: &str) -> Option<State<'_>> {
-        (name == slow_queries::PAGE).then(|| Box::pin(self.slow_queries.page()) as State<'_>)
+        match name {
+            slow_queries::PAGE => Some(Box::pin(self.slow_queries.page())),
+            digests::PAGE => Some(Box::pin(self.digests.page())),
+            _ => None,
+        }
     }
 
     fn not_ready(&self) -> Option<String> {

@@ -16,6 +16,7 @@ use crate::config::Config;
 use crate::context::{Context, slow_query_ns};
 use crate::control::post::Mailbox;
 use crate::control::state::ControlRequest;
+use crate::digests::table::DigestTable;
 use crate::fleet::clock::NodeClocks;
 use crate::fleet::cores::Lanes;
 use crate::fleet::forwarding::Peers;
@@ -88,6 +89,7 @@ pub(crate) struct Reports {
     /// The count of clients in progress, if any.
     pub(crate) census: Option<Census>,
     pub(crate) slow_queries: SlowQueries,
+    pub(crate) digests: DigestTable,
 }
 
 /// Owners of the state that this core shares with other proxies of a fleet and with the other

@@ -19,6 +19,7 @@ use crate::answers::{learn, local_pages};
 use crate::client::{Client, Phase, Stall, closing, login};
 use crate::context::Context;
 use crate::core::Core;
+use crate::digests::ends;
 use crate::fault::Fault;
 use crate::ids::{ClientRef, PoolId};
 use crate::limits;
@@ -524,6 +525,7 @@ fn hold(core: &mut Core, io: &mut Io, request: &Request<'_>, choice: Choice, pla
 
 /// Refuses a query after its client has waited long enough for room.
 fn refuse(core: &mut Core, io: &mut Io, request: &Request<'_>, plan: &Plan) {
+    ends::refused(core, io, request.header, plan);
     capture::refused(core, io, request.slot, request.header, plan, request.body);
     core.context.metrics.queries.of(plan.kind).add(1);
     core.context.metrics.outcomes.of(Outcome::Overloaded).add(1);

@@ -17,7 +17,9 @@ use crate::answers::{learn, local_pages, system_tables};
 use crate::client::Stall;
 use crate::client::clients::Clients;
 use crate::context::Context;
-use crate::core::Core;
+use crate::core::{Core, Reports};
+use crate::digests::ends;
+use crate::digests::totals::End;
 use crate::handover::{links as agent_links, offers};
 use crate::ids::{LinkKey, LinkRef};
 use crate::limits;
@@ -33,7 +35,6 @@ use crate::retained::Retained;
 use crate::retry::{agreement, failure, refusals, unprepared};
 use crate::router::Router;
 use crate::slow_queries::capture;
-use crate::slow_queries::records::SlowQueries;
 
 /// Bytes at the head of a frame that identify its only answer: the count and the stream id.
 const ONLY_STREAM_BYTES: usize = 6;
@@ -87,8 +88,8 @@ pub(crate) fn reconsider_full(core: &mut Core, io: &mut Io, key: LinkKey) {
 struct Path<'a> {
     clients: &'a mut Clients,
     retained: &'a mut Retained,
-    router: &'a Router,
-    slow_queries: &'a mut SlowQueries,
+    router: &'a mut Router,
+    reports: &'a mut Reports,
     context: &'a Context,
 }
 
@@ -109,10 +110,9 @@ enum Next {
 fn read_envelopes(core: &mut Core, io: &mut Io, at: LinkRef, envelopes: &mut Envelopes<'_>) {
     loop {
         let Core { clients, links, retained, router, reports, context, .. } = &mut *core;
-        let slow_queries = &mut reports.slow_queries;
         let Some(LinkAndNode { link, node, .. }) = links.find_with_node(at) else { return };
         let segmented = link.segmented;
-        let path = Path { clients, retained, router, slow_queries, context };
+        let path = Path { clients, retained, router, reports, context };
         match pass_on_all(link, node, path, io, envelopes) {
             Next::Nothing => return,
             Next::Fault(why) => {
@@ -203,6 +203,13 @@ fn pass_on(
     if io.now_ns().saturating_sub(to.received_ns) >= path.context.slow_query_ns {
         record_slow(link, path, io, pending);
     }
+    if to.client.is_client() {
+        let bytes_in = path.retained.length(kept);
+        let end = End::new(pending, io.now_ns(), bytes_in, answer.body.len());
+        if !path.reports.digests.count(pending.plan.digest, &end) {
+            count_unknown(link, path, io, pending, &end);
+        }
+    }
     link.streams.remove(answer.stream);
     if let Some(node) = node {
         node.in_flight = node.in_flight.saturating_sub(1);
@@ -216,10 +223,18 @@ fn pass_on(
 /// Records a query whose answer came late.
 #[cold]
 fn record_slow(link: &Link, path: &mut Path<'_>, io: &Io, pending: &Pending) {
-    let Path { clients, retained, router, slow_queries, context } = path;
+    let Path { clients, retained, router, reports, context } = path;
     let body = retained.view(io, link.conn, pending.kept);
     let sources = capture::Sources { clients, router, context, node: Some(link.node), body };
-    capture::record(slow_queries, &sources, pending, io.now_ns(), Outcome::Ok, None);
+    capture::record(&mut reports.slow_queries, &sources, pending, io.now_ns(), Outcome::Ok, None);
+}
+
+/// Counts a query whose digest has no row yet.
+#[cold]
+fn count_unknown(link: &Link, path: &mut Path<'_>, io: &Io, pending: &Pending, end: &End) {
+    let Path { clients, retained, router, reports, .. } = path;
+    let body = retained.view(io, link.conn, pending.kept);
+    ends::count_unknown(&mut reports.digests, router, clients, pending, body, end);
 }
 
 /// Handles a message that the proxy must inspect.
@@ -335,9 +350,8 @@ fn read_aggregate(core: &mut Core, io: &mut Io, at: LinkRef, header: &Header, bo
     };
     loop {
         let Core { clients, links, retained, router, reports, context, .. } = &mut *core;
-        let slow_queries = &mut reports.slow_queries;
         let Some(LinkAndNode { link, mut node, .. }) = links.find_with_node(at) else { return };
-        let mut path = Path { clients, retained, router, slow_queries, context };
+        let mut path = Path { clients, retained, router, reports, context };
         let other = loop {
             match entries.next() {
                 None => return,
@@ -366,7 +380,7 @@ fn read_aggregate(core: &mut Core, io: &mut Io, at: LinkRef, header: &Header, bo
 #[cold]
 fn take(core: &mut Core, io: &mut Io, at: LinkRef, answer: &Answer<'_>) {
     let Some(LinkAndNode { link, node, .. }) = core.links.find_with_node(at) else { return };
-    let Some(pending) = link.streams.get(answer.stream).copied() else {
+    let Some(mut pending) = link.streams.get(answer.stream).copied() else {
         lifecycle::fault(
             core,
             io,
@@ -387,11 +401,13 @@ fn take(core: &mut Core, io: &mut Io, at: LinkRef, answer: &Answer<'_>) {
     }
     match pending.purpose {
         Purpose::Client => {
+            ends::identify(core, io, at, &mut pending);
             capture::answered(core, io, at, &pending, answer);
             take_for_client(core, io, at, &pending, answer);
         }
         Purpose::Offered => {
             offers::came_on_link(core, at, answer.stream);
+            ends::identify(core, io, at, &mut pending);
             capture::answered(core, io, at, &pending, answer);
             take_for_client(core, io, at, &pending, answer);
         }

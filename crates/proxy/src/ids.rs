@@ -15,6 +15,12 @@ impl ClientRef {
 
     /// Stands for a part of a client's request, whose answers the proxy merges.
     pub(crate) const PART: ClientRef = ClientRef { slot: u32::MAX, id: u32::MAX - 1 };
+
+    /// True for a client, false for the proxy itself and for a part of a client's request.
+    #[inline]
+    pub(crate) fn is_client(self) -> bool {
+        self.slot != u32::MAX
+    }
 }
 
 /// A slot in the core's table of links. Another link may occupy the slot later.

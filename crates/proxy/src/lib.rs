@@ -38,6 +38,7 @@ mod retry;
 mod transactions;
 
 mod context;
+pub mod digests;
 mod drain;
 mod fault;
 mod ids;

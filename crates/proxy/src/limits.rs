@@ -350,6 +350,27 @@ pub const SLOW_QUERY_TEXT_BYTES_MAX: usize = 1_024;
 /// Bytes of its table's name.
 pub const SLOW_QUERY_TABLE_BYTES_MAX: usize = 200;
 
+/// Digests of which a core keeps a row, about 1 KiB each and their text.
+pub const DIGESTS_MAX: usize = 512;
+
+/// Bytes of a digest's text.
+pub const DIGEST_TEXT_BYTES_MAX: usize = 1_024;
+
+/// Texts beyond it have no digest, bytes.
+pub const DIGEST_QUERY_BYTES_MAX: usize = 4_096;
+
+/// Texts of which a core knows the digest, 16 bytes each; a power of two.
+pub const DIGEST_TEXTS_MAX: usize = 4_096;
+
+/// Texts that a core reads for their digest in each second.
+pub const DIGEST_ATTEMPTS_PER_SECOND: usize = 400;
+
+/// Such texts of one client's host.
+pub const DIGEST_ATTEMPTS_OF_HOST_PER_SECOND: usize = 100;
+
+/// Time without a query after which a digest makes room for another of its role.
+pub const DIGEST_REST_NS: u64 = 60 * SECOND_NS;
+
 /// One second in the loop's unit.
 pub const SECOND_NS: u64 = 1_000_000_000;
 
@@ -383,6 +404,8 @@ const _: () = {
     );
     assert!(SLOW_QUERIES_OF_HOST_PER_SECOND < SLOW_QUERIES_PER_SECOND);
     assert!(SLOW_QUERY_LINES_PER_SECOND < SLOW_QUERIES_PER_SECOND);
+    assert!(DIGESTS_MAX < 1 << 16 && DIGEST_TEXTS_MAX.is_power_of_two());
+    assert!(DIGEST_ATTEMPTS_OF_HOST_PER_SECOND < DIGEST_ATTEMPTS_PER_SECOND);
     assert!(MULTIGETS_MAX <= MULTIGET_PARTS_MAX);
     assert!(MULTIGET_PARTS_MAX < STREAMS_PER_CONNECTION_MAX);
     assert!(MULTIGET_BYTES_MAX < MULTIGETS_BYTES_MAX);

@@ -6,6 +6,8 @@ use shunt_wire::cql::statement::{self, Identifier, Kind, Statement};
 
 use shunt_admin::RequestKind as QueryKind;
 
+use crate::digests::Digest;
+
 /// No prepared statement.
 pub(crate) const NO_STATEMENT: u32 = u32::MAX;
 
@@ -87,6 +89,8 @@ pub(crate) struct Plan {
     /// The prepared statement executed, in the core's table.
     pub(crate) statement: u32,
     pub(crate) consistency: u16,
+    /// The digest that it counts to.
+    pub(crate) digest: Digest,
 }
 
 impl Plan {
@@ -103,6 +107,7 @@ impl Plan {
             after: After::Deliver,
             statement: NO_STATEMENT,
             consistency: 0,
+            digest: Digest::NONE,
         }
     }
 }

@@ -20,6 +20,7 @@ use shunt_wire::cql::statement::{Identifier, Kind, Statement};
 use shunt_wire::cql::types::partition_key;
 
 use crate::client::account::Account;
+use crate::digests::Digest;
 use crate::limits;
 use crate::multiget::form::Form;
 use crate::plan::{After, Work, after_of, work_of};
@@ -295,6 +296,10 @@ impl<T> Shelf<T> {
         self.items.get(number.wrapping_sub(self.first) as usize)
     }
 
+    fn get_mut(&mut self, number: u32) -> Option<&mut (Arc<PreparedStatement>, T)> {
+        self.items.get_mut(number.wrapping_sub(self.first) as usize)
+    }
+
     /// Inserts a statement, or replaces the one with its id.
     fn insert(&mut self, statement: Arc<PreparedStatement>, more: T) -> Option<u32> {
         let id = id_of(&statement.id)?;
@@ -330,6 +335,10 @@ pub(crate) struct Learned<'a> {
     pub(crate) statement: &'a PreparedStatement,
     /// The statement's keyspace in the core's present routing table; `None`: not routable.
     pub(crate) keyspace: Option<KeyspaceIndex>,
+    /// Its digest.
+    pub(crate) digest: Digest,
+    /// The digest of batches that begin with it.
+    pub(crate) batch_digest: Digest,
 }
 
 impl Learned<'_> {
@@ -380,10 +389,18 @@ impl Hasher for IdHasher {
     }
 }
 
+/// The knowledge of one core about a statement.
+#[derive(Clone, Copy)]
+struct Local {
+    keyspace: Option<KeyspaceIndex>,
+    digest: Digest,
+    batch_digest: Digest,
+}
+
 /// The statements that one core has met.
 pub(crate) struct PreparedCache {
     store: Arc<PreparedStore>,
-    met: Shelf<Option<KeyspaceIndex>>,
+    met: Shelf<Local>,
     routing: Option<Arc<RoutingTable>>,
 }
 
@@ -419,13 +436,29 @@ impl PreparedCache {
     /// The statement with this number; `None` once it has left.
     #[inline]
     pub(crate) fn get(&self, number: u32) -> Option<Learned<'_>> {
-        self.met.get(number).map(|(statement, keyspace)| Learned { statement, keyspace: *keyspace })
+        let (statement, local) = self.met.get(number)?;
+        let Local { keyspace, digest, batch_digest } = *local;
+        Some(Learned { statement, keyspace, digest, batch_digest })
     }
 
     /// The text of the statement with this id, if this core has met it.
     pub(crate) fn text_of(&self, id: &[u8]) -> Option<&str> {
-        let (statement, _) = self.met.get(self.met.find(id)?)?;
+        let (statement, _) = self.met.get(self.number_of(id)?)?;
         statement.text.as_deref()
+    }
+
+    /// The number of the statement with this id, if this core has met it.
+    pub(crate) fn number_of(&self, id: &[u8]) -> Option<u32> {
+        self.met.find(id)
+    }
+
+    /// Notes the digest of a statement, or of batches that begin with it.
+    pub(crate) fn set_digest(&mut self, number: u32, is_in_batch: bool, digest: Digest) {
+        match self.met.get_mut(number) {
+            Some((_, local)) if is_in_batch => local.batch_digest = digest,
+            Some((_, local)) => local.digest = digest,
+            None => {}
+        }
     }
 
     /// A shared handle to the statement with this number.
@@ -451,15 +484,16 @@ impl PreparedCache {
 
     fn keep(&mut self, statement: Arc<PreparedStatement>) -> Option<u32> {
         let keyspace = self.place(&statement);
-        self.met.insert(statement, keyspace)
+        let digest = if statement.text.is_some() { Digest::UNKNOWN } else { Digest::NONE };
+        self.met.insert(statement, Local { keyspace, digest, batch_digest: digest })
     }
 
     /// Finds the statements' keyspaces in a new routing table.
     pub(crate) fn resolve(&mut self, routing: &Arc<RoutingTable>) {
         self.routing = Some(Arc::clone(routing));
         let mut items = std::mem::take(&mut self.met.items);
-        for (statement, keyspace) in &mut items {
-            *keyspace = self.place(statement);
+        for (statement, local) in &mut items {
+            local.keyspace = self.place(statement);
         }
         self.met.items = items;
     }

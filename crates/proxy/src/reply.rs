@@ -13,6 +13,7 @@ use crate::client::clients::Clients;
 use crate::client::inbox::Kept;
 use crate::context::Context;
 use crate::core::Core;
+use crate::digests::ends;
 use crate::fault::Fault;
 use crate::ids::ClientRef;
 use crate::link::{Pending, Recipient};
@@ -68,6 +69,7 @@ pub(crate) fn pass_on(
     answer: &Answer<'_>,
     outcome: Outcome,
 ) {
+    ends::ended(core, io, pending, answer, outcome);
     deliver(&mut core.clients, &core.context, io, pending.recipient(), answer, outcome);
 }
 

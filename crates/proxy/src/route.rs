@@ -157,6 +157,7 @@ pub(crate) fn plan_execute(
         return Ok(plan);
     };
     plan.statement = number;
+    plan.digest = learned.digest;
     plan.work = learned.statement.work;
     plan.conditional = learned.statement.conditional;
     plan.after = learned.statement.after;
@@ -196,6 +197,7 @@ fn plan_query(router: &mut Router, pool: PoolId, query: &Query<'_>) -> Plan {
         text_placement(router, pool, query.params.keyspace, &parsed, &query.params.values);
     let session = router.pools.get(pool).and_then(|pool| pool.key.keyspace.as_deref());
     let session = query.params.keyspace.or(session);
+    let digest = router.texts.digest_of(QueryKind::Query, session, query.text);
     let is_on_locks = router.takes_locks() && locks::may_be_facade(&parsed, session, query.text);
     let after = match is_on_locks && locks::is_on_locks(&parsed, session, query.text) {
         true => After::Lock,
@@ -216,6 +218,7 @@ fn plan_query(router: &mut Router, pool: PoolId, query: &Query<'_>) -> Plan {
         after,
         statement: NO_STATEMENT,
         consistency: query.params.consistency.0,
+        digest,
     }
 }
 
@@ -245,7 +248,7 @@ fn plan_batch(router: &mut Router, pool: PoolId, batch: &Batch<'_>) -> Plan {
         consistency: batch.params.consistency.0,
         ..Plan::anywhere()
     };
-    let mut is_transaction = false;
+    let (mut is_transaction, mut digest) = (false, None);
     for child in batch.children() {
         let (conditional, placement) = match child.statement {
             BatchStatement::Prepared(id) => match router.prepared.look_up(id) {
@@ -254,6 +257,7 @@ fn plan_batch(router: &mut Router, pool: PoolId, batch: &Batch<'_>) -> Plan {
                     (false, None)
                 }
                 Some((_, learned)) => {
+                    digest.get_or_insert(learned.batch_digest);
                     let is_on_locks = learned.statement.after == After::Lock
                         || router.refuses_locks && learned.statement.names_locks;
                     if is_on_locks && plan.after != After::Unprepared {
@@ -272,6 +276,8 @@ fn plan_batch(router: &mut Router, pool: PoolId, batch: &Batch<'_>) -> Plan {
                 let parsed = statement::classify(text);
                 let session = router.pools.get(pool).and_then(|pool| pool.key.keyspace.as_deref());
                 let session = batch.params.keyspace.or(session);
+                digest
+                    .get_or_insert_with(|| router.texts.digest_of(QueryKind::Batch, session, text));
                 if router.takes_locks()
                     && locks::may_be_facade(&parsed, session, text)
                     && locks::is_on_locks(&parsed, session, text)
@@ -293,6 +299,7 @@ fn plan_batch(router: &mut Router, pool: PoolId, batch: &Batch<'_>) -> Plan {
         plan.conditional |= conditional;
         plan.placement = plan.placement.or(placement);
     }
+    plan.digest = digest.unwrap_or(plan.digest);
     plan.alone = plan.conditional || plan.placement.is_none() || batch.params.is_doubtful();
     if is_transaction && !plan.after.is_for_the_proxy() {
         plan.after = After::Transaction;

@@ -9,6 +9,7 @@ use shunt_topology::NodeId;
 use crate::client::Client;
 use crate::client::identity::{PoolNames, Who};
 use crate::control::state::ClusterState;
+use crate::digests::texts::TextTable;
 use crate::fleet::roster::Fleet;
 use crate::ids::PoolId;
 use crate::link::Pools;
@@ -29,6 +30,8 @@ pub(crate) struct Router {
     pub(crate) login_asked: Option<String>,
     pub(crate) pools: Pools,
     pub(crate) prepared: PreparedCache,
+    /// Digests of texts.
+    pub(crate) texts: TextTable,
     /// True if this proxy, not a node, answers statements on the tables of locks.
     pub(crate) serves_locks: bool,
     /// True if this proxy refuses statements on the tables of locks: a fleet of other proxies
@@ -53,6 +56,7 @@ impl Router {
             login_asked: None,
             pools: Pools::default(),
             prepared: PreparedCache::new(prepared),
+            texts: TextTable::default(),
             serves_locks,
             refuses_locks: false,
             modes: TableModes::default(),

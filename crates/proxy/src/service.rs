@@ -179,6 +179,9 @@ impl Service for Core {
             CoreMail::SlowQueries(answer) => {
                 self.reports.slow_queries.report(self.context.index, io.now_ns(), &answer);
             }
+            CoreMail::Digests(answer) => {
+                self.reports.digests.report(self.context.index, io.now_ns(), &answer);
+            }
             CoreMail::Reload(config) => {
                 self.window = WindowControl::new(config.window_us);
                 self.context.set_config(config);

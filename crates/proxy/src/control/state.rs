@@ -11,6 +11,7 @@ use tokio::sync::mpsc;
 
 use crate::client::census::CoreCensus;
 use crate::config::Config;
+use crate::digests::table::CoreDigests;
 use crate::fleet::cores::Batch;
 use crate::fleet::roster::Fleet;
 use crate::limits;
@@ -81,6 +82,8 @@ pub enum CoreMail {
     Census(mpsc::Sender<CoreCensus>),
     /// Report the last slow queries; the answer goes to this sender, if it has room.
     SlowQueries(mpsc::Sender<CoreSlowQueries>),
+    /// Report the digests; the answer goes to this sender, if it has room.
+    Digests(mpsc::Sender<CoreDigests>),
     /// Report the longest queues for locks, and the fleet; the answer goes to this sender, if it
     /// has room.
     Locks(mpsc::Sender<CoreLocks>),

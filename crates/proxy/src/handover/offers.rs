@@ -13,6 +13,7 @@ use super::connections;
 use super::state::{Away, Offer, Place};
 use crate::client::{Client, Phase, Stall};
 use crate::core::Core;
+use crate::digests::ends;
 use crate::ids::LinkRef;
 use crate::limits;
 use crate::link::links::LinkAndNode;
@@ -104,10 +105,11 @@ pub(crate) fn came_on_link(core: &mut Core, at: LinkRef, stream: i16) {
 /// Settles an answer that the client has received whole.
 pub(super) fn delivered(core: &mut Core, io: &mut Io, offer: &Offer) {
     capture::handed_over(core, io, offer.at, &offer.pending);
+    let length = Header::decode(&offer.header).map_or(0, |header| header.length as usize);
+    ends::handed_over(core, io, &offer.pending, length);
     free(core, io, offer, false);
     let metrics = &core.context.metrics;
     metrics.handover.answers.of(HandedOver::Sent).add(1);
-    let length = Header::decode(&offer.header).map_or(0, |header| header.length as usize);
     metrics.handover.bytes.add((HEADER_BYTES + length) as u64);
     metrics.outcomes.of(Outcome::Ok).add(1);
     metrics.in_flight.sub(1);

@@ -3,6 +3,7 @@
 use shunt_reactor::Io;
 
 use crate::core::Core;
+use crate::digests::ends;
 use crate::ids::{LinkKey, LinkRef, Ticket};
 use crate::limits;
 use crate::link::{Kept, Pending, Purpose, lifecycle};
@@ -42,7 +43,7 @@ fn expire_requests(core: &mut Core, io: &mut Io, key: LinkKey) {
         .map(|(stream, pending)| (stream, *pending))
         .collect();
     let mut never_answered = false;
-    for (stream, pending) in late {
+    for (stream, mut pending) in late {
         let age_ns = now.saturating_sub(pending.received_ns);
         if age_ns <= core.context.timeout_ns(&pending.plan) {
             copy_out(core, io, at, stream, pending.kept);
@@ -61,6 +62,7 @@ fn expire_requests(core: &mut Core, io: &mut Io, key: LinkKey) {
             link.orphans += 1;
         }
         if pending.purpose == Purpose::Client {
+            ends::identify(core, io, at, &mut pending);
             capture::timed_out(core, io, at, &pending);
         }
         core.retained.release(&mut core.links, io, at, pending.kept);

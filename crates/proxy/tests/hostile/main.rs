@@ -28,6 +28,7 @@ mod node_answers;
 mod node_pace;
 mod pages;
 mod pool_shares;
+mod digests;
 mod guesses;
 mod heavy;
 mod handshake_node;

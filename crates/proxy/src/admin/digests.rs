@@ -1,0 +1,129 @@
+//! The page of digests: the module asks the cores for their rows, and adds up those of one digest.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde_json::{Map, Value, json};
+use shunt_admin::Label as _;
+
+use super::ask::{self, Answer, PATIENCE};
+use crate::control::{CoreMail, Mailbox};
+use crate::digests::table::{CoreDigests, DigestName, Origin};
+use crate::digests::totals::{ErrorKind, Totals};
+use crate::limits;
+use crate::metrics::QueryKind;
+
+/// Name of the page.
+pub(super) const PAGE: &str = "digests";
+
+/// The digests, asked from the cores.
+#[derive(Debug)]
+pub(super) struct Digests(Answer);
+
+impl Digests {
+    pub(super) fn new(mailboxes: Arc<[Mailbox]>) -> Self {
+        Self(Answer::new(mailboxes))
+    }
+
+    /// The digests of all cores, the one with the most time first.
+    pub(super) async fn page(&self) -> Value {
+        self.0.recent(|mailboxes| ask_cores(mailboxes, PATIENCE)).await
+    }
+}
+
+/// A digest of all cores.
+struct Merged {
+    origin: Origin,
+    /// Longest time for which a core has had a row of it.
+    age_ns: u64,
+    /// Time since its last query.
+    rest_ns: u64,
+    totals: Totals,
+}
+
+async fn ask_cores(mailboxes: &[Mailbox], patience: Duration) -> Value {
+    let mut merged = HashMap::<Arc<DigestName>, Merged>::new();
+    let mut others: Vec<Totals> = vec![Totals::default(); QueryKind::COUNT];
+    let take = |answer: CoreDigests| {
+        for (sum, more) in others.iter_mut().zip(&answer.others) {
+            sum.merge(more);
+        }
+        for row in answer.rows {
+            // The cores' clocks have no common start.
+            let age_ns = answer.now_ns.saturating_sub(row.since_ns);
+            let rest_ns = answer.now_ns.saturating_sub(row.ended_ns);
+            let entry = merged.entry(row.name).or_insert_with(|| Merged {
+                origin: row.origin,
+                age_ns,
+                rest_ns,
+                totals: Totals::default(),
+            });
+            entry.age_ns = entry.age_ns.max(age_ns);
+            entry.rest_ns = entry.rest_ns.min(rest_ns);
+            entry.totals.merge(&row.totals);
+        }
+        answer.core
+    };
+    let missing = ask::all(mailboxes, patience, CoreMail::Digests, take).await;
+    let mut all: Vec<(Arc<DigestName>, Merged)> = merged.into_iter().collect();
+    all.sort_by_cached_key(|(name, digest)| {
+        let time_ns = digest.totals.wait_ns + digest.totals.node_ns;
+        (Reverse(time_ns), name.kind.index(), name.text.clone(), name.keyspace.clone())
+    });
+    for (name, digest) in all.drain(all.len().min(limits::DIGESTS_MAX)..) {
+        others[name.kind.index()].merge(&digest.totals);
+    }
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let digests: Vec<Value> =
+        all.iter().map(|(name, digest)| digest_shown(name, digest, now)).collect();
+    let others = QueryKind::ALL.iter().zip(&others).filter(|(_, totals)| totals.count > 0);
+    let others = others.map(|(kind, totals)| {
+        let mut shown = totals_shown(totals);
+        shown.insert("kind".to_owned(), kind.text().into());
+        Value::Object(shown)
+    });
+    json!({ "digests": digests, "others": others.collect::<Vec<_>>(), "cores_missing": missing })
+}
+
+fn digest_shown(name: &DigestName, digest: &Merged, now: Duration) -> Value {
+    let unix_ms = |ago_ns| now.saturating_sub(Duration::from_nanos(ago_ns)).as_millis() as u64;
+    let mut shown = totals_shown(&digest.totals);
+    let more = json!({
+        "text": &name.text,
+        "kind": name.kind.text(),
+        "keyspace": name.keyspace.as_deref(),
+        "table": digest.origin.table.as_deref(),
+        "role": digest.origin.role.as_deref(),
+        "first_unix_ms": unix_ms(digest.age_ns),
+        "last_unix_ms": unix_ms(digest.rest_ns),
+    });
+    if let Value::Object(more) = more {
+        shown.extend(more);
+    }
+    Value::Object(shown)
+}
+
+fn totals_shown(totals: &Totals) -> Map<String, Value> {
+    let milliseconds = |ns: u64| ns as f64 / 1e6;
+    let percentile = |share| totals.times.percentile_us(share);
+    let errors = ErrorKind::ALL.iter().zip(totals.errors);
+    let errors: Map<String, Value> =
+        errors.map(|(kind, number)| (kind.text().to_owned(), number.into())).collect();
+    let shown = json!({
+        "count": totals.count,
+        "errors": errors,
+        "bytes_in": totals.bytes_in,
+        "bytes_out": totals.bytes_out,
+        "total_ms": milliseconds(totals.wait_ns + totals.node_ns),
+        "wait_ms": milliseconds(totals.wait_ns),
+        "node_ms": milliseconds(totals.node_ns),
+        "p50_us": percentile(0.5),
+        "p99_us": percentile(0.99),
+    });
+    match shown {
+        Value::Object(shown) => shown,
+        _ => Map::new(),
+    }
+}

@@ -1,0 +1,237 @@
+//! The ends of queries: each is added to the row of its digest, and a statement without a row gets
+//! one, if it may.
+
+use shunt_reactor::Io;
+use shunt_wire::cql::envelope::{Header, flag, opcode};
+use shunt_wire::cql::message::{
+    Batch, BatchStatement, Query, error_code, split_request_prefix, split_response_prefix,
+};
+use shunt_wire::cql::statement::{self, Identifier, redact};
+use shunt_wire::printable::printable_to;
+
+use super::Digest;
+use super::table::{DigestName, DigestTable, Origin};
+use super::totals::{End, ErrorKind};
+use crate::client::account::Account;
+use crate::client::clients::Clients;
+use crate::core::Core;
+use crate::ids::LinkRef;
+use crate::limits;
+use crate::link::Pending;
+use crate::metrics::{Outcome, QueryKind};
+use crate::plan::{NO_STATEMENT, Plan};
+use crate::reply::Answer;
+use crate::router::Router;
+
+/// Bytes of a BATCH that is read again for its first statement.
+const BATCH_BYTES_MAX: usize = 64 << 10;
+
+/// Counts a query that has no row yet, after an attempt to give it one; `body` is its request.
+#[cold]
+pub(crate) fn count_unknown(
+    digests: &mut DigestTable,
+    router: &mut Router,
+    clients: &Clients,
+    pending: &Pending,
+    body: Option<&[u8]>,
+    end: &End,
+) {
+    let digest = digest_of(digests, router, clients, pending, body, end.now_ns);
+    if !digests.count(digest, end) {
+        digests.count_other(pending.plan.kind, end);
+    }
+}
+
+/// Gives the statement of a query its row while the query's bytes are kept, for an end that is
+/// counted later.
+#[cold]
+pub(crate) fn identify(core: &mut Core, io: &Io, at: LinkRef, pending: &mut Pending) {
+    if pending.client.is_client() {
+        let body = core.retained.view(io, at.conn, pending.kept);
+        let Core { reports, router, clients, .. } = core;
+        let digests = &mut reports.digests;
+        pending.plan.digest = digest_of(digests, router, clients, pending, body, io.now_ns());
+    }
+}
+
+/// Counts a query that ends off the fast path.
+pub(crate) fn ended(
+    core: &mut Core,
+    io: &Io,
+    pending: &Pending,
+    answer: &Answer<'_>,
+    outcome: Outcome,
+) {
+    let bytes_in = core.retained.length(pending.kept);
+    ended_with(core, io, pending, bytes_in, answer, outcome);
+}
+
+/// Counts a query that ends off the fast path, with the bytes of its request.
+pub(crate) fn ended_with(
+    core: &mut Core,
+    io: &Io,
+    pending: &Pending,
+    bytes_in: usize,
+    answer: &Answer<'_>,
+    outcome: Outcome,
+) {
+    if !pending.client.is_client() {
+        return;
+    }
+    let code = (answer.opcode == opcode::ERROR).then(|| code_of(core, pending, answer)).flatten();
+    let end = End {
+        error: ErrorKind::of(outcome, code),
+        ..End::new(pending, io.now_ns(), bytes_in, answer.body.len())
+    };
+    count(core, &pending.plan, &end);
+}
+
+/// Counts a query whose answer the client got from an agent.
+pub(crate) fn handed_over(core: &mut Core, io: &Io, pending: &Pending, bytes_out: usize) {
+    let bytes_in = core.retained.length(pending.kept);
+    count(core, &pending.plan, &End::new(pending, io.now_ns(), bytes_in, bytes_out));
+}
+
+/// Counts a query that no link took.
+pub(crate) fn refused(core: &mut Core, io: &Io, header: &Header, plan: &Plan) {
+    let end = End {
+        now_ns: io.now_ns(),
+        wait_ns: 0,
+        node_ns: 0,
+        bytes_in: header.length.into(),
+        bytes_out: 0,
+        error: Some(ErrorKind::Overloaded),
+    };
+    count(core, plan, &end);
+}
+
+fn count(core: &mut Core, plan: &Plan, end: &End) {
+    let digests = &mut core.reports.digests;
+    if !digests.count(plan.digest, end) {
+        digests.count_other(plan.kind, end);
+    }
+}
+
+/// The code of an ERROR for a client.
+fn code_of(core: &Core, pending: &Pending, answer: &Answer<'_>) -> Option<i32> {
+    let mut plain = Vec::new();
+    let mut body = answer.body;
+    if answer.flags & flag::COMPRESSION != 0 {
+        core.clients.find(pending.client)?.decompress(body, &mut plain).ok()?;
+        body = &plain;
+    }
+    let (_, body) = split_response_prefix(answer.flags & !flag::COMPRESSION, body).ok()?;
+    error_code::peek(body)
+}
+
+/// The place where the core finds a digest at the next query.
+enum Place {
+    Statement { number: u32, is_in_batch: bool },
+    Text,
+}
+
+/// The statement that a request counts to.
+struct Subject<'a> {
+    text: &'a str,
+    /// Keyspace of its unqualified names.
+    session: Option<&'a str>,
+    place: Place,
+}
+
+/// The digest of a query: the one in its plan, if that has its row yet, or the row that its
+/// statement gets.
+fn digest_of(
+    digests: &mut DigestTable,
+    router: &mut Router,
+    clients: &Clients,
+    pending: &Pending,
+    body: Option<&[u8]>,
+    now_ns: u64,
+) -> Digest {
+    let Plan { digest, kind, .. } = pending.plan;
+    if digest == Digest::NONE || digests.has(digest) {
+        return digest;
+    }
+    let host = clients.find(pending.client).map(|client| client.peer.host());
+    let is_prepared = pending.plan.statement != NO_STATEMENT;
+    if !digests.take_attempt(now_ns, host, is_prepared) {
+        return digest;
+    }
+    let Some(subject) = subject(router, pending, body) else { return digest };
+    let (name, table) = name_of(&subject, kind);
+    let pool = router.pools.get(pending.pool);
+    let account = pool.map_or(Account::default(), |pool| pool.account);
+    let role = pool.and_then(|pool| pool.names.role.clone());
+    let hash = router.texts.hash(kind, subject.session, subject.text);
+    let place = subject.place;
+    let Some(digest) = digests.admit(now_ns, account, name, Origin { table, role }) else {
+        return digest;
+    };
+    match place {
+        Place::Statement { number, is_in_batch } => {
+            router.prepared.set_digest(number, is_in_batch, digest);
+        }
+        Place::Text => router.texts.insert(hash, digest),
+    }
+    digest
+}
+
+/// The statement of a request, in a batch the first; `None` if its text is not kept.
+fn subject<'a>(
+    router: &'a Router,
+    pending: &Pending,
+    body: Option<&'a [u8]>,
+) -> Option<Subject<'a>> {
+    if pending.plan.statement != NO_STATEMENT {
+        return prepared(router, pending.plan.statement, false);
+    }
+    let key = &router.pools.get(pending.pool)?.key;
+    let session = key.keyspace.as_deref();
+    let (_, body) = split_request_prefix(pending.flags, body?).ok()?;
+    match pending.opcode {
+        opcode::QUERY => {
+            let query = Query::decode(key.version, body).ok()?;
+            let session = query.params.keyspace.or(session);
+            Some(Subject { text: query.text, session, place: Place::Text })
+        }
+        opcode::BATCH if body.len() <= BATCH_BYTES_MAX => {
+            let batch = Batch::decode(key.version, body).ok()?;
+            match batch.children().next()?.statement {
+                BatchStatement::Text(text) => {
+                    let session = batch.params.keyspace.or(session);
+                    Some(Subject { text, session, place: Place::Text })
+                }
+                BatchStatement::Prepared(id) => {
+                    prepared(router, router.prepared.number_of(id)?, true)
+                }
+            }
+        }
+        _ => None,
+    }
+}
+
+fn prepared(router: &Router, number: u32, is_in_batch: bool) -> Option<Subject<'_>> {
+    let statement = router.prepared.get(number)?.statement;
+    let text = statement.text.as_deref()?;
+    let place = Place::Statement { number, is_in_batch };
+    Some(Subject { text, session: statement.keyspace.as_deref(), place })
+}
+
+/// The name of a statement's digest, and its table.
+fn name_of(subject: &Subject<'_>, kind: QueryKind) -> (DigestName, Option<std::sync::Arc<str>>) {
+    let name_bytes_max = limits::SLOW_QUERY_TABLE_BYTES_MAX;
+    let parsed = statement::classify(subject.text);
+    let table = parsed.table.map(|table| {
+        let keyspace = parsed.keyspace.or(subject.session.map(Identifier::exact));
+        let named = match keyspace {
+            Some(keyspace) => format!("{keyspace}.{table}"),
+            None => table.to_string(),
+        };
+        printable_to(&named, name_bytes_max).into()
+    });
+    let session = subject.session.filter(|_| parsed.keyspace.is_none());
+    let text_bytes_max = limits::DIGEST_TEXT_BYTES_MAX;
+    let text = printable_to(&redact(subject.text, text_bytes_max), text_bytes_max);
+    let keyspace = session.map(|session| printable_to(session, name_bytes_max).into());
+    (DigestName { kind, keyspace, text: text.into() }, table)
+}

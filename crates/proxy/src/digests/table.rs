@@ -1,0 +1,368 @@
+//! The rows of a core's digests, and who gets one.
+//!
+//! A row belongs to the role that sent its statement first. While the table has room, the first to
+//! come gets a row. When it is full, a role with fewer rows than the role with the most takes the
+//! row of that role that rests longest. So each of n roles keeps an nth of the table, whatever the
+//! others send. A role that has its share changes only rows that rest: longer than a second for
+//! each query that they counted, and at most a minute. A flood of texts that are sent once
+//! therefore changes places with itself, and a statement in use stays. The counts of a row that
+//! goes are added to those of its kind of request, so that the sums stay right.
+
+use std::collections::HashMap;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use shunt_admin::Label as _;
+use shunt_reactor::ClientHost;
+use tokio::sync::mpsc;
+
+use super::Digest;
+use super::totals::{End, Totals};
+use crate::client::account::Account;
+use crate::limits;
+use crate::metrics::QueryKind;
+
+/// The statement of a digest; all texts are printable and of bounded length.
+#[derive(Debug, PartialEq, Eq)]
+pub struct DigestName {
+    /// Kind of the request.
+    pub kind: QueryKind,
+    /// Keyspace of the session in which it was sent or prepared.
+    pub keyspace: Option<Box<str>>,
+    /// The statement without its values, in a batch the first one.
+    pub text: Box<str>,
+}
+
+impl Hash for DigestName {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.kind.index(), &self.keyspace, &self.text).hash(state);
+    }
+}
+
+/// More about the statement of a digest.
+#[derive(Clone, Debug)]
+pub struct Origin {
+    /// The table with its keyspace, as far as the text names them.
+    pub table: Option<Arc<str>>,
+    /// Role that sent it first; `None`: the ring asks for no login.
+    pub role: Option<Arc<str>>,
+}
+
+/// A digest of one core.
+#[derive(Clone, Debug)]
+pub struct DigestRow {
+    /// The statement.
+    pub name: Arc<DigestName>,
+    /// More about it.
+    pub origin: Origin,
+    /// Time since which it has a row, on the clock of the core.
+    pub since_ns: u64,
+    /// Time of its last query's end.
+    pub ended_ns: u64,
+    /// Its sums.
+    pub totals: Totals,
+    digest: Digest,
+    account: Account,
+}
+
+impl DigestRow {
+    /// Time from which it rests, unless it has another query before.
+    fn rests_ns(&self) -> u64 {
+        let kept_ns = self.totals.count.max(1).saturating_mul(limits::SECOND_NS);
+        self.ended_ns + kept_ns.min(limits::DIGEST_REST_NS)
+    }
+}
+
+/// The digests of one core, for the admin pages.
+#[derive(Debug)]
+pub struct CoreDigests {
+    /// Number of the core.
+    pub core: usize,
+    /// Time of the answer, on the clock of the core.
+    pub now_ns: u64,
+    /// The rows, in no order.
+    pub rows: Vec<DigestRow>,
+    /// Queries without a row, by kind of request.
+    pub others: Vec<Totals>,
+}
+
+/// The owner of a core's digests.
+pub(crate) struct DigestTable {
+    rows: Vec<DigestRow>,
+    places: HashMap<Arc<DigestName>, usize>,
+    of_accounts: HashMap<Account, usize>,
+    others: Box<[Totals; QueryKind::COUNT]>,
+    attempts: Attempts,
+    /// Attempts for prepared statements: no flood of texts takes them.
+    prepared_attempts: Attempts,
+    /// No row rests before this time.
+    next_rest_ns: u64,
+}
+
+impl Default for DigestTable {
+    fn default() -> Self {
+        Self {
+            rows: Vec::new(),
+            places: HashMap::new(),
+            of_accounts: HashMap::new(),
+            others: Box::new(std::array::from_fn(|_| Totals::default())),
+            attempts: Attempts::default(),
+            prepared_attempts: Attempts::default(),
+            next_rest_ns: 0,
+        }
+    }
+}
+
+impl DigestTable {
+    /// Adds a query to its digest's row; `false` if it has none.
+    #[inline]
+    pub(crate) fn count(&mut self, digest: Digest, end: &End) -> bool {
+        match self.rows.get_mut(digest.place()) {
+            Some(row) if row.digest == digest => {
+                row.ended_ns = end.now_ns;
+                row.totals.add(end);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Adds a query that has no row.
+    pub(crate) fn count_other(&mut self, kind: QueryKind, end: &End) {
+        self.others[kind.index()].add(end);
+    }
+
+    /// True if a digest has a row.
+    pub(super) fn has(&self, digest: Digest) -> bool {
+        self.rows.get(digest.place()).is_some_and(|row| row.digest == digest)
+    }
+
+    /// Claims the right to read a text for its digest.
+    pub(super) fn take_attempt(
+        &mut self,
+        now_ns: u64,
+        host: Option<ClientHost>,
+        is_prepared: bool,
+    ) -> bool {
+        let attempts = if is_prepared { &mut self.prepared_attempts } else { &mut self.attempts };
+        attempts.take(now_ns, host)
+    }
+
+    /// The row of a statement: its own, or a new one for this account if there is room for one.
+    pub(super) fn admit(
+        &mut self,
+        now_ns: u64,
+        account: Account,
+        name: DigestName,
+        origin: Origin,
+    ) -> Option<Digest> {
+        if let Some(place) = self.places.get(&name) {
+            return self.rows.get(*place).map(|row| row.digest);
+        }
+        let place = self.rows.len();
+        let mut row = DigestRow {
+            name: Arc::new(name),
+            origin,
+            since_ns: now_ns,
+            ended_ns: now_ns,
+            totals: Totals::default(),
+            digest: Digest::new(place, 0),
+            account,
+        };
+        let has_room = place < limits::DIGESTS_MAX;
+        let place = if has_room { place } else { self.victim(now_ns, account)? };
+        if let Some(old) = self.rows.get(place) {
+            row.digest = old.digest.successor();
+            self.forget(place);
+        }
+        self.places.insert(Arc::clone(&row.name), place);
+        *self.of_accounts.entry(account).or_default() += 1;
+        self.next_rest_ns = self.next_rest_ns.min(now_ns + limits::SECOND_NS);
+        let digest = row.digest;
+        match self.rows.get_mut(place) {
+            Some(old) => *old = row,
+            None => self.rows.push(row),
+        }
+        Some(digest)
+    }
+
+    /// The place whose row makes room for one of this account, if any does.
+    fn victim(&mut self, now_ns: u64, account: Account) -> Option<usize> {
+        let own = self.of_accounts.get(&account).copied().unwrap_or_default();
+        let (most_of, most) = self.of_accounts.iter().max_by_key(|(_, rows)| **rows)?;
+        let rows = self.rows.iter().enumerate();
+        if own + 1 < *most {
+            let rows = rows.filter(|(_, row)| row.account == *most_of);
+            return rows.min_by_key(|(_, row)| row.ended_ns).map(|(place, _)| place);
+        }
+        if now_ns < self.next_rest_ns {
+            return None;
+        }
+        let next_ns = self.rows.iter().map(DigestRow::rests_ns).min().unwrap_or_default();
+        self.next_rest_ns = next_ns;
+        let rows = rows.filter(|(_, row)| own == 0 || row.account == account);
+        let (rests_ns, place) = rows.map(|(place, row)| (row.rests_ns(), place)).min()?;
+        (rests_ns <= now_ns).then_some(place)
+    }
+
+    /// Empties a place and adds its sums to those without a row.
+    fn forget(&mut self, place: usize) {
+        let Some(row) = self.rows.get_mut(place) else { return };
+        let totals = std::mem::take(&mut row.totals);
+        self.others[row.name.kind.index()].merge(&totals);
+        self.places.remove(&row.name);
+        if let Some(rows) = self.of_accounts.get_mut(&row.account) {
+            *rows -= 1;
+            if *rows == 0 {
+                self.of_accounts.remove(&row.account);
+            }
+        }
+    }
+
+    /// Answers the admin pages.
+    pub(crate) fn report(&self, core: usize, now_ns: u64, answer: &mpsc::Sender<CoreDigests>) {
+        let (rows, others) = (self.rows.clone(), self.others.to_vec());
+        // The requester has gone, or has room for the answer of each core.
+        let _ = answer.try_send(CoreDigests { core, now_ns, rows, others });
+    }
+}
+
+/// The texts read in the present second.
+#[derive(Default)]
+struct Attempts {
+    second: u64,
+    made: usize,
+    /// Attempts of each client's host, at most one for each attempt of the second.
+    of_hosts: HashMap<Option<ClientHost>, usize>,
+}
+
+impl Attempts {
+    fn take(&mut self, now_ns: u64, host: Option<ClientHost>) -> bool {
+        let second = now_ns / limits::SECOND_NS;
+        if second != self.second {
+            (self.second, self.made) = (second, 0);
+            self.of_hosts.clear();
+        }
+        if self.made >= limits::DIGEST_ATTEMPTS_PER_SECOND {
+            return false;
+        }
+        let of_host = self.of_hosts.entry(host).or_default();
+        if *of_host >= limits::DIGEST_ATTEMPTS_OF_HOST_PER_SECOND {
+            return false;
+        }
+        *of_host += 1;
+        self.made += 1;
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    const MILLISECOND: u64 = limits::SECOND_NS / 1_000;
+
+    fn admit(table: &mut DigestTable, now_ns: u64, role: &str, text: String) -> Option<Digest> {
+        let account = Account::of_identity(role);
+        let name = DigestName { kind: QueryKind::Query, keyspace: None, text: text.into() };
+        table.admit(now_ns, account, name, Origin { table: None, role: None })
+    }
+
+    fn end(now_ns: u64) -> End {
+        End { now_ns, wait_ns: 1, node_ns: 2_000, bytes_in: 3, bytes_out: 4, error: None }
+    }
+
+    /// Sends a query; returns whether its digest has a row.
+    fn send(table: &mut DigestTable, now_ns: u64, role: &str, text: String) -> bool {
+        let digest = admit(table, now_ns, role, text).unwrap_or(Digest::UNKNOWN);
+        let is_known = table.count(digest, &end(now_ns));
+        if !is_known {
+            table.count_other(QueryKind::Query, &end(now_ns));
+        }
+        is_known
+    }
+
+    fn count(table: &DigestTable) -> u64 {
+        let rows = table.rows.iter().map(|row| &row.totals);
+        rows.chain(table.others.iter()).map(|totals| totals.count).sum()
+    }
+
+    #[test]
+    fn a_flood_of_texts_pushes_out_no_digest_in_use_and_no_count_is_lost() {
+        let mut table = DigestTable::default();
+        let used = ["SELECT a", "SELECT b", "SELECT c"];
+        // The flood comes under the same role.
+        for number in 0..1_000_000u64 {
+            let now_ns = number * MILLISECOND;
+            send(&mut table, now_ns, "shop", format!("flood {number}"));
+            if number % 500 == 0 {
+                let known = used.map(|text| send(&mut table, now_ns, "shop", text.to_owned()));
+                assert!(number < 100_000 || known == [true; 3], "{number}: {known:?}");
+            }
+            assert!(table.rows.len() <= limits::DIGESTS_MAX);
+        }
+        let places = (table.places.len(), table.of_accounts.len());
+        assert_eq!(places, (limits::DIGESTS_MAX, 1));
+        assert_eq!(count(&table), 1_000_000 + 3 * 2_000);
+        let of_used = table.rows.iter().filter(|row| used.contains(&&*row.name.text));
+        assert!(of_used.map(|row| row.totals.count).sum::<u64>() > 5_000);
+    }
+
+    #[test]
+    fn a_thousand_roles_with_a_million_texts_leave_a_role_its_share() {
+        let mut table = DigestTable::default();
+        (0..12).for_each(|number| {
+            send(&mut table, 0, "shop", format!("shop {number}"));
+        });
+        for number in 0..100_000u64 {
+            send(&mut table, number * MILLISECOND, "flood", format!("flood {number}"));
+        }
+        let of_shop = table.rows.iter().filter(|row| row.name.text.starts_with("shop"));
+        assert_eq!(of_shop.count(), 12, "one role takes nothing from another");
+        let mut known = 0;
+        for number in 0..200_000u64 {
+            let now_ns = (100_000 + number) * MILLISECOND;
+            let role = format!("role {}", number % 1_000);
+            send(&mut table, now_ns, &role, format!("{role} {number}"));
+            if number % 100 == 0 {
+                known += u32::from(send(&mut table, now_ns, "shop", "shop 0".to_owned()));
+            }
+        }
+        assert_eq!(known, 2_000);
+        assert_eq!((table.rows.len(), table.places.len()), (limits::DIGESTS_MAX, 512));
+        assert!(table.of_accounts.len() <= limits::DIGESTS_MAX);
+        assert_eq!(table.of_accounts.values().sum::<usize>(), limits::DIGESTS_MAX);
+        assert_eq!(count(&table), 12 + 100_000 + 200_000 + 2_000);
+    }
+
+    #[test]
+    fn a_query_in_flight_does_not_count_to_the_next_digest_in_its_place() {
+        let mut table = DigestTable::default();
+        let first = admit(&mut table, 0, "shop", "first".to_owned()).expect("room");
+        (1..limits::DIGESTS_MAX).for_each(|number| {
+            admit(&mut table, 1, "shop", number.to_string()).expect("room");
+        });
+        let next = admit(&mut table, 2, "other", "next".to_owned()).expect("its share");
+        assert_eq!((next.place(), table.has(first)), (first.place(), false));
+        assert!(!table.count(first, &end(3)) && table.count(next, &end(3)));
+        assert_eq!(admit(&mut table, 4, "shop", "next".to_owned()), Some(next), "the same digest");
+    }
+
+    #[test]
+    fn one_host_leaves_others_attempts_in_each_second() {
+        let mut attempts = Attempts::default();
+        let host = |number: u32| Some(ClientHost::Network(Ipv4Addr::from_bits(number).into()));
+        let mut of_one = 0;
+        for second in 0..3 {
+            let now_ns = second * limits::SECOND_NS;
+            of_one += (0..10_000).filter(|_| attempts.take(now_ns, host(1))).count();
+            assert!(attempts.take(now_ns, host(2)));
+        }
+        assert_eq!(of_one, 3 * limits::DIGEST_ATTEMPTS_OF_HOST_PER_SECOND);
+        let of_all = (0..100_000).filter(|number| attempts.take(u64::MAX, host(*number))).count();
+        assert_eq!(of_all, limits::DIGEST_ATTEMPTS_PER_SECOND);
+        assert!(attempts.of_hosts.len() <= limits::DIGEST_ATTEMPTS_PER_SECOND + 1);
+    }
+}

@@ -1,0 +1,124 @@
+//! Digests: each query counts once, to its statement without values, and a flood of distinct texts
+//! leaves the statements in use their rows.
+
+use shunt_bench::stub::Action;
+use shunt_proxy::control::CoreMail;
+use shunt_proxy::digests::table::{CoreDigests, DigestRow};
+use shunt_proxy::metrics::QueryKind;
+use shunt_reactor::sim::{HostId, MILLISECOND, SECOND};
+use shunt_testing::{bytes, simulated};
+use shunt_wire::cql::envelope::opcode;
+use shunt_wire::cql::message::ResultMessage;
+use shunt_wire::cql::message::error_code::{INVALID, READ_TIMEOUT};
+use tokio::sync::mpsc;
+
+use super::testbed::Testbed;
+
+const INSERT: &str = "INSERT INTO bench.kv (k, v) VALUES (?, ?)";
+const SELECT: &str = "SELECT v FROM bench.kv WHERE k = ?";
+
+/// The digests of the only core.
+fn digests(testbed: &mut Testbed) -> CoreDigests {
+    let (sender, mut answers) = mpsc::channel(1);
+    testbed.scene.world.post(testbed.scene.cores[0], CoreMail::Digests(sender));
+    testbed.run_for(10 * MILLISECOND);
+    answers.try_recv().expect("an answer")
+}
+
+fn row<'a>(found: &'a CoreDigests, kind: QueryKind, text: &str) -> &'a DigestRow {
+    let is_it = |row: &&DigestRow| row.name.kind == kind && &*row.name.text == text;
+    found.rows.iter().find(is_it).unwrap_or_else(|| panic!("{kind:?} {text}: {:?}", found.rows))
+}
+
+fn prepare(testbed: &mut Testbed, client: HostId<simulated::Client>) -> Vec<u8> {
+    testbed.send(client, &bytes::prepare(4, 1, INSERT));
+    testbed.answered(client, 1);
+    let answers = testbed.take_answers(client);
+    let Ok(ResultMessage::Prepared(prepared)) = ResultMessage::decode(4, &answers[0].body) else {
+        panic!("{answers:?}")
+    };
+    prepared.id.to_vec()
+}
+
+fn answer_with(testbed: &mut Testbed, action: fn() -> Action) {
+    testbed.hook_all(|| {
+        Box::new(move |request| match request.opcode {
+            opcode::QUERY | opcode::EXECUTE | opcode::BATCH => action(),
+            _ => Action::Answer,
+        })
+    });
+}
+
+#[test]
+fn each_query_counts_once_to_its_statement_without_values() {
+    let mut testbed = Testbed::bare(|_| {});
+    let client = testbed.started_offender(4);
+    let id = prepare(&mut testbed, client);
+    for stream in 0..10 {
+        testbed.send(client, &bytes::execute(4, stream, &id, &[b"secret", b"value"]));
+    }
+    for number in 0..5 {
+        let text = format!("SELECT v FROM bench.kv WHERE k = 'secret {number}'");
+        testbed.send(client, &bytes::query(4, 20 + number, &text));
+        testbed.send(client, &bytes::query(4, 30 + number, "SELECT v FROM bench.kv WHERE k = 'a'"));
+    }
+    testbed.answered(client, 20);
+    let found = digests(&mut testbed);
+    let executed = &row(&found, QueryKind::Execute, INSERT).totals;
+    assert_eq!((executed.count, executed.errors), (10, [0; 5]));
+    assert!(executed.bytes_in >= 10 * 11 && executed.bytes_out >= 10 * 4, "{executed:?}");
+    let p99_us = executed.times.percentile_us(0.99).expect("times");
+    assert!(p99_us < 1_000_000, "{p99_us}");
+    let selected = row(&found, QueryKind::Query, SELECT);
+    assert_eq!((selected.totals.count, selected.origin.table.as_deref()), (10, Some("bench.kv")));
+    assert!(!format!("{:?}", found.rows).contains("secret"));
+    let others: u64 = found.others.iter().map(|totals| totals.count).sum();
+    assert_eq!((found.rows.len(), others), (2, 1), "the PREPARE has no row");
+}
+
+#[test]
+fn errors_count_by_their_kind() {
+    let mut testbed = Testbed::bare(|options| options.config.query_timeout_ms = 2_000);
+    let client = testbed.started_offender(4);
+    testbed.send(client, &bytes::insert(4, 1, "opens links", 9));
+    testbed.answered(client, 1);
+    let select = bytes::query(4, 1, "SELECT v FROM bench.kv WHERE k = 'a'");
+    let actions: [fn() -> Action; 3] =
+        [|| Action::Error(INVALID), || Action::Error(READ_TIMEOUT), || Action::Silence];
+    for (number, action) in actions.into_iter().enumerate() {
+        answer_with(&mut testbed, action);
+        testbed.send(client, &select);
+        testbed.answered(client, number + 2);
+    }
+    let found = digests(&mut testbed);
+    let totals = &row(&found, QueryKind::Query, SELECT).totals;
+    assert_eq!((totals.count, totals.errors), (3, [2, 0, 0, 1, 0]));
+    assert!(totals.times.percentile_us(1.0).is_some_and(|time_us| time_us > 1_900_000));
+}
+
+/// Controls of terminals stay escaped.
+#[test]
+fn a_flood_of_distinct_texts_leaves_a_statement_in_use_its_row() {
+    let mut testbed = Testbed::bare(|_| {});
+    let client = testbed.started_offender(4);
+    let id = prepare(&mut testbed, client);
+    for round in 0..20 {
+        for number in 0..400 {
+            let text =
+                format!("SELECT v AS \"\u{1b}[2J{round}_{number}\" FROM bench.kv WHERE k = 'a'");
+            testbed.send(client, &bytes::query(4, number, &text));
+        }
+        testbed.send(client, &bytes::execute(4, 401, &id, &[b"k", b"v"]));
+        testbed.answered(client, 401);
+        testbed.take_answers(client);
+        testbed.run_for(SECOND);
+    }
+    let found = digests(&mut testbed);
+    assert!(found.rows.len() <= shunt_proxy::limits::DIGESTS_MAX);
+    let executed = &row(&found, QueryKind::Execute, INSERT).totals;
+    assert!(executed.count >= 15, "{}", executed.count);
+    let rows = found.rows.iter().map(|row| row.totals.count);
+    let others = found.others.iter().map(|totals| totals.count);
+    assert_eq!(rows.chain(others).sum::<u64>(), 20 * 401 + 1, "each counts once");
+    assert!(found.rows.iter().all(|row| !row.name.text.contains('\u{1b}')));
+}
