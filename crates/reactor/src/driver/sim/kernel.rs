@@ -87,8 +87,7 @@ impl Network {
         let start = into.len();
         let wire = &mut self.wires[end.wire];
         let pipe = &mut wire.pipes[end.side];
-        into.extend(pipe.bytes.drain(..count));
-        pipe.arrived -= count;
+        pipe.take(count, into);
         let writer = &mut wire.sockets[1 - end.side];
         if writer.blocked && !writer.room_announced && !wire.silent {
             writer.room_announced = true;

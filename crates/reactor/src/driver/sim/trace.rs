@@ -44,10 +44,14 @@ impl Trace {
 
     /// Folds the content of a stream in.
     pub(super) fn fold_bytes(&mut self, bytes: &[u8]) {
-        for chunk in bytes.chunks(8) {
+        let (words, rest) = bytes.as_chunks::<8>();
+        for word in words {
+            self.fold(u64::from_le_bytes(*word) ^ 8);
+        }
+        if !rest.is_empty() {
             let mut word = [0; 8];
-            word[..chunk.len()].copy_from_slice(chunk);
-            self.fold(u64::from_le_bytes(word) ^ chunk.len() as u64);
+            word[..rest.len()].copy_from_slice(rest);
+            self.fold(u64::from_le_bytes(word) ^ rest.len() as u64);
         }
     }
 
