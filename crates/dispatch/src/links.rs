@@ -22,7 +22,12 @@ pub(crate) fn tick(dispatcher: &mut Dispatcher, io: &mut Io) {
                 open(dispatcher, io, index)
             }
             Link::Opening { until_ns, .. } if *until_ns <= now_ns => {
-                end(dispatcher, io, index, "the agent does not answer");
+                // An agent with TLS waits for the client's part of a handshake.
+                let why = match dispatcher.options.agent_sessions {
+                    Some(_) => "the agent does not answer",
+                    None => "the agent does not answer; if it has TLS, set --agent-tls on",
+                };
+                end(dispatcher, io, index, why);
             }
             Link::Open(_) if backend.heard_ns + limits::SILENCE_NS <= now_ns => {
                 end(dispatcher, io, index, "nothing has come from the agent for too long");
@@ -48,7 +53,10 @@ fn open(dispatcher: &mut Dispatcher, io: &mut Io, index: usize) {
         nonce,
     );
     let backend = &mut dispatcher.backends[index];
-    let conn = io.connect(backend.address, limits::CONNECT_NS);
+    let conn = match &mut options.agent_sessions {
+        Some(session) => io.connect_with(backend.address, limits::CONNECT_NS, session(index)),
+        None => io.connect(backend.address, limits::CONNECT_NS),
+    };
     let until_ns = io.now_ns() + limits::CONNECT_NS;
     backend.link = Link::Opening { conn, handshake: Box::new(handshake), until_ns };
     dispatcher.set_peer(conn, Peer::Backend(index));

@@ -5,11 +5,15 @@ use std::net::SocketAddr;
 
 use shunt_handover::session::{Instance, OwnerId, SharedKey};
 use shunt_handover::{Clients, Steer};
+use shunt_reactor::Session;
 
 use crate::policy::Handover;
 
 /// Fills a buffer from the operating system's generator; in a simulation from its seed.
 pub type Random = Box<dyn FnMut(&mut [u8]) + Send>;
+
+/// Makes the session of a connection to the agent with this index.
+pub type AgentSessions = Box<dyn FnMut(usize) -> Box<dyn Session> + Send>;
 
 /// Options of a dispatcher.
 pub struct DispatchOptions {
@@ -19,6 +23,8 @@ pub struct DispatchOptions {
     pub clients: Clients,
     /// Agents, the primary first.
     pub backends: Vec<SocketAddr>,
+    /// Encryption of the connections to agents; `None`: clear text.
+    pub agent_sessions: Option<AgentSessions>,
     /// The key shared with the agents.
     pub key: SharedKey,
     /// Identity towards the agents: unique, and the same after a restart.
@@ -77,6 +83,7 @@ mod tests {
             listen: listen.iter().map(|text| address(text)).collect(),
             clients: Clients::default(),
             backends: Vec::new(),
+            agent_sessions: None,
             key: shunt_handover::session::SharedKey::new(&[1; 20]).expect("a key"),
             owner: OwnerId(1),
             instance: Instance(1),

@@ -34,6 +34,8 @@ const BASIC: [(&[&str], &[&str]); 7] = [
             "tls",
             "tls-certificate",
             "tls-key",
+            "agent-tls",
+            "agent-tls-ca",
             "admin",
             "cores",
             "config",

@@ -3,11 +3,13 @@
 //!
 //! ```text
 //! event loops, HTTP listeners -- a session for each connection --> ServerTls
+//! dispatchers' loops --------- a session for each connection --> ClientTls
 //!                                                                     ^ once a second
 //! TlsMetrics <- handshakes, results of reloads, certificates --- main thread
 //! ```
 //! The proxy, its admin pages, dispatchers and sidecars all keep their TLS with this crate.
 
+mod client;
 mod lines;
 mod metrics;
 mod server;
@@ -17,6 +19,7 @@ mod tokens;
 mod warnings;
 mod watch;
 
+pub use client::ClientTls;
 pub use lines::Lines;
 pub use metrics::{
     HandshakeResult, HeaderResult, Listener, ReloadResult, SharedFamily, TlsMetrics,

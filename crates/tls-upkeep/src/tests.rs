@@ -8,14 +8,14 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use rcgen::{CertificateParams, KeyPair};
 use shunt_tls::{
-    CertificateFile, Client, ClientAuth, ClientOptions, ServerNames, ServerOptions, Sessions,
-    Verify,
+    CertificateFile, Client, ClientAuth, ClientOptions, OptionNames, ServerNames, ServerOptions,
+    Sessions, Verify,
 };
 use tempfile::TempDir;
 
 use crate::lines::Lines;
 use crate::warnings::DAY_S;
-use crate::{LOOK_EVERY, Listener, ReloadResult, ServerTls, TlsMetrics, expires_soon};
+use crate::{ClientTls, LOOK_EVERY, Listener, ReloadResult, ServerTls, TlsMetrics, expires_soon};
 
 #[test]
 fn each_reason_has_a_line_a_second_and_none_is_forgotten() {
@@ -163,4 +163,33 @@ fn certificates_that_expire_soon_are_warned_of() {
     let soon = expires_soon(&file(3)).expect("a warning");
     assert!(soon.contains("CN=shunt expires in 3 days"), "{soon}");
     assert_eq!(expires_soon(&file(15)), None);
+}
+
+#[test]
+fn connections_to_servers_use_new_certificates_and_keep_the_old_ones_if_those_are_no_good() {
+    let placed = Placed::new();
+    let options = ClientOptions {
+        names: OptionNames::AGENT_FLAGS,
+        ca: Some(placed.path("tls.crt")),
+        certificate: Some(placed.path("tls.crt")),
+        key: Some(placed.path("tls.key")),
+        verify: Verify::Full,
+        name: None,
+    };
+    let tls = ClientTls::open(options, Arc::default()).expect("usable files");
+    let metrics = tls.metrics();
+    let named = metrics.certificates().into_iter().map(|file| (file.usage, file.option));
+    let named: Vec<_> = named.collect();
+    assert_eq!(named, [("agents", "--agent-tls-ca"), ("agents", "--agent-tls-certificate")]);
+    let first = digests(&metrics);
+    tls.look(Instant::now());
+    assert_eq!(looks(&metrics), [0, 0, 0], "the files are not due");
+    placed.renew();
+    tls.look(Instant::now() + LOOK_EVERY);
+    assert_eq!(looks(&metrics), [1, 0, 0]);
+    let second = digests(&metrics);
+    assert_ne!(second, first);
+    placed.write("tls.key", "no key");
+    tls.reload();
+    assert_eq!((looks(&metrics), digests(&metrics)), ([1, 0, 1], second));
 }

@@ -61,6 +61,16 @@ impl OptionNames {
         name: "fleet_tls",
     };
 
+    /// Flags of a dispatcher's connections to agents.
+    pub const AGENT_FLAGS: OptionNames = OptionNames {
+        servers: "agents",
+        tls: "--agent-tls",
+        ca: "--agent-tls-ca",
+        certificate: "--agent-tls-certificate",
+        key: "--agent-tls-key",
+        name: "--agent-tls-name",
+    };
+
     /// Options of a command.
     pub const COMMAND: OptionNames = OptionNames {
         servers: "servers",

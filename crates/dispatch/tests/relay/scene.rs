@@ -3,7 +3,9 @@
 use std::net::SocketAddr;
 
 use shunt_agent::{Agent, AgentOptions};
-use shunt_dispatch::{DispatchOptions, Dispatcher, Ended, Handover, Metrics, Way, Why};
+use shunt_dispatch::{
+    AgentSessions, DispatchOptions, Dispatcher, Ended, Handover, Metrics, Way, Why,
+};
 use shunt_handover::Clients;
 use shunt_handover::session::{Instance, OwnerId, Protocol, SharedKey};
 use shunt_reactor::LoopOptions;
@@ -161,24 +163,8 @@ impl Scene {
             world.listen(agent, address(10 + index, 7000));
             agents.push(agent);
         }
-        let dispatcher = Dispatcher::new(DispatchOptions {
-            listen: vec![address(1, 80)],
-            body_bytes_per_timeout: 256 * 30,
-            clients: Clients::default(),
-            backends: (0..backends as u8).map(|index| address(10 + index, 7000)).collect(),
-            key: SharedKey::new(&ours).unwrap(),
-            owner: OwnerId(1),
-            instance: Instance(1),
-            handover,
-            steer: None,
-            body_bytes_max: 1 << 30,
-            idle_timeout_ns: 60 * SECOND,
-            head_timeout_ns: 10 * SECOND,
-            body_timeout_ns: 30 * SECOND,
-            answer_timeout_ns: 40 * SECOND,
-            random: random(seed ^ 1),
-        });
-        let dispatcher = world.add("dispatcher", dispatcher);
+        let dispatcher = dispatch_options(seed, backends, ours, handover);
+        let dispatcher = world.add("dispatcher", Dispatcher::new(dispatcher));
         world.listen(dispatcher, address(1, 80));
         let clients = plans.into_iter().enumerate().map(|(index, plan)| {
             world.add("client", Client::new(address(1, 80), plan, 1 + (seed as usize + index) % 3))
@@ -305,6 +291,32 @@ impl Scene {
             dispatcher.backends_up(),
             self.counted()
         )
+    }
+}
+
+fn dispatch_options(
+    seed: u64,
+    backends: usize,
+    key: [u8; 20],
+    handover: Handover,
+) -> DispatchOptions {
+    DispatchOptions {
+        listen: vec![address(1, 80)],
+        body_bytes_per_timeout: 256 * 30,
+        clients: Clients::default(),
+        backends: (0..backends as u8).map(|index| address(10 + index, 7000)).collect(),
+        agent_sessions: None,
+        key: SharedKey::new(&key).unwrap(),
+        owner: OwnerId(1),
+        instance: Instance(1),
+        handover,
+        steer: None,
+        body_bytes_max: 1 << 30,
+        idle_timeout_ns: 60 * SECOND,
+        head_timeout_ns: 10 * SECOND,
+        body_timeout_ns: 30 * SECOND,
+        answer_timeout_ns: 40 * SECOND,
+        random: random(seed ^ 1),
     }
 }
 

@@ -267,7 +267,8 @@ impl Serve {
             drain_delay: Duration::ZERO,
             datagrams: sockets,
             is_agent: false,
-            tls: Some((self.tls.clone(), redis_refusal)),
+            tls: self.tls.listener(redis_refusal),
+            agents: None,
             shown: SidecarAdmin::new(
                 services.iter().map(Sidecar::metrics).collect(),
                 servers.clone(),

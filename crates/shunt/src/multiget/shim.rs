@@ -141,6 +141,7 @@ impl Shim {
             datagrams: sockets,
             is_agent: false,
             tls: None,
+            agents: None,
             shown: ShimAdmin::new(services.iter().map(Store::metrics).collect(), server),
             mover: Mover::None,
         };

@@ -10,6 +10,7 @@ use shunt_handover::session::SharedKey;
 use shunt_reactor::moving::Mover;
 use tracing::{info, warn};
 
+use super::control::DispatcherTls;
 use super::steering::Means;
 use super::{
     Common, Key, Orders, Role, Shown, bytes, duration, listen, nanos, patience, resolve, secret,
@@ -72,6 +73,9 @@ pub(crate) struct AgentCommand {
     /// Longest silence of the server before or within an answer
     #[arg(long, value_name = "MS", default_value = "60s", value_parser = patience, help_heading = "Times")]
     upstream_timeout_ms: Duration,
+    /// TLS with dispatchers.
+    #[command(flatten)]
+    tls: DispatcherTls,
     /// Options shared with the dispatcher.
     #[command(flatten)]
     pub(super) common: Common,
@@ -95,6 +99,7 @@ impl AgentCommand {
     /// Reads the key and the server's address, as far as possible.
     fn read(&self, faults: &mut Faults) -> Option<(SharedKey, SocketAddr)> {
         self.common.check(faults);
+        self.tls.check(self.protocol == Protocol::Http, faults);
         self.means.check(!self.vips.is_empty(), "--vip", faults);
         if !self.vips.is_empty() && self.common.cores > 1 {
             let why = "with --cores above 1: an owner that returns for a connection has to find \
@@ -123,7 +128,8 @@ impl AgentCommand {
         if let Err(failure) = self.steering() {
             faults.add("vip", failure);
         }
-        read.and_then(|(_, upstream)| far_away(upstream)).into_iter().collect()
+        let far_away = read.and_then(|(_, upstream)| far_away(upstream));
+        far_away.into_iter().chain(self.tls.warnings()).collect()
     }
 
     pub(super) fn run(&self, sources: &Sources) -> Result<Exit, Failure> {
@@ -131,9 +137,10 @@ impl AgentCommand {
         let read = self.read(&mut faults);
         self.common.begin(faults, sources)?;
         let Some((key, upstream)) = read else { return Ok(Exit::Configuration) };
-        if let Some(warning) = far_away(upstream) {
-            warn!("{warning}");
-        }
+        far_away(upstream)
+            .into_iter()
+            .chain(self.tls.warnings())
+            .for_each(|warning| warn!("{warning}"));
         let listeners = listen(&[self.listen])?;
         let filters =
             (0..self.common.cores).map(|_| self.steering()).collect::<Result<Vec<_>, _>>();
@@ -164,7 +171,8 @@ impl AgentCommand {
             drain_delay: Duration::ZERO,
             datagrams: Vec::new(),
             is_agent: true,
-            tls: None,
+            tls: self.tls.listener(),
+            agents: None,
             shown: AgentAdmin::new(metrics, upstream, self.vips.clone()),
             mover: if self.vips.is_empty() { Mover::None } else { self.means.mover()? },
         };

@@ -13,6 +13,7 @@ use shunt_reactor::moving::Mover;
 use shunt_tls_upkeep::http_refusal;
 use tracing::{info, warn};
 
+use super::control::{AgentTls, sessions};
 use super::steering::Means;
 use super::{
     ClientGuard, Common, Key, Orders, Role, Shown, bytes, clients, duration, listen, nanos,
@@ -81,6 +82,9 @@ pub(crate) struct DispatchCommand {
     /// TLS with clients.
     #[command(flatten)]
     tls: ClientGuard,
+    /// TLS with agents.
+    #[command(flatten)]
+    agent_tls: AgentTls,
     /// Options shared with the agent.
     #[command(flatten)]
     pub(super) common: Common,
@@ -118,6 +122,7 @@ impl DispatchCommand {
     fn read(&self, faults: &mut Faults) -> (Option<SharedKey>, Vec<SocketAddr>) {
         self.common.check(faults);
         self.tls.check(faults);
+        self.agent_tls.check(faults);
         if self.tls.is_required() && self.handover == When::Auto {
             let why = "a connection with TLS is never handed over, and --tls required admits no \
             other: set --tls optional, or remove --handover";
@@ -149,7 +154,11 @@ impl DispatchCommand {
     pub(super) fn check(&self, faults: &mut Faults) -> Vec<String> {
         self.read(faults);
         let steering = if self.handover == When::Auto { self.steering().err() } else { None };
-        self.tls.warnings().into_iter().chain(steering).collect()
+        self.tls_warnings().chain(steering).collect()
+    }
+
+    fn tls_warnings(&self) -> impl Iterator<Item = String> {
+        self.tls.warnings().into_iter().chain(self.agent_tls.warnings())
     }
 
     pub(super) fn run(&self, sources: &Sources) -> Result<Exit, Failure> {
@@ -157,11 +166,12 @@ impl DispatchCommand {
         let (key, backends) = self.read(&mut faults);
         self.common.begin(faults, sources)?;
         let Some(key) = key else { return Ok(Exit::Configuration) };
-        self.tls.warnings().iter().for_each(|warning| warn!("{warning}"));
+        self.tls_warnings().for_each(|warning| warn!("{warning}"));
         let listeners = listen(&self.listen)?;
         let (instance, first) = (secret::instance(), self.listen[0]);
         let listening: Vec<SocketAddr> =
             listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
+        let agents = self.agent_tls.open()?;
         let mut handover_is = "auto".to_owned();
         let clients = Clients::default();
         let service = |core| {
@@ -172,6 +182,7 @@ impl DispatchCommand {
                 clients: clients.clone(),
                 body_bytes_per_timeout: self.body_bytes_per_timeout(),
                 backends: backends.clone(),
+                agent_sessions: agents.as_ref().map(|tls| sessions(tls, &self.backend)),
                 key: key.clone(),
                 owner: secret::owner(self.name.as_deref(), first, core),
                 instance,
@@ -195,7 +206,8 @@ impl DispatchCommand {
             drain_delay: self.drain_delay_ms,
             datagrams: Vec::new(),
             is_agent: false,
-            tls: Some((self.tls.clone(), http_refusal)),
+            tls: self.tls.listener(http_refusal),
+            agents: agents.clone(),
             shown: DispatchAdmin::new(metrics, backends.clone(), handover_is),
             mover: if self.handover == When::Auto { self.means.mover()? } else { Mover::None },
         };

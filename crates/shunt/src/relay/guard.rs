@@ -1,4 +1,5 @@
-//! TLS of clients and of the admin pages of a command, and the tokens of the pages.
+//! TLS of clients and of the admin pages of a command, and the tokens of the pages. While the
+//! command runs, its [`Guard`] keeps these and TLS with agents up to date.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -11,7 +12,8 @@ use shunt_proxy::config::{Kind as _, Tls};
 use shunt_reactor::{HandshakeLimits, Security};
 use shunt_tls::{ClientAuth, Server, ServerNames, ServerOptions, Sessions, TlsError, Tokens};
 use shunt_tls_upkeep::{
-    Listener, PagesGuard, Refusal, ServerTls, TlsMetrics, WatchedTokens, expires_soon, http_refusal,
+    ClientTls, Listener, PagesGuard, Refusal, ServerTls, TlsMetrics, WatchedTokens, expires_soon,
+    http_refusal,
 };
 
 use crate::faults::{Fault, Faults};
@@ -144,6 +146,11 @@ impl ClientGuard {
         })
     }
 
+    /// The options of TLS, if it is on, and the answer to clients without it if they are refused.
+    pub(crate) fn listener(&self, refusal: Refusal) -> Option<(ServerOptions, Option<Refusal>)> {
+        self.options().map(|options| (options, self.is_required().then_some(refusal)))
+    }
+
     /// True if no client is served without TLS.
     pub(crate) fn is_required(&self) -> bool {
         self.tls == Tls::Required
@@ -194,7 +201,7 @@ impl ClientGuard {
 }
 
 /// Warnings about files that can be used.
-fn file_warnings(options: Option<ServerOptions>) -> Vec<String> {
+pub(super) fn file_warnings(options: Option<ServerOptions>) -> Vec<String> {
     let Some(server) = options.and_then(|options| Server::open(options).ok()) else {
         return Vec::new();
     };
@@ -202,7 +209,7 @@ fn file_warnings(options: Option<ServerOptions>) -> Vec<String> {
 }
 
 /// A fault of an option that names a file.
-fn fault(error: TlsError) -> Fault {
+pub(super) fn fault(error: TlsError) -> Fault {
     Fault::new(error.option_name().trim_start_matches("--"), error.message())
 }
 
@@ -211,31 +218,33 @@ fn fault(error: TlsError) -> Fault {
 pub(super) struct Guard {
     clients: Option<Arc<ServerTls>>,
     admin: Option<Arc<ServerTls>>,
+    agents: Option<Arc<ClientTls>>,
     tokens: Option<Arc<WatchedTokens>>,
     metrics: Arc<TlsMetrics>,
 }
 
 impl Guard {
-    /// Reads the files. `clients` has the answer to clients without TLS, if there is TLS.
+    /// Reads the files. `clients` has the options of TLS with clients, and the answer to clients
+    /// without it. `agents` has TLS with agents.
     pub(super) fn open(
         pages: &AdminGuard,
-        clients: Option<&(ClientGuard, Refusal)>,
+        clients: Option<(ServerOptions, Option<Refusal>)>,
+        agents: Option<Arc<ClientTls>>,
     ) -> Result<Self, Fault> {
-        let metrics = Arc::<TlsMetrics>::default();
+        let metrics = agents.as_ref().map_or_else(Arc::default, |tls| tls.metrics());
         let open = |listener, options: Option<_>, refusal| {
             let open = |options| ServerTls::open(listener, options, refusal, Arc::clone(&metrics));
             options.map(open).transpose().map_err(fault)
         };
-        let of_clients = clients.and_then(|(clients, _)| clients.options());
-        let refusal =
-            clients.and_then(|(clients, refusal)| clients.is_required().then_some(*refusal));
+        let (of_clients, refusal) = clients.unzip();
         let tokens = pages
             .admin_token_file
             .clone()
             .map(|path| WatchedTokens::open(TOKEN_FILE, path, Arc::clone(&metrics)));
         Ok(Self {
-            clients: open(Listener::Clients, of_clients, refusal)?,
+            clients: open(Listener::Clients, of_clients, refusal.flatten())?,
             admin: open(Listener::Admin, pages.options(), Some(http_refusal))?,
+            agents,
             tokens: tokens.transpose().map_err(fault)?.map(Arc::new),
             metrics,
         })
@@ -263,8 +272,9 @@ impl Guard {
 
     /// The metrics, if there is something to guard.
     pub(super) fn part(&self) -> Option<Arc<dyn Part>> {
-        let is_used = self.clients.is_some() || self.admin.is_some() || self.tokens.is_some();
-        is_used.then(|| Arc::new(TlsPart(Arc::clone(&self.metrics))) as Arc<dyn Part>)
+        let has_tls = self.servers().next().is_some() || self.agents.is_some();
+        (has_tls || self.tokens.is_some())
+            .then(|| Arc::new(TlsPart(Arc::clone(&self.metrics))) as Arc<dyn Part>)
     }
 
     fn servers(&self) -> impl Iterator<Item = &Arc<ServerTls>> {
@@ -274,12 +284,14 @@ impl Guard {
     /// Reads the files again because an operator asks for it.
     pub(super) fn reload(&self) {
         self.servers().for_each(|tls| tls.reload());
+        self.agents.iter().for_each(|tls| tls.reload());
         self.tokens.iter().for_each(|tokens| tokens.reload());
     }
 
     /// Does what is due. Called about once a second.
     pub(super) fn look(&self, now: Instant) {
         self.servers().for_each(|tls| tls.look(now));
+        self.agents.iter().for_each(|tls| tls.look(now));
         self.tokens.iter().for_each(|tokens| tokens.look(now));
     }
 }

@@ -2,6 +2,7 @@
 //! server fetches the answer. `shunt multiget` runs its event loops with this module as well.
 
 mod agent;
+mod control;
 pub(crate) mod cql;
 mod dispatch;
 mod guard;
@@ -19,7 +20,8 @@ use shunt_handover::limits::{RECEIVE_BYTES, UNREAD_BYTES_MAX};
 use shunt_proxy::config::{Admin, Kind as _, LogFormat, Millis};
 use shunt_reactor::moving::{Intake, Mover};
 use shunt_reactor::{Acceptor, CoreSlot, IoChoice, LoopOptions, Service, mailbox, run};
-use shunt_tls_upkeep::Refusal;
+use shunt_tls::ServerOptions;
+use shunt_tls_upkeep::{ClientTls, Refusal};
 use tracing::warn;
 
 pub(crate) use agent::AgentCommand;
@@ -158,8 +160,10 @@ pub(crate) struct Role<M> {
     pub(crate) mover: Mover,
     /// No loop reads from received connections.
     pub(crate) is_agent: bool,
-    /// TLS with clients, and the answer to a client that lacks it.
-    pub(crate) tls: Option<(ClientGuard, Refusal)>,
+    /// TLS with clients, and the answer to a client that lacks it, if such a client is refused.
+    pub(crate) tls: Option<(ServerOptions, Option<Refusal>)>,
+    /// TLS with agents.
+    pub(crate) agents: Option<Arc<ClientTls>>,
     /// One socket per loop; empty if the role has none.
     pub(crate) datagrams: Vec<UdpSocket>,
     /// The admin view of the role.
@@ -179,7 +183,7 @@ where
     S::Mail: Copy,
 {
     let admin = common.admin.0.clone().map(admin::bind).transpose()?;
-    let guard = Guard::open(&common.guard, role.tls.as_ref())?;
+    let guard = Guard::open(&common.guard, role.tls, role.agents)?;
     let security = guard.security();
     let events = Events::new();
     events.catch_signals()?;

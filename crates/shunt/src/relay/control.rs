@@ -1,0 +1,172 @@
+//! TLS of the connections between dispatcher and agent: the options of both sides.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::Args;
+use shunt_dispatch::AgentSessions;
+use shunt_proxy::config::{Kind as _, Switch};
+use shunt_tls::{
+    Client, ClientAuth, ClientOptions, OptionNames, Server, ServerNames, ServerOptions, Verify,
+};
+use shunt_tls_upkeep::{ClientTls, Refusal, expires_soon};
+
+use super::guard::{fault, file_warnings};
+use crate::faults::{Fault, Faults};
+
+/// A dispatcher's options of TLS with agents.
+#[derive(Args, Clone, Debug)]
+pub(super) struct AgentTls {
+    /// TLS with agents, all of which must have it: on or off
+    #[arg(long, value_name = "WHEN", default_value = "off", value_parser = switch, help_heading = "TLS to agents")]
+    agent_tls: Switch,
+    /// Certificates of the authorities that sign the agents' certificates (PEM) [default: those of
+    /// the system]
+    #[arg(long, value_name = "FILE", help_heading = "TLS to agents")]
+    agent_tls_ca: Option<PathBuf>,
+    /// Certificate for agents that ask for one, and its intermediate certificates (PEM)
+    #[arg(long, value_name = "FILE", help_heading = "TLS to agents")]
+    agent_tls_certificate: Option<PathBuf>,
+    /// Private key of that certificate (PEM)
+    #[arg(long, value_name = "FILE", help_heading = "TLS to agents")]
+    agent_tls_key: Option<PathBuf>,
+    /// Name that the certificate of each agent has [default: the host in --backend]
+    #[arg(long, value_name = "NAME", help_heading = "TLS to agents")]
+    agent_tls_name: Option<String>,
+}
+
+fn switch(text: &str) -> Result<Switch, String> {
+    Switch::from_text(text).map_err(|_| "expected on or off".to_owned())
+}
+
+impl AgentTls {
+    /// The options of TLS, if it is on.
+    fn options(&self) -> Option<ClientOptions> {
+        (self.agent_tls == Switch::On).then(|| ClientOptions {
+            names: OptionNames::AGENT_FLAGS,
+            ca: self.agent_tls_ca.clone(),
+            certificate: self.agent_tls_certificate.clone(),
+            key: self.agent_tls_key.clone(),
+            verify: Verify::Full,
+            name: self.agent_tls_name.clone(),
+        })
+    }
+
+    /// Finds faults in these options and their files.
+    pub(super) fn check(&self, faults: &mut Faults) {
+        let Some(options) = self.options() else {
+            let on = "--agent-tls on";
+            faults.refuse_idle("agent-tls-ca", self.agent_tls_ca.is_none(), on);
+            faults.refuse_idle("agent-tls-certificate", self.agent_tls_certificate.is_none(), on);
+            faults.refuse_idle("agent-tls-key", self.agent_tls_key.is_none(), on);
+            faults.refuse_idle("agent-tls-name", self.agent_tls_name.is_none(), on);
+            return;
+        };
+        faults.take(Client::open(options).map_err(fault));
+    }
+
+    /// Warnings about these files.
+    pub(super) fn warnings(&self) -> Vec<String> {
+        let Some(client) = self.options().and_then(|options| Client::open(options).ok()) else {
+            return Vec::new();
+        };
+        client.files().iter().filter_map(expires_soon).chain(client.warnings()).collect()
+    }
+
+    /// Reads the files; `None` without TLS.
+    pub(super) fn open(&self) -> Result<Option<Arc<ClientTls>>, Fault> {
+        let open = |options| ClientTls::open(options, Arc::default());
+        self.options().map(open).transpose().map(|tls| tls.map(Arc::new)).map_err(fault)
+    }
+}
+
+/// Sessions with the agents at these addresses, each `HOST:PORT`.
+pub(super) fn sessions(tls: &Arc<ClientTls>, backends: &[String]) -> AgentSessions {
+    let hosts: Vec<String> = backends.iter().map(|text| host(text).to_owned()).collect();
+    let tls = Arc::clone(tls);
+    Box::new(move |index| tls.session(&hosts[index]))
+}
+
+/// The host of `HOST:PORT`, as a certificate names it.
+fn host(text: &str) -> &str {
+    let host = text.rsplit_once(':').map_or(text, |(host, _)| host);
+    host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
+}
+
+/// An agent's options of TLS with dispatchers.
+#[derive(Args, Clone, Debug)]
+pub(super) struct DispatcherTls {
+    /// Certificate for dispatchers and its intermediate certificates (PEM); each dispatcher then
+    /// needs --agent-tls on
+    #[arg(long, value_name = "FILE", help_heading = "TLS")]
+    tls_certificate: Option<PathBuf>,
+    /// Private key of that certificate (PEM)
+    #[arg(long, value_name = "FILE", help_heading = "TLS")]
+    tls_key: Option<PathBuf>,
+    /// Certificates of the authorities that sign dispatchers' certificates (PEM); each dispatcher
+    /// then needs one
+    #[arg(long, value_name = "FILE", help_heading = "TLS")]
+    tls_client_ca: Option<PathBuf>,
+}
+
+impl DispatcherTls {
+    /// The options of TLS, if it is on.
+    fn options(&self) -> Option<ServerOptions> {
+        let client_ca = self.tls_client_ca.clone();
+        let client_auth = if client_ca.is_some() { ClientAuth::Required } else { ClientAuth::None };
+        Some(ServerOptions {
+            names: ServerNames::CLIENT_FLAGS,
+            certificate: self.tls_certificate.clone()?,
+            key: self.tls_key.clone()?,
+            client_ca,
+            client_auth,
+            ticket_keys: None,
+        })
+    }
+
+    /// Finds faults in these options and their files. `has_dispatchers`: no proxies connect.
+    pub(super) fn check(&self, has_dispatchers: bool, faults: &mut Faults) {
+        match (&self.tls_certificate, &self.tls_key) {
+            (Some(_), _) if !has_dispatchers => faults.add(
+                "tls-certificate",
+                "proxies connect to agents in clear text: remove it, or set --protocol http",
+            ),
+            (Some(_), None) => {
+                faults.add("tls-certificate", "needs its private key; set --tls-key")
+            }
+            (None, Some(_)) => {
+                faults.add("tls-key", "needs its certificate; set --tls-certificate")
+            }
+            (None, None) if self.tls_client_ca.is_some() => {
+                faults.add("tls-client-ca", "needs TLS; set --tls-certificate and --tls-key")
+            }
+            _ => {
+                if let Some(options) = self.options() {
+                    faults.take(Server::open(options).map_err(fault));
+                }
+            }
+        }
+    }
+
+    /// Warnings about these files.
+    pub(super) fn warnings(&self) -> Vec<String> {
+        file_warnings(self.options())
+    }
+
+    /// The options of TLS, if it is on, and the answer to connections without it.
+    pub(super) fn listener(&self) -> Option<(ServerOptions, Option<Refusal>)> {
+        // A dispatcher in clear text waits for the agent's first bytes and sends none.
+        self.options().map(|options| (options, Some((|_: &[u8]| Vec::new()) as Refusal)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_agents_certificate_must_have_the_host_of_the_option() {
+        let hosts = ["agent-1.example:7001", "10.0.0.7:7001", "[2001:db8::7]:7001"].map(host);
+        assert_eq!(hosts, ["agent-1.example", "10.0.0.7", "2001:db8::7"]);
+    }
+}
