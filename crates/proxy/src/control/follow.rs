@@ -20,6 +20,7 @@ use super::inventory::Inventory;
 use super::plane::{ControlPlane, Step, node_port, until};
 use super::state::{ControlRequest, CoreMail, TableName};
 use super::{initial_modes, ring, schema};
+use crate::fleet::levels;
 
 /// Wait after the first of several topology or status events, so that they cost one read. Nodes
 /// also announce a change before they can answer queries about it.
@@ -271,7 +272,9 @@ impl Follower<'_> {
             return Ok(None);
         }
         let limit = self.limit();
-        let read = initial_modes::read(&mut self.session.connection, limit).await;
+        let nodes = self.plane.ring.as_ref().map_or(&[][..], |ring| &ring.nodes);
+        let quorum = levels::unknown_quorum(nodes);
+        let read = initial_modes::read(&mut self.session.connection, quorum, limit).await;
         let modes = self.counted(read)?;
         self.still_alive();
         Ok(Some(modes))

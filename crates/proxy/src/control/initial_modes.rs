@@ -18,19 +18,21 @@ use super::error::ControlError;
 use super::tables::{self, Row};
 use crate::fault::is_right_missing;
 
-/// Reads modes and rules. If only one replica answers, or none, or if the node denies a table, the
-/// modes are in doubt, and no table is served by them.
+/// Reads modes and rules at `quorum`, which meets the writes of a fleet of an unknown level. If
+/// only one replica answers, or none, or if the node denies a table, the modes are in doubt, and no
+/// table is served by them.
 ///
 /// # Errors
 /// The connection is of no more use. An ERROR of the node is none of these.
 pub(super) async fn read(
     connection: &mut Connection,
+    quorum: Consistency,
     limit: Duration,
 ) -> Result<InitialModes, ControlError> {
     let (asked_ns, mut modes) = (boot_clock_ns(), TableModes::default());
     let of_modes =
-        read_own(connection, routed::QUESTION, "shunt_meta.transactional", limit).await?;
-    let of_rules = read_own(connection, rules::QUESTION, "shunt.guards", limit).await?;
+        read_own(connection, routed::QUESTION, "shunt_meta.transactional", quorum, limit).await?;
+    let of_rules = read_own(connection, rules::QUESTION, "shunt.guards", quorum, limit).await?;
     if of_modes.is_in_doubt || of_rules.is_in_doubt {
         modes.set_in_doubt();
     }
@@ -69,6 +71,7 @@ async fn read_own(
     connection: &mut Connection,
     question: &str,
     table: &str,
+    quorum: Consistency,
     limit: Duration,
 ) -> Result<OwnRows, ControlError> {
     // A fleet of an older version, or none yet, has no such table; a role may lack the right to
@@ -81,7 +84,7 @@ async fn read_own(
         _ => false,
     };
     let (mut read, mut is_in_doubt) =
-        (tables::read_at(connection, question, Consistency::QUORUM, limit).await, false);
+        (tables::read_at(connection, question, quorum, limit).await, false);
     if read.as_ref().is_err_and(may_have_rows) {
         (read, is_in_doubt) =
             (tables::read_at(connection, question, Consistency::ONE, limit).await, true);
