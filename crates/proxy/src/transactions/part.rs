@@ -3,6 +3,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use shunt_fleet::Incarnation;
+use shunt_topology::NodeId;
 use shunt_transactions::catalogue::table_identity::IdentityKind;
 use shunt_transactions::{Claim, Generation, Place, Position, TransactionId};
 
@@ -34,15 +35,24 @@ pub(crate) enum Part {
     /// A read shows whether a membership of this proxy is alive.
     Confirm(Incarnation),
     /// Modes of tables are read.
-    Modes,
+    Modes(Poll),
     /// Rules of tables are read.
-    Rules,
+    Rules(Poll),
     /// A step of a change of a table's mode.
     Change(u64),
     /// A node says whether the login of a pool may change a table.
     MayChange { pool: PoolId, number: u64 },
     /// The result is ignored.
     Nothing,
+}
+
+/// One question for all modes, or all rules. Several may be unanswered at once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Poll {
+    /// The time at which it was sent.
+    pub(crate) asked_ns: u64,
+    /// The only node that it went to; none: any.
+    pub(crate) node: Option<NodeId>,
 }
 
 /// One write of a committed transaction.
@@ -137,7 +147,7 @@ impl Part {
         match self {
             Part::MayChange { .. } => Share::Rights,
             Part::Schema { .. } | Part::Text { .. } | Part::Change(_) => Share::Plans,
-            Part::Modes | Part::Rules => Share::Looks,
+            Part::Modes(_) | Part::Rules(_) => Share::Looks,
             Part::Read { .. } => Share::Reads,
             Part::Name { .. } => Share::Names,
             Part::Record { .. } | Part::Opening { .. } | Part::Low { .. } | Part::Nothing => {
@@ -174,7 +184,8 @@ impl Share {
             Share::Rights => 256,
             // A half is as much as a transaction over a hundred tables asks at once.
             Share::Plans => 640,
-            Share::Looks => 8,
+            // One a second of each, until a silent node's are given up.
+            Share::Looks => 32,
             // One is under way, or one for each of two memberships.
             Share::Confirms => 2,
             Share::Reads => 768,

@@ -1,9 +1,16 @@
 //! A process that has stood still does not know what others have done meanwhile: a table may have
 //! another mode, or a rule. Until it has read both, its clients' statements wait (`Stall::MODES`),
-//! for [`SETTLES_NS`] at most each time.
+//! for [`SETTLES_NS`] at most each time. Then it refuses them, except on keyspaces in which no
+//! table had a mode or a rule before.
+//!
+//! The same holds for a process that runs and cannot read modes and rules: what it knows counts for
+//! [`KNOWN_NS`](shunt_transactions::catalogue::switching::KNOWN_NS) from the question on.
+//! Others wait for longer before they go by a new mode ([ADR
+//! 36](../../../../docs/adr/0036-modes-count-for-six-seconds.md)). Statements on keyspaces without
+//! a mode or a rule do not wait then.
 //!
 //! The same holds for a process that begins and finds no quorum: one replica may have missed a
-//! mode. It has no modes from before to go by, so after [`SETTLES_NS`] it refuses statements on
+//! mode. It has no modes from before to go by, so after [`SETTLES_NS`] it refuses statements on all
 //! tables until it has read modes and rules at the fleet's level ([ADR
 //! 32](../../../../docs/adr/0032-no-table-is-served-by-one-replicas-word.md)). A core begins in the
 //! same doubt if the control plane asked for the modes too long ago: node, process or mailbox may
@@ -12,19 +19,19 @@
 //!
 //! This must never: serve a table by one replica's word, or by modes of unknown age or older than
 //! [`INITIAL_AGE_MAX_NS`](shunt_transactions::catalogue::switching::INITIAL_AGE_MAX_NS) when the
-//! core begins; send a statement on by the old mode once others go by a new one; end a wait by an
-//! answer to a question from before the wait began, or from an earlier wait. A statement that was
-//! read before is out of its hands: it may be on its way to a node.
+//! core begins; send a statement on by the old mode of a keyspace in use once others go by a new
+//! one; end a wait by an answer to a question from before the wait began, or from an earlier wait.
+//! A statement that was read before is out of its hands: it may be on its way to a node.
 
 use shunt_reactor::Io;
-use shunt_transactions::catalogue::modes::{Doubt, InitialModes};
-use shunt_transactions::catalogue::switching::SETTLES_NS;
+use shunt_transactions::catalogue::modes::{Doubt, InitialModes, Trust};
+use shunt_transactions::catalogue::switching::{KNOWN_NS, SETTLES_NS};
 
 use crate::client::Stall;
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
 use crate::limits::{SECOND_NS, STILL_NS};
-use crate::transactions::modes::state::Start;
+use crate::transactions::modes::polling::Polling;
 
 /// The core begins.
 pub(crate) fn start(core: &mut Core, io: &Io) {
@@ -40,7 +47,13 @@ pub(crate) fn begin(core: &mut Core, io: &mut Io, read: Option<&InitialModes>) {
     }
     let doubt = read.map_or(Some(Doubt::Old), |read| read.doubt(now_ns));
     let keeper = &mut core.fleet.transactions;
-    (keeper.modes.next_ns, keeper.rules_polling.next_ns) = (0, 0);
+    (keeper.modes.polling.next_ns, keeper.rules_polling.polling.next_ns) = (0, 0);
+    keeper.modes.began_ns = Some(read.map_or(now_ns, |read| read.asked_ns));
+    keeper.modes.has_known = doubt.is_none();
+    if let Some(read) = read {
+        keeper.modes.polling.absence.has_rows = read.modes.has_use();
+        keeper.rules_polling.polling.absence.has_rows = !read.modes.rules.is_empty();
+    }
     if let Some(doubt) = doubt.filter(|_| is_of_fleet(core)) {
         begin_in_doubt(core, now_ns, doubt);
     }
@@ -48,7 +61,6 @@ pub(crate) fn begin(core: &mut Core, io: &mut Io, read: Option<&InitialModes>) {
 
 fn begin_in_doubt(core: &mut Core, now_ns: u64, doubt: Doubt) {
     note_pause(core, now_ns);
-    core.fleet.transactions.modes.start = Start::InDoubt;
     core.context.metrics.modes_in_doubt.set(1);
     let (index, seconds) = (core.context.index, SETTLES_NS / SECOND_NS);
     match doubt {
@@ -89,67 +101,118 @@ pub(crate) fn check_for_pause(core: &mut Core, io: &mut Io) -> u64 {
 /// Each time anew, also if what has changed in the time before is not known yet.
 #[cold]
 fn note_pause(core: &mut Core, now_ns: u64) {
-    core.router.modes.is_behind = true;
+    core.router.modes.trust = Trust::Nothing;
+    begin_wait(core, now_ns);
     let keeper = &mut core.fleet.transactions;
-    (keeper.modes.woke_ns, keeper.modes.next_ns, keeper.rules_polling.next_ns) = (now_ns, 0, 0);
-    keeper.modes.absence.clear();
-    keeper.rules_polling.absence.clear();
+    keeper.modes.polling.absence.clear();
+    keeper.rules_polling.polling.absence.clear();
 }
 
-/// Ends a wait after [`SETTLES_NS`]: the core serves by the modes that it knew before. A core that
-/// began in doubt knew none, and refuses the statements that wait.
-pub(super) fn end_overdue_wait(core: &mut Core, now_ns: u64) {
-    let modes = &mut core.fleet.transactions.modes;
-    if !core.router.modes.is_behind || now_ns.saturating_sub(modes.woke_ns) <= SETTLES_NS {
+/// Answers to earlier questions end no wait. A core that never knew any modes has waited already if
+/// it refuses.
+fn begin_wait(core: &mut Core, now_ns: u64) {
+    let keeper = &mut core.fleet.transactions;
+    keeper.modes.woke_ns = now_ns;
+    (keeper.modes.polling.next_ns, keeper.rules_polling.polling.next_ns) = (0, 0);
+    keeper.modes.refuses &= !keeper.modes.has_known;
+}
+
+/// Begins a wait on keyspaces in use once modes or rules are too old. On others a proxy serves what
+/// it can, as without a fleet.
+pub(super) fn end_trust(core: &mut Core, now_ns: u64) {
+    if core.router.modes.are_in_doubt() || !core.router.modes.has_use() {
         return;
     }
-    match modes.start {
-        Start::Known => core.router.modes.is_behind = false,
-        Start::InDoubt => modes.start = Start::Refuses,
-        Start::Refuses => return,
+    let keeper = &core.fleet.transactions;
+    let Some(began_ns) = keeper.modes.began_ns else { return };
+    if keeper.modes.polling.is_old(began_ns, now_ns)
+        || keeper.rules_polling.polling.is_old(began_ns, now_ns)
+    {
+        core.router.modes.trust = Trust::Unused;
+        begin_wait(core, now_ns);
+        tracing::warn!(
+            core = core.context.index,
+            "tables' modes and rules could not be read for {} seconds: statements on keyspaces with transactions wait for that, and are \
+             refused after {} seconds",
+            KNOWN_NS / SECOND_NS,
+            SETTLES_NS / SECOND_NS
+        );
+    }
+}
+
+/// Ends a wait after [`SETTLES_NS`]: the core refuses the statements that wait. If it knew modes
+/// before, it serves keyspaces without any by these.
+pub(super) fn end_overdue_wait(core: &mut Core, now_ns: u64) {
+    let modes = &mut core.fleet.transactions.modes;
+    let is_over = now_ns.saturating_sub(modes.woke_ns) > SETTLES_NS;
+    if !core.router.modes.are_in_doubt() || modes.refuses || !is_over {
+        return;
+    }
+    modes.refuses = true;
+    if modes.has_known {
+        match core.router.modes.has_use() {
+            true => core.router.modes.trust = Trust::Unused,
+            false => end_doubt(core),
+        }
     }
     resume_clients(core);
 }
 
 /// Serves clients again if modes and rules are both known as they were after this process went on.
-/// If the core began in doubt and its role may not read them, no wait would end: the core goes on
-/// without them, as a core that reached a quorum does.
+/// If its role may not read them, and never could, no wait would end: the core goes on without
+/// them.
 pub(super) fn end_finished_wait(core: &mut Core) {
     let keeper = &core.fleet.transactions;
-    let began_in_doubt = keeper.modes.start != Start::Known;
-    let is_told = |known_ns: Option<u64>, is_forbidden: bool| {
-        known_ns.is_some_and(|known_ns| known_ns >= keeper.modes.woke_ns)
-            || is_forbidden && began_in_doubt
+    let is_told = |polling: &Polling| match polling.known_ns {
+        Some(known_ns) => known_ns >= keeper.modes.woke_ns,
+        None => polling.is_forbidden,
     };
-    let of_modes = is_told(keeper.modes.known_ns, keeper.modes.is_forbidden);
-    if core.router.modes.is_behind
-        && of_modes
-        && is_told(keeper.rules_polling.known_ns, keeper.rules_polling.is_forbidden)
+    if core.router.modes.are_in_doubt()
+        && is_told(&keeper.modes.polling)
+        && is_told(&keeper.rules_polling.polling)
     {
-        core.router.modes.is_behind = false;
-        core.fleet.transactions.modes.start = Start::Known;
-        core.context.metrics.modes_in_doubt.set(0);
+        end_doubt(core);
+        core.fleet.transactions.modes.has_known = true;
         resume_clients(core);
     }
 }
 
+fn end_doubt(core: &mut Core) {
+    core.router.modes.trust = Trust::Full;
+    core.fleet.transactions.modes.refuses = false;
+    core.context.metrics.modes_in_doubt.set(0);
+}
+
+/// True if one node's denial of a table that this core has never read is no news: the core knew of
+/// none before, and does not wait. Otherwise an older fleet without the table of rules could serve
+/// nothing while a node is down.
+pub(super) fn is_settled(core: &Core) -> bool {
+    core.fleet.transactions.modes.has_known && (!core.router.modes.are_in_doubt() || refuses(core))
+}
+
 fn refuses(core: &Core) -> bool {
-    core.router.modes.is_behind && core.fleet.transactions.modes.start == Start::Refuses
+    core.router.modes.are_in_doubt() && core.fleet.transactions.modes.refuses
 }
 
 /// The error to statements on tables once the wait for modes and rules is over without them.
 pub(super) fn refusal(core: &Core) -> Option<Fault> {
     refuses(core).then(|| {
-        Fault::overloaded(
-            "Shunt: this proxy has not been able to read the tables' modes and rules since it began; nothing was written. Ask \
-             another proxy, or see why too few replicas of shunt_meta answer; if the fleet does not exist yet, run shunt fleet init",
-        )
+        Fault::overloaded(match core.fleet.transactions.modes.has_known {
+            true => {
+                "Shunt: this proxy has not been able to read the tables' modes and rules lately; nothing was written. Ask another \
+                 proxy, or see why too few replicas of shunt_meta answer"
+            }
+            false => {
+                "Shunt: this proxy has not been able to read the tables' modes and rules since it began; nothing was written. Ask \
+                 another proxy, or see why too few replicas of shunt_meta answer; if the fleet does not exist yet, run shunt fleet init"
+            }
+        })
     })
 }
 
 /// True meanwhile: whoever asks for anything on a table waits.
 pub(crate) fn stalls_client(core: &mut Core, io: &mut Io, slot: u32) -> bool {
-    let waits = core.router.modes.is_behind && !refuses(core);
+    let waits = core.router.modes.are_in_doubt() && !refuses(core);
     if waits {
         core.clients.stall(&core.context.metrics, io, slot, Stall::MODES);
     }
@@ -160,8 +223,8 @@ pub(crate) fn stalls_client(core: &mut Core, io: &mut Io, slot: u32) -> bool {
 /// this process stood still.
 pub(super) fn check(core: &mut Core, io: &mut Io) -> Result<(), Fault> {
     check_for_pause(core, io);
-    if core.router.modes.is_behind {
-        let why = "Shunt: this proxy has stood still and does not know the tables' modes and rules yet; nothing was written, ask the next host";
+    if core.router.modes.are_in_doubt() {
+        let why = "Shunt: this proxy has stood still, or cannot read the tables' modes and rules, and does not know them yet; nothing was written, ask the next host";
         return Err(Fault::new(FaultKind::Unserved, why));
     }
     Ok(())

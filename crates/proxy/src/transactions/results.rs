@@ -34,8 +34,8 @@ pub(crate) fn deliver(core: &mut Core, io: &mut Io, part: Part, heard: &Heard<'_
             modes::change_answered(core, io, number, heard)
         }
         Part::Confirm(member) => confirmation::answered(core, io, member, heard),
-        Part::Modes => modes::modes_read(core, io, heard),
-        Part::Rules => rules::rules_read(core, io, heard),
+        Part::Modes(poll) => modes::modes_read(core, io, poll, heard),
+        Part::Rules(poll) => rules::rules_read(core, io, poll, heard),
         Part::Nothing => {}
     }
 }

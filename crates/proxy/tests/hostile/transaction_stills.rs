@@ -9,7 +9,7 @@ use shunt_bench::stub::hook::Request;
 use shunt_proxy::metrics::TransactionEvent;
 use shunt_reactor::sim::{HostId, MILLISECOND, SECOND, World};
 use shunt_testing::{bytes, simulated};
-use shunt_transactions::catalogue::switching::INITIAL_AGE_MAX_NS;
+use shunt_transactions::catalogue::switching::{INITIAL_AGE_MAX_NS, KNOWN_NS, SETTLES_NS};
 use shunt_wire::cql::envelope::opcode;
 use shunt_wire::cql::message::ResultMessage;
 use shunt_wire::cql::message::error_code::{INVALID, IS_BOOTSTRAPPING, OVERLOADED, UNPREPARED};
@@ -279,6 +279,77 @@ fn begins_in_doubt(beginning: Beginning, rules_forbidden: bool, rights_unread: b
         (ring.written(), ring.metrics().events.of(TransactionEvent::Committed).get()),
         (1, 1)
     );
+}
+
+/// The ways in which a running core gets no modes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Loss {
+    /// Nodes do not answer the questions.
+    Unanswered,
+    /// The process was paused, and then nodes do not answer.
+    Paused,
+}
+
+/// The table has got another mode long ago, and others go by it. A keyspace without a mode is
+/// served all along, once a pause is over.
+#[test]
+fn a_core_that_cannot_read_modes_does_not_go_by_old_ones() {
+    for loss in [Loss::Unanswered, Loss::Paused] {
+        let (mut ring, client) = testbed();
+        let (before, plain) = (ring.written(), ring.client(None));
+        match loss {
+            Loss::Unanswered => {
+                ring.bank.lock().unwrap().modes_unanswered = true;
+                ring.bank.lock().unwrap().mode = Some("full");
+                ring.run_for(KNOWN_NS + SECOND);
+                let elsewhere = ring.ask(plain, "UPDATE others.u SET v = 1 WHERE id = 1");
+                assert_eq!(elsewhere.opcode(), opcode::RESULT, "{elsewhere:?}");
+            }
+            Loss::Paused => {
+                ring.stands_still(|ring| ring.bank.lock().unwrap().mode = Some("full"));
+                ring.run_for(SECOND / 2);
+            }
+        }
+        let write = "INSERT INTO bank.t (id, v) VALUES (5, 5)";
+        ring.send(client, &bytes::query(4, 1, write));
+        ring.run_for(SECOND);
+        assert_eq!((ring.answers(client).len(), ring.written()), (0, before), "{loss:?}: it waits");
+        ring.run_for(SETTLES_NS);
+        for text in [write, "SELECT v FROM bank.u WHERE id = 1"] {
+            let answers = ring.answers(client);
+            let (code, why) = answers[0].error();
+            let is_refused = code == OVERLOADED && why.contains("modes and rules lately");
+            assert!(is_refused && ring.written() == before, "{loss:?}: {text}: {code:#x} {why}");
+            ring.send(client, &bytes::query(4, 1, "SELECT v FROM bank.u WHERE id = 1"));
+            ring.run_for(SECOND);
+        }
+        let elsewhere = ring.ask(plain, "UPDATE others.u SET v = 1 WHERE id = 1");
+        assert_eq!(elsewhere.opcode(), opcode::RESULT, "{elsewhere:?}");
+        ring.answers(client);
+        ring.answer_modes();
+        let committed = ring.metrics().events.of(TransactionEvent::Committed).get();
+        assert_eq!(ring.ask(client, write).opcode(), opcode::RESULT, "{loss:?}");
+        ring.run_for(SECOND);
+        let events = &ring.metrics().events;
+        assert_eq!(events.of(TransactionEvent::Committed).get(), committed + 1, "{loss:?}");
+    }
+}
+
+/// A node that does not answer costs one question, and no doubt: the next goes to another node.
+#[test]
+fn a_silent_node_does_not_make_modes_old() {
+    let (mut ring, client) = testbed();
+    let node = ring.ring.testbed.scene.nodes[0];
+    ring.ring.testbed.scene.world.freeze(node);
+    for _ in 0..20 {
+        let read = ring.bank.lock().unwrap().modes_read;
+        ring.run_for(KNOWN_NS - SECOND);
+        assert!(ring.bank.lock().unwrap().modes_read > read);
+    }
+    ring.ring.testbed.scene.world.thaw(node);
+    ring.run_for(SECOND);
+    let write = "INSERT INTO bank.t (id, v) VALUES (5, 5)";
+    assert_eq!(ring.ask(client, write).opcode(), opcode::RESULT);
 }
 
 /// Nodes that have missed the schema know no table of modes or of rules. A table has a mode all the

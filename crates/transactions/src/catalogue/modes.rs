@@ -4,9 +4,9 @@
 //!
 //! A core is given the modes when it first hears of the ring, with the time of the question for
 //! them ([`InitialModes`]), and reads them again every two seconds. It keeps the last modes while
-//! they cannot be read.
+//! they cannot be read, and trusts them for [`KNOWN_NS`](super::switching::KNOWN_NS) ([`Trust`]).
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use shunt_fleet::schema::{FACADE_KEYSPACE, META_KEYSPACE};
 use shunt_language::ast::{self, QualifiedName};
@@ -21,17 +21,31 @@ use crate::catalogue::switching::{INITIAL_AGE_MAX_NS, TableState};
 /// The statement that reads all modes.
 pub const QUESTION: &str = "SELECT keyspace_name, table_name, mode FROM shunt_meta.transactional";
 
+/// The keyspaces whose statements go by the modes and rules that a core knows. In all others any
+/// table may have another mode, or a rule, by now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Trust {
+    /// All keyspaces.
+    #[default]
+    Full,
+    /// Keyspaces in which no table had a mode or a rule when these were last read.
+    Unused,
+    /// None: this process was paused, or began without a quorum.
+    Nothing,
+}
+
 /// Modes by keyspace and table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TableModes {
     routed: HashMap<Box<str>, HashMap<Box<str>, Routing>>,
+    /// Keyspaces with a table of the mode `unsafe`, which routes nothing.
+    with_unsafe: BTreeSet<Box<str>>,
     /// A table has the mode `observe`.
     has_observed: bool,
     /// Locks that writes to a table must name; such writes are transactions.
     pub rules: Rules,
-    /// This process was paused, or began without a quorum. Any table may have another mode by now,
-    /// and no statement on a table goes to a node until the modes are known.
-    pub is_behind: bool,
+    /// Statements of keyspaces beyond it go to no node until the modes are known.
+    pub trust: Trust,
 }
 
 /// Modes and rules that the control plane read for cores that begin.
@@ -152,7 +166,11 @@ impl TableModes {
             return;
         }
         let routing = match TableState::parse(mode) {
-            TableState::Mode(TransactionalMode::Off | TransactionalMode::Unsafe) => return,
+            TableState::Mode(TransactionalMode::Off) => return,
+            TableState::Mode(TransactionalMode::Unsafe) => {
+                self.with_unsafe.insert(keyspace.into());
+                return;
+            }
             TableState::Mode(mode) => Routing::Mode(mode),
             TableState::Opening | TableState::Closing(_) => Routing::Held,
             TableState::Leaving(_) => Routing::HeldForAll,
@@ -201,26 +219,45 @@ impl TableModes {
 
     /// Marks modes that were read without a quorum.
     pub fn set_in_doubt(&mut self) {
-        self.is_behind = true;
+        self.trust = Trust::Nothing;
     }
 
-    /// True if the modes are unknown, so that no statement on a table goes to nodes.
+    /// True if the modes of some keyspace, or of all, are unknown.
     #[inline]
     pub fn are_in_doubt(&self) -> bool {
-        self.is_behind
+        self.trust != Trust::Full
+    }
+
+    /// True if a table of any keyspace has a mode other than `off`, or a rule.
+    pub fn has_use(&self) -> bool {
+        !self.routed.is_empty() || !self.with_unsafe.is_empty() || !self.rules.is_empty()
+    }
+
+    /// True of a keyspace whose tables may have another mode, or a rule, than is known here.
+    fn is_doubted(&self, keyspace: &str) -> bool {
+        let is_used = || {
+            self.routed.contains_key(keyspace)
+                || self.with_unsafe.contains(keyspace)
+                || self.rules.has_keyspace(keyspace)
+        };
+        match self.trust {
+            Trust::Full => false,
+            Trust::Unused => may_have_modes(keyspace) && is_used(),
+            Trust::Nothing => may_have_modes(keyspace),
+        }
     }
 
     /// Takes over the modes that were read before this core began. A core that was paused since
     /// goes on waiting.
     pub fn begin_with(&mut self, read: TableModes) {
-        let is_behind = self.is_behind || read.is_behind;
-        *self = TableModes { is_behind, ..read };
+        let trust = self.trust.max(read.trust);
+        *self = TableModes { trust, ..read };
     }
 
     /// True if only the text makes a statement a transaction.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.routed.is_empty() && self.rules.is_empty() && !self.is_behind
+        self.routed.is_empty() && self.rules.is_empty() && !self.are_in_doubt()
     }
 
     /// True if a table has the mode `observe`.
@@ -236,24 +273,27 @@ impl TableModes {
 
     /// True if all these tables' statements may go to nodes. No tables means that they are unknown.
     pub fn leaves_to_nodes(&self, tables: Option<&[TableName]>) -> bool {
-        if self.is_behind {
+        if self.trust == Trust::Nothing {
             return false;
         }
         let is_left = |routing: &Routing| *routing == OBSERVED;
         let Some(tables) = tables else {
-            return self.rules.is_empty()
+            return !self.are_in_doubt()
+                && self.rules.is_empty()
                 && self.routed.values().flat_map(HashMap::values).all(is_left);
         };
         tables.iter().all(|(keyspace, table)| {
             let Some(keyspace) = keyspace.as_deref() else { return false };
             let has_rules =
                 may_have_modes(keyspace) && !self.rules.for_table(keyspace, table).is_empty();
-            !has_rules && self.routing(keyspace, table).as_ref().is_none_or(is_left)
+            !has_rules
+                && !self.is_doubted(keyspace)
+                && self.routing(keyspace, table).as_ref().is_none_or(is_left)
         })
     }
 
     fn takes(&self, keyspace: &str, table: &str, access: Access) -> bool {
-        if self.is_behind && may_have_modes(keyspace) {
+        if self.is_doubted(keyspace) {
             return true;
         }
         if !matches!(access, Access::Read | Access::AddColumn)
@@ -278,7 +318,7 @@ impl TableModes {
     /// modes are unknown, every such batch waits.
     #[cold]
     pub fn may_be_in(&self, text: &str) -> bool {
-        if self.is_behind {
+        if self.are_in_doubt() {
             return true;
         }
         let routed = self.routed.values().flatten().filter(|(_, routing)| **routing != OBSERVED);
@@ -294,7 +334,7 @@ impl TableModes {
         let has_full =
             || self.routed.values().flat_map(HashMap::values).any(|routing| routing.takes_reads());
         let Some(tables) = tables else {
-            return access != Access::Read || self.is_behind || has_full();
+            return access != Access::Read || self.are_in_doubt() || has_full();
         };
         tables.iter().any(|(keyspace, table)| {
             keyspace.as_deref().is_some_and(|keyspace| self.takes(keyspace, table, access))

@@ -92,6 +92,11 @@ impl Rules {
         self.0.is_empty()
     }
 
+    /// True if a table of this keyspace has a rule.
+    pub fn has_keyspace(&self, keyspace: &str) -> bool {
+        self.0.contains_key(keyspace)
+    }
+
     /// Names of tables that have rules.
     pub fn tables(&self) -> impl Iterator<Item = &str> {
         self.0.values().flat_map(HashMap::keys).map(|name| &**name)

@@ -15,8 +15,9 @@
 //! alone. A table that leaves transactions is held (`closing:..`) until its owner has made all
 //! writes.
 //!
-//! A core trusts the modes that it knows for [`KNOWN_NS`]: after that, a core that cannot read them
-//! decides nothing by rows in memory.
+//! A core trusts the modes that it knows for [`KNOWN_NS`] from the question on. After that, a core
+//! that cannot read them decides nothing by rows in memory, and sends no statement to nodes on a
+//! keyspace in which a table had a mode or a rule.
 //!
 //! This must never: have a proxy decide while another sends such statements to nodes; take one
 //! change for another, in whatever order they follow; have a client read from nodes where others
@@ -36,6 +37,9 @@ pub const KNOWN_NS: u64 = 6 * SECOND_NS;
 
 /// Interval between two reads of the modes.
 pub const EVERY_NS: u64 = 2 * SECOND_NS;
+/// Time within which a core notices that modes are too old, also if the process was paused for as
+/// long as is not noticed.
+const NOTICE_NS: u64 = 2 * SECOND_NS;
 /// Time for which other proxies may still go by a table's former mode.
 pub const SETTLES_NS: u64 = KNOWN_NS + 2 * EVERY_NS;
 /// Age up to which a core serves by modes that it did not read itself. A core that runs has as old
@@ -44,6 +48,8 @@ pub const INITIAL_AGE_MAX_NS: u64 = EVERY_NS;
 
 // A core reads modes itself soon after it begins. Until it has, no other proxy may count on it.
 const _: () = assert!(INITIAL_AGE_MAX_NS + 2 * EVERY_NS <= KNOWN_NS && SETTLES_NS < HOLD_NS);
+// A tenth is more than clocks' rates differ by.
+const _: () = assert!((KNOWN_NS + NOTICE_NS) / 10 * 11 < SETTLES_NS);
 
 const OPENING: &str = "opening:";
 const CLOSING: &str = "closing:";
@@ -218,14 +224,16 @@ impl Default for Full {
 }
 
 impl Full {
-    /// Takes in all tables with the mode, as asked for at `asked_ns`. `is_gap` says that the reads
-    /// were interrupted for so long that a table may have had another mode in between.
-    pub fn see(&mut self, tables: &[(&str, &str)], is_gap: bool, asked_ns: u64) {
+    /// Takes in all tables with the mode, as a node's answer has them at `now_ns`. Another proxy
+    /// may have asked just before the mode was set, and that was perhaps just before this answer.
+    /// `is_gap` says that the reads were interrupted for so long that a table may have had another
+    /// mode in between.
+    pub fn see(&mut self, tables: &[(&str, &str)], is_gap: bool, now_ns: u64) {
         let before = std::mem::take(&mut self.since_ns);
         for (keyspace, table) in tables {
             let known =
                 before.get(*keyspace).and_then(|tables| tables.get(*table)).filter(|_| !is_gap);
-            let since_ns = known.copied().unwrap_or(asked_ns);
+            let since_ns = known.copied().unwrap_or(now_ns);
             self.since_ns.entry((*keyspace).into()).or_default().insert((*table).into(), since_ns);
         }
     }

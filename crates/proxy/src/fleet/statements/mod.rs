@@ -304,6 +304,7 @@ impl InFlight {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::transactions::part::Poll;
 
     #[test]
     fn an_answer_to_what_was_forgotten_is_no_answer_to_what_has_its_place() {
@@ -365,7 +366,7 @@ mod tests {
             (planning(1), Share::Plans.most_of_one()),
             (planning(2), Share::Plans.most_of_one()),
             (planning(3), 0),
-            (Part::Modes, Share::Looks.most()),
+            (Part::Modes(Poll::default()), Share::Looks.most()),
             // One client leaves another its room.
             (read(1), Share::Reads.most_of_one()),
             (read(2), Share::Reads.most_of_one()),

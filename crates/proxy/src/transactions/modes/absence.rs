@@ -11,6 +11,8 @@ use std::collections::BTreeMap;
 use shunt_topology::NodeId;
 use shunt_transactions::catalogue::switching::KNOWN_NS;
 
+use crate::transactions::part::Poll;
+
 /// Denials of one table.
 #[derive(Debug, Default)]
 pub(crate) struct Absence {
@@ -20,30 +22,29 @@ pub(crate) struct Absence {
     questions: BTreeMap<NodeId, u64>,
     /// The next question goes to one node, because some node has denied the table.
     pub(super) is_suspected: bool,
-    /// The node that the question under way went to; none: any.
-    pub(super) asked: Option<NodeId>,
+    /// Rows of the table were read: it exists.
+    pub(crate) has_rows: bool,
 }
 
 impl Absence {
     /// Forgets all denials: the table exists, or the process was paused.
     pub(crate) fn clear(&mut self) {
-        (self.is_suspected, self.asked) = (false, None);
+        self.is_suspected = false;
         self.denials.clear();
         self.questions.clear();
     }
 
     /// Notes that a question goes to this node alone.
     pub(super) fn note(&mut self, node: NodeId, now_ns: u64) {
-        self.asked = Some(node);
         self.questions.insert(node, now_ns);
     }
 
-    /// Notes that the last question, of this time, was answered by a denial. True if the node's
-    /// last denial no longer held, or if the node is unknown: another node should be asked at once,
-    /// so that the denials of all hold at one time.
-    pub(super) fn deny(&mut self, asked_ns: u64) -> bool {
+    /// Notes that a question was answered by a denial. True if the node's last denial no longer
+    /// held, or if the node is unknown: another node should be asked at once, so that the denials
+    /// of all hold at one time.
+    pub(super) fn deny(&mut self, Poll { asked_ns, node }: Poll) -> bool {
         let is_first = !std::mem::replace(&mut self.is_suspected, true);
-        match self.asked.take() {
+        match node {
             Some(node) => {
                 let is_news = !self.denies(node, asked_ns);
                 self.denials.insert(node, asked_ns);
@@ -86,21 +87,22 @@ mod tests {
             let is_certain =
                 |absence: &Absence, now_ns: u64| absence.is_certain(nodes.iter().copied(), now_ns);
             let mut absence = Absence::default();
-            assert!(absence.deny(1) && !absence.deny(1), "no node is known to have denied it");
+            let of_any = Poll { asked_ns: 1, node: None };
+            assert!(absence.deny(of_any) && !absence.deny(of_any), "nobody knows which node");
+            let of = |node, asked_ns| Poll { asked_ns, node: Some(node) };
             for _ in 0..count {
                 assert!(!is_certain(&absence, 5));
-                absence.note(absence.order(&nodes, 5)[0], 5);
-                assert!(absence.deny(5));
+                let node = absence.order(&nodes, 5)[0];
+                absence.note(node, 5);
+                assert!(absence.deny(of(node, 5)));
             }
             assert!(is_certain(&absence, 5 + KNOWN_NS));
             assert!(!is_certain(&absence, 6 + KNOWN_NS), "a denial holds for a while");
             let elsewhere = nodes.iter().copied().chain([NodeId(count)]);
             assert!(!absence.is_certain(elsewhere, 5), "another datacentre may have the table");
-            absence.note(nodes[0], 6);
-            assert!(!absence.deny(6), "it has said so before");
+            assert!(!absence.deny(of(nodes[0], 6)), "it has said so before");
             let later = 7 + KNOWN_NS;
-            absence.note(nodes[0], later);
-            assert!(absence.deny(later), "its denial no longer held");
+            assert!(absence.deny(of(nodes[0], later)), "its denial no longer held");
             absence.clear();
             assert!(!is_certain(&absence, 5));
         }

@@ -1,6 +1,7 @@
 //! Modes of tables: polling of the fleet's table, and `ALTER TABLE .. WITH transactional_mode`.
 
 pub(crate) mod absence;
+pub(crate) mod polling;
 mod question;
 pub(crate) mod rules;
 pub(super) mod state;
@@ -15,14 +16,14 @@ use shunt_transactions::Conditional;
 use shunt_transactions::catalogue::alteration;
 use shunt_transactions::catalogue::modes::{self as routed, Routing, TableModes};
 use shunt_transactions::catalogue::switching::{
-    self, EVERY_NS, KNOWN_NS, Name, Next, SETTLES_NS, TableState,
+    self, KNOWN_NS, Name, Next, SETTLES_NS, TableState,
 };
 use shunt_transactions::plan::Plan;
 use shunt_transactions::plan::conditional::whole;
 use shunt_transactions::plan::schema::{self, Retention, Table};
 use shunt_wire::cql::envelope::opcode;
 use shunt_wire::cql::message::{
-    Consistency, ResultMessage, SchemaChange, Value, ValueList, encode, error_code,
+    Consistency, ResultMessage, SchemaChange, Value, ValueList, encode,
 };
 
 use super::{VERSION, levels, log, observation, pause};
@@ -34,7 +35,7 @@ use crate::limits::SECOND_NS;
 use crate::transactions::effects::Effect;
 use crate::transactions::job::Failure;
 use crate::transactions::modes::state::{Change, Step};
-use crate::transactions::part::Part;
+use crate::transactions::part::{Part, Poll};
 
 const CURRENT: &str =
     "SELECT mode FROM shunt_meta.transactional WHERE keyspace_name = ? AND table_name = ?";
@@ -47,8 +48,6 @@ const CHANGES_MAX: usize = 64;
 
 /// Time for which a change waits until a node can be asked for its table.
 const UNASKED_NS: u64 = 2 * SECOND_NS;
-/// Interval after a failed read.
-const AGAIN_NS: u64 = SECOND_NS / 2;
 
 /// Reads the modes, if it is time. Shards of keyspaces with transactions are opened before a client
 /// needs them, so that a dead proxy's work does not stay unfinished.
@@ -64,60 +63,59 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io) {
     let modes = &mut core.fleet.transactions.modes;
     (modes.ticked_ns, modes.level) = (now_ns, level.or(modes.level));
     pause::end_overdue_wait(core, now_ns);
-    let modes = &core.fleet.transactions.modes;
+    pause::end_trust(core, now_ns);
     // The modes are read even while this proxy is no member: its clients' statements go to nodes.
-    if !pause::is_of_fleet(core) || modes.is_asked || now_ns < modes.next_ns {
-        return;
+    if pause::is_of_fleet(core) && now_ns >= core.fleet.transactions.modes.polling.next_ns {
+        ask(core, io);
     }
-    ask(core, io, now_ns);
 }
 
-/// Asks for all modes.
-fn ask(core: &mut Core, io: &mut Io, now_ns: u64) {
-    // A replica that missed a change would let statements bypass transactions.
-    let is_sent = question::ask(core, io, Part::Modes, routed::QUESTION, |core| {
-        &mut core.fleet.transactions.modes.absence
+/// Asks for all modes. A replica that missed a change would let statements bypass transactions.
+fn ask(core: &mut Core, io: &mut Io) {
+    question::ask(core, io, Part::Modes, routed::QUESTION, |core| {
+        &mut core.fleet.transactions.modes.polling
     });
-    let modes = &mut core.fleet.transactions.modes;
-    let pause_ns = if is_sent { EVERY_NS } else { AGAIN_NS };
-    (modes.is_asked, modes.asked_ns, modes.next_ns) = (is_sent, now_ns, now_ns + pause_ns);
 }
 
 /// Takes in a node's answer that there is no table of modes. Before the fleet is created, that may
 /// be so.
-fn absent(core: &mut Core, io: &mut Io, now_ns: u64) {
+fn absent(core: &mut Core, io: &mut Io, poll: Poll, now_ns: u64) {
     let Some(cluster) = core.router.cluster.clone() else { return };
+    let (is_in_doubt, is_settled) = (core.router.modes.are_in_doubt(), pause::is_settled(core));
     let modes = &mut core.fleet.transactions.modes;
-    modes.next_ns = modes.next_ns.min(now_ns + AGAIN_NS);
-    if modes.asked_ns < modes.woke_ns {
+    modes.polling.note_failure(now_ns);
+    if poll.asked_ns < modes.woke_ns {
         return;
     }
-    let is_news = modes.absence.deny(modes.asked_ns);
+    let is_news = modes.polling.absence.deny(poll);
     let ring = cluster.routing.nodes().iter().map(|node| node.id);
-    if modes.level.is_none() && modes.absence.is_certain(ring, now_ns) {
-        modes.known_ns = Some(modes.asked_ns);
-        modes.next_ns = now_ns + EVERY_NS;
-    } else if is_news && core.router.modes.is_behind {
-        ask(core, io, now_ns);
+    let is_certain = modes.level.is_none() && modes.polling.absence.is_certain(ring, now_ns);
+    if is_certain || is_settled && !modes.polling.absence.has_rows {
+        modes.polling.note_absence(poll, now_ns);
+    } else if is_news && is_in_doubt {
+        ask(core, io);
     }
 }
 
 /// Takes in a node's answer.
-pub(super) fn modes_read(core: &mut Core, io: &mut Io, heard: &Heard<'_>) {
-    let now_ns = io.now_ns();
+pub(super) fn modes_read(core: &mut Core, io: &mut Io, poll: Poll, heard: &Heard<'_>) {
+    // Later than any change that the answer has. The process may have been paused in this turn.
+    let now_ns = io.read_clock_ns();
     let modes = &mut core.fleet.transactions.modes;
-    modes.is_asked = false;
-    modes.is_forbidden =
+    if modes.polling.is_outdated(poll, now_ns) {
+        return;
+    }
+    modes.polling.is_forbidden =
         matches!(heard, Heard::Error(error) if is_right_missing(error.code, error.message));
     let rows = match heard {
         Heard::Result(ResultMessage::Rows(rows)) => rows,
-        Heard::Error(error) if error.code == error_code::INVALID => {
-            absent(core, io, now_ns);
+        Heard::Error(error) if levels::denies_table(error) => {
+            absent(core, io, poll, now_ns);
             return pause::end_finished_wait(core);
         }
-        // The last modes are kept.
+        // The last modes are kept, for as long as they count.
         _ => {
-            modes.next_ns = modes.next_ns.min(now_ns + AGAIN_NS);
+            modes.polling.note_failure(now_ns);
             return pause::end_finished_wait(core);
         }
     };
@@ -135,13 +133,10 @@ pub(super) fn modes_read(core: &mut Core, io: &mut Io, heard: &Heard<'_>) {
             full.push((keyspace, table));
         }
     }
-    modes.absence.clear();
     modes.shards = shards;
     let due = modes.held.see(held.into_iter(), now_ns);
-    let is_gap =
-        modes.known_ns.is_none_or(|known_ns| modes.asked_ns.saturating_sub(known_ns) > KNOWN_NS);
-    modes.known_ns = Some(modes.asked_ns);
-    modes.full.see(&full, is_gap, modes.asked_ns);
+    let is_gap = modes.polling.note_rows(poll, modes.woke_ns);
+    modes.full.see(&full, is_gap, now_ns);
     // Nodes may have decided in between, or may decide next, while statements from before are under
     // way.
     let otherwise = routed.decided_otherwise(&core.router.modes);
@@ -156,19 +151,14 @@ pub(super) fn modes_read(core: &mut Core, io: &mut Io, heard: &Heard<'_>) {
         core.fleet.transactions.modes.compares_from_ns = now_ns + SETTLES_NS;
     }
     routed.rules = core.router.modes.rules.clone();
-    let modes = &mut core.fleet.transactions.modes;
-    routed.is_behind = core.router.modes.is_behind;
-    if modes.asked_ns < modes.woke_ns {
-        modes.next_ns = now_ns;
-    }
+    routed.trust = core.router.modes.trust;
     if routed != core.router.modes {
         // A plan depends on the modes that it was made with.
         core.fleet.transactions.plannings.plans.forget_all();
     }
     core.router.modes = routed;
     pause::end_finished_wait(core);
-    let asked_ns = core.fleet.transactions.modes.asked_ns;
-    observation::tell(core, io, asked_ns);
+    observation::tell(core, io, poll.asked_ns);
     let modes = &core.fleet.transactions.modes;
     for shard in modes.shards.clone() {
         core.fleet.transactions.effects.list.push(Effect::OpenLog(shard));
@@ -274,7 +264,7 @@ pub(super) fn is_read_by_transactions(core: &Core, io: &Io, plan: &Plan) -> bool
 
 /// True if the modes were read recently.
 fn is_known(core: &Core, io: &Io) -> bool {
-    let known_ns = core.fleet.transactions.modes.known_ns;
+    let known_ns = core.fleet.transactions.modes.polling.known_ns;
     known_ns.is_some_and(|known_ns| io.now_ns().saturating_sub(known_ns) <= KNOWN_NS)
 }
 
@@ -565,7 +555,7 @@ fn row_written(core: &mut Core, change: &Change, heard: &Heard<'_>) -> Result<()
 }
 
 fn finish_change(core: &mut Core, change: &Change) -> Result<(), Failure> {
-    core.fleet.transactions.modes.next_ns = 0;
+    core.fleet.transactions.modes.polling.next_ns = 0;
     let (keyspace, name) = (change.keyspace.as_str(), Some(change.table.as_str()));
     let changed =
         SchemaChange { change: "UPDATED", target: "TABLE", keyspace, name, arguments: None };

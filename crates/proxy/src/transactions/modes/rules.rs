@@ -1,90 +1,78 @@
 //! Polling of tables' rules: every two seconds, like modes. The last rules are kept while they
-//! cannot be read.
+//! cannot be read, and count for as long as modes do.
 
 use shunt_reactor::Io;
 use shunt_transactions::catalogue::rules::{self, ROWS_MAX, Row, Rules};
 use shunt_transactions::request::{Request, Summary};
-use shunt_wire::cql::message::{ResultMessage, error_code};
+use shunt_wire::cql::message::ResultMessage;
 use shunt_wire::printable::printable_to;
 
 use crate::core::Core;
 use crate::fault::is_right_missing;
 use crate::fleet::statements::Heard;
-use crate::limits::{NAME_SHOWN_BYTES_MAX, SECOND_NS};
+use crate::limits::NAME_SHOWN_BYTES_MAX;
+use crate::transactions::levels;
 use crate::transactions::modes::question;
-use crate::transactions::part::Part;
+use crate::transactions::part::{Part, Poll};
 use crate::transactions::pause;
-
-/// Interval between two reads.
-const EVERY_NS: u64 = 2 * SECOND_NS;
-/// Interval after a failed read.
-const AGAIN_NS: u64 = SECOND_NS / 2;
 
 /// Reads the rules, if it is time.
 pub(crate) fn tick(core: &mut Core, io: &mut Io) {
-    let now_ns = io.read_clock_ns();
-    let rules_polling = &core.fleet.transactions.rules_polling;
-    if !pause::is_of_fleet(core) || rules_polling.is_asked || now_ns < rules_polling.next_ns {
-        return;
+    let next_ns = core.fleet.transactions.rules_polling.polling.next_ns;
+    if pause::is_of_fleet(core) && io.read_clock_ns() >= next_ns {
+        ask(core, io);
     }
-    ask(core, io, now_ns);
 }
 
-/// Asks for all rules.
-fn ask(core: &mut Core, io: &mut Io, now_ns: u64) {
-    // A replica that has missed a rule would let writes through.
-    let is_sent = question::ask(core, io, Part::Rules, rules::QUESTION, |core| {
-        &mut core.fleet.transactions.rules_polling.absence
+/// Asks for all rules. A replica that has missed a rule would let writes through.
+fn ask(core: &mut Core, io: &mut Io) {
+    question::ask(core, io, Part::Rules, rules::QUESTION, |core| {
+        &mut core.fleet.transactions.rules_polling.polling
     });
-    let rules_polling = &mut core.fleet.transactions.rules_polling;
-    let pause_ns = if is_sent { EVERY_NS } else { AGAIN_NS };
-    (rules_polling.is_asked, rules_polling.asked_ns, rules_polling.next_ns) =
-        (is_sent, now_ns, now_ns + pause_ns);
 }
 
 /// Takes in a node's answer that there is no table of rules. A fleet that an earlier version
 /// created has none.
-fn absent(core: &mut Core, io: &mut Io) {
+fn absent(core: &mut Core, io: &mut Io, poll: Poll, now_ns: u64) {
     let Some(cluster) = core.router.cluster.clone() else { return };
-    let (now_ns, woke_ns) = (io.now_ns(), core.fleet.transactions.modes.woke_ns);
-    let rules_polling = &mut core.fleet.transactions.rules_polling;
-    rules_polling.next_ns = rules_polling.next_ns.min(now_ns + AGAIN_NS);
-    if rules_polling.asked_ns < woke_ns {
+    let woke_ns = core.fleet.transactions.modes.woke_ns;
+    let (is_in_doubt, is_settled) = (core.router.modes.are_in_doubt(), pause::is_settled(core));
+    let polling = &mut core.fleet.transactions.rules_polling.polling;
+    polling.note_failure(now_ns);
+    if poll.asked_ns < woke_ns {
         return;
     }
-    let is_news = rules_polling.absence.deny(rules_polling.asked_ns);
+    let is_news = polling.absence.deny(poll);
     let ring = cluster.routing.nodes().iter().map(|node| node.id);
-    if rules_polling.absence.is_certain(ring, now_ns) {
-        rules_polling.known_ns = Some(rules_polling.asked_ns);
-        rules_polling.next_ns = now_ns + EVERY_NS;
-    } else if is_news && core.router.modes.is_behind {
-        ask(core, io, now_ns);
+    if is_settled && !polling.absence.has_rows || polling.absence.is_certain(ring, now_ns) {
+        polling.note_absence(poll, now_ns);
+    } else if is_news && is_in_doubt {
+        ask(core, io);
     }
 }
 
 /// Takes in a node's answer.
-pub(crate) fn rules_read(core: &mut Core, io: &mut Io, heard: &Heard<'_>) {
-    let rules_polling = &mut core.fleet.transactions.rules_polling;
-    rules_polling.is_asked = false;
-    rules_polling.is_forbidden =
-        matches!(heard, Heard::Error(error) if is_right_missing(error.code, error.message));
-    if rules_polling.asked_ns < core.fleet.transactions.modes.woke_ns {
-        rules_polling.next_ns = 0;
+pub(crate) fn rules_read(core: &mut Core, io: &mut Io, poll: Poll, heard: &Heard<'_>) {
+    let now_ns = io.read_clock_ns();
+    let polling = &mut core.fleet.transactions.rules_polling.polling;
+    if polling.is_outdated(poll, now_ns) {
+        return;
     }
+    polling.is_forbidden =
+        matches!(heard, Heard::Error(error) if is_right_missing(error.code, error.message));
     let rows = match heard {
         Heard::Result(ResultMessage::Rows(rows)) => rows,
-        Heard::Error(error) if error.code == error_code::INVALID => {
-            absent(core, io);
+        Heard::Error(error) if levels::denies_table(error) => {
+            absent(core, io, poll, now_ns);
             return pause::end_finished_wait(core);
         }
-        // The last rules are kept.
+        // The last rules are kept, for as long as they count.
         _ => {
-            rules_polling.next_ns = rules_polling.next_ns.min(io.now_ns() + AGAIN_NS);
+            polling.note_failure(now_ns);
             return pause::end_finished_wait(core);
         }
     };
-    rules_polling.known_ns = Some(rules_polling.asked_ns);
-    rules_polling.absence.clear();
+    polling.note_rows(poll, core.fleet.transactions.modes.woke_ns);
     let (mut rules, mut unread) = (Rules::default(), Vec::new());
     for row in rows.rows().map_while(Result::ok) {
         let text = |place: usize| std::str::from_utf8(row.get(place)?).ok();

@@ -10,7 +10,7 @@ use shunt_transactions::catalogue::switching::{Full, Held};
 
 use crate::fleet::forwarding::Login;
 use crate::ids::PoolId;
-use crate::transactions::modes::absence::Absence;
+use crate::transactions::modes::polling::Polling;
 
 /// A change of a table's mode.
 pub(crate) struct Change {
@@ -44,20 +44,6 @@ pub(crate) enum Step {
     Row,
 }
 
-/// A core's knowledge of modes and rules from before it began.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Start {
-    /// A quorum told of them lately, or this core has read them since, or there is no table of
-    /// them.
-    #[default]
-    Known,
-    /// One replica told of them, or one node denied their table, or they are old. Statements on
-    /// tables wait.
-    InDoubt,
-    /// Modes are in doubt still, and the wait is over: statements on tables are refused.
-    Refuses,
-}
-
 /// A node's answer on a table with the mode `observe` that differs from the proxies'.
 #[derive(Debug)]
 pub(crate) struct Difference {
@@ -75,26 +61,24 @@ pub(crate) struct Difference {
 pub(crate) struct Modes {
     /// Shards of keyspaces that have a table with a mode.
     pub(crate) shards: BTreeSet<Shard>,
-    pub(crate) next_ns: u64,
-    pub(crate) is_asked: bool,
+    /// Questions for the modes.
+    pub(crate) polling: Polling,
     /// The fleet's level, as last known.
     pub(crate) level: Option<Level>,
     pub(crate) changes: HashMap<u64, Change>,
     pub(crate) number: u64,
-    /// The time at which the current modes were asked for.
-    pub(crate) known_ns: Option<u64>,
-    /// The time at which modes were last asked for.
-    pub(crate) asked_ns: u64,
     /// Time of the last tick; there are four a second.
     pub(crate) ticked_ns: u64,
     /// The end of this process's last pause: answers to earlier questions are void.
     pub(crate) woke_ns: u64,
-    /// A node's last answer said that this proxy's role may not read the modes.
-    pub(crate) is_forbidden: bool,
-    /// Evidence against a table of modes.
-    pub(crate) absence: Absence,
-    /// The knowledge with which this core began.
-    pub(crate) start: Start,
+    /// The time of the control plane's question for the modes with which this core began; none: it
+    /// has not begun.
+    pub(crate) began_ns: Option<u64>,
+    /// This core has known modes and rules: it began with young ones that a quorum told, or has
+    /// read them since, or there are no tables of them.
+    pub(crate) has_known: bool,
+    /// Modes are in doubt still, and the wait is over: statements on tables are refused.
+    pub(crate) refuses: bool,
     /// From this time on, every proxy knows which tables are observed.
     pub(crate) compares_from_ns: u64,
     /// Differences that count if the tables' modes are still the same.
@@ -108,16 +92,8 @@ pub(crate) struct Modes {
 /// Polling state of the rules table.
 #[derive(Debug, Default)]
 pub(crate) struct RulesPolling {
-    pub(crate) next_ns: u64,
-    pub(crate) is_asked: bool,
-    /// The time at which rules were last asked for.
-    pub(crate) asked_ns: u64,
-    /// The time at which the current rules were asked for.
-    pub(crate) known_ns: Option<u64>,
-    /// A node's last answer said that this proxy's role may not read the rules.
-    pub(crate) is_forbidden: bool,
-    /// Evidence against a table of rules.
-    pub(crate) absence: Absence,
+    /// Questions for the rules.
+    pub(crate) polling: Polling,
     /// Rows that are rules of no table.
     pub(crate) unread: Vec<Box<str>>,
     /// More rules may exist than are read.

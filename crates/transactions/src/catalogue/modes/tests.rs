@@ -4,6 +4,7 @@ use shunt_wire::cql::statement::classify;
 
 use super::*;
 use crate::SECOND_NS;
+use crate::catalogue::rules;
 use crate::catalogue::switching::EVERY_NS;
 
 /// A table may get another mode while a node or the process takes its time.
@@ -151,7 +152,7 @@ fn statements_on_tables_with_a_mode_are_taken() {
 #[test]
 fn no_statement_goes_to_nodes_while_modes_are_unknown() {
     let modes = modes_of_all_kinds();
-    let behind = TableModes { is_behind: true, ..TableModes::default() };
+    let behind = TableModes { trust: Trust::Nothing, ..TableModes::default() };
     let named = |keyspace: &str| [(Some(Box::from(keyspace)), Box::from("t"))];
     for access in [Access::Read, Access::Write, Access::Truncate] {
         assert!(
@@ -160,9 +161,41 @@ fn no_statement_goes_to_nodes_while_modes_are_unknown() {
         );
     }
     assert!(!behind.is_empty() && !behind.leaves_to_nodes(None));
+    assert!(!behind.leaves_to_nodes(Some(&named("ks"))));
     assert_eq!(modes.decided_otherwise(&modes.clone()), []);
     assert_eq!(TableModes::default().decided_otherwise(&modes), [("ks", "leases")]);
     assert_eq!(modes.decided_otherwise(&TableModes::default()), [("ks", "leases")]);
+}
+
+/// Another table of such a keyspace may have got a mode or a rule since.
+#[test]
+fn keyspaces_without_transactions_are_served_by_old_modes() {
+    let named = |keyspace: &str| [(Some(Box::from(keyspace)), Box::from("other"))];
+    let rule = rules::Row {
+        table_name: "ruled.t",
+        lock: Some("l"),
+        is_fast: false,
+        mode: Some("require"),
+    };
+    for (keyspace, mode) in [("ks", "full"), ("ks", "unsafe"), ("ruled", "off")] {
+        let mut old = TableModes { trust: Trust::Unused, ..TableModes::default() };
+        assert!(!old.has_use());
+        old.add("ks", "t", mode);
+        if keyspace == "ruled" {
+            assert!(old.rules.add(&rule));
+        }
+        assert!(old.has_use() && !old.is_empty(), "{mode}");
+        for (asked, is_taken) in [(keyspace, true), ("plain", false), ("system", false)] {
+            for access in [Access::Read, Access::Write, Access::Truncate] {
+                assert_eq!(old.take_any(Some(&named(asked)), access), is_taken, "{asked} {mode}");
+            }
+            assert_eq!(old.leaves_to_nodes(Some(&named(asked))), !is_taken, "{asked} {mode}");
+        }
+        assert!(!old.leaves_to_nodes(None) && old.take_any(None, Access::Read));
+        assert!(old.may_be_in("BEGIN BATCH INSERT INTO ks.other"));
+        old.trust = Trust::Full;
+        assert!(!old.take_any(Some(&named(keyspace)), Access::Read), "{mode}");
+    }
 }
 
 #[test]

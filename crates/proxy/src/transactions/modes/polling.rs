@@ -1,0 +1,108 @@
+//! Times and outcomes of the questions for all modes, or all rules.
+//!
+//! A question that is not answered within [`RETRY_NS`] is repeated. Each answer is as old as its
+//! own question, and counts for [`KNOWN_NS`] from then on, unless a later question was answered
+//! before.
+
+use shunt_transactions::catalogue::switching::{EVERY_NS, KNOWN_NS};
+
+use crate::limits::SECOND_NS;
+use crate::transactions::modes::absence::Absence;
+use crate::transactions::part::Poll;
+
+/// Interval after a question that no node has answered yet.
+pub(super) const RETRY_NS: u64 = SECOND_NS;
+/// Interval after a failed read.
+pub(super) const AGAIN_NS: u64 = SECOND_NS / 2;
+
+/// Times and outcomes of the questions for modes, or for rules.
+#[derive(Debug, Default)]
+pub(crate) struct Polling {
+    /// The time of the next question.
+    pub(crate) next_ns: u64,
+    /// The time of the last question.
+    pub(super) asked_ns: u64,
+    /// The time of the question whose answer is the current knowledge.
+    pub(crate) known_ns: Option<u64>,
+    /// A node's last answer said that this proxy's role may not read the table.
+    pub(crate) is_forbidden: bool,
+    /// Evidence against a table.
+    pub(crate) absence: Absence,
+}
+
+impl Polling {
+    /// True of a question whose answer is too old at `now_ns`, or older than the knowledge.
+    pub(super) fn is_outdated(&self, poll: Poll, now_ns: u64) -> bool {
+        now_ns.saturating_sub(poll.asked_ns) > KNOWN_NS
+            || self.known_ns.is_some_and(|known_ns| poll.asked_ns < known_ns)
+    }
+
+    /// Takes in an answer with rows, and sets the time of the next question. True if the reads were
+    /// interrupted for so long that the rows may have been others in between.
+    pub(super) fn note_rows(&mut self, poll: Poll, woke_ns: u64) -> bool {
+        let known_ns = self.known_ns.replace(poll.asked_ns);
+        self.absence.clear();
+        self.absence.has_rows = true;
+        self.next_ns = match self.asked_ns < woke_ns {
+            true => 0,
+            false => (poll.asked_ns + EVERY_NS).max(self.asked_ns + RETRY_NS),
+        };
+        known_ns.is_none_or(|known_ns| poll.asked_ns.saturating_sub(known_ns) > KNOWN_NS)
+    }
+
+    /// Sets the time of the next question after one that has failed.
+    pub(super) fn note_failure(&mut self, now_ns: u64) {
+        self.next_ns = self.next_ns.min(now_ns + AGAIN_NS);
+    }
+
+    /// Notes that no node has the table.
+    pub(super) fn note_absence(&mut self, poll: Poll, now_ns: u64) {
+        self.known_ns = Some(poll.asked_ns);
+        self.next_ns = now_ns + EVERY_NS;
+    }
+
+    /// True if the knowledge that this core has, or began with at `began_ns`, is too old. A role
+    /// that may not read the table never had any.
+    pub(crate) fn is_old(&self, began_ns: u64, now_ns: u64) -> bool {
+        let is_exempt = self.is_forbidden && self.known_ns.is_none();
+        !is_exempt && now_ns.saturating_sub(self.known_ns.unwrap_or(began_ns)) > KNOWN_NS
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn poll(asked_ns: u64) -> Poll {
+        Poll { asked_ns, node: None }
+    }
+
+    #[test]
+    fn a_late_answer_is_as_old_as_its_question() {
+        let mut polling = Polling { asked_ns: 3 * SECOND_NS, ..Polling::default() };
+        assert!(
+            polling.is_outdated(poll(1), 2 + KNOWN_NS) && !polling.is_outdated(poll(1), KNOWN_NS)
+        );
+        assert!(polling.note_rows(poll(2 * SECOND_NS), 0), "nothing was known before");
+        assert!(!polling.is_old(0, 2 * SECOND_NS + KNOWN_NS));
+        assert!(
+            polling.is_old(0, 2 * SECOND_NS + KNOWN_NS + 1),
+            "since the question, not the answer"
+        );
+        // The answer to the question before comes after.
+        assert!(polling.is_outdated(poll(SECOND_NS), 3 * SECOND_NS));
+        assert!(!polling.note_rows(poll(3 * SECOND_NS), 0));
+        assert!(polling.note_rows(poll(3 * SECOND_NS + KNOWN_NS + 1), 0), "there was a gap");
+    }
+
+    #[test]
+    fn a_role_that_may_read_nothing_never_gets_old() {
+        let mut polling = Polling { is_forbidden: true, ..Polling::default() };
+        assert!(!polling.is_old(0, 9 * KNOWN_NS));
+        polling.note_rows(poll(1), 0);
+        assert!(polling.is_old(0, 9 * KNOWN_NS), "it could before");
+        polling.is_forbidden = false;
+        polling.known_ns = None;
+        assert!(polling.is_old(1, KNOWN_NS + 2) && !polling.is_old(1, KNOWN_NS + 1));
+    }
+}
