@@ -3,9 +3,7 @@
 use std::net::SocketAddr;
 
 use shunt_agent::{Agent, AgentOptions};
-use shunt_dispatch::{
-    AgentSessions, DispatchOptions, Dispatcher, Ended, Handover, Metrics, Way, Why,
-};
+use shunt_dispatch::{DispatchOptions, Dispatcher, Ended, Handover, Metrics, Way, Why};
 use shunt_handover::Clients;
 use shunt_handover::session::{Instance, OwnerId, Protocol, SharedKey};
 use shunt_reactor::LoopOptions;
