@@ -377,7 +377,7 @@ fn send(
     metrics.routed.of(by).add(1);
     metrics.in_flight.add(1);
     client.in_flight += 1;
-    client.traffic.count();
+    client.traffic.count(request.body.len());
     client.refuse_next = false;
     let pending = Pending {
         purpose: Purpose::Client,
@@ -526,6 +526,9 @@ fn hold(core: &mut Core, io: &mut Io, request: &Request<'_>, choice: Choice, pla
 /// Refuses a query after its client has waited long enough for room.
 fn refuse(core: &mut Core, io: &mut Io, request: &Request<'_>, plan: &Plan) {
     ends::refused(core, io, request.header, plan);
+    if let Some(client) = core.clients.get_mut(request.slot) {
+        client.traffic.refuse(request.body.len());
+    }
     capture::refused(core, io, request.slot, request.header, plan, request.body);
     core.context.metrics.queries.of(plan.kind).add(1);
     core.context.metrics.outcomes.of(Outcome::Overloaded).add(1);

@@ -112,6 +112,9 @@ impl Plan {
     }
 }
 
+// One of them lies in the stream table for each query in flight.
+const _: () = assert!(size_of::<Plan>() <= 48);
+
 /// The kind of work that a kind of statement asks for.
 pub(crate) fn work_of(kind: Kind) -> Work {
     match kind {

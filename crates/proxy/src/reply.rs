@@ -48,7 +48,8 @@ pub(crate) fn deliver(
 ) {
     context.metrics.outcomes.of(outcome).add(1);
     context.metrics.in_flight.sub(1);
-    context.metrics.latency_ns.record(io.now_ns().saturating_sub(to.received_ns));
+    let time_ns = io.now_ns().saturating_sub(to.received_ns);
+    context.metrics.latency_ns.record(time_ns);
     let Some(client) = clients.find_mut(to.client) else {
         if to.client == ClientRef::PROXY || to.client == ClientRef::PART {
             let Answer { flags, opcode, body, .. } = *answer;
@@ -58,6 +59,7 @@ pub(crate) fn deliver(
         return;
     };
     client.in_flight = client.in_flight.saturating_sub(1);
+    client.traffic.end(time_ns, answer.body.len(), answer.opcode == opcode::ERROR);
     write(clients, context, io, to.client.slot, &Answer { stream: to.stream, ..*answer });
 }
 

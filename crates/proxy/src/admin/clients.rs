@@ -85,6 +85,11 @@ fn tally_shown(tally: Tally) -> Value {
         "in_flight": tally.in_flight,
         "queries": tally.queries,
         "queries_per_second": tally.queries_per_second,
+        "errors": tally.errors,
+        "bytes_in": tally.bytes_in,
+        "bytes_out": tally.bytes_out,
+        "p50_us": tally.times.percentile_us(0.5),
+        "p99_us": tally.times.percentile_us(0.99),
     })
 }
 
@@ -139,7 +144,10 @@ mod tests {
             in_flight,
             queries: 10 * clients,
             queries_per_second: in_flight,
-            paused: 0,
+            errors: clients,
+            bytes_in: 100 * clients,
+            bytes_out: 200 * clients,
+            ..Tally::default()
         }
     }
 
@@ -170,11 +178,13 @@ mod tests {
             "role": "app", "identity": null, "address": "10.0.0.1", "keyspace": null, "driver": "D", "driver_version": "1",
             "application": null,
             "protocol_version": 5, "tls": null, "clients": 7, "paused": 0, "in_flight": 3, "queries": 70,
-            "queries_per_second": 3,
+            "queries_per_second": 3, "errors": 7, "bytes_in": 700, "bytes_out": 1_400, "p50_us": null,
+            "p99_us": null,
         });
         assert_eq!((&value["groups"][0], &value["groups"][1]["role"]), (&first, &json!("cron")));
         let total = json!({
             "clients": 8, "paused": 0, "in_flight": 3, "queries": 80, "queries_per_second": 3,
+            "errors": 8, "bytes_in": 800, "bytes_out": 1_600, "p50_us": null, "p99_us": null,
         });
         assert_eq!(value["total"], total);
         assert_eq!((&value["others"]["clients"], &value["cores_missing"]), (&json!(0), &json!([])));

@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 
 use crate::client::clients::Clients;
 use crate::client::identity::Driver;
+use crate::client::times::GroupTimes;
 use crate::limits;
 use crate::link::Pools;
 
@@ -48,6 +49,14 @@ pub struct Tally {
     pub queries: u64,
     /// Queries of these clients in a second, of the last two seconds or so.
     pub queries_per_second: u64,
+    /// Queries among them that ended with an error.
+    pub errors: u64,
+    /// Bytes of these clients' requests, without headers.
+    pub bytes_in: u64,
+    /// Bytes of the answers, without headers.
+    pub bytes_out: u64,
+    /// Times of the last queries of each client.
+    pub times: GroupTimes,
 }
 
 impl Tally {
@@ -58,6 +67,10 @@ impl Tally {
         self.in_flight += other.in_flight;
         self.queries += other.queries;
         self.queries_per_second += other.queries_per_second;
+        self.errors += other.errors;
+        self.bytes_in += other.bytes_in;
+        self.bytes_out += other.bytes_out;
+        self.times.add(&other.times);
     }
 }
 
@@ -102,12 +115,17 @@ impl Census {
                 tls: client.tls,
             };
             let paused = u64::from(client.stalls.any());
+            let (bytes_in, bytes_out) = client.traffic.bytes();
             let one = Tally {
                 clients: 1,
                 paused,
                 in_flight: client.in_flight.into(),
                 queries: client.traffic.queries(),
                 queries_per_second: client.traffic.per_second(),
+                errors: client.traffic.errors(),
+                bytes_in,
+                bytes_out,
+                times: client.traffic.times(),
             };
             let CoreCensus { groups, others, .. } = &mut self.counted;
             let full = groups.len() >= limits::CENSUS_GROUPS_MAX;

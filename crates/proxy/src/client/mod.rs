@@ -6,7 +6,7 @@
 //! [`account`] says to whom a login counts, [`events`] sends it changes of the schema and
 //! [`announce`] those of the fleet, [`deadlines`] and [`closing`] end it, [`heavy`] orders large
 //! requests, [`inbox`] is that of the proxy itself, which acts as a client too, [`identity`],
-//! [`traffic`] and [`census`] show clients to operators. [`clients`] holds them all.
+//! [`traffic`], [`times`] and [`census`] show clients to operators. [`clients`] holds them all.
 
 pub(crate) mod account;
 pub(crate) mod announce;
@@ -22,6 +22,7 @@ pub(crate) mod inbox;
 pub(crate) mod login;
 pub(crate) mod login_line;
 mod news;
+pub(crate) mod times;
 pub(crate) mod traffic;
 
 use std::net::SocketAddr;

@@ -113,9 +113,11 @@ pub(super) fn delivered(core: &mut Core, io: &mut Io, offer: &Offer) {
     metrics.handover.bytes.add((HEADER_BYTES + length) as u64);
     metrics.outcomes.of(Outcome::Ok).add(1);
     metrics.in_flight.sub(1);
-    metrics.latency_ns.record(io.now_ns().saturating_sub(offer.pending.received_ns));
+    let time_ns = io.now_ns().saturating_sub(offer.pending.received_ns);
+    metrics.latency_ns.record(time_ns);
     if let Some(client) = core.clients.find_mut(offer.pending.client) {
         client.in_flight = client.in_flight.saturating_sub(1);
+        client.traffic.end(time_ns, length, false);
     }
 }
 

@@ -85,7 +85,7 @@ fn try_to(
     }
     let Some(client) = core.clients.get_mut(slot) else { return Err(Whole::NoLink.into()) };
     client.in_flight += 1;
-    client.traffic.count();
+    client.traffic.count(body.len());
     client.refuse_next = false;
     let metrics = &core.context.metrics;
     metrics.queries.of(plan.kind).add(1);

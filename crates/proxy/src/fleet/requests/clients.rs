@@ -30,7 +30,7 @@ pub(crate) fn note(
     let client = core.clients.get_mut(slot)?;
     let whose = (ClientRef { slot, id: client.id }, stream, io.now_ns());
     client.in_flight += 1;
-    client.traffic.count();
+    client.traffic.count(0);
     core.context.metrics.in_flight.add(1);
     let ticket =
         core.fleet.requests.add(core.context.index, &mut client.lock_requests, whose, form);
