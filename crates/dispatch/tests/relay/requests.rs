@@ -1,5 +1,7 @@
 //! Requests, and the answers that servers give to them.
 
+use std::sync::Mutex;
+
 use shunt_reactor::sim::Random;
 
 /// A request whose answer both sides know.
@@ -35,14 +37,24 @@ pub(crate) enum Request {
     Raw(String),
 }
 
-/// Bytes without repetition.
+/// Bytes without repetition. Each is computed once in a process: servers and clients ask for the
+/// same megabytes thousands of times.
 pub(crate) fn pattern(bytes: usize) -> Vec<u8> {
-    (0..bytes).map(|at| (at as u32).wrapping_mul(2_654_435_761).to_le_bytes()[3]).collect()
+    static LONGEST: Mutex<Vec<u8>> = Mutex::new(Vec::new());
+    let mut longest = LONGEST.lock().unwrap();
+    for at in longest.len()..bytes {
+        longest.push((at as u32).wrapping_mul(2_654_435_761).to_le_bytes()[3]);
+    }
+    longest[..bytes].to_vec()
 }
 
 /// One version of these bytes; it differs from every other at each byte.
 pub(crate) fn version(bytes: usize, version: u8) -> Vec<u8> {
-    pattern(bytes).into_iter().map(|byte| byte ^ version).collect()
+    let mut bytes = pattern(bytes);
+    for byte in &mut bytes {
+        *byte ^= version;
+    }
+    bytes
 }
 
 /// A server's answer to a body: its length and a checksum.
