@@ -199,7 +199,7 @@ class SegmentLogTest
         });
         walk.start();
         byte[] body = new byte[3 * Page.BYTES];
-        for (int i = 0; i < 200_000 && wrong.get() == null; i++)
+        for (int i = 0; i < 40_000 && wrong.get() == null; i++)
         {
             small.append(i, generation, new byte[] { 1 }, body);
             while (small.needsCollection())
