@@ -13,6 +13,7 @@ mod origin;
 mod readers;
 mod requests;
 mod scene;
+mod sessions;
 mod shares;
 mod times;
 mod uploads;

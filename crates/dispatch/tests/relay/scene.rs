@@ -3,7 +3,9 @@
 use std::net::SocketAddr;
 
 use shunt_agent::{Agent, AgentOptions};
-use shunt_dispatch::{DispatchOptions, Dispatcher, Ended, Handover, Metrics, Way, Why};
+use shunt_dispatch::{
+    AgentSessions, DispatchOptions, Dispatcher, Ended, Handover, Metrics, Way, Why,
+};
 use shunt_handover::Clients;
 use shunt_handover::session::{Instance, OwnerId, Protocol, SharedKey};
 use shunt_reactor::LoopOptions;
@@ -138,6 +140,21 @@ impl Scene {
         theirs: [u8; 20],
     ) -> Scene {
         Scene::build(seed, options, 1, plans, (ours, theirs), Handover::Off)
+    }
+
+    /// The dispatcher encrypts its connections to agents.
+    pub(crate) fn with_sessions(
+        seed: u64,
+        options: Options,
+        backends: usize,
+        plans: Vec<Vec<Request>>,
+        sessions: AgentSessions,
+    ) -> Scene {
+        let mut scene = Scene::new(seed, options, backends, plans);
+        let options = dispatch_options(seed, backends, scene.key, Handover::Off);
+        let options = DispatchOptions { agent_sessions: Some(sessions), ..options };
+        scene.world.restart(scene.dispatcher, Dispatcher::new(options));
+        scene
     }
 
     fn build(

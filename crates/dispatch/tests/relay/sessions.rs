@@ -1,0 +1,68 @@
+//! Encrypted connections between dispatcher and agents.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use shunt_dispatch::AgentSessions;
+use shunt_reactor::sim::{Options, Random, SECOND, TornSession, for_seeds};
+
+use crate::requests::Request;
+use crate::scene::Scene;
+use crate::{REQUESTS, check, draw};
+
+/// Makes sessions, and notes the agents that they are for.
+fn sessions(asked: &Arc<Mutex<Vec<usize>>>) -> AgentSessions {
+    let asked = Arc::clone(asked);
+    Box::new(move |index| {
+        asked.lock().unwrap().push(index);
+        Box::new(TornSession::new(Random::new(index as u64), true))
+    })
+}
+
+#[test]
+fn answers_arrive_whole_and_each_agent_has_its_own_session() {
+    let asked = Arc::default();
+    let plans = vec![draw(3), draw(4)];
+    let mut scene = Scene::with_sessions(3, Options::calm().sealed(), 2, plans, sessions(&asked));
+    scene.wait_for_backends();
+    let cut = Options { window_bytes: 512..8192, ..Options::crumbs() };
+    scene.world.set_options(cut.sealed());
+    assert!(scene.run(600 * SECOND), "not all was answered: {}", scene.words());
+    assert_eq!(check(&scene, 0, false) + check(&scene, 1, false), 2 * REQUESTS);
+    let mut asked = asked.lock().unwrap().clone();
+    asked.sort_unstable();
+    assert_eq!(asked, [0, 1]);
+    scene.is_at_rest();
+}
+
+#[test]
+fn an_agent_that_is_lost_gets_a_new_session() {
+    let whole = Arc::<AtomicUsize>::default();
+    for_seeds(8, |seed| {
+        let asked = Arc::default();
+        let plans = vec![draw(seed), draw(!seed)];
+        let mut scene =
+            Scene::with_sessions(seed, Options::calm().sealed(), 2, plans, sessions(&asked));
+        scene.wait_for_backends();
+        scene.world.set_options(Options::mixed(seed).sealed());
+        scene.suffer(seed);
+        assert!(scene.run(900 * SECOND), "not all has come to an end: {}", scene.words());
+        let answers = check(&scene, 0, true) + check(&scene, 1, true);
+        whole.fetch_add(answers, Ordering::Relaxed);
+        assert!(asked.lock().unwrap().iter().all(|index| *index < 2));
+        scene.is_at_rest();
+    });
+    assert!(whole.load(Ordering::Relaxed) > REQUESTS, "too few answers to tell anything");
+}
+
+#[test]
+fn an_agent_in_clear_text_gets_no_request_of_a_dispatcher_that_encrypts() {
+    let asked = Arc::default();
+    let plans = vec![vec![Request::Length(1_000)]];
+    let mut scene = Scene::with_sessions(5, Options::calm(), 1, plans, sessions(&asked));
+    scene.world.run_for(20 * SECOND);
+    assert_eq!(scene.world.host(scene.dispatcher).backends_up(), 0);
+    assert!(asked.lock().unwrap().len() > 1, "the dispatcher tries again");
+    assert!(scene.run(60 * SECOND), "{}", scene.words());
+    assert_eq!(scene.world.host(scene.origins[0]).reads, 0);
+}
