@@ -27,7 +27,7 @@ import org.junit.jupiter.api.io.TempDir;
  */
 class CassandraNodeTest
 {
-    private static final long SECONDS = Long.getLong("shunt.node_seconds", 12);
+    private static final long SECONDS = Long.getLong("shunt.node_seconds", 6);
     private static final long SECONDS_MAX = SECONDS + 240;
     private static final int COMPARED_MIN = 1500;
     private static final int DISTURBANCES = 9;
