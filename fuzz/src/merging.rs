@@ -105,8 +105,9 @@ impl Scene {
     /// Calls the client; its requests must be valid, and its results true.
     fn with(&mut self, call: impl FnOnce(&mut Client, u64, &mut dyn FnMut(SocketAddr, &[u8]))) {
         let sent = &mut self.sent;
+        let sent_before = sent.len();
         call(&mut self.client, self.now_ns, &mut |to, data| sent.push((to, data.to_vec())));
-        for (to, data) in &self.sent {
+        for (to, data) in &self.sent[sent_before..] {
             let request = Request::parse(data).expect("a request is sound");
             let servers: Vec<usize> = request.own_servers().map(usize::from).collect();
             assert!(servers.iter().any(|server| shim(*server) == *to));
