@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from harness.certificates import client_context
-from harness.cql import Connection
+from harness.cql import Connection, CqlError
 from harness.ports import free_port
 from harness.proxy import binary
 from harness.waits import until
@@ -105,6 +105,49 @@ def test_a_member_that_is_not_trusted_is_named(start, fleet, authority, stranger
     other = start("required", *options(fleet, authority), pair=stranger.member(), client=client_context(stranger.ca))
     until(lambda: attempted(member, context), "a lock of the other proxy was asked for", told=member.log_tail)
     member.wait_until_it_says("TLS with a server failed", other.listen, "the CA of the peer's certificate is unknown")
+    member.stop()
+    other.stop()
+
+
+@pytest.mark.parametrize("refuses", ["member", "other"])
+def test_failed_handshakes_are_not_repeated_for_each_request(start, fleet, authority, stranger, refuses):
+    """Either the member does not trust the other's certificate, or the other does not trust the member's: of that the member
+    learns when its own side of the handshake is over."""
+    member = start("required", *options(fleet, authority), pair=authority.member())
+    if refuses == "member":
+        other = start("required", *options(fleet, authority), pair=stranger.member(), client=client_context(stranger.ca))
+    else:
+        trusts = ["--tls-client-ca", str(stranger.ca), "--tls-client-auth", "required"]
+        other = start("required", *trusts, *options(fleet, authority), pair=authority.member(),
+                      client=client_context(authority.ca, stranger.client()))
+    context = client_context(authority.ca)
+    until(lambda: asyncio.run(refusals(member, context, "first")) > 0 and member.says("TLS with a server failed", other.listen),
+          "a lock of the other proxy was asked for", told=member.log_tail)
+    handshakes = "shunt_outgoing_tls_handshakes_total"
+    failed = member.metric(handshakes, use="fleet", result="failed")
+    assert failed > 0
+    # A request goes on trying for a second, fifty times.
+    assert asyncio.run(refusals(member, context, "then")) > 0
+    assert member.metric(handshakes, use="fleet", result="failed") - failed < 10
+    member.stop()
+    other.stop()
+
+
+async def refusals(proxy, context, prefix: str) -> int:
+    """Asks for many locks at once; the number of refused requests."""
+    connection = await Connection.open(proxy.host, proxy.port, tls=context)
+
+    async def ask(number: int) -> int:
+        try:
+            await connection.query(f"INSERT INTO shunt.locks (name, owner) VALUES ('{prefix}-{number}', '{OWNER}') IF NOT EXISTS USING TTL 20")
+        except CqlError:
+            return 1
+        return 0
+
+    try:
+        return sum(await asyncio.gather(*map(ask, range(5 * LOCKS))))
+    finally:
+        connection.close()
 
 
 def attempted(member, context) -> bool:

@@ -124,6 +124,55 @@ def test_new_links_use_new_files(front, start, authority, stranger, tmp_path):
     until(lambda: answers(proxy), "the proxy serves queries again", told=proxy.log_tail)
 
 
+HANDSHAKES = "shunt_outgoing_tls_handshakes_total"
+RENEWED = "shunt_node_links_renewed_total"
+
+
+def test_links_are_renewed_when_files_change(front, start, authority, stranger, tmp_path):
+    """A second authority in the file: links that exist are replaced, and no query fails."""
+    server = start("required", client=client_context(authority.ca))
+    trusted = tmp_path / "ca.crt"
+    place(authority.ca.read_bytes(), trusted)
+    proxy = front("--node-tls", "on", "--node-tls-ca", trusted, contact=server.listen)
+    assert asyncio.run(ask(proxy)) == 1
+    # Files that were written anew with the same content renew nothing.
+    place(authority.ca.read_bytes(), trusted)
+    unchanged = proxy.metric("shunt_tls_reloads_total", result="unchanged")
+    proxy.reload()
+    until(lambda: proxy.metric("shunt_tls_reloads_total", result="unchanged") > unchanged, "the proxy has read the files")
+    place(authority.ca.read_bytes() + stranger.ca.read_bytes(), trusted)
+    assert proxy.metric(RENEWED) == 0
+    before = proxy.metric(HANDSHAKES, use="nodes", result="ok")
+    proxy.reload()
+
+    def is_renewed() -> bool:
+        # A query that fails ends the test.
+        return asyncio.run(ask(proxy)) == 1 and proxy.metric(RENEWED) > 0
+
+    until(is_renewed, "links are renewed", told=proxy.log_tail)
+    assert proxy.metric(HANDSHAKES, use="nodes", result="ok") > before
+    assert proxy.metric("shunt_node_links_lost_total") == 0
+
+
+def test_links_stay_when_the_node_refuses_the_new_certificate(front, server, authority, application, stranger, tmp_path):
+    """TLS 1.3: the node verifies the certificate after the proxy's side of the handshake is over."""
+    pair = application.install(tmp_path)
+    proxy = front(*mutual(authority, pair))
+    assert asyncio.run(ask(proxy)) == 1
+    stranger.client().install(tmp_path)
+    proxy.reload()
+    proxy.wait_until_it_says("a link could not be renewed", "the former one stays in use")
+    for _ in range(10):
+        assert asyncio.run(ask(proxy)) == 1
+    assert proxy.metric(RENEWED) == 0
+    assert proxy.metric(HANDSHAKES, use="nodes", result="failed") > 0
+    assert proxy.metric("shunt_node_links_lost_total") == 0
+    application.install(tmp_path)
+    proxy.reload()
+    until(lambda: proxy.metric(RENEWED) > 0, "links are renewed", told=proxy.log_tail)
+    assert asyncio.run(ask(proxy)) == 1
+
+
 @pytest.mark.parametrize("options, words", [
     (["--node-tls-ca", "stranger"], "the CA of the peer's certificate is unknown"),
     (["--node-tls-ca", "authority", "--node-tls-name", "cassandra.example"], "the peer's certificate is for another name"),

@@ -320,6 +320,7 @@ impl LocksHttp {
             credentials,
             by_password: true,
             tls: self.tls.as_ref().map(|tls| tls.client()),
+            counts: self.tls.clone(),
             name: address.map(|address| address.ip().to_canonical().to_string().into()),
             limit: CONNECT_STEP_TIMEOUT,
         }

@@ -2,9 +2,10 @@
 //! control plane.
 
 use std::fmt::Display;
+use std::io::ErrorKind;
 use std::sync::Arc;
 
-use shunt_reactor::{CloseReason, Io};
+use shunt_reactor::{CloseReason, ConnId, Io};
 use tokio::sync::mpsc;
 use tracing::warn;
 
@@ -12,9 +13,9 @@ use crate::config::Config;
 use crate::control::state::ControlRequest;
 use crate::limits;
 use crate::log_limits::{LogLimits, Logged};
-use crate::metrics::CoreMetrics;
+use crate::metrics::{CoreMetrics, HandshakeResult};
 use crate::plan::{Plan, Work};
-use crate::tls::Outgoing;
+use crate::tls::{Outgoing, OutgoingTls};
 
 /// One core's settings and surroundings.
 pub(crate) struct Context {
@@ -60,12 +61,33 @@ impl Context {
         }
     }
 
-    /// Logs that TLS with a server has failed, if that is why a connection has ended.
-    pub(crate) fn tell_tls_fault(&self, io: &Io, server: &dyn Display, reason: CloseReason) {
-        let CloseReason::Session(fault) = reason else { return };
-        if let Some(suppressed) = self.log_limits.admit(Logged::Tls, io.now_ns()) {
+    /// Counts the handshake of a connection at its server's first answer.
+    pub(crate) fn count_handshake(&self, io: &Io, tls: Option<&OutgoingTls>, conn: ConnId) {
+        if let (Some(tls), Some(session)) = (tls, io.session_info(conn)) {
+            tls.count_session(session);
+        }
+    }
+
+    /// Notes the end of a connection to a server; `is_unanswered` if the server has sent nothing
+    /// on it. Counts a handshake that failed, and logs a fault of TLS. Returns true if the
+    /// handshake failed.
+    pub(crate) fn note_tls_end(
+        &self,
+        io: &Io,
+        (tls, is_unanswered): (Option<&OutgoingTls>, bool),
+        server: &dyn Display,
+        reason: CloseReason,
+    ) -> bool {
+        let failed = tls.filter(|_| is_unanswered && ends_handshake(reason));
+        if let Some(tls) = failed {
+            tls.count_handshake(HandshakeResult::Failed);
+        }
+        if let CloseReason::Session(fault) = reason
+            && let Some(suppressed) = self.log_limits.admit(Logged::Tls, io.now_ns())
+        {
             warn!(core = self.index, %server, why = %fault, suppressed, "TLS with a server failed");
         }
+        failed.is_some()
     }
 
     /// True if the client must have given up this request by now. Reads the clock anew: this
@@ -81,5 +103,15 @@ pub(crate) fn slow_query_ns(config: &Config) -> u64 {
     match config.slow_query_ms {
         0 => u64::MAX,
         slow_query_ms => slow_query_ms * 1_000_000,
+    }
+}
+
+/// True if a server that ends a connection in this way has seen a handshake. Without a connection,
+/// or in time, there may have been none.
+fn ends_handshake(reason: CloseReason) -> bool {
+    match reason {
+        CloseReason::Session(_) | CloseReason::Peer | CloseReason::Reset => true,
+        CloseReason::ConnectFailed(kind) => kind == ErrorKind::ConnectionReset,
+        CloseReason::ConnectTimedOut | CloseReason::Error(_) => false,
     }
 }

@@ -33,10 +33,12 @@ pub(crate) enum Logged {
     LinkLost,
     /// A link to a node misbehaved, fell silent or opened too slowly.
     LinkGivenUp,
+    /// A link to a node could not be renewed.
+    Renewal,
 }
 
 /// Kinds other than [`Closing`].
-const OTHERS: [Logged; 9] = [
+const OTHERS: [Logged; 10] = [
     Logged::LongAnswer,
     Logged::NoAccess,
     Logged::LockRow,
@@ -46,6 +48,7 @@ const OTHERS: [Logged; 9] = [
     Logged::Tls,
     Logged::LinkLost,
     Logged::LinkGivenUp,
+    Logged::Renewal,
 ];
 const KINDS: usize = Closing::COUNT + OTHERS.len();
 
@@ -66,6 +69,7 @@ impl Logged {
             Logged::Tls => Closing::COUNT + 6,
             Logged::LinkLost => Closing::COUNT + 7,
             Logged::LinkGivenUp => Closing::COUNT + 8,
+            Logged::Renewal => Closing::COUNT + 9,
         }
     }
 
@@ -82,6 +86,7 @@ impl Logged {
             Logged::Tls => "server_tls",
             Logged::LinkLost => "link_lost",
             Logged::LinkGivenUp => "link_given_up",
+            Logged::Renewal => "renewal",
         }
     }
 }

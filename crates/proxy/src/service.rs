@@ -23,7 +23,7 @@ use crate::handover::{Handover, agents, connections, links};
 use crate::ids::Ticket;
 use crate::intake;
 use crate::limits;
-use crate::link::{handshake, lifecycle, open, ring, watch};
+use crate::link::{handshake, lifecycle, open, renewal, ring, watch};
 use crate::locks::effects::perform;
 use crate::locks::status::report;
 use crate::locks::{self, foreign_rows, keeper as lock_keeper, rows, sweep};
@@ -235,6 +235,7 @@ fn tick(core: &mut Core, io: &mut Io) {
     core.context.ticks += 1;
     timeouts::tick(core, io);
     watch::tick_links(core, io);
+    renewal::tick(core, io);
     watch::tick_pools(core, io);
     login::expire_switches(core, io);
     deadlines::tick(core, io, core.context.ticks.is_multiple_of(8));

@@ -16,7 +16,7 @@ mod outgoing;
 pub use identities::IdentityFiles;
 pub(crate) use incoming::refusal;
 pub use incoming::{Incoming, PreparedIncoming, check, handshake_limits};
-pub use outgoing::{Outgoing, OutgoingTls, PreparedOutgoing, check_outgoing};
+pub use outgoing::{Generation, Outgoing, OutgoingTls, PreparedOutgoing, check_outgoing};
 
 #[cfg(test)]
 mod tests;

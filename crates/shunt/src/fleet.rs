@@ -207,7 +207,8 @@ impl Access {
     /// See [`Access::connect`].
     pub(crate) fn connect_to(&self, hosts: &[String], limit: Duration) -> Result<Client, Failed> {
         let (credentials, tls) = (self.credentials()?, self.tls.open()?);
-        Client::connect(hosts, &Reach { credentials, by_password: false, tls, name: None, limit })
+        let reach = Reach { credentials, by_password: false, tls, counts: None, name: None, limit };
+        Client::connect(hosts, &reach)
     }
 
     /// The same, to a proxy of the fleet. On a node, statements on locks would only read and write

@@ -22,7 +22,7 @@ mod watch;
 pub use client::ClientTls;
 pub use lines::Lines;
 pub use metrics::{
-    HandshakeResult, HeaderResult, Listener, ReloadResult, SharedFamily, TlsMetrics,
+    HandshakeResult, HeaderResult, Listener, ReloadResult, Servers, SharedFamily, TlsMetrics,
 };
 pub use server::{Prepared, Refusal, ServerTls, http_refusal};
 pub use tokens::WatchedTokens;

@@ -23,11 +23,21 @@ labels! {
 }
 
 labels! {
-    /// The result of a client's handshake.
+    /// Servers of connections with TLS, as [`CertificateFile::usage`] names them.
+    pub enum Servers = "use" {
+        /// The nodes.
+        Nodes = "nodes",
+        /// The other proxies of the fleet.
+        Fleet = "fleet",
+    }
+}
+
+labels! {
+    /// The result of a handshake.
     pub enum HandshakeResult = "result" {
-        /// The client has a new session.
+        /// A new session.
         Ok = "ok",
-        /// The client has resumed a session.
+        /// A session was resumed.
         Resumed = "resumed",
         /// The handshake failed, or took too long.
         Failed = "failed",
@@ -93,6 +103,8 @@ impl<const N: usize> SharedFamily<N> {
 pub struct TlsMetrics {
     /// Handshakes of each listener.
     handshakes: [SharedFamily<{ HandshakeResult::COUNT }>; Listener::COUNT],
+    /// Handshakes with servers, by kind.
+    outgoing: [SharedFamily<{ HandshakeResult::COUNT }>; Servers::COUNT],
     /// Headers of balancers, which a listener of CQL alone reads.
     pub headers: SharedFamily<{ HeaderResult::COUNT }>,
     /// Checks of the files.
@@ -104,6 +116,32 @@ impl TlsMetrics {
     /// Handshakes of a listener.
     pub fn handshakes_of(&self, listener: Listener) -> &SharedFamily<{ HandshakeResult::COUNT }> {
         &self.handshakes[listener.index()]
+    }
+
+    /// Handshakes with servers of a kind.
+    pub fn handshakes_with(&self, servers: Servers) -> &SharedFamily<{ HandshakeResult::COUNT }> {
+        &self.outgoing[servers.index()]
+    }
+
+    /// Writes the handshakes with servers, for programs that connect to some.
+    ///
+    /// # Errors
+    /// The encoder fails.
+    pub fn write_outgoing(&self, encoder: &mut Encoder<'_>) -> fmt::Result {
+        // Only a client comes in clear text.
+        let results = [HandshakeResult::Ok, HandshakeResult::Resumed, HandshakeResult::Failed];
+        let value = |(servers, result): (Servers, HandshakeResult)| {
+            let labels = vec![
+                (Servers::NAME, servers.text().to_owned()),
+                (HandshakeResult::NAME, result.text().to_owned()),
+            ];
+            (labels, self.handshakes_with(servers).get(result) as f64)
+        };
+        let pairs =
+            Servers::ALL.iter().flat_map(|servers| results.map(|result| (*servers, result)));
+        let values: Vec<Value> = pairs.map(value).collect();
+        let help = "TLS handshakes with nodes and with other proxies of the fleet.";
+        encoder.counter("shunt_outgoing_tls_handshakes", help, None, &values)
     }
 
     /// Notes the certificates in use now with these peers, as [`CertificateFile::usage`] names

@@ -148,7 +148,8 @@ pub(crate) fn tell_suppressed(context: &Context, io: &Io) {
             | Logged::Observed
             | Logged::Tls
             | Logged::LinkLost
-            | Logged::LinkGivenUp => {
+            | Logged::LinkGivenUp
+            | Logged::Renewal => {
                 tracing::warn!(reason, suppressed, "the same happened more often")
             }
         }

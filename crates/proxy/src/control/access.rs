@@ -8,6 +8,7 @@ use shunt_reactor::Session;
 use shunt_tls::Client;
 
 use crate::config::Credentials;
+use crate::tls::OutgoingTls;
 
 /// Login, encryption and time limit.
 #[derive(Clone, Debug)]
@@ -18,6 +19,8 @@ pub struct Access {
     pub by_password: bool,
     /// Maker of TLS sessions; `None`: clear text.
     pub tls: Option<Arc<Client>>,
+    /// Counts the handshakes of these sessions; `None` in commands.
+    pub counts: Option<Arc<OutgoingTls>>,
     /// Name of the server to verify; `None`: its address.
     pub name: Option<Arc<str>>,
     /// Time limit of each step.
@@ -27,7 +30,7 @@ pub struct Access {
 impl Access {
     /// Access in clear text.
     pub fn plain(credentials: Option<Credentials>, limit: Duration) -> Self {
-        Self { credentials, by_password: false, tls: None, name: None, limit }
+        Self { credentials, by_password: false, tls: None, counts: None, name: None, limit }
     }
 
     /// A session with the server at this address; `None` for clear text.

@@ -4,6 +4,7 @@
 
 use std::fmt;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use shunt_reactor::{Session, SessionFault};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -12,6 +13,8 @@ use tokio::time::timeout;
 
 use super::access::Access;
 use super::error::ControlError;
+use crate::metrics::HandshakeResult;
+use crate::tls::OutgoingTls;
 
 /// Bytes asked of the kernel at a time.
 const READ_BYTES: usize = 64 * 1024;
@@ -24,6 +27,8 @@ pub(super) struct Channel {
     stream: TcpStream,
     /// `None`: clear text.
     session: Option<Box<dyn Session>>,
+    /// Counts the handshake; `None` once that has happened.
+    counts: Option<Arc<OutgoingTls>>,
     /// Received records that the session has not opened.
     records: Vec<u8>,
     /// Bytes for the peer, as they travel.
@@ -45,10 +50,24 @@ impl Channel {
         let stream = connect.await.map_err(|_| ControlError::TimedOut("connecting"))??;
         stream.set_nodelay(true)?;
         let session = access.session(address.ip());
-        let mut channel = Self { stream, session, records: Vec::new(), unsent: Vec::new() };
-        let handshake = timeout(access.limit, channel.handshake());
-        handshake.await.map_err(|_| ControlError::TimedOut("the TLS handshake"))??;
-        Ok(channel)
+        let counts = access.counts.clone();
+        let mut channel = Self { stream, session, counts, records: Vec::new(), unsent: Vec::new() };
+        let handshake = timeout(access.limit, channel.handshake()).await;
+        let result = handshake.unwrap_or_else(|_| Err(ControlError::TimedOut("the TLS handshake")));
+        if result.is_err() {
+            channel.count_handshake(false);
+        }
+        result.map(|()| channel)
+    }
+
+    /// Counts the handshake, if it is not counted yet: it succeeded if the server answers after it.
+    fn count_handshake(&mut self, has_succeeded: bool) {
+        let (Some(session), Some(counts)) = (&self.session, self.counts.take()) else { return };
+        if has_succeeded {
+            counts.count_session(session.info());
+        } else {
+            counts.count_handshake(HandshakeResult::Failed);
+        }
     }
 
     /// True if the connection has TLS.
@@ -89,6 +108,12 @@ impl Channel {
             received.reserve(READ_BYTES);
             return Ok(self.stream.read_buf(received).await? > 0);
         }
+        let outcome = self.read_opened(received).await;
+        self.count_handshake(matches!(outcome, Ok(true)));
+        outcome
+    }
+
+    async fn read_opened(&mut self, received: &mut Vec<u8>) -> Result<bool, ControlError> {
         let before = received.len();
         loop {
             self.send_pending().await?;

@@ -212,6 +212,7 @@ impl ControlPlane {
             credentials: config.credentials(),
             by_password: false,
             tls: self.tls.as_ref().map(|tls| tls.client()),
+            counts: self.tls.clone(),
             name: None,
             limit: Duration::from_millis(config.connect_timeout_ms),
         }

@@ -64,7 +64,7 @@ pub(super) fn forget(core: &mut Core, io: &mut Io, key: LinkKey) {
 
 /// Takes a link out of its pool and out of its node's figures.
 fn detach(core: &mut Core, key: LinkKey, link: &Link) {
-    if let Role::Replaces(old) = link.role
+    if let Role::Replaces(old) | Role::Renews(old) = link.role
         && let Some(old) = core.links.find_mut(old)
     {
         old.is_being_replaced = false;

@@ -17,7 +17,9 @@ use crate::handover::policy;
 use crate::ids::{LinkKey, PoolId};
 use crate::limits;
 use crate::link::links::Links;
-use crate::link::{LinkWriter, Role, Step, Verdict, closing, identity, lifecycle, open, upgrade};
+use crate::link::{
+    LinkWriter, Role, Step, Verdict, closing, identity, lifecycle, open, renewal, upgrade,
+};
 use crate::log_limits::Logged;
 use crate::metrics::GivenUp;
 
@@ -39,6 +41,9 @@ pub(crate) fn begin(core: &mut Core, io: &mut Io, key: LinkKey) {
 /// Handles the answer to the last step.
 pub(crate) fn answered(core: &mut Core, io: &mut Io, key: LinkKey, header: &Header, body: &[u8]) {
     let Some(link) = core.links.get(key) else { return };
+    if link.step == Step::Options {
+        core.context.count_handshake(io, core.context.outgoing.nodes.as_deref(), link.conn);
+    }
     match (link.step, header.opcode) {
         (Step::Options, opcode::SUPPORTED) => send_startup(core, io, key, body),
         (Step::Startup, opcode::READY) => {
@@ -98,6 +103,7 @@ fn send_startup(core: &mut Core, io: &mut Io, key: LinkKey, supported: &[u8]) {
             return;
         }
     };
+    let is_ordinary = upgrade::is_at_ordinary_port(core, key);
     let Some(link) = core.links.get_mut(key) else { return };
     let Some(pool) = core.router.pools.get(link.pool) else { return };
     if offer.is_some() {
@@ -106,6 +112,9 @@ fn send_startup(core: &mut Core, io: &mut Io, key: LinkKey, supported: &[u8]) {
         link.version = 4;
     } else if matches!(link.role, Role::Replaces(..)) && link.via.is_none() {
         upgrade::failed(core, io, key, "it does not offer aggregated frames on that port");
+        return;
+    } else if matches!(link.role, Role::Renews(..)) && !is_ordinary {
+        renewal::failed(core, io, key, "it no longer offers aggregated frames on that port");
         return;
     }
     let mut options = vec![("CQL_VERSION", "3.0.0"), ("DRIVER_NAME", "Shunt")];
@@ -231,9 +240,16 @@ fn pool_refused(
 ) -> Option<PoolId> {
     let link = core.links.get(key)?;
     let (id, node) = (link.pool, link.node);
-    if matches!(link.role, Role::Replaces(..)) {
-        upgrade::failed(core, io, key, why);
-        return None;
+    match link.role {
+        Role::Replaces(..) => {
+            upgrade::failed(core, io, key, why);
+            return None;
+        }
+        Role::Renews(..) => {
+            renewal::failed(core, io, key, why);
+            return None;
+        }
+        Role::Serves | Role::Verifies => {}
     }
     let (now, random) = (io.now_ns(), core.context.random());
     if let Some(pool) = core.router.pools.get_mut(id) {

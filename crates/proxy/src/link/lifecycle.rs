@@ -10,7 +10,7 @@ use crate::control::state::ControlRequest;
 use crate::core::Core;
 use crate::handover::policy;
 use crate::ids::LinkKey;
-use crate::link::{Role, Step, closing, open, upgrade};
+use crate::link::{Role, Step, closing, open, renewal, upgrade};
 use crate::log_limits::Logged;
 use crate::metrics::GivenUp;
 
@@ -61,10 +61,15 @@ pub(crate) fn ready(core: &mut Core, io: &mut Io, key: LinkKey) {
 pub(crate) fn lost(core: &mut Core, io: &mut Io, key: LinkKey, reason: CloseReason) {
     policy::failed(core, io.now_ns(), key);
     let Some(link) = core.links.get(key) else { return };
-    core.context.tell_tls_fault(io, &core.router.node_named(link.node), reason);
-    if matches!(link.role, Role::Replaces(..)) {
-        upgrade::failed(core, io, key, &format!("{reason:?} in {:?}", link.step));
-        return;
+    let is_unanswered = matches!(link.step, Step::Connecting | Step::Options);
+    let tls = (core.context.outgoing.nodes.as_deref(), is_unanswered);
+    core.context.note_tls_end(io, tls, &core.router.node_named(link.node), reason);
+    match link.role {
+        Role::Replaces(..) => {
+            return upgrade::failed(core, io, key, &cause(reason, link.step));
+        }
+        Role::Renews(..) => return renewal::failed(core, io, key, &cause(reason, link.step)),
+        Role::Serves | Role::Verifies => {}
     }
     let (node, pool_id, step, role) = (link.node, link.pool, link.step, link.role);
     let in_flight = link.streams.len();
@@ -85,6 +90,14 @@ pub(crate) fn lost(core: &mut Core, io: &mut Io, key: LinkKey, reason: CloseReas
     }
     open::ensure_links(core, io, pool_id);
     login::resume(core, io);
+}
+
+/// The cause of a link's end, for the log.
+fn cause(reason: CloseReason, step: Step) -> String {
+    match reason {
+        CloseReason::Session(fault) => fault.to_string(),
+        reason => format!("{reason:?} in {step:?}"),
+    }
 }
 
 /// Notes a link that failed: its node has a pause, unless the failure may be that of a login that
@@ -118,9 +131,10 @@ pub(crate) fn break_off(core: &mut Core, io: &mut Io, key: LinkKey, reason: Give
     let Some(link) = core.links.get(key) else { return };
     core.links.count_given_up(link.node, reason);
     let (node, pool_id, step, role) = (link.node, link.pool, link.step, link.role);
-    if matches!(role, Role::Replaces(..)) {
-        upgrade::failed(core, io, key, why);
-        return;
+    match role {
+        Role::Replaces(..) => return upgrade::failed(core, io, key, why),
+        Role::Renews(..) => return renewal::failed(core, io, key, why),
+        Role::Serves | Role::Verifies => {}
     }
     upgrade::broke(core, io.now_ns(), key);
     blame(core, io.now_ns(), key);

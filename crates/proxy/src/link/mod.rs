@@ -3,10 +3,10 @@
 //! A link is one connection to one node, shared by all clients of one pool. [`open`] connects it,
 //! [`handshake`] and [`identity`] prepare it for queries, [`lifecycle`] keeps the right ones open
 //! and gives up those that break, [`watch`] probes them, [`upgrade`] moves them to the port where a
-//! node takes aggregated frames, [`ring`] follows the ring. [`streams`] remembers the requests in
-//! flight on a link; [`pool`] defines who may share it, [`pools`] assigns pools, [`verdict`] is a
-//! node's refusal, [`refusal`] closes the clients that no node takes any more. [`links`] holds them
-//! all.
+//! node takes aggregated frames, [`renewal`] replaces those with old certificates, [`ring`] follows
+//! the ring. [`streams`] remembers the requests in flight on a link; [`pool`] defines who may share
+//! it, [`pools`] assigns pools, [`verdict`] is a node's refusal, [`refusal`] closes the clients
+//! that no node takes any more. [`links`] holds them all.
 //!
 //! [`crate::aggregate`] puts requests on a link, and they come back through
 //! [`crate::disaggregate`].
@@ -23,6 +23,7 @@ pub(crate) mod pool;
 pub(crate) mod pool_table;
 pub(crate) mod pools;
 pub(crate) mod refusal;
+pub(crate) mod renewal;
 pub(crate) mod ring;
 pub(crate) mod streams;
 pub(crate) mod upgrade;
@@ -82,8 +83,10 @@ pub(crate) enum Role {
     Serves,
     /// Checks whether a login is right; closed afterwards.
     Verifies,
-    /// Takes the place of this link, if that is still there.
+    /// Takes the place of this link, if that is still there, to carry aggregated frames.
     Replaces(LinkRef),
+    /// Takes the place of this link, with the present certificates.
+    Renews(LinkRef),
 }
 
 /// One connection to a node.
@@ -148,6 +151,10 @@ pub(crate) struct Link {
     pub(crate) offer_asked_ns: u64,
     /// True while another link opens to take its place.
     pub(crate) is_being_replaced: bool,
+    /// Generation of TLS to nodes that it was opened with.
+    pub(crate) generation: u64,
+    /// Time of the last attempt to renew it, nanoseconds; 0: there was none.
+    pub(crate) renewal_tried_ns: u64,
 }
 
 impl Link {
@@ -194,6 +201,8 @@ impl Link {
             ready_ns: 0,
             offer_asked_ns: 0,
             is_being_replaced: false,
+            generation: 0,
+            renewal_tried_ns: 0,
         }
     }
 
@@ -251,6 +260,8 @@ pub(crate) struct NodeState {
     pub(crate) opening: u32,
     /// Port for aggregated frames, if not the ordinary one.
     pub(crate) upgrade: Upgrade,
+    /// Pauses between renewals that fail.
+    pub(crate) renewal: Renewal,
     pub(crate) metrics: Arc<NodeMetrics>,
 }
 
@@ -279,5 +290,29 @@ impl Upgrade {
             self.not_before_ns = now_ns + self.backoff.next(random).as_nanos() as u64;
         }
         self.not_before_ns - now_ns
+    }
+}
+
+/// A core's pauses between renewals of links to one node that fail.
+pub(crate) struct Renewal {
+    pub(crate) backoff: Backoff,
+    /// Earliest time of the next attempt, nanoseconds.
+    pub(crate) not_before_ns: u64,
+}
+
+impl Default for Renewal {
+    fn default() -> Self {
+        let first = Duration::from_millis(limits::RECONNECT_FIRST_MS);
+        let max = Duration::from_millis(limits::RECONNECT_MAX_MS);
+        Self { backoff: Backoff::new(first, max), not_before_ns: 0 }
+    }
+}
+
+impl Renewal {
+    /// Notes a failure; returns the nanoseconds until the next attempt.
+    pub(crate) fn failed(&mut self, now_ns: u64, random: u64) -> u64 {
+        let pause_ns = self.backoff.next(random).as_nanos() as u64;
+        self.not_before_ns = now_ns + pause_ns;
+        pause_ns
     }
 }

@@ -160,16 +160,20 @@ pub(crate) fn open(
     else {
         return false;
     };
-    if let Role::Replaces(..) = role {
-        let port = core.links.node(node).and_then(|state| state.upgrade.port);
-        address.set_port(port.unwrap_or(address.port()));
-    }
+    let port = match role {
+        Role::Replaces(..) => core.links.node(node).and_then(|state| state.upgrade.port),
+        Role::Renews(old) => core.links.find(old).map(|link| link.port),
+        Role::Serves | Role::Verifies => None,
+    };
+    address.set_port(port.unwrap_or(address.port()));
     let via = policy::way(core, pool_id, node, io.now_ns());
     if matches!(role, Role::Replaces(..)) && core.handover.is_some() && via.is_none() {
         return false;
     }
     let Some(pool) = core.router.pools.get_mut(pool_id) else { return false };
     let timeout_ns = core.context.config.connect_timeout_ms * 1_000_000;
+    // Before the session is made, which may be of a later generation.
+    let generation = core.context.outgoing.links.current();
     let conn = match (&core.context.outgoing.nodes, via) {
         (_, Some((_, agent))) => io.connect(agent, timeout_ns),
         (Some(tls), None) => io.connect_with(address, timeout_ns, tls.session(address.ip())),
@@ -179,8 +183,9 @@ pub(crate) fn open(
         (core.context.config.in_flight_max as usize).min(limits::STREAMS_PER_CONNECTION_MAX);
     let mut link = Link::new(conn, node, address.port(), pool_id, &pool.key, in_flight_max);
     (link.role, link.via) = (role, via.map(|(agent, _)| agent));
+    link.generation = generation;
     link.open_deadline_ns = io.now_ns() + timeout_ns;
-    link.opening = opening_of(pool).filter(|_| !matches!(role, Role::Replaces(..)));
+    link.opening = opening_of(pool).filter(|_| matches!(role, Role::Serves | Role::Verifies));
     if let Some(opening) = link.opening {
         core.links.openings.begin(opening);
     }

@@ -160,7 +160,7 @@ impl Pool {
         self.links_in_all += 1;
         match role {
             Role::Serves => self.add_link(node, link),
-            Role::Verifies | Role::Replaces(_) => self.beside.push(link),
+            Role::Verifies | Role::Replaces(_) | Role::Renews(_) => self.beside.push(link),
         }
     }
 

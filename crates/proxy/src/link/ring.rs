@@ -10,7 +10,7 @@ use crate::client::Stall;
 use crate::control::state::ClusterState;
 use crate::core::Core;
 use crate::ids::LinkKey;
-use crate::link::{NodeState, Upgrade, lifecycle, open};
+use crate::link::{NodeState, Renewal, Upgrade, lifecycle, open};
 use crate::transactions::pause;
 
 /// Routes by the new table, drops nodes that left, connects to new ones.
@@ -29,6 +29,7 @@ pub(crate) fn changed(core: &mut Core, io: &mut Io, cluster: Arc<ClusterState>) 
             stranger: false,
             opening: 0,
             upgrade: Upgrade::default(),
+            renewal: Renewal::default(),
             metrics,
         });
     }
@@ -39,6 +40,7 @@ pub(crate) fn changed(core: &mut Core, io: &mut Io, cluster: Arc<ClusterState>) 
         {
             // The number may have been another node's.
             (state.silent, state.upgrade) = (false, Upgrade::default());
+            state.renewal = Renewal::default();
         }
         // The health of another address, or of its owner, says nothing about this one.
         if old.is_none_or(|old| node.up && !old.up || leads_to(node) != leads_to(old)) {

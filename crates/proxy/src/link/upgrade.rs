@@ -20,7 +20,7 @@ use crate::core::Core;
 use crate::ids::{LinkKey, LinkRef};
 use crate::limits;
 use crate::link::links::LinkAndNode;
-use crate::link::{Role, Step, closing, lifecycle, open};
+use crate::link::{Role, Step, closing, lifecycle, open, renewal};
 use crate::reply::Answer;
 
 /// Reads from SUPPORTED the offer of aggregated frames on this very connection, if they are wanted;
@@ -40,15 +40,29 @@ pub(crate) fn read_offer(
     // A large answer inside a frame could not be handed over.
     let offer = offer
         .filter(|_| core.context.config.aggregate == Aggregate::Auto && core.handover.is_none());
+    let is_ordinary = is_at_ordinary_port(core, key);
     let Some(LinkAndNode { link, node: Some(node), .. }) = core.links.get_with_node(key) else {
         return Ok(None);
     };
     link.offer_asked_ns = io.now_ns();
     let here = offer.filter(|offer| offer.port.is_none_or(|port| port == link.port));
     node.upgrade.port = offer.map(|offer| offer.port.unwrap_or(link.port));
-    let tried =
-        matches!(link.role, Role::Replaces(..)) || io.now_ns() >= node.upgrade.not_before_ns;
-    Ok(here.filter(|_| tried))
+    let is_tried = match link.role {
+        Role::Replaces(..) => true,
+        // The former link carries frames on that port.
+        Role::Renews(..) if !is_ordinary => true,
+        _ => io.now_ns() >= node.upgrade.not_before_ns,
+    };
+    Ok(here.filter(|_| is_tried))
+}
+
+/// True of a link to the port of its node that takes links without aggregated frames.
+pub(crate) fn is_at_ordinary_port(core: &Core, key: LinkKey) -> bool {
+    core.links.get(key).is_some_and(|link| {
+        let cluster = core.router.cluster.as_ref();
+        let node = cluster.and_then(|cluster| cluster.routing.node(link.node));
+        node.is_some_and(|node| node.address.port() == link.port)
+    })
 }
 
 /// True if it is time to ask the node of an ordinary link again.
@@ -103,7 +117,8 @@ pub(crate) fn begin(core: &mut Core, io: &mut Io, key: LinkKey) {
 /// link is closed.
 pub(crate) fn take_place(core: &mut Core, io: &mut Io, key: LinkKey) -> bool {
     let Some(link) = core.links.get_mut(key) else { return false };
-    let Role::Replaces(old) = link.role else { return true };
+    let (Role::Replaces(old) | Role::Renews(old)) = link.role else { return true };
+    let is_renewed = matches!(link.role, Role::Renews(..));
     link.role = Role::Serves;
     let (pool, node) = (link.pool, link.node);
     if core.links.find(old).is_some() {
@@ -112,6 +127,9 @@ pub(crate) fn take_place(core: &mut Core, io: &mut Io, key: LinkKey) -> bool {
     match core.router.pools.get_mut(pool) {
         Some(pool) if pool.missing(node) > 0 => {
             pool.take_place(node, key);
+            if is_renewed {
+                renewal::succeeded(core, node);
+            }
             true
         }
         _ => {

@@ -105,6 +105,9 @@ fn send(core: &mut Core, io: &mut Io, ticket: Ticket, asker: &Asker, question: &
         match (via, core.fleet.requests.get_mut(ticket)) {
             (Some(via), Some(pending)) => pending.at = At::Elsewhere(via),
             (Some(_), None) => {}
+            (None, _) if !is_full && core.fleet.peers.is_paused(to, io.now_ns()) => {
+                deliver(core, io, ticket, &Verdict::NotServed(NotServed::Elsewhere).into());
+            }
             (None, _) => deliver(core, io, ticket, &Verdict::Quota(Quota::Requests).into()),
         }
     } else if keeper == core.context.index {

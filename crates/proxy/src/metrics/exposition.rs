@@ -420,15 +420,17 @@ impl Sources {
         }
         type Number = fn(&NodeMetrics) -> &Counter;
         let failures = "Failed connects and logins.";
+        let renewed = "Links replaced to use new certificates.";
         let strangers = "Links refused because another node or cluster answered at the address.";
         let received = "Bytes received from the node.";
-        let counters: [(&str, &str, Option<Unit>, Number); 7] = [
+        let counters: [(&str, &str, Option<Unit>, Number); 8] = [
             ("shunt_node_queries", "Queries sent to the node.", None, |node| &node.queries),
             ("shunt_node_writes", "Writes to links that contained queries.", None, |node| {
                 &node.writes
             }),
             ("shunt_node_connect_failures", failures, None, |node| &node.connect_failures),
             ("shunt_node_links_lost", "Open links that failed.", None, |node| &node.links_lost),
+            ("shunt_node_links_renewed", renewed, None, |node| &node.links_renewed),
             ("shunt_node_strangers", strangers, None, |node| &node.strangers),
             ("shunt_node_received", received, Some(Unit::Bytes), |node| &node.bytes_in),
             ("shunt_node_sent", "Bytes sent to the node.", Some(Unit::Bytes), |node| {

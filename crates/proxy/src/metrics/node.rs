@@ -29,6 +29,8 @@ pub struct NodeMetrics {
     pub strangers: Counter,
     /// Links that were open and died.
     pub links_lost: Counter,
+    /// Links whose place a link with new certificates has taken.
+    pub links_renewed: Counter,
     /// Links that the proxy gave up.
     pub links_given_up: Family<GivenUp, { GivenUp::COUNT }>,
     /// Stream ids held now by queries that timed out.

@@ -9,12 +9,15 @@
 
 use std::fmt;
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Instant, SystemTime};
 
-use shunt_reactor::Session;
-use shunt_tls::{Client, ClientOptions, OptionNames, TlsError, Verify};
-use shunt_tls_upkeep::{FileWatch, InUse, ReloadResult, TlsMetrics, expires_soon};
+use shunt_reactor::{Session, SessionInfo};
+use shunt_tls::{Client, ClientOptions, OptionNames, Reloaded, TlsError, Verify};
+use shunt_tls_upkeep::{
+    FileWatch, HandshakeResult, InUse, ReloadResult, Servers, TlsMetrics, expires_soon,
+};
 
 use crate::config::{Config, Switch};
 
@@ -57,6 +60,23 @@ impl Side {
     }
 }
 
+/// Number of changes of what TLS to some servers proves and verifies. Connections from before a
+/// change are renewed.
+#[derive(Clone, Debug, Default)]
+pub struct Generation(Arc<AtomicU64>);
+
+impl Generation {
+    /// The present number.
+    pub fn current(&self) -> u64 {
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// Notes a change. New sessions must have the new content by now.
+    pub fn advance(&self) {
+        self.0.fetch_add(1, Ordering::Release);
+    }
+}
+
 /// The connecting side of TLS as of now.
 struct Connecting {
     options: ClientOptions,
@@ -67,6 +87,7 @@ struct Connecting {
 pub struct OutgoingTls {
     side: Side,
     connecting: RwLock<Connecting>,
+    generation: Generation,
     metrics: Arc<TlsMetrics>,
     watch: FileWatch,
 }
@@ -82,6 +103,7 @@ impl OutgoingTls {
         side: Side,
         config: &Config,
         metrics: Arc<TlsMetrics>,
+        generation: Generation,
     ) -> Result<Option<Arc<Self>>, TlsError> {
         let Some(options) = side.options(config) else { return Ok(None) };
         let client = Arc::new(Client::open(options.clone())?);
@@ -89,6 +111,7 @@ impl OutgoingTls {
         Ok(Some(Arc::new(Self {
             side,
             connecting: RwLock::new(Connecting { options, client }),
+            generation,
             watch: FileWatch::new(side.usage(), Arc::clone(&metrics)),
             metrics,
         })))
@@ -102,6 +125,22 @@ impl OutgoingTls {
     /// A session with the server at this address, at the start of its handshake.
     pub(crate) fn session(&self, server: IpAddr) -> Box<dyn Session> {
         self.client().session(&server.to_canonical().to_string())
+    }
+
+    /// Counts a handshake with a server that has answered since: a server of TLS 1.3 verifies a
+    /// certificate after the client has ended its part.
+    pub(crate) fn count_session(&self, session: &SessionInfo) {
+        let result = if session.resumed { HandshakeResult::Resumed } else { HandshakeResult::Ok };
+        self.count_handshake(result);
+    }
+
+    /// Counts the end of a handshake with a server.
+    pub(crate) fn count_handshake(&self, result: HandshakeResult) {
+        let servers = match self.side {
+            Side::Nodes => Servers::Nodes,
+            Side::Fleet => Servers::Fleet,
+        };
+        self.metrics.handshakes_with(servers).count(result);
     }
 
     /// Reads the files that a new configuration names, if it names others or has other rules.
@@ -124,11 +163,16 @@ impl OutgoingTls {
         }
     }
 
-    /// Uses the files and rules of a new configuration for new connections. Those that exist stay.
+    /// Uses the files and rules of a new configuration for new connections. Those that exist are
+    /// from a former generation if the new files have other content.
     fn apply(&self, prepared: PreparedSide) {
         let Some(connecting) = prepared.0 else { return };
         let in_use = InUse::from(&*connecting.client);
+        let is_alike = self.client().is_alike(&connecting.client);
         *self.connecting.write().unwrap_or_else(PoisonError::into_inner) = connecting;
+        if !is_alike {
+            self.generation.advance();
+        }
         self.watch.note_change(in_use);
         self.watch.hurry();
     }
@@ -148,7 +192,11 @@ impl OutgoingTls {
 
     fn look_at_files(&self) {
         let client = self.client();
-        self.watch.note(client.reload(SystemTime::now()), || InUse::from(&*client));
+        let result = client.reload(SystemTime::now());
+        if matches!(result, Ok(Reloaded::Changed)) {
+            self.generation.advance();
+        }
+        self.watch.note(result, || InUse::from(&*client));
     }
 }
 
@@ -159,6 +207,8 @@ pub struct Outgoing {
     pub nodes: Option<Arc<OutgoingTls>>,
     /// To the other proxies of the fleet; `None`: clear text.
     pub fleet: Option<Arc<OutgoingTls>>,
+    /// Generation of links to nodes.
+    pub links: Generation,
 }
 
 impl Outgoing {
@@ -167,9 +217,11 @@ impl Outgoing {
     /// # Errors
     /// A file cannot be used; the text names it, its option and the remedy.
     pub fn open(config: &Config, metrics: &Arc<TlsMetrics>) -> Result<Self, TlsError> {
+        let (links, peers) = (Generation::default(), Generation::default());
         Ok(Self {
-            nodes: OutgoingTls::open(Side::Nodes, config, Arc::clone(metrics))?,
-            fleet: OutgoingTls::open(Side::Fleet, config, Arc::clone(metrics))?,
+            nodes: OutgoingTls::open(Side::Nodes, config, Arc::clone(metrics), links.clone())?,
+            fleet: OutgoingTls::open(Side::Fleet, config, Arc::clone(metrics), peers)?,
+            links,
         })
     }
 
@@ -186,7 +238,7 @@ impl Outgoing {
         sides.collect::<Result<_, _>>().map(PreparedOutgoing)
     }
 
-    /// Uses the files and rules of a new configuration for new connections. Those that exist stay.
+    /// Uses the files and rules of a new configuration for new connections.
     pub fn apply(&self, prepared: PreparedOutgoing) {
         self.sides().zip(prepared.0).for_each(|(side, prepared)| side.apply(prepared));
     }

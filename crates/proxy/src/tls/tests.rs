@@ -170,6 +170,36 @@ fn files_for_nodes_change_without_a_word_of_those_for_clients() {
 }
 
 #[test]
+fn links_are_renewed_for_other_content_alone() {
+    let placed = Placed::new();
+    let with = |ca: &str, node_tls_name: Option<&str>| Config {
+        node_tls: Switch::On,
+        node_tls_ca: Some(placed.path(ca)),
+        node_tls_name: node_tls_name.map(str::to_owned),
+        ..Config::default()
+    };
+    let ca = pair().0;
+    placed.write("ca.crt", &ca);
+    placed.write("copy.crt", &ca);
+    let outgoing = Outgoing::open(&with("ca.crt", None), &Arc::default()).expect("usable files");
+    let apply = |config: Config| {
+        outgoing.apply(outgoing.prepare(&config).expect("usable files"));
+        outgoing.links.current()
+    };
+    outgoing.reload();
+    assert_eq!(apply(with("copy.crt", None)), 0, "the content is the same");
+    assert_eq!(apply(with("copy.crt", Some("node.example"))), 1);
+    assert_eq!(apply(with("copy.crt", Some("node.example"))), 1);
+    placed.write("copy.crt", &pair().0);
+    assert_eq!(outgoing.links.current(), 1, "nobody has looked yet");
+    outgoing.reload();
+    assert_eq!(outgoing.links.current(), 2);
+    placed.write("copy.crt", "no certificate");
+    outgoing.reload();
+    assert_eq!(outgoing.links.current(), 2);
+}
+
+#[test]
 fn options_for_servers_that_have_no_effect_are_told() {
     let config = Config {
         node_tls_ca: Some("nowhere".into()),

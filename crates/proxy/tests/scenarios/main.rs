@@ -16,5 +16,6 @@ mod layouts;
 mod lifecycle;
 mod losses;
 mod overwrites;
+mod renewal;
 mod repairs;
 mod upgrade;

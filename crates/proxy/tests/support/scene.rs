@@ -15,6 +15,7 @@ use shunt_proxy::handover::{Anywhere, Clients, HandoverOptions};
 use shunt_proxy::log_limits::LogLimits;
 use shunt_proxy::metrics::CoreMetrics;
 use shunt_proxy::prepared::PreparedStore;
+use shunt_proxy::tls::Outgoing;
 use shunt_reactor::LoopOptions;
 use shunt_reactor::sim::{HostId, MILLISECOND, Options, Random, SECOND, World};
 use shunt_topology::schema::{Cells, Column, ColumnKind};
@@ -49,6 +50,7 @@ pub struct SceneOptions {
     pub beginning: Beginning,
     /// True if an agent is beside each node, and large answers go over clients' own connections.
     pub hands_over: bool,
+    pub outgoing: Outgoing,
     pub config: Config,
 }
 
@@ -85,6 +87,7 @@ impl SceneOptions {
             knows_ring: true,
             beginning: Beginning::Known,
             hands_over: false,
+            outgoing: Outgoing::default(),
             config: Config {
                 query_timeout_ms: 2_000,
                 connect_timeout_ms: 1_000,
@@ -168,7 +171,7 @@ impl Scene {
                     cores: Vec::new(),
                     state_file: None,
                     handover: options.hands_over.then(|| handover(&options, &known_clients, index)),
-                    outgoing: Default::default(),
+                    outgoing: options.outgoing.clone(),
                     seed: options.seed ^ index as u64,
                 });
                 let core = world.add(&format!("core {index}"), core);

@@ -7,7 +7,7 @@
 use super::{assert_none, paths, rust_files};
 
 /// The files with walks, the number of them, and the event that they belong to.
-const WALKS: [(&str, usize, &str); 12] = [
+const WALKS: [(&str, usize, &str); 13] = [
     ("client/certificate.rs", 1, "a reload"),
     ("client/deadlines.rs", 4, "the tick"),
     ("client/login.rs", 2, "the tick: expire_switches"),
@@ -16,6 +16,7 @@ const WALKS: [(&str, usize, &str); 12] = [
     ("handover/links.rs", 1, "the tick"),
     ("link/lifecycle.rs", 1, "the end: close_all"),
     ("link/refusal.rs", 2, "the tick, of a pool that every node refuses"),
+    ("link/renewal.rs", 2, "the tick"),
     ("link/ring.rs", 3, "a change of the ring"),
     ("link/watch.rs", 3, "the tick"),
     ("retry/timeouts.rs", 1, "the tick"),

@@ -104,6 +104,10 @@ fn take(
     list: &mut Vec<u8>,
 ) -> Result<(), &'static str> {
     let Some(link) = core.fleet.peers.links.get_mut(key) else { return Ok(()) };
+    if link.step == Step::Startup {
+        core.context.count_handshake(io, core.context.outgoing.fleet.as_deref(), link.conn);
+        core.fleet.peers.pauses.end(link.address);
+    }
     match (link.step, header.opcode) {
         (Step::Startup, opcode::AUTHENTICATE) => {
             let Some(login) = link.login.clone() else {
@@ -176,7 +180,13 @@ fn release(
 /// A connection ended by itself.
 pub(crate) fn lost(core: &mut Core, io: &mut Io, key: u32, reason: CloseReason) {
     if let Some(link) = core.fleet.peers.links.get(key as usize) {
-        core.context.tell_tls_fault(io, &link.address, reason);
+        let address = link.address;
+        let is_unanswered = matches!(link.step, Step::Connecting | Step::Startup);
+        let tls = (core.context.outgoing.fleet.as_deref(), is_unanswered);
+        if core.context.note_tls_end(io, tls, &address, reason) {
+            let random = core.context.random();
+            core.fleet.peers.pauses.begin(address, io.now_ns(), random);
+        }
     }
     end(core, io, key as usize);
 }
@@ -203,6 +213,7 @@ fn end(core: &mut Core, io: &mut Io, key: usize) {
 /// Looks for connections that do not answer, or are not used.
 pub(crate) fn tick(core: &mut Core, io: &mut Io) {
     let now_ns = io.now_ns();
+    core.fleet.peers.pauses.expire(now_ns);
     let keys: Vec<usize> = core.fleet.peers.links.iter().map(|(key, _)| key).collect();
     for key in keys {
         let Some(link) = core.fleet.peers.links.get_mut(key) else { continue };

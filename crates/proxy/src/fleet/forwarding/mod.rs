@@ -17,12 +17,14 @@
 //! | [`request`] | a request is written as a statement |
 //! | [`open`] | connections are opened |
 //! | [`connection`] | connections are watched and closed; answers come in |
+//! | [`pause`] | no connection is opened for a while after TLS has failed |
 //! | [`answer`] | an answer is read |
 //! | [`withdrawal`] | requests of clients that are gone are withdrawn |
 
 pub(crate) mod request;
 pub(crate) mod connection;
 mod open;
+mod pause;
 mod answer;
 pub(crate) mod withdrawal;
 
@@ -37,6 +39,7 @@ use shunt_reactor::ConnId;
 use shunt_wire::cql::reader::EnvelopeReader;
 use slab::Slab;
 
+use self::pause::Pauses;
 use crate::locks::request::Operation;
 
 /// The key of the custom payload of a statement that was forwarded.
@@ -140,6 +143,7 @@ struct HopLink {
 pub(crate) struct Peers {
     links: Slab<HopLink>,
     by: HashMap<(SocketAddr, Login), usize>,
+    pauses: Pauses,
     pub(crate) owners: Option<Arc<Owners>>,
 }
 
@@ -148,6 +152,11 @@ impl Peers {
     #[inline]
     pub(crate) fn owner(&self, shard: Shard) -> Option<SocketAddr> {
         self.owners.as_ref().and_then(|owners| owners.0[usize::from(shard) % SHARDS])
+    }
+
+    /// True if no connection to this proxy is opened now, because TLS with it has failed.
+    pub(crate) fn is_paused(&self, to: SocketAddr, now_ns: u64) -> bool {
+        self.pauses.holds(to, now_ns)
     }
 
     /// True if other proxies have shards.

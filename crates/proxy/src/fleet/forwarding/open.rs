@@ -30,13 +30,16 @@ pub(super) fn link_to(
     if let Some(key) = core.fleet.peers.by.get(&named) {
         return Some(*key);
     }
+    let now_ns = io.now_ns();
+    if core.fleet.peers.is_paused(to, now_ns) {
+        return None;
+    }
     let role = PoolNames::new(login.as_deref(), None).whole_role;
     let links = &core.fleet.peers.links;
     let has_part = links.iter().filter(|(_, link)| link.role == role).count() >= LINKS_MAX / 2;
     if (has_part || links.len() >= LINKS_MAX) && !close_idle(core, io, has_part.then_some(&role)) {
         return None;
     }
-    let now_ns = io.now_ns();
     let conn = match &core.context.outgoing.fleet {
         Some(tls) => io.connect_with(to, OPEN_NS, tls.session(to.ip())),
         None => io.connect(to, OPEN_NS),

@@ -15,6 +15,7 @@ impl Sources {
         let headers = self.tls.headers.values::<HeaderResult>();
         let help = "Headers of the PROXY protocol, from the addresses of proxy_protocol_from.";
         encoder.counter("shunt_proxy_headers", help, None, &headers)?;
+        self.tls.write_outgoing(encoder)?;
         self.tls.write(encoder)
     }
 }
