@@ -8,6 +8,7 @@ mod ask;
 mod clients;
 mod fleet;
 mod digests;
+mod hot_keys;
 mod slow_queries;
 mod status;
 #[cfg(test)]
@@ -23,7 +24,7 @@ use shunt_admin::{Encoder, Heartbeats, Json, Map, Part, State, Unit};
 use shunt_topology::RoutingTable;
 use tokio::sync::watch;
 
-use crate::config::Config;
+use crate::config::{Config, Switch};
 use crate::control::Mailbox;
 use crate::control::datacentre;
 use crate::metrics::exposition::Sources;
@@ -41,6 +42,7 @@ pub struct Admin {
     locks: fleet::Locks,
     slow_queries: slow_queries::Records,
     digests: digests::Digests,
+    hot_keys: hot_keys::HotKeys,
 }
 
 impl Admin {
@@ -55,6 +57,7 @@ impl Admin {
         let mailboxes: Arc<[Mailbox]> = mailboxes.into();
         let clients = Clients::new(Arc::clone(&mailboxes));
         let locks = fleet::Locks::new(Arc::clone(&mailboxes));
+        let hot_keys = hot_keys::HotKeys::new(Arc::clone(&mailboxes));
         let digests = digests::Digests::new(Arc::clone(&mailboxes));
         let slow_queries = slow_queries::Records::new(mailboxes);
         Arc::new(Self {
@@ -67,6 +70,7 @@ impl Admin {
             locks,
             slow_queries,
             digests,
+            hot_keys,
         })
     }
 
@@ -113,13 +117,17 @@ impl Part for Admin {
     }
 
     fn pages(&self) -> &'static [&'static str] {
-        &[slow_queries::PAGE, digests::PAGE]
+        &[slow_queries::PAGE, digests::PAGE, hot_keys::PAGE]
     }
 
     fn page(&self, name: &str) -> Option<State<'_>> {
         match name {
             slow_queries::PAGE => Some(Box::pin(self.slow_queries.page())),
             digests::PAGE => Some(Box::pin(self.digests.page())),
+            hot_keys::PAGE => {
+                let with_values = self.config.borrow().log_values == Switch::On;
+                Some(Box::pin(self.hot_keys.page(with_values)))
+            }
             _ => None,
         }
     }

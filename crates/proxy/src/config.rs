@@ -169,8 +169,7 @@ options! {
     /// Threads for TLS handshakes
     tls_threads: usize {
         kind: usize, value: "N", default: "1",
-        allowed: Numbers(1, 64),
-        change: AfterRestart,
+        allowed: Numbers(1, 64), change: AfterRestart,
         manual: "More than one helps where thousands of clients connect at once",
     }
 
@@ -299,14 +298,12 @@ options! {
     /// Interval between two reads of topology and schema
     refresh_interval_ms: u64 {
         kind: Millis, value: "MS", default: "60000",
-        allowed: Numbers(100, DAY_MS),
-        change: OnReload,
+        allowed: Numbers(100, DAY_MS), change: OnReload,
     }
     /// Time for a contact point to answer before the process ends with code 4; 0 keeps trying
     require_ring_ms: u64 {
         kind: Millis, value: "MS", default: "0",
-        allowed: Numbers(0, DAY_MS),
-        change: AfterRestart,
+        allowed: Numbers(0, DAY_MS), change: AfterRestart,
     }
 
     section "Event loop";
@@ -314,8 +311,7 @@ options! {
     /// Event loops, one thread each
     cores: usize {
         kind: usize, value: "N", default: default_cores() => "half of the CPUs, 1 to 8",
-        allowed: Numbers(1, 1024),
-        change: AfterRestart,
+        allowed: Numbers(1, 1024), change: AfterRestart,
     }
     /// I/O driver: auto, epoll or uring
     io: IoChoice {
@@ -333,8 +329,7 @@ options! {
     /// Longest time queries wait to share a frame while a node has other work; 0 disables
     gather_us: u64 {
         kind: Micros, value: "US", default: "100",
-        allowed: Numbers(0, 100_000),
-        change: OnReload,
+        allowed: Numbers(0, 100_000), change: OnReload,
         manual: "Only aggregated frames use it. [Why](internals/frames.md#when-a-frame-waits)",
     }
     /// Aggregated frames to nodes that offer them: auto or off
@@ -356,8 +351,7 @@ options! {
     /// Most keys of an IN that the proxy splits; a longer IN goes whole
     multiget_keys_max: usize {
         kind: usize, value: "N", default: "128",
-        allowed: Numbers(2, 10_000),
-        change: OnReload,
+        allowed: Numbers(2, 10_000), change: OnReload,
     }
 
     section "Hand-over";
@@ -372,8 +366,7 @@ options! {
     /// Size of the smallest answer that is handed over
     handover_threshold: u32 {
         kind: Bytes, value: "BYTES", default: "262144",
-        allowed: Numbers(1024, FRAME_BYTES_LIMIT as u64),
-        change: AfterRestart,
+        allowed: Numbers(1024, FRAME_BYTES_LIMIT as u64), change: AfterRestart,
     }
     /// Port of the agents at their nodes' addresses
     handover_agent_port: u16 {
@@ -572,10 +565,16 @@ options! {
         kind: Millis, value: "MS", default: "500", allowed: Numbers(0, DAY_MS), change: OnReload,
         manual: "With the node, the client and the table; see [slow queries](slow-queries.md). Time-outs and failures of nodes are logged too",
     }
-    /// Show the values in slow queries: off or on
+    /// Show values in slow queries and hot keys: off or on
     log_values: Switch {
         kind: Switch, value: "WHEN", default: "off", allowed: Form("`off`, `on`", "on"), change: OnReload,
-        manual: "Values may be personal data. Values that a driver binds are never shown",
+        manual: "Values may be personal data. Of the values that a driver binds only [hot keys](digests.md#hot-keys) show",
+    }
+
+    /// Number of queries of which one is looked at for hot keys; 0 is off
+    hot_keys_sample: u32 {
+        kind: u32, value: "N", default: "64", allowed: Numbers(0, 1_000_000), change: OnReload,
+        manual: "See [hot keys](digests.md#hot-keys)",
     }
 
     // The last section: in a file, options behind a table would belong to it.

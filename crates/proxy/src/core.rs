@@ -120,6 +120,8 @@ impl Core {
     /// sent it one.
     pub fn new(options: CoreOptions) -> Self {
         let serves_locks = options.config.fleet.is_some();
+        let mut router = Router::new(options.prepared, options.index, serves_locks);
+        router.hot_keys.set_sample(options.config.hot_keys_sample);
         Self {
             window: WindowControl::new(options.config.window_us),
             context: Context {
@@ -135,7 +137,7 @@ impl Core {
                 ticks: 0,
             },
             clients: Clients::default(),
-            router: Router::new(options.prepared, options.index, serves_locks),
+            router,
             links: Links::default(),
             retained: Retained::default(),
             retries: Retries::default(),

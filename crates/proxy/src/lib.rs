@@ -41,6 +41,7 @@ mod context;
 pub mod digests;
 mod drain;
 mod fault;
+pub mod hot_keys;
 mod ids;
 mod intake;
 mod plan;

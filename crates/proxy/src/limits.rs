@@ -371,6 +371,15 @@ pub const DIGEST_ATTEMPTS_OF_HOST_PER_SECOND: usize = 100;
 /// Time without a query after which a digest makes room for another of its role.
 pub const DIGEST_REST_NS: u64 = 60 * SECOND_NS;
 
+/// Tables of which a core keeps hot keys, 5 KiB each.
+pub const HOT_KEY_TABLES_MAX: usize = 32;
+
+/// Bytes of a key that are kept.
+pub const HOT_KEY_BYTES_MAX: usize = 48;
+
+/// Length of a window of hot keys.
+pub const HOT_KEY_WINDOW_NS: u64 = 30 * SECOND_NS;
+
 /// One second in the loop's unit.
 pub const SECOND_NS: u64 = 1_000_000_000;
 

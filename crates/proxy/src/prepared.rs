@@ -155,6 +155,12 @@ impl PreparedStatement {
         Self { shape, ..self }
     }
 
+    /// The keyspace and the name of its first table, if both are known.
+    pub(crate) fn table(&self) -> Option<(&str, &str)> {
+        let (_, table) = self.tables.as_deref()?.first()?;
+        Some((self.table_keyspace.as_deref()?, table))
+    }
+
     /// Approximate memory of the statement, bytes.
     fn bytes(&self) -> usize {
         let column = |column: &ResultColumn| {
@@ -342,10 +348,14 @@ pub(crate) struct Learned<'a> {
 }
 
 impl Learned<'_> {
-    /// Token of the partition key among an EXECUTE's values; `None` if a part of it is absent, null
-    /// or unset.
+    /// The partition key among an EXECUTE's values; `None` if a part of it is absent, null or
+    /// unset.
     #[inline]
-    pub(crate) fn token(&self, values: &Values<'_>, scratch: &mut Vec<u8>) -> Option<Token> {
+    pub(crate) fn routing_key<'v>(
+        &self,
+        values: &Values<'v>,
+        scratch: &'v mut Vec<u8>,
+    ) -> Option<&'v [u8]> {
         let value = |marker: &KeyMarker| {
             let value = if values.is_named() {
                 values.named(&marker.name)
@@ -359,12 +369,18 @@ impl Learned<'_> {
         };
         match &self.statement.key[..] {
             [] => None,
-            [single] => Some(token::token(value(single)?)),
+            [single] => value(single),
             several => {
                 let built = partition_key(several.iter().map(value), scratch);
-                built.then(|| token::token(scratch))
+                built.then_some(&scratch[..])
             }
         }
+    }
+
+    /// Token of that key.
+    #[inline]
+    pub(crate) fn token(&self, values: &Values<'_>, scratch: &mut Vec<u8>) -> Option<Token> {
+        self.routing_key(values, scratch).map(token::token)
     }
 }
 

@@ -17,13 +17,14 @@ use shunt_wire::cql::message::{
 use shunt_wire::cql::statement::{self, Identifier, Kind, Statement, routing_key};
 use shunt_wire::error::DecodeError;
 
+use crate::hot_keys::HotKeys;
 use crate::ids::{LinkKey, PoolId};
 use crate::link::Pool;
 use crate::link::links::Links;
 use crate::locks::recognition as locks;
 use crate::metrics::QueryKind;
 use crate::plan::{After, NO_STATEMENT, Plan, Work, after_of, work_of};
-use crate::prepared::ID_BYTES;
+use crate::prepared::{ID_BYTES, PreparedStatement};
 use crate::router::Router;
 use shunt_transactions::catalogue::modes as routed;
 use shunt_transactions::catalogue::modes::Access;
@@ -167,6 +168,10 @@ pub(crate) fn plan_execute(
         plan.placement = Some((keyspace, token));
         plan.generation = router.generation;
         plan.alone = plan.conditional || execute.doubtful;
+        if router.hot_keys.is_due() {
+            let key = learned.routing_key(&execute.values, &mut router.key_scratch);
+            sample_statement(&mut router.hot_keys, learned.statement, token, key);
+        }
     }
     if !router.modes.is_empty()
         && (!plan.after.is_for_the_proxy() || plan.after == After::Multiget)
@@ -324,7 +329,44 @@ fn text_placement(
     if !routing_key(parsed, &table.partition_key, value, scratch) {
         return None;
     }
-    Some((routing.resolve_keyspace(&keyspace)?, token::token(scratch)))
+    let placed = routing.resolve_keyspace(&keyspace)?;
+    let token = token::token(scratch);
+    if router.hot_keys.is_due() {
+        let names = (&keyspace, parsed.table.as_ref());
+        sample_text(&mut router.hot_keys, work_of(parsed.kind), token, scratch, names);
+    }
+    Some((placed, token))
+}
+
+/// Shows the key of a prepared statement to its table's sketch.
+#[cold]
+fn sample_statement(
+    hot_keys: &mut HotKeys,
+    statement: &PreparedStatement,
+    token: Token,
+    key: Option<&[u8]>,
+) {
+    hot_keys.go_on();
+    let (Some(key), Some((keyspace, table))) = (key, statement.table()) else { return };
+    let is_table = |known: &str, name: &str| known == keyspace && name == table;
+    let name = || (keyspace.into(), table.into());
+    hot_keys.add((statement.work, token, key), is_table, name);
+}
+
+/// Shows the key of a text to its table's sketch.
+#[cold]
+fn sample_text(
+    hot_keys: &mut HotKeys,
+    work: Work,
+    token: Token,
+    key: &[u8],
+    (keyspace, table): (&Identifier<'_>, Option<&Identifier<'_>>),
+) {
+    hot_keys.go_on();
+    let Some(table) = table else { return };
+    let is_table = |known: &str, name: &str| keyspace.matches(known) && table.matches(name);
+    let name = || (keyspace.to_string().into(), table.to_string().into());
+    hot_keys.add((work, token, key), is_table, name);
 }
 
 /// The link for a request, among the open links of its pool. `avoid`: a node to use only as the

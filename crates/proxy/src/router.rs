@@ -11,6 +11,7 @@ use crate::client::identity::{PoolNames, Who};
 use crate::control::state::ClusterState;
 use crate::digests::texts::TextTable;
 use crate::fleet::roster::Fleet;
+use crate::hot_keys::HotKeys;
 use crate::ids::PoolId;
 use crate::link::Pools;
 use crate::link::links::Links;
@@ -32,6 +33,7 @@ pub(crate) struct Router {
     pub(crate) prepared: PreparedCache,
     /// Digests of texts.
     pub(crate) texts: TextTable,
+    pub(crate) hot_keys: HotKeys,
     /// True if this proxy, not a node, answers statements on the tables of locks.
     pub(crate) serves_locks: bool,
     /// True if this proxy refuses statements on the tables of locks: a fleet of other proxies
@@ -57,6 +59,7 @@ impl Router {
             pools: Pools::default(),
             prepared: PreparedCache::new(prepared),
             texts: TextTable::default(),
+            hot_keys: HotKeys::new(0, cursor as u64),
             serves_locks,
             refuses_locks: false,
             modes: TableModes::default(),

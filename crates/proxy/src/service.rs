@@ -182,8 +182,12 @@ impl Service for Core {
             CoreMail::Digests(answer) => {
                 self.reports.digests.report(self.context.index, io.now_ns(), &answer);
             }
+            CoreMail::HotKeys(answer) => {
+                self.router.hot_keys.report(self.context.index, io.now_ns(), &answer);
+            }
             CoreMail::Reload(config) => {
                 self.window = WindowControl::new(config.window_us);
+                self.router.hot_keys.set_sample(config.hot_keys_sample);
                 self.context.set_config(config);
                 certificate::reloaded(self, io);
                 self.window.start(io);
@@ -233,6 +237,7 @@ fn settle(core: &mut Core, io: &mut Io) {
 
 fn tick(core: &mut Core, io: &mut Io) {
     core.context.ticks += 1;
+    core.router.hot_keys.tick(io.now_ns());
     timeouts::tick(core, io);
     watch::tick_links(core, io);
     renewal::tick(core, io);

@@ -106,19 +106,20 @@ fn digest_shown(name: &DigestName, digest: &Merged, now: Duration) -> Value {
 }
 
 fn totals_shown(totals: &Totals) -> Map<String, Value> {
-    let milliseconds = |ns: u64| ns as f64 / 1e6;
     let percentile = |share| totals.times.percentile_us(share);
-    let errors = ErrorKind::ALL.iter().zip(totals.errors);
-    let errors: Map<String, Value> =
-        errors.map(|(kind, number)| (kind.text().to_owned(), number.into())).collect();
+    let errors: u64 = totals.errors.iter().sum();
+    let by_kind = ErrorKind::ALL.iter().zip(totals.errors);
+    let by_kind: Map<String, Value> =
+        by_kind.map(|(kind, number)| (kind.text().to_owned(), number.into())).collect();
     let shown = json!({
         "count": totals.count,
         "errors": errors,
+        "errors_by_kind": by_kind,
         "bytes_in": totals.bytes_in,
         "bytes_out": totals.bytes_out,
-        "total_ms": milliseconds(totals.wait_ns + totals.node_ns),
-        "wait_ms": milliseconds(totals.wait_ns),
-        "node_ms": milliseconds(totals.node_ns),
+        "sum_us": (totals.wait_ns + totals.node_ns) / 1_000,
+        "wait_us": totals.wait_ns / 1_000,
+        "node_us": totals.node_ns / 1_000,
         "p50_us": percentile(0.5),
         "p99_us": percentile(0.99),
     });

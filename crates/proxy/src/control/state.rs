@@ -14,6 +14,7 @@ use crate::config::Config;
 use crate::digests::table::CoreDigests;
 use crate::fleet::cores::Batch;
 use crate::fleet::roster::Fleet;
+use crate::hot_keys::CoreHotKeys;
 use crate::limits;
 use crate::locks::status::CoreLocks;
 use crate::slow_queries::records::CoreSlowQueries;
@@ -84,6 +85,8 @@ pub enum CoreMail {
     SlowQueries(mpsc::Sender<CoreSlowQueries>),
     /// Report the digests; the answer goes to this sender, if it has room.
     Digests(mpsc::Sender<CoreDigests>),
+    /// Report the hot keys; the answer goes to this sender, if it has room.
+    HotKeys(mpsc::Sender<CoreHotKeys>),
     /// Report the longest queues for locks, and the fleet; the answer goes to this sender, if it
     /// has room.
     Locks(mpsc::Sender<CoreLocks>),

@@ -30,6 +30,7 @@ mod pages;
 mod pool_shares;
 mod digests;
 mod guesses;
+mod hot_keys;
 mod heavy;
 mod handshake_node;
 mod handshake_testbed;
