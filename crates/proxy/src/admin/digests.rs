@@ -128,3 +128,53 @@ fn totals_shown(totals: &Totals) -> Map<String, Value> {
         _ => Map::new(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::account::Account;
+    use crate::digests::table::DigestTable;
+    use crate::digests::totals::End;
+
+    /// A core that had a query of each of these texts.
+    fn core(core: usize, texts: &'static [&'static str]) -> Mailbox {
+        Box::new(move |mail| {
+            let CoreMail::Digests(answer) = mail else { panic!("{mail:?}") };
+            let mut table = DigestTable::default();
+            let end = End {
+                now_ns: 5,
+                wait_ns: 1_000,
+                node_ns: 9_000,
+                bytes_in: 20,
+                bytes_out: 30,
+                error: (core == 1).then_some(ErrorKind::Invalid),
+            };
+            for text in texts {
+                let (kind, text) = (QueryKind::Query, Box::from(*text));
+                let name = DigestName { kind, keyspace: None, text };
+                let origin = Origin { table: Some("shop.items".into()), role: Some("app".into()) };
+                let digest = table.admit(5, Account::default(), name, origin).expect("room");
+                assert!(table.count(digest, &end));
+            }
+            table.count_other(QueryKind::Prepare, &end);
+            table.report(core, 10, &answer);
+            Ok(())
+        })
+    }
+
+    #[tokio::test]
+    async fn the_rows_of_a_digest_are_added_up_and_the_one_with_most_time_comes_first() {
+        let mailboxes = [core(0, &["SELECT a", "SELECT b"]), core(1, &["SELECT b"])];
+        let page = Digests::new(mailboxes.into()).page().await;
+        let rows = page["digests"].as_array().expect("rows");
+        assert_eq!((rows.len(), &page["cores_missing"]), (2, &json!([])));
+        let first = &rows[0];
+        assert_eq!((&first["text"], &first["count"]), (&json!("SELECT b"), &json!(2)));
+        assert_eq!((&first["errors"], &first["errors_by_kind"]["invalid"]), (&json!(1), &json!(1)));
+        assert_eq!((&first["sum_us"], &first["wait_us"]), (&json!(20), &json!(2)));
+        assert_eq!((&first["p99_us"], &first["bytes_out"]), (&json!(10), &json!(60)));
+        assert_eq!((&first["table"], &first["role"]), (&json!("shop.items"), &json!("app")));
+        let others = &page["others"][0];
+        assert_eq!((&others["kind"], &others["count"]), (&json!("prepare"), &json!(2)));
+    }
+}

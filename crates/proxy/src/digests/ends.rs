@@ -83,13 +83,13 @@ pub(crate) fn ended_with(
         error: ErrorKind::of(outcome, code),
         ..End::new(pending, io.now_ns(), bytes_in, answer.body.len())
     };
-    count(core, &pending.plan, &end);
+    count(core, pending, &end);
 }
 
 /// Counts a query whose answer the client got from an agent.
 pub(crate) fn handed_over(core: &mut Core, io: &Io, pending: &Pending, bytes_out: usize) {
     let bytes_in = core.retained.length(pending.kept);
-    count(core, &pending.plan, &End::new(pending, io.now_ns(), bytes_in, bytes_out));
+    count(core, pending, &End::new(pending, io.now_ns(), bytes_in, bytes_out));
 }
 
 /// Counts a query that no link took.
@@ -102,14 +102,16 @@ pub(crate) fn refused(core: &mut Core, io: &Io, header: &Header, plan: &Plan) {
         bytes_out: 0,
         error: Some(ErrorKind::Overloaded),
     };
-    count(core, plan, &end);
+    let digests = &mut core.reports.digests;
+    if !digests.count(plan.digest, &end) {
+        digests.count_other(plan.kind, &end);
+    }
 }
 
-fn count(core: &mut Core, plan: &Plan, end: &End) {
-    let digests = &mut core.reports.digests;
-    if !digests.count(plan.digest, end) {
-        digests.count_other(plan.kind, end);
-    }
+/// Counts a query whose bytes may be gone: a prepared statement can still get its row.
+fn count(core: &mut Core, pending: &Pending, end: &End) {
+    let Core { reports, router, clients, .. } = core;
+    count_unknown(&mut reports.digests, router, clients, pending, None, end);
 }
 
 /// The code of an ERROR for a client.

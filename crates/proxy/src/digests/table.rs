@@ -149,7 +149,7 @@ impl DigestTable {
     }
 
     /// The row of a statement: its own, or a new one for this account if there is room for one.
-    pub(super) fn admit(
+    pub(crate) fn admit(
         &mut self,
         now_ns: u64,
         account: Account,
