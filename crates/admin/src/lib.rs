@@ -7,6 +7,7 @@
 //! loads and stores (no lock, no read-modify-write); the admin thread reads it at any moment.
 
 mod authorization;
+mod changes;
 mod counter;
 mod encode;
 mod histogram;
@@ -27,7 +28,7 @@ pub use histogram::{BUCKETS, Histogram, Snapshot};
 pub use host::is_meant;
 pub use liveness::Heartbeats;
 pub use loops::Loops;
-pub use pages::{Access, Pages, Part, Refusal, State};
+pub use pages::{Access, Change, Pages, Part, Refusal, State};
 /// Units of metrics.
 pub use prometheus_client::registry::Unit;
 pub use request_kind::RequestKind;

@@ -18,6 +18,9 @@ use crate::{labels, process};
 /// A future of a [`Part`]'s state.
 pub type State<'a> = Pin<Box<dyn Future<Output = Json> + Send + 'a>>;
 
+/// A future of the outcome of a change; a refusal says why in `error`.
+pub type Change<'a> = Pin<Box<dyn Future<Output = Result<Json, Json>> + Send + 'a>>;
+
 /// A part of the program that the pages show. The admin thread may call it at any time.
 pub trait Part: Send + Sync + 'static {
     /// Writes the part's metrics. Their names must differ from those of other parts.
@@ -46,6 +49,16 @@ pub trait Part: Send + Sync + 'static {
     fn page(&self, _name: &str) -> Option<State<'_>> {
         None
     }
+
+    /// Returns the names of the part's own changes, which no other part has.
+    fn changes(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// Makes one of its own changes, with the parameters of the request; `None` for any other name.
+    fn change(&self, _name: &str, _parameters: &Json) -> Option<Change<'_>> {
+        None
+    }
 }
 
 labels! {
@@ -57,6 +70,10 @@ labels! {
         WrongToken = "wrong_token",
         /// The request named a host that the pages do not answer for.
         Host = "host",
+        /// The request asked for a change from another machine, and the pages have no tokens.
+        Remote = "remote",
+        /// The request came from a page of another site in a browser.
+        CrossSite = "cross_site",
     }
 }
 
@@ -143,6 +160,17 @@ impl Pages {
     pub(crate) async fn page(&self, name: &str) -> Option<Json> {
         let state = self.parts.iter().find_map(|part| part.page(name))?;
         Some(state.await)
+    }
+
+    /// The names of the parts' own changes.
+    pub(crate) fn changes(&self) -> impl Iterator<Item = &'static str> {
+        self.parts.iter().flat_map(|part| part.changes()).copied()
+    }
+
+    /// Makes a part's own change.
+    pub(crate) async fn change(&self, name: &str, parameters: &Json) -> Option<Result<Json, Json>> {
+        let outcome = self.parts.iter().find_map(|part| part.change(name, parameters))?;
+        Some(outcome.await)
     }
 
     /// The state of all parts as one object.

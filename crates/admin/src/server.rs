@@ -1,7 +1,7 @@
-//! Metrics, health, readiness and status over HTTP. All pages only read.
+//! Metrics, health, readiness and status over HTTP. Pages only read; [`changes`] take POST.
 //!
-//! Anyone who can reach the port, under an address or a name of this machine, may read the pages
-//! and do nothing else, unless TLS asks for a certificate, or the pages for a token. Time limits
+//! Anyone who can reach the port, under an address or a name of this machine, may read the pages,
+//! unless TLS asks for a certificate, or the pages for a token. Time limits
 //! apply to each request and connection, a size limit to the head, and a maximum to the number of
 //! connections. At the maximum, a new connection replaces the one that has been silent for longest,
 //! so it never waits.
@@ -11,11 +11,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use axum::extract::{Request, State};
+use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Json, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 use axum::{Extension, Router};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -29,7 +29,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::liveness::LOOK_EVERY;
 use crate::pages::{Pages, Refusal};
-use crate::{authorization, host};
+use crate::{authorization, changes, host};
 
 /// Connections at a time, one request each.
 const CONNECTIONS_MAX: usize = 512;
@@ -53,7 +53,11 @@ impl Pages {
         let own = self
             .names()
             .fold(Router::new(), |router, name| router.route(&format!("/{name}"), get(own_page)));
+        let own = self
+            .changes()
+            .fold(own, |router, name| router.route(&format!("/{name}"), post(changes::make)));
         let router = own
+            .layer(DefaultBodyLimit::max(changes::BYTES_MAX))
             .route("/metrics", get(metrics))
             .route("/healthz", get(health))
             .route("/readyz", get(ready))
@@ -77,8 +81,9 @@ impl Pages {
             };
             connections.make_room();
             let has_asked = HasAsked::default();
-            let service =
-                TowerToHyperService::new(router.clone().layer(Extension(has_asked.clone())));
+            let peer_address = changes::Peer(peer.ip().to_canonical());
+            let router = router.clone().layer(Extension(has_asked.clone()));
+            let service = TowerToHyperService::new(router.layer(Extension(peer_address)));
             let tls = self.access.tls.clone();
             let task = tokio::spawn(async move {
                 let connection = async {
@@ -242,11 +247,11 @@ async fn not_found(State(pages): State<Arc<Pages>>, request: Request) -> Respons
 async fn not_allowed(request: Request) -> Response {
     failure(
         StatusCode::METHOD_NOT_ALLOWED,
-        &format!("{} is not allowed here, only GET and HEAD", request.method()),
+        &format!("{} is not allowed here: pages take GET and HEAD, changes POST", request.method()),
     )
 }
 
-fn failure(status: StatusCode, error: &str) -> Response {
+pub(crate) fn failure(status: StatusCode, error: &str) -> Response {
     (status, Json(json!({ "error": error }))).into_response()
 }
 

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use shunt_admin::{Access, Encoder, Json, Map, Pages, Part, State};
+use shunt_admin::{Access, Change, Encoder, Json, Map, Pages, Part, State};
 use shunt_tls::Tokens;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -130,6 +130,51 @@ impl Part for Unready {
     fn status(&self) -> State<'_> {
         Box::pin(std::future::ready(Json::Null))
     }
+
+    fn changes(&self) -> &'static [&'static str] {
+        &["paint"]
+    }
+
+    fn change(&self, name: &str, parameters: &Json) -> Option<Change<'_>> {
+        let is_known = name == "paint" && parameters["colour"] == "red";
+        let outcome = if is_known { Ok(Json::Null) } else { Err(Json::Null) };
+        Some(Box::pin(std::future::ready(outcome)))
+    }
+}
+
+/// Otherwise any page that an operator reads could change the proxy, because the operator's browser
+/// reaches the admin address.
+#[tokio::test]
+async fn only_a_program_of_this_machine_makes_changes_and_only_by_post() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
+    let address = listener.local_addr().expect("it listens");
+    let pages = Pages::new("1", vec![Arc::new(Unready)]);
+    tokio::spawn(Arc::clone(&pages).serve(listener));
+    let json = "Content-Type: application/json\r\n";
+    for (method, fields, colour, expected) in [
+        ("POST", json.to_owned(), "red", "200 OK"),
+        ("POST", json.to_owned(), "blue", "409 Conflict"),
+        ("POST", format!("{json}Origin: http://attacker.example\r\n"), "red", "403 Forbidden"),
+        ("POST", format!("{json}Sec-Fetch-Site: cross-site\r\n"), "red", "403 Forbidden"),
+        // Kinds of content that a browser sends to another site without asking.
+        ("POST", "Content-Type: text/plain\r\n".to_owned(), "red", "415 Unsupported Media Type"),
+        ("POST", String::new(), "red", "415 Unsupported Media Type"),
+        ("GET", json.to_owned(), "red", "405 Method Not Allowed"),
+        ("OPTIONS", "Origin: http://attacker.example\r\n".to_owned(), "", "405 Method Not Allowed"),
+    ] {
+        let body = format!("{{\"colour\":\"{colour}\"}}");
+        let length = body.len();
+        let request = format!(
+            "{method} /paint HTTP/1.1\r\nHost: localhost\r\n{fields}Content-Length: {length}\r\n\r\n{body}"
+        );
+        assert_eq!(answer(address, &request).await, format!("HTTP/1.1 {expected}"), "{request}");
+    }
+    let request = format!(
+        "POST /paint HTTP/1.1\r\nHost: attacker.example\r\n{json}Content-Length: 2\r\n\r\n{{}}"
+    );
+    assert_eq!(answer(address, &request).await, "HTTP/1.1 421 Misdirected Request");
+    let metrics = pages.render().expect("text");
+    assert!(metrics.contains("shunt_admin_refusals_total{reason=\"cross_site\"} 2"), "{metrics}");
 }
 
 /// Serves empty pages that need a token.

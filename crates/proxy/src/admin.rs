@@ -1,14 +1,16 @@
 //! Metrics, health, readiness and status of the proxy, as seen from outside.
 //!
-//! This part only reads: counters of the cores, the last known ring and the configuration. It asks
+//! The pages only read: counters of the cores, the last known ring and the configuration. They ask
 //! the cores for their clients, their slow queries, the members of the fleet and the locks that
-//! clients wait for.
+//! clients wait for. Changes are orders to the main thread.
 
 mod ask;
 mod clients;
 mod fleet;
 mod digests;
 mod hot_keys;
+mod orders;
+mod settings;
 mod slow_queries;
 mod status;
 #[cfg(test)]
@@ -20,7 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use shunt_admin::{Encoder, Heartbeats, Json, Map, Part, State, Unit};
+use shunt_admin::{Change, Encoder, Heartbeats, Json, Map, Part, State, Unit};
 use shunt_topology::RoutingTable;
 use tokio::sync::watch;
 
@@ -29,6 +31,8 @@ use crate::control::Mailbox;
 use crate::control::datacentre;
 use crate::metrics::exposition::Sources;
 use clients::Clients;
+pub use orders::{Order, Verdict};
+pub use settings::{Source, SourceMap};
 
 /// The pages of the admin address and their sources.
 #[derive(Debug)]
@@ -43,6 +47,8 @@ pub struct Admin {
     slow_queries: slow_queries::Records,
     digests: digests::Digests,
     hot_keys: hot_keys::HotKeys,
+    settings: settings::Settings,
+    orders: orders::Orders,
 }
 
 impl Admin {
@@ -71,6 +77,8 @@ impl Admin {
             slow_queries,
             digests,
             hot_keys,
+            settings: settings::Settings::new(),
+            orders: orders::Orders::default(),
         })
     }
 
@@ -82,6 +90,26 @@ impl Admin {
     pub fn has_datacentre(&self, name: Option<&str>) -> Result<(), String> {
         let (Some(name), Some(cluster)) = (name, self.sources.cluster.get()) else { return Ok(()) };
         datacentre::choose(Some(name), cluster.routing.nodes(), &[]).map(|_| ())
+    }
+
+    /// Connects changes with the main thread, which gets each order by `sender`.
+    pub fn take_orders(&self, sender: impl Fn(Order) + Send + Sync + 'static) {
+        self.orders.connect(Box::new(sender));
+    }
+
+    /// Notes a configuration that was read, and the sources of its options.
+    pub fn set_settings(&self, wanted: Arc<Config>, sources: SourceMap) {
+        self.settings.set(wanted, sources);
+    }
+
+    /// Notes that an option was changed by a request.
+    pub fn set_source(&self, key: &'static str, source: Source) {
+        self.settings.set_source(key, source);
+    }
+
+    /// Notes that a configuration was refused, for these reasons.
+    pub fn refuse_settings(&self, problems: Vec<String>) {
+        self.settings.refuse(problems);
     }
 
     /// Makes `/readyz` report "not ready", so that load balancers send new clients elsewhere.
@@ -101,6 +129,7 @@ impl Part for Admin {
         let help =
             "Time since the event loop was last seen to have turned; Shunt looks once a second.";
         encoder.gauge("shunt_loop_turn_age", help, Some(&Unit::Seconds), &ages)?;
+        self.settings.metrics(encoder)?;
         self.sources.write(encoder)
     }
 
@@ -117,7 +146,7 @@ impl Part for Admin {
     }
 
     fn pages(&self) -> &'static [&'static str] {
-        &[slow_queries::PAGE, digests::PAGE, hot_keys::PAGE]
+        &[slow_queries::PAGE, digests::PAGE, hot_keys::PAGE, settings::PAGE]
     }
 
     fn page(&self, name: &str) -> Option<State<'_>> {
@@ -128,8 +157,20 @@ impl Part for Admin {
                 let with_values = self.config.borrow().log_values == Switch::On;
                 Some(Box::pin(self.hot_keys.page(with_values)))
             }
+            settings::PAGE => {
+                let page = self.settings.page(&self.config.borrow().clone());
+                Some(Box::pin(std::future::ready(page)))
+            }
             _ => None,
         }
+    }
+
+    fn changes(&self) -> &'static [&'static str] {
+        &[orders::RELOAD, orders::LOG_LEVEL]
+    }
+
+    fn change(&self, name: &str, parameters: &Json) -> Option<Change<'_>> {
+        self.orders.change(name, parameters)
     }
 
     fn not_ready(&self) -> Option<String> {

@@ -41,7 +41,7 @@ use shunt_reactor::IoChoice;
 use shunt_tls::{ClientAuth, Verify};
 
 use Allowed::{Form, Numbers, Tables, WordOr};
-use option::{MaybeNumber, default_value, options};
+use option::{AsText, MaybeNumber, default_value, options};
 
 /// Stream ids of one connection (protocol v3 to v5, section 2.3: a signed 16-bit number, negative
 /// ones are events).

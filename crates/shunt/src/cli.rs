@@ -3,7 +3,7 @@
 use clap::{Args, Parser, Subcommand};
 use shunt_bench::cli::BenchCommand;
 
-use crate::console::{Clients, Hot, Nodes, Queries, Slow};
+use crate::console::{Clients, Hot, LogLevel, Nodes, Options, Queries, Reload, Slow};
 use crate::doctor::Doctor;
 use crate::fleet::Fleet;
 use crate::help;
@@ -259,6 +259,33 @@ Examples:
   shunt hot --sort writes
 ";
 
+const CONFIG_EXAMPLES: &str = "\
+Examples:
+  shunt config
+      Lists all options in force, with their sources: flag, file, admin (shunt log-level), default.
+
+  shunt config --changed
+";
+
+const LOG_LEVEL_EXAMPLES: &str = "\
+Examples:
+  shunt log-level
+  shunt log-level debug
+  shunt log-level info,shunt_proxy::control=debug
+
+The proxy accepts changes from its own machine, and from others with --token-file.
+";
+
+const RELOAD_EXAMPLES: &str = "\
+Examples:
+  shunt reload
+      Has the proxy read its configuration and certificates again, as SIGHUP does, and waits for the
+      outcome.
+
+In a unit of systemd:
+  ExecReload=/usr/bin/shunt reload
+";
+
 const BENCH_EXAMPLES: &str = "\
 Examples:
   shunt bench run --smoke
@@ -348,6 +375,15 @@ pub(crate) enum Command {
     /// List the partition keys that a running proxy is asked for most
     #[command(after_help = help::ending(HOT_EXAMPLES, "hot"))]
     Hot(Box<Hot>),
+    /// List the options of a running proxy, and where they come from
+    #[command(after_help = help::ending(CONFIG_EXAMPLES, "config"))]
+    Config(Box<Options>),
+    /// Show or set the level of a running proxy's log
+    #[command(after_help = help::ending(LOG_LEVEL_EXAMPLES, "log-level"))]
+    LogLevel(Box<LogLevel>),
+    /// Have a running proxy read its configuration again, and wait for the outcome
+    #[command(after_help = help::ending(RELOAD_EXAMPLES, "reload"))]
+    Reload(Box<Reload>),
     /// Measure the proxy against direct connections, and generate load
     #[command(after_help = help::ending(BENCH_EXAMPLES, "bench"))]
     Bench(Box<Bench>),

@@ -10,7 +10,8 @@ type Meaning = (u8, &'static [&'static str], &'static str);
 const SERVERS: &[&str] = &["up", "proxy", "node", "dispatch", "agent", "multiget"];
 
 /// Commands that ask a running proxy.
-const CONSOLE: &[&str] = &["clients", "nodes", "slow", "queries", "hot"];
+const CONSOLE: &[&str] =
+    &["clients", "nodes", "slow", "queries", "hot", "config", "log-level", "reload"];
 
 /// The meanings of the codes. [`help`] shows each command its own.
 const MEANINGS: &[Meaning] = &[
@@ -20,6 +21,7 @@ const MEANINGS: &[Meaning] = &[
     (0, CONSOLE, "done"),
     (0, &["doctor"], "no finding"),
     (1, &["fleet"], "drain: the member has not left in time, or died"),
+    (1, &["reload"], "the proxy keeps its configuration, because the new one has faults"),
     (1, &["doctor"], "warnings"),
     (1, &["bench"], "a measurement failed"),
     (2, SERVERS, "wrong command line or configuration"),

@@ -10,7 +10,10 @@ use crate::exit;
 /// Commands by purpose, in the order in which `shunt --help` lists them.
 const GROUPS: [(&str, &[&str]); 6] = [
     ("Proxy", &["up", "proxy", "node", "check"]),
-    ("A running proxy", &["clients", "nodes", "slow", "queries", "hot"]),
+    (
+        "A running proxy",
+        &["clients", "nodes", "slow", "queries", "hot", "config", "log-level", "reload"],
+    ),
     ("Locks and fleets", &["fleet", "doctor", "lock", "locks"]),
     ("Large answers", &["dispatch", "agent", "switch"]),
     ("Redis", &["multiget"]),

@@ -20,9 +20,15 @@ pub(crate) struct FilterHandle(reload::Handle<EnvFilter, Registry>);
 impl FilterHandle {
     /// Sets the filter. An invalid one changes nothing; callers have checked it before.
     pub(crate) fn set(&self, text: &str) {
-        if let Ok(filter) = filter(text) {
-            let _ = self.0.reload(filter);
-        }
+        let _ = self.change(text);
+    }
+
+    /// Sets the filter.
+    ///
+    /// # Errors
+    /// See [`filter`].
+    pub(crate) fn change(&self, text: &str) -> Result<(), String> {
+        self.0.reload(filter(text)?).map_err(|error| error.to_string())
     }
 }
 

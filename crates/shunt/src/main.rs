@@ -68,6 +68,9 @@ fn main() -> ExitCode {
         Some(Command::Slow(slow)) => slow.run().into(),
         Some(Command::Queries(queries)) => queries.run().into(),
         Some(Command::Hot(hot)) => hot.run().into(),
+        Some(Command::Config(options)) => options.run().into(),
+        Some(Command::LogLevel(level)) => level.run().into(),
+        Some(Command::Reload(reload)) => reload.run().into(),
         Some(Command::Bench(bench)) => shunt_bench::cli::run(bench.command),
         None => {
             print(&version::text(cli.verbose));

@@ -14,7 +14,7 @@ use shunt_reactor::{NameKind, PeerName};
 use shunt_tls::ClientAuth;
 
 use super::kinds::{Readable, Written};
-use super::option::MaybeNumber;
+use super::option::{AsText, MaybeNumber};
 use super::validate::Findings;
 use super::{Config, Problem, Secret, Tls};
 use crate::limits;
@@ -143,6 +143,16 @@ const OTHERS: u32 = 0o007;
 /// The identities, in the order of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Identities(pub Vec<Arc<Identity>>);
+
+/// Names and roles. Passwords and their files stay unsaid.
+impl AsText for Identities {
+    fn as_text(&self) -> Option<String> {
+        let each = self.0.iter();
+        let texts = each.map(|identity| format!("{} as {}", identity.name, identity.username));
+        let texts: Vec<String> = texts.collect();
+        (!texts.is_empty()).then(|| texts.join(","))
+    }
+}
 
 impl Identities {
     /// The first identity whose name is among those of a certificate.

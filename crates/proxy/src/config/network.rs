@@ -1,5 +1,6 @@
 //! Networks in options: an address, or an address with the length of a prefix (CIDR).
 
+use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 
 use super::kinds::Kind;
@@ -26,6 +27,21 @@ impl Network {
     /// True if every address of a protocol version belongs to the network.
     pub fn is_everything(self) -> bool {
         self.bits == 0 || self.bits == MAPPED_BITS && self.first.to_ipv4_mapped().is_some()
+    }
+}
+
+/// Writes the network as an operator would: an address alone has no prefix.
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let v4 = self.first.to_ipv4_mapped().filter(|_| self.bits >= MAPPED_BITS);
+        let (address, bits) = match v4 {
+            Some(address) => (IpAddr::V4(address), self.bits - MAPPED_BITS),
+            None => (IpAddr::V6(self.first), self.bits),
+        };
+        match self.bits {
+            128 => write!(f, "{address}"),
+            _ => write!(f, "{address}/{bits}"),
+        }
     }
 }
 
@@ -85,6 +101,7 @@ mod tests {
             ("::ffff:10.0.8.7", "10.0.8.7", "10.0.8.6"),
         ] {
             let network = network(text);
+            assert_eq!(network.to_string(), text.replace("/32", "").replace("::ffff:", ""));
             let contains = |address: &str| network.contains(address.parse().expect("address"));
             assert!(contains(inside) && !contains(outside), "{text}");
         }

@@ -2,6 +2,8 @@
 //! `docs/configuration.md` all use [`OPTIONS`], which the macro here makes of the list in
 //! `config.rs`.
 
+mod text;
+
 use std::path::PathBuf;
 
 use shunt_reactor::IoChoice;
@@ -14,6 +16,7 @@ use super::values::{
     Aggregate, Commit, Handover, LogFormat, Multiget, Secret, Switch, Tls, Window,
 };
 use super::{Config, OPTIONS};
+pub(super) use text::AsText;
 
 /// An option of the proxy.
 #[derive(Debug)]
@@ -36,6 +39,9 @@ pub struct ConfigOption {
     pub manual: &'static str,
     /// True if a flag has commas between its parts, and the file a list.
     pub is_list: bool,
+    /// The value of a configuration, as an operator would write it; secrets are hidden. `None` if
+    /// there is none.
+    pub text: fn(&Config) -> Option<String>,
     pub(super) read: fn(&mut Config, &Written) -> Vec<String>,
     pub(super) number: fn(&Config) -> Option<u64>,
     pub(super) differs: fn(&Config, &Config) -> bool,
@@ -46,6 +52,11 @@ impl ConfigOption {
     /// Reads a value into its field; returns a message for each fault.
     pub fn read(&self, config: &mut Config, written: &Written) -> Vec<String> {
         (self.read)(config, written)
+    }
+
+    /// True if two configurations differ in it.
+    pub fn is_changed(&self, one: &Config, other: &Config) -> bool {
+        (self.differs)(one, other)
     }
 
     /// True if the command line has a flag for it.
@@ -248,6 +259,7 @@ macro_rules! options {
                     }
                     faults
                 },
+                text: |config| config.$key.as_text(),
                 number: |config| config.$key.number(),
                 differs: |one, other| one.$key != other.$key,
                 copy: |from, to| to.$key = from.$key.clone(),

@@ -73,21 +73,21 @@ impl Answer {
 }
 
 impl AdminAccess {
-    /// Reads a page.
+    /// Asks for a change.
     ///
     /// # Errors
-    /// The proxy cannot be reached, or refuses.
-    pub(crate) fn get(&self, path: &str) -> Result<Answer, Failure> {
-        self.request(Method::GET, path)
+    /// The proxy cannot be reached.
+    pub(crate) fn post(&self, path: &str, parameters: &Value) -> Result<Answer, Failure> {
+        self.request(Method::POST, path, parameters.to_string())
     }
 
-    fn request(&self, method: Method, path: &str) -> Result<Answer, Failure> {
+    fn request(&self, method: Method, path: &str, body: String) -> Result<Answer, Failure> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .map_err(|error| Failure::internal("the runtime could not be created", error))?;
         let answer = runtime.block_on(async {
-            let answer = tokio::time::timeout(PATIENCE, self.exchange(method, path)).await;
+            let answer = tokio::time::timeout(PATIENCE, self.exchange(method, path, body)).await;
             answer.unwrap_or_else(|_| {
                 Err(self.unreachable(&format!("no answer within {} s", PATIENCE.as_secs())))
             })
@@ -97,9 +97,9 @@ impl AdminAccess {
         answer
     }
 
-    async fn exchange(&self, method: Method, path: &str) -> Result<Answer, Failure> {
+    async fn exchange(&self, method: Method, path: &str, body: String) -> Result<Answer, Failure> {
         let (host, port) = self.address()?;
-        let request = self.head(method, path, &host, port)?;
+        let request = self.head(method, path, (&host, port), body)?;
         let tls = self.tls.client().map_err(|error| refused(error.to_string()))?;
         let connection = TcpStream::connect((&*host, port)).await;
         let connection = connection.map_err(|error| self.unreachable(&error.to_string()))?;
@@ -157,19 +157,20 @@ impl AdminAccess {
         &self,
         method: Method,
         path: &str,
-        host: &str,
-        port: u16,
+        (host, port): (&str, u16),
+        body: String,
     ) -> Result<Request<Full<Bytes>>, Failure> {
         let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
         let mut request = Request::builder()
             .method(method)
             .uri(path)
             .header("host", format!("{host}:{port}"))
+            .header("content-type", "application/json")
             .header("connection", "close");
         if let Some(token) = self.token()? {
             request = request.header("authorization", format!("Bearer {token}"));
         }
-        let request = request.body(Full::default());
+        let request = request.body(Full::from(body));
         request.map_err(|error| refused(format!("the request cannot be sent: {error}")))
     }
 
@@ -205,6 +206,20 @@ impl AdminAccess {
             ),
         }
     }
+}
+
+/// Reads a page, which has `subject`.
+///
+/// # Errors
+/// The proxy cannot be reached, refuses, or has no such page.
+pub(super) fn get(access: &AdminAccess, path: &str, subject: &str) -> Result<Value, Failure> {
+    let answer = access.request(Method::GET, path, String::new())?;
+    if answer.status == StatusCode::NOT_FOUND {
+        return Err(refused(format!(
+            "this proxy has no page {path}: its version cannot show {subject}"
+        )));
+    }
+    answer.page()
 }
 
 /// The failure of a command that asks for something that cannot be had.

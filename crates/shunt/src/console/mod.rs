@@ -1,17 +1,20 @@
-//! `shunt clients`, `nodes`, `slow`, `queries` and `hot`: a running proxy as tables, from the pages
-//! of its admin address.
+//! Commands that ask a running proxy at its admin address: tables of its clients, nodes and
+//! queries, its options, and changes.
 
+mod control;
 mod http;
+mod options;
 mod table;
 mod views;
 
 use clap::Args;
-use hyper::StatusCode;
 use serde_json::Value;
 
 use crate::exit::{Exit, Failure};
 use crate::print;
-use http::{AdminAccess, refused};
+pub(crate) use control::{LogLevel, Reload};
+use http::{AdminAccess, get, refused};
+pub(crate) use options::Options;
 use views::{Order, View};
 
 /// A table of a running proxy.
@@ -52,7 +55,7 @@ macro_rules! listing {
 listing! {
     /// `shunt clients`.
     Clients, CLIENTS,
-    ["rate", "queries", "clients", "in-flight", "paused", "role", "address", "application"]
+    ["rate", "queries", "clients", "in-flight", "paused", "role", "errors", "p99", "address", "application"]
 }
 listing! {
     /// `shunt nodes`.
@@ -75,7 +78,7 @@ impl Listing {
     fn run(&self, view: &View, sort: &str) -> Exit {
         let order = view.orders.iter().find(|Order(name, ..)| *name == sort);
         let page = order.ok_or_else(|| refused(format!("--sort: there is no order `{sort}`")));
-        match page.and_then(|order| Ok((order, self.page(view)?))) {
+        match page.and_then(|order| Ok((order, get(&self.access, view.page, view.subject)?))) {
             Ok((order, page)) => {
                 self.show(view, order, &page);
                 Exit::Done
@@ -84,20 +87,8 @@ impl Listing {
         }
     }
 
-    fn page(&self, view: &View) -> Result<Value, Failure> {
-        let answer = self.access.get(view.page)?;
-        if answer.status == StatusCode::NOT_FOUND {
-            return Err(refused(format!(
-                "this proxy has no page {}: its version cannot show {}",
-                view.page, view.subject
-            )));
-        }
-        answer.page()
-    }
-
     fn show(&self, view: &View, order: &Order, page: &Value) {
-        let mut rows: Vec<&Value> =
-            page.pointer(view.rows).and_then(Value::as_array).into_iter().flatten().collect();
+        let mut rows = views::rows(page, view.rows);
         views::sort(&mut rows, order);
         let more = rows.len().saturating_sub(self.limit as usize);
         rows.truncate(self.limit as usize);
@@ -121,9 +112,6 @@ impl Listing {
 
 /// Prints a failure.
 fn complain(failure: &Failure) -> Exit {
-    let mut shown = String::new();
-    let _ =
-        std::fmt::Write::write_str(&mut crate::logging::Printable(&mut shown), &failure.message);
-    eprintln!("error: {shown}");
+    eprintln!("error: {}", table::printable(&failure.message));
     failure.exit
 }

@@ -23,7 +23,7 @@ pub(super) enum Form {
     Text,
     /// Left-aligned, and never cut.
     Word,
-    /// A whole number, right-aligned.
+    /// A whole number, right-aligned; an object of such numbers counts as their sum.
     Number,
     /// Milliseconds with a decimal.
     Milliseconds,
@@ -133,12 +133,23 @@ fn cell(value: &Value, form: Form) -> Option<String> {
         (Form::Microseconds, value) => format!("{:.1}", value.as_f64()? / 1e3),
         (Form::Either(yes, no), value) => if value.as_bool()? { yes } else { no }.to_owned(),
         (Form::Clock, value) => clock(value.as_u64()?),
+        (Form::Number, Value::Object(_)) => sum(value)?.to_string(),
         (_, Value::String(text)) => text.clone(),
         (_, value) => value.to_string(),
     };
+    Some(printable(&text))
+}
+
+/// The sum of an object's numbers; `None` for any other value.
+pub(super) fn sum(value: &Value) -> Option<u64> {
+    Some(value.as_object()?.values().filter_map(Value::as_u64).sum())
+}
+
+/// A text of a client, a node or a proxy, without characters that a terminal acts upon.
+pub(super) fn printable(text: &str) -> String {
     let mut shown = String::new();
-    let _ = Printable(&mut shown).write_str(&text);
-    Some(shown)
+    let _ = Printable(&mut shown).write_str(text);
+    shown
 }
 
 /// The time of day.

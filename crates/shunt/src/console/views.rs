@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::table::{Column, Form};
+use super::table::{self, Column, Form};
 
 /// A page of the proxy as a table.
 pub(super) struct View {
@@ -67,6 +67,8 @@ pub(super) const CLIENTS: View = View {
         Order("in-flight", "/in_flight", Falling),
         Order("paused", "/paused", Falling),
         Order("role", "/role", Rising),
+        Order("errors", "/errors", Falling),
+        Order("p99", "/p99_us", Falling),
         Order("address", "/address", Rising),
         Order("application", "/application", Rising),
     ],
@@ -137,16 +139,18 @@ pub(super) const QUERIES: View = View {
     columns: &[
         Column("count", "/count", Number),
         Column("errors", "/errors", Number),
-        Column("sum ms", "/sum_us", Microseconds),
+        Column("sum ms", "/total_ms", Milliseconds),
         Column("p50 ms", "/p50_us", Microseconds),
         Column("p99 ms", "/p99_us", Microseconds),
         Column("bytes in", "/bytes_in", Number),
         Column("bytes out", "/bytes_out", Number),
+        Column("role", "/role", Text),
+        Column("kind", "/kind", Word),
         Column("table", "/table", Text),
         Column("text", "/text", Text),
     ],
     orders: &[
-        Order("time", "/sum_us", Falling),
+        Order("time", "/total_ms", Falling),
         Order("count", "/count", Falling),
         Order("errors", "/errors", Falling),
         Order("p99", "/p99_us", Falling),
@@ -173,6 +177,11 @@ pub(super) const HOT: View = View {
     ],
 };
 
+/// The rows at a place of a page.
+pub(super) fn rows<'p>(page: &'p Value, place: &str) -> Vec<&'p Value> {
+    page.pointer(place).and_then(Value::as_array).into_iter().flatten().collect()
+}
+
 /// Sorts the rows. Rows without the value come last; equal ones keep their order.
 pub(super) fn sort(rows: &mut [&Value], order: &Order) {
     let Order(_, place, direction) = order;
@@ -189,6 +198,7 @@ pub(super) fn sort(rows: &mut [&Value], order: &Order) {
 fn compare(one: Option<&Value>, other: Option<&Value>) -> std::cmp::Ordering {
     let number = |value: Option<&Value>| match value {
         Some(Value::Bool(is)) => Some(f64::from(u8::from(*is))),
+        Some(value @ Value::Object(_)) => table::sum(value).map(|sum| sum as f64),
         value => value.and_then(Value::as_f64),
     };
     match (number(one), number(other)) {
@@ -205,6 +215,10 @@ mod tests {
 
     #[test]
     fn rows_without_a_value_come_last_in_either_direction() {
+        let failed = json!([{ "n": { "other": 1 } }, { "n": { "other": 0, "timed_out": 2 } }]);
+        let mut sums = rows(&failed, "");
+        sort(&mut sums, &Order("", "/n", Falling));
+        assert_eq!(sums[0]["n"]["timed_out"], 2);
         let rows = json!([{ "n": 2, "s": "b" }, { "n": null }, { "n": 10.5, "s": "a" }, {}]);
         let sorted = |place, direction| {
             let mut rows: Vec<&Value> = rows.as_array().into_iter().flatten().collect();

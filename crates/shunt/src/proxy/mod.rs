@@ -36,7 +36,7 @@ use crate::{admin, logging};
 
 /// Runs the proxy until a signal or a fatal error ends it.
 pub(crate) fn run(settings: Settings) -> Exit {
-    let config = match settings.load() {
+    let (config, sources) = match settings.load_with_sources() {
         Ok(config) => config,
         Err(problems) => {
             eprint!("{problems}");
@@ -51,7 +51,8 @@ pub(crate) fn run(settings: Settings) -> Exit {
         }
     };
     let events = Events::new();
-    let reload = Reload { load: Box::new(move || settings.load()), filter };
+    let load = Box::new(move || settings.load_with_sources());
+    let reload = Reload { load, filter, sources };
     let bound = events.catch_signals().and_then(|()| bind(config));
     match bound.and_then(|bound| start(bound, Vec::new(), Some(reload), &events)) {
         Ok(started) => {

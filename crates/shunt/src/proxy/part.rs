@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
+use serde_json::json;
 use shunt_locks_http::Order;
-use shunt_proxy::admin::Admin;
-use shunt_proxy::config::{Config, Problem};
+use shunt_proxy::admin::{Admin, Order as AdminOrder, Source, SourceMap, Verdict};
+use shunt_proxy::config::{Config, OPTIONS, Problem, Reloaded};
 use shunt_proxy::control::CoreMail;
 use shunt_proxy::metrics::CoreMetrics;
 use shunt_proxy::tls::{IdentityFiles, Incoming, Outgoing};
@@ -42,6 +43,8 @@ pub(super) enum Notice {
         /// The reason, if the thread should not have ended.
         failure: Option<String>,
     },
+    /// An operator has asked for a change at the admin address.
+    Order(AdminOrder),
     /// The thread of locks over HTTP has ended.
     HttpEnded {
         /// The reason, if the thread should not have ended.
@@ -52,7 +55,9 @@ pub(super) enum Notice {
 /// The means to reload the configuration.
 pub(crate) struct Reload {
     /// Reads the configuration.
-    pub(crate) load: Box<dyn Fn() -> Result<Config, SettingsError>>,
+    pub(crate) load: Box<dyn Fn() -> Result<(Config, SourceMap), SettingsError>>,
+    /// The sources of the options with which the proxy has started.
+    pub(crate) sources: SourceMap,
     /// Filter of the logs, whose level may change.
     pub(crate) filter: FilterHandle,
 }
@@ -114,6 +119,9 @@ impl ProxyPart {
         } = running;
         let (acceptor, cores_running) = (Some(acceptor), mailers.len());
         let (accepting_died, waiting, control_runs) = (false, Vec::new(), true);
+        if let Some(reload) = &reload {
+            pages.set_settings(Arc::clone(&config.borrow()), reload.sources.clone());
+        }
         Self {
             reload,
             config,
@@ -148,6 +156,10 @@ impl ProxyPart {
                 Some(Exit::Unfit)
             }
             Notice::RingTimeout | Notice::Unfit(_) => None,
+            Notice::Order(order) => {
+                self.obey(order);
+                None
+            }
             Notice::CoreEnded { index, failure } => {
                 self.cores_running = self.cores_running.saturating_sub(1);
                 match failure {
@@ -196,18 +208,88 @@ impl ProxyPart {
         }
     }
 
-    /// Reads the configuration again and applies what can change while the proxy runs.
-    fn reload_configuration(&mut self, reload: &Reload) {
-        let new = match (reload.load)() {
-            Ok(new) => new,
-            Err(problems) => {
-                error!("the configuration stays as it is, because the new one is not valid");
-                for problem in problems.lines() {
-                    error!(%problem, "a fault of the new configuration");
-                }
-                return;
+    /// Makes a change that an operator has asked for. An operator who has gone away misses the
+    /// outcome only.
+    fn obey(&mut self, order: AdminOrder) {
+        let is_ending = self.acceptor.is_none();
+        match order {
+            AdminOrder::Reload(answer) => {
+                let verdict = match is_ending {
+                    true => Err(json!({ "error": "the proxy is ending" })),
+                    false => self.reload_for_verdict(),
+                };
+                let _ = answer.send(verdict);
             }
+            AdminOrder::LogLevel(level, answer) => {
+                let verdict = match &self.reload {
+                    None => Err(json!({ "error": "the logs of this process have a fixed level" })),
+                    Some(reload) => {
+                        reload.filter.change(&level).map_err(|error| json!({ "error": error }))
+                    }
+                };
+                if verdict.is_ok() {
+                    let old = self.config.borrow().log.clone();
+                    info!(old, new = level, "an operator has changed the level of the log");
+                    self.pages.set_source("log", Source::Admin);
+                    let present = Config::clone(&self.config.borrow());
+                    self.apply(Config { log: level.clone(), ..present });
+                }
+                let _ = answer.send(verdict.map(|()| json!({ "level": level })));
+            }
+        }
+    }
+
+    /// Puts a configuration into force.
+    fn apply(&mut self, config: Config) {
+        let config = Arc::new(config);
+        self.send_all(&CoreMail::Reload(Arc::clone(&config)));
+        self.config.send_replace(config);
+    }
+
+    /// Reloads as SIGHUP does, and returns the outcome.
+    fn reload_for_verdict(&mut self) -> Verdict {
+        let Some(reload) = self.reload.take() else {
+            return Err(json!({ "error": "this process has no configuration to read again" }));
         };
+        let outcome = self.reload_configuration(&reload);
+        self.reload = Some(reload);
+        self.reload_files();
+        match outcome {
+            Ok(Reloaded { changed, waiting, .. }) => {
+                Ok(json!({ "applied": changed, "needs_restart": waiting }))
+            }
+            Err(problems) => Err(json!({
+                "error": "the configuration stays as it is",
+                "problems": problems,
+            })),
+        }
+    }
+
+    /// Reads certificates, tokens and passwords again.
+    fn reload_files(&mut self) {
+        self.incoming.reload();
+        self.outgoing.reload();
+        self.identity_files.hurry();
+    }
+
+    /// Reads the configuration again and applies what can change while the proxy runs. Returns the
+    /// faults of one that is refused.
+    fn reload_configuration(&mut self, reload: &Reload) -> Result<Reloaded, Vec<String>> {
+        let outcome = self.prepare_and_apply(reload);
+        if let Err(problems) = &outcome {
+            self.pages.refuse_settings(problems.clone());
+        }
+        outcome
+    }
+
+    fn prepare_and_apply(&mut self, reload: &Reload) -> Result<Reloaded, Vec<String>> {
+        let (new, sources) = (reload.load)().map_err(|problems| {
+            error!("the configuration stays as it is, because the new one is not valid");
+            for problem in problems.lines() {
+                error!(%problem, "a fault of the new configuration");
+            }
+            problems.lines().to_vec()
+        })?;
         let reloaded = self.config.borrow().reloaded(&new);
         // The new configuration is valid as a whole. The part of it that can change now may not fit
         // the options that need a restart.
@@ -216,23 +298,37 @@ impl ProxyPart {
             error!(key, why, needs_restart = ?reloaded.waiting, "the configuration stays as it is: the new one is valid only after a restart");
         }
         if !problems.is_empty() {
-            return;
+            let told = problems.iter().map(|Problem { key, message }| {
+                format!("`{key}`: {message}; the new configuration is valid only after a restart")
+            });
+            return Err(told.collect());
         }
         if let Err(why) = self.pages.has_datacentre(reloaded.config.local_datacentre.as_deref()) {
             error!(%why, "the configuration stays as it is, because the new one does not match \
             the ring");
-            return;
+            return Err(vec![why]);
         }
         let incoming = self.incoming.prepare(&reloaded.config);
         let outgoing = self.outgoing.prepare(&reloaded.config);
-        let (incoming, outgoing) = match incoming.and_then(|incoming| Ok((incoming, outgoing?))) {
-            Ok(prepared) => prepared,
-            Err(why) => {
+        let (incoming, outgoing) =
+            incoming.and_then(|incoming| Ok((incoming, outgoing?))).map_err(|why| {
                 error!(%why, "the configuration stays as it is, because a file of the new one \
                 cannot be used");
-                return;
-            }
-        };
+                vec![why.to_string()]
+            })?;
+        self.tell_changes(&reloaded, &new);
+        self.pages.set_settings(Arc::new(new), sources);
+        if !reloaded.changed.is_empty() {
+            reload.filter.set(&reloaded.config.log);
+            self.incoming.apply(incoming);
+            self.outgoing.apply(outgoing);
+            self.apply(reloaded.config.clone());
+        }
+        Ok(reloaded)
+    }
+
+    /// Logs the options that a reload changes, with their old and new values.
+    fn tell_changes(&self, reloaded: &Reloaded, new: &Config) {
         if !reloaded.waiting.is_empty() {
             warn!(keys = ?reloaded.waiting, "these keys have changed and need a restart");
         }
@@ -241,12 +337,11 @@ impl ProxyPart {
             return;
         }
         info!(keys = ?reloaded.changed, "configuration applied");
-        let config = Arc::new(reloaded.config);
-        reload.filter.set(&config.log);
-        self.incoming.apply(incoming);
-        self.outgoing.apply(outgoing);
-        self.send_all(&CoreMail::Reload(Arc::clone(&config)));
-        self.config.send_replace(config);
+        let old = self.config.borrow().clone();
+        for option in OPTIONS.iter().filter(|option| reloaded.changed.contains(&option.key)) {
+            let value = |config: &Config| (option.text)(config).unwrap_or_default();
+            info!(key = option.key, old = value(&old), new = value(new), "an option has changed");
+        }
     }
 
     /// Passes new passwords of identities on.
@@ -316,12 +411,11 @@ impl Part for ProxyPart {
 
     fn reload(&mut self) {
         if let Some(reload) = self.reload.take() {
-            self.reload_configuration(&reload);
+            // The log and the page of options have the faults.
+            let _ = self.reload_configuration(&reload);
             self.reload = Some(reload);
         }
-        self.incoming.reload();
-        self.outgoing.reload();
-        self.identity_files.hurry();
+        self.reload_files();
     }
 
     fn drain(&mut self, signal: Option<&'static str>) -> Duration {

@@ -129,6 +129,7 @@ pub(crate) fn start(
     };
     let mailboxes = || cores.iter().map(|core| mailbox_of(core.mailer.clone())).collect();
     let pages = Admin::new(sources, config_receiver.clone(), listening.clone(), mailboxes());
+    connect_orders(&pages, teller.clone());
     let http = http_listener.zip(listening.first().copied().map(super::reachable));
     let http_teller = teller.clone();
     let ended = move |failure| http_teller.tell(Notice::HttpEnded { failure });
@@ -169,6 +170,11 @@ pub(crate) fn start(
         Running { config, pages, acceptor, incoming, outgoing, mailers, metrics, http, notices };
     let part = ProxyPart::new(running, reload);
     Ok(Started { listening, unix: paths, admin, locks_http, schemes, part })
+}
+
+/// Sends the operators' orders to the part.
+fn connect_orders(pages: &Admin, teller: Teller<Notice>) {
+    pages.take_orders(move |order| teller.tell(Notice::Order(order)));
 }
 
 /// The admin pages' access with TLS and tokens.

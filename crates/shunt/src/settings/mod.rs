@@ -13,6 +13,7 @@ use std::fmt::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use shunt_proxy::admin::{Source, SourceMap};
 #[cfg(feature = "node")]
 pub(crate) use shunt_proxy::config::{
     Admin, Bytes, HttpAddress, Listen, LocksHttp, Millis, default_cores,
@@ -64,6 +65,14 @@ impl Settings {
     /// # Errors
     /// Every fault: those of the file, then of the flags, then of both together.
     pub(crate) fn load(&self) -> Result<Config, SettingsError> {
+        self.load_with_sources().map(|(config, _)| config)
+    }
+
+    /// The same, with the sources of the options that are given.
+    ///
+    /// # Errors
+    /// See [`Settings::load`].
+    pub(crate) fn load_with_sources(&self) -> Result<(Config, SourceMap), SettingsError> {
         let mut config = Config::default();
         let (file, mut lines) =
             self.config.as_deref().map_or_else(no_file, |path| read(path, &mut config));
@@ -99,7 +108,12 @@ impl Settings {
             |key: &str| given.contains(&key) || file.is_whole || file.places.contains_key(key);
         problems.retain(|problem| !faulty.contains(problem.key) && is_known(problem.key));
         lines.extend(problems.iter().map(|problem| self.locate(problem, &given, &file)));
-        if lines.is_empty() { Ok(config) } else { Err(SettingsError(lines)) }
+        if !lines.is_empty() {
+            return Err(SettingsError(lines));
+        }
+        let of_file = file.places.keys().map(|key| (*key, Source::File));
+        let sources = of_file.chain(given.iter().map(|key| (*key, Source::Flag)));
+        Ok((config, sources.collect()))
     }
 
     /// Prepends the place of the value to a problem.

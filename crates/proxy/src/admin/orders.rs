@@ -1,0 +1,77 @@
+//! Changes that an operator asks for at the admin address, and the main thread makes: a reload, and
+//! the level of the log.
+
+use std::fmt;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use shunt_admin::{Change, Json};
+use tokio::sync::oneshot;
+
+/// Names of the changes.
+pub(super) const RELOAD: &str = "reload";
+pub(super) const LOG_LEVEL: &str = "log_level";
+
+/// Longest time that the main thread may take. It reads files, and joins no other thread meanwhile.
+const PATIENCE: Duration = Duration::from_secs(8);
+
+/// The outcome of an order: an object for the answer. A refusal has the reason in `error`.
+pub type Verdict = Result<Json, Json>;
+
+/// An order for the main thread, with the way back for its outcome.
+#[derive(Debug)]
+pub enum Order {
+    /// Read the configuration again.
+    Reload(oneshot::Sender<Verdict>),
+    /// Log at this level, until the configuration is read again.
+    LogLevel(String, oneshot::Sender<Verdict>),
+}
+
+/// Hands an order to the main thread.
+type Sender = Box<dyn Fn(Order) + Send + Sync>;
+
+/// The way to the main thread, once there is one.
+#[derive(Default)]
+pub(super) struct Orders(OnceLock<Sender>);
+
+impl fmt::Debug for Orders {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Orders")
+    }
+}
+
+impl Orders {
+    pub(super) fn connect(&self, sender: Sender) {
+        let _ = self.0.set(sender);
+    }
+
+    /// Gives an order, and waits for its outcome.
+    pub(super) fn change(&self, name: &str, parameters: &Value) -> Option<Change<'_>> {
+        let (sender, verdict) = oneshot::channel();
+        let order = match name {
+            RELOAD => Order::Reload(sender),
+            LOG_LEVEL => match parameters.get("level").and_then(Value::as_str) {
+                Some(level) => Order::LogLevel(level.to_owned(), sender),
+                None => return Some(refused("`level` is missing")),
+            },
+            _ => return None,
+        };
+        let Some(send) = self.0.get() else {
+            return Some(refused("this process takes no orders"));
+        };
+        send(order);
+        Some(Box::pin(async {
+            match tokio::time::timeout(PATIENCE, verdict).await {
+                Ok(Ok(verdict)) => verdict,
+                Ok(Err(_)) => Err(json!({ "error": "the proxy is ending" })),
+                Err(_) => Err(json!({ "error": "the main thread has not answered in time" })),
+            }
+        }))
+    }
+}
+
+/// A change that is refused at once.
+fn refused(why: &'static str) -> Change<'static> {
+    Box::pin(std::future::ready(Err(json!({ "error": why }))))
+}

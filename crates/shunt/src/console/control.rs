@@ -1,0 +1,106 @@
+//! `shunt reload` and `shunt log-level`: changes of a running proxy.
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::http::{AdminAccess, get, refused};
+use super::{complain, table, views};
+use crate::exit::{Exit, Failure};
+use crate::{logging, print};
+use hyper::StatusCode;
+
+/// `shunt reload`.
+#[derive(Args, Debug)]
+pub(crate) struct Reload {
+    #[command(flatten)]
+    access: AdminAccess,
+    /// Print the outcome as a JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+impl Reload {
+    /// Has the proxy read its configuration again, and prints the outcome.
+    pub(crate) fn run(&self) -> Exit {
+        self.order().unwrap_or_else(|failure| complain(&failure))
+    }
+
+    fn order(&self) -> Result<Exit, Failure> {
+        let answer = self.access.post("/reload", &json!({}))?;
+        let is_applied = answer.status.is_success();
+        if !is_applied && answer.status != StatusCode::CONFLICT {
+            return Err(answer.refusal());
+        }
+        if self.json {
+            print(&table::json(&answer.body));
+        } else if is_applied {
+            let names = |place| {
+                let names = views::rows(&answer.body, place).into_iter().filter_map(Value::as_str);
+                names.map(table::printable).collect::<Vec<_>>().join(", ")
+            };
+            match names("/applied").as_str() {
+                "" => print("nothing to apply\n"),
+                applied => print(&format!("applied: {applied}\n")),
+            }
+            match names("/needs_restart").as_str() {
+                "" => {}
+                waiting => print(&format!("needs a restart: {waiting}\n")),
+            }
+        } else {
+            let error = answer.body["error"].as_str().unwrap_or("refused");
+            eprintln!("error: {}", table::printable(error));
+            let problems = views::rows(&answer.body, "/problems");
+            for problem in problems.iter().filter_map(|problem| problem.as_str()) {
+                eprintln!("error: {}", table::printable(problem));
+            }
+        }
+        Ok(if is_applied { Exit::Done } else { Exit::Failed })
+    }
+}
+
+/// `shunt log-level`.
+#[derive(Args, Debug)]
+pub(crate) struct LogLevel {
+    #[command(flatten)]
+    access: AdminAccess,
+    /// Print the level as a JSON object
+    #[arg(long)]
+    json: bool,
+    /// The new level: error, warn, info, debug, trace or off; or `tracing` directives. It holds
+    /// until the configuration is read again [default: show the present one]
+    #[arg(value_name = "LEVEL", value_parser = level)]
+    level: Option<String>,
+}
+
+impl LogLevel {
+    /// Shows or sets the level.
+    pub(crate) fn run(&self) -> Exit {
+        let level = match &self.level {
+            None => self.present(),
+            Some(level) => self
+                .access
+                .post("/log_level", &json!({ "level": level }))
+                .and_then(|answer| answer.page()),
+        };
+        match level {
+            Ok(level) if self.json => print(&table::json(&level)),
+            Ok(level) => {
+                let level = level["level"].as_str().unwrap_or_default();
+                print(&format!("{}\n", table::printable(level)));
+            }
+            Err(failure) => return complain(&failure),
+        }
+        Exit::Done
+    }
+
+    fn present(&self) -> Result<Value, Failure> {
+        let page = get(&self.access, "/config", "its options")?;
+        let option = views::rows(&page, "/options").into_iter().find(|row| row["key"] == "log");
+        let option = option.ok_or_else(|| refused("the proxy shows no level".to_owned()))?;
+        Ok(json!({ "level": option["value"], "source": option["source"] }))
+    }
+}
+
+fn level(text: &str) -> Result<String, String> {
+    logging::filter(text).map(|_| text.to_owned())
+}

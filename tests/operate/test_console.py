@@ -1,0 +1,109 @@
+"""The commands about a running proxy: its clients, nodes and queries, its options, and changes."""
+
+import json
+import os
+import subprocess
+
+import pytest
+from cassandra.cluster import Cluster
+
+from harness.driver import UNDISTURBED
+from harness.embedded import Embedded
+from harness.ports import free_port
+from harness.proxy import PATIENT_PROXY, Proxy, binary
+from harness.waits import until
+
+FILE = 'log = "info"\nslow_query_ms = {slow}\ncores = {cores}\n'
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory):
+    contact = f"127.0.0.1:{free_port()}"
+    log = tmp_path_factory.mktemp("node") / "node.log"
+    with Embedded("console", contact, ["node", "--listen", contact, "--admin", "off"], [contact], log) as node:
+        yield node
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    file = tmp_path_factory.mktemp("proxy") / "shunt.toml"
+    file.write_text(FILE.format(slow=500, cores=1))
+    return file
+
+
+@pytest.fixture(scope="module")
+def proxy(node, file):
+    options = ["--config", str(file), *PATIENT_PROXY]
+    with Proxy(node.contact, f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}", options, file.with_suffix(".log")) as proxy:
+        yield proxy
+
+
+@pytest.fixture(scope="module")
+def session(proxy):
+    cluster = Cluster([proxy.host], port=proxy.port, **UNDISTURBED)
+    session = cluster.connect()
+    session.execute("SELECT release_version FROM system.local")
+    yield session
+    cluster.shutdown()
+
+
+def shunt(proxy, *words, code=0) -> str:
+    """What a command prints on standard output, or on standard error if it fails."""
+    done = subprocess.run([str(binary()), *words, "--admin", proxy.admin], capture_output=True, text=True,
+                          env={**os.environ, "RUST_BACKTRACE": "0"})
+    assert done.returncode == code, (done, proxy.log_tail())
+    return done.stdout if code == 0 else done.stderr
+
+
+def rows(proxy, *words) -> list:
+    return [json.loads(line) for line in shunt(proxy, *words, "--json").splitlines()]
+
+
+def option(proxy, key: str) -> dict:
+    return next(row for row in rows(proxy, "config") if row["key"] == key)
+
+
+def test_clients_and_nodes_are_tables(node, proxy, session):
+    until(lambda: sum(row["queries"] for row in rows(proxy, "clients")) > 0, "the query is counted", told=proxy.log_tail)
+    heading, first = shunt(proxy, "clients").splitlines()[:2]
+    assert heading.split()[0] == "role" and "127.0.0.1" in first
+    assert [row["address"] for row in rows(proxy, "nodes")] == [node.contact]
+    assert node.contact in shunt(proxy, "nodes", "--sort", "address") and " up " in shunt(proxy, "nodes")
+    assert rows(proxy, "slow", "--sort", "total", "--limit", "1") is not None
+
+
+def test_options_have_their_source_and_what_waits(proxy, file):
+    assert (option(proxy, "cores")["value"], option(proxy, "cores")["source"]) == ("1", "file")
+    assert option(proxy, "query_timeout_ms")["source"] == "flag"
+    file.write_text(FILE.format(slow=700, cores=2))
+    assert shunt(proxy, "reload") == "applied: slow_query_ms\nneeds a restart: cores\n"
+    assert option(proxy, "slow_query_ms")["value"] == "700"
+    cores = option(proxy, "cores")
+    assert (cores["value"], cores["value_after_restart"], cores["restart_needed"]) == ("1", "2", True)
+    assert "cores" in shunt(proxy, "config", "--changed") and "clients_max" not in shunt(proxy, "config", "--changed")
+    assert 'key="slow_query_ms" old="500" new="700"' in proxy.log.read_text()
+
+
+def test_a_refused_reload_fails_and_says_why(proxy, file):
+    good = file.read_text()
+    file.write_text("slow_query_ms = 'soon'\n")
+    told = shunt(proxy, "reload", code=1)
+    assert "slow_query_ms" in told and f"{file}:1:" in told, told
+    assert "shunt_config_reload_success 0" in proxy.get("/metrics")[1]
+    file.write_text(good)
+    assert shunt(proxy, "reload") == "nothing to apply\nneeds a restart: cores\n"
+    assert "shunt_config_reload_success 1" in proxy.get("/metrics")[1]
+
+
+def test_the_level_of_the_log_holds_until_the_next_reload(proxy):
+    assert shunt(proxy, "log-level") == "info\n"
+    assert shunt(proxy, "log-level", "debug") == "debug\n"
+    assert (option(proxy, "log")["value"], option(proxy, "log")["source"]) == ("debug", "admin")
+    shunt(proxy, "log-level", "loud", code=2)
+    assert "applied: log\n" in shunt(proxy, "reload")
+    assert shunt(proxy, "log-level") == "info\n"
+
+
+def test_a_proxy_that_does_not_answer_has_its_own_code(proxy):
+    done = subprocess.run([str(binary()), "clients", "--admin", f"127.0.0.1:{free_port()}"], capture_output=True, text=True)
+    assert done.returncode == 4 and "--admin names its admin address" in done.stderr
