@@ -5,7 +5,7 @@ import os
 import subprocess
 
 import pytest
-from cassandra.cluster import Cluster
+from cassandra.cluster import Cluster, NoHostAvailable
 
 from harness.driver import UNDISTURBED
 from harness.embedded import Embedded
@@ -102,6 +102,21 @@ def test_the_level_of_the_log_holds_until_the_next_reload(proxy):
     shunt(proxy, "log-level", "loud", code=2)
     assert "applied: log\n" in shunt(proxy, "reload")
     assert shunt(proxy, "log-level") == "info\n"
+
+
+def test_a_client_that_is_kicked_comes_back(proxy, session):
+    assert shunt(proxy, "kick", "--application", "nobody") == "closed 0 clients\n"
+    assert shunt(proxy, "kick", "--address", "127.0.0.0/8") != "closed 0 clients\n"
+    assert 'shunt_clients_closed_total{reason="operator"} 0\n' not in proxy.get("/metrics")[1]
+
+    def answers() -> bool:
+        try:
+            return bool(session.execute("SELECT release_version FROM system.local"))
+        except NoHostAvailable:
+            return False
+
+    until(answers, "the driver is back", told=proxy.log_tail)
+    shunt(proxy, "kick", code=2)
 
 
 def test_a_proxy_that_does_not_answer_has_its_own_code(proxy):

@@ -9,6 +9,7 @@ mod clients;
 mod fleet;
 mod digests;
 mod hot_keys;
+mod eviction;
 mod orders;
 mod settings;
 mod slow_queries;
@@ -49,6 +50,7 @@ pub struct Admin {
     hot_keys: hot_keys::HotKeys,
     settings: settings::Settings,
     orders: orders::Orders,
+    evictions: eviction::Evictions,
 }
 
 impl Admin {
@@ -65,7 +67,8 @@ impl Admin {
         let locks = fleet::Locks::new(Arc::clone(&mailboxes));
         let hot_keys = hot_keys::HotKeys::new(Arc::clone(&mailboxes));
         let digests = digests::Digests::new(Arc::clone(&mailboxes));
-        let slow_queries = slow_queries::Records::new(mailboxes);
+        let slow_queries = slow_queries::Records::new(Arc::clone(&mailboxes));
+        let evictions = eviction::Evictions(mailboxes);
         Arc::new(Self {
             sources,
             config,
@@ -79,6 +82,7 @@ impl Admin {
             hot_keys,
             settings: settings::Settings::new(),
             orders: orders::Orders::default(),
+            evictions,
         })
     }
 
@@ -166,11 +170,14 @@ impl Part for Admin {
     }
 
     fn changes(&self) -> &'static [&'static str] {
-        &[orders::RELOAD, orders::LOG_LEVEL]
+        &[orders::RELOAD, orders::LOG_LEVEL, eviction::KICK]
     }
 
     fn change(&self, name: &str, parameters: &Json) -> Option<Change<'_>> {
-        self.orders.change(name, parameters)
+        match name {
+            eviction::KICK => Some(self.evictions.kick(parameters)),
+            _ => self.orders.change(name, parameters),
+        }
     }
 
     fn not_ready(&self) -> Option<String> {

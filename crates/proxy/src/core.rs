@@ -12,6 +12,7 @@ use tokio::sync::mpsc;
 
 use crate::client::census::Census;
 use crate::client::clients::Clients;
+use crate::client::selection::Eviction;
 use crate::config::Config;
 use crate::context::{Context, slow_query_ns};
 use crate::control::post::Mailbox;
@@ -88,6 +89,8 @@ pub struct Core {
 pub(crate) struct Reports {
     /// The count of clients in progress, if any.
     pub(crate) census: Option<Census>,
+    /// The closing of clients in progress, if any.
+    pub(crate) eviction: Option<Eviction>,
     pub(crate) slow_queries: SlowQueries,
     pub(crate) digests: DigestTable,
 }

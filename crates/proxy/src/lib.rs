@@ -66,3 +66,4 @@ pub mod metrics;
 pub mod weakened;
 
 pub use client::census;
+pub use client::selection;

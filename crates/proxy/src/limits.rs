@@ -229,6 +229,10 @@ pub const CENSUS_STEP: usize = 1_024;
 /// Pause between steps of a count.
 pub const CENSUS_PAUSE_NS: u64 = 100_000;
 
+/// Clients that the core looks at in one step when it closes those that an operator has named.
+/// Closing one takes longer than counting it.
+pub const EVICTION_STEP: usize = 128;
+
 /// Groups of clients that a core tells apart for `/status`; the rest counts as one.
 pub const CENSUS_GROUPS_MAX: usize = 8_192;
 

@@ -7,7 +7,9 @@ use shunt_reactor::moving::{Frozen, NotFrozen};
 use shunt_reactor::{Accepted, CloseReason, ConnId, Io, Service};
 
 use crate::accept;
-use crate::client::{Stall, announce, census, certificate, closing, deadlines, events, login};
+use crate::client::{
+    Stall, announce, census, certificate, closing, deadlines, events, eviction, login,
+};
 use crate::control::state::CoreMail;
 use crate::core::{Core, Peer};
 use crate::decode;
@@ -140,6 +142,7 @@ impl Service for Core {
             census::TIMER => {
                 census::go_on(&mut self.reports.census, &self.clients, &self.router.pools, io)
             }
+            eviction::TIMER => eviction::go_on(self, io),
             announce::TIMER => announce::go_on(self, io),
             events::TIMER => events::go_on(self, io),
             // The end of the turn finds the waiting clients.
@@ -175,6 +178,7 @@ impl Service for Core {
                     census::go_on(&mut self.reports.census, &self.clients, &self.router.pools, io);
                 }
             }
+            CoreMail::Kick(selection, answer) => eviction::start(self, io, selection, answer),
             CoreMail::Locks(answer) => report::send(self, io, &answer),
             CoreMail::SlowQueries(answer) => {
                 self.reports.slow_queries.report(self.context.index, io.now_ns(), &answer);

@@ -3,7 +3,7 @@
 use clap::{Args, Parser, Subcommand};
 use shunt_bench::cli::BenchCommand;
 
-use crate::console::{Clients, Hot, LogLevel, Nodes, Options, Queries, Reload, Slow};
+use crate::console::{Clients, Hot, Kick, LogLevel, Nodes, Options, Queries, Reload, Slow};
 use crate::doctor::Doctor;
 use crate::fleet::Fleet;
 use crate::help;
@@ -276,6 +276,16 @@ Examples:
 The proxy accepts changes from its own machine, and from others with --token-file.
 ";
 
+const KICK_EXAMPLES: &str = "\
+Examples:
+  shunt kick --application checkout
+  shunt kick --role shop --address 10.0.4.0/24
+      Closes clients that meet both conditions. Drivers reconnect: revoke the role's right to log in
+      first, if they are to stay out.
+
+  shunt kick --id 10.0.4.7:51234
+";
+
 const RELOAD_EXAMPLES: &str = "\
 Examples:
   shunt reload
@@ -381,6 +391,9 @@ pub(crate) enum Command {
     /// Show or set the level of a running proxy's log
     #[command(after_help = help::ending(LOG_LEVEL_EXAMPLES, "log-level"))]
     LogLevel(Box<LogLevel>),
+    /// Close clients of a running proxy
+    #[command(after_help = help::ending(KICK_EXAMPLES, "kick"))]
+    Kick(Box<Kick>),
     /// Have a running proxy read its configuration again, and wait for the outcome
     #[command(after_help = help::ending(RELOAD_EXAMPLES, "reload"))]
     Reload(Box<Reload>),

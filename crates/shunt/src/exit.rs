@@ -11,7 +11,7 @@ const SERVERS: &[&str] = &["up", "proxy", "node", "dispatch", "agent", "multiget
 
 /// Commands that ask a running proxy.
 const CONSOLE: &[&str] =
-    &["clients", "nodes", "slow", "queries", "hot", "config", "log-level", "reload"];
+    &["clients", "nodes", "slow", "queries", "hot", "config", "log-level", "kick", "reload"];
 
 /// The meanings of the codes. [`help`] shows each command its own.
 const MEANINGS: &[Meaning] = &[
@@ -22,6 +22,7 @@ const MEANINGS: &[Meaning] = &[
     (0, &["doctor"], "no finding"),
     (1, &["fleet"], "drain: the member has not left in time, or died"),
     (1, &["reload"], "the proxy keeps its configuration, because the new one has faults"),
+    (1, &["kick"], "some cores did not answer in time, and may have clients left"),
     (1, &["doctor"], "warnings"),
     (1, &["bench"], "a measurement failed"),
     (2, SERVERS, "wrong command line or configuration"),

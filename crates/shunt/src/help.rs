@@ -12,7 +12,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
     ("Proxy", &["up", "proxy", "node", "check"]),
     (
         "A running proxy",
-        &["clients", "nodes", "slow", "queries", "hot", "config", "log-level", "reload"],
+        &["clients", "nodes", "slow", "queries", "hot", "config", "log-level", "kick", "reload"],
     ),
     ("Locks and fleets", &["fleet", "doctor", "lock", "locks"]),
     ("Large answers", &["dispatch", "agent", "switch"]),

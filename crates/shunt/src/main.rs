@@ -70,6 +70,7 @@ fn main() -> ExitCode {
         Some(Command::Hot(hot)) => hot.run().into(),
         Some(Command::Config(options)) => options.run().into(),
         Some(Command::LogLevel(level)) => level.run().into(),
+        Some(Command::Kick(kick)) => kick.run().into(),
         Some(Command::Reload(reload)) => reload.run().into(),
         Some(Command::Bench(bench)) => shunt_bench::cli::run(bench.command),
         None => {

@@ -72,6 +72,7 @@ impl Orders {
 }
 
 /// A change that is refused at once.
-fn refused(why: &'static str) -> Change<'static> {
+pub(super) fn refused(why: impl Into<String>) -> Change<'static> {
+    let why = why.into();
     Box::pin(std::future::ready(Err(json!({ "error": why }))))
 }

@@ -6,7 +6,8 @@
 //! [`account`] says to whom a login counts, [`events`] sends it changes of the schema and
 //! [`announce`] those of the fleet, [`deadlines`] and [`closing`] end it, [`heavy`] orders large
 //! requests, [`inbox`] is that of the proxy itself, which acts as a client too, [`identity`],
-//! [`traffic`], [`times`] and [`census`] show clients to operators. [`clients`] holds them all.
+//! [`traffic`], [`times`] and [`census`] show clients to operators, [`eviction`] closes a
+//! [`selection`] of them. [`clients`] holds them all.
 
 pub(crate) mod account;
 pub(crate) mod announce;
@@ -16,12 +17,14 @@ pub(crate) mod clients;
 pub(crate) mod closing;
 pub(crate) mod deadlines;
 pub(crate) mod events;
+pub(crate) mod eviction;
 pub(crate) mod heavy;
 pub(crate) mod identity;
 pub(crate) mod inbox;
 pub(crate) mod login;
 pub(crate) mod login_line;
 mod news;
+pub mod selection;
 pub(crate) mod times;
 pub(crate) mod traffic;
 

@@ -10,6 +10,7 @@ use shunt_topology::{NodeId, RoutingTable};
 use tokio::sync::mpsc;
 
 use crate::client::census::CoreCensus;
+use crate::client::selection::{CoreEviction, Selection};
 use crate::config::Config;
 use crate::digests::table::CoreDigests;
 use crate::fleet::cores::Batch;
@@ -81,6 +82,8 @@ pub enum CoreMail {
     CloseAll,
     /// Count the clients by identity; the answer goes to this sender, if it has room.
     Census(mpsc::Sender<CoreCensus>),
+    /// Close the clients of a selection; the number of them goes to this sender, if it has room.
+    Kick(Arc<Selection>, mpsc::Sender<CoreEviction>),
     /// Report the last slow queries; the answer goes to this sender, if it has room.
     SlowQueries(mpsc::Sender<CoreSlowQueries>),
     /// Report the digests; the answer goes to this sender, if it has room.

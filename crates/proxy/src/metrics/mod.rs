@@ -115,6 +115,8 @@ labels! {
         Tls = "tls",
         /// The client's host did not acknowledge the proxy's output.
         Unreachable = "unreachable",
+        /// An operator asked for it.
+        Operator = "operator",
     }
 }
 

@@ -1,7 +1,7 @@
-//! `shunt reload` and `shunt log-level`: changes of a running proxy.
+//! `shunt reload`, `shunt log-level` and `shunt kick`: changes of a running proxy.
 
 use clap::Args;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::http::{AdminAccess, get, refused};
 use super::{complain, table, views};
@@ -98,6 +98,70 @@ impl LogLevel {
         let option = views::rows(&page, "/options").into_iter().find(|row| row["key"] == "log");
         let option = option.ok_or_else(|| refused("the proxy shows no level".to_owned()))?;
         Ok(json!({ "level": option["value"], "source": option["source"] }))
+    }
+}
+
+/// `shunt kick`.
+#[derive(Args, Debug)]
+#[group(id = "conditions", required = true, multiple = true)]
+pub(crate) struct Conditions {
+    /// Clients with this role
+    #[arg(long, value_name = "ROLE")]
+    role: Option<String>,
+    /// Clients of this address or network, such as 10.0.4.7 or 10.0.4.0/24
+    #[arg(long, value_name = "ADDR")]
+    address: Option<String>,
+    /// Clients of this application
+    #[arg(long, value_name = "NAME")]
+    application: Option<String>,
+    /// The client at this address and port, as in the log and in `shunt slow`
+    #[arg(long, value_name = "ADDR:PORT")]
+    id: Option<String>,
+    /// Every client
+    #[arg(long, conflicts_with_all = ["role", "address", "application", "id"])]
+    all: bool,
+}
+
+/// `shunt kick`.
+#[derive(Args, Debug)]
+pub(crate) struct Kick {
+    #[command(flatten)]
+    conditions: Conditions,
+    #[command(flatten)]
+    access: AdminAccess,
+    /// Print the outcome as a JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+impl Kick {
+    /// Closes the clients, and prints how many they were.
+    pub(crate) fn run(&self) -> Exit {
+        let Conditions { role, address, application, id, all } = &self.conditions;
+        let given =
+            [("role", role), ("address", address), ("application", application), ("id", id)];
+        let given =
+            given.into_iter().filter_map(|(key, text)| Some((key, text.as_deref()?.into())));
+        let mut parameters: Map<String, Value> =
+            given.map(|(key, text): (&str, Value)| (key.to_owned(), text)).collect();
+        if *all {
+            parameters.insert("all".to_owned(), true.into());
+        }
+        let answer = self.access.post("/kick", &parameters.into());
+        match answer.and_then(|answer| answer.page()) {
+            Ok(outcome) => {
+                match self.json {
+                    true => print(&table::json(&outcome)),
+                    false => print(&format!("closed {} clients\n", outcome["closed"])),
+                }
+                let is_whole = views::rows(&outcome, "/cores_missing").is_empty();
+                if !is_whole {
+                    eprintln!("error: some cores have not answered in time; ask again");
+                }
+                if is_whole { Exit::Done } else { Exit::Failed }
+            }
+            Err(failure) => complain(&failure),
+        }
     }
 }
 

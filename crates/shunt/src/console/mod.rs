@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::exit::{Exit, Failure};
 use crate::print;
-pub(crate) use control::{LogLevel, Reload};
+pub(crate) use control::{Kick, LogLevel, Reload};
 use http::{AdminAccess, get, refused};
 pub(crate) use options::Options;
 use views::{Order, View};

@@ -1,0 +1,115 @@
+//! The change that closes clients: the module reads the conditions, and asks the cores.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use shunt_admin::Change;
+use tracing::info;
+
+use super::ask::{self, PATIENCE};
+use super::orders::refused;
+use crate::client::selection::{CoreEviction, Selection};
+use crate::config::{Kind as _, Network};
+use crate::control::{CoreMail, Mailbox};
+
+/// Name of the change.
+pub(super) const KICK: &str = "kick";
+
+/// The cores, which close their clients.
+pub(super) struct Evictions(pub(super) Arc<[Mailbox]>);
+
+impl fmt::Debug for Evictions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Evictions")
+    }
+}
+
+impl Evictions {
+    /// Closes the clients that meet the conditions, or all clients if `all` is true and there is
+    /// none.
+    pub(super) fn kick(&self, parameters: &Value) -> Change<'_> {
+        let selection = match selection(parameters) {
+            Ok(selection) => Arc::new(selection),
+            Err(why) => return refused(why),
+        };
+        Box::pin(async move {
+            let mut closed = 0;
+            let question = |answer| CoreMail::Kick(Arc::clone(&selection), answer);
+            let take = |outcome: CoreEviction| {
+                closed += outcome.closed;
+                outcome.core
+            };
+            let missing = ask::all(&self.0, PATIENCE, question, take).await;
+            info!(closed, ?selection, cores_missing = ?missing, "an operator has closed clients");
+            Ok(json!({ "closed": closed, "cores_missing": missing }))
+        })
+    }
+}
+
+/// The selection of a request.
+fn selection(parameters: &Value) -> Result<Selection, String> {
+    let parameters = parameters.as_object().ok_or("an object is expected")?;
+    let (mut selection, mut all) = (Selection::default(), false);
+    for (key, value) in parameters {
+        let text = || {
+            let text = value.as_str().filter(|text| !text.is_empty());
+            text.map(str::to_owned).ok_or_else(|| format!("`{key}`: a text is expected"))
+        };
+        match key.as_str() {
+            "role" => selection.role = Some(text()?),
+            "application" => selection.application = Some(text()?),
+            "id" => selection.id = Some(text()?),
+            "address" => {
+                let network = Network::from_text(&text()?);
+                selection.address = Some(network.map_err(|why| format!("`address` {why}"))?);
+            }
+            "all" => all = value.as_bool().ok_or("`all`: true or false is expected")?,
+            _ => return Err("there are role, address, application, id and all".to_owned()),
+        }
+    }
+    match (all, selection.is_everyone()) {
+        (true, false) => Err("`all` goes with no condition".to_owned()),
+        (false, true) => Err("a condition is missing; `all` closes every client".to_owned()),
+        _ => Ok(selection),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_cores_outcomes_are_added_and_a_silent_one_is_named() {
+        let answers = |core: usize, closed| -> Mailbox {
+            Box::new(move |mail| {
+                let CoreMail::Kick(selection, answer) = mail else { panic!("{mail:?}") };
+                assert_eq!(selection.role.as_deref(), Some("shop"));
+                answer.try_send(CoreEviction { core, closed }).expect("room for every core");
+                Ok(())
+            })
+        };
+        let silent: Mailbox = Box::new(|_| Ok(()));
+        let mailboxes: Arc<[Mailbox]> = [answers(0, 3), silent, answers(2, 4)].into();
+        let outcome = Evictions(mailboxes).kick(&json!({ "role": "shop" })).await;
+        assert_eq!(outcome, Ok(json!({ "closed": 7, "cores_missing": [1] })));
+    }
+
+    #[test]
+    fn nobody_closes_all_clients_by_mistake() {
+        for refused in [
+            json!({}),
+            json!({ "role": "" }),
+            json!({ "all": false }),
+            json!({ "all": true, "role": "shop" }),
+            json!({ "rolle": "shop" }),
+            json!({ "role": null }),
+            json!({ "address": "10.0.0.1/8" }),
+            json!([]),
+        ] {
+            assert!(selection(&refused).is_err(), "{refused}");
+        }
+        assert!(selection(&json!({ "all": true })).is_ok_and(|all| all.is_everyone()));
+        assert!(selection(&json!({ "id": "10.0.4.7:51234", "role": "shop" })).is_ok());
+    }
+}

@@ -1,0 +1,110 @@
+//! The clients that an operator wants closed, and the state of closing them.
+
+use std::sync::Arc;
+
+use shunt_reactor::ClientHost;
+use tokio::sync::mpsc;
+
+use crate::client::Client;
+use crate::client::identity::PoolNames;
+use crate::config::Network;
+
+/// Conditions on clients. A client is meant if it meets each that is given.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Selection {
+    /// Role of the login.
+    pub role: Option<String>,
+    /// Address without its port, or a network.
+    pub address: Option<Network>,
+    /// Name of the application.
+    pub application: Option<String>,
+    /// Address with its port, as the log and the page of slow queries show it.
+    pub id: Option<String>,
+}
+
+impl Selection {
+    /// True if it has no condition, so that every client is meant.
+    pub fn is_everyone(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// True if a client is meant, whose pool has these names.
+    pub(crate) fn is_meant(&self, client: &Client, names: Option<&PoolNames>) -> bool {
+        let role = names.and_then(|names| names.role.as_deref());
+        let application = client.driver.as_deref().map(|driver| &*driver.application);
+        let is_in = |network: Network| match client.peer.host() {
+            ClientHost::Network(address) => network.contains(address),
+            ClientHost::User(_) => false,
+        };
+        self.role.as_deref().is_none_or(|wanted| role == Some(wanted))
+            && self.application.as_deref().is_none_or(|wanted| application == Some(wanted))
+            && self.address.is_none_or(is_in)
+            && self.id.as_deref().is_none_or(|wanted| client.peer.to_string() == wanted)
+    }
+}
+
+/// The outcome on one core.
+#[derive(Debug)]
+pub struct CoreEviction {
+    /// Number of the core.
+    pub core: usize,
+    /// Clients that were closed.
+    pub closed: u64,
+}
+
+/// The clients of a selection while they are being closed.
+pub(crate) struct Eviction {
+    pub(crate) selection: Arc<Selection>,
+    pub(crate) answer: mpsc::Sender<CoreEviction>,
+    /// Slot of the next client.
+    pub(crate) next: usize,
+    pub(crate) closed: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use shunt_reactor::ConnId;
+
+    use super::*;
+    use crate::client::clients::Clients;
+    use crate::client::identity::Driver;
+    use crate::config::Kind as _;
+
+    #[test]
+    fn a_client_is_meant_if_it_meets_each_condition() {
+        let mut clients = Clients::default();
+        let conn = ConnId { index: 0, generation: 0 };
+        let local = "127.0.0.1:9042".parse().expect("address");
+        let peer = SocketAddr::from(([10, 0, 4, 7], 51_234));
+        let slot = clients.insert(conn, local, peer.into(), 0);
+        let driver = Driver { name: "D".into(), version: "1".into(), application: "shop".into() };
+        let client = clients.get_mut(slot).expect("client");
+        client.driver = Some(Arc::new(driver));
+        let network = |text: &str| Network::from_text(text).ok();
+        let text = |text: &str| Some(text.to_owned());
+        let none = Selection::default();
+        for (selection, is_meant) in [
+            (none.clone(), true),
+            (Selection { application: text("shop"), ..none.clone() }, true),
+            (Selection { application: text("cron"), ..none.clone() }, false),
+            (Selection { address: network("10.0.4.0/24"), ..none.clone() }, true),
+            (Selection { address: network("10.0.5.0/24"), ..none.clone() }, false),
+            (Selection { id: text("10.0.4.7:51234"), ..none.clone() }, true),
+            (Selection { id: text("10.0.4.7"), ..none.clone() }, false),
+            (Selection { role: text("shop"), ..none.clone() }, false),
+            (
+                Selection {
+                    application: text("shop"),
+                    address: network("10.0.5.0/24"),
+                    ..none.clone()
+                },
+                false,
+            ),
+        ] {
+            assert_eq!(selection.is_meant(client, None), is_meant, "{selection:?}");
+            assert_eq!(selection.is_everyone(), selection == none);
+        }
+    }
+}
