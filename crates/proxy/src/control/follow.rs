@@ -259,6 +259,10 @@ impl Follower<'_> {
         let read = schema::read(&mut self.session.connection, limit).await;
         let schema = self.counted(read)?;
         self.still_alive();
+        for why in schema.excess.iter().filter(|why| !self.plane.schema.excess.contains(why)) {
+            let Some(suppressed) = self.plane.lines.admit(Instant::now()) else { continue };
+            warn!(why, suppressed, "the schema is too large");
+        }
         let changed = schema != self.plane.schema;
         self.plane.schema = schema;
         Ok(changed)

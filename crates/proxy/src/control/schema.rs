@@ -1,27 +1,39 @@
 //! Reads the part of the schema that routing and retries need.
 
 use std::collections::{BTreeMap, HashSet};
+use std::panic::resume_unwind;
 use std::time::Duration;
 
 use shunt_topology::schema::{Cells, ColumnKind};
 use shunt_topology::{Column, Keyspace, Replication, Table};
 use shunt_wire::cql::message::error_code;
+use shunt_wire::printable::printable_to;
+use tokio::task::spawn_blocking;
 
 use super::connection::Connection;
 use super::error::ControlError;
 use super::state::TableName;
-use super::tables::{self, Row};
+use super::tables::{self, Reading, Row, read_some};
+use crate::limits;
 
 const KEYSPACES: &str = "SELECT keyspace_name, replication FROM system_schema.keyspaces";
 const COLUMNS: &str = "SELECT keyspace_name, table_name, column_name, kind, position, type FROM system_schema.columns";
 const TABLES: &str =
     "SELECT keyspace_name, table_name, default_time_to_live FROM system_schema.tables";
 
+/// Bytes of rows about columns that one read of the schema takes: 200,000 columns. A node may name
+/// any number of them.
+const COLUMNS_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Bytes of rows about keyspaces, and of those about tables.
+const OTHERS_BYTES_MAX: usize = 16 * 1024 * 1024;
+
 /// Keyspaces and tables.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Schema {
     pub(super) keyspaces: Vec<Keyspace>,
     pub(super) tables: Vec<Table>,
+    /// Bounds that the schema exceeds, and what that means.
+    pub(super) excess: Vec<String>,
 }
 
 /// Reads the schema from `system_schema`. Empty with servers that have no such keyspace (before
@@ -30,20 +42,62 @@ pub(super) async fn read(
     connection: &mut Connection,
     limit: Duration,
 ) -> Result<Schema, ControlError> {
-    let keyspaces = match tables::read(connection, KEYSPACES, limit).await {
+    let keyspaces = match read_some(connection, KEYSPACES, OTHERS_BYTES_MAX, limit).await {
         Err(ControlError::Node { code: error_code::INVALID, .. }) => return Ok(Schema::default()),
         outcome => outcome?,
     };
-    let columns = tables::read(connection, COLUMNS, limit).await?;
+    let columns = read_some(connection, COLUMNS, COLUMNS_BYTES_MAX, limit).await?;
     // A missing table has rows that may expire, for all that is known.
-    let tables = match tables::read(connection, TABLES, limit).await {
-        Err(ControlError::Node { code: error_code::INVALID, .. }) => Vec::new(),
+    let tables = match read_some(connection, TABLES, OTHERS_BYTES_MAX, limit).await {
+        Err(ControlError::Node { code: error_code::INVALID, .. }) => {
+            Reading { rows: Vec::new(), is_cut: false }
+        }
         outcome => outcome?,
     };
-    Ok(Schema {
-        keyspaces: keyspaces.iter().filter_map(keyspace).collect(),
-        tables: group(&columns, &tables),
-    })
+    match spawn_blocking(move || Schema::of(keyspaces, columns, &tables)).await {
+        Ok(schema) => Ok(schema),
+        Err(error) => resume_unwind(error.into_panic()),
+    }
+}
+
+impl Schema {
+    /// The schema of these rows. Columns come table by table, so that only the last table can lack
+    /// some if rows were left out; it is left out too.
+    fn of(keyspaces: Reading, mut columns: Reading, tables: &Reading) -> Schema {
+        let mut excess = Vec::new();
+        let mib = |bytes: usize| bytes >> 20;
+        if keyspaces.is_cut {
+            excess.push(format!(
+                "there are more than {} MiB about keyspaces: queries for the others go to any node",
+                mib(OTHERS_BYTES_MAX)
+            ));
+        }
+        if columns.is_cut {
+            let named = |row: &Row| {
+                let names = ["keyspace_name", "table_name"];
+                names.map(|name| row.text(name).unwrap_or_default().to_owned())
+            };
+            let last = columns.rows.last().map(named).unwrap_or_default();
+            columns.rows.retain(|row| named(row) != last);
+            let last = last.map(|name| printable_to(&name, limits::NAME_SHOWN_BYTES_MAX)).join(".");
+            excess.push(format!(
+                "there are more than {} MiB about columns: from table {last} on, in the order of \
+                 system_schema.columns, keys are not known: statements that are not prepared go to \
+                 any node, and writes are not repeated",
+                mib(COLUMNS_BYTES_MAX)
+            ));
+        }
+        if tables.is_cut {
+            excess.push(format!(
+                "there are more than {} MiB about tables: rows of the others count as rows that may \
+                 expire",
+                mib(OTHERS_BYTES_MAX)
+            ));
+        }
+        let tables = group(&columns.rows, &tables.rows);
+        let keyspaces = keyspaces.rows.iter().filter_map(keyspace).collect();
+        Schema { keyspaces, tables, excess }
+    }
 }
 
 /// Reads one table again, or a new one, with its keyspace if that is new. True if anything changed.
@@ -137,4 +191,49 @@ fn group(columns: &[Row], tables: &[Row]) -> Vec<Table> {
         in_order.then_some(Table { keyspace, name, partition_key, cells })
     };
     tables.into_iter().filter_map(table).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::iter::once;
+
+    use super::*;
+
+    fn reading(rows: Vec<Row>, is_cut: bool) -> Reading {
+        Reading { rows, is_cut }
+    }
+
+    fn column(table: &str, name: &str, kind: &str) -> Row {
+        let position = if kind == "partition_key" { 0 } else { -1_i32 };
+        Row::of(&[
+            ("keyspace_name", b"ks"),
+            ("table_name", table.as_bytes()),
+            ("column_name", name.as_bytes()),
+            ("kind", kind.as_bytes()),
+            ("position", &position.to_be_bytes()),
+            ("type", b"int"),
+        ])
+    }
+
+    #[test]
+    fn a_schema_beyond_the_bound_lacks_tables_and_says_which() {
+        let whole = ["a", "b"]
+            .into_iter()
+            .flat_map(|table| [column(table, "k", "partition_key"), column(table, "v", "regular")]);
+        let rows: Vec<Row> = whole.chain(once(column("c", "k", "partition_key"))).collect();
+        let schema = |is_cut| {
+            let columns = reading(rows.clone(), is_cut);
+            Schema::of(reading(Vec::new(), is_cut), columns, &reading(Vec::new(), is_cut))
+        };
+        let names = |schema: &Schema| {
+            schema.tables.iter().map(|table| table.name.clone()).collect::<Vec<_>>()
+        };
+        let (cut, all) = (schema(true), schema(false));
+        assert_eq!(
+            (names(&cut), names(&all)),
+            (vec!["a".into(), "b".into()], vec!["a".into(), "b".into(), "c".into()])
+        );
+        assert_eq!((cut.excess.len(), all.excess.len()), (3, 0));
+        assert!(cut.excess[1].contains("64 MiB about columns: from table ks.c on"), "{cut:?}");
+    }
 }

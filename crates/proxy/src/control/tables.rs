@@ -37,6 +37,13 @@ impl Row {
         Self { names: Arc::clone(names), values }
     }
 
+    /// A row with these columns.
+    #[cfg(test)]
+    pub(super) fn of(columns: &[(&str, &[u8])]) -> Self {
+        let names = columns.iter().map(|(name, _)| (*name).to_owned()).collect();
+        Self { names, values: columns.iter().map(|(_, value)| Some(value.to_vec())).collect() }
+    }
+
     /// Bytes that the row takes.
     fn size(&self) -> usize {
         let values = self.values.iter().flatten().map(Vec::len).sum::<usize>();
@@ -114,6 +121,25 @@ fn element<'a>(reader: &mut Reader<'a>) -> Option<&'a str> {
     std::str::from_utf8(reader.bytes("element").ok()??).ok()
 }
 
+/// Rows of a table.
+pub(super) struct Reading {
+    pub(super) rows: Vec<Row>,
+    /// True if rows beyond the bound were left out.
+    pub(super) is_cut: bool,
+}
+
+/// Runs a query and reads its pages up to so many bytes of rows. `limit` holds as in [`read`].
+pub(super) async fn read_some(
+    connection: &mut Connection,
+    query: &str,
+    bytes_max: usize,
+    limit: Duration,
+) -> Result<Reading, ControlError> {
+    let pages = read_pages(connection, query, Consistency::ONE, bytes_max, limit);
+    let in_time = timeout(limit.saturating_mul(PAGE_LIMITS), pages).await;
+    in_time.map_err(|_| ControlError::TimedOut("all queries for one system table"))?
+}
+
 /// Runs a query and reads all its pages. `limit` holds for each page, and [`PAGE_LIMITS`] times as
 /// long for all of them.
 pub(super) async fn read(
@@ -131,18 +157,25 @@ pub(super) async fn read_at(
     consistency: Consistency,
     limit: Duration,
 ) -> Result<Vec<Row>, ControlError> {
-    let pages = read_pages(connection, query, consistency, limit);
+    let pages = read_pages(connection, query, consistency, BYTES_MAX, limit);
     let in_time = timeout(limit.saturating_mul(PAGE_LIMITS), pages).await;
-    in_time.map_err(|_| ControlError::TimedOut("all queries for one system table"))?
+    let Reading { rows, is_cut } =
+        in_time.map_err(|_| ControlError::TimedOut("all queries for one system table"))??;
+    if is_cut {
+        let what = format!("more than {BYTES_MAX} bytes of rows for `{query}`");
+        return Err(ControlError::Garbage(what));
+    }
+    Ok(rows)
 }
 
 async fn read_pages(
     connection: &mut Connection,
     query: &str,
     consistency: Consistency,
+    bytes_max: usize,
     limit: Duration,
-) -> Result<Vec<Row>, ControlError> {
-    let mut rows = Rows::new(BYTES_MAX);
+) -> Result<Reading, ControlError> {
+    let mut rows = Rows::new(bytes_max);
     let mut paging_state: Option<Vec<u8>> = None;
     for _ in 0..PAGES_MAX {
         let mut params = QueryParams::simple(consistency);
@@ -163,12 +196,11 @@ async fn read_pages(
             return Err(ControlError::Garbage("a result without rows".to_owned()));
         };
         if !rows.add(&page)? {
-            let what = format!("more than {BYTES_MAX} bytes of rows for `{query}`");
-            return Err(ControlError::Garbage(what));
+            return Ok(Reading { rows: rows.rows, is_cut: true });
         }
         paging_state = page.metadata.paging_state.map(<[u8]>::to_vec);
         if paging_state.is_none() {
-            return Ok(rows.rows);
+            return Ok(Reading { rows: rows.rows, is_cut: false });
         }
     }
     Err(ControlError::Garbage(format!("more than {PAGES_MAX} pages for `{query}`")))
