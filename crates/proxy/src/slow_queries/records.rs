@@ -129,6 +129,13 @@ impl SlowQueries {
         }
     }
 
+    /// Says how many slow queries had no line, once the burst that they came in is over.
+    pub(crate) fn tell_suppressed(&mut self, core: usize, now_ns: u64) {
+        if let Some(suppressed) = self.budget.overdue(now_ns) {
+            warn!(core, suppressed, "more queries were slow");
+        }
+    }
+
     /// Answers the admin pages.
     pub(crate) fn report(&self, core: usize, now_ns: u64, answer: &mpsc::Sender<CoreSlowQueries>) {
         let queries = self.queries.iter().cloned().collect();
@@ -180,6 +187,12 @@ impl Budget {
         }
         self.lines += 1;
         Some(std::mem::take(&mut self.suppressed))
+    }
+
+    /// The number of queries without a line, once the second in which they came is over.
+    fn overdue(&mut self, now_ns: u64) -> Option<u64> {
+        let is_due = self.suppressed > 0 && now_ns / limits::SECOND_NS > self.second;
+        is_due.then(|| std::mem::take(&mut self.suppressed))
     }
 }
 
@@ -251,6 +264,22 @@ mod tests {
         let records = (0..100_000).filter(|number| budget.take_record(0, host(*number))).count();
         assert_eq!(records, limits::SLOW_QUERIES_PER_SECOND);
         assert!(budget.of_hosts.len() <= records);
+    }
+
+    #[test]
+    fn the_end_of_a_burst_is_told_in_the_next_second() {
+        let mut budget = Budget::default();
+        let queries = 10 * limits::SLOW_QUERY_LINES_PER_SECOND;
+        let lines = (0..queries).filter(|_| {
+            budget.take_record(7, host(1));
+            budget.take_line().is_some()
+        });
+        let lines = lines.count() as u64;
+        assert!(lines < queries as u64);
+        assert_eq!(budget.overdue(limits::SECOND_NS - 1), None);
+        let told = budget.overdue(limits::SECOND_NS).expect("a number");
+        assert!(told >= queries as u64 - lines, "{told}");
+        assert_eq!(budget.overdue(2 * limits::SECOND_NS), None);
     }
 
     #[test]
