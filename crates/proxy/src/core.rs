@@ -12,6 +12,7 @@ use tokio::sync::mpsc;
 
 use crate::client::census::Census;
 use crate::client::clients::Clients;
+use crate::client::login_failures::LoginFailures;
 use crate::client::selection::Eviction;
 use crate::config::Config;
 use crate::context::{Context, slow_query_ns};
@@ -93,6 +94,7 @@ pub(crate) struct Reports {
     pub(crate) eviction: Option<Eviction>,
     pub(crate) slow_queries: SlowQueries,
     pub(crate) digests: DigestTable,
+    pub(crate) login_failures: LoginFailures,
 }
 
 /// Owners of the state that this core shares with other proxies of a fleet and with the other
@@ -125,6 +127,7 @@ impl Core {
         let serves_locks = options.config.fleet.is_some();
         let mut router = Router::new(options.prepared, options.index, serves_locks);
         router.hot_keys.set_sample(options.config.hot_keys_sample);
+        let has_tls = options.outgoing.nodes.is_some();
         Self {
             window: WindowControl::new(options.config.window_us),
             context: Context {
@@ -141,7 +144,7 @@ impl Core {
             },
             clients: Clients::default(),
             router,
-            links: Links::default(),
+            links: Links::new(has_tls),
             retained: Retained::default(),
             retries: Retries::default(),
             fleet: FleetOwners {

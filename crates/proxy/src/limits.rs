@@ -114,6 +114,18 @@ pub const LOGINS_MAX: usize = 256;
 /// again for pools that have waited; the next ones wait for another turn.
 pub const OPENINGS_TURN_MAX: usize = 64;
 
+/// Links without TLS that a link with TLS counts for: its handshake runs in the loop, and takes
+/// about a millisecond.
+pub const TLS_OPENING_WEIGHT: usize = 16;
+
+/// Time for which [`OPENINGS_TURN_MAX`] holds with TLS to nodes; without, it is a turn.
+pub const TLS_OPENINGS_NS: u64 = 10_000_000;
+
+/// Links with TLS that a core opens between two ticks to verify logins that no node has accepted,
+/// whose handshakes take an eighth of its time; a quarter of them for clients of one host. The next
+/// ones wait.
+pub const TLS_GUESSES_TICK_MAX: usize = 32;
+
 /// Nodes that a core looks at in one turn to find missing links; the pool in hand looks at all.
 pub const OPENING_LOOKS_TURN_MAX: usize = 16_384;
 
@@ -202,6 +214,13 @@ pub const ORPHAN_AGE_MAX_NS: u64 = 60 * SECOND_NS;
 /// Bound on a node's recent "I cannot serve" errors, counted as queries in flight. A quarter of
 /// them expires with each tick.
 pub const NODE_PENALTY_MAX: u32 = 4_096;
+
+/// Lines about failed logins that a core writes in a second; a quarter of them about one client's
+/// host. One role of one host has one.
+pub const LOGIN_FAILURE_LINES_PER_SECOND: usize = 16;
+
+/// Roles and hosts with failed logins that a core tells apart.
+pub const LOGIN_FAILURES_MAX: usize = 1_024;
 
 /// Interval between log lines of one kind that clients can cause.
 pub const LOG_INTERVAL_NS: u64 = SECOND_NS;
@@ -408,6 +427,7 @@ const _: () = {
     assert!(LINK_ORPHANS_MAX < STREAMS_PER_CONNECTION_MAX);
     assert!(LINK_SILENCE_PROBE_NS < LINK_SILENCE_MAX_NS);
     assert!(TICK_NS < LINK_SILENCE_PROBE_NS);
+    assert!(TLS_OPENING_WEIGHT < OPENINGS_TURN_MAX && TLS_OPENINGS_NS < TICK_NS);
     assert!(RECONNECT_FIRST_MS < RECONNECT_MAX_MS);
     assert!(CENSUS_PAUSE_NS < TICK_NS);
     assert!(ANNOUNCE_PAUSE_NS < TICK_NS);

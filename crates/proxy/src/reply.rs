@@ -49,15 +49,17 @@ pub(crate) fn deliver(
     context.metrics.outcomes.of(outcome).add(1);
     context.metrics.in_flight.sub(1);
     let time_ns = io.now_ns().saturating_sub(to.received_ns);
-    context.metrics.latency_ns.record(time_ns);
     let Some(client) = clients.find_mut(to.client) else {
         if to.client == ClientRef::PROXY || to.client == ClientRef::PART {
             let Answer { flags, opcode, body, .. } = *answer;
             let is_part = to.client == ClientRef::PART;
             clients.inbox.put(&Kept { stream: to.stream, is_part, flags, opcode, body });
+        } else {
+            context.metrics.latency_ns.record(time_ns);
         }
         return;
     };
+    context.metrics.latency_ns.record(time_ns);
     client.in_flight = client.in_flight.saturating_sub(1);
     client.traffic.end(time_ns, answer.body.len(), answer.opcode == opcode::ERROR);
     write(clients, context, io, to.client.slot, &Answer { stream: to.stream, ..*answer });

@@ -245,10 +245,14 @@ fn tick(core: &mut Core, io: &mut Io) {
     timeouts::tick(core, io);
     watch::tick_links(core, io);
     renewal::tick(core, io);
+    if core.links.openings.tick() {
+        login::resume(core, io);
+    }
     watch::tick_pools(core, io);
     login::expire_switches(core, io);
     deadlines::tick(core, io, core.context.ticks.is_multiple_of(8));
-    closing::tell_suppressed(&core.context, io);
+    closing::tell_suppressed(core, io);
+    core.reports.slow_queries.tell_suppressed(core.context.index, io.now_ns());
     run::tick(core, io);
     rows::tick(core, io);
     lock_keeper::tick(core);

@@ -9,7 +9,7 @@ use std::io::ErrorKind;
 use shunt_admin::Label as _;
 use shunt_reactor::{CloseReason, Io, SessionFault};
 
-use crate::context::Context;
+use crate::client::login_failures::Untold;
 use crate::core::Core;
 use crate::fault::{Fault, Party};
 use crate::fleet::requests;
@@ -103,7 +103,7 @@ fn forget(core: &mut Core, io: &mut Io, slot: u32) {
 }
 
 /// Counts and logs a closed client. `why` may quote a client or a node.
-fn tell_closed(core: &Core, io: &Io, slot: u32, closing: Closing, why: &str) {
+fn tell_closed(core: &mut Core, io: &Io, slot: u32, closing: Closing, why: &str) {
     let Some(client) = core.clients.get(slot) else { return };
     core.context.metrics.clients_closed.of(closing).add(1);
     if closing == Closing::Version {
@@ -111,11 +111,13 @@ fn tell_closed(core: &Core, io: &Io, slot: u32, closing: Closing, why: &str) {
         // operator can change that.
         return;
     }
-    let Some(suppressed) = core.context.log_limits.admit(Logged::Closed(closing), io.now_ns())
-    else {
-        return;
-    };
     let who = core.router.who(client);
+    let admitted = if closing == Closing::Authentication {
+        core.reports.login_failures.admit(who.role(), who.address.host(), io.now_ns())
+    } else {
+        core.context.log_limits.admit(Logged::Closed(closing), io.now_ns())
+    };
+    let Some(suppressed) = admitted else { return };
     let why = printable_to(why, limits::REASON_SHOWN_BYTES_MAX);
     tracing::warn!(
         core = core.context.index,
@@ -133,7 +135,13 @@ fn tell_closed(core: &Core, io: &Io, slot: u32, closing: Closing, why: &str) {
 }
 
 /// Logs the number of lines left out, for kinds without a line since.
-pub(crate) fn tell_suppressed(context: &Context, io: &Io) {
+pub(crate) fn tell_suppressed(core: &mut Core, io: &Io) {
+    for Untold { of, suppressed } in core.reports.login_failures.tick(io.now_ns()) {
+        let (role, host) = of.map(|(role, host)| (role, host.to_string())).unzip();
+        let reason = Closing::Authentication.text();
+        tracing::warn!(reason, role, host, suppressed, "more logins failed");
+    }
+    let context = &core.context;
     for (logged, suppressed) in context.log_limits.overdue(io.now_ns()) {
         let reason = logged.text();
         match logged {

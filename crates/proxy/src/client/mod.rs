@@ -22,6 +22,7 @@ pub(crate) mod heavy;
 pub(crate) mod identity;
 pub(crate) mod inbox;
 pub(crate) mod login;
+pub(crate) mod login_failures;
 pub(crate) mod login_line;
 mod news;
 pub mod selection;

@@ -1,6 +1,8 @@
 //! The bound on the links that a core opens in one turn of its loop, and on the nodes that it looks
 //! at for that. A ring may name thousands of nodes, and all may refuse at once: the core serves
-//! clients in between, and the pools that lack links wait in line for the next turns.
+//! clients in between, and the pools that lack links wait in line for the next turns. With TLS a
+//! link costs a handshake in the loop: it counts for several, and the bound holds for longer than a
+//! turn.
 
 use std::collections::VecDeque;
 
@@ -12,6 +14,8 @@ use crate::limits;
 pub(crate) struct Allowance {
     opened: usize,
     looked: usize,
+    /// Time at which links with TLS have their bound anew; `None`: links have no TLS.
+    tls_renewal_ns: Option<u64>,
     waiting: VecDeque<PoolId>,
     /// By pool: true if it waits.
     waits: Vec<bool>,
@@ -20,6 +24,11 @@ pub(crate) struct Allowance {
 }
 
 impl Allowance {
+    /// The allowance of a core whose links have TLS, or not.
+    pub(crate) fn new(has_tls: bool) -> Allowance {
+        Allowance { tls_renewal_ns: has_tls.then_some(0), ..Allowance::default() }
+    }
+
     /// True if no more links may open in this turn.
     pub(crate) fn is_full(&self) -> bool {
         self.opened >= limits::OPENINGS_TURN_MAX
@@ -32,7 +41,7 @@ impl Allowance {
 
     /// Counts a link.
     pub(crate) fn open(&mut self) {
-        self.opened += 1;
+        self.opened += if self.tls_renewal_ns.is_some() { limits::TLS_OPENING_WEIGHT } else { 1 };
     }
 
     /// Counts a look at a node.
@@ -66,8 +75,23 @@ impl Allowance {
     }
 
     /// Begins another turn.
-    pub(crate) fn renew(&mut self) {
-        (self.opened, self.looked) = (0, 0);
+    pub(crate) fn renew(&mut self, now_ns: u64) {
+        self.looked = 0;
+        match &mut self.tls_renewal_ns {
+            Some(due_ns) if now_ns < *due_ns => return,
+            Some(due_ns) => *due_ns = now_ns + limits::TLS_OPENINGS_NS,
+            None => {}
+        }
+        self.opened = 0;
+    }
+
+    /// Pause before a turn that opens the next links.
+    pub(crate) fn pause_ns(&self) -> u64 {
+        if self.tls_renewal_ns.is_some() {
+            limits::TLS_OPENINGS_NS
+        } else {
+            limits::OPENINGS_PAUSE_NS
+        }
     }
 }
 
@@ -83,10 +107,26 @@ mod tests {
             allowance.open();
         }
         assert!(allowance.is_full() && allowance.is_spent());
-        allowance.renew();
+        allowance.renew(0);
         assert!(!allowance.is_spent());
         (0..limits::OPENING_LOOKS_TURN_MAX).for_each(|_| allowance.look());
         assert!(allowance.is_spent() && !allowance.is_full());
+    }
+
+    #[test]
+    fn handshakes_leave_most_of_the_time_to_clients() {
+        let mut allowance = Allowance::new(true);
+        let mut opened = 0;
+        for turn in 0..100_000_u64 {
+            allowance.renew(turn * 10_000);
+            while !allowance.is_full() {
+                allowance.open();
+                opened += 1;
+            }
+        }
+        // A second.
+        assert!((100..=400).contains(&opened), "{opened}");
+        assert!(allowance.pause_ns() >= limits::TLS_OPENINGS_NS);
     }
 
     #[test]

@@ -39,8 +39,9 @@ pub(crate) struct LinkAndNode<'a> {
     pub(crate) dirty: &'a mut Vec<LinkKey>,
 }
 
-impl Default for Links {
-    fn default() -> Self {
+impl Links {
+    /// No links yet. They have TLS, or not.
+    pub(crate) fn new(has_tls: bool) -> Self {
         let base = Duration::from_millis(limits::RECONNECT_FIRST_MS);
         let max = Duration::from_millis(limits::RECONNECT_MAX_MS);
         Self {
@@ -48,8 +49,8 @@ impl Default for Links {
             nodes: Vec::new(),
             health: Health::new(base, max),
             dirty: Vec::new(),
-            openings: Openings::default(),
-            allowance: Allowance::default(),
+            openings: Openings::new(has_tls),
+            allowance: Allowance::new(has_tls),
             gather_timer_ns: u64::MAX,
         }
     }
@@ -71,7 +72,7 @@ impl Links {
 
     pub(crate) fn clear(&mut self) {
         self.slots.clear();
-        self.openings = Openings::default();
+        self.openings.clear();
         self.nodes.iter_mut().for_each(|node| node.opening = 0);
     }
 

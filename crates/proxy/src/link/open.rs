@@ -65,7 +65,7 @@ pub(crate) fn has_room(core: &mut Core, id: PoolId) -> bool {
 /// Opens links of the pools that wait for another turn, at the end of each. They have an allowance
 /// of their own: those that ask in each turn could use it up for ever.
 pub(crate) fn go_on(core: &mut Core, io: &mut Io) {
-    core.links.allowance.renew();
+    core.links.allowance.renew(io.now_ns());
     for _ in 0..core.links.allowance.waiting() {
         if core.links.allowance.is_spent() {
             break;
@@ -73,10 +73,10 @@ pub(crate) fn go_on(core: &mut Core, io: &mut Io) {
         let Some(pool) = core.links.allowance.next() else { break };
         ensure_links(core, io, pool);
     }
-    core.links.allowance.renew();
+    core.links.allowance.renew(io.now_ns());
     let waits = core.links.allowance.waiting() > 0;
     if waits && !std::mem::replace(&mut core.links.allowance.is_timed, true) {
-        io.set_timer(io.now_ns() + limits::OPENINGS_PAUSE_NS, TIMER);
+        io.set_timer(io.now_ns() + core.links.allowance.pause_ns(), TIMER);
     }
 }
 

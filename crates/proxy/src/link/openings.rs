@@ -4,6 +4,9 @@
 //! Logins that nothing supports yet count by themselves: anybody may claim a role's name, and the
 //! role's own links must not wait for that. A pool that waits goes on when a link is open, or was
 //! given up; its clients have deadlines of their own.
+//!
+//! With TLS to nodes each link costs this core a handshake, too. Those under logins that nothing
+//! supports have a bound between two ticks, so that guesses take little of the core's time.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -46,10 +49,47 @@ pub(crate) struct Openings {
     counts: HashMap<Share, usize>,
     all: usize,
     doubtful: usize,
+    /// Doubtful links that were begun since the last tick; `None`: links have no TLS.
+    guesses: Option<Guesses>,
     line: Line,
 }
 
+/// Numbers of doubtful links, in all and of each host.
+#[derive(Default)]
+struct Guesses {
+    all: usize,
+    of_hosts: HashMap<Option<ClientHost>, usize>,
+}
+
+impl Guesses {
+    fn has_room(&self) -> bool {
+        self.all < limits::TLS_GUESSES_TICK_MAX
+    }
+
+    fn has_room_for(&self, host: Option<ClientHost>) -> bool {
+        let of_host = self.of_hosts.get(&host).copied().unwrap_or_default();
+        self.has_room() && of_host < limits::TLS_GUESSES_TICK_MAX / 4
+    }
+}
+
 impl Openings {
+    /// No links yet. They have TLS, or not.
+    pub(crate) fn new(has_tls: bool) -> Openings {
+        Openings { guesses: has_tls.then(Guesses::default), ..Openings::default() }
+    }
+
+    /// Forgets all links and the line.
+    pub(crate) fn clear(&mut self) {
+        *self = Openings::new(self.guesses.is_some());
+    }
+
+    /// Gives doubtful links with TLS their bound anew. Returns whether pools wait that may go on.
+    pub(crate) fn tick(&mut self) -> bool {
+        let Some(guesses) = &mut self.guesses else { return false };
+        let had_some = std::mem::take(guesses).all > 0;
+        had_some && self.waiting() > 0
+    }
+
     /// Most links of a kind at a time; those of one account are half of them, and doubtful ones of
     /// one host a quarter.
     fn most(is_doubtful: bool) -> usize {
@@ -59,14 +99,17 @@ impl Openings {
     /// True if another link of this kind may open, of some account.
     fn has_room_for_kind(&self, is_doubtful: bool) -> bool {
         let of_kind = if is_doubtful { self.doubtful } else { self.all };
-        self.all < limits::LOGINS_MAX && of_kind < Self::most(is_doubtful)
+        let has_time = !is_doubtful || self.guesses.as_ref().is_none_or(Guesses::has_room);
+        self.all < limits::LOGINS_MAX && of_kind < Self::most(is_doubtful) && has_time
     }
 
     /// True if another such link may open.
     pub(crate) fn has_room(&self, opening: Opening) -> bool {
         let most = Self::most(opening.is_doubtful);
         let count = |share| self.counts.get(&share).copied().unwrap_or_default();
+        let guesses = self.guesses.as_ref().filter(|_| opening.is_doubtful);
         self.has_room_for_kind(opening.is_doubtful)
+            && guesses.is_none_or(|guesses| guesses.has_room_for(opening.host))
             && opening.shares().all(|(share, part)| count(share) < most / part)
     }
 
@@ -76,6 +119,10 @@ impl Openings {
         }
         self.all += 1;
         self.doubtful += usize::from(opening.is_doubtful);
+        if let Some(guesses) = self.guesses.as_mut().filter(|_| opening.is_doubtful) {
+            guesses.all += 1;
+            *guesses.of_hosts.entry(opening.host).or_default() += 1;
+        }
     }
 
     pub(crate) fn end(&mut self, opening: Opening) {
@@ -115,7 +162,7 @@ impl Openings {
 
     /// The first pool in line of a kind with room, with its number, and the accounts looked at.
     /// While the kind has room, one account at most is at its bound, half of the kind's, and three
-    /// hosts, each with the pools of its share.
+    /// hosts at each of theirs, each with the pools of its share.
     fn first(&self, is_doubtful: bool) -> (Option<(u64, PoolId)>, usize) {
         let firsts = &self.line.firsts[usize::from(is_doubtful)];
         let full = firsts.values().take_while(|(_, opening)| !self.has_room(*opening)).count();
@@ -221,6 +268,40 @@ mod tests {
         assert_eq!((openings.next(), openings.next()), (Some(PoolId(2)), None));
         openings.end(of(1, 0));
         assert_eq!(openings.next(), Some(PoolId(1)));
+    }
+
+    #[test]
+    fn handshakes_for_guesses_take_little_time_and_leave_room_to_other_hosts() {
+        let mut openings = Openings::new(true);
+        let of = |last: u8, guess: usize| Opening {
+            host: Some(ClientHost::Network(std::net::IpAddr::from([192, 0, 2, last]))),
+            ..opening(format!("role{last}-{guess}").as_bytes(), true)
+        };
+        // Nodes refuse each login at once.
+        let guess = |openings: &mut Openings, last| {
+            let begins = |guess: &usize| {
+                let opening = of(last, *guess);
+                let has_room = openings.has_room(opening);
+                if has_room {
+                    openings.begin(opening);
+                    openings.end(opening);
+                }
+                has_room
+            };
+            (0..1_000).take_while(begins).count()
+        };
+        let most = limits::TLS_GUESSES_TICK_MAX;
+        for _ in 0..3 {
+            let counts = [1, 1, 2, 3, 4, 5].map(|last| guess(&mut openings, last));
+            let share = most / 4;
+            assert_eq!(counts, [share, 0, share, share, share, 0]);
+            assert!(openings.has_room(opening(b"ann", false)), "a login that is known");
+            openings.wait(PoolId(7), of(1, 0));
+            assert_eq!(openings.next(), None);
+            assert!(openings.tick());
+            assert_eq!(openings.next(), Some(PoolId(7)));
+        }
+        assert!(!openings.tick(), "nobody waits");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use shunt_bench::stub::Action;
 use shunt_bench::stub::hook::Request;
 use shunt_proxy::config::Multiget;
-use shunt_proxy::metrics::{Label, Lost, Whole};
+use shunt_proxy::metrics::{Label, Lost, Snapshot, Whole};
 use shunt_proxy::weakened::{self, Mistake, Weakened};
 use shunt_reactor::sim::{HostId, MILLISECOND, Random, SECOND, for_seeds};
 use shunt_testing::{Answer, bytes, simulated};
@@ -397,8 +397,15 @@ fn a_node_that_stands_still_is_not_asked_for_parts() {
     // The proxy finds it silent, and has not given up its links yet.
     testbed.run_for(3 * SECOND);
     let metrics = Arc::clone(&testbed.scene.metrics[0]);
+    let timed = || {
+        let mut durations = Snapshot::default();
+        metrics.latency_ns.add_to(&mut durations);
+        durations.count()
+    };
+    let before = timed();
     asker.ask(&mut testbed, &mut Random::new(2), 40);
     testbed.run_for(SECOND / 4);
+    assert_eq!(timed() - before, 40, "a part is no query of a client");
     let answers = testbed.take_answers(asker.host);
     assert_eq!((answers.len(), asker.wrong(&answers)), (40, 0));
     assert!(answers.iter().all(|answer| answer.header.opcode == opcode::RESULT));
