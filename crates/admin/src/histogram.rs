@@ -72,6 +72,16 @@ impl Snapshot {
         self.sum
     }
 
+    /// The counts since an earlier moment.
+    pub fn since(&self, earlier: &Snapshot) -> Snapshot {
+        let mut since = self.clone();
+        for (count, before) in since.buckets.iter_mut().zip(&earlier.buckets) {
+            *count = count.saturating_sub(*before);
+        }
+        since.sum = since.sum.wrapping_sub(earlier.sum);
+        since
+    }
+
     /// Number of values not above `2^exponent`.
     pub fn count_to_power(&self, exponent: u32) -> u64 {
         let last = bucket_of(1u64 << exponent.min(63));

@@ -23,6 +23,11 @@ impl<M> Loops<M> {
         Self { heartbeats: Heartbeats::new(each.len()), each }
     }
 
+    /// The metrics of each loop.
+    pub fn each(&self) -> impl Iterator<Item = &M> {
+        self.each.iter().map(|metrics| &**metrics)
+    }
+
     /// Number of loops.
     pub fn count(&self) -> usize {
         self.each.len()

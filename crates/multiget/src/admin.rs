@@ -1,5 +1,6 @@
 //! Admin parts of shim and sidecar: metrics, health and `/status`.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use std::time::Instant;
 use serde_json::json;
 use shunt_admin::{Encoder, Json, Loops, Map, Part, State};
 
-use crate::metrics::{ClientGauges, ShimMetrics, SidecarMetrics, Why};
+use crate::metrics::{ClientGauges, ServerState, ShimMetrics, SidecarMetrics, Why};
 use crate::mode::Mode;
 
 /// Metrics and status of a shim.
@@ -122,6 +123,26 @@ impl SidecarAdmin {
         Arc::new(Self { loops: Loops::new(loops), servers, mode, draining: AtomicBool::new(false) })
     }
 
+    /// The servers that have answered or failed, each with its state: the best of the event loops'
+    /// states.
+    fn states(&self) -> BTreeMap<SocketAddr, ServerState> {
+        let mut states = BTreeMap::new();
+        for (server, state) in self.loops.each().flat_map(|metrics| metrics.servers.all()) {
+            let known = states.entry(server).or_insert(state);
+            *known = (*known).max(state);
+        }
+        states
+    }
+
+    /// The reason why commands cannot be carried out: all servers have failed.
+    fn without_servers(&self) -> Option<String> {
+        let states = self.states();
+        let configured = self.servers.iter().map(|(server, _)| server);
+        let is_down = |server: &SocketAddr| states.get(server) == Some(&ServerState::Down);
+        let all_down = configured.chain(states.keys()).all(is_down);
+        all_down.then(|| "no server answers".to_owned())
+    }
+
     /// Marks the sidecar as draining: it should get no new connections.
     pub fn set_draining(&self) {
         self.draining.store(true, Ordering::Relaxed);
@@ -193,6 +214,12 @@ impl Part for SidecarAdmin {
         for (name, help, number) in gauges {
             encoder.gauge(name, help, None, &self.loops.plain(number))?;
         }
+        let states = self.states().into_iter().map(|(server, state)| {
+            let is_up = state == ServerState::Up;
+            (vec![("server", server.to_string())], f64::from(u8::from(is_up)))
+        });
+        let help = "1 if a server has answered the last command over TCP.";
+        encoder.gauge("shunt_sidecar_server_up", help, None, &states.collect::<Vec<_>>())?;
         let times = [(Vec::new(), self.loops.histogram(|metrics| &metrics.times))];
         encoder.durations("shunt_sidecar_time", "From GET or MGET to its answer.", &times)
     }
@@ -202,12 +229,15 @@ impl Part for SidecarAdmin {
     }
 
     fn not_ready(&self) -> Option<String> {
-        self.draining.load(Ordering::Relaxed).then(|| "draining".to_owned())
+        let draining = self.draining.load(Ordering::Relaxed);
+        draining.then(|| "draining".to_owned()).or_else(|| self.without_servers())
     }
 
     fn status(&self) -> State<'_> {
         let shim = |shim: &SocketAddr| (self.mode != Mode::Tcp).then(|| shim.to_string());
-        let server = |(server, of): &(SocketAddr, SocketAddr)| json!({ "server": server.to_string(), "shim": shim(of) });
+        let states = self.states();
+        let is_up = |server: &SocketAddr| states.get(server).map(|state| *state == ServerState::Up);
+        let server = |(server, of): &(SocketAddr, SocketAddr)| json!({ "server": server.to_string(), "shim": shim(of), "up": is_up(server) });
         let servers: Vec<Json> = self.servers.iter().map(server).collect();
         let mut state = Map::new();
         state.insert("mode".to_owned(), self.mode.name().into());

@@ -34,6 +34,7 @@ mod tests;
 
 pub use admin::{ShimAdmin, SidecarAdmin};
 pub use login::Login;
+pub use metrics::ServerState;
 pub use sidecar::{Sidecar, SidecarOptions};
 pub use store::{Store, StoreOptions};
 

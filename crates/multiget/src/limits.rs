@@ -81,6 +81,8 @@ pub const SLOTS_NS: u64 = 500 * MS;
 pub const HOPS_MAX: u8 = 5;
 /// Interval between log lines about applications that are closed, of one event loop.
 pub const LOG_INTERVAL_NS: u64 = 1_000 * MS;
+/// Time after which a server's last failure says nothing any more.
+pub const FAILURE_NS: u64 = 10_000 * MS;
 /// Interval at which time limits are checked.
 pub const TICK_NS: u64 = 50 * MS;
 

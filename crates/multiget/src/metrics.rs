@@ -1,6 +1,9 @@
 //! Metrics of a shim and a sidecar since their start. Each event loop writes its own; the admin
 //! thread reads them.
 
+use std::net::SocketAddr;
+use std::sync::{Mutex, PoisonError};
+
 use shunt_admin::{Counter, Family, Gauge, Histogram, labels};
 
 use crate::client::Counts;
@@ -64,6 +67,38 @@ pub struct ShimMetrics {
     pub unsent: Gauge,
 }
 
+/// State of a server, as the commands of one event loop show it.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum ServerState {
+    /// The server has failed a moment ago.
+    Down,
+    /// The server has failed, and no command has been sent since.
+    Unknown,
+    /// The server has answered the last command.
+    Up,
+}
+
+/// States of the servers that have answered or failed. Locked when one changes, and when they are
+/// shown.
+#[derive(Debug, Default)]
+pub struct ServerStates(Mutex<Vec<(SocketAddr, ServerState)>>);
+
+impl ServerStates {
+    /// Sets the state of a server.
+    pub(crate) fn set(&self, server: SocketAddr, state: ServerState) {
+        let mut states = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match states.iter_mut().find(|(known, _)| *known == server) {
+            Some((_, former)) => *former = state,
+            None => states.push((server, state)),
+        }
+    }
+
+    /// The servers and their states.
+    pub fn all(&self) -> Vec<(SocketAddr, ServerState)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
 /// Metrics of a sidecar's event loop.
 #[derive(Debug, Default)]
 pub struct SidecarMetrics {
@@ -97,6 +132,8 @@ pub struct SidecarMetrics {
     pub times: Histogram,
     /// Current counts of the client.
     pub counts: ClientGauges,
+    /// States of servers.
+    pub servers: ServerStates,
 }
 
 /// [`Counts`] for another thread to read.

@@ -14,6 +14,7 @@ mod orders;
 mod settings;
 mod slow_queries;
 mod status;
+mod windows;
 #[cfg(test)]
 mod tests;
 
@@ -51,6 +52,7 @@ pub struct Admin {
     settings: settings::Settings,
     orders: orders::Orders,
     evictions: eviction::Evictions,
+    windows: windows::Windows,
 }
 
 impl Admin {
@@ -78,6 +80,7 @@ impl Admin {
             clients,
             locks,
             slow_queries,
+            windows: windows::Windows::default(),
             digests,
             hot_keys,
             settings: settings::Settings::new(),

@@ -232,6 +232,9 @@ impl Sidecar {
             };
             if !matches!(expected, Expected::Begins(_)) {
                 (link.refused, link.back_off_ns) = (None, limits::BACK_OFF_NS);
+                let server = link.server;
+                let address = link.address;
+                self.health.note_answer(server, address, io.now_ns());
             }
             self.link_answer(io, index, expected, answer);
             if self.links[index].conn.is_none() {
@@ -392,6 +395,7 @@ impl Sidecar {
         let why = format!("ERR the server {} {what}", link.address);
         link.refused =
             Some(Refused { until_ns: io.now_ns() + limits::BACK_OFF_NS, why, is_silent: false });
+        self.health.note_failure(link.server, link.address, what, io.now_ns());
     }
 
     /// Refuses commands for a time that doubles: each new trial of a silent server costs a whole
@@ -405,6 +409,7 @@ impl Sidecar {
         link.refused =
             Some(Refused { until_ns: io.now_ns() + link.back_off_ns, why, is_silent: true });
         link.back_off_ns = (2 * link.back_off_ns).min(limits::BACK_OFF_NS_MAX);
+        self.health.note_failure(link.server, link.address, what, io.now_ns());
     }
 
     /// Closes links whose first command has waited too long.

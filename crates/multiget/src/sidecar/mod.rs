@@ -21,6 +21,7 @@
 //! | `parts.rs`, `split.rs` | commands that several servers carry out in parts |
 //! | `cluster.rs` | placement of a cluster's slots, and redirected commands |
 //! | `links.rs` | connections to servers |
+//! | `health.rs` | servers that have failed |
 //! | `apps.rs` | applications, and their answers in order |
 //! | `lines.rs` | waiting lines of applications |
 //! | `turns.rs` | turns while the limits are reached |
@@ -29,6 +30,7 @@
 
 mod apps;
 mod cluster;
+mod health;
 mod intake;
 mod lines;
 mod links;
@@ -56,6 +58,7 @@ use crate::mode::Mode;
 use crate::place::{Places, SLOTS};
 use apps::App;
 use cluster::Cluster;
+use health::HealthTable;
 use lines::Turns;
 use links::Link;
 use log_limit::LogLimit;
@@ -125,6 +128,7 @@ pub struct Sidecar {
     /// The limit on log lines about applications that are closed.
     closings: LogLimit,
     cluster: Option<Cluster>,
+    health: HealthTable,
     metrics: Arc<SidecarMetrics>,
     command: shunt_wire::resp::Command,
     /// A command to a server while it is written.
@@ -147,6 +151,7 @@ impl Sidecar {
         if options.cluster.is_some() {
             client.set_places(Places::Slots(vec![0; SLOTS]));
         }
+        let metrics = Arc::<SidecarMetrics>::default();
         Self {
             client,
             apps: Slab::new(),
@@ -161,7 +166,8 @@ impl Sidecar {
             apps_bytes_max: limits::APPS_BYTES_MAX,
             closings: LogLimit::default(),
             cluster: options.cluster.map(Cluster::new),
-            metrics: Arc::default(),
+            health: HealthTable::new(Arc::clone(&metrics)),
+            metrics,
             command: shunt_wire::resp::Command::default(),
             written: Vec::new(),
             armed_ns: None,

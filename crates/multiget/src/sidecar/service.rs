@@ -75,6 +75,7 @@ impl Service for Sidecar {
             self.carry_out(io);
             self.weigh(io);
             self.tell_suppressed(io);
+            self.health.tick(io.now_ns());
         } else if self.armed_ns.is_none_or(|armed_ns| armed_ns <= io.now_ns()) {
             // Timers cannot be cancelled, so overtaken ones fire too; each would set another one
             // for ever.

@@ -6,6 +6,7 @@ mod app;
 mod begin;
 mod bounds;
 mod cluster;
+mod health;
 mod login;
 mod script;
 mod server;

@@ -1,6 +1,7 @@
 //! The proxy's part of `/status`: its present state.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -36,7 +37,7 @@ pub(super) async fn status(admin: &Admin) -> Value {
         "queries": sum(|core| core.queries.total()),
         "latency_us": quantiles(&latency),
         "cores": cores.iter().map(core_status).collect::<Vec<_>>(),
-        "ring": admin.sources.cluster.get().map(|cluster| ring_status(&cluster, cores)),
+        "ring": admin.sources.cluster.get().map(|cluster| ring_status(&cluster, admin)),
         "control_connected": admin.sources.control.connected.get() == 1,
         "window_us": match config.window_us {
             Window::Auto => json!("auto"),
@@ -53,6 +54,15 @@ fn quantiles(latency: &Snapshot) -> Value {
     json!({ "p50": microseconds(0.5), "p99": microseconds(0.99), "p999": microseconds(0.999) })
 }
 
+/// The latencies of a node in the last seconds.
+fn recent((latency, time): (Snapshot, Duration)) -> Value {
+    json!({
+        "seconds": time.as_secs(),
+        "answers": latency.count(),
+        "latency_us": quantiles(&latency),
+    })
+}
+
 fn core_status(core: &Arc<CoreMetrics>) -> Value {
     json!({
         "core": core.core,
@@ -65,7 +75,9 @@ fn core_status(core: &Arc<CoreMetrics>) -> Value {
     })
 }
 
-fn ring_status(cluster: &ClusterState, cores: &[Arc<CoreMetrics>]) -> Value {
+fn ring_status(cluster: &ClusterState, admin: &Admin) -> Value {
+    let (cores, windows, now) = (&admin.sources.cores, &admin.windows, Instant::now());
+    windows.retain(&cluster.routing);
     let node_status = |node: &shunt_topology::Node| {
         let metrics: Vec<_> = cores.iter().filter_map(|core| core.nodes.get(node.id)).collect();
         let mut latency = Snapshot::default();
@@ -82,7 +94,9 @@ fn ring_status(cluster: &ClusterState, cores: &[Arc<CoreMetrics>]) -> Value {
             "links_aggregated": metrics.iter().map(|node| node.aggregated_links.get()).sum::<u64>(),
             "in_flight": metrics.iter().map(|node| node.in_flight.get()).sum::<u64>(),
             "queries": metrics.iter().map(|node| node.queries.get()).sum::<u64>(),
+            "timed_out": metrics.iter().map(|node| node.timed_out.get()).sum::<u64>(),
             "latency_us": quantiles(&latency),
+            "recent": windows.since_former(node, &latency, now).map(recent),
         })
     };
     json!({

@@ -423,11 +423,13 @@ impl Sources {
         let renewed = "Links replaced to use new certificates.";
         let strangers = "Links refused because another node or cluster answered at the address.";
         let received = "Bytes received from the node.";
-        let counters: [(&str, &str, Option<Unit>, Number); 8] = [
+        let timed_out = "Clients' queries that the node did not answer in time.";
+        let counters: [(&str, &str, Option<Unit>, Number); 9] = [
             ("shunt_node_queries", "Queries sent to the node.", None, |node| &node.queries),
             ("shunt_node_writes", "Writes to links that contained queries.", None, |node| {
                 &node.writes
             }),
+            ("shunt_node_timed_out", timed_out, None, |node| &node.timed_out),
             ("shunt_node_connect_failures", failures, None, |node| &node.connect_failures),
             ("shunt_node_links_lost", "Open links that failed.", None, |node| &node.links_lost),
             ("shunt_node_links_renewed", renewed, None, |node| &node.links_renewed),

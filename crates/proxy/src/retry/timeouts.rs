@@ -63,6 +63,7 @@ fn expire_requests(core: &mut Core, io: &mut Io, key: LinkKey) {
         }
         if pending.purpose == Purpose::Client {
             ends::identify(core, io, at, &mut pending);
+            note_late(core, at);
             capture::timed_out(core, io, at, &pending);
         }
         core.retained.release(&mut core.links, io, at, pending.kept);
@@ -83,6 +84,14 @@ fn expire_requests(core: &mut Core, io: &mut Io, key: LinkKey) {
     }
     if never_answered {
         lifecycle::replace(core, io, key, GivenUp::UnansweredQuery);
+    }
+}
+
+/// Counts a client's query at the node that did not answer it.
+fn note_late(core: &Core, at: LinkRef) {
+    let node = core.links.find(at).and_then(|link| core.links.node(link.node));
+    if let Some(node) = node {
+        node.metrics.timed_out.add(1);
     }
 }
 

@@ -1,0 +1,100 @@
+//! Health of servers, as commands over TCP show it: a line of the log when a server stops answering
+//! or answers again, and the states for the admin pages.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use super::log_limit::LogLimit;
+use crate::limits;
+use crate::metrics::{ServerState, SidecarMetrics};
+
+/// Health of all servers, by index.
+#[derive(Debug)]
+pub(super) struct HealthTable {
+    servers: Vec<Option<Health>>,
+    metrics: Arc<SidecarMetrics>,
+}
+
+/// Health of a server that has answered or failed.
+#[derive(Debug)]
+struct Health {
+    address: SocketAddr,
+    state: ServerState,
+    /// Time of the last failure.
+    failed_ns: u64,
+    lines: LogLimit,
+}
+
+impl HealthTable {
+    /// A table of servers that have neither answered nor failed.
+    pub(super) fn new(metrics: Arc<SidecarMetrics>) -> Self {
+        Self { servers: Vec::new(), metrics }
+    }
+
+    /// Notes that a server has answered a command.
+    #[inline]
+    pub(super) fn note_answer(&mut self, server: usize, address: SocketAddr, now_ns: u64) {
+        let known = self.servers.get(server).and_then(Option::as_ref);
+        if known.is_none_or(|known| known.state != ServerState::Up) {
+            self.note_change(server, address, now_ns);
+        }
+    }
+
+    #[cold]
+    fn note_change(&mut self, server: usize, address: SocketAddr, now_ns: u64) {
+        let (health, is_new) = self.health(server, address);
+        health.state = ServerState::Up;
+        if let Some(suppressed) = (!is_new).then(|| health.lines.admit(now_ns)).flatten() {
+            tracing::info!(server = %address, suppressed, "a server answers again");
+        }
+        self.metrics.servers.set(address, ServerState::Up);
+    }
+
+    /// Notes that a server refuses connections or commands, or is silent.
+    pub(super) fn note_failure(
+        &mut self,
+        server: usize,
+        address: SocketAddr,
+        why: &str,
+        now_ns: u64,
+    ) {
+        let (health, is_new) = self.health(server, address);
+        let former = std::mem::replace(&mut health.state, ServerState::Down);
+        health.failed_ns = now_ns;
+        if former == ServerState::Up || is_new {
+            if let Some(suppressed) = health.lines.admit(now_ns) {
+                tracing::warn!(server = %address, why, suppressed, "a server has failed");
+            }
+        }
+        self.metrics.servers.set(address, ServerState::Down);
+    }
+
+    /// The health of a server, and whether nothing was known of it.
+    fn health(&mut self, server: usize, address: SocketAddr) -> (&mut Health, bool) {
+        if self.servers.len() <= server {
+            self.servers.resize_with(server + 1, || None);
+        }
+        let known = &mut self.servers[server];
+        let is_new = known.is_none();
+        let state = ServerState::Unknown;
+        let new = || Health { address, state, failed_ns: 0, lines: LogLimit::default() };
+        (known.get_or_insert_with(new), is_new)
+    }
+
+    /// Forgets failures that are long ago: the next command tells whether the server is back. Says
+    /// which servers have changed without a line.
+    pub(super) fn tick(&mut self, now_ns: u64) {
+        for health in self.servers.iter_mut().flatten() {
+            let Health { address, state, .. } = *health;
+            if let Some(suppressed) = health.lines.overdue(now_ns) {
+                let is_up = state == ServerState::Up;
+                tracing::info!(server = %address, is_up, suppressed, "a server failed and came back");
+            }
+            let is_old = now_ns >= health.failed_ns + limits::FAILURE_NS;
+            if state == ServerState::Down && is_old {
+                health.state = ServerState::Unknown;
+                self.metrics.servers.set(address, ServerState::Unknown);
+            }
+        }
+    }
+}
