@@ -12,6 +12,10 @@ use crate::config::{CQL_PORT, Config, reaches, split_host_port};
 /// Longest time to look up a name: resolvers give up earlier, unless a part of them hangs.
 const LOOK_UP_MAX: Duration = Duration::from_secs(30);
 
+/// A contact point whose look-up never ends.
+#[cfg(test)]
+pub(super) const HANGING: &str = "hangs.invalid";
+
 /// Looks up the addresses of each contact point that is not `known` already, all at the same time:
 /// a second answer takes time, and may differ from the one that the proxy has connected by.
 pub(super) async fn resolve_all(config: &Config, mut known: Vec<Resolved>) -> Vec<Resolved> {
@@ -42,6 +46,10 @@ pub(super) async fn resolve(
     contact_point: &str,
     default_port: u16,
 ) -> Result<Vec<SocketAddr>, String> {
+    #[cfg(test)]
+    if contact_point == HANGING {
+        return std::future::pending().await;
+    }
     let (host, port) = split_host_port(contact_point)?;
     let lookup = tokio::net::lookup_host((host, port.unwrap_or(default_port)));
     let found = timeout(LOOK_UP_MAX, lookup).await.map_err(|_| {

@@ -8,6 +8,7 @@ use shunt_wire::cql::message::{Event, SchemaChange};
 use super::fake::{FIRST_SCHEMA_VERSION, FakeRing, FakeState};
 use super::*;
 use crate::config::Secret;
+use crate::control::contact;
 
 /// Longest wait of the plane for agreement.
 const AGREEMENT_MAX: Duration = Duration::from_secs(10);
@@ -394,6 +395,20 @@ async fn a_reload_changes_the_local_datacentre() {
         .config
         .send_modify(|config| Arc::make_mut(config).local_datacentre = Some("dc2".to_owned()));
     bench.cluster_where(|state| state.datacentre == "dc2").await;
+}
+
+#[tokio::test]
+async fn a_look_up_that_hangs_holds_up_nothing() {
+    let ring = FakeRing::start(1).await;
+    let mut bench = started(&ring).await;
+    let before = bench.cluster_where(|_| true).await.generation;
+    bench.config.send_modify(|config| {
+        Arc::make_mut(config).contact_points.push(contact::HANGING.to_owned());
+    });
+    bench.cluster_where(|state| state.generation > before).await;
+    let refreshes = bench.metrics.refreshes.get();
+    bench.requests.send(ControlRequest::Refresh).await.expect("the plane has ended");
+    eventually(|| bench.metrics.refreshes.get() > refreshes).await;
 }
 
 #[tokio::test]
