@@ -1,7 +1,7 @@
 //! Latencies of nodes since a page before this one: quantiles since the start of the process hide
 //! what happens now.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -15,10 +15,11 @@ const WINDOW_MIN: Duration = Duration::from_secs(10);
 const NODES_MAX: usize = 1_024;
 
 /// The counts that windows begin with, by host id.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(super) struct Windows(Mutex<HashMap<u128, Window>>);
 
 /// The counts of a node at a former page, and of the first page at least [`WINDOW_MIN`] later.
+#[derive(Debug)]
 struct Window {
     from: (Instant, Snapshot),
     next: (Instant, Snapshot),
@@ -29,7 +30,7 @@ impl Windows {
     pub(super) fn retain(&self, routing: &RoutingTable) {
         let mut windows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let members = routing.nodes().iter().map(|node| node.host_id);
-        let members: std::collections::HashSet<u128> = members.collect();
+        let members: HashSet<u128> = members.collect();
         windows.retain(|host_id, _| members.contains(host_id));
     }
 
