@@ -335,6 +335,21 @@ fn a_core_that_cannot_read_modes_does_not_go_by_old_ones() {
     }
 }
 
+/// The rows behind one that cannot be read may be those of this table.
+#[test]
+fn a_row_that_cannot_be_read_takes_no_mode_away() {
+    let bank = Bank::with(&[("bank", "t")]);
+    bank.lock().unwrap().mode = Some("mixed_reads");
+    let mut ring = TransactionTestbed::new(bank, |_| {});
+    let client = ring.client(None);
+    ring.bank.lock().unwrap().modes_cut_off = true;
+    ring.run_for(3 * SECOND);
+    let write = "INSERT INTO bank.t (id, v) VALUES (5, 5)";
+    let answer = ring.ask(client, write);
+    assert_eq!(answer.opcode(), opcode::RESULT);
+    assert!(answer.prefix().custom_payload.is_some(), "it is a transaction");
+}
+
 /// A node that does not answer costs one question, and no doubt: the next goes to another node.
 #[test]
 fn a_silent_node_does_not_make_modes_old() {

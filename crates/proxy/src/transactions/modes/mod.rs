@@ -108,7 +108,8 @@ pub(super) fn modes_read(core: &mut Core, io: &mut Io, poll: Poll, heard: &Heard
     modes.polling.is_forbidden =
         matches!(heard, Heard::Error(error) if is_right_missing(error.code, error.message));
     let rows = match heard {
-        Heard::Result(ResultMessage::Rows(rows)) => rows,
+        // A row that cannot be read would hide all that follow it.
+        Heard::Result(ResultMessage::Rows(rows)) if rows.rows().all(|row| row.is_ok()) => rows,
         Heard::Error(error) if levels::denies_table(error) => {
             absent(core, io, poll, now_ns);
             return pause::end_finished_wait(core);
