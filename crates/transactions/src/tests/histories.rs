@@ -81,8 +81,8 @@ fn fault_of(world: &World) -> Option<String> {
         .then(|| format!("in the end there is {registers:?}, and it should be {now:?}"))
 }
 
-fn first_fault(seeds: u64, weak: Weak) -> Option<(u64, String)> {
-    (1..=seeds).find_map(|seed| {
+fn first_fault(mut seeds: impl Iterator<Item = u64>, weak: Weak) -> Option<(u64, String)> {
+    seeds.find_map(|seed| {
         let mut world = World::new(seed, weak);
         world.run(RUN_MS);
         world.come_to_rest();
@@ -98,7 +98,7 @@ fn seeds(otherwise: u64) -> u64 {
 
 #[test]
 fn transactions_have_one_order_whatever_fails() {
-    assert_eq!(first_fault(seeds(400), Weak::default()), None);
+    assert_eq!(first_fault(1..=seeds(400), Weak::default()), None);
 }
 
 #[test]
@@ -149,9 +149,11 @@ fn histories_have_transactions_of_all_kinds_and_all_that_happens_to_an_opening()
     }
 }
 
-/// The first history in which something is wrong.
-fn notice(weak: Weak) {
-    let fault = first_fault(seeds(4_000), weak);
+/// Looks for a history in which something is wrong. The search begins with the seed that showed it
+/// when this test was written: a few steps show in one history of a thousand.
+fn notice(weak: Weak, begin: u64) {
+    let last = seeds(4_000).max(begin);
+    let fault = first_fault((begin..=last).chain(1..begin), weak);
     // For whoever asks, with `--nocapture`, how and how soon.
     println!("{weak:?}: {fault:?}");
     assert!(fault.is_some(), "nobody notices that this is left out: {weak:?}");
@@ -159,34 +161,34 @@ fn notice(weak: Weak) {
 
 #[test]
 fn each_step_of_the_crate_is_needed() {
-    for without in [
-        Without::CheckAfterRecord,
-        Without::Record,
-        Without::LocksUntilApplied,
-        Without::Locks,
-        Without::RepeatedRecord,
-        Without::AcknowledgedLow,
-        Without::AcknowledgedForward,
+    for (without, begin) in [
+        (Without::CheckAfterRecord, 116),
+        (Without::Record, 3),
+        (Without::LocksUntilApplied, 1),
+        (Without::Locks, 1),
+        (Without::RepeatedRecord, 2),
+        (Without::AcknowledgedLow, 12),
+        (Without::AcknowledgedForward, 1_259),
     ] {
-        notice(Weak { member: Some(without), ..Weak::default() });
+        notice(Weak { member: Some(without), ..Weak::default() }, begin);
     }
 }
 
 #[test]
 fn each_step_of_an_opening_is_needed() {
-    for without in [
-        Around::Recovery,
-        Around::Seal,
-        Around::SealBeforeService,
-        Around::ClaimOfSeal,
-        Around::RowOfClaim,
-        Around::SealedOfClaim,
-        Around::LeaseAtRow,
-        Around::LeaseInRecovery,
-        Around::Rewriting,
-        Around::Floor,
-        Around::TimestampOfLow,
+    for (without, begin) in [
+        (Around::Recovery, 1),
+        (Around::Seal, 16),
+        (Around::SealBeforeService, 44),
+        (Around::ClaimOfSeal, 234),
+        (Around::RowOfClaim, 77),
+        (Around::SealedOfClaim, 1_956),
+        (Around::LeaseAtRow, 484),
+        (Around::LeaseInRecovery, 96),
+        (Around::Rewriting, 2_003),
+        (Around::Floor, 5),
+        (Around::TimestampOfLow, 987),
     ] {
-        notice(Weak { around: Some(without), ..Weak::default() });
+        notice(Weak { around: Some(without), ..Weak::default() }, begin);
     }
 }
