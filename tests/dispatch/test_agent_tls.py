@@ -1,4 +1,4 @@
-"""A dispatcher and agents with TLS between them: what it carries, and whom either side refuses."""
+"""A dispatcher and agents with TLS between them: what it carries, whom either side refuses, and new certificates."""
 
 import random
 import re
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.certificates import EXPIRED, Authority
+from harness.certificates import EXPIRED, Authority, client_context, place
 from harness.ports import free_port
 from harness.proxy import binary
 from harness.relay import Relay, expect, steady, why_not
@@ -37,9 +37,13 @@ class Tap:
         while True:
             try:
                 near, _ = self.listener.accept()
-                far = socket.create_connection(("127.0.0.1", self.target))
             except OSError:
                 return
+            try:
+                far = socket.create_connection(("127.0.0.1", self.target))
+            except OSError:
+                near.close()
+                continue
             for source, sink in ((near, far), (far, near)):
                 carried = bytearray()
                 self.carried.append(carried)
@@ -241,6 +245,41 @@ def test_an_agent_closes_a_connection_in_clear_text(authority, tmp_path):
                 assert client.recv(100)[:1] in (b"\x15", b"")
         assert control.metric('shunt_tls_handshakes_total{result="clear_text"}', control.agent_admin_port) == 1
         assert control.curl("/mark").stdout == MARK
+
+
+def shown_by(port: int, pair) -> bytes:
+    """The certificate that an agent shows to a client with this one."""
+    with socket.create_connection(("127.0.0.1", port), DEADLINE_SECONDS) as client:
+        with client_context(pair=pair).wrap_socket(client) as secured:
+            return secured.getpeercert(binary_form=True)
+
+
+def test_another_authority_takes_over_without_a_restart_of_the_dispatcher(authority, stranger, tmp_path):
+    trusted = tmp_path / "ca.crt"
+    place(authority.ca.read_bytes(), trusted)
+    (tmp_path / "agent").mkdir()
+    (tmp_path / "dispatch").mkdir()
+    agent, dispatch = authority.server().install(tmp_path / "agent"), authority.client().install(tmp_path / "dispatch")
+    options = {"agent_options": of_agent(agent, trusted), "dispatch_options": of_dispatcher(trusted, dispatch)}
+    with Control(tmp_path, **options) as control:
+        place(authority.ca.read_bytes() + stranger.ca.read_bytes(), trusted)
+        next_pair, own = stranger.server(), stranger.client()
+        next_pair.install(tmp_path / "agent")
+        own.install(tmp_path / "dispatch")
+        control.signal("agent-0", signal.SIGHUP)
+        control.signal("dispatch", signal.SIGHUP)
+        control._await(lambda: shown_by(control.agent_port, authority.client()) == next_pair.der, "the agent has a new certificate")
+        control.wait_for("dispatch", "a certificate is in use", "--agent-tls-certificate", "application")
+        assert control.metric("shunt_dispatch_backend_links_lost_total") == 0 and control.curl("/mark").stdout == MARK
+        # Only the new authority counts from here on, for a new connection.
+        place(stranger.ca.read_bytes(), trusted)
+        before = control.metric('shunt_tls_reloads_total{result="changed"}')
+        control.signal("dispatch", signal.SIGHUP)
+        control._await(lambda: control.metric('shunt_tls_reloads_total{result="changed"}') > before, "the dispatcher has the new authority")
+        control.signal("agent-0", signal.SIGKILL).wait()
+        control.names.pop("agent-0")
+        control.start_agent(0)
+        control._await(lambda: control.curl("/mark").stdout == MARK, "the dispatcher reaches the agent again")
 
 
 def check(*arguments) -> tuple:
