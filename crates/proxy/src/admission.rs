@@ -3,7 +3,7 @@
 //! ```text
 //! accept thread -> handshake threads -> cores
 //!                      ^ clients' addresses, sessions, refusals
-//!                  Admission -> ServerTls
+//!                  AdmissionRules -> ServerTls
 //! ```
 //! Connections from the addresses of `proxy_protocol_from` must begin with a header of the PROXY
 //! protocol. For everything that follows, the client's address is the one in it. A header from any
@@ -13,41 +13,46 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use shunt_admin::Label as _;
-use shunt_reactor::{Accepted, ClientAddress, Security, SessionFault, SessionInfo};
-use shunt_tls_upkeep::{Lines, ServerTls};
+use shunt_reactor::{Accepted, Admission, ClientAddress, Security, SessionFault, SessionInfo};
+use shunt_tls_upkeep::{Lines, Listeners, ServerTls};
 use shunt_wire::proxy_protocol::{MalformedHeader, read_header};
 use tracing::{debug, warn};
 
 use crate::config::{Config, Network};
 use crate::metrics::{HeaderResult, TlsMetrics};
-use crate::tls::{Incoming, refusal};
+use crate::tls::refusal;
 
 /// Answer to a driver that connects from a balancer's address, past the balancer.
 const NO_HEADER: &str = "connections from this address must begin with a PROXY header \
     (proxy_protocol_from): connect through the balancer, or have it send the header";
 
 /// The rules for new connections.
-pub struct Admission {
+pub struct AdmissionRules {
     balancers: Vec<Network>,
     tls: Option<Arc<ServerTls>>,
     metrics: Arc<TlsMetrics>,
     lines: Arc<Lines>,
 }
 
-impl Admission {
+impl AdmissionRules {
     /// The rules of a configuration; `None` if connections go to their cores as they are.
-    /// `incoming` tells later of the lines that are left out.
+    /// `listeners` logs later how many lines were left out.
     pub fn of_config(
         config: &Config,
-        incoming: &Incoming,
+        listeners: &Listeners,
         metrics: Arc<TlsMetrics>,
     ) -> Option<Arc<dyn Security>> {
         let balancers = config.proxy_protocol_from.clone();
-        let tls = incoming.clients.clone();
+        let tls = listeners.clients.clone();
         if balancers.is_empty() {
             return tls.map(|tls| tls as Arc<dyn Security>);
         }
-        Some(Arc::new(Self { balancers, tls, metrics, lines: Arc::clone(&incoming.lines) }))
+        Some(Arc::new(Self {
+            balancers,
+            tls,
+            metrics,
+            lines: Arc::clone(&listeners.refusal_lines),
+        }))
     }
 }
 
@@ -62,7 +67,7 @@ pub fn check(config: &Config) -> Vec<String> {
     warnings
 }
 
-impl Security for Admission {
+impl Security for AdmissionRules {
     fn expects_header(&self, origin: &Accepted) -> bool {
         let address = origin.peer.direct().map(|address| address.ip());
         address.is_some_and(|ip| self.balancers.iter().any(|network| network.contains(ip)))
@@ -102,10 +107,10 @@ impl Security for Admission {
         }
     }
 
-    fn admit(&self, origin: &Accepted, head: &[u8]) -> shunt_reactor::Admission {
+    fn admit(&self, origin: &Accepted, head: &[u8]) -> Admission {
         match &self.tls {
             Some(tls) => tls.admit(origin, head),
-            None => shunt_reactor::Admission::Plain,
+            None => Admission::Plain,
         }
     }
 
@@ -133,11 +138,11 @@ mod tests {
     use super::*;
     use crate::config::Kind as _;
 
-    fn admission(incoming: &Incoming, metrics: &Arc<TlsMetrics>) -> Arc<dyn Security> {
+    fn admission(listeners: &Listeners, metrics: &Arc<TlsMetrics>) -> Arc<dyn Security> {
         let network = |text: &str| Network::from_text(text).expect("a network");
         let proxy_protocol_from = vec![network("10.0.8.7"), network("10.0.9.0/24")];
         let config = Config { proxy_protocol_from, ..Config::default() };
-        Admission::of_config(&config, incoming, Arc::clone(metrics)).expect("an admission")
+        AdmissionRules::of_config(&config, listeners, Arc::clone(metrics)).expect("an admission")
     }
 
     fn from(address: &str) -> Accepted {
@@ -147,7 +152,7 @@ mod tests {
 
     #[test]
     fn only_balancers_begin_with_a_header() {
-        let admission = admission(&Incoming::default(), &Arc::default());
+        let admission = admission(&Listeners::default(), &Arc::default());
         for (address, expected) in [
             ("10.0.8.7:1", true),
             ("10.0.9.200:1", true),
@@ -160,14 +165,14 @@ mod tests {
         // The client that a header names is no balancer, whatever its address.
         let named = ClientAddress::Forwarded(([10, 0, 8, 7], 1).into());
         assert!(!admission.expects_header(&Accepted { peer: named, ..from("10.0.8.7:1") }));
-        let plain = Incoming::default();
-        assert!(Admission::of_config(&Config::default(), &plain, Arc::default()).is_none());
+        let plain = Listeners::default();
+        assert!(AdmissionRules::of_config(&Config::default(), &plain, Arc::default()).is_none());
     }
 
     #[test]
     fn headers_are_counted_by_what_they_say() {
         let metrics = Arc::<TlsMetrics>::default();
-        let (admission, origin) = (admission(&Incoming::default(), &metrics), from("10.0.8.7:5"));
+        let (admission, origin) = (admission(&Listeners::default(), &metrics), from("10.0.8.7:5"));
         let read = |text: &str| admission.read_header(&origin, text.as_bytes());
         let client = ClientAddress::Forwarded(([192, 0, 2, 7], 58400).into());
         assert_eq!(read("PROXY TCP4 192.0.2.7 10.0.0.1 58400 9042\r\n"), Ok(Some((42, client))));
@@ -184,15 +189,15 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_are_left_out_are_told_of_at_the_next_look() {
-        let incoming = Incoming::default();
-        let (admission, origin) = (admission(&incoming, &Arc::default()), from("10.0.8.7:5"));
+    fn lines_that_are_left_out_are_logged_at_the_next_tick() {
+        let listeners = Listeners::default();
+        let (admission, origin) = (admission(&listeners, &Arc::default()), from("10.0.8.7:5"));
         for _ in 0..3 {
             admission.refuse_header(&origin, SessionFault("no header"), b"");
         }
-        incoming.look(Instant::now() + Lines::INTERVAL);
-        let untold = incoming.lines.overdue(Instant::now() + 3 * Lines::INTERVAL);
-        assert_eq!(untold, []);
+        listeners.tick(Instant::now() + Lines::INTERVAL);
+        let unlogged = listeners.refusal_lines.overdue(Instant::now() + 3 * Lines::INTERVAL);
+        assert_eq!(unlogged, []);
     }
 
     #[test]

@@ -3,11 +3,11 @@
 //! ```text
 //! accept thread -> handshake threads -> cores
 //!                      ^ sessions, decisions
-//!                  Incoming <- reload, every second - main thread
+//!                  Listeners <- reload, tick - main thread
 //! ```
 //! A client's connection comes to its core with its session ready, and the core's loop carries the
-//! records. Handshakes with servers run in the loops. The sessions, the decisions and the checks of
-//! files are those of `shunt-tls-upkeep`; here are the options.
+//! records. Handshakes with servers run in the loops. `shunt-tls-upkeep` has the sessions, the
+//! decisions and the checks of files; this module has the options.
 
 mod identities;
 mod incoming;
@@ -15,7 +15,7 @@ mod outgoing;
 
 pub use identities::IdentityFiles;
 pub(crate) use incoming::refusal;
-pub use incoming::{Incoming, PreparedIncoming, check, handshake_limits};
+pub use incoming::{check, client_options, handshake_limits, open_listeners};
 pub use outgoing::{Generation, Outgoing, OutgoingTls, PreparedOutgoing, check_outgoing};
 
 #[cfg(test)]

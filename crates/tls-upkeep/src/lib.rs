@@ -2,32 +2,32 @@
 //! and counts and logs handshakes.
 //!
 //! ```text
-//! event loops, HTTP listeners -- a session for each connection --> ServerTls
-//! dispatchers' loops --------- a session for each connection --> ClientTls
-//!                                                                     ^ once a second
+//! event loops, HTTP listeners -- a session for each connection --> Listeners: ServerTls, Tokens
+//! connections to servers ------- a session for each connection --> Reloader<Client>
+//!                                                                     ^ tick, once a second
 //! TlsMetrics <- handshakes, results of reloads, certificates --- main thread
 //! ```
 //! The proxy, its admin pages, dispatchers and sidecars all keep their TLS with this crate.
 
-mod client;
 mod lines;
+mod listeners;
 mod metrics;
+mod reloader;
 mod server;
 #[cfg(test)]
 mod tests;
-mod tokens;
 mod warnings;
 mod watch;
 
-pub use client::ClientTls;
 pub use lines::Lines;
+pub use listeners::{ListenerOptions, Listeners, PreparedListeners, server_options};
 pub use metrics::{
     HandshakeResult, HeaderResult, Listener, ReloadResult, Servers, SharedFamily, TlsMetrics,
 };
-pub use server::{Prepared, Refusal, ServerTls, http_refusal};
-pub use tokens::WatchedTokens;
-pub use warnings::{PagesGuard, expires_soon};
-pub use watch::{FileWatch, InUse, LOOK_EVERY};
+pub use reloader::{FileBacked, Prepared, Reloader, TokenFile};
+pub use server::{Refusal, ServerTls, http_refusal};
+pub use warnings::{PagesExposure, expires_soon};
+pub use watch::{CHECK_INTERVAL, InUse};
 
 use shunt_wire::printable::printable_to;
 

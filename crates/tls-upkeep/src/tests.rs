@@ -15,7 +15,9 @@ use tempfile::TempDir;
 
 use crate::lines::Lines;
 use crate::warnings::DAY_S;
-use crate::{ClientTls, LOOK_EVERY, Listener, ReloadResult, ServerTls, TlsMetrics, expires_soon};
+use crate::{
+    CHECK_INTERVAL, Listener, ReloadResult, Reloader, ServerTls, TlsMetrics, expires_soon,
+};
 
 #[test]
 fn each_reason_has_a_line_a_second_and_none_is_forgotten() {
@@ -60,7 +62,7 @@ impl Placed {
     fn write(&self, name: &str, text: &str) {
         let mut file = File::create(self.path(name)).expect("a file");
         file.write_all(text.as_bytes()).expect("written");
-        file.set_modified(SystemTime::now() - LOOK_EVERY).expect("a time");
+        file.set_modified(SystemTime::now() - CHECK_INTERVAL).expect("a time");
     }
 
     fn renew(&self) {
@@ -122,8 +124,8 @@ fn clients_resume_when_a_new_configuration_names_other_files() {
     assert!(resumes(&client, &tls));
 }
 
-/// Counts of changed, unchanged and failed looks.
-fn looks(metrics: &TlsMetrics) -> [u64; 3] {
+/// Counts of changed, unchanged and failed checks.
+fn checks(metrics: &TlsMetrics) -> [u64; 3] {
     [ReloadResult::Changed, ReloadResult::Unchanged, ReloadResult::Failed]
         .map(|result| metrics.reloads.get(result))
 }
@@ -139,14 +141,14 @@ fn files_that_cannot_be_used_are_reported_once_and_change_nothing() {
     let (first, start) = (digests(&metrics), Instant::now());
     placed.write("tls.key", &pair().1);
     for minute in 1..=3 {
-        tls.look(start + minute * LOOK_EVERY);
-        let told = tls.last_error().expect("an error");
-        assert!(told.contains("does not belong to the certificate"), "{told}");
+        tls.tick(start + minute * CHECK_INTERVAL);
+        let error = tls.last_error().expect("an error");
+        assert!(error.contains("does not belong to the certificate"), "{error}");
     }
-    assert_eq!((looks(&metrics), digests(&metrics)), ([0, 0, 3], first));
+    assert_eq!((checks(&metrics), digests(&metrics)), ([0, 0, 3], first));
     placed.renew();
-    tls.look(start + 4 * LOOK_EVERY);
-    assert_eq!((looks(&metrics), tls.last_error()), ([1, 0, 3], None));
+    tls.tick(start + 4 * CHECK_INTERVAL);
+    assert_eq!((checks(&metrics), tls.last_error()), ([1, 0, 3], None));
 }
 
 #[test]
@@ -176,20 +178,20 @@ fn connections_to_servers_use_new_certificates_and_keep_the_old_ones_if_those_ar
         verify: Verify::Full,
         name: None,
     };
-    let tls = ClientTls::open(options, Arc::default()).expect("usable files");
+    let tls = Reloader::<Client>::open(options, Arc::default()).expect("usable files");
     let metrics = tls.metrics();
     let named = metrics.certificates().into_iter().map(|file| (file.usage, file.option));
     let named: Vec<_> = named.collect();
     assert_eq!(named, [("agents", "--agent-tls-ca"), ("agents", "--agent-tls-certificate")]);
     let first = digests(&metrics);
-    tls.look(Instant::now());
-    assert_eq!(looks(&metrics), [0, 0, 0], "the files are not due");
+    tls.tick(Instant::now());
+    assert_eq!(checks(&metrics), [0, 0, 0], "the files are not due");
     placed.renew();
-    tls.look(Instant::now() + LOOK_EVERY);
-    assert_eq!(looks(&metrics), [1, 0, 0]);
+    tls.tick(Instant::now() + CHECK_INTERVAL);
+    assert_eq!(checks(&metrics), [1, 0, 0]);
     let second = digests(&metrics);
     assert_ne!(second, first);
     placed.write("tls.key", "no key");
     tls.reload();
-    assert_eq!((looks(&metrics), digests(&metrics)), ([1, 0, 1], second));
+    assert_eq!((checks(&metrics), digests(&metrics)), ([1, 0, 1], second));
 }

@@ -26,9 +26,9 @@ pub fn expires_soon(file: &CertificateFile) -> Option<String> {
     })
 }
 
-/// The protection of the admin pages.
+/// How exposed the admin pages are: what protects them from other machines.
 #[derive(Clone, Copy, Debug)]
-pub struct PagesGuard {
+pub struct PagesExposure {
     /// Names of the options of TLS.
     pub names: ServerNames,
     /// The option of the tokens.
@@ -41,7 +41,7 @@ pub struct PagesGuard {
     pub has_tokens: bool,
 }
 
-impl PagesGuard {
+impl PagesExposure {
     /// A warning about pages at this address, which `option` names, if other machines can read them
     /// or can see the token.
     pub fn warning(&self, option: &str, listen: SocketAddr) -> Option<String> {

@@ -4,14 +4,14 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use shunt_tls::{CertificateFile, Client, Reloaded, Server, TlsError, Tokens};
+use shunt_tls::{CertificateFile, Reloaded, TlsError};
 use tracing::{error, info, warn};
 
 use crate::metrics::{ReloadResult, TlsMetrics};
 use crate::shown;
 
 /// Interval between two checks.
-pub const LOOK_EVERY: Duration = Duration::from_secs(60);
+pub const CHECK_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Time after which a warning says that a file changes again and again.
 const UNSETTLED_WARNING_AFTER: Duration = Duration::from_secs(10);
@@ -25,26 +25,8 @@ pub struct InUse {
     pub warnings: Vec<String>,
 }
 
-impl From<&Server> for InUse {
-    fn from(server: &Server) -> Self {
-        Self { files: server.files(), warnings: server.warnings() }
-    }
-}
-
-impl From<&Client> for InUse {
-    fn from(client: &Client) -> Self {
-        Self { files: client.files(), warnings: client.warnings() }
-    }
-}
-
-impl From<&Tokens> for InUse {
-    fn from(tokens: &Tokens) -> Self {
-        Self { files: Vec::new(), warnings: tokens.warnings() }
-    }
-}
-
 /// The checks of the files for one kind of peers.
-pub struct FileWatch {
+pub(crate) struct FileWatch {
     /// The peers, as [`CertificateFile::usage`] names them.
     usage: &'static str,
     /// The content of the files, in the plural.
@@ -69,7 +51,7 @@ struct Unsettled {
 
 impl Unsettled {
     /// Returns whether a warning is due: once, when the content has been unsettled for long.
-    fn note(&mut self, now: Instant) -> bool {
+    fn record(&mut self, now: Instant) -> bool {
         let since = *self.since.get_or_insert(now);
         let is_due = now.saturating_duration_since(since) >= UNSETTLED_WARNING_AFTER;
         is_due && !std::mem::replace(&mut self.has_warning, is_due)
@@ -77,19 +59,14 @@ impl Unsettled {
 }
 
 impl FileWatch {
-    /// Watches the files for these peers; the first check is due after an interval.
-    pub fn new(usage: &'static str, metrics: Arc<TlsMetrics>) -> Self {
-        Self::with_content(usage, "certificates", metrics)
-    }
-
-    /// The same for files with other content than certificates.
-    pub(crate) fn with_content(
+    /// Watches files with this content for these peers; the first check is due after an interval.
+    pub(crate) fn new(
         usage: &'static str,
         content: &'static str,
         metrics: Arc<TlsMetrics>,
     ) -> Self {
         let state = State {
-            next: Instant::now() + LOOK_EVERY,
+            next: Instant::now() + CHECK_INTERVAL,
             last_error: None,
             unsettled: Unsettled::default(),
         };
@@ -106,40 +83,44 @@ impl FileWatch {
     }
 
     /// True once for each interval.
-    pub fn is_due(&self, now: Instant) -> bool {
+    pub(crate) fn is_due(&self, now: Instant) -> bool {
         let mut state = self.state();
         let is_due = now >= state.next;
         if is_due {
-            state.next = now + LOOK_EVERY;
+            state.next = now + CHECK_INTERVAL;
         }
         is_due
     }
 
-    /// Has the files read at the next look, since they may not have been whole.
-    pub fn hurry(&self) {
+    /// Makes the next check due now, since the files may not have been whole.
+    pub(crate) fn advance(&self) {
         let mut state = self.state();
         state.next = state.next.min(Instant::now());
     }
 
     /// Has the next error logged even if it is the former one.
-    pub fn forget_error(&self) {
+    pub(crate) fn forget_error(&self) {
         self.state().last_error = None;
     }
 
     /// Counts and logs the result of a check.
-    pub fn note(&self, result: Result<Reloaded, TlsError>, in_use: impl FnOnce() -> InUse) {
+    pub(crate) fn record(
+        &self,
+        result: Result<Reloaded, TlsError>,
+        in_use: impl FnOnce() -> InUse,
+    ) {
         if !matches!(result, Ok(Reloaded::Unsettled(_))) {
             self.state().unsettled = Unsettled::default();
         }
         match result {
-            Ok(Reloaded::Unsettled(file)) => self.note_unsettled(&file, Instant::now()),
+            Ok(Reloaded::Unsettled(file)) => self.record_unsettled(&file, Instant::now()),
             Ok(Reloaded::Unchanged) => {
                 self.forget_error();
                 self.metrics.reloads.count(ReloadResult::Unchanged);
             }
             Ok(Reloaded::Changed) => {
                 self.forget_error();
-                self.note_change(in_use());
+                self.record_change(in_use());
             }
             Err(error) => {
                 self.metrics.reloads.count(ReloadResult::Failed);
@@ -151,10 +132,10 @@ impl FileWatch {
         }
     }
 
-    /// Has files read again whose writer may not be done, and warns once if that goes on.
-    fn note_unsettled(&self, file: &TlsError, now: Instant) {
-        self.hurry();
-        if self.state().unsettled.note(now) {
+    /// Makes the next check due now, since a writer may not be done. Warns once if that goes on.
+    fn record_unsettled(&self, file: &TlsError, now: Instant) {
+        self.advance();
+        if self.state().unsettled.record(now) {
             let content = self.content;
             self.metrics.reloads.count(ReloadResult::Failed);
             warn!(%file, "the {content} stay as they are until their files stay the same for a second");
@@ -162,13 +143,13 @@ impl FileWatch {
     }
 
     /// Counts and logs new content, which is in use from now on.
-    pub fn note_change(&self, in_use: InUse) {
+    pub(crate) fn record_change(&self, in_use: InUse) {
         let InUse { files, warnings } = in_use;
         if files.is_empty() {
             let content = self.content;
             info!(usage = self.usage, "the new {content} are in use");
         }
-        files.iter().for_each(tell_in_use);
+        files.iter().for_each(log_in_use);
         warnings.iter().for_each(|warning| warn!("{warning}"));
         self.metrics.set_certificates(self.usage, files);
         self.metrics.reloads.count(ReloadResult::Changed);
@@ -181,7 +162,7 @@ impl FileWatch {
     }
 }
 
-fn tell_in_use(file: &CertificateFile) {
+fn log_in_use(file: &CertificateFile) {
     let (path, subject) = (file.path.display(), shown(&file.subject));
     info!(option = file.option, %path, subject, sha256 = file.sha256, "a certificate is in use");
 }
@@ -189,6 +170,7 @@ fn tell_in_use(file: &CertificateFile) {
 #[cfg(test)]
 mod tests {
     use shunt_admin::Label as _;
+    use shunt_tls::Tokens;
 
     use super::*;
 
@@ -201,29 +183,31 @@ mod tests {
     }
 
     #[test]
-    fn files_whose_writer_may_not_be_done_are_read_again_at_the_next_look() {
+    fn files_whose_writer_may_not_be_done_are_checked_again_at_the_next_tick() {
         let metrics = Arc::<TlsMetrics>::default();
-        let watch = FileWatch::new("clients", Arc::clone(&metrics));
+        let watch = FileWatch::new("clients", "certificates", Arc::clone(&metrics));
         assert!(!watch.is_due(Instant::now()));
-        watch.note(Ok(Reloaded::Unsettled(fault("short"))), || panic!("they are not in use"));
+        watch.record(Ok(Reloaded::Unsettled(fault("short"))), || panic!("they are not in use"));
         let now = Instant::now();
         assert!(watch.is_due(now) && !watch.is_due(now));
         assert!(ReloadResult::ALL.iter().all(|result| metrics.reloads.get(*result) == 0));
-        assert!(watch.is_due(now + LOOK_EVERY));
+        assert!(watch.is_due(now + CHECK_INTERVAL));
     }
 
     #[test]
     fn files_that_never_settle_have_one_warning() {
         let metrics = Arc::<TlsMetrics>::default();
-        let watch = FileWatch::new("clients", Arc::clone(&metrics));
+        let watch = FileWatch::new("clients", "certificates", Arc::clone(&metrics));
         let (file, now) = (fault("short"), Instant::now());
         let warnings = |seconds: &[u64]| {
-            seconds.iter().for_each(|s| watch.note_unsettled(&file, now + Duration::from_secs(*s)));
+            seconds
+                .iter()
+                .for_each(|s| watch.record_unsettled(&file, now + Duration::from_secs(*s)));
             metrics.reloads.get(ReloadResult::Failed)
         };
         assert_eq!(warnings(&[0, 1, 9]), 0);
         assert_eq!(warnings(&[10, 11, 60]), 1);
-        watch.note(Ok(Reloaded::Unchanged), InUse::default);
+        watch.record(Ok(Reloaded::Unchanged), InUse::default);
         assert_eq!(warnings(&[61, 62]), 1);
         assert_eq!(warnings(&[71, 72]), 2);
     }
@@ -231,7 +215,7 @@ mod tests {
     #[test]
     fn an_error_is_logged_when_it_is_another_one() {
         let (first, second) = (fault("short"), fault("a-token-of-the-admin-pages\nshort"));
-        let watch = FileWatch::new("clients", Arc::default());
+        let watch = FileWatch::new("clients", "certificates", Arc::default());
         let is_news = [&first, &first, &second, &first].map(|error| watch.is_news(error));
         assert_eq!(is_news, [true, false, true, true]);
         watch.forget_error();

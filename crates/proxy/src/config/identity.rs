@@ -439,8 +439,8 @@ mod tests {
         fs::remove_file(&paths[0]).expect("removed");
         fs::write(&paths[1], "new").expect("written");
         let mut files = IdentityFiles::default();
-        files.hurry();
-        let read = files.look(&config, Instant::now()).expect("a new password");
+        files.advance();
+        let read = files.tick(&config, Instant::now()).expect("a new password");
         let passwords: Vec<&str> = read.0.iter().map(|one| one.password.reveal()).collect();
         assert_eq!(passwords, ["old", "new"]);
         fs::remove_file(&paths[1]).expect("removed");

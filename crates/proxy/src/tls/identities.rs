@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use shunt_tls_upkeep::LOOK_EVERY;
+use shunt_tls_upkeep::CHECK_INTERVAL;
 use tracing::error;
 
 use crate::config::{Config, Identities};
@@ -17,24 +17,24 @@ pub struct IdentityFiles {
 
 impl Default for IdentityFiles {
     fn default() -> Self {
-        Self { next: Instant::now() + LOOK_EVERY, last_faults: Vec::new() }
+        Self { next: Instant::now() + CHECK_INTERVAL, last_faults: Vec::new() }
     }
 }
 
 impl IdentityFiles {
-    /// Has the files read at the next look.
-    pub fn hurry(&mut self) {
+    /// Makes the next check due now, and has its faults logged even if they are the former ones.
+    pub fn advance(&mut self) {
         self.next = Instant::now();
         self.last_faults.clear();
     }
 
     /// Reads the files if that is due. Returns the identities of this configuration with their new
     /// passwords, if any of them has one. Called about once a second.
-    pub fn look(&mut self, config: &Config, now: Instant) -> Option<Identities> {
+    pub fn tick(&mut self, config: &Config, now: Instant) -> Option<Identities> {
         if now < self.next {
             return None;
         }
-        self.next = now + LOOK_EVERY;
+        self.next = now + CHECK_INTERVAL;
         let (read, faults) = config.identity.read_again();
         if faults != self.last_faults {
             for why in &faults {

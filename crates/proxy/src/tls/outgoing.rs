@@ -7,17 +7,14 @@
 //! The handshakes of links run in the cores' loops: a core opens few links, and all its clients
 //! share them.
 
-use std::fmt;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
-use std::time::{Instant, SystemTime};
+use std::time::Instant;
 
 use shunt_reactor::{Session, SessionInfo};
-use shunt_tls::{Client, ClientOptions, OptionNames, Reloaded, TlsError, Verify};
-use shunt_tls_upkeep::{
-    FileWatch, HandshakeResult, InUse, ReloadResult, Servers, TlsMetrics, expires_soon,
-};
+use shunt_tls::{Client, ClientOptions, OptionNames, TlsError, Verify};
+use shunt_tls_upkeep::{HandshakeResult, Prepared, Reloader, Servers, TlsMetrics, expires_soon};
 
 use crate::config::{Config, Switch};
 
@@ -29,14 +26,6 @@ enum Side {
 }
 
 impl Side {
-    /// The servers, as metrics name them.
-    fn usage(self) -> &'static str {
-        match self {
-            Self::Nodes => OptionNames::NODES.servers,
-            Self::Fleet => OptionNames::FLEET.servers,
-        }
-    }
-
     /// The options; `None` if TLS to these servers is off.
     fn options(self, config: &Config) -> Option<ClientOptions> {
         match self {
@@ -77,49 +66,29 @@ impl Generation {
     }
 }
 
-/// The connecting side of TLS as of now.
-struct Connecting {
-    options: ClientOptions,
-    client: Arc<Client>,
-}
-
 /// TLS to servers of one kind.
+#[derive(Debug)]
 pub struct OutgoingTls {
     side: Side,
-    connecting: RwLock<Connecting>,
+    reloader: Reloader<Client>,
     generation: Generation,
-    metrics: Arc<TlsMetrics>,
-    watch: FileWatch,
-}
-
-impl fmt::Debug for OutgoingTls {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OutgoingTls").field("side", &self.side).finish_non_exhaustive()
-    }
 }
 
 impl OutgoingTls {
     fn open(
         side: Side,
         config: &Config,
-        metrics: Arc<TlsMetrics>,
+        metrics: &Arc<TlsMetrics>,
         generation: Generation,
     ) -> Result<Option<Arc<Self>>, TlsError> {
         let Some(options) = side.options(config) else { return Ok(None) };
-        let client = Arc::new(Client::open(options.clone())?);
-        metrics.set_certificates(side.usage(), client.files());
-        Ok(Some(Arc::new(Self {
-            side,
-            connecting: RwLock::new(Connecting { options, client }),
-            generation,
-            watch: FileWatch::new(side.usage(), Arc::clone(&metrics)),
-            metrics,
-        })))
+        let reloader = Reloader::open(options, Arc::clone(metrics))?;
+        Ok(Some(Arc::new(Self { side, reloader, generation })))
     }
 
     /// The present maker of sessions.
     pub fn client(&self) -> Arc<Client> {
-        Arc::clone(&self.connecting.read().unwrap_or_else(PoisonError::into_inner).client)
+        self.reloader.current()
     }
 
     /// A session with the server at this address, at the start of its handshake.
@@ -140,63 +109,31 @@ impl OutgoingTls {
             Side::Nodes => Servers::Nodes,
             Side::Fleet => Servers::Fleet,
         };
-        self.metrics.handshakes_with(servers).count(result);
-    }
-
-    /// Reads the files that a new configuration names, if it names others or has other rules.
-    ///
-    /// # Errors
-    /// A file cannot be used. The former ones stay in use.
-    fn prepare(&self, config: &Config) -> Result<PreparedSide, TlsError> {
-        let is_known = |options: &ClientOptions| {
-            self.connecting.read().unwrap_or_else(PoisonError::into_inner).options == *options
-        };
-        let Some(options) = self.side.options(config).filter(|options| !is_known(options)) else {
-            return Ok(PreparedSide(None));
-        };
-        match Client::open(options.clone()) {
-            Ok(client) => Ok(PreparedSide(Some(Connecting { options, client: client.into() }))),
-            Err(error) => {
-                self.metrics.reloads.count(ReloadResult::Failed);
-                Err(error)
-            }
-        }
+        self.reloader.metrics().handshakes_with(servers).count(result);
     }
 
     /// Uses the files and rules of a new configuration for new connections. Those that exist are
     /// from a former generation if the new files have other content.
-    fn apply(&self, prepared: PreparedSide) {
-        let Some(connecting) = prepared.0 else { return };
-        let in_use = InUse::from(&*connecting.client);
-        let is_alike = self.client().is_alike(&connecting.client);
-        *self.connecting.write().unwrap_or_else(PoisonError::into_inner) = connecting;
-        if !is_alike {
+    fn apply(&self, prepared: Prepared<Client>) {
+        let former = self.client();
+        self.reloader.apply(prepared);
+        if !former.is_alike(&self.client()) {
             self.generation.advance();
         }
-        self.watch.note_change(in_use);
-        self.watch.hurry();
     }
 
     /// Reads the files again because an operator asks for it.
     fn reload(&self) {
-        self.watch.forget_error();
-        self.look_at_files();
+        if self.reloader.reload() {
+            self.generation.advance();
+        }
     }
 
     /// Reads the files again if that is due. Called about once a second.
-    fn look(&self, now: Instant) {
-        if self.watch.is_due(now) {
-            self.look_at_files();
-        }
-    }
-
-    fn look_at_files(&self) {
-        let client = self.client();
-        let result = client.reload(SystemTime::now());
-        if matches!(result, Ok(Reloaded::Changed)) {
+    fn tick(&self, now: Instant) {
+        if self.reloader.tick(now) {
             self.generation.advance();
         }
-        self.watch.note(result, || InUse::from(&*client));
     }
 }
 
@@ -219,8 +156,8 @@ impl Outgoing {
     pub fn open(config: &Config, metrics: &Arc<TlsMetrics>) -> Result<Self, TlsError> {
         let (links, peers) = (Generation::default(), Generation::default());
         Ok(Self {
-            nodes: OutgoingTls::open(Side::Nodes, config, Arc::clone(metrics), links.clone())?,
-            fleet: OutgoingTls::open(Side::Fleet, config, Arc::clone(metrics), peers)?,
+            nodes: OutgoingTls::open(Side::Nodes, config, metrics, links.clone())?,
+            fleet: OutgoingTls::open(Side::Fleet, config, metrics, peers)?,
             links,
         })
     }
@@ -234,30 +171,28 @@ impl Outgoing {
     /// # Errors
     /// A file cannot be used. The former ones stay in use.
     pub fn prepare(&self, config: &Config) -> Result<PreparedOutgoing, TlsError> {
-        let sides = self.sides().map(|side| side.prepare(config));
+        let sides = self.sides().map(|tls| tls.reloader.prepare(tls.side.options(config)));
         sides.collect::<Result<_, _>>().map(PreparedOutgoing)
     }
 
     /// Uses the files and rules of a new configuration for new connections.
     pub fn apply(&self, prepared: PreparedOutgoing) {
-        self.sides().zip(prepared.0).for_each(|(side, prepared)| side.apply(prepared));
+        self.sides().zip(prepared.0).for_each(|(tls, prepared)| tls.apply(prepared));
     }
 
     /// Reads the files again because an operator asks for it.
     pub fn reload(&self) {
-        self.sides().for_each(|side| side.reload());
+        self.sides().for_each(|tls| tls.reload());
     }
 
     /// Reads the files again if that is due. Called about once a second.
-    pub fn look(&self, now: Instant) {
-        self.sides().for_each(|side| side.look(now));
+    pub fn tick(&self, now: Instant) {
+        self.sides().for_each(|tls| tls.tick(now));
     }
 }
 
 /// The result of [`Outgoing::prepare`].
-pub struct PreparedOutgoing(Vec<PreparedSide>);
-
-struct PreparedSide(Option<Connecting>);
+pub struct PreparedOutgoing(Vec<Prepared<Client>>);
 
 /// Checks the files of TLS to servers. Returns warnings.
 ///

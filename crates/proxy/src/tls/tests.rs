@@ -9,7 +9,7 @@ use std::time::{Instant, SystemTime};
 
 use rcgen::{CertificateParams, KeyPair};
 use shunt_tls::ClientAuth;
-use shunt_tls_upkeep::{LOOK_EVERY, ReloadResult, TlsMetrics};
+use shunt_tls_upkeep::{CHECK_INTERVAL, Listeners, ReloadResult, TlsMetrics};
 use shunt_wire::cql::envelope::{Header, opcode};
 use tempfile::TempDir;
 
@@ -62,7 +62,7 @@ impl Placed {
         let mut file = File::create(self.path(name)).expect("a file");
         file.write_all(text.as_bytes()).expect("written");
         file.set_permissions(Permissions::from_mode(0o600)).expect("a mode");
-        file.set_modified(SystemTime::now() - LOOK_EVERY).expect("a time");
+        file.set_modified(SystemTime::now() - CHECK_INTERVAL).expect("a time");
     }
 
     fn renew(&self) {
@@ -80,14 +80,14 @@ impl Placed {
         }
     }
 
-    fn open(&self) -> (Incoming, Arc<TlsMetrics>) {
+    fn open(&self) -> (Listeners, Arc<TlsMetrics>) {
         let metrics = Arc::<TlsMetrics>::default();
-        (Incoming::open(&self.config(), &metrics).expect("usable files"), metrics)
+        (open_listeners(&self.config(), &metrics).expect("usable files"), metrics)
     }
 }
 
-/// Counts of changed, unchanged and failed looks.
-fn looks(metrics: &TlsMetrics) -> [u64; 3] {
+/// Counts of changed, unchanged and failed checks.
+fn checks(metrics: &TlsMetrics) -> [u64; 3] {
     [ReloadResult::Changed, ReloadResult::Unchanged, ReloadResult::Failed]
         .map(|result| metrics.reloads.get(result))
 }
@@ -102,15 +102,15 @@ fn files_are_read_again_after_a_minute_and_at_a_reload() {
     let (tls, metrics) = placed.open();
     let (first, start) = (digests(&metrics), Instant::now());
     placed.renew();
-    tls.look(start);
-    assert_eq!((looks(&metrics), digests(&metrics)), ([0; 3], first.clone()));
-    tls.look(start + LOOK_EVERY);
-    assert_eq!(looks(&metrics), [1, 0, 0]);
+    tls.tick(start);
+    assert_eq!((checks(&metrics), digests(&metrics)), ([0; 3], first.clone()));
+    tls.tick(start + CHECK_INTERVAL);
+    assert_eq!(checks(&metrics), [1, 0, 0]);
     assert_ne!(digests(&metrics), first);
-    tls.look(start + LOOK_EVERY + LOOK_EVERY / 2);
-    assert_eq!(looks(&metrics), [1, 0, 0], "the next look is not due");
+    tls.tick(start + CHECK_INTERVAL + CHECK_INTERVAL / 2);
+    assert_eq!(checks(&metrics), [1, 0, 0], "the next check is not due");
     tls.reload();
-    assert_eq!(looks(&metrics), [1, 1, 0]);
+    assert_eq!(checks(&metrics), [1, 1, 0]);
 }
 
 #[test]
@@ -126,15 +126,15 @@ fn other_files_of_a_new_configuration_are_used_when_all_of_it_is_applied() {
         ..placed.config()
     };
     let missing = Config { tls_key: Some(placed.path("nowhere.key")), ..moved.clone() };
-    let error = tls.prepare(&missing).err().expect("a missing file").to_string();
+    let error = tls.prepare(client_options(&missing)).err().expect("a missing file").to_string();
     assert!(error.contains("nowhere.key"), "{error}");
-    let prepared = tls.prepare(&moved).expect("usable files");
+    let prepared = tls.prepare(client_options(&moved)).expect("usable files");
     let path = |metrics: &TlsMetrics| metrics.certificates()[0].path.clone();
     assert_eq!(path(&metrics), placed.path("tls.crt"), "not applied yet");
     tls.apply(prepared);
-    assert_eq!((path(&metrics), looks(&metrics)), (placed.path("new.crt"), [1, 0, 1]));
-    tls.apply(tls.prepare(&moved).expect("known files"));
-    assert_eq!(looks(&metrics), [1, 0, 1], "nothing has changed");
+    assert_eq!((path(&metrics), checks(&metrics)), (placed.path("new.crt"), [1, 0, 1]));
+    tls.apply(tls.prepare(client_options(&moved)).expect("known files"));
+    assert_eq!(checks(&metrics), [1, 0, 1], "nothing has changed");
 }
 
 #[test]
@@ -152,11 +152,11 @@ fn files_for_nodes_change_without_a_word_of_those_for_clients() {
     assert_eq!(usages(), ["clients", "nodes"]);
     let (first, start) = (digests(&metrics), Instant::now());
     placed.write("ca.crt", &pair().0);
-    outgoing.look(start);
+    outgoing.tick(start);
     assert_eq!(digests(&metrics), first);
-    outgoing.look(start + LOOK_EVERY);
+    outgoing.tick(start + CHECK_INTERVAL);
     let second = digests(&metrics);
-    assert_eq!((looks(&metrics), second[0] == first[0]), ([1, 0, 0], true));
+    assert_eq!((checks(&metrics), second[0] == first[0]), ([1, 0, 0], true));
     assert_ne!(second[1], first[1]);
 
     placed.write("broken.crt", "no certificate");
@@ -165,7 +165,7 @@ fn files_for_nodes_change_without_a_word_of_those_for_clients() {
     assert_eq!(digests(&metrics), second);
     placed.write("other.crt", &pair().0);
     outgoing.apply(outgoing.prepare(&nodes("other.crt")).expect("usable files"));
-    assert_eq!((looks(&metrics), usages()), ([2, 0, 1], vec!["clients", "nodes"]));
+    assert_eq!((checks(&metrics), usages()), ([2, 0, 1], vec!["clients", "nodes"]));
     assert_ne!(digests(&metrics)[1], second[1]);
 }
 
@@ -191,7 +191,7 @@ fn links_are_renewed_for_other_content_alone() {
     assert_eq!(apply(with("copy.crt", Some("node.example"))), 1);
     assert_eq!(apply(with("copy.crt", Some("node.example"))), 1);
     placed.write("copy.crt", &pair().0);
-    assert_eq!(outgoing.links.current(), 1, "nobody has looked yet");
+    assert_eq!(outgoing.links.current(), 1, "the files are not read yet");
     outgoing.reload();
     assert_eq!(outgoing.links.current(), 2);
     placed.write("copy.crt", "no certificate");

@@ -15,7 +15,7 @@ use super::login::ServerLogin;
 use crate::exit::{Exit, Failure};
 use crate::faults::{Fault, Faults, Sources};
 use crate::relay::{
-    ClientGuard, Common, Orders, Role, Shown, clients, duration, listen, nanos, patience, random,
+    ClientTls, Common, Orders, Role, Shown, clients, duration, listen, nanos, patience, random,
     resolve, serve,
 };
 
@@ -70,7 +70,7 @@ pub(super) struct Serve {
     resend_ms: Duration,
     /// TLS with applications.
     #[command(flatten)]
-    pub(super) tls: ClientGuard,
+    pub(super) tls: ClientTls,
     /// Login at the servers.
     #[command(flatten)]
     login: ServerLogin,

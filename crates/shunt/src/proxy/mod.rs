@@ -26,7 +26,6 @@ use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use shunt_proxy::tls::Incoming;
 use tracing::info;
 
 use crate::exit::Exit;
@@ -84,10 +83,10 @@ impl Schemes {
     pub(crate) const HTTP: Schemes = Schemes { admin: "http", locks_http: "http" };
 
     /// The schemes of a proxy whose listeners have this TLS.
-    fn of(incoming: &Incoming) -> Self {
+    fn of(listeners: &shunt_tls_upkeep::Listeners) -> Self {
         Self {
-            admin: admin::scheme(incoming.admin.is_some()),
-            locks_http: admin::scheme(incoming.locks_http.is_some()),
+            admin: admin::scheme(listeners.admin.is_some()),
+            locks_http: admin::scheme(listeners.locks_http.is_some()),
         }
     }
 }

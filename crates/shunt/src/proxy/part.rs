@@ -10,8 +10,9 @@ use shunt_proxy::admin::{Admin, Order as AdminOrder, Source, SourceMap, Verdict}
 use shunt_proxy::config::{Config, OPTIONS, Problem, Reloaded};
 use shunt_proxy::control::CoreMail;
 use shunt_proxy::metrics::CoreMetrics;
-use shunt_proxy::tls::{IdentityFiles, Incoming, Outgoing};
+use shunt_proxy::tls::{IdentityFiles, Outgoing, client_options};
 use shunt_reactor::{Acceptor, Mailer};
+use shunt_tls_upkeep::Listeners;
 use tokio::sync::watch;
 use tracing::{error, info, warn};
 
@@ -70,7 +71,7 @@ pub(crate) struct ProxyPart {
     pages: Arc<Admin>,
     /// `None` once the proxy was told to end.
     acceptor: Option<Acceptor>,
-    incoming: Incoming,
+    listeners: Listeners,
     outgoing: Outgoing,
     identity_files: IdentityFiles,
     /// The accepting thread had died when it was stopped, which is not reported yet.
@@ -96,7 +97,7 @@ pub(super) struct Running {
     pub(super) config: watch::Sender<Arc<Config>>,
     pub(super) pages: Arc<Admin>,
     pub(super) acceptor: Acceptor,
-    pub(super) incoming: Incoming,
+    pub(super) listeners: Listeners,
     pub(super) outgoing: Outgoing,
     pub(super) mailers: Vec<Mailer<CoreMail>>,
     pub(super) metrics: Arc<CoreMetrics>,
@@ -110,7 +111,7 @@ impl ProxyPart {
             config,
             pages,
             acceptor,
-            incoming,
+            listeners,
             outgoing,
             mailers,
             metrics,
@@ -127,7 +128,7 @@ impl ProxyPart {
             config,
             pages,
             acceptor,
-            incoming,
+            listeners,
             outgoing,
             identity_files: IdentityFiles::default(),
             accepting_died,
@@ -267,9 +268,9 @@ impl ProxyPart {
 
     /// Reads certificates, tokens and passwords again.
     fn reload_files(&mut self) {
-        self.incoming.reload();
+        self.listeners.reload();
         self.outgoing.reload();
-        self.identity_files.hurry();
+        self.identity_files.advance();
     }
 
     /// Reads the configuration again and applies what can change while the proxy runs. Returns the
@@ -308,10 +309,10 @@ impl ProxyPart {
             the ring");
             return Err(vec![why]);
         }
-        let incoming = self.incoming.prepare(&reloaded.config);
+        let listeners = self.listeners.prepare(client_options(&reloaded.config));
         let outgoing = self.outgoing.prepare(&reloaded.config);
-        let (incoming, outgoing) =
-            incoming.and_then(|incoming| Ok((incoming, outgoing?))).map_err(|why| {
+        let (listeners, outgoing) =
+            listeners.and_then(|listeners| Ok((listeners, outgoing?))).map_err(|why| {
                 error!(%why, "the configuration stays as it is, because a file of the new one \
                 cannot be used");
                 vec![why.to_string()]
@@ -320,7 +321,7 @@ impl ProxyPart {
         self.pages.set_settings(Arc::new(new), sources);
         if !reloaded.changed.is_empty() {
             reload.filter.set(&reloaded.config.log);
-            self.incoming.apply(incoming);
+            self.listeners.apply(listeners);
             self.outgoing.apply(outgoing);
             self.apply(reloaded.config.clone());
         }
@@ -345,9 +346,9 @@ impl ProxyPart {
     }
 
     /// Passes new passwords of identities on.
-    fn look_at_identities(&mut self) {
+    fn reload_identities(&mut self) {
         let config = Arc::clone(&self.config.borrow());
-        let Some(identity) = self.identity_files.look(&config, Instant::now()) else { return };
+        let Some(identity) = self.identity_files.tick(&config, Instant::now()) else { return };
         info!("identities have new passwords, which new clients and links use");
         let config = Arc::new(Config { identity, ..(*config).clone() });
         self.send_all(&CoreMail::Reload(Arc::clone(&config)));
@@ -385,9 +386,9 @@ impl ProxyPart {
 impl Part for ProxyPart {
     fn look(&mut self) -> Option<Exit> {
         self.retry();
-        self.incoming.look(Instant::now());
-        self.outgoing.look(Instant::now());
-        self.look_at_identities();
+        self.listeners.tick(Instant::now());
+        self.outgoing.tick(Instant::now());
+        self.reload_identities();
         let dead = self.acceptor.take_if(|acceptor| acceptor.has_died());
         if dead.is_some() || std::mem::take(&mut self.accepting_died) {
             error!("the accepting thread has died, so the proxy ends; the log says where");

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use shunt_admin::{Access, Pages, Part};
 use shunt_handover::limits::OWNER_RECEIVE_BYTES;
 use shunt_proxy::admin::Admin;
-use shunt_proxy::admission::{self, Admission};
+use shunt_proxy::admission::{self, AdmissionRules};
 use shunt_proxy::config::{Config, Handover};
 use shunt_proxy::control::{ClusterView, ControlOptions, ControlRequest, CoreMail, Mailbox};
 use shunt_proxy::core::{Core, CoreOptions};
@@ -18,13 +18,14 @@ use shunt_proxy::log_limits::LogLimits;
 use shunt_proxy::metrics::exposition::Sources;
 use shunt_proxy::metrics::{ControlMetrics, CoreMetrics, TlsMetrics};
 use shunt_proxy::prepared::PreparedStore;
-use shunt_proxy::tls::{self, Incoming, Outgoing};
+use shunt_proxy::tls::{self, Outgoing};
 use shunt_reactor::moving::{Intake, Mover};
 use shunt_reactor::{
     Acceptor, CoreSlot, Inbox, IoChoice, Listener, LoopOptions, Mailer, Security, UnixAccess,
     UnixListener, limit_receive, listen_unix, mailbox, probe_uring, run,
 };
 use shunt_tls::Sessions;
+use shunt_tls_upkeep::Listeners;
 use tokio::sync::{mpsc, watch};
 use tracing::{info, warn};
 
@@ -63,7 +64,7 @@ pub(crate) struct Started {
 /// A proxy with bound addresses that is not started yet.
 pub(crate) struct Bound {
     config: Config,
-    listeners: Vec<TcpListener>,
+    sockets: Vec<TcpListener>,
     unix: Vec<UnixListener>,
     admin: Option<admin::Bound>,
     locks_http: Option<TcpListener>,
@@ -73,21 +74,21 @@ impl Bound {
     /// The first address that clients connect to.
     #[cfg(feature = "node")]
     pub(crate) fn listening(&self) -> Option<SocketAddr> {
-        self.listeners.first()?.local_addr().ok()
+        self.sockets.first()?.local_addr().ok()
     }
 }
 
 /// Binds the addresses before anything starts, so that a taken port leaves nothing half started.
 pub(crate) fn bind(config: Config) -> Result<Bound, Failure> {
-    let listeners = listen(&config)?;
-    let unix = listen_on_paths(&config, &listeners)?;
+    let sockets = listen(&config)?;
+    let unix = listen_on_paths(&config, &sockets)?;
     let admin = config.admin.clone().map(admin::bind).transpose()?;
     let locks_http = config
         .locks_http
         .as_ref()
         .map(|http| admin::listen("--locks-http", http.listen))
         .transpose()?;
-    Ok(Bound { config, listeners, unix, admin, locks_http })
+    Ok(Bound { config, sockets, unix, admin, locks_http })
 }
 
 /// Starts the proxy. The admin pages also show `others`. Without `reload`, a reload does nothing.
@@ -97,16 +98,16 @@ pub(crate) fn start(
     reload: Option<Reload>,
     events: &Events,
 ) -> Result<Started, Failure> {
-    let Bound { config, listeners, unix, admin: admin_listener, locks_http: http_listener } = bound;
+    let Bound { config, sockets, unix, admin: admin_listener, locks_http: http_listener } = bound;
     let paths = config.listen.unix.clone();
     let admin = admin_listener.as_ref().and_then(|(own, _)| own.local_addr().ok());
     let locks_http = http_listener.as_ref().and_then(|own| own.local_addr().ok());
     let listening: Vec<SocketAddr> =
-        listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
+        sockets.iter().filter_map(|socket| socket.local_addr().ok()).collect();
     let state_file = open_state(&config)?;
     let tls_metrics = Arc::<TlsMetrics>::default();
-    let incoming = open_incoming(&config, &tls_metrics)?;
-    let security = open_admission(&config, &incoming, &tls_metrics);
+    let listeners = open_listeners(&config, &tls_metrics)?;
+    let security = open_admission(&config, &listeners, &tls_metrics);
     let outgoing = open_outgoing(&config, &tls_metrics)?;
 
     let (teller, notices) = events.teller();
@@ -135,7 +136,7 @@ pub(crate) fn start(
     let ended = move |failure| http_teller.tell(Notice::HttpEnded { failure });
     let http = http.map(|(listener, proxy)| {
         let proxy = (proxy, outgoing.fleet.clone());
-        let listener = (listener, incoming.locks_http.clone());
+        let listener = (listener, listeners.locks_http.clone());
         http::start(listener, proxy, config_receiver.clone(), ended)
     });
     let (http, http_part) = http.transpose()?.unzip();
@@ -151,7 +152,7 @@ pub(crate) fn start(
     let proxy = Arc::clone(&pages) as Arc<dyn Part>;
     let all_parts = std::iter::once(proxy).chain(http_part).chain(others);
     let (admin_listener, access) = admin_listener.unzip();
-    let access = guarded(access.unwrap_or_default(), &incoming);
+    let access = guarded(access.unwrap_or_default(), &listeners);
     let all_pages = Pages::with_access(env!("CARGO_PKG_VERSION"), all_parts.collect(), access);
     control::start(ControlThread {
         plane,
@@ -161,13 +162,13 @@ pub(crate) fn start(
         teller,
     })?;
 
-    let acceptor = start_accepting(&config, (listeners, unix), &cores, security)?;
+    let acceptor = start_accepting(&config, (sockets, unix), &cores, security)?;
     let metrics = cores.first().map(|core| Arc::clone(&core.metrics)).unwrap_or_default();
     let mailers = cores.into_iter().map(|core| core.mailer).collect();
     let config = config_sender;
-    let schemes = Schemes::of(&incoming);
+    let schemes = Schemes::of(&listeners);
     let running =
-        Running { config, pages, acceptor, incoming, outgoing, mailers, metrics, http, notices };
+        Running { config, pages, acceptor, listeners, outgoing, mailers, metrics, http, notices };
     let part = ProxyPart::new(running, reload);
     Ok(Started { listening, unix: paths, admin, locks_http, schemes, part })
 }
@@ -178,9 +179,9 @@ fn connect_orders(pages: &Admin, teller: Teller<Notice>) {
 }
 
 /// The admin pages' access with TLS and tokens.
-fn guarded(access: Access, incoming: &Incoming) -> Access {
-    let tls = incoming.admin.clone().map(|tls| tls as Arc<dyn Sessions>);
-    Access { tls, tokens: incoming.tokens(), ..access }
+fn guarded(access: Access, listeners: &Listeners) -> Access {
+    let tls = listeners.admin.clone().map(|tls| tls as Arc<dyn Sessions>);
+    Access { tls, tokens: listeners.tokens(), ..access }
 }
 
 /// Opens the file with what former processes of this proxy knew.
@@ -191,11 +192,11 @@ fn open_state(config: &Config) -> Result<Option<StateFile>, Failure> {
 /// Makes the rules for new connections, and warns of balancers that are not narrowed down.
 fn open_admission(
     config: &Config,
-    incoming: &Incoming,
+    listeners: &Listeners,
     metrics: &Arc<TlsMetrics>,
 ) -> Option<Arc<dyn Security>> {
     admission::check(config).iter().for_each(|warning| warn!("{warning}"));
-    let security = Admission::of_config(config, incoming, Arc::clone(metrics));
+    let security = AdmissionRules::of_config(config, listeners, Arc::clone(metrics));
     allow_files(config, security.is_some());
     security
 }
@@ -208,9 +209,9 @@ fn allow_files(config: &Config, has_security: bool) {
 
 /// Reads the certificates and tokens of listeners, and warns of certificates that expire soon and
 /// of pages that others can read.
-fn open_incoming(config: &Config, metrics: &Arc<TlsMetrics>) -> Result<Incoming, Failure> {
+fn open_listeners(config: &Config, metrics: &Arc<TlsMetrics>) -> Result<Listeners, Failure> {
     tls::check(config).map_err(unusable)?.iter().for_each(|warning| warn!("{warning}"));
-    Incoming::open(config, metrics).map_err(unusable)
+    tls::open_listeners(config, metrics).map_err(unusable)
 }
 
 /// Reads the files of TLS to servers, and warns of certificates that expire soon.

@@ -6,12 +6,10 @@ use std::sync::Arc;
 use clap::Args;
 use shunt_dispatch::AgentSessions;
 use shunt_proxy::config::{Kind as _, Switch};
-use shunt_tls::{
-    Client, ClientAuth, ClientOptions, OptionNames, Server, ServerNames, ServerOptions, Verify,
-};
-use shunt_tls_upkeep::{ClientTls, Refusal, expires_soon};
+use shunt_tls::{Client, ClientOptions, OptionNames, Server, ServerNames, ServerOptions, Verify};
+use shunt_tls_upkeep::{ListenerOptions, Refusal, Reloader, expires_soon, server_options};
 
-use super::guard::{fault, file_warnings};
+use super::tls::{fault, file_warnings};
 use crate::faults::{Fault, Faults};
 
 /// A dispatcher's options of TLS with agents.
@@ -74,17 +72,17 @@ impl AgentTls {
     }
 
     /// Reads the files; `None` without TLS.
-    pub(super) fn open(&self) -> Result<Option<Arc<ClientTls>>, Fault> {
-        let open = |options| ClientTls::open(options, Arc::default());
+    pub(super) fn open(&self) -> Result<Option<Arc<Reloader<Client>>>, Fault> {
+        let open = |options| Reloader::open(options, Arc::default());
         self.options().map(open).transpose().map(|tls| tls.map(Arc::new)).map_err(fault)
     }
 }
 
 /// Sessions with the agents at these addresses, each `HOST:PORT`.
-pub(super) fn sessions(tls: &Arc<ClientTls>, backends: &[String]) -> AgentSessions {
+pub(super) fn sessions(tls: &Arc<Reloader<Client>>, backends: &[String]) -> AgentSessions {
     let hosts: Vec<String> = backends.iter().map(|text| host(text).to_owned()).collect();
     let tls = Arc::clone(tls);
-    Box::new(move |index| tls.session(&hosts[index]))
+    Box::new(move |index| tls.current().session(&hosts[index]))
 }
 
 /// The host of `HOST:PORT`, as a certificate names it.
@@ -112,16 +110,8 @@ pub(super) struct DispatcherTls {
 impl DispatcherTls {
     /// The options of TLS, if it is on.
     fn options(&self) -> Option<ServerOptions> {
-        let client_ca = self.tls_client_ca.clone();
-        let client_auth = if client_ca.is_some() { ClientAuth::Required } else { ClientAuth::None };
-        Some(ServerOptions {
-            names: ServerNames::CLIENT_FLAGS,
-            certificate: self.tls_certificate.clone()?,
-            key: self.tls_key.clone()?,
-            client_ca,
-            client_auth,
-            ticket_keys: None,
-        })
+        let files = [&self.tls_certificate, &self.tls_key, &self.tls_client_ca];
+        server_options(ServerNames::CLIENT_FLAGS, files)
     }
 
     /// Finds faults in these options and their files. `has_dispatchers`: no proxies connect.
@@ -150,7 +140,8 @@ impl DispatcherTls {
 
     /// Warnings about these files.
     pub(super) fn warnings(&self) -> Vec<String> {
-        file_warnings(self.options())
+        let clients = self.options();
+        file_warnings(ListenerOptions { clients, ..ListenerOptions::default() })
     }
 
     /// The options of TLS, if it is on, and the answer to connections without it.

@@ -16,8 +16,8 @@ use tracing::{info, warn};
 use super::control::{AgentTls, sessions};
 use super::steering::Means;
 use super::{
-    ClientGuard, Common, Key, Orders, Role, Shown, bytes, clients, duration, listen, nanos,
-    patience, resolve, secret, serve,
+    ClientTls, Common, Key, Orders, Role, Shown, bytes, clients, duration, listen, nanos, patience,
+    resolve, secret, serve,
 };
 use crate::exit::{Exit, Failure};
 use crate::faults::{Faults, Sources};
@@ -81,7 +81,7 @@ pub(crate) struct DispatchCommand {
     drain_delay_ms: Duration,
     /// TLS with clients.
     #[command(flatten)]
-    tls: ClientGuard,
+    tls: ClientTls,
     /// TLS with agents.
     #[command(flatten)]
     agent_tls: AgentTls,

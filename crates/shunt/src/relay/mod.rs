@@ -5,7 +5,7 @@ mod agent;
 mod control;
 pub(crate) mod cql;
 mod dispatch;
-mod guard;
+mod tls;
 mod part;
 mod secret;
 mod steering;
@@ -20,17 +20,17 @@ use shunt_handover::limits::{RECEIVE_BYTES, UNREAD_BYTES_MAX};
 use shunt_proxy::config::{Admin, Kind as _, LogFormat, Millis};
 use shunt_reactor::moving::{Intake, Mover};
 use shunt_reactor::{Acceptor, CoreSlot, IoChoice, LoopOptions, Service, mailbox, run};
-use shunt_tls::ServerOptions;
-use shunt_tls_upkeep::{ClientTls, Refusal};
+use shunt_tls::{Client, ServerOptions};
+use shunt_tls_upkeep::{Refusal, Reloader};
 use tracing::warn;
 
 pub(crate) use agent::AgentCommand;
 pub(crate) use dispatch::DispatchCommand;
-pub(crate) use guard::ClientGuard;
-use guard::{AdminGuard, Guard};
 use part::{AcceptsUntil, DrainTimes, LoopsPart, Notice};
 pub(crate) use part::{Orders, Shown};
 pub(crate) use secret::{private_file, random};
+pub(crate) use tls::ClientTls;
+use tls::{AdminTls, RelayTls};
 
 use crate::admin;
 use crate::exit::{Exit, Failure};
@@ -105,7 +105,7 @@ pub(crate) struct Common {
     admin: Admin,
     /// TLS and tokens of these pages.
     #[command(flatten)]
-    guard: AdminGuard,
+    tls: AdminTls,
     /// Event loops, one thread each
     #[arg(long, value_name = "N", default_value = "1", value_parser = cores, help_heading = "Event loop")]
     pub(crate) cores: usize,
@@ -124,13 +124,13 @@ impl Common {
     /// Finds faults in these options.
     pub(crate) fn check(&self, faults: &mut Faults) {
         faults.take(logging::filter(&self.log).map_err(|why| Fault::new("log", why)));
-        self.guard.check(self.admin.0.is_some(), faults);
+        self.tls.check(self.admin.0.is_some(), faults);
     }
 
     /// Warnings about the admin pages.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let admin = self.admin.0.as_ref();
-        admin.map(|admin| self.guard.warnings(admin.listen)).unwrap_or_default()
+        admin.map(|admin| self.tls.warnings(admin.listen)).unwrap_or_default()
     }
 
     /// Begins a process: fails with the faults if any were found, and starts the log otherwise.
@@ -163,7 +163,7 @@ pub(crate) struct Role<M> {
     /// TLS with clients, and the answer to a client that lacks it, if such a client is refused.
     pub(crate) tls: Option<(ServerOptions, Option<Refusal>)>,
     /// TLS with agents.
-    pub(crate) agents: Option<Arc<ClientTls>>,
+    pub(crate) agents: Option<Arc<Reloader<Client>>>,
     /// One socket per loop; empty if the role has none.
     pub(crate) datagrams: Vec<UdpSocket>,
     /// The admin view of the role.
@@ -183,8 +183,8 @@ where
     S::Mail: Copy,
 {
     let admin = common.admin.0.clone().map(admin::bind).transpose()?;
-    let guard = Guard::open(&common.guard, role.tls, role.agents)?;
-    let security = guard.security();
+    let tls = RelayTls::open(&common.tls, role.tls, role.agents)?;
+    let security = tls.security();
     let events = Events::new();
     events.catch_signals()?;
     let handshakes_max = security.as_ref().map_or(0, |(_, limits)| limits.sockets_max());
@@ -227,14 +227,14 @@ where
     let admin_address = admin.as_ref().and_then(|(listener, _)| listener.local_addr().ok());
     if let Some((listener, access)) = admin {
         let shown: Arc<dyn shunt_admin::Part> = role.shown.clone();
-        let parts = std::iter::once(shown).chain(guard.part()).collect();
-        let access = guard.access(access);
+        let parts = std::iter::once(shown).chain(tls.part()).collect();
+        let access = tls.access(access);
         let pages = Pages::with_access(env!("CARGO_PKG_VERSION"), parts, access);
         admin::start(listener, pages, move |failure| teller.tell(Notice::AdminEnded { failure }))?;
     }
     announce(&listening);
     if let Some(address) = admin_address {
-        let scheme = admin::scheme(guard.has_https());
+        let scheme = admin::scheme(tls.listeners.admin.is_some());
         crate::print(&format!("metrics, health and status on {scheme}://{address}\n"));
     }
     let times = DrainTimes { delay: role.drain_delay, limit: common.drain_timeout_ms };
@@ -243,7 +243,7 @@ where
     let accepting = (acceptor, accepts_until);
     let part = LoopsPart::new(
         role.name,
-        (role.shown, guard),
+        (role.shown, tls),
         accepting,
         mailers,
         role.orders,

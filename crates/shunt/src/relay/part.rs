@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use shunt_reactor::{Acceptor, Mailer};
 use tracing::{error, info, warn};
 
-use super::guard::Guard;
+use super::tls::RelayTls;
 use crate::exit::Exit;
 use crate::supervise::Part;
 
@@ -51,7 +51,7 @@ pub(crate) trait Shown: shunt_admin::Part {
 pub(super) struct LoopsPart<M> {
     name: &'static str,
     shown: Arc<dyn Shown>,
-    guard: Guard,
+    tls: RelayTls,
     /// `None` once the loops were told to end, or have ended.
     acceptor: Option<Acceptor>,
     accepts_until: AcceptsUntil,
@@ -93,7 +93,7 @@ pub(super) struct DrainTimes {
 impl<M: Copy + Send + 'static> LoopsPart<M> {
     pub(super) fn new(
         name: &'static str,
-        (shown, guard): (Arc<dyn Shown>, Guard),
+        (shown, tls): (Arc<dyn Shown>, RelayTls),
         (acceptor, accepts_until): (Acceptor, AcceptsUntil),
         mailers: Vec<Mailer<M>>,
         orders: Orders<M>,
@@ -106,7 +106,7 @@ impl<M: Copy + Send + 'static> LoopsPart<M> {
         Self {
             name,
             shown,
-            guard,
+            tls,
             acceptor,
             accepts_until,
             is_leaving,
@@ -163,7 +163,7 @@ impl<M: Copy + Send + 'static> LoopsPart<M> {
 
 impl<M: Copy + Send + 'static> Part for LoopsPart<M> {
     fn look(&mut self) -> Option<Exit> {
-        self.guard.look(Instant::now());
+        self.tls.tick(Instant::now());
         if self.takes_new_until.is_some_and(|until| until <= Instant::now()) {
             self.leave();
         }
@@ -204,7 +204,7 @@ impl<M: Copy + Send + 'static> Part for LoopsPart<M> {
     }
 
     fn reload(&mut self) {
-        self.guard.reload();
+        self.tls.reload();
         info!(
             "the {} reads its certificates and tokens again; other changes need a restart",
             self.name
@@ -273,7 +273,7 @@ mod tests {
             let accepting = (acceptor, accepts_until);
             let mut part = LoopsPart::new(
                 "agent",
-                (shown, Guard::default()),
+                (shown, RelayTls::default()),
                 accepting,
                 vec![mailer],
                 orders,

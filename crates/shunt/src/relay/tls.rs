@@ -10,10 +10,12 @@ use clap::Args;
 use shunt_admin::{Access, Encoder, Json, Map, Part, State};
 use shunt_proxy::config::{Kind as _, Tls};
 use shunt_reactor::{HandshakeLimits, Security};
-use shunt_tls::{ClientAuth, Server, ServerNames, ServerOptions, Sessions, TlsError, Tokens};
+use shunt_tls::{
+    Client, ClientAuth, Server, ServerNames, ServerOptions, Sessions, TlsError, Tokens,
+};
 use shunt_tls_upkeep::{
-    ClientTls, Listener, PagesGuard, Refusal, ServerTls, TlsMetrics, WatchedTokens, expires_soon,
-    http_refusal,
+    ListenerOptions, Listeners, PagesExposure, Refusal, Reloader, TlsMetrics, TokenFile,
+    server_options,
 };
 
 use crate::faults::{Fault, Faults};
@@ -23,7 +25,7 @@ const TOKEN_FILE: &str = "--admin-token-file";
 
 /// TLS of the admin pages, and their tokens.
 #[derive(Args, Clone, Debug, Default)]
-pub(crate) struct AdminGuard {
+pub(crate) struct AdminTls {
     /// Certificate of the admin pages and its intermediate certificates (PEM); switches TLS on
     #[arg(long, value_name = "FILE", help_heading = "HTTPS")]
     admin_tls_certificate: Option<PathBuf>,
@@ -39,19 +41,16 @@ pub(crate) struct AdminGuard {
     admin_token_file: Option<PathBuf>,
 }
 
-impl AdminGuard {
+impl AdminTls {
     /// The options of TLS, if it is on.
     fn options(&self) -> Option<ServerOptions> {
-        let client_ca = self.admin_tls_client_ca.clone();
-        let client_auth = if client_ca.is_some() { ClientAuth::Required } else { ClientAuth::None };
-        Some(ServerOptions {
-            names: ServerNames::ADMIN_FLAGS,
-            certificate: self.admin_tls_certificate.clone()?,
-            key: self.admin_tls_key.clone()?,
-            client_ca,
-            client_auth,
-            ticket_keys: None,
-        })
+        let files = [&self.admin_tls_certificate, &self.admin_tls_key, &self.admin_tls_client_ca];
+        server_options(ServerNames::ADMIN_FLAGS, files)
+    }
+
+    fn tokens(&self) -> Option<TokenFile> {
+        let path = self.admin_token_file.clone()?;
+        Some(TokenFile { option: TOKEN_FILE, path })
     }
 
     /// Finds faults in these options and their files. `has_pages`: the admin pages are on.
@@ -81,34 +80,29 @@ impl AdminGuard {
         if let Some(options) = self.options() {
             faults.take(Server::open(options).map_err(fault));
         }
-        if let Some(path) = self.admin_token_file.clone() {
-            faults.take(Tokens::open(TOKEN_FILE, path).map_err(fault));
+        if let Some(TokenFile { option, path }) = self.tokens() {
+            faults.take(Tokens::open(option, path).map_err(fault));
         }
     }
 
     /// Warnings about pages at this address.
     pub(super) fn warnings(&self, listen: std::net::SocketAddr) -> Vec<String> {
-        let guard = PagesGuard {
+        let exposure = PagesExposure {
             names: ServerNames::ADMIN_FLAGS,
             token_file: TOKEN_FILE,
             has_tls: self.admin_tls_certificate.is_some(),
             has_client_ca: self.admin_tls_client_ca.is_some(),
             has_tokens: self.admin_token_file.is_some(),
         };
-        let tokens = self.admin_token_file.clone();
-        let tokens = tokens.and_then(|path| Tokens::open(TOKEN_FILE, path).ok());
-        guard
-            .warning("--admin", listen)
-            .into_iter()
-            .chain(file_warnings(self.options()))
-            .chain(tokens.iter().flat_map(Tokens::warnings))
-            .collect()
+        let (admin, tokens) = (self.options(), self.tokens());
+        let files = ListenerOptions { admin, tokens, ..ListenerOptions::default() };
+        exposure.warning("--admin", listen).into_iter().chain(file_warnings(files)).collect()
     }
 }
 
 /// TLS with clients.
 #[derive(Args, Clone, Debug)]
-pub(crate) struct ClientGuard {
+pub(crate) struct ClientTls {
     /// TLS with clients: off, optional or required. `optional` also serves clear text
     #[arg(long, value_name = "WHEN", default_value = "off", value_parser = tls, help_heading = "TLS")]
     tls: Tls,
@@ -130,7 +124,7 @@ fn tls(text: &str) -> Result<Tls, String> {
     Tls::from_text(text).map_err(|_| "expected off, optional or required".to_owned())
 }
 
-impl ClientGuard {
+impl ClientTls {
     /// The options of TLS, if it is on.
     fn options(&self) -> Option<ServerOptions> {
         if self.tls == Tls::Off {
@@ -195,17 +189,15 @@ impl ClientGuard {
         let escapes = self.tls == Tls::Optional && self.tls_client_auth == ClientAuth::Required;
         let escape = "--tls-client-auth: with --tls optional a client in clear text needs no \
             certificate: set --tls required as soon as all clients have TLS";
-        let files = file_warnings(self.options()).into_iter();
-        files.chain(escapes.then(|| escape.to_owned())).collect()
+        let clients = self.options();
+        let files = file_warnings(ListenerOptions { clients, ..ListenerOptions::default() });
+        files.into_iter().chain(escapes.then(|| escape.to_owned())).collect()
     }
 }
 
-/// Warnings about files that can be used.
-pub(super) fn file_warnings(options: Option<ServerOptions>) -> Vec<String> {
-    let Some(server) = options.and_then(|options| Server::open(options).ok()) else {
-        return Vec::new();
-    };
-    server.files().iter().filter_map(expires_soon).chain(server.warnings()).collect()
+/// Warnings about files that can be used. The checks of the options report those that cannot.
+pub(super) fn file_warnings(files: ListenerOptions) -> Vec<String> {
+    files.check().unwrap_or_default()
 }
 
 /// A fault of an option that names a file.
@@ -215,84 +207,68 @@ pub(super) fn fault(error: TlsError) -> Fault {
 
 /// TLS and tokens while a command runs.
 #[derive(Default)]
-pub(super) struct Guard {
-    clients: Option<Arc<ServerTls>>,
-    admin: Option<Arc<ServerTls>>,
-    agents: Option<Arc<ClientTls>>,
-    tokens: Option<Arc<WatchedTokens>>,
+pub(super) struct RelayTls {
+    pub(super) listeners: Listeners,
+    agents: Option<Arc<Reloader<Client>>>,
     metrics: Arc<TlsMetrics>,
 }
 
-impl Guard {
+impl RelayTls {
     /// Reads the files. `clients` has the options of TLS with clients, and the answer to clients
     /// without it. `agents` has TLS with agents.
     pub(super) fn open(
-        pages: &AdminGuard,
+        pages: &AdminTls,
         clients: Option<(ServerOptions, Option<Refusal>)>,
-        agents: Option<Arc<ClientTls>>,
+        agents: Option<Arc<Reloader<Client>>>,
     ) -> Result<Self, Fault> {
         let metrics = agents.as_ref().map_or_else(Arc::default, |tls| tls.metrics());
-        let open = |listener, options: Option<_>, refusal| {
-            let open = |options| ServerTls::open(listener, options, refusal, Arc::clone(&metrics));
-            options.map(open).transpose().map_err(fault)
+        let (clients, refusal) = clients.unzip();
+        let options = ListenerOptions {
+            clients,
+            client_refusal: refusal.flatten(),
+            admin: pages.options(),
+            locks_http: None,
+            tokens: pages.tokens(),
         };
-        let (of_clients, refusal) = clients.unzip();
-        let tokens = pages
-            .admin_token_file
-            .clone()
-            .map(|path| WatchedTokens::open(TOKEN_FILE, path, Arc::clone(&metrics)));
-        Ok(Self {
-            clients: open(Listener::Clients, of_clients, refusal.flatten())?,
-            admin: open(Listener::Admin, pages.options(), Some(http_refusal))?,
-            agents,
-            tokens: tokens.transpose().map_err(fault)?.map(Arc::new),
-            metrics,
-        })
+        let listeners = Listeners::open(options, &metrics).map_err(fault)?;
+        Ok(Self { listeners, agents, metrics })
     }
 
     /// The handshakes of clients, if they have TLS.
     pub(super) fn security(&self) -> Option<(Arc<dyn Security>, HandshakeLimits)> {
-        let clients = self.clients.clone()?;
+        let clients = self.listeners.clients.clone()?;
         Some((clients as Arc<dyn Security>, HandshakeLimits::default()))
     }
 
-    /// True if the admin pages have TLS.
-    pub(super) fn has_https(&self) -> bool {
-        self.admin.is_some()
-    }
-
-    /// Guards the admin pages.
+    /// Adds TLS and tokens to the admin pages' access.
     pub(super) fn access(&self, access: Access) -> Access {
         Access {
-            tls: self.admin.clone().map(|tls| tls as Arc<dyn Sessions>),
-            tokens: self.tokens.as_ref().map(|tokens| tokens.tokens()),
+            tls: self.listeners.admin.clone().map(|tls| tls as Arc<dyn Sessions>),
+            tokens: self.listeners.tokens(),
             ..access
         }
     }
 
-    /// The metrics, if there is something to guard.
+    /// The metrics, if there is TLS or a token.
     pub(super) fn part(&self) -> Option<Arc<dyn Part>> {
-        let has_tls = self.servers().next().is_some() || self.agents.is_some();
-        (has_tls || self.tokens.is_some())
-            .then(|| Arc::new(TlsPart(Arc::clone(&self.metrics))) as Arc<dyn Part>)
-    }
-
-    fn servers(&self) -> impl Iterator<Item = &Arc<ServerTls>> {
-        self.clients.iter().chain(&self.admin)
+        let metrics = || Arc::new(TlsPart(Arc::clone(&self.metrics))) as Arc<dyn Part>;
+        (!self.listeners.is_empty() || self.agents.is_some()).then(metrics)
     }
 
     /// Reads the files again because an operator asks for it.
     pub(super) fn reload(&self) {
-        self.servers().for_each(|tls| tls.reload());
-        self.agents.iter().for_each(|tls| tls.reload());
-        self.tokens.iter().for_each(|tokens| tokens.reload());
+        self.listeners.reload();
+        if let Some(tls) = &self.agents {
+            tls.reload();
+        }
     }
 
-    /// Does what is due. Called about once a second.
-    pub(super) fn look(&self, now: Instant) {
-        self.servers().for_each(|tls| tls.look(now));
-        self.agents.iter().for_each(|tls| tls.look(now));
-        self.tokens.iter().for_each(|tokens| tokens.look(now));
+    /// Reads files again that are due. Called about once a second.
+    pub(super) fn tick(&self, now: Instant) {
+        self.listeners.tick(now);
+        if let Some(tls) = &self.agents {
+            tls.tick(now);
+        }
     }
 }
 
