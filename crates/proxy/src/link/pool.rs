@@ -311,10 +311,11 @@ impl Pool {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn key(login: Option<&[u8]>, keyspace: Option<&str>) -> PoolKey {
+    /// The key of a pool for clients with this login in this keyspace.
+    pub(in crate::link) fn key(login: Option<&[u8]>, keyspace: Option<&str>) -> PoolKey {
         PoolKey {
             login: login.map(|token| LoginToken::new(token.into())),
             identity: None,

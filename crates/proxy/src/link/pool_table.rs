@@ -263,19 +263,7 @@ mod tests {
     use shunt_wire::cql::compression::Algorithm;
 
     use super::*;
-    use crate::client::account::LoginToken;
-
-    fn key(login: Option<&[u8]>, keyspace: Option<&str>) -> PoolKey {
-        PoolKey {
-            login: login.map(|token| LoginToken::new(token.into())),
-            identity: None,
-            version: 4,
-            keyspace: keyspace.map(Arc::from),
-            compression: None,
-            no_compact: false,
-            is_own: false,
-        }
-    }
+    use crate::link::pool::tests::key;
 
     #[test]
     fn clients_that_differ_in_anything_get_different_pools() {
