@@ -8,12 +8,38 @@ const READ_BYTES_MAX: usize = 64 << 10;
 /// UUID.
 const CUT_BYTES: usize = 36;
 
-/// Words that end a value behind `=`, `<` or `>`.
-const AFTER_VALUES: [&str; 24] = [
-    "ALLOW", "AND", "APPLY", "AS", "BEGIN", "CONTAINS", "DELETE", "FROM", "GROUP", "IF", "IN",
-    "INSERT", "IS", "LIKE", "LIMIT", "NOT", "ORDER", "PER", "SELECT", "SET", "UPDATE", "USING",
-    "WHERE", "WITH",
+/// Words that end a value behind an operator.
+const AFTER_VALUES: [&str; 27] = [
+    "ALLOW",
+    "AND",
+    "APPLY",
+    "AS",
+    "BEGIN",
+    "BETWEEN",
+    "CONTAINS",
+    "DELETE",
+    "FROM",
+    "GROUP",
+    "IF",
+    "IN",
+    "INSERT",
+    "IS",
+    "LIKE",
+    "LIMIT",
+    "NOSUPERUSER",
+    "NOT",
+    "ORDER",
+    "PER",
+    "SELECT",
+    "SET",
+    "SUPERUSER",
+    "UPDATE",
+    "USING",
+    "WHERE",
+    "WITH",
 ];
+/// Words behind which a value stands, as behind `=`.
+const BEFORE_VALUES: [&str; 4] = ["BETWEEN", "CONTAINS", "LIKE", "PASSWORD"];
 /// Words that are values and show nothing.
 const PLAIN_VALUES: [&str; 3] = ["TRUE", "FALSE", "NULL"];
 
@@ -22,9 +48,9 @@ const PLAIN_VALUES: [&str; 3] = ["TRUE", "FALSE", "NULL"];
 /// A text that is longer than `bytes_max` in this form ends in `…`, and so does one that is no CQL
 /// from some place on, because a value may begin there.
 ///
-/// A literal is a value wherever it stands. Behind `=`, `<` and `>`, in collections and in the
-/// lists of `VALUES` and `IN` names are values too, but for functions: an ISO duration is a word,
-/// and so is a text in the wrong quotes.
+/// A literal is a value wherever it stands. Names are values too, but for functions, behind `=`,
+/// `<`, `>`, `LIKE`, `CONTAINS`, `BETWEEN` and `PASSWORD`, in collections, and in the lists of
+/// `VALUES` and `IN`: an ISO duration is a word, and so is a text in no quotes or the wrong ones.
 #[must_use]
 pub fn redact(text: &str, bytes_max: usize) -> String {
     let is_cut = text.len() > READ_BYTES_MAX;
@@ -49,7 +75,7 @@ pub fn redact(text: &str, bytes_max: usize) -> String {
         if !writer.write(token.start > end, text, is_value, bytes_max) {
             return writer.shown;
         }
-        place.pass(&token);
+        place.pass(&token, &lexer);
         (end, follows_value) = (token.start + token.text.len(), is_value);
     }
 }
@@ -64,8 +90,12 @@ struct Place {
     /// For each open bracket: whether values stand in it. Beyond some depth all do.
     brackets: Vec<bool>,
     depth: usize,
-    /// True behind `=`, `<` or `>`, until a word ends the value.
+    /// True behind an operator, until a word ends the value.
     is_behind_operator: bool,
+    /// True if the last token is `CONTAINS`, of which `KEY` may be a part.
+    is_behind_contains: bool,
+    /// True behind `BETWEEN`, until its `AND`.
+    is_in_range: bool,
     /// True if the last token opens a list of values if a bracket follows: `VALUES`, `IN`.
     opens_values: bool,
 }
@@ -88,11 +118,13 @@ impl Place {
         is_name
             && self.has_values()
             && !token.is_any_word(&PLAIN_VALUES)
+            && !(self.is_behind_contains && token.is_word("KEY"))
             && !(self.brackets.is_empty() && token.is_any_word(&AFTER_VALUES))
             && !ahead.peek().is(b'(')
     }
 
-    fn pass(&mut self, token: &Token<'_>) {
+    /// Moves behind a token. `ahead` is behind it.
+    fn pass(&mut self, token: &Token<'_>, ahead: &Lexer<'_>) {
         let has_values = self.has_values();
         match token.kind {
             TokenKind::Punctuation(b'(' | b'[' | b'{') => {
@@ -110,12 +142,24 @@ impl Place {
             TokenKind::Punctuation(b',' | b';') if self.brackets.is_empty() => {
                 self.is_behind_operator = false;
             }
-            TokenKind::Word if self.brackets.is_empty() && token.is_any_word(&AFTER_VALUES) => {
-                self.is_behind_operator = false;
-            }
+            TokenKind::Word if self.brackets.is_empty() => self.pass_word(token, ahead),
             _ => {}
         }
         self.opens_values = token.is_any_word(&["VALUES", "IN"]);
+        self.is_behind_contains = token.is_word("CONTAINS");
+    }
+
+    /// Moves behind a word outside brackets.
+    fn pass_word(&mut self, token: &Token<'_>, ahead: &Lexer<'_>) {
+        let ends_range = self.is_in_range && token.is_word("AND");
+        // A table may have the name, and a list of columns behind it.
+        let opens_value = token.is_any_word(&BEFORE_VALUES) && !ahead.peek().is(b'(');
+        if opens_value || ends_range {
+            self.is_behind_operator = true;
+        } else if token.is_any_word(&AFTER_VALUES) {
+            self.is_behind_operator = false;
+        }
+        self.is_in_range = !ends_range && (self.is_in_range || token.is_word("BETWEEN"));
     }
 }
 

@@ -63,6 +63,57 @@ fn words_in_the_place_of_a_value_are_hidden() {
     }
 }
 
+/// Not valid either, and in logs of refused statements: a password, or a text behind an operator
+/// that is a word.
+#[test]
+fn words_behind_an_operator_that_is_a_word_are_hidden() {
+    for (text, shown) in [
+        ("CREATE USER ann WITH PASSWORD \"hunter2\"", "CREATE USER ann WITH PASSWORD ?"),
+        ("CREATE USER ann WITH PASSWORD hunter2", "CREATE USER ann WITH PASSWORD ?"),
+        ("create user ann with password my.hunter2;", "create user ann with password ?.?;"),
+        (
+            "ALTER USER ann WITH PASSWORD hunter2 NOSUPERUSER",
+            "ALTER USER ann WITH PASSWORD ? NOSUPERUSER",
+        ),
+        (
+            "CREATE ROLE ann WITH HASHED PASSWORD hunter2 AND LOGIN = true",
+            "CREATE ROLE ann WITH HASHED PASSWORD ? AND LOGIN = true",
+        ),
+        ("SELECT a FROM t WHERE name LIKE \"smith\"", "SELECT a FROM t WHERE name LIKE ?"),
+        (
+            "SELECT a FROM t WHERE b CONTAINS \"smith\" AND c = 1",
+            "SELECT a FROM t WHERE b CONTAINS ? AND c = ?",
+        ),
+        (
+            "SELECT a FROM t WHERE b CONTAINS KEY \"smith\" ALLOW FILTERING",
+            "SELECT a FROM t WHERE b CONTAINS KEY ? ALLOW FILTERING",
+        ),
+        (
+            "SELECT a FROM t WHERE b BETWEEN \"ann\" AND \"bob\" AND c CONTAINS KEY carl",
+            "SELECT a FROM t WHERE b BETWEEN ? AND ? AND c CONTAINS KEY ?",
+        ),
+    ] {
+        assert_eq!(redact(text, MUCH), shown, "{text}");
+    }
+}
+
+#[test]
+fn names_like_these_operators_stay_and_so_do_names_behind_them() {
+    for text in [
+        "SELECT key, password FROM k.t",
+        "SELECT key, password, name FROM k.t WHERE password = ? AND key = ?",
+        "SELECT password AS p FROM password WHERE key IN (?, ?) ORDER BY key DESC",
+        "INSERT INTO k.password (key, password) VALUES (?, ?)",
+        "UPDATE k.t SET password = ?, name = ? WHERE key BETWEEN ? AND ? AND name = ?",
+        "CREATE TABLE k.t (key int, password text, name text, PRIMARY KEY (key, password))",
+        "CREATE MATERIALIZED VIEW v AS SELECT a FROM t WHERE key IS NOT NULL PRIMARY KEY (key, a)",
+        "ALTER ROLE ann WITH PASSWORD = ? AND SUPERUSER = true",
+        "SELECT a FROM t WHERE b CONTAINS KEY ? AND name = ?",
+    ] {
+        assert_eq!(redact(text, MUCH), text);
+    }
+}
+
 /// Texts joined by hand: a quote in a value was not doubled.
 #[test]
 fn what_touches_a_value_is_hidden_with_all_that_follows() {
