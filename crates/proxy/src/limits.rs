@@ -394,6 +394,9 @@ pub const DIGEST_ATTEMPTS_OF_HOST_PER_SECOND: usize = 100;
 /// Time without a query after which a digest makes room for another of its role.
 pub const DIGEST_REST_NS: u64 = 60 * SECOND_NS;
 
+/// Time without a query after which a digest makes room for one of any role.
+pub const DIGEST_STALE_NS: u64 = 3_600 * SECOND_NS;
+
 /// Tables of which a core keeps hot keys, 5 KiB each.
 pub const HOT_KEY_TABLES_MAX: usize = 32;
 
@@ -438,6 +441,7 @@ const _: () = {
     assert!(SLOW_QUERIES_OF_HOST_PER_SECOND < SLOW_QUERIES_PER_SECOND);
     assert!(SLOW_QUERY_LINES_PER_SECOND < SLOW_QUERIES_PER_SECOND);
     assert!(DIGESTS_MAX < 1 << 16 && DIGEST_TEXTS_MAX.is_power_of_two());
+    assert!(DIGEST_REST_NS < DIGEST_STALE_NS);
     assert!(DIGEST_ATTEMPTS_OF_HOST_PER_SECOND < DIGEST_ATTEMPTS_PER_SECOND);
     assert!(MULTIGETS_MAX <= MULTIGET_PARTS_MAX);
     assert!(MULTIGET_PARTS_MAX < STREAMS_PER_CONNECTION_MAX);
