@@ -16,7 +16,7 @@ use tracing::{debug, info, warn};
 use super::agreement::{self, Agreement, Answer, Waiter};
 use super::error::ControlError;
 use super::handshake::Session;
-use super::inventory::Inventory;
+use super::inventory::{Inventory, Taken};
 use super::plane::{ControlPlane, Step, node_port, until};
 use super::state::{ControlRequest, CoreMail, TableName};
 use super::{initial_modes, ring, schema};
@@ -117,9 +117,10 @@ impl Follower<'_> {
                 if changed.is_err() {
                     return Ok(false);
                 }
-                self.plane.settle_again();
-                self.publish().await;
-                self.refresh_due = Instant::now();
+                if self.plane.apply() {
+                    self.publish().await;
+                    self.refresh_due = Instant::now();
+                }
             }
             Some(resolved) = plane.lookups.join_next() => {
                 // A newer configuration has aborted the look-up otherwise.
@@ -187,25 +188,24 @@ impl Follower<'_> {
     /// announced twice; drivers read the schema again, and find it the same.
     async fn take_inventory(&mut self) -> Step {
         let version = self.plane.ring.as_ref().map(|ring| ring.schema_version).unwrap_or_default();
-        if self
-            .plane
-            .inventory
-            .as_ref()
-            .is_some_and(|inventory| inventory.schema_version == version)
-        {
-            self.was_away = false;
-            self.note_lost_events();
-            return Ok(());
+        let mut inventory = None;
+        if self.plane.inventories.version != Some(version) {
+            let (limit, bytes_max) = (self.limit(), self.plane.inventories.bytes_max);
+            let taken = Inventory::take(&mut self.session.connection, bytes_max, limit).await;
+            match self.counted(taken)? {
+                Taken::All(taken) => inventory = Some(taken),
+                Taken::TooLarge => self.note_too_large(),
+                Taken::Refused => return Ok(()),
+            }
+            self.plane.inventories.version = Some(version);
+            self.still_alive();
         }
-        let limit = self.limit();
-        let taken = Inventory::take(&mut self.session.connection, version, limit).await;
-        let Some(inventory) = self.counted(taken)? else { return Ok(()) };
-        self.still_alive();
         let was_away = std::mem::take(&mut self.was_away);
         // These lists may have the change of an event that was lost meanwhile; the next ones do.
         let has_lost_some = self.note_lost_events();
+        let Some(inventory) = inventory else { return Ok(()) };
         if (was_away || has_lost_some)
-            && let Some(before) = &self.plane.inventory
+            && let Some(before) = &self.plane.inventories.last
         {
             let (events, count) = inventory.events_since(before);
             if count > 0
@@ -220,8 +220,17 @@ impl Follower<'_> {
             }
             events.into_iter().for_each(|body| self.await_event(body));
         }
-        self.plane.inventory = Some(inventory);
+        self.plane.inventories.last = Some(inventory);
         Ok(())
+    }
+
+    fn note_too_large(&mut self) {
+        let Some(suppressed) = self.plane.lines.admit(Instant::now()) else { return };
+        warn!(
+            suppressed,
+            "the schema is too large to be compared with the one that clients know: they do not \
+            hear of changes that were made while there was no control connection"
+        );
     }
 
     async fn refresh_ring(&mut self) -> Step {

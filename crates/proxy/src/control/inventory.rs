@@ -14,7 +14,7 @@ use shunt_wire::cql::message::{Event, Reader, SchemaChange, encode, error_code, 
 
 use super::connection::Connection;
 use super::error::ControlError;
-use super::tables::{self, Row};
+use super::tables::{self, Reading, Row};
 
 /// Events about single objects for one gap: drivers read something for each. Beyond this number
 /// each keyspace has one event.
@@ -99,36 +99,56 @@ struct Thing {
 }
 
 /// Schema objects that events can name, each with a digest of its rows.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Inventory {
-    /// Schema version of the node at the start; the schema may have been newer, not older.
-    pub(super) schema_version: u128,
     things: BTreeMap<Thing, u64>,
 }
 
-impl Inventory {
-    fn new(schema_version: u128) -> Self {
-        Self { schema_version, things: BTreeMap::new() }
-    }
+/// The outcome of an attempt to take an inventory. Only events depend on it.
+pub(super) enum Taken {
+    All(Inventory),
+    /// One of the lists has too many bytes.
+    TooLarge,
+    /// The server does not list its keyspaces (before Cassandra 3.0), or refuses to now.
+    Refused,
+}
 
-    /// Takes an inventory. `None` with servers that do not list their keyspaces (before Cassandra
-    /// 3.0), or refuse to now: only events depend on it.
+/// The memory of the inventories so far.
+pub(super) struct Inventories {
+    /// The schema as clients know it from events; `None` before the first read.
+    pub(super) last: Option<Inventory>,
+    /// Schema version of the node at the start of the last attempt that was not refused; the schema
+    /// may have been newer, not older.
+    pub(super) version: Option<u128>,
+    /// Bytes that the rows of one list take at most.
+    pub(super) bytes_max: usize,
+}
+
+impl Default for Inventories {
+    fn default() -> Self {
+        Self { last: None, version: None, bytes_max: tables::BYTES_MAX }
+    }
+}
+
+impl Inventory {
+    /// Takes an inventory, unless the rows of a list take more than so many bytes.
     pub(super) async fn take(
         connection: &mut Connection,
-        schema_version: u128,
+        bytes_max: usize,
         limit: Duration,
-    ) -> Result<Option<Self>, ControlError> {
-        let mut inventory = Self::new(schema_version);
+    ) -> Result<Taken, ControlError> {
+        let mut inventory = Self::default();
         for (target, name, query) in LISTS {
-            match tables::read(connection, query, limit).await {
+            match tables::read_some(connection, query, bytes_max, limit).await {
                 // The server has no functions, for example.
                 Err(ControlError::Node { code: error_code::INVALID, .. })
                     if target != Target::Keyspace => {}
-                Err(ControlError::Node { .. }) => return Ok(None),
-                outcome => outcome?.iter().for_each(|row| inventory.add(target, name, row)),
+                Err(ControlError::Node { .. }) => return Ok(Taken::Refused),
+                Ok(Reading { is_cut: true, .. }) => return Ok(Taken::TooLarge),
+                outcome => outcome?.rows.iter().for_each(|row| inventory.add(target, name, row)),
             }
         }
-        Ok(Some(inventory))
+        Ok(Taken::All(inventory))
     }
 
     /// Adds a row. Several rows may describe one object; their order does not matter.
@@ -209,7 +229,7 @@ mod tests {
     use super::*;
 
     fn inventory(things: &[(Target, &str, &[&str], u64)]) -> Inventory {
-        let mut inventory = Inventory::new(0);
+        let mut inventory = Inventory::default();
         for (target, name, arguments, digest) in things {
             let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
             let thing = Thing {

@@ -30,7 +30,7 @@ use super::down_nodes::{Change, DownNodes};
 use super::error::ControlError;
 use super::follow;
 use super::handshake::{self, Session};
-use super::inventory::Inventory;
+use super::inventory::Inventories;
 use super::log_budget::LogBudget;
 use super::post::{Mailbox, Post};
 use super::ring::{self, KnownNodes, Ring};
@@ -80,6 +80,8 @@ pub struct Unfit(pub String);
 /// State of the control plane; outlives control connections.
 pub struct ControlPlane {
     pub(super) config: watch::Receiver<Arc<Config>>,
+    /// The configuration that the choice of the datacentre goes by.
+    applied: Arc<Config>,
     pub(super) post: Post,
     pub(super) requests: mpsc::Receiver<ControlRequest>,
     pub(super) metrics: Arc<ControlMetrics>,
@@ -89,8 +91,8 @@ pub struct ControlPlane {
     /// Host ids of the ring's nodes.
     pub(super) members: HashSet<u128>,
     pub(super) schema: Schema,
-    /// The schema as clients know it from events; `None` before the first read.
-    pub(super) inventory: Option<Inventory>,
+    /// The schema as clients know it from events.
+    pub(super) inventories: Inventories,
     /// The local datacentre if none is configured: that of the contact points, for the life of the
     /// process.
     home: Option<String>,
@@ -121,6 +123,7 @@ impl ControlPlane {
     /// Makes a control plane that knows nothing yet.
     pub fn new(options: ControlOptions) -> Self {
         Self {
+            applied: Arc::clone(&options.config.borrow()),
             config: options.config,
             post: Post::new(options.mailboxes, Arc::clone(&options.metrics)),
             requests: options.requests,
@@ -129,7 +132,7 @@ impl ControlPlane {
             ring: None,
             members: HashSet::new(),
             schema: Schema::default(),
-            inventory: None,
+            inventories: Inventories::default(),
             home: None,
             lookups: JoinSet::new(),
             resolved: Vec::new(),
@@ -402,11 +405,23 @@ impl ControlPlane {
         Ok(())
     }
 
-    /// Applies a changed configuration. If it names no datacentre, the contact points are looked up
-    /// meanwhile; the present one stays until [`ControlPlane::settle_by`] knows them.
-    pub(super) fn settle_again(&mut self) {
-        self.lookups.abort_all();
+    /// Applies a changed configuration. `false`: nothing that the plane goes by has changed.
+    pub(super) fn apply(&mut self) -> bool {
         let config = self.settings();
+        let old = std::mem::replace(&mut self.applied, Arc::clone(&config));
+        let place = |config: &Config| (config.node_port, config.local_datacentre.clone());
+        if old.contact_points != config.contact_points || place(&old) != place(&config) {
+            self.settle_again(config);
+            return true;
+        }
+        let changed = old.reloaded(&config).changed;
+        changed.iter().any(|key| !["log", "identity"].contains(key))
+    }
+
+    /// Chooses the datacentre again. If the configuration names none, the contact points are looked
+    /// up meanwhile; the present one stays until [`ControlPlane::settle_by`] knows them.
+    fn settle_again(&mut self, config: Arc<Config>) {
+        self.lookups.abort_all();
         if self.ring.is_none() || config.local_datacentre.is_some() {
             return;
         }
@@ -428,7 +443,12 @@ impl ControlPlane {
             return;
         }
         match datacentre::choose(None, &ring.nodes, resolved) {
-            Ok(chosen) => self.home = Some(chosen),
+            Ok(chosen) => {
+                if let Some(old) = self.home.replace(chosen.clone()).filter(|old| *old != chosen) {
+                    warn!(%old, new = %chosen, "the contact points are in another datacentre, \
+                    which becomes the local one");
+                }
+            }
             Err(why) => {
                 self.keep_datacentre();
                 error!(%why, datacentre = ?self.home, "the local datacentre stays as it is");

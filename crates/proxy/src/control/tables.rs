@@ -20,7 +20,7 @@ const PAGE_ROWS: i32 = 1000;
 /// Pages of one read. Cassandra may send some that are empty, but not without end.
 const PAGES_MAX: usize = 10_000;
 /// Bytes that the rows of one read take: enough for 800,000 rows about columns.
-const BYTES_MAX: usize = 256 * 1024 * 1024;
+pub(super) const BYTES_MAX: usize = 256 * 1024 * 1024;
 /// Time of one read, in deadlines of one page.
 const PAGE_LIMITS: u32 = 10;
 

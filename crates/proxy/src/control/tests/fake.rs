@@ -45,6 +45,8 @@ pub(super) struct FakeState {
     pub(super) page_rows: usize,
     /// Number of queries answered.
     pub(super) queries: usize,
+    /// Number of inventories of the schema that were begun.
+    pub(super) inventories: usize,
     /// A node that knows only the first schema version.
     pub(super) behind: Option<u128>,
     /// Replicas of three that answer about modes and rules; `None`: there are no such tables.
@@ -88,6 +90,7 @@ impl FakeRing {
             tells_ports: true,
             page_rows: 2,
             queries: 0,
+            inventories: 0,
             behind: None,
             modes: None,
             ends_at_modes: false,
@@ -388,6 +391,7 @@ impl Server {
         state.queries += 1;
         let query = Query::decode(self.version, body).expect("query");
         let text = query.text;
+        state.inventories += usize::from(text.contains("durable_writes"));
         let (columns, rows) = if text.contains("FROM system.local") {
             local(&state, self.host_id)
         } else if text.contains("FROM system.peers_v2") && state.tells_ports {

@@ -239,3 +239,30 @@ fn the_asked_node_counts_as_one_of_the_nodes() {
     assert!(ring_bounds::leave_out_excess(&mut too_many).is_some());
     assert_eq!((most.len(), too_many.len()), (most.len(), most.len()));
 }
+
+/// Without an inventory the proxy still follows the ring. It reads the lists again only when the
+/// schema has changed.
+#[tokio::test]
+async fn a_schema_beyond_the_bound_of_an_inventory_keeps_the_connection() {
+    let ring = FakeRing::start(1).await;
+    ring.add_keyspace("k");
+    let mut bench = Bench::start_prepared(
+        &[ring.address(1)],
+        None,
+        |_| {},
+        |plane| plane.inventories.bytes_max = 100,
+    );
+    bench.cluster_where(|state| state.routing.keyspace("k").is_some()).await;
+    settled(&bench, 0).await;
+    let inventories = || ring.state.lock().expect("lock").inventories;
+    for (version, expected) in [(None, 1), (Some(78), 2), (None, 2)] {
+        if let Some(version) = version {
+            ring.edit(|state| state.nodes[0].schema_version = version);
+        }
+        let refreshes = bench.metrics.refreshes.get();
+        bench.ask(ControlRequest::Refresh).await;
+        settled(&bench, refreshes).await;
+        assert_eq!(inventories(), expected);
+    }
+    assert_eq!(bench.metrics.connections_lost.get(), 0);
+}

@@ -48,6 +48,16 @@ impl Bench {
         tls: Option<Arc<OutgoingTls>>,
         change: impl FnOnce(&mut Config),
     ) -> Self {
+        Self::start_prepared(contact_points, tls, change, |_| {})
+    }
+
+    /// Same as [`Bench::start_with`], with a plane that `prepare` has changed.
+    fn start_prepared(
+        contact_points: &[SocketAddr],
+        tls: Option<Arc<OutgoingTls>>,
+        change: impl FnOnce(&mut Config),
+        prepare: impl FnOnce(&mut ControlPlane),
+    ) -> Self {
         let contact_points = contact_points.iter().map(ToString::to_string).collect();
         // A paused machine is no reason to give a node up.
         let patience_ms = GUARD.as_millis() as u64;
@@ -75,7 +85,9 @@ impl Bench {
             tls,
             seed: 7,
         };
-        let plane = tokio::spawn(ControlPlane::new(options).run());
+        let mut plane = ControlPlane::new(options);
+        prepare(&mut plane);
+        let plane = tokio::spawn(plane.run());
         Self { mail, requests, config, view, metrics, plane }
     }
 

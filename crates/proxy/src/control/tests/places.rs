@@ -213,3 +213,37 @@ async fn a_node_that_was_replaced_at_its_address_is_followed() {
     ring.add_node_soon(7, address).await;
     bench.cluster_where(|state| state.routing.nodes().iter().any(|node| node.host_id == 7)).await;
 }
+
+/// Publishes a new keyspace in the next refresh; returns the state that has it.
+async fn refreshed(ring: &FakeRing, bench: &mut Bench, keyspace: &str) -> Arc<ClusterState> {
+    let refreshes = bench.metrics.refreshes.get();
+    ring.add_keyspace(keyspace);
+    bench.ask(ControlRequest::Refresh).await;
+    let state = bench.cluster_where(|state| state.routing.keyspace(keyspace).is_some()).await;
+    eventually(|| bench.metrics.refreshes.get() > refreshes).await;
+    state
+}
+
+/// A contact point may have come to lie in another datacentre. Operators who change the level of
+/// the log do not mean to move the traffic there.
+#[tokio::test]
+async fn a_log_level_chooses_no_datacentre_and_reads_nothing() {
+    let ring = two_datacentres(1, 1).await;
+    let mut bench = Bench::start(&[ring.address(1)], |_| {});
+    assert_eq!(bench.cluster_where(|_| true).await.datacentre, "dc1");
+    eventually(|| bench.metrics.refreshes.get() > 0).await;
+    ring.edit(|state| {
+        state.nodes[0].datacentre = "dc2";
+        state.nodes[1].datacentre = "dc1";
+    });
+    assert_eq!(refreshed(&ring, &mut bench, "first").await.datacentre, "dc1");
+    let refreshes = bench.metrics.refreshes.get();
+    bench.config.send_modify(|config| Arc::make_mut(config).log = "debug".to_owned());
+    assert_eq!(refreshed(&ring, &mut bench, "second").await.datacentre, "dc1");
+    assert_eq!(bench.metrics.refreshes.get(), refreshes + 1);
+    // An address that is in no ring has no say.
+    bench.config.send_modify(|config| {
+        Arc::make_mut(config).contact_points.push("127.0.0.1:1".to_owned());
+    });
+    bench.cluster_where(|state| state.datacentre == "dc2").await;
+}
