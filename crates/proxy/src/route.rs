@@ -199,7 +199,7 @@ fn after_unknown(id: &[u8]) -> After {
 fn plan_query(router: &mut Router, pool: PoolId, query: &Query<'_>) -> Plan {
     let parsed = statement::classify(query.text);
     let placement =
-        text_placement(router, pool, query.params.keyspace, &parsed, &query.params.values);
+        text_placement(router, pool, query.params.keyspace, &parsed, &query.params.values, true);
     let session = router.pools.get(pool).and_then(|pool| pool.key.keyspace.as_deref());
     let session = query.params.keyspace.or(session);
     let digest = router.texts.digest_of(QueryKind::Query, session, query.text);
@@ -294,7 +294,14 @@ fn plan_batch(router: &mut Router, pool: PoolId, batch: &Batch<'_>) -> Plan {
                 is_transaction |= is_routed(router, &parsed, text, session);
                 let wanted = plan.placement.is_none();
                 let placement = if wanted {
-                    text_placement(router, pool, batch.params.keyspace, &parsed, &child.values)
+                    text_placement(
+                        router,
+                        pool,
+                        batch.params.keyspace,
+                        &parsed,
+                        &child.values,
+                        false,
+                    )
                 } else {
                     None
                 };
@@ -312,13 +319,15 @@ fn plan_batch(router: &mut Router, pool: PoolId, batch: &Batch<'_>) -> Plan {
     plan
 }
 
-/// The placement of a statement given as text, from its literals and bind values.
+/// The placement of a statement given as text, from its literals and bind values. `counts`: it
+/// counts for hot keys, which those in a batch do not.
 fn text_placement(
     router: &mut Router,
     pool: PoolId,
     keyspace: Option<&str>,
     parsed: &Statement<'_>,
     values: &Values<'_>,
+    counts: bool,
 ) -> Option<(KeyspaceIndex, Token)> {
     let routing = &router.cluster.as_ref()?.routing;
     let session = router.pools.get(pool)?.key.keyspace.as_deref();
@@ -331,7 +340,7 @@ fn text_placement(
     }
     let placed = routing.resolve_keyspace(&keyspace)?;
     let token = token::token(scratch);
-    if router.hot_keys.is_due() {
+    if counts && router.hot_keys.is_due() {
         let names = (&keyspace, parsed.table.as_ref());
         sample_text(&mut router.hot_keys, work_of(parsed.kind), token, scratch, names);
     }

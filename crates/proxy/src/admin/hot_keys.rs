@@ -2,7 +2,7 @@
 //! key.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -85,30 +85,28 @@ fn rate(hot: &Hot) -> f64 {
 
 /// The hottest keys of a table.
 fn hot_of(reads: &[Weighed], writes: &[Weighed]) -> Vec<Hot> {
-    let mut found = Vec::<Hot>::new();
-    for (sketch, _) in reads.iter().chain(writes) {
-        for entry in sketch.entries() {
-            if !found.iter().any(|hot| hot.entry.is_same(entry)) {
-                found.push(Hot { entry: *entry, reads: 0.0, writes: 0.0, error: 0.0, sure: 0 });
-            }
-        }
-    }
-    for hot in &mut found {
-        let (mut rates, mut errors) = ([0.0, 0.0], 0.0);
-        for (rate, sketches) in rates.iter_mut().zip([reads, writes]) {
-            for (sketch, weight) in sketches {
-                match sketch.entries().iter().find(|entry| entry.is_same(&hot.entry)) {
-                    Some(entry) => {
-                        *rate += f64::from(entry.count) * weight;
-                        errors += f64::from(entry.error) * weight;
-                        hot.sure = hot.sure.saturating_add(entry.count.saturating_sub(entry.error));
-                    }
-                    None => errors += f64::from(sketch.missed_max()) * weight,
+    let (mut found, mut places) = (Vec::<Hot>::new(), HashMap::new());
+    // A key may have been missed by each sketch but those that have it.
+    let mut missed = 0.0;
+    for (is_read, sketches) in [(true, reads), (false, writes)] {
+        for (sketch, weight) in sketches {
+            let missed_here = f64::from(sketch.missed_max()) * weight;
+            missed += missed_here;
+            for entry in sketch.entries() {
+                let place = *places.entry(entry.identity()).or_insert(found.len());
+                if place == found.len() {
+                    let (reads, writes, error, sure) = (0.0, 0.0, 0.0, 0);
+                    found.push(Hot { entry: *entry, reads, writes, error, sure });
                 }
+                let Some(hot) = found.get_mut(place) else { continue };
+                let rate = if is_read { &mut hot.reads } else { &mut hot.writes };
+                *rate += f64::from(entry.count) * weight;
+                hot.error += f64::from(entry.error) * weight - missed_here;
+                hot.sure = hot.sure.saturating_add(entry.count.saturating_sub(entry.error));
             }
         }
-        ([hot.reads, hot.writes], hot.error) = (rates, errors);
     }
+    found.iter_mut().for_each(|hot| hot.error = (hot.error + missed).max(0.0));
     // One sample is a chance.
     found.retain(|hot| hot.sure > 1);
     found.sort_by_key(|hot| Reverse((rate(hot) * 1e3) as u64));
@@ -167,6 +165,37 @@ mod tests {
         let expected: [(&[u8], f64, f64, f64); 2] =
             [(b"ab", 40.0, 0.0, 0.0), (b"abc", 0.0, 3.0, 0.0)];
         assert_eq!(rates, expected);
+    }
+
+    /// The numbers are powers of two, so that sums of them are exact.
+    #[test]
+    fn a_sketch_without_a_key_may_have_missed_it_and_one_with_it_has_its_error() {
+        let names: Vec<String> = (0..16).map(|number| format!("{number:04}")).collect();
+        let full: Vec<(&[u8], u32)> = names.iter().map(|name| (name.as_bytes(), 4)).collect();
+        let mut with_error = sketch(&full);
+        with_error.add(4, b"late");
+        let [of_full, of_small] = [sketch(&full), sketch(&[(b"late", 2)])];
+        let reads = [(with_error, 2.0), (of_full, 4.0)];
+        let found = hot_of(&reads, &[(of_small, 8.0)]);
+        let late = found.iter().find(|hot| hot.entry.key() == b"late").expect("it is hot");
+        assert_eq!((late.reads, late.writes, late.sure), (10.0, 16.0, 3));
+        assert_eq!(late.error, 4.0 * 2.0 + 4.0 * 4.0);
+        let known = found.iter().find(|hot| hot.entry.key() == b"0015").expect("it is hot");
+        assert_eq!((known.reads, known.writes, known.error), (24.0, 0.0, 0.0));
+    }
+
+    /// The time grows with the keys, not with the square of them.
+    #[test]
+    fn keys_of_thousands_of_sketches_are_added_up() {
+        let all: Vec<Weighed> = (0..10_000)
+            .map(|number: i64| {
+                let mut sketch = sketch(&[(b"hot", 2)]);
+                (0..15).for_each(|other| sketch.add(16 * number + other, &number.to_le_bytes()));
+                (sketch, 1.0)
+            })
+            .collect();
+        let found = hot_of(&all[..5_000], &all[5_000..]);
+        assert_eq!((found.len(), found[0].reads, found[0].writes), (1, 10_000.0, 10_000.0));
     }
 
     #[test]

@@ -37,9 +37,9 @@ impl Entry {
         &self.key[..self.key.len().min(self.key_bytes as usize)]
     }
 
-    /// True for the same key, as far as its first bytes, its length and its token tell.
-    pub fn is_same(&self, other: &Entry) -> bool {
-        (self.token, self.key_bytes, self.key()) == (other.token, other.key_bytes, other.key())
+    /// The key, as far as its token, its length and its first bytes tell.
+    pub fn identity(&self) -> (i64, u32, &[u8]) {
+        (self.token, self.key_bytes, self.key())
     }
 }
 
@@ -63,7 +63,7 @@ impl Sketch {
         let new = Entry::new(token, key);
         self.samples = self.samples.saturating_add(1);
         let entries = &mut self.entries[..self.length];
-        if let Some(found) = entries.iter_mut().find(|entry| entry.is_same(&new)) {
+        if let Some(found) = entries.iter_mut().find(|entry| entry.identity() == new.identity()) {
             found.count = found.count.saturating_add(1);
         } else if self.length < KEYS {
             self.entries[self.length] = Entry { count: 1, ..new };

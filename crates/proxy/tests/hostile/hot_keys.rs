@@ -5,7 +5,11 @@ use shunt_proxy::control::CoreMail;
 use shunt_proxy::hot_keys::CoreHotKeys;
 use shunt_reactor::sim::{HostId, MILLISECOND};
 use shunt_testing::{bytes, simulated};
-use shunt_wire::cql::message::ResultMessage;
+use shunt_wire::cql::envelope::opcode;
+use shunt_wire::cql::message::{
+    BatchChild, BatchKind, BatchStatement, Consistency, QueryParams, ResultMessage, Value,
+    ValueList, encode,
+};
 use tokio::sync::mpsc;
 
 use super::testbed::Testbed;
@@ -64,5 +68,27 @@ fn nothing_is_looked_at_if_it_is_off() {
     let client = testbed.started_offender(4);
     testbed.send(client, &bytes::query(4, 1, "SELECT v FROM bench.kv WHERE k = 'a'"));
     testbed.answered(client, 1);
+    assert!(hot_keys(&mut testbed).tables.is_empty());
+}
+
+#[test]
+fn batches_are_not_looked_at() {
+    let mut testbed = Testbed::bare(|options| options.config.hot_keys_sample = 1);
+    let client = testbed.started_offender(4);
+    let prepared = prepare(&mut testbed, client);
+    let none = ValueList::positional(4);
+    let mut key = ValueList::positional(4);
+    key.push(Value::Bytes(b"a"));
+    key.push(Value::Bytes(b"b"));
+    let text = BatchStatement::Text("INSERT INTO bench.kv (k, v) VALUES ('a', 'b')");
+    let children = [(text, &none), (BatchStatement::Prepared(&prepared), &key)];
+    for (stream, (statement, values)) in (2..).zip(children) {
+        let child = BatchChild { statement, values: values.values() };
+        let params = QueryParams::simple(Consistency::ONE);
+        let body = bytes::body(|out| encode::batch(out, 4, BatchKind::Unlogged, [child], &params));
+        testbed.send(client, &bytes::request(4, stream, opcode::BATCH, &body));
+        testbed.answered(client, 1);
+        testbed.take_answers(client);
+    }
     assert!(hot_keys(&mut testbed).tables.is_empty());
 }
