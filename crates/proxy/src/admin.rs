@@ -70,7 +70,7 @@ impl Admin {
         let hot_keys = hot_keys::HotKeys::new(Arc::clone(&mailboxes));
         let digests = digests::Digests::new(Arc::clone(&mailboxes));
         let slow_queries = slow_queries::Records::new(Arc::clone(&mailboxes));
-        let evictions = eviction::Evictions(mailboxes);
+        let evictions = eviction::Evictions::new(mailboxes);
         Arc::new(Self {
             sources,
             config,

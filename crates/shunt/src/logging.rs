@@ -32,6 +32,14 @@ impl FilterHandle {
     }
 }
 
+#[cfg(test)]
+impl FilterHandle {
+    /// A handle to which no logs belong.
+    pub(crate) fn detached() -> Self {
+        Self(reload::Layer::new(EnvFilter::default()).1)
+    }
+}
+
 /// Parses a filter from the `log` setting: a level, or `tracing` directives.
 ///
 /// # Errors

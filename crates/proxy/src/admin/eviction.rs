@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use shunt_admin::Change;
+use tokio::sync::Mutex;
 use tracing::info;
 
 use super::ask::{self, PATIENCE};
@@ -17,7 +18,11 @@ use crate::control::{CoreMail, Mailbox};
 pub(super) const KICK: &str = "kick";
 
 /// The cores, which close their clients.
-pub(super) struct Evictions(pub(super) Arc<[Mailbox]>);
+pub(super) struct Evictions {
+    mailboxes: Arc<[Mailbox]>,
+    /// Held by the eviction under way.
+    running: Mutex<()>,
+}
 
 impl fmt::Debug for Evictions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -26,21 +31,28 @@ impl fmt::Debug for Evictions {
 }
 
 impl Evictions {
+    pub(super) fn new(mailboxes: Arc<[Mailbox]>) -> Self {
+        Self { mailboxes, running: Mutex::default() }
+    }
+
     /// Closes the clients that meet the conditions, or all clients if `all` is true and there is
-    /// none.
+    /// none. A core carries out one eviction at a time.
     pub(super) fn kick(&self, parameters: &Value) -> Change<'_> {
         let selection = match selection(parameters) {
             Ok(selection) => Arc::new(selection),
             Err(why) => return refused(why),
         };
         Box::pin(async move {
+            let Ok(_running) = self.running.try_lock() else {
+                return Err(json!({ "error": "another is under way" }));
+            };
             let mut closed = 0;
             let question = |answer| CoreMail::Kick(Arc::clone(&selection), answer);
             let take = |outcome: CoreEviction| {
                 closed += outcome.closed;
                 outcome.core
             };
-            let missing = ask::all(&self.0, PATIENCE, question, take).await;
+            let missing = ask::all(&self.mailboxes, PATIENCE, question, take).await;
             info!(closed, ?selection, cores_missing = ?missing, "an operator has closed clients");
             Ok(json!({ "closed": closed, "cores_missing": missing }))
         })
@@ -57,6 +69,10 @@ fn selection(parameters: &Value) -> Result<Selection, String> {
             text.map(str::to_owned).ok_or_else(|| format!("`{key}`: a text is expected"))
         };
         match key.as_str() {
+            // Pages and the log cut long roles, and several may have the same beginning.
+            "role" if value.as_str().is_some_and(|role| role.ends_with('…')) => {
+                return Err("`role` is cut: the whole role is expected".to_owned());
+            }
             "role" => selection.role = Some(text()?),
             "application" => selection.application = Some(text()?),
             "id" => selection.id = Some(text()?),
@@ -91,8 +107,39 @@ mod tests {
         };
         let silent: Mailbox = Box::new(|_| Ok(()));
         let mailboxes: Arc<[Mailbox]> = [answers(0, 3), silent, answers(2, 4)].into();
-        let outcome = Evictions(mailboxes).kick(&json!({ "role": "shop" })).await;
+        let outcome = Evictions::new(mailboxes).kick(&json!({ "role": "shop" })).await;
         assert_eq!(outcome, Ok(json!({ "closed": 7, "cores_missing": [1] })));
+    }
+
+    #[tokio::test]
+    async fn an_eviction_under_way_is_not_replaced_by_another() {
+        let (asked, mut evictions) = tokio::sync::mpsc::unbounded_channel();
+        let mailbox: Mailbox = Box::new(move |mail| {
+            let CoreMail::Kick(_, answer) = mail else { panic!("{mail:?}") };
+            asked.send(answer).expect("the test goes on");
+            Ok(())
+        });
+        let cores = Evictions::new([mailbox].into());
+        let shop = json!({ "role": "shop" });
+        let first = cores.kick(&shop);
+        let others = async {
+            let answer = evictions.recv().await.expect("the first eviction");
+            let other = cores.kick(&json!({ "role": "cron" })).await;
+            assert_eq!(other, Err(json!({ "error": "another is under way" })));
+            answer.try_send(CoreEviction { core: 0, closed: 3 }).expect("somebody waits");
+        };
+        let (outcome, ()) = tokio::join!(first, others);
+        assert_eq!(outcome, Ok(json!({ "closed": 3, "cores_missing": [] })));
+        // An operator who goes away ends it.
+        tokio::select! {
+            outcome = cores.kick(&shop) => panic!("{outcome:?}"),
+            answer = evictions.recv() => assert!(answer.is_some()),
+        }
+        let again = async {
+            let answer = evictions.recv().await.expect("the next eviction");
+            answer.try_send(CoreEviction { core: 0, closed: 0 }).expect("somebody waits");
+        };
+        assert!(tokio::join!(cores.kick(&shop), again).0.is_ok());
     }
 
     #[test]
@@ -104,6 +151,7 @@ mod tests {
             json!({ "all": true, "role": "shop" }),
             json!({ "rolle": "shop" }),
             json!({ "role": null }),
+            json!({ "role": "shop_with_a_long_na…" }),
             json!({ "address": "10.0.0.1/8" }),
             json!([]),
         ] {

@@ -28,6 +28,16 @@ pub enum Order {
     LogLevel(String, oneshot::Sender<Verdict>),
 }
 
+impl Order {
+    /// True if nobody waits for the outcome any more: the operator has gone away, or has heard that
+    /// the main thread did not answer in time.
+    pub fn is_abandoned(&self) -> bool {
+        match self {
+            Order::Reload(verdict) | Order::LogLevel(_, verdict) => verdict.is_closed(),
+        }
+    }
+}
+
 /// Hands an order to the main thread.
 type Sender = Box<dyn Fn(Order) + Send + Sync>;
 
@@ -75,4 +85,23 @@ impl Orders {
 pub(super) fn refused(why: impl Into<String>) -> Change<'static> {
     let why = why.into();
     Box::pin(std::future::ready(Err(json!({ "error": why }))))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn an_order_is_abandoned_with_the_wait_for_its_outcome() {
+        let (sender, taken) = mpsc::channel();
+        let orders = Orders::default();
+        orders.connect(Box::new(move |order| sender.send(order).expect("the test goes on")));
+        let change = orders.change(LOG_LEVEL, &json!({ "level": "debug" })).expect("a change");
+        let order = taken.try_recv().expect("the order");
+        assert!(!order.is_abandoned());
+        drop(change);
+        assert!(order.is_abandoned());
+    }
 }

@@ -12,7 +12,7 @@ use crate::config::Network;
 /// Conditions on clients. A client is meant if it meets each that is given.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
-    /// Role of the login.
+    /// Role of the login, whole.
     pub role: Option<String>,
     /// Address without its port, or a network.
     pub address: Option<Network>,
@@ -30,7 +30,8 @@ impl Selection {
 
     /// True if a client is meant, whose pool has these names.
     pub(crate) fn is_meant(&self, client: &Client, names: Option<&PoolNames>) -> bool {
-        let role = names.and_then(|names| names.role.as_deref());
+        // The role that pages show is cut.
+        let role = names.and_then(|names| names.whole_role.as_deref());
         let application = client.driver.as_deref().map(|driver| &*driver.application);
         let is_in = |network: Network| match client.peer.host() {
             ClientHost::Network(address) => network.contains(address),
@@ -106,5 +107,23 @@ mod tests {
             assert_eq!(selection.is_meant(client, None), is_meant, "{selection:?}");
             assert_eq!(selection.is_everyone(), selection == none);
         }
+    }
+
+    #[test]
+    fn a_role_is_meant_by_its_whole_name() {
+        let mut clients = Clients::default();
+        let conn = ConnId { index: 0, generation: 0 };
+        let local = "127.0.0.1:9042".parse().expect("address");
+        let slot = clients.insert(conn, local, SocketAddr::from(([10, 0, 4, 7], 1)).into(), 0);
+        let client = clients.get(slot).expect("client");
+        let role = "a_role_of_a_service_with_a_long_name".repeat(3);
+        let names = PoolNames::new(Some(format!("\0{role}\0secret").as_bytes()), None);
+        let is_meant = |role: &str| {
+            let role = Some(role.to_owned());
+            Selection { role, ..Selection::default() }.is_meant(client, Some(&names))
+        };
+        assert!(is_meant(&role));
+        assert!(!is_meant(&role[..64]) && !is_meant(&format!("{role}2")));
+        assert!(!is_meant(names.role.as_deref().expect("a role")), "others may begin like it");
     }
 }

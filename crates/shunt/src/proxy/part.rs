@@ -209,9 +209,11 @@ impl ProxyPart {
         }
     }
 
-    /// Makes a change that an operator has asked for. An operator who has gone away misses the
-    /// outcome only.
+    /// Makes a change that an operator has asked for, unless the operator no longer waits for it.
     fn obey(&mut self, order: AdminOrder) {
+        if order.is_abandoned() {
+            return;
+        }
         let is_ending = self.acceptor.is_none();
         match order {
             AdminOrder::Reload(answer) => {
@@ -454,9 +456,12 @@ impl Part for ProxyPart {
 #[allow(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
     use super::super::start::{bind, start};
+    use std::cell::Cell;
     use std::net::SocketAddr;
+    use std::rc::Rc;
 
     use shunt_proxy::config::HttpAddress;
+    use tokio::sync::oneshot;
 
     use super::*;
     use crate::supervise::Events;
@@ -489,6 +494,27 @@ mod tests {
             std::thread::yield_now();
         }
         found
+    }
+
+    #[test]
+    fn an_order_for_which_nobody_waits_is_not_carried_out() {
+        let mut part = started();
+        let loads = Rc::new(Cell::new(0));
+        let counted = Rc::clone(&loads);
+        let load = move || {
+            counted.set(counted.get() + 1);
+            Ok((config(), SourceMap::default()))
+        };
+        let (sources, filter) = (SourceMap::default(), FilterHandle::detached());
+        part.reload = Some(Reload { load: Box::new(load), sources, filter });
+        let (sender, verdict) = oneshot::channel();
+        drop(verdict);
+        part.obey(AdminOrder::Reload(sender));
+        assert_eq!(loads.get(), 0);
+        let (sender, mut verdict) = oneshot::channel();
+        part.obey(AdminOrder::Reload(sender));
+        assert!(loads.get() == 1 && verdict.try_recv().is_ok());
+        assert_eq!(end(&mut part), []);
     }
 
     #[test]
