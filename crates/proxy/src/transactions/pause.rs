@@ -158,13 +158,15 @@ pub(super) fn end_overdue_wait(core: &mut Core, now_ns: u64) {
     resume_clients(core);
 }
 
-/// Serves clients again if modes and rules are both known as they were after this process went on.
-/// If its role may not read them, and never could, no wait would end: the core goes on without
-/// them.
-pub(super) fn end_finished_wait(core: &mut Core) {
+/// Serves clients again if modes and rules are both known as they were after this process went on,
+/// and both still count. If its role may not read them, and never could, no wait would end: the
+/// core goes on without them.
+pub(super) fn end_finished_wait(core: &mut Core, now_ns: u64) {
     let keeper = &core.fleet.transactions;
     let is_told = |polling: &Polling| match polling.known_ns {
-        Some(known_ns) => known_ns >= keeper.modes.woke_ns,
+        Some(known_ns) => {
+            known_ns >= keeper.modes.woke_ns && now_ns.saturating_sub(known_ns) <= KNOWN_NS
+        }
         None => polling.is_forbidden,
     };
     if core.router.modes.are_in_doubt()

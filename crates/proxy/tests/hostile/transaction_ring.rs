@@ -92,6 +92,8 @@ pub struct Bank {
     pub modes_read: usize,
     /// True if reads of all modes, or of rules, get no answer.
     pub modes_unanswered: bool,
+    /// Table of these two whose reads alone get no answer.
+    pub silent_about: Option<&'static str>,
     /// True if the last row of all modes is cut off.
     pub modes_cut_off: bool,
     /// True if nodes say that the role may not read rules.
@@ -335,7 +337,7 @@ impl Bank {
                 let why = "Unable to perform authorization of permissions: Cannot achieve consistency level LOCAL_ONE";
                 return Some(error(request, UNAUTHORIZED, why));
             }
-            if self.modes_unanswered {
+            if self.modes_unanswered || self.silent_about.is_some_and(|name| text.contains(name)) {
                 return Some(Action::Silence);
             }
         }

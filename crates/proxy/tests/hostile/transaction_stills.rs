@@ -339,6 +339,43 @@ fn a_core_that_cannot_read_modes_does_not_go_by_old_ones() {
     }
 }
 
+/// Nodes answer about one table just after a pause, and about the other only once the first answer
+/// is too old: the mode may have changed in between.
+#[test]
+fn a_wait_does_not_end_by_an_answer_that_is_too_old() {
+    let (modes, rules) = ("shunt_meta.transactional", "shunt.guards");
+    for (early, late) in [(modes, rules), (rules, modes)] {
+        let (mut ring, client) = testbed();
+        let before = ring.written();
+        ring.stands_still(|_| {});
+        {
+            let mut bank = ring.bank.lock().unwrap();
+            (bank.modes_unanswered, bank.silent_about) = (false, Some(late));
+        }
+        ring.run_for(SECOND / 2);
+        ring.bank.lock().unwrap().modes_unanswered = true;
+        ring.run_for(KNOWN_NS + SECOND / 2);
+        let write = "INSERT INTO bank.t (id, v) VALUES (5, 5)";
+        ring.send(client, &bytes::query(4, 1, write));
+        {
+            let mut bank = ring.bank.lock().unwrap();
+            (bank.mode, bank.modes_unanswered) = (Some("full"), false);
+            bank.silent_about = Some(early);
+        }
+        ring.run_for(2 * SECOND);
+        let answers = ring.answers(client);
+        assert_eq!((answers.len(), ring.written()), (0, before), "{early}: it waits");
+        ring.bank.lock().unwrap().silent_about = None;
+        ring.answer_modes();
+        ring.answers(client);
+        let committed = ring.metrics().events.of(TransactionEvent::Committed).get();
+        assert_eq!(ring.ask(client, write).opcode(), opcode::RESULT, "{early}");
+        ring.run_for(SECOND);
+        let events = &ring.metrics().events;
+        assert_eq!(events.of(TransactionEvent::Committed).get(), committed + 1, "{early}");
+    }
+}
+
 /// The rows behind one that cannot be read may be those of this table.
 #[test]
 fn a_row_that_cannot_be_read_takes_no_mode_away() {

@@ -112,12 +112,12 @@ pub(super) fn modes_read(core: &mut Core, io: &mut Io, poll: Poll, heard: &Heard
         Heard::Result(ResultMessage::Rows(rows)) if rows.rows().all(|row| row.is_ok()) => rows,
         Heard::Error(error) if levels::denies_table(error) => {
             absent(core, io, poll, now_ns);
-            return pause::end_finished_wait(core);
+            return pause::end_finished_wait(core, now_ns);
         }
         // The last modes are kept, for as long as they count.
         _ => {
             modes.polling.note_failure(now_ns);
-            return pause::end_finished_wait(core);
+            return pause::end_finished_wait(core, now_ns);
         }
     };
     let (mut shards, mut routed, mut held) = (BTreeSet::new(), TableModes::default(), Vec::new());
@@ -158,7 +158,7 @@ pub(super) fn modes_read(core: &mut Core, io: &mut Io, poll: Poll, heard: &Heard
         core.fleet.transactions.plannings.plans.forget_all();
     }
     core.router.modes = routed;
-    pause::end_finished_wait(core);
+    pause::end_finished_wait(core, now_ns);
     observation::tell(core, io, poll.asked_ns);
     let modes = &core.fleet.transactions.modes;
     for shard in modes.shards.clone() {

@@ -65,12 +65,12 @@ pub(crate) fn rules_read(core: &mut Core, io: &mut Io, poll: Poll, heard: &Heard
         Heard::Result(ResultMessage::Rows(rows)) if rows.rows().all(|row| row.is_ok()) => rows,
         Heard::Error(error) if levels::denies_table(error) => {
             absent(core, io, poll, now_ns);
-            return pause::end_finished_wait(core);
+            return pause::end_finished_wait(core, now_ns);
         }
         // The last rules are kept, for as long as they count.
         _ => {
             polling.note_failure(now_ns);
-            return pause::end_finished_wait(core);
+            return pause::end_finished_wait(core, now_ns);
         }
     };
     polling.note_rows(poll, core.fleet.transactions.modes.woke_ns);
@@ -101,7 +101,7 @@ pub(crate) fn rules_read(core: &mut Core, io: &mut Io, poll: Poll, heard: &Heard
         );
     }
     rules_polling.is_full = is_full;
-    pause::end_finished_wait(core);
+    pause::end_finished_wait(core, now_ns);
 }
 
 /// True of a request that writes to a table with a rule.
