@@ -376,6 +376,25 @@ fn a_wait_does_not_end_by_an_answer_that_is_too_old() {
     }
 }
 
+/// Its role may not read rules, which no other error of a node changes.
+#[test]
+fn a_proxy_that_may_not_read_rules_does_not_wait_for_them_after_another_error() {
+    let bank = Bank::with(&[("bank", "t")]);
+    bank.lock().unwrap().rules_forbidden = true;
+    let mut ring = TransactionTestbed::new(bank, |_| {});
+    let client = ring.client(None);
+    {
+        let mut bank = ring.bank.lock().unwrap();
+        (bank.rules_forbidden, bank.rights_unread) = (false, true);
+    }
+    ring.run_for(3 * SECOND / 2);
+    ring.send(client, &bytes::query(4, 1, "INSERT INTO bank.t (id, v) VALUES (5, 5)"));
+    ring.run_for(SECOND);
+    let answers = ring.answers(client);
+    assert!(answers.len() == 1 && answers[0].opcode() == opcode::RESULT, "{answers:?}");
+    assert_eq!(ring.written(), 1);
+}
+
 /// The rows behind one that cannot be read may be those of this table.
 #[test]
 fn a_row_that_cannot_be_read_takes_no_mode_away() {

@@ -28,7 +28,7 @@ use shunt_wire::cql::message::{
 
 use super::{VERSION, levels, log, observation, pause};
 use crate::core::Core;
-use crate::fault::{Fault, FaultKind, is_right_missing};
+use crate::fault::{Fault, FaultKind};
 use crate::fleet::statements::{self, Heard, Levels, Whose};
 use crate::ids::PoolId;
 use crate::limits::SECOND_NS;
@@ -105,8 +105,9 @@ pub(super) fn modes_read(core: &mut Core, io: &mut Io, poll: Poll, heard: &Heard
     if modes.polling.is_outdated(poll, now_ns) {
         return;
     }
-    modes.polling.is_forbidden =
-        matches!(heard, Heard::Error(error) if is_right_missing(error.code, error.message));
+    if let Heard::Error(error) = heard {
+        modes.polling.note_error(error.code, error.message);
+    }
     let rows = match heard {
         // A row that cannot be read would hide all that follow it.
         Heard::Result(ResultMessage::Rows(rows)) if rows.rows().all(|row| row.is_ok()) => rows,

@@ -6,6 +6,7 @@
 
 use shunt_transactions::catalogue::switching::{EVERY_NS, KNOWN_NS};
 
+use crate::fault::is_right_missing;
 use crate::limits::SECOND_NS;
 use crate::transactions::modes::absence::Absence;
 use crate::transactions::part::Poll;
@@ -24,7 +25,7 @@ pub(crate) struct Polling {
     pub(super) asked_ns: u64,
     /// The time of the question whose answer is the current knowledge.
     pub(crate) known_ns: Option<u64>,
-    /// A node's last answer said that this proxy's role may not read the table.
+    /// A node has said that this proxy's role may not read the table, and none has read it since.
     pub(crate) is_forbidden: bool,
     /// Evidence against a table.
     pub(crate) absence: Absence,
@@ -43,11 +44,17 @@ impl Polling {
         let known_ns = self.known_ns.replace(poll.asked_ns);
         self.absence.clear();
         self.absence.has_rows = true;
+        self.is_forbidden = false;
         self.next_ns = match self.asked_ns < woke_ns {
             true => 0,
             false => (poll.asked_ns + EVERY_NS).max(self.asked_ns + RETRY_NS),
         };
         known_ns.is_none_or(|known_ns| poll.asked_ns.saturating_sub(known_ns) > KNOWN_NS)
+    }
+
+    /// Takes in a node's error. One that says nothing about rights takes nothing back.
+    pub(super) fn note_error(&mut self, code: i32, message: &str) {
+        self.is_forbidden |= is_right_missing(code, message);
     }
 
     /// Sets the time of the next question after one that has failed.
@@ -101,8 +108,21 @@ mod tests {
         assert!(!polling.is_old(0, 9 * KNOWN_NS));
         polling.note_rows(poll(1), 0);
         assert!(polling.is_old(0, 9 * KNOWN_NS), "it could before");
-        polling.is_forbidden = false;
+        assert!(!polling.is_forbidden);
         polling.known_ns = None;
         assert!(polling.is_old(1, KNOWN_NS + 2) && !polling.is_old(1, KNOWN_NS + 1));
+    }
+
+    #[test]
+    fn a_missing_right_is_not_forgotten_by_another_error() {
+        use shunt_wire::cql::message::error_code::{UNAUTHORIZED, UNAVAILABLE};
+        let mut polling = Polling::default();
+        polling.note_error(UNAVAILABLE, "Cannot achieve consistency level QUORUM");
+        assert!(!polling.is_forbidden);
+        polling.note_error(UNAUTHORIZED, "User shunt has no SELECT permission");
+        polling.note_error(UNAVAILABLE, "Cannot achieve consistency level QUORUM");
+        assert!(polling.is_forbidden && !polling.is_old(0, 9 * KNOWN_NS));
+        polling.note_rows(poll(1), 0);
+        assert!(!polling.is_forbidden);
     }
 }

@@ -8,7 +8,6 @@ use shunt_wire::cql::message::ResultMessage;
 use shunt_wire::printable::printable_to;
 
 use crate::core::Core;
-use crate::fault::is_right_missing;
 use crate::fleet::statements::Heard;
 use crate::limits::NAME_SHOWN_BYTES_MAX;
 use crate::transactions::levels;
@@ -58,8 +57,9 @@ pub(crate) fn rules_read(core: &mut Core, io: &mut Io, poll: Poll, heard: &Heard
     if polling.is_outdated(poll, now_ns) {
         return;
     }
-    polling.is_forbidden =
-        matches!(heard, Heard::Error(error) if is_right_missing(error.code, error.message));
+    if let Heard::Error(error) = heard {
+        polling.note_error(error.code, error.message);
+    }
     let rows = match heard {
         // A row that cannot be read would hide all that follow it.
         Heard::Result(ResultMessage::Rows(rows)) if rows.rows().all(|row| row.is_ok()) => rows,
