@@ -1,6 +1,6 @@
 //! The lease of a core's transactions, and shards that it gains, hands over and loses.
 
-use shunt_fleet::{Gain, Incarnation, SHARDS, Shard};
+use shunt_fleet::{Gain, Incarnation, Level, SHARDS, Shard};
 use shunt_locks::Lease;
 use shunt_reactor::Io;
 use shunt_transactions::Claim;
@@ -14,6 +14,11 @@ use crate::transactions::effects::Effect;
 use crate::transactions::ownership::Draining;
 use crate::transactions::part::OneWrite;
 use crate::transactions::timer::set_due;
+
+/// Notes the fleet's level: modes are read at it even while this proxy is no member.
+pub(crate) fn note_level(core: &mut Core, level: Level) {
+    core.fleet.transactions.modes.level = Some(level);
+}
 
 /// Replaces the lease, of this membership.
 pub(crate) fn set_lease(core: &mut Core, io: &mut Io, lease: Lease, incarnation: Incarnation) {

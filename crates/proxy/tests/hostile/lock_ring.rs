@@ -60,6 +60,8 @@ pub struct Tables {
     pub renewals: usize,
     /// Reading of the nodes' clocks, microseconds since 1970.
     pub nodes_us: i64,
+    /// True if the fleet agrees within one datacentre.
+    pub is_local: bool,
     /// True if another member exists, which renews its lease whenever the proxy reads it.
     has_peer: bool,
 }
@@ -161,10 +163,12 @@ impl Tables {
             let int = |number: i32| some(number.to_be_bytes());
             let bigint = |number: i64| some(number.to_be_bytes());
             let (format, owners) = (int(1), some(&self.owners));
+            let (serial, datacentre) =
+                if self.is_local { ("LOCAL_SERIAL", "dc1") } else { ("SERIAL", "") };
             let row = vec![
                 format,
-                some("SERIAL"),
-                some(""),
+                some(serial),
+                some(datacentre),
                 int(30_000),
                 int(6_000),
                 bigint(self.epoch),

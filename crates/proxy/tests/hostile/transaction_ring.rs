@@ -18,7 +18,7 @@ use shunt_wire::cql::message::error_code::{
     INVALID, IS_BOOTSTRAPPING, OVERLOADED, UNAUTHORIZED, UNAVAILABLE,
 };
 use shunt_wire::cql::message::{
-    Execute, Prepare, Query, QueryParams, SchemaChange, Value, encode, put,
+    Consistency, Execute, Prepare, Query, QueryParams, SchemaChange, Value, encode, put,
 };
 
 use super::lock_ring::{self, LockTestbed, Tables, answer, applied, rows, some};
@@ -90,6 +90,8 @@ pub struct Bank {
     pub missing_unanswered: bool,
     /// Number of reads of all modes.
     pub modes_read: usize,
+    /// Level of the last one.
+    pub modes_level: Option<Consistency>,
     /// True if reads of all modes, or of rules, get no answer.
     pub modes_unanswered: bool,
     /// Table of these two whose reads alone get no answer.
@@ -342,6 +344,9 @@ impl Bank {
             }
         }
         if text.contains("FROM shunt_meta.transactional") {
+            if is_look {
+                self.modes_level = Some(params.consistency);
+            }
             let modes = self.modes(text);
             let cut_off = if is_look && self.modes_cut_off { 2 } else { 0 };
             return Some(answer(request, &modes[..modes.len() - cut_off]));
@@ -508,7 +513,7 @@ impl Bank {
 }
 
 /// The nodes' handling of requests for these tables.
-fn hook(tables: &lock_ring::Shared, bank: &Shared) -> Hook {
+pub fn hook(tables: &lock_ring::Shared, bank: &Shared) -> Hook {
     let (bank, mut others) = (Arc::clone(bank), lock_ring::hook(tables));
     Box::new(move |request: &Request<'_>| {
         let ours = bank.lock().unwrap().request(request);

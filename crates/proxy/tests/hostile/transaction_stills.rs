@@ -11,12 +11,13 @@ use shunt_reactor::sim::{HostId, MILLISECOND, SECOND, World};
 use shunt_testing::{bytes, simulated};
 use shunt_transactions::catalogue::switching::{INITIAL_AGE_MAX_NS, KNOWN_NS, SETTLES_NS};
 use shunt_wire::cql::envelope::opcode;
-use shunt_wire::cql::message::ResultMessage;
 use shunt_wire::cql::message::error_code::{INVALID, IS_BOOTSTRAPPING, OVERLOADED, UNPREPARED};
+use shunt_wire::cql::message::{Consistency, ResultMessage};
 
+use super::lock_ring::Tables;
 use super::support::scene::Beginning;
 use super::testbed::Testbed;
-use super::transaction_ring::{Bank, TransactionTestbed, put};
+use super::transaction_ring::{self, Bank, TransactionTestbed, put};
 
 /// Longer than a process may be paused and still trust its state, and shorter than its lease and
 /// the deadline of a query.
@@ -393,6 +394,23 @@ fn a_proxy_that_may_not_read_rules_does_not_wait_for_them_after_another_error() 
     let answers = ring.answers(client);
     assert!(answers.len() == 1 && answers[0].opcode() == opcode::RESULT, "{answers:?}");
     assert_eq!(ring.written(), 1);
+}
+
+/// It is no member, because the ring has too few replicas, and serves its clients all the same.
+#[test]
+fn a_proxy_that_cannot_join_reads_modes_at_its_fleets_level() {
+    let (tables, bank) = (Tables::shared(), Bank::with(&[("bank", "t")]));
+    tables.lock().unwrap().is_local = true;
+    let mut testbed = Testbed::bare(|options| {
+        options.config.fleet = Some("main".to_owned());
+        options.config.fleet_replicas_min = 9;
+        options.config.advertise = Some("10.2.0.1:9042".parse().unwrap());
+    });
+    (0..testbed.scene.nodes.len())
+        .for_each(|node| testbed.scene.hook(node, Some(transaction_ring::hook(&tables, &bank))));
+    testbed.run_for(15 * SECOND);
+    assert_eq!(tables.lock().unwrap().renewals, 0, "it is a member");
+    assert_eq!(bank.lock().unwrap().modes_level, Some(Consistency::LOCAL_QUORUM));
 }
 
 /// The rows behind one that cannot be read may be those of this table.

@@ -149,6 +149,7 @@ pub(super) fn note_format(core: &Core, refusal: Option<&Refusal>) {
 
 fn become_member(core: &mut Core, io: &mut Io, row: &FleetRow) {
     note_format(core, None);
+    notices::tell_all(core, io, Notice::Level(row.level));
     let (now_ns, wall_us) = (now_ns(io), io.wall_us());
     let incarnation = new_incarnation(core, wall_us);
     let config = &core.context.config;

@@ -38,6 +38,7 @@ pub(crate) fn tell(core: &mut Core, io: &mut Io, to: usize, notice: Notice) {
 /// Takes a notice to this core.
 pub(crate) fn take_notice(core: &mut Core, io: &mut Io, notice: Notice) {
     match notice {
+        Notice::Level(level) => transactions::note_level(core, level),
         Notice::Begin { level, max_ttl_ms } => {
             locks::begin(core, level, max_ttl_ms);
             // Links are there when the first row is to be read.

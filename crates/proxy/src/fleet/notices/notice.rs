@@ -5,6 +5,8 @@ use shunt_fleet::{Gain, LeasePost, Level, Shard};
 /// One message. Those from one core to another arrive in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Notice {
+    /// The fleet's level, whether or not this proxy can be a member. For every core.
+    Level(Level),
     /// This proxy is a member now: its levels, and the longest TTL of a lock in memory. For every
     /// core.
     Begin { level: Level, max_ttl_ms: u32 },
