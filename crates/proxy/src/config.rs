@@ -274,7 +274,7 @@ options! {
         kind: String, value: "NAME", default: None => "that of the contact points",
         allowed: Form("name", "dc1"),
         change: OnReload,
-        manual: "Set it. [Which one](deploying.md#which-ring-which-datacentre)",
+        manual: "Set it. A fleet's proxy keeps it until a restart. [Which one](deploying.md#which-ring-which-datacentre)",
     }
     /// Role of the proxy's own connection to the ring; clients log in with their own
     username: Option<String> {

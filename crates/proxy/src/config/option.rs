@@ -110,6 +110,12 @@ impl Config {
         })
     }
 
+    /// True of an option that a proxy of a fleet keeps until a restart: a member has agreed with
+    /// its fleet by this datacentre's nodes.
+    fn waits_with_its_fleet(&self, key: &str) -> bool {
+        self.fleet.is_some() && key == "local_datacentre"
+    }
+
     /// Takes over `new` as far as a running proxy can: keys that only a restart can change keep
     /// their present value. Also names the changed keys, and those among them that wait for the
     /// restart.
@@ -118,7 +124,10 @@ impl Config {
         let (mut changed, mut waiting) = (Vec::new(), Vec::new());
         for option in OPTIONS.iter().filter(|option| (option.differs)(self, new)) {
             match option.change {
-                Change::OnReload if !self.waits_with_its_switch(new, option.key) => {
+                Change::OnReload
+                    if !self.waits_with_its_switch(new, option.key)
+                        && !self.waits_with_its_fleet(option.key) =>
+                {
                     changed.push(option.key);
                 }
                 _ => {
@@ -273,3 +282,29 @@ macro_rules! options {
 }
 
 pub(super) use options;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_datacentre_of_a_fleets_proxy_waits_for_a_restart() {
+        for fleet in [None, Some("main".to_owned())] {
+            let of = |name: Option<&str>| Config {
+                fleet: fleet.clone(),
+                local_datacentre: name.map(str::to_owned),
+                ..Config::default()
+            };
+            for (old, new) in [(Some("dc1"), Some("dc2")), (Some("dc1"), None), (None, Some("dc2"))]
+            {
+                let reloaded = of(old).reloaded(&of(new));
+                let (lasts, waiting) = match fleet {
+                    Some(_) => (old, vec!["local_datacentre"]),
+                    None => (new, Vec::new()),
+                };
+                assert_eq!(reloaded.config.local_datacentre.as_deref(), lasts);
+                assert_eq!(reloaded.waiting, waiting, "{fleet:?}: {old:?} to {new:?}");
+            }
+        }
+    }
+}

@@ -419,10 +419,11 @@ impl ControlPlane {
     }
 
     /// Chooses the datacentre again. If the configuration names none, the contact points are looked
-    /// up meanwhile; the present one stays until [`ControlPlane::settle_by`] knows them.
+    /// up meanwhile; the present one stays until [`ControlPlane::settle_by`] knows them. In a fleet
+    /// it stays until a restart.
     fn settle_again(&mut self, config: Arc<Config>) {
         self.lookups.abort_all();
-        if self.ring.is_none() || config.local_datacentre.is_some() {
+        if self.ring.is_none() || config.local_datacentre.is_some() || config.fleet.is_some() {
             return;
         }
         self.keep_datacentre();

@@ -397,6 +397,27 @@ async fn a_reload_changes_the_local_datacentre() {
     bench.cluster_where(|state| state.datacentre == "dc2").await;
 }
 
+/// A member has agreed with its fleet by this datacentre's nodes. The look-up that would change the
+/// datacentre ends at once, long before the refreshes.
+#[tokio::test]
+async fn other_contact_points_do_not_change_the_datacentre_of_a_fleets_proxy() {
+    let ring = FakeRing::start(2).await;
+    ring.edit(|state| (state.nodes[1].datacentre, state.modes) = ("dc2", Some(2)));
+    let mut bench =
+        Bench::start(&[ring.address(1)], |config| config.fleet = Some("main".to_owned()));
+    let before = bench.cluster_where(|state| state.datacentre == "dc1").await.generation;
+    bench.config.send_modify(|config| {
+        Arc::make_mut(config).contact_points = vec![ring.address(2).to_string()];
+    });
+    bench.cluster_where(|state| state.generation > before).await;
+    for _ in 0..3 {
+        let refreshes = bench.metrics.refreshes.get();
+        bench.requests.send(ControlRequest::Refresh).await.expect("the plane has ended");
+        eventually(|| bench.metrics.refreshes.get() > refreshes).await;
+    }
+    assert_eq!(bench.view.get().expect("a ring").datacentre, "dc1");
+}
+
 #[tokio::test]
 async fn a_look_up_that_hangs_holds_up_nothing() {
     let ring = FakeRing::start(1).await;
