@@ -419,7 +419,9 @@ fn finish(core: &mut Core, io: &mut Io, request: &Request<'_>, forwarded: Forwar
             match plan.after {
                 After::Use => login::use_keyspace(core, io, slot, header, &plan, body),
                 After::Lock => intake::take(core, io, slot, header, &plan, body),
-                After::Transaction if pause::stalls_client(core, io, slot) => return Taken::Held,
+                After::Transaction if pause::stalls_client(core, io, (slot, header, body)) => {
+                    return Taken::Held;
+                }
                 After::Transaction => {
                     if !transactions::take_request(core, io, slot, header, &plan, body) {
                         return take_as_any(core, io, request, plan);

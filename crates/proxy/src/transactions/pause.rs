@@ -26,10 +26,12 @@
 use shunt_reactor::Io;
 use shunt_transactions::catalogue::modes::{Doubt, InitialModes, Trust};
 use shunt_transactions::catalogue::switching::{KNOWN_NS, SETTLES_NS};
+use shunt_wire::cql::envelope::Header;
 
 use crate::client::Stall;
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
+use crate::fleet::forwarding;
 use crate::limits::{SECOND_NS, STILL_NS};
 use crate::transactions::modes::polling::Polling;
 
@@ -196,9 +198,11 @@ fn refuses(core: &Core) -> bool {
     core.router.modes.are_in_doubt() && core.fleet.transactions.modes.refuses
 }
 
-/// The error to statements on tables once the wait for modes and rules is over without them.
-pub(super) fn refusal(core: &Core) -> Option<Fault> {
-    refuses(core).then(|| {
+/// The error to statements on tables once the wait for modes and rules is over without them. What
+/// another proxy has forwarded is [checked](check) when it begins.
+pub(super) fn refusal(core: &Core, header: &Header, body: &[u8]) -> Option<Fault> {
+    let is_refused = refuses(core) && !forwarding::has_transaction(header, body);
+    is_refused.then(|| {
         Fault::overloaded(match core.fleet.transactions.modes.has_known {
             true => {
                 "Shunt: this proxy has not been able to read the tables' modes and rules lately; nothing was written. Ask another \
@@ -212,9 +216,16 @@ pub(super) fn refusal(core: &Core) -> Option<Fault> {
     })
 }
 
-/// True meanwhile: whoever asks for anything on a table waits.
-pub(crate) fn stalls_client(core: &mut Core, io: &mut Io, slot: u32) -> bool {
-    let waits = core.router.modes.are_in_doubt() && !refuses(core);
+/// True meanwhile: whoever asks for anything on a table waits, but for a proxy that has forwarded a
+/// transaction. On its connection are others' requests too, such as renewals of locks.
+pub(crate) fn stalls_client(
+    core: &mut Core,
+    io: &mut Io,
+    (slot, header, body): (u32, &Header, &[u8]),
+) -> bool {
+    let waits = core.router.modes.are_in_doubt()
+        && !refuses(core)
+        && !forwarding::has_transaction(header, body);
     if waits {
         core.clients.stall(&core.context.metrics, io, slot, Stall::MODES);
     }

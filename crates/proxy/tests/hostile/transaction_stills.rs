@@ -413,6 +413,62 @@ fn a_proxy_that_cannot_join_reads_modes_at_its_fleets_level() {
     assert_eq!(bank.lock().unwrap().modes_level, Some(Consistency::LOCAL_QUORUM));
 }
 
+/// A statement with a transaction as another proxy forwards it, or with a payload that only names
+/// one.
+fn forwarded(stream: i16, asked: Option<&str>, text: &str) -> Vec<u8> {
+    let values = ValueList::positional(4);
+    let asked = asked.map(|text| {
+        let mut message = Vec::new();
+        let (safeguards, values) = (Safeguards::default(), values.values());
+        let (version, types, keyspace, role, options) = (4, 4, "", "", None);
+        let asked = Forwarded { text, keyspace, version, types, role, safeguards, values, options };
+        asked.encode(&mut message);
+        message
+    });
+    let body = bytes::body(|out| {
+        wire::bytes_map(out, [("shunt-transaction", asked.as_deref())]);
+        encode::query_simple(out, 4, text, Consistency::QUORUM);
+    });
+    let header =
+        Header { flags: flag::CUSTOM_PAYLOAD, ..Header::request(4, stream, opcode::QUERY) };
+    bytes::envelope(header, &body)
+}
+
+/// The other proxy sends it again, and other requests on the connection do not wait for it. A
+/// client that sends such a payload gets nothing to a node.
+#[test]
+fn a_forwarded_transaction_does_not_hold_up_its_connection() {
+    let (mut ring, hop) = testbed();
+    let (before, client) = (ring.written(), ring.client(None));
+    let write = "INSERT INTO bank.t (id, v) VALUES (5, 5)";
+    let lock =
+        "INSERT INTO shunt.fast_locks (name, owner) VALUES ('a', 'me') IF NOT EXISTS USING TTL 20";
+    ring.stands_still(|_| {});
+    ring.run_for(SECOND / 2);
+    ring.send(client, &forwarded(1, None, write));
+    ring.send(hop, &forwarded(1, Some(&put("bank.t", 2, 2)), write));
+    ring.send(hop, &bytes::query(4, 2, lock));
+    ring.run_for(SECOND);
+    let mut answers = ring.answers(hop);
+    answers.sort_by_key(|answer| answer.header.stream);
+    assert_eq!(answers.len(), 2, "{answers:?}");
+    assert_eq!(answers[0].error().0, IS_BOOTSTRAPPING);
+    assert_eq!(answers[1].opcode(), opcode::RESULT);
+    assert_eq!((ring.answers(client).len(), ring.written()), (0, before), "the client waits");
+    ring.run_for(SETTLES_NS);
+    assert_eq!(ring.answers(client)[0].error().0, OVERLOADED);
+    ring.send(hop, &forwarded(1, Some(&put("bank.t", 2, 2)), write));
+    ring.run_for(SECOND);
+    assert_eq!(ring.answers(hop)[0].error().0, IS_BOOTSTRAPPING);
+    assert_eq!(ring.written(), before);
+    ring.answer_modes();
+    let empty = "BEGIN TRANSACTION COMMIT TRANSACTION";
+    ring.send(hop, &forwarded(1, Some(&put("bank.t", 2, 2)), empty));
+    ring.run_for(SECOND);
+    assert_eq!(ring.answers(hop)[0].opcode(), opcode::RESULT);
+    assert_eq!(ring.written(), before + 1);
+}
+
 /// The rows behind one that cannot be read may be those of this table.
 #[test]
 fn a_row_that_cannot_be_read_takes_no_mode_away() {

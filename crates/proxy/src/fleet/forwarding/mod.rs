@@ -36,6 +36,8 @@ use shunt_fleet::{SHARDS, Shard};
 use shunt_language::lock_tables::Table;
 use shunt_locks::{Namespace, Ticket};
 use shunt_reactor::ConnId;
+use shunt_wire::cql::envelope::{Header, opcode};
+use shunt_wire::cql::message::{BytesMap, split_request_prefix};
 use shunt_wire::cql::reader::EnvelopeReader;
 use slab::Slab;
 
@@ -58,6 +60,24 @@ pub(crate) const NAMES_MODE: u8 = 4;
 const WITHDRAWS: u8 = 3;
 /// Version of the protocol between proxies.
 const VERSION: u8 = 4;
+
+/// The transaction in a statement that another proxy has forwarded; none in others. Nothing proves
+/// that it comes from a proxy.
+pub(crate) fn transaction_in<'a>(
+    header: &Header,
+    payload: Option<&BytesMap<'a>>,
+) -> Option<&'a [u8]> {
+    let payload = payload.filter(|_| header.opcode == opcode::QUERY)?;
+    payload.iter().find(|(key, _)| *key == TRANSACTION)?.1
+}
+
+/// True of a message with such a transaction. It waits at the proxy that has forwarded it, and not
+/// on this connection, which other requests share. A client gains nothing by the payload: the
+/// proxy never sends such a message on, and begins no transaction while it does not know modes.
+pub(crate) fn has_transaction(header: &Header, body: &[u8]) -> bool {
+    split_request_prefix(header.flags, body)
+        .is_ok_and(|(payload, _)| transaction_in(header, payload.as_ref()).is_some())
+}
 
 /// The stream id of probes, of the handshake, and of what withdraws requests.
 const STREAM: i16 = 0;

@@ -39,7 +39,7 @@ pub(crate) fn take_request(
     plan: &Plan,
     body: &[u8],
 ) -> bool {
-    if let Some(fault) = pause::refusal(core) {
+    if let Some(fault) = pause::refusal(core, header, body) {
         core.context.metrics.queries.of(plan.kind).add(1);
         core.context.metrics.outcomes.of(Outcome::Intercepted).add(1);
         reply::error(core, io, slot, header.stream, &fault);
@@ -73,11 +73,10 @@ fn start(
     body: &[u8],
 ) -> Result<(), Fault> {
     let (payload, body) = split_request_prefix(header.flags, body)?;
-    let forwarded = payload
-        .and_then(|payload| payload.iter().find(|(key, _)| *key == forwarding::TRANSACTION)?.1);
+    let forwarded = forwarding::transaction_in(header, payload.as_ref());
     let (role, _) = clients::asker_of(core, slot)
         .ok_or_else(|| Fault::protocol("a request of a connection without a session"))?;
-    if let Some(asked) = forwarded.filter(|_| header.opcode == opcode::QUERY) {
+    if let Some(asked) = forwarded {
         // The role is that of the connection's login, whatever the request says.
         let asked = Request { version: header.version, role: &role, ..Request::decode(asked)? };
         let single = |_: &QueryOptions| Summary::parse_single(asked.text, Some(asked.keyspace));
