@@ -255,7 +255,7 @@ def test_no_statement_is_refused_while_nodes_are_slow(fleet, session, nodes, wat
                 one.result()
             except IsBootstrappingErrorMessage as error:
                 # Its lease was about to end when the node stood still, or it stood still itself.
-                assert re.search("not reached a quorum|has stood still", str(error)), error
+                assert re.search("not reached a quorum|was paused", str(error)), error
             except OverloadedErrorMessage as error:
                 # Nobody but a node that stands still for longer, by itself, is given up so late.
                 if min(refused, default=time.monotonic()) - begun < REFUSED_WITHIN_SECONDS:

@@ -126,7 +126,7 @@ impl Core {
     pub fn new(options: CoreOptions) -> Self {
         let serves_locks = options.config.fleet.is_some();
         let mut router = Router::new(options.prepared, options.index, serves_locks);
-        router.hot_keys.set_sample(options.config.hot_keys_sample);
+        router.hot_keys.set_sample(options.config.hot_keys_sample, 0);
         let has_tls = options.outgoing.nodes.is_some();
         Self {
             window: WindowControl::new(options.config.window_us),

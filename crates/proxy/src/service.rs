@@ -191,7 +191,7 @@ impl Service for Core {
             }
             CoreMail::Reload(config) => {
                 self.window = WindowControl::new(config.window_us);
-                self.router.hot_keys.set_sample(config.hot_keys_sample);
+                self.router.hot_keys.set_sample(config.hot_keys_sample, io.now_ns());
                 self.context.set_config(config);
                 certificate::reloaded(self, io);
                 self.window.start(io);

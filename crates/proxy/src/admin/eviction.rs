@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use shunt_admin::Change;
 use tokio::sync::Mutex;
+use tracing::field::display;
 use tracing::info;
 
 use super::ask::{self, PATIENCE};
@@ -53,7 +54,17 @@ impl Evictions {
                 outcome.core
             };
             let missing = ask::all(&self.mailboxes, PATIENCE, question, take).await;
-            info!(closed, ?selection, cores_missing = ?missing, "an operator has closed clients");
+            let Selection { role, address, application, id } = &*selection;
+            info!(
+                closed,
+                role,
+                address = address.map(display),
+                application,
+                id,
+                all = selection.is_everyone(),
+                cores_missing = ?missing,
+                "an operator has closed clients"
+            );
             Ok(json!({ "closed": closed, "cores_missing": missing }))
         })
     }
@@ -81,7 +92,10 @@ fn selection(parameters: &Value) -> Result<Selection, String> {
                 selection.address = Some(network.map_err(|why| format!("`address` {why}"))?);
             }
             "all" => all = value.as_bool().ok_or("`all`: true or false is expected")?,
-            _ => return Err("there are role, address, application, id and all".to_owned()),
+            _ => {
+                let why = "unknown parameter; use role, address, application, id or all";
+                return Err(why.to_owned());
+            }
         }
     }
     match (all, selection.is_everyone()) {

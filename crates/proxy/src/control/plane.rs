@@ -366,15 +366,16 @@ impl ControlPlane {
             info!(suppressed, "all keyspaces have token routing again");
             return;
         }
-        let some = routing.unplaced().take(UNPLACED_SHOWN_MAX);
-        let some = some.map(|keyspace| printable_to(&keyspace.name, limits::NAME_SHOWN_BYTES_MAX));
-        let some = some.collect::<Vec<_>>().join(", ");
+        let examples = routing.unplaced().take(UNPLACED_SHOWN_MAX);
+        let examples =
+            examples.map(|keyspace| printable_to(&keyspace.name, limits::NAME_SHOWN_BYTES_MAX));
+        let examples = examples.collect::<Vec<_>>().join(", ");
         warn!(
             keyspaces,
-            some,
+            examples,
             suppressed,
-            "tokens and replication settings are so many that these keyspaces, with the fewest \
-            tables for their replicas, have no token routing: their queries go to any node"
+            "too many tokens and replication settings: these keyspaces have no token routing, and \
+            their queries go to any node"
         );
     }
 

@@ -65,15 +65,16 @@ impl HotKeys {
     pub(crate) fn new(sample: u32, seed: u64) -> Self {
         let seed = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
         let mut keys = Self { sample, left: 0, seed, tables: Vec::new(), begun_ns: [0; 2] };
-        keys.set_sample(sample);
+        keys.set_sample(sample, 0);
         keys
     }
 
-    /// Takes a new option.
-    pub(crate) fn set_sample(&mut self, sample: u32) {
+    /// Takes a new option. Another rate begins new windows; at 0 nanoseconds the next tick does.
+    pub(crate) fn set_sample(&mut self, sample: u32, now_ns: u64) {
         if sample != self.sample {
             // The counts of two rates do not add up.
             self.tables.clear();
+            self.begun_ns = [now_ns; 2];
         }
         self.sample = sample;
         self.left = self.distance();
@@ -222,5 +223,17 @@ mod tests {
         assert_eq!((reads[0].samples(), reads[1].samples()), (0, 1));
         keys.tick(3 * limits::HOT_KEY_WINDOW_NS);
         assert!(keys.tables[0].is_unused());
+    }
+
+    #[test]
+    fn another_rate_begins_a_new_window() {
+        let mut keys = HotKeys::new(1, 7);
+        keys.tick(limits::HOT_KEY_WINDOW_NS);
+        add(&mut keys, "t", "k");
+        keys.set_sample(2, limits::HOT_KEY_WINDOW_NS + 5);
+        let (answer, mut answers) = mpsc::channel(1);
+        keys.report(0, limits::HOT_KEY_WINDOW_NS + 8, &answer);
+        let told = answers.try_recv().expect("an answer");
+        assert_eq!((told.window_ns, told.sample, told.tables.len()), (3, 2, 0));
     }
 }

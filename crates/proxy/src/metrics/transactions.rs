@@ -52,6 +52,9 @@ pub struct TransactionMetrics {
     pub rows: Gauge,
     /// Shards whose logs are opening.
     pub opening: Gauge,
+    /// 1 while the core holds or refuses statements because it cannot read modes and rules. A pause
+    /// counts once its wait is over.
+    pub modes_unknown: Gauge,
     /// Events of transactions.
     pub events: Family<TransactionEvent, { TransactionEvent::COUNT }>,
     /// Conditional statements on tables with the mode `observe`, and statements that the proxies

@@ -4,10 +4,9 @@
 //! table had a mode or a rule before.
 //!
 //! The same holds for a process that runs and cannot read modes and rules: what it knows counts for
-//! [`KNOWN_NS`](shunt_transactions::catalogue::switching::KNOWN_NS) from the question on.
-//! Others wait for longer before they go by a new mode ([ADR
-//! 36](../../../../docs/adr/0036-modes-count-for-six-seconds.md)). Statements on keyspaces without
-//! a mode or a rule do not wait then.
+//! [`MODES_TRUSTED_NS`] from the question on. Others wait for longer before they go by a new mode
+//! ([ADR 36](../../../../docs/adr/0036-modes-count-for-six-seconds.md)). Statements on keyspaces
+//! without a mode or a rule do not wait then.
 //!
 //! The same holds for a process that begins and finds no quorum: one replica may have missed a
 //! mode. It has no modes from before to go by, so after [`SETTLES_NS`] it refuses statements on all
@@ -25,7 +24,7 @@
 
 use shunt_reactor::Io;
 use shunt_transactions::catalogue::modes::{Doubt, InitialModes, Trust};
-use shunt_transactions::catalogue::switching::{KNOWN_NS, SETTLES_NS};
+use shunt_transactions::catalogue::switching::{MODES_TRUSTED_NS, SETTLES_NS};
 use shunt_wire::cql::envelope::Header;
 
 use crate::client::Stall;
@@ -64,6 +63,7 @@ pub(crate) fn begin(core: &mut Core, io: &mut Io, read: Option<&InitialModes>) {
 fn begin_in_doubt(core: &mut Core, now_ns: u64, doubt: Doubt) {
     note_pause(core, now_ns);
     core.context.metrics.modes_in_doubt.set(1);
+    core.context.metrics.transactions.modes_unknown.set(1);
     let (index, seconds) = (core.context.index, SETTLES_NS / SECOND_NS);
     match doubt {
         Doubt::NoQuorum => tracing::warn!(
@@ -130,13 +130,14 @@ pub(super) fn end_trust(core: &mut Core, now_ns: u64) {
     if keeper.modes.polling.is_old(began_ns, now_ns)
         || keeper.rules_polling.polling.is_old(began_ns, now_ns)
     {
-        core.router.modes.trust = Trust::Unused;
+        core.router.modes.trust = Trust::OnlyUnusedKeyspaces;
         begin_wait(core, now_ns);
+        core.context.metrics.transactions.modes_unknown.set(1);
         tracing::warn!(
             core = core.context.index,
-            "tables' modes and rules could not be read for {} seconds: statements on keyspaces with transactions wait for that, and are \
-             refused after {} seconds",
-            KNOWN_NS / SECOND_NS,
+            "tables' modes and rules could not be read for {} seconds: statements on keyspaces in which a table has a mode or a rule \
+             wait for that, and are refused after {} seconds",
+            MODES_TRUSTED_NS / SECOND_NS,
             SETTLES_NS / SECOND_NS
         );
     }
@@ -153,11 +154,27 @@ pub(super) fn end_overdue_wait(core: &mut Core, now_ns: u64) {
     modes.refuses = true;
     if modes.has_known {
         match core.router.modes.has_use() {
-            true => core.router.modes.trust = Trust::Unused,
+            true => {
+                core.router.modes.trust = Trust::OnlyUnusedKeyspaces;
+                warn_of_refusals(core);
+            }
             false => end_doubt(core),
         }
     }
     resume_clients(core);
+}
+
+/// Logs that a core which was paused refuses statements, unless an earlier line has said so.
+fn warn_of_refusals(core: &Core) {
+    let unknown = &core.context.metrics.transactions.modes_unknown;
+    if unknown.get() == 0 {
+        unknown.set(1);
+        tracing::warn!(
+            core = core.context.index,
+            "tables' modes and rules could not be read after this process was paused: statements on keyspaces in which a table has a \
+             mode or a rule are refused until they can be read"
+        );
+    }
 }
 
 /// Serves clients again if modes and rules are both known as they were after this process went on,
@@ -167,7 +184,7 @@ pub(super) fn end_finished_wait(core: &mut Core, now_ns: u64) {
     let keeper = &core.fleet.transactions;
     let is_told = |polling: &Polling| match polling.known_ns {
         Some(known_ns) => {
-            known_ns >= keeper.modes.woke_ns && now_ns.saturating_sub(known_ns) <= KNOWN_NS
+            known_ns >= keeper.modes.woke_ns && now_ns.saturating_sub(known_ns) <= MODES_TRUSTED_NS
         }
         None => polling.is_forbidden,
     };
@@ -175,6 +192,10 @@ pub(super) fn end_finished_wait(core: &mut Core, now_ns: u64) {
         && is_told(&keeper.modes.polling)
         && is_told(&keeper.rules_polling.polling)
     {
+        if core.context.metrics.transactions.modes_unknown.get() > 0 {
+            let index = core.context.index;
+            tracing::info!(core = index, "statements no longer wait for tables' modes and rules");
+        }
         end_doubt(core);
         core.fleet.transactions.modes.has_known = true;
         resume_clients(core);
@@ -185,6 +206,7 @@ fn end_doubt(core: &mut Core) {
     core.router.modes.trust = Trust::Full;
     core.fleet.transactions.modes.refuses = false;
     core.context.metrics.modes_in_doubt.set(0);
+    core.context.metrics.transactions.modes_unknown.set(0);
 }
 
 /// True if one node's denial of a table that this core has never read is no news: the core knew of
@@ -237,7 +259,7 @@ pub(crate) fn stalls_client(
 pub(super) fn check(core: &mut Core, io: &mut Io) -> Result<(), Fault> {
     check_for_pause(core, io);
     if core.router.modes.are_in_doubt() {
-        let why = "Shunt: this proxy has stood still, or cannot read the tables' modes and rules, and does not know them yet; nothing was written, ask the next host";
+        let why = "Shunt: this proxy was paused or cannot read the tables' modes and rules; nothing was written. Ask another proxy.";
         return Err(Fault::new(FaultKind::Unserved, why));
     }
     Ok(())

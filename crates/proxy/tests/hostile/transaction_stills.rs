@@ -9,7 +9,7 @@ use shunt_bench::stub::hook::Request;
 use shunt_proxy::metrics::TransactionEvent;
 use shunt_reactor::sim::{HostId, MILLISECOND, SECOND, World};
 use shunt_testing::{bytes, simulated};
-use shunt_transactions::catalogue::switching::{INITIAL_AGE_MAX_NS, KNOWN_NS, SETTLES_NS};
+use shunt_transactions::catalogue::switching::{INITIAL_AGE_MAX_NS, MODES_TRUSTED_NS, SETTLES_NS};
 use shunt_wire::cql::envelope::opcode;
 use shunt_wire::cql::message::error_code::{INVALID, IS_BOOTSTRAPPING, OVERLOADED, UNPREPARED};
 use shunt_wire::cql::message::{Consistency, ResultMessage};
@@ -93,7 +93,7 @@ fn is_not_begun(
     ring.run_for(SECOND / 2);
     let answers = ring.answers(client);
     let (code, why) = answers[0].error();
-    assert!(code == IS_BOOTSTRAPPING && why.contains("stood still"), "{code:#x} {why}");
+    assert!(code == IS_BOOTSTRAPPING && why.contains("was paused"), "{code:#x} {why}");
     assert_eq!((answers.len(), ring.written()), (1, before));
     ring.answer_modes();
     assert_eq!(ring.ask(client, &put("bank.t", 2, 2)).opcode(), opcode::RESULT);
@@ -302,7 +302,7 @@ fn a_core_that_cannot_read_modes_does_not_go_by_old_ones() {
             Loss::Unanswered => {
                 ring.bank.lock().unwrap().modes_unanswered = true;
                 ring.bank.lock().unwrap().mode = Some("full");
-                ring.run_for(KNOWN_NS + SECOND);
+                ring.run_for(MODES_TRUSTED_NS + SECOND);
                 let elsewhere = ring.ask(plain, "UPDATE others.u SET v = 1 WHERE id = 1");
                 assert_eq!(
                     elsewhere.error().0,
@@ -330,10 +330,12 @@ fn a_core_that_cannot_read_modes_does_not_go_by_old_ones() {
         }
         let elsewhere = ring.ask(plain, "UPDATE others.u SET v = 1 WHERE id = 1");
         assert_eq!(elsewhere.error().0, INVALID, "a node knows no such table: {elsewhere:?}");
+        assert_eq!(ring.metrics().modes_unknown.get(), 1, "{loss:?}");
         ring.answers(client);
         ring.answer_modes();
         let committed = ring.metrics().events.of(TransactionEvent::Committed).get();
         assert_eq!(ring.ask(client, write).opcode(), opcode::RESULT, "{loss:?}");
+        assert_eq!(ring.metrics().modes_unknown.get(), 0, "{loss:?}");
         ring.run_for(SECOND);
         let events = &ring.metrics().events;
         assert_eq!(events.of(TransactionEvent::Committed).get(), committed + 1, "{loss:?}");
@@ -355,7 +357,7 @@ fn a_wait_does_not_end_by_an_answer_that_is_too_old() {
         }
         ring.run_for(SECOND / 2);
         ring.bank.lock().unwrap().modes_unanswered = true;
-        ring.run_for(KNOWN_NS + SECOND / 2);
+        ring.run_for(MODES_TRUSTED_NS + SECOND / 2);
         let write = "INSERT INTO bank.t (id, v) VALUES (5, 5)";
         ring.send(client, &bytes::query(4, 1, write));
         {
@@ -492,7 +494,7 @@ fn a_silent_node_does_not_make_modes_old() {
     ring.ring.testbed.scene.world.freeze(node);
     for _ in 0..20 {
         let read = ring.bank.lock().unwrap().modes_read;
-        ring.run_for(KNOWN_NS - SECOND);
+        ring.run_for(MODES_TRUSTED_NS - SECOND);
         assert!(ring.bank.lock().unwrap().modes_read > read);
     }
     ring.ring.testbed.scene.world.thaw(node);

@@ -4,7 +4,8 @@
 //!
 //! A core is given the modes when it first hears of the ring, with the time of the question for
 //! them ([`InitialModes`]), and reads them again every two seconds. It keeps the last modes while
-//! they cannot be read, and trusts them for [`KNOWN_NS`](super::switching::KNOWN_NS) ([`Trust`]).
+//! they cannot be read, and trusts them for
+//! [`MODES_TRUSTED_NS`](super::switching::MODES_TRUSTED_NS) ([`Trust`]).
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -29,7 +30,7 @@ pub enum Trust {
     #[default]
     Full,
     /// Keyspaces in which no table had a mode or a rule when these were last read.
-    Unused,
+    OnlyUnusedKeyspaces,
     /// None: this process was paused, or began without a quorum.
     Nothing,
 }
@@ -242,7 +243,7 @@ impl TableModes {
         };
         match self.trust {
             Trust::Full => false,
-            Trust::Unused => may_have_modes(keyspace) && is_used(),
+            Trust::OnlyUnusedKeyspaces => may_have_modes(keyspace) && is_used(),
             Trust::Nothing => may_have_modes(keyspace),
         }
     }

@@ -15,9 +15,9 @@
 //! alone. A table that leaves transactions is held (`closing:..`) until its owner has made all
 //! writes.
 //!
-//! A core trusts the modes that it knows for [`KNOWN_NS`] from the question on. After that, a core
-//! that cannot read them decides nothing by rows in memory, and sends no statement to nodes on a
-//! keyspace in which a table had a mode or a rule.
+//! A core trusts the modes that it knows for [`MODES_TRUSTED_NS`] from the question on. After that,
+//! a core that cannot read them decides nothing by rows in memory, and sends no statement to nodes
+//! on a keyspace in which a table had a mode or a rule.
 //!
 //! This must never: have a proxy decide while another sends such statements to nodes; take one
 //! change for another, in whatever order they follow; have a client read from nodes where others
@@ -33,7 +33,7 @@ use crate::SECOND_NS;
 /// Time for which a table is held.
 pub const HOLD_NS: u64 = 15 * SECOND_NS;
 /// Time for which modes count after they were asked for.
-pub const KNOWN_NS: u64 = 6 * SECOND_NS;
+pub const MODES_TRUSTED_NS: u64 = 6 * SECOND_NS;
 
 /// Interval between two reads of the modes.
 pub const EVERY_NS: u64 = 2 * SECOND_NS;
@@ -41,15 +41,16 @@ pub const EVERY_NS: u64 = 2 * SECOND_NS;
 /// long as is not noticed.
 const NOTICE_NS: u64 = 2 * SECOND_NS;
 /// Time for which other proxies may still go by a table's former mode.
-pub const SETTLES_NS: u64 = KNOWN_NS + 2 * EVERY_NS;
+pub const SETTLES_NS: u64 = MODES_TRUSTED_NS + 2 * EVERY_NS;
 /// Age up to which a core serves by modes that it did not read itself. A core that runs has as old
 /// ones just before it reads them again.
 pub const INITIAL_AGE_MAX_NS: u64 = EVERY_NS;
 
 // A core reads modes itself soon after it begins. Until it has, no other proxy may count on it.
-const _: () = assert!(INITIAL_AGE_MAX_NS + 2 * EVERY_NS <= KNOWN_NS && SETTLES_NS < HOLD_NS);
+const _: () =
+    assert!(INITIAL_AGE_MAX_NS + 2 * EVERY_NS <= MODES_TRUSTED_NS && SETTLES_NS < HOLD_NS);
 // A tenth is more than clocks' rates differ by.
-const _: () = assert!((KNOWN_NS + NOTICE_NS) / 10 * 11 < SETTLES_NS);
+const _: () = assert!((MODES_TRUSTED_NS + NOTICE_NS) / 10 * 11 < SETTLES_NS);
 
 const OPENING: &str = "opening:";
 const CLOSING: &str = "closing:";

@@ -22,6 +22,10 @@ impl Sources {
         let rows = self.per_core(|core| core.transactions.rows.get() as f64);
         let help = "Rows in memory of tables with the mode conditional.";
         encoder.gauge("shunt_transactions_rows", help, None, &rows)?;
+        let unknown = self.per_core(|core| core.transactions.modes_unknown.get() as f64);
+        let help =
+            "1 while the core holds or refuses statements because it cannot read modes and rules.";
+        encoder.gauge("shunt_transactions_modes_unknown", help, None, &unknown)?;
         let behind_us = self.cores.iter().map(|core| core.clock_behind_us.get()).max().unwrap_or(0);
         let help = "Time that the wall clock is behind the nodes' median; 0 if it is not.";
         let behind = [plain(behind_us as f64 / 1e6)];

@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 
 use shunt_topology::NodeId;
-use shunt_transactions::catalogue::switching::KNOWN_NS;
+use shunt_transactions::catalogue::switching::MODES_TRUSTED_NS;
 
 use crate::transactions::part::Poll;
 
@@ -57,7 +57,7 @@ impl Absence {
     /// True if the node has denied the table so lately that this still holds.
     fn denies(&self, node: NodeId, now_ns: u64) -> bool {
         let denied_ns = self.denials.get(&node);
-        denied_ns.is_some_and(|denied_ns| now_ns.saturating_sub(*denied_ns) <= KNOWN_NS)
+        denied_ns.is_some_and(|denied_ns| now_ns.saturating_sub(*denied_ns) <= MODES_TRUSTED_NS)
     }
 
     /// True if all nodes of the ring deny the table.
@@ -96,12 +96,12 @@ mod tests {
                 absence.note(node, 5);
                 assert!(absence.deny(of(node, 5)));
             }
-            assert!(is_certain(&absence, 5 + KNOWN_NS));
-            assert!(!is_certain(&absence, 6 + KNOWN_NS), "a denial holds for a while");
+            assert!(is_certain(&absence, 5 + MODES_TRUSTED_NS));
+            assert!(!is_certain(&absence, 6 + MODES_TRUSTED_NS), "a denial holds for a while");
             let elsewhere = nodes.iter().copied().chain([NodeId(count)]);
             assert!(!absence.is_certain(elsewhere, 5), "another datacentre may have the table");
             assert!(!absence.deny(of(nodes[0], 6)), "it has said so before");
-            let later = 7 + KNOWN_NS;
+            let later = 7 + MODES_TRUSTED_NS;
             assert!(absence.deny(of(nodes[0], later)), "its denial no longer held");
             absence.clear();
             assert!(!is_certain(&absence, 5));

@@ -16,7 +16,7 @@ use shunt_transactions::Conditional;
 use shunt_transactions::catalogue::alteration;
 use shunt_transactions::catalogue::modes::{self as routed, Routing, TableModes};
 use shunt_transactions::catalogue::switching::{
-    self, KNOWN_NS, Name, Next, SETTLES_NS, TableState,
+    self, MODES_TRUSTED_NS, Name, Next, SETTLES_NS, TableState,
 };
 use shunt_transactions::plan::Plan;
 use shunt_transactions::plan::conditional::whole;
@@ -267,7 +267,7 @@ pub(super) fn is_read_by_transactions(core: &Core, io: &Io, plan: &Plan) -> bool
 /// True if the modes were read recently.
 fn is_known(core: &Core, io: &Io) -> bool {
     let known_ns = core.fleet.transactions.modes.polling.known_ns;
-    known_ns.is_some_and(|known_ns| io.now_ns().saturating_sub(known_ns) <= KNOWN_NS)
+    known_ns.is_some_and(|known_ns| io.now_ns().saturating_sub(known_ns) <= MODES_TRUSTED_NS)
 }
 
 /// The error for a table whose mode is being changed.

@@ -1,10 +1,10 @@
 //! Times and outcomes of the questions for all modes, or all rules.
 //!
 //! A question that is not answered within [`RETRY_NS`] is repeated. Each answer is as old as its
-//! own question, and counts for [`KNOWN_NS`] from then on, unless a later question was answered
-//! before.
+//! own question, and counts for [`MODES_TRUSTED_NS`] from then on, unless a later question was
+//! answered before.
 
-use shunt_transactions::catalogue::switching::{EVERY_NS, KNOWN_NS};
+use shunt_transactions::catalogue::switching::{EVERY_NS, MODES_TRUSTED_NS};
 
 use crate::fault::is_right_missing;
 use crate::limits::SECOND_NS;
@@ -34,7 +34,7 @@ pub(crate) struct Polling {
 impl Polling {
     /// True of a question whose answer is too old at `now_ns`, or older than the knowledge.
     pub(super) fn is_outdated(&self, poll: Poll, now_ns: u64) -> bool {
-        now_ns.saturating_sub(poll.asked_ns) > KNOWN_NS
+        now_ns.saturating_sub(poll.asked_ns) > MODES_TRUSTED_NS
             || self.known_ns.is_some_and(|known_ns| poll.asked_ns < known_ns)
     }
 
@@ -49,7 +49,7 @@ impl Polling {
             true => 0,
             false => (poll.asked_ns + EVERY_NS).max(self.asked_ns + RETRY_NS),
         };
-        known_ns.is_none_or(|known_ns| poll.asked_ns.saturating_sub(known_ns) > KNOWN_NS)
+        known_ns.is_none_or(|known_ns| poll.asked_ns.saturating_sub(known_ns) > MODES_TRUSTED_NS)
     }
 
     /// Takes in a node's error. One that says nothing about rights takes nothing back.
@@ -72,7 +72,7 @@ impl Polling {
     /// that may not read the table never had any.
     pub(crate) fn is_old(&self, began_ns: u64, now_ns: u64) -> bool {
         let is_exempt = self.is_forbidden && self.known_ns.is_none();
-        !is_exempt && now_ns.saturating_sub(self.known_ns.unwrap_or(began_ns)) > KNOWN_NS
+        !is_exempt && now_ns.saturating_sub(self.known_ns.unwrap_or(began_ns)) > MODES_TRUSTED_NS
     }
 }
 
@@ -88,29 +88,35 @@ mod tests {
     fn a_late_answer_is_as_old_as_its_question() {
         let mut polling = Polling { asked_ns: 3 * SECOND_NS, ..Polling::default() };
         assert!(
-            polling.is_outdated(poll(1), 2 + KNOWN_NS) && !polling.is_outdated(poll(1), KNOWN_NS)
+            polling.is_outdated(poll(1), 2 + MODES_TRUSTED_NS)
+                && !polling.is_outdated(poll(1), MODES_TRUSTED_NS)
         );
         assert!(polling.note_rows(poll(2 * SECOND_NS), 0), "nothing was known before");
-        assert!(!polling.is_old(0, 2 * SECOND_NS + KNOWN_NS));
+        assert!(!polling.is_old(0, 2 * SECOND_NS + MODES_TRUSTED_NS));
         assert!(
-            polling.is_old(0, 2 * SECOND_NS + KNOWN_NS + 1),
+            polling.is_old(0, 2 * SECOND_NS + MODES_TRUSTED_NS + 1),
             "since the question, not the answer"
         );
         // The answer to the question before comes after.
         assert!(polling.is_outdated(poll(SECOND_NS), 3 * SECOND_NS));
         assert!(!polling.note_rows(poll(3 * SECOND_NS), 0));
-        assert!(polling.note_rows(poll(3 * SECOND_NS + KNOWN_NS + 1), 0), "there was a gap");
+        assert!(
+            polling.note_rows(poll(3 * SECOND_NS + MODES_TRUSTED_NS + 1), 0),
+            "there was a gap"
+        );
     }
 
     #[test]
     fn a_role_that_may_read_nothing_never_gets_old() {
         let mut polling = Polling { is_forbidden: true, ..Polling::default() };
-        assert!(!polling.is_old(0, 9 * KNOWN_NS));
+        assert!(!polling.is_old(0, 9 * MODES_TRUSTED_NS));
         polling.note_rows(poll(1), 0);
-        assert!(polling.is_old(0, 9 * KNOWN_NS), "it could before");
+        assert!(polling.is_old(0, 9 * MODES_TRUSTED_NS), "it could before");
         assert!(!polling.is_forbidden);
         polling.known_ns = None;
-        assert!(polling.is_old(1, KNOWN_NS + 2) && !polling.is_old(1, KNOWN_NS + 1));
+        assert!(
+            polling.is_old(1, MODES_TRUSTED_NS + 2) && !polling.is_old(1, MODES_TRUSTED_NS + 1)
+        );
     }
 
     #[test]
@@ -121,7 +127,7 @@ mod tests {
         assert!(!polling.is_forbidden);
         polling.note_error(UNAUTHORIZED, "User shunt has no SELECT permission");
         polling.note_error(UNAVAILABLE, "Cannot achieve consistency level QUORUM");
-        assert!(polling.is_forbidden && !polling.is_old(0, 9 * KNOWN_NS));
+        assert!(polling.is_forbidden && !polling.is_old(0, 9 * MODES_TRUSTED_NS));
         polling.note_rows(poll(1), 0);
         assert!(!polling.is_forbidden);
     }

@@ -178,7 +178,7 @@ fn keyspaces_without_transactions_are_served_by_old_modes() {
         mode: Some("require"),
     };
     for (keyspace, mode) in [("ks", "full"), ("ks", "unsafe"), ("ruled", "off")] {
-        let mut old = TableModes { trust: Trust::Unused, ..TableModes::default() };
+        let mut old = TableModes { trust: Trust::OnlyUnusedKeyspaces, ..TableModes::default() };
         assert!(!old.has_use());
         old.add("ks", "t", mode);
         if keyspace == "ruled" {
