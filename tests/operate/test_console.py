@@ -91,7 +91,7 @@ def test_a_refused_reload_fails_and_says_why(proxy, file):
     assert "slow_query_ms" in told and f"{file}:1:" in told, told
     assert "shunt_config_reload_success 0" in proxy.get("/metrics")[1]
     file.write_text(good)
-    assert shunt(proxy, "reload") == "nothing to apply\nneeds a restart: cores\n"
+    assert shunt(proxy, "reload") == "no options have changed\nneeds a restart: cores\n"
     assert "shunt_config_reload_success 1" in proxy.get("/metrics")[1]
 
 

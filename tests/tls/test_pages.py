@@ -127,7 +127,7 @@ def test_a_port_in_clear_text_survives_tls(start):
     assert proxy.get("/readyz")[0] == 200
 
 
-def test_tokens_change_without_a_restart(guarded):
+def test_tokens_change_without_a_restart(guarded, authority, tmp_path):
     file, pages = guarded.directory / "token", guarded.pages
     file.write_text(f"{TOKEN}\n{NEXT_TOKEN}\n")
     guarded.reload()
@@ -136,6 +136,11 @@ def test_tokens_change_without_a_restart(guarded):
     file.write_text("short\n")
     guarded.reload()
     guarded.wait_until_it_says("the tokens stay as they are", "line 1: a token needs 16 characters")
+    own = tmp_path / "token"
+    own.write_text(TOKEN + "\n")
+    command = [binary(), "reload", "--admin", guarded.admin, "--tls-ca", authority.ca, "--token-file", own]
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=ANSWER_SECONDS, check=False)
+    assert done.returncode == 1 and "a token needs 16 characters" in done.stderr, done
     assert pages.curl("/status")[1] == 200
     file.write_text(f"{NEXT_TOKEN}\n")
     guarded.reload()

@@ -41,7 +41,7 @@ pub(crate) async fn make(
         Ok(Json(parameters)) => parameters,
         Err(rejection) => return failure(rejection.status(), &rejection.body_text()),
     };
-    match pages.change(uri.path().trim_start_matches('/'), &parameters).await {
+    match pages.change(uri.path().trim_start_matches('/'), &parameters, peer).await {
         Some(Ok(outcome)) => Json(outcome).into_response(),
         Some(Err(refused)) => (StatusCode::CONFLICT, Json(refused)).into_response(),
         None => failure(StatusCode::NOT_FOUND, "no such change"),

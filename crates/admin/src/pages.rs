@@ -1,6 +1,7 @@
 //! The parts of the program that the pages show, and the pages' content.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Instant;
@@ -55,8 +56,9 @@ pub trait Part: Send + Sync + 'static {
         &[]
     }
 
-    /// Makes one of its own changes, with the parameters of the request; `None` for any other name.
-    fn change(&self, _name: &str, _parameters: &Json) -> Option<Change<'_>> {
+    /// Makes one of its own changes, with the parameters of the request, for a client at this
+    /// address; `None` for any other name.
+    fn change(&self, _name: &str, _parameters: &Json, _from: IpAddr) -> Option<Change<'_>> {
         None
     }
 }
@@ -168,8 +170,13 @@ impl Pages {
     }
 
     /// Makes a part's own change.
-    pub(crate) async fn change(&self, name: &str, parameters: &Json) -> Option<Result<Json, Json>> {
-        let outcome = self.parts.iter().find_map(|part| part.change(name, parameters))?;
+    pub(crate) async fn change(
+        &self,
+        name: &str,
+        parameters: &Json,
+        from: IpAddr,
+    ) -> Option<Result<Json, Json>> {
+        let outcome = self.parts.iter().find_map(|part| part.change(name, parameters, from))?;
         Some(outcome.await)
     }
 

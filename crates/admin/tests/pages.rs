@@ -2,7 +2,7 @@
 //! silent connections are open.
 
 use std::io::ErrorKind;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -135,8 +135,8 @@ impl Part for Unready {
         &["paint"]
     }
 
-    fn change(&self, name: &str, parameters: &Json) -> Option<Change<'_>> {
-        let is_known = name == "paint" && parameters["colour"] == "red";
+    fn change(&self, name: &str, parameters: &Json, from: IpAddr) -> Option<Change<'_>> {
+        let is_known = name == "paint" && parameters["colour"] == "red" && from.is_loopback();
         let outcome = if is_known { Ok(Json::Null) } else { Err(Json::Null) };
         Some(Box::pin(std::future::ready(outcome)))
     }

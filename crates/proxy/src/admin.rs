@@ -19,7 +19,7 @@ mod windows;
 mod tests;
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -176,10 +176,10 @@ impl Part for Admin {
         &[orders::RELOAD, orders::LOG_LEVEL, eviction::KICK]
     }
 
-    fn change(&self, name: &str, parameters: &Json) -> Option<Change<'_>> {
+    fn change(&self, name: &str, parameters: &Json, from: IpAddr) -> Option<Change<'_>> {
         match name {
-            eviction::KICK => Some(self.evictions.kick(parameters)),
-            _ => self.orders.change(name, parameters),
+            eviction::KICK => Some(self.evictions.kick(parameters, from)),
+            _ => self.orders.change(name, parameters, from),
         }
     }
 

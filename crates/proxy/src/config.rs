@@ -239,12 +239,12 @@ options! {
         change: AfterRestart,
         manual: "Each client then needs a certificate, health checks too",
     }
-    /// File with the tokens that `/metrics` and `/status` ask for, one on each line
+    /// File with the tokens that the admin pages and changes ask for, one on each line
     admin_token_file: Option<PathBuf> {
         kind: PathBuf, value: "FILE", default: None => "",
         allowed: Form("path", "/etc/shunt/admin-token"),
         change: AfterRestart,
-        manual: "Clients send `Authorization: Bearer TOKEN`. `/healthz` and `/readyz` stay open. Keep it readable by its owner alone",
+        manual: "Clients send `Authorization: Bearer TOKEN`. `/healthz` and `/readyz` stay open. A token is also the right to [close clients, reload and set the log level](operate.md#what-may-change-a-proxy). Keep it readable by its owner alone",
     }
     /// Certificate of locks over HTTP and its intermediate certificates (PEM); switches TLS on
     locks_http_tls_certificate: Option<PathBuf> {
@@ -568,7 +568,7 @@ options! {
     /// Show values in slow queries and hot keys: off or on
     log_values: Switch {
         kind: Switch, value: "WHEN", default: "off", allowed: Form("`off`, `on`", "on"), change: OnReload,
-        manual: "Values may be personal data. Of the values that a driver binds only [hot keys](digests.md#hot-keys) show",
+        manual: "Values may be personal data. Bound values never appear in slow queries; [hot keys](digests.md#hot-keys) do show bound partition keys",
     }
 
     /// Number of queries of which one is looked at for hot keys; 0 is off

@@ -131,12 +131,12 @@ impl Listeners {
         }
     }
 
-    /// Reads the files again because an operator asks for it.
-    pub fn reload(&self) {
-        self.servers().for_each(|tls| tls.reload());
-        if let Some(tokens) = &self.tokens {
-            tokens.reload();
-        }
+    /// Reads the files again because an operator asks for it. Returns the faults of those that
+    /// cannot be used, which the log has too.
+    pub fn reload(&self) -> Vec<TlsError> {
+        let servers = self.servers().filter_map(|tls| tls.reload().err());
+        let tokens = self.tokens.iter().filter_map(|tokens| tokens.reload().err());
+        servers.chain(tokens).collect()
     }
 
     /// Reads files again that are due, and logs how many lines were left out. Called about once a

@@ -195,7 +195,10 @@ impl<T: FileBacked> Reloader<T> {
 
     /// Reads the files again because an operator asks for it. Returns whether the content has
     /// changed.
-    pub fn reload(&self) -> bool {
+    ///
+    /// # Errors
+    /// A file cannot be used, as the log says. The former content stays in use.
+    pub fn reload(&self) -> Result<bool, TlsError> {
         self.watch.forget_error();
         self.check_files()
     }
@@ -203,15 +206,15 @@ impl<T: FileBacked> Reloader<T> {
     /// Reads the files again if that is due. Called about once a second. Returns whether the
     /// content has changed.
     pub fn tick(&self, now: Instant) -> bool {
-        self.watch.is_due(now) && self.check_files()
+        self.watch.is_due(now) && self.check_files().unwrap_or(false)
     }
 
-    fn check_files(&self) -> bool {
+    fn check_files(&self) -> Result<bool, TlsError> {
         let content = self.current();
         let result = content.reload_files(SystemTime::now());
-        let has_changed = matches!(result, Ok(Reloaded::Changed));
+        let outcome = result.clone().map(|reloaded| reloaded == Reloaded::Changed);
         self.watch.record(result, || content.in_use());
-        has_changed
+        outcome
     }
 
     #[cfg(test)]

@@ -82,8 +82,11 @@ impl ServerTls {
     }
 
     /// Reads the files again because an operator asks for it.
-    pub fn reload(&self) {
-        self.reloader.reload();
+    ///
+    /// # Errors
+    /// A file cannot be used, as the log says. The former content stays in use.
+    pub fn reload(&self) -> Result<(), TlsError> {
+        self.reloader.reload().map(|_| ())
     }
 
     /// Reads the files again if that is due, and logs how many lines were left out. Called about

@@ -192,6 +192,7 @@ fn connections_to_servers_use_new_certificates_and_keep_the_old_ones_if_those_ar
     let second = digests(&metrics);
     assert_ne!(second, first);
     placed.write("tls.key", "no key");
-    tls.reload();
+    let fault = tls.reload().expect_err("no key").to_string();
+    assert!(fault.contains("--agent-tls-key"), "{fault}");
     assert_eq!((checks(&metrics), digests(&metrics)), ([1, 0, 1], second));
 }

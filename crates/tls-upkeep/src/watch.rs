@@ -138,7 +138,7 @@ impl FileWatch {
         if self.state().unsettled.record(now) {
             let content = self.content;
             self.metrics.reloads.count(ReloadResult::Failed);
-            warn!(%file, "the {content} stay as they are until their files stay the same for a second");
+            warn!(%file, "the {content} are not replaced: their files keep changing");
         }
     }
 

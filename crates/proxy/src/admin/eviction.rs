@@ -1,6 +1,7 @@
 //! The change that closes clients: the module reads the conditions, and asks the cores.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -38,7 +39,7 @@ impl Evictions {
 
     /// Closes the clients that meet the conditions, or all clients if `all` is true and there is
     /// none. A core carries out one eviction at a time.
-    pub(super) fn kick(&self, parameters: &Value) -> Change<'_> {
+    pub(super) fn kick(&self, parameters: &Value, from: IpAddr) -> Change<'_> {
         let selection = match selection(parameters) {
             Ok(selection) => Arc::new(selection),
             Err(why) => return refused(why),
@@ -57,6 +58,7 @@ impl Evictions {
             let Selection { role, address, application, id } = &*selection;
             info!(
                 closed,
+                %from,
                 role,
                 address = address.map(display),
                 application,
@@ -121,7 +123,8 @@ mod tests {
         };
         let silent: Mailbox = Box::new(|_| Ok(()));
         let mailboxes: Arc<[Mailbox]> = [answers(0, 3), silent, answers(2, 4)].into();
-        let outcome = Evictions::new(mailboxes).kick(&json!({ "role": "shop" })).await;
+        let here = IpAddr::from([127, 0, 0, 1]);
+        let outcome = Evictions::new(mailboxes).kick(&json!({ "role": "shop" }), here).await;
         assert_eq!(outcome, Ok(json!({ "closed": 7, "cores_missing": [1] })));
     }
 

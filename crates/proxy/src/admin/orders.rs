@@ -2,12 +2,14 @@
 //! the level of the log.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::OnceLock;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use shunt_admin::{Change, Json};
 use tokio::sync::oneshot;
+use tracing::info;
 
 /// Names of the changes.
 pub(super) const RELOAD: &str = "reload";
@@ -57,7 +59,12 @@ impl Orders {
     }
 
     /// Gives an order, and waits for its outcome.
-    pub(super) fn change(&self, name: &str, parameters: &Value) -> Option<Change<'_>> {
+    pub(super) fn change(
+        &self,
+        name: &str,
+        parameters: &Value,
+        from: IpAddr,
+    ) -> Option<Change<'_>> {
         let (sender, verdict) = oneshot::channel();
         let order = match name {
             RELOAD => Order::Reload(sender),
@@ -70,6 +77,7 @@ impl Orders {
         let Some(send) = self.0.get() else {
             return Some(refused("this process takes no orders"));
         };
+        info!(change = name, %from, "an operator asks for a change");
         send(order);
         Some(Box::pin(async {
             match tokio::time::timeout(PATIENCE, verdict).await {

@@ -123,10 +123,11 @@ impl OutgoingTls {
     }
 
     /// Reads the files again because an operator asks for it.
-    fn reload(&self) {
-        if self.reloader.reload() {
+    fn reload(&self) -> Result<(), TlsError> {
+        if self.reloader.reload()? {
             self.generation.advance();
         }
+        Ok(())
     }
 
     /// Reads the files again if that is due. Called about once a second.
@@ -180,9 +181,10 @@ impl Outgoing {
         self.sides().zip(prepared.0).for_each(|(tls, prepared)| tls.apply(prepared));
     }
 
-    /// Reads the files again because an operator asks for it.
-    pub fn reload(&self) {
-        self.sides().for_each(|tls| tls.reload());
+    /// Reads the files again because an operator asks for it. Returns the faults of those that
+    /// cannot be used, which the log has too.
+    pub fn reload(&self) -> Vec<TlsError> {
+        self.sides().filter_map(|tls| tls.reload().err()).collect()
     }
 
     /// Reads the files again if that is due. Called about once a second.

@@ -39,7 +39,7 @@ impl Reload {
                 names.map(table::printable).collect::<Vec<_>>().join(", ")
             };
             match names("/applied").as_str() {
-                "" => print("nothing to apply\n"),
+                "" => print("no options have changed\n"),
                 applied => print(&format!("applied: {applied}\n")),
             }
             match names("/needs_restart").as_str() {
@@ -150,9 +150,10 @@ impl Kick {
         let answer = self.access.post("/kick", &parameters.into());
         match answer.and_then(|answer| answer.page()) {
             Ok(outcome) => {
-                match self.json {
-                    true => print(&table::json(&outcome)),
-                    false => print(&format!("closed {} clients\n", outcome["closed"])),
+                match (self.json, &outcome["closed"]) {
+                    (true, _) => print(&table::json(&outcome)),
+                    (false, closed) if *closed == 1 => print("closed 1 client\n"),
+                    (false, closed) => print(&format!("closed {closed} clients\n")),
                 }
                 let is_whole = views::rows(&outcome, "/cores_missing").is_empty();
                 if !is_whole {

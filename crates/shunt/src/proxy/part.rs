@@ -256,11 +256,18 @@ impl ProxyPart {
         };
         let outcome = self.reload_configuration(&reload);
         self.reload = Some(reload);
-        self.reload_files();
+        let faults = self.reload_files();
         match outcome {
-            Ok(Reloaded { changed, waiting, .. }) => {
+            Ok(Reloaded { changed, waiting, .. }) if faults.is_empty() => {
                 Ok(json!({ "applied": changed, "needs_restart": waiting }))
             }
+            Ok(Reloaded { changed, waiting, .. }) => Err(json!({
+                "error": "the options are in force, but a file cannot be used: its former content \
+                stays in use",
+                "problems": faults,
+                "applied": changed,
+                "needs_restart": waiting,
+            })),
             Err(problems) => Err(json!({
                 "error": "the configuration stays as it is",
                 "problems": problems,
@@ -268,11 +275,16 @@ impl ProxyPart {
         }
     }
 
-    /// Reads certificates, tokens and passwords again.
-    fn reload_files(&mut self) {
-        self.listeners.reload();
-        self.outgoing.reload();
+    /// Reads certificates, tokens and passwords again. Returns the faults of certificates and
+    /// tokens that cannot be used. Passwords are read at the next look.
+    fn reload_files(&mut self) -> Vec<String> {
+        let faults = self.listeners.reload().into_iter().chain(self.outgoing.reload());
+        let mut faults: Vec<String> = faults.map(|fault| fault.to_string()).collect();
+        // Clients and other proxies may have the same files.
+        faults.sort_unstable();
+        faults.dedup();
         self.identity_files.advance();
+        faults
     }
 
     /// Reads the configuration again and applies what can change while the proxy runs. Returns the
@@ -336,7 +348,7 @@ impl ProxyPart {
             warn!(keys = ?reloaded.waiting, "these keys have changed and need a restart");
         }
         if reloaded.changed.is_empty() {
-            info!("configuration read again, nothing to apply");
+            info!("configuration read again, no options have changed");
             return;
         }
         info!(keys = ?reloaded.changed, "configuration applied");

@@ -10,7 +10,7 @@ use shunt_handover::session::SharedKey;
 use shunt_reactor::moving::Mover;
 use tracing::{info, warn};
 
-use super::control::DispatcherTls;
+use super::peer_tls::AgentTls;
 use super::steering::Means;
 use super::{
     Common, Key, Orders, Role, Shown, bytes, duration, listen, nanos, patience, resolve, secret,
@@ -75,7 +75,7 @@ pub(crate) struct AgentCommand {
     upstream_timeout_ms: Duration,
     /// TLS with dispatchers.
     #[command(flatten)]
-    tls: DispatcherTls,
+    tls: AgentTls,
     /// Options shared with the dispatcher.
     #[command(flatten)]
     pub(super) common: Common,

@@ -13,7 +13,7 @@ use shunt_reactor::moving::Mover;
 use shunt_tls_upkeep::http_refusal;
 use tracing::{info, warn};
 
-use super::control::{AgentTls, sessions};
+use super::peer_tls::{DispatcherTls, sessions};
 use super::steering::Means;
 use super::{
     ClientTls, Common, Key, Orders, Role, Shown, bytes, clients, duration, listen, nanos, patience,
@@ -84,7 +84,7 @@ pub(crate) struct DispatchCommand {
     tls: ClientTls,
     /// TLS with agents.
     #[command(flatten)]
-    agent_tls: AgentTls,
+    agent_tls: DispatcherTls,
     /// Options shared with the agent.
     #[command(flatten)]
     pub(super) common: Common,

@@ -2,11 +2,11 @@
 //! server fetches the answer. `shunt multiget` runs its event loops with this module as well.
 
 mod agent;
-mod control;
 pub(crate) mod cql;
 mod dispatch;
 mod tls;
 mod part;
+mod peer_tls;
 mod secret;
 mod steering;
 

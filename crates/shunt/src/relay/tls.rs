@@ -1,5 +1,5 @@
 //! TLS of clients and of the admin pages of a command, and the tokens of the pages. While the
-//! command runs, its [`Guard`] keeps these and TLS with agents up to date.
+//! command runs, its [`RelayTls`] keeps these and TLS with agents up to date.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -255,11 +255,11 @@ impl RelayTls {
         (!self.listeners.is_empty() || self.agents.is_some()).then(metrics)
     }
 
-    /// Reads the files again because an operator asks for it.
+    /// Reads the files again because an operator asks for it. The log has the faults.
     pub(super) fn reload(&self) {
         self.listeners.reload();
         if let Some(tls) = &self.agents {
-            tls.reload();
+            let _ = tls.reload();
         }
     }
 

@@ -14,7 +14,7 @@ use crate::faults::{Fault, Faults};
 
 /// A dispatcher's options of TLS with agents.
 #[derive(Args, Clone, Debug)]
-pub(super) struct AgentTls {
+pub(super) struct DispatcherTls {
     /// TLS with agents, all of which must have it: on or off
     #[arg(long, value_name = "WHEN", default_value = "off", value_parser = switch, help_heading = "TLS to agents")]
     agent_tls: Switch,
@@ -22,7 +22,7 @@ pub(super) struct AgentTls {
     /// the system]
     #[arg(long, value_name = "FILE", help_heading = "TLS to agents")]
     agent_tls_ca: Option<PathBuf>,
-    /// Certificate for agents that ask for one, and its intermediate certificates (PEM)
+    /// Client certificate for agents that require one, and its intermediate certificates (PEM)
     #[arg(long, value_name = "FILE", help_heading = "TLS to agents")]
     agent_tls_certificate: Option<PathBuf>,
     /// Private key of that certificate (PEM)
@@ -37,7 +37,7 @@ fn switch(text: &str) -> Result<Switch, String> {
     Switch::from_text(text).map_err(|_| "expected on or off".to_owned())
 }
 
-impl AgentTls {
+impl DispatcherTls {
     /// The options of TLS, if it is on.
     fn options(&self) -> Option<ClientOptions> {
         (self.agent_tls == Switch::On).then(|| ClientOptions {
@@ -93,9 +93,9 @@ fn host(text: &str) -> &str {
 
 /// An agent's options of TLS with dispatchers.
 #[derive(Args, Clone, Debug)]
-pub(super) struct DispatcherTls {
-    /// Certificate for dispatchers and its intermediate certificates (PEM); each dispatcher then
-    /// needs --agent-tls on
+pub(super) struct AgentTls {
+    /// Certificate that the agent presents to dispatchers, and its intermediate certificates (PEM);
+    /// each dispatcher then needs --agent-tls on
     #[arg(long, value_name = "FILE", help_heading = "TLS")]
     tls_certificate: Option<PathBuf>,
     /// Private key of that certificate (PEM)
@@ -107,7 +107,7 @@ pub(super) struct DispatcherTls {
     tls_client_ca: Option<PathBuf>,
 }
 
-impl DispatcherTls {
+impl AgentTls {
     /// The options of TLS, if it is on.
     fn options(&self) -> Option<ServerOptions> {
         let files = [&self.tls_certificate, &self.tls_key, &self.tls_client_ca];
