@@ -3,6 +3,8 @@
 import json
 import os
 import subprocess
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 from cassandra.cluster import Cluster, NoHostAvailable
@@ -68,8 +70,42 @@ def test_clients_and_nodes_are_tables(node, proxy, session):
     heading, first = shunt(proxy, "clients").splitlines()[:2]
     assert heading.split()[0] == "role" and "127.0.0.1" in first
     assert [row["address"] for row in rows(proxy, "nodes")] == [node.contact]
-    assert node.contact in shunt(proxy, "nodes", "--sort", "address") and " up " in shunt(proxy, "nodes")
+    assert node.contact in shunt(proxy, "nodes", "--sort", "node") and " up " in shunt(proxy, "nodes")
     assert rows(proxy, "slow", "--sort", "total", "--limit", "1") is not None
+
+
+def test_queries_are_in_the_order_of_their_times(proxy, session):
+    session.execute("SELECT keyspace_name FROM system_schema.keyspaces")
+    until(lambda: rows(proxy, "queries"), "a query has a row", told=proxy.log_tail)
+    heading, first = shunt(proxy, "queries").splitlines()[:2]
+    assert "sum ms" in heading, heading
+
+    # The page is some time old, and the same for both.
+    def is_page() -> bool:
+        page = json.loads(proxy.get("/digests")[1])
+        shown = rows(proxy, "queries", "--limit", "100000")
+        by_time = sorted(page["digests"], key=lambda digest: digest["sum_us"], reverse=True)
+        return [row for row in shown if "others" not in row] == by_time
+
+    until(is_page, "the command shows the page", told=proxy.log_tail)
+
+
+def test_each_order_that_a_command_names_is_one(proxy, session):
+    for command in ("clients", "nodes", "slow", "queries", "hot"):
+        told = shunt(proxy, command, "--sort", "nothing", code=2)
+        orders = told.split("[possible values: ")[1].split("]")[0].split(", ")
+        assert len(orders) > 2
+        for order in orders:
+            shunt(proxy, command, "--sort", order)
+
+
+def test_keys_that_are_not_sampled_are_said_to_be_off(proxy, file):
+    former = file.read_text()
+    file.write_text(former + "hot_keys_sample = 0\n")
+    assert "hot_keys_sample" in shunt(proxy, "reload")
+    until(lambda: "switched off" in shunt(proxy, "hot"), "the command says so", told=proxy.log_tail)
+    file.write_text(former)
+    assert "hot_keys_sample" in shunt(proxy, "reload")
 
 
 def test_options_have_their_source_and_what_waits(proxy, file):
@@ -122,3 +158,29 @@ def test_a_client_that_is_kicked_comes_back(proxy, session):
 def test_a_proxy_that_does_not_answer_has_its_own_code(proxy):
     done = subprocess.run([str(binary()), "clients", "--admin", f"127.0.0.1:{free_port()}"], capture_output=True, text=True)
     assert done.returncode == 4 and "--admin names its admin address" in done.stderr
+
+
+@pytest.mark.parametrize("status, body, code, words", [
+    (200, "<html></html>", 4, "is not a Shunt admin address"),
+    (404, '{"error":"no such page"}', 2, "has no page /status: it is not a proxy"),
+    (200, '{"backends":[]}', 2, "has no clients on its page /status: it is not a proxy"),
+    (400, '{"error":"this port requires TLS: ask with https://"}', 2, "; give --tls"),
+])
+def test_an_address_that_is_no_proxy_is_named(status, body, code, words):
+    class Other(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body.encode())
+
+        def log_message(self, *_):
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Other) as server:
+        thread = threading.Thread(target=server.handle_request)
+        thread.start()
+        admin = f"127.0.0.1:{server.server_address[1]}"
+        done = subprocess.run([str(binary()), "clients", "--admin", admin], capture_output=True, text=True)
+        thread.join()
+    assert done.returncode == code and words in done.stderr, done

@@ -67,7 +67,7 @@ pub(crate) struct LogLevel {
     #[arg(long)]
     json: bool,
     /// The new level: error, warn, info, debug, trace or off; or `tracing` directives. It holds
-    /// until the configuration is read again [default: show the present one]
+    /// until the next successful reload [default: show the present one]
     #[arg(value_name = "LEVEL", value_parser = level)]
     level: Option<String>,
 }
@@ -94,7 +94,7 @@ impl LogLevel {
     }
 
     fn present(&self) -> Result<Value, Failure> {
-        let page = get(&self.access, "/config", "its options")?;
+        let page = get(&self.access, "/config")?;
         let option = views::rows(&page, "/options").into_iter().find(|row| row["key"] == "log");
         let option = option.ok_or_else(|| refused("the proxy shows no level".to_owned()))?;
         Ok(json!({ "level": option["value"], "source": option["source"] }))

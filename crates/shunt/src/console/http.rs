@@ -66,6 +66,7 @@ impl Answer {
         };
         let advice = match self.status {
             StatusCode::UNAUTHORIZED => "; --token-file names the file with the token",
+            StatusCode::BAD_REQUEST if reason.contains("requires TLS") => "; give --tls",
             _ => "",
         };
         refused(format!("the proxy refused the request: {reason}{advice}"))
@@ -76,9 +77,15 @@ impl AdminAccess {
     /// Asks for a change.
     ///
     /// # Errors
-    /// The proxy cannot be reached.
+    /// The proxy cannot be reached, or makes no such change.
     pub(crate) fn post(&self, path: &str, parameters: &Value) -> Result<Answer, Failure> {
         self.request(Method::POST, path, parameters.to_string())
+    }
+
+    /// The failure of a request to a process without the page or change.
+    pub(super) fn lacks(&self, subject: &str) -> Failure {
+        let admin = &self.admin;
+        refused(format!("{admin} has no {subject}: it is not a proxy, or an older version"))
     }
 
     fn request(&self, method: Method, path: &str, body: String) -> Result<Answer, Failure> {
@@ -94,7 +101,12 @@ impl AdminAccess {
         });
         // A name lookup that is still running must not delay the end.
         runtime.shutdown_background();
-        answer
+        match answer {
+            Ok(answer) if answer.status == StatusCode::NOT_FOUND => {
+                Err(self.lacks(&format!("page {path}")))
+            }
+            answer => answer,
+        }
     }
 
     async fn exchange(&self, method: Method, path: &str, body: String) -> Result<Answer, Failure> {
@@ -124,7 +136,8 @@ impl AdminAccess {
         T: AsyncRead + AsyncWrite + Unpin,
     {
         let failed = |error: hyper::Error| {
-            let hint = if error.is_parse() { "; with TLS there, give --tls" } else { "" };
+            let hint =
+                if error.is_parse() { "; if the admin pages use TLS, give --tls" } else { "" };
             self.unreachable(&format!("{error}{hint}"))
         };
         let (mut sender, connection) =
@@ -135,8 +148,12 @@ impl AdminAccess {
             let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
             let body = body.map_err(|error| self.unreachable(&error.to_string()))?.to_bytes();
             let body = serde_json::from_slice(&body);
-            let body = body.map_err(|error| {
-                self.unreachable(&format!("the answer ({status}) is no JSON: {error}"))
+            let body = body.map_err(|_| Failure {
+                exit: Exit::NoRing,
+                message: format!(
+                    "{} is not a Shunt admin address: its answer ({status}) is not JSON",
+                    self.admin
+                ),
             })?;
             Ok(Answer { status, body })
         };
@@ -208,21 +225,35 @@ impl AdminAccess {
     }
 }
 
-/// Reads a page, which has `subject`.
+/// Reads a page.
 ///
 /// # Errors
 /// The proxy cannot be reached, refuses, or has no such page.
-pub(super) fn get(access: &AdminAccess, path: &str, subject: &str) -> Result<Value, Failure> {
-    let answer = access.request(Method::GET, path, String::new())?;
-    if answer.status == StatusCode::NOT_FOUND {
-        return Err(refused(format!(
-            "this proxy has no page {path}: its version cannot show {subject}"
-        )));
-    }
-    answer.page()
+pub(super) fn get(access: &AdminAccess, path: &str) -> Result<Value, Failure> {
+    access.request(Method::GET, path, String::new())?.page()
 }
 
 /// The failure of a command that asks for something that cannot be had.
 pub(super) fn refused(message: String) -> Failure {
     Failure { exit: Exit::Configuration, message }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_refusal_says_which_option_helps() {
+        let refusal = |status, error: &str| {
+            Answer { status, body: json!({ "error": error }) }.refusal().message
+        };
+        let without_tls = refusal(StatusCode::BAD_REQUEST, "this port requires TLS: ask ..");
+        assert!(without_tls.ends_with("; give --tls"), "{without_tls}");
+        let without_token = refusal(StatusCode::UNAUTHORIZED, "this page needs a token");
+        assert!(without_token.contains("--token-file"), "{without_token}");
+        let wrong = refusal(StatusCode::BAD_REQUEST, "an object is expected");
+        assert!(wrong.ends_with("expected"), "{wrong}");
+    }
 }

@@ -8,6 +8,7 @@ mod table;
 mod views;
 
 use clap::Args;
+use clap::builder::PossibleValuesParser;
 use serde_json::Value;
 
 use crate::exit::{Exit, Failure};
@@ -22,7 +23,7 @@ use views::{Order, View};
 pub(crate) struct Listing {
     #[command(flatten)]
     access: AdminAccess,
-    /// Most rows to show
+    /// Maximum number of rows
     #[arg(long, value_name = "N", default_value = "20", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     limit: u32,
     /// Print one JSON object per line, with all that the proxy says about each
@@ -30,16 +31,16 @@ pub(crate) struct Listing {
     json: bool,
 }
 
-/// Defines the arguments of a command: its table and its orders.
+/// Defines the arguments of a command by its table.
 macro_rules! listing {
-    ($(#[doc = $doc:literal])+ $name:ident, $view:ident, [$first:literal $(, $order:literal)*]) => {
+    ($(#[doc = $doc:literal])+ $name:ident, $view:ident) => {
         $(#[doc = $doc])+
         #[derive(Args, Debug)]
         pub(crate) struct $name {
             #[command(flatten)]
             listing: Listing,
-            /// Order of the rows, which also says what is shown if not all rows are
-            #[arg(long, value_name = "BY", default_value = $first, value_parser = [$first $(, $order)*])]
+            /// Sort order; decides which rows remain under --limit
+            #[arg(long, value_name = "BY", default_value = views::$view.orders[0].0, value_parser = order_names(&views::$view))]
             sort: String,
         }
 
@@ -54,31 +55,33 @@ macro_rules! listing {
 
 listing! {
     /// `shunt clients`.
-    Clients, CLIENTS,
-    ["rate", "queries", "clients", "in-flight", "paused", "role", "errors", "p99", "address", "application"]
+    Clients, CLIENTS
 }
 listing! {
     /// `shunt nodes`.
-    Nodes, NODES, ["p99", "in-flight", "queries", "address", "state"]
+    Nodes, NODES
 }
 listing! {
     /// `shunt slow`.
-    Slow, SLOW, ["latest", "total", "node", "wait"]
+    Slow, SLOW
 }
 listing! {
     /// `shunt queries`.
-    Queries, QUERIES, ["time", "count", "errors", "p99"]
+    Queries, QUERIES
 }
 listing! {
     /// `shunt hot`.
-    Hot, HOT, ["reads", "writes", "table"]
+    Hot, HOT
+}
+
+/// The names of a table's orders.
+fn order_names(view: &View) -> PossibleValuesParser {
+    view.orders.iter().map(|Order(name, ..)| *name).into()
 }
 
 impl Listing {
     fn run(&self, view: &View, sort: &str) -> Exit {
-        let order = view.orders.iter().find(|Order(name, ..)| *name == sort);
-        let page = order.ok_or_else(|| refused(format!("--sort: there is no order `{sort}`")));
-        match page.and_then(|order| Ok((order, get(&self.access, view.page, view.subject)?))) {
+        match self.page(view, sort) {
             Ok((order, page)) => {
                 self.show(view, order, &page);
                 Exit::Done
@@ -87,15 +90,33 @@ impl Listing {
         }
     }
 
+    /// The order of this name, and the page.
+    fn page<'v>(&self, view: &'v View, sort: &str) -> Result<(&'v Order, Value), Failure> {
+        let order = view.orders.iter().find(|Order(name, ..)| *name == sort);
+        let order = order.ok_or_else(|| refused(format!("--sort: there is no order `{sort}`")))?;
+        let page = get(&self.access, view.page)?;
+        // Other processes of Shunt have a page of this name without these rows.
+        let has_rows = page.pointer(view.rows).is_some_and(Value::is_array);
+        if !has_rows && (view.absence)(&page).is_none() {
+            return Err(self.access.lacks(&format!("{} on its page {}", view.subject, view.page)));
+        }
+        Ok((order, page))
+    }
+
     fn show(&self, view: &View, order: &Order, page: &Value) {
         let mut rows = views::rows(page, view.rows);
         views::sort(&mut rows, order);
         let more = rows.len().saturating_sub(self.limit as usize);
         rows.truncate(self.limit as usize);
+        let others = views::others(page, view, !self.json);
+        rows.extend(&others);
         if self.json {
             rows.iter().for_each(|row| print(&table::json(row)));
         } else if rows.is_empty() {
-            print(&format!("the proxy shows no {}\n", view.subject));
+            match (view.absence)(page) {
+                Some(reason) => print(&format!("{reason}\n")),
+                None => print(&format!("the proxy shows no {}\n", view.subject)),
+            }
         } else {
             print(&table::text(view.columns, &rows, table::width()));
         }

@@ -37,7 +37,7 @@ impl Options {
     }
 
     fn show(&self) -> Result<Exit, Failure> {
-        let page = get(&self.access, "/config", "its options")?;
+        let page = get(&self.access, "/config")?;
         let mut rows = views::rows(&page, "/options");
         rows.retain(|row| !self.changed || is_given(row));
         if self.json {

@@ -8,6 +8,8 @@ use std::fmt::Write as _;
 use std::io::IsTerminal as _;
 
 use serde_json::Value;
+use shunt_language::ast::NativeType;
+use shunt_language::values::plain_text;
 
 use crate::logging::Printable;
 
@@ -31,8 +33,8 @@ pub(super) enum Form {
     Microseconds,
     /// True or false, with the words for both.
     Either(&'static str, &'static str),
-    /// Time of day in UTC, of milliseconds since 1970.
-    Clock,
+    /// Date and time in UTC, of milliseconds since 1970.
+    Time,
 }
 
 /// A column: its heading, the path of its value in the object, and the form of the value.
@@ -105,7 +107,7 @@ fn line<'a>(
         let gap = if index == 0 { "" } else { GAP };
         let value = cut(value, *width);
         let _ = match form {
-            Form::Text | Form::Word | Form::Either(..) | Form::Clock => {
+            Form::Text | Form::Word | Form::Either(..) | Form::Time => {
                 write!(out, "{gap}{value:<width$}")
             }
             Form::Number | Form::Milliseconds | Form::Microseconds => {
@@ -132,7 +134,7 @@ fn cell(value: &Value, form: Form) -> Option<String> {
         (Form::Milliseconds, value) => format!("{:.1}", value.as_f64()?),
         (Form::Microseconds, value) => format!("{:.1}", value.as_f64()? / 1e3),
         (Form::Either(yes, no), value) => if value.as_bool()? { yes } else { no }.to_owned(),
-        (Form::Clock, value) => clock(value.as_u64()?),
+        (Form::Time, value) => plain_text(NativeType::Timestamp, &value.as_i64()?.to_be_bytes())?,
         (Form::Number, Value::Object(_)) => sum(value)?.to_string(),
         (_, Value::String(text)) => text.clone(),
         (_, value) => value.to_string(),
@@ -150,13 +152,6 @@ pub(super) fn printable(text: &str) -> String {
     let mut shown = String::new();
     let _ = Printable(&mut shown).write_str(text);
     shown
-}
-
-/// The time of day.
-fn clock(unix_ms: u64) -> String {
-    let seconds = unix_ms / 1_000 % 86_400;
-    let (hours, minutes) = (seconds / 3_600, seconds / 60 % 60);
-    format!("{hours:02}:{minutes:02}:{:02}.{:03}", seconds % 60, unix_ms % 1_000)
 }
 
 /// One object for programs, in one line, without characters that a terminal acts upon.
@@ -229,7 +224,8 @@ shop  12345678     1.2  up     SELECT
     }
 
     #[test]
-    fn times_of_day_are_in_utc() {
-        assert_eq!(clock(1_800_000_000_123), "08:00:00.123");
+    fn times_have_a_date_and_are_in_utc() {
+        let shown = cell(&json!(1_800_000_000_123_u64), Form::Time);
+        assert_eq!(shown.as_deref(), Some("2027-01-15T08:00:00.123Z"));
     }
 }
