@@ -571,7 +571,7 @@ options! {
         manual: "Values may be personal data. Bound values never appear in slow queries; [hot keys](digests.md#hot-keys) do show bound partition keys",
     }
 
-    /// Number of queries of which one is looked at for hot keys; 0 is off
+    /// Sample one query in N for hot keys; 0 turns them off
     hot_keys_sample: u32 {
         kind: u32, value: "N", default: "64", allowed: Numbers(0, 1_000_000), change: OnReload,
         manual: "See [hot keys](digests.md#hot-keys)",

@@ -230,7 +230,7 @@ Examples:
 const NODES_EXAMPLES: &str = "\
 Examples:
   shunt nodes
-      Lists the nodes of the ring, the slowest first.
+      Lists the nodes of the ring, the slowest of the last seconds first.
 
   shunt nodes --sort in-flight
 ";
@@ -254,7 +254,7 @@ Examples:
 const HOT_EXAMPLES: &str = "\
 Examples:
   shunt hot
-      Lists the partition keys that are read most.
+      Lists the partition keys that are read and written most.
 
   shunt hot --sort writes
 ";
@@ -293,7 +293,7 @@ Examples:
       outcome.
 
 In a unit of systemd:
-  ExecReload=/usr/bin/shunt reload
+  ExecReload=/usr/local/bin/shunt reload
 ";
 
 const BENCH_EXAMPLES: &str = "\

@@ -111,6 +111,8 @@ fn selection(parameters: &Value) -> Result<Selection, String> {
 mod tests {
     use super::*;
 
+    const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+
     #[tokio::test]
     async fn the_cores_outcomes_are_added_and_a_silent_one_is_named() {
         let answers = |core: usize, closed| -> Mailbox {
@@ -123,8 +125,7 @@ mod tests {
         };
         let silent: Mailbox = Box::new(|_| Ok(()));
         let mailboxes: Arc<[Mailbox]> = [answers(0, 3), silent, answers(2, 4)].into();
-        let here = IpAddr::from([127, 0, 0, 1]);
-        let outcome = Evictions::new(mailboxes).kick(&json!({ "role": "shop" }), here).await;
+        let outcome = Evictions::new(mailboxes).kick(&json!({ "role": "shop" }), HERE).await;
         assert_eq!(outcome, Ok(json!({ "closed": 7, "cores_missing": [1] })));
     }
 
@@ -138,10 +139,10 @@ mod tests {
         });
         let cores = Evictions::new([mailbox].into());
         let shop = json!({ "role": "shop" });
-        let first = cores.kick(&shop);
+        let first = cores.kick(&shop, HERE);
         let others = async {
             let answer = evictions.recv().await.expect("the first eviction");
-            let other = cores.kick(&json!({ "role": "cron" })).await;
+            let other = cores.kick(&json!({ "role": "cron" }), HERE).await;
             assert_eq!(other, Err(json!({ "error": "another is under way" })));
             answer.try_send(CoreEviction { core: 0, closed: 3 }).expect("somebody waits");
         };
@@ -149,14 +150,14 @@ mod tests {
         assert_eq!(outcome, Ok(json!({ "closed": 3, "cores_missing": [] })));
         // An operator who goes away ends it.
         tokio::select! {
-            outcome = cores.kick(&shop) => panic!("{outcome:?}"),
+            outcome = cores.kick(&shop, HERE) => panic!("{outcome:?}"),
             answer = evictions.recv() => assert!(answer.is_some()),
         }
         let again = async {
             let answer = evictions.recv().await.expect("the next eviction");
             answer.try_send(CoreEviction { core: 0, closed: 0 }).expect("somebody waits");
         };
-        assert!(tokio::join!(cores.kick(&shop), again).0.is_ok());
+        assert!(tokio::join!(cores.kick(&shop, HERE), again).0.is_ok());
     }
 
     #[test]
