@@ -7,7 +7,6 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use shunt_admin::Change;
 use tokio::sync::Mutex;
-use tracing::field::display;
 use tracing::info;
 
 use super::ask::{self, PATIENCE};

@@ -106,7 +106,9 @@ mod tests {
         let (sender, taken) = mpsc::channel();
         let orders = Orders::default();
         orders.connect(Box::new(move |order| sender.send(order).expect("the test goes on")));
-        let change = orders.change(LOG_LEVEL, &json!({ "level": "debug" })).expect("a change");
+        let here = IpAddr::from([127, 0, 0, 1]);
+        let change =
+            orders.change(LOG_LEVEL, &json!({ "level": "debug" }), here).expect("a change");
         let order = taken.try_recv().expect("the order");
         assert!(!order.is_abandoned());
         drop(change);

@@ -122,8 +122,9 @@ pub struct ControlPlane {
 impl ControlPlane {
     /// Makes a control plane that knows nothing yet.
     pub fn new(options: ControlOptions) -> Self {
+        let applied = Arc::clone(&options.config.borrow());
         Self {
-            applied: Arc::clone(&options.config.borrow()),
+            applied,
             config: options.config,
             post: Post::new(options.mailboxes, Arc::clone(&options.metrics)),
             requests: options.requests,

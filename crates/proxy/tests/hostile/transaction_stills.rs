@@ -10,9 +10,11 @@ use shunt_proxy::metrics::TransactionEvent;
 use shunt_reactor::sim::{HostId, MILLISECOND, SECOND, World};
 use shunt_testing::{bytes, simulated};
 use shunt_transactions::catalogue::switching::{INITIAL_AGE_MAX_NS, MODES_TRUSTED_NS, SETTLES_NS};
-use shunt_wire::cql::envelope::opcode;
+use shunt_transactions::guard::request::{FORWARDED_TRANSACTION, Safeguards};
+use shunt_transactions::request::Request as Transaction;
+use shunt_wire::cql::envelope::{Header, flag, opcode};
 use shunt_wire::cql::message::error_code::{INVALID, IS_BOOTSTRAPPING, OVERLOADED, UNPREPARED};
-use shunt_wire::cql::message::{Consistency, ResultMessage};
+use shunt_wire::cql::message::{Consistency, ResultMessage, ValueList, encode, put as primitive};
 
 use super::lock_ring::Tables;
 use super::support::scene::Beginning;
@@ -423,12 +425,13 @@ fn forwarded(stream: i16, asked: Option<&str>, text: &str) -> Vec<u8> {
         let mut message = Vec::new();
         let (safeguards, values) = (Safeguards::default(), values.values());
         let (version, types, keyspace, role, options) = (4, 4, "", "", None);
-        let asked = Forwarded { text, keyspace, version, types, role, safeguards, values, options };
+        let asked =
+            Transaction { text, keyspace, version, types, role, safeguards, values, options };
         asked.encode(&mut message);
         message
     });
     let body = bytes::body(|out| {
-        wire::bytes_map(out, [("shunt-transaction", asked.as_deref())]);
+        primitive::bytes_map(out, [(FORWARDED_TRANSACTION, asked.as_deref())]);
         encode::query_simple(out, 4, text, Consistency::QUORUM);
     });
     let header =
