@@ -61,10 +61,9 @@ impl HealthTable {
         let (health, is_new) = self.health(server, address);
         let former = std::mem::replace(&mut health.state, ServerState::Down);
         health.failed_ns = now_ns;
-        if former == ServerState::Up || is_new {
-            if let Some(suppressed) = health.lines.admit(now_ns) {
-                tracing::warn!(server = %address, why, suppressed, "a server has failed");
-            }
+        let is_news = former == ServerState::Up || is_new;
+        if is_news && let Some(suppressed) = health.lines.admit(now_ns) {
+            tracing::warn!(server = %address, why, suppressed, "a server has failed");
         }
         self.metrics.servers.set(address, ServerState::Down);
     }

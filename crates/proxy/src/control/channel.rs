@@ -53,7 +53,7 @@ impl Channel {
         let counts = access.counts.clone();
         let mut channel = Self { stream, session, counts, records: Vec::new(), unsent: Vec::new() };
         let handshake = timeout(access.limit, channel.handshake()).await;
-        let result = handshake.unwrap_or_else(|_| Err(ControlError::TimedOut("the TLS handshake")));
+        let result = handshake.unwrap_or(Err(ControlError::TimedOut("the TLS handshake")));
         if result.is_err() {
             channel.count_handshake(false);
         }

@@ -14,11 +14,14 @@ const WAYS: usize = 4;
 /// Sets of places; a power of two.
 const SETS: usize = limits::DIGEST_TEXTS_MAX / WAYS;
 
+/// Texts of one set, by their hashes.
+type Set = [Option<(u64, Digest)>; WAYS];
+
 /// A core's table of texts.
 pub(crate) struct TextTable {
     keys: [u64; 4],
     /// Empty until the first text comes.
-    sets: Box<[[Option<(u64, Digest)>; WAYS]]>,
+    sets: Box<[Set]>,
     /// Place, in its set, of the next text that pushes another out.
     next: usize,
 }

@@ -42,7 +42,8 @@ fn a_hot_key_is_found_among_a_flood_of_others() {
             let cold = format!("{round} {number}");
             let key = if number % 4 == 0 { "hot" } else { &cold };
             testbed.send(client, &bytes::execute(4, number, &id, &[key.as_bytes(), b"v"]));
-            let text = format!("SELECT v FROM bench.kv WHERE k = '{key}'");
+            let hex: String = key.bytes().map(|byte| format!("{byte:02x}")).collect();
+            let text = format!("SELECT v FROM bench.kv WHERE k = 0x{hex}");
             testbed.send(client, &bytes::query(4, 200 + number, &text));
         }
         testbed.answered(client, 200);
@@ -66,7 +67,7 @@ fn a_hot_key_is_found_among_a_flood_of_others() {
 fn nothing_is_looked_at_if_it_is_off() {
     let mut testbed = Testbed::bare(|options| options.config.hot_keys_sample = 0);
     let client = testbed.started_offender(4);
-    testbed.send(client, &bytes::query(4, 1, "SELECT v FROM bench.kv WHERE k = 'a'"));
+    testbed.send(client, &bytes::query(4, 1, "SELECT v FROM bench.kv WHERE k = 0x61"));
     testbed.answered(client, 1);
     assert!(hot_keys(&mut testbed).tables.is_empty());
 }
