@@ -392,6 +392,9 @@ pub(crate) enum Command {
     #[command(after_help = help::ending(LOG_LEVEL_EXAMPLES, "log-level"))]
     LogLevel(Box<LogLevel>),
     /// Close clients of a running proxy
+    #[command(
+        override_usage = "shunt kick [OPTIONS] <CONDITION>...\n       shunt kick [OPTIONS] --all"
+    )]
     #[command(after_help = help::ending(KICK_EXAMPLES, "kick"))]
     Kick(Box<Kick>),
     /// Have a running proxy read its configuration again, and wait for the outcome
