@@ -41,6 +41,7 @@ mod context;
 pub mod digests;
 mod drain;
 mod fault;
+mod host_quota;
 pub mod hot_keys;
 mod ids;
 mod intake;
@@ -48,6 +49,7 @@ mod plan;
 mod retained;
 mod router;
 pub mod slow_queries;
+mod time_buckets;
 mod wakes;
 mod window;
 

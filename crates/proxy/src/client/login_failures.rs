@@ -8,15 +8,14 @@ use std::collections::HashMap;
 
 use shunt_reactor::ClientHost;
 
+use crate::host_quota::HostQuota;
 use crate::limits;
 
 /// Roles and hosts that have failed in the last seconds.
 #[derive(Default)]
 pub(crate) struct LoginFailures {
     known: HashMap<(Box<str>, ClientHost), Sample>,
-    second: u64,
-    lines: usize,
-    lines_of: HashMap<ClientHost, usize>,
+    lines: HostQuota,
     /// Failures without a sample of their own since the last line about them.
     others: u64,
 }
@@ -63,21 +62,8 @@ impl LoginFailures {
 
     /// Claims a line of this second for a host.
     fn take_line(&mut self, host: ClientHost, now_ns: u64) -> bool {
-        let second = now_ns / limits::SECOND_NS;
-        if second != self.second {
-            (self.second, self.lines) = (second, 0);
-            self.lines_of.clear();
-        }
-        if self.lines >= limits::LOGIN_FAILURE_LINES_PER_SECOND {
-            return false;
-        }
-        let of_host = self.lines_of.entry(host).or_default();
-        if *of_host >= limits::LOGIN_FAILURE_LINES_PER_SECOND / 4 {
-            return false;
-        }
-        *of_host += 1;
-        self.lines += 1;
-        true
+        let most = limits::LOGIN_FAILURE_LINES_PER_SECOND;
+        self.lines.take(now_ns, Some(host), most, most / 4)
     }
 
     /// Forgets the roles and hosts that have stopped. Returns the failures that no line has told
@@ -96,11 +82,10 @@ impl LoginFailures {
             !is_over
         });
         self.others += others;
-        if self.others > 0 && now_ns / limits::SECOND_NS > self.second {
-            self.second = now_ns / limits::SECOND_NS;
-            (self.lines, self.others, others) = (0, 0, self.others);
-            self.lines_of.clear();
-            untold.push(Untold { of: None, suppressed: others });
+        if self.others > 0 && self.lines.is_over(now_ns) {
+            self.lines.begin_second(now_ns);
+            let suppressed = std::mem::take(&mut self.others);
+            untold.push(Untold { of: None, suppressed });
         }
         untold
     }

@@ -1,7 +1,10 @@
 //! The times of one client's last queries in 100 bytes, and those of a group of clients.
 
+use crate::time_buckets::TimeBuckets;
+
 /// Buckets: two for each power of two of microseconds. The last one takes all times from 12 s on.
 const BUCKETS: usize = 48;
+type Scale = TimeBuckets<1, BUCKETS>;
 /// Queries after which all counts are halved.
 const HALVED_AT: u16 = 1 << 15;
 
@@ -26,7 +29,7 @@ impl RecentTimes {
         if self.count >= HALVED_AT {
             self.halve();
         }
-        self.buckets[bucket_of(time_us)] += 1;
+        self.buckets[Scale::bucket_of(time_us)] += 1;
         self.count += 1;
     }
 
@@ -66,34 +69,8 @@ impl GroupTimes {
     /// The time, in microseconds, within which this share of the queries ended (0.99 for p99), with
     /// an error of a quarter at most; `None` without any.
     pub fn percentile_us(&self, share: f64) -> Option<u64> {
-        let all: u64 = self.buckets.iter().sum();
-        let rank = ((all as f64 * share).ceil() as u64).clamp(1, all.max(1));
-        let mut passed = 0;
-        let found = self.buckets.iter().position(|bucket| {
-            passed += bucket;
-            passed >= rank
-        });
-        found.map(middle_us)
+        Scale::percentile_us(&self.buckets, share)
     }
-}
-
-#[inline]
-fn bucket_of(time_us: u64) -> usize {
-    if time_us < 2 {
-        return time_us as usize;
-    }
-    let power = time_us.ilog2();
-    let half = (time_us >> (power - 1)) as usize & 1;
-    (power as usize * 2 + half).min(BUCKETS - 1)
-}
-
-/// The time in the middle of a bucket.
-fn middle_us(bucket: usize) -> u64 {
-    if bucket < 2 {
-        return bucket as u64;
-    }
-    let width = 1 << (bucket / 2 - 1);
-    (2 + bucket as u64 % 2) * width + width / 2
 }
 
 #[cfg(test)]
@@ -103,10 +80,10 @@ mod tests {
     #[test]
     fn a_time_shows_with_an_error_of_a_quarter_at_most() {
         for time_us in (0..3_000u64).chain((0..23).map(|power| (1 << power) + 1)) {
-            let shown = middle_us(bucket_of(time_us));
+            let shown = Scale::middle_us(Scale::bucket_of(time_us));
             assert!(shown.abs_diff(time_us) * 4 <= time_us, "{time_us} shows as {shown}");
         }
-        assert_eq!(bucket_of(u64::MAX), BUCKETS - 1);
+        assert_eq!(Scale::bucket_of(u64::MAX), BUCKETS - 1);
     }
 
     #[test]

@@ -1,13 +1,11 @@
 //! A histogram of times in little memory: linear within powers of two.
 
-/// Bits of a time, below its highest, that choose the bucket.
-const LINEAR_BITS: u32 = 3;
-/// Buckets for each power of two.
-const LINEAR: usize = 1 << LINEAR_BITS;
-/// Times below it have a bucket for each microsecond.
-const EXACT_US: u64 = 2 * LINEAR as u64;
+use crate::time_buckets::TimeBuckets;
+
 /// Number of buckets. The last one takes all times from 63 s on.
 const BUCKETS: usize = 192;
+/// Eight buckets for each power of two.
+type Scale = TimeBuckets<3, BUCKETS>;
 /// Times after which all counts are halved.
 const HALVED_AT: u32 = 1 << 20;
 
@@ -34,7 +32,7 @@ impl Times {
         if self.count >= HALVED_AT {
             self.halve();
         }
-        self.buckets[bucket_of(time_us)] += 1;
+        self.buckets[Scale::bucket_of(time_us)] += 1;
         self.count += 1;
     }
 
@@ -58,35 +56,8 @@ impl Times {
     /// The time, in microseconds, within which this share of all is (0.99 for p99); `None` without
     /// any.
     pub fn percentile_us(&self, share: f64) -> Option<u64> {
-        let all: u64 = self.buckets.iter().copied().map(u64::from).sum();
-        let rank = ((all as f64 * share).ceil() as u64).clamp(1, all.max(1));
-        let mut passed = 0;
-        let found = self.buckets.iter().position(|bucket| {
-            passed += u64::from(*bucket);
-            passed >= rank
-        });
-        found.map(middle_us)
+        Scale::percentile_us(&self.buckets, share)
     }
-}
-
-#[inline]
-fn bucket_of(time_us: u64) -> usize {
-    if time_us < EXACT_US {
-        return time_us as usize;
-    }
-    let power = time_us.ilog2();
-    let within = (time_us >> (power - LINEAR_BITS)) as usize & (LINEAR - 1);
-    ((power - LINEAR_BITS + 1) as usize * LINEAR + within).min(BUCKETS - 1)
-}
-
-/// The time in the middle of a bucket.
-fn middle_us(bucket: usize) -> u64 {
-    if bucket < EXACT_US as usize {
-        return bucket as u64;
-    }
-    let shift = bucket / LINEAR - 1;
-    let start = ((LINEAR + bucket % LINEAR) as u64) << shift;
-    start + (1 << shift) / 2
 }
 
 #[cfg(test)]
@@ -99,11 +70,11 @@ mod tests {
             let start = 1u64 << power;
             [start - 1, start, start + 1, start + start / 3]
         })) {
-            let shown = middle_us(bucket_of(time_us));
+            let shown = Scale::middle_us(Scale::bucket_of(time_us));
             assert!(shown.abs_diff(time_us) * 16 <= time_us, "{time_us} shows as {shown}");
         }
-        assert_eq!(bucket_of(u64::MAX), BUCKETS - 1);
-        assert_eq!(bucket_of(63 << 20), BUCKETS - 1);
+        assert_eq!(Scale::bucket_of(u64::MAX), BUCKETS - 1);
+        assert_eq!(Scale::bucket_of(63 << 20), BUCKETS - 1);
     }
 
     #[test]

@@ -20,6 +20,7 @@ use tokio::sync::mpsc;
 use super::Digest;
 use super::totals::{End, Totals};
 use crate::client::account::Account;
+use crate::host_quota::HostQuota;
 use crate::limits;
 use crate::metrics::QueryKind;
 
@@ -60,7 +61,7 @@ pub struct DigestRow {
     pub since_ns: u64,
     /// Time of its last query's end.
     pub ended_ns: u64,
-    /// Its sums.
+    /// Sums over its queries.
     pub totals: Totals,
     digest: Digest,
     account: Account,
@@ -93,9 +94,9 @@ pub(crate) struct DigestTable {
     places: HashMap<Arc<DigestName>, usize>,
     of_accounts: HashMap<Account, Share>,
     others: Box<[Totals; QueryKind::COUNT]>,
-    attempts: Attempts,
+    attempts: HostQuota,
     /// Attempts for prepared statements: no flood of texts takes them.
-    prepared_attempts: Attempts,
+    prepared_attempts: HostQuota,
     /// No row rests before this time.
     next_rest_ns: u64,
     /// No row has been without a query for an hour before this time.
@@ -117,8 +118,8 @@ impl Default for DigestTable {
             places: HashMap::new(),
             of_accounts: HashMap::new(),
             others: Box::new(std::array::from_fn(|_| Totals::default())),
-            attempts: Attempts::default(),
-            prepared_attempts: Attempts::default(),
+            attempts: HostQuota::default(),
+            prepared_attempts: HostQuota::default(),
             next_rest_ns: 0,
             next_stale_ns: 0,
         }
@@ -157,7 +158,9 @@ impl DigestTable {
         is_prepared: bool,
     ) -> bool {
         let attempts = if is_prepared { &mut self.prepared_attempts } else { &mut self.attempts };
-        attempts.take(now_ns, host)
+        let (most, most_of_host) =
+            (limits::DIGEST_ATTEMPTS_PER_SECOND, limits::DIGEST_ATTEMPTS_OF_HOST_PER_SECOND);
+        attempts.take(now_ns, host, most, most_of_host)
     }
 
     /// The row of a statement: its own, or a new one for this account if there is room for one.
@@ -258,35 +261,6 @@ impl DigestTable {
         let (rows, others) = (self.rows.clone(), self.others.to_vec());
         // The requester has gone, or has room for the answer of each core.
         let _ = answer.try_send(CoreDigests { core, now_ns, rows, others });
-    }
-}
-
-/// The texts read in the present second.
-#[derive(Default)]
-struct Attempts {
-    second: u64,
-    made: usize,
-    /// Attempts of each client's host, at most one for each attempt of the second.
-    of_hosts: HashMap<Option<ClientHost>, usize>,
-}
-
-impl Attempts {
-    fn take(&mut self, now_ns: u64, host: Option<ClientHost>) -> bool {
-        let second = now_ns / limits::SECOND_NS;
-        if second != self.second {
-            (self.second, self.made) = (second, 0);
-            self.of_hosts.clear();
-        }
-        if self.made >= limits::DIGEST_ATTEMPTS_PER_SECOND {
-            return false;
-        }
-        let of_host = self.of_hosts.entry(host).or_default();
-        if *of_host >= limits::DIGEST_ATTEMPTS_OF_HOST_PER_SECOND {
-            return false;
-        }
-        *of_host += 1;
-        self.made += 1;
-        true
     }
 }
 
@@ -440,17 +414,19 @@ mod tests {
 
     #[test]
     fn one_host_leaves_others_attempts_in_each_second() {
-        let mut attempts = Attempts::default();
+        let mut table = DigestTable::default();
         let host = |number: u32| Some(ClientHost::Network(Ipv4Addr::from_bits(number).into()));
         let mut of_one = 0;
         for second in 0..3 {
             let now_ns = second * limits::SECOND_NS;
-            of_one += (0..10_000).filter(|_| attempts.take(now_ns, host(1))).count();
-            assert!(attempts.take(now_ns, host(2)));
+            of_one += (0..10_000).filter(|_| table.take_attempt(now_ns, host(1), false)).count();
+            assert!(table.take_attempt(now_ns, host(2), false));
         }
         assert_eq!(of_one, 3 * limits::DIGEST_ATTEMPTS_OF_HOST_PER_SECOND);
-        let of_all = (0..100_000).filter(|number| attempts.take(u64::MAX, host(*number))).count();
+        let of_all = (0..100_000)
+            .filter(|number| table.take_attempt(u64::MAX, host(*number), false))
+            .count();
         assert_eq!(of_all, limits::DIGEST_ATTEMPTS_PER_SECOND);
-        assert!(attempts.of_hosts.len() <= limits::DIGEST_ATTEMPTS_PER_SECOND + 1);
+        assert!(table.attempts.hosts() <= limits::DIGEST_ATTEMPTS_PER_SECOND + 1);
     }
 }

@@ -1,6 +1,6 @@
 //! Records of slow queries: what they say, how long they stay, and how many a second has.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use shunt_reactor::{ClientAddress, ClientHost};
@@ -8,6 +8,7 @@ use tokio::sync::mpsc;
 use tracing::warn;
 
 use crate::client::identity::Driver;
+use crate::host_quota::HostQuota;
 use crate::limits;
 use crate::metrics::{Outcome, QueryKind};
 
@@ -147,11 +148,8 @@ impl SlowQueries {
 /// The records and lines of the present second.
 #[derive(Default)]
 pub(super) struct Budget {
-    second: u64,
-    records: usize,
+    records: HostQuota,
     lines: usize,
-    /// Records of each client's host, at most one for each record of the second.
-    of_hosts: HashMap<Option<ClientHost>, usize>,
     /// Records without a line since the last line.
     suppressed: u64,
 }
@@ -159,23 +157,14 @@ pub(super) struct Budget {
 impl Budget {
     /// Claims a record for a query of this host.
     pub(super) fn take_record(&mut self, now_ns: u64, host: Option<ClientHost>) -> bool {
-        let second = now_ns / limits::SECOND_NS;
-        if second != self.second {
-            (self.second, self.records, self.lines) = (second, 0, 0);
-            self.of_hosts.clear();
+        if self.records.begin_second(now_ns) {
+            self.lines = 0;
         }
-        if self.records >= limits::SLOW_QUERIES_PER_SECOND {
-            self.suppressed += 1;
-            return false;
-        }
-        let of_host = self.of_hosts.entry(host).or_default();
-        if *of_host >= limits::SLOW_QUERIES_OF_HOST_PER_SECOND {
-            self.suppressed += 1;
-            return false;
-        }
-        *of_host += 1;
-        self.records += 1;
-        true
+        let (most, most_of_host) =
+            (limits::SLOW_QUERIES_PER_SECOND, limits::SLOW_QUERIES_OF_HOST_PER_SECOND);
+        let is_taken = self.records.take(now_ns, host, most, most_of_host);
+        self.suppressed += u64::from(!is_taken);
+        is_taken
     }
 
     /// Claims a line for the record just claimed: `Some` with the number of queries without a line
@@ -191,7 +180,7 @@ impl Budget {
 
     /// The number of queries without a line, once the second in which they came is over.
     fn overdue(&mut self, now_ns: u64) -> Option<u64> {
-        let is_due = self.suppressed > 0 && now_ns / limits::SECOND_NS > self.second;
+        let is_due = self.suppressed > 0 && self.records.is_over(now_ns);
         is_due.then(|| std::mem::take(&mut self.suppressed))
     }
 }
@@ -263,7 +252,7 @@ mod tests {
         let mut budget = Budget::default();
         let records = (0..100_000).filter(|number| budget.take_record(0, host(*number))).count();
         assert_eq!(records, limits::SLOW_QUERIES_PER_SECOND);
-        assert!(budget.of_hosts.len() <= records);
+        assert!(budget.records.hosts() <= records);
     }
 
     #[test]

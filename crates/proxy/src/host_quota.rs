@@ -1,0 +1,61 @@
+//! A number of things in each second, of which one client's host gets a part.
+
+use std::collections::HashMap;
+
+use shunt_reactor::ClientHost;
+
+use crate::limits;
+
+/// Things that clients have taken in the present second.
+#[derive(Default)]
+pub(crate) struct HostQuota {
+    second: u64,
+    taken: usize,
+    /// Things of each client's host, at most one host for each thing.
+    of_hosts: HashMap<Option<ClientHost>, usize>,
+}
+
+impl HostQuota {
+    /// Begins the second of this time; `false` if it has begun before.
+    pub(crate) fn begin_second(&mut self, now_ns: u64) -> bool {
+        let second = now_ns / limits::SECOND_NS;
+        let is_new = second != self.second;
+        if is_new {
+            (self.second, self.taken) = (second, 0);
+            self.of_hosts.clear();
+        }
+        is_new
+    }
+
+    /// Takes one of the `most` things of this second, of which one host gets `most_of_host`.
+    pub(crate) fn take(
+        &mut self,
+        now_ns: u64,
+        host: Option<ClientHost>,
+        most: usize,
+        most_of_host: usize,
+    ) -> bool {
+        self.begin_second(now_ns);
+        if self.taken >= most {
+            return false;
+        }
+        let of_host = self.of_hosts.entry(host).or_default();
+        if *of_host >= most_of_host {
+            return false;
+        }
+        *of_host += 1;
+        self.taken += 1;
+        true
+    }
+
+    /// True if the second in which something was taken is over.
+    pub(crate) fn is_over(&self, now_ns: u64) -> bool {
+        now_ns / limits::SECOND_NS > self.second
+    }
+
+    /// Number of hosts that it knows.
+    #[cfg(test)]
+    pub(crate) fn hosts(&self) -> usize {
+        self.of_hosts.len()
+    }
+}
