@@ -341,7 +341,7 @@ pub(crate) struct Learned<'a> {
     pub(crate) statement: &'a PreparedStatement,
     /// The statement's keyspace in the core's present routing table; `None`: not routable.
     pub(crate) keyspace: Option<KeyspaceIndex>,
-    /// Its digest.
+    /// The statement's digest.
     pub(crate) digest: Digest,
     /// The digest of batches that begin with it.
     pub(crate) batch_digest: Digest,

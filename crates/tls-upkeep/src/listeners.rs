@@ -115,7 +115,7 @@ impl Listeners {
     }
 
     /// Reads the files that new options name for clients of the data path, if they name others.
-    /// Those of HTTP listeners need a restart.
+    /// The files of HTTP listeners need a restart.
     ///
     /// # Errors
     /// A file cannot be used. The former ones stay in use.

@@ -92,7 +92,7 @@ impl FileBacked for Client {
 pub struct TokenFile {
     /// The option that names the file.
     pub option: &'static str,
-    /// Its path.
+    /// The file's path.
     pub path: PathBuf,
 }
 

@@ -26,7 +26,7 @@ pub fn expires_soon(file: &CertificateFile) -> Option<String> {
     })
 }
 
-/// How exposed the admin pages are: what protects them from other machines.
+/// The protection of the admin pages from other machines.
 #[derive(Clone, Copy, Debug)]
 pub struct PagesExposure {
     /// Names of the options of TLS.

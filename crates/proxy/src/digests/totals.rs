@@ -90,7 +90,7 @@ impl End {
 pub struct Totals {
     /// Queries that ended, well or not.
     pub count: u64,
-    /// Those among them that ended with an error.
+    /// Requests that ended with an error.
     pub errors: [u64; ErrorKind::COUNT],
     /// Bytes of the requests' bodies.
     pub bytes_in: u64,

@@ -22,7 +22,7 @@ use sketch::Sketch;
 pub struct TableKeys {
     /// The table's keyspace.
     pub keyspace: Box<str>,
-    /// Its name.
+    /// The table's name.
     pub table: Box<str>,
     /// Reads of the present window and of the last one.
     pub reads: [Sketch; 2],

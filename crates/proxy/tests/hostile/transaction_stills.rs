@@ -381,7 +381,7 @@ fn a_wait_does_not_end_by_an_answer_that_is_too_old() {
     }
 }
 
-/// Its role may not read rules, which no other error of a node changes.
+/// The proxy's role may not read rules, which no other error of a node changes.
 #[test]
 fn a_proxy_that_may_not_read_rules_does_not_wait_for_them_after_another_error() {
     let bank = Bank::with(&[("bank", "t")]);
@@ -400,7 +400,8 @@ fn a_proxy_that_may_not_read_rules_does_not_wait_for_them_after_another_error() 
     assert_eq!(ring.written(), 1);
 }
 
-/// It is no member, because the ring has too few replicas, and serves its clients all the same.
+/// The proxy is no member, because the ring has too few replicas. Its clients are served all the
+/// same.
 #[test]
 fn a_proxy_that_cannot_join_reads_modes_at_its_fleets_level() {
     let (tables, bank) = (Tables::shared(), Bank::with(&[("bank", "t")]));

@@ -3,7 +3,7 @@
 use super::*;
 use crate::schema::{Cells, Factor};
 
-/// Whether each keyspace has a placement. Each is given with its replicas and its tables.
+/// Says of each keyspace, given with its replicas and tables, whether it has a placement.
 fn placed(budget: &mut Budget, keyspaces: &[(&str, u16, usize)]) -> Vec<bool> {
     let node = |id: u16| Node {
         id: NodeId(id),

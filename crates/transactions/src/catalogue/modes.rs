@@ -26,7 +26,7 @@ pub const QUESTION: &str = "SELECT keyspace_name, table_name, mode FROM shunt_me
 /// table may have another mode, or a rule, by now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Trust {
-    /// All keyspaces.
+    /// Every keyspace.
     #[default]
     Full,
     /// Keyspaces in which no table had a mode or a rule when these were last read.
