@@ -4,11 +4,11 @@ import pytest
 from cassandra import ConsistencyLevel
 from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, Session
 
-from harness.driver import UNDISTURBED
+from harness.driver import ANSWER_SECONDS, UNDISTURBED
 
 VERSIONS = [4, 5]
-# Several suites share the processors with the ring: a change of the schema may take longer than the default of ten.
-Session.default_timeout = 120.0
+# For clusters without an execution profile, and for PREPARE.
+Session.default_timeout = ANSWER_SECONDS
 # Others change the schema at the same time, and nodes on a busy machine agree late.
 DDL_SECONDS = 180
 
@@ -30,7 +30,7 @@ def connect(backend):
     def make(version=None, **settings):
         if version is not None:
             settings["protocol_version"] = version
-        profile = ExecutionProfile(consistency_level=ConsistencyLevel.ALL)
+        profile = ExecutionProfile(consistency_level=ConsistencyLevel.ALL, request_timeout=ANSWER_SECONDS)
         cluster = Cluster([backend.host], port=backend.port, execution_profiles={EXEC_PROFILE_DEFAULT: profile},
                           **{**UNDISTURBED, "max_schema_agreement_wait": 180, **settings})
         clusters.append(cluster)

@@ -2,6 +2,15 @@
 
 import pytest
 
+from harness.driver import ANSWER_SECONDS
+
+
+def test_queries_may_take_as_long_as_on_a_busy_machine(session):
+    """The limit of an execution profile replaces that of its session."""
+    future = session.execute_async("SELECT key FROM system.local")
+    assert future.timeout == ANSWER_SECONDS
+    future.result()
+
 
 def test_connects_with_the_version_and_compression_asked_for(cluster, session, version):
     """lz4 is the driver's first choice among what OPTIONS offers."""
