@@ -3,14 +3,16 @@
 use axum::http::{HeaderMap, header};
 use shunt_tls::Tokens;
 
+use crate::browser;
 use crate::pages::Refusal;
 
 /// Pages that orchestrators ask for, which have no tokens.
 const OPEN: [&str; 2] = ["/healthz", "/readyz"];
 
-/// True for a page that needs no token.
+/// True for a page that needs no token. The files of the page for browsers have no data; a browser
+/// that opens them can send no token yet.
 pub(crate) fn is_open(path: &str) -> bool {
-    OPEN.contains(&path)
+    OPEN.contains(&path) || browser::PATHS.contains(&path)
 }
 
 /// Decides about a request for a page that needs a token.

@@ -3,7 +3,8 @@
 //! The pages' own rules hold first: host name, TLS and token. Without tokens, only this machine may
 //! change anything. A page of another site that a browser of this machine shows must never change
 //! anything: a browser names the site in `Origin` or `Sec-Fetch-Site`, and asks beforehand (CORS)
-//! whether it may send JSON, which the server does not allow.
+//! whether it may send JSON, which the server does not allow. The page for browsers has the origin
+//! that the request itself names as its host.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use std::sync::Arc;
 use axum::Extension;
 use axum::extract::State;
 use axum::extract::rejection::JsonRejection;
-use axum::http::{HeaderMap, StatusCode, Uri, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Json, Response};
 use serde_json::Value;
 
@@ -33,7 +34,10 @@ pub(crate) async fn make(
     uri: Uri,
     body: Result<Json<Value>, JsonRejection>,
 ) -> Response {
-    if let Err((refusal, error)) = admit(&headers, peer, pages.access.tokens.is_some()) {
+    let origin_scheme = if pages.access.tls.is_some() { "https" } else { "http" };
+    if let Err((refusal, error)) =
+        admit(&headers, origin_scheme, peer, pages.access.tokens.is_some())
+    {
         pages.refusals.of(refusal).add(1);
         return failure(StatusCode::FORBIDDEN, error);
     }
@@ -51,13 +55,12 @@ pub(crate) async fn make(
 /// Decides about a request whose host name and token are right.
 fn admit(
     headers: &HeaderMap,
+    origin_scheme: &str,
     peer: IpAddr,
     has_tokens: bool,
 ) -> Result<(), (Refusal, &'static str)> {
-    let is_from_a_site = headers.contains_key(header::ORIGIN)
-        || headers.get_all("sec-fetch-site").iter().any(|site| site != "none");
-    if is_from_a_site {
-        return Err((Refusal::CrossSite, "a page in a browser may not change anything here"));
+    if is_from_another_site(headers, origin_scheme) {
+        return Err((Refusal::CrossSite, "a page of another site may not change anything here"));
     }
     if !has_tokens && !peer.is_loopback() {
         let error = "only this machine may change anything, because --admin-token-file is not set";
@@ -66,33 +69,85 @@ fn admit(
     Ok(())
 }
 
+/// True for a request of a page in a browser that did not come from this server.
+fn is_from_another_site(headers: &HeaderMap, origin_scheme: &str) -> bool {
+    let mut sites = headers.get_all("sec-fetch-site").iter();
+    let mut origins = headers.get_all(header::ORIGIN).iter();
+    match (origins.next(), origins.next()) {
+        // A program, or a browser that leaves out the origin, which none does in a POST of a page.
+        (None, _) => sites.any(|site| site != "none"),
+        (Some(origin), None) => {
+            !is_own(origin, headers, origin_scheme) || sites.any(|site| site != "same-origin")
+        }
+        (Some(_), Some(_)) => true,
+    }
+}
+
+/// True if the origin is the host that the request was sent to.
+fn is_own(origin: &HeaderValue, headers: &HeaderMap, origin_scheme: &str) -> bool {
+    let mut hosts = headers.get_all(header::HOST).iter();
+    let (Some(host), None) = (hosts.next(), hosts.next()) else { return false };
+    let (Ok(origin), Ok(host)) = (origin.to_str(), host.to_str()) else { return false };
+    let named = origin.strip_prefix(origin_scheme).and_then(|rest| rest.strip_prefix("://"));
+    named.is_some_and(|named| named.eq_ignore_ascii_case(host))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn headers(fields: &[(&'static str, &'static str)]) -> HeaderMap {
-        fields
-            .iter()
-            .map(|(name, value)| {
-                let name = axum::http::HeaderName::from_static(name);
-                (name, axum::http::HeaderValue::from_static(value))
-            })
-            .collect()
+        let mut headers = HeaderMap::new();
+        for (name, value) in fields {
+            headers.append(*name, HeaderValue::from_static(value));
+        }
+        headers
     }
 
     #[test]
-    fn a_site_in_a_browser_changes_nothing_wherever_it_comes_from() {
+    fn a_page_of_another_site_changes_nothing_wherever_it_comes_from() {
         let here = IpAddr::from([127, 0, 0, 1]);
         for fields in [
             &[("origin", "http://attacker.example")][..],
             &[("origin", "null")],
-            &[("origin", "http://127.0.0.1:9180")],
+            &[("origin", "http://127.0.0.1:3000")],
+            &[("origin", "http://localhost:9180")],
+            &[("origin", "http://127.0.0.1")],
+            &[("origin", "https://127.0.0.1:9180")],
+            &[("origin", "http://127.0.0.1:9180.attacker.example")],
+            &[("origin", "")],
+            &[("origin", "http://127.0.0.1:9180"), ("origin", "http://127.0.0.1:9180")],
+            &[("origin", "http://127.0.0.1:9180"), ("host", "attacker.example")],
+            &[("origin", "http://127.0.0.1:9180"), ("sec-fetch-site", "same-site")],
+            &[("origin", "http://attacker.example"), ("sec-fetch-site", "same-origin")],
             &[("sec-fetch-site", "cross-site")],
             &[("sec-fetch-site", "same-origin")],
         ] {
+            let all = [&[("host", "127.0.0.1:9180")], fields].concat();
             for has_tokens in [true, false] {
-                let refused = admit(&headers(fields), here, has_tokens).map_err(|(why, _)| why);
-                assert_eq!(refused, Err(Refusal::CrossSite), "{fields:?}");
+                let refused = admit(&headers(&all), "http", here, has_tokens);
+                assert_eq!(refused.map_err(|(why, _)| why), Err(Refusal::CrossSite), "{fields:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_own_page_may_ask_for_changes_from_this_machine_or_with_a_token() {
+        for (scheme, host, origin) in [
+            ("http", "127.0.0.1:9180", "http://127.0.0.1:9180"),
+            ("https", "Proxy.example:9180", "https://proxy.example:9180"),
+            ("http", "[::1]:9180", "http://[::1]:9180"),
+            ("http", "localhost", "http://localhost"),
+        ] {
+            let fields = [("host", host), ("origin", origin), ("sec-fetch-site", "same-origin")];
+            let (here, away) = (IpAddr::from([127, 0, 0, 1]), IpAddr::from([10, 0, 0, 1]));
+            // Browsers do not send Sec-Fetch-Site to clear-text addresses of other machines.
+            for fields in [&fields[..], &fields[..2]] {
+                let headers = headers(fields);
+                assert!(admit(&headers, scheme, here, false).is_ok(), "{fields:?}");
+                assert!(admit(&headers, scheme, away, true).is_ok(), "{fields:?}");
+                let refused = admit(&headers, scheme, away, false).map_err(|(why, _)| why);
+                assert_eq!(refused, Err(Refusal::Remote), "{fields:?}");
             }
         }
     }
@@ -108,7 +163,7 @@ mod tests {
             ("10.0.0.1", true, true),
         ] {
             let peer_address = peer.parse().expect("an address");
-            let admitted = admit(&headers(&[]), peer_address, has_tokens);
+            let admitted = admit(&headers(&[]), "http", peer_address, has_tokens);
             assert_eq!(admitted.is_ok(), is_admitted, "{peer} {has_tokens}");
         }
     }

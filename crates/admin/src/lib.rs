@@ -7,6 +7,7 @@
 //! loads and stores (no lock, no read-modify-write); the admin thread reads it at any moment.
 
 mod authorization;
+mod browser;
 mod changes;
 mod counter;
 mod encode;

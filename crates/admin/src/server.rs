@@ -29,7 +29,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::liveness::LOOK_EVERY;
 use crate::pages::{Pages, Refusal};
-use crate::{authorization, changes, host};
+use crate::{authorization, browser, changes, host};
 
 /// Connections at a time, one request each.
 const CONNECTIONS_MAX: usize = 512;
@@ -61,7 +61,8 @@ impl Pages {
             .route("/metrics", get(metrics))
             .route("/healthz", get(health))
             .route("/readyz", get(ready))
-            .route("/status", get(status))
+            .route("/status", get(status));
+        let router = browser::route(router)
             .fallback(not_found)
             .method_not_allowed_fallback(not_allowed)
             .layer(from_fn_with_state(Arc::clone(&self), check))
@@ -157,6 +158,15 @@ async fn check(
     next: Next,
 ) -> Response {
     has_asked.0.store(true, Ordering::Relaxed);
+    let mut answer = admit(&pages, request, next).await;
+    // A browser must not take a page for a script or for HTML, because clients' texts are in it.
+    let nosniff = HeaderValue::from_static("nosniff");
+    answer.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, nosniff);
+    answer
+}
+
+/// Answers a request, or refuses it.
+async fn admit(pages: &Pages, request: Request, next: Next) -> Response {
     if !host::is_meant(&request, &pages.access.names) {
         pages.refusals.of(Refusal::Host).add(1);
         let error = "this server does not accept this host name: use an IP address, or add the name to --admin after a comma";
@@ -240,7 +250,9 @@ async fn own_page(state: State<Arc<Pages>>, request: Request) -> Response {
 async fn not_found(State(pages): State<Arc<Pages>>, request: Request) -> Response {
     let own: String = pages.names().map(|name| format!("/{name}, ")).collect();
     let path = request.uri().path();
-    let error = format!("no page {path}; there are {own}/metrics, /healthz, /readyz and /status");
+    let error = format!(
+        "no page {path}; there are {own}/metrics, /healthz, /readyz and /status, and / for browsers"
+    );
     failure(StatusCode::NOT_FOUND, &error)
 }
 

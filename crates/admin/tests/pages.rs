@@ -109,6 +109,56 @@ async fn are_last_ones_open() -> bool {
     silent[2 * MOST - MOST / 2..].iter().all(is_open)
 }
 
+/// Returns the whole answer to a request.
+async fn whole_answer(address: SocketAddr, request: &str) -> String {
+    let mut stream = TcpStream::connect(address).await.expect("it listens");
+    stream.write_all(request.as_bytes()).await.expect("it is read");
+    let mut text = String::new();
+    stream.read_to_string(&mut text).await.expect("it is answered, and ends");
+    text
+}
+
+#[tokio::test]
+async fn a_browser_gets_a_page_that_may_use_nothing_but_its_own_files() {
+    let address = serve(8).await;
+    for (path, kind) in [
+        ("/", "text/html; charset=utf-8"),
+        ("/page.css", "text/css; charset=utf-8"),
+        ("/tables.js", "text/javascript; charset=utf-8"),
+        ("/page.js", "text/javascript; charset=utf-8"),
+    ] {
+        let request = |method| format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        let answer = whole_answer(address, &request("GET")).await;
+        let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+        assert!(head.starts_with("HTTP/1.1 200 OK") && !body.is_empty(), "{head}");
+        for field in [
+            &*format!("content-type: {kind}"),
+            "content-security-policy: default-src 'none'; script-src 'self'; style-src 'self'; ",
+            "require-trusted-types-for 'script'; trusted-types 'none'",
+            "frame-ancestors 'none'",
+            "x-content-type-options: nosniff",
+            "cache-control: no-store",
+            "referrer-policy: no-referrer",
+        ] {
+            assert!(head.contains(field), "{path} {field}: {head}");
+        }
+        assert!(!head.contains("unsafe"), "{head}");
+        let of_head = whole_answer(address, &request("HEAD")).await;
+        let (same_head, nothing) = of_head.split_once("\r\n\r\n").expect("a head");
+        let without_date = |head: &str| {
+            let fields = head.lines().filter(|line| !line.starts_with("date:"));
+            fields.map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!((without_date(same_head), nothing), (without_date(head), ""));
+        let line = whole_answer(address, &request("POST")).await;
+        assert!(line.starts_with("HTTP/1.1 405 "), "{line}");
+        let foreign = format!("GET {path} HTTP/1.1\r\nHost: attacker.example\r\n\r\n");
+        assert_eq!(self::answer(address, &foreign).await, "HTTP/1.1 421 Misdirected Request");
+    }
+    let json = whole_answer(address, "GET /status HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
+    assert!(json.contains("x-content-type-options: nosniff"), "{json}");
+}
+
 const TOKEN: &str = "a-token-of-20-letters";
 
 /// A part that no client should be sent to.
@@ -145,7 +195,7 @@ impl Part for Unready {
 /// Otherwise any page that an operator reads could change the proxy, because the operator's browser
 /// reaches the admin address.
 #[tokio::test]
-async fn only_a_program_of_this_machine_makes_changes_and_only_by_post() {
+async fn only_this_machine_makes_changes_and_only_by_post() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
     let address = listener.local_addr().expect("it listens");
     let pages = Pages::new("1", vec![Arc::new(Unready)]);
@@ -156,6 +206,9 @@ async fn only_a_program_of_this_machine_makes_changes_and_only_by_post() {
         ("POST", json.to_owned(), "blue", "409 Conflict"),
         ("POST", format!("{json}Origin: http://attacker.example\r\n"), "red", "403 Forbidden"),
         ("POST", format!("{json}Sec-Fetch-Site: cross-site\r\n"), "red", "403 Forbidden"),
+        // The page for browsers of this server.
+        ("POST", format!("{json}Origin: http://localhost\r\n"), "red", "200 OK"),
+        ("POST", format!("{json}Origin: http://localhost:3000\r\n"), "red", "403 Forbidden"),
         // Kinds of content that a browser sends to another site without asking.
         ("POST", "Content-Type: text/plain\r\n".to_owned(), "red", "415 Unsupported Media Type"),
         ("POST", String::new(), "red", "415 Unsupported Media Type"),
@@ -174,7 +227,7 @@ async fn only_a_program_of_this_machine_makes_changes_and_only_by_post() {
     );
     assert_eq!(answer(address, &request).await, "HTTP/1.1 421 Misdirected Request");
     let metrics = pages.render().expect("text");
-    assert!(metrics.contains("shunt_admin_refusals_total{reason=\"cross_site\"} 2"), "{metrics}");
+    assert!(metrics.contains("shunt_admin_refusals_total{reason=\"cross_site\"} 3"), "{metrics}");
 }
 
 /// Serves empty pages that need a token.
@@ -218,15 +271,23 @@ async fn a_token_opens_the_pages_that_orchestrators_do_not_ask_for() {
     }
     assert_eq!(ask("/nothing", "").await, "HTTP/1.1 401 Unauthorized");
     assert_eq!(ask("/nothing", &right).await, "HTTP/1.1 404 Not Found");
-    for path in ["/healthz", "/readyz"] {
+    // The page for browsers has no data: the browser sends the token for what the page asks.
+    for path in ["/healthz", "/readyz", "/", "/page.css", "/tables.js", "/page.js"] {
         assert_eq!(ask(path, "").await, "HTTP/1.1 200 OK");
     }
-    for other in ["/healthz/", "//healthz", "/healthz/../status", "/readyz%2f..%2fstatus"] {
+    for other in [
+        "/healthz/",
+        "//healthz",
+        "/healthz/../status",
+        "/readyz%2f..%2fstatus",
+        "//",
+        "/page.js/../status",
+    ] {
         assert_eq!(ask(other, "").await, "HTTP/1.1 401 Unauthorized", "{other}");
     }
     let metrics = pages.render().expect("text");
     for line in [
-        "shunt_admin_refusals_total{reason=\"no_token\"} 7",
+        "shunt_admin_refusals_total{reason=\"no_token\"} 9",
         "shunt_admin_refusals_total{reason=\"wrong_token\"} 10",
     ] {
         assert!(metrics.contains(line), "{metrics}");

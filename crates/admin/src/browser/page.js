@@ -1,0 +1,565 @@
+// The page for browsers: asks the JSON pages of this address every two seconds, and shows them.
+//
+// Texts come from clients and nodes. `textContent` is the only way by which one gets onto the page.
+"use strict";
+
+const INTERVAL_MS = 2000;
+const ANSWER_MS_MAX = 15000;
+const HISTORY_MS = 10 * 60 * 1000;
+const POINTS_MAX = 320;
+// Shortest time between two readings of a counter that a rate is of.
+const SPAN_MS_MIN = 1000;
+const ROWS_MAX = 500;
+
+const by = (id) => document.getElementById(id);
+const state = {
+  token: null, isLocked: false, isPaused: false, isAsking: false, isDue: false, timer: null,
+  version: null, status: null, config: null, configAt: -Infinity, pages: {}, updated: 0,
+  history: [], counts: null, certificates: [], nodes: new Map(), view: "overview", tables: {},
+};
+
+// ---- elements
+
+function element(name, content, className) {
+  const made = document.createElement(name);
+  if (content !== undefined) made.textContent = content;
+  if (className) made.className = className;
+  return made;
+}
+
+function write(target, content) {
+  if (target.textContent !== content) target.textContent = content;
+}
+
+const isProxy = () => state.status !== null && "client_groups" in state.status;
+
+// ---- requests
+
+async function ask(path, parameters) {
+  const headers = {};
+  if (state.token) headers.Authorization = `Bearer ${state.token}`;
+  const request = { headers, cache: "no-store", signal: AbortSignal.timeout(ANSWER_MS_MAX) };
+  if (parameters) {
+    headers["Content-Type"] = "application/json";
+    Object.assign(request, { method: "POST", body: JSON.stringify(parameters) });
+  }
+  const answer = await fetch(path, request);
+  const isJson = (answer.headers.get("Content-Type") || "").startsWith("application/json");
+  const body = isJson ? await answer.json() : await answer.text();
+  if (answer.ok) return body;
+  const failure = new Error(isJson && body.error ? body.error : `the answer has the status ${answer.status}`);
+  failure.status = answer.status;
+  throw failure;
+}
+
+async function turn() {
+  clearTimeout(state.timer);
+  state.isDue = state.isAsking;
+  if (state.isAsking) return;
+  state.isAsking = true;
+  const begun = performance.now();
+  try {
+    await askAll(begun);
+    state.isLocked = false;
+    show();
+  } catch (failure) {
+    complain(failure);
+  }
+  state.isAsking = false;
+  // Pages of a large ring cost the proxy more, and are asked for less often.
+  const pause = state.isDue ? 0 : Math.max(INTERVAL_MS, 10 * (performance.now() - begun));
+  if (!state.isPaused && !state.isLocked && !document.hidden) state.timer = setTimeout(turn, pause);
+}
+
+async function askAll(now) {
+  const view = TABLES[state.view];
+  const isConfigDue = now - state.configAt > 5 * INTERVAL_MS || state.view === "options";
+  const status = await ask("status");
+  state.status = status;
+  if (isProxy()) {
+    const page = view && !["status", "config"].includes(view.page) ? view.page : null;
+    const asked = [ask("metrics"), isConfigDue ? ask("config") : state.config, page ? ask(page) : null];
+    const [metrics, config, rows] = await Promise.all(asked);
+    if (isConfigDue) Object.assign(state, { config, configAt: now });
+    if (page) state.pages[page] = rows;
+    record(metrics, now);
+    rateNodes(status, now);
+  }
+  state.pages.status = status;
+  state.pages.config = state.config;
+  state.updated = Date.now();
+}
+
+// ---- rate and latency from the counters of /metrics
+
+function read(metrics) {
+  const counts = { queries: 0, failed: 0, buckets: [], certificates: [] };
+  for (const line of metrics.split("\n")) {
+    if (!line.startsWith("shunt_query_") && !line.startsWith("shunt_certificate_expires")) continue;
+    const value = Number(line.slice(line.lastIndexOf(" ") + 1));
+    const bucket = /^shunt_query_duration_seconds_bucket\{le="([^"]*)"\}/.exec(line);
+    if (bucket) counts.buckets.push([bucket[1] === "+Inf" ? Infinity : Number(bucket[1]), value]);
+    else if (line.startsWith("shunt_query_duration_seconds_count")) counts.queries = value;
+    else if (line.startsWith("shunt_certificate")) counts.certificates.push([line.slice(0, line.lastIndexOf(" ")), value]);
+    else if (/^shunt_query_outcomes_total\{outcome="(error|overloaded|timed_out|link_lost)"/.test(line)) counts.failed += value;
+  }
+  return counts;
+}
+
+// A quantile as Prometheus estimates it: linear within its bucket.
+function quantile(share, before, after) {
+  const counts = after.map(([upTo, count], index) => [upTo, count - (before[index] ? before[index][1] : 0)]);
+  const total = counts.length ? counts[counts.length - 1][1] : 0;
+  if (total <= 0) return null;
+  let [from, below] = [0, 0];
+  for (const [upTo, count] of counts) {
+    if (count >= share * total) {
+      return upTo === Infinity ? from * 1000 : 1000 * (from + (upTo - from) * (share * total - below) / (count - below));
+    }
+    [from, below] = [upTo, count];
+  }
+  return null;
+}
+
+function record(metrics, now) {
+  const counts = { at: now, ...read(metrics) }, before = state.counts;
+  state.certificates = counts.certificates;
+  if (before && now - before.at < SPAN_MS_MIN) return;
+  state.counts = counts;
+  // The counters of a proxy that was started again begin anew.
+  if (!before || counts.queries < before.queries || counts.buckets.length !== before.buckets.length) return;
+  const seconds = (now - before.at) / 1000;
+  state.history.push({
+    at: now, rate: (counts.queries - before.queries) / seconds, failed: Math.max(0, counts.failed - before.failed) / seconds,
+    p50: quantile(0.5, before.buckets, counts.buckets), p99: quantile(0.99, before.buckets, counts.buckets),
+  });
+  state.history = state.history.filter((point) => now - point.at < HISTORY_MS).slice(-POINTS_MAX);
+}
+
+function rateNodes(status, now) {
+  const former = state.nodes;
+  state.nodes = new Map();
+  for (const node of status.ring ? status.ring.nodes : []) {
+    let known = former.get(node.host_id);
+    if (!known || now - known.at >= SPAN_MS_MIN) {
+      const isLater = known && node.queries >= known.queries;
+      const rate = isLater ? (node.queries - known.queries) / ((now - known.at) / 1000) : null;
+      known = { at: now, queries: node.queries, rate };
+    }
+    node.rate = known.rate;
+    state.nodes.set(node.host_id, known);
+  }
+}
+
+// ---- overview
+
+function tiles(status) {
+  const last = state.history[state.history.length - 1] || {};
+  const nodes = status.ring ? status.ring.nodes : [];
+  const up = nodes.filter((node) => node.up).length;
+  const paused = status.cores.reduce((all, core) => all + core.clients_paused, 0);
+  return [
+    ["queries/s", number(last.rate)], ["p50 ms", milliseconds(last.p50)], ["p99 ms", milliseconds(last.p99)],
+    ["errors/s", decimal(last.failed), last.failed > 0], ["clients", number(status.clients)],
+    ["paused clients", number(paused), paused > 0], ["in flight", number(status.in_flight)],
+    ["nodes up", `${up} of ${nodes.length}`, up < nodes.length],
+  ];
+}
+
+function showTiles(status) {
+  const list = by("tiles");
+  tiles(status).forEach(([name, value, isBad], index) => {
+    if (!list.children[index]) {
+      const tile = element("div");
+      tile.append(element("dt", name), element("dd"));
+      list.append(tile);
+    }
+    const shown = list.children[index].lastChild;
+    write(shown, value);
+    shown.classList.toggle("bad", Boolean(isBad));
+  });
+}
+
+const SVG = "http://www.w3.org/2000/svg";
+const CHARTS = [
+  { title: "Queries per second", names: ["rate"], unit: "/s", form: number },
+  { title: "Latency: p50, and p99 dashed", names: ["p50", "p99"], unit: " ms", form: milliseconds },
+];
+
+function showCharts() {
+  const now = performance.now();
+  CHARTS.forEach(({ title, names, unit, form }, index) => {
+    const place = by("charts");
+    const figure = place.children[index] || place.appendChild(chart(title, names));
+    const values = state.history.flatMap((point) => names.map((name) => point[name])).filter(isNumber);
+    const most = values.reduce((one, other) => Math.max(one, other), 0);
+    names.forEach((name, line) => figure.querySelectorAll("path")[line].setAttribute("d", path(name, most, now)));
+    const last = state.history[state.history.length - 1] || {};
+    const shown = names.map((name) => `${name === "rate" ? "now" : name} ${form(last[name])}${unit}`).join(", ");
+    write(figure.querySelector("figcaption"), `${title}: ${shown}; most in 10 minutes ${form(most)}${unit}`);
+  });
+}
+
+function chart(title, names) {
+  const figure = element("figure");
+  const drawing = document.createElementNS(SVG, "svg");
+  drawing.setAttribute("viewBox", "0 0 600 100");
+  drawing.setAttribute("preserveAspectRatio", "none");
+  drawing.setAttribute("aria-hidden", "true");
+  names.forEach(() => drawing.append(document.createElementNS(SVG, "path")));
+  figure.append(element("figcaption", title), drawing, element("p", "10 minutes ago until now", "axis"));
+  return figure;
+}
+
+function path(name, most, now) {
+  let isOpen = false;
+  const steps = [];
+  for (const point of state.history) {
+    const value = point[name];
+    if (isNumber(value)) {
+      const x = 600 * (1 - (now - point.at) / HISTORY_MS), y = 97 - 92 * (most > 0 ? value / most : 0);
+      steps.push(`${isOpen ? "L" : "M"}${x.toFixed(1)} ${y.toFixed(1)}`);
+    }
+    isOpen = isNumber(value);
+  }
+  return steps.join("");
+}
+
+// ---- alerts: what is wrong, what to do, and the rule of docs/alerts.md that goes with it
+
+function alerts(status, config) {
+  const found = [];
+  const add = (what, advice, rule = "", isQuiet = false) => found.push({ what, advice, rule, isQuiet });
+  if (!status.ready) {
+    add(`Not ready: ${status.reason}`, "docs/monitoring.md, “When /readyz says 503”, says what each reason asks for.");
+  }
+  const nodes = status.ring ? status.ring.nodes : [];
+  for (const node of nodes.filter((node) => !node.up)) {
+    add(`Node ${node.address} is down`, "Look at the node. Its queries go to other replicas.");
+  }
+  const isCutOff = (node) => node.up && node.links === 0 && node.datacentre === status.ring.datacentre;
+  const hasLinks = nodes.some((node) => node.links > 0);
+  for (const node of nodes.filter((node) => isCutOff(node) && (hasLinks || status.clients > 0))) {
+    add(`Node ${node.address} is up, and the proxy has no link to it`,
+      "The log says why (“giving up a link to a node”); then the node, the network to it, and username.",
+      hasLinks ? "ShuntNodeUnreachable" : "ShuntWithoutLinks");
+  }
+  if (status.ring && !status.control_connected) {
+    add("The proxy has no control connection",
+      "Contact points, firewalls, username. Queries go on with the view of the ring that there is.", "ShuntRingViewOld");
+  }
+  for (const core of status.client_groups.cores_missing) {
+    add(`Core ${core} has not answered in time`,
+      "/healthz, the end of the log, and whether the machine was paused.", "ShuntLoopStandsStill");
+  }
+  for (const what of status.fleet ? status.fleet.alerts : []) {
+    add(`Fleet: ${what}`, "shunt fleet status; docs/monitoring.md explains the fields of fleet in Status.");
+  }
+  if (config && !config.reload.success) {
+    add(`The configuration was refused: ${config.reload.problems.join("; ")}`,
+      "Mend the file, then shunt reload. The former options stay in force.", "ShuntConfigurationRefused");
+  }
+  for (const [name, seconds] of state.certificates.filter(([, seconds]) => seconds < 14 * 24 * 3600)) {
+    const when = seconds < 0 ? "has expired" : `expires in ${duration(seconds)}`;
+    const which = name.slice(name.indexOf("{"));
+    add(`A certificate ${when}: ${which}`, "docs/tls.md, “Renew certificates”.", "ShuntCertificateExpires");
+  }
+  const waiting = config ? config.options.filter((option) => option.restart_needed).map((option) => option.key) : [];
+  if (waiting.length) add(`New values that wait for a restart: ${waiting.join(", ")}`, "Start the proxy again.", "", true);
+  return found;
+}
+
+function showAlerts(found) {
+  const list = by("alerts");
+  const shown = found.length ? found : [{ what: "None", advice: "", rule: "", isQuiet: true }];
+  while (list.children.length > shown.length) list.lastChild.remove();
+  shown.forEach(({ what, advice, rule, isQuiet }, index) => {
+    const item = list.children[index] || list.appendChild(element("li"));
+    if (!item.firstChild) item.append(element("strong"), element("span"));
+    item.classList.toggle("quiet", isQuiet);
+    write(item.firstChild, what);
+    write(item.lastChild, advice ? `. ${advice}${rule ? ` Rule: ${rule}.` : ""}` : "");
+  });
+}
+
+// ---- tables
+
+function tableState(name) {
+  const [title, direction] = TABLES[name].sort;
+  return state.tables[name] ||= { sort: TABLES[name].columns.findIndex((one) => one.title === title), direction, filter: "" };
+}
+
+const isAbsent = (value) => value === null || value === undefined;
+
+// Rows without a value come last in either direction.
+function compare(one, other, direction) {
+  if (isAbsent(one) || isAbsent(other)) return isAbsent(one) - isAbsent(other);
+  const isText = typeof one === "string" || typeof other === "string";
+  return direction * (isText ? String(one).localeCompare(String(other)) : one - other);
+}
+
+function showTable(name) {
+  const view = TABLES[name], page = state.pages[view.page], { sort, direction, filter } = tableState(name);
+  write(by("table-title"), view.title);
+  if (by("table").dataset.view !== name) openTable(name);
+  if (!page) return;
+  const all = view.rows(page), needle = filter.toLowerCase();
+  const cells = (row) => view.columns.map((one) => one.form(sum(one.value(row))));
+  const found = all.filter((row) => !needle || cells(row).some((cell) => cell.toLowerCase().includes(needle)));
+  found.sort((one, other) => compare(sum(view.columns[sort].value(one)), sum(view.columns[sort].value(other)), direction));
+  // A column without any value is left out, as `shunt clients` does.
+  const isFilled = (one) => all.some((row) => !isAbsent(one.value(row)));
+  const filled = view.columns.map((one, index) => index === 0 || all.length === 0 || isFilled(one));
+  fill(by("rows"), view, found.slice(0, ROWS_MAX));
+  fill(by("others"), { ...view, kick: null }, view.others ? view.others(page) : []);
+  const missing = view.missing ? view.missing(page) : [];
+  const rest = found.length > ROWS_MAX ? `; the first ${ROWS_MAX} are shown` : "";
+  write(by("count"), `${number(found.length)} of ${number(all.length)}${rest}`);
+  const silent = missing.length > 0 && `Cores that have not answered in time: ${missing.join(", ")}.`;
+  write(by("table-note"), [view.absence && view.absence(page), silent, view.note].filter(Boolean).join(" "));
+  hideEmpty(filled);
+  [...by("heading").children].slice(0, view.columns.length).forEach((cell, index) => {
+    cell.setAttribute("aria-sort", index !== sort ? "none" : direction > 0 ? "ascending" : "descending");
+    write(cell.firstChild, view.columns[index].title + (index !== sort ? "" : direction > 0 ? " ▲" : " ▼"));
+  });
+}
+
+function hideEmpty(filled) {
+  const rows = [by("heading"), ...by("rows").children, ...by("others").children];
+  for (const row of rows) filled.forEach((isShown, index) => { if (row.children[index]) row.children[index].hidden = !isShown; });
+}
+
+function openTable(name) {
+  const view = TABLES[name];
+  by("table").dataset.view = name;
+  by("filter").value = tableState(name).filter;
+  by("rows").replaceChildren();
+  by("others").replaceChildren();
+  write(by("count"), "");
+  write(by("table-note"), "");
+  by("heading").replaceChildren(...view.columns.map((one, index) => {
+    const cell = element("th", undefined, one.isNumber ? "number" : ""), button = element("button", one.title);
+    cell.scope = "col";
+    button.type = "button";
+    button.addEventListener("click", () => {
+      const chosen = tableState(name);
+      const direction = chosen.sort === index ? -chosen.direction : one.isNumber || one.form === time ? -1 : 1;
+      Object.assign(chosen, { sort: index, direction });
+      showTable(name);
+    });
+    cell.append(button);
+    return cell;
+  }));
+  if (view.kick) by("heading").append(element("th", "close", "act"));
+}
+
+// Rows keep their elements, so that focus and selection survive the next turn.
+function fill(body, view, rows) {
+  const focused = document.activeElement, known = new Map([...body.children].map((row) => [row.dataset.key, row]));
+  const keys = new Set();
+  rows.forEach((data, index) => {
+    let key = JSON.stringify(view.key(data));
+    while (keys.has(key)) key += "+";
+    keys.add(key);
+    const row = known.get(key) || makeRow(view, key);
+    row.data = data;
+    view.columns.forEach((one, place) => {
+      const cell = row.children[place];
+      write(cell, one.form(sum(one.value(data))));
+      cell.classList.toggle("bad", Boolean(one.isBad && one.isBad(data)));
+    });
+    if (body.children[index] !== row) body.insertBefore(row, body.children[index] || null);
+  });
+  while (body.children.length > rows.length) body.lastChild.remove();
+  if (focused !== document.activeElement && body.contains(focused)) focused.focus({ preventScroll: true });
+}
+
+function makeRow(view, key) {
+  const row = element("tr");
+  row.dataset.key = key;
+  const className = (one) => one.isNumber ? "number" : one.title === "text" ? "text long" : "text";
+  row.append(...view.columns.map((one) => element("td", undefined, className(one))));
+  if (view.kick) {
+    const cell = element("td", undefined, "act"), button = element("button", "Close…");
+    button.type = "button";
+    button.addEventListener("click", () => openKick(view.kick(row.data)));
+    cell.append(button);
+    row.append(cell);
+  }
+  return row;
+}
+
+// ---- closing clients
+
+function openKick(conditions) {
+  const given = Object.entries(conditions || {}).filter(([, value]) => value !== null && value !== undefined);
+  by("conditions").replaceChildren(element("legend", "Conditions"), ...given.map(([key, value]) => {
+    const label = element("label"), box = element("input");
+    Object.assign(box, { type: "checkbox", checked: true, name: key, value });
+    box.addEventListener("change", judgeKick);
+    label.append(box, ` ${key} = ${value}`);
+    return label;
+  }));
+  write(by("outcome"), "");
+  write(by("cancel"), "Cancel");
+  judgeKick();
+  by("kick").showModal();
+  by("cancel").focus();
+}
+
+const chosen = () => [...by("conditions").querySelectorAll("input:checked")];
+const judgeKick = () => { by("confirm").disabled = chosen().length === 0; };
+
+async function kick() {
+  by("confirm").disabled = true;
+  write(by("outcome"), "closing");
+  try {
+    const outcome = await ask("kick", Object.fromEntries(chosen().map((box) => [box.name, box.value])));
+    const missing = outcome.cores_missing.length ? "; some cores have not answered in time: ask again" : "";
+    write(by("outcome"), `closed ${outcome.closed} ${outcome.closed === 1 ? "client" : "clients"}${missing}`);
+    write(by("cancel"), "Done");
+  } catch (failure) {
+    write(by("outcome"), `error: ${failure.message}`);
+    judgeKick();
+  }
+  turn();
+}
+
+// ---- any state as nested tables
+
+function tree(value, depth = 0) {
+  if (value === null || typeof value !== "object") return element("span", text(value));
+  if (depth > 6) return element("span", JSON.stringify(value));
+  const table = element("table"), body = element("tbody");
+  const isObject = (one) => one && typeof one === "object" && !Array.isArray(one);
+  const isList = Array.isArray(value) && value.length > 0 && value.every(isObject);
+  if (isList) {
+    const names = [...new Set(value.flatMap(Object.keys))], heading = element("tr");
+    heading.append(...names.map((name) => element("th", name)));
+    const head = element("thead");
+    head.append(heading);
+    table.append(head);
+    for (const one of value.slice(0, ROWS_MAX)) body.append(cellsOf(names.map((name) => tree(one[name], depth + 1))));
+  } else if (Array.isArray(value)) {
+    return element("span", value.map((one) => typeof one === "object" ? JSON.stringify(one) : text(one)).join(", ") || nothing);
+  } else {
+    for (const [name, one] of Object.entries(value)) body.append(cellsOf([element("strong", name), tree(one, depth + 1)]));
+  }
+  table.append(body);
+  return table;
+}
+
+function cellsOf(contents) {
+  const row = element("tr");
+  for (const content of contents) {
+    const cell = element("td");
+    cell.append(content);
+    row.append(cell);
+  }
+  return row;
+}
+
+// ---- the page as a whole
+
+const KINDS = { dispatch: "dispatcher", agent: "agent", multiget: "sidecar", shim: "shim", store: "embedded nodes" };
+
+function show() {
+  const { status } = state, isAProxy = isProxy();
+  const found = Object.keys(KINDS).find((key) => key in status);
+  const kind = isAProxy ? "proxy" : found ? KINDS[found] : "process";
+  const cluster = isAProxy && status.ring ? ` of ${status.ring.cluster_name}` : "";
+  state.version ||= status.version;
+  const isOld = state.version !== status.version ? "; load this page again: the version has changed" : "";
+  write(by("name"), `Shunt ${kind}${cluster}`);
+  const raised = isAProxy ? alerts(status, state.config) : [];
+  const bad = raised.filter((alert) => !alert.isQuiet).length;
+  const ready = status.ready ? "ready" : `not ready: ${status.reason}`;
+  write(by("state"), `${ready}; version ${status.version}, up ${duration(status.uptime_seconds)}${isOld}`);
+  by("state").classList.toggle("bad", !status.ready);
+  document.body.classList.remove("stale");
+  document.title = `${bad ? `(${bad}) ` : ""}Shunt ${kind}${cluster}`;
+  by("login").hidden = true;
+  const names = isAProxy ? ["overview", ...Object.keys(TABLES), "status"] : ["status"];
+  if (!names.includes(state.view)) state.view = names[0];
+  showNavigation(names, bad);
+  for (const id of ["overview", "status"]) by(id).hidden = state.view !== id;
+  by("table").hidden = !(state.view in TABLES);
+  if (state.view === "overview") {
+    showTiles(status);
+    showCharts();
+    showAlerts(raised);
+  } else if (state.view === "status") {
+    by("tree").replaceChildren(tree(status));
+  } else {
+    showTable(state.view);
+  }
+}
+
+function showNavigation(names, bad) {
+  const nav = by("nav");
+  if (nav.children.length !== names.length) {
+    nav.replaceChildren(...names.map((name) => {
+      const link = element("a");
+      link.href = `#${name}`;
+      return link;
+    }));
+  }
+  names.forEach((name, index) => {
+    const link = nav.children[index], title = TABLES[name] ? TABLES[name].title : name[0].toUpperCase() + name.slice(1);
+    write(link, name === "overview" && bad ? `${title} (${bad} ${bad === 1 ? "alert" : "alerts"})` : title);
+    link.classList.toggle("bad", name === "overview" && bad > 0);
+    if (name === state.view) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  });
+}
+
+function duration(seconds) {
+  const [days, hours, minutes] = [seconds / 86400, seconds / 3600 % 24, seconds / 60 % 60].map(Math.floor);
+  return days ? `${days} d ${hours} h` : hours ? `${hours} h ${minutes} min` : minutes ? `${minutes} min` : `${seconds} s`;
+}
+
+function complain(failure) {
+  document.body.classList.add("stale");
+  by("state").classList.add("bad");
+  const since = state.updated ? ` The figures are of ${new Date(state.updated).toLocaleTimeString()}.` : "";
+  const why = failure.status ? failure.message : failure.name === "TypeError" ? "the process cannot be reached" : failure.message;
+  write(by("state"), `no answer: ${why}.${since}`);
+  state.isLocked = failure.status === 401;
+  if (state.isLocked) {
+    write(by("login-error"), state.token ? "The token is not accepted." : "");
+    state.token = null;
+    if (by("login").hidden) {
+      by("login").hidden = false;
+      by("token").focus();
+    }
+  }
+}
+
+function choose() {
+  const name = location.hash.slice(1);
+  if (name === "main") return;
+  state.view = name in TABLES || name === "status" ? name : "overview";
+  if (state.status) show();
+  turn();
+}
+
+by("pause").addEventListener("click", () => {
+  state.isPaused = !state.isPaused;
+  by("pause").setAttribute("aria-pressed", String(state.isPaused));
+  if (!state.isPaused) turn();
+});
+by("login").addEventListener("submit", (event) => {
+  event.preventDefault();
+  state.token = by("token").value.trim();
+  by("token").value = "";
+  turn();
+});
+by("search").addEventListener("submit", (event) => event.preventDefault());
+by("filter").addEventListener("input", () => {
+  tableState(state.view).filter = by("filter").value;
+  showTable(state.view);
+});
+by("confirm").addEventListener("click", kick);
+window.addEventListener("hashchange", choose);
+document.addEventListener("visibilitychange", () => { if (!document.hidden && !state.isPaused) turn(); });
+choose();

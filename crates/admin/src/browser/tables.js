@@ -1,0 +1,96 @@
+// The tables of the page for browsers: the JSON page of each, its rows and its columns; and the
+// forms of texts and numbers.
+"use strict";
+
+const nothing = "–";
+const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+const tenths = new Intl.NumberFormat("en", { maximumFractionDigits: 1, minimumFractionDigits: 1 });
+const isNumber = (value) => typeof value === "number" && Number.isFinite(value);
+const number = (value) => isNumber(value) ? whole.format(value) : nothing;
+const decimal = (value) => isNumber(value) ? tenths.format(value) : nothing;
+const milliseconds = (value) => decimal(value);
+const microseconds = (value) => isNumber(value) ? tenths.format(value / 1000) : nothing;
+const text = (value) => value === null || value === undefined || value === "" ? nothing : String(value);
+const time = (value) => isNumber(value) ? new Date(value).toISOString().replace("T", " ") : nothing;
+const sum = (value) => value && typeof value === "object" ? Object.values(value).reduce((a, b) => a + b, 0) : value;
+const upDown = (value) => value === true ? "up" : value === false ? "DOWN" : nothing;
+
+
+// ---- the tables: the page of each, its rows, and its columns
+
+const at = (path) => (row) => path.reduce((value, key) => value === null || value === undefined ? null : value[key], row);
+const column = (title, path, form = text, more = {}) =>
+  ({ title, value: at(path.split(".")), form, isNumber: form !== text && form !== upDown && form !== time, ...more });
+
+const TABLES = {
+  nodes: {
+    title: "Nodes", page: "status", sort: ["recent p99 ms", -1], key: (row) => [row.host_id],
+    rows: (page) => page.ring ? page.ring.nodes : [],
+    absence: (page) => page.ring ? "" : "The proxy does not know the ring yet.",
+    note: "“recent” covers the last seconds; the other times and “timed out” count since the proxy has started.",
+    columns: [
+      column("node", "address"), column("datacentre", "datacentre"), column("rack", "rack"),
+      column("state", "up", upDown, { isBad: (row) => row.up === false }), column("version", "release_version"),
+      column("links", "links", number, { isBad: (row) => row.up === true && row.links === 0 }),
+      column("in flight", "in_flight", number), column("queries/s", "rate", number), column("queries", "queries", number),
+      column("timed out", "timed_out", number), column("recent p99 ms", "recent.latency_us.p99", microseconds),
+      column("p50 ms", "latency_us.p50", microseconds), column("p99 ms", "latency_us.p99", microseconds),
+    ],
+  },
+  clients: {
+    title: "Clients", page: "status", sort: ["queries/s", -1],
+    key: (row) => [row.role, row.identity, row.application, row.address, row.keyspace, row.driver, row.driver_version,
+      row.protocol_version, row.tls],
+    rows: (page) => page.client_groups.groups, missing: (page) => page.client_groups.cores_missing,
+    others: (page) => page.client_groups.others.clients > 0 ? [{ role: "(others)", ...page.client_groups.others }] : [],
+    kick: (row) => ({ role: row.role, application: row.application, address: row.address }),
+    columns: [
+      column("role", "role"), column("identity", "identity"), column("application", "application"),
+      column("address", "address"), column("driver", "driver"), column("keyspace", "keyspace"), column("TLS", "tls"),
+      column("clients", "clients", number), column("paused", "paused", number), column("in flight", "in_flight", number),
+      column("queries/s", "queries_per_second", number), column("queries", "queries", number), column("errors", "errors", number),
+      column("bytes in", "bytes_in", number), column("bytes out", "bytes_out", number),
+      column("p50 ms", "p50_us", microseconds), column("p99 ms", "p99_us", microseconds),
+    ],
+  },
+  queries: {
+    title: "Queries", page: "digests", sort: ["sum ms", -1], key: (row) => [row.kind, row.keyspace, row.text],
+    rows: (page) => page.digests, missing: (page) => page.cores_missing,
+    others: (page) => page.others.map((row) => ({ text: "(others)", ...row })),
+    columns: [
+      column("text", "text"), column("table", "table"), column("role", "role"), column("kind", "kind"),
+      column("count", "count", number), column("errors", "errors", number), column("sum ms", "sum_us", microseconds),
+      column("p50 ms", "p50_us", microseconds), column("p99 ms", "p99_us", microseconds),
+      column("bytes in", "bytes_in", number), column("bytes out", "bytes_out", number),
+    ],
+  },
+  slow: {
+    title: "Slow queries", page: "slow_queries", sort: ["ended", -1],
+    key: (row) => [row.core, row.stream, row.client, row.total_ms, row.text],
+    rows: (page) => page.slow_queries, missing: (page) => page.cores_missing,
+    kick: (row) => row.client ? { id: row.client } : null,
+    columns: [
+      column("ended", "ended_unix_ms", time), column("total ms", "total_ms", milliseconds),
+      column("at node", "node_ms", milliseconds), column("waited", "wait_ms", milliseconds), column("outcome", "outcome"),
+      column("node", "node"), column("role", "role"),
+      column("application", "application"), column("client", "client"), column("table", "table"), column("text", "text"),
+    ],
+  },
+  hot: {
+    title: "Hot keys", page: "hot_keys", sort: ["reads/s", -1], key: (row) => [row.table, row.key],
+    rows: (page) => page.hot_keys, missing: (page) => page.cores_missing,
+    absence: (page) => page.sample === 0 && page.cores_missing.length === 0
+      ? "Hot keys are switched off: hot_keys_sample is 0." : "",
+    columns: [
+      column("table", "table"), column("key", "key"), column("reads/s", "reads_per_s", decimal),
+      column("writes/s", "writes_per_s", decimal), column("±/s", "error", decimal),
+    ],
+  },
+  options: {
+    title: "Options", page: "config", sort: ["source", -1], key: (row) => [row.key], rows: (page) => page.options,
+    columns: [
+      column("option", "key"), column("value", "value"), column("source", "source"), column("default", "default"),
+      column("after a restart", "value_after_restart"),
+    ],
+  },
+};

@@ -1,0 +1,226 @@
+"""The page for browsers of the admin address, in a headless Chromium: what it shows, sorts and filters, and what it closes."""
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+from cassandra.cluster import Cluster, NoHostAvailable
+from cassandra.protocol import StartupMessage
+
+from harness import browser as browsers
+from harness.driver import UNDISTURBED
+from harness.embedded import Embedded
+from harness.ports import free_port
+from harness.proxy import PATIENT_PROXY, Proxy
+from harness.waits import until
+
+pytestmark = browsers.only_with_chromium()
+
+HOSTILE = "<img src=x onerror=alert(1)>"
+TOKEN = "a-token-of-20-letters"
+QUERY = "SELECT release_version FROM system.local"
+
+ROWS = "[...document.querySelectorAll('#rows tr')]"
+# The texts of a column in the order of the rows.
+COLUMN = """(() => {{
+  const titles = [...document.querySelectorAll('#heading th')].map((cell) => cell.textContent.split(' ▲')[0].split(' ▼')[0]);
+  return [...document.querySelectorAll('#rows tr')].map((row) => row.children[titles.indexOf('{}')].textContent);
+}})()"""
+
+
+def connect(proxy, application: str):
+    """A driver's cluster and session with the name of an application in STARTUP, which this driver's own option does not send."""
+
+    class Named(Cluster.connection_class):
+        def send_msg(self, message, *arguments, **options):
+            if isinstance(message, StartupMessage):
+                message.options["APPLICATION_NAME"] = application
+            return super().send_msg(message, *arguments, **options)
+
+    cluster = Cluster([proxy.host], port=proxy.port, connection_class=Named, **UNDISTURBED)
+    return cluster, cluster.connect()
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory):
+    contact, admin = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
+    log = tmp_path_factory.mktemp("node") / "node.log"
+    with Embedded("page", contact, ["node", "--listen", contact, "--admin", admin], [contact], log) as node:
+        node.admin = admin
+        yield node
+
+
+@pytest.fixture(scope="module")
+def proxy(node, tmp_path_factory):
+    log = tmp_path_factory.mktemp("proxy") / "proxy.log"
+    with Proxy(node.contact, f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}", ["--cores", "1", *PATIENT_PROXY], log) as proxy:
+        yield proxy
+
+
+@pytest.fixture(scope="module")
+def sessions(proxy):
+    """A session of each of two applications."""
+    found = [connect(proxy, name) for name in (HOSTILE, "checkout")]
+    for _, session in found:
+        session.execute(QUERY)
+    yield [session for _, session in found]
+    for cluster, _ in found:
+        cluster.shutdown()
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    with browsers.Browser(tmp_path_factory.mktemp("browser")) as browser:
+        yield browser
+
+
+@pytest.fixture
+def page(browser, proxy, sessions):
+    """The browser with the page, as it is at first."""
+    browser.told.clear()
+    browser.open(f"http://{proxy.admin}/")
+    browser.until("document.querySelectorAll('#tiles dd').length === 8", "the page shows the proxy")
+    yield browser
+    assert browser.told == [], "faults of the page and violations of its policy"
+
+
+def show(page, table: str) -> None:
+    """Opens a table by its link, and waits for rows."""
+    page.run(f"document.querySelector('#nav a[href=\"#{table}\"]').click()")
+    page.until(f"document.getElementById('table').dataset.view === '{table}' && {ROWS}.length > 0", f"rows of {table}")
+
+
+def tab_to(page, condition: str) -> None:
+    """Moves the focus by the Tab key until it is at an element."""
+    for _ in range(60):
+        if page.run(f"((element) => {condition})(document.activeElement)"):
+            return
+        page.press("Tab")
+    raise AssertionError(f"no way to {condition} with the Tab key")
+
+
+def write_filter(page, text: str) -> None:
+    page.run("document.getElementById('filter').select()")
+    tab_to(page, "element.id === 'filter'")
+    page.type(text)
+
+
+def test_what_the_proxy_does_now(page, sessions):
+    tile = "Number([...document.querySelectorAll('#tiles div')].find((tile) => tile.innerText.startsWith('{}')).lastChild.textContent) || 0"
+    assert page.run(tile.format("clients")) >= 2
+
+    # A turn of the page later, the rate is that of the queries in between.
+    def counted() -> bool:
+        sessions[0].execute(QUERY)
+        return page.run(tile.format("queries/s")) > 0 and page.run(tile.format("p99 ms")) > 0
+
+    until(counted, "the page has a rate and a latency", told=lambda: page.run("document.body.innerText"))
+    page.until("document.querySelector('svg path').getAttribute('d').includes('L')", "the rate is drawn")
+    assert page.run("document.getElementById('alerts').innerText").strip() == "None"
+    if picture := os.environ.get("SHUNT_PAGE_PICTURE"):
+        page.picture(Path(picture), 1100, 640)
+
+
+def test_a_hostile_name_is_a_text(page):
+    show(page, "clients")
+    page.until(f"{COLUMN.format('application')}.includes('{HOSTILE}')", "the name is shown as it is")
+    assert page.run("document.images.length") == 0
+    # The policy of the page refuses what its script never does.
+    with pytest.raises(browsers.Failed, match="TrustedHTML"):
+        page.run("document.body.innerHTML = '<img src=x>'")
+    page.until("document.querySelector('h1').textContent.startsWith('Shunt proxy')", "the page is still there")
+    page.told[:] = [told for told in page.told if "TrustedHTML" not in told]
+
+
+def test_a_table_is_sorted_by_any_column_and_filtered(page):
+    show(page, "clients")
+    page.until(f"{ROWS}.length === 2", "two groups of clients")
+    tab_to(page, "element.closest('th') && element.textContent === 'application'")
+    heading = "document.activeElement.closest('th').getAttribute('aria-sort')"
+    for order, rows in (("ascending", [HOSTILE, "checkout"]), ("descending", ["checkout", HOSTILE])):
+        page.press("Enter")
+        assert page.run(heading) == order
+        assert sorted(page.run(COLUMN.format("application"))) == sorted(rows)
+        assert page.run(COLUMN.format("application")) == rows
+    write_filter(page, "CheckOut")
+    assert page.run(COLUMN.format("application")) == ["checkout"]
+    assert page.run("document.getElementById('count').textContent") == "1 of 2"
+    write_filter(page, "no such client")
+    assert page.run(f"{ROWS}.length") == 0
+
+
+def test_queries_and_options_are_tables(page, sessions):
+    show(page, "queries")
+    assert any("release_version" in text for text in page.run(COLUMN.format("text")))
+    show(page, "options")
+    write_filter(page, "query_timeout_ms")
+    assert page.run(COLUMN.format("value"))[0] == "30000" and page.run(COLUMN.format("source"))[0] == "flag"
+    show(page, "nodes")
+    assert page.run(COLUMN.format("state")) == ["up"]
+
+
+def test_clients_are_closed_without_a_mouse(page, proxy, sessions):
+    show(page, "clients")
+    write_filter(page, "onerror")
+    tab_to(page, "element.textContent === 'Close…'")
+    page.press("Enter")
+    page.until("document.getElementById('kick').open", "the page asks first")
+    told = page.run("document.getElementById('conditions').innerText")
+    assert f"application = {HOSTILE}" in told and "address = 127.0.0.1" in told, told
+    page.press("Escape")
+    page.until("!document.getElementById('kick').open", "nothing is closed")
+    assert 'shunt_clients_closed_total{reason="operator"} 0\n' in proxy.get("/metrics")[1]
+    tab_to(page, "element.textContent === 'Close…'")
+    page.press("Enter")
+    tab_to(page, "element.id === 'confirm'")
+    page.press("Enter")
+    outcome = page.until("/closed|error/.test(document.getElementById('outcome').innerText) && document.getElementById('outcome').innerText",
+                         "the proxy has answered")
+    assert re.fullmatch("closed [1-9] clients?", outcome), outcome
+    assert 'shunt_clients_closed_total{reason="operator"} 0\n' not in proxy.get("/metrics")[1]
+    assert f'application="{HOSTILE}"' in proxy.log.read_text()
+
+    def answers() -> bool:
+        try:
+            return bool(sessions[0].execute(QUERY))
+        except NoHostAvailable:
+            return False
+
+    until(answers, "the driver is back", told=proxy.log_tail)
+
+
+def test_a_token_is_asked_for(browser, node, tmp_path):
+    token = tmp_path / "token"
+    token.write_text(f"{TOKEN}\n")
+    listen, admin = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
+    guarded = Proxy(node.contact, listen, admin, ["--cores", "1", "--admin-token-file", str(token), *PATIENT_PROXY], tmp_path / "proxy.log")
+    with guarded:
+        browser.open(f"http://{admin}/")
+        browser.until("document.activeElement.id === 'token'", "the page asks for a token")
+        for text, expected in (("a-wrong-token-of-25-letters", "not accepted"), (TOKEN, "")):
+            browser.type(text)
+            browser.press("Enter")
+            browser.until(f"document.getElementById('login-error').innerText.includes('{expected}')", "the token is judged")
+            if expected:
+                browser.until("document.activeElement.id === 'token'", "another token can be given")
+        browser.until("document.querySelectorAll('#tiles dd').length === 8", "the page shows the proxy")
+        assert browser.run("document.getElementById('login').hidden")
+
+
+def test_other_processes_show_their_status(browser, node):
+    browser.open(f"http://{node.admin}/")
+    browser.until("document.querySelector('h1').textContent === 'Shunt embedded nodes'", "the page names the process")
+    assert node.contact in browser.run("document.getElementById('tree').innerText")
+    assert browser.run("document.querySelectorAll('#nav a').length") == 1
+
+
+def test_a_node_that_dies_and_a_proxy_that_ends(page, node, proxy):
+    node.kill()
+    page.until("document.getElementById('state').innerText.startsWith('not ready')", "the page says so")
+    page.until("document.getElementById('alerts').innerText.includes('Not ready: no node')", "there is an alert")
+    assert page.run("document.querySelector('#nav a').innerText").startswith("Overview (")
+    proxy.kill()
+    page.until("document.getElementById('state').innerText.includes('cannot be reached')", "the page shows no old figures as new ones")
+    page.until("document.body.classList.contains('stale')", "the figures are marked")
+    page.told.clear()
