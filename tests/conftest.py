@@ -14,7 +14,7 @@ import pytest
 
 from harness.cluster import Cluster
 from harness.embedded import Embedded
-from harness.proxy import LISTEN, Proxy
+from harness.proxy import LISTEN, UNDISTURBED_PROXY, Proxy
 
 
 @dataclass
@@ -54,11 +54,11 @@ def backend():
         with Embedded.direct() as node:
             yield _backend(node.contact, node.contact, store)
         return
-    ring = Cluster.load("ring") or Cluster("ring")
+    ring = Cluster.load("ring") or Cluster("ring", patient=True)
     ours = not any(node.pid() for node in ring.nodes)
     ring.start()
     try:
-        with Proxy(ring.contacts):
+        with Proxy(ring.contacts, options=UNDISTURBED_PROXY):
             yield _backend(LISTEN, ring.contacts, store)
     finally:
         if ours:

@@ -5,6 +5,7 @@ Wrong data is never tried again. A failure that is not recognised is a verdict.
 
 import json
 import re
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,14 +19,15 @@ RERUNS_MAX = 3
 GO = re.compile(r"no response received|i/o timeout|connection refused|connection reset|broken pipe|no hosts available"
                 r"|unable to create session|context deadline exceeded|gocql: no connections"
                 r"|^(?!.*, want ).*(?:Operation timed out - received only|Cannot achieve consistency level"
-                r"|did not answer in time|no link to a node could take this query|nodes are overloaded)")
+                r"|did not answer in time|no link to a node could take this query|nodes are overloaded"
+                r"|connection to the node was lost|no other node can be reached)")
 GO_MESSAGE = re.compile(r"^\s+\w+_test\.go:\d+: ")
 JAVA = re.compile(r"^(?:java\.util\.concurrent\.(?:Completion|Execution)Exception: )?[\w.$]*\b(DriverTimeout|AllNodesFailed|NoNodeAvailable"
-                  r"|ClosedConnection|Heartbeat|ConnectionInit|Connect|Overloaded|Bootstrapping|Unavailable|ReadTimeout|WriteTimeout)Exception")
+                  r"|Timeout|SocketTimeout|ClosedConnection|Heartbeat|ConnectionInit|Connect|Overloaded|Bootstrapping|Unavailable|ReadTimeout|WriteTimeout)Exception")
 # The first line of a panic by `unwrap` or `expect`, or by a helper that shows errors as these do.
 RUST_PANIC = re.compile(r" panicked at .*\n(.*)")
 RUST = re.compile(r"^(?!assertion ).*\b(RequestTimeout|ConnectionPoolError|BrokenConnection|ConnectionRefused|ConnectionReset|EmptyPlan"
-                  r"|DbError\((?:Overloaded|IsBootstrapping|Unavailable|ReadTimeout|WriteTimeout))\b")
+                  r"|DbError\((?:Overloaded|IsBootstrapping|Unavailable|ReadTimeout|WriteTimeout)|kind: (?:WouldBlock|TimedOut))\b")
 JAVA_ANSWER = re.compile(r"Assertion\w*Error|servererrors\.(?!Overloaded|Bootstrapping|Unavailable|ReadTimeout|WriteTimeout)\w+")
 
 
@@ -63,9 +65,13 @@ def of_pytest(suite, verdicts: Path) -> list:
 
 
 def of_go(suite, text: str) -> list:
-    """`go test -v` prints what a test logs before its `--- FAIL` line."""
+    """`go test -v` prints what a test logs before its `--- FAIL` line, and behind it the lines of its
+    subtests, which count too."""
     failures, block = [], []
     for line in text.splitlines():
+        part = re.match(r"^\s+--- FAIL: (\S+)", line)
+        if part and failures and part[1].startswith(f"{failures[-1].tests[0]}/"):
+            failures[-1].failed += 1
         end = re.match(r"^--- (PASS|FAIL|SKIP): (\S+)", line)
         if end and end[1] == "FAIL":
             said = [line for line in block if GO_MESSAGE.match(line)]
@@ -147,6 +153,12 @@ def candidates(failures: list) -> list:
     if any(not failure.unanswered for failure in failures) or len(failures) > RERUNS_MAX:
         return []
     return list(failures)
+
+
+def causes(failures: list) -> list:
+    """A line for each suite and kind of missing answer: one server that stands still may fail many tests."""
+    numbers = Counter((failure.suite.name, failure.reason.split(":")[0][:80]) for failure in failures if failure.unanswered)
+    return [f"{number} in {suite}: {kind}" for (suite, kind), number in numbers.most_common()]
 
 
 def command(suite, failure: Failure, known: dict) -> list:

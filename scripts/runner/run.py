@@ -207,6 +207,8 @@ class Run:
         unanswered = [failure for failure in self.failures if failure.unanswered]
         if unanswered and not self.reruns:
             print(f"{len(unanswered)} failures without an answer, none tried again: more than {rerun.RERUNS_MAX}, or others failed too")
+            for line in rerun.causes(unanswered):
+                print(f"  {line}")
         for _, name in self.names[:NAMES_SHOWN]:
             print(f"failed: {name}")
         if len(self.names) > NAMES_SHOWN:

@@ -5,11 +5,8 @@ from pathlib import Path
 
 from harness.cluster import Cluster
 from harness.embedded import Embedded
-from harness.proxy import Proxy
+from harness.proxy import UNDISTURBED_PROXY, Proxy
 from harness.verdicts import panics
-
-# A change of the schema may take a busy node longer than the default deadline of a query.
-PATIENT = ["--query-timeout-ms", "60000"]
 
 
 class EmbeddedNodes:
@@ -32,8 +29,8 @@ class Ring:
     """Three Cassandra nodes, `extended` of them with the extension; with `proxied`, a proxy in front of them."""
 
     def __init__(self, extended: int, proxied: bool, log: Path):
-        self.ring = Cluster("ring", extended=int(os.environ.get("SHUNT_EXTENDED", extended)), fleeting=True)
-        self.front = Proxy(self.ring.contacts, options=PATIENT, log=log) if proxied else None
+        self.ring = Cluster("ring", extended=int(os.environ.get("SHUNT_EXTENDED", extended)), fleeting=True, patient=True)
+        self.front = Proxy(self.ring.contacts, options=UNDISTURBED_PROXY, log=log) if proxied else None
         self.environment = {"SHUNT_RING": self.ring.contacts, "SHUNT_RF": "3"}
 
     def start(self) -> None:

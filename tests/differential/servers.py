@@ -25,7 +25,7 @@ def ring(storage: Path) -> Cluster:
     """Not started yet. Its schema changes are quick and do not survive kill -9. The full JIT would take longer to compile
     than it saves: a statement of each kind is run a few thousand times at most.
     """
-    cluster = Cluster(RING, nodes=1, heap_mb=1024)
+    cluster = Cluster(RING, nodes=1, heap_mb=1024, patient=True)
     for node in cluster.nodes:
         node.settings.java_options += JAVA_OPTIONS
         node.settings.storage = storage

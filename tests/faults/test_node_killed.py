@@ -4,11 +4,11 @@ import asyncio
 import threading
 
 from cassandra import ConsistencyLevel, OperationTimedOut, RequestExecutionException
-from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, NoHostAvailable
+from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, NoHostAvailable
 from cassandra.policies import HostStateListener
 
 from harness import waits
-from harness.driver import UNDISTURBED
+from harness.driver import UNDISTURBED, profile
 from harness.load import OF_A_LOST_REPLICA, Load
 
 PAUSE_SECONDS = 0.03  # between a thread's writes: each is read again in the end
@@ -55,9 +55,9 @@ def test_kill_nine_seen_by_a_driver(front, whole):
     """An unmodified driver with default settings but for time limits: no exception in its application,
     no host down."""
     victim = whole.nodes[1]
-    profile = ExecutionProfile(consistency_level=ConsistencyLevel.QUORUM)
+    quorum = profile(consistency_level=ConsistencyLevel.QUORUM)
     cluster = Cluster([front.host], port=front.port,
-                      execution_profiles={EXEC_PROFILE_DEFAULT: profile}, **UNDISTURBED)
+                      execution_profiles={EXEC_PROFILE_DEFAULT: quorum}, **UNDISTURBED)
     downs = Downs()
     cluster.register_listener(downs)
     session = cluster.connect("faults")

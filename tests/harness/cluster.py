@@ -39,17 +39,19 @@ class Cluster:
 
     The first `extended` nodes, joined ones counted too, load the Cassandra extension. With `in_memory` the nodes' files
     are there, if there is room: they outlive the nodes, not the machine. A `fleeting` ring is so too, and flushes no
-    change of its schema, so that its nodes must not be restarted.
+    change of its schema, so that its nodes must not be restarted. The nodes of a `patient` one give up
+    nothing before a minute has passed; a test about nodes that stand still needs others.
     """
 
     def __init__(self, name: str = "ring", nodes: int = 3, first: int = None, authentication: bool = False,
                  heap_mb: int = 512, optimise: bool = False, extended: int = 0, fleeting: bool = False,
-                 network: str = "127.0.0", in_memory: bool = False):
+                 network: str = "127.0.0", in_memory: bool = False, patient: bool = False):
         self.directory = STATE / name
         self.name, self.authentication = name, authentication
         self.first = addresses.first_of(name, nodes) if first is None else first
         self.heap_mb, self.optimise, self.planned, self.extended = heap_mb, optimise, nodes, extended
         self.fleeting, self.network, self.in_memory = fleeting, network, in_memory or fleeting
+        self.patient = patient
         # Whoever loads the ring finds the same: two checkouts have rings of the same name.
         self._memory = MEMORY / f"shunt-ring-{name}-{zlib.crc32(str(self.directory).encode()):08x}"
         self.nodes = [self._node(index) for index in range(nodes)]
@@ -76,6 +78,7 @@ class Cluster:
             "nodes": self.planned, "first": self.first, "authentication": self.authentication,
             "heap_mb": self.heap_mb, "optimise": self.optimise, "extended": self.extended,
             "fleeting": self.fleeting, "network": self.network, "in_memory": self.in_memory,
+            "patient": self.patient,
             "joined": len(self.nodes) - self.planned}))
 
     def _node(self, index: int) -> Node:
@@ -83,7 +86,7 @@ class Cluster:
         return Node(Settings(
             cluster=self.name, address=f"{self.network}.{self.first + index}", directory=self.directory / f"node{index + 1}",
             seeds=seeds, tokens=tokens_of(index, self.planned), authentication=self.authentication,
-            bootstrap=index >= self.planned, replicas_of_system=min(3, self.planned),
+            patient=self.patient, bootstrap=index >= self.planned, replicas_of_system=min(3, self.planned),
             heap_mb=self.heap_mb, optimise=self.optimise, agent=extension.agent() if index < self.extended else "",
             java_options=[*FLEETING] if self.fleeting else [], storage=self._storage(index)))
 

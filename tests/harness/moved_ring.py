@@ -75,7 +75,7 @@ class Ring:
         for index, host in enumerate(self.nodes):
             settings = Settings(cluster="moved", address=hosts.address(host), directory=self.directory / f"cassandra{index}",
                                 seeds=[hosts.address(seed) for seed in self.nodes], tokens=tokens_of(index, len(self.nodes)), cql_port=PORT, heap_mb=768,
-                                replicas_of_system=len(self.nodes))
+                                replicas_of_system=len(self.nodes), patient=True)
             settings.directory.mkdir()
             # No mutation of more than half a segment.
             yaml = yaml_of(settings).replace("commitlog_segment_size: 16MiB", "commitlog_segment_size: 64MiB")

@@ -26,6 +26,7 @@ class Settings:
     seeds: list
     tokens: list
     authentication: bool = False
+    patient: bool = False  # has minutes for what others have seconds; for tests that neither stop nor pause a node
     bootstrap: bool = False  # stream its data from the others before it serves
     replicas_of_system: int = 1
     cql_port: int = CQL_PORT
@@ -46,6 +47,31 @@ class Settings:
     def jmx_port(self) -> int:
         """JMX listens on 127.0.0.1 for every node, so the port must tell them apart."""
         return 17100 + self.number
+
+
+# Several nodes and their tests share few cores: give a slow answer the time to arrive.
+REQUEST_TIMES = """\
+write_request_timeout: 5000ms
+counter_write_request_timeout: 5000ms
+cas_contention_timeout: 3000ms
+"""
+# These times only end a test. A proxy waits for longer, and a driver for longer than the proxy. While
+# the requests of one address have more bytes than that, the node reads nothing from it.
+PATIENT_TIMES = """\
+read_request_timeout: 60s
+range_request_timeout: 60s
+write_request_timeout: 60s
+counter_write_request_timeout: 60s
+cas_contention_timeout: 60s
+truncate_request_timeout: 120s
+request_timeout: 60s
+native_transport_timeout: 120s
+native_transport_max_request_data_in_flight: 128MiB
+native_transport_max_request_data_in_flight_per_ip: 128MiB
+internode_tcp_connect_timeout: 30s
+internode_tcp_user_timeout: 120s
+phi_convict_threshold: 16
+"""
 
 
 def yaml_of(settings: Settings) -> str:
@@ -83,10 +109,7 @@ credentials_validity: {"0ms" if password else "2000ms"}
 storage_compatibility_mode: NONE
 auto_snapshot: false
 paxos_variant: v2
-# Several nodes and their tests share few cores: give a slow answer the time to arrive.
-write_request_timeout: 5000ms
-counter_write_request_timeout: 5000ms
-cas_contention_timeout: 3000ms
+{PATIENT_TIMES if settings.patient else REQUEST_TIMES}\
 file_cache_size: 64MiB
 networking_cache_size: 32MiB
 memtable_heap_space: 96MiB

@@ -15,6 +15,16 @@ LISTEN = "127.0.0.1:9042"
 ADMIN = "127.0.0.1:9180"
 # A schema change on a busy machine may take a node longer than the default deadline of a query, 12 s.
 PATIENT_PROXY = ["--query-timeout-ms", "30000"]
+# For tests that neither stop nor pause a node: a late login loses no client.
+# The nodes of such a ring are `patient`, and give up first.
+UNDISTURBED_PROXY = ["--query-timeout-ms", "90000", "--connect-timeout-ms", "60000",
+                     "--handshake-timeout-ms", "60000"]
+
+
+def undisturbed(*options: str) -> list:
+    """UNDISTURBED_PROXY, without what these options say otherwise, and these options."""
+    pairs = zip(UNDISTURBED_PROXY[::2], UNDISTURBED_PROXY[1::2])
+    return [word for pair in pairs if pair[0] not in options for word in pair] + list(options)
 
 
 def binary() -> Path:

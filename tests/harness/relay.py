@@ -18,7 +18,7 @@ IS_WHOLE = "SHUNT_DISPATCH_WHOLE" in os.environ
 # is offered for 10 s.
 PAUSE_SECONDS = 3
 # Words of a log that say that one of these limits was passed.
-GIVEN_UP = ("nothing has come", "not take a connection", "does not answer")
+GIVEN_UP = ("nothing has come", "not take a connection", "does not answer", "giving up a link to a node")
 # The directories with the logs of all processes that a test run has started.
 DIRECTORIES = set()
 

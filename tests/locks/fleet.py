@@ -35,6 +35,8 @@ LATE = re.compile("[Tt]imed out|nobody knows|it is not known whether|ask again|a
 NETWORK = os.environ.get("SHUNT_FLEET_NETWORK", "127.0.3")  # of the proxies and the embedded node; another for a second run beside
 # The driver's own errors for a host to which it has sent nothing.
 NOT_ASKED = ("Host has been marked down or removed", "Pool is shutdown")
+# What a proxy says that waited for other transactions as long as a query may take.
+NOT_DONE = "nothing was written, ask again"
 # Of the protocol, which clients use of whom it does not matter otherwise.
 VERSIONS = [int(version) for version in os.environ.get("SHUNT_FLEET_VERSIONS", "3 4 5").split()]
 
@@ -201,7 +203,7 @@ def is_refused_by_all(error: NoHostAvailable) -> bool:
     if not error.errors:
         time.sleep(0.5)
     return all(
-        isinstance(one, IsBootstrappingErrorMessage) or str(one) in NOT_ASKED
+        isinstance(one, IsBootstrappingErrorMessage) or str(one) in NOT_ASKED or NOT_DONE in str(one)
         for one in list(error.errors.values())
     )
 

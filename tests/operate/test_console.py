@@ -12,7 +12,7 @@ from cassandra.cluster import Cluster, NoHostAvailable
 from harness.driver import UNDISTURBED
 from harness.embedded import Embedded
 from harness.ports import free_port
-from harness.proxy import PATIENT_PROXY, Proxy, binary
+from harness.proxy import UNDISTURBED_PROXY, Proxy, binary
 from harness.waits import until
 
 FILE = 'log = "info"\nslow_query_ms = {slow}\ncores = {cores}\n'
@@ -35,7 +35,7 @@ def file(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def proxy(node, file):
-    options = ["--config", str(file), *PATIENT_PROXY]
+    options = ["--config", str(file), *UNDISTURBED_PROXY]
     with Proxy(node.contact, f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}", options, file.with_suffix(".log")) as proxy:
         yield proxy
 

@@ -10,7 +10,7 @@ from cassandra.protocol import StartupMessage
 from harness.driver import UNDISTURBED
 from harness.embedded import Embedded
 from harness.ports import free_port
-from harness.proxy import PATIENT_PROXY, Proxy
+from harness.proxy import UNDISTURBED_PROXY, Proxy
 from harness.waits import until
 
 
@@ -25,7 +25,7 @@ def node(tmp_path_factory):
 @pytest.fixture(scope="module")
 def proxy(node, tmp_path_factory):
     log = tmp_path_factory.mktemp("proxy") / "proxy.log"
-    options = ["--slow-query-ms", "1", "--log-format", "json", "--cores", "1", *PATIENT_PROXY]
+    options = ["--slow-query-ms", "1", "--log-format", "json", "--cores", "1", *UNDISTURBED_PROXY]
     with Proxy(node.contact, f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}", options, log) as proxy:
         yield proxy
 

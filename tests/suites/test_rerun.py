@@ -9,6 +9,7 @@ import pytest
 sys.path.insert(0, "scripts")
 
 from runner import rerun  # noqa: E402 (the path comes first)
+from runner.counts import COUNTS  # noqa: E402
 from runner.run import Run  # noqa: E402
 from runner.table import Service, Suite  # noqa: E402
 
@@ -317,6 +318,16 @@ GO_OUTPUT = """\
 --- FAIL: TestValues (0.20s)
 FAIL
 """
+# Each subtest counts, and runs again with the others.
+GO_SUBTEST = """\
+    values_test.go:30: INSERT INTO items (key) VALUES (?): the connection to the node was lost
+--- FAIL: TestFiveMegabytes (7.71s)
+    --- PASS: TestFiveMegabytes/default (1.59s)
+    --- FAIL: TestFiveMegabytes/snappy (6.12s)
+--- PASS: TestQuorum (1.00s)
+    --- PASS: TestQuorum/default (1.00s)
+FAIL
+"""
 GO_SERVER = """\
     driver_test.go:30: INSERT INTO items (key) VALUES (?): Operation timed out - received only 1 responses.
 --- FAIL: TestQuorum (11.00s)
@@ -337,6 +348,10 @@ com.datastax.oss.driver.api.core.servererrors.WriteTimeoutException: Cassandra t
 java.util.concurrent.CompletionException: com.datastax.oss.driver.api.core.DriverTimeoutException: Query timed out after PT2S
 \tat com.datastax.X.y(X.java:1)
 
+[ERROR] com.shunt.ManyLinksTest.links -- Time elapsed: 60.1 s <<< ERROR!
+java.util.concurrent.TimeoutException: links() timed out after 60 seconds
+\tat com.datastax.X.y(X.java:1)
+
 [ERROR] com.shunt.TypesTest.sets -- Time elapsed: 0.1 s <<< ERROR!
 java.util.concurrent.CompletionException: com.datastax.oss.driver.api.core.servererrors.InvalidQueryException: unconfigured table b
 
@@ -354,6 +369,11 @@ INSERT INTO items (key) VALUES (?): LastAttemptError(DbError(WriteTimeout { cons
 
 thread 'batch::logged' (12) panicked at tests/driver/batch.rs:10:5:
 connect: EmptyPlan
+
+---- waiting::drained stdout ----
+
+thread 'waiting::drained' (12) panicked at crates/testing/src/blocking.rs:60:5:
+an answer: Os { code: 11, kind: WouldBlock, message: "Resource temporarily unavailable" }
 
 ---- values::sets stdout ----
 
@@ -398,13 +418,29 @@ failures:
 """
 
 
+def test_a_subtest_without_an_answer_runs_again_with_its_test(tmp_path):
+    suite = Suite("driver", "run", ["test"], 1, 1, counts="go", again="run ^{test}$")
+    failed = COUNTS["go"](GO_SUBTEST)[1]
+    [failure] = rerun.candidates(rerun.failures_of(suite, GO_SUBTEST, tmp_path / "none", failed, 1))
+    assert (failure.failed, rerun.command(suite, failure, {})) == (2, ["run", "^TestFiveMegabytes$"])
+
+
+def test_the_closing_lines_name_the_causes_of_many_failures(play):
+    totals, printed = play("""
+        import pytest
+        @pytest.mark.parametrize("number", range(5))
+        def test_it(number): raise TimeoutError(f"no event {number}")
+    """)
+    assert totals == (0, 5) and "\n  5 in suite 0: TimeoutError\n" in printed, printed
+
+
 @pytest.mark.parametrize(("counts", "text", "unanswered", "wrong"), [
     ("go", GO_OUTPUT, ["TestQuorum"], ["TestValues"]),
     ("surefire", JAVA_OUTPUT, ["com.shunt.PagingTest#pages"], ["com.shunt.ValuesTest#sets", "com.shunt.LocksTest#held"]),
     ("cargo", RUST_OUTPUT, ["paging::pages"], ["values::sets"]),
     ("go", GO_SERVER, ["TestQuorum", "TestCounts"], ["TestErrors", "TestTables"]),
-    ("surefire", JAVA_SERVER, ["com.shunt.BatchTest#logged", "com.shunt.PagingTest#pages"], ["com.shunt.TypesTest#sets", "com.shunt.ErrorsTest#syntax"]),
-    ("cargo", RUST_SERVER, ["paging::pages", "batch::logged"], ["values::sets", "errors::syntax"]),
+    ("surefire", JAVA_SERVER, ["com.shunt.BatchTest#logged", "com.shunt.PagingTest#pages", "com.shunt.ManyLinksTest#links"], ["com.shunt.TypesTest#sets", "com.shunt.ErrorsTest#syntax"]),
+    ("cargo", RUST_SERVER, ["paging::pages", "batch::logged", "waiting::drained"], ["values::sets", "errors::syntax"]),
 ])
 def test_other_languages_tell_missing_answers_from_wrong_ones(tmp_path, counts, text, unanswered, wrong):
     suite = Suite("driver", "run", ["test"], 1, 1, counts=counts, again="run -run {test}")

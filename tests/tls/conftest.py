@@ -10,7 +10,7 @@ import pytest
 from harness.certificates import Authority, client_context
 from harness.embedded import Embedded
 from harness.ports import free_port
-from harness.proxy import PATIENT_PROXY, Proxy
+from harness.proxy import Proxy, undisturbed
 from harness.waits import until
 
 
@@ -92,7 +92,7 @@ def start(node, authority, tmp_path_factory):
         pair = (pair or authority.server()).install(directory)
         files = ["--tls-certificate", str(pair.certificate), "--tls-key", str(pair.key)]
         client = None if tls != "required" else client or client_context(authority.ca)
-        proxy = Secured(node.contact, listen, admin, ["--tls", tls, *files, "--cores", "2", *PATIENT_PROXY, *options],
+        proxy = Secured(node.contact, listen, admin, ["--tls", tls, *files, "--cores", "2", *undisturbed(*options)],
                         directory / "proxy.log", tls=client)
         proxy.directory = Path(directory)
         proxies.append(proxy)

@@ -9,7 +9,7 @@ from harness import cluster as ring
 from harness.certificates import client_context
 from harness.driver import UNDISTURBED
 from harness.ports import free_port
-from harness.proxy import PATIENT_PROXY
+from harness.proxy import UNDISTURBED_PROXY
 from harness.waits import until
 
 PASSWORD = "secret"
@@ -18,7 +18,7 @@ PASSWORD = "secret"
 @pytest.fixture(scope="module")
 def cassandra(authority, application, tmp_path_factory):
     directory = tmp_path_factory.mktemp("stores")
-    cluster = ring.Cluster("tls", nodes=1, in_memory=True)
+    cluster = ring.Cluster("tls", nodes=1, in_memory=True, patient=True)
     pair = authority.server("cassandra", [f"IP:{cluster.nodes[0].address}"])
     store, trusted = pair.store(directory / "store.p12", PASSWORD), directory / "trusted.p12"
     subprocess.run(["keytool", "-importcert", "-noprompt", "-alias", "authority", "-file", authority.ca, "-keystore", trusted,
@@ -54,7 +54,7 @@ def proxy(cassandra, secured, authority, application, tmp_path_factory):
                "--node-tls", "on", "--node-tls-ca", authority.ca,
                "--node-tls-certificate", application.certificate, "--node-tls-key", application.key]
     with secured(cassandra.contact, f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}",
-                 [*map(str, options), "--cores", "2", *PATIENT_PROXY], directory / "proxy.log",
+                 [*map(str, options), "--cores", "2", *UNDISTURBED_PROXY], directory / "proxy.log",
                  tls=client_context(authority.ca)) as started:
         yield started
 
@@ -70,7 +70,6 @@ def test_driver_to_proxy_to_cassandra(proxy, cassandra, authority):
         prepared = {}
         for version, cluster in clusters.items():
             session, keyspace = cluster.connect(), f"tls_{version}"
-            session.default_timeout = 120
             session.execute(f"CREATE KEYSPACE {keyspace} WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': 1}}")
             session.set_keyspace(keyspace)
             session.execute("CREATE TABLE items (k int PRIMARY KEY, v blob)")

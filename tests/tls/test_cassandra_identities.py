@@ -11,7 +11,7 @@ from harness.cluster import SUPERUSER
 from harness.cluster import Cluster as Ring
 from harness.driver import UNDISTURBED
 from harness.ports import free_port
-from harness.proxy import PATIENT_PROXY, binary
+from harness.proxy import UNDISTURBED_PROXY, binary
 from harness.waits import until
 
 VERSIONS = [3, 4, 5]
@@ -29,7 +29,7 @@ def identities(directory, roles: dict) -> str:
 
 @pytest.fixture(scope="module")
 def ring():
-    ring = Ring("identities", nodes=1, authentication=True, fleeting=True)
+    ring = Ring("identities", nodes=1, authentication=True, fleeting=True, patient=True)
     ring.start(wipe=True)
     try:
         yield ring
@@ -45,7 +45,7 @@ def proxy(ring, secured, authority, clients_ca, tmp_path_factory):
     place(identities(directory, IDENTITIES).encode(), directory / "shunt.toml")
     pair = authority.server().install(directory)
     options = ["--config", directory / "shunt.toml", "--tls", "required", "--tls-certificate", pair.certificate,
-               "--tls-key", pair.key, *clients_ca, "--username", USER, "--password", PASSWORD, "--cores", "2", *PATIENT_PROXY]
+               "--tls-key", pair.key, *clients_ca, "--username", USER, "--password", PASSWORD, "--cores", "2", *UNDISTURBED_PROXY]
     with secured(ring.contacts, f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}", list(map(str, options)),
                  directory / "proxy.log", tls=client_context(authority.ca, authority.client("admin"))) as started:
         started.directory = directory
@@ -61,9 +61,7 @@ def connect(proxy, authority):
         cluster = Cluster([proxy.host], port=proxy.port, ssl_context=client_context(authority.ca, certificates[name]),
                           protocol_version=version, **UNDISTURBED)
         clusters.append(cluster)
-        session = cluster.connect()
-        session.default_timeout = 120
-        return session
+        return cluster.connect()
 
     yield begin
     for cluster in clusters:

@@ -28,7 +28,6 @@ def work(proxy, context, version: int) -> None:
     cluster = Cluster([proxy.host], port=proxy.port, ssl_context=context, protocol_version=version, **UNDISTURBED)
     try:
         session, keyspace = cluster.connect(), f"tls_{proxy.port}_{version}"
-        session.default_timeout = 120
         session.execute(f"CREATE KEYSPACE {keyspace} WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': 1}}")
         session.set_keyspace(keyspace)
         session.execute("CREATE TABLE items (k int PRIMARY KEY, v blob)")

@@ -11,7 +11,7 @@ from harness.certificates import client_context, place
 from harness.cql import Connection
 from harness.driver import UNDISTURBED
 from harness.ports import free_port
-from harness.proxy import PATIENT_PROXY, Proxy, binary
+from harness.proxy import UNDISTURBED_PROXY, Proxy, binary
 from harness.waits import until
 
 MIB = 1 << 20
@@ -33,7 +33,7 @@ def front(server, secured, tmp_path_factory):
         listen, admin = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
         log = tmp_path_factory.mktemp("front") / "proxy.log"
         proxy = secured(contact or server.listen, listen, admin,
-                        ["--cores", "1", *PATIENT_PROXY, *map(str, options)], log)
+                        ["--cores", "1", *UNDISTURBED_PROXY, *map(str, options)], log)
         proxies.append(proxy)
         return proxy.start() if ready else launch(proxy)
 
@@ -61,7 +61,6 @@ def work(proxy, version: int) -> None:
     cluster = Cluster([proxy.host], port=proxy.port, protocol_version=version, **UNDISTURBED)
     try:
         session, keyspace = cluster.connect(), f"nodes_{proxy.port}_{version}"
-        session.default_timeout = 120
         session.execute(f"CREATE KEYSPACE {keyspace} WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': 1}}")
         session.set_keyspace(keyspace)
         session.execute("CREATE TABLE items (k int PRIMARY KEY, v blob)")

@@ -13,7 +13,7 @@ import pytest
 from harness.certificates import client_context
 from harness.cql import ANSWER_SECONDS
 from harness.ports import free_port
-from harness.proxy import PATIENT_PROXY, binary
+from harness.proxy import UNDISTURBED_PROXY, binary
 from harness.waits import until
 
 TOKEN, NEXT_TOKEN = "a-token-of-a-test-0123456789", "the-next-token-of-a-test-01234"
@@ -71,7 +71,7 @@ def proxy(node, secured, authority, tmp_path_factory):
         directory = tmp_path_factory.mktemp("pages")
         port = free_port()
         proxy = Guarded(node.contact, f"127.0.0.1:{free_port()}", f"127.0.0.1:{port}",
-                        [*guard(directory, authority), "--cores", "1", *PATIENT_PROXY, *options], directory / "proxy.log")
+                        [*guard(directory, authority), "--cores", "1", *UNDISTURBED_PROXY, *options], directory / "proxy.log")
         proxy.directory, proxy.pages = directory, Pages(authority, port, pair, TOKEN)
         started.append(proxy)
         return proxy.start()

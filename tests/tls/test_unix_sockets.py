@@ -63,7 +63,6 @@ def test_python_driver(both, path):
     cluster = Cluster([UnixSocketEndPoint(str(path))], protocol_version=4, **UNDISTURBED)
     try:
         session, keyspace = cluster.connect(), f"unix_{both.port}"
-        session.default_timeout = 120
         session.execute(f"CREATE KEYSPACE {keyspace} WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': 1}}")
         session.set_keyspace(keyspace)
         session.execute("CREATE TABLE items (k int PRIMARY KEY, v blob)")

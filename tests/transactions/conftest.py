@@ -47,7 +47,7 @@ def fleet(nodes, request):
     contact, replicas = nodes
     name = request.module.__name__.rsplit(".", 1)[-1]
     waits = LEASE_MS, 5_000, 4_000
-    steady = STEADY_LEASE_MS, 15_000, 30_000
+    steady = STEADY_LEASE_MS, 15_000, 90_000
     lease_ms, memory_ttl_ms, query_timeout_ms = waits if name in WAIT_FOR_LEASES else steady
     # Tests of locks have modules of the same names, and run on the same ring at the same time.
     fleet = Fleet(contact, f"transactions_{name}", replicas, 9380, lease_ms, memory_ttl_ms, query_timeout_ms=query_timeout_ms)

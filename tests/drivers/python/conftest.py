@@ -2,13 +2,11 @@
 
 import pytest
 from cassandra import ConsistencyLevel
-from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, Session
+from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster
 
-from harness.driver import ANSWER_SECONDS, UNDISTURBED
+from harness.driver import UNDISTURBED, profile
 
 VERSIONS = [4, 5]
-# For clusters without an execution profile, and for PREPARE.
-Session.default_timeout = ANSWER_SECONDS
 # Others change the schema at the same time, and nodes on a busy machine agree late.
 DDL_SECONDS = 180
 
@@ -30,8 +28,8 @@ def connect(backend):
     def make(version=None, **settings):
         if version is not None:
             settings["protocol_version"] = version
-        profile = ExecutionProfile(consistency_level=ConsistencyLevel.ALL, request_timeout=ANSWER_SECONDS)
-        cluster = Cluster([backend.host], port=backend.port, execution_profiles={EXEC_PROFILE_DEFAULT: profile},
+        profiles = {EXEC_PROFILE_DEFAULT: profile(consistency_level=ConsistencyLevel.ALL)}
+        cluster = Cluster([backend.host], port=backend.port, execution_profiles=profiles,
                           **{**UNDISTURBED, "max_schema_agreement_wait": 180, **settings})
         clusters.append(cluster)
         return cluster
@@ -41,16 +39,49 @@ def connect(backend):
         cluster.shutdown()
 
 
-@pytest.fixture(scope="session")
-def cluster(connect, version):
-    return connect(version)
+class Shared:
+    """The cluster and the session that the tests of one version share. After a test that failed they are made anew,
+    so that a connection without answers costs one test."""
+
+    def __init__(self, connect, version):
+        self._connect, self._version = connect, version
+        self._cluster = self._session = None
+
+    def cluster(self):
+        self._cluster = self._cluster or self._connect(self._version)
+        return self._cluster
+
+    def session(self, keyspace: str):
+        self._session = self._session or self.cluster().connect(keyspace)
+        return self._session
+
+    def forget(self) -> None:
+        self._cluster = self._session = None
+        made.clear()
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    item.has_failed = (yield).get_result().failed or getattr(item, "has_failed", False)
 
 
 @pytest.fixture(scope="session")
-def keyspace(backend, cluster, version):
+def shared(connect, version):
+    return Shared(connect, version)
+
+
+@pytest.fixture
+def cluster(shared, request):
+    yield shared.cluster()
+    if request.node.has_failed:
+        shared.forget()
+
+
+@pytest.fixture(scope="session")
+def keyspace(backend, shared, version):
     """A keyspace with as many replicas as there are that exists as long as the tests of one protocol version."""
     name = f"python_v{version}"
-    session = cluster.connect()
+    session = shared.cluster().connect()
     session.execute(f"DROP KEYSPACE IF EXISTS {name}", timeout=DDL_SECONDS)
     session.execute(f"CREATE KEYSPACE {name} WITH replication = "
                     f"{{'class': 'SimpleStrategy', 'replication_factor': {backend.copies}}}", timeout=DDL_SECONDS)
@@ -58,9 +89,9 @@ def keyspace(backend, cluster, version):
     session.execute(f"DROP KEYSPACE {name}", timeout=DDL_SECONDS)
 
 
-@pytest.fixture(scope="session")
-def session(cluster, keyspace):
-    return cluster.connect(keyspace)
+@pytest.fixture
+def session(shared, cluster, keyspace):
+    return shared.session(keyspace)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from harness import waits
 from harness.cluster import Cluster as Ring
 from harness.cluster import SUPERUSER
 from harness.driver import UNDISTURBED
-from harness.proxy import PATIENT_PROXY, Proxy
+from harness.proxy import UNDISTURBED_PROXY, Proxy
 
 LISTEN, ADMIN = "127.0.0.1:9043", "127.0.0.1:9181"
 VERSIONS = [4, 5]
@@ -19,7 +19,7 @@ VERSIONS = [4, 5]
 def entrance(backend):
     """(host, port) of a proxy in front of a node with PasswordAuthenticator and CassandraAuthorizer."""
     backend.needs("logins: whoever reaches it may do everything")
-    ring = Ring("auth", nodes=1, authentication=True, fleeting=True)
+    ring = Ring("auth", nodes=1, authentication=True, fleeting=True, patient=True)
     ring.start(wipe=True)
     try:
         if not backend.through_proxy:
@@ -27,7 +27,7 @@ def entrance(backend):
             return
         user, password = SUPERUSER
         options = ["--username", user, "--password", password]
-        with Proxy(ring.contacts, LISTEN, ADMIN, [*options, *PATIENT_PROXY]) as proxy:
+        with Proxy(ring.contacts, LISTEN, ADMIN, [*options, *UNDISTURBED_PROXY]) as proxy:
             yield proxy.host, proxy.port
     finally:
         ring.stop(wipe=True)

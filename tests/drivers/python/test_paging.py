@@ -9,13 +9,14 @@ PARTITIONS = 10
 
 
 @pytest.fixture(scope="module")
-def filled(session, keyspace):
+def filled(shared, keyspace):
+    session = shared.session(keyspace)
     session.execute("CREATE TABLE paged (part int, number int, note text, PRIMARY KEY (part, number))")
     insert = session.prepare("INSERT INTO paged (part, number, note) VALUES (?, ?, ?)")
     arguments = [(number % PARTITIONS, number, f"row {number}") for number in range(ROWS)]
     execute_concurrent_with_args(session, insert, arguments, concurrency=200)
     yield "paged"
-    session.execute("DROP TABLE paged")
+    shared.session(keyspace).execute("DROP TABLE paged")
 
 
 @pytest.mark.parametrize("page", [None, 100, 999], ids=["default-page", "page-100", "page-999"])

@@ -49,8 +49,9 @@ def same(expected, got) -> bool:
 
 
 @pytest.fixture(scope="module")
-def columns(session):
+def columns(shared, keyspace):
     """One table with a column of every type."""
+    session = shared.session(keyspace)
     names = {kind: f"c{number}" for number, kind in enumerate(SIMPLE)}
     session.execute("CREATE TABLE kinds (id int PRIMARY KEY, "
                     + ", ".join(f"{name} {kind}" for kind, name in names.items()) + ")")
