@@ -1,5 +1,5 @@
 //! A query allocates nothing once buffers have their size. Allocations are counted in the core
-//! alone, from the client's bytes to the node's and back, over 100,000 prepared statements with
+//! alone, from the client's bytes to the node's and back, over 25,000 prepared statements with
 //! token routing, in every layout.
 //!
 //! Buffers grow to the size that the load needs, at first often, then less and less: steady state
@@ -28,8 +28,8 @@ use shunt_wire::cql::envelope::opcode;
 use shunt_wire::cql::message::{Consistency, QueryParams, Value, ValueList, encode, query_flag};
 use tokio::sync::mpsc;
 
-const QUERIES: u64 = 100_000;
-const WINDOWS_MAX: usize = 5;
+const QUERIES: u64 = 25_000;
+const WINDOWS_MAX: usize = 20;
 /// The load is heavier at first, so that buffers get their size: more queries in flight, with
 /// longer values.
 const WARM_UP: u64 = 30_000;

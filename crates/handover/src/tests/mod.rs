@@ -53,7 +53,7 @@ const FAULTS: Bounds = Bounds { breaks: 3, kills: 2, failures: 2, ticks: 12, ..W
 
 /// Histories of each kind; `SHUNT_HANDOVER_SEEDS` sets more.
 fn seeds() -> u64 {
-    std::env::var("SHUNT_HANDOVER_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(1_000)
+    std::env::var("SHUNT_HANDOVER_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(500)
 }
 
 fn all(bounds: Bounds) -> (Came, u64) {

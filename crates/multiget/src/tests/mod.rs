@@ -29,7 +29,7 @@ use crate::shim::{Found, Rejected, Shim, ShimOptions};
 use world::{Kind, World};
 
 /// Seeds of each run.
-const SEEDS: u64 = 400;
+const SEEDS: u64 = 200;
 /// Seeds within which a left-out step must be noticed.
 const SEEDS_TO_NOTICE: u64 = 400;
 
@@ -62,12 +62,12 @@ fn every_multiget_is_whole_and_true_in_time_on_any_network() {
 
 #[test]
 fn in_a_quiet_network_nothing_is_asked_twice_or_over_tcp() {
-    for_seeds(100, |seed| run(seed, Kind::Quiet));
+    for_seeds(50, |seed| run(seed, Kind::Quiet));
 }
 
 #[test]
 fn a_server_that_is_gone_is_named_by_the_deadline_and_others_are_not_held_up() {
-    for_seeds(200, |seed| run(seed, Kind::ServersGone));
+    for_seeds(100, |seed| run(seed, Kind::ServersGone));
 }
 
 #[test]

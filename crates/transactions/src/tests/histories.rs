@@ -98,7 +98,7 @@ fn seeds(otherwise: u64) -> u64 {
 
 #[test]
 fn transactions_have_one_order_whatever_fails() {
-    assert_eq!(first_fault(1..=seeds(400), Weak::default()), None);
+    assert_eq!(first_fault(1..=seeds(200), Weak::default()), None);
 }
 
 #[test]
