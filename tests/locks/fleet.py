@@ -30,6 +30,9 @@ LEASE_MS = 3000  # in the tests of faults, which wait for it
 # Where nobody waits for it. It is renewed at a third, so a machine that stands still for 10 s does
 # not end it.
 STEADY_LEASE_MS = 20_000
+# Of a client of `Workers` between two locks, so that a test which waits for a lease leaves the
+# processors to others.
+PAUSE_SECONDS = 0.02
 NOT_ANSWERED = 4  # exit code of commands: no node answered, or not every proxy
 LATE = re.compile("[Tt]imed out|nobody knows|it is not known whether|ask again|ask the next host")
 NETWORK = os.environ.get("SHUNT_FLEET_NETWORK", "127.0.3")  # of the proxies and the embedded node; another for a second run beside
@@ -174,7 +177,8 @@ class Fleet:
         profile = ExecutionProfile(load_balancing_policy=policy, request_timeout=timeout_seconds, row_factory=dict_factory,
                                    consistency_level=ConsistencyLevel.QUORUM)
         contact = hosts if to is None else [hosts[to]]
-        more = {**PATIENT, **more}
+        # Each session would read all tables of all tests when it connects, and whenever one is made.
+        more = {"schema_metadata_enabled": False, **PATIENT, **more}
         heartbeat_timeout = heartbeat_seconds if 0 < heartbeat_seconds < 60 else DEADLINE_SECONDS
 
         def connected():
@@ -333,6 +337,7 @@ class Workers(Threads):
                 self.grants.ends(name, owner)
                 time.sleep(0.05)
             self.turns[number] = count
+            time.sleep(PAUSE_SECONDS)
 
     def once(self, name: str, owner: str) -> None:
         # A client counts its time from when it asked: the lock ends later than that.

@@ -339,10 +339,10 @@ def test_changes_of_the_tables_are_refused_with_what_to_do_and_others_are_not(fl
 
 
 def test_use_and_the_tables_metadata(fleet, session):
-    tables = session.cluster.metadata.keyspaces["shunt"].tables
-    assert {"locks", "fast_locks", "rwlocks", "fast_rwlocks", "lock_queue"} <= set(tables)
-    own = insistent(fleet.connect())
+    own = insistent(fleet.connect(version=session.version, schema_metadata_enabled=True))
     try:
+        tables = own.cluster.metadata.keyspaces["shunt"].tables
+        assert {"locks", "fast_locks", "rwlocks", "fast_rwlocks", "lock_queue"} <= set(tables)
         own.set_keyspace("shunt")
         name = f"unqualified-{session.version}-{os.getpid()}"
         assert own.execute(

@@ -28,6 +28,7 @@ from .conftest import answered, insistent, insistently, prepared
 
 ACCOUNTS, GROUP, BALANCE = 1_000, 50, 100
 CLIENTS, AUDITORS = 6, 2
+PAUSE_SECONDS = 0.02  # of a client between two requests: faults take seconds, and processors have other work
 TABLES = (
     "CREATE TABLE IF NOT EXISTS bank.accounts (id int PRIMARY KEY, balance int, moves int)",
     "CREATE TABLE IF NOT EXISTS bank.transfers (id uuid PRIMARY KEY, payer int, payee int, amount int, "
@@ -301,7 +302,7 @@ class Clients(Threads):
                 work(draw)
             except Exception as error:  # noqa: BLE001 (all that a fault may cause is handled below)
                 self.bank.faults.append(repr(error))
-                time.sleep(0.05)
+            time.sleep(PAUSE_SECONDS)
 
     def transfer(self, draw) -> None:
         first = draw.randrange(0, ACCOUNTS, GROUP)

@@ -17,6 +17,9 @@ from locks.fleet import Threads
 from .conftest import connected, once_served, prepared
 
 FIRST = "first"
+# Of a client between two requests, so that nodes, proxies and clients do not take both processors
+# while the test waits for something else.
+PAUSE_SECONDS = 0.02
 
 
 class Once(RetryPolicy):
@@ -86,6 +89,7 @@ class Chains(Threads):
                 self.faults.append(f"{row} is gone: {found}")
                 return
             self.known[row] = value if applied else found["owner"]
+            time.sleep(PAUSE_SECONDS)
 
     def wait_for(self, more):
         """Until so many more were applied."""

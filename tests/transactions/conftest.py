@@ -154,7 +154,8 @@ def past_the_proxies_of(contacts: str):
     host, port = contacts.split(",")[0].rsplit(":", 1)
     profile = ExecutionProfile(load_balancing_policy=RoundRobinPolicy(), row_factory=dict_factory, consistency_level=ConsistencyLevel.QUORUM,
                                request_timeout=60)
-    cluster = Cluster([host], port=int(port), protocol_version=4, execution_profiles={EXEC_PROFILE_DEFAULT: profile}, **PATIENT)
+    cluster = Cluster([host], port=int(port), protocol_version=4, execution_profiles={EXEC_PROFILE_DEFAULT: profile},
+                      schema_metadata_enabled=False, **PATIENT)
     try:
         yield cluster.connect()
     finally:

@@ -16,7 +16,7 @@ from .conftest import KEYSPACE, connected, prepare
 from .known import wait_until_taken
 from .test_conditional import change_mode, name
 
-STATEMENTS = int(os.environ.get("SHUNT_CONDITIONAL_STATEMENTS", "900"))
+STATEMENTS = int(os.environ.get("SHUNT_CONDITIONAL_STATEMENTS", "450"))
 REFUSED = (0x1001, 0x1002)  # overloaded, bootstrapping
 SEED = int(os.environ.get("SHUNT_CONDITIONAL_SEED", "1"))
 TABLE = "CREATE TABLE {} (name text, part int, owner text, \"Count\" bigint, at timestamp, parts frozen<list<int>>, seen frozen<map<text, int>>, " \

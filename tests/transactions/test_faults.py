@@ -92,6 +92,7 @@ class Transfers(Threads):
         self.outcomes[(payer, number)] = (amount, payee, payload["shunt-applied"] == b"\x01")
         with self.guard:
             self.count += 1
+        time.sleep(0.02)
 
     def look(self):
         balances = list(self.session.execute(self.audit).one().values())

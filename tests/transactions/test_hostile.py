@@ -154,9 +154,9 @@ def test_many_texts_of_one_client_leave_prepared_statements_of_others(fleet, ses
         except Exception as error:  # noqa: BLE001
             refused.append([str(one) for one in getattr(error, "errors", {None: error}).values()])
         asked[0] += 1
-        return asked[0] == 20
+        return asked[0] == 10
 
-    until(is_answered, "20 answers", every_seconds=0)
+    until(is_answered, "10 answers", every_seconds=0)
     going[0] = False
     for one in floods:
         one.join(10)

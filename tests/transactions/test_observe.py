@@ -24,7 +24,7 @@ from .known import COMPARED, Modes, observed, wait_until_observed
 from .test_conditional import LEASES, ROWS, change_mode, name
 from .test_conditional_answers import TABLE, Maker, ask
 
-STATEMENTS = int(os.environ.get("SHUNT_OBSERVED_STATEMENTS", "600"))
+STATEMENTS = int(os.environ.get("SHUNT_OBSERVED_STATEMENTS", "300"))
 SEED = int(os.environ.get("SHUNT_OBSERVED_SEED", "1"))
 # A proxy gives a node up that has said nothing for 4 s.
 REFUSED_WITHIN_SECONDS = 3
