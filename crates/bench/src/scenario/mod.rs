@@ -37,6 +37,7 @@ use std::{
 };
 
 use shunt_reactor::raise_fd_limit;
+use time::OffsetDateTime;
 
 pub use self::args::{CompareArgs, RunArgs};
 use self::{
@@ -155,8 +156,9 @@ fn chosen(args: &RunArgs) -> io::Result<Vec<Scenario>> {
 }
 
 fn default_out(project: &std::path::Path) -> PathBuf {
-    let time = jiff::Timestamp::now().strftime("%Y-%m-%d-%H%M%S").to_string();
-    project.join(format!("target/bench/results-{time}.jsonl"))
+    let now = OffsetDateTime::now_utc();
+    let (date, (hour, minute, second)) = (now.date(), now.to_hms());
+    project.join(format!("target/bench/results-{date}-{hour:02}{minute:02}{second:02}.jsonl"))
 }
 
 fn minutes(seconds: f64) -> String {

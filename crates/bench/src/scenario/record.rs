@@ -12,6 +12,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use time::OffsetDateTime;
 
 use super::file::{Arm, Axis, Better, Plot, Scenario};
 use crate::measure::statistics::{Ratio, Spread, Verdict};
@@ -185,13 +186,20 @@ impl Line<'_> {
         Self::Run {
             shunt: env!("CARGO_PKG_VERSION"),
             commit: first_line("git", &["describe", "--always", "--dirty"]),
-            started: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+            started: now_in_utc(),
             smoke,
             seed,
             machine: Machine::here(),
             versions,
         }
     }
+}
+
+/// Returns the time in the form of RFC 3339, to the second.
+fn now_in_utc() -> String {
+    let now = OffsetDateTime::now_utc();
+    let (hour, minute, second) = now.to_hms();
+    format!("{}T{hour:02}:{minute:02}:{second:02}Z", now.date())
 }
 
 /// Returns the version that the project's rings run, from the only place that names it.
