@@ -4,6 +4,7 @@ import pytest
 from cassandra import ConsistencyLevel
 from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster
 
+from harness import cql, waits
 from harness.driver import UNDISTURBED, profile
 
 VERSIONS = [4, 5]
@@ -95,7 +96,7 @@ def session(shared, cluster, keyspace):
 
 
 @pytest.fixture
-def table(session, keyspace, request):
+def table(backend, session, keyspace, request):
     """Gives the name of an empty table with the columns asked for.
 
     A schema change takes a second or more until all nodes agree, so tables are emptied and used again, unless the test
@@ -111,6 +112,7 @@ def table(session, keyspace, request):
         name = f"{request.node.originalname.removeprefix('test_')[:40]}_{len(names)}"
         names.append(name)
         session.execute(f"CREATE TABLE {name} ({columns})", timeout=DDL_SECONDS)
+        wait_known(backend, keyspace, name)
         if not own:
             made[keyspace, columns] = name
         used.append(name)
@@ -118,6 +120,15 @@ def table(session, keyspace, request):
 
     used = []
     return create
+
+
+def wait_known(backend, keyspace: str, name: str) -> None:
+    """Until every node knows the table. The proxy waits ten seconds for that; nodes on a busy machine may need longer."""
+    look = f"SELECT table_name FROM system_schema.tables WHERE keyspace_name = '{keyspace}' AND table_name = '{name}'"
+    for contact in backend.nodes:
+        host, port = contact.rsplit(":", 1)
+        with cql.Session(host, int(port)) as node:
+            waits.until(lambda: node.query(look), f"{contact} knows {keyspace}.{name}")
 
 
 made = {}  # tables that may be used again, by keyspace and columns
