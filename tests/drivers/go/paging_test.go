@@ -7,13 +7,13 @@ import (
 )
 
 const (
-	pagedRows      = 10_000
+	pagedRows      = 6_000 // more than drivers ask for at once by default
 	pagedPartition = "paged"
 )
 
 var fillOnce sync.Once
 
-// filled writes one partition of 10,000 lines, and 10,000 partitions of one row.
+// filled writes one partition of 6,000 lines, and 6,000 partitions of one row.
 func (s *scenario) filled() {
 	s.Helper()
 	fillOnce.Do(func() {

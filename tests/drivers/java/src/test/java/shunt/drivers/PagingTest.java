@@ -19,13 +19,14 @@ import java.util.concurrent.CompletionStage;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 
-/** Results of 10,000 rows, fetched page by page. */
+/** Results of 6,000 rows, fetched page by page. */
 class PagingTest extends Scenario {
-  private static final int ROWS = 10_000;
+  /** More than drivers ask for at once by default. */
+  private static final int ROWS = 6_000;
   private static final String PARTITION = "paged";
   private static boolean filled;
 
-  /** One partition of 10,000 lines, and 10,000 partitions of one row. */
+  /** One partition of 6,000 lines, and 6,000 partitions of one row. */
   @BeforeEach
   void fill() {
     if (filled) {
