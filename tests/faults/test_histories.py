@@ -36,15 +36,16 @@ def clients_of(history: History, front, ring, seed: int) -> Clients:
 
 
 def start(clients: Clients, name: str) -> None:
-    """Many writers: of those that have a query at a node when it stops, each is one chance to see what becomes of it."""
-    clients.registers(f"{name}-timed", writers=12, client_timestamps=True, pause_seconds=0.06)
-    clients.registers(f"{name}-untimed", writers=16, client_timestamps=False, pause_seconds=0.06)
-    clients.lists(f"{name}-list", writers=14, pause_seconds=0.2)
-    clients.lists(f"{name}-untimed-list", writers=4, pause_seconds=0.2, client_timestamps=False)
-    clients.pairs(f"{name}-pair", writers=4, pause_seconds=0.1)
-    clients.locks(f"{name}-lock", locks=4, clients=8, pause_seconds=0.15)
-    clients.readers("register", 4, pause_seconds=0.06)
-    clients.readers("pair", 2, pause_seconds=0.06)
+    """Many writers: of those that have a query at a node when it stops, each is one chance to see what becomes of it.
+    Each comes to have one there as long as it stands still, so they need not be fast."""
+    clients.registers(f"{name}-timed", writers=12, client_timestamps=True, pause_seconds=0.15)
+    clients.registers(f"{name}-untimed", writers=16, client_timestamps=False, pause_seconds=0.15)
+    clients.lists(f"{name}-list", writers=14, pause_seconds=0.4)
+    clients.lists(f"{name}-untimed-list", writers=4, pause_seconds=0.4, client_timestamps=False)
+    clients.pairs(f"{name}-pair", writers=4, pause_seconds=0.2)
+    clients.locks(f"{name}-lock", locks=4, clients=8, pause_seconds=0.3)
+    clients.readers("register", 4, pause_seconds=0.15)
+    clients.readers("pair", 2, pause_seconds=0.15)
 
 
 def begin(clients: Clients) -> None:

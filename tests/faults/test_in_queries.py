@@ -101,7 +101,7 @@ class Load:
         version, text = READERS[which]
         with Session(self.proxy.host, self.proxy.port, version) as session:
             select = session.prepare(text)
-            while not self.stop.is_set():
+            while not self.stop.wait(0.005):
                 keys = [random.randrange(KEYS) for _ in range(KEYS_PER_QUERY)]
                 before = list(self.acknowledged)
                 try:
