@@ -66,7 +66,7 @@ fn of(client: &Client, io: &Io) -> usize {
     match client.place {
         Place::Here => {
             let conn = client.conn;
-            io.backlog(conn) + io.unread(conn) + io.session_bytes(conn) + head
+            io.output_memory(conn) + io.unread(conn) + io.session_bytes(conn) + head
         }
         Place::Leaving | Place::Away | Place::Arriving => 0,
     }

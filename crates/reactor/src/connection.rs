@@ -86,6 +86,8 @@ pub(crate) struct Connection {
     pub(crate) output_expected: usize,
     pub(crate) notify_below: usize,
     pub(crate) writes: u64,
+    /// Memory that it counts for among the connections that are closing; see [`crate::closing`].
+    pub(crate) closing_bytes: usize,
     pub(crate) log: Option<Box<LogTable>>,
     /// The encryption, if any: `sending` has its records then, and all other buffers plaintext.
     pub(crate) tunnel: Option<Box<Tunnel>>,
@@ -97,6 +99,13 @@ impl Connection {
     pub(crate) fn backlog(&self) -> usize {
         let unsealed = self.tunnel.as_ref().map_or(0, |tunnel| tunnel.unsealed().len());
         self.output.len() + unsealed + self.sending.len() - self.sent
+    }
+
+    /// Memory of the output, in bytes: at least the backlog. A buffer of which the kernel has taken
+    /// a part counts as a whole.
+    pub(crate) fn output_memory(&self) -> usize {
+        let plain = self.tunnel.as_ref().map_or(0, |tunnel| tunnel.plain().capacity());
+        self.output.capacity() + plain + self.sending.capacity()
     }
 
     /// Notes the size of an output buffer, by which the class of the next one is chosen.

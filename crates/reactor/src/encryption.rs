@@ -3,6 +3,7 @@
 
 use crate::connection::State;
 use crate::io::Io;
+use crate::output::MOVED_AFTER_BYTES;
 use crate::service::{Accepted, CloseReason, ConnId, Service};
 use crate::session::{Session, SessionInfo};
 use crate::timer::Due;
@@ -184,6 +185,13 @@ impl Io {
                 None => Some(plain),
             };
             unused.into_iter().for_each(|buffer| self.pool.put(buffer));
+        } else if connection.log.is_none() {
+            let rest = tunnel.unsealed().len();
+            let sealed = tunnel.plain().len() - rest;
+            if sealed >= MOVED_AFTER_BYTES && rest <= sealed {
+                let old = tunnel.move_rest(self.pool.take_close(rest));
+                self.pool.put(old);
+            }
         }
         let is_sent = outcome.is_ok() && !records.is_empty();
         if is_sent {

@@ -75,7 +75,8 @@ impl Io {
     /// Takes a slot for a connection that the acceptor accepted; `None` at the bound. The driver
     /// calls [`Service::accepted`] itself, once the socket is registered.
     pub(crate) fn admit(&mut self) -> Option<u32> {
-        if self.accepted >= self.connections_max {
+        // The place of a connection that is reset here is free at the end of the turn.
+        if self.accepted >= self.connections_max && !self.reset_oldest(None) {
             self.counters.refused += 1;
             return None;
         }
@@ -213,6 +214,7 @@ impl Io {
 
     pub(crate) fn start_flushing(&mut self, index: u32) {
         self.connections[index as usize].state = State::Flushing;
+        self.count_closing(index);
         self.timers
             .set(self.now_ns.saturating_add(self.linger_ns), Due::Connection(self.id(index)));
         self.mark_dirty(index);
@@ -234,6 +236,58 @@ impl Io {
         }
     }
 
+    /// Counts a connection that begins to close, and resets the oldest ones beyond the bound.
+    pub(crate) fn count_closing(&mut self, index: u32) {
+        let connection = &mut self.connections[index as usize];
+        if !connection.accepted {
+            return;
+        }
+        connection.closing_bytes = connection.output_memory();
+        self.closing.bytes += connection.closing_bytes;
+        self.closing.order.push_back((index, connection.generation));
+        while self.closing.bytes > self.closing.bytes_max && self.reset_oldest(Some(index)) {}
+        self.forget_gone();
+    }
+
+    /// Takes a connection that is gone out of the count.
+    pub(crate) fn uncount_closing(&mut self, index: u32) {
+        let connection = &mut self.connections[index as usize];
+        self.closing.bytes -= std::mem::take(&mut connection.closing_bytes);
+    }
+
+    /// Resets the connection that has been closing for the longest time, but not `except`. `false`:
+    /// there is none.
+    pub(crate) fn reset_oldest(&mut self, except: Option<u32>) -> bool {
+        while let Some((index, generation)) = self.closing.order.front().copied() {
+            let is_there = self.is_closing(index, generation);
+            if is_there && Some(index) == except {
+                return false;
+            }
+            self.closing.order.pop_front();
+            if is_there {
+                self.counters.closing_resets += 1;
+                self.finish(index, true);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Forgets those at the front that are gone.
+    fn forget_gone(&mut self) {
+        while let Some((index, generation)) = self.closing.order.front().copied()
+            && !self.is_closing(index, generation)
+        {
+            self.closing.order.pop_front();
+        }
+    }
+
+    fn is_closing(&self, index: u32, generation: u32) -> bool {
+        let connection = &self.connections[index as usize];
+        connection.generation == generation
+            && matches!(connection.state, State::Flushing | State::Lingering)
+    }
+
     /// Makes the service's id invalid and frees all buffers kept for the service.
     pub(crate) fn retire(&mut self, index: u32) {
         let connection = &mut self.connections[index as usize];
@@ -251,6 +305,7 @@ impl Io {
 
     /// Ends sending and receiving; the driver closes the socket at the end of the turn.
     pub(crate) fn finish(&mut self, index: u32, reset: bool) {
+        self.uncount_closing(index);
         let connection = &mut self.connections[index as usize];
         connection.state = State::Closed;
         let output = std::mem::take(&mut connection.output);

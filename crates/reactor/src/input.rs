@@ -6,12 +6,48 @@ use std::io;
 use crate::connection::State;
 use crate::engine::{Command, KEPT_COPY_MAX, close_reason};
 use crate::io::Io;
-use crate::service::Service;
+use crate::service::{ConnId, Service};
 
 /// Least room for the next read while a large message arrives.
 const LARGE_ROOM_MIN: usize = 64 << 10;
 
+/// Bytes kept for the service, taken out of their connection for a while.
+#[derive(Debug)]
+pub struct KeptInput {
+    buffer: Vec<u8>,
+    start: usize,
+}
+
+impl KeptInput {
+    /// The bytes, which may be none.
+    pub fn bytes(&self) -> &[u8] {
+        &self.buffer[self.start..]
+    }
+}
+
 impl Io {
+    /// Takes the bytes that are kept for the service, so that it reads on at once, and not after
+    /// [`resume_reading`](Io::resume_reading) in the next turn. [`return_kept`](Io::return_kept)
+    /// must follow in the same callback.
+    pub fn take_kept(&mut self, conn: ConnId) -> KeptInput {
+        let open = self.get_mut(conn).filter(|connection| connection.state == State::Open);
+        let Some(connection) = open else {
+            return KeptInput { buffer: Vec::new(), start: 0 };
+        };
+        let buffer = std::mem::take(&mut connection.input);
+        KeptInput { buffer, start: std::mem::take(&mut connection.input_start) }
+    }
+
+    /// Gives back the bytes of [`take_kept`](Io::take_kept) behind the first `consumed`.
+    pub fn return_kept(&mut self, conn: ConnId, kept: KeptInput, consumed: usize) {
+        let start = kept.start + consumed.min(kept.bytes().len());
+        if self.is_open(conn) && start < kept.buffer.len() {
+            self.put_back(conn.index, kept.buffer, start);
+        } else {
+            self.pool.put(kept.buffer);
+        }
+    }
+
     /// Hands over bytes that are already in memory. Discards bytes for a connection that the
     /// service has closed, keeps those for a paused one.
     #[inline]

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
 use crate::buffer::Pool;
+use crate::closing::Closing;
 use crate::connection::{Connection, State};
 use crate::datagrams::Datagrams;
 use crate::engine::{Command, Outcome};
@@ -38,6 +39,9 @@ pub struct Counters {
     pub accepts: u64,
     /// Accepted connections closed at once because their number had reached its bound.
     pub refused: u64,
+    /// Accepted connections reset as they were closing, because all such connections held too much
+    /// memory, or a new one needed the place.
+    pub closing_resets: u64,
     /// Outgoing connections established.
     pub connects: u64,
 }
@@ -95,6 +99,7 @@ pub struct Io {
     pub(crate) stopping: bool,
     pub(crate) linger_ns: u64,
     pub(crate) connections_max: usize,
+    pub(crate) closing: Closing,
     /// Number of slots of accepted connections, which `connections_max` bounds.
     pub(crate) accepted: usize,
     pub(crate) load: Option<Arc<AtomicUsize>>,
@@ -215,6 +220,17 @@ impl Io {
     #[inline]
     pub fn backlog(&self, conn: ConnId) -> usize {
         self.get(conn).map_or(0, Connection::backlog)
+    }
+
+    /// Memory of a connection's output, in bytes: at least [`backlog`](Io::backlog), because a
+    /// buffer counts as a whole until most of it is sent.
+    pub fn output_memory(&self, conn: ConnId) -> usize {
+        self.get(conn).map_or(0, Connection::output_memory)
+    }
+
+    /// Memory of the output of accepted connections that are closing, in bytes.
+    pub fn closing_bytes(&self) -> usize {
+        self.closing.bytes
     }
 
     /// Requests one [`drained`](crate::Service::drained) once the backlog is at most `below` bytes,
@@ -451,6 +467,7 @@ impl Io {
             stopping: false,
             linger_ns: options.linger_ns,
             connections_max: options.connections_max,
+            closing: Closing::new(options.closing_bytes_max),
             accepted: 0,
             load: options.load.clone(),
             driver_name,

@@ -26,6 +26,7 @@
 mod acceptor;
 mod buffer;
 mod client_address;
+mod closing;
 mod connection;
 mod datagrams;
 mod driver;
@@ -61,6 +62,7 @@ pub use driver::sim;
 pub use driver::uring::probe_uring;
 pub use fd_limit::raise_fd_limit;
 pub use handshakes::{Admission, HandshakeLimits, Security};
+pub use input::KeptInput;
 pub use io::{Counters, Io};
 pub use mailbox::{Inbox, Mailer, mailbox};
 pub use options::{IoChoice, LoopOptions};

@@ -14,9 +14,12 @@ use crate::moving::{FrozenLimits, Intake, Mover};
 pub struct LoopOptions {
     /// Most bytes taken from one connection by one read.
     pub receive_buffer_bytes: usize,
-    /// Bound on accepted connections; more are closed at once. Outgoing ones do not count: they are
-    /// the service's own.
+    /// Bound on accepted connections; more are closed at once, unless one that is closing can make
+    /// room. Outgoing ones do not count: they are the service's own.
     pub connections_max: usize,
+    /// Bound on the memory of accepted connections that are closing: the service has forgotten
+    /// them, and their last output is being sent. Beyond it the oldest are reset.
+    pub closing_bytes_max: usize,
     /// Most bytes of idle buffers kept for reuse.
     pub pool_bytes_max: usize,
     /// Time in which a connection that the service closed must send its output and be closed by the
@@ -43,6 +46,7 @@ impl Default for LoopOptions {
         LoopOptions {
             receive_buffer_bytes: 128 << 10,
             connections_max: 1 << 16,
+            closing_bytes_max: 64 << 20,
             pool_bytes_max: 64 << 20,
             linger_ns: 5_000_000_000,
             load: None,

@@ -6,6 +6,9 @@ use crate::connection::State;
 use crate::io::Io;
 use crate::service::ConnId;
 
+/// Bytes of a buffer that the kernel must have taken before its rest moves to a smaller one.
+pub(crate) const MOVED_AFTER_BYTES: usize = 256 << 10;
+
 impl Io {
     /// Puts a connection with output into the list for this turn's flush.
     pub(crate) fn mark_dirty(&mut self, index: u32) {
@@ -74,12 +77,33 @@ impl Io {
         let complete = connection.sent == connection.sending.len();
         if complete {
             self.finish_send(index);
+        } else {
+            self.move_rest(index);
         }
         let connection = &mut self.connections[index as usize];
         if connection.notify {
             self.check_notify(index);
         }
         complete
+    }
+
+    /// Moves the rest of a large buffer to one of its size, once the kernel has taken most of it: a
+    /// peer that leaves the last bytes must not hold the memory of all. The copies of one buffer
+    /// are shorter than the buffer.
+    fn move_rest(&mut self, index: u32) {
+        let connection = &self.connections[index as usize];
+        let rest = connection.sending.len() - connection.sent;
+        // The log keeps whole buffers, and counts them as such.
+        let is_kept = connection.log.is_some() && connection.tunnel.is_none();
+        if connection.sent < MOVED_AFTER_BYTES || rest > connection.sent || is_kept {
+            return;
+        }
+        let mut buffer = self.pool.take_close(rest);
+        let connection = &mut self.connections[index as usize];
+        buffer.extend_from_slice(&connection.sending[connection.sent..]);
+        connection.sent = 0;
+        let sent = std::mem::replace(&mut connection.sending, buffer);
+        self.pool.put(sent);
     }
 
     #[inline]

@@ -60,7 +60,7 @@ impl Tunnel {
     }
 
     /// The whole buffer that is being sealed.
-    pub(crate) fn plain(&self) -> &[u8] {
+    pub(crate) fn plain(&self) -> &Vec<u8> {
         &self.plain
     }
 
@@ -68,6 +68,13 @@ impl Tunnel {
     pub(crate) fn take_plain(&mut self) -> Vec<u8> {
         self.sealed = 0;
         std::mem::take(&mut self.plain)
+    }
+
+    /// Replaces the buffer that is being sealed by one with its unsealed rest. Returns the old one.
+    pub(crate) fn move_rest(&mut self, mut buffer: Vec<u8>) -> Vec<u8> {
+        buffer.extend_from_slice(self.unsealed());
+        self.sealed = 0;
+        std::mem::replace(&mut self.plain, buffer)
     }
 
     /// True if records are to be made even without more output of the service; `closes`: it has

@@ -2,10 +2,11 @@
 
 mod sim_support;
 
-use shunt_reactor::sim::{MILLISECOND, Options, SECOND, for_seeds};
-use shunt_reactor::{CloseReason, Io};
+use shunt_reactor::sim::{MILLISECOND, Options, SECOND, World, for_seeds};
+use shunt_reactor::{CloseReason, ConnId, Io, LoopOptions};
+use sim_support::checked::Checked;
 use sim_support::pair::Pair;
-use sim_support::script::Seen;
+use sim_support::script::{Script, Seen};
 
 #[test]
 fn unconsumed_bytes_are_presented_again_with_what_follows() {
@@ -51,6 +52,85 @@ fn pausing_holds_the_sender_back() {
     pair.world.run_for(20 * SECOND);
     assert_eq!(pair.called().bytes().len(), 1 << 20);
     assert_eq!(pair.caller_io(|io, conn| io.backlog(conn)), 0);
+}
+
+/// A peer that takes most of a large buffer must not hold the memory of all of it.
+#[test]
+fn the_last_bytes_of_a_large_buffer_do_not_keep_its_memory() {
+    let mut pair = Pair::new(2, Options { window_bytes: 10_000..10_001, ..Options::calm() });
+    pair.caller_io(|io, conn| io.output(conn).resize(1 << 20, 7));
+    assert!(pair.caller_io(|io, conn| io.output_memory(conn)) >= 1 << 20);
+    while pair.caller_io(|io, conn| io.backlog(conn)) > 30_000 {
+        pair.world.run_for(MILLISECOND / 10);
+    }
+    pair.called_io(Io::pause_reading);
+    pair.settle();
+    let (backlog, memory) = pair.caller_io(|io, conn| (io.backlog(conn), io.output_memory(conn)));
+    assert!(backlog > 0 && memory <= 256 << 10, "{memory} bytes of memory for {backlog}");
+    pair.called_io(Io::resume_reading);
+    pair.settle();
+    assert_eq!(pair.called().bytes(), vec![7; 1 << 20]);
+    assert_eq!(pair.caller_io(|io, conn| io.output_memory(conn)), 0);
+}
+
+/// Output to peers that closed their side and read nothing has a bound, and so do their places.
+#[test]
+fn connections_that_close_are_few_and_small() {
+    const CALLERS: usize = 20;
+    const BYTES: usize = 100_000;
+    let mut world = World::new(1, Options { window_bytes: 10_000..10_001, ..Options::calm() });
+    let options = LoopOptions {
+        closing_bytes_max: 500_000,
+        connections_max: CALLERS + 2,
+        ..LoopOptions::default()
+    };
+    let called = world.add_with("called", options, Checked::new(Script::new()));
+    let address = "10.9.9.9:7".parse().unwrap();
+    world.listen(called, address);
+    let mut callers = Vec::new();
+    let mut connect = |world: &mut World, reads: bool| {
+        let caller = world.add("caller", Checked::new(Script::new()));
+        let conn = world.with(caller, |_, io| {
+            let conn = io.connect(address, SECOND);
+            if !reads {
+                io.pause_reading(conn);
+            }
+            conn
+        });
+        callers.push(conn);
+        world.run_for(SECOND / 10);
+        caller
+    };
+    for _ in 0..CALLERS {
+        connect(&mut world, false);
+    }
+    let accepted: Vec<ConnId> = world
+        .host(called)
+        .inner
+        .seen
+        .iter()
+        .filter_map(|seen| match seen {
+            Seen::Accepted(conn, _) => Some(*conn),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(accepted.len(), CALLERS);
+    world.with(called, |_, io| {
+        for conn in &accepted {
+            io.output(*conn).resize(BYTES, 7);
+            io.close(*conn);
+        }
+        let bytes = io.closing_bytes();
+        assert!((BYTES..=500_000).contains(&bytes), "{bytes}");
+    });
+    world.run_for(SECOND / 10);
+    // Five places are taken by those that close. The others are free, and more than are free come.
+    let readers: Vec<_> = (0..CALLERS + 1).map(|_| connect(&mut world, true)).collect();
+    let counters = world.with(called, |_, io| *io.counters());
+    assert_eq!((counters.refused, counters.accepts), (0, 2 * CALLERS as u64 + 1));
+    assert!(readers.iter().all(|reader| world.host(*reader).inner.closed().is_empty()));
+    world.run_for(20 * SECOND);
+    assert_eq!(world.with(called, |_, io| io.closing_bytes()), 0);
 }
 
 #[test]

@@ -7,6 +7,10 @@ use tracing::warn;
 /// Open files besides the clients: links to nodes, listeners, the control plane, files of a store.
 pub(crate) const BESIDE_CLIENTS: u64 = 4096;
 
+/// Connections among them that are no clients any more, and close: a new client takes the place of
+/// the oldest one beyond this number.
+pub(crate) const CLOSING_MAX: u64 = BESIDE_CLIENTS / 2;
+
 /// Raises the limit; warns if it is still too low for the clients and for `others`, connections
 /// that are no clients yet.
 pub(crate) fn allow_clients(clients_max: usize, others: usize) {

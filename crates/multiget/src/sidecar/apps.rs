@@ -141,7 +141,7 @@ impl App {
             + self.asked.bytes
             + self.name.len()
             + places
-            + io.backlog(self.conn)
+            + io.output_memory(self.conn)
             + io.unread(self.conn)
             + io.session_bytes(self.conn)
     }

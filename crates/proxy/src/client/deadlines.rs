@@ -182,7 +182,7 @@ fn refuse_late(core: &mut Core, io: &mut Io, slot: u32) {
 
 /// Memory of a client: replies that it has not taken, incomplete requests, and its encryption.
 fn bytes_of(io: &Io, client: &Client) -> usize {
-    io.backlog(client.conn)
+    io.output_memory(client.conn)
         + io.unread(client.conn)
         + io.session_bytes(client.conn)
         + client.reader.held_bytes()

@@ -346,11 +346,19 @@ fn start_cores(
         });
         let load = Some(Arc::clone(&metrics.load));
         let connections_max =
-            config.clients_max.div_ceil(config.cores) + open_files::BESIDE_CLIENTS as usize;
+            (config.clients_max + open_files::CLOSING_MAX as usize).div_ceil(config.cores);
+        // Clients that have not logged in have such a share of the memory, too.
+        let closing_bytes_max = (config.clients_bytes_max / 16 / config.cores).max(1 << 20);
         let restored_intake =
             Intake { bytes: hands_over.as_ref().map(|_| OWNER_RECEIVE_BYTES), ..Intake::default() };
-        let options =
-            LoopOptions { load, connections_max, mover, restored_intake, ..LoopOptions::default() };
+        let options = LoopOptions {
+            load,
+            connections_max,
+            closing_bytes_max,
+            mover,
+            restored_intake,
+            ..LoopOptions::default()
+        };
         spawn_core(index, core, driver, options, inbox, teller.clone())
             .map_err(|error| Failure::internal("a core's thread could not be started", error))?;
         Ok(StartedCore { mailer, metrics })
