@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -114,6 +115,42 @@ def test_a_command_whose_lock_is_lost_is_stopped(fleet, session, name, tmp_path)
     session.execute("DELETE FROM shunt.locks WHERE name = %s IF owner = 'me'", (name,))
     code, out, err = ended(run)
     assert code == 76 and "lost" in err, (out, err)
+
+
+def number_in(file) -> int:
+    """The number of a process that the file has in full."""
+    return until(lambda: file.exists() and file.read_text().endswith("\n") and int(file.read_text()), f"{file} has a number",
+                 every_seconds=0.05)
+
+
+def parent_of(process: int) -> int:
+    status = Path(f"/proc/{process}/stat").read_text()
+    return int(status.rsplit(")", 1)[1].split()[1])
+
+
+def test_what_the_command_began_is_stopped_with_it(fleet, session, name, tmp_path):
+    """A shell that gets SIGTERM ends, and leaves the program that it waits for."""
+    begun = tmp_path / "begun"
+    run = lock(fleet, "--ttl", "12", "--owner", "me", name, "--", "sh", "-c", f"sleep 3600 & echo $! > {begun}; wait")
+    process = number_in(begun)
+    session.execute("DELETE FROM shunt.locks WHERE name = %s IF owner = 'me'", (name,))
+    code, out, err = ended(run)
+    assert code == 76 and "lost" in err, (out, err)
+    assert not Path(f"/proc/{process}").exists(), "it works on without the lock"
+
+
+def test_the_lock_is_held_until_all_of_a_command_has_ended(fleet, session, name, tmp_path):
+    begun, last = tmp_path / "begun", tmp_path / "last"
+    stubborn = f"(trap '' TERM; {UNTIL_THERE.format(last)}) & echo $! > {begun}; wait"
+    run = lock(fleet, "--ttl", "300", name, "--", "sh", "-c", stubborn)
+    process = number_in(begun)
+    shell = parent_of(process)
+    run.send_signal(signal.SIGTERM)
+    until(lambda: parent_of(process) != shell, "the shell has ended", every_seconds=0.05)
+    assert run.poll() is None and holder(session, name), "a part of the command works on"
+    last.touch()
+    assert ended(run)[0] == 128 + signal.SIGTERM
+    assert holder(session, name) is None
 
 
 def test_a_reader_shares(fleet, session, name, tmp_path):

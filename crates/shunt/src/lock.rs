@@ -2,22 +2,30 @@
 //!
 //! The command must never continue as if it held a lock that it has lost. So the TTL counts from
 //! before the request for the lock, and the lock is renewed after a third of the TTL. If no renewal
-//! has succeeded when a tenth of the TTL is left, the command gets SIGTERM, and SIGKILL five
-//! seconds later.
+//! has succeeded when a tenth of the TTL is left, the command and all processes that it has begun
+//! get SIGTERM, and SIGKILL five seconds later.
+//!
+//! A thread of its own renews: a proxy that answers late must not keep the command from its signal.
+//! The clock goes on while the host sleeps, as that of the proxies does.
 
+use std::collections::HashSet;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::{Child, Command, ExitCode, ExitStatus};
-use std::time::{Duration, Instant};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread;
+use std::time::Duration;
 
 use clap::Args;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal};
+use rustix::time::{ClockId, clock_gettime};
 use shunt_proxy::control::client::{Client, Failed, Table};
 use shunt_wire::cql::message::{Consistency, error_code};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{self, SignalKind};
 
+use crate::descendants;
 use crate::exit::{Exit, LOCK_HELD, LOCK_LOST};
 use crate::fleet::Access;
 use crate::locks::shown;
@@ -83,8 +91,16 @@ enum Refused {
 /// A lock that is held.
 struct Held {
     fence: i64,
-    /// Time of the request that obtained or renewed the lock.
-    asked: Instant,
+    /// Time of the request that obtained the lock; see [`now`].
+    asked: Duration,
+}
+
+/// The outcome of a renewal.
+enum Renewal {
+    /// The lock was renewed by a request of this time.
+    Renewed { asked: Duration },
+    /// The lock is no longer held.
+    Lost,
 }
 
 /// A connection to a proxy, opened again when the proxy does not answer.
@@ -127,9 +143,7 @@ pub(crate) fn run(lock: &Lock) -> ExitCode {
         .args(arguments)
         .env("SHUNT_LOCK_NAME", &lock.name)
         .env("SHUNT_LOCK_FENCE", held.fence.to_string());
-    let ended =
-        command.spawn().and_then(|child| Running { child }.wait_and_renew(&mut proxy, &held));
-    let code = match ended {
+    let code = match run_and_renew(&mut command, &mut proxy, &held) {
         Ok(Some(status)) => code_of(status),
         Ok(None) => {
             eprintln!("lock {} was lost: the command was stopped", lock.name);
@@ -189,8 +203,12 @@ impl Proxy<'_> {
     fn query(&mut self, text: &str, values: &[Option<Vec<u8>>]) -> Result<Table, Failed> {
         let client = match self.client.take() {
             Some(client) => client,
-            // A proxy that does not answer must not use up the TTL.
-            None => self.lock.access.connect_to_locks(self.ttl() / 5)?,
+            // A proxy that does not answer must not use up the TTL, and one that has the request
+            // wait must not seem to be silent.
+            None => {
+                let limit = (self.ttl() / 5).max(ROUND + ROUND / 2);
+                self.lock.access.connect_to_locks(limit)?
+            }
         };
         let client = self.client.insert(client);
         let answer = client.query(text, values, Consistency::ONE, None);
@@ -203,7 +221,7 @@ impl Proxy<'_> {
     }
 
     fn acquire(&mut self) -> Result<Held, Refused> {
-        let until = Instant::now() + Duration::from_secs(u64::from(self.lock.wait));
+        let until = now() + Duration::from_secs(u64::from(self.lock.wait));
         let text = format!(
             "INSERT INTO shunt.{} (name, owner, mode, wait_ms) VALUES (?, ?, ?, ?) IF NOT EXISTS USING TTL {}",
             self.table(),
@@ -212,8 +230,8 @@ impl Proxy<'_> {
         let mode: &[u8] = if self.lock.shared { b"S" } else { b"X" };
         let mut is_first = true;
         loop {
-            let asked = Instant::now();
-            let left = until.saturating_duration_since(asked);
+            let asked = now();
+            let left = until.saturating_sub(asked);
             let round_ms = left.min(ROUND).as_millis() as i32;
             let values = self.values(&[mode.to_vec(), round_ms.to_be_bytes().to_vec()]);
             match self.query(&text, &values) {
@@ -246,7 +264,7 @@ impl Proxy<'_> {
                 Err(failed) if is_final(&failed) || left.is_zero() => {
                     return Err(Refused::Failed(failed));
                 }
-                Err(_) => pause(PAUSE),
+                Err(_) => thread::sleep(PAUSE),
             }
             is_first = false;
         }
@@ -264,6 +282,30 @@ impl Proxy<'_> {
         self.query(&text, &values).map(|table| table.get(0, "[applied]") == Some(&[1]))
     }
 
+    /// Renews the lock whenever a third of its TTL has passed, until it is lost or the other side
+    /// of `ended` is gone.
+    fn renew_until(&mut self, held: &Held, news: &Sender<Renewal>, ended: &Receiver<()>) {
+        let third = self.ttl() / 3;
+        let mut renew_at = held.asked + third;
+        while ended.recv_timeout(renew_at.saturating_sub(now())) == Err(RecvTimeoutError::Timeout) {
+            let asked = now();
+            let renewal = match self.renew(held) {
+                Ok(true) => Renewal::Renewed { asked },
+                Ok(false) => Renewal::Lost,
+                // The answer is unknown, or no proxy was reached: retry soon while time is left.
+                Err(_) => {
+                    renew_at = now() + PAUSE;
+                    continue;
+                }
+            };
+            renew_at = asked + third;
+            let is_lost = matches!(renewal, Renewal::Lost);
+            if news.send(renewal).is_err() || is_lost {
+                return;
+            }
+        }
+    }
+
     /// Releases the lock; if that fails, the TTL ends it.
     fn release(&mut self, held: &Held) {
         let text =
@@ -273,7 +315,7 @@ impl Proxy<'_> {
             if self.query(&text, &values).is_ok() {
                 return;
             }
-            pause(PAUSE);
+            thread::sleep(PAUSE);
         }
         eprintln!("lock {} could not be released; it ends when its TTL expires", self.lock.name);
     }
@@ -305,89 +347,145 @@ fn is_final(failed: &Failed) -> bool {
         .is_some_and(|code| code == error_code::BAD_CREDENTIALS || code >= error_code::SYNTAX_ERROR)
 }
 
-fn pause(time: Duration) {
-    if let Ok(runtime) = runtime() {
-        runtime.block_on(async { tokio::time::sleep(time).await });
+/// Seconds since the host started, those included in which it slept.
+fn now() -> Duration {
+    let time = clock_gettime(ClockId::Boottime);
+    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+/// Starts the command, and renews the lock until it ends. `None`: the lock was lost, and the
+/// command was stopped.
+///
+/// # Errors
+/// The command cannot be started, or cannot be watched; nothing of it runs then.
+fn run_and_renew(
+    command: &mut Command,
+    proxy: &mut Proxy<'_>,
+    held: &Held,
+) -> std::io::Result<Option<ExitStatus>> {
+    // All that can fail comes before the command.
+    descendants::adopt()?;
+    let signals = Signals::new()?;
+    let child = command.spawn()?;
+    let ttl = proxy.ttl();
+    thread::scope(|scope| {
+        let (news, renewals) = mpsc::channel();
+        let (_end, ended) = mpsc::channel();
+        scope.spawn(move || proxy.renew_until(held, &news, &ended));
+        let running = Running { child, signals, told: HashSet::new(), was_told: false };
+        running.wait(held.asked, ttl, &renewals)
+    })
+}
+
+/// The signals that go on to the command.
+struct Signals {
+    runtime: Runtime,
+    streams: Vec<(Signal, unix::Signal)>,
+}
+
+impl Signals {
+    fn new() -> std::io::Result<Signals> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let kinds = [
+            (Signal::TERM, SignalKind::terminate()),
+            (Signal::INT, SignalKind::interrupt()),
+            (Signal::HUP, SignalKind::hangup()),
+            (Signal::QUIT, SignalKind::quit()),
+        ];
+        let inside = runtime.enter();
+        let streams = kinds
+            .into_iter()
+            .map(|(signal, kind)| Ok((signal, unix::signal(kind)?)))
+            .collect::<std::io::Result<Vec<_>>>()?;
+        drop(inside);
+        Ok(Signals { runtime, streams })
+    }
+
+    /// Waits for the next signal, for at most this time.
+    fn next_within(&mut self, time: Duration) -> Option<Signal> {
+        let Signals { runtime, streams } = self;
+        let next = std::future::poll_fn(|context| {
+            let mut arrived = streams.iter_mut().filter_map(|(signal, stream)| {
+                stream.poll_recv(context).is_ready().then_some(*signal)
+            });
+            arrived.next().map_or(std::task::Poll::Pending, std::task::Poll::Ready)
+        });
+        runtime.block_on(async { tokio::time::timeout(time, next).await.ok() })
     }
 }
 
-fn runtime() -> std::io::Result<Runtime> {
-    tokio::runtime::Builder::new_current_thread().enable_all().build()
-}
-
-/// A running command.
+/// A command that runs.
 struct Running {
     child: Child,
+    signals: Signals,
+    /// Processes that have got SIGTERM from [`stop`](Running::stop).
+    told: HashSet<Pid>,
+    /// True once a signal went on to the command: the command has then ended when all of its
+    /// processes have.
+    was_told: bool,
 }
 
 impl Running {
-    /// Waits for the command's end and renews the lock until then. `None`: the lock was lost, and
-    /// the command was stopped.
-    fn wait_and_renew(
+    /// Waits for the end of the command. `None`: the lock was lost, and the command was stopped.
+    fn wait(
         mut self,
-        proxy: &mut Proxy<'_>,
-        held: &Held,
+        asked: Duration,
+        ttl: Duration,
+        renewals: &Receiver<Renewal>,
     ) -> std::io::Result<Option<ExitStatus>> {
-        let signals = runtime()?;
-        let (mut terminate, mut interrupt) = {
-            let _inside = signals.enter();
-            (unix::signal(SignalKind::terminate())?, unix::signal(SignalKind::interrupt())?)
-        };
-        let ttl = proxy.ttl();
-        let mut sure_until = held.asked + ttl - ttl / 10;
-        let mut renew_at = held.asked + ttl / 3;
+        let trusted = ttl - ttl / 10;
+        let mut sure_until = asked + trusted;
         loop {
-            if let Some(status) = self.child.try_wait()? {
+            let ended = match self.child.try_wait() {
+                Ok(ended) => ended,
+                Err(error) => {
+                    self.stop();
+                    return Err(error);
+                }
+            };
+            if let Some(status) = ended
+                && !(self.was_told && !self.processes().is_empty())
+            {
                 return Ok(Some(status));
             }
-            let now = Instant::now();
-            if now >= sure_until {
-                return self.stop().map(|()| None);
+            match renewals.try_recv() {
+                Ok(Renewal::Renewed { asked }) => sure_until = asked + trusted,
+                Ok(Renewal::Lost) => sure_until = Duration::ZERO,
+                Err(_) => {}
             }
-            if now >= renew_at {
-                match proxy.renew(held) {
-                    Ok(true) => {
-                        sure_until = now + ttl - ttl / 10;
-                        renew_at = now + ttl / 3;
-                    }
-                    Ok(false) => return self.stop().map(|()| None),
-                    // The answer is unknown, or no proxy was reached: retry soon while time is
-                    // left.
-                    Err(_) => renew_at = now + PAUSE,
-                }
+            if now() >= sure_until {
+                self.stop();
+                return Ok(None);
             }
             // A terminal signals the command itself; a supervisor signals only this process.
-            let told = signals.block_on(async {
-                tokio::select! {
-                    _ = terminate.recv() => Some(Signal::TERM),
-                    _ = interrupt.recv() => Some(Signal::INT),
-                    () = tokio::time::sleep(LOOK) => None,
-                }
-            });
-            if let Some(signal) = told {
-                self.tell(signal);
+            if let Some(signal) = self.signals.next_within(LOOK) {
+                self.was_told = true;
+                descendants::tell(&self.processes(), signal, &mut HashSet::new());
             }
         }
     }
 
-    fn tell(&self, signal: Signal) {
-        if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
-            // The command may have ended already.
-            let _ = kill_process(pid, signal);
-        }
+    /// The processes of the command that run.
+    fn processes(&self) -> Vec<Pid> {
+        let child = || i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        descendants::all().unwrap_or_else(|_| child().into_iter().collect())
     }
 
-    fn stop(&mut self) -> std::io::Result<()> {
-        self.tell(Signal::TERM);
-        let until = Instant::now() + PATIENCE;
-        while Instant::now() < until {
-            if self.child.try_wait()?.is_some() {
-                return Ok(());
+    /// Stops the command and all processes that it has begun.
+    fn stop(&mut self) {
+        let until = now() + PATIENCE;
+        loop {
+            let (left, has_ended) = (self.processes(), !matches!(self.child.try_wait(), Ok(None)));
+            if has_ended && left.is_empty() {
+                return;
             }
-            pause(LOOK);
+            if now() < until {
+                descendants::tell(&left, Signal::TERM, &mut self.told);
+            } else {
+                descendants::tell(&left, Signal::KILL, &mut HashSet::new());
+            }
+            thread::sleep(LOOK);
         }
-        self.child.kill()?;
-        self.child.wait().map(|_| ())
     }
 }
 

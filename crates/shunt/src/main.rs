@@ -5,6 +5,7 @@ mod node_stub;
 mod admin;
 mod cli;
 mod console;
+mod descendants;
 mod doctor;
 mod exit;
 mod faults;
