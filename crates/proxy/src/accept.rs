@@ -14,6 +14,7 @@ use crate::control::client::{LOCKS_KEY, LOGIN_KEY, LOGIN_PASSWORD, PROXY_KEY};
 use crate::control::state::ClusterState;
 use crate::core::{Core, Peer};
 use crate::fault::Fault;
+use crate::limits;
 use crate::link::{PoolKey, pools};
 use crate::locks::intake;
 use crate::metrics::{Closing, QueryKind, Refusal};
@@ -90,6 +91,10 @@ pub(crate) fn take_request(
         (phase, opcode::OPTIONS) => {
             if phase == Phase::Ready {
                 intake::withdraw_request(core, io, slot, header.flags, body);
+            } else if has_asked_enough(core, slot) {
+                let why = "a connection sends OPTIONS a few times before STARTUP, and not for ever";
+                closing::refuse(core, io, slot, stream, &Fault::protocol(why));
+                return;
             }
             answer_options(core, io, slot, header);
         }
@@ -110,6 +115,13 @@ pub(crate) fn take_request(
             closing::refuse(core, io, slot, stream, &Fault::protocol(why));
         }
     }
+}
+
+/// Counts an OPTIONS of a client that has not logged in. `true`: these are too many.
+fn has_asked_enough(core: &mut Core, slot: u32) -> bool {
+    let Some(client) = core.clients.get_mut(slot) else { return true };
+    client.early_options = client.early_options.saturating_add(1);
+    client.early_options > limits::EARLY_OPTIONS_MAX
 }
 
 fn answer_options(core: &mut Core, io: &mut Io, slot: u32, header: &Header) {

@@ -16,7 +16,8 @@ use shunt_wire::error::DecodeError;
 use crate::accept;
 use crate::aggregate;
 use crate::answers::{learn, local_pages};
-use crate::client::{Client, Phase, Stall, closing, login};
+use crate::client::clients::Clients;
+use crate::client::{Client, Phase, Stall, closing, heavy, login};
 use crate::context::Context;
 use crate::core::Core;
 use crate::digests::ends;
@@ -86,27 +87,6 @@ enum End {
     Closed,
 }
 
-/// Reads on from clients that were held and no longer are.
-pub(crate) fn read_on(core: &mut Core, io: &mut Io) {
-    while let Some(woken) = core.clients.wake.pop() {
-        let Some(client) = core.clients.find_mut(woken) else { continue };
-        if client.stalls.any() {
-            continue;
-        }
-        let conn = client.conn;
-        if client.partial_since_ns != 0 {
-            // The proxy held up the missing bytes; the client's time begins now.
-            client.partial_since_ns = io.now_ns();
-        }
-        if client.reader.carried_bytes() > 0 {
-            read(core, io, woken.slot, &[]);
-        }
-        if core.clients.find(woken).is_some_and(|client| !client.stalls.any()) {
-            io.resume_reading(conn);
-        }
-    }
-}
-
 /// Reads all complete requests from the carried-over bytes and `data`; returns how many bytes of
 /// `data` it consumed.
 #[inline]
@@ -148,6 +128,7 @@ fn take_envelopes(
     envelopes: &mut Envelopes<'_>,
     requests: &mut u32,
 ) -> End {
+    let mut answered_here = 0;
     loop {
         let Core { clients, router, links, retained, context, .. } = &mut *core;
         let Some(mut client) = clients.get_mut(slot) else { return End::Closed };
@@ -172,32 +153,24 @@ fn take_envelopes(
                 }
             }
         }
-        let bytes_max = match client.phase {
-            Phase::Ready => limits::REQUEST_BYTES_MAX.min(context.config.frame_bytes_max),
-            _ => limits::HANDSHAKE_BYTES_MAX,
-        };
-        if header.length > bytes_max {
-            let bytes = header.length;
-            let why = format!("a request of {bytes} bytes exceeds the limit of {bytes_max} bytes");
-            closing::refuse(core, io, slot, header.stream, &Fault::invalid(why));
-            return End::Closed;
+        if let Some((stream, fault)) = judge_header(client.phase, context, &header) {
+            return refuse_request(core, io, slot, stream, &fault);
         }
         let body = match envelopes.body() {
             Ok(Some(body)) => body,
             Ok(None) => return End::Done,
             Err(error) => return refuse_frame(core, io, slot, &error),
         };
-        if header.stream < 0 {
-            let why = format!("stream id {} of a request is negative", header.stream);
-            closing::refuse(core, io, slot, 0, &Fault::protocol(why));
-            return End::Closed;
-        }
         // In v5 the segments are compressed, not the envelopes.
         let is_compressed = header.flags & flag::COMPRESSION != 0 && header.version < 5;
         if is_compressed || body.len() >= limits::HEAVY_BYTES_MIN {
-            if !clients.admits(slot, &header, body) {
-                clients.stall(&context.metrics, io, slot, Stall::HEAVY);
-                return End::Held;
+            match admit_heavy(clients, router, slot, &header, body) {
+                Ok(true) => {}
+                Ok(false) => {
+                    clients.stall(&context.metrics, io, slot, Stall::HEAVY);
+                    return End::Held;
+                }
+                Err(fault) => return refuse_request(core, io, slot, header.stream, &fault),
             }
             let Some(found) = clients.get_mut(slot) else { return End::Closed };
             client = found;
@@ -206,7 +179,10 @@ fn take_envelopes(
         let taken = if is_query(client.phase, header.opcode) && !is_compressed {
             let path = Path { router, links, retained, context };
             match forward(client, path, io, &request) {
-                Forwarded::Sent => Taken::Done,
+                Forwarded::Sent => {
+                    *requests += 1;
+                    continue;
+                }
                 other => finish(core, io, &request, other),
             }
         } else {
@@ -218,6 +194,66 @@ fn take_envelopes(
             return End::Held;
         }
         *requests += 1;
+        answered_here += 1;
+        if answered_here % limits::ANSWERED_AT_ONCE == 0 {
+            take_turn(core, io, slot);
+        }
+    }
+}
+
+/// Judges the stream id and the length of a request by its header alone. Returns the fault, and the
+/// stream id of its answer.
+#[inline]
+fn judge_header(phase: Phase, context: &Context, header: &Header) -> Option<(i16, Fault)> {
+    if header.stream < 0 {
+        let why = format!("stream id {} of a request is negative", header.stream);
+        return Some((0, Fault::protocol(why)));
+    }
+    let bytes_max = match phase {
+        Phase::Ready => limits::REQUEST_BYTES_MAX.min(context.config.frame_bytes_max),
+        _ => limits::HANDSHAKE_BYTES_MAX,
+    };
+    let bytes = header.length;
+    (bytes > bytes_max).then(|| {
+        let why = format!("a request of {bytes} bytes exceeds the limit of {bytes_max} bytes");
+        (header.stream, Fault::invalid(why))
+    })
+}
+
+#[cold]
+fn refuse_request(core: &mut Core, io: &mut Io, slot: u32, stream: i16, fault: &Fault) -> End {
+    closing::refuse(core, io, slot, stream, fault);
+    End::Closed
+}
+
+/// True if a large or compressed request may be read in this turn.
+///
+/// # Errors
+/// It claims more bytes than a client may send before its login.
+#[cold]
+fn admit_heavy(
+    clients: &mut Clients,
+    router: &Router,
+    slot: u32,
+    header: &Header,
+    body: &[u8],
+) -> Result<bool, Fault> {
+    let Some(client) = clients.get(slot) else { return Ok(true) };
+    let claimed = heavy::cost(client.compression, header, body);
+    if client.phase != Phase::Ready && claimed > limits::HANDSHAKE_BYTES_MAX as usize {
+        return Err(Fault::invalid(format!("a request of {claimed} bytes comes before the login")));
+    }
+    Ok(clients.admits(&router.pools, slot, claimed))
+}
+
+/// Lets a client that sends many requests for the proxy itself go on, if this turn has room for
+/// them. Otherwise the client waits in line: such requests are small, and their answers cost more
+/// than their bytes.
+#[cold]
+fn take_turn(core: &mut Core, io: &mut Io, slot: u32) {
+    if !core.clients.may_read(slot, limits::HEAVY_BYTES_MIN) {
+        core.clients.wait_as_heavy(&core.router.pools, slot, limits::HEAVY_BYTES_MIN);
+        core.clients.stall(&core.context.metrics, io, slot, Stall::HEAVY);
     }
 }
 
@@ -510,7 +546,7 @@ fn hold(core: &mut Core, io: &mut Io, request: &Request<'_>, choice: Choice, pla
         }
         Choice::Full(link) | Choice::Link(link) => {
             if let Some(link) = core.links.get_mut(link) {
-                link.waiting.push(client);
+                link.waiting.push_back(client);
             }
             core.clients.stall(&core.context.metrics, io, slot, Stall::LINK);
         }

@@ -14,7 +14,6 @@ use shunt_wire::cql::message::{
 use shunt_wire::cql::reader::Envelopes;
 
 use crate::answers::{learn, local_pages, system_tables};
-use crate::client::Stall;
 use crate::client::clients::Clients;
 use crate::context::Context;
 use crate::core::{Core, Reports};
@@ -22,10 +21,10 @@ use crate::digests::ends;
 use crate::digests::totals::End;
 use crate::handover::{links as agent_links, offers};
 use crate::ids::{LinkKey, LinkRef};
-use crate::limits;
 use crate::link::links::LinkAndNode;
 use crate::link::{
     Link, LinkWriter, NodeState, Pending, Purpose, Step, closing, handshake, lifecycle, upgrade,
+    waiting,
 };
 use crate::log_limits::Logged;
 use crate::metrics::Outcome;
@@ -62,26 +61,12 @@ pub(crate) fn received(core: &mut Core, io: &mut Io, key: LinkKey, data: &[u8]) 
     link.reader = reader;
     let (full, done) = (link.full, link.retiring && link.is_unused());
     if full {
-        reconsider_full(core, io, key);
+        waiting::reconsider_full(core, io, key);
     }
     if done {
         closing::close(core, io, key);
     }
     used
-}
-
-/// Checks whether a full link has room again; if so, reads on from the clients that it held.
-pub(crate) fn reconsider_full(core: &mut Core, io: &mut Io, key: LinkKey) {
-    let Some(link) = core.links.get_mut(key) else { return };
-    if !link.full
-        || link.streams.is_full()
-        || io.backlog(link.conn) > limits::LINK_BACKLOG_BYTES_LOW
-        || io.retained_bytes(link.conn) + link.copied_bytes > limits::LINK_RETAINED_BYTES_MAX / 2
-    {
-        return;
-    }
-    link.full = false;
-    core.clients.unstall_all(&core.context.metrics, &mut link.waiting, Stall::LINK);
 }
 
 /// The owners that an answer passes on its way to the client.

@@ -151,6 +151,13 @@ pub const REPREPARES_PER_REQUEST_MAX: u8 = 64;
 /// A request is heavy if it takes as long to read as a text of this many bytes.
 pub const HEAVY_BYTES_MIN: usize = 64 * 1024;
 
+/// Requests of a client that the proxy answers itself, after which the client must have room in the
+/// turn for as many bytes as one heavy request has.
+pub const ANSWERED_AT_ONCE: u32 = 64;
+
+/// OPTIONS that a client may send before it has logged in. Drivers send one.
+pub const EARLY_OPTIONS_MAX: u8 = 8;
+
 /// Bytes of heavy requests that a core reads in one turn of its loop; it reads a larger request
 /// alone.
 pub const HEAVY_TURN_BYTES_MAX: usize = 1024 * 1024;

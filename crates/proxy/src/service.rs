@@ -12,7 +12,6 @@ use crate::client::{
 };
 use crate::control::state::CoreMail;
 use crate::core::{Core, Peer};
-use crate::decode;
 use crate::disaggregate;
 use crate::drain;
 use crate::fleet::clock::question as clock;
@@ -25,7 +24,7 @@ use crate::handover::{Handover, agents, connections, links};
 use crate::ids::Ticket;
 use crate::intake;
 use crate::limits;
-use crate::link::{handshake, lifecycle, open, renewal, ring, watch};
+use crate::link::{handshake, lifecycle, open, renewal, ring, waiting, watch};
 use crate::locks::effects::perform;
 use crate::locks::status::report;
 use crate::locks::{self, foreign_rows, keeper as lock_keeper, rows, sweep};
@@ -118,7 +117,7 @@ impl Service for Core {
     fn drained(&mut self, io: &mut Io, conn: ConnId) {
         match self.connections.peer(conn) {
             Peer::Client(slot) => self.clients.unstall(&self.context.metrics, slot, Stall::REPLIES),
-            Peer::Link(link) => disaggregate::reconsider_full(self, io, link),
+            Peer::Link(link) => waiting::reconsider_full(self, io, link),
             Peer::Proxy(_) | Peer::Agent(_) | Peer::Nobody => {}
         }
     }
@@ -206,9 +205,9 @@ impl Service for Core {
             // Force another turn even if nothing else happens.
             io.set_timer(io.now_ns(), HEAVY_TIMER);
         }
-        while !self.clients.wake.is_empty() {
+        while !self.clients.wake.is_empty() || !self.links.reopening.is_empty() {
             pause::check_for_pause(self, io);
-            decode::read_on(self, io);
+            intake::read_on(self, io);
             settle(self, io);
         }
         if self.handover.as_deref().is_some_and(Handover::has_left) {

@@ -1,13 +1,13 @@
 //! The clients of a core: the slots, the reasons not to read from a client, and the clients to read
 //! from again.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use shunt_reactor::{ClientAddress, ConnId, Io};
-use shunt_wire::cql::envelope::Header;
 use slab::Slab;
 
-use crate::client::heavy::{self, Heavy};
+use crate::client::heavy::{Heavy, Owner};
 use crate::client::identity::Drivers;
 use crate::client::inbox::Inbox;
 use crate::client::login_line::LoginLine;
@@ -16,6 +16,7 @@ use crate::client::{Client, Phase, Stall};
 use crate::fleet::statements;
 use crate::ids::ClientRef;
 use crate::limits;
+use crate::link::Pools;
 use crate::metrics::CoreMetrics;
 
 /// The owner of all state that a core keeps of its clients.
@@ -38,8 +39,8 @@ pub(crate) struct Clients {
     pub(crate) announcing: Announcing,
     /// Changes of the schema to tell.
     pub(crate) schema_news: SchemaNews,
-    /// Clients that may be read again.
-    pub(crate) wake: Vec<ClientRef>,
+    /// Clients that may be read again, the first to be read at the front.
+    pub(crate) wake: VecDeque<ClientRef>,
     /// The line of clients whose logins wait for room.
     pub(crate) login_line: LoginLine,
     /// The line of clients with large requests.
@@ -184,14 +185,12 @@ impl Clients {
         client.stalls.set(reason);
     }
 
-    /// True if a client's request may be read now. Otherwise the client is in line, and the caller
-    /// stalls it for [`Stall::HEAVY`].
-    pub(crate) fn admits(&mut self, slot: u32, header: &Header, body: &[u8]) -> bool {
-        let Some(client) = self.slots.get_mut(slot as usize) else { return true };
-        let cost = heavy::cost(client.compression, header, body);
+    /// True if a client's request of this [cost](crate::client::heavy::cost) may be read now.
+    /// Otherwise the client is in line, and the caller stalls it for [`Stall::HEAVY`].
+    pub(crate) fn admits(&mut self, pools: &Pools, slot: u32, cost: usize) -> bool {
         let may_read = self.may_read(slot, cost);
         if !may_read {
-            self.wait_as_heavy(slot, cost);
+            self.wait_as_heavy(pools, slot, cost);
         }
         may_read
     }
@@ -205,9 +204,10 @@ impl Clients {
     }
 
     /// Puts a client in line with this many bytes; the caller stalls it for [`Stall::HEAVY`].
-    pub(crate) fn wait_as_heavy(&mut self, slot: u32, bytes: usize) {
+    pub(crate) fn wait_as_heavy(&mut self, pools: &Pools, slot: u32, bytes: usize) {
         if let Some(client) = self.slots.get(slot as usize) {
-            self.heavy.wait(ClientRef { slot, id: client.id }, bytes);
+            let waits = ClientRef { slot, id: client.id };
+            self.heavy.wait(Owner::of(client, pools), waits, bytes);
         }
     }
 
@@ -215,7 +215,12 @@ impl Clients {
     /// `true`: some still wait.
     pub(crate) fn end_heavy_turn(&mut self, metrics: &CoreMetrics) -> bool {
         self.heavy.end_turn();
-        while let Some(waited) = self.heavy.next() {
+        loop {
+            let Self { heavy, slots, .. } = &mut *self;
+            let is_there = |client: ClientRef| {
+                slots.get(client.slot as usize).is_some_and(|found| found.id == client.id)
+            };
+            let Some(waited) = heavy.next(is_there) else { break };
             if let Some(client) = self.find_mut(waited) {
                 client.may_be_heavy = true;
                 self.unstall(metrics, waited.slot, Stall::HEAVY);
@@ -240,18 +245,19 @@ impl Clients {
         }
         if !client.stalls.any() {
             metrics.clients_paused.sub(1);
-            self.wake.push(ClientRef { slot, id: client.id });
+            self.wake.push_back(ClientRef { slot, id: client.id });
         }
     }
 
-    /// Takes a reason away from those of `held` that are still there.
+    /// Takes a reason away from those of `held` that are still there. The core reads from them in
+    /// this order.
     pub(crate) fn unstall_all(
         &mut self,
         metrics: &CoreMetrics,
-        held: &mut Vec<ClientRef>,
+        held: impl IntoIterator<Item = ClientRef>,
         reason: Stall,
     ) {
-        for client in held.drain(..) {
+        for client in held {
             if self.find(client).is_some() {
                 self.unstall(metrics, client.slot, reason);
             }

@@ -176,6 +176,8 @@ pub(crate) struct Client {
     pub(crate) traffic: Traffic,
     /// First of its requests for locks, if any.
     pub(crate) lock_requests: u32,
+    /// OPTIONS that it sent before it logged in.
+    pub(crate) early_options: u8,
     /// Address it connected to, which `system.local` shows.
     pub(crate) local: SocketAddr,
     /// The client as the acceptor knows it.
@@ -242,6 +244,7 @@ impl Client {
             untaken_since_ns: 0,
             writes_taken: 0,
             may_be_heavy: false,
+            early_options: 0,
         }
     }
 

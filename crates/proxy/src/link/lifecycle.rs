@@ -49,8 +49,8 @@ pub(crate) fn ready(core: &mut Core, io: &mut Io, key: LinkKey) {
     // The others wait for a link, or for a login that does not concern this link.
     let logins = login::take_switching(core, pool_id, true);
     if let Some(pool) = core.router.pools.get_mut(pool_id) {
-        let mut held = std::mem::replace(&mut pool.waiting, logins);
-        core.clients.unstall_all(&core.context.metrics, &mut held, Stall::POOL);
+        let held = std::mem::replace(&mut pool.waiting, logins);
+        core.clients.unstall_all(&core.context.metrics, held, Stall::POOL);
     }
     upgrade::begin(core, io, key);
     open::ensure_links(core, io, pool_id);

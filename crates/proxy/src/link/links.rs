@@ -22,12 +22,21 @@ pub(crate) struct Links {
     pub(crate) health: Health,
     /// Links with something to complete before this turn's flush.
     pub(crate) dirty: Vec<LinkKey>,
+    /// Links that were full and have room for clients in line.
+    pub(crate) reopening: Vec<Reopening>,
     /// Links that are opening, by role.
     pub(crate) openings: Openings,
     /// Links that may open in this turn.
     pub(crate) allowance: Allowance,
     /// Expiry of the timer for frames that gather, nanoseconds; `u64::MAX`: none is set.
     pub(crate) gather_timer_ns: u64,
+}
+
+/// A link that was full and has room again.
+pub(crate) struct Reopening {
+    pub(crate) link: LinkRef,
+    /// Number of clients in line that the core may still read in this turn.
+    pub(crate) left: usize,
 }
 
 /// A link and its node, borrowed at once.
@@ -49,6 +58,7 @@ impl Links {
             nodes: Vec::new(),
             health: Health::new(base, max),
             dirty: Vec::new(),
+            reopening: Vec::new(),
             openings: Openings::new(has_tls),
             allowance: Allowance::new(has_tls),
             gather_timer_ns: u64::MAX,

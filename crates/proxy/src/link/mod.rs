@@ -28,8 +28,10 @@ pub(crate) mod ring;
 pub(crate) mod streams;
 pub(crate) mod upgrade;
 pub(crate) mod verdict;
+pub(crate) mod waiting;
 pub(crate) mod watch;
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -126,12 +128,14 @@ pub(crate) struct Link {
     pub(crate) dirty_since_ns: u64,
     /// True if it takes no more for now; clients wait in `waiting`.
     pub(crate) full: bool,
+    /// True if the core reads from the clients in line at the end of this turn.
+    pub(crate) is_reopening: bool,
     /// True if it takes no new queries; it closes when the last one in flight is answered.
     pub(crate) retiring: bool,
     /// Bytes of its requests that were copied out of its sent log or never lay in it.
     pub(crate) copied_bytes: usize,
     /// Clients held until it is not full.
-    pub(crate) waiting: Vec<ClientRef>,
+    pub(crate) waiting: VecDeque<ClientRef>,
     pub(crate) reader: EnvelopeReader,
     pub(crate) last_received_ns: u64,
     /// Time of the unanswered OPTIONS; 0 if none is out.
@@ -190,7 +194,8 @@ impl Link {
             full: false,
             retiring: false,
             copied_bytes: 0,
-            waiting: Vec::new(),
+            waiting: VecDeque::new(),
+            is_reopening: false,
             reader: EnvelopeReader::keeping(limits::CARRY_KEPT_BYTES as u32),
             last_received_ns: 0,
             probe_sent_ns: 0,

@@ -73,8 +73,8 @@ fn dismiss(core: &mut Core, io: &mut Io, id: PoolId) {
     }
     let logins = login::take_switching(core, id, true);
     if let Some(pool) = core.router.pools.get_mut(id) {
-        let mut held = std::mem::replace(&mut pool.waiting, logins);
-        core.clients.unstall_all(&core.context.metrics, &mut held, Stall::POOL);
+        let held = std::mem::replace(&mut pool.waiting, logins);
+        core.clients.unstall_all(&core.context.metrics, held, Stall::POOL);
     }
 }
 

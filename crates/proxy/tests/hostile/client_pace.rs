@@ -1,7 +1,10 @@
 //! Clients that dawdle, go deaf, vanish, or want too much at once.
 
+use std::sync::Arc;
+
 use allocation_counter::measure;
 use shunt_bench::stub::Action;
+use shunt_proxy::metrics::{CoreMetrics, StallReason};
 use shunt_reactor::sim::{MILLISECOND, SECOND};
 use shunt_testing::bytes;
 use shunt_wire::cql::envelope::{Header, opcode};
@@ -261,6 +264,43 @@ fn a_client_that_fills_every_link() {
         testbed.reset(offender);
         testbed.check_recovered();
     }
+}
+
+/// Clients in line for a full link are read in the order in which they came, and one answer makes
+/// the core read as many as there is room for, not all.
+#[test]
+fn the_line_of_a_full_link_goes_round() {
+    const CLIENTS: usize = 40;
+    let mut testbed = Testbed::bare(|options| {
+        (options.nodes, options.aggregate) = (1, vec![false]);
+        options.config.in_flight_max = 4;
+    });
+    testbed.hook_all(|| Box::new(|_| Action::Delay(5 * MILLISECOND)));
+    let clients: Vec<_> = (0..CLIENTS).map(|_| testbed.started_offender(4)).collect();
+    let stalls = |testbed: &Testbed| -> u64 {
+        let of = |metrics: &Arc<CoreMetrics>| metrics.client_stalls.of(StallReason::LinkFull).get();
+        testbed.scene.metrics.iter().map(of).sum()
+    };
+    let before = stalls(&testbed);
+    for client in &clients {
+        let queries: Vec<u8> = (0..50).flat_map(|stream| bytes::query(4, stream, TEXT)).collect();
+        testbed.send(*client, &queries);
+    }
+    let answers = |testbed: &Testbed| -> Vec<usize> {
+        let world = &testbed.scene.world;
+        clients.iter().map(|client| world.host(*client).answers.len()).collect()
+    };
+    while answers(&testbed).iter().sum::<usize>() < 10 * CLIENTS {
+        testbed.run_for(MILLISECOND);
+    }
+    let counts = answers(&testbed);
+    assert!(
+        counts.iter().all(|count| *count >= 4),
+        "some wait while others are served: {counts:?}"
+    );
+    let (answered, stalled) = (counts.iter().sum::<usize>(), stalls(&testbed) - before);
+    let bound = 2 * (answered + CLIENTS) as u64;
+    assert!(stalled <= bound, "{stalled} requests were held for {answered} answers");
 }
 
 /// One client that has not logged in holds little. Many of them hold much, at no cost to a client

@@ -9,9 +9,10 @@ use shunt_proxy::metrics::{QueryKind, StallReason};
 use shunt_reactor::sim::{HostId, SECOND};
 use shunt_testing::{bytes, simulated};
 use shunt_wire::cql::compression::{Algorithm, Compressor};
-use shunt_wire::cql::envelope::opcode;
+use shunt_wire::cql::envelope::{Header, flag, opcode};
+use shunt_wire::cql::message::error_code::{INVALID, PROTOCOL_ERROR};
 
-use super::testbed::Testbed;
+use super::testbed::{ANN, Testbed};
 
 /// A read with this many blanks in it.
 fn long_read(blanks: usize) -> String {
@@ -48,6 +49,62 @@ fn long_texts_of_many_clients_are_read_in_line_and_all_are_answered() {
     }
     assert!(stalls(&testbed) > 20, "{}", stalls(&testbed));
     assert_eq!(testbed.scene.metrics[0].clients_stalled.of(StallReason::Heavy).get(), 0);
+    testbed.check_recovered();
+}
+
+/// Requests that the proxy answers itself are small and cost more than their bytes: a turn takes a
+/// number of them.
+#[test]
+fn many_small_requests_are_answered_in_turns() {
+    const REQUESTS: usize = 20_000;
+    let mut testbed = Testbed::new();
+    let client = testbed.started_offender(4);
+    testbed.start_work();
+    let stream = |number: usize| (number % 30_000) as i16;
+    let flood: Vec<u8> =
+        (0..REQUESTS).flat_map(|number| bytes::options(4, stream(number))).collect();
+    testbed.send(client, &flood);
+    testbed.answered(client, REQUESTS);
+    let answers = testbed.take_answers(client);
+    let streams = answers.iter().map(|answer| answer.header.stream);
+    assert!(streams.eq((0..REQUESTS).map(stream)), "in order");
+    assert!(stalls(&testbed) > 5, "{}", stalls(&testbed));
+    assert_eq!(testbed.scene.metrics[0].clients_stalled.of(StallReason::Heavy).get(), 0);
+    testbed.check_recovered();
+}
+
+#[test]
+fn a_client_that_asks_for_options_for_ever_is_refused() {
+    let mut testbed = Testbed::new();
+    let offender = testbed.offender();
+    let options: Vec<u8> = (0..8).flat_map(|stream| bytes::options(4, stream)).collect();
+    testbed.send(offender, &options);
+    testbed.answered(offender, 8);
+    testbed.take_answers(offender);
+    testbed.refused(offender, &bytes::options(4, 9), PROTOCOL_ERROR, "before STARTUP");
+    testbed.check_recovered();
+}
+
+/// A claim beyond what a client may send before its login is refused at once: it takes no room.
+#[test]
+fn a_large_claim_before_the_login_is_refused() {
+    let mut testbed = Testbed::with(|options| {
+        options.credentials = vec![(ANN.0.to_owned(), ANN.1.to_owned())];
+    });
+    let offender = testbed.offender();
+    testbed.send(offender, &bytes::startup(4, Some("lz4")));
+    testbed.scene.world.with(offender, |client, _| client.expect_compression(Some(Algorithm::Lz4)));
+    testbed.answered(offender, 1);
+    testbed.take_answers(offender);
+    let claim = [&16_000_000_u32.to_be_bytes()[..], &[0; 8]].concat();
+    let header = Header {
+        flags: flag::COMPRESSION,
+        length: claim.len() as u32,
+        ..Header::request(4, 1, opcode::AUTH_RESPONSE)
+    };
+    let request = [&header.to_bytes()[..], &claim].concat();
+    testbed.refused(offender, &request, INVALID, "before the login");
+    assert_eq!(stalls(&testbed), 0);
     testbed.check_recovered();
 }
 

@@ -1,0 +1,58 @@
+//! Clients that wait for a full link.
+//!
+//! The first to come is the first to be read, and a client that fills the link again goes to the
+//! end of the line. While clients wait, the link takes no requests of others, so that a client
+//! whose requests arrive at the right time does not overtake the line. The core reads only as many
+//! clients as there is room for: its work is proportional to the answers of the node, not to the
+//! clients in line.
+//!
+//! This must never: let a client wait while the link has room; read all of the line for one answer;
+//! let a newer client go first.
+
+use shunt_reactor::Io;
+
+use crate::client::Stall;
+use crate::core::Core;
+use crate::ids::{LinkKey, LinkRef};
+use crate::limits;
+use crate::link::links::Reopening;
+
+/// Checks whether a full link has room again. If so, the core reads from the clients in line at the
+/// end of this turn.
+pub(crate) fn reconsider_full(core: &mut Core, io: &mut Io, key: LinkKey) {
+    let Some(link) = core.links.get_mut(key) else { return };
+    if !link.full
+        || link.is_reopening
+        || link.streams.is_full()
+        || io.backlog(link.conn) > limits::LINK_BACKLOG_BYTES_LOW
+        || io.retained_bytes(link.conn) + link.copied_bytes > limits::LINK_RETAINED_BYTES_MAX / 2
+    {
+        return;
+    }
+    link.full = !link.waiting.is_empty();
+    if link.full {
+        link.is_reopening = true;
+        let (link, left) = (LinkRef { key, conn: link.conn }, link.waiting.len());
+        core.links.reopening.push(Reopening { link, left });
+    }
+}
+
+/// Takes the next client out of the line of a link that has room again. `false`: there is none.
+pub(crate) fn unstall_next(core: &mut Core, io: &mut Io) -> bool {
+    let Core { clients, links, context, .. } = &mut *core;
+    while let Some(Reopening { link: at, mut left }) = links.reopening.pop() {
+        let Some(link) = links.find_mut(at) else { continue };
+        let has_room = !link.streams.is_full() && !link.has_too_many_bytes(io);
+        let next = if has_room && left > 0 { link.waiting.pop_front() } else { None };
+        link.full = !has_room;
+        link.is_reopening = next.is_some();
+        let Some(client) = next else { continue };
+        left -= 1;
+        links.reopening.push(Reopening { link: at, left });
+        if clients.find(client).is_some() {
+            clients.unstall(&context.metrics, client.slot, Stall::LINK);
+            return true;
+        }
+    }
+    false
+}
