@@ -76,7 +76,7 @@ fn unnoticed(scene: &Scene) {
 #[test]
 fn all_links_are_renewed_one_after_another_under_load() {
     for (aggregates, port) in [(false, None), (true, None), (true, Some(9142))] {
-        for_seeds(4, |seed| {
+        for_seeds(2, |seed| {
             let mut scene = scene(seed, |options| {
                 (options.aggregate, options.aggregate_port) = (vec![aggregates; 3], port);
             });
