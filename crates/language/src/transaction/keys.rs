@@ -113,16 +113,21 @@ fn client_marker(inner: &Inner, index: u16) -> Option<u16> {
     }
 }
 
-/// The columns that relations fix to one value each.
-fn fixed(relations: &[Relation]) -> HashSet<&str> {
+/// The columns that relations fix to one value each. `in_parts` leaves out those whose values come
+/// as one tuple in a marker, because a key is computed column by column.
+fn fixed(relations: &[Relation], in_parts: bool) -> HashSet<&str> {
     let mut columns = HashSet::new();
     for relation in relations {
         match relation {
             Relation::Column { column, comparison: Comparison::Equal, .. } => {
                 columns.insert(column.as_str());
             }
-            Relation::Tuple { columns: several, comparison: Comparison::Equal, .. } => {
-                columns.extend(several.iter().map(String::as_str));
+            Relation::Tuple { columns: several, comparison: Comparison::Equal, value } => {
+                let is_spelled =
+                    matches!(value, Term::Tuple(parts) if parts.len() == several.len());
+                if is_spelled || !in_parts {
+                    columns.extend(several.iter().map(String::as_str));
+                }
             }
             _ => {}
         }
@@ -136,7 +141,7 @@ fn check_select(
     keys: &TableKeys<'_>,
     one_row: bool,
 ) -> Result<Option<u16>, String> {
-    let fixed = fixed(&select.relations);
+    let fixed = fixed(&select.relations, false);
     let in_key = |column: &String| keys.partition_key.contains(&column.as_str());
     if !keys.partition_key.iter().all(|column| fixed.contains(column)) {
         let lists = select.relations.iter().any(|relation| match relation {
@@ -203,7 +208,7 @@ fn check_update(update: &Update, keys: &TableKeys<'_>) -> Result<(), String> {
         .assignments
         .iter()
         .all(|assignment| keys.statics.contains(&assignment.column.as_str()));
-    whole_key(&fixed(&update.relations), keys, statics)
+    whole_key(&fixed(&update.relations, true), keys, statics)
 }
 
 fn check_delete(delete: &Delete, keys: &TableKeys<'_>) -> Result<(), String> {
@@ -213,7 +218,7 @@ fn check_delete(delete: &Delete, keys: &TableKeys<'_>) -> Result<(), String> {
         keys.statics.contains(&column.as_str())
     };
     let statics = !delete.deletions.is_empty() && delete.deletions.iter().all(is_static);
-    whole_key(&fixed(&delete.relations), keys, statics)
+    whole_key(&fixed(&delete.relations, true), keys, statics)
 }
 
 /// A write must name its row by the whole key, or its partition if it writes only static columns.
@@ -225,7 +230,7 @@ fn whole_key(fixed: &HashSet<&str>, keys: &TableKeys<'_>, statics: bool) -> Resu
             .map(|column| (*column).to_owned())
             .collect()
     };
-    let rule = "a statement of a transaction writes one row, and names all columns of its key by =";
+    let rule = "a statement of a transaction writes one row, and names all columns of its key by =, with one value each";
     let partition = missing(&keys.partition_key);
     if !partition.is_empty() {
         return Err(format!(

@@ -309,6 +309,9 @@ pub(super) fn row_answered(
                 grow(core, number, raw.len()).err().map(Failure::from)
             }
         }
+        Heard::Result(ResultMessage::Rows(rows)) if rows.row_count > 1 => Some(
+            Fault::overloaded("Shunt: a read of one row found several; nothing was written").into(),
+        ),
         Heard::Result(ResultMessage::Rows(rows)) => {
             job.rows[usize::from(read)] = first_row(rows);
             grow(core, number, raw.len()).err().map(Failure::from)

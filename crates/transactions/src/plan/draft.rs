@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use shunt_language::ast::{
     Comparison, Mutation, Operation, QualifiedName, Relation, SelectClause, SelectedItem, Selector,
-    Statement, Term, quoted_name,
+    Statement, Term,
 };
 use shunt_language::terms::{self, Prepared, Scope};
 use shunt_language::transaction::{
@@ -21,6 +21,7 @@ use super::parts::{Computed, Key, Place, ReferenceRead, Source, Standalone};
 use super::repeatable::{
     check_pure, check_repeatable, check_term, check_unambiguous, selects_native, unrepeatable,
 };
+use super::row_reads::StaticRead;
 use crate::plan::schema::{Several, Table};
 
 /// A draft in the making.
@@ -36,6 +37,7 @@ pub(super) struct Drafting<'a> {
     pub(super) references: Vec<ReferenceRead>,
     pub(super) computed: Vec<Computed>,
     pub(super) called: Vec<CallValue>,
+    pub(super) static_reads: Vec<StaticRead>,
     pub(super) known: Vec<Option<(String, CqlType)>>,
     pub(super) is_conditional: bool,
     pub(super) conditional: Option<ConditionalPlan>,
@@ -196,7 +198,14 @@ impl<'a> Drafting<'a> {
                 .is_some_and(|cql_type| assignment.is_computed(cql_type))
         };
         let standalone = inner.computed(self.text, is_computed)?;
-        let (read, mut columns) = (self.reads.len(), Vec::new());
+        // A computed value needs the current row, or the partition's static row.
+        let is_static = |assignment: &SelfAssignment| table.is_static(&assignment.column);
+        let reads_row = inner
+            .self_assignments
+            .iter()
+            .any(|assignment| is_computed(assignment) && !is_static(assignment));
+        let row_read = self.reads.len();
+        let (mut of_row, mut statics) = (Vec::new(), Vec::new());
         let mut values = Vec::with_capacity(standalone.markers.len());
         for marker in &standalone.markers {
             values.push(match *marker {
@@ -210,13 +219,13 @@ impl<'a> Drafting<'a> {
                     let prepared =
                         assignment.prepare(column_type(&assignment.column)?, &mut scope)?;
                     self.note(inner, &scope);
-                    self.computed.push(Computed {
-                        assignment: prepared,
-                        statement,
-                        read,
-                        column: columns.len(),
-                    });
-                    columns.push(quoted_name(&assignment.column));
+                    let (read, columns) = match is_static(assignment) {
+                        true => (row_read + usize::from(reads_row), &mut statics),
+                        false => (row_read, &mut of_row),
+                    };
+                    let column = columns.len();
+                    columns.push(assignment.column.as_str());
+                    self.computed.push(Computed { assignment: prepared, statement, read, column });
                     Source::Computed(self.computed.len() - 1)
                 }
                 ComputedMarker::Call(place) => {
@@ -226,20 +235,11 @@ impl<'a> Drafting<'a> {
                 }
             });
         }
-        // A computed value needs the current row.
-        if !columns.is_empty() {
-            let given = self.keys[statement].parts.len();
-            let key = table.partition_key.iter().chain(&table.clustering).take(given);
-            let key: Vec<String> =
-                key.map(|column| format!("{} = ?", quoted_name(column))).collect();
-            let (keyspace, table) = (quoted_name(&table.keyspace), quoted_name(&table.name));
-            let text = format!(
-                "SELECT {} FROM {keyspace}.{table} WHERE {}",
-                columns.join(", "),
-                key.join(" AND ")
-            );
-            let values = (0..given).map(|part| Source::Key { statement, part }).collect();
-            self.reads.push(Standalone { text: text.into(), values });
+        if !of_row.is_empty() {
+            self.read_row(statement, &of_row)?;
+        }
+        if !statics.is_empty() {
+            self.read_static_row(statement, &statics);
         }
         self.writes
             .push(Standalone { text: qualified(&standalone.text, name, &table.keyspace)?, values });
@@ -291,15 +291,16 @@ impl<'a> Drafting<'a> {
 
     /// The read that a reference names, with the column's place and type; none for a whole row.
     fn column(
-        &self,
+        &mut self,
         reference: &Reference,
     ) -> Result<(usize, Option<Place>, Option<CqlType>), InvalidRequest> {
         let read = self.transaction.row(reference).unwrap_or_default();
         let Some(column) = &reference.column else { return Ok((read, None, None)) };
-        let table = self.transaction.table(reference).and_then(|name| self.tables.find(name));
-        let cql_type = table.and_then(|table| table.column(column)).cloned();
-        let cql_type =
-            cql_type.ok_or_else(|| self.transaction.unknown_column(reference, self.text))?;
+        let tables = self.tables;
+        let table = self.transaction.table(reference).and_then(|name| tables.find(name));
+        let found = table.and_then(|table| Some((table, table.column(column)?.clone())));
+        let (table, cql_type) =
+            found.ok_or_else(|| self.transaction.unknown_column(reference, self.text))?;
         let place = match &self.transaction.statements[read].statement {
             Statement::Select(select) => match &select.clause {
                 SelectClause::All => Place::Named(column.clone()),
@@ -314,6 +315,7 @@ impl<'a> Drafting<'a> {
             },
             _ => return Err(self.transaction.unknown_column(reference, self.text)),
         };
+        let (read, place) = self.static_column(read, column, table).unwrap_or((read, place));
         Ok((read, Some(place), Some(cql_type)))
     }
 

@@ -3,7 +3,7 @@
 //! | step | module | result |
 //! |---|---|---|
 //! | 1 | [`outline`] | [`Outline`]: the text is parsed, and its tables are named |
-//! | 2 | [`draft`], [`conditional`], [`repeatable`], [`calls`] | [`Draft`]: with the tables of [`schema`], statements are checked, and there are texts for nodes to prepare |
+//! | 2 | [`draft`], [`conditional`], [`repeatable`], [`calls`], [`row_reads`] | [`Draft`]: with the tables of [`schema`], statements are checked, and there are texts for nodes to prepare |
 //! | 3 | here | [`Plan`]: with the types that nodes report, it can be carried out; [`cache`] keeps it |
 //! | 4 | [`bind`] | [`bind::Bound`]: with a client's values, partitions, reads and writes follow |
 //!
@@ -19,6 +19,7 @@ pub mod conditional;
 mod outline;
 mod parts;
 mod repeatable;
+mod row_reads;
 pub mod schema;
 #[cfg(test)]
 mod tests;
@@ -50,8 +51,7 @@ pub struct Draft {
     /// The parsed text.
     pub outline: Outline,
     one_row: Vec<OneRow>,
-    /// Reads: first those of `LET`, then the one that is returned, then one for each write that
-    /// computes something from its row.
+    /// Reads: first those of `LET`, then the one that is returned, then those of [`row_reads`].
     pub reads: Vec<Standalone>,
     /// Writes, in order.
     pub writes: Vec<Standalone>,
@@ -145,6 +145,7 @@ impl Draft {
             references: Vec::new(),
             computed: Vec::new(),
             called: Vec::new(),
+            static_reads: Vec::new(),
             known: vec![None; outline.transaction.markers.len()],
             is_conditional,
             conditional: None,

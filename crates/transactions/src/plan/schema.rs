@@ -531,6 +531,11 @@ impl Table {
         self.columns.get(name).map(|column| &column.cql_type)
     }
 
+    /// True of a static column.
+    pub fn is_static(&self, name: &str) -> bool {
+        self.columns.get(name).is_some_and(|column| column.kind == Kind::Static)
+    }
+
     fn keys(&self) -> TableKeys<'_> {
         let statics = self.columns.iter().filter(|(_, column)| column.kind == Kind::Static);
         TableKeys {
