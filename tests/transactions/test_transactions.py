@@ -107,6 +107,38 @@ def test_collections_and_statics(session, ids):
     assert run(session, f"SELECT total, amount FROM moves WHERE account = {a};").one() == {"total": 2, "amount": 2}
 
 
+def test_a_static_column_counts_for_a_row_that_is_new(session, ids):
+    a, = ids(1)
+    def total():
+        return session.execute(f"SELECT DISTINCT total FROM moves WHERE account = {a}").one()
+    move = session.prepare("BEGIN TRANSACTION UPDATE moves SET amount = ?, total += ? WHERE account = ? AND number = ?; COMMIT TRANSACTION")
+    session.execute(move, (10, 10, a, 76))
+    assert total() == {"total": None}
+    run(session, f"UPDATE moves SET total = 100 WHERE account = {a};")
+    session.execute(move, (10, 10, a, 77))
+    assert total() == {"total": 110}
+    run(session, f"UPDATE moves SET amount += 5, total += 5 WHERE account = {a} AND number = 78;")
+    assert total() == {"total": 115}
+    answer = run(session, f"LET m = (SELECT total, amount FROM moves WHERE account = {a} AND number = 79);", "SELECT m.total, m.amount;",
+                 "IF m IS NULL AND m.total >= 115 THEN", f"INSERT INTO moves (account, number, amount) VALUES ({a}, 79, m.total);", "END IF")
+    assert list(answer.one().values()) == [115, None]
+    assert session.execute(f"SELECT amount FROM moves WHERE account = {a} AND number = 79").one()["amount"] == 115
+
+
+def test_a_key_of_one_tuple_is_taken_part_by_part_alone(session, ids):
+    a, = ids(1)
+    session.execute("CREATE TABLE IF NOT EXISTS pairs (k int, c1 int, c2 int, n int, PRIMARY KEY (k, c1, c2))")
+    session.execute("ALTER TABLE pairs WITH transactional_mode = 'unsafe'")
+    run(session, f"INSERT INTO pairs (k, c1, c2, n) VALUES ({a}, 1, 1, 100);", f"INSERT INTO pairs (k, c1, c2, n) VALUES ({a}, 2, 2, 5);")
+    body = "BEGIN TRANSACTION UPDATE pairs SET n += ? WHERE k = ? AND (c1, c2) = {}; COMMIT TRANSACTION"
+    with pytest.raises(InvalidRequest) as refused:
+        session.prepare(body.format("?"))
+    assert "with one value each" in str(refused.value)
+    session.execute(session.prepare(body.format("(?, ?)")), (1, a, 2, 2))
+    found = session.execute(f"SELECT n FROM pairs WHERE k = {a}")
+    assert [row["n"] for row in found] == [100, 6]
+
+
 def test_a_null_is_compared_with_nothing(session, ids):
     a, = ids(1)
     run(session, f"INSERT INTO accounts (id, owner) VALUES ({a}, 'x');")
@@ -151,6 +183,11 @@ def test_increments_of_many_at_once_are_all_there(session, ids):
     ("INSERT INTO named (k, v) VALUES ('', 1);", "Key may not be empty"),
     ("INSERT INTO timed (k, v) VALUES ('2024-01-31 12:00:00', 1);", "says no time zone"),
     ("INSERT INTO timed (k, v) VALUES ('now', 1);", "says no time zone"),
+    ("LET a = (SELECT k FROM timed WHERE k = 0); IF a.k > 'now' THEN DELETE FROM timed WHERE k = 0; END IF", "says no time zone"),
+    ("LET a = (SELECT k FROM timed WHERE k = 0); IF a.k > '2024-01-31 12:00:00' THEN DELETE FROM timed WHERE k = 0; END IF", "says no time zone"),
+    ("INSERT INTO accounts (id, balance) VALUES (1, to_unix_timestamp('now'));", "balance"),
+    ("INSERT INTO timed (k, v) VALUES (from_json('\"now\"'), 1);", "says no time zone"),
+    ("SELECT to_date('now') FROM timed WHERE k = 0;", "says no time zone"),
     ("DELETE FROM shunt_meta.fleet WHERE cluster = 'x';", "takes part in no transactions"),
 ])
 def test_impossible_transactions_are_refused_and_the_connection_lives(session, body, expected):

@@ -106,6 +106,11 @@ enum Body {
 }
 
 impl Function {
+    /// True of `from_json`.
+    pub(crate) fn is_from_json(&self) -> bool {
+        matches!(self.body, Body::FromJson)
+    }
+
     /// True if equal arguments always give equal results.
     #[must_use]
     pub fn is_pure(&self) -> bool {

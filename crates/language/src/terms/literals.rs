@@ -4,14 +4,14 @@ use super::{Prepared, Scope, assignment, evaluate, prepare};
 use crate::ast::{Literal, LiteralKind, NativeType, Term};
 use crate::error::InvalidRequest;
 use crate::types::{CqlType, UserType};
-use crate::values::{compare, from_string, split, validate};
+use crate::values::{TimeDependence, compare, from_string, split, validate};
 
 /// A constant as a value of a type.
 pub(super) fn constant(
     literal: &Literal,
     name: &str,
     cql_type: &CqlType,
-    now_ms: i64,
+    scope: &mut Scope<'_>,
 ) -> Result<Prepared, InvalidRequest> {
     if assignment::literal_fits(literal, cql_type).is_none() {
         let kind = literal.kind.name();
@@ -24,33 +24,49 @@ pub(super) fn constant(
     let bytes = match cql_type {
         // Bytes are taken unchanged, whatever their type.
         _ if literal.kind == LiteralKind::Hex => {
-            let bytes = from_string(NativeType::Blob, text.get(2..).unwrap_or_default(), now_ms)?;
+            let bytes =
+                from_string(NativeType::Blob, text.get(2..).unwrap_or_default(), scope.now_ms)?;
             let other = |_| InvalidRequest::new(format!("{text} is no value of type {cql_type}"));
             validate(cql_type, &bytes).map_err(other)?;
             bytes
         }
-        CqlType::Native(native) => from_string(*native, text, now_ms)?,
-        CqlType::Tuple(types) => tuple_text(&types.iter().collect::<Vec<_>>(), text, now_ms)?,
-        _ => from_string(NativeType::Blob, text, now_ms)?,
+        CqlType::Native(native) => native_text(*native, text, scope)?,
+        CqlType::Tuple(types) => tuple_text(&types.iter().collect::<Vec<_>>(), text, scope)?,
+        _ => from_string(NativeType::Blob, text, scope.now_ms)?,
     };
     Ok(Prepared::Constant(Some(bytes)))
 }
 
+fn native_text(
+    native: NativeType,
+    text: &str,
+    scope: &mut Scope<'_>,
+) -> Result<Vec<u8>, InvalidRequest> {
+    if native == NativeType::Timestamp {
+        scope.time_dependence = scope.time_dependence.max(TimeDependence::of(text));
+    }
+    from_string(native, text, scope.now_ms)
+}
+
 /// The value of a text for a type inside a tuple: collections are given as hexadecimal bytes.
-fn part_text(cql_type: &CqlType, text: &str, now_ms: i64) -> Result<Vec<u8>, InvalidRequest> {
+fn part_text(
+    cql_type: &CqlType,
+    text: &str,
+    scope: &mut Scope<'_>,
+) -> Result<Vec<u8>, InvalidRequest> {
     let refused = || InvalidRequest::new(format!("'{text}' is no value of type {cql_type}"));
     match cql_type {
         CqlType::Native(native) => {
-            from_string(*native, &text.replace("\\:", ":").replace("\\@", "@"), now_ms)
+            native_text(*native, &text.replace("\\:", ":").replace("\\@", "@"), scope)
         }
-        CqlType::Tuple(types) => tuple_text(&types.iter().collect::<Vec<_>>(), text, now_ms),
+        CqlType::Tuple(types) => tuple_text(&types.iter().collect::<Vec<_>>(), text, scope),
         CqlType::Udt { definition, .. } => tuple_text(
             &definition.fields.iter().map(|(_, cql_type)| cql_type).collect::<Vec<_>>(),
             text,
-            now_ms,
+            scope,
         ),
         CqlType::List { .. } | CqlType::Set { .. } | CqlType::Map { .. } => {
-            let bytes = from_string(NativeType::Blob, text, now_ms)?;
+            let bytes = from_string(NativeType::Blob, text, scope.now_ms)?;
             validate(cql_type, &bytes).map(|()| bytes).map_err(|_| refused())
         }
         CqlType::Vector { .. } | CqlType::Custom(_) => Err(refused()),
@@ -59,7 +75,11 @@ fn part_text(cql_type: &CqlType, text: &str, now_ms: i64) -> Result<Vec<u8>, Inv
 
 /// A tuple in the notation of Cassandra's tools: `1:a:@`, where `@` is null and a backslash escapes
 /// a colon or `@`.
-fn tuple_text(types: &[&CqlType], text: &str, now_ms: i64) -> Result<Vec<u8>, InvalidRequest> {
+fn tuple_text(
+    types: &[&CqlType],
+    text: &str,
+    scope: &mut Scope<'_>,
+) -> Result<Vec<u8>, InvalidRequest> {
     if text.is_empty() {
         return Ok(Vec::new());
     }
@@ -79,11 +99,11 @@ fn tuple_text(types: &[&CqlType], text: &str, now_ms: i64) -> Result<Vec<u8>, In
             parts.len()
         )));
     }
-    let part = |(text, cql_type): (&String, &&CqlType)| match text.as_str() {
+    let mut part = |(text, cql_type): (&String, &&CqlType)| match text.as_str() {
         "@" => Ok(None),
-        text => part_text(cql_type, text, now_ms).map(Some),
+        text => part_text(cql_type, text, scope).map(Some),
     };
-    let parts = parts.iter().zip(types).map(part).collect::<Result<Vec<_>, _>>()?;
+    let parts = parts.iter().zip(types).map(&mut part).collect::<Result<Vec<_>, _>>()?;
     Ok(split::join_tuple(parts))
 }
 

@@ -9,10 +9,11 @@ mod literals;
 #[cfg(test)]
 mod tests;
 
-use crate::ast::{Operator, QualifiedName, Term};
+use crate::ast::{NativeType, Operator, QualifiedName, Term};
 use crate::error::InvalidRequest;
 use crate::functions::{self, Function};
 use crate::types::{CqlType, TypeLookup};
+use crate::values::{TimeDependence, json};
 
 pub use assignment::preferred_type;
 pub use evaluate::{Bindings, Value};
@@ -30,6 +31,8 @@ pub struct Scope<'a> {
     /// Set if a literal repeats an element of a set, or a key of a map, in different forms:
     /// Cassandra then keeps either one at random.
     pub is_ambiguous: bool,
+    /// The most that the value of a `timestamp` among the literals depends on.
+    pub time_dependence: TimeDependence,
 }
 
 impl<'a> Scope<'a> {
@@ -41,7 +44,14 @@ impl<'a> Scope<'a> {
         now_ms: i64,
         markers: usize,
     ) -> Scope<'a> {
-        Scope { types, key_types, now_ms, markers: vec![None; markers], is_ambiguous: false }
+        Scope {
+            types,
+            key_types,
+            now_ms,
+            markers: vec![None; markers],
+            is_ambiguous: false,
+            time_dependence: TimeDependence::Nothing,
+        }
     }
 }
 
@@ -110,7 +120,7 @@ pub fn prepare(
     scope: &mut Scope<'_>,
 ) -> Result<Prepared, InvalidRequest> {
     match term {
-        Term::Literal(literal) => literals::constant(literal, name, cql_type, scope.now_ms),
+        Term::Literal(literal) => literals::constant(literal, name, cql_type, scope),
         Term::Null => Ok(Prepared::Constant(None)),
         Term::Marker(index) => {
             if let Some(marker) = scope.markers.get_mut(usize::from(*index)) {
@@ -216,6 +226,10 @@ fn finish<T: AsRef<Term>>(
             format!("arg{position}(system.{})", function.native_name().to_lowercase());
         prepared.push(prepare(argument.as_ref(), &argument_name, wanted, scope)?);
     }
+    if function.is_from_json() {
+        let found = json_time_dependence(&function, &prepared);
+        scope.time_dependence = scope.time_dependence.max(found);
+    }
     let call = Prepared::Call { function, arguments: prepared };
     let known = matches!(&call, Prepared::Call { arguments, .. }
         if arguments.iter().all(|argument| matches!(argument, Prepared::Constant(_))));
@@ -223,6 +237,19 @@ fn finish<T: AsRef<Term>>(
         return Ok(Prepared::Constant(call.evaluate(&evaluate::Nothing)?.into_bytes()));
     }
     Ok(call)
+}
+
+/// The dependence of the times in JSON. Those in a bind value are unknown, and may name no zone.
+fn json_time_dependence(function: &Function, arguments: &[Prepared]) -> TimeDependence {
+    match arguments {
+        [Prepared::Constant(text)] => {
+            let text = text.as_deref().and_then(|text| std::str::from_utf8(text).ok());
+            let json = text.and_then(|text| json::parse(text).ok());
+            json.map(|json| json::time_dependence(&function.returns, &json)).unwrap_or_default()
+        }
+        _ if function.returns.references(NativeType::Timestamp) => TimeDependence::Zone,
+        _ => TimeDependence::Nothing,
+    }
 }
 
 /// A token needs the partitioner, which is not available at preparation.

@@ -5,7 +5,7 @@ use crate::ast::{Relation, Statement, Term};
 use crate::functions::Environment;
 use crate::types::CqlType;
 use crate::types::tests::Types;
-use crate::values::{from_string, literal};
+use crate::values::{TimeDependence, from_string, literal};
 
 struct Fixed(Vec<Value>);
 
@@ -294,4 +294,54 @@ fn literals_that_name_one_thing_twice_are_ambiguous() {
         prepare(&term, "c", &CqlType::parse(name, &Types).expect(name), &mut scope).expect(text);
         assert_eq!(scope.is_ambiguous, is_ambiguous, "{text}");
     }
+}
+
+/// A node takes the time zone of its machine, and `'now'` when it prepares a statement.
+#[test]
+fn times_without_a_zone_are_noticed_wherever_they_are() {
+    use TimeDependence::{Nothing, Now, Zone};
+    for (text, name, wanted) in [
+        ("'2024-01-31 12:00:00+0000'", "timestamp", Nothing),
+        ("'2024-01-31+0100'", "timestamp", Nothing),
+        ("'2024-01-31T12:00:00.5Z'", "timestamp", Nothing),
+        ("1706702400000", "timestamp", Nothing),
+        ("'-1'", "timestamp", Nothing),
+        ("'2024-01-31 12:00:00'", "timestamp", Zone),
+        ("'2024-01-31'", "timestamp", Zone),
+        ("'NOW'", "timestamp", Now),
+        ("'now'", "text", Nothing),
+        ("'2024-01-31'", "date", Nothing),
+        ("('now', '2024-01-31 12:00Z')", "tuple<text, timestamp>", Nothing),
+        ("('a', 'now')", "tuple<text, timestamp>", Now),
+        ("'a:now'", "tuple<text, timestamp>", Now),
+        ("{'2024-01-31': 'now'}", "map<date, text>", Nothing),
+        ("{1: '2024-01-31'}", "map<int, timestamp>", Zone),
+        ("to_date('now')", "date", Now),
+        ("to_date('2024-01-31 00:30+0000')", "date", Nothing),
+        ("to_unix_timestamp((timestamp) '2024-01-31 12:00')", "bigint", Zone),
+        ("min_timeuuid('2024-01-31 12:00')", "timeuuid", Zone),
+        ("cast((timestamp) 'now' AS date)", "date", Now),
+        ("from_json('\"now\"')", "timestamp", Now),
+        ("from_json('\"now\"')", "text", Nothing),
+        ("from_json('{\"now\": 1}')", "map<text, int>", Nothing),
+        ("from_json('{\"2024-01-31\": 1}')", "map<timestamp, int>", Zone),
+        ("from_json('[\"2024-01-31 12:00\"]')", "list<timestamp>", Zone),
+        ("from_json('\"[\\\"now\\\"]\"')", "list<timestamp>", Now),
+        ("from_json('[\"2024-01-31 12:00Z\", \"x\"]')", "tuple<timestamp, text>", Nothing),
+        ("from_json(?)", "timestamp", Zone),
+        ("from_json(?)", "map<int, frozen<list<timestamp>>>", Zone),
+        ("from_json(?)", "map<int, text>", Nothing),
+        ("?", "timestamp", Nothing),
+    ] {
+        let (term, markers) = term(text);
+        let mut scope = Scope::new(&Types, None, 0, markers);
+        prepare(&term, "c", &CqlType::parse(name, &Types).expect(name), &mut scope).expect(text);
+        assert_eq!(scope.time_dependence, wanted, "{text} as {name}");
+    }
+    // A zone that is unknown here may be known to nodes.
+    let (term, _) = term("'2024-01-31 12:00 CET'");
+    let mut scope = Scope::new(&Types, None, 0, 0);
+    let cql_type = CqlType::parse("timestamp", &Types).expect("a type");
+    assert!(prepare(&term, "c", &cql_type, &mut scope).is_err());
+    assert_eq!(scope.time_dependence, Zone);
 }

@@ -139,17 +139,21 @@ impl CqlType {
     /// key.
     #[must_use]
     pub fn references_duration(&self) -> bool {
+        self.references(NativeType::Duration)
+    }
+
+    /// True if the type contains this native type.
+    #[must_use]
+    pub fn references(&self, wanted: NativeType) -> bool {
         match self {
-            CqlType::Native(native) => *native == NativeType::Duration,
+            CqlType::Native(native) => *native == wanted,
             CqlType::List { element, .. }
             | CqlType::Set { element, .. }
-            | CqlType::Vector { element, .. } => element.references_duration(),
-            CqlType::Map { key, value, .. } => {
-                key.references_duration() || value.references_duration()
-            }
-            CqlType::Tuple(elements) => elements.iter().any(CqlType::references_duration),
+            | CqlType::Vector { element, .. } => element.references(wanted),
+            CqlType::Map { key, value, .. } => key.references(wanted) || value.references(wanted),
+            CqlType::Tuple(elements) => elements.iter().any(|one| one.references(wanted)),
             CqlType::Udt { definition, .. } => {
-                definition.fields.iter().any(|(_, field)| field.references_duration())
+                definition.fields.iter().any(|(_, field)| field.references(wanted))
             }
             CqlType::Custom(_) => false,
         }

@@ -27,6 +27,6 @@ pub use normal::normal;
 pub use number::{Decimal, decode_varint, encode_varint};
 pub use string::from_string;
 pub use text::{literal, plain_text};
-pub use time::{Timestamp, day_of_timestamp, timestamp_of_day};
+pub use time::{TimeDependence, Timestamp, day_of_timestamp, timestamp_of_day};
 pub(crate) use time::{add_months, month_of};
 pub use validate::validate;

@@ -62,7 +62,7 @@ fn read(native: NativeType, text: &str, now_ms: i64) -> Result<Vec<u8>, String> 
             value.to_be_bytes().to_vec()
         }
         NativeType::Timestamp => match time::parse_timestamp(text)? {
-            Timestamp::At(ms) => ms.to_be_bytes().to_vec(),
+            Timestamp::At(ms) | Timestamp::Local(ms) => ms.to_be_bytes().to_vec(),
             Timestamp::Now => now_ms.to_be_bytes().to_vec(),
         },
         NativeType::Date => time::parse_date(text)?.to_be_bytes().to_vec(),

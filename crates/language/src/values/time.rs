@@ -14,6 +14,8 @@ const EPOCH_DAY: i64 = 1 << 31;
 pub enum Timestamp {
     /// A fixed time.
     At(i64),
+    /// A time without a zone, taken as UTC. A node takes its own zone.
+    Local(i64),
     /// The literal `'now'`.
     Now,
 }
@@ -110,8 +112,36 @@ pub(super) fn parse_timestamp(text: &str) -> Result<Timestamp, String> {
         return Ok(Timestamp::Now);
     }
     let mut cursor = Cursor(text);
-    let ms = cursor.timestamp().filter(|_| cursor.0.is_empty());
-    ms.map(Timestamp::At).ok_or_else(|| format!("Unable to parse a date/time from '{text}'"))
+    let time = cursor.timestamp().filter(|_| cursor.0.is_empty());
+    time.ok_or_else(|| format!("Unable to parse a date/time from '{text}'"))
+}
+
+/// The things beside a text that its value as a `timestamp` depends on.
+#[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
+pub enum TimeDependence {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// The time zone of the node that reads it.
+    Zone,
+    /// The time at which a node prepares the statement.
+    Now,
+}
+
+impl TimeDependence {
+    /// The dependence of a text. A zone that is unknown here may be known to nodes.
+    #[must_use]
+    pub fn of(text: &str) -> TimeDependence {
+        match parse_timestamp(text) {
+            Ok(Timestamp::At(_)) => TimeDependence::Nothing,
+            Ok(Timestamp::Local(_)) => TimeDependence::Zone,
+            Ok(Timestamp::Now) => TimeDependence::Now,
+            Err(_) if text.starts_with(|first: char| first.is_ascii_digit()) => {
+                TimeDependence::Zone
+            }
+            Err(_) => TimeDependence::Nothing,
+        }
+    }
 }
 
 /// Parses a `date`: its unsigned number, or `yyyy-mm-dd`.
@@ -172,7 +202,7 @@ impl Cursor<'_> {
         days_of(if negative { -year } else { year }, month, day)
     }
 
-    fn timestamp(&mut self) -> Option<i64> {
+    fn timestamp(&mut self) -> Option<Timestamp> {
         let days = self.date(false)?;
         let mut ms = days.checked_mul(DAY_MS)?;
         let time = self
@@ -184,7 +214,10 @@ impl Cursor<'_> {
             ms += self.clock_ms()?;
         }
         let _ = self.eat(' ');
-        Some(ms - self.zone_minutes()? * 60_000)
+        if self.0.is_empty() {
+            return Some(Timestamp::Local(ms));
+        }
+        Some(Timestamp::At(ms - self.zone_minutes()? * 60_000))
     }
 
     /// `hh:mm[:ss[.fraction]]`
@@ -206,16 +239,13 @@ impl Cursor<'_> {
         Some(ms)
     }
 
-    /// Empty, `Z`, `UTC`, `GMT`, `+hh`, `+hhmm` or `+hh:mm`
+    /// `Z`, `UTC`, `GMT`, `+hh`, `+hhmm` or `+hh:mm`
     fn zone_minutes(&mut self) -> Option<i64> {
         for utc in ["Z", "UTC", "GMT"] {
             if let Some(rest) = self.0.strip_prefix(utc) {
                 self.0 = rest;
                 return Some(0);
             }
-        }
-        if self.0.is_empty() {
-            return Some(0);
         }
         let sign = if self.eat('+').is_some() { 1 } else { self.eat('-').map(|()| -1)? };
         let hours = self.number(2, 2).filter(|hours| *hours <= 18)?;

@@ -19,7 +19,7 @@ use super::conditional::ConditionalPlan;
 use super::outline::{qualified, table_of};
 use super::parts::{Computed, Key, Place, ReferenceRead, Source, Standalone};
 use super::repeatable::{
-    check_pure, check_repeatable, check_term, check_unambiguous, selects_native, unrepeatable,
+    check_literals, check_native, check_pure, check_repeatable, check_select, unrepeatable,
 };
 use super::row_reads::StaticRead;
 use crate::plan::schema::{Several, Table};
@@ -80,13 +80,8 @@ impl<'a> Drafting<'a> {
                 self.write(index, inner, &sources, (name, &table))?;
             }
             _ => {
-                if let Statement::Select(select) = &inner.statement
-                    && let SelectClause::Items(items) = &select.clause
-                    && !items.iter().all(|item| selects_native(&item.selector))
-                {
-                    return Err(InvalidRequest::new(
-                        "transactions do not support user-defined functions",
-                    ));
+                if let Statement::Select(select) = &inner.statement {
+                    check_select(select, inner, &table)?;
                 }
                 if sources.iter().any(|source| matches!(source, Source::Reference(_))) {
                     return Err(InvalidRequest::new(
@@ -155,9 +150,9 @@ impl<'a> Drafting<'a> {
             let cql_type = table
                 .column(column)
                 .ok_or_else(|| InvalidRequest::new(format!("Undefined column name {column}")))?;
-            check_term(column, term, Some(cql_type))?;
+            check_native(column, term)?;
             let part = terms::prepare(term, column, cql_type, &mut scope)?;
-            check_unambiguous(column, &scope)?;
+            check_literals(column, &scope)?;
             if part.is_pure() {
                 parts.push(part);
                 continue;
@@ -275,6 +270,7 @@ impl<'a> Drafting<'a> {
         let types: &dyn TypeLookup = table.map_or(&none, |table| &table.types);
         let mut scope = Scope::new(types, None, self.now_ms, self.known.len());
         let prepared = reference.prepare(&cql_type, &mut scope)?;
+        check_literals(reference.column.as_deref().unwrap_or_default(), &scope)?;
         self.learn(&scope);
         self.references.push(ReferenceRead { reference: prepared, read, column: place });
         Ok(self.references.len() - 1)
@@ -335,6 +331,7 @@ impl<'a> Drafting<'a> {
             check_pure(element_of(&condition.reference).into_iter().chain(compared))?;
             let mut scope = Scope::new(types, None, self.now_ms, self.known.len());
             let one = condition.prepare(cql_type.as_ref(), &mut scope)?;
+            check_literals(condition.reference.column.as_deref().unwrap_or_default(), &scope)?;
             self.learn(&scope);
             prepared.push((one, read, place));
         }

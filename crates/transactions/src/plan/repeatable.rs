@@ -1,11 +1,14 @@
 //! Refuses statements whose result would differ when they are executed again, or by another node.
 
+use std::sync::Arc;
+
 use shunt_language::ast::{
-    Conditions, Deletion, LiteralKind, Mutation, NativeType, Operation, QualifiedName, Relation,
-    Selector, Term,
+    Comparison, Conditions, Deletion, LiteralKind, Mutation, NativeType, Operation, QualifiedName,
+    Relation, Select, SelectClause, Selector, Term,
 };
 use shunt_language::terms::{self, Scope};
 use shunt_language::transaction::{Inner, is_pure};
+use shunt_language::values::TimeDependence;
 use shunt_language::{CqlType, InvalidRequest, functions};
 
 use crate::plan::schema::Table;
@@ -23,26 +26,16 @@ fn terms_of(operation: &Operation) -> impl Iterator<Item = &Term> {
     std::iter::once(first).chain(second)
 }
 
-/// Refuses a term that two nodes, or one node at another time, may evaluate differently: a call of
-/// a user-defined function, or a time without a time zone.
-pub(super) fn check_term(
-    column: &str,
-    term: &Term,
-    cql_type: Option<&CqlType>,
-) -> Result<(), InvalidRequest> {
-    if !calls_native(term) {
-        return Err(InvalidRequest::new(format!(
-            "the value of {column} calls a function that users have defined, which is not taken in a transaction: its writes may be made \
-             again, and would differ; bind the value"
-        )));
+/// Refuses a call of a user-defined function, which two nodes, or one node at another time, may
+/// evaluate differently.
+pub(super) fn check_native(column: &str, term: &Term) -> Result<(), InvalidRequest> {
+    if calls_native(term) {
+        return Ok(());
     }
-    if cql_type.is_some_and(has_timestamp) && !texts_in(term).iter().all(|text| names_zone(text)) {
-        return Err(InvalidRequest::new(format!(
-            "the time in the value of {column} says no time zone, and each node would take its own: say it, as in \
-             '2024-01-31 12:00:00+0000', or bind the value"
-        )));
-    }
-    Ok(())
+    Err(InvalidRequest::new(format!(
+        "the value of {column} calls a function that users have defined, which is not taken in a transaction: its writes may be made \
+         again, and would differ; bind the value"
+    )))
 }
 
 /// Refuses a value that a node computes from a bind value, and a null as an element's key: a node
@@ -88,7 +81,7 @@ fn calls_native(term: &Term) -> bool {
 
 /// True if the selected values come from built-in functions. Others need rights that are not
 /// checked here.
-pub(super) fn selects_native(selector: &Selector) -> bool {
+fn selects_native(selector: &Selector) -> bool {
     let is_native = match selector {
         Selector::Term(term) => calls_native(term),
         Selector::Call { name, .. } => is_native(name),
@@ -149,42 +142,14 @@ fn terms_of_relation(relation: &Relation) -> Vec<&Term> {
     }
 }
 
-/// The strings in a term.
-fn texts_in(term: &Term) -> Vec<&str> {
-    match term {
-        Term::Literal(literal) if literal.kind == LiteralKind::String => vec![&literal.text],
-        _ => term.parts().into_iter().flat_map(texts_in).collect(),
+/// Refuses literals that two nodes, or one node at another time, may read in two ways.
+pub(super) fn check_literals(column: &str, scope: &Scope<'_>) -> Result<(), InvalidRequest> {
+    if scope.time_dependence != TimeDependence::Nothing {
+        return Err(InvalidRequest::new(format!(
+            "the time in the value of {column} says no time zone, and each node would take its own: say it, as in \
+             '2024-01-31 12:00:00+0000', or bind the value"
+        )));
     }
-}
-
-/// True if a time names its zone, or a text is no time. `'now'` names none.
-fn names_zone(text: &str) -> bool {
-    let is_a_time =
-        text.eq_ignore_ascii_case("now") || text.starts_with(|first: char| first.is_ascii_digit());
-    let zone = text.rsplit(['+', '-']).next().unwrap_or_default();
-    let is_offset = zone.len() >= 4
-        && zone.len() < text.len()
-        && zone.bytes().all(|byte| byte.is_ascii_digit() || byte == b':');
-    !is_a_time || text.ends_with(['Z', 'z']) || text.contains(':') && is_offset
-}
-
-fn has_timestamp(cql_type: &CqlType) -> bool {
-    match cql_type {
-        CqlType::Native(native) => *native == NativeType::Timestamp,
-        CqlType::List { element, .. }
-        | CqlType::Set { element, .. }
-        | CqlType::Vector { element, .. } => has_timestamp(element),
-        CqlType::Map { key, value, .. } => has_timestamp(key) || has_timestamp(value),
-        CqlType::Tuple(elements) => elements.iter().any(has_timestamp),
-        CqlType::Udt { definition, .. } => {
-            definition.fields.iter().any(|(_, field)| has_timestamp(field))
-        }
-        CqlType::Custom(_) => false,
-    }
-}
-
-/// Refuses a literal that nodes may read in two ways.
-pub(super) fn check_unambiguous(column: &str, scope: &Scope<'_>) -> Result<(), InvalidRequest> {
     match scope.is_ambiguous {
         true => Err(InvalidRequest::new(format!(
             "the value of {column} has an element of a set, or a key of a map, twice, and nodes take one of them as it happens: name each once"
@@ -193,17 +158,196 @@ pub(super) fn check_unambiguous(column: &str, scope: &Scope<'_>) -> Result<(), I
     }
 }
 
-/// Refuses such a literal as the value of a column. Nodes report what else is wrong with it.
-fn check_term_once(
-    column: &str,
-    term: &Term,
+/// A term, with the column and the type of its value.
+type TypedTerm<'t> = (&'t str, &'t Term, CqlType);
+
+/// The terms that a mutation writes. Nodes report columns and elements that do not exist.
+fn terms_of_mutation<'t>(mutation: &'t Mutation, table: &Table) -> Vec<TypedTerm<'t>> {
+    let of = |column: &'t String| Some((column.as_str(), table.column(column)?));
+    match mutation {
+        Mutation::Insert(insert) => {
+            let values = insert.columns.iter().zip(&insert.values);
+            let typed = values.filter_map(|(column, term)| {
+                let (column, cql_type) = of(column)?;
+                Some((column, term, cql_type.clone()))
+            });
+            typed.collect()
+        }
+        Mutation::Update(update) => {
+            let assigned = update.assignments.iter().filter_map(|one| {
+                let (column, cql_type) = of(&one.column)?;
+                let terms = terms_of_assignment(&one.operation, cql_type).into_iter();
+                Some(terms.map(move |(term, cql_type)| (column, term, cql_type)))
+            });
+            assigned.flatten().collect()
+        }
+        Mutation::Delete(delete) => {
+            let elements = delete.deletions.iter().filter_map(|deletion| match deletion {
+                Deletion::Element(column, key) => {
+                    let (column, cql_type) = of(column)?;
+                    Some((column, key, element_types(cql_type)?.0))
+                }
+                Deletion::Column(_) | Deletion::Field(..) => None,
+            });
+            elements.collect()
+        }
+        Mutation::InsertJson(_) => Vec::new(),
+    }
+}
+
+/// The terms of an assignment to a column of this type, and the types of their values.
+fn terms_of_assignment<'t>(operation: &'t Operation, column: &CqlType) -> Vec<(&'t Term, CqlType)> {
+    match operation {
+        Operation::Subtract(keys) if let CqlType::Map { key, .. } = column => {
+            vec![(keys, CqlType::Set { element: Arc::clone(key), frozen: false })]
+        }
+        Operation::Set(term)
+        | Operation::Add(term)
+        | Operation::Subtract(term)
+        | Operation::Prepend(term) => vec![(term, column.clone())],
+        Operation::SetElement(key, term) => match element_types(column) {
+            Some((key_type, value_type)) => vec![(key, key_type), (term, value_type)],
+            None => Vec::new(),
+        },
+        Operation::SetField(name, term) => match column {
+            CqlType::Udt { definition, .. } => {
+                let field = definition.field(name);
+                field.map(|field| (term, definition.fields[field].1.clone())).into_iter().collect()
+            }
+            _ => Vec::new(),
+        },
+    }
+}
+
+/// Types of the key and the value of a collection's elements.
+fn element_types(column: &CqlType) -> Option<(CqlType, CqlType)> {
+    match column {
+        CqlType::List { element, .. } => {
+            Some((CqlType::from(NativeType::Int), CqlType::clone(element)))
+        }
+        CqlType::Set { element, .. } => Some((CqlType::clone(element), CqlType::clone(element))),
+        CqlType::Map { key, value, .. } => Some((CqlType::clone(key), CqlType::clone(value))),
+        _ => None,
+    }
+}
+
+/// The terms that a relation compares with.
+fn terms_of_comparison<'t>(relation: &'t Relation, table: &Table) -> Vec<TypedTerm<'t>> {
+    let of = |column: &'t String, term: &'t Term| {
+        table.column(column).map(|cql_type| (column.as_str(), term, cql_type.clone()))
+    };
+    let tuple = |columns: &'t [String], value: &'t Term| {
+        let parts = if let Term::Tuple(parts) = value { &parts[..] } else { &[] };
+        columns.iter().zip(parts).filter_map(move |(column, part)| of(column, part))
+    };
+    match relation {
+        Relation::Column { column, comparison, value } => {
+            let Some((name, value, cql_type)) = of(column, value) else { return Vec::new() };
+            let elements = element_types(&cql_type);
+            let compared = match (comparison, elements) {
+                (Comparison::Contains, Some((_, element))) => element,
+                (Comparison::ContainsKey, Some((key, _))) => key,
+                _ => cql_type,
+            };
+            vec![(name, value, compared)]
+        }
+        Relation::In { column, values } => {
+            values.iter().filter_map(|value| of(column, value)).collect()
+        }
+        Relation::Element { column, key, value, .. } => {
+            let Some((key_type, value_type)) = table.column(column).and_then(element_types) else {
+                return Vec::new();
+            };
+            let column = column.as_str();
+            vec![(column, key, key_type), (column, value, value_type)]
+        }
+        Relation::Tuple { columns, value, .. } => tuple(columns, value).collect(),
+        Relation::TupleIn { columns, values } => {
+            values.iter().flat_map(|value| tuple(columns, value)).collect()
+        }
+        Relation::InMarker { .. }
+        | Relation::IsNotNull(_)
+        | Relation::Token { .. }
+        | Relation::TupleInMarker { .. }
+        | Relation::Custom { .. } => Vec::new(),
+    }
+}
+
+/// Refuses a SELECT with user-defined functions, or with `'now'`, for which a node takes the time
+/// at which it prepared the SELECT. The time zone is the reading node's, as for any SELECT.
+pub(super) fn check_select(
+    select: &Select,
     inner: &Inner,
     table: &Table,
 ) -> Result<(), InvalidRequest> {
-    let Some(cql_type) = table.column(column) else { return Ok(()) };
+    let items = if let SelectClause::Items(items) = &select.clause { &items[..] } else { &[] };
+    let mut compared_terms = select.relations.iter().flat_map(terms_of_relation);
+    if !items.iter().all(|item| selects_native(&item.selector)) || !compared_terms.all(calls_native)
+    {
+        return Err(InvalidRequest::new("transactions do not support user-defined functions"));
+    }
+    for (column, term, cql_type) in
+        select.relations.iter().flat_map(|relation| terms_of_comparison(relation, table))
+    {
+        let scope = scope_of(column, term, &cql_type, (inner, table));
+        if scope.time_dependence == TimeDependence::Now {
+            return Err(frozen_now(column));
+        }
+    }
+    match items.iter().any(|item| computes_from_now(&item.selector, table)) {
+        true => Err(frozen_now("a selected function")),
+        false => Ok(()),
+    }
+}
+
+fn frozen_now(what: &str) -> InvalidRequest {
+    InvalidRequest::new(format!(
+        "'now' in the value of {what} says no time zone and no time: a node would take the time at which it prepared the statement; bind the \
+         value"
+    ))
+}
+
+/// True if a selector hands `'now'` to a function, or to the keys of a collection of times.
+fn computes_from_now(selector: &Selector, table: &Table) -> bool {
+    let is_now = |selector: &Selector| matches!(selector, Selector::Term(term) if is_now(term));
+    match selector {
+        Selector::Call { arguments, .. } if arguments.iter().any(is_now) => true,
+        Selector::Hint(_, of) if is_now(of) => true,
+        Selector::Element(of, key) if self::is_now(key) && has_time_keys(of, table) => true,
+        Selector::Slice(of, from, to)
+            if from.iter().chain(to).any(self::is_now) && has_time_keys(of, table) =>
+        {
+            true
+        }
+        _ => selector.parts().into_iter().any(|part| computes_from_now(part, table)),
+    }
+}
+
+fn is_now(term: &Term) -> bool {
+    match term {
+        Term::Literal(literal) => {
+            literal.kind == LiteralKind::String && literal.text.eq_ignore_ascii_case("now")
+        }
+        _ => term.parts().into_iter().any(is_now),
+    }
+}
+
+fn has_time_keys(collection: &Selector, table: &Table) -> bool {
+    let Selector::Column(column) = collection else { return false };
+    let keys = table.column(column).and_then(element_types);
+    keys.is_some_and(|(key, _)| key.references(NativeType::Timestamp))
+}
+
+/// Prepares a term to learn of its literals. Nodes report what else is wrong with it.
+fn scope_of<'t>(
+    column: &str,
+    term: &Term,
+    cql_type: &CqlType,
+    (inner, table): (&Inner, &'t Table),
+) -> Scope<'t> {
     let mut scope = Scope::new(&table.types, None, 0, inner.markers.len());
     drop(terms::prepare(term, column, cql_type, &mut scope));
-    check_unambiguous(column, &scope)
+    scope
 }
 
 pub(super) fn unrepeatable() -> InvalidRequest {
@@ -237,9 +381,11 @@ pub(super) fn check_repeatable(
         Mutation::Delete(_) | Mutation::InsertJson(_) => Vec::new(),
     };
     for (column, term) in terms {
-        check_term(column, term, table.column(column))?;
+        check_native(column, term)?;
         check_computable(column, term)?;
-        check_term_once(column, term, inner, table)?;
+    }
+    for (column, term, cql_type) in terms_of_mutation(mutation, table) {
+        check_literals(column, &scope_of(column, term, &cql_type, (inner, table)))?;
     }
     match mutation {
         Mutation::Update(update) => {
@@ -252,7 +398,7 @@ pub(super) fn check_repeatable(
         Mutation::Delete(delete) => {
             for deletion in &delete.deletions {
                 if let Deletion::Element(column, key) = deletion {
-                    check_term(column, key, table.column(column))?;
+                    check_native(column, key)?;
                     check_element(column, key)?;
                 }
             }

@@ -1,5 +1,5 @@
-//! Reads that the text does not name: of the row that a write computes something from, and of static
-//! columns.
+//! Reads that the text does not name: of the row that a write computes something from, and of
+//! static columns.
 //!
 //! A node returns static columns beside a clustering column only if the row exists. They are
 //! therefore read by the partition key alone: `total += 1` beside a new row, or a `LET` of a row

@@ -81,7 +81,7 @@ pub fn from_json_row(text: &str) -> Result<Vec<(String, Json)>, InvalidRequest> 
 }
 
 /// A JSON key as a name: case-sensitive in quotes.
-fn column_name(key: &str) -> String {
+pub(super) fn column_name(key: &str) -> String {
     let inside = key.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
     inside.map_or_else(|| key.to_lowercase(), |inside| inside.replace("\"\"", "\""))
 }

@@ -5,8 +5,10 @@
 
 mod decode;
 mod encode;
+mod time_dependence;
 mod syntax;
 
 pub use decode::{from_json, from_json_row};
 pub use encode::{json_key, json_string, to_json};
 pub use syntax::{Json, parse};
+pub use time_dependence::time_dependence;

@@ -24,7 +24,7 @@ use crate::Partition;
 use crate::plan::draft::Drafting;
 use crate::plan::outline::qualified;
 use crate::plan::parts::{ColumnSpec, Key, Source, Standalone, partition};
-use crate::plan::repeatable::{check_pure, check_repeatable, unrepeatable};
+use crate::plan::repeatable::{check_literals, check_pure, check_repeatable, unrepeatable};
 use crate::plan::schema::Table;
 
 /// Timestamps that such a statement takes: one to rewrite its row, and its own.
@@ -285,7 +285,9 @@ fn condition(
                 }
                 check_pure(condition.element.iter().chain(&condition.values))?;
                 let place = place_of(columns, name)?;
-                Ok((place, condition.prepare(&columns[place].1, scope)?))
+                let prepared = condition.prepare(&columns[place].1, scope)?;
+                check_literals(name, scope)?;
+                Ok((place, prepared))
             });
             Ok(Condition::Columns(prepared.collect::<Result<_, _>>()?))
         }

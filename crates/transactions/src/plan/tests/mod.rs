@@ -15,6 +15,7 @@ mod columns;
 mod hostile;
 mod conditional;
 mod row_reads;
+mod times;
 
 fn with_rows<R>(
     columns: &[(&str, &[u8])],

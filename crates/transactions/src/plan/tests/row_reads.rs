@@ -110,7 +110,6 @@ fn a_key_that_comes_as_one_tuple_in_a_marker_is_refused_for_writes() {
     for body in [
         "UPDATE sums SET amount += ? WHERE k = ? AND (c1, c2) = ?;",
         "UPDATE sums SET amount += ? WHERE k = ? AND c1 = 1 AND (c2) = ?;",
-        "UPDATE sums SET amount = ? WHERE k = ? AND (c1, c2) = (?);",
         "DELETE FROM sums WHERE k = ? AND (c1, c2) = ?;",
         "DELETE amount FROM sums WHERE k = ? AND (c1, c2) = ?;",
     ] {
