@@ -18,6 +18,7 @@ use shunt_wire::cql::types::{CqlType, literal};
 use crate::answers::expressions::{self, Made};
 use crate::answers::host::Host;
 use crate::fault::Fault;
+use crate::limits;
 use crate::link::Pending;
 
 /// A read of a system table: its text and the values bound to it.
@@ -177,7 +178,8 @@ pub(super) fn put_count(out: &mut Vec<u8>, count: usize) {
 /// Writes the number of rows and the wanted rows of these hosts.
 ///
 /// # Errors
-/// The wanted rows cannot be determined, or the answer would be longer than `bytes_max`.
+/// The wanted rows cannot be determined, or the answer would have too many values or be longer than
+/// `bytes_max`.
 pub(super) fn put_rows(
     out: &mut Vec<u8>,
     columns: &[Column<'_>],
@@ -203,6 +205,14 @@ pub(super) fn put_rows(
         ));
     }
     wanted.truncate(asked.limit().unwrap_or(usize::MAX));
+    if wanted.len().saturating_mul(columns.len()) > limits::PEERS_VALUES_MAX {
+        return Err(Fault::invalid(format!(
+            "Shunt: {} columns of {} proxies are more than {} values; ask for fewer columns",
+            columns.len(),
+            wanted.len(),
+            limits::PEERS_VALUES_MAX
+        )));
+    }
     put::int(out, wanted.len() as i32);
     for host in wanted {
         for column in columns {

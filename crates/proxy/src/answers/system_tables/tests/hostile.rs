@@ -124,3 +124,27 @@ fn columns_without_number_do_not_multiply_by_members() {
         Read::new(SystemTable::Peers, &text, &columns).in_fleet(&fleet).expect_err("too long");
     assert!(fault.why.contains("frame_bytes_max"), "{}", fault.why);
 }
+
+/// The node's answer has one row for each of its peers; the proxy's has one for each proxy.
+#[test]
+fn a_column_that_is_named_very_often_is_not_computed_for_all_proxies() {
+    let members = |count: u8| {
+        let member = |number: u8| Member {
+            address: ([10, 0, 0, number], 9042).into(),
+            incarnation: [number; 16],
+        };
+        Fleet::new((1..=count).map(member).collect(), 0).expect("a fleet")
+    };
+    let often = vec![PEERS_V2[0]; 60_000];
+    let name = PEERS_V2[0].0;
+    for item in [name.to_owned(), format!("max({name})")] {
+        let items = vec![item; often.len()].join(", ");
+        let text = format!("SELECT {items} FROM system.peers_v2");
+        let read = Read::new(SystemTable::PeersV2, &text, &often);
+        let fault = read.in_fleet(&members(3)).expect_err("too many values");
+        assert!(fault.message.contains("60000 columns of 2 proxies"), "{fault:?}");
+    }
+    let all = Read::new(SystemTable::PeersV2, "SELECT * FROM system.peers_v2", PEERS_V2);
+    let shown = all.in_fleet(&members(255)).expect("few enough").expect("rows");
+    assert_eq!(rows_in(4, &shown).len(), 254);
+}
