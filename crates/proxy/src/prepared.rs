@@ -6,11 +6,11 @@
 //! path. A statement is in the store before its client gets the answer to PREPARE, so that an
 //! EXECUTE on any other connection finds it.
 
+mod id_hash;
 mod shape;
 mod store;
 
 use std::collections::{HashMap, VecDeque};
-use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Arc, OnceLock};
 
 use shunt_language::lock_tables;
@@ -30,6 +30,7 @@ use shunt_transactions::request::Summary;
 pub(crate) use shape::Shape;
 pub use store::PreparedStore;
 
+use id_hash::IdHashes;
 use store::Mark;
 
 /// One bind marker of the partition key.
@@ -272,7 +273,7 @@ pub(crate) const ID_BYTES: usize = 16;
 ///
 /// Every statement gets the next number, and no other statement ever has the same one.
 struct Shelf<T> {
-    by_id: HashMap<u128, u32, BuildHasherDefault<IdHasher>>,
+    by_id: HashMap<u128, u32, IdHashes>,
     items: VecDeque<(Arc<PreparedStatement>, T)>,
     /// Number of the first of `items`.
     first: u32,
@@ -381,27 +382,6 @@ impl Learned<'_> {
     #[inline]
     pub(crate) fn token(&self, values: &Values<'_>, scratch: &mut Vec<u8>) -> Option<Token> {
         self.routing_key(values, scratch).map(token::token)
-    }
-}
-
-/// Hasher for statement ids, which are hashes themselves.
-#[derive(Default)]
-struct IdHasher(u64);
-
-impl Hasher for IdHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = (self.0.rotate_left(8) ^ u64::from(*byte)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        }
-    }
-
-    #[inline]
-    fn write_u128(&mut self, id: u128) {
-        self.0 = (id as u64 ^ (id >> 64) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }
 }
 

@@ -15,11 +15,11 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
-use std::hash::BuildHasherDefault;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use super::{IdHasher, PreparedStatement, id_of};
+use super::id_hash::IdHashes;
+use super::{PreparedStatement, id_of};
 use crate::client::account::Account;
 use crate::limits;
 
@@ -64,7 +64,7 @@ pub struct PreparedStore {
 
 #[derive(Default)]
 struct Inner {
-    by_id: HashMap<u128, (Arc<PreparedStatement>, Account), BuildHasherDefault<IdHasher>>,
+    by_id: HashMap<u128, (Arc<PreparedStatement>, Account), IdHashes>,
     shares: HashMap<Account, Share>,
     bytes: usize,
     evicted: u64,
