@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use shunt_reactor::ClientHost;
+use shunt_reactor::{ClientAddress, ClientHost};
 
 use crate::limits;
 
@@ -28,10 +28,11 @@ impl HostQuota {
     }
 
     /// Takes one of the `most` things of this second, of which one host gets `most_of_host`.
+    /// A host of IPv6 has 64 bits of addresses.
     pub(crate) fn take(
         &mut self,
         now_ns: u64,
-        host: Option<ClientHost>,
+        client: Option<ClientAddress>,
         most: usize,
         most_of_host: usize,
     ) -> bool {
@@ -39,6 +40,7 @@ impl HostQuota {
         if self.taken >= most {
             return false;
         }
+        let host = client.map(ClientAddress::counted_host);
         let of_host = self.of_hosts.entry(host).or_default();
         if *of_host >= most_of_host {
             return false;
@@ -57,5 +59,25 @@ impl HostQuota {
     #[cfg(test)]
     pub(crate) fn hosts(&self) -> usize {
         self.of_hosts.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv6Addr, SocketAddr};
+
+    use super::*;
+
+    fn client(network: u16, last: u16) -> Option<ClientAddress> {
+        let address = Ipv6Addr::new(0x2001, 0xDB8, 0, network, 0, 0, 0, last);
+        Some(SocketAddr::from((address, last)).into())
+    }
+
+    #[test]
+    fn all_addresses_of_a_network_of_ipv6_have_one_part() {
+        let mut quota = HostQuota::default();
+        let taken = (0..100).filter(|last| quota.take(7, client(1, *last), 16, 4)).count();
+        assert_eq!((taken, quota.hosts()), (4, 1));
+        assert!(quota.take(7, client(2, 1), 16, 4), "another network");
     }
 }

@@ -113,7 +113,7 @@ fn tell_closed(core: &mut Core, io: &Io, slot: u32, closing: Closing, why: &str)
     }
     let who = core.router.who(client);
     let admitted = if closing == Closing::Authentication {
-        core.reports.login_failures.admit(who.role(), who.address.host(), io.now_ns())
+        core.reports.login_failures.admit(who.role(), who.address, io.now_ns())
     } else {
         core.context.log_limits.admit(Logged::Closed(closing), io.now_ns())
     };

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use shunt_reactor::ClientHost;
+use shunt_reactor::{ClientAddress, ClientHost};
 
 use crate::host_quota::HostQuota;
 use crate::limits;
@@ -40,15 +40,15 @@ pub(crate) struct Untold {
 impl LoginFailures {
     /// Decides whether this failure has a line: `Some` with the number of those of the same role
     /// and host that had none before it, or `None`.
-    pub(crate) fn admit(&mut self, role: &str, host: ClientHost, now_ns: u64) -> Option<u64> {
-        let key = (Box::from(role), host);
+    pub(crate) fn admit(&mut self, role: &str, from: ClientAddress, now_ns: u64) -> Option<u64> {
+        let key = (Box::from(role), from.host());
         if let Some(sample) = self.known.get_mut(&key).filter(|sample| now_ns < sample.next_ns) {
             sample.suppressed += 1;
             return None;
         }
         let is_new = !self.known.contains_key(&key);
         let has_room = !is_new || self.known.len() < limits::LOGIN_FAILURES_MAX;
-        if !has_room || !self.take_line(host, now_ns) {
+        if !has_room || !self.take_line(from, now_ns) {
             match self.known.get_mut(&key) {
                 Some(sample) => sample.suppressed += 1,
                 None => self.others += 1,
@@ -61,9 +61,9 @@ impl LoginFailures {
     }
 
     /// Claims a line of this second for a host.
-    fn take_line(&mut self, host: ClientHost, now_ns: u64) -> bool {
+    fn take_line(&mut self, from: ClientAddress, now_ns: u64) -> bool {
         let most = limits::LOGIN_FAILURE_LINES_PER_SECOND;
-        self.lines.take(now_ns, Some(host), most, most / 4)
+        self.lines.take(now_ns, Some(from), most, most / 4)
     }
 
     /// Forgets the roles and hosts that have stopped. Returns the failures that no line has told
@@ -93,12 +93,12 @@ impl LoginFailures {
 
 #[cfg(test)]
 mod tests {
-    use std::net::IpAddr;
+    use std::net::SocketAddr;
 
     use super::*;
 
-    fn host(last: u8) -> ClientHost {
-        ClientHost::Network(IpAddr::from([192, 0, 2, last]))
+    fn host(last: u8) -> ClientAddress {
+        SocketAddr::from(([192, 0, 2, last], 9_042)).into()
     }
 
     /// Sums of the failures with a line, without one before a line, and told later.

@@ -154,9 +154,9 @@ fn digest_of(
     if digest == Digest::NONE || digests.has(digest) {
         return digest;
     }
-    let host = clients.find(pending.client).map(|client| client.peer.host());
+    let client = clients.find(pending.client).map(|client| client.peer);
     let is_prepared = pending.plan.statement != NO_STATEMENT;
-    if !digests.take_attempt(now_ns, host, is_prepared) {
+    if !digests.take_attempt(now_ns, client, is_prepared) {
         return digest;
     }
     let Some(subject) = subject(router, pending, body) else { return digest };

@@ -14,7 +14,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use shunt_admin::Label as _;
-use shunt_reactor::ClientHost;
+use shunt_reactor::ClientAddress;
 use tokio::sync::mpsc;
 
 use super::Digest;
@@ -154,13 +154,13 @@ impl DigestTable {
     pub(super) fn take_attempt(
         &mut self,
         now_ns: u64,
-        host: Option<ClientHost>,
+        client: Option<ClientAddress>,
         is_prepared: bool,
     ) -> bool {
         let attempts = if is_prepared { &mut self.prepared_attempts } else { &mut self.attempts };
         let (most, most_of_host) =
             (limits::DIGEST_ATTEMPTS_PER_SECOND, limits::DIGEST_ATTEMPTS_OF_HOST_PER_SECOND);
-        attempts.take(now_ns, host, most, most_of_host)
+        attempts.take(now_ns, client, most, most_of_host)
     }
 
     /// The row of a statement: its own, or a new one for this account if there is room for one.
@@ -266,7 +266,7 @@ impl DigestTable {
 
 #[cfg(test)]
 mod tests {
-    use std::net::Ipv4Addr;
+    use std::net::{Ipv4Addr, SocketAddr};
 
     use super::*;
 
@@ -415,7 +415,8 @@ mod tests {
     #[test]
     fn one_host_leaves_others_attempts_in_each_second() {
         let mut table = DigestTable::default();
-        let host = |number: u32| Some(ClientHost::Network(Ipv4Addr::from_bits(number).into()));
+        let host =
+            |number: u32| Some(SocketAddr::from((Ipv4Addr::from_bits(number), 9_042)).into());
         let mut of_one = 0;
         for second in 0..3 {
             let now_ns = second * limits::SECOND_NS;

@@ -168,7 +168,7 @@ pub(crate) fn record(
     }
     context.metrics.slow_queries.add(1);
     let client = clients.find(pending.client);
-    if !slow.budget.take_record(now_ns, client.map(|client| client.peer.host())) {
+    if !slow.budget.take_record(now_ns, client.map(|client| client.peer)) {
         return;
     }
     let pool = router.pools.get(pending.pool);

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use shunt_reactor::{ClientAddress, ClientHost};
+use shunt_reactor::ClientAddress;
 use tokio::sync::mpsc;
 use tracing::warn;
 
@@ -155,14 +155,14 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    /// Claims a record for a query of this host.
-    pub(super) fn take_record(&mut self, now_ns: u64, host: Option<ClientHost>) -> bool {
+    /// Claims a record for a query of this client.
+    pub(super) fn take_record(&mut self, now_ns: u64, client: Option<ClientAddress>) -> bool {
         if self.records.begin_second(now_ns) {
             self.lines = 0;
         }
         let (most, most_of_host) =
             (limits::SLOW_QUERIES_PER_SECOND, limits::SLOW_QUERIES_OF_HOST_PER_SECOND);
-        let is_taken = self.records.take(now_ns, host, most, most_of_host);
+        let is_taken = self.records.take(now_ns, client, most, most_of_host);
         self.suppressed += u64::from(!is_taken);
         is_taken
     }
@@ -187,7 +187,7 @@ impl Budget {
 
 #[cfg(test)]
 mod tests {
-    use std::net::Ipv4Addr;
+    use std::net::{Ipv4Addr, SocketAddr};
 
     use super::*;
 
@@ -214,8 +214,8 @@ mod tests {
         }
     }
 
-    fn host(number: u32) -> Option<ClientHost> {
-        Some(ClientHost::Network(Ipv4Addr::from_bits(number).into()))
+    fn host(number: u32) -> Option<ClientAddress> {
+        Some(SocketAddr::from((Ipv4Addr::from_bits(number), 9_042)).into())
     }
 
     #[test]
