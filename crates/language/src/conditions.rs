@@ -7,7 +7,8 @@ use crate::ast::{ColumnCondition, Comparison, NativeType};
 use crate::error::InvalidRequest;
 use crate::terms::{Bindings, Prepared, Scope, Value, prepare};
 use crate::types::CqlType;
-use crate::values::{compare, contains, split};
+use crate::values::{check_numbers, compare, contains, split};
+use crate::work::Work;
 
 /// A condition on a column of a known type.
 #[derive(Clone, Debug, PartialEq)]
@@ -204,18 +205,18 @@ impl BoundColumnCondition<'_> {
     /// absent row are null.
     ///
     /// # Errors
-    /// If the comparison with null does not exist, the element's key is null or not an index, or
-    /// the value is invalid.
-    pub fn holds(&self, value: Option<&[u8]>) -> Result<bool, InvalidRequest> {
-        let (value, cql_type) = self.part(value)?;
+    /// If the comparison with null does not exist, the element's key is null or not an index, the
+    /// value is invalid, or no `work` is left.
+    pub fn holds(&self, value: Option<&[u8]>, work: &Work) -> Result<bool, InvalidRequest> {
+        let (value, cql_type) = self.part(value, work)?;
         let many_cells = matches!(self.part, Part::Whole)
             && cql_type.is_multi_cell()
             && cql_type.is_collection();
         for wanted in &self.values {
             let holds = if many_cells {
-                self.holds_for_cells(cql_type, value, wanted.as_deref())?
+                self.holds_for_cells(cql_type, value, wanted.as_deref(), work)?
             } else {
-                matches(cql_type, self.comparison, value, wanted.as_deref())?
+                matches(cql_type, self.comparison, value, wanted.as_deref(), work)?
             };
             if holds {
                 return Ok(true);
@@ -230,6 +231,7 @@ impl BoundColumnCondition<'_> {
         cql_type: &CqlType,
         value: Option<&[u8]>,
         wanted: Option<&[u8]>,
+        work: &Work,
     ) -> Result<bool, InvalidRequest> {
         let of_elements = matches!(self.comparison, Comparison::Contains | Comparison::ContainsKey);
         if wanted.is_none_or(|wanted| !of_elements && wanted == [0; 4]) {
@@ -245,13 +247,14 @@ impl BoundColumnCondition<'_> {
         if value.is_none() {
             return Ok(self.comparison == Comparison::NotEqual);
         }
-        matches(cql_type, self.comparison, value, wanted)
+        matches(cql_type, self.comparison, value, wanted, work)
     }
 
     /// The tested part of a column's value, and its type.
     fn part<'v>(
         &'v self,
         whole: Option<&'v [u8]>,
+        work: &Work,
     ) -> Result<(Option<&'v [u8]>, &'v CqlType), InvalidRequest> {
         let name = &self.condition.column;
         match (&self.part, &self.condition.cql_type) {
@@ -259,8 +262,11 @@ impl BoundColumnCondition<'_> {
                 let key = key.as_ref().ok_or_else(|| {
                     InvalidRequest::new("Invalid null value for map element access")
                 })?;
-                let elements = whole.map(|whole| split::collection("map", whole)).transpose()?;
-                let elements = elements.unwrap_or_default();
+                let Some(whole) = whole else { return Ok((None, value)) };
+                work.search(key_type, whole, key)?;
+                check_numbers(&self.condition.cql_type, whole)?;
+                check_numbers(key_type, key)?;
+                let elements = split::collection("map", whole)?;
                 let found =
                     elements.chunks_exact(2).find(|pair| compare(key_type, pair[0], key).is_eq());
                 Ok((found.map(|pair| pair[1]), value))
@@ -275,10 +281,12 @@ impl BoundColumnCondition<'_> {
                 let index = usize::try_from(index).map_err(|_| {
                     InvalidRequest::new(format!("Invalid negative list index {index}"))
                 })?;
+                work.charge(whole.map_or(0, <[u8]>::len))?;
                 let elements = whole.map(|whole| split::collection("list", whole)).transpose()?;
                 Ok((elements.unwrap_or_default().get(index).copied(), element))
             }
             (Part::Field(index), CqlType::Udt { definition, .. }) => {
+                work.charge(whole.map_or(0, <[u8]>::len))?;
                 let fields =
                     whole.map(|whole| split::tuple(definition.fields.len(), whole)).transpose();
                 let broken = |_| InvalidRequest::new(format!("the value of {name} is broken"));
@@ -318,6 +326,7 @@ fn matches(
     comparison: Comparison,
     value: Option<&[u8]>,
     wanted: Option<&[u8]>,
+    work: &Work,
 ) -> Result<bool, InvalidRequest> {
     let (value, wanted) = match (value, wanted) {
         (value, None) => {
@@ -330,19 +339,30 @@ fn matches(
         (None, Some(_)) => return Ok(comparison == Comparison::NotEqual),
         (Some(value), Some(wanted)) => (value, wanted),
     };
+    check_numbers(cql_type, value)?;
+    if matches!(comparison, Comparison::Contains | Comparison::ContainsKey) {
+        let keys = comparison == Comparison::ContainsKey;
+        if let CqlType::List { element, .. }
+        | CqlType::Set { element, .. }
+        | CqlType::Map { value: element, .. } = cql_type
+        {
+            let element = match cql_type {
+                CqlType::Map { key, .. } if keys => key,
+                _ => element,
+            };
+            work.search(element, value, wanted)?;
+            check_numbers(element, wanted)?;
+        }
+        return Ok(contains(cql_type, value, wanted, keys));
+    }
+    work.compare(cql_type, value, wanted)?;
+    check_numbers(cql_type, wanted)?;
     let order = if cql_type.references_duration() && value == wanted {
         Ordering::Equal
     } else {
         compare(cql_type, value, wanted)
     };
-    match comparison {
-        Comparison::Contains | Comparison::ContainsKey => {
-            Ok(contains(cql_type, value, wanted, comparison == Comparison::ContainsKey))
-        }
-        _ => comparison
-            .of(order)
-            .ok_or_else(|| InvalidRequest::new("LIKE is not supported in conditions")),
-    }
+    comparison.of(order).ok_or_else(|| InvalidRequest::new("LIKE is not supported in conditions"))
 }
 
 fn symbol(comparison: Comparison) -> &'static str {
@@ -410,7 +430,9 @@ mod tests {
         let holds = |text: &str, value: Option<i32>, given: Vec<Value>| {
             let prepared = prepare_one(text, &native).expect(text);
             let value = value.map(int);
-            prepared.bind(&Given(given)).and_then(|bound| bound.holds(value.as_deref()))
+            prepared
+                .bind(&Given(given))
+                .and_then(|bound| bound.holds(value.as_deref(), &Work::default()))
         };
         for (text, value, wanted) in [
             ("v = 1", Some(1), true),
@@ -462,14 +484,17 @@ mod tests {
             let prepared = prepare_one(text, &list).expect(text);
             assert_eq!(prepared.column(), "v");
             let bound = prepared.bind(&Given(Vec::new())).expect(text);
-            assert_eq!(bound.holds(Some(&value)), Ok(wanted), "{text}");
+            assert_eq!(bound.holds(Some(&value), &Work::default()), Ok(wanted), "{text}");
         }
         for (text, shown) in
             [("v[-1] = 1", "negative"), ("v[null] = 1", "null value for list element")]
         {
             let prepared = prepare_one(text, &list).expect(text);
-            let error =
-                prepared.bind(&Given(Vec::new())).expect(text).holds(Some(&value)).expect_err(text);
+            let error = prepared
+                .bind(&Given(Vec::new()))
+                .expect(text)
+                .holds(Some(&value), &Work::default())
+                .expect_err(text);
             assert!(error.message.contains(shown), "{text}: {}", error.message);
         }
         for (text, shown) in

@@ -25,6 +25,7 @@ pub mod terms;
 pub mod transaction;
 pub mod types;
 pub mod values;
+pub mod work;
 
 pub use ast::Parsed;
 pub use error::{InvalidRequest, Refusal, SyntaxError};

@@ -3,7 +3,9 @@
 use num_bigint::{BigInt, Sign};
 
 use crate::ast::{NativeType, Operator};
-use crate::values::{Decimal, decode_varint, encode_varint};
+use crate::values::{
+    DIGITS_MAX, Decimal, check_numbers, count_digits, decode_varint, encode_varint, without_zeros,
+};
 
 /// Functions of one number.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -15,8 +17,8 @@ pub(super) enum Math {
     Round,
 }
 
-/// Most digits of a decimal result.
-const PRECISION_MAX: usize = 10_000;
+/// Digits by which operands may differ in scale: more than a result may have.
+const SHIFT_MAX: u32 = 20_000;
 /// Least and most digits behind the point of a quotient.
 const SCALE_MIN: i64 = 32;
 const SCALE_MAX: i64 = 1000;
@@ -183,7 +185,7 @@ impl Decimal {
         let digits = self.scale.unsigned_abs();
         match self.scale {
             0 => self.unscaled.clone(),
-            ..0 if digits > 100_000 => BigInt::ZERO,
+            ..0 if digits > SHIFT_MAX => BigInt::ZERO,
             ..0 => &self.unscaled * BigInt::from(10).pow(digits),
             _ if u64::from(digits) > self.unscaled.bits() => BigInt::ZERO,
             _ => &self.unscaled / BigInt::from(10).pow(digits),
@@ -193,16 +195,16 @@ impl Decimal {
     /// The unscaled value with more digits behind the point.
     fn rescaled(&self, scale: i32) -> Option<BigInt> {
         let more = u32::try_from(i64::from(scale) - i64::from(self.scale)).ok()?;
-        (more <= 100_000).then(|| &self.unscaled * BigInt::from(10).pow(more))
+        (more <= SHIFT_MAX).then(|| &self.unscaled * BigInt::from(10).pow(more))
     }
 
     fn precision(&self) -> i64 {
-        i64::try_from(self.unscaled.magnitude().to_string().len()).unwrap_or(i64::MAX)
+        count_digits(&self.unscaled)
     }
 
     /// Rounds to the most digits that a result may have.
     fn rounded(self) -> Decimal {
-        let excess = self.precision() - i64::try_from(PRECISION_MAX).unwrap_or(0);
+        let excess = self.precision() - i64::try_from(DIGITS_MAX).unwrap_or(0);
         match (u32::try_from(excess), i32::try_from(i64::from(self.scale) - excess)) {
             (Ok(excess), Ok(scale)) if excess > 0 => Decimal {
                 unscaled: divide_half_up(&self.unscaled, &BigInt::from(10).pow(excess)),
@@ -212,17 +214,15 @@ impl Decimal {
         }
     }
 
-    fn stripped(mut self) -> Decimal {
+    fn stripped(self) -> Decimal {
         if self.unscaled == BigInt::ZERO {
             return Decimal { unscaled: BigInt::ZERO, scale: 0 };
         }
-        let digits = self.unscaled.to_string();
-        let kept = digits.trim_end_matches('0');
-        let zeros = i32::try_from(digits.len() - kept.len()).unwrap_or(0);
-        if let (Ok(unscaled), Some(scale)) = (kept.parse(), self.scale.checked_sub(zeros)) {
-            self = Decimal { unscaled, scale };
+        let (unscaled, zeros) = without_zeros(self.unscaled.clone());
+        match i32::try_from(zeros).ok().and_then(|zeros| self.scale.checked_sub(zeros)) {
+            Some(scale) => Decimal { unscaled, scale },
+            None => self,
         }
-        self
     }
 }
 
@@ -244,6 +244,9 @@ pub(super) fn apply(
     result: NativeType,
 ) -> Result<Vec<u8>, String> {
     let invalid = || "an operand is no number".to_owned();
+    for (native, bytes) in [left, right] {
+        check_numbers(&native.into(), bytes).map_err(|error| error.message)?;
+    }
     let left = read(left.0, left.1).ok_or_else(invalid)?;
     let right = read(right.0, right.1).ok_or_else(invalid)?;
     let number = match result {
@@ -341,9 +344,9 @@ fn remainder(
 ) -> Decimal {
     let (quotient, rest) = (left_aligned / right_aligned, left_aligned % right_aligned);
     let spare = (i64::from(right.scale) - i64::from(left.scale)).max(0);
-    let digits = quotient.magnitude().to_string();
-    let zeros = i64::try_from(digits.len() - digits.trim_end_matches('0').len()).unwrap_or(0);
-    let dropped = if quotient == BigInt::ZERO { spare } else { zeros.min(spare) };
+    let is_zero = quotient == BigInt::ZERO;
+    let (_, zeros) = without_zeros(quotient);
+    let dropped = if is_zero { spare } else { i64::from(zeros).min(spare) };
     let divisor = BigInt::from(10).pow(u32::try_from(dropped).unwrap_or(0));
     let scale = left.scale.max(right.scale).saturating_sub(i32::try_from(dropped).unwrap_or(0));
     Decimal { unscaled: rest / divisor, scale }
@@ -357,7 +360,7 @@ fn quotient(left: &Decimal, right: &Decimal) -> Option<Decimal> {
     let scale = scale.clamp(SCALE_MIN, SCALE_MAX);
     let shift = scale - i64::from(left.scale) + i64::from(right.scale);
     let factor = BigInt::from(10)
-        .pow(u32::try_from(shift.unsigned_abs()).ok().filter(|shift| *shift <= 100_000)?);
+        .pow(u32::try_from(shift.unsigned_abs()).ok().filter(|shift| *shift <= SHIFT_MAX)?);
     let unscaled = match shift {
         0.. => divide_half_up(&(&left.unscaled * factor), &right.unscaled),
         _ => divide_half_up(&left.unscaled, &(&right.unscaled * factor)),

@@ -18,7 +18,7 @@ mod vectors;
 use crate::ast::{NativeType, Operator};
 use crate::error::{FailedFunction, InvalidRequest};
 use crate::types::CqlType;
-use crate::values::json;
+use crate::values::{check_numbers, json};
 
 use arithmetic::Math;
 
@@ -105,6 +105,21 @@ enum Body {
     Collection(AggregateKind),
 }
 
+impl Body {
+    /// True if the numbers among the arguments are converted or computed with.
+    fn computes(self) -> bool {
+        matches!(
+            self,
+            Body::Arithmetic(_)
+                | Body::Cast
+                | Body::Collection(_)
+                | Body::Math(_)
+                | Body::Negation
+                | Body::ToJson
+        )
+    }
+}
+
 impl Function {
     /// True of `from_json`.
     pub(crate) fn is_from_json(&self) -> bool {
@@ -159,6 +174,12 @@ impl Function {
         environment: &dyn Environment,
     ) -> Result<Option<Vec<u8>>, InvalidRequest> {
         let first = arguments.first().copied().flatten();
+        if self.body.computes() {
+            let mut given = self.arguments.iter().zip(arguments);
+            given.try_for_each(|(cql_type, value)| {
+                check_numbers(cql_type, value.unwrap_or_default())
+            })?;
+        }
         if self.body == Body::ToJson {
             let cql_type = self.arguments.first().unwrap_or(&self.returns);
             let json = json::to_json(cql_type, first);

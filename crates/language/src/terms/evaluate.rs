@@ -4,7 +4,7 @@ use super::Prepared;
 use crate::error::InvalidRequest;
 use crate::functions::Environment;
 use crate::types::CqlType;
-use crate::values::{compare, normal, split, validate};
+use crate::values::{check_numbers, compare, normal, split, validate};
 
 /// A value of an evaluated term.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -70,6 +70,10 @@ impl Prepared {
                 let value = bindings.value(*index);
                 let Value::Bytes(bytes) = value else { return Ok(value) };
                 validate(cql_type, &bytes)?;
+                if cql_type.is_collection() {
+                    // Their elements are brought into order.
+                    check_numbers(cql_type, &bytes)?;
+                }
                 Ok(Value::Bytes(normal(cql_type, bytes)))
             }
             Prepared::Composite { cql_type, parts } => composite(cql_type, parts, bindings),
@@ -134,6 +138,9 @@ fn composite(
                 return Err(InvalidRequest::new("unset value is not supported inside collections"));
             }
         });
+    }
+    if let CqlType::Set { element: compared, .. } | CqlType::Map { key: compared, .. } = cql_type {
+        values.iter().try_for_each(|value| check_numbers(compared, value))?;
     }
     Ok(Value::Bytes(match cql_type {
         CqlType::Set { element, .. } => {

@@ -7,7 +7,8 @@ use crate::ast::{Comparison, Condition, NativeType, Reference, Test, ValuePart};
 use crate::error::InvalidRequest;
 use crate::terms::{self, Bindings, Prepared, Scope, Value};
 use crate::types::CqlType;
-use crate::values::{compare, split};
+use crate::values::{check_numbers, compare, split};
+use crate::work::Work;
 
 /// A reference to a column, or to a part of its value, of a known type.
 #[derive(Clone, Debug, PartialEq)]
@@ -126,19 +127,22 @@ impl PreparedReference {
     /// Returns the referenced part of a column's value; `None` is null, also for an absent element.
     ///
     /// # Errors
-    /// If the key has no value, is not of its type or is below the first element of a list.
-    pub fn evaluate(
+    /// If the key has no value, is not of its type or is below the first element of a list, or if
+    /// no `work` is left.
+    pub fn evaluate<'v>(
         &self,
-        value: Option<&[u8]>,
+        value: Option<&'v [u8]>,
         bindings: &dyn Bindings,
-    ) -> Result<Option<Vec<u8>>, InvalidRequest> {
-        let (key, name) = match (&self.part, value) {
+        work: &Work,
+    ) -> Result<Option<&'v [u8]>, InvalidRequest> {
+        let (key, name, value) = match (&self.part, value) {
             (_, None) => return Ok(None),
-            (Part::Whole, Some(value)) => return Ok(Some(value.to_vec())),
+            (Part::Whole, Some(value)) => return Ok(Some(value)),
             (Part::Field(position), Some(value)) => {
+                work.charge(value.len())?;
                 return Ok(field(&self.column, *position, value));
             }
-            (Part::Element(key, name), Some(_)) => (key, name),
+            (Part::Element(key, name), Some(value)) => (key, name, value),
         };
         let key = match key.evaluate(bindings)? {
             Value::Bytes(key) => key,
@@ -149,20 +153,31 @@ impl PreparedReference {
                 return Err(InvalidRequest::new(format!("Invalid unset value for {name}")));
             }
         };
-        element(&self.column, &key, value.unwrap_or_default())
+        element(&self.column, &key, value, work)
     }
 }
 
-fn field(column: &CqlType, position: usize, value: &[u8]) -> Option<Vec<u8>> {
+fn field<'v>(column: &CqlType, position: usize, value: &'v [u8]) -> Option<&'v [u8]> {
     let CqlType::Udt { definition, .. } = column else { return None };
     // A type may have gained fields since the value was written, but never lost one.
     let fields = split::tuple(definition.fields.len(), value).ok()?;
-    fields.get(position).copied().flatten().map(<[u8]>::to_vec)
+    fields.get(position).copied().flatten()
 }
 
-fn element(column: &CqlType, key: &[u8], value: &[u8]) -> Result<Option<Vec<u8>>, InvalidRequest> {
-    let found = match column {
+fn element<'v>(
+    column: &CqlType,
+    key: &[u8],
+    value: &'v [u8],
+    work: &Work,
+) -> Result<Option<&'v [u8]>, InvalidRequest> {
+    if let CqlType::Set { element: compared, .. } | CqlType::Map { key: compared, .. } = column {
+        work.search(compared, value, key)?;
+        check_numbers(column, value)?;
+        check_numbers(compared, key)?;
+    }
+    Ok(match column {
         CqlType::List { .. } => {
+            work.charge(value.len())?;
             let index = <[u8; 4]>::try_from(key).map(i32::from_be_bytes);
             let index = index.map_err(|_| InvalidRequest::new("Invalid empty list index"))?;
             let index = usize::try_from(index);
@@ -181,8 +196,7 @@ fn element(column: &CqlType, key: &[u8], value: &[u8]) -> Result<Option<Vec<u8>>
                 .map(|entry| entry[1])
         }
         _ => None,
-    };
-    Ok(found.map(<[u8]>::to_vec))
+    })
 }
 
 impl Condition {
@@ -239,16 +253,17 @@ impl PreparedCondition {
     /// A comparison with null is always false.
     ///
     /// # Errors
-    /// If a bind value is unset or not of its type.
+    /// If a bind value is unset or not of its type, or if no `work` is left.
     pub fn holds(
         &self,
         exists: bool,
         value: Option<&[u8]>,
         bindings: &dyn Bindings,
+        work: &Work,
     ) -> Result<bool, InvalidRequest> {
         let found = match &self.reference {
-            Some(reference) => reference.evaluate(value.filter(|_| exists), bindings)?,
-            None => exists.then(Vec::new),
+            Some(reference) => reference.evaluate(value.filter(|_| exists), bindings, work)?,
+            None => exists.then_some(&[][..]),
         };
         let (comparison, term) = match &self.test {
             PreparedTest::IsNull => return Ok(found.is_none()),
@@ -263,7 +278,10 @@ impl PreparedCondition {
         let (Some(reference), Some(found), Some(wanted)) = (&self.reference, found, wanted) else {
             return Ok(false);
         };
-        let order = compare(&reference.value, &found, &wanted);
+        work.compare(&reference.value, found, &wanted)?;
+        check_numbers(&reference.value, found)?;
+        check_numbers(&reference.value, &wanted)?;
+        let order = compare(&reference.value, found, &wanted);
         // The grammar of conditions has only comparisons that depend on the order.
         Ok(comparison.of(order).unwrap_or(false))
     }

@@ -3,11 +3,78 @@
 use std::cmp::Ordering;
 use std::fmt;
 
-use num_bigint::{BigInt, Sign};
+use num_bigint::{BigInt, BigUint, Sign};
 
-/// Most digits of a decimal in text. Java would build a larger number, but no application needs
-/// one.
-const DIGITS_MAX: usize = 65_536;
+use crate::ast::NativeType;
+use crate::error::InvalidRequest;
+use crate::types::CqlType;
+use crate::values::split;
+
+/// Most digits of a number in text, and of a decimal that is computed. Java would build a larger
+/// number, but no application needs one.
+pub(crate) const DIGITS_MAX: usize = 10_000;
+/// Bytes of a `varint` or `decimal` with which anything is computed: as many digits, and a scale.
+/// The time to convert, multiply or divide numbers grows faster than their bytes.
+pub const NUMBER_BYTES_MAX: usize = 4_160;
+/// The logarithm of 2 to the base 10, in parts of a billion, rounded down and up.
+const LOG_2: (i128, i128) = (301_029_995, 301_029_996);
+const BILLION: i128 = 1_000_000_000;
+
+/// Checks that no number in a value is too large to be computed with: see [`NUMBER_BYTES_MAX`].
+/// Bytes that are no value of the type pass.
+///
+/// # Errors
+/// A number is too large.
+pub fn check_numbers(cql_type: &CqlType, bytes: &[u8]) -> Result<(), InvalidRequest> {
+    if bytes.len() <= NUMBER_BYTES_MAX {
+        return Ok(());
+    }
+    let each = |types: &[&CqlType], what: &str| {
+        let has_none = types.iter().all(|cql_type| !has_numbers(cql_type));
+        let elements = if has_none { None } else { split::collection(what, bytes).ok() };
+        let mut elements = elements.into_iter().flatten().zip(types.iter().cycle());
+        elements.try_for_each(|(value, cql_type)| check_numbers(cql_type, value))
+    };
+    match cql_type {
+        CqlType::Native(native @ (NativeType::Varint | NativeType::Decimal)) => {
+            Err(InvalidRequest::new(format!(
+                "Shunt: a {native} has {} bytes; {NUMBER_BYTES_MAX} are the most for one that is compared or computed with",
+                bytes.len()
+            )))
+        }
+        CqlType::Native(_) | CqlType::Custom(_) => Ok(()),
+        CqlType::List { element, .. } => each(&[element], "list"),
+        CqlType::Set { element, .. } => each(&[element], "set"),
+        CqlType::Map { key, value, .. } => each(&[key, value], "map"),
+        CqlType::Tuple(types) => {
+            let values = split::tuple(types.len(), bytes).unwrap_or_default();
+            let mut values = values.into_iter().zip(types.iter());
+            values.try_for_each(|(value, of)| check_numbers(of, value.unwrap_or_default()))
+        }
+        CqlType::Udt { definition, .. } => {
+            let values = split::tuple(definition.fields.len(), bytes).unwrap_or_default();
+            let mut values = values.into_iter().zip(&definition.fields);
+            values.try_for_each(|(value, (_, of))| check_numbers(of, value.unwrap_or_default()))
+        }
+        CqlType::Vector { element, dimension } => {
+            let values = split::vector(element, *dimension, bytes).unwrap_or_default();
+            values.into_iter().try_for_each(|value| check_numbers(element, value))
+        }
+    }
+}
+
+/// True if values of the type may have numbers of any length.
+pub(crate) fn has_numbers(cql_type: &CqlType) -> bool {
+    match cql_type {
+        CqlType::Native(native) => matches!(native, NativeType::Varint | NativeType::Decimal),
+        CqlType::List { element, .. }
+        | CqlType::Set { element, .. }
+        | CqlType::Vector { element, .. } => has_numbers(element),
+        CqlType::Map { key, value, .. } => has_numbers(key) || has_numbers(value),
+        CqlType::Tuple(_) | CqlType::Udt { .. } => true,
+        CqlType::Custom(_) => false,
+    }
+}
 
 /// Decodes a `varint`.
 #[must_use]
@@ -89,16 +156,37 @@ impl Decimal {
     }
 
     /// Like `BigDecimal.compareTo`: 1.0 and 1.00 are equal.
+    ///
+    /// Numbers of different magnitude are compared by their signs, lengths and scales. Only numbers
+    /// of about the same magnitude are brought to the same scale.
     #[must_use]
     pub fn compare(&self, other: &Decimal) -> Ordering {
-        let ((sign, digits, exponent), (other_sign, other_digits, other_exponent)) =
-            (self.normal_form(), other.normal_form());
-        let magnitude = exponent.cmp(&other_exponent).then_with(|| digits.cmp(&other_digits));
-        sign.cmp(&other_sign).then(match sign {
-            Sign::Plus => magnitude,
-            Sign::Minus => magnitude.reverse(),
-            Sign::NoSign => Ordering::Equal,
-        })
+        let sign = self.unscaled.sign();
+        if sign != other.unscaled.sign() || sign == Sign::NoSign || self.scale == other.scale {
+            return self.unscaled.cmp(&other.unscaled);
+        }
+        let ((least, most), (other_least, other_most)) = (self.magnitude(), other.magnitude());
+        let magnitude = if most <= other_least {
+            Ordering::Less
+        } else if other_most <= least {
+            Ordering::Greater
+        } else {
+            let factor = BigUint::from(10u32).pow(self.scale.abs_diff(other.scale));
+            let (own, others) = (self.unscaled.magnitude(), other.unscaled.magnitude());
+            if self.scale < other.scale {
+                (own * factor).cmp(others)
+            } else {
+                own.cmp(&(others * factor))
+            }
+        };
+        if sign == Sign::Minus { magnitude.reverse() } else { magnitude }
+    }
+
+    /// Bounds of the logarithm to the base 10 of a number that is not zero, in parts of a billion:
+    /// it is at least the first and below the second.
+    fn magnitude(&self) -> (i128, i128) {
+        let (bits, scale) = (i128::from(self.unscaled.bits()), i128::from(self.scale) * BILLION);
+        ((bits - 1) * LOG_2.0 - scale, bits * LOG_2.1 - scale)
     }
 }
 
@@ -137,3 +225,41 @@ pub(crate) fn parse_float<F: std::str::FromStr>(text: &str) -> Option<F> {
             .all(|byte| matches!(byte, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-'));
     (number || unsigned == "NaN" || unsigned == "Infinity").then(|| trimmed.parse().ok()).flatten()
 }
+
+/// The number of decimal digits; 1 for zero.
+pub(crate) fn count_digits(value: &BigInt) -> i64 {
+    let bits = i128::from(value.bits());
+    if bits == 0 {
+        return 1;
+    }
+    // Digits of the smallest and the largest number with as many bits.
+    let (least, most) = ((bits - 1) * LOG_2.0 / BILLION + 1, bits * LOG_2.1 / BILLION + 1);
+    let digits = (least..most).find(|digits| {
+        let power = u32::try_from(*digits).ok().map(|digits| BigUint::from(10u32).pow(digits));
+        power.is_none_or(|power| *value.magnitude() < power)
+    });
+    i64::try_from(digits.unwrap_or(most)).unwrap_or(i64::MAX)
+}
+
+/// The number without the zeros at its end, and their number.
+pub(crate) fn without_zeros(mut value: BigInt) -> (BigInt, u32) {
+    let mut zeros = 0;
+    // A number that ends with n zeros is divisible by the nth power of 2.
+    let most = value.trailing_zeros().and_then(|most| u32::try_from(most).ok()).unwrap_or(0);
+    let mut step = if most == 0 { 0 } else { 1 << most.ilog2() };
+    while step > 0 {
+        let power = BigInt::from(10).pow(step);
+        // Too few digits are left for as many zeros.
+        if power.bits() <= value.bits() {
+            let quotient = &value / &power;
+            if &quotient * &power == value {
+                (value, zeros) = (quotient, zeros + step);
+            }
+        }
+        step /= 2;
+    }
+    (value, zeros)
+}
+
+#[cfg(test)]
+mod tests;

@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use shunt_language::work::Work;
 use shunt_storage::Target;
 use shunt_storage::engine::ReadTier;
 use shunt_storage::row::{PartitionKey, Row};
@@ -226,13 +227,14 @@ impl<'a> Request<'a> {
 
     /// True if all conditions hold.
     pub(super) fn holds(&self, current: &Current) -> Result<bool, CqlError> {
+        let work = Work::default();
         if let Some(test) = &self.static_row
-            && !test.holds(current.static_row.as_ref(), current.now)?
+            && !test.holds(current.static_row.as_ref(), current.now, &work)?
         {
             return Ok(false);
         }
         for (clustering, test) in &self.rows {
-            if !test.holds(current.rows.get(clustering), current.now)? {
+            if !test.holds(current.rows.get(clustering), current.now, &work)? {
                 return Ok(false);
             }
         }
@@ -282,13 +284,13 @@ impl<'a> Request<'a> {
 }
 
 impl RowTest<'_> {
-    fn holds(&self, row: Option<&Row>, now: i64) -> Result<bool, CqlError> {
+    fn holds(&self, row: Option<&Row>, now: i64, work: &Work) -> Result<bool, CqlError> {
         match self {
             RowTest::NotExists => Ok(row.is_none()),
             RowTest::Exists => Ok(row.is_some()),
             RowTest::Columns(conditions) => {
                 for condition in conditions {
-                    if !condition.holds(row, now)? {
+                    if !condition.holds(row, now, work)? {
                         return Ok(false);
                     }
                 }

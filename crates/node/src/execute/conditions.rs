@@ -1,6 +1,7 @@
 //! Conditions on columns, with the values of an execution.
 
 use shunt_language::conditions::BoundColumnCondition;
+use shunt_language::work::Work;
 use shunt_storage::row::Row;
 
 use super::bindings::Bound;
@@ -25,8 +26,8 @@ impl<'a> BoundCondition<'a> {
     }
 
     /// True if the condition holds for a row; an absent row has only null values.
-    pub(super) fn holds(&self, row: Option<&Row>, now: i64) -> Result<bool, CqlError> {
+    pub(super) fn holds(&self, row: Option<&Row>, now: i64, work: &Work) -> Result<bool, CqlError> {
         let value = row.and_then(|row| rows::value(row, self.column, now));
-        Ok(self.bound.holds(value.as_deref())?)
+        Ok(self.bound.holds(value.as_deref(), work)?)
     }
 }

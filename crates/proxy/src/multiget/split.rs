@@ -4,6 +4,7 @@
 use std::cmp::Ordering;
 
 use shunt_language::CqlType;
+use shunt_language::ast::NativeType;
 use shunt_language::values::{compare, validate};
 use shunt_topology::{KeyspaceIndex, NodeId, RoutingTable, Token, token};
 use shunt_wire::cql::envelope::{Header, flag};
@@ -25,6 +26,11 @@ const FLAGS_KNOWN: u32 = query_flag::VALUES
     | query_flag::SERIAL_CONSISTENCY
     | query_flag::TIMESTAMP
     | query_flag::NOW_IN_SECONDS;
+
+/// Longest `varint` or `decimal` among keys: comparing longer ones takes too long.
+const NUMBER_BYTES_MAX: usize = 128;
+/// Longest key. Nodes refuse longer ones.
+const KEY_BYTES_MAX: usize = u16::MAX as usize;
 
 /// Neighbours in the order of the keys that share a replica.
 #[derive(Clone, Debug, PartialEq)]
@@ -151,7 +157,12 @@ fn keys<'a>(form: &Split, values: &[Value<'a>], keys_max: usize) -> Result<Vec<&
     };
     // Some releases reject empty values as keys, and a value of another type has no place in the
     // order.
-    if keys.iter().any(|key| key.is_empty() || validate(&form.key_type, key).is_err()) {
+    let bytes_max = match form.key_type {
+        CqlType::Native(NativeType::Varint | NativeType::Decimal) => NUMBER_BYTES_MAX,
+        _ => KEY_BYTES_MAX,
+    };
+    let fits = |key: &[u8]| (1..=bytes_max).contains(&key.len());
+    if keys.iter().any(|key| !fits(key) || validate(&form.key_type, key).is_err()) {
         return Err(Whole::Values);
     }
     keys.sort_by(|left, right| compare(&form.key_type, left, right));

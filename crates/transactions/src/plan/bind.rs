@@ -8,6 +8,7 @@ use shunt_language::functions::{Environment, timeuuid};
 use shunt_language::terms::{Bindings, Value};
 use shunt_language::transaction::{PreparedReference, Returned};
 use shunt_language::values::validate;
+use shunt_language::work::Work;
 use shunt_wire::cql::message::{Value as Wire, ValueList, Values};
 
 use super::Plan;
@@ -47,10 +48,11 @@ pub enum PlanDecision {
 }
 
 /// A plan with a client's values from [`Plan::bind`].
-#[derive(Clone, Copy)]
 pub struct Bound<'a> {
     pub(super) plan: &'a Plan,
     values: &'a [Value],
+    /// The work of the evaluation at hand.
+    pub(super) work: Work,
 }
 
 /// The transaction's own markers, as terms see them.
@@ -58,7 +60,7 @@ struct Clients<'b>(&'b [Value]);
 
 /// The markers of one statement.
 pub(super) struct InnerBindings<'b> {
-    pub(super) bound: Bound<'b>,
+    pub(super) bound: &'b Bound<'b>,
     pub(super) statement: usize,
     pub(super) rows: &'b [RowRead],
 }
@@ -150,7 +152,7 @@ impl Plan {
 
     /// Adds values to the plan.
     pub fn with<'a>(&'a self, values: &'a [Value]) -> Bound<'a> {
-        Bound { plan: self, values }
+        Bound { plan: self, values, work: Work::default() }
     }
 }
 
@@ -204,7 +206,7 @@ impl Bound<'_> {
         else {
             return Ok(Value::Unset);
         };
-        let value = key.evaluate(&InnerBindings { bound: *self, statement, rows: &[] });
+        let value = key.evaluate(&InnerBindings { bound: self, statement, rows: &[] });
         value.map_err(|error| self.at(statement, error))
     }
 
@@ -228,13 +230,15 @@ impl Bound<'_> {
                 self.values.get(self.plan.markers.len() + called).cloned().unwrap_or(Value::Unset)
             }
             Source::Reference(reference) => {
-                self.referred(*reference, rows)?.map_or(Value::Null, Value::Bytes)
+                let found = self.referred(*reference, rows)?;
+                self.work.charge(found.map_or(0, <[u8]>::len))?;
+                found.map_or(Value::Null, |value| Value::Bytes(value.to_vec()))
             }
             Source::Computed(computed) => {
                 let computed = &self.plan.draft.computed[*computed];
                 let row = rows.get(computed.read).and_then(Option::as_ref);
                 let current = row.and_then(|row| row.get(computed.column)?.as_deref());
-                let inner = InnerBindings { bound: *self, statement: computed.statement, rows };
+                let inner = InnerBindings { bound: self, statement: computed.statement, rows };
                 let new = computed
                     .assignment
                     .evaluate(current, &inner)
@@ -258,15 +262,15 @@ impl Bound<'_> {
         row.get(place)?.as_deref()
     }
 
-    fn referred(
+    fn referred<'r>(
         &self,
         reference: usize,
-        rows: &[RowRead],
-    ) -> Result<Option<Vec<u8>>, InvalidRequest> {
+        rows: &'r [RowRead],
+    ) -> Result<Option<&'r [u8]>, InvalidRequest> {
         let referred = &self.plan.draft.references[reference];
         let reference: &PreparedReference = &referred.reference;
-        reference
-            .evaluate(self.column(referred.read, &referred.column, rows), &Clients(self.values))
+        let column = self.column(referred.read, &referred.column, rows);
+        reference.evaluate(column, &Clients(self.values), &self.work)
     }
 
     /// Decides the transaction once all rows are read.
@@ -278,7 +282,7 @@ impl Bound<'_> {
         for (condition, read, place) in &draft.conditions {
             let exists = rows.get(*read).is_some_and(Option::is_some);
             let value = place.as_ref().and_then(|place| self.column(*read, place, rows));
-            if !condition.holds(exists, value, &Clients(self.values))? {
+            if !condition.holds(exists, value, &Clients(self.values), &self.work)? {
                 return Ok(PlanDecision::Nothing);
             }
         }
@@ -300,6 +304,8 @@ impl Bound<'_> {
             self.check_values(index, &bound)?;
             all.push(bound);
         }
+        // A value that could not be computed may look like one that is unset.
+        self.work.check()?;
         Ok(PlanDecision::Write(all))
     }
 
@@ -379,10 +385,10 @@ impl Bound<'_> {
         let mut returned = Vec::with_capacity(draft.returned.len());
         for reference in &draft.returned {
             let value = self.referred(*reference, rows)?;
-            let bytes = value.as_ref().map_or(0, Vec::len);
+            let bytes = value.map_or(0, <[u8]>::len);
             left =
                 left.checked_sub(bytes).ok_or_else(|| too_much("answers", RETURNED_BYTES_MAX))?;
-            returned.push(value);
+            returned.push(value.map(<[u8]>::to_vec));
         }
         Ok(Some(returned))
     }
@@ -472,8 +478,10 @@ impl Plan {
         let mut given = Vec::with_capacity(self.draft.called.len());
         for CallValue { statement, value } in &self.draft.called {
             let bound: Bound<'_> = self.with(values);
-            let at =
-                At { inner: InnerBindings { bound, statement: *statement, rows: &[] }, moment };
+            let at = At {
+                inner: InnerBindings { bound: &bound, statement: *statement, rows: &[] },
+                moment,
+            };
             given.push(value.evaluate(&at).map_err(|error| bound.at(*statement, error))?);
         }
         values.extend(given);

@@ -7,6 +7,7 @@ use crate::terms::{Bindings, Scope, Value};
 use crate::transaction::Returned;
 use crate::types::tests::Types;
 use crate::values::{from_string, literal};
+use crate::work::Work;
 
 struct Fixed(Vec<Value>);
 
@@ -62,7 +63,9 @@ fn holds_with(condition: &str, name: &str, row: &str, binds: Vec<Value>) -> Resu
     let prepared = condition.prepare(column, &mut scope).map_err(|error| error.message)?;
     let exists = row != "none";
     let current = if exists { value(row, name) } else { None };
-    prepared.holds(exists, current.as_deref(), &Fixed(binds)).map_err(|error| error.message)
+    prepared
+        .holds(exists, current.as_deref(), &Fixed(binds), &Work::default())
+        .map_err(|error| error.message)
 }
 
 fn holds(condition: &str, name: &str, row: &str) -> bool {
@@ -196,8 +199,10 @@ fn values_that_are_returned_may_be_parts_too() {
         let prepared =
             reference.prepare(&CqlType::parse(name, &Types).expect(name), &mut scope).expect(name);
         assert_eq!(prepared.check_for("c", prepared.value_type()), Ok(()));
-        let found = prepared.evaluate(value(row, name).as_deref(), &Fixed(Vec::new())).expect(name);
-        shown.push(found.map_or("null".to_owned(), |found| literal(prepared.value_type(), &found)));
+        let row = value(row, name);
+        let found =
+            prepared.evaluate(row.as_deref(), &Fixed(Vec::new()), &Work::default()).expect(name);
+        shown.push(found.map_or("null".to_owned(), |found| literal(prepared.value_type(), found)));
     }
     assert_eq!(shown, ["2", "5", "null", "9"]);
     let cql_type = |name: &str| CqlType::parse(name, &Types).expect(name);

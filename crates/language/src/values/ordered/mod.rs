@@ -15,6 +15,7 @@ mod encode;
 use crate::ast::NativeType;
 use crate::error::InvalidRequest;
 use crate::types::CqlType;
+use crate::values::check_numbers;
 
 pub use decode::decode;
 
@@ -34,13 +35,15 @@ mod header {
 /// [`crate::values::compare`], or in reverse if `descending`.
 ///
 /// # Errors
-/// If `bytes` are not a value of the type; `out` is then unchanged.
+/// If `bytes` are not a value of the type, or have a number that is too large
+/// ([`check_numbers`]); `out` is then unchanged.
 pub fn encode(
     cql_type: &CqlType,
     descending: bool,
     bytes: &[u8],
     out: &mut Vec<u8>,
 ) -> Result<(), InvalidRequest> {
+    check_numbers(cql_type, bytes)?;
     let start = out.len();
     if encode::value(cql_type, Some(bytes), out).is_none() {
         out.truncate(start);

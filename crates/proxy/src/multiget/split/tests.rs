@@ -430,3 +430,29 @@ fn a_table_that_was_made_anew_with_another_type_is_not_known() {
         );
     }
 }
+
+/// Numbers of many digits take long to compare, and nodes refuse long keys.
+#[test]
+fn long_keys_are_not_compared() {
+    let (decimal, blob) = (NativeType::Decimal, NativeType::Blob);
+    for (native, bytes, most) in [
+        (decimal, 1 << 20, NUMBER_BYTES_MAX),
+        (NativeType::Varint, 1 << 20, NUMBER_BYTES_MAX),
+        (blob, 70_000, KEY_BYTES_MAX),
+    ] {
+        let form = Split { key_type: CqlType::Native(native), ..form(Keys::List(0), 1) };
+        let keys = |bytes: usize| {
+            let mut list = Vec::new();
+            put::int(&mut list, 2);
+            for first in [1, 2] {
+                let mut key = vec![first; bytes];
+                key[..4].fill(0);
+                put::bytes(&mut list, Some(&key));
+            }
+            super::keys(&form, &[Value::Bytes(&list)], KEYS_MAX).map(|keys| keys.len())
+        };
+        assert_eq!(keys(bytes), Err(Whole::Values), "{native}");
+        assert_eq!(keys(most + 1), Err(Whole::Values), "{native}");
+        assert_eq!(keys(most), Ok(2), "{native}");
+    }
+}

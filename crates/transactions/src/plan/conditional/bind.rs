@@ -19,7 +19,7 @@ use crate::{Mode, Partition};
 
 impl Bound<'_> {
     fn bindings(&self) -> InnerBindings<'_> {
-        InnerBindings { bound: *self, statement: 0, rows: &[] }
+        InnerBindings { bound: self, statement: 0, rows: &[] }
     }
 
     /// Locks of a single statement: its row; its partition, against committed but unfinished
@@ -87,8 +87,12 @@ impl Bound<'_> {
                 let mut hold = true;
                 for (place, condition) in all {
                     let value = cells.and_then(|cells| cells.get(*place)?.as_deref());
-                    let holds = condition.bind(&bindings).and_then(|bound| bound.holds(value));
-                    hold = hold && holds.map_err(|error| self.at(0, error))?;
+                    // As in Cassandra, values of all conditions are checked, and columns up to the
+                    // first that does not hold.
+                    let holds = condition
+                        .bind(&bindings)
+                        .and_then(|bound| Ok(hold && bound.holds(value, &self.work)?));
+                    hold = holds.map_err(|error| self.at(0, error))?;
                 }
                 hold
             }

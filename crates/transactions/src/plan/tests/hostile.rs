@@ -1,7 +1,9 @@
 //! Tables that somebody has made to harm the proxies: who may make tables needs no right on any
 //! other for that.
 
+use super::super::conditional::Verdict;
 use super::*;
+use crate::conditional::row::Cells;
 use crate::plan::cache::Plans;
 
 /// A table with one column of this type, in a keyspace with these types.
@@ -155,4 +157,87 @@ fn a_value_that_is_named_more_often_than_it_is_sent_is_counted_as_often() {
     assert_eq!(bind(1, 3 << 20), Ok(1), "as much as a request may have");
     assert_eq!(bind(4_096, 768), Ok(4_096));
     assert!(bind(4_096, 769).is_err());
+}
+
+/// The plan of a text on a table of these columns; `read`: those of its read, none for a single
+/// statement.
+fn plan_on(columns: &[(&str, &str)], read: &[&str], text: &str) -> Plan {
+    let regular = columns.iter().map(|(name, cql_type)| (*name, "regular", -1, *cql_type));
+    let columns: Vec<_> = [("k", "partition_key", 0, "int")].into_iter().chain(regular).collect();
+    let outline = Outline::parse(text, "ks").expect("a transaction");
+    let draft = Draft::new(outline, &[table("t", &columns)], 0, read.is_empty()).expect("a plan");
+    let shown = shown(&draft, &[read]);
+    Plan::new(draft, &shown).expect("a plan")
+}
+
+fn of_bytes(value: Vec<u8>) -> RowRead {
+    Some(vec![Some(value.into())])
+}
+
+/// A map of so many ints, each by itself.
+fn map_of(entries: i32) -> Vec<u8> {
+    let mut map = entries.to_be_bytes().to_vec();
+    for number in 0..entries {
+        for part in [number, number] {
+            map.extend(4_i32.to_be_bytes());
+            map.extend(part.to_be_bytes());
+        }
+    }
+    map
+}
+
+fn all_of(condition: &str, count: usize) -> String {
+    vec![condition; count].join(" AND ")
+}
+
+fn transaction_if(column: &str, conditions: &str) -> String {
+    format!(
+        "BEGIN TRANSACTION LET r = (SELECT {column} FROM t WHERE k = 1); IF {conditions} THEN UPDATE t SET v = 1 WHERE k = 1; END IF COMMIT TRANSACTION"
+    )
+}
+
+#[test]
+fn many_conditions_on_a_large_value_copy_none_and_read_a_bounded_number_of_bytes() {
+    let columns = [("b", "blob"), ("m", "frozen<map<int, int>>"), ("v", "int")];
+    // Values that differ in their first byte are compared as often as a text may.
+    let text = transaction_if("b", &all_of("r.b != 0x01", 999));
+    let large = of_bytes(vec![0; 12 << 20]);
+    let plan = plan_on(&columns, &["b"], &text);
+    assert_eq!(plan.with(&[]).decide(&[large]), Ok(PlanDecision::Write(vec![vec![]])));
+    // A small collection can be searched often, and a large one a few times.
+    let decide = |map: Vec<u8>, times| {
+        let plan = plan_on(&columns, &["m"], &transaction_if("m", &all_of("r.m[1] = 1", times)));
+        plan.with(&[]).decide(&[of_bytes(map)])
+    };
+    assert_eq!(decide(map_of(1_000), 999), Ok(PlanDecision::Write(vec![vec![]])));
+    assert_eq!(decide(map_of(780_000), 2), Ok(PlanDecision::Write(vec![vec![]])));
+    let error = decide(map_of(780_000), 999).expect_err("too much");
+    assert!(error.message.contains("nothing was written"), "{error}");
+}
+
+#[test]
+fn many_conditions_of_one_statement_read_a_bounded_number_of_bytes() {
+    let columns = [("m", "frozen<map<int, int>>"), ("v", "int")];
+    let verdict = |map: &[u8], conditions: &str| {
+        let text = format!("UPDATE t SET v = 1 WHERE k = 1 IF {conditions}");
+        let plan = plan_on(&columns, &[], &text);
+        let cells: Cells = vec![Some(map.into()), None];
+        let conditional = plan.draft.conditional.as_ref().expect("a single statement");
+        plan.with(&[]).verdict(conditional, Some(&cells), 4)
+    };
+    let large = map_of(780_000);
+    // The first that does not hold decides.
+    assert!(matches!(verdict(&large, &all_of("m[1] = 0", 65_000)), Ok(Verdict::Refuse(..))));
+    let error = verdict(&large, &all_of("m[1] = 1", 65_000)).expect_err("too much");
+    assert!(error.message.contains("nothing was written"), "{error}");
+    assert!(matches!(verdict(&map_of(3), &all_of("m[1] = 1", 65_000)), Ok(Verdict::Write)));
+}
+
+#[test]
+fn a_decimal_of_many_digits_is_not_compared_or_added_to() {
+    let columns = [("d", "decimal"), ("v", "int")];
+    let large = [&[0; 4][..], &vec![0x5A; 12 << 20]].concat();
+    let text = transaction_if("d", &all_of("r.d > 1", 999));
+    let error = plan_on(&columns, &["d"], &text).with(&[]).decide(&[of_bytes(large)]);
+    error.expect_err("too large");
 }
