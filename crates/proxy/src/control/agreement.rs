@@ -157,14 +157,15 @@ pub(super) fn agree(versions: &[(u128, u128)], down: &HashSet<u128>) -> bool {
 }
 
 /// Waits, on a separate connection, until the node at `address` sees agreement; `false` if it did
-/// not in time.
+/// not in time. A busy node may need longer than a step may take, and is asked again.
 pub(super) async fn seen_by(address: SocketAddr, access: &Access, down: &HashSet<u128>) -> bool {
     let poll = async {
-        let mut session = handshake::connect(address, access).await?;
-        while !agree(&ring::schema_versions(&mut session.connection, access.limit).await?, down) {
-            sleep(PAUSE).await;
+        loop {
+            match poll_versions(address, access, down).await {
+                Err(ControlError::TimedOut(_)) => sleep(PAUSE).await,
+                outcome => return outcome,
+            }
         }
-        Ok::<_, ControlError>(())
     };
     match timeout(LIMIT, poll).await {
         Ok(Ok(())) => true,
@@ -174,6 +175,19 @@ pub(super) async fn seen_by(address: SocketAddr, access: &Access, down: &HashSet
         }
         Err(_) => false,
     }
+}
+
+/// Asks a node for schema versions until they agree.
+async fn poll_versions(
+    address: SocketAddr,
+    access: &Access,
+    down: &HashSet<u128>,
+) -> Result<(), ControlError> {
+    let mut session = handshake::connect(address, access).await?;
+    while !agree(&ring::schema_versions(&mut session.connection, access.limit).await?, down) {
+        sleep(PAUSE).await;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

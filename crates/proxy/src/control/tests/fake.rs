@@ -145,7 +145,8 @@ impl FakeRing {
         self.serve(host_id, listener);
     }
 
-    fn serve(&mut self, host_id: u128, listener: TcpListener) {
+    /// Lets a node serve the connections of a listener.
+    pub(super) fn serve(&mut self, host_id: u128, listener: TcpListener) {
         let (state, events) = (Arc::clone(&self.state), self.events.clone());
         let task = tokio::spawn(async move {
             let mut connections = JoinSet::new();
@@ -215,7 +216,7 @@ impl FakeRing {
 }
 
 /// Listens on an address whose port a killed listener may hold for another moment.
-async fn bind_soon(address: SocketAddr) -> TcpListener {
+pub(super) async fn bind_soon(address: SocketAddr) -> TcpListener {
     loop {
         match TcpListener::bind(address).await {
             Ok(listener) => return listener,

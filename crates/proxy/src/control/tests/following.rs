@@ -5,7 +5,7 @@ use std::time::Instant;
 use shunt_topology::NodeId;
 use shunt_wire::cql::message::{Event, SchemaChange};
 
-use super::fake::{FIRST_SCHEMA_VERSION, FakeRing, FakeState};
+use super::fake::{FIRST_SCHEMA_VERSION, FakeRing, FakeState, bind_soon};
 use super::*;
 use crate::config::Secret;
 use crate::control::contact;
@@ -329,6 +329,30 @@ async fn schema_agreement_is_looked_for_from_the_node_that_made_the_change() {
         state.nodes[1].schema_version = 78;
     };
     is_awaited(&ring, &mut bench, 2, disagree).await;
+}
+
+/// A busy node takes a connection and answers later than in the time of a step.
+#[tokio::test]
+async fn a_node_that_does_not_answer_in_time_is_asked_about_agreement_again() {
+    let mut ring = FakeRing::start(2).await;
+    let mut bench = Bench::start(&[ring.address(1)], |config| config.connect_timeout_ms = 300);
+    bench.cluster_where(|_| true).await;
+    let (node, begun) = (node_id(&bench, 2), Instant::now());
+    ring.kill(2);
+    let listener = bind_soon(ring.address(2)).await;
+    let request = ControlRequest::AwaitSchemaAgreement { node, core: 0, ticket: 1, table: None };
+    bench.ask(request).await;
+    let mut silent = Vec::new();
+    for _ in 0..2 {
+        silent.push(timeout(GUARD, listener.accept()).await.expect("it asks only once"));
+    }
+    ring.serve(2, listener);
+    loop {
+        if let CoreMail::SchemaAgreed { agreed, .. } = bench.next_mail().await {
+            // Or the machine was paused.
+            return assert!(agreed || begun.elapsed() >= AGREEMENT_MAX);
+        }
+    }
 }
 
 #[tokio::test]
