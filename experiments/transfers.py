@@ -43,7 +43,7 @@ JAVA = ("java", "scalardb")
 ORDINARY = ("off", "on")
 SHOWN = ("p50_us", "p99_us", "rate_per_s", "again_per_s", "errors_per_s", "cpu_us", "load_cpu_us")
 SETTLED_SECONDS = 20  # within which a sum is to be right
-MODES = f"SELECT table_name, mode FROM shunt_meta.transactional WHERE keyspace_name = '{KEYSPACE}'"
+MODES = f"SELECT table_name, mode FROM shunt_meta.transactional WHERE enabled = true AND keyspace_name = '{KEYSPACE}'"
 MODES_SECONDS = 60  # within which tables are to have their modes
 READ_SECONDS = 5  # until every core has read them
 

@@ -30,7 +30,7 @@ def change_mode(session, mode, tables, keyspace=KEYSPACE):
     for table in tables:
         once_served(session, f"ALTER TABLE {table} WITH transactional_mode = '{mode}'")
     found, names = {}, [table.split(".")[1] for table in tables]
-    question = "SELECT table_name, mode FROM shunt_meta.transactional WHERE keyspace_name = %s"
+    question = "SELECT table_name, mode FROM shunt_meta.transactional WHERE enabled = true AND keyspace_name = %s"
 
     def have_it():
         rows = once_served(session, question, (keyspace,))

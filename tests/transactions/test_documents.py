@@ -45,7 +45,7 @@ def run_python(fleet, session, in_text, rule):
         exec(once, {"session": session, "uuid": uuid})
     session.execute(update)
     session.execute("UPDATE bank.accounts SET balance = 7 WHERE id = 5", custom_payload=names["held"])
-    session.execute("DELETE FROM shunt.guards WHERE table_name = 'bank.accounts'")
+    session.execute("DELETE FROM shunt.guards WHERE enabled = true AND table_name = 'bank.accounts'")
     wait_until_unruled(fleet, NOBODY)
     exec(once, names)
     assert leaves(-3)

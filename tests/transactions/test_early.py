@@ -102,7 +102,7 @@ def test_a_table_that_loses_the_mode_is_not_read_from_nodes_before_what_was_told
     alone.execute(f"ALTER TABLE {KEYSPACE}.{names[0]} WITH transactional_mode = 'unsafe'")
 
     def mode() -> str:
-        of_table = f"SELECT mode FROM shunt_meta.transactional WHERE keyspace_name = '{KEYSPACE}' AND table_name = '{names[0]}'"
+        of_table = f"SELECT mode FROM shunt_meta.transactional WHERE enabled = true AND keyspace_name = '{KEYSPACE}' AND table_name = '{names[0]}'"
         return alone.execute(of_table).one()["mode"]
 
     refused = set()

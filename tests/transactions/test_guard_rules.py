@@ -79,14 +79,14 @@ class Tables:
 
     def rule(self, table, lock, mode="require", fast=None):
         """Sets a rule, of which cores come to know one after the other."""
-        insert = SimpleStatement("INSERT INTO shunt.guards (table_name, lock, mode, fast) VALUES (%s, %s, %s, %s)",
+        insert = SimpleStatement("INSERT INTO shunt.guards (enabled, table_name, lock, mode, fast) VALUES (true, %s, %s, %s, %s)",
                                  consistency_level=ConsistencyLevel.QUORUM)
         self.session.execute(insert, (table, lock, mode, fast))
         self.rules.append(table)
 
     def drop(self):
         for table in self.rules:
-            self.session.execute("DELETE FROM shunt.guards WHERE table_name = %s", (table,))
+            self.session.execute("DELETE FROM shunt.guards WHERE enabled = true AND table_name = %s", (table,))
         for table in self.made:
             self.session.execute(f"ALTER TABLE {table} WITH transactional_mode = 'off'")
             self.session.execute(f"DROP TABLE {table}")
@@ -316,7 +316,7 @@ def test_a_rule_that_is_switched_off_lets_all_through(fleet, session, tables):
     for table in tables.of_mode:
         tables.rule(f"{KEYSPACE}.{table}", f"{table}:{{id}}", "off")
     batch = f"{KEYSPACE}.{tables.batch}"
-    session.execute("DELETE FROM shunt.guards WHERE table_name = %s", (batch,))
+    session.execute("DELETE FROM shunt.guards WHERE enabled = true AND table_name = %s", (batch,))
     rows = dict.fromkeys((*tables.of_mode, tables.batch), "id = 0 AND c = 0")
     wait_until_unruled(fleet, whole(rows))
     for table in rows:

@@ -2,15 +2,16 @@
 
 import threading
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from cassandra import ConsistencyLevel, InvalidRequest
 from cassandra.query import BatchStatement, SimpleStatement
 
 from harness.waits import until
-from locks.fleet import VERSIONS
+from locks.fleet import VERSIONS, insistent
 
-from .conftest import KEYSPACE
+from .conftest import KEYSPACE, insistently
 from .known import wait_until_taken
 
 
@@ -188,3 +189,34 @@ def test_a_table_made_anew_is_written_to_at_once_by_the_text_that_the_former_kne
         session.execute(create)
     session.execute(f"ALTER TABLE {name} WITH transactional_mode = 'off'")
     session.execute(f"DROP TABLE {name}")
+
+
+def test_changes_of_two_keyspaces_at_a_time_are_all_made(fleet, session, nodes):
+    """All modes are rows of one partition. Operators change those of several tables, in two keyspaces, through each of the proxies at the same
+    time."""
+    keyspaces = [f"modes_{uuid.uuid4().hex[:8]}" for _ in range(2)]
+    for keyspace in keyspaces:
+        session.execute(f"CREATE KEYSPACE {keyspace} WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': {nodes[1]}}}")
+    tables = [f"{keyspaces[number % 2]}.t{number}" for number in range(6)]
+    for table in tables:
+        session.execute(f"CREATE TABLE {table} (k int PRIMARY KEY, v int)")
+
+    def modes():
+        question = "SELECT keyspace_name, table_name, mode FROM shunt_meta.transactional WHERE enabled = true AND keyspace_name = %s"
+        read = [row for keyspace in keyspaces for row in session.execute(question, (keyspace,))]
+        return {f"{row['keyspace_name']}.{row['table_name']}": row["mode"] for row in read}
+
+    operators = [insistent(fleet.connect(to=number)) for number in range(3)]
+    for mode, left in (("unsafe", dict.fromkeys(tables, "unsafe")), ("mixed_reads", dict.fromkeys(tables, "mixed_reads"))):
+        with ThreadPoolExecutor(len(tables)) as pool:
+            changed = [pool.submit(insistently, operators[number % 3], f"ALTER TABLE {table} WITH transactional_mode = '{mode}'")
+                       for number, table in enumerate(tables)]
+            [change.result() for change in changed]
+        assert modes() == left
+    for operator in operators:
+        operator.cluster.shutdown()
+    for table in tables:
+        session.execute(f"ALTER TABLE {table} WITH transactional_mode = 'off'")
+    until(lambda: not modes(), "no table has a mode", told=modes)
+    for keyspace in keyspaces:
+        session.execute(f"DROP KEYSPACE {keyspace}")

@@ -110,8 +110,8 @@ def test_a_role_that_may_modify_the_table_of_rules_may_change_a_rule(fleet, admi
     admin.execute(f"ALTER TABLE {name} WITH transactional_mode = 'unsafe'")
     admin.execute(f"GRANT ALL PERMISSIONS ON {name} TO {session.role}")
     admin.execute(f"GRANT SELECT ON shunt.locks TO {session.role}")
-    insert = f"INSERT INTO shunt.guards (table_name, lock, mode) VALUES ('{name}', 'l', 'require')"
-    delete = f"DELETE FROM shunt.guards WHERE table_name = '{name}'"
+    insert = f"INSERT INTO shunt.guards (enabled, table_name, lock, mode) VALUES (true, '{name}', 'l', 'require')"
+    delete = f"DELETE FROM shunt.guards WHERE enabled = true AND table_name = '{name}'"
     for text in (insert, delete, "TRUNCATE shunt.guards"):
         refused(session, text, "MODIFY")
     write = f"INSERT INTO {name} (k, v) VALUES (1, 2)"

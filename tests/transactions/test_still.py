@@ -26,7 +26,7 @@ def session(fleet, nodes):
 
 
 def mode_of(session, table):
-    row = once_served(session, f"SELECT mode FROM shunt_meta.transactional WHERE keyspace_name = '{KEYSPACE}' AND table_name = '{table}'").one()
+    row = once_served(session, f"SELECT mode FROM shunt_meta.transactional WHERE enabled = true AND keyspace_name = '{KEYSPACE}' AND table_name = '{table}'").one()
     return row and row["mode"]
 
 

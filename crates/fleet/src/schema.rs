@@ -83,6 +83,23 @@ pub fn table_of(statement: &str) -> Option<(&str, &str, Vec<&str>)> {
     Some((keyspace, table, columns.filter(is_name).collect()))
 }
 
+/// Partition key of the table that such a statement makes.
+pub fn partition_key_of(statement: &str) -> Vec<&str> {
+    let Some((_, key)) = statement.split_once("PRIMARY KEY (") else {
+        let columns = table_of(statement).map(|(_, _, columns)| columns);
+        return columns.into_iter().flatten().take(1).collect();
+    };
+    match key.strip_prefix('(') {
+        Some(several) => several.split(')').next().unwrap_or_default().split(", ").collect(),
+        None => key.split([',', ')']).take(1).collect(),
+    }
+}
+
+/// True of the tables of modes and rules, which an earlier layout spread over the ring.
+pub fn is_in_one_partition(statement: &str) -> bool {
+    partition_key_of(statement) == ["enabled"]
+}
+
 /// The statements that make all tables, of both keyspaces.
 pub fn tables() -> impl Iterator<Item = &'static str> {
     META_TABLES.into_iter().chain(TRANSACTION_TABLES).chain(FACADE_TABLES).chain(RULE_TABLES)
@@ -130,6 +147,9 @@ pub const META_TABLES: [&str; 3] = [
 /// The statements that make the tables of transaction records (ADR 19), and the table that says
 /// which tables take part in transactions, also in [`META_KEYSPACE`]. A version without
 /// transactions ignores them.
+///
+/// All modes are in one partition, that of `enabled = true`. Proxies read it by its key, so that
+/// only its own replicas have to answer (ADR 39).
 pub const TRANSACTION_TABLES: [&str; 6] = [
     "CREATE TABLE IF NOT EXISTS shunt_meta.txn_shard (cluster text, shard int, generation bigint, claim uuid, sealed bigint, \
      PRIMARY KEY ((cluster, shard))) \
@@ -140,9 +160,9 @@ pub const TRANSACTION_TABLES: [&str; 6] = [
     "CREATE TABLE IF NOT EXISTS shunt_meta.txn_log (cluster text, shard int, generation bigint, bucket bigint, position bigint, \
      body blob, PRIMARY KEY ((cluster, shard, generation, bucket), position)) \
      WITH id = c58d08f1-5d74-5ace-9956-70dcbf86e385 AND gc_grace_seconds = 14400",
-    "CREATE TABLE IF NOT EXISTS shunt_meta.transactional (keyspace_name text, table_name text, mode text, \
-     PRIMARY KEY (keyspace_name, table_name)) \
-     WITH id = 16f1d40f-de49-50b1-8151-d1664afac219",
+    "CREATE TABLE IF NOT EXISTS shunt_meta.transactional (enabled boolean, keyspace_name text, table_name text, mode text, \
+     PRIMARY KEY ((enabled), keyspace_name, table_name)) \
+     WITH id = 3a79b87b-3664-5ebb-b289-f66a355b5891",
     "CREATE TABLE IF NOT EXISTS shunt_meta.txn_fence (cluster text, keyspace_name text, fast boolean, name text, fence bigint, \
      PRIMARY KEY ((cluster, keyspace_name, fast, name))) \
      WITH id = a3b34906-7c2c-5264-b858-aefd1ea47dab AND gc_grace_seconds = 14400",
@@ -168,10 +188,13 @@ pub const FACADE_TABLES: [&str; 5] = [
 ];
 
 /// The statement that makes the one table of [`FACADE_KEYSPACE`] with rows: clients declare in it
-/// which locks the writers of a table must name, and proxies read it.
+/// which locks the writers of a table must name, and proxies read it. Rules in force are in one
+/// partition with the key and the replicas of that of modes. A rule with `enabled = false` has no
+/// effect.
 pub const RULE_TABLES: [&str; 1] = [
-    "CREATE TABLE IF NOT EXISTS shunt.guards (table_name text PRIMARY KEY, lock text, fast boolean, mode text) \
-     WITH id = d165d94c-c9d4-59a7-ae79-7264a1efd371",
+    "CREATE TABLE IF NOT EXISTS shunt.guards (enabled boolean, table_name text, lock text, fast boolean, mode text, \
+     PRIMARY KEY ((enabled), table_name)) \
+     WITH id = b5aab620-45c7-5f26-976d-1792c9cf2d6e",
 ];
 
 #[cfg(test)]
@@ -201,6 +224,28 @@ mod tests {
             (table, columns.join(" ").as_str()),
             ("lock_queue", "name fast position owner role mode state fence ttl_ms waited_ms")
         );
+    }
+
+    #[test]
+    fn the_partition_key_of_every_table_is_known() {
+        let of = |statement| partition_key_of(statement).join(" ");
+        assert_eq!(META_TABLES.map(of), ["cluster", "cluster", "bucket"]);
+        assert_eq!(
+            TRANSACTION_TABLES.map(of),
+            [
+                "cluster shard",
+                "cluster shard generation",
+                "cluster shard generation bucket",
+                "enabled",
+                "cluster keyspace_name fast name",
+                "cluster keyspace_name role key"
+            ]
+        );
+        assert_eq!(FACADE_TABLES.map(of), ["name"; 5]);
+        assert_eq!(RULE_TABLES.map(of), ["enabled"]);
+        let one = tables().filter(|statement| is_in_one_partition(statement));
+        let names = one.filter_map(table_of).map(|(_, table, _)| table);
+        assert_eq!(names.collect::<Vec<_>>(), ["transactional", "guards"]);
     }
 
     #[test]

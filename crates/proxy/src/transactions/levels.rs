@@ -1,7 +1,7 @@
 //! Levels of transactions' statements, and the meaning of their answers.
 
 use shunt_locks::{Written, shard_of};
-use shunt_wire::cql::message::{Consistency, ErrorMessage, error_code};
+use shunt_wire::cql::message::{Consistency, error_code};
 
 use crate::core::Core;
 use crate::fleet::levels;
@@ -23,12 +23,6 @@ pub(super) fn last_quorum(core: &Core) -> Consistency {
         (None, Some(cluster)) => levels::unknown_quorum(cluster.routing.nodes()),
         (level, _) => levels::quorum(level),
     }
-}
-
-/// True of an error that says that there is no such table. Cassandra before 3.0 reads nothing at
-/// the level for a fleet of an unknown one, and says so with the same code.
-pub(super) fn denies_table(error: &ErrorMessage<'_>) -> bool {
-    error.code == error_code::INVALID && !error.message.contains("EACH_QUORUM")
 }
 
 pub(super) fn serial(core: &Core) -> Consistency {

@@ -224,8 +224,15 @@ fn refuses(core: &Core) -> bool {
 /// another proxy has forwarded is [checked](check) when it begins.
 pub(super) fn refusal(core: &Core, header: &Header, body: &[u8]) -> Option<Fault> {
     let is_refused = refuses(core) && !forwarding::has_transaction(header, body);
+    let keeper = &core.fleet.transactions;
+    let has_other_layout =
+        keeper.modes.polling.has_other_layout || keeper.rules_polling.polling.has_other_layout;
     is_refused.then(|| {
-        Fault::overloaded(match core.fleet.transactions.modes.has_known {
+        Fault::overloaded(match keeper.modes.has_known {
+            _ if has_other_layout => {
+                "Shunt: shunt_meta.transactional or shunt.guards is not as this version makes it, so this proxy cannot read the tables' \
+                 modes and rules; nothing was written. Run shunt doctor, and do what it says"
+            }
             true => {
                 "Shunt: this proxy has not been able to read the tables' modes and rules lately; nothing was written. Ask another \
                  proxy, or see why too few replicas of shunt_meta answer"

@@ -53,6 +53,7 @@ mod turned_away;
 mod transaction_alterations;
 mod transaction_future;
 mod transaction_log;
+mod transaction_replicas;
 mod transaction_ring;
 mod transaction_schema;
 mod transaction_shares;

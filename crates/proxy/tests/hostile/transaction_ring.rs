@@ -24,6 +24,7 @@ use shunt_wire::cql::message::{
 use super::lock_ring::{self, LockTestbed, Tables, answer, applied, rows, some};
 use super::support::scene::SceneOptions;
 use super::testbed::Testbed;
+use super::transaction_replicas::Obstacle;
 
 /// The nodes' handling of transactions' writes to a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -104,6 +105,8 @@ pub struct Bank {
     pub rights_unread: bool,
     /// Nodes that deny the tables of modes and rules, as if they had missed the schema.
     pub unaware: BTreeSet<usize>,
+    /// Reason for which nodes do not read modes and rules.
+    pub obstacle: Obstacle,
     /// Mode of all tables; `None`: `unsafe`.
     pub mode: Option<&'static str>,
     /// Number of clients' statements to send back, as a node does that has begun nothing: it
@@ -327,13 +330,17 @@ impl Bank {
         if text.contains("shunt_meta.txn_") {
             return Some(answer(request, &self.on_log(text, &values)));
         }
-        let is_look = text.contains("FROM shunt_meta.transactional") && !text.contains(" WHERE ");
+        let is_look =
+            text.contains("FROM shunt_meta.transactional") && !text.contains("keyspace_name = ");
         if text.contains("FROM shunt.guards") && self.rules_forbidden {
             return Some(error(request, UNAUTHORIZED, "the node says no"));
         }
         if is_look || text.contains("FROM shunt.guards") {
             if self.unaware.contains(&request.node) {
                 return Some(error(request, INVALID, "unconfigured table"));
+            }
+            if let Some((code, why)) = self.obstacle.error(text) {
+                return Some(error(request, code, why));
             }
             if self.rights_unread {
                 let why = "Unable to perform authorization of permissions: Cannot achieve consistency level LOCAL_ONE";

@@ -20,7 +20,8 @@ use crate::catalogue::rules::Rules;
 use crate::catalogue::switching::{INITIAL_AGE_MAX_NS, TableState};
 
 /// The statement that reads all modes.
-pub const QUESTION: &str = "SELECT keyspace_name, table_name, mode FROM shunt_meta.transactional";
+pub const QUESTION: &str =
+    "SELECT keyspace_name, table_name, mode FROM shunt_meta.transactional WHERE enabled = true";
 
 /// The keyspaces whose statements go by the modes and rules that a core knows. In all others any
 /// table may have another mode, or a rule, by now.

@@ -21,7 +21,8 @@ use crate::guard::request::Guard;
 use crate::rejection::Rejection;
 
 /// The statement that reads rules, at most [`ROWS_MAX`] of them.
-pub const QUESTION: &str = "SELECT table_name, lock, fast, mode FROM shunt.guards LIMIT 10000";
+pub const QUESTION: &str =
+    "SELECT table_name, lock, fast, mode FROM shunt.guards WHERE enabled = true LIMIT 10000";
 /// Rules that are read.
 pub const ROWS_MAX: usize = 10_000;
 

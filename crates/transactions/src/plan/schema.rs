@@ -33,8 +33,7 @@ pub const TABLE: &str = "SELECT id, read_repair, default_time_to_live, gc_grace_
 pub const VERSION: &str = "SELECT schema_version FROM system.local WHERE key = 'local'";
 
 /// Modes of a keyspace's tables, from the fleet's own table.
-pub const MODES: &str =
-    "SELECT table_name, mode FROM shunt_meta.transactional WHERE keyspace_name = ";
+pub const MODES: &str = "SELECT table_name, mode FROM shunt_meta.transactional WHERE enabled = true AND keyspace_name = ";
 
 /// Reads a table's comment, so that it can be set to the same.
 pub fn comment_question(keyspace: &str, table: &str) -> String {

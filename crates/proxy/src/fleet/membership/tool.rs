@@ -45,9 +45,7 @@ pub fn found(
             There::Not(table) => founded.made.push(table),
             There::AsMade(table) => founded.were_there.push(table),
             There::Anothers(why) => {
-                let message = format!(
-                    "{why}: rename it, or drop it if it is not needed. Nothing was created"
-                );
+                let message = format!("{why}: {}. Nothing was created", remedy(table));
                 return Err(Failed { code: Some(error_code::INVALID), message });
             }
         }
@@ -95,6 +93,18 @@ pub enum There {
     Anothers(String),
 }
 
+/// What to do with another table of the name that one of [`schema::tables`] gives.
+pub fn remedy(statement: &str) -> &'static str {
+    match schema::is_in_one_partition(statement) {
+        // A table of modes or rules that is dropped too early takes them all away.
+        true => {
+            "an earlier version made it, and its rows count; set every mode to off and delete every rule with the proxies of that version, \
+             stop them, drop the table at a node, run `shunt fleet init`, start the new proxies, and set modes and rules again"
+        }
+        false => "rename it, or drop it if it is not needed",
+    }
+}
+
 /// Whether the table that one of [`schema::tables`] makes is there.
 ///
 /// # Errors
@@ -104,11 +114,16 @@ pub fn look(client: &mut Client, statement: &str) -> Result<There, Failed> {
         return Ok(There::Not(String::new()));
     };
     let text = format!(
-        "SELECT column_name FROM system_schema.columns WHERE keyspace_name = '{keyspace}' AND table_name = '{table}'"
+        "SELECT column_name, kind FROM system_schema.columns WHERE keyspace_name = '{keyspace}' AND table_name = '{table}'"
     );
     let found = client.query(&text, &[], Consistency::ONE, None)?;
+    let key = schema::partition_key_of(statement);
     let has = |name: &str| {
-        (0..found.rows.len()).any(|row| found.get(row, "column_name") == Some(name.as_bytes()))
+        (0..found.rows.len()).any(|row| {
+            let is_in_key = found.get(row, "kind") == Some(b"partition_key");
+            found.get(row, "column_name") == Some(name.as_bytes())
+                && is_in_key == key.contains(&name)
+        })
     };
     if found.rows.is_empty() {
         return Ok(There::Not(format!("{keyspace}.{table}")));
@@ -116,7 +131,8 @@ pub fn look(client: &mut Client, statement: &str) -> Result<There, Failed> {
     Ok(match columns.into_iter().find(|name| !has(name)) {
         None => There::AsMade(format!("{keyspace}.{table}")),
         Some(name) => There::Anothers(format!(
-            "the table {keyspace}.{table} was not made by this `shunt fleet init`: it has no column {name}"
+            "the table {keyspace}.{table} was not made by this `shunt fleet init`: it has no {} {name}",
+            if key.contains(&name) { "partition key" } else { "column" }
         )),
     })
 }

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 
 use shunt_topology::NodeId;
 use shunt_transactions::catalogue::switching::MODES_TRUSTED_NS;
+use shunt_wire::cql::message::{ErrorMessage, error_code};
 
 use crate::transactions::part::Poll;
 
@@ -76,8 +77,27 @@ impl Absence {
     }
 }
 
+/// True of an error that says that there is no such table.
+///
+/// Nodes use the same code for a table with other columns, and Cassandra before 3.0 for a level
+/// that it does not know. Neither means that no table has a mode.
+pub(super) fn denies_table(error: &ErrorMessage<'_>) -> bool {
+    let denies = |words: &str| error.message.contains(words);
+    error.code == error_code::INVALID && (denies("unconfigured") || denies("does not exist"))
+}
+
+/// True of an error that says that the table of modes or of rules has another layout than this
+/// version's.
+pub(super) fn denies_layout(error: &ErrorMessage<'_>) -> bool {
+    error.code == error_code::INVALID
+        && !denies_table(error)
+        && !error.message.contains("EACH_QUORUM")
+}
+
 #[cfg(test)]
 mod tests {
+    use shunt_wire::cql::message::ErrorDetails;
+
     use super::*;
 
     #[test]
@@ -107,5 +127,32 @@ mod tests {
             assert!(!is_certain(&absence, 5));
         }
         assert!(!Absence::default().is_certain(std::iter::empty(), 0));
+    }
+
+    #[test]
+    fn a_table_with_other_columns_is_not_absent() {
+        let read = |code, message| {
+            let error = ErrorMessage { code, message, details: ErrorDetails::None };
+            (denies_table(&error), denies_layout(&error))
+        };
+        for absent in [
+            "unconfigured table transactional",
+            "unconfigured table in: SELECT mode FROM shunt_meta.transactional WHERE enabled = true",
+            "unconfigured columnfamily transactional",
+            "table transactional does not exist",
+            "Keyspace 'shunt_meta' does not exist",
+        ] {
+            assert_eq!(read(error_code::INVALID, absent), (true, false), "{absent}");
+        }
+        for other in [
+            "Undefined column name enabled in table shunt_meta.transactional",
+            "Undefined name enabled in where clause ('enabled = true')",
+            "Cannot execute this query as it might involve data filtering, use ALLOW FILTERING",
+        ] {
+            assert_eq!(read(error_code::INVALID, other), (false, true), "{other}");
+        }
+        let level = "EACH_QUORUM ConsistencyLevel is only supported for writes";
+        assert_eq!(read(error_code::INVALID, level), (false, false));
+        assert_eq!(read(error_code::UNAVAILABLE, "enabled"), (false, false));
     }
 }

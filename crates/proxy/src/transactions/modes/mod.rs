@@ -37,12 +37,10 @@ use crate::transactions::job::Failure;
 use crate::transactions::modes::state::{Change, Step};
 use crate::transactions::part::{Part, Poll};
 
-const CURRENT: &str =
-    "SELECT mode FROM shunt_meta.transactional WHERE keyspace_name = ? AND table_name = ?";
-const FIRST: &str = "INSERT INTO shunt_meta.transactional (keyspace_name, table_name, mode) VALUES (?, ?, ?) IF NOT EXISTS";
-const SET: &str = "UPDATE shunt_meta.transactional SET mode = ? WHERE keyspace_name = ? AND table_name = ? IF mode = ?";
-const UNSET: &str =
-    "DELETE FROM shunt_meta.transactional WHERE keyspace_name = ? AND table_name = ? IF mode = ?";
+const CURRENT: &str = "SELECT mode FROM shunt_meta.transactional WHERE enabled = true AND keyspace_name = ? AND table_name = ?";
+const FIRST: &str = "INSERT INTO shunt_meta.transactional (enabled, keyspace_name, table_name, mode) VALUES (true, ?, ?, ?) IF NOT EXISTS";
+const SET: &str = "UPDATE shunt_meta.transactional SET mode = ? WHERE enabled = true AND keyspace_name = ? AND table_name = ? IF mode = ?";
+const UNSET: &str = "DELETE FROM shunt_meta.transactional WHERE enabled = true AND keyspace_name = ? AND table_name = ? IF mode = ?";
 /// Changes under way on one core.
 const CHANGES_MAX: usize = 64;
 
@@ -106,12 +104,12 @@ pub(super) fn modes_read(core: &mut Core, io: &mut Io, poll: Poll, heard: &Heard
         return;
     }
     if let Heard::Error(error) = heard {
-        modes.polling.note_error(error.code, error.message);
+        modes.polling.note_error(error);
     }
     let rows = match heard {
         // A row that cannot be read would hide all that follow it.
         Heard::Result(ResultMessage::Rows(rows)) if rows.rows().all(|row| row.is_ok()) => rows,
-        Heard::Error(error) if levels::denies_table(error) => {
+        Heard::Error(error) if absence::denies_table(error) => {
             absent(core, io, poll, now_ns);
             return pause::end_finished_wait(core, now_ns);
         }

@@ -6,9 +6,12 @@
 
 use shunt_transactions::catalogue::switching::{EVERY_NS, MODES_TRUSTED_NS};
 
+use shunt_wire::cql::message::ErrorMessage;
+use shunt_wire::printable::printable_to;
+
 use crate::fault::is_right_missing;
-use crate::limits::SECOND_NS;
-use crate::transactions::modes::absence::Absence;
+use crate::limits::{REASON_SHOWN_BYTES_MAX, SECOND_NS};
+use crate::transactions::modes::absence::{Absence, denies_layout};
 use crate::transactions::part::Poll;
 
 /// Interval after a question that no node has answered yet.
@@ -27,6 +30,8 @@ pub(crate) struct Polling {
     pub(crate) known_ns: Option<u64>,
     /// A node has said that this proxy's role may not read the table, and none has read it since.
     pub(crate) is_forbidden: bool,
+    /// A node has said that the table is not as this version makes it, and none has read it since.
+    pub(crate) has_other_layout: bool,
     /// Evidence against a table.
     pub(crate) absence: Absence,
 }
@@ -45,6 +50,7 @@ impl Polling {
         self.absence.clear();
         self.absence.has_rows = true;
         self.is_forbidden = false;
+        self.has_other_layout = false;
         self.next_ns = match self.asked_ns < woke_ns {
             true => 0,
             false => (poll.asked_ns + EVERY_NS).max(self.asked_ns + RETRY_NS),
@@ -52,9 +58,17 @@ impl Polling {
         known_ns.is_none_or(|known_ns| poll.asked_ns.saturating_sub(known_ns) > MODES_TRUSTED_NS)
     }
 
-    /// Takes in a node's error. One that says nothing about rights takes nothing back.
-    pub(super) fn note_error(&mut self, code: i32, message: &str) {
-        self.is_forbidden |= is_right_missing(code, message);
+    /// Takes in a node's error. One that says nothing about rights or the layout takes nothing
+    /// back.
+    pub(super) fn note_error(&mut self, error: &ErrorMessage<'_>) {
+        self.is_forbidden |= is_right_missing(error.code, error.message);
+        if denies_layout(error) && !std::mem::replace(&mut self.has_other_layout, true) {
+            let error = printable_to(error.message, REASON_SHOWN_BYTES_MAX);
+            tracing::warn!(
+                %error,
+                "the table of modes or of rules is not as this version makes it, so this proxy cannot read it: see what shunt doctor says"
+            );
+        }
     }
 
     /// Sets the time of the next question after one that has failed.
@@ -78,6 +92,8 @@ impl Polling {
 
 #[cfg(test)]
 mod tests {
+    use shunt_wire::cql::message::ErrorDetails;
+
     use super::*;
 
     fn poll(asked_ns: u64) -> Poll {
@@ -122,11 +138,13 @@ mod tests {
     #[test]
     fn a_missing_right_is_not_forgotten_by_another_error() {
         use shunt_wire::cql::message::error_code::{UNAUTHORIZED, UNAVAILABLE};
+        let error = |code, message| ErrorMessage { code, message, details: ErrorDetails::None };
+        let unavailable = error(UNAVAILABLE, "Cannot achieve consistency level QUORUM");
         let mut polling = Polling::default();
-        polling.note_error(UNAVAILABLE, "Cannot achieve consistency level QUORUM");
+        polling.note_error(&unavailable);
         assert!(!polling.is_forbidden);
-        polling.note_error(UNAUTHORIZED, "User shunt has no SELECT permission");
-        polling.note_error(UNAVAILABLE, "Cannot achieve consistency level QUORUM");
+        polling.note_error(&error(UNAUTHORIZED, "User shunt has no SELECT permission"));
+        polling.note_error(&unavailable);
         assert!(polling.is_forbidden && !polling.is_old(0, 9 * MODES_TRUSTED_NS));
         polling.note_rows(poll(1), 0);
         assert!(!polling.is_forbidden);

@@ -10,8 +10,7 @@ use shunt_wire::printable::printable_to;
 use crate::core::Core;
 use crate::fleet::statements::Heard;
 use crate::limits::NAME_SHOWN_BYTES_MAX;
-use crate::transactions::levels;
-use crate::transactions::modes::question;
+use crate::transactions::modes::{absence, question};
 use crate::transactions::part::{Part, Poll};
 use crate::transactions::pause;
 
@@ -58,12 +57,12 @@ pub(crate) fn rules_read(core: &mut Core, io: &mut Io, poll: Poll, heard: &Heard
         return;
     }
     if let Heard::Error(error) = heard {
-        polling.note_error(error.code, error.message);
+        polling.note_error(error);
     }
     let rows = match heard {
         // A row that cannot be read would hide all that follow it.
         Heard::Result(ResultMessage::Rows(rows)) if rows.rows().all(|row| row.is_ok()) => rows,
-        Heard::Error(error) if levels::denies_table(error) => {
+        Heard::Error(error) if absence::denies_table(error) => {
             absent(core, io, poll, now_ns);
             return pause::end_finished_wait(core, now_ns);
         }

@@ -49,7 +49,7 @@ pub fn answer(text: &str) -> Option<Result<Vec<u8>, &'static str>> {
             ("type", native::TEXT),
         ];
         rows(&mut body, &columns, found.iter().flat_map(|table| columns_of(table)));
-    } else if is_of("shunt_meta.transactional") && !text.contains("WHERE") {
+    } else if is_of("shunt_meta.transactional") && !text.contains("keyspace_name = ") {
         let columns =
             [("keyspace_name", native::TEXT), ("table_name", native::TEXT), ("mode", native::TEXT)];
         let row = |keyspace: &str, table: &str, mode: &str| {
