@@ -409,6 +409,24 @@ def test_a_fleet_that_the_ring_has_no_nodes_for_leaves_nothing_behind():
             assert {what: set(named.split(", ")) for what, named in lines.items()} == {
                 what: named for what, named in (("tables made", new), ("tables found", tables - new)) if named}
         assert keyspaces() == {*before, "shunt", "shunt_meta"}
+        # Modes and rules as an early build had them, spread over the ring.
+        earlier = {"shunt_meta.transactional": "keyspace_name text, table_name text, mode text, PRIMARY KEY (keyspace_name, table_name)",
+                   "shunt.guards": "table_name text PRIMARY KEY, lock text, fast boolean, mode text"}
+        for table, columns in earlier.items():
+            with cql.Session(f"{NETWORK}.11", 9148) as direct:
+                direct.query(f"DROP TABLE {table}")
+                direct.query(f"CREATE TABLE {table} ({columns})")
+            made = command(*init, "--datacentre", datacentre, "--replicas", "1")
+            assert made.returncode == 2 and f"the table {table} was not made by this" in made.stderr, made
+            assert "set every mode to off" in made.stderr and "Nothing was created" in made.stderr, made
+            code, lines = doctor(contact)
+            bad = [(line["of"], line["level"]) for line in lines if line["check"] == "layout" and line["level"] != "ok"]
+            assert (code, bad) == (2, [(table, "error")]), lines
+            with cql.Session(f"{NETWORK}.11", 9148) as direct:
+                direct.query(f"DROP TABLE {table}")
+            made = command(*init, "--datacentre", datacentre, "--replicas", "1")
+            assert made.returncode == 0 and f"tables made: {table}" in made.stdout, made
+            assert [level for level, _ in of(doctor(contact)[1], "layout")] == ["ok", "ok"]
 
 
 def doctor(contact, *arguments):

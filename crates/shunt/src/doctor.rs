@@ -3,9 +3,9 @@
 //!
 //! The command only reads. It asks each node for the node's own settings and clock. A proxy does
 //! not show these, so the command refuses to ask one.
-//! none of that, so it is not asked.
 
 mod answer;
+mod layout;
 mod report;
 mod settings;
 
@@ -109,6 +109,7 @@ fn look(doctor: &Doctor, client: &mut Client, report: &mut Report) -> Result<(),
     }
     let Some(fleet) = fleet(doctor, client, &ring, report)? else { return Ok(()) };
     keyspace(client, &fleet, report)?;
+    layout::check(client, report)?;
     members(doctor, client, &fleet, report)?;
     facades(client, report)
 }
@@ -303,7 +304,7 @@ fn keyspace(client: &mut Client, fleet: &FleetRow, report: &mut Report) -> Resul
                 "{count} where the fleet agrees: if a node is lost, no lock is granted, or \
             one is granted twice"
             ),
-            "ALTER KEYSPACE shunt_meta to 3 replicas, then nodetool repair shunt_meta",
+            replicas_advice(count),
         ),
         Some(count) => report.ok("replicas", META_KEYSPACE, &count.to_string()),
         None => report.warning(
@@ -323,6 +324,20 @@ fn keyspace(client: &mut Client, fleet: &FleetRow, report: &mut Report) -> Resul
         );
     }
     Ok(())
+}
+
+/// Says how to get to three replicas. A step of two lets a quorum miss every replica that has a
+/// row.
+fn replicas_advice(count: u32) -> &'static str {
+    match count {
+        0 | 1 => {
+            "ALTER KEYSPACE shunt_meta and shunt to 2 replicas, and nodetool repair --full both on all nodes; only then do the same once \
+             more for 3 replicas"
+        }
+        _ => {
+            "ALTER KEYSPACE shunt_meta and shunt to 3 replicas, then nodetool repair --full both on all nodes"
+        }
+    }
 }
 
 fn members(
@@ -525,6 +540,17 @@ mod tests {
             ts_limit_us: 0,
             format: FORMAT,
             leaving: false,
+        }
+    }
+
+    #[test]
+    fn replicas_are_raised_by_one_at_a_time() {
+        for count in 0..3 {
+            let advice = replicas_advice(count);
+            let (steps, repairs) =
+                (advice.matches("repair").count(), advice.matches("replicas").count());
+            assert!(advice.contains(&format!("to {} replicas", count.max(1) + 1)), "{advice}");
+            assert_eq!((steps, repairs), if count < 2 { (1, 2) } else { (1, 1) });
         }
     }
 
