@@ -100,7 +100,8 @@ class Ring:
         self.start("proxy", "dispatcher", "proxy", "--listen", f"{VIP}:{PORT}", "--contact-points", ",".join(self.contacts), "--cores", "1",
                    "--admin", f"{hosts.address('dispatcher')}:{ADMIN_PORT}", "--handover", "auto", "--handover-key-file", self.key,
                    # On a machine that stands still now and then.
-                   "--query-timeout-ms", "120s", "--connect-timeout-ms", "60s", "--handshake-timeout-ms", "60s", "--heartbeat-interval-ms", "120s",
+                   "--query-timeout-ms", "120s", "--node-silence-ms", "60s", "--connect-timeout-ms", "60s",
+                   "--handshake-timeout-ms", "60s", "--heartbeat-interval-ms", "120s",
                    *self.pins("dispatcher", "--handover-pins"))
         self.wait("the agents are connected", lambda: self.counted("shunt_handover_agents", 'core="0"') == len(self.nodes))
 

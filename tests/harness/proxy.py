@@ -15,9 +15,9 @@ LISTEN = "127.0.0.1:9042"
 ADMIN = "127.0.0.1:9180"
 # A schema change on a busy machine may take a node longer than the default deadline of a query, 12 s.
 PATIENT_PROXY = ["--query-timeout-ms", "30000"]
-# For tests that neither stop nor pause a node: a late login loses no client.
+# For tests that neither stop nor pause a node: a late node loses no link, and a late login no client.
 # The nodes of such a ring are `patient`, and give up first.
-UNDISTURBED_PROXY = ["--query-timeout-ms", "90000", "--connect-timeout-ms", "60000",
+UNDISTURBED_PROXY = ["--query-timeout-ms", "90000", "--node-silence-ms", "60000", "--connect-timeout-ms", "60000",
                      "--handshake-timeout-ms", "60000"]
 
 

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from locks import fleet as fleets
-from locks.fleet import LEASE_MS, STEADY_LEASE_MS, Fleet, insistent
+from locks.fleet import LEASE_MS, NODE_SILENCE, STEADY_LEASE_MS, Fleet, insistent
 
 # Their tests wait for a lease to end, and for locks in memory to be granted again after that.
 OF_FAULTS = ("test_faults", "test_formats", "test_histories")
@@ -38,6 +38,7 @@ def fleet(nodes, request):
 def steady(contact: str, name: str, replicas: int, port: int, **more) -> Fleet:
     """A fleet that goes on as it is while the machine stands still for some seconds."""
     more = {"query_timeout_ms": 120_000, "lock_wait_max_ms": WAIT_MAX_MS, **more}
+    more["more"] = [*NODE_SILENCE, *more.get("more", ())]
     return Fleet(
         contact, name, replicas, port, STEADY_LEASE_MS, memory_ttl_ms=MEMORY_TTL_MS, **more
     )

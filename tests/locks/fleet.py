@@ -40,6 +40,8 @@ NETWORK = os.environ.get("SHUNT_FLEET_NETWORK", "127.0.3")  # of the proxies and
 NOT_ASKED = ("Host has been marked down or removed", "Pool is shutdown")
 # What a proxy says that waited for other transactions as long as a query may take.
 NOT_DONE = "nothing was written, ask again"
+# For fleets whose nodes nobody stops: a late one loses no link.
+NODE_SILENCE = ["--node-silence-ms", "60000"]
 # Of the protocol, which clients use of whom it does not matter otherwise.
 VERSIONS = [int(version) for version in os.environ.get("SHUNT_FLEET_VERSIONS", "3 4 5").split()]
 

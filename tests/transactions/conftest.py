@@ -17,7 +17,7 @@ from harness.driver import PATIENT
 from harness.waits import until
 from locks import fleet as fleets
 from locks.fleet import (  # noqa: F401 (test_cqlsh.py has VERSIONS from here)
-    LEASE_MS, STEADY_LEASE_MS, VERSIONS, Fleet, insistent)
+    LEASE_MS, NODE_SILENCE, STEADY_LEASE_MS, VERSIONS, Fleet, insistent)
 
 KEYSPACE = "transactions"
 # Of the protocol, in which whole files run: what differs between versions is framing, which a few
@@ -49,8 +49,10 @@ def fleet(nodes, request):
     waits = LEASE_MS, 5_000, 4_000
     steady = STEADY_LEASE_MS, 15_000, 90_000
     lease_ms, memory_ttl_ms, query_timeout_ms = waits if name in WAIT_FOR_LEASES else steady
+    more = [] if name in WAIT_FOR_LEASES else NODE_SILENCE
     # Tests of locks have modules of the same names, and run on the same ring at the same time.
-    fleet = Fleet(contact, f"transactions_{name}", replicas, 9380, lease_ms, memory_ttl_ms, query_timeout_ms=query_timeout_ms)
+    fleet = Fleet(contact, f"transactions_{name}", replicas, 9380, lease_ms, memory_ttl_ms, query_timeout_ms=query_timeout_ms,
+                  more=more)
     try:
         yield fleet.start()
     finally:

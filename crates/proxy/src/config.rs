@@ -40,6 +40,7 @@ use std::path::PathBuf;
 use shunt_reactor::IoChoice;
 use shunt_tls::{ClientAuth, Verify};
 
+use crate::limits;
 use Allowed::{Form, Numbers, Tables, WordOr};
 use option::{AsText, MaybeNumber, default_value, options};
 
@@ -399,41 +400,41 @@ options! {
     /// Deadline of a query
     query_timeout_ms: u64 {
         kind: Millis, value: "MS", default: "12000",
-        allowed: Numbers(PATIENCE_MS_MIN, DAY_MS),
-        change: OnReload,
+        allowed: Numbers(PATIENCE_MS_MIN, DAY_MS), change: OnReload,
         manual: "Retries are included",
     }
     /// Deadline of connecting to a node
     connect_timeout_ms: u64 {
         kind: Millis, value: "MS", default: "5000",
-        allowed: Numbers(PATIENCE_MS_MIN, DAY_MS),
-        change: OnReload,
+        allowed: Numbers(PATIENCE_MS_MIN, DAY_MS), change: OnReload,
         manual: "Logging in is included",
     }
     /// Longest time SIGTERM waits for queries in flight
     drain_timeout_ms: u64 {
         kind: Millis, value: "MS", default: "30000",
-        allowed: Numbers(0, DAY_MS),
-        change: OnReload,
+        allowed: Numbers(0, DAY_MS), change: OnReload,
     }
     /// Deadline of a client's login
     handshake_timeout_ms: u64 {
         kind: Millis, value: "MS", default: "10000",
-        allowed: Numbers(PATIENCE_MS_MIN, DAY_MS),
-        change: OnReload,
+        allowed: Numbers(PATIENCE_MS_MIN, DAY_MS), change: OnReload,
         manual: "From the connection to READY. With TLS, from the end of the TLS handshake, which has the same time by the value at the start",
     }
     /// Idle time before the proxy probes a link to a node
     heartbeat_interval_ms: u64 {
         kind: Millis, value: "MS", default: "30000",
-        allowed: Numbers(100, DAY_MS),
-        change: OnReload,
+        allowed: Numbers(100, DAY_MS), change: OnReload,
+    }
+    /// Silence of a node with queries in flight after which the proxy gives up its link
+    node_silence_ms: u64 {
+        kind: Millis, value: "MS", default: "5000",
+        allowed: Numbers(limits::NODE_SILENCE_MS_MIN, DAY_MS), change: OnReload,
+        manual: "A client held by full or absent links for as long gets Overloaded. Raise it, and `query_timeout_ms` with it, for nodes that pause for longer",
     }
     /// Time the proxy trusts a successful login of a role
     auth_cache_ms: u64 {
         kind: Millis, value: "MS", default: "2000",
-        allowed: Numbers(0, DAY_MS),
-        change: OnReload,
+        allowed: Numbers(0, DAY_MS), change: OnReload,
         manual: "Further clients with the same password log in without a node's word. The time also holds for a role's right to use locks",
     }
 

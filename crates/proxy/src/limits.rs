@@ -175,9 +175,8 @@ pub const LOGIN_PATIENCE_NS: u64 = SECOND_NS;
 /// Silence after which the proxy probes, with OPTIONS, a link with queries outstanding.
 pub const LINK_SILENCE_PROBE_NS: u64 = SECOND_NS;
 
-/// Silence after which the proxy gives up a probed link; it retries elsewhere those of its queries
-/// that may be repeated.
-pub const LINK_SILENCE_MAX_NS: u64 = 4 * SECOND_NS;
+/// Least `node_silence_ms`: a probed node has a second for its answer.
+pub const NODE_SILENCE_MS_MIN: u64 = 2_000;
 
 /// Longest time between the first and the last byte of one request, before the proxy closes the
 /// client (slow loris).
@@ -186,10 +185,6 @@ pub const REQUEST_READ_NS: u64 = 60 * SECOND_NS;
 /// Time after which the proxy closes a client that takes none of the replies for which it is held
 /// back.
 pub const REPLIES_UNTAKEN_NS: u64 = 60 * SECOND_NS;
-
-/// Longest time that a full or absent link holds a client back before Overloaded answers its
-/// queries.
-pub const STALL_MAX_NS: u64 = 5 * SECOND_NS;
 
 /// Longest wait of a schema change for agreement before its answer is passed on regardless.
 pub const SCHEMA_AGREEMENT_NS: u64 = 12 * SECOND_NS;
@@ -439,7 +434,7 @@ const _: () = {
     assert!(IDENTITIES_MAX <= POOLS_UNVERIFIED_MAX);
     assert!(SCHEMA_AGREEMENT_NS < SCHEMA_TIMEOUT_NS);
     assert!(LINK_ORPHANS_MAX < STREAMS_PER_CONNECTION_MAX);
-    assert!(LINK_SILENCE_PROBE_NS < LINK_SILENCE_MAX_NS);
+    assert!(LINK_SILENCE_PROBE_NS + SECOND_NS <= NODE_SILENCE_MS_MIN * 1_000_000);
     assert!(TICK_NS < LINK_SILENCE_PROBE_NS);
     assert!(TLS_OPENING_WEIGHT < OPENINGS_TURN_MAX && TLS_OPENINGS_NS < TICK_NS);
     assert!(RECONNECT_FIRST_MS < RECONNECT_MAX_MS);

@@ -21,6 +21,7 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io, full_round: bool) {
     let now = io.now_ns();
     let (mut late, mut deaf, mut held) = (Vec::new(), Vec::new(), Vec::new());
     let mut bytes = Bytes::default();
+    let stall_max_ns = core.context.config.node_silence_ms * 1_000_000;
     for (slot, client) in core.clients.iter_mut() {
         *bytes.of(client) += bytes_of(io, client);
         if full_round {
@@ -42,9 +43,7 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io, full_round: bool) {
             deaf.push(slot);
         } else if handshake || (full_round && slow) {
             late.push((slot, handshake));
-        } else if client.stalled_since_ns != 0
-            && now - client.stalled_since_ns > limits::STALL_MAX_NS
-        {
+        } else if client.stalled_since_ns != 0 && now - client.stalled_since_ns > stall_max_ns {
             held.push(slot);
         }
     }

@@ -55,6 +55,9 @@ pub(crate) fn tick_links(core: &mut Core, io: &mut Io) {
         node.penalty -= node.penalty.div_ceil(4);
     }
     core.links.count_orphans();
+    // The silence before the probe counts.
+    let silence_max_ns =
+        core.context.config.node_silence_ms * 1_000_000 - limits::LINK_SILENCE_PROBE_NS;
     for key in core.links.keys() {
         // Requests of a lost link find room on others before the probes take it.
         lost_links::settle(core, io);
@@ -84,7 +87,7 @@ pub(crate) fn tick_links(core: &mut Core, io: &mut Io) {
         // A long answer may precede the one to the probe.
         let probed_ns = now.saturating_sub(link.probe_sent_ns).min(silent_ns);
         let busy = link.streams.len() > 0;
-        if link.probe_sent_ns != 0 && probed_ns > limits::LINK_SILENCE_MAX_NS {
+        if link.probe_sent_ns != 0 && probed_ns > silence_max_ns {
             lifecycle::break_off(core, io, key, GivenUp::Silent, "it did not answer OPTIONS");
         } else if link.orphans > limits::LINK_ORPHANS_MAX.min(link.streams.max() / 2) {
             lifecycle::break_off(

@@ -6,7 +6,7 @@ use shunt_reactor::sim::{MILLISECOND, SECOND};
 use shunt_testing::bytes;
 use shunt_topology::NodeId;
 use shunt_wire::cql::envelope::opcode;
-use shunt_wire::cql::message::error_code::{READ_TIMEOUT, WRITE_TIMEOUT};
+use shunt_wire::cql::message::error_code::{OVERLOADED, READ_TIMEOUT, WRITE_TIMEOUT};
 use shunt_wire::cql::message::{
     BatchChild, BatchKind, BatchStatement, Consistency, ErrorDetails, ErrorMessage,
 };
@@ -127,6 +127,34 @@ fn a_node_that_stops() {
         testbed.scene.world.thaw(testbed.scene.nodes[0]);
         testbed.run_for(15 * SECOND);
         testbed.check_recovered();
+    }
+}
+
+/// A node may pause for as long as `node_silence_ms`: nobody loses an answer, not even a client
+/// whose query the link has no room for.
+#[test]
+fn a_node_that_pauses_for_less_than_its_silence_may_last() {
+    for (silence_ms, code) in [(5_000, Some(WRITE_TIMEOUT)), (60_000, None)] {
+        let mut testbed = Testbed::bare(|options| {
+            options.nodes = 1;
+            options.config.in_flight_max = 1;
+            options.config.query_timeout_ms = 90_000;
+            options.config.node_silence_ms = silence_ms;
+        });
+        let [first, second] = [0, 1].map(|_| testbed.started_offender(4));
+        testbed.run_for(SECOND);
+        testbed.scene.world.freeze(testbed.scene.nodes[0]);
+        testbed.send(first, &bytes::query(4, 1, COUNT));
+        testbed.run_for(SECOND);
+        testbed.send(second, &bytes::query(4, 1, SELECT));
+        testbed.run_for(30 * SECOND);
+        testbed.scene.world.thaw(testbed.scene.nodes[0]);
+        [first, second].iter().for_each(|client| testbed.answered(*client, 1));
+        let ends = [first, second].map(|client| {
+            let answer = testbed.take_answers(client).remove(0);
+            (answer.opcode() == opcode::ERROR).then(|| answer.error().0)
+        });
+        assert_eq!(ends, [code, code.map(|_| OVERLOADED)], "{silence_ms} ms of silence");
     }
 }
 
