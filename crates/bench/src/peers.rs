@@ -110,6 +110,10 @@ pub(crate) fn proxy_command(
     command
 }
 
+/// Files of TLS for HAProxy: certificate and key for clients, in one file, and certificates of the
+/// authority with which it verifies nodes. Without one of them that side has clear text.
+type HaproxyTls<'a> = (Option<&'a Path>, Option<&'a Path>);
+
 /// Builds the command of HAProxy, and its configuration file, which is named after `name` and has
 /// to be deleted.
 ///
@@ -119,23 +123,25 @@ pub(crate) fn haproxy_command(
     name: &str,
     own: SocketAddr,
     ring: &[SocketAddr],
-    certificate: Option<&Path>,
+    tls: HaproxyTls<'_>,
 ) -> io::Result<(Command, PathBuf)> {
     let file = std::env::temp_dir().join(format!("shunt-bench-{}-{name}.cfg", std::process::id()));
-    fs::write(&file, haproxy_configuration(own, ring, certificate))?;
+    fs::write(&file, haproxy_configuration(own, ring, tls))?;
     let mut command = Command::new("haproxy");
     command.arg("-db").arg("-f").arg(&file);
     Ok((command, file))
 }
 
 /// Configuration of HAProxy in TCP mode with one thread and without a log: the least work that a
-/// general proxy can do. With a certificate (and its key in the same file) clients speak TLS.
-/// HAProxy derives its connection limit from the limit of open files.
+/// general proxy can do. HAProxy derives its connection limit from the limit of open files.
 fn haproxy_configuration(
     own: SocketAddr,
     ring: &[SocketAddr],
-    certificate: Option<&Path>,
+    (certificate, authority): HaproxyTls<'_>,
 ) -> String {
+    let verified = authority.map_or_else(String::new, |file| {
+        format!(" ssl verify required ca-file {}", file.display())
+    });
     let tls = certificate.map_or_else(String::new, |file| format!(" ssl crt {}", file.display()));
     let mut text = format!(
         "global\n  nbthread 1\n\
@@ -144,7 +150,7 @@ fn haproxy_configuration(
     );
     for (number, node) in ring.iter().enumerate() {
         // Writing to a String cannot fail.
-        let _ = writeln!(text, "  server node{number} {node}");
+        let _ = writeln!(text, "  server node{number} {node}{verified}");
     }
     text
 }
@@ -184,15 +190,27 @@ pub(crate) fn wait_until_served(
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::haproxy_configuration;
 
     #[test]
     fn haproxy_gets_every_node() {
         let ring: Vec<_> = (1..=3).map(|last| ([127, 0, 0, last], 20_000).into()).collect();
-        let text = haproxy_configuration(([127, 0, 0, 1], 20_001).into(), &ring, None);
+        let text = haproxy_configuration(([127, 0, 0, 1], 20_001).into(), &ring, (None, None));
         assert!(
             text.contains("mode tcp") && text.contains("server node2 127.0.0.3:20000\n"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn haproxy_verifies_nodes_with_tls() {
+        let (both, authority) = (Path::new("both.pem"), Path::new("ca.pem"));
+        let own = ([127, 0, 0, 1], 20_001).into();
+        let ring = [([127, 0, 0, 1], 20_000).into()];
+        let text = haproxy_configuration(own, &ring, (Some(both), Some(authority)));
+        assert!(text.contains("backlog 4096 ssl crt both.pem\n"), "{text}");
+        assert!(text.contains("127.0.0.1:20000 ssl verify required ca-file ca.pem\n"), "{text}");
     }
 }

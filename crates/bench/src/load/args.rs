@@ -32,6 +32,15 @@ pub struct LoadArgs {
     /// Connect with TLS, and verify the servers' certificates with those of this authority
     #[arg(long, value_name = "FILE")]
     pub tls_ca: Option<PathBuf>,
+    /// Client certificate for servers that require one (PEM)
+    #[arg(long, value_name = "FILE", requires_all = ["tls_ca", "tls_key"])]
+    pub tls_certificate: Option<PathBuf>,
+    /// Private key of that certificate (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
+    pub tls_key: Option<PathBuf>,
+    /// Resume no session of TLS: every connection does a full handshake
+    #[arg(long, requires = "tls_ca")]
+    pub tls_full_handshakes: bool,
     /// Client connections
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=60_000))]
     pub connections: u32,

@@ -136,7 +136,7 @@ impl Load {
         let target = self.generator.options.targets[self.sessions[index].rest.target];
         let conn = match &self.generator.options.tls {
             None => io.connect(target, CONNECT_TIMEOUT_NS),
-            Some(tls) => io.connect_with(target, CONNECT_TIMEOUT_NS, tls.session(target)),
+            Some(tls) => io.connect_with(target, CONNECT_TIMEOUT_NS, tls.session(target, index)),
         };
         let slot = conn.index as usize;
         if self.session_of.len() <= slot {

@@ -1,6 +1,6 @@
 //! Options of the load, independent of sockets.
 
-use std::{fmt, net::SocketAddr, path::Path, sync::Arc};
+use std::{fmt, net::SocketAddr, sync::Arc};
 
 use shunt_wire::cql::compression::Algorithm;
 
@@ -15,24 +15,43 @@ use crate::load::{
 
 /// TLS of the load's connections.
 #[derive(Clone)]
-pub struct LoadTls(Arc<shunt_tls::Client>);
+pub struct LoadTls {
+    client: Arc<shunt_tls::Client>,
+    /// True if no connection may resume a session of another one.
+    is_never_resumed: bool,
+}
 
 impl LoadTls {
-    /// TLS to servers whose certificates come from the authority in the file, under any name.
-    fn open(authority: &Path) -> Result<Self, String> {
+    /// TLS to servers whose certificates come from the authority of `--tls-ca`, under any name.
+    fn open(args: &LoadArgs) -> Result<Option<Self>, String> {
+        if args.tls_ca.is_none() {
+            return Ok(None);
+        }
         let options = shunt_tls::ClientOptions {
-            ca: Some(authority.to_owned()),
+            names: shunt_tls::OptionNames::COMMAND,
+            ca: args.tls_ca.clone(),
+            certificate: args.tls_certificate.clone(),
+            key: args.tls_key.clone(),
             verify: shunt_tls::Verify::Ca,
-            ..shunt_tls::ClientOptions::default()
+            name: None,
         };
-        shunt_tls::Client::open(options)
-            .map(|client| Self(Arc::new(client)))
-            .map_err(|error| format!("--tls-ca: {error}"))
+        let client = shunt_tls::Client::open(options).map_err(|error| error.to_string())?;
+        let is_never_resumed = args.tls_full_handshakes;
+        Ok(Some(Self { client: Arc::new(client), is_never_resumed }))
     }
 
-    /// A session with a server.
-    pub(super) fn session(&self, target: SocketAddr) -> Box<dyn shunt_reactor::Session> {
-        self.0.session(&target.ip().to_string())
+    /// A session of the load's connection number `index` with a server.
+    pub(super) fn session(
+        &self,
+        target: SocketAddr,
+        index: usize,
+    ) -> Box<dyn shunt_reactor::Session> {
+        if self.is_never_resumed {
+            // Sessions are kept by the server's name, which nobody verifies.
+            self.client.session(&format!("connection-{index}.bench"))
+        } else {
+            self.client.session(&target.ip().to_string())
+        }
     }
 }
 
@@ -205,7 +224,7 @@ impl LoadOptions {
         let mix = mix_of(args)?;
         let options = Self {
             targets: args.targets.clone(),
-            tls: args.tls_ca.as_deref().map(LoadTls::open).transpose()?,
+            tls: LoadTls::open(args)?,
             connections: args.connections,
             outstanding: args.outstanding,
             rate: args.rate,

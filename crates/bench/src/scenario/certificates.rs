@@ -6,7 +6,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use super::servers::NotStarted;
+use super::{file::Server, servers::NotStarted};
 
 /// Files of one server.
 #[derive(Debug)]
@@ -15,7 +15,7 @@ pub(super) struct Certificates {
     pub(super) directory: PathBuf,
     /// Certificate of the authority.
     pub(super) authority: PathBuf,
-    /// Certificate and key of the server, for `127.0.0.1`.
+    /// Certificate and key of the server, for its addresses from `127.0.0.1` on.
     certificate: PathBuf,
     key: PathBuf,
     /// Both in one file, as HAProxy reads them.
@@ -24,9 +24,10 @@ pub(super) struct Certificates {
 
 impl Certificates {
     /// Makes the files in a new directory.
-    pub(super) fn make(server: &str) -> Result<Certificates, NotStarted> {
+    pub(super) fn make(server: &Server) -> Result<Certificates, NotStarted> {
+        let name = &server.name;
         let directory = std::env::temp_dir()
-            .join(format!("shunt-bench-{}-{server}-certificates", std::process::id()));
+            .join(format!("shunt-bench-{}-{name}-certificates", std::process::id()));
         fs::create_dir_all(&directory)?;
         let file = |name: &str| directory.join(name);
         let (authority, authority_key) = (file("ca.pem"), file("ca-key.pem"));
@@ -39,7 +40,10 @@ impl Certificates {
         )?;
         let signed_by =
             ["-CA".as_ref(), authority.as_os_str(), "-CAkey".as_ref(), authority_key.as_os_str()];
-        let names = ["-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"];
+        let addresses = (1..=server.nodes).map(|last| format!("IP:127.0.0.{last}"));
+        let addresses: Vec<_> = addresses.collect();
+        let names = format!("subjectAltName=DNS:localhost,{}", addresses.join(","));
+        let names = ["-addext", &names];
         let leaf = ["-subj", "/CN=bench", "-addext", "basicConstraints=critical,CA:FALSE"];
         let arguments: Vec<_> = signed_by
             .into_iter()
@@ -50,9 +54,9 @@ impl Certificates {
         Ok(Certificates { directory, authority, certificate, key, both })
     }
 
-    /// Has a proxy of this command require TLS.
+    /// Has the proxy or the stub of this command show them.
     pub(super) fn configure(&self, command: &mut Command) {
-        command.args(["--tls", "required", "--tls-certificate"]).arg(&self.certificate);
+        command.arg("--tls-certificate").arg(&self.certificate);
         command.arg("--tls-key").arg(&self.key);
     }
 }

@@ -81,6 +81,9 @@ fn servers(servers: &[Server]) -> Result<(), String> {
                 server.name
             ));
         }
+        if server.tls && !has_tls(server.kind) {
+            return Err(format!("server {}: `tls` is for a stub, a proxy, HAProxy", server.name));
+        }
         let behind = match (&server.of, server.kind) {
             (Some(of), ServerKind::Proxy | ServerKind::Haproxy | ServerKind::Other) => of,
             (None, ServerKind::Proxy | ServerKind::Haproxy | ServerKind::Other) => {
@@ -98,14 +101,26 @@ fn servers(servers: &[Server]) -> Result<(), String> {
                 server.name
             ));
         }
-        if !servers[..position].iter().any(|earlier| earlier.name == *behind) {
+        let Some(behind) = servers[..position].iter().find(|earlier| earlier.name == *behind)
+        else {
             return Err(format!(
                 "server {}: `of = \"{behind}\"` is no server above it",
                 server.name
             ));
+        };
+        if behind.tls && !has_tls(server.kind) {
+            return Err(format!(
+                "server {}: it cannot connect to {} with TLS",
+                server.name, behind.name
+            ));
         }
     }
     Ok(())
+}
+
+/// True if a scenario can have TLS with servers of this kind, and from them to those behind.
+fn has_tls(kind: ServerKind) -> bool {
+    matches!(kind, ServerKind::Stub | ServerKind::Proxy | ServerKind::Haproxy)
 }
 
 fn loads(scenario: &Scenario) -> Result<(), String> {
@@ -272,6 +287,16 @@ mod tests {
     }
 
     #[test]
+    fn a_proxy_in_front_of_tls_must_have_it() {
+        let tls = SMALL.replacen("kind = \"stub\"", "kind = \"stub\", tls = true", 1);
+        Scenario::parse(&tls).expect("valid");
+        let other = "kind = \"other\", command = [\"x\"], of";
+        let error = Scenario::parse(&tls.replacen("kind = \"proxy\", of", other, 1));
+        let error = error.expect_err("clear text to nodes with TLS");
+        assert!(error.contains("cannot connect to ring with TLS"), "{error}");
+    }
+
+    #[test]
     fn errors_name_the_fault() {
         for (part, instead, problem) in [
             ("target = \"shunt\"", "target = \"other\"", "no server 'other'"),
@@ -288,6 +313,7 @@ mod tests {
             ("\"< 1.5\"", "\"1.5\"", "is not '> NUMBER'"),
             ("kind = \"stub\"", "kind = \"stub\", of = \"x\"", "only a proxy has `of`"),
             ("kind = \"stub\"", "kind = \"stub\", base = true", "`base` is for the kinds"),
+            ("kind = \"stub\"", "kind = \"node\", tls = true", "`tls` is for"),
             ("label = \"half\"", "label = \"1\"", "two points '1'"),
             ("title = \"t\"", "titel = \"t\"", "titel"),
         ] {

@@ -123,7 +123,8 @@ pub struct Server {
     /// Further arguments of the command.
     #[serde(default)]
     pub arguments: Vec<String>,
-    /// True if clients speak TLS to it (a proxy, HAProxy).
+    /// True if it serves TLS in place of clear text (a stub, a proxy, HAProxy). A proxy in front of
+    /// it then connects to it with TLS.
     #[serde(default)]
     pub tls: bool,
     /// True if it runs the binary of `--base` in place of the measured one.

@@ -136,7 +136,8 @@ pub(super) fn start(
         }
         _ => &around.shunt,
     };
-    let certificates = server.tls.then(|| Certificates::make(&server.name)).transpose()?;
+    let certificates = server.tls.then(|| Certificates::make(server)).transpose()?;
+    let authority = behind.and_then(|behind| behind.authority.as_deref());
     let mut command;
     let (mut addresses, mut admin, mut statistics, mut leftovers) =
         (vec![own], None, None, Vec::new());
@@ -151,9 +152,6 @@ pub(super) fn start(
         ServerKind::Proxy => {
             admin = Some(near(1));
             command = proxy_command(shunt, own, near(1), nodes);
-            if let Some(files) = &certificates {
-                files.configure(&mut command);
-            }
         }
         ServerKind::Node => {
             let data = format!("shunt-bench-{}-{}", std::process::id(), server.name);
@@ -167,10 +165,11 @@ pub(super) fn start(
         ServerKind::Haproxy => {
             let file;
             let both = certificates.as_ref().map(|files| files.both.as_path());
-            (command, file) = haproxy_command(&server.name, own, nodes, both)?;
+            (command, file) = haproxy_command(&server.name, own, nodes, (both, authority))?;
             leftovers.push(file);
         }
     }
+    encrypt(&mut command, server.kind, certificates.as_ref(), authority);
     leftovers.extend(certificates.as_ref().map(|files| files.directory.clone()));
     command.args(&server.arguments).envs(&server.environment).stdout(Stdio::null());
     // A stub ends when this pipe closes, however this process ends.
@@ -195,6 +194,24 @@ pub(super) fn start(
         authority: certificates.map(|files| files.authority),
         process: Process::Own(process),
     })
+}
+
+/// Adds the arguments of TLS to the command of a stub or a proxy: its certificates, and the
+/// authority of the nodes behind it.
+fn encrypt(
+    command: &mut Command,
+    kind: ServerKind,
+    certificates: Option<&Certificates>,
+    authority: Option<&Path>,
+) {
+    let is_proxy = kind == ServerKind::Proxy;
+    if let Some(files) = certificates.filter(|_| is_proxy || kind == ServerKind::Stub) {
+        files.configure(command);
+        command.args(if is_proxy { &["--tls", "required"] as &[&str] } else { &[] });
+    }
+    if let Some(authority) = authority.filter(|_| is_proxy) {
+        command.args(["--node-tls", "on", "--node-tls-ca"]).arg(authority);
+    }
 }
 
 fn node_command(shunt: &Path, listen: SocketAddr, admin: SocketAddr, data: &Path) -> Command {

@@ -1,6 +1,9 @@
 //! Arguments of `shunt bench stub`.
 
-use std::net::{IpAddr, SocketAddr};
+use std::{
+    net::{IpAddr, SocketAddr},
+    path::PathBuf,
+};
 
 use clap::Args;
 
@@ -48,6 +51,12 @@ pub struct StubArgs {
     /// Address for statistics as JSON over HTTP GET
     #[arg(long, value_name = "ADDR")]
     pub statistics: Option<SocketAddr>,
+    /// Certificate for all nodes (PEM); they then serve TLS alone
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub tls_certificate: Option<PathBuf>,
+    /// Private key of that certificate (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
+    pub tls_key: Option<PathBuf>,
     /// Event loop driver: auto, epoll or uring
     #[arg(long, default_value = "auto")]
     pub io: String,

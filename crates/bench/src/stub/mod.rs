@@ -15,6 +15,7 @@ pub mod answer;
 mod args;
 pub mod counts;
 mod dispatch;
+mod encryption;
 mod failure;
 pub mod hook;
 pub mod plan;

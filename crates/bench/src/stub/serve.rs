@@ -21,7 +21,8 @@ use shunt_reactor::{
 use crate::{
     measure::cpu,
     stub::{
-        AggregateLimits, Hook, Memory, Report, Ring, Stub, StubArgs, StubMail, StubOptions, hook,
+        AggregateLimits, Hook, Memory, Report, Ring, Stub, StubArgs, StubMail, StubOptions,
+        encryption, hook,
     },
 };
 
@@ -78,6 +79,7 @@ impl Running {
         let addresses: Vec<_> =
             listeners.iter().map(TcpListener::local_addr).collect::<io::Result<_>>()?;
         let choice: IoChoice = args.io.parse().map_err(invalid)?;
+        let security = encryption::open(args)?;
         let ring = Ring::even(&addresses, 1);
         let memory: Option<Memory> = args.remember.then(Memory::default);
         let (mut cores, mut mailers, mut threads) = (Vec::new(), Vec::new(), Vec::new());
@@ -102,7 +104,8 @@ impl Running {
                 })?,
             );
         }
-        let acceptor = Acceptor::start(listeners, cores)?;
+        let listeners = listeners.into_iter().map(Into::into).collect();
+        let acceptor = Acceptor::start_with(listeners, cores, security)?;
         Ok(Self { addresses, mailers, threads, _acceptor: acceptor })
     }
 
