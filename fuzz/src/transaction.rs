@@ -6,6 +6,7 @@ use shunt_language::transaction::{
     self, Inner, MarkerPlace, MarkerSource, Reference, Returned, STATEMENTS_MAX, Test, Transaction,
     guard, mode,
 };
+use shunt_language::work::Work;
 use shunt_language::{CqlType, Refusal, parse};
 use shunt_wire::cql::statement::{Kind, classify};
 
@@ -122,8 +123,9 @@ fn conditions(found: &Transaction) {
             let mut scope = Scope::new(&(), None, 0, found.markers.len());
             let Ok(prepared) = condition.prepare(column, &mut scope) else { continue };
             for value in [None, Some(&b""[..]), Some(&[0; 4]), Some(&[0, 0, 0, 1, 0, 0, 0, 1, 7])] {
-                let Ok(holds) = prepared.holds(true, value, &Same) else { continue };
-                let absent = prepared.holds(false, value, &Same);
+                let work = Work::default();
+                let Ok(holds) = prepared.holds(true, value, &Same, &work) else { continue };
+                let absent = prepared.holds(false, value, &Same, &work);
                 if let Test::Compare(..) = condition.test {
                     assert!(absent != Ok(true) && (!holds || value.is_some()));
                 }

@@ -281,8 +281,8 @@ pub const MULTIGETS_MAX: usize = 4_096;
 /// does.
 pub const MULTIGET_PARTS_MAX: usize = 16_384;
 
-/// Values in the answer to a read of the proxies of a fleet, `system.peers`: their number times that
-/// of the columns, which a text may name any number of times.
+/// Values in the answer to a read of the proxies of a fleet, `system.peers`: their number times
+/// that of the columns, which a text may name any number of times.
 pub const PEERS_VALUES_MAX: usize = 65_536;
 
 /// Bytes of all parts of one request: each part has places for all keys, so that the sum may be far

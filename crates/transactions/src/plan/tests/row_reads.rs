@@ -91,7 +91,7 @@ fn a_reference_to_a_static_column_needs_no_row() {
     assert_eq!(bound.decide(&rows), Ok(PlanDecision::Write(vec![vec![int(7)]])));
     assert_eq!(bound.decide(&[None, None]), Ok(PlanDecision::Nothing));
     // The read of a LET that names no row finds it, and so does one that filters rows.
-    for relations in ["k = 1 LIMIT 1", "k = 1 AND c1 = 2 AND amount = 5 LIMIT 1 ALLOW FILTERING"] {
+    for relations in ["k = 1 LIMIT 1", "k = 1 AND c1 = 2 AND amount = 5 LIMIT 1"] {
         let body = format!(
             "LET m = (SELECT total FROM sums WHERE {relations}); \
              IF m.total > 1 THEN DELETE FROM sums WHERE k = 1 AND c1 = 1 AND c2 = 1; END IF"
