@@ -113,7 +113,7 @@ fn garbage_is_survived() {
 
 #[test]
 fn columns_without_number_do_not_multiply_by_members() {
-    let columns: Vec<Specification<'_>> = vec![("tokens", SET_OF_TEXT); 9_000];
+    let columns: Vec<Specification<'_>> = vec![("tokens", SET_OF_TEXT); 300];
     let text = format!("SELECT {} FROM system.peers", vec!["tokens"; columns.len()].join(","));
     let member = |number: u32| crate::fleet::roster::Member {
         address: (number.to_be_bytes(), 9042).into(),
@@ -135,14 +135,15 @@ fn a_column_that_is_named_very_often_is_not_computed_for_all_proxies() {
         };
         Fleet::new((1..=count).map(member).collect(), 0).expect("a fleet")
     };
-    let often = vec![PEERS_V2[0]; 60_000];
+    // As many as a text has room for whose table Shunt still finds.
+    let often = vec![PEERS_V2[0]; 5_000];
     let name = PEERS_V2[0].0;
     for item in [name.to_owned(), format!("max({name})")] {
         let items = vec![item; often.len()].join(", ");
         let text = format!("SELECT {items} FROM system.peers_v2");
         let read = Read::new(SystemTable::PeersV2, &text, &often);
-        let fault = read.in_fleet(&members(3)).expect_err("too many values");
-        assert!(fault.message.contains("60000 columns of 2 proxies"), "{fault:?}");
+        let fault = read.in_fleet(&members(63)).expect_err("too many values");
+        assert!(fault.why.contains("5000 columns of 62 proxies"), "{fault:?}");
     }
     let all = Read::new(SystemTable::PeersV2, "SELECT * FROM system.peers_v2", PEERS_V2);
     let shown = all.in_fleet(&members(255)).expect("few enough").expect("rows");
