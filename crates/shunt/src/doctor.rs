@@ -331,11 +331,11 @@ fn keyspace(client: &mut Client, fleet: &FleetRow, report: &mut Report) -> Resul
 fn replicas_advice(count: u32) -> &'static str {
     match count {
         0 | 1 => {
-            "ALTER KEYSPACE shunt_meta and shunt to 2 replicas, and nodetool repair --full both on all nodes; only then do the same once \
-             more for 3 replicas"
+            "raise shunt_meta and shunt to 2 replicas by ALTER KEYSPACE, run `nodetool repair --full` for both on all nodes, and then do \
+             the same for 3 replicas"
         }
         _ => {
-            "ALTER KEYSPACE shunt_meta and shunt to 3 replicas, then nodetool repair --full both on all nodes"
+            "raise shunt_meta and shunt to 3 replicas by ALTER KEYSPACE, and run `nodetool repair --full` for both on all nodes"
         }
     }
 }

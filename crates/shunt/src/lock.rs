@@ -9,6 +9,7 @@
 //! The clock goes on while the host sleeps, as that of the proxies does.
 
 use std::collections::HashSet;
+use std::fs::File;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
@@ -18,7 +19,8 @@ use std::thread;
 use std::time::Duration;
 
 use clap::Args;
-use rustix::process::{Pid, Signal};
+use rustix::process::{Pid, Signal, getpgrp};
+use rustix::termios::tcgetpgrp;
 use rustix::time::{ClockId, clock_gettime};
 use shunt_proxy::control::client::{Client, Failed, Table};
 use shunt_wire::cql::message::{Consistency, error_code};
@@ -38,6 +40,8 @@ const ROUND: Duration = Duration::from_millis(1_000);
 const PAUSE: Duration = Duration::from_millis(200);
 /// Interval of the checks whether the command has ended.
 const LOOK: Duration = Duration::from_millis(20);
+/// Interval in which the ends of orphans are taken.
+const REAP_EVERY: Duration = Duration::from_secs(2);
 /// Time between SIGTERM and SIGKILL.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -366,13 +370,15 @@ fn run_and_renew(
     // All that can fail comes before the command.
     descendants::adopt()?;
     let signals = Signals::new()?;
+    // Children that this process had before it became `shunt lock`.
+    let others = descendants::all(&HashSet::new())?.into_iter().collect();
     let child = command.spawn()?;
     let ttl = proxy.ttl();
     thread::scope(|scope| {
         let (news, renewals) = mpsc::channel();
         let (_end, ended) = mpsc::channel();
         scope.spawn(move || proxy.renew_until(held, &news, &ended));
-        let running = Running { child, signals, told: HashSet::new(), was_told: false };
+        let running = Running { child, signals, others, told: HashSet::new(), was_told: false };
         running.wait(held.asked, ttl, &renewals)
     })
 }
@@ -381,6 +387,20 @@ fn run_and_renew(
 struct Signals {
     runtime: Runtime,
     streams: Vec<(Signal, unix::Signal)>,
+}
+
+/// The signals that this process ignores, a bit for each, by its line in /proc/self/status.
+fn ignored_signals() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
+}
+
+/// True if the terminal sends this signal to the command as well.
+fn comes_from_terminal(signal: Signal) -> bool {
+    let foreground =
+        || tcgetpgrp(File::open("/dev/tty").ok()?).ok().filter(|group| *group == getpgrp());
+    (signal == Signal::INT || signal == Signal::QUIT) && foreground().is_some()
 }
 
 impl Signals {
@@ -393,8 +413,11 @@ impl Signals {
             (Signal::QUIT, SignalKind::quit()),
         ];
         let inside = runtime.enter();
+        // Signals that the caller ignores, as nohup(1) does, stay ignored.
+        let ignored = ignored_signals();
         let streams = kinds
             .into_iter()
+            .filter(|(signal, _)| ignored >> (signal.as_raw() - 1) & 1 == 0)
             .map(|(signal, kind)| Ok((signal, unix::signal(kind)?)))
             .collect::<std::io::Result<Vec<_>>>()?;
         drop(inside);
@@ -418,6 +441,8 @@ impl Signals {
 struct Running {
     child: Child,
     signals: Signals,
+    /// Descendants that the command has not begun.
+    others: HashSet<Pid>,
     /// Processes that have got SIGTERM from [`stop`](Running::stop).
     told: HashSet<Pid>,
     /// True once a signal went on to the command: the command has then ended when all of its
@@ -435,7 +460,12 @@ impl Running {
     ) -> std::io::Result<Option<ExitStatus>> {
         let trusted = ttl - ttl / 10;
         let mut sure_until = asked + trusted;
+        let mut reap_at = asked;
         loop {
+            if now() >= reap_at {
+                descendants::reap_orphans(self.child.id());
+                reap_at = now() + REAP_EVERY;
+            }
             let ended = match self.child.try_wait() {
                 Ok(ended) => ended,
                 Err(error) => {
@@ -460,6 +490,9 @@ impl Running {
             // A terminal signals the command itself; a supervisor signals only this process.
             if let Some(signal) = self.signals.next_within(LOOK) {
                 self.was_told = true;
+                if comes_from_terminal(signal) {
+                    continue;
+                }
                 descendants::tell(&self.processes(), signal, &mut HashSet::new());
             }
         }
@@ -468,7 +501,7 @@ impl Running {
     /// The processes of the command that run.
     fn processes(&self) -> Vec<Pid> {
         let child = || i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
-        descendants::all().unwrap_or_else(|_| child().into_iter().collect())
+        descendants::all(&self.others).unwrap_or_else(|_| child().into_iter().collect())
     }
 
     /// Stops the command and all processes that it has begun.
@@ -481,8 +514,12 @@ impl Running {
             }
             if now() < until {
                 descendants::tell(&left, Signal::TERM, &mut self.told);
-            } else {
+            } else if now() < until + PATIENCE {
                 descendants::tell(&left, Signal::KILL, &mut HashSet::new());
+            } else {
+                let numbers: Vec<_> = left.iter().map(|pid| pid.as_raw_nonzero()).collect();
+                eprintln!("warning: processes {numbers:?} of the command could not be stopped");
+                return;
             }
             thread::sleep(LOOK);
         }
