@@ -92,7 +92,8 @@ pub(crate) fn take_request(
             if phase == Phase::Ready {
                 intake::withdraw_request(core, io, slot, header.flags, body);
             } else if has_asked_enough(core, slot) {
-                let why = "a connection sends OPTIONS a few times before STARTUP, and not for ever";
+                let max = limits::EARLY_OPTIONS_MAX;
+                let why = format!("a client sends OPTIONS at most {max} times before STARTUP");
                 closing::refuse(core, io, slot, stream, &Fault::protocol(why));
                 return;
             }

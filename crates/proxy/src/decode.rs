@@ -176,7 +176,8 @@ fn take_envelopes(
             client = found;
         }
         let request = Request { slot, header: &header, body };
-        let taken = if is_query(client.phase, header.opcode) && !is_compressed {
+        let is_query = is_query(client.phase, header.opcode);
+        let taken = if is_query && !is_compressed {
             let path = Path { router, links, retained, context };
             match forward(client, path, io, &request) {
                 Forwarded::Sent => {
@@ -194,9 +195,8 @@ fn take_envelopes(
             return End::Held;
         }
         *requests += 1;
-        answered_here += 1;
-        if answered_here % limits::ANSWERED_AT_ONCE == 0 {
-            take_turn(core, io, slot);
+        if !(is_query && is_compressed) {
+            count_answered(core, io, slot, &mut answered_here);
         }
     }
 }
@@ -241,17 +241,22 @@ fn admit_heavy(
     let Some(client) = clients.get(slot) else { return Ok(true) };
     let claimed = heavy::cost(client.compression, header, body);
     if client.phase != Phase::Ready && claimed > limits::HANDSHAKE_BYTES_MAX as usize {
-        return Err(Fault::invalid(format!("a request of {claimed} bytes comes before the login")));
+        let max = limits::HANDSHAKE_BYTES_MAX;
+        let why = format!("a request of {claimed} bytes before the login exceeds {max} bytes");
+        return Err(Fault::invalid(why));
     }
     Ok(clients.admits(&router.pools, slot, claimed))
 }
 
-/// Lets a client that sends many requests for the proxy itself go on, if this turn has room for
-/// them. Otherwise the client waits in line: such requests are small, and their answers cost more
-/// than their bytes.
-#[cold]
-fn take_turn(core: &mut Core, io: &mut Io, slot: u32) {
-    if !core.clients.may_read(slot, limits::HEAVY_BYTES_MIN) {
+/// Counts a request that the proxy answers itself. Such requests are small, and their answers cost
+/// more than their bytes: after a number of them the client waits in line, unless this turn has
+/// room. Compressed queries, which may go to nodes, count by their bytes.
+#[inline(never)]
+fn count_answered(core: &mut Core, io: &mut Io, slot: u32, count: &mut u32) {
+    *count += 1;
+    if count.is_multiple_of(limits::ANSWERED_AT_ONCE)
+        && !core.clients.may_read(slot, limits::HEAVY_BYTES_MIN)
+    {
         core.clients.wait_as_heavy(&core.router.pools, slot, limits::HEAVY_BYTES_MIN);
         core.clients.stall(&core.context.metrics, io, slot, Stall::HEAVY);
     }

@@ -34,15 +34,20 @@ fn read_on_from(core: &mut Core, io: &mut Io, woken: ClientRef) {
         // The proxy held up the missing bytes; the client's time begins now.
         client.partial_since_ns = io.now_ns();
     }
-    let has_carried = client.reader.carried_bytes() > 0;
-    let kept = io.take_kept(conn);
-    if !kept.bytes().is_empty() {
-        let used = received(core, io, woken.slot, kept.bytes());
-        io.return_kept(conn, kept, used);
-    } else if has_carried {
+    // The request that had to wait comes first: what a turn allows is meant for it, and not for the
+    // segments behind it.
+    if client.reader.carried_bytes() > 0 {
         decode::read(core, io, woken.slot, &[]);
     }
-    if core.clients.find(woken).is_some_and(|client| !client.stalls.any()) {
+    let is_free = |core: &Core| core.clients.find(woken).is_some_and(|client| !client.stalls.any());
+    if is_free(core) {
+        let kept = io.take_kept(conn);
+        if !kept.bytes().is_empty() {
+            let used = received(core, io, woken.slot, kept.bytes());
+            io.return_kept(conn, kept, used);
+        }
+    }
+    if is_free(core) {
         io.resume_reading(conn);
     }
 }

@@ -202,14 +202,15 @@ impl Service for Core {
 
     #[inline]
     fn turn_ended(&mut self, io: &mut Io) {
-        if self.clients.end_heavy_turn(&self.context.metrics) {
-            // Force another turn even if nothing else happens.
-            io.set_timer(io.now_ns(), HEAVY_TIMER);
-        }
+        self.clients.end_heavy_turn(&self.context.metrics);
         while !self.clients.wake.is_empty() || !self.links.reopening.is_empty() {
             pause::check_for_pause(self, io);
             intake::read_on(self, io);
             settle(self, io);
+        }
+        if self.clients.heavy.is_waited_for() {
+            // Force another turn even if nothing else happens.
+            io.set_timer(io.now_ns(), HEAVY_TIMER);
         }
         if self.handover.as_deref().is_some_and(Handover::has_left) {
             connections::settle(self, io);

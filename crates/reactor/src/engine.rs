@@ -232,6 +232,7 @@ impl Io {
             self.finish(index, false);
         } else {
             connection.state = State::Lingering;
+            self.uncount_closing(index);
             self.commands.push(Command::Shutdown { index });
         }
     }

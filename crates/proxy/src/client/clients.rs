@@ -212,8 +212,7 @@ impl Clients {
     }
 
     /// Ends a turn: lets waiting clients read their heavy requests, as many as one turn may read.
-    /// `true`: some still wait.
-    pub(crate) fn end_heavy_turn(&mut self, metrics: &CoreMetrics) -> bool {
+    pub(crate) fn end_heavy_turn(&mut self, metrics: &CoreMetrics) {
         self.heavy.end_turn();
         loop {
             let Self { heavy, slots, .. } = &mut *self;
@@ -226,7 +225,6 @@ impl Clients {
                 self.unstall(metrics, waited.slot, Stall::HEAVY);
             }
         }
-        self.heavy.is_waited_for()
     }
 
     /// Takes a reason away; with the last one gone the core reads from the client again before this

@@ -23,20 +23,13 @@ pub(crate) struct Links {
     /// Links with something to complete before this turn's flush.
     pub(crate) dirty: Vec<LinkKey>,
     /// Links that were full and have room for clients in line.
-    pub(crate) reopening: Vec<Reopening>,
+    pub(crate) reopening: Vec<LinkRef>,
     /// Links that are opening, by role.
     pub(crate) openings: Openings,
     /// Links that may open in this turn.
     pub(crate) allowance: Allowance,
     /// Expiry of the timer for frames that gather, nanoseconds; `u64::MAX`: none is set.
     pub(crate) gather_timer_ns: u64,
-}
-
-/// A link that was full and has room again.
-pub(crate) struct Reopening {
-    pub(crate) link: LinkRef,
-    /// Number of clients in line that the core may still read in this turn.
-    pub(crate) left: usize,
 }
 
 /// A link and its node, borrowed at once.

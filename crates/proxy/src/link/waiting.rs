@@ -15,7 +15,6 @@ use crate::client::Stall;
 use crate::core::Core;
 use crate::ids::{LinkKey, LinkRef};
 use crate::limits;
-use crate::link::links::Reopening;
 
 /// Checks whether a full link has room again. If so, the core reads from the clients in line at the
 /// end of this turn.
@@ -32,23 +31,25 @@ pub(crate) fn reconsider_full(core: &mut Core, io: &mut Io, key: LinkKey) {
     link.full = !link.waiting.is_empty();
     if link.full {
         link.is_reopening = true;
-        let (link, left) = (LinkRef { key, conn: link.conn }, link.waiting.len());
-        core.links.reopening.push(Reopening { link, left });
+        let link = LinkRef { key, conn: link.conn };
+        core.links.reopening.push(link);
     }
 }
 
 /// Takes the next client out of the line of a link that has room again. `false`: there is none.
+///
+/// A client that is read either leaves room or fills the link, and only a client that fills it
+/// joins the line again, so the line of a turn ends. Clients that joined it in this turn count.
 pub(crate) fn unstall_next(core: &mut Core, io: &mut Io) -> bool {
     let Core { clients, links, context, .. } = &mut *core;
-    while let Some(Reopening { link: at, mut left }) = links.reopening.pop() {
+    while let Some(at) = links.reopening.pop() {
         let Some(link) = links.find_mut(at) else { continue };
         let has_room = !link.streams.is_full() && !link.has_too_many_bytes(io);
-        let next = if has_room && left > 0 { link.waiting.pop_front() } else { None };
+        let next = if has_room { link.waiting.pop_front() } else { None };
         link.full = !has_room;
         link.is_reopening = next.is_some();
         let Some(client) = next else { continue };
-        left -= 1;
-        links.reopening.push(Reopening { link: at, left });
+        links.reopening.push(at);
         if clients.find(client).is_some() {
             clients.unstall(&context.metrics, client.slot, Stall::LINK);
             return true;

@@ -303,6 +303,29 @@ fn the_line_of_a_full_link_goes_round() {
     assert!(stalled <= bound, "{stalled} requests were held for {answered} answers");
 }
 
+/// A client that joins the line of a full link in the turn in which the link gets room is read as
+/// well.
+#[test]
+fn a_client_that_joins_the_line_as_it_ends_does_not_wait() {
+    for seed in 1..30 {
+        let mut testbed = Testbed::bare(|options| {
+            options.seed = seed;
+            (options.nodes, options.aggregate) = (1, vec![false]);
+            options.config.in_flight_max = 2;
+        });
+        testbed.hook_all(|| Box::new(|_| Action::Delay(MILLISECOND)));
+        let clients: Vec<_> = (0..8).map(|_| testbed.started_offender(4)).collect();
+        for round in 0..200 {
+            let client = clients[round % clients.len()];
+            testbed.send(client, &bytes::query(4, round as i16, TEXT));
+            testbed.run_for(MILLISECOND / 3);
+        }
+        testbed.run_for(SECOND / 2);
+        let answers = clients.iter().map(|client| testbed.scene.world.host(*client).answers.len());
+        assert_eq!(answers.sum::<usize>(), 200, "seed {seed}: a client waits for an idle link");
+    }
+}
+
 /// One client that has not logged in holds little. Many of them hold much, at no cost to a client
 /// that has, even if that one holds the most.
 #[test]
