@@ -128,6 +128,14 @@ def parent_of(process: int) -> int:
     return int(status.rsplit(")", 1)[1].split()[1])
 
 
+def has_ended(process: int) -> bool:
+    try:
+        status = Path(f"/proc/{process}/stat").read_text()
+    except FileNotFoundError:
+        return True
+    return status.rsplit(")", 1)[1].split()[0] == "Z"
+
+
 def test_what_the_command_began_is_stopped_with_it(fleet, session, name, tmp_path):
     """A shell that gets SIGTERM ends, and leaves the program that it waits for."""
     begun = tmp_path / "begun"
@@ -136,7 +144,7 @@ def test_what_the_command_began_is_stopped_with_it(fleet, session, name, tmp_pat
     session.execute("DELETE FROM shunt.locks WHERE name = %s IF owner = 'me'", (name,))
     code, out, err = ended(run)
     assert code == 76 and "lost" in err, (out, err)
-    assert not Path(f"/proc/{process}").exists(), "it works on without the lock"
+    assert has_ended(process), "it works on without the lock"
 
 
 def test_the_lock_is_held_until_all_of_a_command_has_ended(fleet, session, name, tmp_path):

@@ -510,6 +510,7 @@ impl Running {
         loop {
             let (left, has_ended) = (self.processes(), !matches!(self.child.try_wait(), Ok(None)));
             if has_ended && left.is_empty() {
+                descendants::reap_orphans(self.child.id());
                 return;
             }
             if now() < until {
