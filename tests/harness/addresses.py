@@ -16,7 +16,6 @@ RINGS = {
     "cost": (54, 3),
     "tls": (61, 1),
     "identities": (62, 1),
-    "identity-certificates": (63, 1),
     "quorum": (64, 3),
     "locks": (67, 3),
     "lwt": (71, 3),
