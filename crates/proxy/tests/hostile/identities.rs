@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use shunt_proxy::config::{Config, Identities, Identity, IdentityLogin, RolePassword, Secret};
+use shunt_proxy::config::{Config, Identities, Identity, Secret};
 use shunt_reactor::sim::{HostId, SECOND};
 use shunt_reactor::{NameKind, PeerName};
 use shunt_testing::{bytes, simulated};
@@ -16,19 +16,18 @@ use super::handshake_node::{Reaction, select};
 use super::handshake_testbed::{HandshakeTestbed, TOKEN};
 use super::testbed::Testbed;
 
-pub const SHOP: &str = "spiffe://example/shop";
-pub const BILLING: &str = "spiffe://example/billing";
+const SHOP: &str = "spiffe://example/shop";
+const BILLING: &str = "spiffe://example/billing";
 const SHOP_TOKEN: &[u8] = b"\0shop\0one";
 const BILLING_TOKEN: &[u8] = b"\0billing\0two";
 
-pub fn identity(uri: &str, username: &str, password: &str) -> Arc<Identity> {
-    let role = RolePassword {
+fn identity(uri: &str, username: &str, password: &str) -> Arc<Identity> {
+    Arc::new(Identity {
+        name: PeerName::new(NameKind::Uri, uri),
         username: username.to_owned(),
-        file: "file".into(),
+        password_file: "file".into(),
         password: Secret::new(password),
-    };
-    let name = PeerName::new(NameKind::Uri, uri);
-    Arc::new(Identity { name, login: IdentityLogin::Password(role) })
+    })
 }
 
 fn both() -> Identities {
@@ -45,7 +44,7 @@ fn with(nodes: usize, auth: ClientAuth, identities: Identities) -> HandshakeTest
 
 impl HandshakeTestbed {
     /// A client whose certificate has these URIs, and that has sent STARTUP.
-    pub fn certified(&mut self, uris: &[&str]) -> HostId<simulated::Client> {
+    fn certified(&mut self, uris: &[&str]) -> HostId<simulated::Client> {
         let client = self.testbed.offender();
         let names = uris.iter().map(|uri| PeerName::new(NameKind::Uri, uri)).collect();
         self.testbed.scene.world.show_certificate(client, names);
@@ -53,7 +52,7 @@ impl HandshakeTestbed {
         client
     }
 
-    pub fn identified(&mut self, uri: &str) -> HostId<simulated::Client> {
+    fn identified(&mut self, uri: &str) -> HostId<simulated::Client> {
         let client = self.certified(&[uri]);
         assert_eq!(self.next_opcode(client), opcode::READY);
         client
@@ -73,14 +72,14 @@ impl HandshakeTestbed {
         assert_eq!(self.tokens(), [token]);
     }
 
-    pub fn reload(&mut self, auth: ClientAuth, identity: Identities) {
+    fn reload(&mut self, auth: ClientAuth, identity: Identities) {
         let config = self.testbed.scene.options.config.clone();
         let config = Config { tls_client_auth: auth, identity, ..config };
         self.testbed.scene.reload_as(config);
         self.testbed.run_for(SECOND);
     }
 
-    pub fn is_closed(&self, client: HostId<simulated::Client>) -> bool {
+    fn is_closed(&self, client: HostId<simulated::Client>) -> bool {
         self.testbed.scene.world.host(client).is_closed()
     }
 }

@@ -106,11 +106,7 @@ pub(super) struct Running {
 }
 
 impl ProxyPart {
-    pub(super) fn new(
-        running: Running,
-        identity_files: IdentityFiles,
-        reload: Option<Reload>,
-    ) -> Self {
+    pub(super) fn new(running: Running, reload: Option<Reload>) -> Self {
         let Running {
             config,
             pages,
@@ -134,7 +130,7 @@ impl ProxyPart {
             acceptor,
             listeners,
             outgoing,
-            identity_files,
+            identity_files: IdentityFiles::default(),
             accepting_died,
             mailers,
             metrics,
@@ -249,7 +245,6 @@ impl ProxyPart {
     /// Puts a configuration into force.
     fn apply(&mut self, config: Config) {
         let config = Arc::new(config);
-        self.identity_files.applied(&self.config.borrow(), &config);
         self.send_all(&CoreMail::Reload(Arc::clone(&config)));
         self.config.send_replace(config);
     }
@@ -310,14 +305,10 @@ impl ProxyPart {
             }
             problems.lines().to_vec()
         })?;
-        let before = Arc::clone(&self.config.borrow());
-        let mut reloaded = before.reloaded(&new);
-        // Options of `node_tls` that wait for a restart hold for the identities' certificates too.
-        reloaded.config.identity.take_sessions(&before.identity);
-        let unreadable = reloaded.config.read_identities();
+        let reloaded = self.config.borrow().reloaded(&new);
         // The new configuration is valid as a whole. The part of it that can change now may not fit
         // the options that need a restart.
-        let problems = [unreadable, reloaded.config.problems()].concat();
+        let problems = reloaded.config.problems();
         for Problem { key, message: why } in &problems {
             error!(key, why, needs_restart = ?reloaded.waiting, "the configuration stays as it is: the new one is valid only after a restart");
         }
@@ -368,11 +359,14 @@ impl ProxyPart {
         }
     }
 
-    /// Passes new passwords and certificates of identities on.
+    /// Passes new passwords of identities on.
     fn reload_identities(&mut self) {
         let config = Arc::clone(&self.config.borrow());
         let Some(identity) = self.identity_files.tick(&config, Instant::now()) else { return };
-        self.apply(Config { identity, ..(*config).clone() });
+        info!("identities have new passwords, which new clients and links use");
+        let config = Arc::new(Config { identity, ..(*config).clone() });
+        self.send_all(&CoreMail::Reload(Arc::clone(&config)));
+        self.config.send_replace(config);
     }
 
     fn order_http(&self, order: Order) {

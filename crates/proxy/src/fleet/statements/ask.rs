@@ -262,7 +262,6 @@ pub(crate) fn pool(core: &mut Core, io: &mut Io) -> Option<PoolId> {
     let key = PoolKey {
         login,
         identity: None,
-        certificate: None,
         version,
         keyspace: None,
         compression: None,
