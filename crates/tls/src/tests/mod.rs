@@ -2,7 +2,6 @@
 
 mod authority;
 mod chains;
-mod client_certificates;
 mod early_data;
 mod exhaustion;
 mod files;
