@@ -268,7 +268,7 @@ impl Proxy<'_> {
                 Err(failed) if is_final(&failed) || left.is_zero() => {
                     return Err(Refused::Failed(failed));
                 }
-                Err(_) => thread::sleep(PAUSE),
+                Err(_) => pause(PAUSE),
             }
             is_first = false;
         }
@@ -319,7 +319,7 @@ impl Proxy<'_> {
             if self.query(&text, &values).is_ok() {
                 return;
             }
-            thread::sleep(PAUSE);
+            pause(PAUSE);
         }
         eprintln!("lock {} could not be released; it ends when its TTL expires", self.lock.name);
     }
@@ -349,6 +349,13 @@ fn is_final(failed: &Failed) -> bool {
     failed
         .code
         .is_some_and(|code| code == error_code::BAD_CREDENTIALS || code >= error_code::SYNTAX_ERROR)
+}
+
+fn pause(time: Duration) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+    if let Ok(runtime) = runtime {
+        runtime.block_on(async { tokio::time::sleep(time).await });
+    }
 }
 
 /// Seconds since the host started, those included in which it slept.
@@ -474,7 +481,7 @@ impl Running {
                 }
             };
             if let Some(status) = ended
-                && !(self.was_told && !self.processes().is_empty())
+                && (!self.was_told || self.processes().is_empty())
             {
                 return Ok(Some(status));
             }
@@ -522,7 +529,7 @@ impl Running {
                 eprintln!("warning: processes {numbers:?} of the command could not be stopped");
                 return;
             }
-            thread::sleep(LOOK);
+            pause(LOOK);
         }
     }
 }
