@@ -148,7 +148,7 @@ pub const META_TABLES: [&str; 3] = [
 /// which tables take part in transactions, also in [`META_KEYSPACE`]. A version without
 /// transactions ignores them.
 ///
-/// All modes are in one partition, that of `enabled = true`. Proxies read it by its key, so that
+/// One partition has all modes, that of `enabled = true`. Proxies read it by its key, so that
 /// only its own replicas have to answer (ADR 39).
 pub const TRANSACTION_TABLES: [&str; 6] = [
     "CREATE TABLE IF NOT EXISTS shunt_meta.txn_shard (cluster text, shard int, generation bigint, claim uuid, sealed bigint, \

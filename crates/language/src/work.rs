@@ -43,7 +43,7 @@ impl Work {
     /// Checks that the bound was not exceeded.
     ///
     /// # Errors
-    /// It was.
+    /// The bound was exceeded.
     pub fn check(&self) -> Result<(), InvalidRequest> {
         match self.left.get() {
             Some(_) => Ok(()),

@@ -229,7 +229,7 @@ fn refuse_request(core: &mut Core, io: &mut Io, slot: u32, stream: i16, fault: &
 /// True if a large or compressed request may be read in this turn.
 ///
 /// # Errors
-/// It claims more bytes than a client may send before its login.
+/// The request claims more bytes than a client may send before its login.
 #[cold]
 fn admit_heavy(
     clients: &mut Clients,

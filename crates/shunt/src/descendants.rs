@@ -58,7 +58,7 @@ pub(crate) fn reap_orphans(except: u32) {
     }
 }
 
-/// All processes of the host: number, parent, and whether it has ended.
+/// Processes of the host: number, parent, and whether the process has ended.
 fn processes() -> io::Result<impl Iterator<Item = (i32, i32, bool)>> {
     let processes = fs::read_dir("/proc")?.filter_map(|entry| {
         let pid = entry.ok()?.file_name().to_str()?.parse().ok()?;

@@ -43,7 +43,7 @@ impl Owner {
 pub(crate) struct Heavy {
     /// Bytes that this turn has read or has promised.
     taken: usize,
-    /// Those with clients in line, the next one to have a turn at the front.
+    /// Owners with clients in line; the front one has the next turn.
     turns: VecDeque<Owner>,
     /// Their clients, with the bytes of the next requests.
     waiting: HashMap<Owner, VecDeque<(ClientRef, usize)>>,

@@ -22,7 +22,7 @@ pub enum Obstacle {
     None,
     /// An earlier version has made the tables.
     EarlierLayout,
-    /// These nodes of the ring are down, as a bit set.
+    /// Nodes of the ring that are down, as a bit set.
     NodesDown(Ring, u64),
 }
 
@@ -83,7 +83,7 @@ impl TransactionTestbed {
     }
 }
 
-/// All pairs of nodes share a range, so that no question about all ranges has an answer.
+/// Every pair of nodes shares a range, so no question about all ranges has an answer.
 #[test]
 fn two_nodes_of_other_ranges_stop_no_keyspace() {
     let (_, ring) = testbed();

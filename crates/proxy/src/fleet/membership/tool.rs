@@ -93,7 +93,7 @@ pub enum There {
     Anothers(String),
 }
 
-/// What to do with another table of the name that one of [`schema::tables`] gives.
+/// Advice about another table of the name that one of [`schema::tables`] gives.
 pub fn remedy(statement: &str) -> &'static str {
     match schema::is_in_one_partition(statement) {
         // A table of modes or rules that is dropped too early takes them all away.
