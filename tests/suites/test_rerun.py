@@ -52,7 +52,7 @@ def play(tmp_path, capsys):
     return run
 
 
-@pytest.mark.parametrize(("fault", "name"), [
+LATE = [
     ("raise TimeoutError('no event')", "TimeoutError"),
     ("raise ConnectionRefusedError('nobody there')", "ConnectionRefusedError"),
     ("raise ConnectionResetError('closed')", "ConnectionResetError"),
@@ -61,13 +61,20 @@ def play(tmp_path, capsys):
     (NO_HOST, "NoHostAvailable"),
     (NO_HOST_UP, "NoHostAvailable"),
     (NO_POOL, "NoHostAvailable"),
-])
-def test_a_missing_answer_is_tried_once_more_and_named(play, fault, name):
-    totals, printed = play(ONCE.format(fault))
-    assert totals == (1, 0), printed
+]
+
+
+@pytest.mark.parametrize("first", range(0, len(LATE), rerun.RERUNS_MAX))
+def test_a_missing_answer_is_tried_once_more_and_named(play, first):
+    faults = LATE[first:first + rerun.RERUNS_MAX]
+    totals, printed = play(*(ONCE.format(fault) for fault, _ in faults))
+    assert totals == (len(faults), 0), printed
     closing = [line for line in printed.splitlines() if line.startswith("ran twice: ")]
-    assert len(closing) == 1 and "test_it" in closing[0] and name in closing[0] and "passed the second time" in closing[0]
-    assert printed.splitlines()[-1] == "1 passed, 0 failed"
+    assert len(closing) == len(faults), printed
+    for number, (_, name) in enumerate(faults):
+        of_suite, = (line for line in closing if f"suite {number}: " in line)
+        assert "test_it" in of_suite and name in of_suite and "passed the second time" in of_suite
+    assert printed.splitlines()[-1] == f"{len(faults)} passed, 0 failed"
 
 
 # Its first run fails, and so does the clean-up.
@@ -103,7 +110,7 @@ def test_a_second_missing_answer_fails(play):
     assert totals == (0, 1) and "FAILED again" in printed
 
 
-@pytest.mark.parametrize("fault", [
+VERDICTS = [
     "assert [1] == [2]",
     "assert False, 'TimeoutError: only in the words'",
     "raise ValueError('wrong')",
@@ -112,11 +119,13 @@ def test_a_second_missing_answer_fails(play):
     WRONG_HOST,
     "import pytest; pytest.fail('leaked 3 files')",
     "raise ExceptionGroup('two', [TimeoutError(), ValueError()])",
-])
-def test_a_verdict_fails_at_once(play, fault):
-    totals, printed = play(ONCE.format(fault))
-    assert totals == (0, 1), printed
-    assert "ran twice" not in printed and "once more" not in printed
+]
+
+
+def test_verdicts_fail_at_once(play):
+    totals, printed = play("\n".join(f"def test_{number}():\n    {fault}" for number, fault in enumerate(VERDICTS)))
+    assert totals == (0, len(VERDICTS)), printed
+    assert not any(words in printed for words in ("ran twice", "once more", "without an answer")), printed
 
 
 def test_a_crash_fails_though_every_test_passed(play):
