@@ -3,7 +3,7 @@
 use clap::{Args, Parser, Subcommand};
 use shunt_bench::cli::BenchCommand;
 
-use crate::console::{Clients, Hot, Kick, LogLevel, Nodes, Options, Queries, Reload, Slow};
+use crate::console::{Clients, Hot, Kick, LogLevel, Nodes, Options, Queries, Reload, Slow, Top};
 use crate::doctor::Doctor;
 use crate::fleet::Fleet;
 use crate::help;
@@ -218,6 +218,15 @@ Examples:
       Takes the lock from its holder, and names that holder. The next holder gets a larger fence.
 ";
 
+const TOP_EXAMPLES: &str = "\
+Examples:
+  shunt top
+      Shows clients, queries, nodes and hot keys, and closes clients. The key ? lists the others.
+
+  shunt top --once --table nodes
+  shunt top --once --json
+";
+
 const CLIENTS_EXAMPLES: &str = "\
 Examples:
   shunt clients
@@ -370,6 +379,9 @@ pub(crate) enum Command {
     /// List locks, show a queue, or take a lock from its holder
     #[command(after_help = help::ending(LOCKS_EXAMPLES, "locks"))]
     Locks(Box<Locks>),
+    /// Watch a running proxy in the terminal
+    #[command(after_help = help::ending(TOP_EXAMPLES, "top"))]
+    Top(Box<Top>),
     /// List the clients of a running proxy, those that send most first
     #[command(after_help = help::ending(CLIENTS_EXAMPLES, "clients"))]
     Clients(Box<Clients>),

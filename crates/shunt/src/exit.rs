@@ -11,7 +11,7 @@ const SERVERS: &[&str] = &["up", "proxy", "node", "dispatch", "agent", "multiget
 
 /// Commands that ask a running proxy.
 const CONSOLE: &[&str] =
-    &["clients", "nodes", "slow", "queries", "hot", "config", "log-level", "kick", "reload"];
+    &["top", "clients", "nodes", "slow", "queries", "hot", "config", "log-level", "kick", "reload"];
 
 /// The meanings of the codes. [`help`] shows each command its own.
 const MEANINGS: &[Meaning] = &[
@@ -42,6 +42,7 @@ const MEANINGS: &[Meaning] = &[
     (75, &["lock"], "still held by another owner when --wait expired; -E sets another code"),
     (76, &["lock"], "the lock was lost, and the command was stopped"),
     (127, &["lock"], "the command could not be started; other codes are the command's own"),
+    (130, &["top"], "ended by Ctrl-C or a signal"),
     (130, SERVERS, "stopped by a second signal, without waiting for the drain"),
 ];
 

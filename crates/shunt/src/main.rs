@@ -64,6 +64,7 @@ fn main() -> ExitCode {
         Some(Command::Fleet(fleet)) => fleet::run(&fleet).into(),
         Some(Command::Lock(lock)) => lock::run(&lock),
         Some(Command::Locks(locks)) => locks::run(&locks).into(),
+        Some(Command::Top(top)) => top.run().into(),
         Some(Command::Clients(clients)) => clients.run().into(),
         Some(Command::Nodes(nodes)) => nodes.run().into(),
         Some(Command::Slow(slow)) => slow.run().into(),

@@ -3,8 +3,8 @@
 use clap::Args;
 use serde_json::{Map, Value, json};
 
-use super::http::{AdminAccess, get, refused};
-use super::{complain, table, views};
+use super::http::{AdminAccess, complain, get, refused};
+use super::{table, views};
 use crate::exit::{Exit, Failure};
 use crate::{logging, print};
 use hyper::StatusCode;

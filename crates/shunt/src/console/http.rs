@@ -18,6 +18,7 @@ use shunt_tls::Stream;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
+use super::table;
 use crate::exit::{Exit, Failure};
 use crate::fleet::TlsAccess;
 
@@ -71,6 +72,12 @@ impl Answer {
         };
         refused(format!("the proxy refused the request: {reason}{advice}"))
     }
+}
+
+/// Prints a failure.
+pub(super) fn complain(failure: &Failure) -> Exit {
+    eprintln!("error: {}", table::printable(&failure.message));
+    failure.exit
 }
 
 impl AdminAccess {

@@ -5,6 +5,7 @@ mod control;
 mod http;
 mod options;
 mod table;
+mod top;
 mod views;
 
 use clap::Args;
@@ -14,8 +15,9 @@ use serde_json::Value;
 use crate::exit::{Exit, Failure};
 use crate::print;
 pub(crate) use control::{Kick, LogLevel, Reload};
-use http::{AdminAccess, get, refused};
+use http::{AdminAccess, complain, get, refused};
 pub(crate) use options::Options;
+pub(crate) use top::Top;
 use views::{Order, View};
 
 /// A table of a running proxy.
@@ -129,10 +131,4 @@ impl Listing {
             eprintln!("warning: these cores have not answered in time: {}", cores.join(", "));
         }
     }
-}
-
-/// Prints a failure.
-fn complain(failure: &Failure) -> Exit {
-    eprintln!("error: {}", table::printable(&failure.message));
-    failure.exit
 }

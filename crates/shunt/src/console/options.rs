@@ -3,9 +3,9 @@
 use clap::Args;
 use serde_json::Value;
 
-use super::http::{AdminAccess, get};
+use super::http::{AdminAccess, complain, get};
 use super::table::{self, Column, Form};
-use super::{complain, views};
+use super::views;
 use crate::exit::{Exit, Failure};
 use crate::print;
 

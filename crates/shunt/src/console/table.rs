@@ -128,7 +128,7 @@ fn cut(text: &str, width: usize) -> String {
 }
 
 /// A value as text; `None` if there is none.
-fn cell(value: &Value, form: Form) -> Option<String> {
+pub(super) fn cell(value: &Value, form: Form) -> Option<String> {
     let text = match (form, value) {
         (_, Value::Null) => return None,
         (Form::Milliseconds, value) => format!("{:.1}", value.as_f64()?),
