@@ -67,8 +67,14 @@ impl Forger {
 
     /// A record of type `kind` with at most 16 KiB, and a little more, of content (RFC 8446, 5.2).
     pub fn seal(&mut self, kind: u8, content: &[u8]) -> Vec<u8> {
+        self.seal_padded(kind, content, 0)
+    }
+
+    /// The same with so many zeros behind the content (RFC 8446, 5.4).
+    pub fn seal_padded(&mut self, kind: u8, content: &[u8], padding: usize) -> Vec<u8> {
         let mut inner = content.to_vec();
         inner.push(kind);
+        inner.resize(inner.len() + padding, 0);
         let [.., high, low] = (inner.len() + AES_128_GCM.tag_len()).to_be_bytes();
         let header = [DATA, 3, 3, high, low];
         let mut nonce = self.iv;

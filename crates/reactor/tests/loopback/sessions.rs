@@ -1,7 +1,7 @@
 //! Encrypted connections: handshakes beside the acceptor, and those of outgoing connections.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -25,6 +25,8 @@ for_each_driver!(
     the_end_waits_for_the_bytes_before_it,
     a_client_may_end_in_the_write_that_ends_its_handshake,
     an_end_is_answered_with_an_end,
+    answers_reach_a_client_that_sends_no_more,
+    a_stream_that_is_cut_gives_nothing_of_its_last_record,
     a_silent_client_has_a_deadline,
     a_broken_record_ends_the_connection,
     outgoing_connections_are_encrypted,
@@ -369,6 +371,59 @@ fn an_end_is_answered_with_an_end(choice: IoChoice) {
     client.stream.write_all(&out).unwrap();
     while client.read() {}
     assert!(client.ended);
+}
+
+fn answers_reach_a_client_that_sends_no_more(choice: IoChoice) {
+    let (handler, told) = reporting(|io, event, tell| match event {
+        Event::Received(conn, data) if data.ends_with(b".") => {
+            io.output(conn).extend(pattern(4 << 20, 8));
+            data.len()
+        }
+        Event::Closed(_, reason) => {
+            tell(reason);
+            0
+        }
+        _ => 0,
+    });
+    let server = SecureServer::start(choice, PATIENT, handler);
+    // Without an end that the session announces, as careless clients close.
+    let mut client = Client::connect(server.address, 1, b"all I have to say.");
+    client.stream.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(next(&told), CloseReason::Peer);
+    let mut received = Vec::new();
+    client.stream.read_to_end(&mut received).unwrap();
+    client.received.extend_from_slice(&received);
+    let opened = client.session.open(&mut client.received, &mut client.plain).unwrap();
+    assert!(opened.ended && client.plain == pattern(4 << 20, 8));
+}
+
+fn a_stream_that_is_cut_gives_nothing_of_its_last_record(choice: IoChoice) {
+    let (handler, told) = reporting(|_, event, tell| match event {
+        Event::Received(_, data) => {
+            tell(Ok(data.to_vec()));
+            data.len()
+        }
+        Event::Closed(_, reason) => {
+            tell(Err(reason));
+            0
+        }
+        _ => 0,
+    });
+    let server = SecureServer::start(choice, PATIENT, handler);
+    let mut client = Client::connect(server.address, 1, b"whole");
+    let mut record = Vec::new();
+    client.session.seal(b"cut", &mut record).unwrap();
+    // The header of the first record, whose content has one byte at least.
+    client.stream.write_all(&record[..4]).unwrap();
+    client.stream.shutdown(Shutdown::Write).unwrap();
+    let (mut received, mut end) = (Vec::new(), None);
+    while end.is_none() {
+        match next(&told) {
+            Ok(part) => received.extend(part),
+            Err(reason) => end = Some(reason),
+        }
+    }
+    assert_eq!((&received[..], end), (&b"whole"[..], Some(CloseReason::Peer)));
 }
 
 fn a_silent_client_has_a_deadline(choice: IoChoice) {

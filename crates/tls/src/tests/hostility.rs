@@ -1,13 +1,15 @@
 //! Peers that break the protocol: before, during and after the handshake.
 
 use rustls::ProtocolVersion;
-use rustls::version::TLS12;
+use rustls::version::{TLS12, TLS13};
 
 use super::authority::{Authority, client, server};
 use super::link::{End, Peer, Plain, client_config, pair, shake};
 use crate::ClientAuth;
 use crate::forgery::{DATA, Forger, HANDSHAKE};
 
+/// The type of records with alerts (RFC 8446, B.1).
+const ALERT: u8 = 21;
 /// More than a session takes that holds nothing.
 const REST_BYTES_MAX: usize = 8 << 10;
 
@@ -58,6 +60,44 @@ fn plaintext_after_the_handshake_is_a_fault() {
     let (_, mut end) = forged();
     end.take(&[DATA, 3, 3, 0, 5, 1, 2, 3, 4, 5]);
     assert_ne!(end.fault(), "none");
+}
+
+#[test]
+fn plaintext_after_a_client_hello_is_a_fault() {
+    let ca = Authority::new("CA");
+    let server = server(&ca, ClientAuth::None);
+    let startup = [4, 0, 0, 0, 1, 0, 0, 0, 22, 0, 1];
+    for version in [&TLS12, &TLS13] {
+        let hello = Plain::client(client_config(&ca, None, &[version])).output();
+        let mut end = End::new(server.session());
+        end.take(&hello);
+        assert_eq!(end.fault(), "none");
+        assert!(!end.output().is_empty(), "the server has answered");
+        end.take(&startup);
+        assert_eq!(end.fault(), "the peer does not speak TLS");
+        assert!(end.session.is_handshaking() && end.plain.is_empty());
+        let mut end = End::new(server.session());
+        end.take(&[&hello[..], &startup].concat());
+        assert_ne!(end.fault(), "none");
+        assert!(end.session.is_handshaking() && end.plain.is_empty());
+    }
+}
+
+#[test]
+fn padding_is_no_content() {
+    let (mut forger, mut end) = forged();
+    for padding in [1, 100, 16_384 - b"data".len()] {
+        end.take(&forger.seal_padded(DATA, b"data", padding));
+        assert_eq!((end.fault(), &end.plain[..]), ("none", &b"data"[..]), "{padding}");
+        end.plain.clear();
+    }
+    // A record with nothing else has no type.
+    end.take(&forger.seal_padded(0, b"", 100));
+    assert_ne!(end.fault(), "none");
+    let (mut forger, mut end) = forged();
+    end.take(&forger.seal_padded(DATA, b"data", 16_384));
+    assert_eq!(end.fault(), "the peer sent a record that is too large");
+    assert!(end.plain.is_empty());
 }
 
 #[test]
@@ -322,6 +362,28 @@ fn an_alert_ends_the_handshake() {
         end.take(&[21, 3, 3, 0, 2, 2, description]);
         assert_eq!(end.fault(), phrase);
     }
+}
+
+#[test]
+fn an_alert_after_the_handshake_ends_the_session() {
+    let (mut forger, mut end) = forged();
+    end.take(&[forger.seal(DATA, b"data"), forger.seal(ALERT, &[2, 20])].concat());
+    assert_eq!(end.fault(), "the peer could not verify what we sent (bad MAC or signature)");
+    assert_eq!(end.plain, b"data");
+    assert!(end.session.seal(b"answer", &mut Vec::new()).is_err());
+    // The alert that says nothing but that the peer has sent all.
+    let (mut forger, mut end) = forged();
+    end.take(&[forger.seal(DATA, b"data"), forger.seal(ALERT, &[1, 0])].concat());
+    assert_eq!((end.fault(), end.ended, &end.plain[..]), ("none", true, &b"data"[..]));
+    assert!(!end.seal(b"answer").is_empty());
+    // Half an alert, and one in clear text.
+    let (mut forger, mut end) = forged();
+    end.take(&forger.seal(ALERT, &[2]));
+    assert_ne!(end.fault(), "none");
+    let (_, mut end) = forged();
+    end.take(&[ALERT, 3, 3, 0, 2, 1, 0]);
+    assert_ne!(end.fault(), "none");
+    assert!(!end.ended);
 }
 
 #[test]
