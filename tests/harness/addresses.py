@@ -18,6 +18,7 @@ RINGS = {
     "identities": (62, 1),
     "quorum": (64, 3),
     "locks": (67, 3),
+    "secured-drivers": (70, 1),
     "lwt": (71, 3),
     "transfers": (74, 3),
     "multiget": (77, 3),

@@ -78,6 +78,12 @@ class Authority:
         _openssl("req", "-x509", *_new_key(self.directory / "ca.key"), "-days", "3650", "-subj", f"/CN={name}", "-out", self.ca,
                  "-addext", "keyUsage=critical,keyCertSign,cRLSign")
 
+    def truststore(self, target: Path, password: str) -> Path:
+        """The authority in a file of PKCS#12, as Java takes those that it trusts."""
+        subprocess.run(["keytool", "-importcert", "-noprompt", "-alias", "authority", "-file", self.ca, "-keystore", target,
+                        "-storetype", "PKCS12", "-storepass", password], check=True, capture_output=True)
+        return target
+
     def server(self, name: str = "shunt", hosts=HOSTS, end: str = END) -> Pair:
         return self._issue(name, f"subjectAltName = {','.join(hosts)}\nextendedKeyUsage = serverAuth\n", end)
 

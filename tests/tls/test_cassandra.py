@@ -1,7 +1,5 @@
 """TLS to Cassandra with `client_encryption_options`, mutual and required."""
 
-import subprocess
-
 import pytest
 from cassandra.cluster import Cluster
 
@@ -20,9 +18,8 @@ def cassandra(authority, application, tmp_path_factory):
     directory = tmp_path_factory.mktemp("stores")
     cluster = ring.Cluster("tls", nodes=1, in_memory=True, patient=True)
     pair = authority.server("cassandra", [f"IP:{cluster.nodes[0].address}"])
-    store, trusted = pair.store(directory / "store.p12", PASSWORD), directory / "trusted.p12"
-    subprocess.run(["keytool", "-importcert", "-noprompt", "-alias", "authority", "-file", authority.ca, "-keystore", trusted,
-                    "-storetype", "PKCS12", "-storepass", PASSWORD], check=True, capture_output=True)
+    store = pair.store(directory / "store.p12", PASSWORD)
+    trusted = authority.truststore(directory / "trusted.p12", PASSWORD)
     settings = cluster.nodes[0].settings
     settings.tls = client_context(authority.ca, application)
     settings.more_yaml = f"""\

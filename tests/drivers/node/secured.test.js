@@ -29,6 +29,11 @@ async function work(client, keyspace) {
     const found = await client.execute(`SELECT v FROM ${keyspace}.items WHERE k = ?`, [key], { prepare: true });
     assert.ok(found.first().v.equals(written), `of ${size} bytes others came back`);
   }
+  const select = `SELECT k FROM ${keyspace}.items`;
+  const first = await client.execute(select, [], { prepare: true, fetchSize: 2 });
+  assert.equal(first.rows.length, 2);
+  const rest = await client.execute(select, [], { prepare: true, fetchSize: 2, pageState: first.pageState });
+  assert.equal(rest.rows.length, 1);
 }
 
 // The driver speaks v4 at most.

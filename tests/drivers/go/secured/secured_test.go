@@ -54,6 +54,8 @@ func secured(t *testing.T) (host string, port int, config *tls.Config) {
 type session struct {
 	execute func(statement string, values ...any) error
 	read    func(destination *[]byte, statement string, values ...any) error
+	// Reads keys in pages of this many rows. `hasMore` says whether there are more than those of the first page.
+	page func(statement string, rows int) (keys []int, hasMore bool, err error)
 }
 
 func work(t *testing.T, s session, keyspace string) {
@@ -78,6 +80,10 @@ func work(t *testing.T, s session, keyspace string) {
 			t.Fatalf("of %d bytes others came back", size)
 		}
 	}
+	keys, hasMore, err := s.page("SELECT k FROM "+keyspace+".items", 2)
+	if err != nil || !hasMore || len(keys) != 3 {
+		t.Fatalf("pages of two rows: %v, more than one page: %v, %v", keys, hasMore, err)
+	}
 }
 
 func TestMutualTls(t *testing.T) {
@@ -97,6 +103,14 @@ func TestMutualTls(t *testing.T) {
 				execute: func(statement string, values ...any) error { return connected.Query(statement, values...).Exec() },
 				read: func(destination *[]byte, statement string, values ...any) error {
 					return connected.Query(statement, values...).Scan(destination)
+				},
+				page: func(statement string, rows int) (keys []int, hasMore bool, err error) {
+					pages, key := connected.Query(statement).PageSize(rows).Iter(), 0
+					hasMore = len(pages.PageState()) > 0
+					for pages.Scan(&key) {
+						keys = append(keys, key)
+					}
+					return keys, hasMore, pages.Close()
 				},
 			}, "secured_go_"+strconv.Itoa(version))
 		})
@@ -118,6 +132,14 @@ func TestMutualTlsOfTheClassicDriver(t *testing.T) {
 		execute: func(statement string, values ...any) error { return connected.Query(statement, values...).Exec() },
 		read: func(destination *[]byte, statement string, values ...any) error {
 			return connected.Query(statement, values...).Scan(destination)
+		},
+		page: func(statement string, rows int) (keys []int, hasMore bool, err error) {
+			pages, key := connected.Query(statement).PageSize(rows).Iter(), 0
+			hasMore = len(pages.PageState()) > 0
+			for pages.Scan(&key) {
+				keys = append(keys, key)
+			}
+			return keys, hasMore, pages.Close()
 		},
 	}, "secured_classic")
 }

@@ -2,6 +2,7 @@
 //! address; `SHUNT_SECURED_CA`, `SHUNT_SECURED_CERTIFICATE` and `SHUNT_SECURED_KEY` are files in
 //! PEM. `tests/tls/test_other_drivers.py` makes them. Programs of other drivers do the same.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use scylla::client::Compression;
 use scylla::client::execution_profile::ExecutionProfile;
 use scylla::client::session::Session;
 use scylla::client::session_builder::SessionBuilder;
+use scylla::response::PagingState;
 
 /// Time limit of each wait.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -62,6 +64,15 @@ async fn work(session: &Session, keyspace: &str) {
         let (found,) = rows.single_row::<(Vec<u8>,)>().expect("one row");
         assert!(found == written, "of {size} bytes others came back");
     }
+    let mut keys = session.prepare(format!("SELECT k FROM {keyspace}.items")).await.expect("keys");
+    keys.set_page_size(2);
+    let first = session.execute_single_page(&keys, (), PagingState::start()).await.expect("a page");
+    let ControlFlow::Continue(state) = first.1.into_paging_control_flow() else {
+        panic!("one page has three rows, not two")
+    };
+    let rest = session.execute_single_page(&keys, (), state).await.expect("the other page");
+    let rows = [first.0, rest.0].map(|page| page.into_rows_result().expect("rows").rows_num());
+    assert_eq!(rows, [2, 1]);
 }
 
 #[test]

@@ -1,11 +1,15 @@
 package shunt.drivers;
 
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 
 import com.datastax.oss.driver.api.core.CqlSession;
 import com.datastax.oss.driver.api.core.config.DefaultDriverOption;
 import com.datastax.oss.driver.api.core.config.DriverConfigLoader;
 import com.datastax.oss.driver.api.core.cql.PreparedStatement;
+import com.datastax.oss.driver.api.core.cql.ResultSet;
+import com.datastax.oss.driver.api.core.cql.SimpleStatement;
 import java.net.InetSocketAddress;
 import java.nio.ByteBuffer;
 import java.time.Duration;
@@ -56,6 +60,9 @@ class SecuredTest {
         session.execute(select.bind(size)).one().getByteBuffer("v").get(found);
         assertArrayEquals(written, found);
       }
+      ResultSet pages = session.execute(SimpleStatement.newInstance("SELECT k FROM " + keyspace + ".items").setPageSize(2));
+      assertFalse(pages.isFullyFetched(), "the first page has two rows of three");
+      assertEquals(3, pages.all().size());
     }
   }
 }
