@@ -1,18 +1,23 @@
 """The proxies of a fleet with TLS between them, and the rounds in which a fleet in service comes to it."""
 
 import asyncio
+import struct
 import subprocess
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from harness.certificates import client_context
+from harness.certificates import client_context, place
 from harness.cql import Connection, CqlError
 from harness.ports import free_port
 from harness.proxy import binary
+from harness.tickets import resumed, ticket_key
 from harness.waits import until
 
 LOCKS = 40  # names enough for each proxy of two to own some
 OWNER = "test"
+CLIENTS = 3
 
 
 @pytest.fixture(scope="module")
@@ -97,6 +102,55 @@ def test_a_fleet_comes_to_tls_in_rounds(start, fleet, authority, application, cl
         serves_all(proxy, context, f"secured-{proxy.port}")
     assert third.metric("shunt_tls_handshakes_total", result="clear_text") == 0
     assert third.metric("shunt_certificate_expires_seconds", use="fleet") > 0
+
+
+def visit(members: list, context, session) -> tuple:
+    """Connects to a member and asks it, or the next one if that restarts: whether the session was resumed, and the next one."""
+    failures = []
+    for proxy in members:
+        try:
+            return resumed(proxy, context, session)
+        except (OSError, struct.error) as failure:
+            failures.append(failure)
+    raise AssertionError(f"no member serves: {failures}")
+
+
+def test_a_rolling_restart_fails_no_request_and_clients_resume(start, fleet, authority, application, clients_ca, tmp_path):
+    """Members with the same keys of tickets. Each returns with another certificate."""
+    keys, context = tmp_path / "keys", client_context(authority.ca, application)
+    place(ticket_key(), keys)
+    members = [start("required", *clients_ca, *options(fleet, authority), "--tls-ticket-keys", str(keys), pair=authority.member(),
+                     client=context) for _ in range(2)]
+    for proxy in members:
+        serves_all(proxy, context, f"before-{proxy.port}")
+    has_ended = threading.Event()
+
+    def client(number: int) -> int:
+        """Requests of a client that goes from member to member; each but the first with a resumed session."""
+        _, session = visit(members, context, None)
+        requests = 0
+        while not has_ended.is_set():
+            first = (number + requests) % 2
+            again, session = visit([members[first], members[1 - first]], context, session)
+            assert again, f"request {requests} began a new session"
+            requests += 1
+        return requests
+
+    with ThreadPoolExecutor(CLIENTS) as threads:
+        clients = [threads.submit(client, number) for number in range(CLIENTS)]
+        try:
+            for proxy in members:
+                assert proxy.stop() == 0
+                authority.member().install(proxy.directory)
+                proxy.start()
+                until(lambda: proxy.metric("shunt_tls_handshakes_total", result="resumed") > 0, "clients resume", told=proxy.log_tail)
+                for each in members:
+                    serves_all(each, context, f"after-{proxy.port}-{each.port}")
+        finally:
+            has_ended.set()
+        assert all(each.result() > 0 for each in clients)
+    for proxy in members:
+        proxy.stop()
 
 
 def test_a_member_that_is_not_trusted_is_named(start, fleet, authority, stranger):

@@ -3,14 +3,18 @@
 import asyncio
 import socket
 import ssl
+import time
 
 import pytest
 
 from harness.certificates import EXPIRED, client_context
 from harness.cql import ANSWER_SECONDS, Connection, ConnectionLost
+from harness.waits import until_async
 
 QUERY = "SELECT cluster_name FROM system.local"
 VERSIONS = [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3]
+# Long enough for a client to connect on any machine that the tests run on.
+VALID_SECONDS = 15
 UNKNOWN = "the CA of the peer's certificate is unknown"
 REFUSED = (ssl.SSLError, ConnectionLost, ConnectionError)
 
@@ -51,6 +55,30 @@ def test_a_client_of_another_authority(mutual, authority, stranger, version):
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_client_whose_certificate_has_expired(mutual, authority, version):
     refused(mutual, client_context(authority.ca, authority.client("former", EXPIRED), version), "expired")
+
+
+def test_a_certificate_that_expires_ends_no_connection_and_no_other_begins(mutual, authority):
+    end = time.strftime("%Y%m%d%H%M%SZ", time.gmtime(time.time() + VALID_SECONDS))
+    pair = authority.client("brief", end)
+    contexts = [client_context(authority.ca, pair, version) for version in VERSIONS]
+
+    async def is_refused(context) -> bool:
+        try:
+            await ask(mutual, context)
+        except REFUSED:
+            return True
+        return False
+
+    async def work() -> None:
+        connections = [await Connection.open(mutual.host, mutual.port, tls=context) for context in contexts]
+        for context in contexts:
+            await until_async(lambda: is_refused(context), "the certificate has expired", told=mutual.log_tail)
+        for connection in connections:
+            assert len(await connection.query(QUERY)) == 1
+            connection.close()
+
+    asyncio.run(work())
+    mutual.wait_until_it_says("handshake", "127.0.0.1", "expired")
 
 
 def test_a_client_that_does_not_trust_the_proxy(mutual, stranger, application):

@@ -1,15 +1,14 @@
 """Certificates that are replaced under load, files that cannot be used, and sessions that are resumed."""
 
 import asyncio
-import base64
-import os
 import socket
 import ssl
 
 import pytest
 
 from harness.certificates import EXPIRED, client_context, place
-from harness.cql import ANSWER_SECONDS, HEADER, OPTIONS, SUPPORTED, Connection, ConnectionLost
+from harness.cql import ANSWER_SECONDS, Connection, ConnectionLost
+from harness.tickets import resumed, ticket_key
 from harness.waits import until, until_async
 
 QUERY = "SELECT cluster_name FROM system.local"
@@ -90,20 +89,6 @@ def test_the_metric_says_when_a_certificate_expires(start, authority):
     proxy = start("required", pair=authority.server(end="20270101000000Z"))
     path = str(proxy.directory / "tls.crt")
     assert 0 < proxy.metric("shunt_certificate_expires_seconds", use="clients", path=path) < 366 * 86_400
-
-
-def resumed(proxy, context, session) -> tuple:
-    """Whether a new client resumes the session, and the session that the proxy gives it for the next one."""
-    with socket.create_connection(proxy.address, ANSWER_SECONDS) as plain:
-        with context.wrap_socket(plain, server_hostname=proxy.host, session=session) as client:
-            # Tickets of TLS 1.3 come behind the handshake.
-            client.sendall(HEADER.pack(4, 0, 1, OPTIONS, 0))
-            assert HEADER.unpack(client.recv(HEADER.size))[3] == SUPPORTED
-            return client.session_reused, client.session
-
-
-def ticket_key() -> bytes:
-    return base64.b64encode(os.urandom(48)) + b"\n"
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
