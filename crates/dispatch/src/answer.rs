@@ -132,6 +132,9 @@ pub(crate) fn head(
         exchange.head = Vec::new();
     }
     (state.writes, state.stalled_since_ns) = (io.writes_of(conn), io.now_ns());
+    if exchange.body.is_none() {
+        state.deadline_ns = io.now_ns() + dispatcher.options.answer_timeout_ns;
+    }
     if framing == Framing::None {
         finish(dispatcher, io, client);
     }
@@ -151,11 +154,11 @@ pub(crate) fn body(
     bytes: &[u8],
 ) -> Result<(), Wrong> {
     let Some(state) = dispatcher.clients.get_mut(client) else { return Ok(()) };
-    let answer = state
-        .exchange
-        .as_mut()
-        .and_then(|exchange| exchange.answer.as_mut())
-        .ok_or(OUT_OF_ORDER)?;
+    let exchange = state.exchange.as_mut().ok_or(OUT_OF_ORDER)?;
+    let answer = exchange.answer.as_mut().ok_or(OUT_OF_ORDER)?;
+    if exchange.body.is_none() {
+        state.deadline_ns = io.now_ns() + dispatcher.options.answer_timeout_ns;
+    }
     // The initial credit is the most an agent may ever be ahead: further credit replaces bytes
     // received.
     let uncredited = answer.uncredited.saturating_add(bytes.len() as u32);

@@ -173,12 +173,15 @@ fn body(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, data: &[u8]) ->
     if data.is_empty() {
         return None;
     }
-    if exchange.request_credit == 0 || backend.is_full {
+    let room = match exchange.request_credit {
+        0 => 0,
+        credit => credit.min(backend.turns.room(exchange.ticket)),
+    };
+    if room == 0 {
         io.pause_reading(state.conn);
         return None;
     }
-    let visible =
-        &data[..data.len().min(usize::try_from(exchange.request_credit).unwrap_or(usize::MAX))];
+    let visible = &data[..data.len().min(usize::try_from(room).unwrap_or(usize::MAX))];
     let reader = exchange.body.as_mut()?;
     let taken = match reader.take(visible) {
         Ok(taken) => taken,
@@ -212,8 +215,13 @@ fn body(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, data: &[u8]) ->
     }
     if is_complete {
         exchange.body = None;
+        backend.turns.forget(exchange.ticket);
         state.deadline_ns = io.now_ns() + dispatcher.options.answer_timeout_ns;
         backend.send(io, exchange.ticket, &Message::End);
+    }
+    let (index, has_waiting) = (exchange.backend, backend.turns.has_waiting());
+    if has_waiting {
+        dispatcher.serve(io, index);
     }
     Some(taken)
 }

@@ -2,6 +2,7 @@
 
 use shunt_handover::message::{Message, Ticket};
 use shunt_handover::session::{NONCE_BYTES, OwnerHandshake, Protocol};
+use shunt_handover::turns::Turns;
 use shunt_reactor::Io;
 use tracing::{info, warn};
 
@@ -16,6 +17,11 @@ pub(crate) fn tick(dispatcher: &mut Dispatcher, io: &mut Io) {
     // A draining dispatcher takes nothing new, but still gets its connections back from agents.
     let goes_on = !dispatcher.is_draining || !dispatcher.moved.is_empty();
     for index in 0..dispatcher.backends.len() {
+        if dispatcher.backends[index].turns.has_waiting() {
+            // Turns that no body has used go to others.
+            dispatcher.backends[index].turns.lapse();
+            dispatcher.serve(io, index);
+        }
         let backend = &mut dispatcher.backends[index];
         match &backend.link {
             Link::Down { until_ns } if *until_ns <= now_ns && goes_on => {
@@ -82,8 +88,8 @@ pub(crate) fn shake(
                 encoder: session.encoder,
                 decoder: session.decoder,
             }));
-            (backend.back_off_ns, backend.is_told, backend.is_full) =
-                (limits::BACK_OFF_NS_MIN, false, false);
+            (backend.back_off_ns, backend.is_told) = (limits::BACK_OFF_NS_MIN, false);
+            backend.turns = Turns::default();
             (backend.heard_ns, backend.pinged_ns) = (io.now_ns(), io.now_ns());
             handover::control_up(dispatcher, io, index, session.instance);
             Some(used)
@@ -120,7 +126,7 @@ pub(crate) fn lost(dispatcher: &mut Dispatcher, io: &mut Io, index: usize, why: 
         backend.back_off_ns / 2 + u64::from_be_bytes(jitter) % (backend.back_off_ns / 2 + 1);
     backend.link = Link::Down { until_ns: io.now_ns() + back_off_ns };
     backend.back_off_ns = (backend.back_off_ns * 2).min(limits::BACK_OFF_NS_MAX);
-    backend.is_full = false;
+    backend.turns = Turns::default();
     if !std::mem::replace(&mut backend.is_told, true) {
         warn!(backend = %backend.address, why, "an agent cannot be reached; it is tried again until it can");
     }
@@ -133,14 +139,6 @@ pub(crate) fn lost(dispatcher: &mut Dispatcher, io: &mut Io, index: usize, why: 
 
 /// The kernel has taken an agent's bytes: reads bodies for it again.
 pub(crate) fn drained(dispatcher: &mut Dispatcher, io: &mut Io, index: usize) {
-    dispatcher.backends[index].is_full = false;
-    for (_, client) in &dispatcher.clients {
-        if client
-            .exchange
-            .as_ref()
-            .is_some_and(|exchange| exchange.backend == index && exchange.body.is_some())
-        {
-            io.resume_reading(client.conn);
-        }
-    }
+    dispatcher.backends[index].turns.drained();
+    dispatcher.serve(io, index);
 }

@@ -13,7 +13,8 @@ use crate::links;
 use crate::messages;
 use crate::policy::Handover;
 use crate::reply;
-use crate::state::{Client, Dispatcher, Link, Peer, Place};
+use crate::resume;
+use crate::state::{Client, Dispatcher, Exchange, Link, Peer, Place};
 
 /// Key of the periodic timer.
 const TICK: u64 = 1;
@@ -150,17 +151,20 @@ enum Late {
     Answer,
     Rest,
     Taking,
+    /// More of an answer that has begun.
+    MoreOfAnswer,
     /// The rest of a request body whose answer has begun.
     BodyBehindAnswer,
 }
 
 fn end_late(dispatcher: &mut Dispatcher, io: &mut Io) {
-    let (now_ns, body_timeout_ns) = (io.now_ns(), dispatcher.options.body_timeout_ns);
+    let now_ns = io.now_ns();
+    let timeouts_ns = (dispatcher.options.body_timeout_ns, dispatcher.options.answer_timeout_ns);
     let mut all = Vec::new();
     for (key, client) in
         dispatcher.clients.iter_mut().filter(|(_, client)| client.place == Place::Here)
     {
-        if let Some(late) = late(client, io, now_ns, body_timeout_ns) {
+        if let Some(late) = late(client, io, now_ns, timeouts_ns) {
             all.push((key, late));
         }
     }
@@ -175,6 +179,16 @@ fn end_late(dispatcher: &mut Dispatcher, io: &mut Io) {
                 reply::cut(dispatcher, io, client);
                 continue;
             }
+            Late::MoreOfAnswer => {
+                match exchange {
+                    Some(exchange) => {
+                        let why = "nothing more of the answer has come in time";
+                        resume::go_on(dispatcher, io, client, exchange, why);
+                    }
+                    None => reply::cut(dispatcher, io, client),
+                }
+                continue;
+            }
             Late::Head => (408, "the head of the request did not come in time"),
             Late::Body => (408, "the body of the request did not come in time"),
             Late::Answer => (504, "the backend did not answer in time"),
@@ -183,7 +197,12 @@ fn end_late(dispatcher: &mut Dispatcher, io: &mut Io) {
     }
 }
 
-fn late(client: &mut Client, io: &Io, now_ns: u64, body_timeout_ns: u64) -> Option<Late> {
+fn late(
+    client: &mut Client,
+    io: &Io,
+    now_ns: u64,
+    (body_timeout_ns, answer_timeout_ns): (u64, u64),
+) -> Option<Late> {
     let (writes, has_untaken) = (io.writes_of(client.conn), io.backlog(client.conn) > 0);
     if !has_untaken || writes != client.writes {
         (client.writes, client.stalled_since_ns) = (writes, now_ns);
@@ -193,7 +212,11 @@ fn late(client: &mut Client, io: &Io, now_ns: u64, body_timeout_ns: u64) -> Opti
     }
     if has_untaken {
         // While the client takes earlier output its time does not run.
-        client.deadline_ns = client.deadline_ns.max(now_ns + body_timeout_ns);
+        let is_answered =
+            |exchange: &Exchange| exchange.answer.is_some() && exchange.body.is_none();
+        let is_answered = client.exchange.as_ref().is_some_and(is_answered);
+        let timeout_ns = if is_answered { answer_timeout_ns } else { body_timeout_ns };
+        client.deadline_ns = client.deadline_ns.max(now_ns + timeout_ns);
         return None;
     }
     let is_over = client.deadline_ns <= now_ns;
@@ -206,6 +229,7 @@ fn late(client: &mut Client, io: &Io, now_ns: u64, body_timeout_ns: u64) -> Opti
             match (is_awaited, has_more) {
                 (true, _) => is_over.then_some(Late::Rest),
                 (false, true) => is_over.then_some(Late::BodyBehindAnswer),
+                (false, false) if exchange.body.is_none() => is_over.then_some(Late::MoreOfAnswer),
                 (false, false) => None,
             }
         }

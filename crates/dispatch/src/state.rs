@@ -7,6 +7,7 @@ use std::sync::Arc;
 use shunt_handover::message::{Decoder, Encoder, Message, Ticket};
 use shunt_handover::owner::{Owner, OwnerLimits};
 use shunt_handover::session::OwnerHandshake;
+use shunt_handover::turns::Turns;
 use shunt_handover::{Anywhere, Flow, Steer};
 use shunt_reactor::{ConnId, Io, Peers};
 use shunt_wire::http1::{BodyReader, HeadReader, Version};
@@ -151,8 +152,8 @@ pub(crate) struct Backend {
     /// Time of the agent's last message, and of the last ping to it.
     pub(crate) heard_ns: u64,
     pub(crate) pinged_ns: u64,
-    /// Too much output is pending: no bodies are read for the agent.
-    pub(crate) is_full: bool,
+    /// Turns of requests with bodies while too much output is pending.
+    pub(crate) turns: Turns,
     /// The log already says that the agent cannot be reached.
     pub(crate) is_told: bool,
 }
@@ -263,11 +264,26 @@ impl Dispatcher {
         Ticket(self.next_ticket)
     }
 
+    /// Reads the bodies that wait for room on the connection to an agent, in order, as far as it
+    /// has room.
+    pub(crate) fn serve(&mut self, io: &mut Io, index: usize) {
+        let backend = &mut self.backends[index];
+        loop {
+            let free = limits::LINK_BACKLOG_BYTES_MAX.saturating_sub(backend.backlog(io));
+            let Some(ticket) = backend.turns.next(free as u64) else { return };
+            let client = self.tickets.get(&ticket).and_then(|key| self.clients.get(*key));
+            if let Some(client) = client.filter(|client| client.place == Place::Here) {
+                io.resume_reading(client.conn);
+            }
+        }
+    }
+
     /// Removes a client's exchange, which has ended or failed.
     pub(crate) fn take_exchange(&mut self, client: usize) -> Option<Exchange> {
         let exchange = self.clients.get_mut(client)?.exchange.take()?;
         self.tickets.remove(&exchange.ticket);
         let backend = &mut self.backends[exchange.backend];
+        backend.turns.forget(exchange.ticket);
         backend.in_flight = backend.in_flight.saturating_sub(1);
         Some(exchange)
     }
@@ -306,7 +322,7 @@ impl Backend {
             back_off_ns: limits::BACK_OFF_NS_MIN,
             heard_ns: 0,
             pinged_ns: 0,
-            is_full: false,
+            turns: Turns::default(),
             is_told: false,
         }
     }
@@ -332,8 +348,8 @@ impl Backend {
     pub(crate) fn send_body(&mut self, io: &mut Io, ticket: Ticket, bytes: &[u8]) {
         let Link::Open(open) = &mut self.link else { return };
         open.encoder.body(ticket, bytes, io.output(open.conn));
-        if !self.is_full && io.backlog(open.conn) > limits::LINK_BACKLOG_BYTES_MAX {
-            self.is_full = true;
+        self.turns.sent(ticket, bytes.len() as u64);
+        if io.backlog(open.conn) > limits::LINK_BACKLOG_BYTES_MAX && self.turns.fill() {
             io.notify_drained(open.conn, limits::LINK_BACKLOG_BYTES_LOW);
         }
     }

@@ -13,6 +13,7 @@
 //! | `keys.rs` | the shared key, and the keys of a session |
 //! | `session.rs` | the handshake, in which both sides prove that they have the key, and the session's keys |
 //! | `clients.rs` | clients' connections of all event loops of one process |
+//! | `turns.rs` | turns of exchanges on a control connection that is full |
 //! | `steer.rs` | redirection of a connection's packets |
 //! | `types.rs` | types of both sides; a TCP connection as plain data is the reactor's |
 //! | `deadlines.rs`, `limits.rs` | deadlines; bounds |
@@ -38,6 +39,7 @@ pub mod message;
 pub mod owner;
 pub mod session;
 mod steer;
+pub mod turns;
 mod types;
 mod weakened;
 

@@ -71,8 +71,8 @@ pub(crate) struct DispatchCommand {
     /// Least rate of a body, in bytes a second over --body-timeout-ms; 0 accepts any byte
     #[arg(long, value_name = "BYTES", default_value = "256", value_parser = bytes, help_heading = "Limits")]
     body_rate_min: u64,
-    /// Deadline of the begin of an answer. Make it longer than the agents' --upstream-timeout-ms,
-    /// whose errors name the cause
+    /// Deadline of the begin of an answer, and of more of it. Make it longer than the agents'
+    /// --upstream-timeout-ms, whose errors name the cause
     #[arg(long, value_name = "MS", default_value = "75s", value_parser = patience, help_heading = "Times")]
     answer_timeout_ms: Duration,
     /// Time after SIGTERM in which the dispatcher still accepts connections, while `/readyz` fails.
