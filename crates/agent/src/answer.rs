@@ -172,8 +172,8 @@ fn body(agent: &mut Agent, io: &mut Io, upstream: usize, exchange: usize, data: 
     // The threshold bounds held bytes; credit and the control connection's backlog bound sent ones.
     let room = match is_held {
         true => u64::MAX,
-        false if session.is_full => 0,
-        false => state.credit,
+        false if state.credit == 0 || !state.answer.kept.is_empty() => 0,
+        false => state.credit.min(session.turns.room(state.ticket)),
     };
     if room == 0 {
         io.pause_reading(connection.conn);
@@ -204,12 +204,12 @@ fn body(agent: &mut Agent, io: &mut Io, upstream: usize, exchange: usize, data: 
     state.pace.moved_bytes += taken as u64;
     session.send_body(io, state.ticket, &visible[..taken]);
     agent.metrics.answer_bytes.of(Way::Relayed).add(taken as u64);
-    if !session.is_full && io.backlog(session.conn) > limits::SESSION_BACKLOG_BYTES_MAX {
-        session.is_full = true;
-        io.notify_drained(session.conn, limits::SESSION_BACKLOG_BYTES_LOW);
-    }
+    let (key, has_waiting) = (state.session, session.turns.has_waiting());
     if is_complete {
         finish(agent, io, exchange);
+    }
+    if has_waiting {
+        serve(agent, io, key);
     }
     Step::Used(taken)
 }
@@ -304,6 +304,18 @@ fn relay(agent: &mut Agent, io: &mut Io, exchange: usize) {
     pump(agent, io, exchange);
 }
 
+/// Reads the answers that wait for room on a control connection, in order, as many as there is room
+/// for.
+pub(crate) fn serve(agent: &mut Agent, io: &mut Io, key: usize) {
+    while let Some(session) = agent.sessions.get_mut(key) {
+        let free = limits::SESSION_BACKLOG_BYTES_MAX.saturating_sub(io.backlog(session.conn));
+        let Some(ticket) = session.turns.next(free as u64) else { return };
+        if let Some(exchange) = session.exchanges.get(&ticket).copied() {
+            pump(agent, io, exchange);
+        }
+    }
+}
+
 /// Sends kept bytes as far as credit allows, then reads on.
 pub(crate) fn pump(agent: &mut Agent, io: &mut Io, exchange: usize) {
     let Some(state) = agent.exchanges.get_mut(exchange) else { return };
@@ -314,7 +326,11 @@ pub(crate) fn pump(agent: &mut Agent, io: &mut Io, exchange: usize) {
         return request::cancel(agent, io, exchange);
     };
     let kept = &mut state.answer.kept;
-    let sent = kept.len().min(usize::try_from(state.credit).unwrap_or(usize::MAX));
+    let mut room = state.credit;
+    if room > 0 && !kept.is_empty() {
+        room = room.min(session.turns.room(state.ticket));
+    }
+    let sent = kept.len().min(usize::try_from(room).unwrap_or(usize::MAX));
     if sent > 0 {
         session.send_body(io, state.ticket, &kept[..sent]);
         agent.metrics.answer_bytes.of(Way::Relayed).add(sent as u64);
@@ -322,7 +338,7 @@ pub(crate) fn pump(agent: &mut Agent, io: &mut Io, exchange: usize) {
         state.pace.moved_bytes += sent as u64;
         kept.drain(..sent);
     }
-    if !kept.is_empty() || session.is_full {
+    if !kept.is_empty() {
         return;
     }
     state.answer.kept = Vec::new();
@@ -333,7 +349,8 @@ pub(crate) fn pump(agent: &mut Agent, io: &mut Io, exchange: usize) {
     let Some(connection) = state.upstream.and_then(|upstream| agent.upstreams.get(upstream)) else {
         return;
     };
-    if state.credit > 0 && io.is_paused(connection.conn) {
+    let may_send = state.credit > 0 && session.turns.room(state.ticket) > 0;
+    if may_send && io.is_paused(connection.conn) {
         state.deadline_ns = io.now_ns() + agent.options.upstream_timeout_ns;
         io.resume_reading(connection.conn);
     }

@@ -20,6 +20,7 @@
 //! | `packet_filter.rs` | which of their packets are let in |
 //! | `link.rs`, `offers.rs` | with `--protocol cql`: proxies' links to the server, and large answers that left them |
 //! | `metrics.rs`, `admin.rs` | metrics and status |
+//! | `log_limits.rs` | limits on log lines that others cause |
 //! | `state.rs` | the state of all of these |
 
 mod admin;
@@ -30,6 +31,7 @@ mod offers;
 mod limits;
 mod line;
 mod link;
+mod log_limits;
 mod metrics;
 mod options;
 mod packet_filter;

@@ -82,6 +82,8 @@ pub(crate) const CROWD_BYTES_MIN: u64 = 1 << 20;
 /// another waiting.
 pub(crate) const LIMITED_NS: u64 = 30 * SECOND;
 
+/// Time between two log lines of a kind that others can cause.
+pub(crate) const LOG_INTERVAL_NS: u64 = SECOND;
 /// Interval at which deadlines are checked.
 pub(crate) const TICK_NS: u64 = 100 * MS;
 /// Time from a control connection's start until both sides have proved that they have the key.

@@ -1,10 +1,13 @@
 //! Messages of owners, each handed to the step it concerns.
 
+use std::fmt::Display;
+
 use shunt_handover::message::{Message, Read, Ticket};
 use shunt_handover::session::Protocol;
 use shunt_reactor::Io;
 use tracing::{info, warn};
 
+use crate::log_limits::Line;
 use crate::state::{Agent, Peer, Phase};
 use crate::{answer, connections, effects, link, offers, request};
 
@@ -16,14 +19,19 @@ pub(crate) fn received(agent: &mut Agent, io: &mut Io, key: usize, data: &[u8]) 
         let input = &data[used..];
         let Phase::Open(open) = &mut session.phase else {
             match session.shake(io, input) {
-                Some(0) => return used,
-                Some(read) => {
+                Ok(0) => return used,
+                Ok(read) => {
                     used += read;
                     if agent.options.protocol == Protocol::Http {
                         is_control(agent, io, key);
                     }
                 }
-                None => end(agent, io, key),
+                Err(error) => {
+                    if let Some(suppressed) = agent.log_limits.admit(Line::Refused, io.now_ns()) {
+                        warn!(%error, suppressed, "a control connection is refused");
+                    }
+                    end(agent, io, key);
+                }
             }
             continue;
         };
@@ -32,10 +40,8 @@ pub(crate) fn received(agent: &mut Agent, io: &mut Io, key: usize, data: &[u8]) 
             Ok(Some((read, Read::Body(ticket, bytes)))) => {
                 used += read;
                 if !request::body(agent, io, key, ticket, bytes) {
-                    warn!(
-                        "a dispatcher has sent more of a body than it may; its control connection is closed"
-                    );
-                    end(agent, io, key);
+                    let why = "a dispatcher has sent more of a body than it may";
+                    close(agent, io, key, &why);
                 }
             }
             Ok(Some((read, Read::Message(ticket, message)))) => {
@@ -52,10 +58,7 @@ pub(crate) fn received(agent: &mut Agent, io: &mut Io, key: usize, data: &[u8]) 
                 }
                 take(agent, io, key, ticket, &message);
             }
-            Err(error) => {
-                warn!(%error, "a control connection is closed");
-                end(agent, io, key);
-            }
+            Err(error) => close(agent, io, key, &error),
         }
     }
     data.len()
@@ -95,8 +98,7 @@ fn take(agent: &mut Agent, io: &mut Io, key: usize, ticket: Ticket, message: &Me
             offers::set_shape(agent, id, ticket, head);
         }
         (Message::Request { .. }, Some(_)) => {
-            warn!("a dispatcher has used a ticket twice; its control connection is closed");
-            end(agent, io, key);
+            close(agent, io, key, &"a dispatcher has used a ticket twice");
         }
         (Message::Request { head, has_body, is_idempotent }, None) => {
             request::start(agent, io, (key, ticket), head, *has_body, *is_idempotent);
@@ -125,8 +127,7 @@ fn take(agent: &mut Agent, io: &mut Io, key: usize, ticket: Ticket, message: &Me
             let fits = connections::heard(agent, io, id, ticket, message);
             effects::out(agent, io);
             if let Err(error) = fits {
-                warn!(%error, "a control connection is closed");
-                end(agent, io, key);
+                close(agent, io, key, &error);
             }
         }
         (Message::Ping, _) => reply(agent, io, key, ticket, &Message::Pong),
@@ -144,12 +145,18 @@ fn reply(agent: &mut Agent, io: &mut Io, key: usize, ticket: Ticket, message: &M
 pub(crate) fn end_former(agent: &mut Agent, io: &mut Io) {
     while let Some(id) = agent.ending.pop() {
         if let Some(key) = agent.session_keys.get(&id).copied() {
-            warn!(
-                "a control connection is closed: its dispatcher has made another; if this goes on, two dispatchers have the same `--name`"
-            );
-            end(agent, io, key);
+            let why = "its dispatcher has made another; if this goes on, two dispatchers have the same `--name`";
+            close(agent, io, key, &why);
         }
     }
+}
+
+/// Ends a control connection, and logs why.
+fn close(agent: &mut Agent, io: &mut Io, key: usize, why: &dyn Display) {
+    if let Some(suppressed) = agent.log_limits.admit(Line::Closed, io.now_ns()) {
+        warn!(%why, suppressed, "a control connection is closed");
+    }
+    end(agent, io, key);
 }
 
 /// Ends a control connection.
@@ -185,15 +192,24 @@ pub(crate) fn lost(agent: &mut Agent, io: &mut Io, key: usize) {
     connections::session_lost(agent, io, session.id);
 }
 
-/// The kernel has taken a control connection's bytes: reads its answers again.
+/// The kernel has taken a control connection's bytes: reads answers again.
 pub(crate) fn drained(agent: &mut Agent, io: &mut Io, key: usize) {
-    let Some(session) = agent.sessions.get_mut(key) else { return };
-    session.is_full = false;
-    let mut exchanges: Vec<usize> = session.exchanges.values().copied().collect();
-    exchanges.sort_unstable();
-    for exchange in exchanges {
-        answer::pump(agent, io, exchange);
+    if let Some(session) = agent.sessions.get_mut(key) {
+        session.turns.drained();
+        answer::serve(agent, io, key);
     }
+}
+
+/// Gives the turns that no answer has used to others.
+pub(crate) fn tick(agent: &mut Agent, io: &mut Io) {
+    let waiting = agent.sessions.iter_mut().filter(|(_, session)| session.turns.has_waiting());
+    let waiting: Vec<usize> = waiting
+        .map(|(key, session)| {
+            session.turns.lapse();
+            key
+        })
+        .collect();
+    waiting.into_iter().for_each(|key| answer::serve(agent, io, key));
 }
 
 #[cfg(test)]

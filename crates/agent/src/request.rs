@@ -5,6 +5,7 @@ use shunt_reactor::Io;
 
 use crate::connections;
 use crate::limits;
+use crate::log_limits::Line;
 use crate::pool;
 use crate::shares;
 use crate::state::{Agent, Exchange};
@@ -151,7 +152,13 @@ pub(crate) fn fail(agent: &mut Agent, io: &mut Io, exchange: usize, status: u16,
     };
     agent.metrics.failed.add(1);
     if let Some(key) = direct {
-        tracing::warn!(reason, "an answer on its client's own connection is broken off");
+        if let Some(suppressed) = agent.log_limits.admit(Line::BrokenOff, io.now_ns()) {
+            tracing::warn!(
+                reason,
+                suppressed,
+                "an answer on its client's own connection is broken off"
+            );
+        }
         connections::broken_off(agent, io, key);
         return cancel(agent, io, exchange);
     }
@@ -172,6 +179,7 @@ pub(crate) fn forget(agent: &mut Agent, exchange: usize) -> Option<usize> {
     agent.uploads.remove(exchange);
     if let Some(session) = agent.sessions.get_mut(state.session) {
         session.exchanges.remove(&state.ticket);
+        session.turns.forget(state.ticket);
     }
     state.upstream
 }

@@ -10,6 +10,7 @@ use crate::connections::{self, LOOK_TIMER};
 use crate::effects;
 use crate::limits;
 use crate::link;
+use crate::log_limits::Line;
 use crate::owner;
 use crate::pool;
 use crate::request;
@@ -114,7 +115,9 @@ impl Service for Agent {
         io.set_timer(io.now_ns() + limits::TICK_NS, TICK);
         connections::tick(self, io);
         ask::tick(self, io);
+        self.log_limits.tick(io.now_ns());
         end_silent_sessions(self, io);
+        owner::tick(self, io);
         end_late_exchanges(self, io);
         shares::tick(self, io);
         end_idle_connections(self, io);
@@ -179,7 +182,12 @@ fn end_silent_sessions(agent: &mut Agent, io: &mut Io) {
         .map(|(key, _)| key)
         .collect();
     for key in silent {
-        info!("a control connection is closed: nothing has come on it for too long");
+        if let Some(suppressed) = agent.log_limits.admit(Line::Silent, io.now_ns()) {
+            info!(
+                suppressed,
+                "a control connection is closed: nothing has come on it for too long"
+            );
+        }
         owner::end(agent, io, key);
     }
 }

@@ -1,10 +1,11 @@
 //! Control connections: the handshake, messages out, and the end.
 
 use shunt_handover::agent::SessionId;
-use shunt_handover::message::{Message, Ticket};
+use shunt_handover::message::{Error, Message, Ticket};
 use shunt_handover::session::{AgentHandshake, NONCE_BYTES};
+use shunt_handover::turns::Turns;
 use shunt_reactor::{Accepted, ConnId, Io};
-use tracing::{debug, error, warn};
+use tracing::{debug, error};
 
 use crate::limits;
 use crate::state::{Agent, Open, Peer, Phase, Session};
@@ -37,7 +38,7 @@ pub(crate) fn accepted(agent: &mut Agent, io: &mut Io, conn: ConnId, origin: &Ac
         phase: Phase::Shaking { handshake: Box::new(handshake), until_ns },
         heard_ns: io.now_ns(),
         exchanges: Default::default(),
-        is_full: false,
+        turns: Turns::default(),
         takes_requests: !agent.is_draining,
     });
     agent.session_keys.insert(id, key);
@@ -45,21 +46,20 @@ pub(crate) fn accepted(agent: &mut Agent, io: &mut Io, conn: ConnId, origin: &Ac
 }
 
 impl Session {
-    /// Continues the handshake; returns the bytes used, or `None` if the peer lacks the key.
-    pub(crate) fn shake(&mut self, io: &mut Io, input: &[u8]) -> Option<usize> {
-        let Phase::Shaking { handshake, .. } = &self.phase else { return Some(0) };
-        match handshake.read(input, io.output(self.conn)) {
-            Ok(None) => Some(0),
-            Ok(Some((used, session))) => {
+    /// Continues the handshake; returns the bytes used.
+    ///
+    /// # Errors
+    /// The peer lacks the key.
+    pub(crate) fn shake(&mut self, io: &mut Io, input: &[u8]) -> Result<usize, Error> {
+        let Phase::Shaking { handshake, .. } = &self.phase else { return Ok(0) };
+        match handshake.read(input, io.output(self.conn))? {
+            None => Ok(0),
+            Some((used, session)) => {
                 let (owner, instance) = (session.owner, session.instance);
                 let open =
                     Open { owner, instance, encoder: session.encoder, decoder: session.decoder };
                 self.phase = Phase::Open(Box::new(open));
-                Some(used)
-            }
-            Err(error) => {
-                warn!(%error, "a control connection is refused");
-                None
+                Ok(used)
             }
         }
     }
@@ -75,8 +75,11 @@ impl Session {
 
     /// Sends bytes of an answer's body.
     pub(crate) fn send_body(&mut self, io: &mut Io, ticket: Ticket, bytes: &[u8]) {
-        if let Phase::Open(open) = &mut self.phase {
-            open.encoder.body(ticket, bytes, io.output(self.conn));
+        let Phase::Open(open) = &mut self.phase else { return };
+        open.encoder.body(ticket, bytes, io.output(self.conn));
+        self.turns.sent(ticket, bytes.len() as u64);
+        if io.backlog(self.conn) > limits::SESSION_BACKLOG_BYTES_MAX && self.turns.fill() {
+            io.notify_drained(self.conn, limits::SESSION_BACKLOG_BYTES_LOW);
         }
     }
 }

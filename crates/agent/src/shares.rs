@@ -318,7 +318,8 @@ fn look_at_paces(agent: &mut Agent, io: &Io) {
         let waits_for_client = match state.answer.stage {
             Stage::Awaited => waits_for_body,
             Stage::Relayed => {
-                let is_full = sessions.get(state.session).is_some_and(|session| session.is_full);
+                let is_full =
+                    sessions.get(state.session).is_some_and(|session| session.turns.is_full());
                 waits_for_body || is_paused && state.credit == 0 && !is_full
             }
             Stage::Direct => waits_for_body || is_paused,

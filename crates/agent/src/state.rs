@@ -8,6 +8,7 @@ use shunt_handover::agent::{Agent as Moves, AgentLimits, Close, SessionId};
 use shunt_handover::limits::CREDIT_BYTES;
 use shunt_handover::message::{Decoder, Encoder, Message, Ticket};
 use shunt_handover::session::{AgentHandshake, Instance, OwnerId, Protocol};
+use shunt_handover::turns::Turns;
 use shunt_reactor::moving::{Frozen, TcpState};
 use shunt_reactor::{ConnId, Peers};
 use shunt_wire::http1::{BodyReader, Framing, HeadReader};
@@ -16,6 +17,7 @@ use slab::Slab;
 use crate::limits;
 use crate::line::{ClientKey, Line};
 use crate::link::Link;
+use crate::log_limits::LogLimits;
 use crate::metrics::Metrics;
 use crate::offers::Answers;
 use crate::options::AgentOptions;
@@ -70,6 +72,7 @@ pub struct Agent {
     /// Sessions to end because their owners have newer ones.
     pub(crate) ending: Vec<SessionId>,
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) log_limits: LogLimits,
 }
 
 /// A client to be probed, and how often it was (`ask.rs`).
@@ -174,8 +177,8 @@ pub(crate) struct Session {
     pub(crate) heard_ns: u64,
     /// Exchanges by ticket.
     pub(crate) exchanges: HashMap<Ticket, usize>,
-    /// Too much output is pending: no answers are read for the session.
-    pub(crate) is_full: bool,
+    /// Turns of its exchanges while too much output is pending.
+    pub(crate) turns: Turns,
     /// False if the session began while the agent was draining: it then only takes connections
     /// back.
     pub(crate) takes_requests: bool,
@@ -322,6 +325,7 @@ impl Agent {
             tidied_ns: 0,
             is_told: false,
             metrics: Arc::default(),
+            log_limits: LogLimits::default(),
         }
     }
 

@@ -16,6 +16,7 @@ mod scene;
 mod sessions;
 mod shares;
 mod times;
+mod turns;
 mod uploads;
 
 use shunt_reactor::sim::{MILLISECOND, Options, Random, SECOND, for_seeds};

@@ -132,6 +132,20 @@ impl Scene {
         scene
     }
 
+    /// The dispatcher waits this long for an answer and for more of it.
+    pub(crate) fn with_answer_timeout(
+        seed: u64,
+        options: Options,
+        plans: Vec<Vec<Request>>,
+        answer_timeout_ns: u64,
+    ) -> Scene {
+        let mut scene = Scene::new(seed, options, 1, plans);
+        let options = dispatch_options(seed, 1, scene.key, Handover::Off);
+        let options = DispatchOptions { answer_timeout_ns, ..options };
+        scene.world.restart(scene.dispatcher, Dispatcher::new(options));
+        scene
+    }
+
     pub(crate) fn with_keys(
         seed: u64,
         options: Options,

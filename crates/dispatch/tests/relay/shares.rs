@@ -29,15 +29,15 @@ enum Reads {
 }
 
 /// Sends these requests on so many connections, in turns, then so many bytes on each in a second.
-struct Slow {
+pub(crate) struct Slow {
     requests: Vec<Vec<u8>>,
-    count: usize,
+    pub(crate) count: usize,
     rate: usize,
     reads: Reads,
     conns: Vec<ConnId>,
     /// Bytes that each connection may still read in this second.
     left: Vec<usize>,
-    bytes: usize,
+    pub(crate) bytes: usize,
 }
 
 impl Service for Slow {
@@ -110,12 +110,14 @@ fn upload() -> Vec<u8> {
 }
 
 /// An answer that no buffers on its way take as a whole.
-fn download() -> Vec<u8> {
-    b"GET /length/33554432 HTTP/1.1\r\nHost: a\r\n\r\n".to_vec()
+const LONG: usize = 32 << 20;
+
+pub(crate) fn download(bytes: usize) -> Vec<u8> {
+    format!("GET /length/{bytes} HTTP/1.1\r\nHost: a\r\n\r\n").into_bytes()
 }
 
 /// A client that has many slow connections.
-fn add_slow(scene: &mut Scene, requests: Vec<Vec<u8>>, rate: usize) -> HostId<Slow> {
+pub(crate) fn add_slow(scene: &mut Scene, requests: Vec<Vec<u8>>, rate: usize) -> HostId<Slow> {
     let reads = if requests.len() == 1 { Reads::All } else { Reads::Beginning };
     let (count, conns, left) = (CONNECTIONS, Vec::new(), Vec::new());
     scene.world.add("slow", Slow { requests, count, rate, reads, conns, left, bytes: 0 })
@@ -174,7 +176,7 @@ fn slow_uploads_of_one_client_alone_are_not_broken_off() {
 #[test]
 fn slow_uploads_and_answers_of_one_client_keep_no_connection_from_another() {
     let plan = vec![Request::Length(1_000); 20];
-    let (mut scene, slow) = scene(13, vec![upload(), download()], plan.clone());
+    let (mut scene, slow) = scene(13, vec![upload(), download(LONG)], plan.clone());
     let other = scene.clients[0];
     scene.world.post(slow, ());
     scene.world.run_for(4 * SECOND);
@@ -313,8 +315,8 @@ fn the_address_that_has_most_uploads_gives_way_first() {
 /// connections of each client, which may be more than the agent can serve.
 fn two_clients_keep_no_connection_from_requests(seed: u64, count: usize) {
     let plan = vec![Request::Length(1_000); 20];
-    let (mut scene, first) = scene(seed, vec![upload(), download()], plan.clone());
-    let second = add_slow(&mut scene, vec![upload(), download()], 1);
+    let (mut scene, first) = scene(seed, vec![upload(), download(LONG)], plan.clone());
+    let second = add_slow(&mut scene, vec![upload(), download(LONG)], 1);
     for slow in [first, second] {
         scene.world.with(slow, |slow, _| slow.count = count);
         scene.world.post(slow, ());
@@ -342,7 +344,7 @@ fn two_clients_that_ask_again_and_again_get_no_more_than_half_together() {
 #[test]
 fn answers_of_one_client_keep_no_connection_for_long_where_anothers_request_waits() {
     let plan = vec![Request::Length(1_000); 20];
-    let (mut scene, slow) = scene(24, vec![download()], plan.clone());
+    let (mut scene, slow) = scene(24, vec![download(LONG)], plan.clone());
     scene.world.with(slow, |slow, _| slow.reads = Reads::Slowly(READ_FAST_ENOUGH));
     let other = scene.clients[0];
     scene.world.post(slow, ());
