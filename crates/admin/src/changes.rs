@@ -60,7 +60,7 @@ fn admit(
     has_tokens: bool,
 ) -> Result<(), (Refusal, &'static str)> {
     if is_from_another_site(headers, origin_scheme) {
-        return Err((Refusal::CrossSite, "a page of another site may not change anything here"));
+        return Err((Refusal::CrossSite, "a page of another site must not change anything here"));
     }
     if !has_tokens && !peer.is_loopback() {
         let error = "only this machine may change anything, because --admin-token-file is not set";

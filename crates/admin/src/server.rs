@@ -251,7 +251,7 @@ async fn not_found(State(pages): State<Arc<Pages>>, request: Request) -> Respons
     let own: String = pages.names().map(|name| format!("/{name}, ")).collect();
     let path = request.uri().path();
     let error = format!(
-        "no page {path}; there are {own}/metrics, /healthz, /readyz and /status, and / for browsers"
+        "no page {path}; the paths are {own}/metrics, /healthz, /readyz and /status, and / for browsers"
     );
     failure(StatusCode::NOT_FOUND, &error)
 }

@@ -48,7 +48,7 @@ impl Work {
         match self.left.get() {
             Some(_) => Ok(()),
             None => Err(InvalidRequest::new(format!(
-                "Shunt: the conditions and references read more than {WORK_BYTES_MAX} bytes of values, each counted as often as it is read, and those of numbers {NUMBER_WEIGHT} times; nothing was written. Use fewer conditions, or smaller values"
+                "Shunt: the conditions and references read more than {WORK_BYTES_MAX} bytes of values; each read counts, and numbers count {NUMBER_WEIGHT} times; nothing was written. Use fewer conditions or smaller values"
             ))),
         }
     }

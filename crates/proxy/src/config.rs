@@ -429,7 +429,7 @@ options! {
     node_silence_ms: u64 {
         kind: Millis, value: "MS", default: "5000",
         allowed: Numbers(limits::NODE_SILENCE_MS_MIN, DAY_MS), change: OnReload,
-        manual: "A client held by full or absent links for as long gets Overloaded. Raise it, and `query_timeout_ms` with it, for nodes that pause for longer",
+        manual: "A client that waits as long for a link, or for room on one, gets Overloaded. For nodes that pause longer, raise this option and `query_timeout_ms`",
     }
     /// Time the proxy trusts a successful login of a role
     auth_cache_ms: u64 {

@@ -196,7 +196,7 @@ function showCharts() {
     names.forEach((name, line) => figure.querySelectorAll("path")[line].setAttribute("d", path(name, most, now)));
     const last = state.history[state.history.length - 1] || {};
     const shown = names.map((name) => `${name === "rate" ? "now" : name} ${form(last[name])}${unit}`).join(", ");
-    write(figure.querySelector("figcaption"), `${title}: ${shown}; most in 10 minutes ${form(most)}${unit}`);
+    write(figure.querySelector("figcaption"), `${title}: ${shown}; maximum of the last 10 minutes ${form(most)}${unit}`);
   });
 }
 
@@ -241,7 +241,7 @@ function alerts(status, config) {
   const hasLinks = nodes.some((node) => node.links > 0);
   for (const node of nodes.filter((node) => isCutOff(node) && (hasLinks || status.clients > 0))) {
     add(`Node ${node.address} is up, and the proxy has no link to it`,
-      "The log says why (“giving up a link to a node”); then the node, the network to it, and username.",
+      "The log says why (“giving up a link to a node”). Then check the node, the network to it, and username.",
       hasLinks ? "ShuntNodeUnreachable" : "ShuntWithoutLinks");
   }
   if (status.ring && !status.control_connected) {
@@ -257,7 +257,7 @@ function alerts(status, config) {
   }
   if (config && !config.reload.success) {
     add(`The configuration was refused: ${config.reload.problems.join("; ")}`,
-      "Mend the file, then shunt reload. The former options stay in force.", "ShuntConfigurationRefused");
+      "Correct the file, then run shunt reload. The former options stay in force.", "ShuntConfigurationRefused");
   }
   for (const [name, seconds] of state.certificates.filter(([, seconds]) => seconds < 14 * 24 * 3600)) {
     const when = seconds < 0 ? "has expired" : `expires in ${duration(seconds)}`;
@@ -265,7 +265,7 @@ function alerts(status, config) {
     add(`A certificate ${when}: ${which}`, "docs/tls.md, “Renew certificates”.", "ShuntCertificateExpires");
   }
   const waiting = config ? config.options.filter((option) => option.restart_needed).map((option) => option.key) : [];
-  if (waiting.length) add(`New values that wait for a restart: ${waiting.join(", ")}`, "Start the proxy again.", "", true);
+  if (waiting.length) add(`New values wait for a restart: ${waiting.join(", ")}`, "Start the proxy again.", "", true);
   return found;
 }
 
@@ -521,7 +521,7 @@ function duration(seconds) {
 function complain(failure) {
   document.body.classList.add("stale");
   by("state").classList.add("bad");
-  const since = state.updated ? ` The figures are of ${new Date(state.updated).toLocaleTimeString()}.` : "";
+  const since = state.updated ? ` The figures are from ${new Date(state.updated).toISOString().slice(11, 19)} UTC.` : "";
   const why = failure.status ? failure.message : failure.name === "TypeError" ? "the process cannot be reached" : failure.message;
   write(by("state"), `no answer: ${why}.${since}`);
   state.isLocked = failure.status === 401;

@@ -38,7 +38,7 @@ pub struct LoadArgs {
     /// Private key of that certificate (PEM)
     #[arg(long, value_name = "FILE", requires = "tls_certificate")]
     pub tls_key: Option<PathBuf>,
-    /// Resume no session of TLS: every connection does a full handshake
+    /// Never resume a TLS session: each connection makes a full handshake
     #[arg(long, requires = "tls_ca")]
     pub tls_full_handshakes: bool,
     /// Client connections

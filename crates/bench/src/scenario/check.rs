@@ -82,7 +82,10 @@ fn servers(servers: &[Server]) -> Result<(), String> {
             ));
         }
         if server.tls && !has_tls(server.kind) {
-            return Err(format!("server {}: `tls` is for a stub, a proxy, HAProxy", server.name));
+            return Err(format!(
+                "server {}: only a stub, a proxy or HAProxy can have `tls`",
+                server.name
+            ));
         }
         let behind = match (&server.of, server.kind) {
             (Some(of), ServerKind::Proxy | ServerKind::Haproxy | ServerKind::Other) => of,
@@ -110,7 +113,7 @@ fn servers(servers: &[Server]) -> Result<(), String> {
         };
         if behind.tls && !has_tls(server.kind) {
             return Err(format!(
-                "server {}: it cannot connect to {} with TLS",
+                "server {}: this kind cannot connect to {} with TLS",
                 server.name, behind.name
             ));
         }

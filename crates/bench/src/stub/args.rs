@@ -51,7 +51,7 @@ pub struct StubArgs {
     /// Address for statistics as JSON over HTTP GET
     #[arg(long, value_name = "ADDR")]
     pub statistics: Option<SocketAddr>,
-    /// Certificate for all nodes (PEM); they then serve TLS alone
+    /// Certificate of all nodes (PEM); the nodes then accept only TLS
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     pub tls_certificate: Option<PathBuf>,
     /// Private key of that certificate (PEM)

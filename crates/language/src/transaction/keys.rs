@@ -230,7 +230,8 @@ fn whole_key(fixed: &HashSet<&str>, keys: &TableKeys<'_>, statics: bool) -> Resu
             .map(|column| (*column).to_owned())
             .collect()
     };
-    let rule = "a statement of a transaction writes one row, and names all columns of its key by =, with one value each";
+    let rule =
+        "a statement of a transaction writes one row: give each column of its key one value with =";
     let partition = missing(&keys.partition_key);
     if !partition.is_empty() {
         return Err(format!(

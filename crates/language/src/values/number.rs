@@ -38,7 +38,7 @@ pub fn check_numbers(cql_type: &CqlType, bytes: &[u8]) -> Result<(), InvalidRequ
     match cql_type {
         CqlType::Native(native @ (NativeType::Varint | NativeType::Decimal)) => {
             Err(InvalidRequest::new(format!(
-                "Shunt: a {native} has {} bytes; {NUMBER_BYTES_MAX} are the most for one that is compared or computed with",
+                "Shunt: a {native} of {} bytes is too large: the limit for comparisons and arithmetic is {NUMBER_BYTES_MAX} bytes",
                 bytes.len()
             )))
         }

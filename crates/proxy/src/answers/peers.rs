@@ -207,7 +207,7 @@ pub(super) fn put_rows(
     wanted.truncate(asked.limit().unwrap_or(usize::MAX));
     if wanted.len().saturating_mul(columns.len()) > limits::PEERS_VALUES_MAX {
         return Err(Fault::invalid(format!(
-            "Shunt: {} columns of {} proxies are more than {} values; ask for fewer columns",
+            "Shunt: {} columns of {} proxies exceed {} values; select fewer columns",
             columns.len(),
             wanted.len(),
             limits::PEERS_VALUES_MAX
@@ -228,7 +228,7 @@ pub(super) fn put_rows(
         }
         if out.len() > bytes_max {
             return Err(Fault::invalid(
-                "Shunt: the hosts' rows are longer than the proxy's frame_bytes_max; ask for fewer columns",
+                "Shunt: the hosts' rows exceed the proxy's frame_bytes_max; select fewer columns",
             ));
         }
     }

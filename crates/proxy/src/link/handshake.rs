@@ -165,7 +165,7 @@ fn send_login(core: &mut Core, io: &mut Io, key: LinkKey, header: &Header, body:
         .and_then(|(_, body)| Authenticate::decode(body))
         .map_or("", |asked| asked.class);
     if core.context.config.lends_certificate(asked) && !pool.key.is_own {
-        let why = "it takes the certificate of this proxy for the clients' login";
+        let why = "it accepts the proxy's certificate as the clients' login";
         return turned_away(core, io, key, why, Some(Verdict::of_lent_certificate()));
     }
     link.step = Step::Login;

@@ -310,7 +310,11 @@ pub(super) fn row_answered(
             }
         }
         Heard::Result(ResultMessage::Rows(rows)) if rows.row_count > 1 => Some(
-            Fault::overloaded("Shunt: a read of one row found several; nothing was written").into(),
+            Fault::overloaded(format!(
+                "Shunt: a read of one row returned {} rows; nothing was written",
+                rows.row_count
+            ))
+            .into(),
         ),
         Heard::Result(ResultMessage::Rows(rows)) => {
             job.rows[usize::from(read)] = first_row(rows);

@@ -17,7 +17,10 @@ pub(super) fn check(client: &mut Client, report: &mut Report) -> Result<(), Fail
             There::Not(table) => report.error(
                 "layout",
                 &table,
-                "it does not exist, so no table can have a mode or a rule",
+                match schema::RULE_TABLES.contains(&statement) {
+                    true => "it does not exist, so no table can have a rule",
+                    false => "it does not exist, so no table can have a mode",
+                },
                 "run `shunt fleet init` again to create what is missing",
             ),
             There::Anothers(why) => {

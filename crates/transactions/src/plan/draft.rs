@@ -141,7 +141,7 @@ impl<'a> Drafting<'a> {
                 Some(term) => term,
                 None if place < table.partition_key.len() => {
                     let why = format!(
-                        "its partition key is not known before it is executed: name {column} by =, with one value"
+                        "the statement's partition is not known in advance: give {column} one value with ="
                     );
                     return Err(InvalidRequest::new(why));
                 }

@@ -33,8 +33,8 @@ pub(super) fn check_native(column: &str, term: &Term) -> Result<(), InvalidReque
         return Ok(());
     }
     Err(InvalidRequest::new(format!(
-        "the value of {column} calls a function that users have defined, which is not taken in a transaction: its writes may be made \
-         again, and would differ; bind the value"
+        "the value of {column} calls a user-defined function; a transaction may repeat a write, and the function could then return \
+         another value: bind the value"
     )))
 }
 
@@ -144,15 +144,19 @@ fn terms_of_relation(relation: &Relation) -> Vec<&Term> {
 
 /// Refuses literals that two nodes, or one node at another time, may read in two ways.
 pub(super) fn check_literals(column: &str, scope: &Scope<'_>) -> Result<(), InvalidRequest> {
-    if scope.time_dependence != TimeDependence::Nothing {
-        return Err(InvalidRequest::new(format!(
-            "the time in the value of {column} says no time zone, and each node would take its own: say it, as in \
-             '2024-01-31 12:00:00+0000', or bind the value"
-        )));
+    match scope.time_dependence {
+        TimeDependence::Nothing => {}
+        TimeDependence::Zone => {
+            return Err(InvalidRequest::new(format!(
+                "a timestamp in the value of {column} has no time zone, and each node would use its own: write one, as in \
+                 '2024-01-31 12:00:00+0000', or bind the timestamp itself"
+            )));
+        }
+        TimeDependence::Now => return Err(frozen_now(column)),
     }
     match scope.is_ambiguous {
         true => Err(InvalidRequest::new(format!(
-            "the value of {column} has an element of a set, or a key of a map, twice, and nodes take one of them as it happens: name each once"
+            "the value of {column} names an element of a set, or a key of a map, twice, and a node keeps either of the two: name each once"
         ))),
         false => Ok(()),
     }
@@ -302,8 +306,7 @@ pub(super) fn check_select(
 
 fn frozen_now(what: &str) -> InvalidRequest {
     InvalidRequest::new(format!(
-        "'now' in the value of {what} says no time zone and no time: a node would take the time at which it prepared the statement; bind the \
-         value"
+        "'now' in the value of {what} stands for the time at which a node prepared the statement, and nodes differ: bind the value"
     ))
 }
 

@@ -33,7 +33,7 @@ impl Drafting<'_> {
         let (table, given) = (&self.keys[statement].table, self.keys[statement].parts.len());
         if let Some(column) = table.partition_key.iter().chain(&table.clustering).nth(given) {
             let why = format!(
-                "its row is not known before it is executed: name {column} by =, with one value"
+                "the statement's row is not known in advance: give {column} one value with ="
             );
             return Err(InvalidRequest::new(why));
         }

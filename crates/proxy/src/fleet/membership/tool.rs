@@ -96,10 +96,11 @@ pub enum There {
 /// Advice about another table of the name that one of [`schema::tables`] gives.
 pub fn remedy(statement: &str) -> &'static str {
     match schema::is_in_one_partition(statement) {
-        // A table of modes or rules that is dropped too early takes them all away.
+        // Dropping the table too early loses all modes or rules.
         true => {
-            "an earlier version made it, and its rows count; set every mode to off and delete every rule with the proxies of that version, \
-             stop them, drop the table at a node, run `shunt fleet init`, start the new proxies, and set modes and rules again"
+            "an earlier version made it, and its rows count: set every mode to off and delete every rule with the proxies of that version, \
+             stop them, drop the table at a node, run `shunt fleet init`, grant the permissions on it again, start the new proxies, and \
+             set modes and rules again (docs/upgrading.md)"
         }
         false => "rename it, or drop it if it is not needed",
     }
@@ -131,8 +132,8 @@ pub fn look(client: &mut Client, statement: &str) -> Result<There, Failed> {
     Ok(match columns.into_iter().find(|name| !has(name)) {
         None => There::AsMade(format!("{keyspace}.{table}")),
         Some(name) => There::Anothers(format!(
-            "the table {keyspace}.{table} was not made by this `shunt fleet init`: it has no {} {name}",
-            if key.contains(&name) { "partition key" } else { "column" }
+            "the table {keyspace}.{table} has another layout than this version's: it lacks the {} `{name}`",
+            if key.contains(&name) { "partition key column" } else { "column" }
         )),
     })
 }

@@ -348,7 +348,10 @@ fn unrepeatable_writes_are_refused_by_name() {
         ),
         ("DELETE FROM nowhere WHERE id = 1;", "DELETE at [1:19]: table nowhere does not exist"),
         ("UPDATE accounts SET balance = 1 WHERE id IN (1, 2);", "partition key"),
-        ("DELETE FROM moves WHERE (a, \"B\") = ? AND c = 1;", "by =, with one value each"),
+        (
+            "DELETE FROM moves WHERE (a, \"B\") = ? AND c = 1;",
+            "give each column of its key one value with =",
+        ),
         (
             "LET a = (SELECT tags FROM accounts WHERE id = 1); UPDATE accounts SET balance = a.tags WHERE id = 2;",
             "Invalid reference type",

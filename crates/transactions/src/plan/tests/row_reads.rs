@@ -114,7 +114,10 @@ fn a_key_that_comes_as_one_tuple_in_a_marker_is_refused_for_writes() {
         "DELETE amount FROM sums WHERE k = ? AND (c1, c2) = ?;",
     ] {
         let refused = draft_of(body).expect_err(body);
-        assert!(refused.contains("by =, with one value each"), "{body}: {refused}");
+        assert!(
+            refused.contains("give each column of its key one value with ="),
+            "{body}: {refused}"
+        );
     }
     for relations in ["(c1, c2) = (?, ?)", "(c1, c2) = (1, 2)", "c1 = ? AND (c2) = (?)"] {
         let body = format!("UPDATE sums SET amount += 1 WHERE k = 1 AND {relations};");

@@ -45,7 +45,11 @@ fn check(text: &str, table: fn() -> Arc<Table>, is_conditional: bool) {
     for time in ["now", "Now", "2024-01-31", "2024-01-31 12:00", "2024-01-31T12:00:00.5"] {
         let text = text.replace("TIME", time);
         let refused = draft_of(&text, table(), is_conditional).expect_err(&text);
-        assert!(refused.contains("says no time zone"), "{text}: {refused}");
+        let why = match time.eq_ignore_ascii_case("now") {
+            true => "stands for the time at which a node prepared the statement",
+            false => "has no time zone",
+        };
+        assert!(refused.contains(why), "{text}: {refused}");
     }
     for time in ["2024-01-31 12:00+0000", "2024-01-31T12:00:00.5Z", "1706702400000"] {
         let text = text.replace("TIME", time);
@@ -99,7 +103,7 @@ fn times_in_conditions_keys_and_arguments_name_their_zone() {
     let json = format!(
         "BEGIN TRANSACTION {read} IF c.expires > from_json(?) THEN {delete} END IF COMMIT TRANSACTION"
     );
-    assert!(draft_of(&json, days(), false).is_err_and(|why| why.contains("says no time zone")));
+    assert!(draft_of(&json, days(), false).is_err_and(|why| why.contains("has no time zone")));
 }
 
 #[test]
@@ -125,7 +129,7 @@ fn reads_take_no_moment_of_their_preparation() {
         let text = format!("BEGIN TRANSACTION SELECT {rest}; COMMIT TRANSACTION");
         draft_of(&text, days(), false).map(drop)
     };
-    let now = "says no time zone and no time";
+    let now = "stands for the time at which a node prepared the statement";
     for rest in [
         "n FROM days WHERE d = '2024-01-31' AND at < 'now'",
         "n FROM days WHERE d = '2024-01-31' AND at IN (5, 'NOW')",
