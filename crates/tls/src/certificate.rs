@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustls_pki_types::CertificateDer;
-use x509_parser::prelude::{FromDer, X509Certificate};
+use x509_parser::oid_registry::OID_X509_EXT_SUBJECT_ALT_NAME;
+use x509_parser::prelude::{FromDer, X509Certificate, X509Extension};
 
 use crate::error::TlsError;
 use crate::files;
@@ -25,6 +26,26 @@ pub struct CertificateFile {
     pub subject: String,
     /// First 16 hexadecimal digits of the SHA-256 of the file.
     pub sha256: String,
+}
+
+/// SHA-256 of the names by which a server may choose the role of a certificate: its subject, its
+/// alternative names, and its issuer. A certificate that is renewed under the same names keeps its
+/// digest.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct SubjectDigest(pub [u8; 32]);
+
+impl SubjectDigest {
+    /// The digest of a certificate; `None` if that cannot be read.
+    pub(crate) fn of(der: &CertificateDer<'_>) -> Option<SubjectDigest> {
+        let (_, certificate) = X509Certificate::from_der(der).ok()?;
+        let mut names = vec![certificate.subject().as_raw(), certificate.issuer().as_raw()];
+        let alternative =
+            |extension: &&X509Extension<'_>| extension.oid == OID_X509_EXT_SUBJECT_ALT_NAME;
+        names.extend(certificate.extensions().iter().filter(alternative).map(|names| names.value));
+        // Lengths keep the end of one name apart from the start of the next.
+        let content = names.iter().flat_map(|name| [&name.len().to_be_bytes()[..], name].concat());
+        Some(SubjectDigest(files::sha256(&content.collect::<Vec<u8>>())))
+    }
 }
 
 /// Validity of one certificate, and its subject.

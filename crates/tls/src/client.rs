@@ -13,7 +13,7 @@ use rustls_pki_types::{CertificateDer, ServerName};
 use shunt_reactor::{Session, SessionFault, SessionInfo};
 
 use crate::candidate::Candidate;
-use crate::certificate::CertificateFile;
+use crate::certificate::{CertificateFile, SubjectDigest};
 use crate::chain::Bounded;
 use crate::error::TlsError;
 use crate::files::{self, File};
@@ -69,6 +69,15 @@ impl OptionNames {
         certificate: "--agent-tls-certificate",
         key: "--agent-tls-key",
         name: "--agent-tls-name",
+    };
+
+    /// Options of connections to nodes on behalf of an identity, whose table names the certificate
+    /// and the key.
+    pub const IDENTITIES: OptionNames = OptionNames {
+        servers: "identities",
+        certificate: "certificate",
+        key: "key",
+        ..Self::NODES
     };
 
     /// Options of a command.
@@ -155,6 +164,8 @@ struct Current {
     system_fault: Option<String>,
     files: Vec<CertificateFile>,
     warnings: Vec<String>,
+    /// Digest of the names in the own certificate; `None`: there is none.
+    subject: Option<SubjectDigest>,
 }
 
 /// Reads the CAs of the system, and returns why some of them cannot be read.
@@ -266,11 +277,13 @@ impl Current {
                 versions.dangerous().with_custom_certificate_verifier(verifier)
             }
         };
+        let mut subject = None;
         let config = match &files.pair {
             None => verified.with_no_client_auth(),
             Some((certificate, key)) => {
                 let (certified, facts) = files::certified_key(certificate, key, names.servers)?;
                 all.push(facts);
+                subject = certified.cert.first().and_then(SubjectDigest::of);
                 warnings.extend(key.readers_warning());
                 verified.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(certified)))
             }
@@ -278,7 +291,38 @@ impl Current {
         let (config, sessions) = (Arc::new(config), Arc::default());
         let (system, system_fault) = (files.system.clone(), files.system_fault.clone());
         let digests = files.digests();
-        Ok(Current { config, sessions, digests, system, system_fault, files: all, warnings })
+        Ok(Current {
+            config,
+            sessions,
+            digests,
+            system,
+            system_fault,
+            files: all,
+            warnings,
+            subject,
+        })
+    }
+}
+
+/// Result of another reading of files that were in use.
+#[derive(Debug)]
+pub enum Renewed<T> {
+    /// The files have the same content as before.
+    Unchanged,
+    /// The writer of this one may not be done: they must be read again soon.
+    Unsettled(TlsError),
+    /// The new content.
+    Changed(T),
+}
+
+impl<T> Renewed<T> {
+    /// The same result with `form` of the new content.
+    pub fn map<U>(self, form: impl FnOnce(T) -> U) -> Renewed<U> {
+        match self {
+            Renewed::Unchanged => Renewed::Unchanged,
+            Renewed::Unsettled(file) => Renewed::Unsettled(file),
+            Renewed::Changed(content) => Renewed::Changed(form(content)),
+        }
     }
 }
 
@@ -363,13 +407,45 @@ impl Client {
     /// configuration stays as it was.
     pub fn reload(&self, now: SystemTime) -> Result<Reloaded, TlsError> {
         let mut candidate = self.reload.lock().unwrap_or_else(PoisonError::into_inner);
+        let current = match self.read_changed(&mut candidate, now)? {
+            Renewed::Unchanged => return Ok(Reloaded::Unchanged),
+            Renewed::Unsettled(file) => return Ok(Reloaded::Unsettled(file)),
+            Renewed::Changed(current) => current,
+        };
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(current);
+        Ok(Reloaded::Changed)
+    }
+
+    /// A client with the present content of the files, if it is another one. Sessions of this
+    /// client go on with the former content.
+    ///
+    /// # Errors
+    /// The same as those of [`Client::reload`].
+    pub fn renewed(&self, now: SystemTime) -> Result<Renewed<Client>, TlsError> {
+        let renewed = |current| Client {
+            options: self.options.clone(),
+            system_cas: self.system_cas,
+            current: RwLock::new(Arc::new(current)),
+            reload: Mutex::default(),
+        };
+        let mut candidate = self.reload.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(self.read_changed(&mut candidate, now)?.map(renewed))
+    }
+
+    /// Reads the files, and builds the configuration if their content is another one. `candidate`
+    /// is new content that may not be whole.
+    fn read_changed(
+        &self,
+        candidate: &mut Candidate,
+        now: SystemTime,
+    ) -> Result<Renewed<Current>, TlsError> {
         let mut files = Files::read(&self.options, self.system_cas)?;
         let former = self.current();
         if files.digests() == former.digests {
-            return Ok(Reloaded::Unchanged);
+            return Ok(Renewed::Unchanged);
         }
         if let Some(file) = candidate.unsettled(files.all(), now) {
-            return Ok(Reloaded::Unsettled(file));
+            return Ok(Renewed::Unsettled(file));
         }
         let new_fault =
             files.system_fault.clone().filter(|_| files.system_fault != former.system_fault);
@@ -385,15 +461,29 @@ impl Client {
             // The fault stays a new one: its next reload must not give up the former CAs either.
             current.system_fault.clone_from(&former.system_fault);
         }
-        *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(current);
-        Ok(Reloaded::Changed)
+        Ok(Renewed::Changed(current))
     }
 
     /// True if sessions of both clients prove and verify the same.
     pub fn is_alike(&self, other: &Client) -> bool {
+        self.content() == other.content()
+    }
+
+    /// Digest of all that sessions prove and verify.
+    pub fn content(&self) -> [u8; 32] {
         let ClientOptions { verify, name, .. } = &self.options;
-        (verify, name) == (&other.options.verify, &other.options.name)
-            && self.current().digests == other.current().digests
+        let rules = format!("{verify} {name:?}");
+        files::sha256(&[&self.current().digests.concat(), rules.as_bytes()].concat())
+    }
+
+    /// The options of this client.
+    pub fn options(&self) -> &ClientOptions {
+        &self.options
+    }
+
+    /// Digest of the names in this side's certificate; `None`: it has no certificate.
+    pub fn subject(&self) -> Option<SubjectDigest> {
+        self.current().subject
     }
 
     /// Warnings about the files in use.

@@ -34,21 +34,30 @@ pub(crate) fn of(error: &Error) -> SessionFault {
     })
 }
 
+const UNKNOWN_CA: &str = "the peer does not know the CA of our certificate";
+const OWN_EXPIRED: &str = "the peer says that our certificate has expired";
+const OWN_REVOKED: &str = "the peer says that our certificate is revoked";
+const REQUIRED: &str = "the peer requires a certificate from us";
+const NOT_ACCEPTED: &str = "the peer does not accept our certificate";
+
+/// True if the peer has judged the certificate of this side, and refused it or its absence.
+pub fn is_of_own_certificate(fault: SessionFault) -> bool {
+    [UNKNOWN_CA, OWN_EXPIRED, OWN_REVOKED, REQUIRED, NOT_ACCEPTED].contains(&fault.0)
+}
+
 /// Reasons that the peer gave.
 fn of_alert(alert: AlertDescription) -> &'static str {
     match alert {
         AlertDescription::CloseNotify | AlertDescription::UserCanceled => {
             "the peer gave up the handshake"
         }
-        AlertDescription::UnknownCA => "the peer does not know the CA of our certificate",
-        AlertDescription::CertificateExpired => "the peer says that our certificate has expired",
-        AlertDescription::CertificateRevoked => "the peer says that our certificate is revoked",
-        AlertDescription::CertificateRequired | AlertDescription::NoCertificate => {
-            "the peer requires a certificate from us"
-        }
+        AlertDescription::UnknownCA => UNKNOWN_CA,
+        AlertDescription::CertificateExpired => OWN_EXPIRED,
+        AlertDescription::CertificateRevoked => OWN_REVOKED,
+        AlertDescription::CertificateRequired | AlertDescription::NoCertificate => REQUIRED,
         AlertDescription::BadCertificate
         | AlertDescription::UnsupportedCertificate
-        | AlertDescription::CertificateUnknown => "the peer does not accept our certificate",
+        | AlertDescription::CertificateUnknown => NOT_ACCEPTED,
         AlertDescription::AccessDenied => "the peer denies us access",
         AlertDescription::ProtocolVersion => "the peer accepts no TLS version that we offer",
         AlertDescription::HandshakeFailure | AlertDescription::InsufficientSecurity => {

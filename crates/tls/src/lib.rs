@@ -33,9 +33,10 @@ use std::sync::{Arc, LazyLock};
 
 use rustls::crypto::CryptoProvider;
 
-pub use crate::certificate::CertificateFile;
-pub use crate::client::{Client, ClientOptions, OptionNames, Verify};
+pub use crate::certificate::{CertificateFile, SubjectDigest};
+pub use crate::client::{Client, ClientOptions, OptionNames, Renewed, Verify};
 pub use crate::error::TlsError;
+pub use crate::fault::is_of_own_certificate;
 pub use crate::server::{ClientAuth, Server, ServerNames, ServerOptions};
 pub use crate::small_file::SmallFile;
 pub use crate::stream::{

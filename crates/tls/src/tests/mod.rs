@@ -2,6 +2,7 @@
 
 mod authority;
 mod chains;
+mod client_certificates;
 mod early_data;
 mod exhaustion;
 mod files;
