@@ -318,7 +318,8 @@ impl Driver for SimDriver<'_> {
         let end = self.network.connect(self.host, index, to);
         self.network.note(self.host, "connect", end, u64::from(to.port()));
         self.sockets.put(index, end);
-        if self.network.options.sealed {
+        let is_secured = io.connections[index as usize].tunnel.is_some();
+        if self.network.options.sealed && !is_secured {
             let session = TornSession::new(self.network.random.fork(), true);
             io.secure(index, Box::new(session), None);
         }

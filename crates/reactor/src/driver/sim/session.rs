@@ -4,7 +4,7 @@
 //! order is a fault.
 
 use super::random::Random;
-use crate::session::{Opened, PeerName, Session, SessionFault, SessionInfo};
+use crate::session::{NameKind, Opened, PeerName, Session, SessionFault, SessionInfo};
 
 /// Bytes before a record's content: kind, length, number.
 const HEADER_BYTES: usize = 4;
@@ -15,6 +15,7 @@ const FLIGHTS: u8 = 3;
 
 /// Kinds of records.
 const HANDSHAKE: u8 = b'H';
+const NAME: u8 = b'N';
 const DATA: u8 = b'D';
 const PADDING: u8 = b'P';
 const NEW_KEYS: u8 = b'K';
@@ -41,6 +42,16 @@ impl TornSession {
     /// The accepting side of a peer whose certificate has these names.
     pub(super) fn accepting(random: Random, peer_names: Vec<PeerName>) -> TornSession {
         TornSession { peer_names, ..TornSession::new(random, false) }
+    }
+
+    /// The connecting side, which shows a certificate with this URI.
+    pub fn showing(random: Random, uri: &str) -> TornSession {
+        let mut session = TornSession::new(random, false);
+        let mut pending = Vec::new();
+        session.record(NAME, uri.as_bytes(), &mut pending);
+        session.pending = pending;
+        session.send_flight();
+        session
     }
 
     /// A session that makes its random choices by `random`.
@@ -99,6 +110,11 @@ impl TornSession {
         plain: &mut Vec<u8>,
     ) -> Result<bool, SessionFault> {
         match kind {
+            NAME if self.flights == 0 => {
+                let uri = str::from_utf8(content).map_err(|_| SessionFault("a name is no text"))?;
+                self.peer_names = vec![PeerName::new(NameKind::Uri, uri)];
+                Ok(false)
+            }
             HANDSHAKE if self.flights == FLIGHTS => Err(SessionFault("a handshake came twice")),
             HANDSHAKE => {
                 if content == [0] {
@@ -196,5 +212,36 @@ impl Session for TornSession {
 
     fn bytes(&self) -> usize {
         size_of::<TornSession>() + self.pending.capacity()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Carries what is pending from one side to the other. True if there was something.
+    fn carry(from: &mut TornSession, to: &mut TornSession) -> bool {
+        let (mut bytes, mut plain) = (Vec::new(), Vec::new());
+        from.take_pending(&mut bytes);
+        let opened = to.open(&mut bytes, &mut plain).expect("records");
+        assert_eq!((opened.consumed, plain.len()), (bytes.len(), 0));
+        !bytes.is_empty()
+    }
+
+    #[test]
+    fn a_certificate_that_a_session_shows_takes_the_place_of_the_hosts() {
+        let host = PeerName::new(NameKind::Uri, "host:1");
+        for (shown, expected) in
+            [(None, host.clone()), (Some("a:1"), PeerName::new(NameKind::Uri, "a:1"))]
+        {
+            let mut server = TornSession::accepting(Random::new(1), vec![host.clone()]);
+            let mut client = match shown {
+                Some(uri) => TornSession::showing(Random::new(2), uri),
+                None => TornSession::new(Random::new(2), true),
+            };
+            while carry(&mut client, &mut server) | carry(&mut server, &mut client) {}
+            assert!(!client.is_handshaking() && !server.is_handshaking());
+            assert_eq!(server.info().peer_names, [expected]);
+        }
     }
 }
