@@ -198,6 +198,7 @@ fn take_startup(core: &mut Core, io: &mut Io, slot: u32, header: &Header, body: 
         let key = PoolKey {
             login: None,
             identity: None,
+            certificate: None,
             version: client.version,
             keyspace: None,
             compression: client.compression,

@@ -11,6 +11,7 @@ mod kinds;
 mod address;
 mod https;
 mod identity;
+mod identity_login;
 mod member;
 mod network;
 mod unix;
@@ -22,7 +23,9 @@ pub use address::{
     ADMIN_PORT, Admin, Advertise, CQL_PORT, HttpAddress, LOCKS_HTTP_PORT, Listen, Listeners,
     LocksHttp, split_host_port,
 };
-pub use identity::{Identities, Identity};
+pub(crate) use identity::takes_certificates;
+pub use identity::{Identities, Identity, Reading};
+pub use identity_login::{IdentityLogin, NodeCertificate, NodeSessions, RolePassword};
 pub use kinds::{Bytes, Kind, List, Micros, Millis, Readable, Written};
 pub use network::Network;
 pub use option::{Allowed, Change, ConfigOption, DefaultText, Reloaded};
@@ -587,14 +590,6 @@ options! {
         default: Identities::default() => "",
         allowed: Tables("tables `[[identity]]` at the end of the file", &identity::EXAMPLE),
         change: OnReload,
-        manual: "In the file alone. Needs `tls_client_ca`. The proxy reads the password files again on a reload, and every minute. [Set-up](identities.md)",
-    }
-}
-
-impl Config {
-    /// Login of the control connection; clients always use their own.
-    pub fn credentials(&self) -> Option<Credentials> {
-        let (username, password) = self.username.clone().zip(self.password.clone())?;
-        Some(Credentials { username, password })
+        manual: "In the file alone. Needs `tls_client_ca`. The proxy reads the files that it names again on a reload, and every minute. [Set-up](identities.md)",
     }
 }

@@ -24,7 +24,7 @@ use crate::handover::{Handover, agents, connections, links};
 use crate::ids::Ticket;
 use crate::intake;
 use crate::limits;
-use crate::link::{handshake, lifecycle, open, renewal, ring, waiting, watch};
+use crate::link::{client_certificate, handshake, open, renewal, ring, waiting, watch};
 use crate::locks::effects::perform;
 use crate::locks::status::report;
 use crate::locks::{self, foreign_rows, keeper as lock_keeper, rows, sweep};
@@ -106,7 +106,7 @@ impl Service for Core {
                 connections::not_restored(self, io, slot, reason);
                 closing::lost(self, io, slot, reason);
             }
-            Peer::Link(link) => lifecycle::lost(self, io, link, reason),
+            Peer::Link(link) => client_certificate::lost(self, io, link, reason),
             Peer::Proxy(key) => peers::lost(self, io, key, reason),
             Peer::Agent(index) => agents::lost(self, io, index, "its connection has ended"),
             Peer::Nobody => {}
@@ -193,6 +193,7 @@ impl Service for Core {
                 self.router.hot_keys.set_sample(config.hot_keys_sample, io.now_ns());
                 self.context.set_config(config);
                 certificate::reloaded(self, io);
+                client_certificate::reloaded(self);
                 self.window.start(io);
             }
         }

@@ -7,6 +7,8 @@ use std::fmt::{self, Debug, Formatter};
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::sync::{Arc, LazyLock};
 
+use shunt_tls::SubjectDigest;
+
 use crate::client::identity::role_of;
 
 /// Key of the hashes, another one in each process.
@@ -77,6 +79,15 @@ pub(crate) struct LoginToken {
 impl LoginToken {
     pub(crate) fn new(bytes: Arc<[u8]>) -> LoginToken {
         LoginToken { id: LoginId::of(Some(&bytes)), bytes }
+    }
+
+    /// The login of an identity by the certificate whose names have this digest. Nodes get an empty
+    /// token with it. No token that a client sends has its number.
+    pub(crate) fn of_certificate(subject: SubjectDigest, identity: &str) -> LoginToken {
+        let half = |number: u8| u128::from(KEY.hash_one(("certificate", number, subject)));
+        let account = Account::of_identity(identity);
+        let id = LoginId { hash: half(2) << 64 | half(3), account };
+        LoginToken { id, bytes: Arc::new([]) }
     }
 
     pub(crate) fn id(&self) -> LoginId {
@@ -155,6 +166,15 @@ mod tests {
         assert!(ann != other);
         assert_eq!(KEY.hash_one(&ann), KEY.hash_one(&other), "the token is not read");
         assert!(!format!("{ann:?}").contains("secret"));
+    }
+
+    #[test]
+    fn each_certificate_is_a_login_that_no_token_is() {
+        let of = |byte: u8| LoginToken::of_certificate(SubjectDigest([byte; 32]), "CN=shop");
+        assert!(of(1) == of(1) && of(1) != of(2) && of(1).id() != of(2).id());
+        let empty = LoginToken::new(Arc::new([]));
+        assert!(of(1) != empty && of(1).id() != empty.id());
+        assert!(of(1).bytes().is_empty(), "nodes look at the certificate alone");
     }
 
     #[test]

@@ -2,7 +2,9 @@
 //!
 //! The TLS session has verified the certificate, in this handshake or in the one that it resumes,
 //! and has its names. STARTUP finds the identity that has one of them. A node then accepts the
-//! identity's own login, as it would a client's, and READY answers STARTUP.
+//! identity's own login, as it would a client's, and READY answers STARTUP. That login is a role's
+//! password, or the identity's own certificate, which its links show to nodes
+//! ([`crate::config::IdentityLogin`]).
 //!
 //! The following must never happen:
 //! - *A client uses a pool of another identity, or of a password.* The key of a pool has the
@@ -10,14 +12,16 @@
 //!   alone, by those of the present configuration.
 //! - *A client keeps the rights of an identity that a reload took from it.* [`reloaded`] closes
 //!   each client that its names would not give the same identity and role today. A new password
-//!   of the same role closes nobody.
+//!   of the same role closes nobody, nor does a new certificate with the same names for nodes.
 //! - *A certificate that no identity has gets in where each client must have one.* Members of a
 //!   fleet are the exception: they bring the logins of their clients, so they ask for a password
 //!   login ([`LOGIN_KEY`](crate::control::client::LOGIN_KEY)). Such a connection gets no identity,
 //!   whatever its certificate.
 //! - *A client gets the role of the proxy's own certificate.* Where nodes would take that for a
-//!   login, no client gets in.
-//! - *A login that fails keeps others out.* Verdicts of nodes belong to a pool.
+//!   login, no client gets in but those of identities with certificates. Links of such an identity
+//!   show its own certificate or do not open.
+//! - *A login that fails keeps others out.* Verdicts of nodes belong to a pool, and so does the
+//!   refusal of an identity's certificate in the handshake of TLS.
 
 use std::sync::Arc;
 
@@ -28,8 +32,8 @@ use shunt_wire::cql::message::{encode, error_code};
 use shunt_wire::printable::printable_to;
 
 use crate::client::account::LoginToken;
-use crate::client::{Phase, closing, login};
-use crate::config::{Config, Identity};
+use crate::client::{Client, Phase, closing, login};
+use crate::config::{Config, Identity, IdentityLogin};
 use crate::core::Core;
 use crate::limits;
 use crate::link::verdict::NODES_TAKE_CERTIFICATES;
@@ -49,6 +53,13 @@ enum Way {
     Identity(Arc<Identity>),
     /// Refused, for this reason.
     Refused(String),
+}
+
+impl Way {
+    /// True if the client's links show a certificate of its own.
+    fn has_certificate(&self) -> bool {
+        matches!(self, Way::Identity(identity) if identity.login.certificate().is_some())
+    }
 }
 
 /// The way of a client with this session. A session has no names without a certificate, and with
@@ -101,24 +112,40 @@ pub(crate) fn take_startup(
 ) -> bool {
     let cluster = core.router.cluster.clone();
     let asked = cluster.as_ref().and_then(|cluster| cluster.authenticator.as_deref());
-    if asked.is_some_and(|class| core.context.config.lends_certificate(class)) {
+    let asked = asked.or(core.router.login_asked.as_deref());
+    let is_lent = core.context.config.lends_certificate(asked);
+    // Members of a fleet know no role where nobody logs in.
+    let is_asked = asked.is_some();
+    let session = core.clients.get(slot).and_then(|client| io.session_info(client.conn));
+    let way = way(&core.context.config, session, asks_for_password);
+    if is_lent && !way.has_certificate() {
         refuse(core, io, slot, stream, NODES_TAKE_CERTIFICATES);
         return true;
     }
-    if core.context.config.identity.0.is_empty() {
-        return false;
-    }
-    let session = core.clients.get(slot).and_then(|client| io.session_info(client.conn));
-    match way(&core.context.config, session, asks_for_password) {
+    match way {
         Way::Password => return false,
         Way::Refused(why) => refuse(core, io, slot, stream, &why),
         Way::Identity(identity) => {
-            // Members of a fleet know no role where nobody logs in.
-            let is_asked = asked.is_some() || core.router.login_asked.is_some();
             let Some(client) = core.clients.get_mut(slot) else { return true };
+            let name = identity.name.to_string();
+            let certificate = identity.login.certificate().and_then(|shown| shown.subject());
+            let login = match (&identity.login, certificate) {
+                (IdentityLogin::Password(role), _) => {
+                    is_asked.then(|| LoginToken::new(role.token()))
+                }
+                (IdentityLogin::Certificate(_), Some(subject)) => {
+                    Some(LoginToken::of_certificate(subject, &name))
+                }
+                (IdentityLogin::Certificate(_), None) => {
+                    let why = "Shunt: the certificate of this identity was not read";
+                    refuse(core, io, slot, stream, why);
+                    return true;
+                }
+            };
             let key = PoolKey {
-                login: is_asked.then(|| LoginToken::new(identity.token())),
-                identity: Some(identity.name.to_string().into()),
+                login,
+                identity: Some(name.into()),
+                certificate,
                 version: client.version,
                 keyspace: None,
                 compression: client.compression,
@@ -144,15 +171,10 @@ fn refuse(core: &mut Core, io: &mut Io, slot: u32, stream: i16, why: &str) {
     closing::close(core, io, slot, Closing::NoIdentity, why);
 }
 
-/// Closes the clients whose certificate does not give them the same role any more.
+/// Closes the clients whose certificate does not give them the same role any more, and those that
+/// may have the role of the proxy's own certificate.
 pub(crate) fn reloaded(core: &mut Core, io: &mut Io) {
-    let identified: Vec<u32> = core
-        .clients
-        .iter()
-        .filter(|(_, client)| client.identity.is_some())
-        .map(|(slot, _)| slot)
-        .collect();
-    for slot in identified {
+    for slot in slots(core, |_, client| client.identity.is_some()) {
         let names = names_of(core, io, slot);
         let now = core.context.config.identity.of(&names).cloned();
         let Some(client) = core.clients.get_mut(slot) else { continue };
@@ -160,10 +182,28 @@ pub(crate) fn reloaded(core: &mut Core, io: &mut Io) {
         if is_same.is_some_and(|(now, before)| now.has_rights_of(before)) {
             client.identity = now;
         } else {
-            let why = "its identity was removed from the configuration, or has another role now";
+            let why = "its identity was removed from the configuration, or has another login now";
             closing::close(core, io, slot, Closing::IdentityChanged, why);
         }
     }
+    let cluster = core.router.cluster.as_ref();
+    let is_asked = cluster.is_some_and(|cluster| cluster.authenticator.is_some());
+    if is_asked || !core.context.config.lends_certificate(None) {
+        return;
+    }
+    let shows_proxys = |core: &Core, client: &Client| {
+        let pool = client.pool.and_then(|pool| core.router.pools.get(pool));
+        pool.is_some_and(|pool| !pool.key.is_own && pool.key.certificate.is_none())
+    };
+    for slot in slots(core, shows_proxys) {
+        closing::close(core, io, slot, Closing::IdentityChanged, NODES_TAKE_CERTIFICATES);
+    }
+}
+
+/// The clients for which `is_meant` is true.
+fn slots(core: &Core, is_meant: impl Fn(&Core, &Client) -> bool) -> Vec<u32> {
+    let meant = core.clients.iter().filter(|(_, client)| is_meant(core, client));
+    meant.map(|(slot, _)| slot).collect()
 }
 
 #[cfg(test)]
@@ -171,7 +211,7 @@ mod tests {
     use shunt_reactor::NameKind;
 
     use super::*;
-    use crate::config::{Identities, Secret};
+    use crate::config::{Identities, RolePassword, Secret};
 
     fn uri(text: &str) -> PeerName {
         PeerName::new(NameKind::Uri, text)
@@ -183,12 +223,10 @@ mod tests {
 
     fn config(auth: ClientAuth, names: &[&str]) -> Config {
         let identity = |name: &&str| {
-            Arc::new(Identity {
-                name: uri(name),
-                username: format!("role of {name}"),
-                password_file: "file".into(),
-                password: Secret::new("secret"),
-            })
+            let username = format!("role of {name}");
+            let role =
+                RolePassword { username, file: "file".into(), password: Secret::new("secret") };
+            Arc::new(Identity { name: uri(name), login: IdentityLogin::Password(role) })
         };
         let identity = Identities(names.iter().map(identity).collect());
         Config { tls_client_auth: auth, identity, ..Config::default() }

@@ -44,6 +44,7 @@ pub(crate) fn take_login(core: &mut Core, io: &mut Io, slot: u32, stream: i16, t
     let key = PoolKey {
         login: Some(LoginToken::new(token.into())),
         identity: None,
+        certificate: None,
         version: client.version,
         keyspace: None,
         compression: client.compression,

@@ -1,26 +1,25 @@
 //! Identities: how the proxy logs in with nodes for clients that a certificate identifies
 //! (`[[identity]]` of the file).
 //!
-//! An identity has the name that a client's certificate must carry, and a role with the file of
-//! its password. [`crate::client::certificate`] finds the identity of a client.
+//! An identity has the name that a client's certificate must carry, and a
+//! [login](super::identity_login) with nodes. [`crate::client::certificate`] finds the identity of
+//! a client.
 
 use std::fs;
-use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use shunt_reactor::{NameKind, PeerName};
-use shunt_tls::ClientAuth;
+use shunt_tls::{CertificateFile, ClientAuth, ClientOptions, OptionNames, Renewed, SubjectDigest};
 
+use super::identity_login::{
+    CERTIFICATE_KEYS, IdentityLogin, NodeCertificate, NodeSessions, PASSWORD_KEYS,
+};
 use super::kinds::{Readable, Written};
 use super::option::{AsText, MaybeNumber};
 use super::validate::Findings;
-use super::{Config, Problem, Secret, Tls};
+use super::{Config, Problem, Switch, Tls};
 use crate::limits;
-
-/// Keys of an identity.
-const KEYS: [&str; 3] = ["match", "username", "password_file"];
 
 /// Lines of an example.
 pub(super) const EXAMPLE: [&str; 3] = [
@@ -34,41 +33,28 @@ pub(super) const EXAMPLE: [&str; 3] = [
 pub struct Identity {
     /// The name that a client's certificate must carry.
     pub name: PeerName,
-    /// The role that nodes see.
-    pub username: String,
-    /// File with the role's password in its first line.
-    pub password_file: PathBuf,
-    /// The password, as the file had it when it was last read.
-    pub password: Secret,
+    /// The login with nodes.
+    pub login: IdentityLogin,
 }
 
 impl Identity {
-    /// The token of its login, for SASL PLAIN.
-    pub fn token(&self) -> Arc<[u8]> {
-        format!("\0{}\0{}", self.username, self.password.reveal()).into_bytes().into()
-    }
-
-    /// True if this token is its login's.
-    pub fn has_token(&self, token: &[u8]) -> bool {
-        let mut parts = token.splitn(3, |byte| *byte == 0);
-        let own = ["", &*self.username, self.password.reveal()];
-        own.iter().all(|part| parts.next() == Some(part.as_bytes()))
-    }
-
     /// True if clients of `other` have the rights of this identity's clients.
     pub fn has_rights_of(&self, other: &Identity) -> bool {
-        self.name == other.name && self.username == other.username
+        self.name == other.name && self.login.has_rights_of(&other.login)
     }
 
     fn from_written(written: &Written) -> Result<Self, String> {
         let Written::Table(entries) = written else {
             return Err(format!("expected a table, found {written}"));
         };
-        if let Some((unknown, _)) = entries.iter().find(|(key, _)| !KEYS.contains(&key.as_str())) {
-            let keys = KEYS.join(", ");
+        let is_known =
+            |key: &str| key == "match" || [PASSWORD_KEYS, CERTIFICATE_KEYS].concat().contains(&key);
+        if let Some((unknown, _)) = entries.iter().find(|(key, _)| !is_known(key)) {
             return Err(format!(
-                "unknown key `{unknown}`: an identity has {keys}; options of the proxy stand \
-                before the first [[identity]]"
+                "unknown key `{unknown}`: an identity has match, and either {} or {}; options of \
+                the proxy stand before the first [[identity]]",
+                PASSWORD_KEYS.join(" and "),
+                CERTIFICATE_KEYS.join(" and ")
             ));
         }
         let text = |key: &str| match entries.iter().find(|(known, _)| known == key) {
@@ -82,23 +68,8 @@ impl Identity {
             None => Err(format!("`{key}` is missing")),
         };
         let name = name_from(&text("match")?)?;
-        let username = text("username")?;
-        if username.is_empty() || username.contains('\0') {
-            return Err("`username` must not be empty, nor hold a zero byte".to_owned());
-        }
-        let password_file = text("password_file")?.into();
-        Ok(Self { name, username, password_file, password: Secret::new("") })
-    }
-
-    fn read_password(&self) -> Result<Secret, String> {
-        let file = &self.password_file;
-        let failed = |why: &str| format!("password_file {}: {why}", file.display());
-        let password = first_line(file).map_err(|why| failed(&why))?;
-        match password.as_str() {
-            "" => Err(failed("the first line is empty: it must be the password")),
-            text if text.contains('\0') => Err(failed("the password holds a zero byte")),
-            text => Ok(Secret::new(text)),
-        }
+        let keys: Vec<&str> = entries.iter().map(|(key, _)| key.as_str()).collect();
+        Ok(Self { name, login: IdentityLogin::from_table(&keys, text)? })
     }
 }
 
@@ -120,23 +91,6 @@ fn name_from(text: &str) -> Result<PeerName, String> {
     Ok(PeerName::new(kind, name))
 }
 
-/// The first line of a small text file.
-fn first_line(path: &Path) -> Result<String, String> {
-    let unreadable = |error| format!("cannot read the file: {error}");
-    // Opening a pipe would wait for its writer.
-    if !fs::metadata(path).map_err(unreadable)?.is_file() {
-        return Err("this is not a regular file".to_owned());
-    }
-    let mut text = String::new();
-    let file = fs::File::open(path).map_err(unreadable)?;
-    let most = limits::PASSWORD_FILE_BYTES_MAX;
-    file.take(most + 1).read_to_string(&mut text).map_err(unreadable)?;
-    if text.len() as u64 > most {
-        return Err(format!("the file is larger than {most} bytes: is it another file?"));
-    }
-    Ok(text.lines().next().unwrap_or_default().to_owned())
-}
-
 /// Mode bits that give access to all users of the host.
 const OTHERS: u32 = 0o007;
 
@@ -148,7 +102,7 @@ pub struct Identities(pub Vec<Arc<Identity>>);
 impl AsText for Identities {
     fn as_text(&self) -> Option<String> {
         let each = self.0.iter();
-        let texts = each.map(|identity| format!("{} as {}", identity.name, identity.username));
+        let texts = each.map(|identity| format!("{} as {}", identity.name, identity.login));
         let texts: Vec<String> = texts.collect();
         (!texts.is_empty()).then(|| texts.join(","))
     }
@@ -160,11 +114,55 @@ impl Identities {
         self.0.iter().find(|identity| names.contains(&identity.name))
     }
 
+    /// The certificates that identities show to nodes.
+    fn certificates(&self) -> impl Iterator<Item = &NodeCertificate> {
+        self.0.iter().filter_map(|identity| identity.login.certificate())
+    }
+
+    /// True if an identity shows a certificate to nodes.
+    pub fn has_certificates(&self) -> bool {
+        self.certificates().next().is_some()
+    }
+
+    /// Files of the certificates for nodes, each once.
+    pub fn certificate_files(&self) -> Vec<CertificateFile> {
+        let mut files: Vec<CertificateFile> = Vec::new();
+        let sessions = self.certificates().filter_map(|certificate| certificate.sessions.as_ref());
+        for file in sessions.flat_map(|sessions| sessions.files()) {
+            // The CA belongs to `node_tls`, which tells of it.
+            let is_own = file.option == OptionNames::IDENTITIES.certificate;
+            if is_own && files.iter().all(|known| known.path != file.path) {
+                files.push(file);
+            }
+        }
+        files
+    }
+
+    /// Warnings about the files of the certificates for nodes.
+    pub fn certificate_warnings(&self) -> Vec<String> {
+        let sessions = self.certificates().filter_map(|certificate| certificate.sessions.as_ref());
+        sessions.flat_map(|sessions| sessions.warnings()).collect()
+    }
+
+    /// Maker of the sessions of links of the identity with this name, and the number of what they
+    /// prove and verify, for as long as it has the certificate with these names.
+    pub(crate) fn sessions_of(
+        &self,
+        name: &str,
+        subject: SubjectDigest,
+    ) -> Option<(Arc<dyn NodeSessions>, u64)> {
+        let identity = self.0.iter().find(|identity| identity.name.to_string() == name)?;
+        let sessions = identity.login.certificate()?.sessions.as_ref()?;
+        let number = sessions.content().first_chunk().copied().map_or(0, u64::from_be_bytes);
+        (sessions.subject() == Some(subject)).then(|| (Arc::clone(sessions), number))
+    }
+
     /// A warning for each password file that anyone but its owner and group has access to.
     pub fn open_files(&self) -> impl Iterator<Item = String> {
         self.0.iter().filter_map(|identity| {
-            let mode = fs::metadata(&identity.password_file).ok()?.mode() & 0o777;
-            let file = identity.password_file.display();
+            let IdentityLogin::Password(role) = &identity.login else { return None };
+            let mode = fs::metadata(&role.file).ok()?.mode() & 0o777;
+            let file = role.file.display();
             (mode & OTHERS != 0).then(|| {
                 format!(
                     "password_file {file}: other users have access (mode {mode:o}); run chmod 600"
@@ -173,20 +171,55 @@ impl Identities {
         })
     }
 
-    /// The same identities, with the passwords that the files have now, and a message for each
-    /// file that cannot be used. Such an identity keeps its password.
-    pub fn read_again(&self) -> (Self, Vec<String>) {
-        let mut faults = Vec::new();
-        let read =
-            self.0.iter().enumerate().map(|(index, identity)| match identity.read_password() {
-                Ok(password) => Arc::new(Identity { password, ..(**identity).clone() }),
-                Err(why) => {
-                    faults.push(numbered(index, &why));
-                    Arc::clone(identity)
-                }
-            });
-        (Self(read.collect()), faults)
+    /// Takes the sessions of former identities with the same files, so that the next reading treats
+    /// these files as in use: a writer of theirs may not be done.
+    pub fn take_sessions(&mut self, former: &Identities) {
+        for identity in &mut self.0 {
+            let known = former.0.iter().find(|former| former.name == identity.name);
+            let Some(IdentityLogin::Certificate(known)) = known.map(|known| &known.login) else {
+                continue;
+            };
+            if let IdentityLogin::Certificate(own) = &mut Arc::make_mut(identity).login
+                && (&own.certificate, &own.key) == (&known.certificate, &known.key)
+            {
+                own.sessions.clone_from(&known.sessions);
+            }
+        }
     }
+
+    /// Reads the files of the identities again. An identity keeps its login if one cannot be used.
+    pub fn read_again(&self, config: &Config) -> Reading {
+        let (mut faults, mut is_settled) = (Vec::new(), true);
+        let rules = (config.node_tls == Switch::On).then(|| ClientOptions {
+            ca: config.node_tls_ca.clone(),
+            verify: config.node_tls_verify,
+            name: config.node_tls_name.clone(),
+            ..ClientOptions::default()
+        });
+        let read = self.0.iter().enumerate().map(|(index, identity)| {
+            match identity.login.renewed(rules.as_ref()) {
+                Ok(Renewed::Changed(login)) => {
+                    return Arc::new(Identity { name: identity.name.clone(), login });
+                }
+                Ok(Renewed::Unchanged) => {}
+                Ok(Renewed::Unsettled(_)) => is_settled = false,
+                Err(why) => faults.push(numbered(index, &why)),
+            }
+            Arc::clone(identity)
+        });
+        let identities = Self(read.collect());
+        Reading { identities, faults, is_settled }
+    }
+}
+
+/// The result of [`Identities::read_again`].
+pub struct Reading {
+    /// The identities, with the logins that the files have now.
+    pub identities: Identities,
+    /// A message for each file that cannot be used.
+    pub faults: Vec<String>,
+    /// False if the writer of a file may not be done: the files must be read again soon.
+    pub is_settled: bool,
 }
 
 fn numbered(index: usize, why: &str) -> String {
@@ -217,17 +250,25 @@ impl MaybeNumber for Identities {}
 /// First part of the names of Cassandra's authenticators that take a certificate for a login.
 const MUTUAL_TLS: &str = "MutualTls";
 
+/// True if nodes of this authenticator take the certificate of a connection for its login.
+pub(crate) fn takes_certificates(authenticator: &str) -> bool {
+    authenticator.rsplit('.').next().unwrap_or_default().starts_with(MUTUAL_TLS)
+}
+
 impl Config {
     /// True if nodes of this authenticator would take the proxy's own certificate for the login of
-    /// a client: its links show that certificate, whatever password the client has.
-    pub(crate) fn lends_certificate(&self, authenticator: &str) -> bool {
-        let name = authenticator.rsplit('.').next().unwrap_or_default();
-        self.node_tls_certificate.is_some() && name.starts_with(MUTUAL_TLS)
+    /// a client that has no certificate of its own. Nodes that ask for no login may have taken it
+    /// already; nobody can tell, so they count once an identity has a certificate, which says that
+    /// nodes take some.
+    pub(crate) fn lends_certificate(&self, authenticator: Option<&str>) -> bool {
+        let takes =
+            authenticator.map_or_else(|| self.identity.has_certificates(), takes_certificates);
+        takes && self.node_tls_certificate.is_some()
     }
 
     /// Reads the files of the identities.
     pub fn read_identities(&mut self) -> Vec<Problem> {
-        let (identities, faults) = self.identity.read_again();
+        let Reading { identities, faults, .. } = self.identity.read_again(self);
         self.identity = identities;
         let problem = |message| Problem { key: "identity", message };
         faults.into_iter().map(problem).collect()
@@ -264,6 +305,27 @@ impl Config {
                 found.add("identity", numbered(index, &why));
             }
         }
+        self.check_certificates(found);
+    }
+
+    /// Checks that the certificates of identities can be of use.
+    fn check_certificates(&self, found: &mut Findings) {
+        let mut identities = self.identity.0.iter();
+        let Some(index) = identities.position(|identity| identity.login.certificate().is_some())
+        else {
+            return;
+        };
+        if self.node_tls == Switch::Off {
+            let why = "nodes see its certificate with TLS alone: set node_tls = on, or set username \
+                and password_file";
+            found.add("identity", numbered(index, why));
+        }
+        if self.fleet.is_some() {
+            let why = "a proxy of a fleet asks others on behalf of its clients, with their \
+                password, and a certificate is none: set username and password_file, or remove \
+                fleet";
+            found.add("identity", numbered(index, why));
+        }
     }
 }
 
@@ -271,6 +333,7 @@ impl Config {
 mod tests {
     use std::time::Instant;
 
+    use super::super::identity_login::RolePassword;
     use super::*;
     use crate::tls::IdentityFiles;
 
@@ -288,6 +351,13 @@ mod tests {
 
     fn identity(name: &str, username: &str) -> Written {
         table(&[("match", name), ("username", username), ("password_file", "/nowhere")])
+    }
+
+    fn role(identity: &Identity) -> &RolePassword {
+        match &identity.login {
+            IdentityLogin::Password(role) => role,
+            IdentityLogin::Certificate(other) => panic!("{other:?}"),
+        }
     }
 
     #[test]
@@ -319,7 +389,7 @@ mod tests {
         let identities = found.expect("identities");
         let role = |kind, text| {
             let found = identities.of(&[PeerName::new(kind, text)])?;
-            Some(found.username.clone())
+            Some(self::role(found).username.clone())
         };
         assert_eq!(role(NameKind::Uri, "spiffe://example/shop").as_deref(), Some("shop"));
         assert_eq!(role(NameKind::CommonName, "billing").as_deref(), Some("billing"));
@@ -343,7 +413,8 @@ mod tests {
             PeerName::new(NameKind::Dns, "b.example"),
             PeerName::new(NameKind::CommonName, "shop"),
         ];
-        assert_eq!(found.expect("identities").of(&names).expect("one").username, "first");
+        let found = found.expect("identities");
+        assert_eq!(role(found.of(&names).expect("one")).username, "first");
     }
 
     #[test]
@@ -357,6 +428,12 @@ mod tests {
             (identity(&long, "a"), "`match` is longer than"),
             (identity("CN=a", ""), "`username` must not be empty"),
             (Written::Number(7), "expected a table, found `7`"),
+            (table(&[("match", "CN=a"), ("certificate", "f")]), "`key` is missing"),
+            (table(&[("match", "CN=a"), ("key", "f")]), "`certificate` is missing"),
+            (
+                table(&[("match", "CN=a"), ("certificate", "f"), ("key", "f"), ("username", "a")]),
+                "by a password or by a certificate",
+            ),
         ] {
             let (_, faults) = read(vec![identity("CN=good", "good"), wrong]);
             assert_eq!(faults.len(), 1, "{faults:?}");
@@ -400,6 +477,31 @@ mod tests {
     }
 
     #[test]
+    fn a_certificate_for_nodes_needs_tls_to_them_and_no_fleet() {
+        let entries = [("match", "CN=a"), ("certificate", "a.crt"), ("key", "a.key")];
+        let config = Config {
+            contact_points: vec!["10.0.0.1".to_owned()],
+            tls: Tls::Required,
+            tls_certificate: Some("tls.crt".into()),
+            tls_key: Some("tls.key".into()),
+            tls_client_ca: Some("ca.crt".into()),
+            tls_client_auth: ClientAuth::Required,
+            node_tls: Switch::On,
+            identity: read(vec![identity("CN=b", "b"), table(&entries)]).0.expect("identities"),
+            ..Config::default()
+        };
+        assert_eq!(config.problems(), []);
+        let off = Config { node_tls: Switch::Off, ..config.clone() };
+        let fleet = Config { fleet: Some("main".into()), fleet_tls: Switch::On, ..config };
+        for (config, words) in [(off, "node_tls = on"), (fleet, "remove fleet")] {
+            let problems = config.problems();
+            assert_eq!(problems.len(), 1, "{problems:?}");
+            let message = &problems[0].message;
+            assert!(message.starts_with("[[identity]] number 2: ") && message.contains(words));
+        }
+    }
+
+    #[test]
     fn passwords_come_from_their_files_and_never_show() {
         let path = std::env::temp_dir().join(format!("shunt-identity-{}", std::process::id()));
         let entries =
@@ -410,7 +512,7 @@ mod tests {
         };
         fs::write(&path, "secret\nanything\n").expect("written");
         assert_eq!(config.read_identities(), []);
-        assert_eq!(&*config.identity.0[0].token(), b"\0a\0secret");
+        assert_eq!(&*role(&config.identity.0[0]).token(), b"\0a\0secret");
         assert!(!format!("{config:?}").contains("secret"));
         let former = config.identity.clone();
         fs::write(&path, "\n").expect("written");
@@ -438,10 +540,10 @@ mod tests {
         assert_eq!(config.read_identities(), []);
         fs::remove_file(&paths[0]).expect("removed");
         fs::write(&paths[1], "new").expect("written");
-        let mut files = IdentityFiles::default();
+        let mut files = IdentityFiles::new(&config, Arc::default());
         files.advance();
         let read = files.tick(&config, Instant::now()).expect("a new password");
-        let passwords: Vec<&str> = read.0.iter().map(|one| one.password.reveal()).collect();
+        let passwords: Vec<&str> = read.0.iter().map(|one| role(one).password.reveal()).collect();
         assert_eq!(passwords, ["old", "new"]);
         fs::remove_file(&paths[1]).expect("removed");
     }
@@ -451,10 +553,16 @@ mod tests {
         let with = Config { node_tls_certificate: Some("a.crt".into()), ..Config::default() };
         let package = "org.apache.cassandra.auth";
         for name in ["MutualTlsAuthenticator", "MutualTlsWithPasswordFallbackAuthenticator"] {
-            assert!(with.lends_certificate(&format!("{package}.{name}")), "{name}");
-            assert!(!Config::default().lends_certificate(&format!("{package}.{name}")), "{name}");
+            let class = format!("{package}.{name}");
+            assert!(with.lends_certificate(Some(&class)), "{name}");
+            assert!(!Config::default().lends_certificate(Some(&class)), "{name}");
         }
-        assert!(!with.lends_certificate(&format!("{package}.PasswordAuthenticator")));
-        assert!(!with.lends_certificate(""));
+        assert!(!with.lends_certificate(Some(&format!("{package}.PasswordAuthenticator"))));
+        assert!(!with.lends_certificate(Some("")) && !with.lends_certificate(None));
+        // Nodes that ask for nothing may have taken it, where identities say that nodes take some.
+        let entries = [("match", "CN=a"), ("certificate", "a.crt"), ("key", "a.key")];
+        let identities = read(vec![table(&entries)]).0.expect("identities");
+        assert!(Config { identity: identities.clone(), ..with }.lends_certificate(None));
+        assert!(!Config { identity: identities, ..Config::default() }.lends_certificate(None));
     }
 }

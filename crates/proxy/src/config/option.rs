@@ -13,7 +13,7 @@ use super::address::Listeners;
 use super::kinds::{Readable, Written};
 use super::unix::{Mode, Owner};
 use super::values::{
-    Aggregate, Commit, Handover, LogFormat, Multiget, Secret, Switch, Tls, Window,
+    Aggregate, Commit, Credentials, Handover, LogFormat, Multiget, Secret, Switch, Tls, Window,
 };
 use super::{Config, OPTIONS};
 pub(super) use text::AsText;
@@ -101,6 +101,12 @@ pub enum Change {
 const SWITCHES: [&str; 3] = ["tls", "node_tls", "fleet_tls"];
 
 impl Config {
+    /// Login of the control connection; clients always use their own.
+    pub fn credentials(&self) -> Option<Credentials> {
+        let (username, password) = self.username.clone().zip(self.password.clone())?;
+        Some(Credentials { username, password })
+    }
+
     /// True if an option belongs to a switch that `new` has in another position.
     fn waits_with_its_switch(&self, new: &Config, key: &str) -> bool {
         let is_its =

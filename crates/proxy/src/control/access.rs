@@ -33,6 +33,11 @@ impl Access {
         Self { credentials, by_password: false, tls: None, counts: None, name: None, limit }
     }
 
+    /// True if this side shows a certificate.
+    pub(super) fn shows_certificate(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.options().certificate.is_some())
+    }
+
     /// A session with the server at this address; `None` for clear text.
     pub(super) fn session(&self, ip: IpAddr) -> Option<Box<dyn Session>> {
         let tls = self.tls.as_ref()?;

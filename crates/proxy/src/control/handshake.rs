@@ -9,6 +9,7 @@ use super::access::Access;
 use super::client::{LOCKS_KEY, LOGIN_KEY, LOGIN_PASSWORD, PROXY_KEY};
 use super::connection::{Connection, Message};
 use super::error::ControlError;
+use crate::config::takes_certificates;
 
 /// Versions tried, best first.
 const VERSIONS: [u8; 3] = [5, 4, 3];
@@ -102,17 +103,19 @@ fn options(supported: &Message) -> Result<Offer, ControlError> {
 }
 
 /// Sends user and password as SASL PLAIN (RFC 4616), which PasswordAuthenticator takes as the first
-/// answer. Returns the class of the authenticator.
+/// answer, or nothing to a node that takes the certificate of the connection. Returns the class of
+/// the authenticator.
 async fn log_in(
     connection: &mut Connection,
     authenticate: &Message,
     access: &Access,
 ) -> Result<String, ControlError> {
     let class = Authenticate::decode(&authenticate.body)?.class.to_owned();
-    let Some(credentials) = &access.credentials else {
-        return Err(ControlError::LoginNeeded { class });
+    let token = match &access.credentials {
+        Some(login) => format!("\0{}\0{}", login.username, login.password.reveal()),
+        None if access.shows_certificate() && takes_certificates(&class) => String::new(),
+        None => return Err(ControlError::LoginNeeded { class }),
     };
-    let token = format!("\0{}\0{}", credentials.username, credentials.password.reveal());
     let mut body = Vec::new();
     encode::auth_response(&mut body, Some(token.as_bytes()));
     let answer =

@@ -48,8 +48,7 @@ pub(crate) fn answered(core: &mut Core, io: &mut Io, key: LinkKey, header: &Head
         (Step::Options, opcode::SUPPORTED) => send_startup(core, io, key, body),
         (Step::Startup, opcode::READY) => {
             switch_framing(core, key);
-            // A node that asks for no login accepts any.
-            identity::ask(core, io, key);
+            take_ready(core, io, key);
         }
         (Step::Startup, opcode::AUTHENTICATE) => {
             switch_framing(core, key);
@@ -142,6 +141,19 @@ fn switch_framing(core: &mut Core, key: LinkKey) {
     }
 }
 
+/// Handles a node that asks for no login: it accepts any, or has taken the certificate of the link
+/// for one.
+fn take_ready(core: &mut Core, io: &mut Io, key: LinkKey) {
+    let pool = core.links.get(key).and_then(|link| core.router.pools.get(link.pool));
+    let shows_proxys = pool.is_some_and(|pool| !pool.key.is_own && pool.key.certificate.is_none());
+    if shows_proxys && core.context.config.lends_certificate(None) {
+        let why = "it may have taken the certificate of this proxy for the clients' login";
+        turned_away(core, io, key, why, Some(Verdict::of_lent_certificate()));
+    } else {
+        identity::ask(core, io, key);
+    }
+}
+
 fn send_login(core: &mut Core, io: &mut Io, key: LinkKey, header: &Header, body: &[u8]) {
     let Some(link) = core.links.get_mut(key) else { return };
     let Some(pool) = core.router.pools.get(link.pool) else { return };
@@ -164,7 +176,8 @@ fn send_login(core: &mut Core, io: &mut Io, key: LinkKey, header: &Header, body:
     let asked = split_response_prefix(header.flags, body)
         .and_then(|(_, body)| Authenticate::decode(body))
         .map_or("", |asked| asked.class);
-    if core.context.config.lends_certificate(asked) && !pool.key.is_own {
+    let shows_proxys = !pool.key.is_own && pool.key.certificate.is_none();
+    if shows_proxys && core.context.config.lends_certificate(Some(asked)) {
         let why = "it accepts the proxy's certificate as the clients' login";
         return turned_away(core, io, key, why, Some(Verdict::of_lent_certificate()));
     }
@@ -304,7 +317,8 @@ pub(crate) fn turned_away(
     login::resume(core, io);
 }
 
-fn refuse_login(core: &mut Core, io: &mut Io, key: LinkKey, why: &str) {
+/// Handles the refusal of a login that no ERROR of the node expresses.
+pub(crate) fn refuse_login(core: &mut Core, io: &mut Io, key: LinkKey, why: &str) {
     let mut body = Vec::new();
     encode::error(&mut body, error_code::BAD_CREDENTIALS, why);
     step_refused(core, io, key, true, &body);

@@ -2,16 +2,18 @@
 //!
 //! A link is one connection to one node, shared by all clients of one pool. [`open`] connects it,
 //! [`handshake`] and [`identity`] prepare it for queries, [`lifecycle`] keeps the right ones open
-//! and gives up those that break, [`watch`] probes them, [`upgrade`] moves them to the port where a
-//! node takes aggregated frames, [`renewal`] replaces those with old certificates, [`ring`] follows
-//! the ring. [`streams`] remembers the requests in flight on a link; [`pool`] defines who may share
-//! it, [`pools`] assigns pools, [`verdict`] is a node's refusal, [`refusal`] closes the clients
-//! that no node takes any more. [`links`] holds them all.
+//! and gives up those that break, [`client_certificate`] judges those whose certificate a node may
+//! have refused, [`watch`] probes them, [`upgrade`] moves them to the port where a node takes
+//! aggregated frames, [`renewal`] replaces those with old certificates, [`ring`] follows the ring.
+//! [`streams`] remembers the requests in flight on a link; [`pool`] defines who may share it,
+//! [`pools`] assigns pools, [`verdict`] is a node's refusal, [`refusal`] closes the clients that no
+//! node takes any more. [`links`] holds them all.
 //!
 //! [`crate::aggregate`] puts requests on a link, and they come back through
 //! [`crate::disaggregate`].
 
 pub(crate) mod allowance;
+pub(crate) mod client_certificate;
 pub(crate) mod closing;
 pub(crate) mod handshake;
 pub(crate) mod identity;
@@ -155,7 +157,8 @@ pub(crate) struct Link {
     pub(crate) offer_asked_ns: u64,
     /// True while another link opens to take its place.
     pub(crate) is_being_replaced: bool,
-    /// Generation of TLS to nodes that it was opened with.
+    /// Generation of TLS to nodes that it was opened with, or the number of what it proves and
+    /// verifies by the certificate of an identity.
     pub(crate) generation: u64,
     /// Time of the last attempt to renew it, nanoseconds; 0: there was none.
     pub(crate) renewal_tried_ns: u64,

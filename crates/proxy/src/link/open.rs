@@ -147,7 +147,8 @@ pub(crate) fn ensure_links(core: &mut Core, io: &mut Io, pool_id: PoolId) {
     }
 }
 
-/// Starts to open a link; `false` if the node or the pool is no longer known.
+/// Starts to open a link; `false` if the node or the pool is no longer known, or the configuration
+/// no longer has the certificate that the pool's links show.
 pub(crate) fn open(
     core: &mut Core,
     io: &mut Io,
@@ -173,11 +174,21 @@ pub(crate) fn open(
     let Some(pool) = core.router.pools.get_mut(pool_id) else { return false };
     let timeout_ns = core.context.config.connect_timeout_ms * 1_000_000;
     // Before the session is made, which may be of a later generation.
-    let generation = core.context.outgoing.links.current();
-    let conn = match (&core.context.outgoing.nodes, via) {
-        (_, Some((_, agent))) => io.connect(agent, timeout_ns),
-        (Some(tls), None) => io.connect_with(address, timeout_ns, tls.session(address.ip())),
-        (None, None) => io.connect(address, timeout_ns),
+    let mut generation = core.context.outgoing.links.current();
+    let config = &core.context.config;
+    let conn = if let Some(subject) = pool.key.certificate {
+        let name = pool.key.identity.as_deref().unwrap_or_default();
+        let shown = config.identity.sessions_of(name, subject).filter(|_| via.is_none());
+        let Some((sessions, content)) = shown else { return false };
+        (pool.certificate_content, generation) = (content, content);
+        let session = sessions.session(&address.ip().to_canonical().to_string());
+        io.connect_with(address, timeout_ns, session)
+    } else {
+        match (&core.context.outgoing.nodes, via) {
+            (_, Some((_, agent))) => io.connect(agent, timeout_ns),
+            (Some(tls), None) => io.connect_with(address, timeout_ns, tls.session(address.ip())),
+            (None, None) => io.connect(address, timeout_ns),
+        }
     };
     let in_flight_max =
         (core.context.config.in_flight_max as usize).min(limits::STREAMS_PER_CONNECTION_MAX);

@@ -4,13 +4,16 @@
 //! same identity by certificate, same protocol version, same keyspace, same compression, same
 //! NO_COMPACT. That is the pool's key. The login in the key is the exact SASL token that the role's
 //! first link was opened with, so that a client with another password, or another role, never meets
-//! a link that is not its own.
+//! a link that is not its own. For links that show the certificate of an identity, a digest of its
+//! names stands for the token: links of two certificates, or of one with other names than before,
+//! are never in one pool.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use shunt_reactor::ClientHost;
+use shunt_tls::SubjectDigest;
 use shunt_topology::{Backoff, NodeId};
 use shunt_wire::cql::compression::Algorithm;
 
@@ -26,10 +29,14 @@ use crate::metrics::PoolState;
 /// links.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct PoolKey {
-    /// SASL token of a successful login, as nodes read it; `None`: the ring asks for no login.
+    /// SASL token of a successful login, as nodes read it, or a certificate; `None`: the ring asks
+    /// for no login.
     pub(crate) login: Option<LoginToken>,
     /// Name of the identity that its clients have by their certificates; `None`: they have none.
     pub(crate) identity: Option<Arc<str>>,
+    /// Names in the identity's own certificate, which its links show to nodes; `None`: they log in
+    /// by a password.
+    pub(crate) certificate: Option<SubjectDigest>,
     pub(crate) version: u8,
     /// Keyspace of USE.
     pub(crate) keyspace: Option<Arc<str>>,
@@ -92,6 +99,8 @@ pub(crate) struct Pool {
     pub(crate) asked_ns: u64,
     /// Time at which its last client left, nanoseconds.
     pub(crate) idle_since_ns: u64,
+    /// Number of what new links prove and verify, if they show a certificate of an identity.
+    pub(crate) certificate_content: u64,
     /// True if a client was let in: a node or the ring accepted the options of the pool's links.
     pub(crate) admitted: bool,
     /// Nodes that refused its login or keyspace the last time they were asked.
@@ -132,6 +141,7 @@ impl Pool {
             verifying: false,
             asked_ns: 0,
             idle_since_ns: now_ns,
+            certificate_content: 0,
             admitted: false,
             refusals: BTreeMap::new(),
             last_verdict: None,
@@ -319,6 +329,7 @@ pub(super) mod tests {
         PoolKey {
             login: login.map(|token| LoginToken::new(token.into())),
             identity: None,
+            certificate: None,
             version: 4,
             keyspace: keyspace.map(Arc::from),
             compression: None,

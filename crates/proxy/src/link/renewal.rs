@@ -13,13 +13,14 @@
 //! - hurry: a core begins at most one in each tick, and leaves a node alone after a failure, for
 //!   pauses that grow;
 //! - keep others waiting: a link that was tried comes after those that were not;
-//! - happen without a change of content ([`crate::tls::Generation`]).
+//! - happen without a change of content ([`crate::tls::Generation`], or that of an identity's own
+//!   certificate, which its pools note).
 
 use shunt_reactor::Io;
 use shunt_topology::NodeId;
 
 use crate::core::Core;
-use crate::ids::{LinkKey, LinkRef};
+use crate::ids::{LinkKey, LinkRef, PoolId};
 use crate::link::{Role, closing, open};
 use crate::log_limits::Logged;
 
@@ -41,16 +42,20 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io) {
 
 /// The link to renew now: of those from a former generation the one that was not tried for longest.
 fn next(core: &Core, now_ns: u64) -> Option<LinkKey> {
-    let generation = core.context.outgoing.links.current();
+    let current = core.context.outgoing.links.current();
     if core.links.iter().any(|(_, link)| matches!(link.role, Role::Renews(..))) {
         return None;
     }
+    let generation = |pool: PoolId| match core.router.pools.get(pool) {
+        Some(pool) if pool.key.certificate.is_some() => pool.certificate_content,
+        _ => current,
+    };
     let may_be_tried = |node: NodeId| {
         let state = core.links.node(node);
         state.is_some_and(|state| state.renewal.not_before_ns <= now_ns)
     };
     let former = core.links.iter().filter(|(_, link)| {
-        link.generation != generation
+        link.generation != generation(link.pool)
             && link.is_ready()
             && !link.is_being_replaced
             && may_be_tried(link.node)

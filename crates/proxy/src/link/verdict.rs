@@ -5,7 +5,8 @@ use shunt_wire::cql::message::{encode, error_code};
 /// Error text for clients of nodes that would take the proxy's own certificate for their login.
 pub(crate) const NODES_TAKE_CERTIFICATES: &str = "Shunt: the nodes take a certificate for a login \
     (MutualTlsAuthenticator), and would take that of the proxy (node_tls_certificate) for yours: \
-    use PasswordAuthenticator, and an [[identity]] for clients with certificates";
+    give this client an [[identity]] with a certificate and key of its own, or use \
+    PasswordAuthenticator";
 
 /// A refusal of the properties that a pool's links open with: its login, its keyspace or its
 /// options.

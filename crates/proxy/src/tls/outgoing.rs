@@ -222,5 +222,12 @@ pub fn check_outgoing(config: &Config) -> Result<Vec<String>, TlsError> {
             warnings.extend(client.warnings());
         }
     }
+    warnings.extend(config.identity.certificate_files().iter().filter_map(expires_soon));
+    for warning in config.identity.certificate_warnings() {
+        // Those about the CAs are the same for all.
+        if !warnings.contains(&warning) {
+            warnings.push(warning);
+        }
+    }
     Ok(warnings)
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use rcgen::{CertificateParams, KeyPair};
+use shunt_reactor::{NameKind, PeerName};
 use shunt_tls::ClientAuth;
 use shunt_tls_upkeep::{CHECK_INTERVAL, Listeners, ReloadResult, TlsMetrics};
 use shunt_wire::cql::envelope::{Header, opcode};
@@ -15,7 +16,9 @@ use tempfile::TempDir;
 
 use super::incoming::{NO_TLS, escape_from_certificates};
 use super::*;
-use crate::config::{Config, HttpAddress, Switch, Tls};
+use crate::config::{
+    Config, HttpAddress, Identities, Identity, IdentityLogin, NodeCertificate, Switch, Tls,
+};
 
 #[test]
 fn a_refusal_has_the_version_and_the_stream_of_the_request() {
@@ -318,4 +321,101 @@ fn a_check_warns_of_secrets_that_everyone_can_read() {
         ]
     );
     assert_eq!(outgoing, [warned("node_tls_key", "tls.key")]);
+}
+
+/// The identity of the file, which shows `shop.crt` to nodes.
+fn identity_config(placed: &Placed) -> Config {
+    let (certificate, key) = (placed.path("shop.crt"), placed.path("shop.key"));
+    let shown = NodeCertificate { certificate, key, sessions: None };
+    let name = PeerName::new(NameKind::CommonName, "shop");
+    let identity = Identity { name, login: IdentityLogin::Certificate(shown) };
+    Config {
+        node_tls: Switch::On,
+        node_tls_ca: Some(placed.path("tls.crt")),
+        identity: Identities(vec![Arc::new(identity)]),
+        ..placed.config()
+    }
+}
+
+impl Placed {
+    fn renew_shop(&self, name: &str) {
+        let key = KeyPair::generate().expect("a key");
+        let params = CertificateParams::new(vec![name.to_owned()]).expect("a name");
+        self.write("shop.key", &key.serialize_pem());
+        self.write("shop.crt", &params.self_signed(&key).expect("a certificate").pem());
+    }
+}
+
+#[test]
+fn certificates_of_identities_change_with_their_files() {
+    let placed = Placed::new();
+    placed.renew_shop("a");
+    let mut config = identity_config(&placed);
+    assert_eq!(config.read_identities(), []);
+    let (metrics, start) = (Arc::<TlsMetrics>::default(), Instant::now());
+    let mut files = IdentityFiles::new(&config, Arc::clone(&metrics));
+    let shown = |metrics: &TlsMetrics| -> Vec<_> {
+        let files = metrics.certificates();
+        files.into_iter().map(|file| (file.usage, file.path)).collect()
+    };
+    assert_eq!(shown(&metrics), [("identities", placed.path("shop.crt"))]);
+    let mut turn = 0;
+    let mut look = |config: &Config| {
+        turn += 1;
+        files.tick(config, start + CHECK_INTERVAL * 2 * turn)
+    };
+    assert!(look(&config).is_none(), "nothing has changed");
+    placed.renew_shop("a");
+    let renewed = Config { identity: look(&config).expect("a new one"), ..config.clone() };
+    let rights =
+        |one: &Config, other: &Config| one.identity.0[0].has_rights_of(&other.identity.0[0]);
+    assert!(rights(&renewed, &config));
+    assert!(look(&renewed).is_none());
+    placed.renew_shop("b");
+    let other = Config { identity: look(&renewed).expect("a new one"), ..config };
+    assert!(!rights(&other, &renewed));
+    // Neither half of a pair, nor a key that is gone, takes the login away.
+    placed.write("shop.key", &KeyPair::generate().expect("a key").serialize_pem());
+    assert!(look(&other).is_none());
+    std::fs::remove_file(placed.path("shop.key")).expect("removed");
+    assert!(look(&other).is_none());
+    assert_eq!(checks(&metrics), [2, 2, 2]);
+}
+
+/// A reload reads the configuration anew, and may come between the two writes of a pair.
+#[test]
+fn a_reload_waits_for_the_files_of_an_identity_too() {
+    let placed = Placed::new();
+    placed.renew_shop("a");
+    let mut before = identity_config(&placed);
+    assert_eq!(before.read_identities(), []);
+    placed.renew_shop("b");
+    File::options()
+        .append(true)
+        .open(placed.path("shop.crt"))
+        .and_then(|file| file.set_modified(SystemTime::now()))
+        .expect("a file whose writer may not be done");
+    let mut after = identity_config(&placed);
+    after.identity.take_sessions(&before.identity);
+    assert_eq!(after.read_identities(), []);
+    assert!(after.identity == before.identity);
+    placed.renew_shop("b");
+    assert_eq!(after.read_identities(), []);
+    assert!(!after.identity.0[0].has_rights_of(&before.identity.0[0]));
+}
+
+#[test]
+fn rules_for_nodes_hold_for_certificates_of_identities_too() {
+    let placed = Placed::new();
+    placed.renew_shop("a");
+    let mut config = identity_config(&placed);
+    assert_eq!(config.read_identities(), []);
+    let before = config.identity.clone();
+    config.node_tls_ca = Some(placed.path("other.crt"));
+    let problems = config.read_identities();
+    assert!(problems[0].message.contains("node_tls_ca ") && config.identity == before);
+    placed.write("other.crt", &pair().0);
+    assert_eq!(config.read_identities(), []);
+    assert!(config.identity != before, "new sessions verify by the other CA");
+    assert!(config.identity.0[0].has_rights_of(&before.0[0]));
 }

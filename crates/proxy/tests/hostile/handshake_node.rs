@@ -27,6 +27,8 @@ struct Connection {
     reader: EnvelopeReader,
     keyspace: Option<String>,
     token: Vec<u8>,
+    /// URIs in the certificate of the peer.
+    uris: Vec<String>,
 }
 
 pub struct HandshakeNode {
@@ -38,6 +40,10 @@ pub struct HandshakeNode {
     pub hides_identity_from: Option<&'static [u8]>,
     /// True if it asks for a login.
     pub asks_for_login: bool,
+    /// True if a certificate is a login here, so that those who show one are not asked.
+    pub takes_certificates_at_once: bool,
+    /// A certificate with this URI ends its connection as soon as it is seen.
+    pub refused_uri: Option<&'static str>,
     /// Class of the authenticator with which it asks.
     pub authenticator: &'static str,
     /// The reaction to STARTUP with a compression.
@@ -71,6 +77,10 @@ pub struct HandshakeNode {
     pub queries: Vec<(Option<String>, String)>,
     /// The token of the connection of each of them.
     pub tokens: Vec<Vec<u8>>,
+    /// The first URI in the certificate of that connection; empty: it showed none.
+    pub uris: Vec<String>,
+    /// The tokens of all AUTH_RESPONSEs.
+    pub shown_tokens: Vec<Vec<u8>>,
     pub logins: u64,
     pub uses: u64,
     /// Number of queries for its identity.
@@ -86,6 +96,8 @@ impl HandshakeNode {
             identification: Reaction::Accept,
             hides_identity_from: None,
             asks_for_login,
+            takes_certificates_at_once: false,
+            refused_uri: None,
             authenticator: "org.apache.cassandra.auth.PasswordAuthenticator",
             compression: Reaction::Accept,
             login: Reaction::Accept,
@@ -103,6 +115,8 @@ impl HandshakeNode {
             open: BTreeMap::new(),
             queries: Vec::new(),
             tokens: Vec::new(),
+            uris: Vec::new(),
+            shown_tokens: Vec::new(),
             logins: 0,
             uses: 0,
             identity_queries: 0,
@@ -167,14 +181,17 @@ impl HandshakeNode {
                 let compresses = Startup::decode(body)
                     .is_ok_and(|asked| asked.options.get("COMPRESSION").is_some());
                 let reaction = if compresses { self.compression } else { Reaction::Accept };
-                if self.asks_for_login {
+                let is_known = self.takes_certificates_at_once && !connection.uris.is_empty();
+                let asks = self.asks_for_login && !is_known;
+                if asks {
                     encode::authenticate(&mut answer, self.authenticator);
                 }
-                (reaction, if self.asks_for_login { opcode::AUTHENTICATE } else { opcode::READY })
+                (reaction, if asks { opcode::AUTHENTICATE } else { opcode::READY })
             }
             opcode::AUTH_RESPONSE => {
                 self.logins += 1;
                 connection.token = body.get(4..).unwrap_or_default().to_vec();
+                self.shown_tokens.push(connection.token.clone());
                 encode::auth_success(&mut answer, None);
                 let is_refused = self.refused_token == Some(&connection.token[..]);
                 let refusal = Reaction::Refuse(error_code::BAD_CREDENTIALS);
@@ -237,6 +254,7 @@ impl HandshakeNode {
                 } else {
                     self.queries.push((connection.keyspace.clone(), text.to_owned()));
                     self.tokens.push(connection.token.clone());
+                    self.uris.push(connection.uris.first().cloned().unwrap_or_default());
                     if self.holds_queries {
                         self.held.push((conn, header));
                         return;
@@ -276,7 +294,14 @@ impl Service for HandshakeNode {
         if self.refuses_connections {
             return io.abort(conn);
         }
-        self.open.insert((conn.index, conn.generation), Connection::default());
+        let names = io.session_info(conn).map(|session| &session.peer_names[..]);
+        let uris: Vec<String> =
+            names.unwrap_or_default().iter().map(|name| name.text.to_string()).collect();
+        if uris.iter().any(|uri| Some(&uri[..]) == self.refused_uri) {
+            return io.abort(conn);
+        }
+        let connection = Connection { uris, ..Connection::default() };
+        self.open.insert((conn.index, conn.generation), connection);
     }
 
     fn connected(&mut self, _io: &mut Io, _conn: ConnId) {

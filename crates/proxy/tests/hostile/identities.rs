@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use shunt_proxy::config::{Config, Identities, Identity, Secret};
+use shunt_proxy::config::{Config, Identities, Identity, IdentityLogin, RolePassword, Secret};
 use shunt_reactor::sim::{HostId, SECOND};
 use shunt_reactor::{NameKind, PeerName};
 use shunt_testing::{bytes, simulated};
@@ -16,18 +16,19 @@ use super::handshake_node::{Reaction, select};
 use super::handshake_testbed::{HandshakeTestbed, TOKEN};
 use super::testbed::Testbed;
 
-const SHOP: &str = "spiffe://example/shop";
-const BILLING: &str = "spiffe://example/billing";
+pub const SHOP: &str = "spiffe://example/shop";
+pub const BILLING: &str = "spiffe://example/billing";
 const SHOP_TOKEN: &[u8] = b"\0shop\0one";
 const BILLING_TOKEN: &[u8] = b"\0billing\0two";
 
-fn identity(uri: &str, username: &str, password: &str) -> Arc<Identity> {
-    Arc::new(Identity {
-        name: PeerName::new(NameKind::Uri, uri),
+pub fn identity(uri: &str, username: &str, password: &str) -> Arc<Identity> {
+    let role = RolePassword {
         username: username.to_owned(),
-        password_file: "file".into(),
+        file: "file".into(),
         password: Secret::new(password),
-    })
+    };
+    let name = PeerName::new(NameKind::Uri, uri);
+    Arc::new(Identity { name, login: IdentityLogin::Password(role) })
 }
 
 fn both() -> Identities {
@@ -44,7 +45,7 @@ fn with(nodes: usize, auth: ClientAuth, identities: Identities) -> HandshakeTest
 
 impl HandshakeTestbed {
     /// A client whose certificate has these URIs, and that has sent STARTUP.
-    fn certified(&mut self, uris: &[&str]) -> HostId<simulated::Client> {
+    pub fn certified(&mut self, uris: &[&str]) -> HostId<simulated::Client> {
         let client = self.testbed.offender();
         let names = uris.iter().map(|uri| PeerName::new(NameKind::Uri, uri)).collect();
         self.testbed.scene.world.show_certificate(client, names);
@@ -52,7 +53,7 @@ impl HandshakeTestbed {
         client
     }
 
-    fn identified(&mut self, uri: &str) -> HostId<simulated::Client> {
+    pub fn identified(&mut self, uri: &str) -> HostId<simulated::Client> {
         let client = self.certified(&[uri]);
         assert_eq!(self.next_opcode(client), opcode::READY);
         client
@@ -72,14 +73,14 @@ impl HandshakeTestbed {
         assert_eq!(self.tokens(), [token]);
     }
 
-    fn reload(&mut self, auth: ClientAuth, identity: Identities) {
+    pub fn reload(&mut self, auth: ClientAuth, identity: Identities) {
         let config = self.testbed.scene.options.config.clone();
         let config = Config { tls_client_auth: auth, identity, ..config };
         self.testbed.scene.reload_as(config);
         self.testbed.run_for(SECOND);
     }
 
-    fn is_closed(&self, client: HostId<simulated::Client>) -> bool {
+    pub fn is_closed(&self, client: HostId<simulated::Client>) -> bool {
         self.testbed.scene.world.host(client).is_closed()
     }
 }

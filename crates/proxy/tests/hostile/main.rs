@@ -20,6 +20,7 @@ mod lock_rows;
 mod lock_withdrawals;
 mod locks;
 mod identities;
+mod identity_certificates;
 mod logins;
 mod multigets;
 mod lost_requests;

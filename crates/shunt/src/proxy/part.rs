@@ -106,7 +106,11 @@ pub(super) struct Running {
 }
 
 impl ProxyPart {
-    pub(super) fn new(running: Running, reload: Option<Reload>) -> Self {
+    pub(super) fn new(
+        running: Running,
+        identity_files: IdentityFiles,
+        reload: Option<Reload>,
+    ) -> Self {
         let Running {
             config,
             pages,
@@ -130,7 +134,7 @@ impl ProxyPart {
             acceptor,
             listeners,
             outgoing,
-            identity_files: IdentityFiles::default(),
+            identity_files,
             accepting_died,
             mailers,
             metrics,
@@ -245,6 +249,7 @@ impl ProxyPart {
     /// Puts a configuration into force.
     fn apply(&mut self, config: Config) {
         let config = Arc::new(config);
+        self.identity_files.applied(&self.config.borrow(), &config);
         self.send_all(&CoreMail::Reload(Arc::clone(&config)));
         self.config.send_replace(config);
     }
@@ -305,10 +310,14 @@ impl ProxyPart {
             }
             problems.lines().to_vec()
         })?;
-        let reloaded = self.config.borrow().reloaded(&new);
+        let before = Arc::clone(&self.config.borrow());
+        let mut reloaded = before.reloaded(&new);
+        // Options of `node_tls` that wait for a restart hold for the identities' certificates too.
+        reloaded.config.identity.take_sessions(&before.identity);
+        let unreadable = reloaded.config.read_identities();
         // The new configuration is valid as a whole. The part of it that can change now may not fit
         // the options that need a restart.
-        let problems = reloaded.config.problems();
+        let problems = [unreadable, reloaded.config.problems()].concat();
         for Problem { key, message: why } in &problems {
             error!(key, why, needs_restart = ?reloaded.waiting, "the configuration stays as it is: the new one is valid only after a restart");
         }
@@ -359,14 +368,11 @@ impl ProxyPart {
         }
     }
 
-    /// Passes new passwords of identities on.
+    /// Passes new passwords and certificates of identities on.
     fn reload_identities(&mut self) {
         let config = Arc::clone(&self.config.borrow());
         let Some(identity) = self.identity_files.tick(&config, Instant::now()) else { return };
-        info!("identities have new passwords, which new clients and links use");
-        let config = Arc::new(Config { identity, ..(*config).clone() });
-        self.send_all(&CoreMail::Reload(Arc::clone(&config)));
-        self.config.send_replace(config);
+        self.apply(Config { identity, ..(*config).clone() });
     }
 
     fn order_http(&self, order: Order) {

@@ -18,7 +18,7 @@ use shunt_proxy::log_limits::LogLimits;
 use shunt_proxy::metrics::exposition::Sources;
 use shunt_proxy::metrics::{ControlMetrics, CoreMetrics, TlsMetrics};
 use shunt_proxy::prepared::PreparedStore;
-use shunt_proxy::tls::{self, Outgoing};
+use shunt_proxy::tls::{self, IdentityFiles, Outgoing};
 use shunt_reactor::moving::{Intake, Mover};
 use shunt_reactor::{
     Acceptor, CoreSlot, Inbox, IoChoice, Listener, LoopOptions, Mailer, Security, UnixAccess,
@@ -109,7 +109,7 @@ pub(crate) fn start(
     let listeners = open_listeners(&config, &tls_metrics)?;
     let security = open_admission(&config, &listeners, &tls_metrics);
     let outgoing = open_outgoing(&config, &tls_metrics)?;
-
+    let identity_files = IdentityFiles::new(&config, Arc::clone(&tls_metrics));
     let (teller, notices) = events.teller();
     let (requests, request_receiver) = mpsc::channel(REQUESTS_CAPACITY);
     let config = Arc::new(config);
@@ -169,7 +169,7 @@ pub(crate) fn start(
     let schemes = Schemes::of(&listeners);
     let running =
         Running { config, pages, acceptor, listeners, outgoing, mailers, metrics, http, notices };
-    let part = ProxyPart::new(running, reload);
+    let part = ProxyPart::new(running, identity_files, reload);
     Ok(Started { listening, unix: paths, admin, locks_http, schemes, part })
 }
 

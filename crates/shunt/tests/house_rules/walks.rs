@@ -7,13 +7,14 @@
 use super::{assert_none, paths, rust_files};
 
 /// The files with walks, the number of them, and the event that they belong to.
-const WALKS: [(&str, usize, &str); 13] = [
+const WALKS: [(&str, usize, &str); 14] = [
     ("client/certificate.rs", 1, "a reload"),
     ("client/deadlines.rs", 4, "the tick"),
     ("client/login.rs", 2, "the tick: expire_switches"),
     ("drain.rs", 3, "the end"),
     ("fleet/forwarding/open.rs", 1, "a request for another proxy, over few links to proxies"),
     ("handover/links.rs", 1, "the tick"),
+    ("link/client_certificate.rs", 1, "a reload"),
     ("link/lifecycle.rs", 1, "the end: close_all"),
     ("link/refusal.rs", 2, "the tick, of a pool that every node refuses"),
     ("link/renewal.rs", 2, "the tick"),

@@ -6,7 +6,7 @@ use shunt_locks::Ticket;
 use shunt_reactor::Io;
 
 use crate::client::Client;
-use crate::config::Identity;
+use crate::config::{Identity, IdentityLogin};
 use crate::core::Core;
 use crate::fleet::forwarding::Login;
 use crate::fleet::requests::answer_form::AnswerForm;
@@ -56,8 +56,8 @@ pub(crate) fn login_of(router: &Router, client: &Client) -> Login {
 /// change of the password, but another proxy asks a node about the login again.
 fn current_login(of_pool: &Login, identity: Option<&Identity>) -> Login {
     let login = of_pool.as_ref()?;
-    match identity {
-        Some(identity) if !identity.has_token(login) => Some(identity.token()),
+    match identity.map(|identity| &identity.login) {
+        Some(IdentityLogin::Password(role)) if !role.has_token(login) => Some(role.token()),
         _ => Some(Arc::clone(login)),
     }
 }
@@ -107,15 +107,17 @@ mod tests {
     use shunt_reactor::{NameKind, PeerName};
 
     use super::*;
-    use crate::config::Secret;
+    use crate::config::{RolePassword, Secret};
 
     #[test]
     fn a_new_password_of_an_identity_goes_to_other_proxies() {
         let identity = |password: &str| Identity {
             name: PeerName::new(NameKind::Uri, "spiffe://example/shop"),
-            username: "shop".to_owned(),
-            password_file: "file".into(),
-            password: Secret::new(password),
+            login: IdentityLogin::Password(RolePassword {
+                username: "shop".to_owned(),
+                file: "file".into(),
+                password: Secret::new(password),
+            }),
         };
         let of_pool: Login = Some(b"\0shop\0one".as_slice().into());
         for (password, token) in [("one", b"\0shop\0one".as_slice()), ("new", b"\0shop\0new")] {

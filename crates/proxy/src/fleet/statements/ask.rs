@@ -262,6 +262,7 @@ pub(crate) fn pool(core: &mut Core, io: &mut Io) -> Option<PoolId> {
     let key = PoolKey {
         login,
         identity: None,
+        certificate: None,
         version,
         keyspace: None,
         compression: None,
