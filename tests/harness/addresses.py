@@ -16,6 +16,7 @@ RINGS = {
     "cost": (54, 3),
     "tls": (61, 1),
     "identities": (62, 1),
+    "identity-certificates": (63, 1),
     "quorum": (64, 3),
     "locks": (67, 3),
     "secured-drivers": (70, 1),

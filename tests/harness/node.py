@@ -27,6 +27,7 @@ class Settings:
     tokens: list
     authentication: bool = False
     patient: bool = False  # has minutes for what others have seconds; for tests that neither stop nor pause a node
+    authenticator: str = ""  # with its parameters, as in cassandra.yaml; without it, by `authentication`
     bootstrap: bool = False  # stream its data from the others before it serves
     replicas_of_system: int = 1
     cql_port: int = CQL_PORT
@@ -100,7 +101,7 @@ cdc_raw_directory: {directory}/cdc_raw
 commitlog_sync: periodic
 commitlog_sync_period: 10000ms
 commitlog_segment_size: 16MiB
-authenticator: {"PasswordAuthenticator" if password else "AllowAllAuthenticator"}
+authenticator: {settings.authenticator or ("PasswordAuthenticator" if password else "AllowAllAuthenticator")}
 authorizer: {"CassandraAuthorizer" if password else "AllowAllAuthorizer"}
 role_manager: CassandraRoleManager
 permissions_validity: {"0ms" if password else "2000ms"}
