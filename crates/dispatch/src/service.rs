@@ -247,6 +247,7 @@ fn words(reason: CloseReason) -> &'static str {
         CloseReason::Reset => "the connection was reset",
         CloseReason::ConnectFailed(_) => "nobody listens there",
         CloseReason::ConnectTimedOut => "there is no answer to a connect",
+        CloseReason::HandshakeEnded => "the agent has ended the handshake of TLS",
         CloseReason::Session(fault) => fault.0,
         CloseReason::Error(_) => "the connection has failed",
     }

@@ -2,7 +2,6 @@
 //! control plane.
 
 use std::fmt::Display;
-use std::io::ErrorKind;
 use std::sync::Arc;
 
 use shunt_reactor::{CloseReason, ConnId, Io};
@@ -110,8 +109,12 @@ pub(crate) fn slow_query_ns(config: &Config) -> u64 {
 /// or in time, there may have been none.
 fn ends_handshake(reason: CloseReason) -> bool {
     match reason {
-        CloseReason::Session(_) | CloseReason::Peer | CloseReason::Reset => true,
-        CloseReason::ConnectFailed(kind) => kind == ErrorKind::ConnectionReset,
-        CloseReason::ConnectTimedOut | CloseReason::Error(_) => false,
+        CloseReason::Session(_)
+        | CloseReason::HandshakeEnded
+        | CloseReason::Peer
+        | CloseReason::Reset => true,
+        CloseReason::ConnectFailed(_) | CloseReason::ConnectTimedOut | CloseReason::Error(_) => {
+            false
+        }
     }
 }

@@ -126,10 +126,7 @@ impl Io {
         let connection = &mut self.connections[index as usize];
         match connection.state {
             State::Connecting | State::Securing | State::Open | State::Restoring => {
-                let reason = match connection.state {
-                    State::Securing | State::Restoring => not_established(reason),
-                    _ => reason,
-                };
+                let reason = reason_in(connection.state, reason);
                 // Of an accepted connection without a session the service has not heard.
                 let is_known = connection.state != State::Securing || !connection.accepted;
                 connection.state = State::Ending;
@@ -400,15 +397,18 @@ impl Io {
     }
 }
 
-/// The reason for a connection that ended before it was secured or restored: for the service it
-/// never existed.
-fn not_established(reason: CloseReason) -> CloseReason {
-    match reason {
-        CloseReason::Reset | CloseReason::Peer => {
+/// The reason for a connection that ended in this state. One that was not secured or restored yet
+/// never existed for the service.
+fn reason_in(state: State, reason: CloseReason) -> CloseReason {
+    match (state, reason) {
+        (State::Securing, CloseReason::Reset | CloseReason::Peer) => CloseReason::HandshakeEnded,
+        (State::Restoring, CloseReason::Reset | CloseReason::Peer) => {
             CloseReason::ConnectFailed(io::ErrorKind::ConnectionReset)
         }
-        CloseReason::Error(kind) => CloseReason::ConnectFailed(kind),
-        other => other,
+        (State::Securing | State::Restoring, CloseReason::Error(kind)) => {
+            CloseReason::ConnectFailed(kind)
+        }
+        _ => reason,
     }
 }
 

@@ -42,6 +42,9 @@ pub enum CloseReason {
     ConnectFailed(io::ErrorKind),
     /// An outgoing connect did not complete within its time.
     ConnectTimedOut,
+    /// The peer of an outgoing connection was reached, and ended or reset the connection before the
+    /// handshake of its session was over.
+    HandshakeEnded,
     /// The encrypted session failed: in its handshake, or because the peer broke the protocol.
     Session(SessionFault),
     /// Any other error the operating system reported for the socket.

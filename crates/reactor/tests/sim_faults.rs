@@ -2,7 +2,7 @@
 
 mod sim_support;
 
-use shunt_reactor::sim::{MILLISECOND, Options, SECOND, for_seeds};
+use shunt_reactor::sim::{MILLISECOND, Options, Random, SECOND, TornSession, World, for_seeds};
 use shunt_reactor::{CloseReason, LoopOptions};
 use sim_support::checked::Checked;
 use sim_support::pair::Pair;
@@ -180,4 +180,31 @@ fn a_host_that_stops_itself_is_gone_for_the_others() {
     pair.settle();
     assert!(!pair.world.is_running(pair.called));
     assert_eq!(pair.caller().closed().len(), 1);
+}
+
+/// The caller's kernel has sent the first flight, and nobody has answered it.
+#[test]
+fn a_peer_that_ends_a_handshake_was_reached() {
+    for_seeds(50, |seed| {
+        for is_reset in [false, true] {
+            let mut world = World::new(seed, Options::crumbs().sealed());
+            let address = "10.9.9.9:7".parse().unwrap();
+            let caller = world.add("caller", Checked::new(Script::new()));
+            let called = world.add("called", Checked::new(Script::new()));
+            world.listen(called, address);
+            world.freeze(called);
+            let session = Box::new(TornSession::new(Random::new(seed), true));
+            let out = world.with(caller, |_, io| io.connect_with(address, 60 * SECOND, session));
+            let is_sent = |world: &mut World| world.io(caller).counters().bytes_out > 0;
+            assert!(world.run_until(SECOND, is_sent));
+            if is_reset {
+                world.reset(caller, out);
+            } else {
+                world.kill(called);
+            }
+            world.run_for(SECOND);
+            let closed = world.host(caller).inner.closed();
+            assert_eq!(closed, [CloseReason::HandshakeEnded]);
+        }
+    });
 }

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use shunt_reactor::sim::{Random, TornSession};
 use shunt_reactor::{
-    Accepted, Acceptor, Admission, CloseReason, HandshakeLimits, IoChoice, Security, Session,
-    SessionFault, SessionInfo, listen,
+    Accepted, Acceptor, Admission, CloseReason, ConnId, HandshakeLimits, Io, IoChoice, Security,
+    Session, SessionFault, SessionInfo, listen,
 };
 
 use crate::support::*;
@@ -31,6 +31,7 @@ for_each_driver!(
     a_broken_record_ends_the_connection,
     outgoing_connections_are_encrypted,
     a_failed_handshake_of_an_outgoing_connection_is_reported,
+    a_server_that_ends_a_handshake_was_reached,
 );
 
 /// First byte of a simulated handshake, and of two kinds of other clients.
@@ -484,11 +485,13 @@ fn outgoing_connections_are_encrypted(choice: IoChoice) {
     assert_eq!(next(&told), "before the handshake, and after");
 }
 
-fn a_failed_handshake_of_an_outgoing_connection_is_reported(choice: IoChoice) {
-    let server = Server::start(choice, |io, event| match event {
+/// The end of an outgoing connection whose server answers the first flight like this.
+fn end_of_handshake(choice: IoChoice, answer: fn(&mut Io, ConnId)) -> CloseReason {
+    let server = Server::start(choice, move |io, event| match event {
         Event::Received(conn, data) => {
-            io.output(conn).extend_from_slice(b"HTTP/1.1 400 Bad Request\r\n\r\n");
-            data.len()
+            let length = data.len();
+            answer(io, conn);
+            length
         }
         _ => 0,
     });
@@ -508,5 +511,19 @@ fn a_failed_handshake_of_an_outgoing_connection_is_reported(choice: IoChoice) {
     });
     let client = Loop::start(choice, handler);
     client.post(u64::from(server.address.port()));
-    assert!(matches!(next(&told), CloseReason::Session(_)));
+    next(&told)
+}
+
+fn a_failed_handshake_of_an_outgoing_connection_is_reported(choice: IoChoice) {
+    let reason = end_of_handshake(choice, |io, conn| {
+        io.output(conn).extend_from_slice(b"HTTP/1.1 400 Bad Request\r\n\r\n");
+    });
+    assert!(matches!(reason, CloseReason::Session(_)), "{reason:?}");
+}
+
+/// A server that was reached is told from one that was not.
+fn a_server_that_ends_a_handshake_was_reached(choice: IoChoice) {
+    for answer in [Io::close, Io::abort] {
+        assert_eq!(end_of_handshake(choice, answer), CloseReason::HandshakeEnded);
+    }
 }

@@ -71,8 +71,12 @@ impl<S: Service> Service for Checked<S> {
     fn closed(&mut self, io: &mut Io, conn: ConnId, reason: CloseReason) {
         assert!(io.is_open(conn), "the id is valid during closed()");
         let was_open = self.known.entry(conn).or_default().open;
-        let connecting =
-            matches!(reason, CloseReason::ConnectFailed(_) | CloseReason::ConnectTimedOut);
+        let connecting = matches!(
+            reason,
+            CloseReason::ConnectFailed(_)
+                | CloseReason::ConnectTimedOut
+                | CloseReason::HandshakeEnded
+        );
         assert_eq!(was_open, !connecting, "{conn:?} {reason:?}");
         self.known.get_mut(&conn).unwrap().open = false;
         self.closed.push((conn, reason));

@@ -178,16 +178,15 @@ impl<S: Service> Running<S> {
     }
 
     fn act_on(&mut self, news: News, index: u32, end: End, network: &mut Network) {
-        let connecting = matches!(
-            self.io.connections[index as usize].state,
-            State::Connecting | State::Securing | State::Restoring
-        );
+        let state = self.io.connections[index as usize].state;
+        let connecting = matches!(state, State::Connecting | State::Securing | State::Restoring);
         let reason = match (news, connecting) {
             (News::Connected, _) => {
                 network.note(self.host, "connected", end, 0);
                 return self.io.established(index, &mut self.service);
             }
             (News::Refused, _) => CloseReason::ConnectFailed(ErrorKind::ConnectionRefused),
+            (News::Reset, true) if state == State::Securing => CloseReason::Reset,
             (News::Reset, true) => CloseReason::ConnectFailed(ErrorKind::ConnectionReset),
             (News::TimedOut, true) => CloseReason::ConnectFailed(ErrorKind::TimedOut),
             (News::Reset, false) => {
