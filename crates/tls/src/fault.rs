@@ -45,6 +45,11 @@ pub fn is_of_own_certificate(fault: SessionFault) -> bool {
     [UNKNOWN_CA, OWN_EXPIRED, OWN_REVOKED, REQUIRED, NOT_ACCEPTED].contains(&fault.0)
 }
 
+/// True if the peer has ended the session by an alert.
+pub fn is_alert(fault: SessionFault) -> bool {
+    (0..=u8::MAX).any(|code| of_alert(AlertDescription::from(code)) == fault.0)
+}
+
 /// Reasons that the peer gave.
 fn of_alert(alert: AlertDescription) -> &'static str {
     match alert {

@@ -36,7 +36,7 @@ use rustls::crypto::CryptoProvider;
 pub use crate::certificate::{CertificateFile, SubjectDigest};
 pub use crate::client::{Client, ClientOptions, OptionNames, Renewed, Verify};
 pub use crate::error::TlsError;
-pub use crate::fault::is_of_own_certificate;
+pub use crate::fault::{is_alert, is_of_own_certificate};
 pub use crate::server::{ClientAuth, Server, ServerNames, ServerOptions};
 pub use crate::small_file::SmallFile;
 pub use crate::stream::{

@@ -101,6 +101,8 @@ pub(crate) struct Pool {
     pub(crate) idle_since_ns: u64,
     /// Number of what new links prove and verify, if they show a certificate of an identity.
     pub(crate) certificate_content: u64,
+    /// Number of connections in a row that showed that certificate, and that a node has ended.
+    pub(crate) certificate_ends: u32,
     /// True if a client was let in: a node or the ring accepted the options of the pool's links.
     pub(crate) admitted: bool,
     /// Nodes that refused its login or keyspace the last time they were asked.
@@ -142,6 +144,7 @@ impl Pool {
             asked_ns: 0,
             idle_since_ns: now_ns,
             certificate_content: 0,
+            certificate_ends: 0,
             admitted: false,
             refusals: BTreeMap::new(),
             last_verdict: None,
@@ -255,6 +258,7 @@ impl Pool {
         self.refusals.remove(&node);
         self.last_verdict = None;
         self.dismissed = false;
+        self.certificate_ends = 0;
     }
 
     /// Consecutive refusals by a node; 0 if there are none, or if it could not judge.

@@ -44,6 +44,8 @@ pub struct HandshakeNode {
     pub takes_certificates_at_once: bool,
     /// A certificate with this URI ends its connection as soon as it is seen.
     pub refused_uri: Option<&'static str>,
+    /// True if it does so by a reset.
+    pub refuses_by_reset: bool,
     /// Class of the authenticator with which it asks.
     pub authenticator: &'static str,
     /// The reaction to STARTUP with a compression.
@@ -98,6 +100,7 @@ impl HandshakeNode {
             asks_for_login,
             takes_certificates_at_once: false,
             refused_uri: None,
+            refuses_by_reset: false,
             authenticator: "org.apache.cassandra.auth.PasswordAuthenticator",
             compression: Reaction::Accept,
             login: Reaction::Accept,
@@ -298,7 +301,7 @@ impl Service for HandshakeNode {
         let uris: Vec<String> =
             names.unwrap_or_default().iter().map(|name| name.text.to_string()).collect();
         if uris.iter().any(|uri| Some(&uri[..]) == self.refused_uri) {
-            return io.abort(conn);
+            return if self.refuses_by_reset { io.abort(conn) } else { io.close(conn) };
         }
         let connection = Connection { uris, ..Connection::default() };
         self.open.insert((conn.index, conn.generation), connection);

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use shunt_proxy::config::{
     Config, Identities, Identity, IdentityLogin, NodeCertificate, NodeSessions,
 };
-use shunt_reactor::sim::{HostId, Random, SECOND, TornSession};
+use shunt_reactor::sim::{HostId, Random, SECOND, TornSession, World};
 use shunt_reactor::{NameKind, Opened, PeerName, Session, SessionFault, SessionInfo};
 use shunt_testing::{bytes, simulated};
 use shunt_tls::{ClientAuth, ClientOptions, Renewed, SubjectDigest, TlsError};
@@ -23,15 +23,29 @@ use super::identities::{BILLING, SHOP};
 const MUTUAL: &str = "org.apache.cassandra.auth.MutualTlsAuthenticator";
 const FALLBACK: &str = "org.apache.cassandra.auth.MutualTlsWithPasswordFallbackAuthenticator";
 const UNKNOWN_CA: &str = "the peer does not know the CA of our certificate";
+/// The alert of Cassandra with its native library of TLS, whatever is wrong with the certificate.
+const INTERNAL_ERROR: &str = "the peer reports an internal error";
 
 type Client = HostId<simulated::Client>;
 
-/// A certificate of a role. Nodes see the URI, and `fault` if they refuse it.
+/// A certificate of a role. Nodes see the URI; they may refuse it.
 #[derive(Clone, Copy)]
 struct Certificate {
     role: &'static str,
     uri: &'static str,
-    fault: Option<&'static str>,
+    refusal: Option<Refusal>,
+}
+
+/// The way in which nodes refuse a certificate ([`HandshakeTestbed::refuse`]).
+#[derive(Clone, Copy, Debug)]
+struct Refusal {
+    /// True if they judge it before the handshake of the proxy is over, as with TLS 1.2, and not
+    /// after it, as with TLS 1.3.
+    is_early: bool,
+    /// The alert with which they end the connection.
+    alert: Option<&'static str>,
+    /// True if they reset the connection.
+    is_reset: bool,
 }
 
 /// Sessions that show it.
@@ -39,11 +53,11 @@ struct Sessions(Certificate, AtomicU64);
 
 impl NodeSessions for Sessions {
     fn session(&self, _host: &str) -> Box<dyn Session> {
-        let Certificate { uri, fault, .. } = self.0;
+        let Certificate { uri, refusal, .. } = self.0;
         let session =
             TornSession::showing(Random::new(self.1.fetch_add(1, Ordering::Relaxed)), uri);
-        match fault {
-            Some(why) => Box::new(Refused(session, SessionFault(why))),
+        match refusal {
+            Some(refusal) => Box::new(Refused(session, refusal)),
             None => Box::new(session),
         }
     }
@@ -68,13 +82,16 @@ fn padded(text: &str) -> [u8; 32] {
     bytes
 }
 
-/// A session whose peer refuses the certificate at the end of the handshake.
-struct Refused(TornSession, SessionFault);
+/// A session whose peer refuses the certificate.
+struct Refused(TornSession, Refusal);
 
 impl Session for Refused {
     fn open(&mut self, received: &mut [u8], plain: &mut Vec<u8>) -> Result<Opened, SessionFault> {
         let opened = self.0.open(received, plain)?;
-        if self.0.is_handshaking() { Ok(opened) } else { Err(self.1) }
+        match self.1.alert.filter(|_| opened.ended) {
+            Some(alert) => Err(SessionFault(alert)),
+            None => Ok(opened),
+        }
     }
 
     fn seal(&mut self, plain: &[u8], out: &mut Vec<u8>) -> Result<(), SessionFault> {
@@ -89,8 +106,9 @@ impl Session for Refused {
         self.0.take_pending(out);
     }
 
+    /// With TLS 1.2 the last flight of the peer never comes.
     fn is_handshaking(&self) -> bool {
-        self.0.is_handshaking()
+        self.1.is_early || self.0.is_handshaking()
     }
 
     fn end(&mut self, out: &mut Vec<u8>) {
@@ -106,8 +124,9 @@ impl Session for Refused {
     }
 }
 
-const OF_SHOP: Certificate = Certificate { role: "shop", uri: "node://shop", fault: None };
-const OF_BILLING: Certificate = Certificate { role: "billing", uri: "node://billing", fault: None };
+const OF_SHOP: Certificate = Certificate { role: "shop", uri: "node://shop", refusal: None };
+const OF_BILLING: Certificate =
+    Certificate { role: "billing", uri: "node://billing", refusal: None };
 
 fn identity(uri: &str, shown: Certificate) -> Arc<Identity> {
     let sessions: Arc<dyn NodeSessions> = Arc::new(Sessions(shown, AtomicU64::new(1)));
@@ -148,6 +167,22 @@ impl HandshakeTestbed {
         self.testbed.send(client, &select(1));
         assert_eq!(self.next_opcode(client), opcode::RESULT);
         assert_eq!(self.shown(), [uri]);
+    }
+
+    /// Has all nodes refuse this certificate.
+    fn refuse(&mut self, certificate: Certificate) {
+        let is_reset = certificate.refusal.is_some_and(|refusal| refusal.is_reset);
+        self.all(|node| {
+            node.refused_uri = Some(certificate.uri);
+            node.refuses_by_reset = is_reset;
+        });
+    }
+
+    /// The result of a call, and the time that passed until then.
+    fn timed<R>(&mut self, call: impl FnOnce(&mut HandshakeTestbed) -> R) -> (R, u64) {
+        let start_ns = self.testbed.scene.world.now_ns();
+        let result = call(self);
+        (result, self.testbed.scene.world.now_ns() - start_ns)
     }
 
     fn refusal(&mut self, client: Client) -> String {
@@ -210,54 +245,73 @@ fn a_client_waits_for_a_node_that_takes_the_certificate() {
     assert_eq!(setup.refusal(shop), "the node says no");
 }
 
+/// Nodes may refuse a certificate by an alert, an end or a reset, before or after the handshake of
+/// the proxy is over.
 #[test]
 fn a_certificate_that_nodes_refuse_harms_no_other_identity() {
-    let refused = Certificate { fault: Some(UNKNOWN_CA), ..OF_SHOP };
-    let mut setup = with(2, true, |config| {
-        config.identity = Identities(vec![identity(SHOP, refused), identity(BILLING, OF_BILLING)]);
-    });
-    let billing = setup.identified(BILLING);
-    for keyspace in 0..10 {
-        let shop = setup.certified(&[SHOP]);
-        let text = setup.refusal(shop);
-        assert!(
-            text.contains("certificate of this client's identity") && text.contains(UNKNOWN_CA)
-        );
-        // Links that open now do not wait for nodes either.
-        assert_eq!(setup.ask(billing, &format!("USE k{keyspace}")), opcode::RESULT);
-        setup.asks_under(billing, OF_BILLING.uri);
+    for is_early in [true, false] {
+        for (alert, is_reset) in
+            [(Some(UNKNOWN_CA), false), (Some(INTERNAL_ERROR), false), (None, false), (None, true)]
+        {
+            let refusal = Refusal { is_early, alert, is_reset };
+            let refused = Certificate { refusal: Some(refusal), ..OF_SHOP };
+            let mut setup = with(2, true, |config| {
+                let identities = vec![identity(SHOP, refused), identity(BILLING, OF_BILLING)];
+                config.identity = Identities(identities);
+            });
+            setup.refuse(refused);
+            let billing = setup.identified(BILLING);
+            for keyspace in 0..10 {
+                let shop = setup.certified(&[SHOP]);
+                let (text, waited_ns) = setup.timed(|setup| setup.refusal(shop));
+                assert!(text.contains("certificate of this client's identity"), "{text}");
+                assert!(text.contains(alert.unwrap_or("no alert")), "{text}");
+                assert!(waited_ns < SECOND, "{refusal:?}: {waited_ns} ns for the refusal");
+                // A link that opens now does not wait for a node either.
+                let text = format!("USE k{keyspace}");
+                let (opcode, waited_ns) = setup.timed(|setup| setup.ask(billing, &text));
+                assert_eq!(opcode, opcode::RESULT);
+                assert!(
+                    waited_ns < SECOND / 10,
+                    "{refusal:?}: {waited_ns} ns for another identity"
+                );
+                setup.asks_under(billing, OF_BILLING.uri);
+            }
+            setup.reload(ClientAuth::Optional, both());
+            setup.all(|node| node.refused_uri = None);
+            let shop = setup.identified(SHOP);
+            setup.asks_under(shop, OF_SHOP.uri);
+        }
     }
-    setup.reload(ClientAuth::Optional, both());
-    let shop = setup.identified(SHOP);
-    setup.asks_under(shop, OF_SHOP.uri);
 }
 
-/// Nodes may also close the connection without a word.
+/// A node may end a connection for another reason, for example because it stops.
 #[test]
-fn a_certificate_that_ends_connections_harms_no_other_identity() {
-    let mut setup = with(2, true, |_| {});
-    let billing = setup.identified(BILLING);
-    setup.all(|node| node.refused_uri = Some(OF_SHOP.uri));
-    let waiting: Vec<Client> = (0..10).map(|_| setup.certified(&[SHOP])).collect();
-    for keyspace in 0..10 {
-        setup.testbed.run_for(SECOND / 10);
-        assert_eq!(setup.ask(billing, &format!("USE k{keyspace}")), opcode::RESULT);
-        setup.asks_under(billing, OF_BILLING.uri);
+fn a_connection_that_ends_is_no_verdict_on_its_certificate() {
+    for is_reset in [false, true] {
+        let refusal = Refusal { is_early: true, alert: None, is_reset };
+        let mut setup = with(1, true, |config| {
+            let refused = Certificate { refusal: Some(refusal), ..OF_SHOP };
+            config.identity = Identities(vec![identity(SHOP, refused)]);
+        });
+        setup.refuse(Certificate { refusal: Some(refusal), ..OF_SHOP });
+        let shop = setup.certified(&[SHOP]);
+        let node = setup.nodes[0];
+        let is_ended = |world: &mut World| world.host(node).accepted > 0;
+        assert!(setup.testbed.scene.world.run_until(SECOND, is_ended));
+        setup.all(|node| node.refused_uri = None);
+        let config = setup.testbed.scene.options.config.clone();
+        setup.testbed.scene.reload_as(Config { identity: both(), ..config });
+        assert_eq!(setup.next_opcode(shop), opcode::READY);
+        setup.asks_under(shop, OF_SHOP.uri);
     }
-    for client in waiting {
-        setup.testbed.closed(client);
-        assert_eq!(setup.testbed.take_answers(client).len(), 0, "no node has judged");
-    }
-    setup.all(|node| node.refused_uri = None);
-    let shop = setup.identified(SHOP);
-    setup.asks_under(shop, OF_SHOP.uri);
 }
 
 #[test]
 fn a_certificate_with_other_names_closes_the_clients_of_its_identity() {
     let mut setup = with(1, true, |_| {});
     let (shop, billing) = (setup.identified(SHOP), setup.identified(BILLING));
-    let other = Certificate { role: "other", uri: "node://other", fault: None };
+    let other = Certificate { role: "other", uri: "node://other", refusal: None };
     let changed = Identities(vec![identity(SHOP, other), identity(BILLING, OF_BILLING)]);
     setup.reload(ClientAuth::Optional, changed);
     assert!(setup.is_closed(shop) && !setup.is_closed(billing));
@@ -273,7 +327,7 @@ fn a_client_that_waits_for_its_login_is_closed_too() {
     setup.all(|node| node.login = Reaction::Ignore);
     let shop = setup.certified(&[SHOP]);
     setup.testbed.run_for(SECOND / 10);
-    let other = Certificate { role: "other", uri: "node://other", fault: None };
+    let other = Certificate { role: "other", uri: "node://other", refusal: None };
     setup.reload(ClientAuth::Optional, Identities(vec![identity(SHOP, other)]));
     assert!(setup.is_closed(shop));
 }

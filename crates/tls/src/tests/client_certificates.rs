@@ -6,7 +6,7 @@ use rcgen::{CertificateParams, DnType, SanType};
 
 use super::authority::{Authority, Files, Pair, client_names, server};
 use super::link::{End, pair};
-use crate::{Client, ClientAuth, Renewed, Server, is_of_own_certificate};
+use crate::{Client, ClientAuth, Renewed, Server, is_alert, is_of_own_certificate};
 
 fn named(ca: &Authority, edit: impl FnOnce(&mut CertificateParams)) -> Pair {
     ca.issue(|params| {
@@ -103,7 +103,9 @@ fn a_server_that_refuses_a_certificate_says_so() {
     let server = server(&ca, ClientAuth::Required);
     let (near, _) = connect(&open(&Files::new(), &ca, &stranger.client()), &server);
     assert!(near.fault.is_some_and(is_of_own_certificate), "{}", near.fault());
+    assert!(near.fault.is_some_and(is_alert));
     let other = open(&Files::new(), &stranger, &ca.client());
     let (near, _) = connect(&other, &server);
     assert!(near.fault.is_some_and(|fault| !is_of_own_certificate(fault)), "{}", near.fault());
+    assert!(near.fault.is_some_and(|fault| !is_alert(fault)), "this side judged the other");
 }
