@@ -23,6 +23,7 @@ pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not() or "nothing is
 SIZES = [1, 65_537, 1_000_000, 16 << 20]
 MARK = b"a line that every file of this test has\n"
 UNUSABLE = 2
+HANDSHAKES = "shunt_outgoing_tls_handshakes_total"
 
 
 class Tap:
@@ -195,6 +196,7 @@ def test_a_dispatcher_gives_a_wrong_agent_nothing(authority, stranger, tmp_path,
         control.wait_for("dispatch", "an agent cannot be reached", words)
         assert MARK not in control.curl("/mark").stdout and not control.tap.has(b"GET /mark")
         assert control.metric("shunt_dispatch_backend_links") == 0
+        assert case == "plain dispatcher" or control.metric(HANDSHAKES + '{use="agents",result="failed"}') > 0
 
 
 def expired(authority, directory, words):
@@ -301,7 +303,6 @@ def test_check_reads_the_files(authority, stranger, tmp_path):
             ([*agent, "--tls-certificate", server.certificate], "set --tls-key"),
             ([*agent, "--tls-key", server.key], "set --tls-certificate"),
             ([*agent, "--tls-client-ca", authority.ca], "needs TLS"),
-            ([*agent, *of_agent(server), "--protocol", "cql"], "proxies connect to agents in clear text"),
             ([*agent, "--tls-certificate", server.certificate, "--tls-key", strange.key], "the key does not belong to the certificate"),
             ([*dispatch, "--agent-tls-ca", authority.ca], "has no effect without --agent-tls on"),
             ([*dispatch, *of_dispatcher(tmp_path / "nowhere")], "cannot read the file"),

@@ -23,8 +23,8 @@ WRONG = 3  # its exit code, if an answer was
 class Ring:
     """An embedded node, or so many of Cassandra, which each have all rows; with agents, and a proxy."""
 
-    def __init__(self, directory: Path, is_cassandra: bool = False, nodes: int = 1):
-        self.is_cassandra = is_cassandra
+    def __init__(self, directory: Path, is_cassandra: bool = False, nodes: int = 1, agent_options=(), proxy_options=()):
+        self.is_cassandra, self.agent_options, self.proxy_options = is_cassandra, agent_options, proxy_options
         self.directory, self.hosts, self.processes = directory, Hosts(directory / "bpf", backends=max(2, nodes)), {}
         self.nodes = self.hosts.backends[:nodes]
         self.contacts = [f"{hosts.address(host)}:{PORT}" for host in self.nodes]
@@ -94,7 +94,7 @@ class Ring:
     def start_agent(self, host: str = "backend0") -> None:
         self.start(self.named("agent", host), host, "agent", "--protocol", "cql", "--listen", f"{hosts.address(host)}:{AGENT_PORT}",
                    "--upstream", f"{hosts.address(host)}:{PORT}", "--key-file", self.key, "--vip", f"{VIP}:{PORT}",
-                   "--admin", f"{hosts.address(host)}:{ADMIN_PORT}", *self.pins(host, "--handover-pins"))
+                   "--admin", f"{hosts.address(host)}:{ADMIN_PORT}", *self.pins(host, "--handover-pins"), *self.agent_options)
 
     def start_proxy(self) -> None:
         self.start("proxy", "dispatcher", "proxy", "--listen", f"{VIP}:{PORT}", "--contact-points", ",".join(self.contacts), "--cores", "1",
@@ -102,7 +102,7 @@ class Ring:
                    # On a machine that stands still now and then.
                    "--query-timeout-ms", "120s", "--node-silence-ms", "60s", "--connect-timeout-ms", "60s",
                    "--handshake-timeout-ms", "60s", "--heartbeat-interval-ms", "120s",
-                   *self.pins("dispatcher", "--handover-pins"))
+                   *self.pins("dispatcher", "--handover-pins"), *self.proxy_options)
         self.wait("the agents are connected", lambda: self.counted("shunt_handover_agents", 'core="0"') == len(self.nodes))
 
     def counted(self, name: str, labels: str = "", host: str = "dispatcher") -> int:

@@ -389,7 +389,7 @@ mod tests {
             listen: vec![([192, 0, 2, 1], 80).into()],
             clients: Clients::default(),
             backends: vec![([192, 0, 2, 10], 7000).into()],
-            agent_sessions: None,
+            agent_tls: None,
             key: SharedKey::new(&[1; 20]).expect("it is long enough"),
             owner: OwnerId(1),
             instance: Instance(1),

@@ -46,7 +46,7 @@ mod weight;
 
 pub use admin::DispatchAdmin;
 pub use metrics::{BackendMetrics, Ended, Metrics, Way, Why};
-pub use options::{AgentSessions, DispatchOptions, Random};
+pub use options::{AgentTls, DispatchOptions, Random};
 pub use policy::Handover;
 pub use service::DispatchMail;
 pub use shunt_handover::{Anywhere, Steer};

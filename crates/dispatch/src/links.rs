@@ -3,7 +3,7 @@
 use shunt_handover::message::{Message, Ticket};
 use shunt_handover::session::{NONCE_BYTES, OwnerHandshake, Protocol};
 use shunt_handover::turns::Turns;
-use shunt_reactor::Io;
+use shunt_reactor::{CloseReason, Io};
 use tracing::{info, warn};
 
 use crate::failing;
@@ -29,7 +29,7 @@ pub(crate) fn tick(dispatcher: &mut Dispatcher, io: &mut Io) {
             }
             Link::Opening { until_ns, .. } if *until_ns <= now_ns => {
                 // An agent with TLS waits for the client's part of a handshake.
-                let why = match dispatcher.options.agent_sessions {
+                let why = match dispatcher.options.agent_tls {
                     Some(_) => "the agent does not answer",
                     None => "the agent does not answer; if it has TLS, set --agent-tls on",
                 };
@@ -59,12 +59,13 @@ fn open(dispatcher: &mut Dispatcher, io: &mut Io, index: usize) {
         nonce,
     );
     let backend = &mut dispatcher.backends[index];
-    let conn = match &mut options.agent_sessions {
-        Some(session) => io.connect_with(backend.address, limits::CONNECT_NS, session(index)),
+    let conn = match &options.agent_tls {
+        Some(tls) => io.connect_with(backend.address, limits::CONNECT_NS, tls.session(index)),
         None => io.connect(backend.address, limits::CONNECT_NS),
     };
     let until_ns = io.now_ns() + limits::CONNECT_NS;
-    backend.link = Link::Opening { conn, handshake: Box::new(handshake), until_ns };
+    let handshake = Box::new(handshake);
+    backend.link = Link::Opening { conn, handshake, until_ns, is_answered: false };
     dispatcher.set_peer(conn, Peer::Backend(index));
 }
 
@@ -76,8 +77,15 @@ pub(crate) fn shake(
     input: &[u8],
 ) -> Option<usize> {
     let backend = &mut dispatcher.backends[index];
-    let Link::Opening { conn, handshake, .. } = &mut backend.link else { return Some(0) };
+    let Link::Opening { conn, handshake, is_answered, .. } = &mut backend.link else {
+        return Some(0);
+    };
     let conn = *conn;
+    if !std::mem::replace(is_answered, true)
+        && let (Some(tls), Some(session)) = (&dispatcher.options.agent_tls, io.session_info(conn))
+    {
+        tls.handshake_ended(Some(session));
+    }
     match handshake.read(input, io.output(conn)) {
         Ok(None) => Some(0),
         Ok(Some((used, None))) => Some(used),
@@ -114,6 +122,20 @@ pub(crate) fn end(dispatcher: &mut Dispatcher, io: &mut Io, index: usize, why: &
     lost(dispatcher, io, index, why);
 }
 
+/// Handles the end of a control connection by the other side or by the network.
+pub(crate) fn closed(dispatcher: &mut Dispatcher, io: &mut Io, index: usize, reason: CloseReason) {
+    let link = &dispatcher.backends[index].link;
+    let is_unanswered = matches!(link, Link::Opening { is_answered: false, .. });
+    // Without a connection there was no handshake.
+    let is_connected = !matches!(reason, CloseReason::ConnectFailed(_));
+    if let Some(tls) =
+        dispatcher.options.agent_tls.as_ref().filter(|_| is_unanswered && is_connected)
+    {
+        tls.handshake_ended(None);
+    }
+    lost(dispatcher, io, index, words(reason));
+}
+
 /// A control connection has ended, or could not be opened. Schedules the next try, later after each
 /// failure.
 pub(crate) fn lost(dispatcher: &mut Dispatcher, io: &mut Io, index: usize, why: &str) {
@@ -141,4 +163,16 @@ pub(crate) fn lost(dispatcher: &mut Dispatcher, io: &mut Io, index: usize, why: 
 pub(crate) fn drained(dispatcher: &mut Dispatcher, io: &mut Io, index: usize) {
     dispatcher.backends[index].turns.drained();
     dispatcher.serve(io, index);
+}
+
+fn words(reason: CloseReason) -> &'static str {
+    match reason {
+        CloseReason::Peer => "the agent has closed the connection",
+        CloseReason::Reset => "the connection was reset",
+        CloseReason::ConnectFailed(_) => "nobody listens there",
+        CloseReason::ConnectTimedOut => "there is no answer to a connect",
+        CloseReason::HandshakeEnded => "the agent has ended the handshake of TLS",
+        CloseReason::Session(fault) => fault.0,
+        CloseReason::Error(_) => "the connection has failed",
+    }
 }

@@ -5,15 +5,21 @@ use std::net::SocketAddr;
 
 use shunt_handover::session::{Instance, OwnerId, SharedKey};
 use shunt_handover::{Clients, Steer};
-use shunt_reactor::Session;
+use shunt_reactor::{Session, SessionInfo};
 
 use crate::policy::Handover;
 
 /// Fills a buffer from the operating system's generator; in a simulation from its seed.
 pub type Random = Box<dyn FnMut(&mut [u8]) + Send>;
 
-/// Makes the session of a connection to the agent with this index.
-pub type AgentSessions = Box<dyn FnMut(usize) -> Box<dyn Session> + Send>;
+/// TLS of the connections to agents.
+pub trait AgentTls: Send {
+    /// The session of a connection to the agent with this index.
+    fn session(&self, agent: usize) -> Box<dyn Session>;
+
+    /// A handshake with an agent has ended: with this session, or with a failure.
+    fn handshake_ended(&self, session: Option<&SessionInfo>);
+}
 
 /// Options of a dispatcher.
 pub struct DispatchOptions {
@@ -24,7 +30,7 @@ pub struct DispatchOptions {
     /// Agents, the primary first.
     pub backends: Vec<SocketAddr>,
     /// Encryption of the connections to agents; `None`: clear text.
-    pub agent_sessions: Option<AgentSessions>,
+    pub agent_tls: Option<Box<dyn AgentTls>>,
     /// The key shared with the agents.
     pub key: SharedKey,
     /// Identity towards the agents: unique, and the same after a restart.
@@ -83,7 +89,7 @@ mod tests {
             listen: listen.iter().map(|text| address(text)).collect(),
             clients: Clients::default(),
             backends: Vec::new(),
-            agent_sessions: None,
+            agent_tls: None,
             key: shunt_handover::session::SharedKey::new(&[1; 20]).expect("a key"),
             owner: OwnerId(1),
             instance: Instance(1),

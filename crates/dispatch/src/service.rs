@@ -57,7 +57,7 @@ impl Service for Dispatcher {
             Peer::Client(client) => intake::lost(self, io, client),
             Peer::Backend(index) => {
                 self.set_peer(conn, Peer::Nobody);
-                links::lost(self, io, index, words(reason));
+                links::closed(self, io, index, reason);
             }
             Peer::Probe(probe) => {
                 self.set_peer(conn, Peer::Nobody);
@@ -238,17 +238,5 @@ fn late(
             is_over.then_some(Late::Answer)
         }
         Some(_) => is_over.then_some(Late::Body),
-    }
-}
-
-fn words(reason: CloseReason) -> &'static str {
-    match reason {
-        CloseReason::Peer => "the agent has closed the connection",
-        CloseReason::Reset => "the connection was reset",
-        CloseReason::ConnectFailed(_) => "nobody listens there",
-        CloseReason::ConnectTimedOut => "there is no answer to a connect",
-        CloseReason::HandshakeEnded => "the agent has ended the handshake of TLS",
-        CloseReason::Session(fault) => fault.0,
-        CloseReason::Error(_) => "the connection has failed",
     }
 }

@@ -170,6 +170,8 @@ pub(crate) enum Link {
         conn: ConnId,
         handshake: Box<OwnerHandshake>,
         until_ns: u64,
+        /// True if the agent has sent something.
+        is_answered: bool,
     },
     Open(Box<Open>),
 }

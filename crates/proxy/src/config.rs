@@ -132,42 +132,36 @@ options! {
     /// TLS with clients: off, optional or required
     tls: Tls {
         kind: Tls, value: "WHEN", default: "off",
-        allowed: Form("`off`, `optional`, `required`", "optional"),
-        change: AfterRestart,
+        allowed: Form("`off`, `optional`, `required`", "optional"), change: AfterRestart,
         manual: "`optional` serves TLS and clear text on the same port. Connections to nodes have [options of their own](tls-to-nodes.md#to-nodes). [Set-up](tls.md)",
     }
     /// Certificate of this proxy and its intermediate certificates (PEM)
     tls_certificate: Option<PathBuf> {
         kind: PathBuf, value: "FILE", default: None => "",
-        allowed: Form("path", "/etc/shunt/tls.crt"),
-        change: OnReload,
+        allowed: Form("path", "/etc/shunt/tls.crt"), change: OnReload,
         manual: "The proxy reads the files of this section again on a reload, and every minute",
     }
     /// Private key of that certificate (PEM)
     tls_key: Option<PathBuf> {
         kind: PathBuf, value: "FILE", default: None => "",
-        allowed: Form("path", "/etc/shunt/tls.key"),
-        change: OnReload,
+        allowed: Form("path", "/etc/shunt/tls.key"), change: OnReload,
         manual: "Keep it readable by its owner alone",
     }
     /// Certificates of the authorities that sign clients' certificates (PEM)
     tls_client_ca: Option<PathBuf> {
         kind: PathBuf, value: "FILE", default: None => "",
-        allowed: Form("path", "/etc/shunt/clients-ca.crt"),
-        change: OnReload,
+        allowed: Form("path", "/etc/shunt/clients-ca.crt"), change: OnReload,
     }
     /// Certificates of clients: none, optional or required
     tls_client_auth: ClientAuth {
         kind: ClientAuth, value: "WHEN", default: "none",
-        allowed: Form("`none`, `optional`, `required`", "required"),
-        change: OnReload,
+        allowed: Form("`none`, `optional`, `required`", "required"), change: OnReload,
         manual: "Needs `tls_client_ca`. A certificate that a client shows is always verified. It replaces the login of the clients of an [identity](identities.md) alone",
     }
     /// File with the keys of session tickets, which the proxies of a fleet share
     tls_ticket_keys: Option<PathBuf> {
         kind: PathBuf, value: "FILE", default: None => "keys of the process alone",
-        allowed: Form("path", "/etc/shunt/ticket-keys"),
-        change: OnReload,
+        allowed: Form("path", "/etc/shunt/ticket-keys"), change: OnReload,
         manual: "With it, clients resume sessions at another proxy and after a restart. [Its lines](tls.md#resume-sessions-at-every-proxy)",
     }
     /// Threads for TLS handshakes
@@ -182,42 +176,36 @@ options! {
     /// TLS to nodes: off or on
     node_tls: Switch {
         kind: Switch, value: "WHEN", default: "off",
-        allowed: Form("`off`, `on`", "on"),
-        change: AfterRestart,
+        allowed: Form("`off`, `on`", "on"), change: AfterRestart,
         manual: "For links and for the control connection. [Set-up](tls-to-nodes.md#to-nodes)",
     }
     /// Certificates of the authorities that sign nodes' certificates (PEM)
     node_tls_ca: Option<PathBuf> {
         kind: PathBuf, value: "FILE", default: None => "those of the system",
-        allowed: Form("path", "/etc/shunt/nodes-ca.crt"),
-        change: OnReload,
+        allowed: Form("path", "/etc/shunt/nodes-ca.crt"), change: OnReload,
         manual: "The proxy reads the files of this section again on a reload, and every minute",
     }
     /// Certificate for nodes that require one (PEM)
     node_tls_certificate: Option<PathBuf> {
         kind: PathBuf, value: "FILE", default: None => "",
-        allowed: Form("path", "/etc/shunt/node-client.crt"),
-        change: OnReload,
+        allowed: Form("path", "/etc/shunt/node-client.crt"), change: OnReload,
     }
     /// Private key of that certificate (PEM)
     node_tls_key: Option<PathBuf> {
         kind: PathBuf, value: "FILE", default: None => "",
-        allowed: Form("path", "/etc/shunt/node-client.key"),
-        change: OnReload,
+        allowed: Form("path", "/etc/shunt/node-client.key"), change: OnReload,
         manual: "Keep it readable by its owner alone",
     }
     /// Proof that a node's certificate must give: full, ca or none
     node_tls_verify: Verify {
         kind: Verify, value: "HOW", default: "full",
-        allowed: Form("`full`, `ca`, `none`", "ca"),
-        change: OnReload,
+        allowed: Form("`full`, `ca`, `none`", "ca"), change: OnReload,
         manual: "`full`: of an authority, and for the node's address. `ca`: of an authority. `none`: anyone on the way can read and change everything",
     }
     /// Name that every node's certificate has, in place of the node's address
     node_tls_name: Option<String> {
         kind: String, value: "NAME", default: None => "the address of each node",
-        allowed: Form("name", "cassandra.example"),
-        change: OnReload,
+        allowed: Form("name", "cassandra.example"), change: OnReload,
     }
 
     section "HTTPS";
@@ -225,49 +213,42 @@ options! {
     /// Certificate of the admin pages and its intermediate certificates (PEM); switches TLS on
     admin_tls_certificate: Option<PathBuf> {
         kind: PathBuf, value: "FILE", default: None => "",
-        allowed: Form("path", "/etc/shunt/tls.crt"),
-        change: AfterRestart,
+        allowed: Form("path", "/etc/shunt/tls.crt"), change: AfterRestart,
         manual: "May be the file of `tls_certificate`. The proxy reads the files of this section again on a reload, and every minute. [Set-up](tls-http.md)",
     }
     /// Private key of that certificate (PEM)
     admin_tls_key: Option<PathBuf> {
         kind: PathBuf, value: "FILE", default: None => "",
-        allowed: Form("path", "/etc/shunt/tls.key"),
-        change: AfterRestart,
+        allowed: Form("path", "/etc/shunt/tls.key"), change: AfterRestart,
         manual: "Keep it readable by its owner alone",
     }
     /// Certificates of the authorities that sign certificates for the admin pages' clients (PEM)
     admin_tls_client_ca: Option<PathBuf> {
         kind: PathBuf, value: "FILE", default: None => "",
-        allowed: Form("path", "/etc/shunt/operators-ca.crt"),
-        change: AfterRestart,
+        allowed: Form("path", "/etc/shunt/operators-ca.crt"), change: AfterRestart,
         manual: "Each client then needs a certificate, health checks too",
     }
     /// File with the tokens that the admin pages and changes ask for, one on each line
     admin_token_file: Option<PathBuf> {
         kind: PathBuf, value: "FILE", default: None => "",
-        allowed: Form("path", "/etc/shunt/admin-token"),
-        change: AfterRestart,
+        allowed: Form("path", "/etc/shunt/admin-token"), change: AfterRestart,
         manual: "Clients send `Authorization: Bearer TOKEN`. `/healthz` and `/readyz` stay open. A token is also the right to [close clients, reload and set the log level](operate.md#what-may-change-a-proxy). Keep it readable by its owner alone",
     }
     /// Certificate of locks over HTTP and its intermediate certificates (PEM); switches TLS on
     locks_http_tls_certificate: Option<PathBuf> {
         kind: PathBuf, value: "FILE", default: None => "",
-        allowed: Form("path", "/etc/shunt/tls.crt"),
-        change: AfterRestart,
+        allowed: Form("path", "/etc/shunt/tls.crt"), change: AfterRestart,
     }
     /// Private key of that certificate (PEM)
     locks_http_tls_key: Option<PathBuf> {
         kind: PathBuf, value: "FILE", default: None => "",
-        allowed: Form("path", "/etc/shunt/tls.key"),
-        change: AfterRestart,
+        allowed: Form("path", "/etc/shunt/tls.key"), change: AfterRestart,
         manual: "Keep it readable by its owner alone",
     }
     /// Certificates of the authorities that sign certificates for clients of locks over HTTP (PEM)
     locks_http_tls_client_ca: Option<PathBuf> {
         kind: PathBuf, value: "FILE", default: None => "",
-        allowed: Form("path", "/etc/shunt/clients-ca.crt"),
-        change: AfterRestart,
+        allowed: Form("path", "/etc/shunt/clients-ca.crt"), change: AfterRestart,
         manual: "Each client then needs a certificate, and its login as before",
     }
 
@@ -276,27 +257,23 @@ options! {
     /// Datacentre of the nodes to use
     local_datacentre: Option<String> {
         kind: String, value: "NAME", default: None => "that of the contact points",
-        allowed: Form("name", "dc1"),
-        change: OnReload,
+        allowed: Form("name", "dc1"), change: OnReload,
         manual: "Set it. A fleet's proxy keeps it until a restart. [Which one](deploying.md#which-ring-which-datacentre)",
     }
     /// Role of the proxy's own connection to the ring; clients log in with their own
     username: Option<String> {
         kind: String, value: "ROLE", default: None => "",
-        allowed: Form("name", "shunt"),
-        change: OnReload,
+        allowed: Form("name", "shunt"), change: OnReload,
     }
     /// Password of that role; visible in the process list, so prefer --password-file
     password: Option<Secret> {
         kind: Secret, value: "TEXT", default: None => "",
-        allowed: Form("text", "..."),
-        change: OnReload,
+        allowed: Form("text", "..."), change: OnReload,
     }
     /// File with the password of that role in its first line
     password_file: Option<PathBuf> {
         kind: PathBuf, value: "FILE", default: None => "",
-        allowed: Form("path", "/run/credentials/shunt.service/ring-password"),
-        change: OnReload,
+        allowed: Form("path", "/run/credentials/shunt.service/ring-password"), change: OnReload,
         manual: "Not together with `--password`",
     }
     /// Interval between two reads of topology and schema
@@ -320,15 +297,13 @@ options! {
     /// I/O driver: auto, epoll or uring
     io: IoChoice {
         kind: IoChoice, value: "DRIVER", default: "auto",
-        allowed: Form("`auto`, `epoll`, `uring`", "epoll"),
-        change: AfterRestart,
+        allowed: Form("`auto`, `epoll`, `uring`", "epoll"), change: AfterRestart,
         manual: "`auto` is epoll. Without io_uring in the kernel the proxy uses epoll, and the log says so",
     }
     /// Time a turn waits for more queries before it handles those it has, or `auto`
     window_us: Window {
         kind: Window, value: "US", default: "0",
-        allowed: WordOr("auto", 0, 100_000),
-        change: OnReload,
+        allowed: WordOr("auto", 0, 100_000), change: OnReload,
     }
     /// Longest time queries wait to share a frame while a node has other work; 0 disables
     gather_us: u64 {
@@ -339,8 +314,7 @@ options! {
     /// Aggregated frames to nodes that offer them: auto or off
     aggregate: Aggregate {
         kind: Aggregate, value: "WHEN", default: "auto",
-        allowed: Form("`auto`, `off`", "off"),
-        change: AfterRestart,
+        allowed: Form("`auto`, `off`", "off"), change: AfterRestart,
     }
 
     section "IN queries";
@@ -348,8 +322,7 @@ options! {
     /// Split prepared SELECTs with IN on the partition key: off or split
     multiget: Multiget {
         kind: Multiget, value: "HOW", default: "off",
-        allowed: Form("`off`, `split`", "split"),
-        change: AfterRestart,
+        allowed: Form("`off`, `split`", "split"), change: AfterRestart,
         manual: "Guardrails of the nodes on the number of keys then see the parts. [Which queries](multiget.md)",
     }
     /// Most keys of an IN that the proxy splits; a longer IN goes whole
@@ -363,8 +336,7 @@ options! {
     /// Send large answers from nodes' hosts over the clients' own connections: off or auto
     handover: Handover {
         kind: Handover, value: "WHEN", default: "off",
-        allowed: Form("`off`, `auto`", "auto"),
-        change: AfterRestart,
+        allowed: Form("`off`, `auto`", "auto"), change: AfterRestart,
         manual: "Needs an agent on each node's host, and a key; turns aggregated frames off. [Set-up](hand-over.md#cql)",
     }
     /// Size of the smallest answer that is handed over
@@ -375,27 +347,51 @@ options! {
     /// Port of the agents at their nodes' addresses
     handover_agent_port: u16 {
         kind: u16, value: "PORT", default: "7001",
-        allowed: Numbers(1, 65_535),
-        change: AfterRestart,
+        allowed: Numbers(1, 65_535), change: AfterRestart,
     }
     /// File with the key that proxies and agents share
     handover_key_file: Option<PathBuf> {
         kind: PathBuf, value: "FILE", default: None => "",
-        allowed: Form("path", "/etc/shunt/key"),
-        change: AfterRestart,
+        allowed: Form("path", "/etc/shunt/key"), change: AfterRestart,
         manual: "16 to 4096 bytes, readable by its owner alone",
+    }
+    /// TLS to agents, all of which must have it: off or on
+    handover_tls: Switch {
+        kind: Switch, value: "WHEN", default: "off",
+        allowed: Form("`off`, `on`", "on"), change: AfterRestart,
+        manual: "For links and for the control connections. [Set-up](tls-http.md#proxies-and-agents)",
+    }
+    /// Certificates of the authorities that sign agents' certificates (PEM)
+    handover_tls_ca: Option<PathBuf> {
+        kind: PathBuf, value: "FILE", default: None => "those of the system",
+        allowed: Form("path", "/etc/shunt/agents-ca.crt"), change: OnReload,
+        manual: "The proxy reads the files of TLS to agents again on a reload, and every minute",
+    }
+    /// Certificate for agents that require one (PEM)
+    handover_tls_certificate: Option<PathBuf> {
+        kind: PathBuf, value: "FILE", default: None => "",
+        allowed: Form("path", "/etc/shunt/agent-client.crt"), change: OnReload,
+    }
+    /// Private key of that certificate (PEM)
+    handover_tls_key: Option<PathBuf> {
+        kind: PathBuf, value: "FILE", default: None => "",
+        allowed: Form("path", "/etc/shunt/agent-client.key"), change: OnReload,
+        manual: "Keep it readable by its owner alone",
+    }
+    /// Name that every agent's certificate has, in place of the address of its node
+    handover_tls_name: Option<String> {
+        kind: String, value: "NAME", default: None => "the address of each agent",
+        allowed: Form("name", "agents.example"), change: OnReload,
     }
     /// Name of this proxy for the agents; each proxy needs its own
     handover_name: Option<String> {
         kind: String, value: "NAME", default: None => "the host's name",
-        allowed: Form("name", "proxy-1"),
-        change: AfterRestart,
+        allowed: Form("name", "proxy-1"), change: AfterRestart,
     }
     /// Directory where `shunt switch load --role dispatcher` pinned the kernel's tables
     handover_pins: PathBuf {
         kind: PathBuf, value: "DIR", default: "/sys/fs/bpf/shunt",
-        allowed: Form("path", "/sys/fs/bpf/mine"),
-        change: AfterRestart,
+        allowed: Form("path", "/sys/fs/bpf/mine"), change: AfterRestart,
     }
 
     section "Times";

@@ -108,7 +108,7 @@ impl Service for Core {
             }
             Peer::Link(link) => client_certificate::lost(self, io, link, reason),
             Peer::Proxy(key) => peers::lost(self, io, key, reason),
-            Peer::Agent(index) => agents::lost(self, io, index, "its connection has ended"),
+            Peer::Agent(index) => agents::closed(self, io, index, reason),
             Peer::Nobody => {}
         }
         settle(self, io);

@@ -29,6 +29,8 @@ labels! {
         Nodes = "nodes",
         /// The other proxies of the fleet.
         Fleet = "fleet",
+        /// The agents.
+        Agents = "agents",
     }
 }
 
@@ -123,11 +125,11 @@ impl TlsMetrics {
         &self.outgoing[servers.index()]
     }
 
-    /// Writes the handshakes with servers, for programs that connect to some.
+    /// Writes the handshakes with servers of these kinds, for programs that connect to them.
     ///
     /// # Errors
     /// The encoder fails.
-    pub fn write_outgoing(&self, encoder: &mut Encoder<'_>) -> fmt::Result {
+    pub fn write_outgoing(&self, encoder: &mut Encoder<'_>, kinds: &[Servers]) -> fmt::Result {
         // Only a client comes in clear text.
         let results = [HandshakeResult::Ok, HandshakeResult::Resumed, HandshakeResult::Failed];
         let value = |(servers, result): (Servers, HandshakeResult)| {
@@ -137,10 +139,9 @@ impl TlsMetrics {
             ];
             (labels, self.handshakes_with(servers).get(result) as f64)
         };
-        let pairs =
-            Servers::ALL.iter().flat_map(|servers| results.map(|result| (*servers, result)));
+        let pairs = kinds.iter().flat_map(|servers| results.map(|result| (*servers, result)));
         let values: Vec<Value> = pairs.map(value).collect();
-        let help = "TLS handshakes with nodes and with other proxies of the fleet.";
+        let help = "TLS handshakes with nodes, agents and other proxies of the fleet.";
         encoder.counter("shunt_outgoing_tls_handshakes", help, None, &values)
     }
 

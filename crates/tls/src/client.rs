@@ -61,6 +61,16 @@ impl OptionNames {
         name: "fleet_tls",
     };
 
+    /// Options of a proxy's connections to agents.
+    pub const AGENTS: OptionNames = OptionNames {
+        servers: "agents",
+        tls: "handover_tls",
+        ca: "handover_tls_ca",
+        certificate: "handover_tls_certificate",
+        key: "handover_tls_key",
+        name: "handover_tls_name",
+    };
+
     /// Flags of a dispatcher's connections to agents.
     pub const AGENT_FLAGS: OptionNames = OptionNames {
         servers: "agents",

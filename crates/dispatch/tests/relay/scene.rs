@@ -3,9 +3,7 @@
 use std::net::SocketAddr;
 
 use shunt_agent::{Agent, AgentOptions};
-use shunt_dispatch::{
-    AgentSessions, DispatchOptions, Dispatcher, Ended, Handover, Metrics, Way, Why,
-};
+use shunt_dispatch::{AgentTls, DispatchOptions, Dispatcher, Ended, Handover, Metrics, Way, Why};
 use shunt_handover::Clients;
 use shunt_handover::session::{Instance, OwnerId, Protocol, SharedKey};
 use shunt_reactor::LoopOptions;
@@ -162,11 +160,11 @@ impl Scene {
         options: Options,
         backends: usize,
         plans: Vec<Vec<Request>>,
-        sessions: AgentSessions,
+        tls: Box<dyn AgentTls>,
     ) -> Scene {
         let mut scene = Scene::new(seed, options, backends, plans);
         let options = dispatch_options(seed, backends, scene.key, Handover::Off);
-        let options = DispatchOptions { agent_sessions: Some(sessions), ..options };
+        let options = DispatchOptions { agent_tls: Some(tls), ..options };
         scene.world.restart(scene.dispatcher, Dispatcher::new(options));
         scene
     }
@@ -334,7 +332,7 @@ fn dispatch_options(
         body_bytes_per_timeout: 256 * 30,
         clients: Clients::default(),
         backends: (0..backends as u8).map(|index| address(10 + index, 7000)).collect(),
-        agent_sessions: None,
+        agent_tls: None,
         key: SharedKey::new(&key).unwrap(),
         owner: OwnerId(1),
         instance: Instance(1),

@@ -98,7 +98,7 @@ pub enum Change {
 
 /// Switches that wait for a restart. Until then the options that begin with their names wait too: a
 /// switch and half of what belonged to it would serve nobody.
-const SWITCHES: [&str; 3] = ["tls", "node_tls", "fleet_tls"];
+const SWITCHES: [&str; 4] = ["tls", "node_tls", "fleet_tls", "handover_tls"];
 
 impl Config {
     /// Login of the control connection; clients always use their own.

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use shunt_handover::message::{Message, Read, Ticket};
-use shunt_reactor::Io;
+use shunt_reactor::{CloseReason, Io, SessionFault};
 use tracing::{debug, info, warn};
 
 use super::connections;
@@ -35,16 +35,25 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io) {
             Control::Down { until_ns } if *until_ns <= now_ns && goes_on && !handover.is_off => {
                 let handshake = handover.handshake();
                 let agent = &mut handover.agents[index];
-                let conn = io.connect(agent.address, limits::AGENT_CONNECT_NS);
+                let limit_ns = limits::AGENT_CONNECT_NS;
+                let conn = context.outgoing.connect_to_agent(io, agent.address, limit_ns);
                 agent.control = Control::Opening {
                     conn,
                     handshake,
-                    until_ns: now_ns + limits::AGENT_CONNECT_NS,
+                    until_ns: now_ns + limit_ns,
+                    is_answered: false,
                 };
                 connections.set(conn, Peer::Agent(index as u32));
             }
             Control::Opening { until_ns, .. } if *until_ns <= now_ns => {
-                ended.push((index, "it does not answer"))
+                // An agent with TLS waits for the client's part of a handshake.
+                ended.push((
+                    index,
+                    match context.outgoing.agents {
+                        Some(_) => "it does not answer",
+                        None => "it does not answer; if it has TLS, set handover_tls = on",
+                    },
+                ));
             }
             Control::Open { .. } => {
                 let agent = &mut handover.agents[index];
@@ -71,6 +80,11 @@ pub(crate) fn received(core: &mut Core, io: &mut Io, index: u32, data: &[u8]) ->
         let Some(agent) = handover.agents.get_mut(index as usize) else { return data.len() };
         agent.heard_ns = io.now_ns();
         let input = &data[used..];
+        if let Control::Opening { conn, is_answered, .. } = &mut agent.control
+            && !std::mem::replace(is_answered, true)
+        {
+            core.context.count_handshake(io, core.context.outgoing.agents.as_deref(), *conn);
+        }
         let why = match &mut agent.control {
             Control::Down { .. } => return data.len(),
             Control::Opening { conn, handshake, .. } => match handshake
@@ -125,6 +139,20 @@ pub(super) fn end(core: &mut Core, io: &mut Io, index: usize, why: &str) {
     core.connections.forget(conn);
     io.abort(conn);
     lost(core, io, index as u32, why);
+}
+
+/// Handles the end of a control connection, or its failure to open.
+pub(crate) fn closed(core: &mut Core, io: &mut Io, index: u32, reason: CloseReason) {
+    let Some(handover) = core.handover.as_deref() else { return };
+    let Some(agent) = handover.agents.get(index as usize) else { return };
+    let is_unanswered = matches!(agent.control, Control::Opening { is_answered: false, .. });
+    let tls = (core.context.outgoing.agents.as_deref(), is_unanswered);
+    core.context.note_tls_end(io, tls, &agent.address, reason);
+    let why = match reason {
+        CloseReason::Session(SessionFault(why)) => why,
+        _ => "its connection has ended",
+    };
+    lost(core, io, index, why);
 }
 
 /// Handles a control connection that ended or failed to open. The next attempt comes after a

@@ -29,8 +29,10 @@ pub(crate) fn shake(core: &mut Core, io: &mut Io, key: LinkKey, data: &[u8]) -> 
                 let threshold = core.context.config.handover_threshold.to_be_bytes();
                 let request =
                     Message::Request { head: &threshold, has_body: true, is_idempotent: false };
-                let out = io.output(link.conn);
                 link.agent = None;
+                let tls = core.context.outgoing.agents.as_deref();
+                core.context.count_handshake(io, tls, link.conn);
+                let out = io.output(link.conn);
                 if session.encoder.message(Ticket(0), &request, out).is_ok() {
                     handshake::begin(core, io, key);
                 }

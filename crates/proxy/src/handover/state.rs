@@ -27,9 +27,21 @@ pub(crate) struct Agent {
 
 /// State of a control connection.
 pub(super) enum Control {
-    Down { until_ns: u64 },
-    Opening { conn: ConnId, handshake: Box<OwnerHandshake>, until_ns: u64 },
-    Open { conn: ConnId, encoder: Box<Encoder>, decoder: Box<Decoder> },
+    Down {
+        until_ns: u64,
+    },
+    Opening {
+        conn: ConnId,
+        handshake: Box<OwnerHandshake>,
+        until_ns: u64,
+        /// True if the agent has sent something.
+        is_answered: bool,
+    },
+    Open {
+        conn: ConnId,
+        encoder: Box<Encoder>,
+        decoder: Box<Decoder>,
+    },
 }
 
 impl Agent {

@@ -41,7 +41,7 @@ pub(crate) fn begin(core: &mut Core, io: &mut Io, key: LinkKey) {
 /// Handles the answer to the last step.
 pub(crate) fn answered(core: &mut Core, io: &mut Io, key: LinkKey, header: &Header, body: &[u8]) {
     let Some(link) = core.links.get(key) else { return };
-    if link.step == Step::Options {
+    if link.step == Step::Options && link.via.is_none() {
         core.context.count_handshake(io, core.context.outgoing.nodes.as_deref(), link.conn);
     }
     match (link.step, header.opcode) {

@@ -61,8 +61,14 @@ pub(crate) fn ready(core: &mut Core, io: &mut Io, key: LinkKey) {
 pub(crate) fn lost(core: &mut Core, io: &mut Io, key: LinkKey, reason: CloseReason) {
     policy::failed(core, io.now_ns(), key);
     let Some(link) = core.links.get(key) else { return };
-    let is_unanswered = matches!(link.step, Step::Connecting | Step::Options);
-    let tls = (core.context.outgoing.nodes.as_deref(), is_unanswered);
+    let is_through_agent = link.via.is_some();
+    let is_unanswered = match link.step {
+        Step::Connecting => true,
+        Step::Agent => is_through_agent,
+        Step::Options => !is_through_agent,
+        _ => false,
+    };
+    let tls = (core.context.outgoing.of_link(is_through_agent), is_unanswered);
     core.context.note_tls_end(io, tls, &core.router.node_named(link.node), reason);
     match link.role {
         Role::Replaces(..) => {

@@ -185,7 +185,7 @@ pub(crate) fn open(
         io.connect_with(address, timeout_ns, session)
     } else {
         match (&core.context.outgoing.nodes, via) {
-            (_, Some((_, agent))) => io.connect(agent, timeout_ns),
+            (_, Some((_, agent))) => core.context.outgoing.connect_to_agent(io, agent, timeout_ns),
             (Some(tls), None) => io.connect_with(address, timeout_ns, tls.session(address.ip())),
             (None, None) => io.connect(address, timeout_ns),
         }

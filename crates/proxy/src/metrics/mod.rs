@@ -17,7 +17,7 @@ pub use handover::{HandedOver, HandoverMetrics, StaysFor};
 pub use locks::{LockEvent, LockMetrics, Partitions, PermissionAnswer};
 pub use multiget::MultigetMetrics;
 pub use node::{NodeMetrics, NodeRegistry};
-pub use shunt_tls_upkeep::{HandshakeResult, HeaderResult, TlsMetrics};
+pub use shunt_tls_upkeep::{HandshakeResult, HeaderResult, Servers, TlsMetrics};
 pub use transactions::{Observation, TransactionEvent, TransactionMetrics};
 
 use std::sync::Arc;

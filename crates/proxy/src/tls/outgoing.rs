@@ -1,5 +1,5 @@
-//! TLS to servers: sessions for connections to nodes and to the other proxies of the fleet, and the
-//! certificates behind them.
+//! TLS to servers: sessions for connections to nodes, to agents and to the other proxies of the
+//! fleet, and the certificates behind them.
 //!
 //! ```text
 //! cores, control plane -- a session for each connection --> OutgoingTls <- reload - main thread
@@ -7,12 +7,12 @@
 //! The handshakes of links run in the cores' loops: a core opens few links, and all its clients
 //! share them.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use shunt_reactor::{Session, SessionInfo};
+use shunt_reactor::{ConnId, Io, Session, SessionInfo};
 use shunt_tls::{Client, ClientOptions, OptionNames, TlsError, Verify};
 use shunt_tls_upkeep::{HandshakeResult, Prepared, Reloader, Servers, TlsMetrics, expires_soon};
 
@@ -23,6 +23,7 @@ use crate::config::{Config, Switch};
 enum Side {
     Nodes,
     Fleet,
+    Agents,
 }
 
 impl Side {
@@ -44,6 +45,14 @@ impl Side {
                 key: config.tls_key.clone(),
                 verify: Verify::Full,
                 name: None,
+            }),
+            Self::Agents => (config.handover_tls == Switch::On).then(|| ClientOptions {
+                names: OptionNames::AGENTS,
+                ca: config.handover_tls_ca.clone(),
+                certificate: config.handover_tls_certificate.clone(),
+                key: config.handover_tls_key.clone(),
+                verify: Verify::Full,
+                name: config.handover_tls_name.clone(),
             }),
         }
     }
@@ -108,6 +117,7 @@ impl OutgoingTls {
         let servers = match self.side {
             Side::Nodes => Servers::Nodes,
             Side::Fleet => Servers::Fleet,
+            Side::Agents => Servers::Agents,
         };
         self.reloader.metrics().handshakes_with(servers).count(result);
     }
@@ -145,6 +155,8 @@ pub struct Outgoing {
     pub nodes: Option<Arc<OutgoingTls>>,
     /// To the other proxies of the fleet; `None`: clear text.
     pub fleet: Option<Arc<OutgoingTls>>,
+    /// To the agents; `None`: clear text.
+    pub agents: Option<Arc<OutgoingTls>>,
     /// Generation of links to nodes.
     pub links: Generation,
 }
@@ -155,16 +167,30 @@ impl Outgoing {
     /// # Errors
     /// A file cannot be used; the text names it, its option and the remedy.
     pub fn open(config: &Config, metrics: &Arc<TlsMetrics>) -> Result<Self, TlsError> {
-        let (links, peers) = (Generation::default(), Generation::default());
+        let (links, others) = (Generation::default(), Generation::default());
         Ok(Self {
             nodes: OutgoingTls::open(Side::Nodes, config, metrics, links.clone())?,
-            fleet: OutgoingTls::open(Side::Fleet, config, metrics, peers)?,
+            fleet: OutgoingTls::open(Side::Fleet, config, metrics, others.clone())?,
+            agents: OutgoingTls::open(Side::Agents, config, metrics, others)?,
             links,
         })
     }
 
+    /// Opens a connection to an agent, with TLS if that is on.
+    pub(crate) fn connect_to_agent(&self, io: &mut Io, agent: SocketAddr, limit_ns: u64) -> ConnId {
+        match &self.agents {
+            Some(tls) => io.connect_with(agent, limit_ns, tls.session(agent.ip())),
+            None => io.connect(agent, limit_ns),
+        }
+    }
+
+    /// TLS with the other end of a link: the agent that it goes through, or its node.
+    pub(crate) fn of_link(&self, is_through_agent: bool) -> Option<&OutgoingTls> {
+        if is_through_agent { self.agents.as_deref() } else { self.nodes.as_deref() }
+    }
+
     fn sides(&self) -> impl Iterator<Item = &Arc<OutgoingTls>> {
-        self.nodes.iter().chain(&self.fleet)
+        self.nodes.iter().chain(&self.fleet).chain(&self.agents)
     }
 
     /// Reads the files that a new configuration names, if it names others or has other rules.
@@ -207,10 +233,15 @@ pub fn check_outgoing(config: &Config) -> Result<Vec<String>, TlsError> {
         let idle = idle.join(", ");
         warnings.push(format!("node_tls is off, so these have no effect: {idle}"));
     }
+    let idle = config.idle_handover_tls();
+    if !idle.is_empty() {
+        let idle = idle.join(", ");
+        warnings.push(format!("handover_tls is off, so these have no effect: {idle}"));
+    }
     if config.fleet_tls == Switch::Off && config.fleet_tls_ca.is_some() {
         warnings.push("fleet_tls is off, so this has no effect: fleet_tls_ca".to_owned());
     }
-    for side in [Side::Nodes, Side::Fleet] {
+    for side in [Side::Nodes, Side::Fleet, Side::Agents] {
         let Some(options) = side.options(config) else { continue };
         let client = Client::open(options)?;
         // The certificate of this proxy itself is checked with the options of clients, as its key.
@@ -218,7 +249,7 @@ pub fn check_outgoing(config: &Config) -> Result<Vec<String>, TlsError> {
         let files = client.files();
         let files = files.iter().filter(|file| !is_own(file.option));
         warnings.extend(files.filter_map(expires_soon));
-        if side == Side::Nodes {
+        if side != Side::Fleet {
             warnings.extend(client.warnings());
         }
     }

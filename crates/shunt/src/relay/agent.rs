@@ -10,7 +10,7 @@ use shunt_handover::session::SharedKey;
 use shunt_reactor::moving::Mover;
 use tracing::{info, warn};
 
-use super::peer_tls::AgentTls;
+use super::peer_tls::AgentServerTls;
 use super::steering::Means;
 use super::{
     Common, Key, Orders, Role, Shown, bytes, duration, listen, nanos, patience, resolve, secret,
@@ -75,7 +75,7 @@ pub(crate) struct AgentCommand {
     upstream_timeout_ms: Duration,
     /// TLS with dispatchers.
     #[command(flatten)]
-    tls: AgentTls,
+    tls: AgentServerTls,
     /// Options shared with the dispatcher.
     #[command(flatten)]
     pub(super) common: Common,
@@ -99,7 +99,7 @@ impl AgentCommand {
     /// Reads the key and the server's address, as far as possible.
     fn read(&self, faults: &mut Faults) -> Option<(SharedKey, SocketAddr)> {
         self.common.check(faults);
-        self.tls.check(self.protocol == Protocol::Http, faults);
+        self.tls.check(faults);
         self.means.check(!self.vips.is_empty(), "--vip", faults);
         if !self.vips.is_empty() && self.common.cores > 1 {
             let why = "with --cores above 1: an owner that returns for a connection has to find \

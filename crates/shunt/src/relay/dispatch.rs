@@ -13,7 +13,7 @@ use shunt_reactor::moving::Mover;
 use shunt_tls_upkeep::http_refusal;
 use tracing::{info, warn};
 
-use super::peer_tls::{DispatcherTls, sessions};
+use super::peer_tls::{DispatcherTls, to_agents};
 use super::steering::Means;
 use super::{
     ClientTls, Common, Key, Orders, Role, Shown, bytes, clients, duration, listen, nanos, patience,
@@ -182,7 +182,7 @@ impl DispatchCommand {
                 clients: clients.clone(),
                 body_bytes_per_timeout: self.body_bytes_per_timeout(),
                 backends: backends.clone(),
-                agent_sessions: agents.as_ref().map(|tls| sessions(tls, &self.backend)),
+                agent_tls: agents.as_ref().map(|tls| to_agents(tls, &self.backend)),
                 key: key.clone(),
                 owner: secret::owner(self.name.as_deref(), first, core),
                 instance,

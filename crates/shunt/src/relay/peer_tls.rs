@@ -1,13 +1,17 @@
-//! TLS of the connections between dispatcher and agent: the options of both sides.
+//! TLS of the connections to agents: the options of dispatchers and of agents. Those of proxies are
+//! in their configuration.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
-use shunt_dispatch::AgentSessions;
+use shunt_dispatch::AgentTls;
 use shunt_proxy::config::{Kind as _, Switch};
+use shunt_reactor::{Session, SessionInfo};
 use shunt_tls::{Client, ClientOptions, OptionNames, Server, ServerNames, ServerOptions, Verify};
-use shunt_tls_upkeep::{ListenerOptions, Refusal, Reloader, expires_soon, server_options};
+use shunt_tls_upkeep::{
+    HandshakeResult, ListenerOptions, Refusal, Reloader, Servers, expires_soon, server_options,
+};
 
 use super::tls::{fault, file_warnings};
 use crate::faults::{Fault, Faults};
@@ -78,11 +82,32 @@ impl DispatcherTls {
     }
 }
 
-/// Sessions with the agents at these addresses, each `HOST:PORT`.
-pub(super) fn sessions(tls: &Arc<Reloader<Client>>, backends: &[String]) -> AgentSessions {
-    let hosts: Vec<String> = backends.iter().map(|text| host(text).to_owned()).collect();
-    let tls = Arc::clone(tls);
-    Box::new(move |index| tls.current().session(&hosts[index]))
+/// TLS with the agents at these addresses, each `HOST:PORT`.
+pub(super) fn to_agents(tls: &Arc<Reloader<Client>>, backends: &[String]) -> Box<dyn AgentTls> {
+    let hosts = backends.iter().map(|text| host(text).to_owned()).collect();
+    Box::new(ToAgents { tls: Arc::clone(tls), hosts })
+}
+
+/// TLS of one event loop with its agents.
+struct ToAgents {
+    tls: Arc<Reloader<Client>>,
+    /// Host of each agent, as its certificate names it.
+    hosts: Vec<String>,
+}
+
+impl AgentTls for ToAgents {
+    fn session(&self, agent: usize) -> Box<dyn Session> {
+        self.tls.current().session(&self.hosts[agent])
+    }
+
+    fn handshake_ended(&self, session: Option<&SessionInfo>) {
+        let result = match session {
+            Some(session) if session.resumed => HandshakeResult::Resumed,
+            Some(_) => HandshakeResult::Ok,
+            None => HandshakeResult::Failed,
+        };
+        self.tls.metrics().handshakes_with(Servers::Agents).count(result);
+    }
 }
 
 /// The host of `HOST:PORT`, as a certificate names it.
@@ -91,36 +116,32 @@ fn host(text: &str) -> &str {
     host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
 }
 
-/// An agent's options of TLS with dispatchers.
+/// An agent's options of TLS with dispatchers and proxies.
 #[derive(Args, Clone, Debug)]
-pub(super) struct AgentTls {
-    /// Certificate that the agent presents to dispatchers, and its intermediate certificates (PEM);
-    /// each dispatcher then needs --agent-tls on
+pub(super) struct AgentServerTls {
+    /// Certificate that the agent presents to dispatchers and proxies, and its intermediate
+    /// certificates (PEM); each dispatcher then needs --agent-tls on, each proxy --handover-tls on
     #[arg(long, value_name = "FILE", help_heading = "TLS")]
     tls_certificate: Option<PathBuf>,
     /// Private key of that certificate (PEM)
     #[arg(long, value_name = "FILE", help_heading = "TLS")]
     tls_key: Option<PathBuf>,
-    /// Certificates of the authorities that sign dispatchers' certificates (PEM); each dispatcher
-    /// then needs one
+    /// Certificates of the authorities that sign the certificates of dispatchers and proxies (PEM);
+    /// each of them then needs one
     #[arg(long, value_name = "FILE", help_heading = "TLS")]
     tls_client_ca: Option<PathBuf>,
 }
 
-impl AgentTls {
+impl AgentServerTls {
     /// The options of TLS, if it is on.
     fn options(&self) -> Option<ServerOptions> {
         let files = [&self.tls_certificate, &self.tls_key, &self.tls_client_ca];
         server_options(ServerNames::CLIENT_FLAGS, files)
     }
 
-    /// Finds faults in these options and their files. `has_dispatchers`: no proxies connect.
-    pub(super) fn check(&self, has_dispatchers: bool, faults: &mut Faults) {
+    /// Finds faults in these options and their files.
+    pub(super) fn check(&self, faults: &mut Faults) {
         match (&self.tls_certificate, &self.tls_key) {
-            (Some(_), _) if !has_dispatchers => faults.add(
-                "tls-certificate",
-                "proxies connect to agents in clear text: remove it, or set --protocol http",
-            ),
             (Some(_), None) => {
                 faults.add("tls-certificate", "needs its private key; set --tls-key")
             }
@@ -146,7 +167,7 @@ impl AgentTls {
 
     /// The options of TLS, if it is on, and the answer to connections without it.
     pub(super) fn listener(&self) -> Option<(ServerOptions, Option<Refusal>)> {
-        // A dispatcher in clear text waits for the agent's first bytes and sends none.
+        // A dispatcher or a proxy in clear text waits for the agent's first bytes and sends none.
         self.options().map(|options| (options, Some((|_: &[u8]| Vec::new()) as Refusal)))
     }
 }

@@ -14,7 +14,7 @@ use shunt_tls::{
     Client, ClientAuth, Server, ServerNames, ServerOptions, Sessions, TlsError, Tokens,
 };
 use shunt_tls_upkeep::{
-    ListenerOptions, Listeners, PagesExposure, Refusal, Reloader, TlsMetrics, TokenFile,
+    ListenerOptions, Listeners, PagesExposure, Refusal, Reloader, Servers, TlsMetrics, TokenFile,
     server_options,
 };
 
@@ -251,7 +251,8 @@ impl RelayTls {
 
     /// The metrics, if there is TLS or a token.
     pub(super) fn part(&self) -> Option<Arc<dyn Part>> {
-        let metrics = || Arc::new(TlsPart(Arc::clone(&self.metrics))) as Arc<dyn Part>;
+        let (metrics, has_agents) = (Arc::clone(&self.metrics), self.agents.is_some());
+        let metrics = || Arc::new(TlsPart { metrics, has_agents }) as Arc<dyn Part>;
         (!self.listeners.is_empty() || self.agents.is_some()).then(metrics)
     }
 
@@ -273,11 +274,18 @@ impl RelayTls {
 }
 
 /// The admin view of TLS.
-struct TlsPart(Arc<TlsMetrics>);
+struct TlsPart {
+    metrics: Arc<TlsMetrics>,
+    /// True if the command connects to agents with TLS.
+    has_agents: bool,
+}
 
 impl Part for TlsPart {
     fn metrics(&self, encoder: &mut Encoder<'_>) -> fmt::Result {
-        self.0.write(encoder)
+        if self.has_agents {
+            self.metrics.write_outgoing(encoder, &[Servers::Agents])?;
+        }
+        self.metrics.write(encoder)
     }
 
     fn stuck(&self, _: Instant) -> Map<String, Json> {

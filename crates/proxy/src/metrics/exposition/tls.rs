@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use shunt_admin::{Encoder, plain};
+use shunt_admin::{Encoder, Label as _, plain};
 
 use super::Sources;
-use crate::metrics::HeaderResult;
+use crate::metrics::{HeaderResult, Servers};
 
 impl Sources {
     pub(super) fn tls(&self, encoder: &mut Encoder<'_>) -> fmt::Result {
@@ -15,7 +15,7 @@ impl Sources {
         let headers = self.tls.headers.values::<HeaderResult>();
         let help = "Headers of the PROXY protocol, from the addresses of proxy_protocol_from.";
         encoder.counter("shunt_proxy_headers", help, None, &headers)?;
-        self.tls.write_outgoing(encoder)?;
+        self.tls.write_outgoing(encoder, Servers::ALL)?;
         self.tls.write(encoder)
     }
 }
