@@ -149,7 +149,8 @@ pub(crate) fn lost(dispatcher: &mut Dispatcher, io: &mut Io, index: usize, why: 
     backend.link = Link::Down { until_ns: io.now_ns() + back_off_ns };
     backend.back_off_ns = (backend.back_off_ns * 2).min(limits::BACK_OFF_NS_MAX);
     backend.turns = Turns::default();
-    if !std::mem::replace(&mut backend.is_told, true) {
+    // After a loss, the next attempt may fail for a reason that says more.
+    if !std::mem::replace(&mut backend.is_told, !was_up) {
         warn!(backend = %backend.address, why, "an agent cannot be reached; it is tried again until it can");
     }
     if was_up {

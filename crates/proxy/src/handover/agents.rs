@@ -167,7 +167,8 @@ pub(crate) fn lost(core: &mut Core, io: &mut Io, index: u32, why: &str) {
     agent.control = Control::Down { until_ns: io.now_ns() + back_off_ns };
     agent.back_off_ns = (agent.back_off_ns * 2).min(limits::AGENT_BACK_OFF_MAX_NS);
     let address = agent.address;
-    if std::mem::replace(&mut agent.is_told, true) {
+    // After a loss, the next attempt may fail for a reason that says more.
+    if std::mem::replace(&mut agent.is_told, !was_up) {
         debug!(agent = %address, why, "an agent cannot be reached");
     } else {
         warn!(agent = %address, why, "an agent cannot be reached: its node is asked without it, and the agent tried again until it can");

@@ -19,7 +19,7 @@ pub(crate) struct Agent {
     /// Times of the last bytes from it and of the last probe.
     pub(super) heard_ns: u64,
     pub(super) pinged_ns: u64,
-    /// True if the log has said that it cannot be reached.
+    /// True if the log has said why it cannot be reached.
     pub(super) is_told: bool,
     /// End of the time in which links bypass it, because one through it failed to open.
     pub(super) no_links_before_ns: u64,
