@@ -35,10 +35,12 @@ pub(crate) enum Logged {
     LinkGivenUp,
     /// A link to a node could not be renewed.
     Renewal,
+    /// A connection to another proxy of the fleet was given up.
+    ProxyGivenUp,
 }
 
 /// Kinds other than [`Closing`].
-const OTHERS: [Logged; 10] = [
+const OTHERS: [Logged; 11] = [
     Logged::LongAnswer,
     Logged::NoAccess,
     Logged::LockRow,
@@ -49,6 +51,7 @@ const OTHERS: [Logged; 10] = [
     Logged::LinkLost,
     Logged::LinkGivenUp,
     Logged::Renewal,
+    Logged::ProxyGivenUp,
 ];
 const KINDS: usize = Closing::COUNT + OTHERS.len();
 
@@ -70,6 +73,7 @@ impl Logged {
             Logged::LinkLost => Closing::COUNT + 7,
             Logged::LinkGivenUp => Closing::COUNT + 8,
             Logged::Renewal => Closing::COUNT + 9,
+            Logged::ProxyGivenUp => Closing::COUNT + 10,
         }
     }
 
@@ -87,6 +91,7 @@ impl Logged {
             Logged::LinkLost => "link_lost",
             Logged::LinkGivenUp => "link_given_up",
             Logged::Renewal => "renewal",
+            Logged::ProxyGivenUp => "proxy_given_up",
         }
     }
 }

@@ -157,7 +157,8 @@ pub(crate) fn tell_suppressed(core: &mut Core, io: &Io) {
             | Logged::Tls
             | Logged::LinkLost
             | Logged::LinkGivenUp
-            | Logged::Renewal => {
+            | Logged::Renewal
+            | Logged::ProxyGivenUp => {
                 tracing::warn!(reason, suppressed, "the same happened more often")
             }
         }

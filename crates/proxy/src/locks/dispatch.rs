@@ -20,10 +20,6 @@ use crate::locks::request::{KeeperRequest, Operation};
 use crate::locks::{answer, batch, core_of, keeper, overview};
 use crate::transactions::{answer as transactions, intake::guard};
 
-/// Requests of a core's clients that may be at other proxies; those here and on other cores have
-/// quotas there.
-const PENDING_MAX: usize = 131_072;
-
 /// A client, or another core, that has this many bytes of answers still to take gets no more lists:
 /// a list is hundreds of times as long as its request.
 const LISTS_BYTES_MAX: usize = 8 * 1024 * 1024;
@@ -100,12 +96,11 @@ fn send(core: &mut Core, io: &mut Io, ticket: Ticket, asker: &Asker, question: &
     let request =
         KeeperRequest { ticket, namespace, operation, name, role: asker.role.as_bytes(), owner };
     if let Some(to) = core.fleet.peers.owner(shard).filter(|_| !asker.was_forwarded) {
-        let is_full = core.fleet.requests.len() > PENDING_MAX;
-        let via = if is_full { None } else { forward(core, io, to, &asker.login, table, &request) };
+        let via = forward(core, io, to, &asker.login, table, &request);
         match (via, core.fleet.requests.get_mut(ticket)) {
             (Some(via), Some(pending)) => pending.at = At::Elsewhere(via),
             (Some(_), None) => {}
-            (None, _) if !is_full && core.fleet.peers.is_paused(to, io.now_ns()) => {
+            (None, _) if core.fleet.peers.is_paused(to, &asker.login, io.now_ns()) => {
                 deliver(core, io, ticket, &Verdict::NotServed(NotServed::Elsewhere).into());
             }
             (None, _) => deliver(core, io, ticket, &Verdict::Quota(Quota::Requests).into()),

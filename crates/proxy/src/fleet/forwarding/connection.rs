@@ -18,6 +18,7 @@ use crate::locks::dispatch;
 use crate::locks::reply::{Reply, Verdict};
 use crate::locks::request::LockRequest;
 use crate::locks::request::Operation;
+use crate::log_limits::Logged;
 use crate::transactions::answer as transactions;
 
 /// A proxy that has not answered a probe for so long is given up. What it was asked may have been
@@ -121,16 +122,17 @@ fn take(
         }
         (Step::Startup, opcode::READY) | (Step::Login, opcode::AUTH_SUCCESS) => {
             link.step = Step::Ready;
+            core.fleet.peers.pauses.end_login(link.address, &link.login);
             let unsent = std::mem::take(&mut link.unsent);
             io.output(link.conn).extend_from_slice(&unsent);
             link.sent.iter_mut().for_each(|(_, sent)| sent.is_sent = true);
             Ok(())
         }
         (Step::Ready, opcode::RESULT | opcode::ERROR) if header.stream > 0 => {
-            let Some(sent) = link.sent.try_remove(header.stream as usize - 1) else {
+            let (to, login) = (link.address, link.login.clone());
+            let Some(sent) = core.fleet.peers.take(key, header.stream as usize - 1) else {
                 return Err("it answered what nobody asked");
             };
-            let (to, login) = (link.address, link.login.clone());
             let Some(SentLock { operation, .. }) = sent.lock else {
                 transactions::forwarded(core, sent.ticket, header, body);
                 return Ok(());
@@ -193,14 +195,20 @@ pub(crate) fn lost(core: &mut Core, io: &mut Io, key: u32, reason: CloseReason) 
 
 fn give_up(core: &mut Core, io: &mut Io, key: usize, why: &str) {
     let Some(link) = core.fleet.peers.links.get(key) else { return };
-    tracing::warn!(core = core.context.index, proxy = %link.address, why, "a connection to another proxy was given up");
+    if let Some(suppressed) = core.context.log_limits.admit(Logged::ProxyGivenUp, io.now_ns()) {
+        tracing::warn!(core = core.context.index, proxy = %link.address, why, suppressed, "a connection to another proxy was given up");
+    }
+    if matches!(link.step, Step::Startup | Step::Login) {
+        let (to, random) = ((link.address, link.login.clone()), core.context.random());
+        core.fleet.peers.pauses.begin_login(to, io.now_ns(), random);
+    }
     io.abort(link.conn);
     end(core, io, key);
 }
 
 /// Answers all that was asked over it with what is known.
 fn end(core: &mut Core, io: &mut Io, key: usize) {
-    let Some(link) = core.fleet.peers.links.try_remove(key) else { return };
+    let Some(link) = core.fleet.peers.remove(key) else { return };
     core.fleet.peers.by.remove(&(link.address, link.login));
     core.connections.forget(link.conn);
     for (_, Sent { ticket, lock, is_sent, .. }) in link.sent {

@@ -17,8 +17,9 @@
 //! | [`request`] | a request is written as a statement |
 //! | [`open`] | connections are opened |
 //! | [`connection`] | connections are watched and closed; answers come in |
-//! | [`pause`] | no connection is opened for a while after TLS has failed |
+//! | [`pause`] | no connection is opened for a while after TLS or a login has failed |
 //! | [`answer`] | an answer is read |
+//! | [`quota`] | requests in flight have limits, of which each role has a share |
 //! | [`withdrawal`] | requests of clients that are gone are withdrawn |
 
 pub(crate) mod request;
@@ -26,6 +27,7 @@ pub(crate) mod connection;
 mod open;
 mod pause;
 mod answer;
+mod quota;
 pub(crate) mod withdrawal;
 
 use std::collections::HashMap;
@@ -42,6 +44,7 @@ use shunt_wire::cql::reader::EnvelopeReader;
 use slab::Slab;
 
 use self::pause::Pauses;
+use self::quota::{ForwardQuota, RequestKind, Usage};
 use crate::locks::request::Operation;
 
 /// The key of the custom payload of a statement that was forwarded.
@@ -129,6 +132,12 @@ struct Sent {
     is_told: bool,
 }
 
+impl Sent {
+    fn kind(&self) -> RequestKind {
+        RequestKind::of(self.lock.map(|lock| lock.operation))
+    }
+}
+
 /// A request on a lock that was forwarded.
 #[derive(Clone, Copy, Debug)]
 struct SentLock {
@@ -148,6 +157,8 @@ struct HopLink {
     reader: EnvelopeReader,
     /// By stream id, less one.
     sent: Slab<Sent>,
+    /// Numbers of the requests in `sent`, by kind.
+    usage: Usage,
     /// Messages that wait for the connection to be ready.
     unsent: Vec<u8>,
     opened_ns: u64,
@@ -164,19 +175,49 @@ pub(crate) struct Peers {
     links: Slab<HopLink>,
     by: HashMap<(SocketAddr, Login), usize>,
     pauses: Pauses,
+    quota: ForwardQuota,
     pub(crate) owners: Option<Arc<Owners>>,
 }
 
 impl Peers {
+    /// Puts a request on a connection. None: the connection, or the share of its role, is full.
+    fn add(&mut self, key: usize, sent: Sent) -> Option<Via> {
+        let link = self.links.get_mut(key)?;
+        let kind = sent.kind();
+        if !link.usage.has_room_on_connection(kind) || !self.quota.has_room(&link.role, kind) {
+            return None;
+        }
+        self.quota.add(&link.role, kind);
+        link.usage.add(kind);
+        Some(Via { link: key, place: link.sent.insert(sent) })
+    }
+
+    /// Takes a request off its connection: it is answered.
+    fn take(&mut self, key: usize, place: usize) -> Option<Sent> {
+        let link = self.links.get_mut(key)?;
+        let sent = link.sent.try_remove(place)?;
+        link.usage.subtract(sent.kind());
+        self.quota.subtract(&link.role, sent.kind());
+        Some(sent)
+    }
+
+    /// Removes a connection with the requests on it.
+    fn remove(&mut self, key: usize) -> Option<HopLink> {
+        let link = self.links.try_remove(key)?;
+        link.sent.iter().for_each(|(_, sent)| self.quota.subtract(&link.role, sent.kind()));
+        Some(link)
+    }
+
     /// The other proxy whose a shard is.
     #[inline]
     pub(crate) fn owner(&self, shard: Shard) -> Option<SocketAddr> {
         self.owners.as_ref().and_then(|owners| owners.0[usize::from(shard) % SHARDS])
     }
 
-    /// True if no connection to this proxy is opened now, because TLS with it has failed.
-    pub(crate) fn is_paused(&self, to: SocketAddr, now_ns: u64) -> bool {
-        self.pauses.holds(to, now_ns)
+    /// True if no connection to this proxy is opened now with this login, because TLS with the
+    /// proxy has failed, or because it has refused the login.
+    pub(crate) fn is_paused(&self, to: SocketAddr, login: &Login, now_ns: u64) -> bool {
+        self.pauses.holds(to, login, now_ns)
     }
 
     /// True if other proxies have shards.

@@ -9,6 +9,7 @@ use slab::Slab;
 
 use crate::client::identity::PoolNames;
 use crate::core::{Core, Peer};
+use crate::fleet::forwarding::quota::Usage;
 use crate::fleet::forwarding::{HopLink, Login, Step};
 use crate::limits;
 
@@ -31,7 +32,7 @@ pub(super) fn link_to(
         return Some(*key);
     }
     let now_ns = io.now_ns();
-    if core.fleet.peers.is_paused(to, now_ns) {
+    if core.fleet.peers.is_paused(to, login, now_ns) {
         return None;
     }
     let role = PoolNames::new(login.as_deref(), None).whole_role;
@@ -52,6 +53,7 @@ pub(super) fn link_to(
         step: Step::Connecting,
         reader: EnvelopeReader::keeping(limits::CARRY_KEPT_BYTES as u32),
         sent: Slab::new(),
+        usage: Usage::default(),
         unsent: Vec::new(),
         opened_ns: now_ns,
         last_received_ns: now_ns,

@@ -17,8 +17,6 @@ use crate::fleet::forwarding::{
 use crate::limits;
 use crate::locks::request::{KeeperRequest as Request, Operation};
 
-/// Requests in flight on one connection.
-const IN_FLIGHT_MAX: usize = 16_384;
 /// What another proxy has to read the rows of a lock before it serves it, and a second for the way.
 const READ_NS: u64 = 3 * limits::SECOND_NS;
 
@@ -95,11 +93,12 @@ fn send(
     let key = link_to(core, io, to, login)?;
     let link = core.fleet.peers.links.get_mut(key)?;
     let waiting = link.unsent.len() + io.backlog(link.conn);
-    if link.sent.len() >= IN_FLIGHT_MAX || waiting > limits::LINK_BACKLOG_BYTES_MAX {
+    if waiting > limits::LINK_BACKLOG_BYTES_MAX {
         return None;
     }
     let is_sent = link.step == Step::Ready;
-    let via = Via { link: key, place: link.sent.insert(Sent { is_sent, ..sent }) };
+    let via = core.fleet.peers.add(key, Sent { is_sent, ..sent })?;
+    let link = core.fleet.peers.links.get_mut(key)?;
     link.used_ns = io.now_ns();
     let (flags, stream, length) = (flag::CUSTOM_PAYLOAD, via.stream(), body.len() as u32);
     let header =

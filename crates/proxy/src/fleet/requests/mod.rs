@@ -121,6 +121,7 @@ impl Requests {
     }
 
     /// Number of requests.
+    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.pending.len()
     }
