@@ -47,6 +47,12 @@ pub(crate) fn accept(core: &mut Core, io: &mut Io, conn: ConnId, origin: &Accept
     core.context.metrics.clients.add(1);
     let per_core = core.context.config.clients_max.div_ceil(core.context.config.cores.max(1));
     if core.clients.len() - core.clients.turned_away > per_core {
+        let displaced = core.clients.displaced_by(slot, per_core);
+        if let Some(displaced) = displaced.filter(|_| !core.context.draining) {
+            core.context.metrics.clients_refused.of(Refusal::TooMany).add(1);
+            closing::abort(core, io, displaced.slot, Closing::TooMany, DISPLACED);
+            return;
+        }
         core.context.metrics.clients_refused.of(Refusal::TooMany).add(1);
         if core.context.draining || !core.clients.turn_away(slot, io.now_ns()) {
             // Each client holds a file descriptor that links may need.
@@ -61,6 +67,9 @@ pub(crate) fn accept(core: &mut Core, io: &mut Io, conn: ConnId, origin: &Accept
 /// Error text for clients beyond `clients_max`.
 pub(crate) const TOO_MANY: &str =
     "clients_max is reached on this proxy, which takes no more clients";
+
+/// Reason for closing a client that has not logged in, to make room for another one.
+const DISPLACED: &str = "clients_max is reached, and its host has the most clients that have not logged in: a client of another host got its place";
 
 /// A request that no node answers: OPTIONS, STARTUP, AUTH_RESPONSE, REGISTER.
 pub(crate) fn take_request(

@@ -11,6 +11,7 @@ use crate::client::heavy::{Heavy, Owner};
 use crate::client::identity::Drivers;
 use crate::client::inbox::Inbox;
 use crate::client::login_line::LoginLine;
+use crate::client::newcomers::Newcomers;
 use crate::client::news::{Announcing, SchemaNews};
 use crate::client::{Client, Phase, Stall};
 use crate::fleet::statements;
@@ -30,6 +31,8 @@ pub(crate) struct Clients {
     /// Number of such clients since that time.
     turned_away_since: usize,
     turned_away_from_ns: u64,
+    /// Clients that have not logged in, by host.
+    newcomers: Newcomers,
     pub(crate) drivers: Drivers,
     /// Clients with a v5 segment to complete before this turn's flush.
     pub(crate) dirty: Vec<u32>,
@@ -58,12 +61,28 @@ impl Clients {
     ) -> u32 {
         // 0 means no client, and the last two numbers mean the proxy itself.
         self.ids = if self.ids >= u32::MAX - 2 { 1 } else { self.ids + 1 };
-        self.slots.insert(Client::new(conn, self.ids, local, peer, deadline_ns)) as u32
+        let slot = self.slots.vacant_key() as u32;
+        let client = ClientRef { slot, id: self.ids };
+        let newcomer = self.newcomers.join(peer.counted_host(), client);
+        let new = Client { newcomer, ..Client::new(conn, client.id, local, peer, deadline_ns) };
+        self.slots.insert(new) as u32
+    }
+
+    /// A client is no newcomer any more.
+    fn leave_newcomers(newcomers: &mut Newcomers, slot: u32, client: &Client) {
+        let reference = ClientRef { slot, id: client.id };
+        newcomers.leave(client.peer.counted_host(), client.newcomer, reference);
+    }
+
+    /// The client that makes room for a new one of another host, on a core with so many places.
+    pub(crate) fn displaced_by(&self, slot: u32, places: usize) -> Option<ClientRef> {
+        self.newcomers.displaced_by(self.get(slot)?.peer.counted_host(), places)
     }
 
     pub(crate) fn try_remove(&mut self, slot: u32) -> Option<Client> {
         let removed = self.slots.try_remove(slot as usize)?;
         self.turned_away -= usize::from(removed.phase == Phase::TurnedAway);
+        Self::leave_newcomers(&mut self.newcomers, slot, &removed);
         if let Some(held) = &removed.held_login {
             self.login_line.forget(removed.peer.counted_host(), held);
         }
@@ -80,6 +99,7 @@ impl Clients {
         let may_wait = self.turned_away.max(self.turned_away_since) < limits::TURNED_AWAY_MAX;
         if let Some(client) = self.slots.get_mut(slot as usize).filter(|_| may_wait) {
             self.turned_away += 1;
+            Self::leave_newcomers(&mut self.newcomers, slot, client);
             self.turned_away_since += 1;
             (client.phase, client.handshake_deadline_ns) =
                 (Phase::TurnedAway, now_ns + limits::TURNED_AWAY_NS);
@@ -160,8 +180,9 @@ impl Clients {
 
     /// Takes the client's queries from here on.
     pub(crate) fn is_ready(&mut self, slot: u32) {
-        if let Some(client) = self.get_mut(slot) {
+        if let Some(client) = self.slots.get_mut(slot as usize) {
             client.phase = Phase::Ready;
+            Self::leave_newcomers(&mut self.newcomers, slot, client);
         }
     }
 

@@ -20,7 +20,7 @@ use shunt_wire::cql::statement::{TEXT_BYTES_MAX, classify};
 
 use crate::client::account::{LoginToken, token_as_read};
 use crate::client::login_line::HeldLogin;
-use crate::client::{Client, Phase, Stall, Switch, closing};
+use crate::client::{Client, Stall, Switch, closing};
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
 use crate::ids::{ClientRef, LinkKey, PoolId};
@@ -404,10 +404,10 @@ pub(crate) fn complete_switch(core: &mut Core, io: &mut Io, client: ClientRef, i
     let Some(found) = core.clients.find_mut(client) else { return };
     let Some(switch) = found.switch.take_if(|switch| switch.pool == id) else { return };
     let old = found.pool.replace(switch.pool);
-    if switch.login {
-        found.phase = Phase::Ready;
-    }
     let by_certificate = found.identity.is_some();
+    if switch.login {
+        core.clients.is_ready(client.slot);
+    }
     if let Some(pool) = core.router.pools.get_mut(id) {
         pool.admitted = true;
     }

@@ -24,6 +24,7 @@ pub(crate) mod inbox;
 pub(crate) mod login;
 pub(crate) mod login_failures;
 pub(crate) mod login_line;
+mod newcomers;
 mod news;
 pub mod selection;
 pub(crate) mod times;
@@ -178,6 +179,8 @@ pub(crate) struct Client {
     pub(crate) lock_requests: u32,
     /// OPTIONS that it sent before it logged in.
     pub(crate) early_options: u8,
+    /// Its number among the clients that have not logged in.
+    pub(crate) newcomer: u64,
     /// Address it connected to, which `system.local` shows.
     pub(crate) local: SocketAddr,
     /// The client as the acceptor knows it.
@@ -245,6 +248,7 @@ impl Client {
             writes_taken: 0,
             may_be_heavy: false,
             early_options: 0,
+            newcomer: 0,
         }
     }
 

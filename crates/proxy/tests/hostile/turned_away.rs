@@ -1,8 +1,11 @@
 //! Clients beyond `clients_max`: they are told why, take no other client's place, and wait for
-//! nothing.
+//! nothing. Clients that have not logged in make room for those of other hosts.
+
+use std::net::SocketAddr;
 
 use shunt_proxy::metrics::Closing;
 use shunt_reactor::sim::{HostId, SECOND};
+use shunt_reactor::{Accepted, CloseReason, ConnId, Io, Service};
 use shunt_testing::{bytes, simulated};
 use shunt_wire::cql::envelope::opcode;
 use shunt_wire::cql::message::error_code::OVERLOADED;
@@ -92,4 +95,68 @@ fn no_more_than_so_many_are_told_in_a_second() {
     assert_eq!(told, 64);
     testbed.run_for(SECOND);
     assert_eq!(ask(&mut testbed), 1);
+}
+
+/// A host that opens connections and sends nothing.
+struct SilentHost {
+    server: SocketAddr,
+    closed: usize,
+}
+
+impl Service for SilentHost {
+    /// Number of further connections.
+    type Mail = usize;
+
+    fn accepted(&mut self, _io: &mut Io, _conn: ConnId, _origin: &Accepted) {}
+    fn connected(&mut self, _io: &mut Io, _conn: ConnId) {}
+
+    fn received(&mut self, _io: &mut Io, _conn: ConnId, data: &[u8]) -> usize {
+        data.len()
+    }
+
+    fn closed(&mut self, _io: &mut Io, _conn: ConnId, _reason: CloseReason) {
+        self.closed += 1;
+    }
+
+    fn drained(&mut self, _io: &mut Io, _conn: ConnId) {}
+    fn timer(&mut self, _io: &mut Io, _key: u64) {}
+
+    fn mail(&mut self, io: &mut Io, count: usize) {
+        for _ in 0..count {
+            io.connect(self.server, SECOND);
+        }
+    }
+
+    fn turn_ended(&mut self, _io: &mut Io) {}
+}
+
+#[test]
+fn silent_connections_of_one_host_make_room_for_clients_of_others() {
+    let mut testbed = Testbed::bare(|options| options.config.clients_max = 64);
+    let first = inside(&mut testbed);
+    let server = testbed.scene.proxy;
+    let silent = testbed.scene.world.add("silent", SilentHost { server, closed: 0 });
+    let closed = |testbed: &Testbed| testbed.scene.world.host(silent).closed;
+    testbed.scene.world.post(silent, 63);
+    testbed.run_for(SECOND / 10);
+    assert_eq!(closed(&testbed), 0);
+    // The places of all but a sixteenth, which that host keeps.
+    for taken in 1..=59 {
+        inside(&mut testbed);
+        assert_eq!(closed(&testbed), taken, "one makes room for each");
+    }
+    let late = testbed.offender();
+    testbed.send(late, &bytes::options(4, 1));
+    testbed.closed(late);
+    assert_eq!(testbed.take_answers(late)[0].error().0, OVERLOADED);
+    assert!(!testbed.scene.world.host(first).is_closed(), "it has logged in");
+    // More connections of the same host take no place of the clients that are inside.
+    testbed.scene.world.post(silent, 200);
+    testbed.run_for(2 * SECOND);
+    assert_eq!(closed(&testbed), 259);
+    let metrics = &testbed.scene.metrics[0];
+    assert_eq!(
+        (metrics.clients.get(), metrics.clients_closed.of(Closing::TooMany).get()),
+        (64, 260)
+    );
 }

@@ -1,0 +1,119 @@
+//! Clients that have not logged in, by host. When a core has as many clients as it may, the oldest
+//! newcomer of the host with the most of them makes room for a client of another host.
+//!
+//! This must never:
+//! - take the place of a client that has logged in, or of one that is told why it is turned away;
+//! - take the place of a newcomer of a host that has few: up to a sixteenth of the places;
+//! - let two hosts take each other's places in turn: only a host with fewer newcomers gains one.
+
+use std::collections::{BTreeSet, HashMap};
+
+use shunt_reactor::ClientHost;
+
+use crate::ids::ClientRef;
+
+/// Part of a core's places for clients that the newcomers of one host always have.
+const HOST_PARTS: usize = 16;
+
+/// The clients of a core that have not logged in.
+#[derive(Default)]
+pub(crate) struct Newcomers {
+    /// Number of the last newcomer.
+    last: u64,
+    /// Newcomers of each host, by number: the oldest is the first.
+    hosts: HashMap<ClientHost, BTreeSet<(u64, u32, u32)>>,
+    /// Hosts by the number of their newcomers.
+    by_count: BTreeSet<(usize, ClientHost)>,
+}
+
+impl Newcomers {
+    /// A client has come. Returns its number among newcomers.
+    pub(super) fn join(&mut self, host: ClientHost, client: ClientRef) -> u64 {
+        self.last += 1;
+        let clients = self.hosts.entry(host).or_default();
+        self.by_count.remove(&(clients.len(), host));
+        clients.insert((self.last, client.slot, client.id));
+        self.by_count.insert((clients.len(), host));
+        self.last
+    }
+
+    /// A client has logged in or is gone, or gets no place.
+    pub(super) fn leave(&mut self, host: ClientHost, number: u64, client: ClientRef) {
+        let Some(clients) = self.hosts.get_mut(&host) else { return };
+        let before = clients.len();
+        if !clients.remove(&(number, client.slot, client.id)) {
+            return;
+        }
+        self.by_count.remove(&(before, host));
+        if clients.is_empty() {
+            self.hosts.remove(&host);
+        } else {
+            self.by_count.insert((before - 1, host));
+        }
+    }
+
+    /// The newcomer that makes room for a newcomer of this host, which has been counted, on a core
+    /// with so many places.
+    pub(super) fn displaced_by(&self, host: ClientHost, places: usize) -> Option<ClientRef> {
+        let (count, heaviest) = self.by_count.last()?;
+        let own = self.hosts.get(&host).map_or(0, BTreeSet::len);
+        if *count <= own || *count <= places.div_ceil(HOST_PARTS) {
+            return None;
+        }
+        let (_, slot, id) = *self.hosts.get(heaviest)?.first()?;
+        Some(ClientRef { slot, id })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host(last: u8) -> ClientHost {
+        ClientHost::Network(std::net::IpAddr::from([192, 0, 2, last]))
+    }
+
+    fn client(slot: u32) -> ClientRef {
+        ClientRef { slot, id: slot + 1 }
+    }
+
+    /// Newcomers of these hosts, in slots from 0, and their numbers.
+    fn newcomers(hosts: &[u8]) -> (Newcomers, Vec<u64>) {
+        let mut newcomers = Newcomers::default();
+        let numbers = hosts.iter().zip(0..);
+        let numbers =
+            numbers.map(|(last, slot)| newcomers.join(host(*last), client(slot))).collect();
+        (newcomers, numbers)
+    }
+
+    #[test]
+    fn the_oldest_of_the_host_with_the_most_makes_room() {
+        let (mut newcomers, numbers) = newcomers(&[2, 1, 1, 2, 1, 3]);
+        assert_eq!(newcomers.displaced_by(host(3), 16), Some(client(1)));
+        newcomers.leave(host(1), numbers[1], client(1));
+        newcomers.leave(host(1), numbers[1], client(1));
+        newcomers.leave(host(1), numbers[4], client(4));
+        assert_eq!(newcomers.displaced_by(host(3), 16), Some(client(0)), "two of host 2");
+    }
+
+    #[test]
+    fn hosts_with_as_many_or_few_newcomers_keep_their_places() {
+        let (mut newcomers, _) = newcomers(&[1, 1, 1, 2, 2]);
+        assert_eq!(newcomers.displaced_by(host(1), 16), None, "it has the most itself");
+        assert_eq!(newcomers.displaced_by(host(2), 48), None, "a sixteenth of the places");
+        assert_eq!(newcomers.displaced_by(host(2), 47), None, "rounded up");
+        assert_eq!(newcomers.displaced_by(host(2), 32), Some(client(0)));
+        newcomers.join(host(2), client(5));
+        assert_eq!(newcomers.displaced_by(host(2), 32), None, "as many as the other host");
+    }
+
+    #[test]
+    fn clients_that_leave_are_forgotten_with_their_host() {
+        let (mut newcomers, numbers) = newcomers(&[1, 2, 1]);
+        for (slot, last) in [(0, 1), (1, 2), (2, 1)] {
+            newcomers.leave(host(last), numbers[slot as usize], client(slot));
+        }
+        assert!(newcomers.hosts.is_empty() && newcomers.by_count.is_empty());
+        assert_eq!(newcomers.displaced_by(host(3), 16), None);
+    }
+}
