@@ -30,7 +30,7 @@ pub(crate) fn take_request(
     let locks = &mut core.fleet.locks;
     let is_release =
         namespace == Namespace::Durable && matches!(operation, Operation::Release { .. });
-    if is_release && !locks.backlog.has_room(locks.effects.rows_count()) {
+    if is_release && !locks.backlog.has_room(locks.effects.rows_count(), role) {
         // Its row could not be written: the lock would be held for the shard's next owner.
         locks.effects.reply(ticket, Outcome::Quota(Quota::Requests));
         return None;

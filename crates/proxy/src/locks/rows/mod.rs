@@ -30,6 +30,10 @@ const ROLE_BYTES_MAX: usize = limits::HANDSHAKE_BYTES_MAX as usize - 1;
 /// Rows of one page of a partition.
 const PAGE_ROWS: i32 = 2_000;
 
+/// Free rows of the backlog that are sent when a free row was written: nodes that answer fast get
+/// more of them than a tick sends, and no answer costs more than these.
+const SENT_PER_ANSWER: usize = 64;
+
 /// Writes a row; `values` are as [`super::effects::Effects::rows`] has them. A free row that cannot
 /// be sent now is sent later: its lock would be held for the shard's next owner.
 pub(super) fn write(core: &mut Core, io: &mut Io, id: WriteId, timestamp_us: i64, values: &[u8]) {
@@ -54,10 +58,11 @@ fn send(core: &mut Core, io: &mut Io, id: WriteId, timestamp_us: i64, values: &[
     statements::ask::ask(core, io, Whose::Write(id), WRITE, values, &levels, None)
 }
 
-/// Sends free rows that could not be before. Late ones do no harm: whoever has been granted the
-/// lock since has a later row.
-fn send_unsent(core: &mut Core, io: &mut Io) {
-    while let Some((timestamp_us, values)) = core.fleet.locks.backlog.take() {
+/// Sends up to so many free rows that could not be before. Late ones do no harm: whoever has been
+/// granted the lock since has a later row.
+fn send_unsent(core: &mut Core, io: &mut Io, max: usize) {
+    for _ in 0..max {
+        let Some((timestamp_us, values)) = core.fleet.locks.backlog.take() else { return };
         if !send(core, io, WriteId::UNWATCHED, timestamp_us, &values) {
             core.fleet.locks.backlog.put_back(timestamp_us, values);
             return;
@@ -103,7 +108,7 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io) {
             read_partition(core, io, load, None);
         }
     }
-    send_unsent(core, io);
+    send_unsent(core, io, usize::MAX);
 }
 
 fn is_awaited(core: &Core, load: LoadId) -> bool {
@@ -113,6 +118,10 @@ fn is_awaited(core: &Core, load: LoadId) -> bool {
 /// The answer to a write.
 pub(crate) fn written(core: &mut Core, io: &mut Io, id: WriteId, heard: &Heard<'_>) {
     if id == WriteId::UNWATCHED {
+        // After an error the nodes have until the next tick.
+        if matches!(heard, Heard::Result(_)) {
+            send_unsent(core, io, SENT_PER_ANSWER);
+        }
         return;
     }
     let written = match heard {
