@@ -3,7 +3,7 @@
 use shunt_reactor::Io;
 
 use super::intake::owner;
-use super::{levels, recovery, table_identity, writes};
+use super::{levels, planning, recovery, table_identity, writes};
 use crate::core::Core;
 use crate::metrics::TransactionEvent;
 use crate::transactions::timer::set_due;
@@ -31,6 +31,7 @@ pub(super) fn hurry(core: &mut Core, io: &mut Io) {
 
 /// Writes low marks, repeats what could not be sent, and counts.
 pub(crate) fn tick(core: &mut Core, io: &mut Io) {
+    planning::tick(core, io);
     if core.fleet.transactions.table.is_none() {
         return;
     }

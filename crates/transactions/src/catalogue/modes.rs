@@ -189,6 +189,13 @@ impl TableModes {
         self.routed.get(keyspace)?.get(table).copied()
     }
 
+    /// True if a plan on this table that was made with the other modes may not be used with these.
+    /// A table of the mode `unsafe` counts as its keyspace.
+    pub fn differs_on(&self, other: &TableModes, keyspace: &str, table: &str) -> bool {
+        self.routing(keyspace, table) != other.routing(keyspace, table)
+            || self.with_unsafe.contains(keyspace) != other.with_unsafe.contains(keyspace)
+    }
+
     /// Tables that exactly one of the two decides by rows in memory, by keyspace and name.
     pub fn decided_otherwise<'m>(&'m self, other: &'m TableModes) -> Vec<(&'m str, &'m str)> {
         let here = self.decided().filter(|table| !other.decides(*table));

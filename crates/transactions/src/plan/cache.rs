@@ -120,6 +120,12 @@ impl Plans {
         }
     }
 
+    /// Drops the plans for which this is true.
+    pub fn forget_where(&mut self, is_outdated: impl Fn(&Plan) -> bool) {
+        self.by_text
+            .retain(|_, entry| !matches!(entry, Entry::Ready { plan, .. } if is_outdated(plan)));
+    }
+
     /// Drops all plans.
     pub fn forget_all(&mut self) {
         self.by_text.retain(|_, entry| matches!(entry, Entry::Planning(_)));

@@ -61,6 +61,8 @@ pub(crate) enum Effect {
     IdentityKnown(IdentityWaiter, IdentityAnswer),
     /// Takes in a plan, or why there is none.
     PlanReady(Waiter, Result<Arc<Plan>, Failure>),
+    /// Has texts planned that wait for it.
+    PlanWaiting,
     /// Sends a request to its shard's owner: its client may do what it does. The second of the
     /// ticket says that it was forwarded.
     SendToOwner {

@@ -11,7 +11,8 @@ use crate::transactions::part::{IdentityWaiter, OneWrite};
 use crate::transactions::planning::texts::Waiter;
 use crate::transactions::timer::set_due;
 use crate::transactions::{
-    answer, conditional, confirmation, evaluation, execute, log, recovery, shards, time, writes,
+    answer, conditional, confirmation, evaluation, execute, log, planning, recovery, shards, time,
+    writes,
 };
 
 /// Performs all queued effects. Further effects that they cause are left for the next call.
@@ -58,6 +59,7 @@ pub(crate) fn perform(core: &mut Core, io: &mut Io) {
             Effect::PlanReady(Waiter::Prepare(ticket, _), Err(failed)) => {
                 core.fleet.transactions.fail(ticket, &failed)
             }
+            Effect::PlanWaiting => planning::serve_line(core, io),
             Effect::SendToOwner { ticket, login, known, message } => {
                 owner::send_to_owner(core, io, ticket, &login, &known.domain, &message);
             }

@@ -153,8 +153,12 @@ pub(super) fn modes_read(core: &mut Core, io: &mut Io, poll: Poll, heard: &Heard
     routed.rules = core.router.modes.rules.clone();
     routed.trust = core.router.modes.trust;
     if routed != core.router.modes {
-        // A plan depends on the modes that it was made with.
-        core.fleet.transactions.plannings.plans.forget_all();
+        // A plan depends on the modes of its tables, as it was made with them. Changes of other
+        // tables, which any role may make of its own, leave it as it is.
+        let before = &core.router.modes;
+        let is_other = |table: &Table| routed.differs_on(before, &table.keyspace, &table.name);
+        let plans = &mut core.fleet.transactions.plannings.plans;
+        plans.forget_where(|plan| plan.tables().into_iter().any(|table| is_other(table)));
     }
     core.router.modes = routed;
     pause::end_finished_wait(core, now_ns);

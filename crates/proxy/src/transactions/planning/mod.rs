@@ -1,8 +1,10 @@
 //! From a text to a plan: tables are read from the schema, and statements are prepared at a node.
 //!
 //! A plan is kept for [`KEPT_NS`], because tables change. A text is planned once for all who wait.
-//! There is no deadline here: each question has one of its own, and there are few.
+//! A planning has no deadline: each question has one of its own, and there are few. Transactions
+//! whose client has as many texts planned as it may have wait in line ([`line`]).
 
+mod line;
 pub(super) mod texts;
 
 use std::collections::HashMap;
@@ -15,6 +17,7 @@ use shunt_transactions::catalogue::switching::TableState;
 use shunt_transactions::plan::cache::Entry;
 use shunt_transactions::plan::schema::{self, Table, Types};
 use shunt_transactions::plan::{Draft, Outline, Plan, PreparedText};
+use shunt_transactions::request::Request;
 use shunt_wire::cql::message::{Consistency, ErrorMessage, ResultMessage, Rows, error_code};
 
 use super::{evaluation, levels, modes};
@@ -70,13 +73,8 @@ pub(super) fn request(
         return;
     }
     let is_prepare = matches!(waiter, Some(Waiter::Prepare(..)));
-    if !has_room(plannings, who, is_prepare) {
-        let fault = Fault::overloaded(
-            "Shunt: too many transactions are being planned; ask again, or prepare your statements",
-        );
-        return waiter
-            .into_iter()
-            .for_each(|waiter| give(core, waiter, Err(&fault.clone().into())));
+    if !has_room(&plannings.planning, who, is_prepare) {
+        return waiter.into_iter().for_each(|waiter| wait(core, who, waiter));
     }
     let outline = match Outline::parse(text, keyspace) {
         Ok(outline) => outline,
@@ -137,10 +135,52 @@ fn ask_about_keyspace(core: &mut Core, io: &mut Io, number: u64, domain: &str) {
     }
 }
 
+/// Puts a transaction in line until its text may be planned. Clients that prepare a text, and
+/// those whose share of the line is full, are told to ask again.
+fn wait(core: &mut Core, who: &Arc<str>, waiter: Waiter) {
+    let keeper = &mut core.fleet.transactions;
+    let deadline_ms = match waiter {
+        Waiter::Job(number) => keeper.jobs.get(&number).map(|job| (number, job.deadline_ms)),
+        Waiter::Prepare(..) => None,
+    };
+    let waits = deadline_ms
+        .is_some_and(|(number, deadline_ms)| keeper.plannings.line.join(who, number, deadline_ms));
+    if !waits {
+        refuse(core, waiter);
+    }
+}
+
+fn refuse(core: &mut Core, waiter: Waiter) {
+    let fault = Fault::overloaded(
+        "Shunt: too many transactions are being planned; ask again, or prepare your statements",
+    );
+    give(core, waiter, Err(&fault.into()));
+}
+
+/// Has the texts planned that wait for it, as many as there is room for.
+pub(super) fn serve_line(core: &mut Core, io: &mut Io) {
+    loop {
+        let Plannings { planning, line, .. } = &mut core.fleet.transactions.plannings;
+        let Some(number) = line.next(|who| has_room(planning, who, false)) else { return };
+        let Some(job) = core.fleet.transactions.jobs.get(&number) else { continue };
+        let (who, message) = (Arc::clone(&job.who), job.message.clone());
+        // It was read when the transaction came.
+        if let Ok(asked) = Request::decode(&message) {
+            request(core, io, (asked.text, asked.keyspace), &who, Waiter::Job(number));
+        }
+    }
+}
+
+/// Refuses the transactions in line whose deadline has passed.
+pub(super) fn tick(core: &mut Core, io: &Io) {
+    let late = core.fleet.transactions.plannings.line.take_late(io.now_ns() / 1_000_000);
+    late.into_iter().for_each(|number| refuse(core, Waiter::Job(number)));
+}
+
 /// True if one more text may be planned for this client.
-fn has_room(plannings: &Plannings, who: &Arc<str>, is_prepare: bool) -> bool {
+fn has_room(plannings: &HashMap<u64, Planning>, who: &Arc<str>, is_prepare: bool) -> bool {
     let (mut all, mut prepares) = ([0; 2], [0; 2]);
-    for planning in plannings.planning.values() {
+    for planning in plannings.values() {
         let is_theirs = usize::from(planning.who == *who);
         all = [all[0] + 1, all[1] + is_theirs];
         if planning.is_prepare {
@@ -515,6 +555,9 @@ fn end(core: &mut Core, io: &mut Io, number: u64, plan: Option<Arc<Plan>>) {
     });
     for waiter in planning.waiting {
         give(core, waiter, plan.as_ref().ok_or(&failed));
+    }
+    if !core.fleet.transactions.plannings.line.is_empty() {
+        core.fleet.transactions.effects.list.push(Effect::PlanWaiting);
     }
 }
 

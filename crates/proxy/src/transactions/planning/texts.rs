@@ -9,6 +9,7 @@ use shunt_transactions::plan::schema::{Table, Types};
 use shunt_transactions::plan::{Draft, Outline, PreparedText};
 
 use crate::transactions::job::Failure;
+use crate::transactions::planning::line::PlanningLine;
 
 /// A waiter for a plan.
 #[derive(Clone, Debug, PartialEq)]
@@ -47,4 +48,6 @@ pub(crate) struct Plannings {
     pub(crate) plans: Plans,
     pub(crate) planning: HashMap<u64, Planning>,
     pub(crate) number: u64,
+    /// Transactions that wait until their texts may be planned.
+    pub(super) line: PlanningLine,
 }

@@ -332,3 +332,22 @@ fn ten_thousand_tables_are_looked_for_in_the_longest_text_at_once() {
     assert!(!modes.may_be_in(&text));
     assert!(modes.may_be_in(&format!("{text} tabletabletable9999")));
 }
+
+/// Any role may change the modes of its own tables, again and again.
+#[test]
+fn a_change_of_one_table_concerns_plans_on_it_alone() {
+    let modes = |rows: &[(&str, &str, &str)]| {
+        let mut modes = TableModes::default();
+        rows.iter().for_each(|(keyspace, table, mode)| modes.add(keyspace, table, mode));
+        modes
+    };
+    let before = modes(&[("ks", "one", "full"), ("ks", "two", "mixed_reads")]);
+    let after = modes(&[("ks", "one", "full"), ("ks", "two", "full"), ("mine", "t", "unsafe")]);
+    for (modes, other) in [(&before, &after), (&after, &before)] {
+        for (keyspace, table, differs) in
+            [("ks", "one", false), ("ks", "two", true), ("ks", "three", false), ("mine", "t", true)]
+        {
+            assert_eq!(modes.differs_on(other, keyspace, table), differs, "{keyspace}.{table}");
+        }
+    }
+}
