@@ -2,6 +2,8 @@
 
 use std::fmt::{Debug, Write};
 use std::io::IsTerminal;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use shunt_proxy::config::LogFormat;
 use tracing::{Event, Subscriber};
@@ -13,6 +15,8 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, fmt, reload};
+
+use crate::log_queue::{LogQueue, QueueWriter};
 
 /// Changes the filter of the running program.
 pub(crate) struct FilterHandle(reload::Handle<EnvFilter, Registry>);
@@ -54,6 +58,19 @@ pub(crate) fn filter(text: &str) -> Result<EnvFilter, String> {
     EnvFilter::try_new(text).map_err(|error| format!("`{text}`: {error}"))
 }
 
+/// The queue of the process.
+static QUEUE: OnceLock<Arc<LogQueue>> = OnceLock::new();
+
+/// Time that the end of the program leaves standard error for the last lines.
+const FLUSH: Duration = Duration::from_secs(1);
+
+/// Has the last lines written, before the program ends.
+pub(crate) fn finish() {
+    if let Some(queue) = QUEUE.get() {
+        queue.flush(FLUSH);
+    }
+}
+
 /// Starts logging; call it once.
 ///
 /// # Errors
@@ -61,10 +78,12 @@ pub(crate) fn filter(text: &str) -> Result<EnvFilter, String> {
 pub(crate) fn start(log: &str, format: LogFormat) -> Result<FilterHandle, String> {
     let (filter, handle) = reload::Layer::new(filter(log)?);
     let ansi = std::io::stderr().is_terminal();
+    let queue = LogQueue::start(std::io::stderr()).map_err(|error| error.to_string())?;
     let started = tracing_subscriber::registry()
         .with(filter)
-        .with(layer(format, ansi, std::io::stderr))
+        .with(layer(format, ansi, QueueWriter(Arc::clone(&queue))))
         .try_init();
+    let _ = QUEUE.set(queue);
     started.map_err(|error| error.to_string())?;
     std::panic::set_hook(Box::new(|panic| tracing::error!(%panic, "internal error")));
     Ok(FilterHandle(handle))
@@ -164,7 +183,7 @@ where
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
-    use std::sync::{Arc, Mutex};
+    use std::sync::Mutex;
 
     use super::*;
 

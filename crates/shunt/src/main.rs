@@ -14,6 +14,7 @@ mod fleet;
 mod help;
 mod lock;
 mod locks;
+mod log_queue;
 mod logging;
 mod multiget;
 #[cfg(feature = "node")]
@@ -35,6 +36,12 @@ use exit::Exit;
 use settings::Settings;
 
 fn main() -> ExitCode {
+    let code = run();
+    logging::finish();
+    code
+}
+
+fn run() -> ExitCode {
     let (cli, sources) = match file_defaults::parse(std::env::args_os().collect()) {
         Ok(parsed) => parsed,
         Err(exit) => return exit.into(),
