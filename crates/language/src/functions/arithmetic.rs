@@ -101,7 +101,8 @@ impl Number {
             Number::Whole(value) => *value,
             Number::Float(value) => *value as i64,
             Number::Big(value) => low_bits(value),
-            Number::Decimal(value) => low_bits(&value.truncated()),
+            // The last 64 bits of a number with more zeros are zeros.
+            Number::Decimal(value) => value.truncated().map_or(0, |whole| low_bits(&whole)),
         }
     }
 
@@ -116,14 +117,14 @@ impl Number {
     }
 
     #[allow(clippy::cast_possible_truncation, reason = "Java's conversions are lossy")]
-    fn to_big(&self) -> BigInt {
-        match self {
+    fn to_big(&self) -> Option<BigInt> {
+        Some(match self {
             Number::Whole(value) => BigInt::from(*value),
             Number::Big(value) => value.clone(),
             // Through a long.
             Number::Float(value) => BigInt::from(*value as i64),
-            Number::Decimal(value) => value.truncated(),
-        }
+            Number::Decimal(value) => return value.truncated(),
+        })
     }
 
     /// Like `BigDecimal.valueOf`: a float takes the digits of its text.
@@ -165,7 +166,7 @@ impl Number {
             NativeType::Double if self.to_float().is_nan() => f64::NAN.to_be_bytes().to_vec(),
             NativeType::Float => (self.to_float() as f32).to_be_bytes().to_vec(),
             NativeType::Double => self.to_float().to_be_bytes().to_vec(),
-            NativeType::Varint => encode_varint(&self.to_big()),
+            NativeType::Varint => encode_varint(&self.to_big()?),
             NativeType::Decimal => self.to_decimal()?.encode(),
             _ => return None,
         })
@@ -179,17 +180,17 @@ fn low_bits(value: &BigInt) -> i64 {
 }
 
 impl Decimal {
-    /// The whole part. A number too large for its digits to fit memory becomes zero; no column
-    /// holds one.
-    fn truncated(&self) -> BigInt {
+    /// The whole part; none if it ends with more than [`SHIFT_MAX`] zeros.
+    fn truncated(&self) -> Option<BigInt> {
         let digits = self.scale.unsigned_abs();
-        match self.scale {
+        Some(match self.scale {
             0 => self.unscaled.clone(),
-            ..0 if digits > SHIFT_MAX => BigInt::ZERO,
+            ..0 if self.unscaled == BigInt::ZERO => BigInt::ZERO,
+            ..0 if digits > SHIFT_MAX => return None,
             ..0 => &self.unscaled * BigInt::from(10).pow(digits),
             _ if u64::from(digits) > self.unscaled.bits() => BigInt::ZERO,
             _ => &self.unscaled / BigInt::from(10).pow(digits),
-        }
+        })
     }
 
     /// The unscaled value with more digits behind the point.
@@ -256,7 +257,10 @@ pub(super) fn apply(
             right.to_float(),
             result == NativeType::Float,
         )),
-        NativeType::Varint => Number::Big(bigs(operator, &left.to_big(), &right.to_big())?),
+        NativeType::Varint => {
+            let (left, right) = left.to_big().zip(right.to_big()).ok_or_else(invalid)?;
+            Number::Big(bigs(operator, &left, &right)?)
+        }
         NativeType::Decimal => {
             let no_decimal =
                 || "A NaN or an infinity cannot be converted into a decimal".to_owned();
@@ -382,8 +386,12 @@ pub(super) fn negate(native: NativeType, bytes: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// `abs` and similar functions. Powers and logarithms have the precision of a double.
-pub(super) fn math(math: Math, native: NativeType, bytes: &[u8]) -> Option<Vec<u8>> {
-    let number = read(native, bytes)?;
+pub(super) fn math(
+    math: Math,
+    native: NativeType,
+    bytes: &[u8],
+) -> Result<Option<Vec<u8>>, String> {
+    let Some(number) = read(native, bytes) else { return Ok(None) };
     let result = match (math, &number) {
         (Math::Abs, Number::Whole(value)) => Number::Whole(value.wrapping_abs()),
         (Math::Abs, Number::Float(value)) => Number::Float(value.abs()),
@@ -406,13 +414,17 @@ pub(super) fn math(math: Math, native: NativeType, bytes: &[u8]) -> Option<Vec<u
                 let unscaled = divide_half_up(&value.unscaled, &BigInt::from(10).pow(scale));
                 Number::Decimal(Decimal { unscaled, scale: 0 })
             }
-            Err(_) => Number::Decimal(Decimal { unscaled: value.truncated(), scale: 0 }),
+            Err(_) => {
+                let too_long = || format!("the decimal {value} has too many digits to be rounded");
+                let unscaled = value.truncated().ok_or_else(too_long)?;
+                Number::Decimal(Decimal { unscaled, scale: 0 })
+            }
         },
         (Math::Exp, _) => Number::Float(number.to_float().exp()),
         (Math::Log, _) => Number::Float(number.to_float().ln()),
         (Math::Log10, _) => Number::Float(number.to_float().log10()),
     };
-    result.write(native)
+    Ok(result.write(native))
 }
 
 /// True if the logarithm exists: `varint` and `decimal` have no infinity.

@@ -224,13 +224,7 @@ impl Function {
             Body::FromJson => self.decoded_json(first, environment.now_ms()),
             Body::Arithmetic(operator) => self.arithmetic(operator, arguments),
             Body::Negation => Ok(arithmetic::negate(self.native_argument(0), first)),
-            Body::Math(math @ (Math::Log | Math::Log10))
-                if !arithmetic::has_logarithm(self.native_argument(0), first) =>
-            {
-                let base = if math == Math::Log { "Natural" } else { "Base 10" };
-                Err(InvalidRequest::new(format!("{base} log of number zero or less")))
-            }
-            Body::Math(math) => Ok(arithmetic::math(math, self.native_argument(0), first)),
+            Body::Math(math) => self.math(math, first),
             Body::MapKeys | Body::MapValues => {
                 Ok(collections::half_of_map(first, self.body == Body::MapValues))
             }
@@ -247,6 +241,17 @@ impl Function {
             }
             Body::ToJson | Body::Mask(_) => Ok(None),
         }
+    }
+
+    fn math(&self, math: Math, bytes: &[u8]) -> Result<Option<Vec<u8>>, InvalidRequest> {
+        let native = self.native_argument(0);
+        if let Math::Log | Math::Log10 = math
+            && !arithmetic::has_logarithm(native, bytes)
+        {
+            let base = if math == Math::Log { "Natural" } else { "Base 10" };
+            return Err(InvalidRequest::new(format!("{base} log of number zero or less")));
+        }
+        arithmetic::math(math, native, bytes).map_err(InvalidRequest::new)
     }
 
     fn native_argument(&self, position: usize) -> NativeType {
