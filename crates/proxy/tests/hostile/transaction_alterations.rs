@@ -1,12 +1,20 @@
 //! Options and columns that a table with a mode cannot have. A node that set them would end all
-//! writes to the table, so the proxy refuses the statement.
+//! writes to the table, so the proxy refuses the statement. And changes of a mode, for which the
+//! proxy asks a node whether the client's role may change the table.
 
+use std::sync::{Arc, Mutex};
+
+use shunt_bench::stub::Action;
+use shunt_bench::stub::hook::Request;
+use shunt_proxy::config::Secret;
 use shunt_reactor::sim::{HostId, SECOND};
 use shunt_testing::{Answer, bytes, simulated};
 use shunt_wire::cql::envelope::opcode;
-use shunt_wire::cql::message::error_code::INVALID;
+use shunt_wire::cql::message::Query;
+use shunt_wire::cql::message::error_code::{INVALID, UNAUTHORIZED};
 
-use super::transaction_ring::{Bank, TransactionTestbed};
+use super::lock_ring::{answer, applied, rows, some};
+use super::transaction_ring::{self, Bank, Rights, TransactionTestbed, error};
 
 fn testbed(mode: &'static str) -> (TransactionTestbed, HostId<simulated::Client>) {
     let bank = Bank::with(&[("bank", "t")]);
@@ -99,5 +107,68 @@ fn other_options_and_other_tables_are_left_to_nodes() {
             assert_eq!(answer.opcode(), opcode::RESULT, "{text}: {answer:?}");
         }
         assert_eq!(ring.bank.lock().unwrap().written.len(), 2);
+    }
+}
+
+/// Texts of changes of a table that came to nodes.
+type Changes = Arc<Mutex<Vec<String>>>;
+
+/// The nodes' answers to a change of a mode: the table has none yet.
+fn on_change(request: &Request<'_>, rights: Rights, changes: &Changes) -> Option<Action> {
+    if request.opcode != opcode::QUERY {
+        return None;
+    }
+    let text = Query::decode(request.version, request.body).ok()?.text;
+    if text.starts_with("ALTER TABLE") {
+        changes.lock().unwrap().push(text.to_owned());
+        return Some(match rights {
+            Rights::None => error(request, UNAUTHORIZED, "User ann has no ALTER permission"),
+            _ => error(request, INVALID, "Column shunt_asks_for_alter was not found in table t"),
+        });
+    }
+    let int = |number: i32| some(number.to_be_bytes());
+    let body = if text.contains("gc_grace_seconds FROM system_schema.tables") {
+        rows(&["default_time_to_live", "gc_grace_seconds"], [vec![int(0), int(864_000)]])
+    } else if text.starts_with("SELECT mode FROM shunt_meta.transactional") {
+        rows(&["mode"], Vec::new())
+    } else if text.starts_with("INSERT INTO shunt_meta.transactional") {
+        applied(true)
+    } else {
+        return None;
+    };
+    Some(answer(request, &body))
+}
+
+/// Another client may have changed the table since the proxy read it.
+#[test]
+fn the_question_for_the_right_to_change_a_table_changes_nothing() {
+    for rights in [Rights::All, Rights::None] {
+        let mut ring = TransactionTestbed::new(Bank::with(&[("bank", "t")]), |options| {
+            let login = |role: &str| (role.to_owned(), "secret".to_owned());
+            options.credentials = ["own", "ann"].map(login).to_vec();
+            options.config.username = Some("own".to_owned());
+            options.config.password = Some(Secret::new("secret"));
+        });
+        let changes = Changes::default();
+        for node in 0..ring.ring.testbed.scene.nodes.len() {
+            let changes = Arc::clone(&changes);
+            let mut others = transaction_ring::hook(&ring.ring.tables, &ring.bank);
+            let hook = move |request: &Request<'_>| {
+                on_change(request, rights, &changes).unwrap_or_else(|| others(request))
+            };
+            ring.ring.testbed.scene.hook(node, Some(Box::new(hook)));
+        }
+        let ann = ring.client(Some(("ann", "secret")));
+        let answer = ring.ask(ann, "ALTER TABLE bank.t WITH transactional_mode = 'mixed_reads'");
+        match rights {
+            Rights::None => {
+                let (code, why) = answer.error();
+                assert!(code == UNAUTHORIZED && why.contains("no ALTER"), "{code:#x} {why}");
+            }
+            _ => assert_eq!(answer.opcode(), opcode::RESULT, "{answer:?}"),
+        }
+        let changes = changes.lock().unwrap();
+        let column = "shunt_asks_for_alter";
+        assert_eq!(*changes, [format!("ALTER TABLE bank.t RENAME {column} TO {column}")]);
     }
 }

@@ -133,7 +133,7 @@ pub struct Bank {
 pub type Shared = Arc<Mutex<Bank>>;
 
 /// Makes an ERROR.
-fn error(request: &Request<'_>, code: i32, message: &str) -> Action {
+pub fn error(request: &Request<'_>, code: i32, message: &str) -> Action {
     let body = bytes::body(|out| {
         encode::error(out, code, message);
         if code == UNAVAILABLE {

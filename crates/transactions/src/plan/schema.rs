@@ -35,11 +35,11 @@ pub const VERSION: &str = "SELECT schema_version FROM system.local WHERE key = '
 /// Modes of a keyspace's tables, from the fleet's own table.
 pub const MODES: &str = "SELECT table_name, mode FROM shunt_meta.transactional WHERE enabled = true AND keyspace_name = ";
 
-/// Reads a table's comment, so that it can be set to the same.
-pub fn comment_question(keyspace: &str, table: &str) -> String {
+/// Reads the [`Retention`] of a table.
+pub fn retention_question(keyspace: &str, table: &str) -> String {
     let (keyspace, table) = (literal(keyspace), literal(table));
     format!(
-        "SELECT comment, default_time_to_live, gc_grace_seconds FROM system_schema.tables WHERE keyspace_name = {keyspace} AND table_name = {table}"
+        "SELECT default_time_to_live, gc_grace_seconds FROM system_schema.tables WHERE keyspace_name = {keyspace} AND table_name = {table}"
     )
 }
 

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use shunt_language::ast::quoted_name;
 use shunt_language::lock_tables::Table;
-use shunt_wire::cql::message::{Consistency, ResultMessage, error_code};
+use shunt_wire::cql::message::{Consistency, ErrorMessage, ResultMessage, error_code};
 
 use super::right::Action;
 use crate::fault::is_right_missing;
@@ -62,6 +62,25 @@ pub(crate) fn write_to(table: &str) -> String {
     format!("INSERT INTO {table} JSON '{{}}'")
 }
 
+/// A column of which no table needs to know.
+const COLUMN: &str = "shunt_asks_for_alter";
+
+/// A change of a table, by its qualified name, that a node refuses in any case: no column can get
+/// its own name.
+pub(crate) fn alter(table: &str) -> String {
+    format!("ALTER TABLE {table} RENAME {COLUMN} TO {COLUMN}")
+}
+
+/// True if an answer to [`alter`] shows the right to change the table: the node has found it, and
+/// came as far as its columns, or allows no role to change those.
+pub(crate) fn shows_alter(error: &ErrorMessage<'_>) -> bool {
+    let starts = ["Column ", "Undefined column name ", "Cannot rename "];
+    let names_column = starts.iter().any(|start| error.message.starts_with(start))
+        && error.message.contains(COLUMN);
+    error.code == error_code::INVALID
+        && (names_column || error.message.contains(": ALTER TABLE changing columns is not allowed"))
+}
+
 /// Reads a node's answer. A node that does not know the table says so before it looks at rights.
 pub(super) fn read(heard: &Heard<'_>, action: &Action) -> Reading {
     let nothing_done = match action {
@@ -87,7 +106,7 @@ pub(super) fn read(heard: &Heard<'_>, action: &Action) -> Reading {
 
 #[cfg(test)]
 mod tests {
-    use shunt_wire::cql::message::{ErrorMessage, encode};
+    use shunt_wire::cql::message::{ErrorDetails, encode};
 
     use super::*;
 
@@ -129,5 +148,31 @@ mod tests {
         let granted = |reading: Reading| reading == Reading::Granted;
         assert_eq!(all.each_ref().map(|action| granted(limit(action))), [false, true, false]);
         assert_eq!(all.each_ref().map(|action| granted(null(action))), [false, false, true]);
+    }
+    #[test]
+    fn the_right_to_change_a_table_is_shown_by_an_error_behind_it_and_no_other() {
+        let shows = |code, message: &str| {
+            shows_alter(&ErrorMessage { code, message, details: ErrorDetails::None })
+        };
+        for granted in [
+            "Column shunt_asks_for_alter was not found in table ks.t",
+            "Undefined column name shunt_asks_for_alter in table ks.t",
+            "Cannot rename unknown column shunt_asks_for_alter in keyspace t",
+            "Cannot rename non PRIMARY KEY column shunt_asks_for_alter",
+            "Guardrail alter_table violated: ALTER TABLE changing columns is not allowed",
+        ] {
+            assert!(shows(error_code::INVALID, granted), "{granted}");
+            for code in [error_code::UNAUTHORIZED, error_code::SERVER_ERROR] {
+                assert!(!shows(code, granted), "{code:#x} {granted}");
+            }
+        }
+        for other in [
+            "Table 'ks.t' doesn't exist",
+            "unconfigured table in: ALTER TABLE t RENAME shunt_asks_for_alter TO shunt_asks_for_alter",
+            "Cannot use ALTER TABLE on a materialized view; use ALTER MATERIALIZED VIEW instead",
+        ] {
+            assert!(!shows(error_code::INVALID, other), "{other}");
+        }
+        assert!(!shows(error_code::UNAUTHORIZED, "User ann has no ALTER permission"));
     }
 }

@@ -8,7 +8,6 @@ pub(super) mod state;
 
 use std::collections::BTreeSet;
 
-use shunt_language::ast::quoted_name;
 use shunt_language::transaction::mode::{self, TransactionalMode};
 use shunt_locks::Ticket;
 use shunt_reactor::Io;
@@ -29,6 +28,7 @@ use shunt_wire::cql::message::{
 use super::{VERSION, levels, log, observation, pause};
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
+use crate::fleet::rights::question as rights;
 use crate::fleet::statements::{self, Heard, Levels, Whose};
 use crate::ids::PoolId;
 use crate::limits::SECOND_NS;
@@ -323,8 +323,7 @@ fn begin(
     let modes = &mut core.fleet.transactions.modes;
     let (table, mode) = (change.table.name, change.mode);
     let step = Step::Unasked(io.now_ns());
-    let change =
-        Change { ticket, pool, login, keyspace, table, mode, comment: String::new(), step };
+    let change = Change { ticket, pool, login, keyspace, table, mode, step };
     modes.changes.insert(number, change);
     look_up(core, io, number);
     Ok(())
@@ -343,7 +342,7 @@ fn look_up(core: &mut Core, io: &mut Io, number: u64) {
     let Some(change) = core.fleet.transactions.modes.changes.get(&number) else { return };
     let Step::Unasked(since_ns) = change.step else { return };
     let (ticket, question) =
-        (change.ticket, schema::comment_question(&change.keyspace, &change.table));
+        (change.ticket, schema::retention_question(&change.keyspace, &change.table));
     let pool = statements::ask::pool(core, io);
     let whose = Whose::Transaction(Part::Change(number));
     if pool.is_some_and(|pool| {
@@ -406,12 +405,9 @@ fn table_read(
     let Some(Ok(row)) = rows.rows().next() else {
         return Err(Fault::invalid(format!("Table '{keyspace}.{table}' doesn't exist")).into());
     };
-    let comment =
-        row.get(0).and_then(|bytes| std::str::from_utf8(bytes).ok()).unwrap_or_default().to_owned();
-    let change = Change { comment, ..change };
     // With 'unsafe', transactions may read such a table; writes to it are refused.
     if !matches!(change.mode, TransactionalMode::Off | TransactionalMode::Unsafe)
-        && let Some(why) = Retention::read(row.get(1), row.get(2)).refusal()
+        && let Some(why) = Retention::read(row.get(0), row.get(1)).refusal()
     {
         return Err(unfit(&change, &why));
     }
@@ -474,9 +470,7 @@ fn may_change(core: &mut Core, io: &mut Io, number: u64, change: Change) -> Resu
     if change.login.is_none() {
         return read_current(core, io, number, change);
     }
-    // This changes nothing, and a node allows it to roles that may alter the table.
-    let name = format!("{}.{}", quoted_name(&change.keyspace), quoted_name(&change.table));
-    let text = format!("ALTER TABLE {name} WITH comment = {}", schema::literal(&change.comment));
+    let text = rights::alter(&rights::qualified(&change.keyspace, &change.table));
     let pool = change.pool;
     let whose = Whose::Transaction(Part::MayChange { pool, number });
     core.fleet.transactions.modes.changes.insert(number, Change { step: Step::Allowed, ..change });
@@ -498,11 +492,11 @@ fn permission_answered(
     heard: &Heard<'_>,
 ) -> Result<(), Failure> {
     match heard {
-        Heard::Result(_) if is_of(core, &change) => read_current(core, io, number, change),
-        Heard::Result(_) => Err(unasked().into()),
-        Heard::Error(_) | Heard::Unreadable => {
-            Err(of_node(heard, "no node has said whether this role may change the table"))
-        }
+        Heard::Error(error) if rights::shows_alter(error) => match is_of(core, &change) {
+            true => read_current(core, io, number, change),
+            false => Err(unasked().into()),
+        },
+        _ => Err(of_node(heard, "no node has said whether this role may change the table")),
     }
 }
 

@@ -22,8 +22,6 @@ pub(crate) struct Change {
     pub(crate) keyspace: String,
     pub(crate) table: String,
     pub(crate) mode: TransactionalMode,
-    /// The table's comment.
-    pub(crate) comment: String,
     pub(crate) step: Step,
 }
 
