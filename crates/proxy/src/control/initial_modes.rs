@@ -19,8 +19,8 @@ use super::tables::{self, Row};
 use crate::fault::is_right_missing;
 
 /// Reads modes and rules at `quorum`, which meets the writes of a fleet of an unknown level. If
-/// only one replica answers, or none, or if the node denies a table, the modes are in doubt, and no
-/// table is served by them.
+/// only one replica answers, or none, or if the node denies a table or the right to read it, the
+/// modes are in doubt, and no table is served by them.
 ///
 /// # Errors
 /// The connection is of no more use. An ERROR of the node is none of these.
@@ -59,8 +59,7 @@ pub(super) async fn read(
 /// Rows of one of the fleet's own tables.
 struct OwnRows {
     rows: Vec<Row>,
-    /// True if no quorum answered: these are one replica's rows, or none, or a node knows no such
-    /// table.
+    /// True if no quorum answered: these are one replica's rows, or none.
     is_in_doubt: bool,
 }
 
@@ -75,7 +74,7 @@ async fn read_own(
     limit: Duration,
 ) -> Result<OwnRows, ControlError> {
     // A fleet of an older version, or none yet, has no such table; a role may lack the right to
-    // read it.
+    // read it. The cores ask the other nodes.
     let may_have_rows = |error: &ControlError| match error {
         ControlError::Node { code, message } => {
             *code != error_code::INVALID && !is_right_missing(*code, message)
@@ -97,17 +96,11 @@ async fn read_own(
             Ok(OwnRows { rows: Vec::new(), is_in_doubt })
         }
         Err(error) => {
-            // Without the right this proxy carries out no transaction.
             if let ControlError::Node { code: error_code::UNAUTHORIZED, message: why } = &error {
-                warn!(
-                    why,
-                    "this proxy's role may not read {table}: statements on tables with a mode or \
-                    a rule bypass transactions here"
-                );
+                warn!(why, "a node says that this proxy's role may not read {table}");
             }
-            // A node that denies the table may have missed the schema.
-            let is_in_doubt = matches!(error, ControlError::Node { code: error_code::INVALID, .. });
-            Ok(OwnRows { rows: Vec::new(), is_in_doubt })
+            // The node may have missed the schema, or a GRANT.
+            Ok(OwnRows { rows: Vec::new(), is_in_doubt: true })
         }
     }
 }

@@ -16,7 +16,8 @@
 //! have taken any time since, and a table may have got another mode meanwhile ([ADR
 //! 35](../../../../docs/adr/0035-a-core-begins-with-modes-of-known-age.md)).
 //!
-//! This must never: serve a table by one replica's word, or by modes of unknown age or older than
+//! This must never: serve a table by one replica's word, or because one node denies a table or the
+//! right to read it; serve a table by modes of unknown age or older than
 //! [`INITIAL_AGE_MAX_NS`](shunt_transactions::catalogue::switching::INITIAL_AGE_MAX_NS) when the
 //! core begins; send a statement on by the old mode of a keyspace in use once others go by a new
 //! one; end a wait by an answer to a question from before the wait began, or from an earlier wait.
@@ -52,8 +53,11 @@ pub(crate) fn begin(core: &mut Core, io: &mut Io, read: Option<&InitialModes>) {
     keeper.modes.began_ns = Some(read.map_or(now_ns, |read| read.asked_ns));
     keeper.modes.has_known = doubt.is_none();
     if let Some(read) = read {
-        keeper.modes.polling.absence.has_rows = read.modes.has_use();
-        keeper.rules_polling.polling.absence.has_rows = !read.modes.rules.is_empty();
+        let was_read = !read.modes.are_in_doubt();
+        let (modes, rules) = (&mut keeper.modes.polling, &mut keeper.rules_polling.polling);
+        (modes.was_read, rules.was_read) = (was_read, was_read);
+        modes.denials.has_rows = read.modes.has_use();
+        rules.denials.has_rows = !read.modes.rules.is_empty();
     }
     if let Some(doubt) = doubt.filter(|_| is_of_fleet(core)) {
         begin_in_doubt(core, now_ns, doubt);
@@ -106,8 +110,8 @@ fn note_pause(core: &mut Core, now_ns: u64) {
     core.router.modes.trust = Trust::Nothing;
     begin_wait(core, now_ns);
     let keeper = &mut core.fleet.transactions;
-    keeper.modes.polling.absence.clear();
-    keeper.rules_polling.polling.absence.clear();
+    keeper.modes.polling.forget_denials();
+    keeper.rules_polling.polling.forget_denials();
 }
 
 /// Answers to earlier questions end no wait. A core that never knew any modes has waited already if
@@ -178,8 +182,8 @@ fn warn_of_refusals(core: &Core) {
 }
 
 /// Serves clients again if modes and rules are both known as they were after this process went on,
-/// and both still count. If its role may not read them, and never could, no wait would end: the
-/// core goes on without them.
+/// and both still count. If its role may not read them, and never could, no wait would end: once
+/// every node of the local datacentre says so, the core goes on without them.
 pub(super) fn end_finished_wait(core: &mut Core, now_ns: u64) {
     let keeper = &core.fleet.transactions;
     let is_told = |polling: &Polling| match polling.known_ns {

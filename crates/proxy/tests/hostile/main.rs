@@ -52,6 +52,7 @@ mod client_protocol;
 mod told;
 mod turned_away;
 mod transaction_alterations;
+mod transaction_denials;
 mod transaction_future;
 mod transaction_log;
 mod transaction_replicas;

@@ -99,8 +99,8 @@ pub struct Bank {
     pub silent_about: Option<&'static str>,
     /// True if the last row of all modes is cut off.
     pub modes_cut_off: bool,
-    /// True if nodes say that the role may not read rules.
-    pub rules_forbidden: bool,
+    /// Tables of these two, and nodes that say that the role may not read them.
+    pub forbidden_by: BTreeSet<(&'static str, usize)>,
     /// True if nodes say that they could not look up the right to read modes and rules.
     pub rights_unread: bool,
     /// Nodes that deny the tables of modes and rules, as if they had missed the schema.
@@ -332,10 +332,11 @@ impl Bank {
         }
         let is_look =
             text.contains("FROM shunt_meta.transactional") && !text.contains("keyspace_name = ");
-        if text.contains("FROM shunt.guards") && self.rules_forbidden {
-            return Some(error(request, UNAUTHORIZED, "the node says no"));
-        }
         if is_look || text.contains("FROM shunt.guards") {
+            let mut forbidden = self.forbidden_by.iter();
+            if forbidden.any(|(table, node)| *node == request.node && text.contains(table)) {
+                return Some(error(request, UNAUTHORIZED, "the node says no"));
+            }
             if self.unaware.contains(&request.node) {
                 return Some(error(request, INVALID, "unconfigured table"));
             }

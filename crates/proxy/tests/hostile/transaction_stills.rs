@@ -24,6 +24,8 @@ use super::transaction_ring::{self, Bank, TransactionTestbed, put};
 /// Longer than a process may be paused and still trust its state, and shorter than its lease and
 /// the deadline of a query.
 const STILL_NS: u64 = 3 * SECOND / 2;
+/// The table of rules.
+const GUARDS: &str = "shunt.guards";
 
 fn testbed() -> (TransactionTestbed, HostId<simulated::Client>) {
     let mut ring = TransactionTestbed::new(Bank::with(&[("bank", "t")]), |options| {
@@ -62,7 +64,7 @@ impl TransactionTestbed {
         self.run_for(6 * SECOND);
     }
 
-    fn written(&self) -> usize {
+    pub fn written(&self) -> usize {
         self.bank.lock().unwrap().written.len()
     }
 }
@@ -253,7 +255,9 @@ fn begins_in_doubt(beginning: Beginning, rules_forbidden: bool, rights_unread: b
     let bank = Bank::with(&[("bank", "t")]);
     {
         let mut bank = bank.lock().unwrap();
-        (bank.mode, bank.rules_forbidden) = (Some("full"), rules_forbidden);
+        bank.mode = Some("full");
+        bank.forbidden_by =
+            (0..if rules_forbidden { 3 } else { 0 }).map(|node| (GUARDS, node)).collect();
         (bank.modes_unanswered, bank.rights_unread) = (!rights_unread, rights_unread);
     }
     let mut ring = TransactionTestbed::new(bank, |options| {
@@ -385,12 +389,13 @@ fn a_wait_does_not_end_by_an_answer_that_is_too_old() {
 #[test]
 fn a_proxy_that_may_not_read_rules_does_not_wait_for_them_after_another_error() {
     let bank = Bank::with(&[("bank", "t")]);
-    bank.lock().unwrap().rules_forbidden = true;
-    let mut ring = TransactionTestbed::new(bank, |_| {});
+    bank.lock().unwrap().forbidden_by = (0..3).map(|node| (GUARDS, node)).collect();
+    let mut ring = TransactionTestbed::new(bank, |options| options.beginning = Beginning::InDoubt);
     let client = ring.client(None);
     {
         let mut bank = ring.bank.lock().unwrap();
-        (bank.rules_forbidden, bank.rights_unread) = (false, true);
+        bank.forbidden_by.clear();
+        bank.rights_unread = true;
     }
     ring.run_for(3 * SECOND / 2);
     ring.send(client, &bytes::query(4, 1, "INSERT INTO bank.t (id, v) VALUES (5, 5)"));

@@ -53,6 +53,8 @@ pub(super) struct FakeState {
     pub(super) modes: Option<u8>,
     /// True if a question for modes or rules ends the connection.
     pub(super) ends_at_modes: bool,
+    /// True if nodes say that the role may not read modes and rules.
+    pub(super) modes_forbidden: bool,
     /// Such questions.
     pub(super) mode_questions: usize,
     /// Keyspace, table and mode. There are no rules.
@@ -94,6 +96,7 @@ impl FakeRing {
             behind: None,
             modes: None,
             ends_at_modes: false,
+            modes_forbidden: false,
             mode_questions: 0,
             mode_rows: Vec::new(),
             endless: None,
@@ -405,6 +408,10 @@ impl Server {
             columns_table(&state)
         } else if text.contains("default_time_to_live FROM system_schema.tables") {
             tables_table(&state)
+        } else if state.modes_forbidden && is_of_modes_or_rules(text) {
+            let why = "User shunt has no SELECT permission on <table shunt_meta.transactional>";
+            encode::error(answer, error_code::UNAUTHORIZED, why);
+            return opcode::ERROR;
         } else if let Some(replicas) = state.modes.filter(|_| is_of_modes_or_rules(text)) {
             let wanted = if query.params.consistency == Consistency::ONE { 1 } else { 2 };
             if replicas < wanted {

@@ -72,6 +72,17 @@ async fn modes_that_no_quorum_has_told_are_in_doubt() {
     }
 }
 
+/// Other nodes may know that the role has the right.
+#[tokio::test]
+async fn modes_that_one_node_forbids_are_in_doubt() {
+    let ring = FakeRing::start(3).await;
+    ring.edit(|state| (state.modes, state.modes_forbidden) = (Some(2), true));
+    let mut bench =
+        Bench::start(&[ring.address(1)], |config| config.fleet = Some("main".to_owned()));
+    let state = bench.cluster_where(|_| true).await;
+    assert!(state.modes.as_ref().expect("modes").modes.are_in_doubt());
+}
+
 /// Every node may end the connection over this question, or leave it without an answer.
 #[tokio::test]
 async fn a_connection_lost_over_modes_does_not_keep_the_proxy_from_its_start() {

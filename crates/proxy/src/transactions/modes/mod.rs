@@ -1,6 +1,6 @@
 //! Modes of tables: polling of the fleet's table, and `ALTER TABLE .. WITH transactional_mode`.
 
-pub(crate) mod absence;
+pub(crate) mod denials;
 pub(crate) mod polling;
 mod question;
 pub(crate) mod rules;
@@ -34,6 +34,8 @@ use crate::ids::PoolId;
 use crate::limits::SECOND_NS;
 use crate::transactions::effects::Effect;
 use crate::transactions::job::Failure;
+use crate::transactions::modes::denials::Denial;
+use crate::transactions::modes::question::Question;
 use crate::transactions::modes::state::{Change, Step};
 use crate::transactions::part::{Part, Poll};
 
@@ -41,6 +43,14 @@ const CURRENT: &str = "SELECT mode FROM shunt_meta.transactional WHERE enabled =
 const FIRST: &str = "INSERT INTO shunt_meta.transactional (enabled, keyspace_name, table_name, mode) VALUES (true, ?, ?, ?) IF NOT EXISTS";
 const SET: &str = "UPDATE shunt_meta.transactional SET mode = ? WHERE enabled = true AND keyspace_name = ? AND table_name = ? IF mode = ?";
 const UNSET: &str = "DELETE FROM shunt_meta.transactional WHERE enabled = true AND keyspace_name = ? AND table_name = ? IF mode = ?";
+/// The question for all modes. A replica that missed a change would let statements bypass
+/// transactions.
+const MODES: Question = Question {
+    table: "shunt_meta.transactional",
+    text: routed::QUESTION,
+    part: Part::Modes,
+    polling: |core| &mut core.fleet.transactions.modes.polling,
+};
 /// Changes under way on one core.
 const CHANGES_MAX: usize = 64;
 
@@ -64,34 +74,7 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io) {
     pause::end_trust(core, now_ns);
     // The modes are read even while this proxy is no member: its clients' statements go to nodes.
     if pause::is_of_fleet(core) && now_ns >= core.fleet.transactions.modes.polling.next_ns {
-        ask(core, io);
-    }
-}
-
-/// Asks for all modes. A replica that missed a change would let statements bypass transactions.
-fn ask(core: &mut Core, io: &mut Io) {
-    question::ask(core, io, Part::Modes, routed::QUESTION, |core| {
-        &mut core.fleet.transactions.modes.polling
-    });
-}
-
-/// Takes in a node's answer that there is no table of modes. Before the fleet is created, that may
-/// be so.
-fn absent(core: &mut Core, io: &mut Io, poll: Poll, now_ns: u64) {
-    let Some(cluster) = core.router.cluster.clone() else { return };
-    let (is_in_doubt, is_settled) = (core.router.modes.are_in_doubt(), pause::is_settled(core));
-    let modes = &mut core.fleet.transactions.modes;
-    modes.polling.note_failure(now_ns);
-    if poll.asked_ns < modes.woke_ns {
-        return;
-    }
-    let is_news = modes.polling.absence.deny(poll);
-    let ring = cluster.routing.nodes().iter().map(|node| node.id);
-    let is_certain = modes.level.is_none() && modes.polling.absence.is_certain(ring, now_ns);
-    if is_certain || is_settled && !modes.polling.absence.has_rows {
-        modes.polling.note_absence(poll, now_ns);
-    } else if is_news && is_in_doubt {
-        ask(core, io);
+        MODES.ask(core, io);
     }
 }
 
@@ -109,13 +92,16 @@ pub(super) fn modes_read(core: &mut Core, io: &mut Io, poll: Poll, heard: &Heard
     let rows = match heard {
         // A row that cannot be read would hide all that follow it.
         Heard::Result(ResultMessage::Rows(rows)) if rows.rows().all(|row| row.is_ok()) => rows,
-        Heard::Error(error) if absence::denies_table(error) => {
-            absent(core, io, poll, now_ns);
-            return pause::end_finished_wait(core, now_ns);
-        }
         // The last modes are kept, for as long as they count.
         _ => {
-            modes.polling.note_failure(now_ns);
+            match Denial::of(heard) {
+                // The fleet's level is known: the fleet exists.
+                Some(denial) => {
+                    let may_be_absent = modes.level.is_none();
+                    MODES.deny(core, io, (poll, denial), may_be_absent, now_ns);
+                }
+                None => modes.polling.note_failure(now_ns),
+            }
             return pause::end_finished_wait(core, now_ns);
         }
     };

@@ -9,9 +9,8 @@ use shunt_transactions::catalogue::switching::{EVERY_NS, MODES_TRUSTED_NS};
 use shunt_wire::cql::message::ErrorMessage;
 use shunt_wire::printable::printable_to;
 
-use crate::fault::is_right_missing;
 use crate::limits::{REASON_SHOWN_BYTES_MAX, SECOND_NS};
-use crate::transactions::modes::absence::{Absence, denies_layout};
+use crate::transactions::modes::denials::{Denials, denies_layout};
 use crate::transactions::part::Poll;
 
 /// Interval after a question that no node has answered yet.
@@ -28,12 +27,15 @@ pub(crate) struct Polling {
     pub(super) asked_ns: u64,
     /// The time of the question whose answer is the current knowledge.
     pub(crate) known_ns: Option<u64>,
-    /// A node has said that this proxy's role may not read the table, and none has read it since.
+    /// A quorum told the table's rows before this core began.
+    pub(crate) was_read: bool,
+    /// All nodes of the local datacentre have said that this proxy's role may not read the table,
+    /// and it was never read.
     pub(crate) is_forbidden: bool,
     /// A node has said that the table is not as this version makes it, and none has read it since.
     pub(crate) has_other_layout: bool,
-    /// Evidence against a table.
-    pub(crate) absence: Absence,
+    /// Nodes' denials of the table.
+    pub(crate) denials: Denials,
 }
 
 impl Polling {
@@ -47,8 +49,8 @@ impl Polling {
     /// interrupted for so long that the rows may have been others in between.
     pub(super) fn note_rows(&mut self, poll: Poll, woke_ns: u64) -> bool {
         let known_ns = self.known_ns.replace(poll.asked_ns);
-        self.absence.clear();
-        self.absence.has_rows = true;
+        self.denials.clear();
+        self.denials.has_rows = true;
         self.is_forbidden = false;
         self.has_other_layout = false;
         self.next_ns = match self.asked_ns < woke_ns {
@@ -58,10 +60,8 @@ impl Polling {
         known_ns.is_none_or(|known_ns| poll.asked_ns.saturating_sub(known_ns) > MODES_TRUSTED_NS)
     }
 
-    /// Takes in a node's error. One that says nothing about rights or the layout takes nothing
-    /// back.
+    /// Takes in a node's error. One that says nothing about the layout takes nothing back.
     pub(super) fn note_error(&mut self, error: &ErrorMessage<'_>) {
-        self.is_forbidden |= is_right_missing(error.code, error.message);
         if denies_layout(error) && !std::mem::replace(&mut self.has_other_layout, true) {
             let error = printable_to(error.message, REASON_SHOWN_BYTES_MAX);
             tracing::warn!(
@@ -79,21 +79,33 @@ impl Polling {
     /// Notes that no node has the table.
     pub(super) fn note_absence(&mut self, poll: Poll, now_ns: u64) {
         self.known_ns = Some(poll.asked_ns);
+        self.is_forbidden = false;
         self.next_ns = now_ns + EVERY_NS;
+    }
+
+    /// Notes that all nodes deny the right to read the table. True if this is news. A role that
+    /// could read it before lost the right, and what it read gets old.
+    pub(super) fn note_missing_right(&mut self) -> bool {
+        let was_read = self.was_read || self.known_ns.is_some();
+        !was_read && !std::mem::replace(&mut self.is_forbidden, true)
+    }
+
+    /// Forgets all denials: the process was paused.
+    pub(crate) fn forget_denials(&mut self) {
+        self.denials.clear();
+        self.is_forbidden = false;
     }
 
     /// True if the knowledge that this core has, or began with at `began_ns`, is too old. A role
     /// that may not read the table never had any.
     pub(crate) fn is_old(&self, began_ns: u64, now_ns: u64) -> bool {
-        let is_exempt = self.is_forbidden && self.known_ns.is_none();
-        !is_exempt && now_ns.saturating_sub(self.known_ns.unwrap_or(began_ns)) > MODES_TRUSTED_NS
+        !self.is_forbidden
+            && now_ns.saturating_sub(self.known_ns.unwrap_or(began_ns)) > MODES_TRUSTED_NS
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use shunt_wire::cql::message::ErrorDetails;
-
     use super::*;
 
     fn poll(asked_ns: u64) -> Poll {
@@ -124,29 +136,26 @@ mod tests {
 
     #[test]
     fn a_role_that_may_read_nothing_never_gets_old() {
-        let mut polling = Polling { is_forbidden: true, ..Polling::default() };
+        let mut polling = Polling::default();
+        assert!(polling.is_old(0, 9 * MODES_TRUSTED_NS), "no node has said so");
+        assert!(polling.note_missing_right() && !polling.note_missing_right(), "it is news once");
         assert!(!polling.is_old(0, 9 * MODES_TRUSTED_NS));
+        polling.forget_denials();
+        assert!(polling.is_old(0, 9 * MODES_TRUSTED_NS), "it was paused");
+        assert!(polling.note_missing_right());
         polling.note_rows(poll(1), 0);
-        assert!(polling.is_old(0, 9 * MODES_TRUSTED_NS), "it could before");
-        assert!(!polling.is_forbidden);
-        polling.known_ns = None;
-        assert!(
-            polling.is_old(1, MODES_TRUSTED_NS + 2) && !polling.is_old(1, MODES_TRUSTED_NS + 1)
-        );
+        assert!(!polling.is_forbidden && polling.is_old(0, 9 * MODES_TRUSTED_NS), "it can now");
     }
 
     #[test]
-    fn a_missing_right_is_not_forgotten_by_another_error() {
-        use shunt_wire::cql::message::error_code::{UNAUTHORIZED, UNAVAILABLE};
-        let error = |code, message| ErrorMessage { code, message, details: ErrorDetails::None };
-        let unavailable = error(UNAVAILABLE, "Cannot achieve consistency level QUORUM");
+    fn a_role_that_lost_its_right_goes_by_old_rows_no_longer_than_others() {
         let mut polling = Polling::default();
-        polling.note_error(&unavailable);
-        assert!(!polling.is_forbidden);
-        polling.note_error(&error(UNAUTHORIZED, "User shunt has no SELECT permission"));
-        polling.note_error(&unavailable);
-        assert!(polling.is_forbidden && !polling.is_old(0, 9 * MODES_TRUSTED_NS));
         polling.note_rows(poll(1), 0);
-        assert!(!polling.is_forbidden);
+        let before = Polling { was_read: true, ..Polling::default() };
+        for mut polling in [polling, before] {
+            assert!(!polling.note_missing_right());
+            assert!(polling.is_old(1, MODES_TRUSTED_NS + 2), "{polling:?}");
+            assert!(!polling.is_old(1, MODES_TRUSTED_NS + 1));
+        }
     }
 }

@@ -10,42 +10,24 @@ use shunt_wire::printable::printable_to;
 use crate::core::Core;
 use crate::fleet::statements::Heard;
 use crate::limits::NAME_SHOWN_BYTES_MAX;
-use crate::transactions::modes::{absence, question};
+use crate::transactions::modes::denials::Denial;
+use crate::transactions::modes::question::Question;
 use crate::transactions::part::{Part, Poll};
 use crate::transactions::pause;
+
+/// The question for all rules. A replica that has missed a rule would let writes through.
+const RULES: Question = Question {
+    table: "shunt.guards",
+    text: rules::QUESTION,
+    part: Part::Rules,
+    polling: |core| &mut core.fleet.transactions.rules_polling.polling,
+};
 
 /// Reads the rules, if it is time.
 pub(crate) fn tick(core: &mut Core, io: &mut Io) {
     let next_ns = core.fleet.transactions.rules_polling.polling.next_ns;
     if pause::is_of_fleet(core) && io.read_clock_ns() >= next_ns {
-        ask(core, io);
-    }
-}
-
-/// Asks for all rules. A replica that has missed a rule would let writes through.
-fn ask(core: &mut Core, io: &mut Io) {
-    question::ask(core, io, Part::Rules, rules::QUESTION, |core| {
-        &mut core.fleet.transactions.rules_polling.polling
-    });
-}
-
-/// Takes in a node's answer that there is no table of rules. A fleet that an earlier version
-/// created has none.
-fn absent(core: &mut Core, io: &mut Io, poll: Poll, now_ns: u64) {
-    let Some(cluster) = core.router.cluster.clone() else { return };
-    let woke_ns = core.fleet.transactions.modes.woke_ns;
-    let (is_in_doubt, is_settled) = (core.router.modes.are_in_doubt(), pause::is_settled(core));
-    let polling = &mut core.fleet.transactions.rules_polling.polling;
-    polling.note_failure(now_ns);
-    if poll.asked_ns < woke_ns {
-        return;
-    }
-    let is_news = polling.absence.deny(poll);
-    let ring = cluster.routing.nodes().iter().map(|node| node.id);
-    if is_settled && !polling.absence.has_rows || polling.absence.is_certain(ring, now_ns) {
-        polling.note_absence(poll, now_ns);
-    } else if is_news && is_in_doubt {
-        ask(core, io);
+        RULES.ask(core, io);
     }
 }
 
@@ -62,13 +44,13 @@ pub(crate) fn rules_read(core: &mut Core, io: &mut Io, poll: Poll, heard: &Heard
     let rows = match heard {
         // A row that cannot be read would hide all that follow it.
         Heard::Result(ResultMessage::Rows(rows)) if rows.rows().all(|row| row.is_ok()) => rows,
-        Heard::Error(error) if absence::denies_table(error) => {
-            absent(core, io, poll, now_ns);
-            return pause::end_finished_wait(core, now_ns);
-        }
         // The last rules are kept, for as long as they count.
         _ => {
-            polling.note_failure(now_ns);
+            match Denial::of(heard) {
+                // A fleet that an earlier version created has no such table.
+                Some(denial) => RULES.deny(core, io, (poll, denial), true, now_ns),
+                None => polling.note_failure(now_ns),
+            }
             return pause::end_finished_wait(core, now_ns);
         }
     };
