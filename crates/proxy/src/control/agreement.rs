@@ -6,6 +6,9 @@
 //! the control connection if that leads there and on a separate one otherwise. Events wait too: a
 //! driver that hears of a new table reads it at once, and its query may reach a node that does not
 //! know the table yet.
+//!
+//! Other clients may change the schema all the time, so that the nodes never have one version. A
+//! change has reached all nodes once each has had it for a moment ([`Spread`]).
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
@@ -26,6 +29,10 @@ use crate::limits;
 const LIMIT: Duration = Duration::from_secs(10);
 /// Pause between two checks.
 const PAUSE: Duration = Duration::from_millis(100);
+/// Versions that are kept for one change.
+const VERSIONS_MAX: usize = 1024;
+/// Waiting parties with versions of their own. Others wait until all nodes have one version.
+const SPREADS_MAX: usize = 64;
 
 /// Waiting parties, in order of arrival.
 #[derive(Debug, Default)]
@@ -35,6 +42,8 @@ pub(super) struct Agreement {
     events: usize,
     /// Bytes of these events.
     event_bytes: usize,
+    /// Parties with versions of their own.
+    spreads: usize,
     /// Number of the next party.
     next_number: u64,
     next_check: Option<Instant>,
@@ -46,6 +55,9 @@ struct Waiting {
     waiter: Waiter,
     number: u64,
     deadline: Instant,
+    /// The nodes that have the change; `None`: the node that made it is not known to be the one
+    /// that is asked, and all nodes must have one version.
+    spread: Option<Spread>,
 }
 
 /// A party that waits for agreement.
@@ -64,6 +76,41 @@ pub(super) enum Waiter {
     Event(Arc<[u8]>),
 }
 
+/// The nodes that have a change, and the versions of the schema that contain it.
+///
+/// A version stands for a whole schema. A node that has a change keeps it, whatever else changes
+/// after it, so each version that such a node has from then on contains the change, and each node
+/// with such a version has it too. A schema without the change is one of these only if somebody has
+/// taken the change back.
+#[derive(Debug, Default)]
+pub(super) struct Spread {
+    nodes: HashSet<u128>,
+    versions: HashSet<u128>,
+}
+
+impl Spread {
+    /// Takes in the versions that the node which made the change tells: first its own, with its
+    /// host id, then those of its peers. True if all nodes but those that are down have the change.
+    pub(super) fn see(&mut self, versions: &[(u128, u128)], down: &HashSet<u128>) -> bool {
+        self.nodes.extend(versions.first().map(|(maker, _)| maker));
+        loop {
+            let before = (self.nodes.len(), self.versions.len());
+            for (host_id, version) in versions {
+                if self.versions.contains(version) {
+                    self.nodes.insert(*host_id);
+                } else if self.nodes.contains(host_id) && self.versions.len() < VERSIONS_MAX {
+                    self.versions.insert(*version);
+                }
+            }
+            if (self.nodes.len(), self.versions.len()) == before {
+                break;
+            }
+        }
+        let mut up = versions.iter().filter(|(host_id, _)| !down.contains(host_id));
+        up.all(|(host_id, _)| self.nodes.contains(host_id))
+    }
+}
+
 /// An answer that is due.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Answer {
@@ -74,8 +121,14 @@ pub(super) struct Answer {
 impl Agreement {
     /// Adds a waiter; the next check is due at once, unless one is scheduled. An event takes the
     /// place of an equal one, and has its deadline. Returns the answers that are due at once,
-    /// because there is no more room: to the oldest events, or to this core.
-    pub(super) fn ask(&mut self, waiter: Waiter, now: Instant) -> Vec<Answer> {
+    /// because there is no more room: to the oldest events, or to this core. `spread` is given if
+    /// the node that is asked has made the change.
+    pub(super) fn ask(
+        &mut self,
+        waiter: Waiter,
+        spread: Option<Spread>,
+        now: Instant,
+    ) -> Vec<Answer> {
         let (mut deadline, mut answers) = (now + LIMIT, Vec::new());
         match &waiter {
             Waiter::Event(body) => {
@@ -98,7 +151,9 @@ impl Agreement {
             }
             Waiter::Core { .. } => {}
         }
-        self.waiting.push(Waiting { waiter, number: self.next_number, deadline });
+        let spread = spread.filter(|_| self.spreads < SPREADS_MAX);
+        self.spreads += usize::from(spread.is_some());
+        self.waiting.push(Waiting { waiter, number: self.next_number, deadline, spread });
         self.next_number += 1;
         self.next_check.get_or_insert(now);
         answers
@@ -128,13 +183,30 @@ impl Agreement {
         self.next_number
     }
 
-    /// Takes the outcome of a check for the waiters that came before the number `asked`.
-    pub(super) fn finish_check(&mut self, asked: u64, agreed: bool, now: Instant) -> Vec<Answer> {
-        let is_done =
-            |waiting: &mut Waiting| waiting.number < asked && (agreed || waiting.deadline <= now);
-        let done = self.waiting.extract_if(.., is_done);
-        let answers = done.map(|waiting| Answer { waiter: waiting.waiter, agreed }).collect();
+    /// Takes the versions that a check has read, for the waiters that came before the number
+    /// `asked`.
+    pub(super) fn finish_check(
+        &mut self,
+        asked: u64,
+        versions: &[(u128, u128)],
+        down: &HashSet<u128>,
+        now: Instant,
+    ) -> Vec<Answer> {
+        let (mut answers, all_agree) = (Vec::new(), agree(versions, down));
+        for mut waiting in std::mem::take(&mut self.waiting) {
+            let is_asked = waiting.number < asked;
+            let agreed = is_asked
+                && match &mut waiting.spread {
+                    Some(spread) => spread.see(versions, down),
+                    None => all_agree,
+                };
+            match agreed || is_asked && waiting.deadline <= now {
+                true => answers.push(Answer { waiter: waiting.waiter, agreed }),
+                false => self.waiting.push(waiting),
+            }
+        }
         self.count_events();
+        self.spreads = self.waiting.iter().filter(|waiting| waiting.spread.is_some()).count();
         self.next_check = (!self.waiting.is_empty()).then_some(now + PAUSE);
         answers
     }
@@ -142,26 +214,28 @@ impl Agreement {
     /// Answers no to all waiters, because the control connection is lost.
     pub(super) fn abandon(&mut self) -> Vec<Answer> {
         self.next_check = None;
-        (self.events, self.event_bytes) = (0, 0);
+        (self.events, self.event_bytes, self.spreads) = (0, 0, 0);
         let waiters = self.waiting.drain(..).map(|waiting| waiting.waiter);
         waiters.map(|waiter| Answer { waiter, agreed: false }).collect()
     }
 }
 
 /// True if all nodes but those that are down have the same version.
-pub(super) fn agree(versions: &[(u128, u128)], down: &HashSet<u128>) -> bool {
+fn agree(versions: &[(u128, u128)], down: &HashSet<u128>) -> bool {
     let mut versions =
         versions.iter().filter(|(host_id, _)| !down.contains(host_id)).map(|(_, version)| version);
     let first = versions.next();
     versions.all(|version| Some(version) == first)
 }
 
-/// Waits, on a separate connection, until the node at `address` sees agreement; `false` if it did
-/// not in time. A busy node may need longer than a step may take, and is asked again.
+/// Waits, on a separate connection, until the node at `address` sees that all nodes have the
+/// change that it made; `false` if it did not in time. A busy node may need longer than a step may
+/// take, and is asked again.
 pub(super) async fn seen_by(address: SocketAddr, access: &Access, down: &HashSet<u128>) -> bool {
+    let mut spread = Spread::default();
     let poll = async {
         loop {
-            match poll_versions(address, access, down).await {
+            match poll_versions(address, access, &mut spread, down).await {
                 Err(ControlError::TimedOut(_)) => sleep(PAUSE).await,
                 outcome => return outcome,
             }
@@ -177,22 +251,34 @@ pub(super) async fn seen_by(address: SocketAddr, access: &Access, down: &HashSet
     }
 }
 
-/// Asks a node for schema versions until they agree.
+/// Asks a node for schema versions until all nodes have the change.
 async fn poll_versions(
     address: SocketAddr,
     access: &Access,
+    spread: &mut Spread,
     down: &HashSet<u128>,
 ) -> Result<(), ControlError> {
     let mut session = handshake::connect(address, access).await?;
-    while !agree(&ring::schema_versions(&mut session.connection, access.limit).await?, down) {
+    loop {
+        let versions = ring::schema_versions(&mut session.connection, access.limit).await?;
+        if spread.see(&versions, down) {
+            return Ok(());
+        }
         sleep(PAUSE).await;
     }
-    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Host ids and versions that agree, and others that do not.
+    const ONE: &[(u128, u128)] = &[(1, 7), (2, 7)];
+    const TWO: &[(u128, u128)] = &[(1, 7), (2, 8)];
+
+    fn up() -> HashSet<u128> {
+        HashSet::new()
+    }
 
     fn core(core: usize, ticket: u64) -> Waiter {
         Waiter::Core { core, ticket, table: None }
@@ -203,12 +289,12 @@ mod tests {
         let now = Instant::now();
         let mut agreement = Agreement::default();
         assert_eq!(agreement.due(), None);
-        assert_eq!(agreement.ask(core(0, 7), now), []);
+        assert_eq!(agreement.ask(core(0, 7), None, now), []);
         assert_eq!(agreement.due(), Some(now));
         let asked = agreement.start_check();
-        assert_eq!(agreement.ask(core(1, 8), now), []);
+        assert_eq!(agreement.ask(core(1, 8), None, now), []);
         assert_eq!(
-            agreement.finish_check(asked, true, now),
+            agreement.finish_check(asked, ONE, &up(), now),
             [Answer { waiter: core(0, 7), agreed: true }]
         );
         assert_eq!(agreement.due(), Some(now + PAUSE));
@@ -218,12 +304,12 @@ mod tests {
     fn after_the_deadline_the_answer_is_no() {
         let now = Instant::now();
         let mut agreement = Agreement::default();
-        assert_eq!(agreement.ask(core(2, 9), now), []);
+        assert_eq!(agreement.ask(core(2, 9), None, now), []);
         let asked = agreement.start_check();
-        assert_eq!(agreement.finish_check(asked, false, now), []);
+        assert_eq!(agreement.finish_check(asked, TWO, &up(), now), []);
         let late = now + LIMIT;
         assert_eq!(
-            agreement.finish_check(asked, false, late),
+            agreement.finish_check(asked, TWO, &up(), late),
             [Answer { waiter: core(2, 9), agreed: false }]
         );
         assert_eq!(agreement.due(), None);
@@ -234,8 +320,8 @@ mod tests {
         let now = Instant::now();
         let mut agreement = Agreement::default();
         let event = Waiter::Event(Arc::from(&b"event"[..]));
-        assert_eq!(agreement.ask(event.clone(), now), []);
-        assert_eq!(agreement.ask(core(0, 1), now), []);
+        assert_eq!(agreement.ask(event.clone(), None, now), []);
+        assert_eq!(agreement.ask(core(0, 1), None, now), []);
         let no = |waiter| Answer { waiter, agreed: false };
         assert_eq!(agreement.abandon(), [no(event), no(core(0, 1))]);
         assert_eq!(agreement.due(), None);
@@ -249,15 +335,15 @@ mod tests {
     fn an_event_that_comes_again_waits_once_for_a_later_check_until_the_first_deadline() {
         let now = Instant::now();
         let mut agreement = Agreement::default();
-        assert_eq!(agreement.ask(event(1), now), []);
+        assert_eq!(agreement.ask(event(1), None, now), []);
         let asked = agreement.start_check();
         for _ in 0..3 {
-            assert_eq!(agreement.ask(event(1), now + PAUSE), []);
+            assert_eq!(agreement.ask(event(1), None, now + PAUSE), []);
         }
-        assert_eq!(agreement.finish_check(asked, true, now), []);
+        assert_eq!(agreement.finish_check(asked, ONE, &up(), now), []);
         let asked = agreement.start_check();
         let answer = Answer { waiter: event(1), agreed: false };
-        assert_eq!(agreement.finish_check(asked, false, now + LIMIT), [answer]);
+        assert_eq!(agreement.finish_check(asked, TWO, &up(), now + LIMIT), [answer]);
     }
 
     #[test]
@@ -266,14 +352,14 @@ mod tests {
         let most = EVENTS_MAX as u64;
         let mut agreement = Agreement::default();
         let early: Vec<Answer> =
-            (0..most + 3).flat_map(|number| agreement.ask(event(number), now)).collect();
+            (0..most + 3).flat_map(|number| agreement.ask(event(number), None, now)).collect();
         let no = |number| Answer { waiter: event(number), agreed: false };
         assert_eq!(early, [no(0), no(1), no(2)]);
-        assert_eq!(agreement.ask(event(5), now), []);
+        assert_eq!(agreement.ask(event(5), None, now), []);
         assert_eq!((agreement.waiting.len(), agreement.abandon().len()), (EVENTS_MAX, EVENTS_MAX));
         let large = |number: u8| Waiter::Event(vec![number; EVENTS_BYTES_MAX / 4].into());
         let early: Vec<Answer> =
-            (0..9).flat_map(|number| agreement.ask(large(number), now)).collect();
+            (0..9).flat_map(|number| agreement.ask(large(number), None, now)).collect();
         assert_eq!((early.len(), agreement.waiting.len()), (5, 4));
     }
 
@@ -281,11 +367,69 @@ mod tests {
     fn a_core_for_which_there_is_no_room_is_answered_at_once() {
         let now = Instant::now();
         let mut agreement = Agreement::default();
-        assert_eq!(agreement.ask(event(0), now), []);
+        assert_eq!(agreement.ask(event(0), None, now), []);
         let most = limits::REPAIRS_MAX as u64;
-        assert!((0..most).all(|ticket| agreement.ask(core(0, ticket), now).is_empty()));
+        assert!((0..most).all(|ticket| agreement.ask(core(0, ticket), None, now).is_empty()));
         let no = Answer { waiter: core(0, most), agreed: false };
-        assert_eq!(agreement.ask(core(0, most), now), [no]);
+        assert_eq!(agreement.ask(core(0, most), None, now), [no]);
         assert_eq!(agreement.waiting.len(), limits::REPAIRS_MAX + 1);
+    }
+
+    #[test]
+    fn a_change_has_spread_once_each_node_had_it_for_a_moment() {
+        let mut spread = Spread::default();
+        let mut see = |of: [u128; 4]| {
+            let versions: Vec<(u128, u128)> = (1..).zip(of).collect();
+            spread.see(&versions, &HashSet::from([4]))
+        };
+        assert!(!see([10, 9, 9, 9]), "the first node has made the change");
+        assert!(!see([11, 10, 9, 9]), "the second node has it, and another change came");
+        assert!(!see([12, 11, 8, 9]), "the third is at a version that nobody had since");
+        assert!(!see([13, 21, 8, 9]), "the second has a change of its own");
+        assert!(see([14, 22, 21, 9]), "the third follows the second; the fourth is down");
+        // The maker's own versions are not the only ones, whatever the order of the nodes.
+        let mut spread = Spread::default();
+        assert!(!spread.see(&[(1, 10), (3, 9), (2, 10)], &up()));
+        assert!(spread.see(&[(1, 11), (3, 21), (2, 21)], &up()));
+    }
+
+    #[test]
+    fn parties_with_versions_of_their_own_have_a_limit() {
+        let now = Instant::now();
+        let mut agreement = Agreement::default();
+        for ticket in 0..=SPREADS_MAX as u64 {
+            assert_eq!(agreement.ask(core(0, ticket), Some(Spread::default()), now), []);
+        }
+        let asked = agreement.start_check();
+        assert_eq!(agreement.finish_check(asked, TWO, &up(), now), []);
+        let followed = [(1, 9), (2, 7)];
+        assert_eq!(agreement.finish_check(asked, &followed, &up(), now).len(), SPREADS_MAX);
+        assert_eq!((agreement.waiting.len(), agreement.spreads), (1, 0));
+        assert_eq!(agreement.finish_check(asked, ONE, &up(), now).len(), 1);
+    }
+
+    #[test]
+    fn one_version_is_agreement() {
+        for (versions, is_agreed) in [(ONE, true), (TWO, false)] {
+            assert_eq!(agree(versions, &up()), is_agreed);
+            assert_eq!(Spread::default().see(versions, &up()), is_agreed);
+            assert!(Spread::default().see(versions, &HashSet::from([2])), "a node is down");
+        }
+    }
+
+    #[test]
+    fn a_core_waits_for_no_other_change_than_its_own() {
+        let now = Instant::now();
+        let mut agreement = Agreement::default();
+        let spread = Some(Spread::default());
+        assert_eq!(agreement.ask(core(0, 1), spread, now), []);
+        assert_eq!(agreement.ask(event(2), None, now), []);
+        let asked = agreement.start_check();
+        assert_eq!(agreement.finish_check(asked, TWO, &up(), now), []);
+        let followed = [(1, 9), (2, 7)];
+        let answer = Answer { waiter: core(0, 1), agreed: true };
+        assert_eq!(agreement.finish_check(asked, &followed, &up(), now), [answer]);
+        let answer = Answer { waiter: event(2), agreed: true };
+        assert_eq!(agreement.finish_check(asked, ONE, &up(), now), [answer]);
     }
 }

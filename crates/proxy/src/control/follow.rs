@@ -13,7 +13,7 @@ use shunt_wire::cql::message::{Event, encode};
 use tokio::time::{Instant, sleep};
 use tracing::{debug, info, warn};
 
-use super::agreement::{self, Agreement, Answer, Waiter};
+use super::agreement::{self, Agreement, Answer, Spread, Waiter};
 use super::error::ControlError;
 use super::handshake::Session;
 use super::inventory::{Inventory, Taken};
@@ -360,7 +360,7 @@ impl Follower<'_> {
 
     /// Sends an event to the clients once the nodes agree.
     fn await_event(&mut self, body: Arc<[u8]>) {
-        let answers = self.agreement.ask(Waiter::Event(body), Instant::now());
+        let answers = self.agreement.ask(Waiter::Event(body), None, Instant::now());
         self.post(answers);
     }
 
@@ -397,12 +397,13 @@ impl Follower<'_> {
     /// Waits for agreement from the node that changed the schema.
     fn await_agreement(&mut self, id: NodeId, waiter: Waiter) {
         let plane = &mut *self.plane;
-        let elsewhere = plane.ring.as_ref().and_then(|ring| {
-            let node = ring.node(id).filter(|node| node.host_id != ring.control_host_id);
-            node.map(|node| node.address)
-        });
+        let ring = plane.ring.as_ref();
+        let maker = ring.and_then(|ring| Some((ring.node(id)?, ring.control_host_id)));
+        let is_here = maker.is_some_and(|(node, control)| node.host_id == control);
+        let elsewhere = maker.filter(|_| !is_here).map(|(node, _)| node.address);
         let Some(address) = elsewhere.filter(|_| plane.agreements.len() < AGREEMENTS_MAX) else {
-            let answers = self.agreement.ask(waiter, Instant::now());
+            let spread = is_here.then(Spread::default);
+            let answers = self.agreement.ask(waiter, spread, Instant::now());
             self.post(answers);
             return;
         };
@@ -511,8 +512,8 @@ impl Follower<'_> {
         let asked_until = self.agreement.start_check();
         let versions = ring::schema_versions(&mut self.session.connection, limit).await?;
         self.still_alive();
-        let agreed = agreement::agree(&versions, self.plane.down.now());
-        let answers = self.agreement.finish_check(asked_until, agreed, Instant::now());
+        let (down, now) = (self.plane.down.now(), Instant::now());
+        let answers = self.agreement.finish_check(asked_until, &versions, down, now);
         self.answer(answers).await
     }
 
