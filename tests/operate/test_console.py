@@ -142,6 +142,7 @@ def test_the_level_of_the_log_holds_until_the_next_reload(proxy):
 
 def test_a_client_that_is_kicked_comes_back(proxy, session):
     assert shunt(proxy, "kick", "--application", "nobody") == "closed 0 clients\n"
+    shunt(proxy, "kick", "--role", "shop", "--without-role", code=2)
     assert shunt(proxy, "kick", "--address", "127.0.0.0/8") != "closed 0 clients\n"
     assert 'shunt_clients_closed_total{reason="operator"} 0\n' not in proxy.get("/metrics")[1]
 

@@ -168,6 +168,7 @@ def test_clients_are_closed_without_a_mouse(page, proxy, sessions):
     page.until("document.getElementById('kick').open", "the page asks first")
     told = page.run("document.getElementById('conditions').innerText")
     assert f"application = {HOSTILE}" in told and "address = 127.0.0.1" in told, told
+    assert "no role" in told, "clients of all roles would be closed"
     page.press("Escape")
     page.until("!document.getElementById('kick').open", "nothing is closed")
     assert 'shunt_clients_closed_total{reason="operator"} 0\n' in proxy.get("/metrics")[1]

@@ -397,7 +397,7 @@ function openKick(conditions) {
     const label = element("label"), box = element("input");
     Object.assign(box, { type: "checkbox", checked: true, name: key, value });
     box.addEventListener("change", judgeKick);
-    label.append(box, ` ${key} = ${value}`);
+    label.append(box, value === true ? ` no ${key.replace("without_", "")}` : ` ${key} = ${value}`);
     return label;
   }));
   write(by("outcome"), "");
@@ -414,7 +414,7 @@ async function kick() {
   by("confirm").disabled = true;
   write(by("outcome"), "closing");
   try {
-    const outcome = await ask("kick", Object.fromEntries(chosen().map((box) => [box.name, box.value])));
+    const outcome = await ask("kick", Object.fromEntries(chosen().map((box) => [box.name, box.name.startsWith("without_") || box.value])));
     const missing = outcome.cores_missing.length ? "; some cores have not answered in time: ask again" : "";
     write(by("outcome"), `closed ${outcome.closed} ${outcome.closed === 1 ? "client" : "clients"}${missing}`);
     write(by("cancel"), "Done");

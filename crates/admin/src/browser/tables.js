@@ -22,6 +22,9 @@ const at = (path) => (row) => path.reduce((value, key) => value === null || valu
 const column = (title, path, form = text, more = {}) =>
   ({ title, value: at(path.split(".")), form, isNumber: form !== text && form !== upDown && form !== time, ...more });
 
+// The condition on a name that the clients of a row have, or lack.
+const named = (key, name) => name === null || name === undefined ? { [`without_${key}`]: true } : { [key]: name };
+
 const TABLES = {
   nodes: {
     title: "Nodes", page: "status", sort: ["recent p99 ms", -1], key: (row) => [row.host_id],
@@ -43,7 +46,7 @@ const TABLES = {
       row.protocol_version, row.tls],
     rows: (page) => page.client_groups.groups, missing: (page) => page.client_groups.cores_missing,
     others: (page) => page.client_groups.others.clients > 0 ? [{ role: "(others)", ...page.client_groups.others }] : [],
-    kick: (row) => ({ role: row.role, application: row.application, address: row.address }),
+    kick: (row) => ({ ...named("role", row.role), ...named("application", row.application), address: row.address }),
     columns: [
       column("role", "role"), column("identity", "identity"), column("application", "application"),
       column("address", "address"), column("driver", "driver"), column("keyspace", "keyspace"), column("TLS", "tls"),

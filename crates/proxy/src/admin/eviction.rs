@@ -11,7 +11,7 @@ use tracing::info;
 
 use super::ask::{self, PATIENCE};
 use super::orders::refused;
-use crate::client::selection::{CoreEviction, Selection};
+use crate::client::selection::{CoreEviction, NameCondition, Selection};
 use crate::config::{Kind as _, Network};
 use crate::control::{CoreMail, Mailbox};
 
@@ -58,9 +58,9 @@ impl Evictions {
             info!(
                 closed,
                 %from,
-                role,
+                role = role.as_ref().map(NameCondition::text),
                 address = address.map(display),
-                application,
+                application = application.as_ref().map(NameCondition::text),
                 id,
                 all = selection.is_everyone(),
                 cores_missing = ?missing,
@@ -68,6 +68,18 @@ impl Evictions {
             );
             Ok(json!({ "closed": closed, "cores_missing": missing }))
         })
+    }
+}
+
+/// Sets a condition on a name, of which there is one.
+fn set(
+    condition: &mut Option<NameCondition>,
+    key: &str,
+    wanted: NameCondition,
+) -> Result<(), String> {
+    match condition.replace(wanted) {
+        None => Ok(()),
+        Some(_) => Err(format!("`{key}` contradicts another condition")),
     }
 }
 
@@ -85,8 +97,13 @@ fn selection(parameters: &Value) -> Result<Selection, String> {
             "role" if value.as_str().is_some_and(|role| role.ends_with('…')) => {
                 return Err("`role` is cut: the whole role is expected".to_owned());
             }
-            "role" => selection.role = Some(text()?),
-            "application" => selection.application = Some(text()?),
+            "role" => set(&mut selection.role, key, NameCondition::Is(text()?))?,
+            "application" => set(&mut selection.application, key, NameCondition::Is(text()?))?,
+            "without_role" | "without_application" if value != &Value::Bool(true) => {
+                return Err(format!("`{key}`: true is expected"));
+            }
+            "without_role" => set(&mut selection.role, key, NameCondition::Missing)?,
+            "without_application" => set(&mut selection.application, key, NameCondition::Missing)?,
             "id" => selection.id = Some(text()?),
             "address" => {
                 let network = Network::from_text(&text()?);
@@ -94,7 +111,8 @@ fn selection(parameters: &Value) -> Result<Selection, String> {
             }
             "all" => all = value.as_bool().ok_or("`all`: true or false is expected")?,
             _ => {
-                let why = "unknown parameter; use role, address, application, id or all";
+                let why = "unknown parameter; use role, without_role, address, application, \
+                    without_application, id or all";
                 return Err(why.to_owned());
             }
         }
@@ -117,7 +135,7 @@ mod tests {
         let answers = |core: usize, closed| -> Mailbox {
             Box::new(move |mail| {
                 let CoreMail::Kick(selection, answer) = mail else { panic!("{mail:?}") };
-                assert_eq!(selection.role.as_deref(), Some("shop"));
+                assert_eq!(selection.role, Some(NameCondition::Is("shop".to_owned())));
                 answer.try_send(CoreEviction { core, closed }).expect("room for every core");
                 Ok(())
             })
@@ -168,6 +186,11 @@ mod tests {
             json!({ "all": true, "role": "shop" }),
             json!({ "rolle": "shop" }),
             json!({ "role": null }),
+            json!({ "without_role": false }),
+            json!({ "without_role": "true" }),
+            json!({ "without_role": true, "role": "shop" }),
+            json!({ "without_application": true, "application": "shop" }),
+            json!({ "without_role": true, "all": true }),
             json!({ "role": "shop_with_a_long_na…" }),
             json!({ "address": "10.0.0.1/8" }),
             json!([]),
@@ -176,5 +199,10 @@ mod tests {
         }
         assert!(selection(&json!({ "all": true })).is_ok_and(|all| all.is_everyone()));
         assert!(selection(&json!({ "id": "10.0.4.7:51234", "role": "shop" })).is_ok());
+        let missing = Some(NameCondition::Missing);
+        let without = json!({ "without_role": true, "address": "10.0.4.7" });
+        assert!(selection(&without).is_ok_and(|one| one.role == missing));
+        let without = json!({ "without_application": true });
+        assert!(selection(&without).is_ok_and(|one| one.application == missing));
     }
 }

@@ -9,15 +9,41 @@ use crate::client::Client;
 use crate::client::identity::PoolNames;
 use crate::config::Network;
 
+/// A condition on a name that a client may lack.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NameCondition {
+    /// The client has this name.
+    Is(String),
+    /// The client has none.
+    Missing,
+}
+
+impl NameCondition {
+    fn is_met(&self, name: Option<&str>) -> bool {
+        match self {
+            NameCondition::Is(wanted) => name == Some(wanted),
+            NameCondition::Missing => name.is_none(),
+        }
+    }
+
+    /// The name, for a line of the log.
+    pub fn text(&self) -> &str {
+        match self {
+            NameCondition::Is(name) => name,
+            NameCondition::Missing => "(none)",
+        }
+    }
+}
+
 /// Conditions on clients. A client is meant if it meets each that is given.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
     /// Role of the login, whole.
-    pub role: Option<String>,
+    pub role: Option<NameCondition>,
     /// Address without its port, or a network.
     pub address: Option<Network>,
     /// Name of the application.
-    pub application: Option<String>,
+    pub application: Option<NameCondition>,
     /// Address with its port, as the log and the page of slow queries show it.
     pub id: Option<String>,
 }
@@ -33,12 +59,13 @@ impl Selection {
         // The role that pages show is cut.
         let role = names.and_then(|names| names.whole_role.as_deref());
         let application = client.driver.as_deref().map(|driver| &*driver.application);
+        let application = application.filter(|name| !name.is_empty());
         let is_in = |network: Network| match client.peer.host() {
             ClientHost::Network(address) => network.contains(address),
             ClientHost::User(_) => false,
         };
-        self.role.as_deref().is_none_or(|wanted| role == Some(wanted))
-            && self.application.as_deref().is_none_or(|wanted| application == Some(wanted))
+        self.role.as_ref().is_none_or(|wanted| wanted.is_met(role))
+            && self.application.as_ref().is_none_or(|wanted| wanted.is_met(application))
             && self.address.is_none_or(is_in)
             && self.id.as_deref().is_none_or(|wanted| client.peer.to_string() == wanted)
     }
@@ -85,19 +112,24 @@ mod tests {
         client.driver = Some(Arc::new(driver));
         let network = |text: &str| Network::from_text(text).ok();
         let text = |text: &str| Some(text.to_owned());
+        let name = |name: &str| Some(NameCondition::Is(name.to_owned()));
+        let missing = || Some(NameCondition::Missing);
         let none = Selection::default();
         for (selection, is_meant) in [
             (none.clone(), true),
-            (Selection { application: text("shop"), ..none.clone() }, true),
-            (Selection { application: text("cron"), ..none.clone() }, false),
+            (Selection { application: name("shop"), ..none.clone() }, true),
+            (Selection { application: name("cron"), ..none.clone() }, false),
             (Selection { address: network("10.0.4.0/24"), ..none.clone() }, true),
             (Selection { address: network("10.0.5.0/24"), ..none.clone() }, false),
             (Selection { id: text("10.0.4.7:51234"), ..none.clone() }, true),
             (Selection { id: text("10.0.4.7"), ..none.clone() }, false),
-            (Selection { role: text("shop"), ..none.clone() }, false),
+            (Selection { role: name("shop"), ..none.clone() }, false),
+            (Selection { role: missing(), ..none.clone() }, true),
+            (Selection { application: missing(), ..none.clone() }, false),
+            (Selection { role: missing(), application: name("cron"), ..none.clone() }, false),
             (
                 Selection {
-                    application: text("shop"),
+                    application: name("shop"),
                     address: network("10.0.5.0/24"),
                     ..none.clone()
                 },
@@ -106,6 +138,14 @@ mod tests {
         ] {
             assert_eq!(selection.is_meant(client, None), is_meant, "{selection:?}");
             assert_eq!(selection.is_everyone(), selection == none);
+        }
+        for name in ["", "shop"] {
+            let (driver, version) = ("D".into(), "1".into());
+            let driver = Driver { name: driver, version, application: name.into() };
+            clients.get_mut(slot).expect("client").driver = Some(Arc::new(driver));
+            let client = clients.get(slot).expect("client");
+            let selection = Selection { application: missing(), ..none.clone() };
+            assert_eq!(selection.is_meant(client, None), name.is_empty());
         }
     }
 
@@ -119,11 +159,13 @@ mod tests {
         let role = "a_role_of_a_service_with_a_long_name".repeat(3);
         let names = PoolNames::new(Some(format!("\0{role}\0secret").as_bytes()), None);
         let is_meant = |role: &str| {
-            let role = Some(role.to_owned());
+            let role = Some(NameCondition::Is(role.to_owned()));
             Selection { role, ..Selection::default() }.is_meant(client, Some(&names))
         };
         assert!(is_meant(&role));
         assert!(!is_meant(&role[..64]) && !is_meant(&format!("{role}2")));
         assert!(!is_meant(names.role.as_deref().expect("a role")), "others may begin like it");
+        let missing = Selection { role: Some(NameCondition::Missing), ..Selection::default() };
+        assert!(!missing.is_meant(client, Some(&names)));
     }
 }

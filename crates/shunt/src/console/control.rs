@@ -108,17 +108,23 @@ pub(crate) struct Conditions {
     /// Clients with this role
     #[arg(long, value_name = "ROLE")]
     role: Option<String>,
+    /// Clients without a login
+    #[arg(long, conflicts_with = "role")]
+    without_role: bool,
     /// Clients of this address or network, such as 10.0.4.7 or 10.0.4.0/24
     #[arg(long, value_name = "ADDR")]
     address: Option<String>,
     /// Clients of this application
     #[arg(long, value_name = "NAME")]
     application: Option<String>,
+    /// Clients that name no application
+    #[arg(long, conflicts_with = "application")]
+    without_application: bool,
     /// The client at this address and port, as in the log and in `shunt slow`
     #[arg(long, value_name = "ADDR:PORT")]
     id: Option<String>,
     /// Every client
-    #[arg(long, conflicts_with_all = ["role", "address", "application", "id"])]
+    #[arg(long, conflicts_with_all = ["role", "without_role", "address", "application", "without_application", "id"])]
     all: bool,
 }
 
@@ -137,15 +143,22 @@ pub(crate) struct Kick {
 impl Kick {
     /// Closes the clients, and prints how many they were.
     pub(crate) fn run(&self) -> Exit {
-        let Conditions { role, address, application, id, all } = &self.conditions;
+        let Conditions { role, without_role, address, application, without_application, id, all } =
+            &self.conditions;
         let given =
             [("role", role), ("address", address), ("application", application), ("id", id)];
         let given =
             given.into_iter().filter_map(|(key, text)| Some((key, text.as_deref()?.into())));
         let mut parameters: Map<String, Value> =
             given.map(|(key, text): (&str, Value)| (key.to_owned(), text)).collect();
-        if *all {
-            parameters.insert("all".to_owned(), true.into());
+        for (key, is_given) in [
+            ("without_role", without_role),
+            ("without_application", without_application),
+            ("all", all),
+        ] {
+            if *is_given {
+                parameters.insert(key.to_owned(), true.into());
+            }
         }
         let answer = self.access.post("/kick", &parameters.into());
         match answer.and_then(|answer| answer.page()) {
