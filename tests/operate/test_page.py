@@ -191,6 +191,19 @@ def test_clients_are_closed_without_a_mouse(page, proxy, sessions):
     until(answers, "the driver is back", told=proxy.log_tail)
 
 
+def test_the_last_node_is_not_drained(page, proxy):
+    show(page, "nodes")
+    tab_to(page, "element.textContent === 'Drain…'")
+    page.press("Enter")
+    page.until("document.getElementById('drain').open", "the page asks first")
+    tab_to(page, "element.id === 'drain-confirm'")
+    page.press("Enter")
+    page.until("document.getElementById('drain-outcome').innerText.startsWith('error: this is the last node')", "the proxy refuses")
+    page.press("Escape")
+    page.until("!document.getElementById('drain').open", "the dialog is closed")
+    assert "shunt_node_drained{" in proxy.get("/metrics")[1] and page.run(COLUMN.format("state")) == ["up"]
+
+
 def test_a_token_is_asked_for(browser, node, tmp_path):
     token = tmp_path / "token"
     token.write_text(f"{TOKEN}\n")

@@ -10,6 +10,7 @@ mod fleet;
 mod digests;
 mod hot_keys;
 mod eviction;
+mod node_drain;
 mod orders;
 mod settings;
 mod slow_queries;
@@ -26,11 +27,11 @@ use std::time::Instant;
 
 use shunt_admin::{Change, Encoder, Heartbeats, Json, Map, Part, State, Unit};
 use shunt_topology::RoutingTable;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 
 use crate::config::{Config, Switch};
-use crate::control::Mailbox;
 use crate::control::datacentre;
+use crate::control::{ControlRequest, Mailbox};
 use crate::metrics::exposition::Sources;
 use clients::Clients;
 pub use orders::{Order, Verdict};
@@ -52,6 +53,7 @@ pub struct Admin {
     settings: settings::Settings,
     orders: orders::Orders,
     evictions: eviction::Evictions,
+    node_drain: node_drain::NodeDrain,
     windows: windows::Windows,
 }
 
@@ -86,6 +88,7 @@ impl Admin {
             settings: settings::Settings::new(),
             orders: orders::Orders::default(),
             evictions,
+            node_drain: node_drain::NodeDrain::default(),
         })
     }
 
@@ -102,6 +105,11 @@ impl Admin {
     /// Connects changes with the main thread, which gets each order by `sender`.
     pub fn take_orders(&self, sender: impl Fn(Order) + Send + Sync + 'static) {
         self.orders.connect(Box::new(sender));
+    }
+
+    /// Connects changes of the routing with the control plane.
+    pub fn take_control(&self, requests: mpsc::WeakSender<ControlRequest>) {
+        self.node_drain.connect(requests);
     }
 
     /// Notes a configuration that was read, and the sources of its options.
@@ -173,12 +181,17 @@ impl Part for Admin {
     }
 
     fn changes(&self) -> &'static [&'static str] {
-        &[orders::RELOAD, orders::LOG_LEVEL, eviction::KICK]
+        &[orders::RELOAD, orders::LOG_LEVEL, eviction::KICK, node_drain::DRAIN, node_drain::UNDRAIN]
     }
 
     fn change(&self, name: &str, parameters: &Json, from: IpAddr) -> Option<Change<'_>> {
         match name {
             eviction::KICK => Some(self.evictions.kick(parameters, from)),
+            node_drain::DRAIN | node_drain::UNDRAIN => {
+                let ring = (&self.sources.cluster, &self.sources.cores[..]);
+                let drained = name == node_drain::DRAIN;
+                Some(self.node_drain.change(parameters, drained, ring, from))
+            }
             _ => self.orders.change(name, parameters, from),
         }
     }

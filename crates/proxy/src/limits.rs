@@ -96,6 +96,9 @@ pub const POOLS_UNVERIFIED_OF_ROLE_MAX: usize = POOLS_UNVERIFIED_MAX / 2;
 /// Such pools that clients of one host have made. Their further logins wait for room.
 pub const POOLS_UNVERIFIED_OF_HOST_MAX: usize = 32;
 
+/// Nodes that operators take out of routing, in all; those that have left the ring make room.
+pub const DRAINED_NODES_MAX: usize = 1_024;
+
 /// Logins in line for such a pool that a core tries to begin when one has ended.
 pub const LOGINS_RESUMED: usize = 16;
 /// The same with each tick.

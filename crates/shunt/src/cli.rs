@@ -242,6 +242,9 @@ Examples:
       Lists the nodes of the ring, the slowest of the last seconds first.
 
   shunt nodes --sort in-flight
+
+  shunt nodes drain 10.0.0.7
+      Sends no new queries to this node while other nodes can take them.
 ";
 
 const SLOW_EXAMPLES: &str = "\

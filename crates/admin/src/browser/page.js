@@ -311,7 +311,7 @@ function showTable(name) {
   const isFilled = (one) => all.some((row) => !isAbsent(one.value(row)));
   const filled = view.columns.map((one, index) => index === 0 || all.length === 0 || isFilled(one));
   fill(by("rows"), view, found.slice(0, ROWS_MAX));
-  fill(by("others"), { ...view, kick: null }, view.others ? view.others(page) : []);
+  fill(by("others"), { ...view, act: null }, view.others ? view.others(page) : []);
   const missing = view.missing ? view.missing(page) : [];
   const rest = found.length > ROWS_MAX ? `; the first ${ROWS_MAX} are shown` : "";
   write(by("count"), `${number(found.length)} of ${number(all.length)}${rest}`);
@@ -350,7 +350,7 @@ function openTable(name) {
     cell.append(button);
     return cell;
   }));
-  if (view.kick) by("heading").append(element("th", "close", "act"));
+  if (view.act) by("heading").append(element("th", view.act.title, "act"));
 }
 
 // Rows keep their elements, so that focus and selection survive the next turn.
@@ -368,6 +368,7 @@ function fill(body, view, rows) {
       write(cell, one.form(sum(one.value(data))));
       cell.classList.toggle("bad", Boolean(one.isBad && one.isBad(data)));
     });
+    if (view.act) write(row.lastChild.firstChild, view.act.label(data));
     if (body.children[index] !== row) body.insertBefore(row, body.children[index] || null);
   });
   while (body.children.length > rows.length) body.lastChild.remove();
@@ -379,10 +380,10 @@ function makeRow(view, key) {
   row.dataset.key = key;
   const className = (one) => one.isNumber ? "number" : one.title === "text" ? "text long" : "text";
   row.append(...view.columns.map((one) => element("td", undefined, className(one))));
-  if (view.kick) {
-    const cell = element("td", undefined, "act"), button = element("button", "Close…");
+  if (view.act) {
+    const cell = element("td", undefined, "act"), button = element("button");
     button.type = "button";
-    button.addEventListener("click", () => openKick(view.kick(row.data)));
+    button.addEventListener("click", () => view.act.open(row.data));
     cell.append(button);
     row.append(cell);
   }
@@ -421,6 +422,37 @@ async function kick() {
   } catch (failure) {
     write(by("outcome"), `error: ${failure.message}`);
     judgeKick();
+  }
+  turn();
+}
+
+// ---- nodes taken out of routing, and back
+
+function openDrain({ address, drained }) {
+  const change = drained ? "undrain_node" : "drain_node", name = drained ? "Take back" : "Drain";
+  write(by("drain-title"), `${name} ${address}`);
+  write(by("drain-effect"), drained
+    ? "The proxy sends queries to this node again."
+    : "The proxy sends new queries to other nodes. Queries under way finish. A reload keeps this, a restart of the proxy does not.");
+  write(by("drain-outcome"), "");
+  write(by("drain-cancel"), "Cancel");
+  write(by("drain-confirm"), name);
+  Object.assign(by("drain-confirm"), { disabled: false, onclick: () => drain(change, address) });
+  by("drain").showModal();
+  by("drain-cancel").focus();
+}
+
+async function drain(change, address) {
+  by("drain-confirm").disabled = true;
+  write(by("drain-outcome"), "asking");
+  try {
+    const outcome = await ask(change, { node: address });
+    const rest = outcome.in_flight === 1 ? "1 query is" : `${number(outcome.in_flight)} queries are`;
+    write(by("drain-outcome"), outcome.drained ? `drained; ${rest} under way` : "taken back");
+    write(by("drain-cancel"), "Done");
+  } catch (failure) {
+    write(by("drain-outcome"), `error: ${failure.message}`);
+    by("drain-confirm").disabled = false;
   }
   turn();
 }

@@ -13,14 +13,13 @@ const microseconds = (value) => isNumber(value) ? tenths.format(value / 1000) : 
 const text = (value) => value === null || value === undefined || value === "" ? nothing : String(value);
 const time = (value) => isNumber(value) ? new Date(value).toISOString().replace("T", " ") : nothing;
 const sum = (value) => value && typeof value === "object" ? Object.values(value).reduce((a, b) => a + b, 0) : value;
-const upDown = (value) => value === true ? "up" : value === false ? "DOWN" : nothing;
 
 
 // ---- the tables: the page of each, its rows, and its columns
 
 const at = (path) => (row) => path.reduce((value, key) => value === null || value === undefined ? null : value[key], row);
 const column = (title, path, form = text, more = {}) =>
-  ({ title, value: at(path.split(".")), form, isNumber: form !== text && form !== upDown && form !== time, ...more });
+  ({ title, value: at(path.split(".")), form, isNumber: form !== text && form !== time, ...more });
 
 // The condition on a name that the clients of a row have, or lack.
 const named = (key, name) => name === null || name === undefined ? { [`without_${key}`]: true } : { [key]: name };
@@ -30,10 +29,11 @@ const TABLES = {
     title: "Nodes", page: "status", sort: ["recent p99 ms", -1], key: (row) => [row.host_id],
     rows: (page) => page.ring ? page.ring.nodes : [],
     absence: (page) => page.ring ? "" : "The proxy does not know the ring yet.",
+    act: { title: "routing", label: (row) => row.drained ? "Take back…" : "Drain…", open: (row) => openDrain(row) },
     note: "“recent” covers the last seconds; the other times and “timed out” count since the proxy has started.",
     columns: [
       column("node", "address"), column("datacentre", "datacentre"), column("rack", "rack"),
-      column("state", "up", upDown, { isBad: (row) => row.up === false }), column("version", "release_version"),
+      column("state", "state", text, { isBad: (row) => row.up === false }), column("version", "release_version"),
       column("links", "links", number, { isBad: (row) => row.up === true && row.links === 0 }),
       column("in flight", "in_flight", number), column("queries/s", "rate", number), column("queries", "queries", number),
       column("timed out", "timed_out", number), column("recent p99 ms", "recent.latency_us.p99", microseconds),
@@ -46,7 +46,10 @@ const TABLES = {
       row.protocol_version, row.tls],
     rows: (page) => page.client_groups.groups, missing: (page) => page.client_groups.cores_missing,
     others: (page) => page.client_groups.others.clients > 0 ? [{ role: "(others)", ...page.client_groups.others }] : [],
-    kick: (row) => ({ ...named("role", row.role), ...named("application", row.application), address: row.address }),
+    act: {
+      title: "close", label: () => "Close…",
+      open: (row) => openKick({ ...named("role", row.role), ...named("application", row.application), address: row.address }),
+    },
     columns: [
       column("role", "role"), column("identity", "identity"), column("application", "application"),
       column("address", "address"), column("driver", "driver"), column("keyspace", "keyspace"), column("TLS", "tls"),
@@ -71,7 +74,7 @@ const TABLES = {
     title: "Slow queries", page: "slow_queries", sort: ["ended", -1],
     key: (row) => [row.core, row.stream, row.client, row.total_ms, row.text],
     rows: (page) => page.slow_queries, missing: (page) => page.cores_missing,
-    kick: (row) => row.client ? { id: row.client } : null,
+    act: { title: "close", label: () => "Close…", open: (row) => openKick(row.client ? { id: row.client } : null) },
     columns: [
       column("ended", "ended_unix_ms", time), column("total ms", "total_ms", milliseconds),
       column("at node", "node_ms", milliseconds), column("waited", "wait_ms", milliseconds), column("outcome", "outcome"),

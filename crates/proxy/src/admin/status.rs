@@ -89,6 +89,8 @@ fn ring_status(cluster: &ClusterState, admin: &Admin) -> Value {
             "rack": node.rack,
             "release_version": node.release_version,
             "up": node.up,
+            "drained": cluster.drained.contains(&node.id),
+            "state": state(node.up, cluster.drained.contains(&node.id)),
             "tokens": node.tokens.len(),
             "links": metrics.iter().map(|node| node.links.get()).sum::<u64>(),
             "links_aggregated": metrics.iter().map(|node| node.aggregated_links.get()).sum::<u64>(),
@@ -109,6 +111,16 @@ fn ring_status(cluster: &ClusterState, admin: &Admin) -> Value {
         "schema_version": uuid_text(cluster.schema_version),
         "nodes": cluster.routing.nodes().iter().map(node_status).collect::<Vec<_>>(),
     })
+}
+
+/// The state of a node in tables.
+fn state(is_up: bool, is_drained: bool) -> &'static str {
+    match (is_up, is_drained) {
+        (true, false) => "up",
+        (true, true) => "drained",
+        (false, false) => "down",
+        (false, true) => "down, drained",
+    }
 }
 
 fn limits(config: &Config) -> Value {

@@ -68,6 +68,7 @@ impl Bench {
             release_version: "5.0.9".to_owned(),
         };
         let state = ClusterState {
+            drained: Vec::new(),
             modes: None,
             generation: 3,
             routing: Arc::new(RoutingTable::build(vec![node(0), node(1)], vec![], vec![], local)),

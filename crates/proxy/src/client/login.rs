@@ -25,7 +25,7 @@ use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
 use crate::ids::{ClientRef, LinkKey, PoolId};
 use crate::limits;
-use crate::link::{PoolKey, Role, Shortage, Step, open, pools};
+use crate::link::{NodeState, PoolKey, Role, Shortage, Step, open, pools};
 use crate::metrics::{Closing, Outcome, Refusal};
 use crate::plan::Plan;
 use crate::reply;
@@ -282,8 +282,8 @@ fn ask_another_node(core: &mut Core, io: &mut Io, id: PoolId) -> bool {
                 && !open::is_being_identified(&core.links, *node)
         });
     let best = usable.min_by_key(|node| {
-        let silent = core.links.node(*node).is_some_and(|state| state.silent);
-        silent || pool.is_spared(*node, now)
+        let is_last = |state: &NodeState| state.silent || state.drained;
+        core.links.node(*node).is_some_and(is_last) || pool.is_spared(*node, now)
     });
     best.is_some_and(|node| open::open(core, io, id, node, Role::Verifies))
 }

@@ -9,6 +9,9 @@ use shunt_wire::cql::frame_v5::FrameError;
 use shunt_wire::cql::message::error_code;
 use shunt_wire::error::DecodeError;
 
+/// The outcome of one step on a control connection.
+pub(super) type Step = Result<(), ControlError>;
+
 /// The reason why a control connection failed or was lost.
 #[derive(Debug)]
 pub(super) enum ControlError {
@@ -38,6 +41,8 @@ pub(super) enum ControlError {
     Stranger(String),
     /// The ring contradicts the configuration.
     Unfit(String),
+    /// An operator has drained the node, and another one has a control connection.
+    Drained,
 }
 
 impl ControlError {
@@ -79,6 +84,7 @@ impl fmt::Display for ControlError {
             }
             Self::Incomplete(what) => write!(f, "the node's system tables lack {what}"),
             Self::Stranger(why) | Self::Unfit(why) => f.write_str(why),
+            Self::Drained => f.write_str("the node is drained"),
         }
     }
 }

@@ -14,10 +14,11 @@ use tokio::time::{Instant, sleep};
 use tracing::{debug, info, warn};
 
 use super::agreement::{self, Agreement, Answer, Spread, Waiter};
-use super::error::ControlError;
+use super::error::{ControlError, Step};
 use super::handshake::Session;
 use super::inventory::{Inventory, Taken};
-use super::plane::{ControlPlane, Step, node_port, until};
+use super::plane::{ControlPlane, node_port, until};
+use super::post::POST_RETRY;
 use super::state::{ControlRequest, CoreMail, TableName};
 use super::{initial_modes, ring, schema};
 use crate::fleet::levels;
@@ -37,8 +38,6 @@ const STEP_MIN: Duration = Duration::from_secs(10);
 const AGREEMENTS_MAX: usize = 32;
 /// New tables that are read one by one; for more, one read of the whole schema takes less time.
 const TABLES_MAX: usize = 64;
-/// Interval between attempts to deliver mail that did not fit a core's mailbox.
-pub(super) const POST_RETRY: Duration = Duration::from_millis(20);
 
 /// Follows the ring until the connection is lost (an error) or all cores are gone.
 pub(super) async fn follow(plane: &mut ControlPlane, session: Session) -> Step {
@@ -129,6 +128,15 @@ impl Follower<'_> {
                     self.publish().await;
                 }
             }
+            Some(found) = plane.moves.join_next(), if self.agreement.due().is_none() => {
+                // The next refresh looks again.
+                if let Ok(Some(session)) = found
+                    && self.plane.is_on_drained_node()
+                {
+                    self.plane.next = Some(session);
+                    return Err(ControlError::Drained);
+                }
+            }
             () = until(self.status_due) => self.publish_status().await,
             () = until(self.topology_due) => self.refresh_ring().await?,
             () = until(self.schema_due) => self.refresh_all().await?,
@@ -179,6 +187,7 @@ impl Follower<'_> {
         }
         self.take_inventory().await?;
         self.plane.count_refresh();
+        self.plane.move_away();
         Ok(())
     }
 
@@ -390,6 +399,10 @@ impl Follower<'_> {
                 let due = Instant::now() + TOPOLOGY_DELAY;
                 self.topology_due.get_or_insert(due);
                 self.schema_due.get_or_insert(due);
+            }
+            ControlRequest::DrainNode { host_id, drained } => {
+                self.plane.drain_node(host_id, drained);
+                self.plane.move_away();
             }
         }
     }

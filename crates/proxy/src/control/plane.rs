@@ -17,7 +17,7 @@ use std::time::{Duration, SystemTime};
 use shunt_topology::{Backoff, Node, RoutingTable};
 use shunt_transactions::catalogue::modes::InitialModes;
 use shunt_wire::printable::printable_to;
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinError, JoinHandle, JoinSet, spawn_blocking};
 use tokio::time::{Instant, sleep};
 use tracing::{debug, error, info, warn};
@@ -27,12 +27,15 @@ use super::agreement::Answer;
 use super::contact;
 use super::datacentre::{self, Resolved};
 use super::down_nodes::{Change, DownNodes};
-use super::error::ControlError;
+use super::drained_nodes::DrainedNodes;
+use super::error::{ControlError, Step};
 use super::follow;
-use super::handshake::{self, Session};
+use super::handshake::Session;
 use super::inventory::Inventories;
 use super::log_budget::LogBudget;
 use super::post::{Mailbox, Post};
+use super::probes::Probes;
+use super::requests::{hand_on, refuse_meanwhile};
 use super::ring::{self, KnownNodes, Ring};
 use super::ring_identity::{self, Members};
 use super::round::{Candidates, Failures, try_round};
@@ -47,12 +50,8 @@ use crate::tls::OutgoingTls;
 const RECONNECT_FIRST: Duration = Duration::from_millis(250);
 /// Longest such wait.
 const RECONNECT_MAX: Duration = Duration::from_secs(10);
-/// Interval between checks whether all cores are gone while a request of theirs waits.
-const GONE_EVERY: Duration = Duration::from_millis(50);
 /// Keyspaces without token routing that a line names.
 const UNPLACED_SHOWN_MAX: usize = 8;
-/// Probes at a time that have a connection. The ring may have many nodes that never answer.
-const PROBES_MAX: usize = 512;
 
 /// The parts that the control plane is made from.
 pub struct ControlOptions {
@@ -107,6 +106,12 @@ pub struct ControlPlane {
     unplaced: Option<u64>,
     /// Log lines about nodes.
     pub(super) lines: LogBudget,
+    /// Nodes that an operator has taken out of routing.
+    drained: DrainedNodes,
+    /// The attempt to get a control connection that goes to no drained node.
+    pub(super) moves: JoinSet<Option<Session>>,
+    /// The control connection that takes the place of the present one.
+    pub(super) next: Option<Session>,
     /// The node whose control connection was lost last.
     lost: Option<SocketAddr>,
     /// Probes of nodes in progress.
@@ -140,6 +145,9 @@ impl ControlPlane {
             down: DownNodes::default(),
             unplaced: None,
             lines: LogBudget::default(),
+            drained: DrainedNodes::default(),
+            moves: JoinSet::new(),
+            next: None,
             lost: None,
             probes: Probes::default(),
             agreements: JoinSet::new(),
@@ -185,6 +193,10 @@ impl ControlPlane {
             let error = match outcome {
                 Ok(()) => break,
                 Err(ControlError::Unfit(why)) => return Err(Unfit(why)),
+                Err(ControlError::Drained) => {
+                    info!(%address, "the control connection leaves a drained node");
+                    continue;
+                }
                 Err(error) => error,
             };
             self.metrics.connections_lost.add(1);
@@ -227,6 +239,9 @@ impl ControlPlane {
     /// # Errors
     /// No ring is known, no contact point has described one, and one of them is this proxy itself.
     async fn connect(&mut self) -> Option<Result<Session, Unfit>> {
+        if let Some(session) = self.next.take() {
+            return Some(Ok(session));
+        }
         let mut backoff = Backoff::new(RECONNECT_FIRST, RECONNECT_MAX);
         loop {
             let config = self.settings();
@@ -247,8 +262,8 @@ impl ControlPlane {
         }
     }
 
-    /// Known nodes in random order, those that are up first, then the contact points. The address
-    /// whose connection was lost last comes after all others.
+    /// Known nodes in random order, those that are up first and those that are drained after them,
+    /// then the contact points. The address whose connection was lost last comes after all others.
     fn candidates(&mut self, config: &Config) -> Candidates {
         let mut nodes: Vec<Node> =
             self.ring.as_ref().map(|ring| ring.nodes.clone()).unwrap_or_default();
@@ -257,7 +272,9 @@ impl ControlPlane {
             .drain(..)
             .map(|node| {
                 let remote = local.is_some_and(|local| local != node.datacentre);
-                ((self.down.contains(node.host_id), remote, self.random()), node.address)
+                let is_down = self.down.contains(node.host_id);
+                let is_drained = self.drained.contains(node.host_id);
+                ((is_down, is_drained, remote, self.random()), node.address)
             })
             .collect();
         keyed.sort();
@@ -342,12 +359,70 @@ impl ControlPlane {
             datacentre: draft.datacentre,
             rack: ring.rack.clone(),
             schema_version: ring.schema_version,
+            drained: self.drained.numbers(&routing),
             routing: Arc::new(routing),
             modes,
         });
         self.note_unplaced(&state.routing);
+        self.send(state);
+    }
+
+    fn send(&mut self, state: Arc<ClusterState>) {
         self.post.send_all(&CoreMail::Cluster(Arc::clone(&state)));
         self.view.send_replace(Some(state));
+    }
+
+    /// Takes a node out of routing, or back, and publishes the last state with this change. The
+    /// last node that takes queries stays: operators may have asked for others meanwhile.
+    pub(super) fn drain_node(&mut self, host_id: u128, is_drained: bool) {
+        if is_drained && !self.has_substitute(host_id) {
+            warn!("a node stays in routing, because no other one takes queries");
+            return;
+        }
+        let members = &self.members;
+        self.drained.set(host_id, is_drained, |host_id| members.contains(&host_id));
+        let Some(last) = self.view.borrow().clone() else { return };
+        self.generation += 1;
+        let drained = self.drained.numbers(&last.routing);
+        let generation = self.generation;
+        self.send(Arc::new(ClusterState { generation, drained, modes: None, ..(*last).clone() }));
+    }
+
+    /// True if another node of the local datacentre takes queries.
+    fn has_substitute(&self, host_id: u128) -> bool {
+        let view = self.view.borrow();
+        let Some(routing) = view.as_ref().map(|state| &state.routing) else { return false };
+        let nodes = routing.local_nodes().iter().filter_map(|id| routing.node(*id));
+        let mut others = nodes.map(|node| node.host_id).filter(|other| *other != host_id);
+        others.any(|other| !self.drained.contains(other) && !self.down.contains(other))
+    }
+
+    /// Begins to look for a control connection to a node that is not drained, if the present one
+    /// goes to a drained node. The present one stays until there is another.
+    pub(super) fn move_away(&mut self) {
+        let Some(ring) = &self.ring else { return };
+        if !self.drained.contains(ring.control_host_id) || !self.moves.is_empty() {
+            return;
+        }
+        let config = self.settings();
+        let is_usable = |node: &&Node| {
+            !self.drained.contains(node.host_id) && !self.down.contains(node.host_id)
+        };
+        let usable: HashSet<SocketAddr> =
+            ring.nodes.iter().filter(is_usable).map(|node| node.address).collect();
+        let mut candidates = self.candidates(&config);
+        candidates.nodes.retain(|address| usable.contains(address));
+        candidates.names.clear();
+        let metrics = Arc::clone(&self.metrics);
+        self.moves.spawn(async move {
+            try_round(config, candidates, metrics).await.ok().map(|(session, _)| session)
+        });
+    }
+
+    /// True if the node of the present control connection is drained.
+    pub(super) fn is_on_drained_node(&self) -> bool {
+        let control = self.ring.as_ref().map(|ring| ring.control_host_id);
+        control.is_some_and(|host_id| self.drained.contains(host_id))
     }
 
     /// Says which keyspaces have no replicas because ring and schema are too large for it, unless
@@ -508,40 +583,11 @@ fn version_of_all(ring: &Ring, negotiated: u8) -> u8 {
     ring.nodes.iter().filter_map(of_node).chain([negotiated]).min().unwrap_or(negotiated)
 }
 
-/// Forwards the requests of cores until all cores are gone; the receiver may be busy with a node.
-async fn hand_on(mut requests: mpsc::Receiver<ControlRequest>, hand: mpsc::Sender<ControlRequest>) {
-    while let Some(request) = requests.recv().await {
-        let permit = loop {
-            tokio::select! {
-                permit = hand.reserve() => break permit,
-                () = sleep(GONE_EVERY), if !requests.is_closed() => {}
-                () = std::future::ready(()), if requests.is_closed() => return,
-            }
-        };
-        let Ok(permit) = permit else { return };
-        permit.send(request);
-    }
-}
-
-/// Runs `work`, and meanwhile answers requests that need a control connection as far as possible
-/// without one. `None` when all cores are gone.
-async fn refuse_meanwhile<T>(
-    requests: &mut mpsc::Receiver<ControlRequest>,
-    post: &mut Post,
-    work: impl Future<Output = T>,
-) -> Option<T> {
-    tokio::pin!(work);
-    loop {
-        tokio::select! {
-            done = &mut work => return Some(done),
-            request = requests.recv() => match request? {
-                ControlRequest::AwaitSchemaAgreement { core, ticket, .. } => {
-                    post.send(core, CoreMail::SchemaAgreed { ticket, agreed: false });
-                }
-                ControlRequest::NodeUnreachable(_) | ControlRequest::Refresh => {}
-            },
-            () = sleep(follow::POST_RETRY), if post.is_waiting() => post.retry(),
-        }
+/// Waits until this time, or for ever.
+pub(super) async fn until(due: Option<Instant>) {
+    match due {
+        Some(due) => tokio::time::sleep_until(due).await,
+        None => std::future::pending().await,
     }
 }
 
@@ -551,42 +597,3 @@ fn shuffle<T>(list: &mut [T], mut below: impl FnMut(usize) -> usize) {
         list.swap(last, below(last + 1));
     }
 }
-
-/// Probes of nodes under way.
-pub(super) struct Probes {
-    pub(super) tasks: JoinSet<(u128, bool)>,
-    room: Arc<Semaphore>,
-}
-
-impl Default for Probes {
-    fn default() -> Self {
-        Self { tasks: JoinSet::new(), room: Arc::new(Semaphore::new(PROBES_MAX)) }
-    }
-}
-
-impl Probes {
-    /// Starts a probe of a node; `tasks` yields the result.
-    pub(super) fn start(&mut self, node: &Node, access: &Access) {
-        let (host_id, address, access) = (node.host_id, node.address, access.clone());
-        let room = Arc::clone(&self.room);
-        self.tasks.spawn(async move {
-            let _place = room.acquire().await;
-            let outcome = handshake::probe(address, &access).await;
-            if let Err(error) = &outcome {
-                debug!(%address, %error, "a node does not answer");
-            }
-            (host_id, outcome.is_ok())
-        });
-    }
-}
-
-/// Waits until this time, or for ever.
-pub(super) async fn until(due: Option<Instant>) {
-    match due {
-        Some(due) => tokio::time::sleep_until(due).await,
-        None => std::future::pending().await,
-    }
-}
-
-/// The outcome of one step on a control connection.
-pub(super) type Step = Result<(), ControlError>;

@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::mem::discriminant;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::state::CoreMail;
 use crate::metrics::ControlMetrics;
@@ -14,6 +15,8 @@ pub type Mailbox = Box<dyn Fn(CoreMail) -> Result<(), CoreMail> + Send + Sync>;
 /// Mail kept per core; beyond it the oldest schema event is dropped (drivers read the schema again
 /// anyway).
 const WAITING_MAX: usize = 1024;
+/// Interval between attempts to deliver mail that did not fit a core's mailbox.
+pub(super) const POST_RETRY: Duration = Duration::from_millis(20);
 
 /// Mailboxes of all cores, with the waiting mail.
 pub(super) struct Post {

@@ -49,10 +49,21 @@ pub struct ClusterState {
     /// Schema version that the nodes that are up agreed on when this state was read (else the
     /// control node's); 0 = unknown.
     pub schema_version: u128,
+    /// Nodes that an operator has taken out of routing, sorted; each is in `routing`.
+    pub drained: Vec<NodeId>,
     /// Tables whose statements are transactions. Only the first state of a proxy of a fleet has
     /// them: later the cores read them themselves, and at first too if the connection was lost over
     /// the question.
     pub modes: Option<InitialModes>,
+}
+
+impl ClusterState {
+    /// True if an operator has taken the node with this host id out of routing.
+    pub(crate) fn has_drained(&self, host_id: u128) -> bool {
+        self.drained
+            .iter()
+            .any(|id| self.routing.node(*id).is_some_and(|node| node.host_id == host_id))
+    }
 }
 
 /// A message of the control plane or the binary to a core's loop.
@@ -138,4 +149,12 @@ pub enum ControlRequest {
     NodeUnreachable(NodeId),
     /// Read topology and schema again soon.
     Refresh,
+    /// Take a node out of routing, or back: an operator asks. The next state that is published says
+    /// that it is done; without a control connection nothing happens.
+    DrainNode {
+        /// Host id of the node.
+        host_id: u128,
+        /// False: take it back.
+        drained: bool,
+    },
 }

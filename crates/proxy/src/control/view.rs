@@ -23,6 +23,11 @@ impl ClusterView {
         self.0.borrow().clone()
     }
 
+    /// Waits for a state that meets the condition. `false`: the control plane ended before.
+    pub(crate) async fn reached(&mut self, is_met: impl Fn(&ClusterState) -> bool) -> bool {
+        self.0.wait_for(|state| state.as_deref().is_some_and(&is_met)).await.is_ok()
+    }
+
     /// Waits until the ring is known. `false`: the control plane ended before.
     pub async fn known(&mut self) -> bool {
         self.0.wait_for(Option::is_some).await.is_ok()

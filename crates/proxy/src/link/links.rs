@@ -19,6 +19,8 @@ pub(crate) struct Links {
     slots: Slab<Link>,
     /// State of nodes, by node id.
     nodes: Vec<NodeState>,
+    /// True if an operator has drained a node of the ring.
+    pub(crate) has_drained: bool,
     pub(crate) health: Health,
     /// Links with something to complete before this turn's flush.
     pub(crate) dirty: Vec<LinkKey>,
@@ -49,6 +51,7 @@ impl Links {
         Self {
             slots: Slab::new(),
             nodes: Vec::new(),
+            has_drained: false,
             health: Health::new(base, max),
             dirty: Vec::new(),
             reopening: Vec::new(),
@@ -158,6 +161,20 @@ impl Links {
     #[inline]
     pub(crate) fn node_mut(&mut self, node: NodeId) -> Option<&mut NodeState> {
         self.nodes.get_mut(usize::from(node.0))
+    }
+
+    /// Notes which nodes an operator has drained: the numbers, sorted.
+    pub(crate) fn set_drained(&mut self, drained: &[NodeId]) {
+        self.has_drained = !drained.is_empty();
+        for (index, state) in self.nodes.iter_mut().enumerate() {
+            state.drained = drained.binary_search(&NodeId(index as u16)).is_ok();
+        }
+    }
+
+    /// True if an operator has drained the node.
+    #[inline]
+    pub(crate) fn is_drained(&self, node: NodeId) -> bool {
+        self.node(node).is_some_and(|state| state.drained)
     }
 
     /// Every node that ever was in the ring.

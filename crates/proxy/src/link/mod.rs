@@ -262,6 +262,8 @@ pub(crate) struct NodeState {
     pub(crate) orphaned: u64,
     /// True if it has not answered a probe: used only as the last resort.
     pub(crate) silent: bool,
+    /// True if an operator has drained it: it gets requests only if no other node can take them.
+    pub(crate) drained: bool,
     /// True if another node answered at its address at the last check.
     pub(crate) stranger: bool,
     /// Links to it that are opening.

@@ -26,6 +26,7 @@ pub(crate) fn changed(core: &mut Core, io: &mut Io, cluster: Arc<ClusterState>) 
             penalty: 0,
             orphaned: 0,
             silent: false,
+            drained: false,
             stranger: false,
             opening: 0,
             upgrade: Upgrade::default(),
@@ -33,6 +34,7 @@ pub(crate) fn changed(core: &mut Core, io: &mut Io, cluster: Arc<ClusterState>) 
             metrics,
         });
     }
+    core.links.set_drained(&cluster.drained);
     for node in routing.nodes() {
         let old = core.router.cluster.as_ref().and_then(|old| old.routing.node(node.id));
         if old.is_none_or(|old| old.host_id != node.host_id)

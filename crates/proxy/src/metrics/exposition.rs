@@ -405,6 +405,10 @@ impl Sources {
         let up: Vec<Value> =
             nodes.iter().map(|node| (node.labels.clone(), f64::from(node.up))).collect();
         encoder.gauge("shunt_node_up", "1 if the ring reports the node as up.", None, &up)?;
+        let drained: Vec<Value> =
+            nodes.iter().map(|node| (node.labels.clone(), f64::from(node.drained))).collect();
+        let help = "1 if an operator has taken the node out of routing.";
+        encoder.gauge("shunt_node_drained", help, None, &drained)?;
         type Level = fn(&NodeMetrics) -> &Gauge;
         let aggregated = "Open links to the node that carry aggregated frames.";
         let orphaned = "Stream ids of queries that timed out and have no answer yet.";
@@ -468,6 +472,7 @@ impl Sources {
                 ("datacentre", node.datacentre.clone()),
             ],
             up: node.up,
+            drained: cluster.drained.contains(&node.id),
             cores: self.cores.iter().filter_map(|core| core.nodes.get(node.id)).collect(),
         };
         cluster.routing.nodes().iter().map(sums).collect()
@@ -539,6 +544,7 @@ impl Sources {
 struct NodeSums {
     labels: Labels,
     up: bool,
+    drained: bool,
     cores: Vec<Arc<NodeMetrics>>,
 }
 

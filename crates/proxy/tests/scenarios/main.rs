@@ -11,6 +11,7 @@
 mod support;
 
 mod bounds;
+mod drain;
 mod fleet;
 mod layouts;
 mod lifecycle;

@@ -473,6 +473,7 @@ fn state(stub: &shunt_bench::stub::Ring) -> ClusterState {
     let keyspaces = vec![keyspace("shunt_meta"), keyspace("shunt")];
     let routing = RoutingTable::build(nodes.clone(), keyspaces, Vec::new(), Some("datacenter1"));
     ClusterState {
+        drained: Vec::new(),
         modes: None,
         routing: Arc::new(routing),
         protocol_version_max: 4,

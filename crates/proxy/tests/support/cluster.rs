@@ -46,6 +46,7 @@ pub(crate) fn state_with(
         Table { keyspace: "bench".into(), name: "kv".into(), partition_key: vec![key], cells };
     let tables = std::iter::once(table).chain(others.iter().cloned()).collect();
     ClusterState {
+        drained: Vec::new(),
         modes: None,
         generation: 1,
         routing: Arc::new(RoutingTable::build(nodes, keyspaces, tables, Some("datacenter1"))),

@@ -121,6 +121,8 @@ pub struct Scene {
     pub said_up: Vec<bool>,
     /// For each node, true if [`Scene::post_cluster`] says that it belongs to the ring.
     pub known: Vec<bool>,
+    /// Nodes that [`Scene::post_cluster`] says are drained.
+    pub drained: Vec<usize>,
     /// Columns of the table, as [`Scene::post_cluster`] reports them.
     pub columns: Vec<(&'static str, ColumnKind)>,
     /// Keyspaces, as [`Scene::post_cluster`] reports them.
@@ -195,6 +197,7 @@ impl Scene {
             options,
             proxy,
             said_up,
+            drained: Vec::new(),
             known,
             keyspaces: vec!["bench"],
             tables: Vec::new(),
@@ -237,6 +240,7 @@ impl Scene {
         let with_login = !self.options.credentials.is_empty();
         let cells = Cells::new(self.columns.iter().copied(), false);
         let state = ClusterState {
+            drained: self.drained.iter().map(|node| NodeId(*node as u16)).collect(),
             modes: None,
             generation: self.generation,
             protocol_version_max: self.options.protocol_max,

@@ -3,6 +3,7 @@
 
 mod control;
 mod http;
+mod nodes;
 mod options;
 mod table;
 mod top;
@@ -16,6 +17,7 @@ use crate::exit::{Exit, Failure};
 use crate::print;
 pub(crate) use control::{Kick, LogLevel, Reload};
 use http::{AdminAccess, complain, get, refused};
+pub(crate) use nodes::Nodes;
 pub(crate) use options::Options;
 pub(crate) use top::Top;
 use views::{Order, View};
@@ -60,8 +62,8 @@ listing! {
     Clients, CLIENTS
 }
 listing! {
-    /// `shunt nodes`.
-    Nodes, NODES
+    /// The list of `shunt nodes`.
+    NodeList, NODES
 }
 listing! {
     /// `shunt slow`.

@@ -31,8 +31,6 @@ pub(super) enum Form {
     Milliseconds,
     /// Microseconds, shown as milliseconds with a decimal.
     Microseconds,
-    /// True or false, with the words for both.
-    Either(&'static str, &'static str),
     /// Date and time in UTC, of milliseconds since 1970.
     Time,
 }
@@ -107,7 +105,7 @@ fn line<'a>(
         let gap = if index == 0 { "" } else { GAP };
         let value = cut(value, *width);
         let _ = match form {
-            Form::Text | Form::Word | Form::Either(..) | Form::Time => {
+            Form::Text | Form::Word | Form::Time => {
                 write!(out, "{gap}{value:<width$}")
             }
             Form::Number | Form::Milliseconds | Form::Microseconds => {
@@ -133,7 +131,6 @@ pub(super) fn cell(value: &Value, form: Form) -> Option<String> {
         (_, Value::Null) => return None,
         (Form::Milliseconds, value) => format!("{:.1}", value.as_f64()?),
         (Form::Microseconds, value) => format!("{:.1}", value.as_f64()? / 1e3),
-        (Form::Either(yes, no), value) => if value.as_bool()? { yes } else { no }.to_owned(),
         (Form::Time, value) => plain_text(NativeType::Timestamp, &value.as_i64()?.to_be_bytes())?,
         (Form::Number, Value::Object(_)) => sum(value)?.to_string(),
         (_, Value::String(text)) => text.clone(),
@@ -185,14 +182,14 @@ mod tests {
         Column("queries", "/queries", Form::Number),
         Column("p99 ms", "/latency_us/p99", Form::Microseconds),
         Column("absent", "/absent", Form::Word),
-        Column("state", "/up", Form::Either("up", "down")),
+        Column("state", "/state", Form::Word),
         Column("text", "/text", Form::Text),
     ];
 
     #[test]
     fn columns_are_as_wide_as_their_values_and_empty_ones_are_left_out() {
-        let one = json!({ "role": "shop", "queries": 12_345_678, "latency_us": { "p99": 1_234.0 }, "up": true, "text": "SELECT" });
-        let two = json!({ "role": null, "queries": 1, "up": false, "text": "x" });
+        let one = json!({ "role": "shop", "queries": 12_345_678, "latency_us": { "p99": 1_234.0 }, "state": "up", "text": "SELECT" });
+        let two = json!({ "role": null, "queries": 1, "state": "down", "text": "x" });
         let expected = "\
 role   queries  p99 ms  state  text
 shop  12345678     1.2  up     SELECT

@@ -52,7 +52,7 @@ pub(super) enum Direction {
 }
 
 use Direction::{Falling, Rising};
-use Form::{Either, Microseconds, Milliseconds, Number, Text, Time, Word};
+use Form::{Microseconds, Milliseconds, Number, Text, Time, Word};
 
 /// The clients in groups.
 pub(super) const CLIENTS: View = View {
@@ -105,7 +105,7 @@ pub(super) const NODES: View = View {
         Column("node", "/address", Word),
         Column("datacentre", "/datacentre", Text),
         Column("rack", "/rack", Text),
-        Column("state", "/up", Either("up", "down")),
+        Column("state", "/state", Word),
         Column("version", "/release_version", Word),
         Column("links", "/links", Number),
         Column("aggregated", "/links_aggregated", Number),
@@ -123,7 +123,7 @@ pub(super) const NODES: View = View {
         Order("queries", &["/queries"], Falling),
         Order("timed-out", &["/timed_out"], Falling),
         Order("node", &["/address"], Rising),
-        Order("state", &["/up"], Rising),
+        Order("state", &["/state"], Rising),
     ],
     others: None,
     absence: |page| match page.get("ring") {

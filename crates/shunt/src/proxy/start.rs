@@ -117,7 +117,6 @@ pub(crate) fn start(
     let prepared = Arc::<PreparedStore>::default();
     let common = Common { config: &config, prepared: &prepared, outgoing: &outgoing };
     let cores = start_cores(common, usable_driver(config.io), &requests, &teller, state_file)?;
-    drop(requests);
 
     let (view_sender, view) = ClusterView::new();
     let metrics = Arc::<ControlMetrics>::default();
@@ -130,7 +129,7 @@ pub(crate) fn start(
     };
     let mailboxes = || cores.iter().map(|core| mailbox_of(core.mailer.clone())).collect();
     let pages = Admin::new(sources, config_receiver.clone(), listening.clone(), mailboxes());
-    connect_orders(&pages, teller.clone());
+    connect_orders(&pages, teller.clone(), requests);
     let http = http_listener.zip(listening.first().copied().map(super::reachable));
     let http_teller = teller.clone();
     let ended = move |failure| http_teller.tell(Notice::HttpEnded { failure });
@@ -173,8 +172,11 @@ pub(crate) fn start(
     Ok(Started { listening, unix: paths, admin, locks_http, schemes, part })
 }
 
-/// Sends the operators' orders to the part.
-fn connect_orders(pages: &Admin, teller: Teller<Notice>) {
+/// Sends the operators' orders to the part, and to the control plane. The plane ends with the
+/// cores, so that nobody else may keep `requests`.
+fn connect_orders(pages: &Admin, teller: Teller<Notice>, requests: mpsc::Sender<ControlRequest>) {
+    pages.take_control(requests.downgrade());
+    drop(requests);
     pages.take_orders(move |order| teller.tell(Notice::Order(order)));
 }
 

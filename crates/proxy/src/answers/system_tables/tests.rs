@@ -98,6 +98,7 @@ fn cluster() -> ClusterState {
     };
     let nodes = vec![node(1, "dc1", "r3"), node(2, "dc1", "r2"), node(3, "dc2", "r1")];
     ClusterState {
+        drained: Vec::new(),
         modes: None,
         generation: 1,
         routing: Arc::new(RoutingTable::build(nodes, Vec::new(), Vec::new(), Some("dc1"))),

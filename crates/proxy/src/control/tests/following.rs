@@ -495,3 +495,46 @@ async fn the_plane_ends_with_the_cores_while_a_node_says_nothing() {
             .expect("no complaint");
     }
 }
+
+#[tokio::test]
+async fn a_drained_node_stays_drained_and_loses_the_control_connection() {
+    let mut ring = FakeRing::start(3).await;
+    let mut bench = started(&ring).await;
+    let (id, refreshes) = (node_id(&bench, 1), bench.metrics.refreshes.get());
+    bench.ask(ControlRequest::DrainNode { host_id: 1, drained: true }).await;
+    bench.cluster_where(|state| state.drained == [id]).await;
+    eventually(|| bench.metrics.refreshes.get() > refreshes).await;
+    assert_eq!(bench.metrics.connections_lost.get(), 0);
+    // Nothing depends on the node any more.
+    ring.kill(1);
+    ring.add_keyspace("later");
+    ring.event(&schema_change("later"));
+    let state = bench.cluster_where(|state| state.routing.keyspace("later").is_some()).await;
+    assert_eq!(state.drained, [id]);
+    assert_eq!(bench.metrics.connections_lost.get(), 0);
+    let config = Config { heartbeat_interval_ms: 3_500_000, ..(**bench.config.borrow()).clone() };
+    bench.config.send_replace(Arc::new(config));
+    let state = bench.cluster_where(|_| true).await;
+    assert_eq!(state.drained, [id], "a reload keeps it");
+    bench.ask(ControlRequest::DrainNode { host_id: 1, drained: false }).await;
+    bench.cluster_where(|state| state.drained.is_empty()).await;
+}
+
+#[tokio::test]
+async fn the_last_node_that_takes_queries_is_not_drained() {
+    let ring = FakeRing::start(2).await;
+    let mut bench = started(&ring).await;
+    let id = node_id(&bench, 2);
+    // All at once, as two operators may ask.
+    bench.ask(ControlRequest::DrainNode { host_id: 2, drained: true }).await;
+    bench.ask(ControlRequest::DrainNode { host_id: 1, drained: true }).await;
+    bench.ask(ControlRequest::DrainNode { host_id: 2, drained: false }).await;
+    bench.cluster_where(|state| state.drained == [id]).await;
+    loop {
+        let state = bench.cluster_where(|_| true).await;
+        assert!(state.drained.is_empty() || state.drained == [id], "{:?}", state.drained);
+        if state.drained.is_empty() {
+            return;
+        }
+    }
+}
