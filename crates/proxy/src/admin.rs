@@ -167,7 +167,10 @@ impl Part for Admin {
     fn page(&self, name: &str) -> Option<State<'_>> {
         match name {
             slow_queries::PAGE => Some(Box::pin(self.slow_queries.page())),
-            digests::PAGE => Some(Box::pin(self.digests.page())),
+            digests::PAGE => {
+                let is_on = self.config.borrow().digests == Switch::On;
+                Some(Box::pin(self.digests.page(is_on)))
+            }
             hot_keys::PAGE => {
                 let with_values = self.config.borrow().log_values == Switch::On;
                 Some(Box::pin(self.hot_keys.page(with_values)))

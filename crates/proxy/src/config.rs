@@ -571,6 +571,12 @@ options! {
         manual: "Values may be personal data. Bound values never appear in slow queries; [hot keys](digests.md#hot-keys) do show bound partition keys",
     }
 
+    /// Count queries, errors and times by statement: on or off
+    digests: Switch {
+        kind: Switch, value: "WHEN", default: "on", allowed: Form("`off`, `on`", "off"), change: OnReload,
+        manual: "See [digests](digests.md)",
+    }
+
     /// Sample one query in N for hot keys; 0 turns them off
     hot_keys_sample: u32 {
         kind: u32, value: "N", default: "64", allowed: Numbers(0, 1_000_000), change: OnReload,
@@ -586,6 +592,6 @@ options! {
         default: Identities::default() => "",
         allowed: Tables("tables `[[identity]]` at the end of the file", &identity::EXAMPLE),
         change: OnReload,
-        manual: "In the file alone. Needs `tls_client_ca`. The proxy reads the files that it names again on a reload, and every minute. [Set-up](identities.md)",
+        manual: "In the file alone. Needs `tls_client_ca`. The proxy reads the files named there again on a reload, and every minute. [Set-up](identities.md)",
     }
 }

@@ -18,6 +18,7 @@ use crate::config::Config;
 use crate::context::{Context, slow_query_ns};
 use crate::control::post::Mailbox;
 use crate::control::state::ControlRequest;
+use crate::digests::ends;
 use crate::digests::table::DigestTable;
 use crate::fleet::clock::NodeClocks;
 use crate::fleet::cores::Lanes;
@@ -127,6 +128,8 @@ impl Core {
         let serves_locks = options.config.fleet.is_some();
         let mut router = Router::new(options.prepared, options.index, serves_locks);
         router.hot_keys.set_sample(options.config.hot_keys_sample, 0);
+        let mut reports = Reports::default();
+        ends::switch(&mut reports.digests, &mut router, &options.config);
         let has_tls = options.outgoing.nodes.is_some();
         Self {
             window: WindowControl::new(options.config.window_us),
@@ -161,7 +164,7 @@ impl Core {
             connections: Connections::default(),
             handover: options.handover.map(|options| Box::new(Handover::new(options))),
             scratch: Scratch::default(),
-            reports: Reports::default(),
+            reports,
         }
     }
 }

@@ -188,7 +188,7 @@ fn pass_on(
     if io.now_ns().saturating_sub(to.received_ns) >= path.context.slow_query_ns {
         record_slow(link, path, io, pending);
     }
-    if to.client.is_client() {
+    if to.client.is_client() && path.reports.digests.is_on() {
         let bytes_in = path.retained.length(kept);
         let end = End::new(pending, io.now_ns(), bytes_in, answer.body.len());
         if !path.reports.digests.count(pending.plan.digest, &end) {

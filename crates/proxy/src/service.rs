@@ -12,6 +12,7 @@ use crate::client::{
 };
 use crate::control::state::CoreMail;
 use crate::core::{Core, Peer};
+use crate::digests::ends as digests;
 use crate::disaggregate;
 use crate::drain;
 use crate::fleet::clock::question as clock;
@@ -191,6 +192,7 @@ impl Service for Core {
             CoreMail::Reload(config) => {
                 self.window = WindowControl::new(config.window_us);
                 self.router.hot_keys.set_sample(config.hot_keys_sample, io.now_ns());
+                digests::switch(&mut self.reports.digests, &mut self.router, &config);
                 self.context.set_config(config);
                 certificate::reloaded(self, io);
                 client_certificate::reloaded(self);

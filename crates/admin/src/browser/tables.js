@@ -63,6 +63,7 @@ const TABLES = {
     title: "Queries", page: "digests", sort: ["sum ms", -1], key: (row) => [row.kind, row.keyspace, row.text],
     rows: (page) => page.digests, missing: (page) => page.cores_missing,
     others: (page) => page.others.map((row) => ({ text: "(others)", ...row })),
+    absence: (page) => page.on === false ? "Digests are switched off: the figures are those up to then." : "",
     columns: [
       column("text", "text"), column("table", "table"), column("role", "role"), column("kind", "kind"),
       column("count", "count", number), column("errors", "errors", number), column("sum ms", "sum_us", microseconds),

@@ -27,9 +27,12 @@ impl Digests {
         Self(Answer::new(mailboxes))
     }
 
-    /// The digests of all cores, the one with the most time first.
-    pub(super) async fn page(&self) -> Value {
-        self.0.recent(|mailboxes| ask_cores(mailboxes, PATIENCE)).await
+    /// The digests of all cores, the one with the most time first. With `is_on` false, they are
+    /// those up to the time when they were switched off.
+    pub(super) async fn page(&self, is_on: bool) -> Value {
+        let mut page = self.0.recent(|mailboxes| ask_cores(mailboxes, PATIENCE)).await;
+        page["on"] = is_on.into();
+        page
     }
 }
 
@@ -165,7 +168,7 @@ mod tests {
     #[tokio::test]
     async fn the_rows_of_a_digest_are_added_up_and_the_one_with_most_time_comes_first() {
         let mailboxes = [core(0, &["SELECT a", "SELECT b"]), core(1, &["SELECT b"])];
-        let page = Digests::new(mailboxes.into()).page().await;
+        let page = Digests::new(mailboxes.into()).page(true).await;
         let rows = page["digests"].as_array().expect("rows");
         assert_eq!((rows.len(), &page["cores_missing"]), (2, &json!([])));
         let first = &rows[0];

@@ -329,6 +329,14 @@ impl Config {
     }
 }
 
+impl Config {
+    /// Login of the control connection; clients always use their own.
+    pub fn credentials(&self) -> Option<Credentials> {
+        let (username, password) = self.username.clone().zip(self.password.clone())?;
+        Some(Credentials { username, password })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Instant;

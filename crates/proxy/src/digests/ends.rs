@@ -14,6 +14,7 @@ use super::table::{DigestName, DigestTable, Origin};
 use super::totals::{End, ErrorKind};
 use crate::client::account::Account;
 use crate::client::clients::Clients;
+use crate::config::{Config, Switch};
 use crate::core::Core;
 use crate::ids::LinkRef;
 use crate::limits;
@@ -26,6 +27,13 @@ use crate::router::Router;
 /// Bytes of a BATCH that is read again for its first statement.
 const BATCH_BYTES_MAX: usize = 64 << 10;
 
+/// Switches digests on or off.
+pub(crate) fn switch(digests: &mut DigestTable, router: &mut Router, config: &Config) {
+    let is_on = config.digests == Switch::On;
+    digests.switch(is_on);
+    router.texts.is_on = is_on;
+}
+
 /// Counts a query that has no row yet, after an attempt to give it one; `body` is its request.
 #[cold]
 pub(crate) fn count_unknown(
@@ -36,6 +44,9 @@ pub(crate) fn count_unknown(
     body: Option<&[u8]>,
     end: &End,
 ) {
+    if !digests.is_on() {
+        return;
+    }
     let digest = digest_of(digests, router, clients, pending, body, end.now_ns);
     if !digests.count(digest, end) {
         digests.count_other(pending.plan.kind, end);
@@ -46,7 +57,7 @@ pub(crate) fn count_unknown(
 /// counted later.
 #[cold]
 pub(crate) fn identify(core: &mut Core, io: &Io, at: LinkRef, pending: &mut Pending) {
-    if pending.client.is_client() {
+    if pending.client.is_client() && core.reports.digests.is_on() {
         let body = core.retained.view(io, at.conn, pending.kept);
         let Core { reports, router, clients, .. } = core;
         let digests = &mut reports.digests;
@@ -75,7 +86,7 @@ pub(crate) fn ended_with(
     answer: &Answer<'_>,
     outcome: Outcome,
 ) {
-    if !pending.client.is_client() {
+    if !pending.client.is_client() || !core.reports.digests.is_on() {
         return;
     }
     let code = (answer.opcode == opcode::ERROR).then(|| code_of(core, pending, answer)).flatten();
@@ -103,6 +114,9 @@ pub(crate) fn refused(core: &mut Core, io: &Io, header: &Header, plan: &Plan) {
         error: Some(ErrorKind::Overloaded),
     };
     let digests = &mut core.reports.digests;
+    if !digests.is_on() {
+        return;
+    }
     if !digests.count(plan.digest, &end) {
         digests.count_other(plan.kind, &end);
     }

@@ -12,11 +12,14 @@ const HALVED_AT: u32 = 1 << 20;
 /// Times in microseconds. A percentile differs from the true one by 1/16 of it at most (by 1 µs
 /// below 16 µs). After each million of times old ones count half, so that no bucket overflows and
 /// a percentile follows the load.
+///
+/// The count comes first: `Totals` lays it beside its other sums, and only the bucket is elsewhere.
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub struct Times {
-    buckets: [u32; BUCKETS],
     /// Sum of the buckets.
     count: u32,
+    buckets: [u32; BUCKETS],
 }
 
 impl Default for Times {

@@ -11,6 +11,7 @@
 
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
+use std::mem::offset_of;
 use std::sync::Arc;
 
 use shunt_admin::Label as _;
@@ -50,22 +51,31 @@ pub struct Origin {
     pub role: Option<Arc<str>>,
 }
 
-/// A digest of one core.
+/// A digest of one core. A query reads and writes two cache lines of it: the first, which has its
+/// number and its sums, and that of the bucket of its time.
 #[derive(Clone, Debug)]
+#[repr(C, align(64))]
 pub struct DigestRow {
+    digest: Digest,
+    /// Time of its last query's end.
+    pub ended_ns: u64,
+    /// Sums over its queries.
+    pub totals: Totals,
     /// The statement.
     pub name: Arc<DigestName>,
     /// More about it.
     pub origin: Origin,
     /// Time since which it has a row, on the clock of the core.
     pub since_ns: u64,
-    /// Time of its last query's end.
-    pub ended_ns: u64,
-    /// Sums over its queries.
-    pub totals: Totals,
-    digest: Digest,
     account: Account,
 }
+
+/// Bytes of a cache line.
+const CACHE_LINE_BYTES: usize = 64;
+/// Place of the fields of `Totals` that come after the sums that each query changes.
+const SUMS_END: usize =
+    offset_of!(DigestRow, totals) + offset_of!(Totals, times) + size_of::<u32>();
+const _: () = assert!(SUMS_END <= CACHE_LINE_BYTES && align_of::<DigestRow>() == CACHE_LINE_BYTES);
 
 impl DigestRow {
     /// Time from which it rests, unless it has another query before.
@@ -90,6 +100,8 @@ pub struct CoreDigests {
 
 /// The owner of a core's digests.
 pub(crate) struct DigestTable {
+    /// False: nothing is counted, and rows stay as they are.
+    is_on: bool,
     rows: Vec<DigestRow>,
     places: HashMap<Arc<DigestName>, usize>,
     of_accounts: HashMap<Account, Share>,
@@ -114,6 +126,7 @@ struct Share {
 impl Default for DigestTable {
     fn default() -> Self {
         Self {
+            is_on: true,
             rows: Vec::new(),
             places: HashMap::new(),
             of_accounts: HashMap::new(),
@@ -127,6 +140,17 @@ impl Default for DigestTable {
 }
 
 impl DigestTable {
+    /// Switches counting on or off. Rows keep their numbers, which queries in flight and prepared
+    /// statements have.
+    pub(crate) fn switch(&mut self, is_on: bool) {
+        self.is_on = is_on;
+    }
+
+    #[inline]
+    pub(crate) fn is_on(&self) -> bool {
+        self.is_on
+    }
+
     /// Adds a query to its digest's row; `false` if it has none.
     #[inline]
     pub(crate) fn count(&mut self, digest: Digest, end: &End) -> bool {

@@ -19,6 +19,8 @@ type Set = [Option<(u64, Digest)>; WAYS];
 
 /// A core's table of texts.
 pub(crate) struct TextTable {
+    /// False: no text is hashed.
+    pub(crate) is_on: bool,
     keys: [u64; 4],
     /// Empty until the first text comes.
     sets: Box<[Set]>,
@@ -30,7 +32,7 @@ impl Default for TextTable {
     fn default() -> Self {
         let random = RandomState::new();
         let keys = [1, 2, 3, 4].map(|number: u64| random.hash_one(number) | 1);
-        Self { keys, sets: Box::default(), next: 0 }
+        Self { is_on: true, keys, sets: Box::default(), next: 0 }
     }
 }
 
@@ -57,10 +59,10 @@ impl TextTable {
         fold(state ^ third, bytes.len() as u64 ^ second)
     }
 
-    /// The digest of a text, if the table has it.
+    /// The digest of a text, if the table has it; none while digests are switched off.
     #[inline]
     pub(crate) fn digest_of(&self, kind: QueryKind, session: Option<&str>, text: &str) -> Digest {
-        if text.len() > limits::DIGEST_QUERY_BYTES_MAX {
+        if !self.is_on || text.len() > limits::DIGEST_QUERY_BYTES_MAX {
             return Digest::NONE;
         }
         self.find(self.hash(kind, session, text))
@@ -133,5 +135,15 @@ mod tests {
         let last = &hashes[hashes.len() - 500..];
         let there = last.iter().filter(|hash| table.find(**hash) != Digest::UNKNOWN).count();
         assert!(there > 450, "{there}");
+    }
+
+    #[test]
+    fn no_text_has_a_digest_while_digests_are_off() {
+        let mut table = TextTable::default();
+        let text = "SELECT v FROM t";
+        table.insert(table.hash(QueryKind::Query, None, text), Digest::new(1, 0));
+        assert_eq!(table.digest_of(QueryKind::Query, None, text), Digest::new(1, 0));
+        table.is_on = false;
+        assert_eq!(table.digest_of(QueryKind::Query, None, text), Digest::NONE);
     }
 }

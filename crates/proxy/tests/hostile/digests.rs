@@ -2,6 +2,7 @@
 //! leaves the statements in use their rows.
 
 use shunt_bench::stub::Action;
+use shunt_proxy::config::{Config, Switch};
 use shunt_proxy::control::CoreMail;
 use shunt_proxy::digests::table::{CoreDigests, DigestRow};
 use shunt_proxy::metrics::QueryKind;
@@ -74,6 +75,33 @@ fn each_query_counts_once_to_its_statement_without_values() {
     assert!(!format!("{:?}", found.rows).contains("secret"));
     let others: u64 = found.others.iter().map(|totals| totals.count).sum();
     assert_eq!((found.rows.len(), others), (2, 1), "the PREPARE has no row");
+}
+
+#[test]
+fn nothing_is_counted_while_digests_are_off() {
+    let mut testbed = Testbed::bare(|_| {});
+    let client = testbed.started_offender(4);
+    let id = prepare(&mut testbed, client);
+    let mut counted = Vec::new();
+    for switch in [Switch::On, Switch::Off, Switch::On] {
+        let config = Config { digests: switch, ..testbed.scene.options.config.clone() };
+        testbed.scene.reload_as(config);
+        testbed.run_for(MILLISECOND);
+        testbed.take_answers(client);
+        for stream in 0..5 {
+            testbed.send(client, &bytes::execute(4, stream, &id, &[b"key", b"value"]));
+            let text = "SELECT v FROM bench.kv WHERE k = 'a'";
+            testbed.send(client, &bytes::query(4, 5 + stream, text));
+            testbed.send(client, &bytes::query(4, 10 + stream, "SELECT v FROM bench.kv WHERE"));
+        }
+        testbed.answered(client, 15);
+        let found = digests(&mut testbed);
+        let others: u64 = found.others.iter().map(|totals| totals.count).sum();
+        let rows: u64 = found.rows.iter().map(|row| row.totals.count).sum();
+        counted.push(rows + others);
+    }
+    // The PREPARE counts too.
+    assert_eq!(counted, [16, 16, 31]);
 }
 
 #[test]

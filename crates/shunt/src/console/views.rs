@@ -188,7 +188,7 @@ pub(super) const QUERIES: View = View {
         Order("p99", &["/p99_us"], Falling),
     ],
     others: Some(Others("/others", "text")),
-    absence: |_| None,
+    absence: |page| (page["on"] == false).then_some("digests are switched off: digests is \"off\""),
 };
 
 /// The keys with most queries.
