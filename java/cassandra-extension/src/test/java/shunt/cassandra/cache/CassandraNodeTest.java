@@ -18,13 +18,16 @@ import org.apache.cassandra.transport.SimpleClient;
 import org.apache.cassandra.transport.messages.ResultMessage;
 import org.apache.cassandra.utils.ByteBufferUtil;
 import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
 /**
  * A real node with a memory tier so small that most hits are on SSD. Every statement goes to a table with the row cache and
- * to one without, and every read has to be the same from both. {@code -Dshunt.node_seconds} makes it longer.
+ * to one without, and every read has to be the same from both. {@code -Dshunt.node_seconds} makes it longer. {@code make test-long}
+ * runs it.
  */
+@Tag("long")
 class CassandraNodeTest
 {
     private static final long SECONDS = Long.getLong("shunt.node_seconds", 6);
