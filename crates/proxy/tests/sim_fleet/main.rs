@@ -180,7 +180,7 @@ fn without_grace_a_lock_in_memory_has_two_holders() {
 #[test]
 fn without_a_floor_of_tokens_fences_fall_where_wall_clocks_differ() {
     let seen = seen_without(
-        0..100,
+        20..120,
         Weakened { step: Some(Step::TokenFloor), ..Weakened::default() },
         Chaos::drawn,
     );

@@ -30,7 +30,7 @@ fn transactions_need_no_clock_where_each_is_confirmed() {
 #[test]
 fn nor_do_statements_that_are_decided_alone() {
     // Among them is one in which proxies that commit by leases lose a write.
-    for_seeds(10, |seed| check(&run_late(FIRST_LATE + seed, Commit::Lwt)));
+    for_seeds(6, |seed| check(&run_late(FIRST_LATE + seed, Commit::Lwt)));
 }
 
 #[test]

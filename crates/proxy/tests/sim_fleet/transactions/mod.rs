@@ -312,7 +312,7 @@ fn without_recovery_a_transaction_stays_in_part() {
 #[test]
 fn without_a_seal_what_came_to_nothing_may_be_done_yet() {
     let (seen, _) =
-        seen_without(52..152, &without_of_opening(OpeningStep::Seal), Chaos::of_late_records);
+        seen_without(60..160, &without_of_opening(OpeningStep::Seal), Chaos::of_late_records);
     assert!(seen.contains("after those of") || seen.contains("is undecided"), "{seen}");
 }
 
@@ -355,7 +355,7 @@ fn runs_have_statements_decided_alone_of_all_kinds() {
 
 #[test]
 fn without_a_look_at_the_lease_one_that_was_applied_is_lost() {
-    seen_without(50..250, &of_leases(Without::CheckAfterRecord), Chaos::of_late_records);
+    seen_without(108..308, &of_leases(Without::CheckAfterRecord), Chaos::of_late_records);
 }
 
 #[test]
@@ -365,5 +365,5 @@ fn without_making_rows_anew_what_a_former_owner_had_sent_comes_later() {
 
 #[test]
 fn without_forgetting_rows_in_doubt_decisions_are_made_by_what_never_was() {
-    seen_without(0..40, &of_leases(Without::RowForgotten), Chaos::drawn);
+    seen_without(8..48, &of_leases(Without::RowForgotten), Chaos::drawn);
 }
