@@ -263,7 +263,7 @@ def test_check_reads_the_files_and_asks_for_tls(authority, clients_ca, tmp_path)
     give(tmp_path, "ann", authority.client("ann"))
     assert check(*nodes)[0] == 0
     code, said = check()
-    assert code == 2 and "[[identity]] number 1: nodes see its certificate with TLS alone: set node_tls = on" in said, said
+    assert code == 2 and "[[identity]] number 1: the proxy can show its certificate only over TLS: set node_tls = on" in said, said
     code, said = check(*nodes, "--fleet", "main", "--fleet-tls", "on", "--fleet-tls-ca", authority.ca)
     assert code == 2 and "remove fleet" in said, said
     place(authority.client("ann").key.read_bytes(), tmp_path / "ann.key")

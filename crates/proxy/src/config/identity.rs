@@ -316,24 +316,15 @@ impl Config {
             return;
         };
         if self.node_tls == Switch::Off {
-            let why = "nodes see its certificate with TLS alone: set node_tls = on, or set username \
-                and password_file";
+            let why = "the proxy can show its certificate only over TLS: set node_tls = on, or set \
+                username and password_file";
             found.add("identity", numbered(index, why));
         }
         if self.fleet.is_some() {
-            let why = "a proxy of a fleet asks others on behalf of its clients, with their \
-                password, and a certificate is none: set username and password_file, or remove \
-                fleet";
+            let why = "a proxy of a fleet logs in to other proxies with its client's password, and \
+                this identity has none: set username and password_file, or remove fleet";
             found.add("identity", numbered(index, why));
         }
-    }
-}
-
-impl Config {
-    /// Login of the control connection; clients always use their own.
-    pub fn credentials(&self) -> Option<Credentials> {
-        let (username, password) = self.username.clone().zip(self.password.clone())?;
-        Some(Credentials { username, password })
     }
 }
 
