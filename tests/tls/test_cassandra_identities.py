@@ -116,6 +116,7 @@ def test_a_wrong_password_refuses_its_clients_and_a_new_file_lets_them_in(proxy,
     place(b"wrong\n", proxy.directory / "ann")
     proxy.reload()
     proxy.wait_until_it_says("configuration applied", "identity")
+    until(lambda: not lets_in(connect, "ann"), "its file is settled, and the wrong password counts", told=proxy.log_tail)
     assert "incorrect" in refusal(connect, "ann")
     assert bob.execute("SELECT count(*) FROM his.t").one() is not None
     connect("bob").execute("SELECT v FROM his.t")

@@ -17,18 +17,21 @@ mod network;
 mod unix;
 mod values;
 mod option;
+mod role_password;
 mod validate;
 
 pub use address::{
     ADMIN_PORT, Admin, Advertise, CQL_PORT, HttpAddress, LOCKS_HTTP_PORT, Listen, Listeners,
     LocksHttp, split_host_port,
 };
-pub(crate) use identity::takes_certificates;
-pub use identity::{Identities, Identity, Reading};
-pub use identity_login::{IdentityLogin, NodeCertificate, NodeSessions, RolePassword};
+pub use identity::{Identities, Identity};
+pub(crate) use identity::{Reading, takes_certificates};
+pub use identity_login::{IdentityLogin, NodeCertificate, NodeSessions};
 pub use kinds::{Bytes, Kind, List, Micros, Millis, Readable, Written};
 pub use network::Network;
 pub use option::{Allowed, Change, ConfigOption, DefaultText, Reloaded};
+pub(crate) use role_password::Candidates;
+pub use role_password::RolePassword;
 pub use unix::{ListenAddress, Mode, Owner};
 pub use validate::Problem;
 pub(crate) use validate::reaches;

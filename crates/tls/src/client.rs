@@ -319,7 +319,7 @@ impl Current {
 pub enum Renewed<T> {
     /// The files have the same content as before.
     Unchanged,
-    /// The writer of this one may not be done: they must be read again soon.
+    /// Somebody is perhaps still writing this one: they must be read again soon.
     Unsettled(TlsError),
     /// The new content.
     Changed(T),

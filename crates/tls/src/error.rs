@@ -20,7 +20,7 @@ impl TlsError {
     }
 
     /// A fault of the file that an option names.
-    pub(crate) fn file(option: &'static str, path: &Path, message: impl Into<String>) -> TlsError {
+    pub fn file(option: &'static str, path: &Path, message: impl Into<String>) -> TlsError {
         Self::new(option, Some(path.to_owned()), message.into())
     }
 

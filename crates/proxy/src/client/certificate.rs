@@ -17,9 +17,9 @@
 //!   fleet are the exception: they bring the logins of their clients, so they ask for a password
 //!   login ([`LOGIN_KEY`](crate::control::client::LOGIN_KEY)). Such a connection gets no identity,
 //!   whatever its certificate.
-//! - *A client gets the role of the proxy's own certificate.* Where nodes would take that for a
-//!   login, no client gets in but those of identities with certificates. Links of such an identity
-//!   show its own certificate or do not open.
+//! - *A client gets the role of the proxy's own certificate.* Where nodes would accept it as a
+//!   login, only clients of identities with certificates get in. Links of such an identity show its
+//!   own certificate or do not open.
 //! - *A login that fails keeps others out.* Verdicts of nodes belong to a pool, and so does the
 //!   refusal of an identity's certificate in the handshake of TLS.
 
@@ -137,7 +137,8 @@ pub(crate) fn take_startup(
                     Some(LoginToken::of_certificate(subject, &name))
                 }
                 (IdentityLogin::Certificate(_), None) => {
-                    let why = "Shunt: the certificate of this identity was not read";
+                    let why =
+                        "Shunt: the proxy has not read this identity's certificate; see its log";
                     refuse(core, io, slot, stream, why);
                     return true;
                 }
@@ -182,7 +183,7 @@ pub(crate) fn reloaded(core: &mut Core, io: &mut Io) {
         if is_same.is_some_and(|(now, before)| now.has_rights_of(before)) {
             client.identity = now;
         } else {
-            let why = "its identity was removed from the configuration, or has another login now";
+            let why = "its identity has another login now, or is gone from the configuration";
             closing::close(core, io, slot, Closing::IdentityChanged, why);
         }
     }

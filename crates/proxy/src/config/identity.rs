@@ -1,13 +1,14 @@
-//! Identities: how the proxy logs in with nodes for clients that a certificate identifies
+//! Identities: how the proxy logs in to nodes for clients that a certificate identifies
 //! (`[[identity]]` of the file).
 //!
 //! An identity has the name that a client's certificate must carry, and a
-//! [login](super::identity_login) with nodes. [`crate::client::certificate`] finds the identity of
-//! a client.
+//! [login](super::identity_login) for the nodes. [`crate::client::certificate`] finds the identity
+//! of a client.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use shunt_reactor::{NameKind, PeerName};
 use shunt_tls::{CertificateFile, ClientAuth, ClientOptions, OptionNames, Renewed, SubjectDigest};
@@ -17,6 +18,7 @@ use super::identity_login::{
 };
 use super::kinds::{Readable, Written};
 use super::option::{AsText, MaybeNumber};
+use super::role_password::Candidates;
 use super::validate::Findings;
 use super::{Config, Problem, Switch, Tls};
 use crate::limits;
@@ -33,7 +35,7 @@ pub(super) const EXAMPLE: [&str; 3] = [
 pub struct Identity {
     /// The name that a client's certificate must carry.
     pub name: PeerName,
-    /// The login with nodes.
+    /// The login for the nodes.
     pub login: IdentityLogin,
 }
 
@@ -51,8 +53,8 @@ impl Identity {
             |key: &str| key == "match" || [PASSWORD_KEYS, CERTIFICATE_KEYS].concat().contains(&key);
         if let Some((unknown, _)) = entries.iter().find(|(key, _)| !is_known(key)) {
             return Err(format!(
-                "unknown key `{unknown}`: an identity has match, and either {} or {}; options of \
-                the proxy stand before the first [[identity]]",
+                "unknown key `{unknown}`: an identity has match and either {} or {}; put options of \
+                the proxy before the first [[identity]]",
                 PASSWORD_KEYS.join(" and "),
                 CERTIFICATE_KEYS.join(" and ")
             ));
@@ -129,7 +131,7 @@ impl Identities {
         let mut files: Vec<CertificateFile> = Vec::new();
         let sessions = self.certificates().filter_map(|certificate| certificate.sessions.as_ref());
         for file in sessions.flat_map(|sessions| sessions.files()) {
-            // The CA belongs to `node_tls`, which tells of it.
+            // `node_tls` reports the CA itself.
             let is_own = file.option == OptionNames::IDENTITIES.certificate;
             if is_own && files.iter().all(|known| known.path != file.path) {
                 files.push(file);
@@ -144,8 +146,8 @@ impl Identities {
         sessions.flat_map(|sessions| sessions.warnings()).collect()
     }
 
-    /// Maker of the sessions of links of the identity with this name, and the number of what they
-    /// prove and verify, for as long as it has the certificate with these names.
+    /// Maker of this identity's TLS sessions, and the id of their content; `None` once the identity
+    /// has another certificate.
     pub(crate) fn sessions_of(
         &self,
         name: &str,
@@ -171,25 +173,39 @@ impl Identities {
         })
     }
 
-    /// Takes the sessions of former identities with the same files, so that the next reading treats
-    /// these files as in use: a writer of theirs may not be done.
-    pub fn take_sessions(&mut self, former: &Identities) {
+    /// Adopts the passwords of former identities with the same role, and the sessions of those with
+    /// the same files. The next reading keeps them until the files are settled: somebody is perhaps
+    /// still writing these.
+    pub fn adopt_logins(&mut self, former: &Identities) {
         for identity in &mut self.0 {
             let known = former.0.iter().find(|former| former.name == identity.name);
-            let Some(IdentityLogin::Certificate(known)) = known.map(|known| &known.login) else {
-                continue;
-            };
-            if let IdentityLogin::Certificate(own) = &mut Arc::make_mut(identity).login
-                && (&own.certificate, &own.key) == (&known.certificate, &known.key)
-            {
-                own.sessions.clone_from(&known.sessions);
+            let Some(known) = known else { continue };
+            match (&mut Arc::make_mut(identity).login, &known.login) {
+                (IdentityLogin::Password(own), IdentityLogin::Password(known))
+                    if own.username == known.username =>
+                {
+                    own.password.clone_from(&known.password);
+                }
+                (IdentityLogin::Certificate(own), IdentityLogin::Certificate(known))
+                    if (&own.certificate, &own.key) == (&known.certificate, &known.key) =>
+                {
+                    own.sessions.clone_from(&known.sessions);
+                }
+                _ => {}
             }
         }
     }
 
-    /// Reads the files of the identities again. An identity keeps its login if one cannot be used.
-    pub fn read_again(&self, config: &Config) -> Reading {
-        let (mut faults, mut is_settled) = (Vec::new(), true);
+    /// Reads the files of the identities again. An identity keeps its login if a file cannot be
+    /// used, or is not settled. `clock` is the time by which the age of files counts.
+    pub(crate) fn read_again(
+        &self,
+        config: &Config,
+        clock: SystemTime,
+        candidates: &mut Candidates,
+    ) -> Reading {
+        let (mut faults, mut unsettled) = (Vec::new(), Vec::new());
+        candidates.begin_reading();
         let rules = (config.node_tls == Switch::On).then(|| ClientOptions {
             ca: config.node_tls_ca.clone(),
             verify: config.node_tls_verify,
@@ -197,29 +213,32 @@ impl Identities {
             ..ClientOptions::default()
         });
         let read = self.0.iter().enumerate().map(|(index, identity)| {
-            match identity.login.renewed(rules.as_ref()) {
+            match identity.login.renewed(rules.as_ref(), clock, candidates) {
                 Ok(Renewed::Changed(login)) => {
                     return Arc::new(Identity { name: identity.name.clone(), login });
                 }
                 Ok(Renewed::Unchanged) => {}
-                Ok(Renewed::Unsettled(_)) => is_settled = false,
-                Err(why) => faults.push(numbered(index, &why)),
+                Ok(Renewed::Unsettled(file)) => {
+                    unsettled.push(numbered(index, &file.to_string()));
+                }
+                Err(why) => faults.push(numbered(index, &why.to_string())),
             }
             Arc::clone(identity)
         });
         let identities = Self(read.collect());
-        Reading { identities, faults, is_settled }
+        Reading { identities, faults, unsettled }
     }
 }
 
 /// The result of [`Identities::read_again`].
-pub struct Reading {
+pub(crate) struct Reading {
     /// The identities, with the logins that the files have now.
-    pub identities: Identities,
+    pub(crate) identities: Identities,
     /// A message for each file that cannot be used.
-    pub faults: Vec<String>,
-    /// False if the writer of a file may not be done: the files must be read again soon.
-    pub is_settled: bool,
+    pub(crate) faults: Vec<String>,
+    /// A message for each file that somebody is perhaps still writing. With any of them, the files
+    /// must be read again soon.
+    pub(crate) unsettled: Vec<String>,
 }
 
 fn numbered(index: usize, why: &str) -> String {
@@ -247,28 +266,29 @@ impl Readable for Identities {
 
 impl MaybeNumber for Identities {}
 
-/// First part of the names of Cassandra's authenticators that take a certificate for a login.
+/// First part of the names of Cassandra's authenticators that accept a certificate as the login.
 const MUTUAL_TLS: &str = "MutualTls";
 
-/// True if nodes of this authenticator take the certificate of a connection for its login.
+/// True if nodes of this authenticator accept the certificate of a connection as its login.
 pub(crate) fn takes_certificates(authenticator: &str) -> bool {
     authenticator.rsplit('.').next().unwrap_or_default().starts_with(MUTUAL_TLS)
 }
 
 impl Config {
-    /// True if nodes of this authenticator would take the proxy's own certificate for the login of
-    /// a client that has no certificate of its own. Nodes that ask for no login may have taken it
-    /// already; nobody can tell, so they count once an identity has a certificate, which says that
-    /// nodes take some.
+    /// True if nodes of this authenticator would accept the proxy's own certificate as the login of
+    /// a client that has no certificate of its own. A node that asks for no login has perhaps
+    /// accepted the certificate. The proxy assumes this once an identity has a certificate.
     pub(crate) fn lends_certificate(&self, authenticator: Option<&str>) -> bool {
         let takes =
             authenticator.map_or_else(|| self.identity.has_certificates(), takes_certificates);
         takes && self.node_tls_certificate.is_some()
     }
 
-    /// Reads the files of the identities.
+    /// Reads the files of the identities. A login that was never read counts whatever the age of
+    /// its files.
     pub fn read_identities(&mut self) -> Vec<Problem> {
-        let Reading { identities, faults, .. } = self.identity.read_again(self);
+        let reading = self.identity.read_again(self, SystemTime::now(), &mut Candidates::default());
+        let Reading { identities, faults, .. } = reading;
         self.identity = identities;
         let problem = |message| Problem { key: "identity", message };
         faults.into_iter().map(problem).collect()
@@ -308,7 +328,7 @@ impl Config {
         self.check_certificates(found);
     }
 
-    /// Checks that the certificates of identities can be of use.
+    /// Checks that the proxy can show the identities' certificates.
     fn check_certificates(&self, found: &mut Findings) {
         let mut identities = self.identity.0.iter();
         let Some(index) = identities.position(|identity| identity.login.certificate().is_some())
@@ -330,9 +350,10 @@ impl Config {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
+    use std::path::Path;
+    use std::time::{Duration, Instant};
 
-    use super::super::identity_login::RolePassword;
+    use super::super::role_password::RolePassword;
     use super::*;
     use crate::tls::IdentityFiles;
 
@@ -431,7 +452,7 @@ mod tests {
             (table(&[("match", "CN=a"), ("key", "f")]), "`certificate` is missing"),
             (
                 table(&[("match", "CN=a"), ("certificate", "f"), ("key", "f"), ("username", "a")]),
-                "by a password or by a certificate",
+                "with a password or with a certificate, not both",
             ),
         ] {
             let (_, faults) = read(vec![identity("CN=good", "good"), wrong]);
@@ -500,6 +521,13 @@ mod tests {
         }
     }
 
+    /// Writes a file as if somebody had done so a while ago.
+    fn write_settled(path: &Path, content: impl AsRef<[u8]>) {
+        fs::write(path, content).expect("written");
+        let file = fs::File::options().append(true).open(path).expect("a file");
+        file.set_modified(SystemTime::now() - Duration::from_secs(60)).expect("a time");
+    }
+
     #[test]
     fn passwords_come_from_their_files_and_never_show() {
         let path = std::env::temp_dir().join(format!("shunt-identity-{}", std::process::id()));
@@ -514,11 +542,10 @@ mod tests {
         assert_eq!(&*role(&config.identity.0[0]).token(), b"\0a\0secret");
         assert!(!format!("{config:?}").contains("secret"));
         let former = config.identity.clone();
-        fs::write(&path, "\n").expect("written");
+        write_settled(&path, "\n");
         let problems = config.read_identities();
         assert!(problems[0].message.contains("the first line is empty"), "{problems:?}");
-        fs::write(&path, vec![b'x'; limits::PASSWORD_FILE_BYTES_MAX as usize + 1])
-            .expect("written");
+        write_settled(&path, vec![b'x'; limits::PASSWORD_FILE_BYTES_MAX as usize + 1]);
         assert!(config.read_identities()[0].message.contains("larger than"));
         fs::remove_file(&path).expect("removed");
         assert!(config.read_identities()[0].message.contains("cannot read the file"));
@@ -538,10 +565,10 @@ mod tests {
         paths.iter().for_each(|path| fs::write(path, "old").expect("written"));
         assert_eq!(config.read_identities(), []);
         fs::remove_file(&paths[0]).expect("removed");
-        fs::write(&paths[1], "new").expect("written");
+        write_settled(&paths[1], "new");
         let mut files = IdentityFiles::new(&config, Arc::default());
         files.advance();
-        let read = files.tick(&config, Instant::now()).expect("a new password");
+        let read = files.tick(&config, Instant::now(), SystemTime::now()).expect("a new password");
         let passwords: Vec<&str> = read.0.iter().map(|one| role(one).password.reveal()).collect();
         assert_eq!(passwords, ["old", "new"]);
         fs::remove_file(&paths[1]).expect("removed");
@@ -558,7 +585,7 @@ mod tests {
         }
         assert!(!with.lends_certificate(Some(&format!("{package}.PasswordAuthenticator"))));
         assert!(!with.lends_certificate(Some("")) && !with.lends_certificate(None));
-        // Nodes that ask for nothing may have taken it, where identities say that nodes take some.
+        // Nodes that ask for nothing have perhaps accepted it, once an identity has a certificate.
         let entries = [("match", "CN=a"), ("certificate", "a.crt"), ("key", "a.key")];
         let identities = read(vec![table(&entries)]).0.expect("identities");
         assert!(Config { identity: identities.clone(), ..with }.lends_certificate(None));

@@ -1,5 +1,5 @@
 //! The login of an identity: a role with the file of its password, or a certificate with its key,
-//! which nodes with Cassandra's `MutualTlsAuthenticator` take for a login.
+//! which nodes with Cassandra's `MutualTlsAuthenticator` accept as the login.
 //!
 //! The following must never happen with a certificate:
 //! - *Its links show another certificate.* The sessions of an identity are made by its own
@@ -13,9 +13,7 @@
 //!   says so.
 
 use std::fmt;
-use std::fs;
-use std::io::Read as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -24,8 +22,8 @@ use shunt_tls::{
     CertificateFile, Client, ClientOptions, OptionNames, Renewed, SubjectDigest, TlsError,
 };
 
+use super::role_password::{Candidates, RolePassword};
 use super::values::Secret;
-use crate::limits;
 
 /// Keys of a login by password, and of one by certificate.
 pub(super) const PASSWORD_KEYS: [&str; 2] = ["username", "password_file"];
@@ -52,11 +50,16 @@ pub trait NodeSessions: Send + Sync {
         Vec::new()
     }
 
-    /// The maker with these options and the present content of the files, if this one has not both.
+    /// A maker with these options and the files' present content, if either has changed. `clock` is
+    /// the time by which the age of files counts.
     ///
     /// # Errors
     /// A file cannot be used.
-    fn renewed(&self, options: &ClientOptions) -> Result<Renewed<Arc<dyn NodeSessions>>, TlsError>;
+    fn renewed(
+        &self,
+        options: &ClientOptions,
+        clock: SystemTime,
+    ) -> Result<Renewed<Arc<dyn NodeSessions>>, TlsError>;
 }
 
 impl NodeSessions for Client {
@@ -80,9 +83,13 @@ impl NodeSessions for Client {
         Client::warnings(self)
     }
 
-    fn renewed(&self, options: &ClientOptions) -> Result<Renewed<Arc<dyn NodeSessions>>, TlsError> {
+    fn renewed(
+        &self,
+        options: &ClientOptions,
+        clock: SystemTime,
+    ) -> Result<Renewed<Arc<dyn NodeSessions>>, TlsError> {
         let renewed = if self.options() == options {
-            Client::renewed(self, SystemTime::now())?
+            Client::renewed(self, clock)?
         } else {
             Renewed::Changed(Client::open(options.clone())?)
         };
@@ -97,17 +104,6 @@ pub enum IdentityLogin {
     Password(RolePassword),
     /// A certificate.
     Certificate(NodeCertificate),
-}
-
-/// A role with its password.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RolePassword {
-    /// The role that nodes see.
-    pub username: String,
-    /// File with the role's password in its first line.
-    pub file: PathBuf,
-    /// The password, as the file had it when it was last read.
-    pub password: Secret,
 }
 
 /// A certificate for nodes.
@@ -147,7 +143,7 @@ impl NodeCertificate {
         self.sessions.as_ref()?.subject()
     }
 
-    fn renewed(&self, rules: &ClientOptions) -> Result<Renewed<Self>, TlsError> {
+    fn renewed(&self, rules: &ClientOptions, clock: SystemTime) -> Result<Renewed<Self>, TlsError> {
         let options = ClientOptions {
             names: OptionNames::IDENTITIES,
             certificate: Some(self.certificate.clone()),
@@ -155,14 +151,14 @@ impl NodeCertificate {
             ..rules.clone()
         };
         let renewed = match &self.sessions {
-            Some(sessions) => sessions.renewed(&options)?,
+            Some(sessions) => sessions.renewed(&options, clock)?,
             None => Renewed::Changed(Arc::new(Client::open(options)?) as Arc<dyn NodeSessions>),
         };
         Ok(renewed.map(|sessions| Self { sessions: Some(sessions), ..self.clone() }))
     }
 }
 
-/// The role, or the file of the certificate by which nodes choose one.
+/// The role, or the certificate's file.
 impl fmt::Display for IdentityLogin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -181,8 +177,8 @@ impl IdentityLogin {
         let has = |some: &[&str]| keys.iter().any(|key| some.contains(key));
         if has(&CERTIFICATE_KEYS) {
             if has(&PASSWORD_KEYS) {
-                return Err("an identity logs in with nodes by a password or by a certificate: \
-                    set `username` and `password_file`, or `certificate` and `key`"
+                return Err("an identity logs in to nodes with a password or with a certificate, \
+                    not both: set `username` and `password_file`, or `certificate` and `key`"
                     .to_owned());
             }
             let (certificate, key) = (text("certificate")?.into(), text("key")?.into());
@@ -214,57 +210,22 @@ impl IdentityLogin {
     }
 
     /// The login with the present content of its files. `rules` are those of TLS to nodes; without
-    /// TLS no certificate is read.
-    pub(super) fn renewed(&self, rules: Option<&ClientOptions>) -> Result<Renewed<Self>, String> {
+    /// TLS no certificate is read. `clock` is the time by which the age of files counts.
+    ///
+    /// # Errors
+    /// A file cannot be used.
+    pub(super) fn renewed(
+        &self,
+        rules: Option<&ClientOptions>,
+        clock: SystemTime,
+        candidates: &mut Candidates,
+    ) -> Result<Renewed<Self>, TlsError> {
         match (self, rules) {
-            (Self::Password(role), _) => Ok(Renewed::Changed(Self::Password(role.renewed()?))),
+            (Self::Password(role), _) => Ok(role.renewed(clock, candidates)?.map(Self::Password)),
             (Self::Certificate(certificate), Some(rules)) => {
-                let renewed = certificate.renewed(rules).map_err(|error| error.to_string())?;
-                Ok(renewed.map(Self::Certificate))
+                Ok(certificate.renewed(rules, clock)?.map(Self::Certificate))
             }
             (Self::Certificate(_), None) => Ok(Renewed::Unchanged),
         }
     }
-}
-
-impl RolePassword {
-    /// The token of the login, for SASL PLAIN.
-    pub fn token(&self) -> Arc<[u8]> {
-        format!("\0{}\0{}", self.username, self.password.reveal()).into_bytes().into()
-    }
-
-    /// True if this token is the login's.
-    pub fn has_token(&self, token: &[u8]) -> bool {
-        let mut parts = token.splitn(3, |byte| *byte == 0);
-        let own = ["", &*self.username, self.password.reveal()];
-        own.iter().all(|part| parts.next() == Some(part.as_bytes()))
-    }
-
-    fn renewed(&self) -> Result<Self, String> {
-        let file = &self.file;
-        let failed = |why: &str| format!("password_file {}: {why}", file.display());
-        let password = first_line(file).map_err(|why| failed(&why))?;
-        match password.as_str() {
-            "" => Err(failed("the first line is empty: it must be the password")),
-            text if text.contains('\0') => Err(failed("the password holds a zero byte")),
-            text => Ok(Self { password: Secret::new(text), ..self.clone() }),
-        }
-    }
-}
-
-/// The first line of a small text file.
-fn first_line(path: &Path) -> Result<String, String> {
-    let unreadable = |error| format!("cannot read the file: {error}");
-    // Opening a pipe would wait for its writer.
-    if !fs::metadata(path).map_err(unreadable)?.is_file() {
-        return Err("this is not a regular file".to_owned());
-    }
-    let mut text = String::new();
-    let file = fs::File::open(path).map_err(unreadable)?;
-    let most = limits::PASSWORD_FILE_BYTES_MAX;
-    file.take(most + 1).read_to_string(&mut text).map_err(unreadable)?;
-    if text.len() as u64 > most {
-        return Err(format!("the file is larger than {most} bytes: is it another file?"));
-    }
-    Ok(text.lines().next().unwrap_or_default().to_owned())
 }

@@ -141,13 +141,13 @@ fn switch_framing(core: &mut Core, key: LinkKey) {
     }
 }
 
-/// Handles a node that asks for no login: it accepts any, or has taken the certificate of the link
-/// for one.
+/// Handles a node that asks for no login: it accepts any, or has accepted the certificate of the
+/// link as one.
 fn take_ready(core: &mut Core, io: &mut Io, key: LinkKey) {
     let pool = core.links.get(key).and_then(|link| core.router.pools.get(link.pool));
     let shows_proxys = pool.is_some_and(|pool| !pool.key.is_own && pool.key.certificate.is_none());
     if shows_proxys && core.context.config.lends_certificate(None) {
-        let why = "it may have taken the certificate of this proxy for the clients' login";
+        let why = "it may have accepted the proxy's certificate as the clients' login";
         turned_away(core, io, key, why, Some(Verdict::of_lent_certificate()));
     } else {
         identity::ask(core, io, key);

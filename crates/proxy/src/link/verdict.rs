@@ -2,9 +2,9 @@
 
 use shunt_wire::cql::message::{encode, error_code};
 
-/// Error text for clients of nodes that would take the proxy's own certificate for their login.
-pub(crate) const NODES_TAKE_CERTIFICATES: &str = "Shunt: the nodes take a certificate for a login \
-    (MutualTlsAuthenticator), and would take that of the proxy (node_tls_certificate) for yours: \
+/// Error text for clients of nodes that would accept the proxy's own certificate as their login.
+pub(crate) const NODES_TAKE_CERTIFICATES: &str = "Shunt: the nodes accept a certificate as the \
+    login (MutualTlsAuthenticator), and would accept the proxy's (node_tls_certificate) as yours: \
     give this client an [[identity]] with a certificate and key of its own, or use \
     PasswordAuthenticator";
 

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use rcgen::{CertificateParams, KeyPair};
 use shunt_reactor::{NameKind, PeerName};
@@ -17,7 +17,8 @@ use tempfile::TempDir;
 use super::incoming::{NO_TLS, escape_from_certificates};
 use super::*;
 use crate::config::{
-    Config, HttpAddress, Identities, Identity, IdentityLogin, NodeCertificate, Switch, Tls,
+    Candidates, Config, HttpAddress, Identities, Identity, IdentityLogin, NodeCertificate,
+    RolePassword, Secret, Switch, Tls,
 };
 
 #[test]
@@ -62,10 +63,15 @@ impl Placed {
 
     /// Writes a file whose writer is done for long.
     fn write(&self, name: &str, text: &str) {
+        self.write_at(name, text, SystemTime::now() - CHECK_INTERVAL);
+    }
+
+    /// Writes a file as if at another time.
+    fn write_at(&self, name: &str, text: &str, modified: SystemTime) {
         let mut file = File::create(self.path(name)).expect("a file");
         file.write_all(text.as_bytes()).expect("written");
         file.set_permissions(Permissions::from_mode(0o600)).expect("a mode");
-        file.set_modified(SystemTime::now() - CHECK_INTERVAL).expect("a time");
+        file.set_modified(modified).expect("a time");
     }
 
     fn renew(&self) {
@@ -362,7 +368,7 @@ fn certificates_of_identities_change_with_their_files() {
     let mut turn = 0;
     let mut look = |config: &Config| {
         turn += 1;
-        files.tick(config, start + CHECK_INTERVAL * 2 * turn)
+        files.tick(config, start + CHECK_INTERVAL * 2 * turn, SystemTime::now())
     };
     assert!(look(&config).is_none(), "nothing has changed");
     placed.renew_shop("a");
@@ -394,14 +400,106 @@ fn a_reload_waits_for_the_files_of_an_identity_too() {
         .append(true)
         .open(placed.path("shop.crt"))
         .and_then(|file| file.set_modified(SystemTime::now()))
-        .expect("a file whose writer may not be done");
+        .expect("a file that somebody is perhaps still writing");
     let mut after = identity_config(&placed);
-    after.identity.take_sessions(&before.identity);
+    after.identity.adopt_logins(&before.identity);
     assert_eq!(after.read_identities(), []);
     assert!(after.identity == before.identity);
     placed.renew_shop("b");
     assert_eq!(after.read_identities(), []);
     assert!(!after.identity.0[0].has_rights_of(&before.identity.0[0]));
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A configuration whose identity has this role, and its password in a file.
+fn password_config(placed: &Placed, username: &str) -> Config {
+    let role = RolePassword {
+        username: username.to_owned(),
+        file: placed.path("password"),
+        password: Secret::new(""),
+    };
+    let name = PeerName::new(NameKind::CommonName, "shop");
+    let identity = Identity { name, login: IdentityLogin::Password(role) };
+    Config { identity: Identities(vec![Arc::new(identity)]), ..placed.config() }
+}
+
+fn password(identities: &Identities) -> &str {
+    match &identities.0[0].login {
+        IdentityLogin::Password(role) => role.password.reveal(),
+        IdentityLogin::Certificate(other) => panic!("{other:?}"),
+    }
+}
+
+/// A program may write the file in place, and half a password looks whole.
+#[test]
+fn a_new_password_counts_once_its_file_is_a_second_old() {
+    let placed = Placed::new();
+    let mut config = password_config(&placed, "shop");
+    placed.write("password", "old");
+    assert_eq!(config.read_identities(), []);
+    let mut files = IdentityFiles::new(&config, Arc::default());
+    files.advance();
+    let (start, clock) = (Instant::now(), SystemTime::now());
+    let write =
+        |text: &str, second: u32| placed.write_at("password", text, clock + second * SECOND);
+    let mut look = |config: &Config, second: u32| {
+        files.tick(config, start + second * SECOND, clock + second * SECOND)
+    };
+    for (second, text) in (0..).zip(["new-sec", "", "new-secret"]) {
+        write(text, second);
+        assert_eq!(look(&config, second), None, "somebody is perhaps still writing it");
+    }
+    config.identity = look(&config, 3).expect("the next look comes soon");
+    assert_eq!(password(&config.identity), "new-secret");
+
+    // The same content in a file that is written again and again is whole.
+    for second in 100..103 {
+        write("steady", second);
+        let read = look(&config, second);
+        assert_eq!(read.is_some(), second == 101);
+        config.identity = read.unwrap_or(config.identity);
+    }
+    assert_eq!(password(&config.identity), "steady");
+
+    // What it had before does not count when it comes back.
+    for (second, text) in (200..).zip(["one", "two", "one", "two"]) {
+        write(text, second);
+        assert_eq!(look(&config, second), None);
+    }
+    assert!(look(&config, 204).is_some_and(|read| password(&read) == "two"));
+}
+
+/// A reload reads the file at any time.
+#[test]
+fn a_reload_keeps_a_password_until_the_new_ones_file_is_settled() {
+    let placed = Placed::new();
+    let mut before = password_config(&placed, "shop");
+    placed.write("password", "old");
+    assert_eq!(before.read_identities(), []);
+    let clock = SystemTime::now();
+    placed.write_at("password", "half", clock);
+    let reloaded = |username: &str| {
+        let mut after = password_config(&placed, username);
+        assert_eq!(after.read_identities(), [], "the first password counts at any age");
+        after.identity.adopt_logins(&before.identity);
+        after
+    };
+    let (after, other) = (reloaded("shop"), reloaded("other"));
+    let read = |config: &Config, clock| {
+        config.identity.read_again(config, clock, &mut Candidates::default())
+    };
+    let reading = read(&after, clock);
+    assert_eq!((password(&reading.identities), reading.unsettled.len()), ("old", 1));
+    assert_eq!(password(&read(&after, clock + SECOND).identities), "half");
+    assert_eq!(password(&read(&other, clock).identities), "half", "it is not the other role's");
+
+    placed.write_at("password", "\n", clock);
+    let reading = read(&after, clock);
+    assert_eq!((reading.faults.len(), reading.unsettled.len()), (0, 1));
+    let reading = read(&after, clock + SECOND);
+    assert_eq!((password(&reading.identities), reading.unsettled.len()), ("old", 0));
+    assert!(reading.faults[0].contains("the first line is empty"), "{:?}", reading.faults);
 }
 
 #[test]

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
 
 use shunt_proxy::config::{
     Config, Identities, Identity, IdentityLogin, NodeCertificate, NodeSessions,
@@ -71,7 +72,11 @@ impl NodeSessions for Sessions {
         padded(&self.0.uri.chars().rev().collect::<String>())
     }
 
-    fn renewed(&self, _: &ClientOptions) -> Result<Renewed<Arc<dyn NodeSessions>>, TlsError> {
+    fn renewed(
+        &self,
+        _: &ClientOptions,
+        _: SystemTime,
+    ) -> Result<Renewed<Arc<dyn NodeSessions>>, TlsError> {
         Ok(Renewed::Unchanged)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::json;
 use shunt_locks_http::Order;
@@ -313,7 +313,7 @@ impl ProxyPart {
         let before = Arc::clone(&self.config.borrow());
         let mut reloaded = before.reloaded(&new);
         // Options of `node_tls` that wait for a restart hold for the identities' certificates too.
-        reloaded.config.identity.take_sessions(&before.identity);
+        reloaded.config.identity.adopt_logins(&before.identity);
         let unreadable = reloaded.config.read_identities();
         // The new configuration is valid as a whole. The part of it that can change now may not fit
         // the options that need a restart.
@@ -371,7 +371,8 @@ impl ProxyPart {
     /// Passes new passwords and certificates of identities on.
     fn reload_identities(&mut self) {
         let config = Arc::clone(&self.config.borrow());
-        let Some(identity) = self.identity_files.tick(&config, Instant::now()) else { return };
+        let (now, clock) = (Instant::now(), SystemTime::now());
+        let Some(identity) = self.identity_files.tick(&config, now, clock) else { return };
         self.apply(Config { identity, ..(*config).clone() });
     }
 
