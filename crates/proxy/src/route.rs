@@ -244,6 +244,63 @@ fn is_routed(router: &Router, parsed: &Statement<'_>, text: &str, session: Optio
         }
 }
 
+/// Shows what a text of a BATCH needs: the locks, a transaction, or neither. All texts of one BATCH
+/// share the budgets, so that no BATCH costs more than the longest text that is parsed alone.
+struct BatchParser {
+    locks: locks::ParseBudget,
+    transactions: locks::ParseBudget,
+}
+
+impl BatchParser {
+    fn new() -> BatchParser {
+        BatchParser {
+            locks: locks::ParseBudget::of_locks(),
+            transactions: locks::ParseBudget::of_bytes(TEXT_BYTES_MAX),
+        }
+    }
+
+    /// True for a text on a table of locks.
+    fn is_on_locks(
+        &mut self,
+        router: &Router,
+        parsed: &Statement<'_>,
+        text: &str,
+        session: Option<&str>,
+    ) -> bool {
+        router.takes_locks()
+            && locks::may_be_facade(parsed, session, text)
+            && locks::is_on_locks_in_batch(parsed, session, text, &mut self.locks)
+    }
+
+    /// True for a text that makes a transaction of the BATCH. A text beyond the budget does, if it
+    /// may: a transaction of so many bytes is refused.
+    fn is_transaction(
+        &mut self,
+        router: &Router,
+        parsed: &Statement<'_>,
+        text: &str,
+        session: Option<&str>,
+    ) -> bool {
+        if router.serves_locks && parsed.conditional && guard::may_be_guarded(text) {
+            // A longer text alone is not parsed.
+            let is_covered = text.len() > TEXT_BYTES_MAX || self.transactions.covers(text);
+            if !is_covered || is_guarded(parsed, text) {
+                return true;
+            }
+        }
+        let modes = &router.modes;
+        if modes.is_empty() {
+            return false;
+        }
+        // Other kinds, and those whose table comes late, are parsed as a whole.
+        let is_change = matches!(parsed.kind, Kind::Insert | Kind::Update | Kind::Delete);
+        match is_change && parsed.table.is_some() || self.transactions.covers(text) {
+            true => is_routed(router, parsed, text, session),
+            false => modes.may_be_in(text),
+        }
+    }
+}
+
 /// A batch goes where its first statement with a key goes.
 fn plan_batch(router: &mut Router, pool: PoolId, batch: &Batch<'_>) -> Plan {
     let mut plan = Plan {
@@ -254,6 +311,7 @@ fn plan_batch(router: &mut Router, pool: PoolId, batch: &Batch<'_>) -> Plan {
         ..Plan::anywhere()
     };
     let (mut is_transaction, mut digest) = (false, None);
+    let mut parser = BatchParser::new();
     for child in batch.children() {
         let (conditional, placement) = match child.statement {
             BatchStatement::Prepared(id) => match router.prepared.look_up(id) {
@@ -283,15 +341,13 @@ fn plan_batch(router: &mut Router, pool: PoolId, batch: &Batch<'_>) -> Plan {
                 let session = batch.params.keyspace.or(session);
                 digest
                     .get_or_insert_with(|| router.texts.digest_of(QueryKind::Batch, session, text));
-                if router.takes_locks()
-                    && locks::may_be_facade(&parsed, session, text)
-                    && locks::is_on_locks(&parsed, session, text)
-                    && plan.after != After::Unprepared
+                if !matches!(plan.after, After::Unprepared | After::Lock)
+                    && parser.is_on_locks(router, &parsed, text, session)
                 {
                     plan.after = After::Lock;
                 }
-                is_transaction |= router.serves_locks && is_guarded(&parsed, text);
-                is_transaction |= is_routed(router, &parsed, text, session);
+                is_transaction =
+                    is_transaction || parser.is_transaction(router, &parsed, text, session);
                 let wanted = plan.placement.is_none();
                 let placement = if wanted {
                     text_placement(

@@ -26,6 +26,17 @@ pub fn is_facade(name: &QualifiedName, keyspace: Option<&str>) -> Option<Table> 
 pub fn parse(text: &str, keyspace: Option<&str>) -> Result<Option<Statement>, InvalidRequest> {
     // A node refuses invalid CQL in its own words.
     let Ok(parsed) = crate::parse(text) else { return Ok(None) };
+    of_parsed(parsed, keyspace)
+}
+
+/// As [`parse`], for a statement that is parsed already.
+///
+/// # Errors
+/// As [`parse`].
+pub fn of_parsed(
+    parsed: ast::Parsed,
+    keyspace: Option<&str>,
+) -> Result<Option<Statement>, InvalidRequest> {
     let singles = match &parsed.statement {
         ast::Statement::Select(select) => match is_facade(&select.table, keyspace) {
             Some(table) => vec![read_select(table, select)?],

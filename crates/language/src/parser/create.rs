@@ -1,6 +1,6 @@
 //! `CREATE ..` and `DROP ..` of the schema.
 
-use super::Parser;
+use super::{ELEMENTS_MAX, Parser};
 use crate::ast::{
     CreateIndex, CreateView, Drop, DropKind, IndexTarget, QualifiedName, SchemaStatement, TypeName,
 };
@@ -43,6 +43,9 @@ impl Parser<'_> {
         self.expect("(")?;
         let mut fields = vec![(self.identifier()?, self.type_name()?)];
         while self.eat(",") {
+            if fields.len() >= ELEMENTS_MAX {
+                return Err(self.problem(&format!("a type has at most {ELEMENTS_MAX} fields")));
+            }
             if !self.is(")") && !self.is(",") {
                 fields.push((self.identifier()?, self.type_name()?));
             }

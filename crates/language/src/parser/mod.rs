@@ -33,6 +33,8 @@ pub(crate) use transaction::{alone, shown_place, transaction};
 const DEPTH_MAX: u32 = 48;
 /// Most elements of a list, and most bind markers: the limit of 16 bits in the protocol.
 const ELEMENTS_MAX: usize = 65_535;
+/// Most properties of one `WITH`. Each is compared with those before it.
+const PROPERTIES_MAX: usize = 256;
 /// Longest text, beyond the limit of a native protocol frame.
 const TEXT_BYTES_MAX: usize = 256 << 20;
 /// Number of tokens, including blanks, that Cassandra shows before the offending one.

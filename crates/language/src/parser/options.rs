@@ -1,6 +1,8 @@
 //! `WITH ..`: properties of keyspaces, tables, views and indexes.
 
-use super::Parser;
+use std::collections::HashSet;
+
+use super::{ELEMENTS_MAX, PROPERTIES_MAX, Parser};
 use crate::ast::{Properties, PropertyValue, TableOptions, Term};
 use crate::error::SyntaxError;
 use crate::keyword;
@@ -23,6 +25,10 @@ impl Parser<'_> {
     }
 
     fn property(&mut self, properties: &mut Properties) -> Result<(), SyntaxError> {
+        if properties.len() >= PROPERTIES_MAX {
+            let problem = format!("a statement has at most {PROPERTIES_MAX} properties");
+            return Err(self.problem(&problem));
+        }
         let name = self.identifier()?;
         self.expect("=")?;
         let value = match self.constant()? {
@@ -54,6 +60,10 @@ impl Parser<'_> {
             if !entries.is_empty() {
                 self.expect(",")?;
             }
+            if entries.len() >= ELEMENTS_MAX {
+                let problem = format!("a map has at most {ELEMENTS_MAX} elements");
+                return Err(self.problem(&problem));
+            }
             let key = self.term()?;
             self.expect(":")?;
             let value = self.term()?;
@@ -61,6 +71,7 @@ impl Parser<'_> {
         }
         self.expect("}")?;
         let mut texts: Vec<(String, String)> = Vec::with_capacity(entries.len());
+        let mut names = HashSet::with_capacity(entries.len());
         for (key, value) in entries {
             let hint = |term: &Term| match term {
                 Term::Marker(_) => " (bind variables are not supported in DDL queries)",
@@ -77,7 +88,7 @@ impl Parser<'_> {
                 let message = format!("Invalid property value: {value} for property: {name}{hint}");
                 return Err(SyntaxError::unplaced(message));
             };
-            if texts.iter().any(|(known, _)| *known == name.text) {
+            if !names.insert(name.text.clone()) {
                 return Err(SyntaxError::unplaced(format!(
                     "Multiple definition for property {}",
                     name.text

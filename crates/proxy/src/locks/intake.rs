@@ -18,7 +18,7 @@ use crate::fleet::forwarding::withdrawal;
 use crate::fleet::requests::answer_form::AnswerKind;
 use crate::fleet::requests::clients;
 use crate::ids::ClientRef;
-use crate::locks::recognition::{TEXT_BYTES_MAX, too_long};
+use crate::locks::recognition::{ParseBudget, TEXT_BYTES_MAX, too_long};
 use crate::locks::request::Operation;
 use crate::locks::validation::{form, question};
 
@@ -237,15 +237,24 @@ fn take_batch(
         return Err(Fault::invalid("Shunt: a batch on the tables of shunt is no counter batch"));
     }
     let mut statements: Vec<(Arc<Statement>, Values<'_>)> = Vec::new();
+    let mut budget = ParseBudget::of_locks();
     for child in batch.children().take(lock_tables::BATCH_MAX + 1) {
         let statement = match child.statement {
             BatchStatement::Prepared(id) => {
                 core.router.prepared.statement(id).and_then(|known| known.locks.clone())
             }
-            BatchStatement::Text(text) => match parse(text, keyspace)? {
-                None if shunt_language::parse(text).is_err() => return Err(not_read(text)),
-                read => read.map(Arc::new),
-            },
+            BatchStatement::Text(text) if text.len() > TEXT_BYTES_MAX => {
+                return Err(too_long(text).into());
+            }
+            BatchStatement::Text(text) if !budget.covers(text) => {
+                return Err(Fault::invalid(format!(
+                    "Shunt: the texts of a batch on the tables of shunt have more than {TEXT_BYTES_MAX} bytes together"
+                )));
+            }
+            BatchStatement::Text(text) => {
+                let whole = shunt_language::parse(text).map_err(Fault::from)?;
+                lock_tables::of_parsed(whole, keyspace)?.map(Arc::new)
+            }
         };
         let Some(statement) = statement.filter(|statement| statement.len() == 1) else {
             return Err(Fault::invalid(

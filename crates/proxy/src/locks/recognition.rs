@@ -56,9 +56,23 @@ pub(crate) fn read(
     if text.len() > TEXT_BYTES_MAX {
         return None;
     }
-    match lock_tables::parse(text, session) {
-        Ok(None) => unreadable(parsed, session, text).map(Err),
-        read => read.transpose(),
+    parse(parsed, session, text)
+}
+
+/// The plan of a statement that may be one on the tables of locks. Parses the text once.
+///
+/// A text that names one of the tables and cannot be parsed is an error. A node that could parse it
+/// would take a lock for a row, and tell a client that it holds a lock that no proxy keeps.
+fn parse(
+    parsed: &Classified<'_>,
+    session: Option<&str>,
+    text: &str,
+) -> Option<Result<Statement, InvalidRequest>> {
+    match shunt_language::parse(text) {
+        Ok(whole) => lock_tables::of_parsed(whole, session).transpose(),
+        Err(error) => {
+            names_a_table(parsed, session, text).then(|| Err(InvalidRequest::new(error.message)))
+        }
     }
 }
 
@@ -68,21 +82,45 @@ pub(crate) fn is_on_locks(parsed: &Classified<'_>, session: Option<&str>, text: 
     if text.len() > TEXT_BYTES_MAX {
         return is_too_long(parsed, session, text);
     }
-    match lock_tables::parse(text, session) {
-        Ok(None) => unreadable(parsed, session, text).is_some(),
-        _ => true,
-    }
+    parse(parsed, session, text).is_some()
 }
 
-/// The error in a text that names one of the tables and cannot be parsed. A node that could parse
-/// it would take a lock for a row, and tell a client that it holds a lock that no proxy keeps.
-fn unreadable(
+/// As [`is_on_locks`], for a text of a BATCH. `budget` is what is left of [`TEXT_BYTES_MAX`] for
+/// all texts of the BATCH: a text beyond it is not parsed, and is on a table if it names one.
+#[cold]
+pub(crate) fn is_on_locks_in_batch(
     parsed: &Classified<'_>,
     session: Option<&str>,
     text: &str,
-) -> Option<InvalidRequest> {
-    let error = shunt_language::parse(text).err()?;
-    names_a_table(parsed, session, text).then(|| InvalidRequest::new(error.message))
+    budget: &mut ParseBudget,
+) -> bool {
+    match budget.covers(text) {
+        true => parse(parsed, session, text).is_some(),
+        false => names_a_table(parsed, session, text),
+    }
+}
+
+/// Bytes that may still be parsed of the texts of one BATCH. A BATCH has hundreds of texts, each as
+/// long as one alone may be.
+pub(crate) struct ParseBudget(usize);
+
+impl ParseBudget {
+    /// The budget of a BATCH whose texts have up to this many bytes together.
+    pub(crate) fn of_bytes(bytes: usize) -> ParseBudget {
+        ParseBudget(bytes)
+    }
+
+    /// The budget for statements on the tables of locks.
+    pub(crate) fn of_locks() -> ParseBudget {
+        ParseBudget(TEXT_BYTES_MAX)
+    }
+
+    /// Takes the bytes of a text from the budget. False if the text is longer than what is left.
+    pub(crate) fn covers(&mut self, text: &str) -> bool {
+        let left = self.0.checked_sub(text.len());
+        self.0 = left.unwrap_or(self.0);
+        left.is_some()
+    }
 }
 
 /// True if one of the tables is named, or may be.
@@ -114,4 +152,30 @@ pub(super) fn too_long(text: &str) -> InvalidRequest {
     InvalidRequest::new(format!(
         "a statement on the tables of shunt has {bytes} bytes: {TEXT_BYTES_MAX} are the most"
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use shunt_wire::cql::statement::classify;
+
+    use super::*;
+
+    #[test]
+    fn texts_of_one_batch_are_parsed_up_to_the_bytes_of_one() {
+        let filler = format!("/* shunt {} */ ALTER TABLE x.y WITH a = 1", " ".repeat(30_000));
+        let lock = "INSERT INTO shunt.locks (name, owner) VALUES (?, ?) IF NOT EXISTS USING TTL 9";
+        let mut budget = ParseBudget::of_locks();
+        let mut is_on_locks =
+            |text: &str| is_on_locks_in_batch(&classify(text), None, text, &mut budget);
+        assert!(is_on_locks(lock));
+        for text in [&filler, &filler, &filler] {
+            assert!(!is_on_locks(text));
+        }
+        // What is left is not enough for a third filler, and still is for a short text.
+        assert!(is_on_locks(lock));
+        let named = filler.replace("x.y", "shunt.locks");
+        assert!(is_on_locks(&named), "no longer parsed, so that the name alone counts");
+        let left = budget.0;
+        assert!((1..filler.len()).contains(&left), "{left}");
+    }
 }

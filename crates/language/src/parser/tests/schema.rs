@@ -159,3 +159,37 @@ fn types_print_as_they_parse() {
             && parse_type("date.x").is_ok()
     );
 }
+
+/// Each name is looked up among those before it, so that their number decides how long that takes.
+#[test]
+fn properties_have_a_bound_in_number() {
+    let map = |count: usize| {
+        let entries: Vec<_> = (0..count).map(|number| format!("'{number}': 1")).collect();
+        format!("ALTER TABLE k.t WITH compression = {{{}}}", entries.join(","))
+    };
+    let SchemaStatement::AlterTable(alter) = schema(&map(65_535)) else { panic!("no table") };
+    let TableAlteration::With(properties) = alter.alteration else { panic!("no properties") };
+    let [(_, PropertyValue::Map(entries))] = &properties[..] else { panic!("no map") };
+    assert_eq!(entries.len(), 65_535);
+    let refused = |text: &str| crate::parse(text).expect_err("too many").message;
+    assert!(refused(&map(65_536)).contains("at most 65535 elements"));
+    let again = map(65_000).replace("{", "{'64999': 1,");
+    assert_eq!(refused(&again), "Multiple definition for property 64999");
+    let several = |count: usize| {
+        let all: Vec<_> = (0..count).map(|number| format!("p{number} = 1")).collect();
+        format!("ALTER TABLE k.t WITH {}", all.join(" AND "))
+    };
+    schema(&several(256));
+    assert!(refused(&several(257)).contains("at most 256 properties"));
+}
+
+#[test]
+fn types_have_a_bound_in_fields() {
+    let text = |count: usize| {
+        let fields: Vec<_> = (0..count).map(|number| format!("f{number} int")).collect();
+        format!("CREATE TYPE k.u ({})", fields.join(","))
+    };
+    schema(&text(65_535));
+    let error = crate::parse(&text(65_536)).expect_err("too many");
+    assert!(error.message.contains("at most 65535 fields"), "{}", error.message);
+}

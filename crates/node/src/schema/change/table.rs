@@ -1,5 +1,6 @@
 //! CREATE, ALTER and DROP TABLE.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use shunt_language::ast::{
@@ -47,17 +48,19 @@ impl Schema {
         keyspace: &str,
         definitions: &[ColumnDefinition],
     ) -> Result<Vec<Column>, CqlError> {
-        let mut columns: Vec<Column> = Vec::new();
+        // Before they are compared, and before their types are resolved.
+        if definitions.len() > COLUMNS_MAX {
+            return Err(too_many_columns());
+        }
+        let mut names = HashSet::with_capacity(definitions.len());
+        let mut columns: Vec<Column> = Vec::with_capacity(definitions.len());
         for definition in definitions {
-            if columns.iter().any(|column| column.name == definition.name) {
+            if !names.insert(definition.name.as_str()) {
                 let message =
                     format!("Duplicate column '{}' declaration for table", definition.name);
                 return Err(CqlError::Invalid(message));
             }
             columns.push(self.column(keyspace, definition, ColumnId(columns.len() as u32))?);
-        }
-        if columns.len() > COLUMNS_MAX {
-            return Err(CqlError::Invalid(format!("a table has at most {COLUMNS_MAX} columns")));
         }
         Ok(columns)
     }
@@ -105,6 +108,16 @@ impl Schema {
             let error = CqlError::Invalid(format!("Table '{keyspace_name}.{name}' doesn't exist"));
             return if alter.if_exists { Ok(None) } else { Err(error) };
         };
+        let named = match &alter.alteration {
+            TableAlteration::Add { columns, .. } => old.columns.len() + columns.len(),
+            TableAlteration::Drop { columns, .. } => columns.len(),
+            TableAlteration::Rename { columns, .. } => columns.len(),
+            _ => 0,
+        };
+        // Each is looked up among all.
+        if named > COLUMNS_MAX {
+            return Err(too_many_columns());
+        }
         let mut table = Table::clone(old);
         match &alter.alteration {
             TableAlteration::Add { if_not_exists, columns } => {
@@ -264,6 +277,10 @@ impl Table {
 
 const BLOOM_FILTER: &str = "bloom_filter_fp_chance";
 const BLOOM_FILTER_LEVELLED: f64 = 0.1;
+
+fn too_many_columns() -> CqlError {
+    CqlError::Invalid(format!("a table has at most {COLUMNS_MAX} columns"))
+}
 
 fn changed(kind: &'static str, keyspace: &str, name: &str) -> Change {
     Change { kind, keyspace: keyspace.to_owned(), object: Object::Table(name.to_owned()) }

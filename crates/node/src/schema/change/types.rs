@@ -1,5 +1,6 @@
 //! CREATE, ALTER and DROP TYPE.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use shunt_language::ast::{AlterType, QualifiedName, TypeAlteration, TypeName};
@@ -9,6 +10,9 @@ use super::{Change, Object, Outcome, check_type_name};
 use crate::error::CqlError;
 use crate::schema::resolve::{Types, keyspace_of, mentions, replace};
 use crate::schema::{Keyspace, Schema, Table};
+
+/// Most fields of one type, as of the columns of a table.
+const FIELDS_MAX: usize = 4096;
 
 impl Schema {
     pub(super) fn create_type(
@@ -26,9 +30,13 @@ impl Schema {
                 CqlError::Invalid(format!("A user type with name '{}' already exists", name.name));
             return if if_not_exists { Ok(None) } else { Err(error) };
         }
-        let mut resolved: Vec<(String, CqlType)> = Vec::new();
+        if fields.len() > FIELDS_MAX {
+            return Err(too_many_fields());
+        }
+        let mut known = HashSet::with_capacity(fields.len());
+        let mut resolved: Vec<(String, CqlType)> = Vec::with_capacity(fields.len());
         for (field, type_name) in fields {
-            if resolved.iter().any(|(known, _)| known == field) {
+            if !known.insert(field) {
                 let message = format!("Duplicate field name '{field}' in type '{}'", name.name);
                 return Err(CqlError::Invalid(message));
             }
@@ -77,6 +85,9 @@ impl Schema {
                         "Cannot add new field to type {keyspace_name}.{name} as it is used in the primary key of table \
                          {table}"
                     )));
+                }
+                if definition.fields.len() >= FIELDS_MAX {
+                    return Err(too_many_fields());
                 }
                 let field_type = self.field_type(keyspace_name, type_name)?;
                 if mentions(&field_type, keyspace_name, name) {
@@ -148,11 +159,18 @@ fn in_primary_key<'k>(keyspace: &'k Keyspace, name: &str) -> Option<&'k str> {
     tables.next().map(|table| table.name.as_str())
 }
 
+fn too_many_fields() -> CqlError {
+    CqlError::Invalid(format!("a type has at most {FIELDS_MAX} fields"))
+}
+
 fn rename(
     definition: &mut UserType,
     if_exists: bool,
     fields: &[(String, String)],
 ) -> Result<(), CqlError> {
+    if fields.len() > FIELDS_MAX {
+        return Err(too_many_fields());
+    }
     for (old, new) in fields {
         let Some(position) = definition.field(old) else {
             if if_exists {

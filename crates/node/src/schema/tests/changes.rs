@@ -438,3 +438,24 @@ fn levelled_compaction_has_a_filter_of_its_own() {
         assert_eq!(found(&altered), expected, "{given}, altered");
     }
 }
+
+#[test]
+fn columns_and_fields_are_counted_before_they_are_compared() {
+    let schema = schema();
+    let list = |count: usize| {
+        (0..count).map(|number| format!("f{number} int")).collect::<Vec<_>>().join(",")
+    };
+    let refused = |text: &str, schema: &Schema| match carry_out(schema, text, Some("k")) {
+        Err(CqlError::Invalid(message)) => message,
+        other => panic!("{other:?}"),
+    };
+    // The last is named twice: the number is looked at first.
+    let text = format!("CREATE TABLE wide ({}, f0 int, PRIMARY KEY (f0))", list(60_000));
+    assert_eq!(refused(&text, &schema), "a table has at most 4096 columns");
+    let text = format!("CREATE TYPE broad ({}, f0 int)", list(60_000));
+    assert_eq!(refused(&text, &schema), "a type has at most 4096 fields");
+    let text = format!("CREATE TABLE wide ({}, PRIMARY KEY (f0))", list(4_096));
+    let schema = after(&schema, &[text, format!("CREATE TYPE broad ({})", list(4_096))]);
+    assert_eq!(refused("ALTER TABLE wide ADD g int", &schema), "a table has at most 4096 columns");
+    assert_eq!(refused("ALTER TYPE broad ADD g int", &schema), "a type has at most 4096 fields");
+}
