@@ -11,7 +11,8 @@ mod shape;
 mod store;
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, OnceLock};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use shunt_language::lock_tables;
 use shunt_topology::{KeyspaceIndex, RoutingTable, Token, token};
@@ -60,6 +61,8 @@ pub struct PreparedStatement {
     /// routes such a statement like any other, but cannot prepare it again without its client, who
     /// gets UNPREPARED when a node does not know it.
     pub(crate) text: Option<Box<str>>,
+    /// Hash of a text that is not kept; 0 for others.
+    text_hash: u64,
     /// Keyspace of unqualified names: that of the session, or of PREPARE itself (v5).
     pub(crate) keyspace: Option<Box<str>>,
     /// The keyspace in its PREPARE message (v5).
@@ -110,6 +113,7 @@ impl PreparedStatement {
         Self {
             id: Box::from(id),
             text: is_kept.then(|| Box::from(text)),
+            text_hash: if is_kept { 0 } else { TEXT_HASHES.hash_one(text) },
             keyspace: keyspace.map(Box::from),
             explicit_keyspace: false,
             // Only the first statement of a batch counts.
@@ -150,6 +154,11 @@ impl PreparedStatement {
     /// Marks a read of several partitions.
     pub(crate) fn of_partitions(self, form: Form) -> Self {
         Self { multiget: Some(Arc::new(form)), after: After::Multiget, ..self }
+    }
+
+    /// True if both have the same text on the same tables, as statements of one id must have.
+    fn is_same_as(&self, other: &Self) -> bool {
+        self.text == other.text && self.text_hash == other.text_hash && self.tables == other.tables
     }
 
     pub(crate) fn with_shape(self, shape: Shape) -> Self {
@@ -264,6 +273,13 @@ fn by_column_names(
     };
     table.partition_key.iter().map(|column| position(&column.name)).collect()
 }
+
+/// Hashes of texts that are not kept, with a key that no client or node knows.
+static TEXT_HASHES: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+
+/// A node gave a statement the id of another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ForeignId;
 
 /// Length of Cassandra's statement ids: MD5 of keyspace and text.
 pub(crate) const ID_BYTES: usize = 16;
@@ -462,10 +478,38 @@ impl PreparedCache {
         self.met.get(number).map(|(statement, _)| Arc::clone(statement))
     }
 
+    /// Remembers a statement under the id that a node gave it, as [`learn`](Self::learn) does. A
+    /// node must not replace the statement of another client, whose modes, rules and key apply to
+    /// each EXECUTE, also on links to other nodes.
+    ///
+    /// # Errors
+    /// The id is that of another statement. Nothing changes.
+    pub(crate) fn learn_from_node(
+        &mut self,
+        account: Account,
+        statement: PreparedStatement,
+    ) -> Result<bool, ForeignId> {
+        let before = self.statement(&statement.id);
+        if before.is_some_and(|before| !before.is_same_as(&statement)) {
+            return Err(ForeignId);
+        }
+        self.remember(account, statement, true)
+    }
+
     /// Remembers a statement for all cores, together with earlier shapes of its columns that
     /// clients may know. Returns whether the other nodes should prepare it: it is new, or its text
     /// is not kept, so that the proxy could not prepare it there later.
-    pub(crate) fn learn(&mut self, account: Account, mut statement: PreparedStatement) -> bool {
+    pub(crate) fn learn(&mut self, account: Account, statement: PreparedStatement) -> bool {
+        self.remember(account, statement, false).unwrap_or_default()
+    }
+
+    /// `keeps_other`: another statement with the id stays, whichever core learned it.
+    fn remember(
+        &mut self,
+        account: Account,
+        mut statement: PreparedStatement,
+        keeps_other: bool,
+    ) -> Result<bool, ForeignId> {
         let before = self.statement(&statement.id);
         if let Some(before) = &before {
             statement.shape = statement.shape.after(before.shape);
@@ -473,9 +517,9 @@ impl PreparedCache {
         }
         let unknown = before.is_none() || statement.text.is_none();
         let statement = Arc::new(statement);
-        self.store.insert(account, &statement);
+        self.store.insert(account, &statement, keeps_other)?;
         self.keep(statement);
-        unknown
+        Ok(unknown)
     }
 
     fn keep(&mut self, statement: Arc<PreparedStatement>) -> Option<u32> {

@@ -8,17 +8,18 @@ use shunt_wire::cql::message::{result_kind, split_request_prefix, split_response
 use shunt_wire::cql::statement;
 
 use crate::aggregate;
+use crate::client::account::Account;
 use crate::config::Multiget;
 use crate::core::Core;
 use crate::ids::LinkKey;
-use crate::link::{Pending, Purpose};
+use crate::link::{Pending, Purpose, lifecycle};
 use crate::locks::recognition as locks;
 use crate::metrics::Outcome;
 use crate::multiget::form;
 use crate::plan::{After, Plan};
-use crate::prepared::{ID_BYTES, PreparedStatement, Shape};
+use crate::prepared::{ForeignId, ID_BYTES, PreparedStatement, Shape};
 use crate::reply::{self, Answer};
-use crate::retry::unprepared;
+use crate::retry::{failure, unprepared};
 
 /// Handles a node's answer to a client's PREPARE: remembers the statement, answers the client, and
 /// prepares the statement on the other nodes too, if it is new or its text is not kept. Hundreds of
@@ -31,7 +32,12 @@ pub(crate) fn learn_prepared(
     answer: &Answer<'_>,
     body: &[u8],
 ) {
-    let new = remember_statement(core, io, key, pending, answer, body);
+    let Ok(new) = remember_statement(core, io, key, pending, answer, body) else {
+        lifecycle::fault(core, io, key, "it gave a statement the id of another one");
+        let why = "the node gave the statement the id of another one";
+        failure::fail(core, io, pending, Outcome::LinkLost, why);
+        return;
+    };
     reply::pass_on(core, io, pending, answer, Outcome::Ok);
     if let Some(request) = new {
         spread(core, io, key, &request, pending);
@@ -99,6 +105,9 @@ fn unknown_id<'a>(core: &mut Core, header: &Header, body: &'a [u8]) -> Option<&'
 }
 
 /// Remembers a statement. Returns its request if the other nodes must prepare it too.
+///
+/// # Errors
+/// The node gave it the id of another statement.
 fn remember_statement(
     core: &mut Core,
     io: &Io,
@@ -106,7 +115,24 @@ fn remember_statement(
     pending: &Pending,
     answer: &Answer<'_>,
     body: &[u8],
-) -> Option<Vec<u8>> {
+) -> Result<Option<Vec<u8>>, ForeignId> {
+    let Some((account, learned, sent)) = read_statement(core, io, key, pending, answer, body)
+    else {
+        return Ok(None);
+    };
+    let is_new = core.router.prepared.learn_from_node(account, learned)?;
+    Ok(is_new.then_some(sent))
+}
+
+/// The statement that a client has asked a node to prepare, with the client's account and request.
+fn read_statement(
+    core: &Core,
+    io: &Io,
+    key: LinkKey,
+    pending: &Pending,
+    answer: &Answer<'_>,
+    body: &[u8],
+) -> Option<(Account, PreparedStatement, Vec<u8>)> {
     let link = core.links.get(key)?;
     let pool = core.router.pools.get(link.pool)?;
     let version = pool.key.version;
@@ -149,7 +175,7 @@ fn remember_statement(
         Some(read) => learned.on_locks(read.ok(), core.router.takes_locks()),
         None => learned,
     };
-    core.router.prepared.learn(account, learned).then_some(sent)
+    Some((account, learned, sent))
 }
 
 /// Prepares a statement on the pool's other nodes, ahead of need; no client waits for the answers.

@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use super::id_hash::IdHashes;
-use super::{PreparedStatement, id_of};
+use super::{ForeignId, PreparedStatement, id_of};
 use crate::client::account::Account;
 use crate::limits;
 
@@ -116,9 +116,23 @@ impl PreparedStore {
     }
 
     /// Inserts a statement, or replaces the one with its id, which stays on its account.
-    pub(super) fn insert(&self, account: Account, statement: &Arc<PreparedStatement>) {
-        let Some(id) = id_of(&statement.id) else { return };
-        self.inner.write().unwrap_or_else(PoisonError::into_inner).insert(account, id, statement);
+    ///
+    /// # Errors
+    /// `keeps_other`, and the one with its id has another text or other tables.
+    pub(super) fn insert(
+        &self,
+        account: Account,
+        statement: &Arc<PreparedStatement>,
+        keeps_other: bool,
+    ) -> Result<(), ForeignId> {
+        let Some(id) = id_of(&statement.id) else { return Ok(()) };
+        let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
+        let known = inner.by_id.get(&id);
+        if keeps_other && known.is_some_and(|(known, _)| !known.is_same_as(statement)) {
+            return Err(ForeignId);
+        }
+        inner.insert(account, id, statement);
+        Ok(())
     }
 }
 

@@ -48,6 +48,46 @@ fn learnt_again_it_keeps_its_number() {
 }
 
 #[test]
+fn a_node_does_not_replace_a_statement_by_another() {
+    let store = Arc::new(PreparedStore::new());
+    let [mut one, mut other, mut new] = [(); 3].map(|()| PreparedCache::new(Arc::clone(&store)));
+    let prepare = |cache: &mut PreparedCache, text: &str| {
+        cache.learn_from_node(Account::default(), statement(1, text))
+    };
+    let write = "UPDATE ks.t SET v = 1 WHERE k = ?";
+    assert_eq!(prepare(&mut one, write), Ok(true));
+    for cache in [&mut one, &mut other] {
+        assert_eq!(prepare(cache, "SELECT v FROM ks.t WHERE k = ?"), Err(ForeignId));
+        assert_eq!(prepare(cache, "UPDATE ks.u SET v = 1 WHERE k = ?"), Err(ForeignId));
+        assert_eq!(prepare(cache, write), Ok(false));
+    }
+    let number = find(&mut new, 1).unwrap();
+    let known = new.get(number).unwrap().statement;
+    assert_eq!((known.text.as_deref(), known.work), (Some(write), Work::Write));
+
+    // Texts that are not kept are told apart too.
+    let texts = ["SELECT a", "SELECT b"].map(|text| format!("{text}{}", long(1 << 17)));
+    let mut prepare = |text: &str| one.learn_from_node(Account::default(), statement(2, text));
+    assert_eq!(prepare(&texts[0]), Ok(true));
+    assert_eq!(prepare(&texts[1]), Err(ForeignId));
+    assert_eq!(prepare(&texts[0]), Ok(true));
+}
+
+#[test]
+fn a_text_on_other_tables_is_another_statement() {
+    let mut cache = PreparedCache::new(Arc::default());
+    let mut prepare = |text: &str, keyspace: &str| {
+        let id = [7; ID_BYTES];
+        let parsed = statement::classify(text);
+        let learned = PreparedStatement::opaque(&id, text, &parsed, Some(keyspace));
+        cache.learn_from_node(Account::default(), learned)
+    };
+    assert_eq!(prepare("SELECT v FROM t WHERE k = ?", "one"), Ok(true));
+    assert_eq!(prepare("SELECT v FROM t WHERE k = ?", "two"), Err(ForeignId));
+    assert_eq!(prepare("SELECT v FROM t WHERE k = ?", "one"), Ok(false));
+}
+
+#[test]
 fn the_first_leave_when_there_are_too_many() {
     let mut cache = PreparedCache::new(Arc::default());
     learn(&mut cache, 0, "SELECT a");
