@@ -122,13 +122,16 @@ pub(super) fn start(core: &mut Core, io: &mut Io, number: u64) -> Result<Prerequ
     })
 }
 
-/// True if the row that the statement would be decided by was known before the schema changed.
-pub(super) fn is_outdated(core: &Core, number: u64) -> bool {
+/// True if the row that the statement would be decided by was known before the schema changed, or
+/// may have expired since the statement began: nodes may take seconds to name the schema's version.
+pub(super) fn is_outdated(core: &Core, io: &mut Io, number: u64) -> bool {
+    let now_ns = io.read_clock_ns();
     let keeper = &core.fleet.transactions;
     let state = keeper.jobs.get(&number).map(|job| job.conditional.as_deref());
     state.is_some_and(|state| {
         state.is_none_or(|state| {
-            matches!(state.known, Knowledge::Row(_)) && state.of.epoch != keeper.rows.epoch()
+            let Knowledge::Row(row) = &state.known else { return false };
+            state.of.epoch != keeper.rows.epoch() || now_ns >= row.until_ns()
         })
     })
 }

@@ -377,8 +377,9 @@ fn all_read(core: &mut Core, io: &mut Io, number: u64) {
     let Some(job) = keeper.jobs.get_mut(&number) else { return };
     let Some(id) = job.id else { return };
     if let Some(plan) = job.plan.clone().filter(|plan| plan.draft.conditional.is_some()) {
-        // The schema has changed since its row was written down, or its version is known now.
-        if conditional::is_outdated(core, number) {
+        // The schema has changed since its row was written down, or its version is known now, or
+        // the row may have expired.
+        if conditional::is_outdated(core, io, number) {
             return read_single_row(core, io, number, &plan);
         }
         return match conditional::decide(core, io, number) {
