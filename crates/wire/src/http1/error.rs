@@ -62,6 +62,11 @@ pub enum Refusal {
     Expectation,
     /// Connection names a field that says where the message ends or which host it is for.
     ConnectionNamesFraming,
+    /// The Connection fields have more options than the limit.
+    TooManyConnectionOptions {
+        /// The limit.
+        limit: usize,
+    },
     /// Connection names an end-to-end field.
     ConnectionNamesOther,
     /// A field name that differs from a significant one only in characters other than letters and
@@ -89,7 +94,8 @@ impl Refusal {
             Refusal::Connect => 501,
             Refusal::LineTooLong { .. }
             | Refusal::HeadTooLong { .. }
-            | Refusal::TooManyFields { .. } => 431,
+            | Refusal::TooManyFields { .. }
+            | Refusal::TooManyConnectionOptions { .. } => 431,
             Refusal::Expectation => 417,
             Refusal::ChunkTooLarge => 413,
             _ => 400,
@@ -115,6 +121,7 @@ impl Refusal {
             Refusal::LineTooLong { .. } => "line-too-long",
             Refusal::HeadTooLong { .. } => "head-too-long",
             Refusal::TooManyFields { .. } => "too-many-fields",
+            Refusal::TooManyConnectionOptions { .. } => "too-many-connection-options",
             Refusal::Host => "host",
             Refusal::ContentLength => "content-length",
             Refusal::SeveralContentLengths => "several-content-lengths",
@@ -145,6 +152,9 @@ impl fmt::Display for Refusal {
             }
             Refusal::TooManyFields { limit } => {
                 return write!(f, "the head has more than {limit} fields");
+            }
+            Refusal::TooManyConnectionOptions { limit } => {
+                return write!(f, "Connection has more than {limit} options");
             }
             Refusal::BareLineFeed => {
                 "a line ends with a line feed that has no carriage return in front of it"

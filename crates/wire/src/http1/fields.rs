@@ -3,6 +3,7 @@
 
 use super::error::Refusal;
 use super::head::Head;
+use super::limits::CONNECTION_OPTIONS_MAX;
 use super::names;
 use super::version::Version;
 
@@ -15,6 +16,8 @@ pub(super) struct Found {
     pub(super) keep_alive: bool,
     pub(super) expects_continue: bool,
     pub(super) hosts: usize,
+    /// Options in all Connection fields.
+    options: usize,
 }
 
 impl Found {
@@ -67,6 +70,11 @@ impl Found {
 
     fn connection(&mut self, value: &[u8]) -> Result<(), Refusal> {
         for option in elements(value) {
+            self.options += 1;
+            if self.options > CONNECTION_OPTIONS_MAX {
+                let limit = CONNECTION_OPTIONS_MAX;
+                return Err(Refusal::TooManyConnectionOptions { limit });
+            }
             let is = |other: &str| option.eq_ignore_ascii_case(other.as_bytes());
             self.close |= is("close");
             self.keep_alive |= is("keep-alive");
@@ -121,17 +129,15 @@ pub(super) fn forward(
     out.reserve(head.len() + 64);
     out.extend_from_slice(start_line);
     out.extend_from_slice(b"\r\n");
-    let is_named = |name: &[u8]| {
-        let connections =
-            head.fields().filter(|(field, _)| field.eq_ignore_ascii_case(b"connection"));
-        connections
-            .flat_map(|(_, value)| elements(value))
-            .any(|option| option.eq_ignore_ascii_case(name))
-    };
-    let has_connection = head.field("connection").is_some();
+    // Found once: a value of kilobytes may have a single option, and there are many fields.
+    let mut options = [&[][..]; CONNECTION_OPTIONS_MAX];
+    let connections = head.fields().filter(|(field, _)| field.eq_ignore_ascii_case(b"connection"));
+    let found = connections.flat_map(|(_, value)| elements(value));
+    options.iter_mut().zip(found).for_each(|(place, option)| *place = option);
+    let is_named = |name: &[u8]| options.iter().any(|option| option.eq_ignore_ascii_case(name));
     for (name, value) in head.fields() {
         let is_own = names::is_of_one_connection(name) || !has_framing && names::is_framing(name);
-        if is_own || has_connection && is_named(name) {
+        if is_own || is_named(name) {
             continue;
         }
         field(out, name, value);

@@ -7,6 +7,10 @@ pub const CHUNK_LINE_BYTES_MAX: usize = 4 * 1024;
 /// Most bytes of fields behind the last chunk.
 pub const TRAILER_BYTES_MAX: usize = 16 * 1024;
 
+/// Most options in the Connection fields of one head. Each field of the head is compared with all
+/// of them; senders use one or two.
+pub(super) const CONNECTION_OPTIONS_MAX: usize = 32;
+
 /// Limits of one head.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct HeadLimits {

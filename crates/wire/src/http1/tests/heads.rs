@@ -116,6 +116,18 @@ fn ambiguous_heads_are_refused_by_name() {
     }
 }
 
+/// Each field of a head is compared with each option.
+#[test]
+fn options_of_a_connection_have_a_bound_over_all_its_fields() {
+    let fields = |count: usize| "Connection: a, b,\r\n".repeat(count / 2);
+    with_request(&get(&fields(32)), |_| ()).expect("as many as there may be");
+    let limit = Refusal::TooManyConnectionOptions { limit: 32 };
+    assert_eq!(refused(&get(&fields(34))), limit);
+    let endless = format!("Connection: {}\r\n", "a,".repeat(8_000));
+    assert_eq!(refused(&get(&endless.repeat(3))), limit);
+    assert_eq!(limit.status(), 431);
+}
+
 #[test]
 fn first_lines_are_exact() {
     for (line, expected) in [
