@@ -46,6 +46,9 @@ pub(crate) const READ_TIME_MAX: std::time::Duration = std::time::Duration::from_
 /// read past the row cache.
 pub(crate) const ROWS_TOGETHER: usize = 16;
 
+/// Most bytes of the rows that the conditions of a batch read, if they are more than those.
+pub(crate) const CONDITIONS_BYTES_MAX: usize = 64 << 20;
+
 /// Most writes of one turn that an event loop gathers before it executes them and requests a sync.
 pub(crate) const GATHERED_WRITES_MAX: usize = 64;
 

@@ -188,9 +188,11 @@ fn subtract(
     if !matches!(column.cql_type, CqlType::List { .. }) {
         return Ok(maker.remove(column, &value)?);
     }
-    let gone = split::collection("list", &value)?;
+    // Sorted: both lists may have many elements.
+    let mut gone = split::collection("list", &value)?;
+    gone.sort_unstable();
     for (path, element) in reader.elements(column)? {
-        if gone.contains(&element.as_slice()) {
+        if gone.binary_search(&element.as_slice()).is_ok() {
             maker.cell(column, Some(path), None);
         }
     }

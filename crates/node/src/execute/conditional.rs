@@ -14,10 +14,12 @@ use shunt_storage::row::{PartitionKey, Row};
 use shunt_storage::store::Slice;
 
 use super::conditions::BoundCondition;
+use super::effort::{Effort, bytes_of_row};
 use super::keys::Partition;
 use super::mutate::Mutator;
 use super::select::{Clustering, Input};
 use crate::error::CqlError;
+use crate::limits;
 use crate::schema::{ColumnKind, Table};
 use crate::shared::Shared;
 use crate::statement::mutation::{ConditionPlan, MutationPlan};
@@ -168,11 +170,17 @@ impl<'a> Request<'a> {
         }
     }
 
+    /// True if its rows are read one by one, which takes long.
+    pub(super) fn reads_many_rows(&self) -> bool {
+        self.rows.len() > limits::ROWS_TOGETHER
+    }
+
     /// Reads the rows of the conditions. The caller holds the partition's lock.
     pub(super) fn read(
         &self,
         mutators: &[Mutator<'_>],
         shared: &Shared,
+        effort: &Effort,
     ) -> Result<Current, CqlError> {
         let now = mutators.first().map_or(0, |mutator| mutator.time.now);
         let number = self
@@ -185,14 +193,34 @@ impl<'a> Request<'a> {
         if self.rows.is_empty() {
             // With a condition on static columns alone the first row shows whether the partition
             // exists.
-            let all = Slice::default();
+            let all = Slice { reach: effort.reach(), ..Slice::default() };
             let mut found = store.read_partition(number, key, &all, now)?;
             static_row = found.static_row().cloned();
             while let Some((clustering, row)) = found.next()? {
+                effort.has_read(Some(&row))?;
                 if let Some(row) = self.visible_row(row, now) {
                     rows.insert(clustering.to_vec(), row);
                     break;
                 }
+            }
+        } else if self.reads_many_rows() {
+            let mut bytes = 0;
+            let mut read = |target: Target<'_>| -> Result<Option<Row>, CqlError> {
+                let row = store.read_row(number, key, target, now)?;
+                effort.has_read(row.as_ref())?;
+                let row = row.and_then(|row| self.visible_row(row, now));
+                bytes += row.as_ref().map_or(0, bytes_of_row);
+                if bytes > limits::CONDITIONS_BYTES_MAX {
+                    return Err(too_large());
+                }
+                Ok(row)
+            };
+            for clustering in self.rows.keys() {
+                let row = read(Target::Row(clustering))?;
+                rows.extend(row.map(|row| (clustering.clone(), row)));
+            }
+            if self.table.has_static {
+                static_row = read(Target::Static)?;
             }
         } else {
             let statics = self.table.has_static.then_some(Target::Static);
@@ -298,6 +326,13 @@ impl RowTest<'_> {
             }
         }
     }
+}
+
+fn too_large() -> CqlError {
+    let bytes_max = limits::CONDITIONS_BYTES_MAX;
+    CqlError::Invalid(format!(
+        "the rows that the conditions of this batch read have more than {bytes_max} bytes: use several batches"
+    ))
 }
 
 /// The one partition of a statement.

@@ -120,9 +120,7 @@ impl Effort {
 
     /// Must be called after a record was read.
     pub(crate) fn has_read(&self, row: Option<&Row>) -> Result<(), CqlError> {
-        self.has_read_bytes(
-            row.map_or(0, |row| row.cells.iter().map(|cell| bytes_of(&cell.value)).sum()),
-        )
+        self.has_read_bytes(row.map_or(0, bytes_of_row))
     }
 
     /// Must be called after a record with this many bytes of values was read.
@@ -150,6 +148,11 @@ impl Effort {
             Ok(())
         }
     }
+}
+
+/// Bytes of a row's values.
+pub(super) fn bytes_of_row(row: &Row) -> usize {
+    row.cells.iter().map(|cell| bytes_of(&cell.value)).sum()
 }
 
 fn bytes_of(value: &CellValue) -> usize {

@@ -22,7 +22,7 @@ const KEY_BYTES_MAX: usize = 65_535;
 const TOKEN_BYTES: usize = 8;
 
 /// A partition: its token, and its key as stored.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub(crate) struct Partition {
     pub(crate) token: Token,
     /// Token in byte order, then the key as the protocol serializes it.

@@ -28,7 +28,7 @@ use crate::statement::restrictions::PartitionRestriction;
 pub(super) type Item<'a> = (&'a MutationPlan, &'a Bound<'a>);
 
 /// Place of a mutation in a partition, with owned bytes.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub(crate) enum Place {
     Header,
     Static,

@@ -10,12 +10,14 @@ use shunt_storage::engine::{MemoryEngine, Pace};
 use shunt_storage::row_cache::RowCacheOptions;
 use shunt_storage::store::StoreOptions;
 use shunt_wire::cql::envelope::opcode;
+use shunt_wire::cql::message::values::Value;
 use shunt_wire::cql::message::{
-    Consistency, ErrorMessage, Prepare, QueryParams, ResultMessage, ValueList, encode, error_code,
-    query_flag,
+    BatchChild, BatchKind, BatchStatement, Consistency, ErrorMessage, Prepare, QueryParams,
+    ResultMessage, ValueList, Values, encode, error_code, query_flag,
 };
 
-use super::{Carried, ClientState, Executor, Outcome, Request};
+use super::effort::Ends;
+use super::{Carried, ClientState, Executor, Outcome, Request, WouldWait};
 use crate::cluster::ClusterInfo;
 use crate::limits;
 use crate::shared::Shared;
@@ -284,4 +286,123 @@ fn a_partial_write_does_not_answer_as_refused() {
     };
     assert!((1..20).contains(&rows.rows().count()), "one node has its part");
     assert_eq!(error.code, error_code::WRITE_TIMEOUT, "{}", error.message);
+}
+
+/// A request whose values are lists of this many elements each.
+fn with_lists(text: &str, lists: &[(usize, &[u8])]) -> Vec<u8> {
+    let mut values = ValueList::positional(VERSION);
+    for (count, element) in lists {
+        let mut list = (*count as i32).to_be_bytes().to_vec();
+        for number in 0..*count {
+            let bytes = [element, &(number as u32).to_be_bytes()[..]].concat();
+            list.extend_from_slice(&(bytes.len() as i32).to_be_bytes());
+            list.extend_from_slice(&bytes);
+        }
+        values.push(Value::Bytes(&list));
+    }
+    let mut params = QueryParams::simple(Consistency::ONE);
+    (params.flags, params.values) = (params.flags | query_flag::VALUES, values.values());
+    let mut body = Vec::new();
+    encode::query(&mut body, VERSION, text, &params);
+    body
+}
+
+/// Compared one by one, these would take hours.
+#[test]
+fn many_elements_are_removed_from_a_long_list() {
+    let mut this = Loop::new();
+    this.patiently("CREATE TABLE k.lists (p int PRIMARY KEY, l list<blob>)");
+    for (text, count, element) in [
+        ("UPDATE k.lists SET l = l + ? WHERE p = 1", 60_000, &b"kept"[..]),
+        ("UPDATE k.lists SET l = l - ? WHERE p = 1", 1_000_000, b"gone"),
+        ("UPDATE k.lists SET l = l - ? WHERE p = 1", 59_999, b"kept"),
+    ] {
+        let (body, mut out) = (with_lists(text, &[(count, element)]), Vec::new());
+        let request = Request { version: VERSION, flags: 0, opcode: opcode::QUERY, body: &body };
+        let done = this.executor.execute(&mut this.client, &request, &mut out);
+        assert_eq!(done.opcode, opcode::RESULT, "{text}: {}", out.escape_ascii());
+    }
+    let (_, out) = this.patiently("SELECT l FROM k.lists WHERE p = 1");
+    let last = [&b"kept"[..], &59_999_u32.to_be_bytes()].concat();
+    assert!(out.ends_with(&last) && out.len() < 100, "{}", out.escape_ascii());
+}
+
+/// A batch of conditions on rows of one partition.
+fn conditions(rows: std::ops::Range<usize>, text: impl Fn(usize) -> String) -> Vec<u8> {
+    let texts: Vec<_> = rows.map(text).collect();
+    let children = texts.iter().map(|text| BatchChild {
+        statement: BatchStatement::Text(text),
+        values: Values::default(),
+    });
+    let mut body = Vec::new();
+    let params = QueryParams::simple(Consistency::ONE);
+    encode::batch(&mut body, VERSION, BatchKind::Logged, children, &params);
+    body
+}
+
+#[test]
+fn conditions_on_many_rows_take_long_and_have_a_bound_in_bytes() {
+    let mut this = Loop::new();
+    this.patiently("CREATE TABLE k.wide (p int, c int, v text, PRIMARY KEY (p, c))");
+    let insert = |v: String| {
+        move |c| format!("INSERT INTO k.wide (p, c, v) VALUES (1, {c}, '{v}') IF NOT EXISTS")
+    };
+    let ask = |this: &mut Loop, body: &[u8]| {
+        let (mut out, version) = (Vec::new(), VERSION);
+        let request = Request { version, flags: 0, opcode: opcode::BATCH, body };
+        (this.executor.execute(&mut this.client, &request, &mut out).opcode, out)
+    };
+    let is_long = |this: &mut Loop, body: &[u8]| {
+        let mut out = Vec::new();
+        let request = Request { version: VERSION, flags: 0, opcode: opcode::BATCH, body };
+        let outcome =
+            this.executor.execute_shortly(Ends::default(), &mut this.client, &request, &mut out);
+        matches!(outcome, Outcome::WouldWait(WouldWait { long: true, .. }))
+    };
+    let (few, many) =
+        (conditions(0..16, insert("v".into())), conditions(0..3_000, insert("v".into())));
+    assert!(!is_long(&mut this, &few) && is_long(&mut this, &many));
+    // Sixteen rows exist by now.
+    let rows = |body: &[u8]| match ResultMessage::decode(VERSION, body) {
+        Ok(ResultMessage::Rows(rows)) => rows.rows().count(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(rows(&ask(&mut this, &many).1), 16);
+    let others = conditions(16..3_016, insert("v".into()));
+    assert_eq!(rows(&ask(&mut this, &others).1), 1, "applied");
+    assert_eq!(rows(&ask(&mut this, &many).1), 3_000);
+
+    let long = "x".repeat(4 << 20);
+    for c in 0..17 {
+        let text = format!("INSERT INTO k.wide (p, c, v) VALUES (2, {c}, '{long}')");
+        assert_eq!(this.patiently(&text).0, opcode::RESULT);
+    }
+    let body = conditions(0..17, |c| {
+        format!("UPDATE k.wide SET v = 'w' WHERE p = 2 AND c = {c} IF EXISTS")
+    });
+    let (op, out) = ask(&mut this, &body);
+    let error = ErrorMessage::decode(VERSION, &out).unwrap();
+    assert!(op == opcode::ERROR && error.message.contains("use several batches"), "{error:?}");
+}
+
+/// Rows without a marker of their own are not seen by a condition on a static column.
+#[test]
+fn a_condition_on_static_columns_ends_with_its_client() {
+    let mut this = Loop::new();
+    this.patiently("CREATE TABLE k.s (p int, c int, s int static, v int, PRIMARY KEY (p, c))");
+    for c in 0..limits::WORKER_RECORDS + 100 {
+        this.patiently(&format!("UPDATE k.s SET v = 1 WHERE p = 1 AND c = {c}"));
+    }
+    let mut body = Vec::new();
+    let text = "UPDATE k.s SET s = 1 WHERE p = 1 IF s = 0";
+    encode::query_simple(&mut body, VERSION, text, Consistency::ONE);
+    let request = Request { version: VERSION, flags: 0, opcode: opcode::QUERY, body: &body };
+    let mut out = Vec::new();
+    let short =
+        this.executor.execute_shortly(Ends::default(), &mut this.client, &request, &mut out);
+    assert!(matches!(short, Outcome::WouldWait(WouldWait { long: true, .. })), "{short:?}");
+    let ends = Ends::default();
+    ends.gone.store(true, std::sync::atomic::Ordering::Relaxed);
+    let done = this.executor.execute_until(ends, &mut this.client, &request, &mut out);
+    assert_eq!(done.opcode, opcode::ERROR);
 }

@@ -1,6 +1,7 @@
 //! Path of writes into the stores: all writes of a statement or batch to one store at once, under
 //! the partition's lock if a read preceded.
 
+use std::collections::HashMap;
 use std::sync::{Arc, MutexGuard};
 
 use shunt_language::ast::{BatchKind, NativeType};
@@ -16,6 +17,7 @@ use shunt_wire::cql::message::{encode, put, result_kind};
 
 use super::changes::reads_lists;
 use super::conditional::{Request, ShownValue};
+use super::keys::Partition;
 use super::mutate::{Item, Mutator, Place, Write};
 use super::{Done, Executor, warnings};
 use crate::error::CqlError;
@@ -297,12 +299,15 @@ impl Executor {
         out: &mut Vec<u8>,
     ) -> Result<Done, CqlError> {
         let request = Request::new(mutators, batch)?;
+        if request.reads_many_rows() {
+            self.effort.may_take_long()?;
+        }
         let _locks = self.shared.lock_partitions(&[request.partition.token]);
         let table = Arc::clone(&mutators[0].plan.table);
         self.aside.note(|| format!("Locked a partition of {}.{}", table.keyspace, table.name));
         let now_us = self.shared.now_us();
         mutators.iter_mut().for_each(|mutator| mutator.begin_at(now_us));
-        let current = request.read(mutators, &self.shared)?;
+        let current = request.read(mutators, &self.shared, &self.effort)?;
         let holds = request.holds(&current)?;
         self.aside.note(|| {
             format!(
@@ -330,10 +335,11 @@ impl Executor {
 /// Returns the writes of conditional statements with a timestamp.
 fn writes_at(mutators: &mut [Mutator<'_>], timestamp: i64) -> Result<Vec<Write>, CqlError> {
     let (mut writes, mut whole) = (Vec::new(), Vec::new());
+    let mut positions = HashMap::new();
     for mutator in mutators.iter_mut() {
         mutator.set_timestamp(timestamp);
         for write in mutator.writes()? {
-            merge(&mut writes, write, &mut whole);
+            merge(&mut writes, &mut positions, write, &mut whole);
         }
     }
     // A row that is its whole partition is deleted as one, before the writes of the same batch to
@@ -349,18 +355,21 @@ fn writes_at(mutators: &mut [Mutator<'_>], timestamp: i64) -> Result<Vec<Write>,
 
 /// Merges a write with earlier ones to the same key.
 ///
-/// Deletions of rows without clustering columns are collected separately, with the index of their
-/// write.
-fn merge(writes: &mut Vec<Write>, mut write: Write, whole: &mut Vec<(usize, Deletion)>) {
+/// `positions`: index of the first write to each key. Deletions of rows without clustering columns
+/// are collected separately, with the index of their write.
+fn merge(
+    writes: &mut Vec<Write>,
+    positions: &mut HashMap<(Partition, Place), usize>,
+    mut write: Write,
+    whole: &mut Vec<(usize, Deletion)>,
+) {
     let is_whole = matches!(&write.place, Place::Row(clustering) if clustering.is_empty());
     let deletion = match &mut write.fragment {
         Fragment::Row(row) if is_whole => row.deletion.take(),
         _ => None,
     };
-    let same = writes
-        .iter()
-        .position(|other| other.place == write.place && other.partition == write.partition);
-    let position = same.unwrap_or(writes.len());
+    let position =
+        *positions.entry((write.partition.clone(), write.place.clone())).or_insert(writes.len());
     match (writes.get_mut(position).map(|same| &mut same.fragment), write.fragment) {
         (Some(Fragment::Row(row)), Fragment::Row(newer)) => row.merge(newer),
         (Some(Fragment::Header(header)), Fragment::Header(newer)) => header.merge(newer),

@@ -345,7 +345,7 @@ impl<'e> Collector<'e> {
         let shown = show(self, &mut out);
         self.out = out;
         shown?;
-        self.current.taken += 1;
+        self.current.taken = self.current.taken.saturating_add(1);
         self.note(clustering);
         Ok(if self.count(sort_key)? { Flow::Stop } else { Flow::Continue })
     }
@@ -394,7 +394,7 @@ impl<'e> Collector<'e> {
     fn close_group(&mut self) -> Result<bool, CqlError> {
         let Some(group) = self.group.take() else { return Ok(false) };
         group.put(self.plan, self.evaluator, self.now, &mut self.out)?;
-        self.current.taken += 1;
+        self.current.taken = self.current.taken.saturating_add(1);
         self.last.in_partition = self.current.taken;
         self.count(group.sort_key)
     }

@@ -1,6 +1,7 @@
 //! Pages: all rows once in the same order, whatever the page size and whatever happens between
 //! pages.
 
+use super::super::paging::forgery;
 use super::{Asked, Nodes};
 
 fn table() -> Nodes {
@@ -95,6 +96,23 @@ fn states_of_others_are_refused() {
         assert_eq!(refuse(text, &broken), message, "byte {at}");
         assert_eq!(refuse(text, &state[..at]), message, "{at} bytes");
     }
+}
+
+#[test]
+fn states_with_other_numbers_do_no_harm() {
+    let mut nodes = table();
+    let text = "SELECT c FROM t WHERE k = 7 LIMIT 6";
+    let asked = Asked { page_size: Some(3), ..Asked::default() };
+    let state = nodes.ask(text, &asked).unwrap().state.unwrap();
+    let schema = nodes.executor.shared.schema();
+    let of = |numbers| forgery::with(&state, schema.table("k", "t").unwrap(), numbers);
+    let mut next = |state: &[u8]| {
+        let asked = Asked { state: Some(state), page_size: Some(3), ..Asked::default() };
+        nodes.ask(text, &asked).map(|answer| answer.rows.len())
+    };
+    assert_eq!(next(&of((0, 3))), Err("Invalid value for the paging state".to_owned()));
+    assert_eq!(next(&of((2, u32::MAX))), Ok(2));
+    assert_eq!(next(&of((3, 3))), Ok(3));
 }
 
 #[test]
