@@ -34,10 +34,12 @@ pub(crate) fn hold(
         ("CREATED", "TABLE", Some(table)) => TableName::new(change.keyspace, table).map(Box::new),
         _ => None,
     });
-    let node = core.links.get(key).map(|link| link.node);
-    let Some(node) =
-        node.filter(|_| change.is_some() && core.retries.awaiting.len() < limits::REPAIRS_MAX)
-    else {
+    let link = core.links.get(key);
+    let account = link.and_then(|link| core.router.pools.get(link.pool)).map(|pool| pool.account);
+    let account = account.unwrap_or_default();
+    let has_room = core.retries.awaiting.has_room(account, answer.body.len());
+    let node = link.map(|link| link.node);
+    let Some(node) = node.filter(|_| change.is_some() && has_room) else {
         if change.is_some() {
             core.fleet.transactions.note_schema_change(io.now_ns());
         }
@@ -46,6 +48,7 @@ pub(crate) fn hold(
     };
     let held = AwaitingAgreement {
         pending: *pending,
+        account,
         flags: answer.flags,
         opcode: answer.opcode,
         body: answer.body.to_vec(),
@@ -67,7 +70,7 @@ pub(crate) fn hold(
 
 /// Passes the answer on, because the nodes agree or will not.
 pub(crate) fn agreed(core: &mut Core, io: &mut Io, ticket: Ticket) {
-    let Some(held) = core.retries.awaiting.remove(&ticket) else { return };
+    let Some(held) = core.retries.awaiting.remove(ticket) else { return };
     core.fleet.transactions.note_schema_change(io.now_ns());
     let answer = Answer {
         stream: held.pending.stream,
@@ -80,11 +83,7 @@ pub(crate) fn agreed(core: &mut Core, io: &mut Io, ticket: Ticket) {
 
 /// Passes on answers that have waited long enough, whether the nodes agree or not.
 pub(crate) fn expire(core: &mut Core, io: &mut Io) {
-    let now = io.now_ns();
-    let awaiting = core.retries.awaiting.iter();
-    let late: Vec<Ticket> =
-        awaiting.filter(|(_, held)| now > held.deadline_ns).map(|(ticket, _)| *ticket).collect();
-    for ticket in late {
+    for ticket in core.retries.awaiting.late(io.now_ns()) {
         agreed(core, io, ticket);
     }
 }

@@ -14,6 +14,7 @@
 //! times in its life, and then its bytes are copied.
 
 pub(crate) mod agreement;
+pub(crate) mod agreement_queue;
 pub(crate) mod another_node;
 pub(crate) mod timeouts;
 pub(crate) mod failure;
@@ -24,16 +25,17 @@ pub(crate) mod mode_change;
 pub(crate) mod refusals;
 pub(crate) mod unprepared;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use shunt_reactor::SentLog;
 use shunt_topology::NodeId;
 
+use crate::client::account::Account;
 use crate::ids::{LinkRef, PoolId, Ticket};
 use crate::link::Pending;
 use crate::multiget::Multigets;
 use crate::prepared::PreparedStatement;
+use crate::retry::agreement_queue::AgreementQueue;
 use crate::retry::repairs::Repairs;
 
 /// The owner of requests that wait for an event before they can go on.
@@ -42,7 +44,7 @@ pub(crate) struct Retries {
     /// Requests whose statement is being prepared again.
     pub(crate) repairs: Repairs,
     /// Answers to schema changes that wait for agreement.
-    pub(crate) awaiting: BTreeMap<Ticket, AwaitingAgreement>,
+    pub(crate) awaiting: AgreementQueue,
     tickets: u32,
     /// Requests that were in flight on lost links, to be handled before the event that ended them
     /// is over.
@@ -105,8 +107,17 @@ impl Repair {
 /// The answer to a schema change that waits until the nodes agree.
 pub(crate) struct AwaitingAgreement {
     pub(crate) pending: Pending,
+    /// Role of its client.
+    pub(crate) account: Account,
     pub(crate) flags: u8,
     pub(crate) opcode: u8,
     pub(crate) body: Vec<u8>,
     pub(crate) deadline_ns: u64,
+}
+
+impl AwaitingAgreement {
+    /// Bytes in memory.
+    pub(crate) fn bytes(&self) -> usize {
+        size_of::<Self>() + self.body.len()
+    }
 }
