@@ -83,15 +83,15 @@ impl Locks {
 
     /// Does the work that is due. True if there is more, and it should be called again soon.
     pub fn tick(&mut self, now: Now, sink: &mut impl Sink) -> bool {
-        for _ in 0..DUE_PER_TICK {
-            let Some(id) = self.wheel.next_due(&mut self.timed, now.ms()) else { return false };
+        let mut steps = DUE_PER_TICK;
+        while let Some(id) = self.wheel.next_due(&mut self.timed, now.ms(), &mut steps) {
             match Due::of(id) {
                 Due::Hold(hold) => self.end_hold(now, hold, Freed::Expired, sink),
                 Due::Request(request) => self.wait_ended(now, request, sink),
                 Due::Write(write) => self.redrive(now, write, sink),
             }
         }
-        true
+        steps == 0
     }
 
     /// Time of the next work for [`Locks::tick`], in milliseconds of [`Now::boot_ns`].
@@ -130,6 +130,11 @@ impl Locks {
     /// Number of locks with holders or waiting requests.
     pub fn len(&self) -> usize {
         self.locks.len()
+    }
+
+    /// Number of places of locks, which [`Self::longest`] visits: in use, or once in use.
+    pub fn places(&self) -> usize {
+        self.locks.places()
     }
 
     /// True if no lock has a holder or waiting request.

@@ -9,8 +9,8 @@ use crate::types::{Holder, Namespace, NotServed, Now};
 impl Locks {
     /// Calls `see` for up to `most` locks, with name, first holder, and number of waiting requests:
     /// first those with the longest queues, then any others that are held. Durable locks of a shard
-    /// that this core has just gained appear once their partition was requested. Visits every lock
-    /// once.
+    /// that this core has just gained appear once their partition was requested. Visits every
+    /// one of the [places](Self::places) once.
     ///
     /// # Errors
     /// This core has no valid lease: other proxies may have granted the locks since.
@@ -99,6 +99,7 @@ mod tests {
             ticket: Ticket(0),
         };
         locks.release(NOW, &gone, None, false, &mut Nobody);
+        assert_eq!((locks.len(), locks.places()), (4, 5), "the place of one that is gone stays");
         let all = [("most", 9), ("some", 3), ("few", 1), ("idle", 0)]
             .map(|(name, waiters)| (name.to_owned(), waiters));
         assert_eq!(seen(&locks, 10), all);

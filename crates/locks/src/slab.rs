@@ -49,6 +49,11 @@ impl<T> Slab<T> {
         self.entries.len() - self.free.len()
     }
 
+    /// Number of places, which [`Self::all`] visits: in use or not.
+    pub(crate) fn places(&self) -> usize {
+        self.entries.len()
+    }
+
     /// Entries with their numbers, in order, including removed ones as they were left.
     pub(crate) fn all(&self) -> impl Iterator<Item = (u32, &T)> {
         self.entries.iter().enumerate().map(|(index, entry)| (index as u32, entry))

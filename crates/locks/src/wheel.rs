@@ -97,9 +97,16 @@ impl Wheel {
         }
     }
 
-    /// Removes the next entry due by `now_ms`; `None` if there is none.
-    pub(crate) fn next_due(&mut self, entries: &mut impl Entries, now_ms: u64) -> Option<u32> {
-        loop {
+    /// Removes the next entry due by `now_ms`; `None` if there is none, or if `steps` are used up.
+    /// Each entry that is removed, or moved to a lower level, is a step: one slot may have all
+    /// entries in it.
+    pub(crate) fn next_due(
+        &mut self,
+        entries: &mut impl Entries,
+        now_ms: u64,
+        steps: &mut usize,
+    ) -> Option<u32> {
+        while *steps > 0 {
             let Some((level, place, begins_ms)) =
                 self.next_slot().filter(|(.., begins_ms)| *begins_ms <= now_ms)
             else {
@@ -110,12 +117,14 @@ impl Wheel {
             // count for the wheel's next turn.
             self.elapsed_ms = begins_ms - 1;
             let id = self.heads[level * SLOTS + place];
+            *steps -= 1;
             if entries.due_ms(id) <= now_ms {
                 self.cancel(entries, id);
                 return Some(id);
             }
             self.set_from(entries, id, begins_ms);
         }
+        None
     }
 
     /// Start of the earliest occupied slot, milliseconds; nothing is due before.
@@ -177,7 +186,7 @@ mod tests {
             let mut timers = Timers(vec![(Links::NONE, 0); count]);
             let mut wheel = Wheel::default();
             let mut expected = vec![None; count];
-            let mut now_ms = 0;
+            let (mut now_ms, mut steps) = (0, usize::MAX);
             for _ in 0..count * 3 {
                 let id = (random(&mut state) % count as u64) as u32;
                 let reach = 1 << (random(&mut state) % 38);
@@ -194,7 +203,7 @@ mod tests {
                     && (count == 100 || random(&mut state).is_multiple_of(2000))
                 {
                     now_ms += random(&mut state) % (1 << (random(&mut state) % 20));
-                    while let Some(id) = wheel.next_due(&mut timers, now_ms) {
+                    while let Some(id) = wheel.next_due(&mut timers, now_ms, &mut steps) {
                         let due_ms =
                             expected[id as usize].take().expect("it was set, and has not come out");
                         assert!(due_ms <= now_ms, "seed {seed}: {due_ms} at {now_ms}");
@@ -206,11 +215,42 @@ mod tests {
             }
             while let Some(next_ms) = wheel.next_ms() {
                 now_ms = now_ms.max(next_ms);
-                while let Some(id) = wheel.next_due(&mut timers, now_ms) {
+                while let Some(id) = wheel.next_due(&mut timers, now_ms, &mut steps) {
                     assert!(expected[id as usize].take().is_some_and(|due_ms| due_ms <= now_ms));
                 }
             }
             assert!(expected.iter().all(Option::is_none), "seed {seed}");
         }
+    }
+
+    #[test]
+    fn a_full_slot_is_emptied_in_several_calls() {
+        let (count, most) = (50_000, 4_096);
+        let due_ms = |number: u64| 300_000 + number % 1_000;
+        let mut timers =
+            Timers((0..count).map(|number| (Links::NONE, due_ms(number))).collect::<Vec<_>>());
+        let mut wheel = Wheel::default();
+        (0..count as u32).for_each(|id| wheel.set(&mut timers, id));
+        let (mut out, mut calls) = (0, 0);
+        // Nothing is due in the first of these, in which all entries move down.
+        for now_ms in (262_144..=301_000).step_by(1_000).chain([301_000]) {
+            loop {
+                let mut steps = most;
+                let mut found = 0;
+                while let Some(id) = wheel.next_due(&mut timers, now_ms, &mut steps) {
+                    assert!(timers.0[id as usize].1 <= now_ms);
+                    found += 1;
+                }
+                (out, calls) = (out + found, calls + 1);
+                assert!(found + steps <= most);
+                if steps > 0 {
+                    break;
+                }
+            }
+            let late =
+                count - timers.0.iter().filter(|(_, due_ms)| *due_ms > now_ms).count() as u64;
+            assert_eq!(out as u64, late, "{now_ms}");
+        }
+        assert!(out as u64 == count && calls > 2 * count as usize / most, "{calls} calls");
     }
 }

@@ -93,7 +93,8 @@ pub(super) fn look(
     }
     let place = usize::from(namespace == Namespace::Memory);
     // Otherwise each question for one lock more than the last would be a look of its own.
-    let is_few = core.fleet.locks.table().0.len() <= LOCKS_FEW;
+    // A look visits places of locks that are gone too.
+    let is_few = core.fleet.locks.table().0.places() <= LOCKS_FEW;
     let most = if is_few { most } else { listing::ROWS_MAX as u32 };
     let looked = &mut core.fleet.locks.snapshots[place];
     let (at_ns, enough) = (looked.at_ns, looked.most >= most);
