@@ -178,7 +178,11 @@ mod tests {
             assert_eq!(read.recv().unwrap(), format!("{number}\n").as_bytes());
         }
         queue.flush(Duration::from_secs(60));
-        assert_eq!((queue.lock().suppressed, queue.lock().bytes), (0, 0), "told, and all written");
+        let (suppressed, bytes) = {
+            let state = queue.lock();
+            (state.suppressed, state.bytes)
+        };
+        assert_eq!((suppressed, bytes), (0, 0), "the log has told of them, and all is written");
         let long = vec![b'x'; BYTES_MAX / 4 + 1];
         (0..8).for_each(|_| writer.make_writer().write_all(&long).unwrap());
         assert!(queue.lock().suppressed >= 4, "the bytes are limited, too");
