@@ -169,8 +169,29 @@ impl Pages {
         self.parts.iter().flat_map(|part| part.changes()).copied()
     }
 
-    /// Makes a part's own change.
-    pub(crate) async fn change(
+    /// The content of a page with JSON: `status`, or a part's own page. `None` for any other name.
+    pub async fn content(&self, name: &str) -> Option<Json> {
+        if name == "status" { Some(self.status().await) } else { self.page(name).await }
+    }
+
+    /// The right to ask for the pages, which also guards other ways to their content.
+    pub fn access(&self) -> &Access {
+        &self.access
+    }
+
+    /// Counts a refused request. Only the thread that serves the pages may call this.
+    pub fn count_refusal(&self, refusal: Refusal) {
+        self.refusals.of(refusal).add(1);
+    }
+
+    /// The version of the program.
+    pub fn version(&self) -> &'static str {
+        self.version
+    }
+
+    /// Makes a part's own change, with the parameters of a request from this address. `None` for
+    /// any other name; a refusal says why in `error`.
+    pub async fn change(
         &self,
         name: &str,
         parameters: &Json,

@@ -9,6 +9,7 @@
 
 mod kinds;
 mod address;
+mod admin_cql;
 mod https;
 mod identity;
 mod identity_login;
@@ -32,7 +33,7 @@ pub use network::Network;
 pub use option::{Allowed, Change, ConfigOption, DefaultText, Reloaded};
 pub(crate) use role_password::Candidates;
 pub use role_password::RolePassword;
-pub use unix::{ListenAddress, Mode, Owner};
+pub use unix::{AdminCql, ListenAddress, Mode, Owner};
 pub use validate::Problem;
 pub(crate) use validate::reaches;
 pub use values::{
@@ -105,29 +106,31 @@ options! {
     /// Address of metrics, health and status, or `off`
     admin: Option<HttpAddress> {
         kind: Admin, value: "ADDR", default: "127.0.0.1:9180",
-        allowed: Form("address or `off`", "127.0.0.1:9999"),
-        change: AfterRestart,
+        allowed: Form("address or `off`", "127.0.0.1:9999"), change: AfterRestart,
         manual: "Others read the pages unless [TLS and a token](tls-http.md) guard them. List accepted host names after it: `10.0.9.1:9180,proxy.example`",
+    }
+    /// Address of the admin pages as CQL tables, or `off`
+    admin_cql: Option<ListenAddress> {
+        kind: AdminCql, value: "ADDR", default: "off",
+        allowed: Form("address, `unix:PATH` or `off`", "127.0.0.1:9181"), change: AfterRestart,
+        manual: "Tables for [cqlsh and drivers](admin-cql.md). Tokens of `--admin-token-file` are the passwords; without that file it must be an address that only this host reaches",
     }
     /// Address that drivers see for this proxy
     advertise: Option<SocketAddr> {
         kind: Advertise, value: "ADDR", default: None => "the address of the connection",
-        allowed: Form("address", "192.0.2.1:9042"),
-        change: OnReload,
+        allowed: Form("address", "192.0.2.1:9042"), change: OnReload,
         manual: "`system.local` shows it. Port 0 or none: the port of the connection",
     }
     /// Addresses of balancers whose connections begin with a PROXY header, which names the client
     proxy_protocol_from: Vec<Network> {
         kind: List<Network>, value: "ADDR", default: Vec::new() => "",
-        allowed: Form("addresses, networks", "10.0.8.7,10.0.8.128/25"),
-        change: AfterRestart,
+        allowed: Form("addresses, networks", "10.0.8.7,10.0.8.128/25"), change: AfterRestart,
         manual: "Versions 1 and 2. These addresses can give any client's address. [Set-up](listeners.md)",
     }
     /// CQL port of nodes before Cassandra 4.0, which do not publish theirs
     node_port: Option<u16> {
         kind: u16, value: "PORT", default: None => "that of the contact point",
-        allowed: Form("1 to 65535", "9043"),
-        change: OnReload,
+        allowed: Form("1 to 65535", "9043"), change: OnReload,
     }
 
     section "TLS";

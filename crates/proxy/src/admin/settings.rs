@@ -107,6 +107,7 @@ impl Settings {
             json!({
                 "key": option.key,
                 "value": (option.text)(config),
+                "file_value": known.wanted.as_deref().and_then(option.text),
                 "default": Some(default).filter(|text| !text.is_empty()),
                 "source": source,
                 "restart_needed": waits.is_some(),
@@ -170,6 +171,7 @@ mod tests {
         let page = settings.page(&Config { log: "debug".to_owned(), ..Config::default() });
         let log = row(&page, "log");
         assert_eq!((&log["value"], &log["source"]), (&json!("debug"), &json!("admin")));
+        assert_eq!(log["file_value"], "info");
         assert_eq!(log["restart_needed"], false);
         assert_eq!(page["reload"]["success"], false);
         assert_eq!(page["reload"]["problems"][0], "shunt.toml:1:1: no");

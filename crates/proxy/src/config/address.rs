@@ -9,6 +9,8 @@ use super::kinds::Kind;
 pub const CQL_PORT: u16 = 9042;
 /// Port of the admin interface.
 pub const ADMIN_PORT: u16 = 9180;
+/// Port of the admin tables.
+pub(super) const ADMIN_CQL_PORT: u16 = 9181;
 /// Port of locks over HTTP.
 pub const LOCKS_HTTP_PORT: u16 = 9190;
 
@@ -126,7 +128,7 @@ impl Kind for Advertise {
 ///
 /// # Errors
 /// The fault; the caller puts it behind the text.
-fn address(text: &str, default_port: u16) -> Result<SocketAddr, String> {
+pub(super) fn address(text: &str, default_port: u16) -> Result<SocketAddr, String> {
     if let Ok(address) = text.parse::<SocketAddr>() {
         return Ok(address);
     }

@@ -36,7 +36,10 @@ impl Config {
         let default = Config::default();
         for option in OPTIONS.iter().filter(|option| option.section == HTTPS_SECTION) {
             let is_admin = option.key.starts_with("admin");
-            let is_off = if is_admin { self.admin.is_none() } else { self.locks_http.is_none() };
+            let is_off = match is_admin {
+                true => self.admin.is_none() && self.admin_cql.is_none(),
+                false => self.locks_http.is_none(),
+            };
             if is_off && (option.differs)(self, &default) {
                 let (key, listener) = (option.key, if is_admin { "admin" } else { "locks_http" });
                 let why =
@@ -50,6 +53,7 @@ impl Config {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::{AdminCql, Kind as _};
 
     #[test]
     fn files_of_https_stand_together_and_with_an_address() {
@@ -75,7 +79,10 @@ mod tests {
         assert_eq!(keys(without), ["admin_tls_client_ca"]);
         let token = Config { admin_token_file: file.clone(), ..none.clone() };
         assert_eq!(keys(token.clone()), <[&str; 0]>::default());
-        assert_eq!(keys(Config { admin: None, ..token }), ["admin_token_file"]);
+        assert_eq!(keys(Config { admin: None, ..token.clone() }), ["admin_token_file"]);
+        let admin_cql = AdminCql::from_text("10.0.0.5").expect("an address").into();
+        let guarded = Config { admin: None, admin_cql, ..token };
+        assert_eq!(keys(guarded), <[&str; 0]>::default());
         let locks = Config { locks_http_tls_key: file, ..none };
         assert_eq!(keys(locks), ["locks_http_tls_key", "locks_http_tls_key"]);
     }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use shunt_reactor::UNIX_PATH_BYTES_MAX;
 
-use super::address::{Listen, Listeners};
+use super::address::{ADMIN_CQL_PORT, Listen, Listeners, address};
 use super::kinds::{Kind, List};
 
 /// Word in front of a path in `listen`.
@@ -56,6 +56,32 @@ impl From<List<ListenAddress>> for Listeners {
             }
         }
         listeners
+    }
+}
+
+/// The address of the admin tables, or none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AdminCql(pub Option<ListenAddress>);
+
+impl Kind for AdminCql {
+    const EXPECTED: &'static str =
+        "an address such as \"127.0.0.1:9181\" or \"unix:/run/shunt/admin.sock\", or \"off\"";
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        if text == "off" {
+            return Ok(Self(None));
+        }
+        if text.starts_with("unix:") {
+            return ListenAddress::from_text(text).map(|found| Self(Some(found)));
+        }
+        let found = Listen(address(text, ADMIN_CQL_PORT)?);
+        Ok(Self(Some(ListenAddress::Tcp(found))))
+    }
+}
+
+impl From<AdminCql> for Option<ListenAddress> {
+    fn from(admin: AdminCql) -> Self {
+        admin.0
     }
 }
 

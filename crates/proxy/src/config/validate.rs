@@ -22,6 +22,7 @@ impl Config {
     pub fn problems(&self) -> Vec<Problem> {
         let mut found = Findings(Vec::new());
         self.check_addresses(&mut found);
+        self.check_admin_cql(&mut found);
         self.check_unix(&mut found);
         self.check_contact_points(&mut found);
         self.check_ranges(&mut found);

@@ -11,7 +11,7 @@ use shunt_tls_upkeep::{
 use shunt_wire::cql::envelope::{Header, append, opcode};
 use shunt_wire::cql::message::{encode, error_code};
 
-use crate::config::{Config, Tls};
+use crate::config::{Config, Listen, ListenAddress, Tls};
 
 /// The option with the tokens of the admin pages.
 const ADMIN_TOKEN_FILE: &str = "admin_token_file";
@@ -35,10 +35,15 @@ pub fn client_options(config: &Config) -> Option<ServerOptions> {
     })
 }
 
+/// True if the admin pages have an address, as pages or as tables.
+fn has_pages(config: &Config) -> bool {
+    config.admin.is_some() || config.admin_cql.is_some()
+}
+
 fn admin_options(config: &Config) -> Option<ServerOptions> {
     let Config { admin_tls_certificate, admin_tls_key, admin_tls_client_ca, .. } = config;
     let files = [admin_tls_certificate, admin_tls_key, admin_tls_client_ca];
-    config.admin.as_ref().and_then(|_| server_options(ServerNames::ADMIN, files))
+    has_pages(config).then(|| server_options(ServerNames::ADMIN, files)).flatten()
 }
 
 fn locks_http_options(config: &Config) -> Option<ServerOptions> {
@@ -61,7 +66,7 @@ pub fn handshake_limits(config: &Config) -> HandshakeLimits {
 
 /// The options of all listeners' files.
 fn listener_options(config: &Config) -> ListenerOptions {
-    let tokens = config.admin_token_file.clone().filter(|_| config.admin.is_some());
+    let tokens = config.admin_token_file.clone().filter(|_| has_pages(config));
     ListenerOptions {
         clients: client_options(config),
         client_refusal: (config.tls == Tls::Required).then_some(clear_text_refusal),
@@ -93,6 +98,7 @@ pub fn check(config: &Config) -> Result<Vec<String>, TlsError> {
     warnings.extend(escape_from_certificates(config).map(str::to_owned));
     warnings.extend(config.identity.open_files());
     warnings.extend(open_admin(config));
+    warnings.extend(open_admin_cql(config));
     warnings.extend(open_locks(config));
     Ok(warnings)
 }
@@ -116,6 +122,18 @@ fn open_admin(config: &Config) -> Option<String> {
         has_tokens: config.admin_token_file.is_some(),
     };
     exposure.warning("admin", config.admin.as_ref()?.listen)
+}
+
+/// A warning about logins for the admin tables that others can read.
+fn open_admin_cql(config: &Config) -> Option<String> {
+    let Some(ListenAddress::Tcp(Listen(listen))) = config.admin_cql else { return None };
+    let is_open = !listen.ip().to_canonical().is_loopback();
+    (is_open && config.admin_tls_certificate.is_none()).then(|| {
+        format!(
+            "admin_cql: other machines can reach {listen}, and passwords travel there in clear \
+            text: give admin_tls_certificate with admin_tls_key"
+        )
+    })
 }
 
 /// A warning about logins for locks over HTTP that others can read.

@@ -10,6 +10,7 @@ use shunt_admin::Pages;
 use shunt_proxy::control::{ClusterView, ControlOptions, ControlPlane, Unfit};
 use tokio::task::JoinSet;
 
+use super::admin_cql;
 use super::part::Notice;
 use crate::admin;
 use crate::exit::Failure;
@@ -19,6 +20,7 @@ use crate::supervise::{Teller, threads};
 pub(super) struct ControlThread {
     pub(super) plane: ControlOptions,
     pub(super) admin: Option<(TcpListener, Arc<Pages>)>,
+    pub(super) admin_cql: Option<(admin_cql::Bound, Arc<Pages>)>,
     pub(super) view: ClusterView,
     pub(super) require_ring_ms: u64,
     pub(super) teller: Teller<Notice>,
@@ -44,10 +46,13 @@ pub(super) fn start(parts: ControlThread) -> Result<(), Failure> {
 /// Runs until the control plane ends, which is after the last core. The other work runs as separate
 /// tasks; a panic of such a task counts as a panic of the thread.
 async fn live(parts: ControlThread) {
-    let ControlThread { plane, admin, view, require_ring_ms, teller } = parts;
+    let ControlThread { plane, admin, admin_cql, view, require_ring_ms, teller } = parts;
     let mut beside = JoinSet::new();
     if let Some((listener, pages)) = admin {
         beside.spawn(admin::serve(listener, pages));
+    }
+    if let Some((bound, pages)) = admin_cql {
+        beside.spawn(admin_cql::serve(bound, pages));
     }
     if require_ring_ms > 0 {
         beside.spawn(require_ring(view, require_ring_ms, teller.clone()));
@@ -104,7 +109,8 @@ mod tests {
         };
         let admin = pages
             .map(|pages| (admin::listen("--admin", ([127, 0, 0, 1], 0).into()).unwrap(), pages));
-        start(ControlThread { plane, admin, view, require_ring_ms: 0, teller }).unwrap();
+        let admin_cql = None;
+        start(ControlThread { plane, admin, admin_cql, view, require_ring_ms: 0, teller }).unwrap();
         (requests, told)
     }
 

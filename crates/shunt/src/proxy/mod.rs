@@ -8,6 +8,7 @@
 //! ```
 //! With `locks_http`, a further thread runs as a client of the proxy.
 
+mod admin_cql;
 mod control;
 mod http;
 mod part;
@@ -31,7 +32,7 @@ use tracing::info;
 use crate::exit::Exit;
 use crate::settings::Settings;
 use crate::supervise::{Events, Hangup, Supervisor};
-use crate::{admin, logging};
+use crate::{admin, logging, print};
 
 /// Runs the proxy until a signal or a fatal error ends it.
 pub(crate) fn run(settings: Settings) -> Exit {
@@ -62,6 +63,9 @@ pub(crate) fn run(settings: Settings) -> Exit {
                 started.locks_http,
                 started.schemes,
             );
+            if let Some(address) = &started.admin_cql {
+                print(&format!("admin tables for cqlsh on {address}\n"));
+            }
             let (listening, admin) = (&started.listening, shown(started.admin));
             info!(?listening, unix = ?started.unix, %admin, version = env!("CARGO_PKG_VERSION"), "started");
             Supervisor::new(vec![Box::new(started.part)], Hangup::Reload).run(&events)

@@ -29,10 +29,10 @@ use shunt_tls_upkeep::Listeners;
 use tokio::sync::{mpsc, watch};
 use tracing::{info, warn};
 
-use super::Schemes;
 use super::control::{self, ControlThread};
 use super::http;
 use super::part::{Notice, ProxyPart, Reload, Running};
+use super::{Schemes, admin_cql};
 use crate::admin;
 use crate::exit::{Exit, Failure};
 use crate::open_files;
@@ -53,6 +53,8 @@ pub(crate) struct Started {
     pub(crate) unix: Vec<PathBuf>,
     /// Address of the admin interface, as bound.
     pub(crate) admin: Option<SocketAddr>,
+    /// Address of the admin tables, as bound.
+    pub(crate) admin_cql: Option<String>,
     /// Address of locks over HTTP, as bound.
     pub(crate) locks_http: Option<SocketAddr>,
     /// Schemes of the two.
@@ -67,6 +69,7 @@ pub(crate) struct Bound {
     sockets: Vec<TcpListener>,
     unix: Vec<UnixListener>,
     admin: Option<admin::Bound>,
+    admin_cql: Option<admin_cql::Bound>,
     locks_http: Option<TcpListener>,
 }
 
@@ -88,7 +91,8 @@ pub(crate) fn bind(config: Config) -> Result<Bound, Failure> {
         .as_ref()
         .map(|http| admin::listen("--locks-http", http.listen))
         .transpose()?;
-    Ok(Bound { config, sockets, unix, admin, locks_http })
+    let admin_cql = admin_cql::bind(&config)?;
+    Ok(Bound { config, sockets, unix, admin, admin_cql, locks_http })
 }
 
 /// Starts the proxy. The admin pages also show `others`. Without `reload`, a reload does nothing.
@@ -98,10 +102,11 @@ pub(crate) fn start(
     reload: Option<Reload>,
     events: &Events,
 ) -> Result<Started, Failure> {
-    let Bound { config, sockets, unix, admin: admin_listener, locks_http: http_listener } = bound;
+    let Bound { config, sockets, unix, admin: pages_at, admin_cql, locks_http: http_at } = bound;
+    let tables_at = admin_cql.as_ref().and_then(|bound| bound.shown(&config));
     let paths = config.listen.unix.clone();
-    let admin = admin_listener.as_ref().and_then(|(own, _)| own.local_addr().ok());
-    let locks_http = http_listener.as_ref().and_then(|own| own.local_addr().ok());
+    let admin = pages_at.as_ref().and_then(|(own, _)| own.local_addr().ok());
+    let locks_http = http_at.as_ref().and_then(|own| own.local_addr().ok());
     let listening: Vec<SocketAddr> =
         sockets.iter().filter_map(|socket| socket.local_addr().ok()).collect();
     let state_file = open_state(&config)?;
@@ -130,13 +135,11 @@ pub(crate) fn start(
     let mailboxes = || cores.iter().map(|core| mailbox_of(core.mailer.clone())).collect();
     let pages = Admin::new(sources, config_receiver.clone(), listening.clone(), mailboxes());
     connect_orders(&pages, teller.clone(), requests);
-    let http = http_listener.zip(listening.first().copied().map(super::reachable));
-    let http_teller = teller.clone();
-    let ended = move |failure| http_teller.tell(Notice::HttpEnded { failure });
+    let http = http_at.zip(listening.first().copied().map(super::reachable));
     let http = http.map(|(listener, proxy)| {
         let proxy = (proxy, outgoing.fleet.clone());
         let listener = (listener, listeners.locks_http.clone());
-        http::start(listener, proxy, config_receiver.clone(), ended)
+        http::start(listener, proxy, config_receiver.clone(), http_ended(teller.clone()))
     });
     let (http, http_part) = http.transpose()?.unzip();
     let plane = ControlOptions {
@@ -150,12 +153,13 @@ pub(crate) fn start(
     };
     let proxy = Arc::clone(&pages) as Arc<dyn Part>;
     let all_parts = std::iter::once(proxy).chain(http_part).chain(others);
-    let (admin_listener, access) = admin_listener.unzip();
+    let (pages_at, access) = pages_at.unzip();
     let access = guarded(access.unwrap_or_default(), &listeners);
     let all_pages = Pages::with_access(env!("CARGO_PKG_VERSION"), all_parts.collect(), access);
     control::start(ControlThread {
         plane,
-        admin: admin_listener.map(|listener| (listener, all_pages)),
+        admin: pages_at.map(|listener| (listener, Arc::clone(&all_pages))),
+        admin_cql: admin_cql.map(|bound| (bound, all_pages)),
         view,
         require_ring_ms: config.require_ring_ms,
         teller,
@@ -169,7 +173,12 @@ pub(crate) fn start(
     let running =
         Running { config, pages, acceptor, listeners, outgoing, mailers, metrics, http, notices };
     let part = ProxyPart::new(running, identity_files, reload);
-    Ok(Started { listening, unix: paths, admin, locks_http, schemes, part })
+    Ok(Started { listening, unix: paths, admin, admin_cql: tables_at, locks_http, schemes, part })
+}
+
+/// Tells the part of the end of the thread of locks over HTTP.
+fn http_ended(teller: Teller<Notice>) -> impl FnOnce(Option<String>) + Send + 'static {
+    move |failure| teller.tell(Notice::HttpEnded { failure })
 }
 
 /// Sends the operators' orders to the part, and to the control plane. The plane ends with the

@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use shunt_reactor::IoChoice;
 use shunt_tls::{ClientAuth, Verify};
 
-use crate::config::address::{HttpAddress, Listeners};
+use crate::config::address::{HttpAddress, Listen, Listeners};
 use crate::config::network::Network;
-use crate::config::unix::{Mode, Owner};
+use crate::config::unix::{ListenAddress, Mode, Owner};
 use crate::config::values::{
     Aggregate, Commit, Handover, LogFormat, Multiget, Secret, Switch, Tls, Window,
 };
@@ -83,6 +83,15 @@ impl AsText for Listeners {
     fn as_text(&self) -> Option<String> {
         let paths = self.unix.iter().map(|path| format!("unix:{}", path.display()));
         list(self.tcp.iter().map(ToString::to_string).chain(paths))
+    }
+}
+
+impl AsText for ListenAddress {
+    fn as_text(&self) -> Option<String> {
+        Some(match self {
+            Self::Tcp(Listen(address)) => address.to_string(),
+            Self::Unix(path) => format!("unix:{}", path.display()),
+        })
     }
 }
 

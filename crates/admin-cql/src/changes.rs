@@ -1,0 +1,214 @@
+//! `UPDATE` and `DELETE`: changes of the pages, with the parameters that requests over HTTP have.
+
+use std::net::IpAddr;
+
+use serde_json::{Map, Value, json};
+use shunt_admin::Pages;
+use shunt_language::ast::{
+    Attributes, Comparison, Conditions, Delete, Operation, Relation, Term, Update,
+};
+use shunt_language::terms::{self, Bindings, Prepared, Scope};
+
+use crate::fault::Fault;
+use crate::plan;
+use crate::select::known_value;
+use crate::tables::{KEYSPACE, Table};
+
+/// Columns of `DELETE FROM client_groups`, each a parameter of the change.
+const CONDITIONS: [&str; 3] = ["role", "address", "application"];
+
+/// A change.
+#[derive(Debug)]
+pub(crate) enum Change {
+    /// `UPDATE settings SET value = .. WHERE name = ..`
+    Setting {
+        /// Name of the option.
+        name: Prepared,
+        /// New value of the option.
+        value: Prepared,
+    },
+    /// `UPDATE nodes SET drained = .. WHERE address = ..`
+    Drain {
+        /// Address of the node.
+        address: Prepared,
+        /// True to take the node out of routing, false to take it back.
+        drained: Prepared,
+    },
+    /// `DELETE FROM client_groups WHERE ..`: the conditions.
+    Kick(Vec<(&'static str, Prepared)>),
+}
+
+/// Plans an `UPDATE`.
+///
+/// # Errors
+/// It is not one of those that are offered.
+pub(crate) fn plan_update(
+    update: &Update,
+    session: Option<&str>,
+    scope: &mut Scope<'_>,
+) -> Result<Change, Fault> {
+    let table = plan::table(&update.table, session)?;
+    plain(&update.attributes, &update.conditions)?;
+    let other = || {
+        Fault::invalid(
+            "an UPDATE at the admin address is UPDATE settings SET value = '..' WHERE name = '..', \
+             or UPDATE nodes SET drained = .. WHERE address = '..'",
+        )
+    };
+    let (changed, key) = match table.name {
+        "settings" if table.keyspace == KEYSPACE => ("value", "name"),
+        "nodes" if table.keyspace == KEYSPACE => ("drained", "address"),
+        _ => return Err(other()),
+    };
+    let ([assignment], [relation]) = (&update.assignments[..], &update.relations[..]) else {
+        return Err(other());
+    };
+    let Operation::Set(new) = &assignment.operation else { return Err(other()) };
+    let (column, wanted) = equal(relation).ok_or_else(other)?;
+    if assignment.column != changed || column != key {
+        return Err(other());
+    }
+    let mut term = |column: &str, term: &Term| {
+        terms::prepare(term, column, &table.cql_type(table.position(column)?)?, scope)
+            .map_err(Fault::from)
+    };
+    let (new, wanted) = (term(changed, new)?, term(key, wanted)?);
+    Ok(match changed {
+        "value" => Change::Setting { name: wanted, value: new },
+        _ => Change::Drain { address: wanted, drained: new },
+    })
+}
+
+/// Plans a `DELETE`.
+///
+/// # Errors
+/// It is not one of those that are offered.
+pub(crate) fn plan_delete(
+    delete: &Delete,
+    session: Option<&str>,
+    scope: &mut Scope<'_>,
+) -> Result<Change, Fault> {
+    let table = plan::table(&delete.table, session)?;
+    plain(&delete.attributes, &delete.conditions)?;
+    if !is(table, "client_groups") || !delete.deletions.is_empty() {
+        let why = "the only DELETE at the admin address is DELETE FROM client_groups WHERE ..";
+        return Err(Fault::invalid(why));
+    }
+    let mut conditions: Vec<(&'static str, Prepared)> = Vec::new();
+    for relation in &delete.relations {
+        let found = equal(relation).and_then(|(column, term)| {
+            let name = CONDITIONS.into_iter().find(|known| *known == column)?;
+            Some((name, term))
+        });
+        let Some((name, term)) = found else {
+            let why = "clients are closed by role, address or application, with =";
+            return Err(Fault::invalid(why));
+        };
+        if conditions.iter().any(|(known, _)| *known == name) {
+            return Err(Fault::invalid(format!("{name} has two conditions")));
+        }
+        let cql_type = table.cql_type(table.position(name)?)?;
+        conditions.push((name, terms::prepare(term, name, &cql_type, scope)?));
+    }
+    if conditions.is_empty() {
+        return Err(Fault::invalid("DELETE FROM client_groups needs a condition"));
+    }
+    Ok(Change::Kick(conditions))
+}
+
+fn is(table: &Table, name: &str) -> bool {
+    table.keyspace == KEYSPACE && table.name == name
+}
+
+/// Refuses clauses that have no meaning here.
+fn plain(attributes: &Attributes, conditions: &Conditions) -> Result<(), Fault> {
+    if *attributes != Attributes::default() || *conditions != Conditions::None {
+        return Err(Fault::invalid("USING and IF are not offered at the admin address"));
+    }
+    Ok(())
+}
+
+/// The column and the value of a relation with `=`.
+fn equal(relation: &Relation) -> Option<(&str, &Term)> {
+    match relation {
+        Relation::Column { column, comparison: Comparison::Equal, value } => Some((column, value)),
+        _ => None,
+    }
+}
+
+impl Change {
+    /// Makes the change for a client at this address. Returns its outcome in words.
+    ///
+    /// # Errors
+    /// A bind value does not fit, or the change was refused.
+    pub(crate) async fn make(
+        &self,
+        pages: &Pages,
+        bindings: &(dyn Bindings + Sync),
+        from: IpAddr,
+    ) -> Result<Vec<String>, Fault> {
+        match self {
+            Change::Setting { name, value } => {
+                let name = text_of(name, "name", bindings)?;
+                let value = text_of(value, "value", bindings)?;
+                set(pages, &name, &value, from).await
+            }
+            Change::Drain { address, drained } => {
+                let drained = known_value(drained, "drained", bindings)? != [0];
+                let parameters = json!({ "node": text_of(address, "address", bindings)? });
+                let change = if drained { "drain_node" } else { "undrain_node" };
+                let outcome = ask(pages, change, &parameters, from).await?;
+                let left = &outcome["in_flight"];
+                Ok(vec![format!("the node has {left} queries in flight")])
+            }
+            Change::Kick(conditions) => {
+                let mut parameters = Map::new();
+                for (name, term) in conditions {
+                    let text = text_of(term, name, bindings)?;
+                    parameters.insert((*name).to_owned(), text.into());
+                }
+                let outcome = ask(pages, "kick", &parameters.into(), from).await?;
+                let missing = outcome["cores_missing"].as_array().map_or(0, Vec::len);
+                let mut told = vec![format!("closed {} clients", outcome["closed"])];
+                if missing > 0 {
+                    told.push(format!("{missing} cores have not answered in time: repeat this"));
+                }
+                Ok(told)
+            }
+        }
+    }
+}
+
+fn text_of(term: &Prepared, name: &str, bindings: &dyn Bindings) -> Result<String, Fault> {
+    let bytes = known_value(term, name, bindings)?;
+    String::from_utf8(bytes).map_err(|_| Fault::invalid(format!("{name} is not a text")))
+}
+
+/// Changes an option.
+async fn set(pages: &Pages, name: &str, value: &str, from: IpAddr) -> Result<Vec<String>, Fault> {
+    if name != "log" {
+        return Err(Fault::invalid(format!(
+            "{name} cannot be changed here: change it in the configuration file, and run \
+             `shunt reload`; only `log` changes while the proxy runs"
+        )));
+    }
+    ask(pages, "log_level", &json!({ "level": value }), from).await?;
+    Ok(vec!["the level holds until the next successful reload".to_owned()])
+}
+
+/// Asks for a change of the pages.
+async fn ask(
+    pages: &Pages,
+    change: &str,
+    parameters: &Value,
+    from: IpAddr,
+) -> Result<Value, Fault> {
+    match pages.change(change, parameters, from).await {
+        Some(Ok(outcome)) => Ok(outcome),
+        Some(Err(refused)) => {
+            let why = refused["error"].as_str().unwrap_or("the change was refused");
+            Err(Fault::invalid(why))
+        }
+        None => Err(Fault::invalid("this process makes no such change")),
+    }
+}

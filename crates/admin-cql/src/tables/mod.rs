@@ -1,0 +1,127 @@
+//! The tables: columns with their types, and the places of their rows.
+
+mod admin;
+mod system;
+
+use shunt_language::CqlType;
+
+use crate::fault::Fault;
+
+pub use admin::ADMIN_TABLES;
+use system::SYSTEM_TABLES;
+
+/// Keyspace of the admin tables.
+pub(crate) const KEYSPACE: &str = "shunt_admin";
+
+/// A column of a table.
+#[derive(Clone, Copy, Debug)]
+pub struct Column {
+    /// Name of the column.
+    pub name: &'static str,
+    /// CQL type of the column.
+    pub cql: &'static str,
+    /// Place of the value in a row of the page (RFC 6901).
+    pub(crate) field: &'static str,
+    /// Meaning of the value; empty for system tables.
+    pub meaning: &'static str,
+}
+
+/// The source of a table's rows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Source {
+    /// A page: its name, and the place of the rows in it (RFC 6901). An object is one row.
+    Page(&'static str, &'static str),
+    /// The same, with the sums of the rows that the page leaves out: their place, and the field
+    /// that is 0 if there is none.
+    PageWithOthers(&'static str, &'static str, &'static str, &'static str),
+    /// This crate.
+    Own,
+}
+
+/// A table.
+#[derive(Clone, Copy, Debug)]
+pub struct Table {
+    /// Keyspace of the table.
+    pub keyspace: &'static str,
+    /// Name of the table.
+    pub name: &'static str,
+    /// Subject of the table; empty for system tables.
+    pub subject: &'static str,
+    /// Number of columns that are the partition key. They come first.
+    pub(crate) partition_columns: usize,
+    /// Number of clustering columns, which follow.
+    pub(crate) clustering_columns: usize,
+    pub(crate) source: Source,
+    /// The columns in order.
+    pub columns: &'static [Column],
+}
+
+impl Table {
+    /// Position of a column.
+    pub(crate) fn position(&self, name: &str) -> Result<usize, Fault> {
+        let found = self.columns.iter().position(|column| column.name == name);
+        found.ok_or_else(|| {
+            let names: Vec<&str> = self.columns.iter().map(|column| column.name).collect();
+            Fault::invalid(format!(
+                "Undefined column name {name} in table {}.{}; it has {}",
+                self.keyspace,
+                self.name,
+                names.join(", ")
+            ))
+        })
+    }
+
+    /// The page with the rows; `None`: this crate has them.
+    #[cfg(test)]
+    pub(crate) fn source_page(&self) -> Option<&'static str> {
+        match self.source {
+            Source::Page(page, _) | Source::PageWithOthers(page, ..) => Some(page),
+            Source::Own => None,
+        }
+    }
+
+    /// Type of a column.
+    pub(crate) fn cql_type(&self, position: usize) -> Result<CqlType, Fault> {
+        let column = self.columns.get(position);
+        let column = column.ok_or_else(|| Fault::server("a column has no type"))?;
+        Ok(CqlType::parse(column.cql, &())?)
+    }
+
+    /// Kind and position of a column, as drivers know them.
+    pub(crate) fn key_part(&self, position: usize) -> (&'static str, i32) {
+        let clustering = position.checked_sub(self.partition_columns);
+        match clustering {
+            None => ("partition_key", position as i32),
+            Some(place) if place < self.clustering_columns => ("clustering", place as i32),
+            Some(_) => ("regular", -1),
+        }
+    }
+}
+
+/// The keyspaces in order of their names.
+pub(crate) const KEYSPACES: [&str; 5] =
+    [KEYSPACE, "system", "system_schema", "system_views", "system_virtual_schema"];
+
+/// All tables.
+pub(crate) fn all() -> impl Iterator<Item = &'static Table> {
+    ADMIN_TABLES.iter().chain(SYSTEM_TABLES)
+}
+
+/// The table of this name.
+pub(crate) fn find(keyspace: &str, name: &str) -> Result<&'static Table, Fault> {
+    let found = all().find(|table| table.keyspace == keyspace && table.name == name);
+    found.ok_or_else(|| {
+        if !KEYSPACES.contains(&keyspace) {
+            return Fault::invalid(format!(
+                "keyspace {keyspace} does not exist: this is the admin address of a proxy, whose \
+                 tables are in {KEYSPACE}"
+            ));
+        }
+        let names = all().filter(|table| table.keyspace == keyspace).map(|table| table.name);
+        let names: Vec<&str> = names.collect();
+        Fault::invalid(format!(
+            "table {keyspace}.{name} does not exist; there are {}",
+            names.join(", ")
+        ))
+    })
+}
