@@ -10,7 +10,6 @@ use shunt_wire::cql::envelope::{Header, flag, opcode};
 use shunt_wire::cql::foreign::{Foreign, is_a_drivers};
 use shunt_wire::cql::frame_v5::FrameError;
 use shunt_wire::cql::reader::Envelopes;
-use shunt_wire::cql::statement;
 use shunt_wire::error::DecodeError;
 
 use crate::accept;
@@ -483,14 +482,12 @@ fn finish(core: &mut Core, io: &mut Io, request: &Request<'_>, forwarded: Forwar
     }
 }
 
-/// Refuses a SELECT whose table the proxy does not read: a node's answer could show a node.
+/// Refuses a SELECT whose table the proxy does not read, because a node's answer could show a node,
+/// and a statement on an admin table.
 fn refuse_hidden(core: &mut Core, io: &mut Io, request: &Request<'_>, plan: &Plan) {
     core.context.metrics.queries.of(plan.kind).add(1);
     core.context.metrics.outcomes.of(Outcome::Intercepted).add(1);
-    let fault = Fault::invalid(format!(
-        "Shunt: this SELECT may read a table of the keyspace system, whose name has to stand within the first {} bytes",
-        statement::TEXT_BYTES_MAX
-    ));
+    let fault = Fault::invalid(route::refusal(request.header, request.body));
     reply::error(core, io, request.slot, request.header.stream, &fault);
 }
 

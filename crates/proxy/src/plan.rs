@@ -127,6 +127,9 @@ pub(crate) fn work_of(kind: Kind) -> Work {
 
 /// The proxy's own work for a statement; `keyspace` is that of its unqualified names.
 pub(crate) fn after_of(parsed: &Statement<'_>, keyspace: Option<&str>, text: &str) -> After {
+    if is_on_admin_tables(parsed) {
+        return After::Refuse;
+    }
     match parsed.kind {
         Kind::Use => After::Use,
         Kind::Ddl => After::Agree,
@@ -139,6 +142,11 @@ pub(crate) fn after_of(parsed: &Statement<'_>, keyspace: Option<&str>, text: &st
         Kind::Insert | Kind::Update | Kind::Delete | Kind::Batch | Kind::Truncate => After::Deliver,
         Kind::Transaction | Kind::Other => After::Inspect,
     }
+}
+
+/// True of a statement on a table that only the address of `admin_cql` has.
+pub(crate) fn is_on_admin_tables(parsed: &Statement<'_>) -> bool {
+    parsed.keyspace.is_some_and(|keyspace| keyspace.matches("shunt_admin"))
 }
 
 /// A table whose rows the proxy rewrites.
@@ -189,4 +197,26 @@ fn hides_local_rows(parsed: &Statement<'_>, session: Option<&str>, text: &str) -
     }
     let names: Mentions<'_> = LOCAL_KEYSPACES.into_iter().collect();
     session.is_some_and(|session| LOCAL_KEYSPACES.contains(&session)) || names.may_be_in(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use shunt_wire::cql::statement::classify;
+
+    use super::*;
+
+    #[test]
+    fn statements_on_admin_tables_are_refused() {
+        for text in [
+            "SELECT count(*) FROM \"shunt_admin\".nodes",
+            "DELETE FROM shunt_admin.client_groups WHERE role = 'a'",
+            "UPDATE Shunt_Admin.settings SET value = 'a' WHERE name = 'log'",
+            "INSERT INTO shunt_admin.settings (name) VALUES ('a')",
+            "TRUNCATE TABLE shunt_admin.nodes",
+        ] {
+            assert_eq!(after_of(&classify(text), None, text), After::Refuse, "{text}");
+        }
+        let own = "SELECT * FROM shop.shunt_admin";
+        assert_eq!(after_of(&classify(own), None, own), After::Deliver);
+    }
 }

@@ -12,7 +12,7 @@ use shunt_topology::{KeyspaceIndex, NodeId, Token};
 use shunt_wire::cql::envelope::{Header, opcode};
 use shunt_wire::cql::message::split_request_prefix;
 use shunt_wire::cql::message::{
-    Batch, BatchStatement, BytesMap, ExecuteRouting, Prepare, Query, Values,
+    Batch, BatchStatement, BytesMap, ExecuteRouting, Prepare, Query, Reader, Values,
 };
 use shunt_wire::cql::statement::{self, Identifier, Kind, Statement, routing_key};
 use shunt_wire::error::DecodeError;
@@ -23,7 +23,7 @@ use crate::link::Pool;
 use crate::link::links::Links;
 use crate::locks::recognition as locks;
 use crate::metrics::QueryKind;
-use crate::plan::{After, NO_STATEMENT, Plan, Work, after_of, work_of};
+use crate::plan::{After, NO_STATEMENT, Plan, Work, after_of, is_on_admin_tables, work_of};
 use crate::prepared::{ID_BYTES, PreparedStatement};
 use crate::router::Router;
 use shunt_transactions::catalogue::modes as routed;
@@ -121,10 +121,28 @@ fn is_transaction(text: &str) -> bool {
     parsed.kind == Kind::Transaction || is_guarded(&parsed, text)
 }
 
-/// True if a text to prepare is too long to see whether it shows a node.
+/// True if a text to prepare is on an admin table, or too long to see whether it shows a node.
 fn is_refused(text: &str, session: Option<&str>) -> bool {
-    text.len() > statement::TEXT_BYTES_MAX
-        && after_of(&statement::classify(text), session, text) == After::Refuse
+    let parsed = statement::classify(text);
+    is_on_admin_tables(&parsed)
+        || text.len() > statement::TEXT_BYTES_MAX
+            && after_of(&parsed, session, text) == After::Refuse
+}
+
+/// The reason for which a request is refused ([`After::Refuse`]).
+#[cold]
+pub(crate) fn refusal(header: &Header, body: &[u8]) -> String {
+    let message = split_request_prefix(header.flags, body).map(|(_, message)| message);
+    let text = message.and_then(|message| Reader::new(message).long_string("query text"));
+    if text.is_ok_and(|text| is_on_admin_tables(&statement::classify(text))) {
+        return "Shunt: the tables of shunt_admin are not at the clients' address: set admin_cql of \
+            the proxy, and connect to that address"
+            .to_owned();
+    }
+    format!(
+        "Shunt: this SELECT may read a table of the keyspace system, whose name has to stand within the first {} bytes",
+        statement::TEXT_BYTES_MAX
+    )
 }
 
 /// True if a text to prepare is on a table of locks, and has no supported form or none that this
