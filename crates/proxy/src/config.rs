@@ -1,11 +1,8 @@
-//! The options of the proxy, each declared once, and the configuration of the running proxy: plain
-//! values with all defaults filled in.
+//! The options of the proxy, and its configuration with all defaults filled in.
 //!
-//! The list below is the only declaration of an option: its field in [`Config`], its flag with the
-//! help, its key in the file, its default, its range, whether a reload takes it over, and its row
-//! in `docs/configuration.md` come from there. The binary reads the file and the flags
-//! (`crates/shunt/src/settings`). Cores hold an `Arc<Config>` and get a new one by
-//! `CoreMail::Reload`.
+//! The list below declares each option once: its field of [`Config`], flag, help, key, default,
+//! range, reload, and row of `docs/configuration.md`. The binary reads the file and the flags
+//! (`crates/shunt/src/settings`). A reload sends cores a new `Arc<Config>` (`CoreMail::Reload`).
 
 mod kinds;
 mod address;

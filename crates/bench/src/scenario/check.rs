@@ -316,7 +316,7 @@ mod tests {
             ("\"< 1.5\"", "\"1.5\"", "is not '> NUMBER'"),
             ("kind = \"stub\"", "kind = \"stub\", of = \"x\"", "only a proxy has `of`"),
             ("kind = \"stub\"", "kind = \"stub\", base = true", "`base` is for the kinds"),
-            ("kind = \"stub\"", "kind = \"node\", tls = true", "`tls` is for"),
+            ("kind = \"stub\"", "kind = \"node\", tls = true", "can have `tls`"),
             ("label = \"half\"", "label = \"1\"", "two points '1'"),
             ("title = \"t\"", "titel = \"t\"", "titel"),
         ] {
