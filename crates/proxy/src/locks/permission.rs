@@ -2,12 +2,14 @@
 //! right to its locks.
 //!
 //! [`crate::fleet::rights`] has a node asked, keeps its verdict, and says what must never happen.
-//! A request whose right is not known waits here. It goes on when a node has decided; it is tried
-//! again every [`RETRY_NS`], and refused after [`WAIT_NS`]. A verdict that is more than half as old
+//! A request whose right is not known waits here. It goes on when a node has decided; the right is
+//! looked at again every [`RETRY_NS`], and the request is refused after [`WAIT_NS`]. A verdict that is more than half as old
 //! as it may be is renewed while requests go on.
 //!
 //! A request that another proxy has forwarded comes under the client's own login, and is treated
 //! like any other.
+
+use std::collections::HashSet;
 
 use shunt_language::lock_tables::Table;
 use shunt_reactor::Io;
@@ -22,7 +24,7 @@ use crate::fleet::rights::inquiries::WAIT_NS;
 use crate::fleet::rights::question::Reading;
 use crate::fleet::rights::right::{Action, Right};
 use crate::fleet::rights::waiters::Waiter;
-use crate::ids::ClientRef;
+use crate::ids::{ClientRef, PoolId};
 use crate::locks::state::UndecidedRequest as Request;
 use crate::locks::{intake, keeper};
 use crate::log_limits::Logged;
@@ -59,11 +61,8 @@ pub(super) fn unknown(
     let cache_ns = core.context.config.auth_cache_ms * 1_000_000;
     for table in tables {
         let right = Right { login, action: Action::UseLocks(table) };
-        if core.fleet.rights.needs_question(&right, (came_ns, io.now_ns()), cache_ns)
-            && rights::ask::ask(core, io, id, &right, who).is_err()
-        {
-            let now_ns = io.now_ns();
-            core.fleet.rights.pause(&right, now_ns + RETRY_NS, now_ns);
+        if core.fleet.rights.needs_question(&right, (came_ns, io.now_ns()), cache_ns) {
+            ask(core, io, id, &right, who);
         }
         match core.fleet.rights.verdict(&right, came_ns, cache_ns) {
             Some(Verdict::Granted) => {}
@@ -144,10 +143,47 @@ pub(super) fn due(core: &mut Core, io: &mut Io) {
         return;
     }
     if io.now_ns() >= core.fleet.locks.undecided.retry_ns {
-        resume(core, io, |_| true);
+        ask_again(core, io);
+        let now_ns = io.now_ns();
+        let cache_ns = core.context.config.auth_cache_ms * 1_000_000;
+        let fleet = &mut core.fleet;
+        let removed = fleet.locks.undecided.waiting.remove_where(|one| {
+            let came_ns = one.request.came_ns;
+            now_ns.saturating_sub(came_ns) >= WAIT_NS
+                || fleet.rights.verdict(&one.right, came_ns, cache_ns).is_some()
+        });
+        resume(core, io, removed);
     }
     if !core.fleet.locks.undecided.waiting.is_empty() {
         retry_later(core, io);
+    }
+}
+
+/// Has nodes asked about the rights that requests wait for, each once. The requests stay as they
+/// are: to take thousands of them apart again, every few milliseconds, would hold the core up.
+fn ask_again(core: &mut Core, io: &mut Io) {
+    let now_ns = io.now_ns();
+    let cache_ns = core.context.config.auth_cache_ms * 1_000_000;
+    let (mut questions, mut rights) = (Vec::new(), HashSet::new());
+    for Waiter { who, right, request, .. } in core.fleet.locks.undecided.waiting.iter() {
+        if core.fleet.rights.needs_question(right, (request.came_ns, now_ns), cache_ns)
+            && !rights.contains(right)
+            && let Some(pool) = core.clients.find(request.client).and_then(|client| client.pool)
+        {
+            rights.insert(right);
+            questions.push((right.clone(), pool, *who));
+        }
+    }
+    for (right, pool, who) in questions {
+        ask(core, io, pool, &right, who);
+    }
+}
+
+/// Has a node asked about a right; a little later if no link has room.
+fn ask(core: &mut Core, io: &mut Io, pool: PoolId, right: &Right, who: Who) {
+    if rights::ask::ask(core, io, pool, right, who).is_err() {
+        let now_ns = io.now_ns();
+        core.fleet.rights.pause(right, now_ns + RETRY_NS, now_ns);
     }
 }
 
@@ -161,7 +197,9 @@ pub(crate) fn take_answer(core: &mut Core, io: &mut Io, answer: &Answer) {
     };
     core.context.metrics.locks.permissions.of(counted).add(1);
     if counted != PermissionAnswer::Failed {
-        return resume(core, io, |right| *right == answer.right);
+        let waiting = &mut core.fleet.locks.undecided.waiting;
+        let removed = waiting.remove_where(|one| one.right == answer.right);
+        return resume(core, io, removed);
     }
     let now_ns = io.now_ns();
     core.fleet.rights.pause(&answer.right, now_ns + PAUSE_NS, now_ns);
@@ -172,10 +210,9 @@ pub(crate) fn take_answer(core: &mut Core, io: &mut Io, answer: &Answer) {
     }
 }
 
-/// Goes on with waiting requests for these rights.
-fn resume(core: &mut Core, io: &mut Io, is_decided: impl Fn(&Right) -> bool) {
-    let undecided = &mut core.fleet.locks.undecided;
-    for Waiter { request, .. } in undecided.waiting.remove_where(|one| is_decided(&one.right)) {
+/// Goes on with requests that have waited.
+fn resume(core: &mut Core, io: &mut Io, requests: Vec<Waiter<Request>>) {
+    for Waiter { request, .. } in requests {
         if is_client_there(core, &request) {
             let Request { client, header, body, came_ns } = request;
             intake::resume(core, io, client.slot, (&header, &body), came_ns);

@@ -46,6 +46,11 @@ impl<T, const BYTES_MAX: usize> Waiting<T, BYTES_MAX> {
             && of_role + bytes <= BYTES_MAX / 2
     }
 
+    /// The requests, in the order in which they came.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Waiter<T>> {
+        self.all.iter()
+    }
+
     pub(crate) fn push(&mut self, waiter: Waiter<T>) {
         self.bytes += waiter.bytes;
         let of_role = self.by_role.entry(waiter.who).or_default();
