@@ -44,6 +44,7 @@ mod service;
 mod session;
 mod shares;
 mod state;
+mod strangers;
 mod connections;
 mod uploads;
 

@@ -22,6 +22,9 @@ pub(crate) fn received(agent: &mut Agent, io: &mut Io, key: usize, data: &[u8]) 
                 Ok(0) => return used,
                 Ok(read) => {
                     used += read;
+                    // It has proved the key.
+                    let host = session.host;
+                    agent.strangers.remove(host);
                     if agent.options.protocol == Protocol::Http {
                         is_control(agent, io, key);
                     }
@@ -171,6 +174,9 @@ pub(crate) fn end(agent: &mut Agent, io: &mut Io, key: usize) {
 /// A control connection has ended: cancels its requests.
 pub(crate) fn lost(agent: &mut Agent, io: &mut Io, key: usize) {
     let Some(session) = agent.sessions.try_remove(key) else { return };
+    if matches!(session.phase, Phase::Shaking { .. }) {
+        agent.strangers.remove(session.host);
+    }
     agent.set_peer(session.conn, Peer::Nobody);
     agent.session_keys.remove(&session.id);
     if !session.exchanges.is_empty() {

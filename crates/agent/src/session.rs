@@ -14,8 +14,9 @@ use crate::state::{Agent, Open, Peer, Phase, Session};
 pub(crate) fn accepted(agent: &mut Agent, io: &mut Io, conn: ConnId, origin: &Accepted) {
     // A draining agent still lets owners in to take back their connections.
     let is_over = agent.is_draining && agent.moves.flows() == 0;
-    if is_over || agent.sessions.len() >= limits::SESSIONS_MAX {
-        debug!(peer = %origin.peer, "a control connection is closed at once: there are as many as there may be, or the agent is ending");
+    let host = origin.peer.counted_host();
+    if is_over || agent.sessions.len() >= limits::SESSIONS_MAX || !agent.strangers.add(host) {
+        debug!(peer = %origin.peer, "a control connection is closed at once: there are as many as there may be, in all or of its host, or the agent is ending");
         io.close(conn);
         return;
     }
@@ -35,6 +36,7 @@ pub(crate) fn accepted(agent: &mut Agent, io: &mut Io, conn: ConnId, origin: &Ac
         id,
         owner: None,
         conn,
+        host,
         phase: Phase::Shaking { handshake: Box::new(handshake), until_ns },
         heard_ns: io.now_ns(),
         exchanges: Default::default(),

@@ -10,7 +10,7 @@ use shunt_handover::message::{Decoder, Encoder, Message, Ticket};
 use shunt_handover::session::{AgentHandshake, Instance, OwnerId, Protocol};
 use shunt_handover::turns::Turns;
 use shunt_reactor::moving::{Frozen, TcpState};
-use shunt_reactor::{ConnId, Peers};
+use shunt_reactor::{ClientHost, ConnId, Peers};
 use shunt_wire::http1::{BodyReader, Framing, HeadReader};
 use slab::Slab;
 
@@ -23,6 +23,7 @@ use crate::offers::Answers;
 use crate::options::AgentOptions;
 use crate::pace::Pace;
 use crate::packet_filter::{Anywhere, PacketFilter};
+use crate::strangers::Strangers;
 use crate::uploads::Uploads;
 
 /// The agent as a service of an event loop.
@@ -31,6 +32,8 @@ pub struct Agent {
     pub(crate) options: AgentOptions,
     peers: Peers<Peer>,
     pub(crate) sessions: Slab<Session>,
+    /// Sessions within their handshakes.
+    pub(crate) strangers: Strangers,
     pub(crate) exchanges: Slab<Exchange>,
     pub(crate) upstreams: Slab<Upstream>,
     /// Proxies' links to a CQL server.
@@ -172,6 +175,7 @@ pub(crate) struct Session {
     /// The owner, once it has proved that it has the key and uses this as a control connection.
     pub(crate) owner: Option<OwnerId>,
     pub(crate) conn: ConnId,
+    pub(crate) host: ClientHost,
     pub(crate) phase: Phase,
     /// Time of the last input.
     pub(crate) heard_ns: u64,
@@ -301,6 +305,7 @@ impl Agent {
             options,
             peers: Peers::default(),
             sessions: Slab::new(),
+            strangers: Strangers::default(),
             exchanges: Slab::new(),
             upstreams: Slab::new(),
             links: Slab::new(),

@@ -10,6 +10,7 @@ use shunt_reactor::sim::{HostId, Options, SECOND, World};
 use shunt_reactor::{Accepted, CloseReason, ConnId, Service};
 
 use super::*;
+use crate::limits;
 use crate::offers::tests::connection;
 use crate::options::AgentOptions;
 
@@ -234,4 +235,15 @@ fn a_message_about_a_taken_offer_ends_that_session_alone() {
             "{after:?}: nobody waits for the answer"
         );
     }
+}
+
+#[test]
+fn silent_strangers_of_one_host_keep_nobody_out() {
+    let mut scene = Scene::new();
+    let strangers = scene.world.add("strangers", Station::default());
+    for _ in 0..limits::SESSIONS_MAX + 10 {
+        scene.world.with(strangers, |_, io| io.connect(address(7000), SECOND));
+    }
+    scene.world.run_for(SECOND / 10);
+    scene.owner(1, 3);
 }
