@@ -3,8 +3,8 @@
 //!
 //! [`crate::fleet::rights`] has a node asked, keeps its verdict, and says what must never happen.
 //! A request whose right is not known waits here. It goes on when a node has decided; the right is
-//! looked at again every [`RETRY_NS`], and the request is refused after [`WAIT_NS`]. A verdict that is more than half as old
-//! as it may be is renewed while requests go on.
+//! looked at again every [`RETRY_NS`], and the request is refused after [`WAIT_NS`]. A verdict that
+//! is more than half as old as it may be is renewed while requests go on.
 //!
 //! A request that another proxy has forwarded comes under the client's own login, and is treated
 //! like any other.
