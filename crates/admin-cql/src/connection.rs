@@ -11,7 +11,6 @@ use shunt_wire::cql::reader::EnvelopeReader;
 use shunt_wire::cql::writer::EnvelopeWriter;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
-use tracing::warn;
 
 use crate::execute::{Answer, Session};
 use crate::fault::Fault;
@@ -230,9 +229,8 @@ impl<'s, T: AsyncRead + AsyncWrite + Unpin> Connection<'s, T> {
                 (Answer::plain(opcode::AUTH_SUCCESS, body), Next::Request)
             }
             Err(refusal) => {
+                // As for the pages, a metric counts refusals: a line for each could fill the log.
                 self.pages.count_refusal(refusal);
-                let from = self.session.from;
-                warn!(%from, "a login at the admin CQL address was refused");
                 sleep(LOGIN_PAUSE).await;
                 let message = "the password is no token of the proxy's admin_token_file".to_owned();
                 let fault = Fault { code: error_code::BAD_CREDENTIALS, message };
