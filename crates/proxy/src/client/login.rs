@@ -283,7 +283,9 @@ fn ask_another_node(core: &mut Core, io: &mut Io, id: PoolId) -> bool {
         });
     let best = usable.min_by_key(|node| {
         let is_last = |state: &NodeState| state.silent || state.drained;
-        core.links.node(*node).is_some_and(is_last) || pool.is_spared(*node, now)
+        core.links.node(*node).is_some_and(is_last)
+            || pool.is_spared(*node, now)
+            || pool.certificate_ends.are_of(*node)
     });
     best.is_some_and(|node| open::open(core, io, id, node, Role::Verifies))
 }

@@ -9,17 +9,17 @@
 //! alert, or another one. Cassandra with its native TLS library sends `internal_error`, whatever is
 //! wrong with the certificate. A node that stops does the same. So only several ends in a row are a
 //! verdict, with no link of the pool opened in between.
+//!
+//! One node must never keep an identity from the others. While the pool has an open link, an end is
+//! a verdict only if every node that can be asked has ended one, alert or not.
 
 use shunt_reactor::{CloseReason, Io};
 use shunt_tls::{is_alert, is_of_own_certificate};
 
 use crate::core::Core;
-use crate::ids::LinkKey;
+use crate::ids::{LinkKey, PoolId};
+use crate::link::certificate_ends::CertificateEnds;
 use crate::link::{Role, Step, handshake, lifecycle};
-
-/// Number of ends in a row that are a verdict. A pool without a link asks a node at each tick, so
-/// its clients get the verdict within a second.
-const ENDS_MIN: u32 = 3;
 
 /// Handles the end of a link's connection, or its failure to open.
 pub(crate) fn lost(core: &mut Core, io: &mut Io, key: LinkKey, reason: CloseReason) {
@@ -30,29 +30,44 @@ pub(crate) fn lost(core: &mut Core, io: &mut Io, key: LinkKey, reason: CloseReas
     let (Some(pool), Some(end)) = (pool, End::of(reason)) else {
         return lifecycle::lost(core, io, key, reason);
     };
-    pool.certificate_ends = pool.certificate_ends.saturating_add(1);
-    let ends = pool.certificate_ends;
+    pool.certificate_ends.add(link.node);
+    let (has_open_links, are_many) = (pool.ready > 0, pool.certificate_ends.are_many());
+    let are_of_all = are_of_all(core, link.pool, io.now_ns());
     let is_unanswered = matches!(link.step, Step::Connecting | Step::Options);
     let tls = (core.context.outgoing.nodes.as_deref(), is_unanswered);
     core.context.note_tls_end(io, tls, &core.router.node_named(link.node), reason);
     match end {
-        End::Verdict(alert) => {
+        End::Verdict(alert) if !has_open_links || are_of_all => {
             let why =
                 format!("Shunt: a node refused the certificate of this client's identity: {alert}");
             handshake::refuse_login(core, io, key, &why);
         }
-        End::Doubtful(how) if ends >= ENDS_MIN => {
+        End::Doubtful(how) if are_many && are_of_all => {
             let why = format!(
                 "Shunt: nodes end each connection that shows the certificate of this client's \
                 identity, and so probably refuse it: {how}"
             );
             handshake::refuse_login(core, io, key, &why);
         }
-        End::Doubtful(_) => {
+        End::Verdict(_) | End::Doubtful(_) => {
             let why = "it ended a connection that showed the certificate of an identity";
             handshake::turned_away(core, io, key, why, None);
         }
     }
+}
+
+/// True if every node that can be asked has ended a connection of the pool, or enough of them have.
+fn are_of_all(core: &Core, id: PoolId, now_ns: u64) -> bool {
+    let (Some(pool), Some(cluster)) = (core.router.pools.get(id), &core.router.cluster) else {
+        return false;
+    };
+    let local = cluster.routing.local_nodes().iter().filter_map(|node| cluster.routing.node(*node));
+    // The failure of another pool's link gives a node a pause, but closes no link of this one.
+    let voices = local.filter(|node| {
+        let has_link = pool.links_to(node.id).next().is_some();
+        node.up && (has_link || core.links.health.is_usable(node.id, now_ns))
+    });
+    pool.certificate_ends.are_of_all(pool.ready > 0, voices.map(|node| node.id))
 }
 
 /// The way in which a node has ended a connection.
@@ -92,7 +107,8 @@ pub(crate) fn reloaded(core: &mut Core) {
         // Another certificate has another pool; the clients of this one are closed.
         let shown = core.context.config.identity.sessions_of(name, subject);
         if let Some((_, content)) = shown.filter(|shown| shown.1 != pool.certificate_content) {
-            (pool.certificate_content, pool.certificate_ends) = (content, 0);
+            pool.certificate_content = content;
+            pool.certificate_ends = CertificateEnds::default();
         }
     }
 }

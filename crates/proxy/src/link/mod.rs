@@ -3,16 +3,17 @@
 //! A link is one connection to one node, shared by all clients of one pool. [`open`] connects it,
 //! [`handshake`] and [`identity`] prepare it for queries, [`lifecycle`] keeps the right ones open
 //! and gives up those that break, [`client_certificate`] judges those whose certificate a node may
-//! have refused, [`watch`] probes them, [`upgrade`] moves them to the port where a node takes
-//! aggregated frames, [`renewal`] replaces those with old certificates, [`ring`] follows the ring.
-//! [`streams`] remembers the requests in flight on a link; [`pool`] defines who may share it,
-//! [`pools`] assigns pools, [`verdict`] is a node's refusal, [`refusal`] closes the clients that no
-//! node takes any more. [`links`] holds them all.
+//! have refused ([`certificate_ends`] counts them), [`watch`] probes them, [`upgrade`] moves them
+//! to the port where a node takes aggregated frames, [`renewal`] replaces those with old
+//! certificates, [`ring`] follows the ring. [`streams`] remembers the requests in flight on a link;
+//! [`pool`] defines who may share it, [`pools`] assigns pools, [`verdict`] is a node's refusal,
+//! [`refusal`] closes the clients that no node takes any more. [`links`] holds them all.
 //!
 //! [`crate::aggregate`] puts requests on a link, and they come back through
 //! [`crate::disaggregate`].
 
 pub(crate) mod allowance;
+pub(crate) mod certificate_ends;
 pub(crate) mod client_certificate;
 pub(crate) mod closing;
 pub(crate) mod handshake;

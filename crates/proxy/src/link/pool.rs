@@ -22,6 +22,7 @@ use crate::client::identity::PoolNames;
 use crate::ids::{ClientRef, LinkKey};
 use crate::limits;
 use crate::link::Role;
+use crate::link::certificate_ends::CertificateEnds;
 use crate::link::verdict::Verdict;
 use crate::metrics::PoolState;
 
@@ -101,8 +102,8 @@ pub(crate) struct Pool {
     pub(crate) idle_since_ns: u64,
     /// Number of what new links prove and verify, if they show a certificate of an identity.
     pub(crate) certificate_content: u64,
-    /// Number of connections in a row that showed that certificate, and that a node has ended.
-    pub(crate) certificate_ends: u32,
+    /// Connections in a row that showed that certificate, and that nodes have ended.
+    pub(crate) certificate_ends: CertificateEnds,
     /// True if a client was let in: a node or the ring accepted the options of the pool's links.
     pub(crate) admitted: bool,
     /// Nodes that refused its login or keyspace the last time they were asked.
@@ -144,7 +145,7 @@ impl Pool {
             asked_ns: 0,
             idle_since_ns: now_ns,
             certificate_content: 0,
-            certificate_ends: 0,
+            certificate_ends: CertificateEnds::default(),
             admitted: false,
             refusals: BTreeMap::new(),
             last_verdict: None,
@@ -258,7 +259,7 @@ impl Pool {
         self.refusals.remove(&node);
         self.last_verdict = None;
         self.dismissed = false;
-        self.certificate_ends = 0;
+        self.certificate_ends = CertificateEnds::default();
     }
 
     /// Consecutive refusals by a node; 0 if there are none, or if it could not judge.

@@ -290,6 +290,46 @@ fn a_certificate_that_nodes_refuse_harms_no_other_identity() {
     }
 }
 
+/// A tunnel that leads nowhere, or a node alone that lacks the CA, ends each connection. Two nodes
+/// have open links with the certificate, and take new clients.
+#[test]
+fn one_node_that_ends_each_connection_keeps_nobody_out() {
+    for (alert, is_reset) in
+        [(None, true), (None, false), (Some(INTERNAL_ERROR), false), (Some(UNKNOWN_CA), false)]
+    {
+        let refusal = Refusal { is_early: false, alert, is_reset };
+        let shown = Certificate { refusal: Some(refusal), ..OF_SHOP };
+        let mut setup = with(3, true, |config| {
+            config.identity = Identities(vec![identity(SHOP, shown)]);
+        });
+        let first = setup.identified(SHOP);
+        setup.testbed.run_for(SECOND);
+        let before = setup.node(2).accepted;
+        setup.with_node(2, |node, io| {
+            (node.refused_uri, node.refuses_by_reset) = (Some(OF_SHOP.uri), is_reset);
+            node.reset_connections(io, None);
+        });
+        for _ in 0..5 {
+            setup.testbed.run_for(4 * SECOND);
+            // The login is older than `auth_cache_ms`, so a node must verify it.
+            let next = setup.identified(SHOP);
+            setup.asks_under(next, OF_SHOP.uri);
+        }
+        setup.asks_under(first, OF_SHOP.uri);
+        let ended = setup.node(2).accepted - before;
+        assert!(ended >= 5, "{refusal:?}: only {ended} connections ended");
+        // If the others refuse it as well, new clients are told so.
+        setup.refuse(shown);
+        for node in 0..2 {
+            setup.with_node(node, |node, io| node.reset_connections(io, None));
+        }
+        setup.testbed.run_for(10 * SECOND);
+        let late = setup.certified(&[SHOP]);
+        let text = setup.refusal(late);
+        assert!(text.contains("certificate of this client's identity"), "{text}");
+    }
+}
+
 /// A node may end a connection for another reason, for example because it stops.
 #[test]
 fn a_connection_that_ends_is_no_verdict_on_its_certificate() {
