@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::super::table::{self, Form};
 use super::super::views;
-use super::state::{Mode, SUMMARY, State, TABLES};
+use super::state::{Mode, SUMMARY, State, TABLES, WITHOUT};
 
 const HELP: &str = "\
 1 to 4, Tab   clients, queries, nodes, hot keys
@@ -132,7 +132,10 @@ fn last_line(state: &State) -> String {
         Mode::Confirm(conditions) => {
             let conditions: Vec<String> = conditions
                 .iter()
-                .map(|(key, value)| format!("{key} {}", value.as_str().unwrap_or_default()))
+                .map(|(key, value)| match key.strip_prefix(WITHOUT) {
+                    Some(name) => format!("no {name}"),
+                    None => format!("{key} {}", value.as_str().unwrap_or_default()),
+                })
                 .collect();
             let conditions = table::printable(&conditions.join(", "));
             format!("close all clients with {conditions}? y: yes, any other key: no")
@@ -229,6 +232,17 @@ mod tests {
             }
         }
         screen(&State::new(3), 80, 24);
+    }
+
+    #[test]
+    fn the_question_names_what_the_clients_lack() {
+        let mut state = state(1);
+        press(&mut state, KeyCode::Char('x'));
+        let question = &screen(&state, 100, 8)[7];
+        assert!(question.starts_with("close all clients with "), "{question}");
+        for condition in ["role role000", "no application", "address 10.0.0.1"] {
+            assert!(question.contains(condition), "{question}");
+        }
     }
 
     #[test]

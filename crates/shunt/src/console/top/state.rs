@@ -10,6 +10,8 @@ use super::super::views::{self, Order, View};
 pub(super) const SUMMARY: &str = "/status";
 /// Number of tables.
 const TABLES_COUNT: usize = 4;
+/// Start of the name of a condition that clients have no such name.
+pub(super) const WITHOUT: &str = "without_";
 /// Longest filter, in characters.
 const FILTER_MAX: usize = 128;
 
@@ -236,16 +238,23 @@ impl State {
             self.message = "select clients in table 1".to_owned();
             return;
         };
-        let given = ["role", "application", "address"].into_iter().filter_map(|key| {
-            let value = row.get(key).filter(|value| value.is_string())?;
-            Some((key.to_owned(), value.clone()))
-        });
-        self.mode = Mode::Confirm(given.collect());
+        self.mode = Mode::Confirm(conditions(row));
     }
 
     fn clamp(&mut self) {
         self.selected = self.selected.min(self.rows().len().saturating_sub(1));
     }
+}
+
+/// The conditions that the clients of a row meet. Without a condition on a name that is missing,
+/// they would also select clients that have one.
+fn conditions(row: &Value) -> Map<String, Value> {
+    let names = ["role", "application"].map(|key| match row.get(key) {
+        Some(name @ Value::String(_)) => (key.to_owned(), name.clone()),
+        _ => (format!("{WITHOUT}{key}"), Value::Bool(true)),
+    });
+    let address = row.get("address").map(|address| ("address".to_owned(), address.clone()));
+    names.into_iter().chain(address).collect()
 }
 
 /// True if a cell of the row contains the text, which is in lower case.
@@ -320,10 +329,26 @@ mod tests {
         assert_eq!(state.message(), "nothing was closed");
         assert_eq!(
             press(&mut state, "jxy"),
-            Action::Kick(json!({ "role": "cron", "address": "10.0.0.1" }))
+            Action::Kick(
+                json!({ "role": "cron", "without_application": true, "address": "10.0.0.1" })
+            )
         );
         assert_eq!(press(&mut state, "2x"), Action::Draw);
         assert_eq!(state.mode(), &Mode::Table, "only the table of clients has clients");
+    }
+
+    /// Clients of other roles may have the same address.
+    #[test]
+    fn clients_without_a_name_are_closed_alone() {
+        let mut state = State::new(0);
+        let missing =
+            json!({ "without_role": true, "without_application": true, "address": "::1" });
+        for mut group in [json!({ "role": null, "application": null }), json!({})] {
+            group["address"] = "::1".into();
+            let page = json!({ "client_groups": { "groups": [group] } });
+            state.set_pages(vec![(SUMMARY, page)]);
+            assert_eq!(press(&mut state, "xy"), Action::Kick(missing.clone()));
+        }
     }
 
     #[test]
