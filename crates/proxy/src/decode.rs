@@ -409,7 +409,11 @@ fn send(
     let Path { router, links, retained, context } = path;
     let link = match route::choose(router, links, pool, &plan, None) {
         Choice::Link(link) => link,
-        choice => return Forwarded::Unsent(choice, plan),
+        choice if !client.refuse_next => return Forwarded::Unsent(choice, plan),
+        choice => match route::choose_after_wait(router, links, pool, &plan) {
+            Choice::Link(link) => link,
+            Choice::Full(_) | Choice::Nothing => return Forwarded::Unsent(choice, plan),
+        },
     };
     let metrics = &context.metrics;
     metrics.queries.of(plan.kind).add(1);

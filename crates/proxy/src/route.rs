@@ -469,6 +469,20 @@ pub(crate) fn choose(
     choice
 }
 
+/// The link for a request that has waited in vain for an undrained node.
+#[cold]
+pub(crate) fn choose_after_wait(
+    router: &mut Router,
+    links: &Links,
+    pool: PoolId,
+    plan: &Plan,
+) -> Choice {
+    match links.has_drained {
+        true => choose_among_all(router, links, pool, plan, None),
+        false => Choice::Nothing,
+    }
+}
+
 /// The link for a request that no undrained node can take.
 #[cold]
 #[inline(never)]
@@ -490,11 +504,12 @@ enum Scope {
     All,
 }
 
-/// True if the chosen node can take the request. A repeated request cannot wait for a full link.
+/// True if the chosen node can take the request, now or after a wait. A repeated request cannot
+/// wait for a full link, and none waits for a node that does not answer probes.
 fn takes(links: &Links, choice: Choice, avoid: Option<NodeId>) -> bool {
     match choice {
         Choice::Link(link) => is_responsive(links, link, avoid),
-        Choice::Full(_) => avoid.is_none(),
+        Choice::Full(link) => avoid.is_none() && is_responsive(links, link, None),
         Choice::Nothing => false,
     }
 }
@@ -587,7 +602,9 @@ fn least_loaded<'a>(
         for key in pool.links_to(*node) {
             let Some(link) = links.get(key).filter(|link| link.is_ready()) else { continue };
             if link.full {
-                full = Choice::Full(key);
+                if !last || full == Choice::Nothing {
+                    full = Choice::Full(key);
+                }
                 continue;
             }
             let load = (last, state.in_flight + state.penalty, link.streams.len());

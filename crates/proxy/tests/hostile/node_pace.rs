@@ -2,8 +2,8 @@
 
 use shunt_bench::stub::hook::Request;
 use shunt_bench::stub::{Action, StubMail};
-use shunt_reactor::sim::{MILLISECOND, SECOND};
-use shunt_testing::bytes;
+use shunt_reactor::sim::{HostId, MILLISECOND, SECOND};
+use shunt_testing::{bytes, simulated};
 use shunt_topology::NodeId;
 use shunt_wire::cql::envelope::opcode;
 use shunt_wire::cql::message::error_code::{INVALID, OVERLOADED, READ_TIMEOUT, WRITE_TIMEOUT};
@@ -111,6 +111,57 @@ fn a_node_that_swallows_every_query() {
     testbed.scene.hook(0, None);
     testbed.run_for(15 * SECOND);
     testbed.check_recovered();
+}
+
+/// Two nodes, of which the second is drained. All streams of the first are in use. It is silent, or
+/// else just overloaded. Two clients: the second has sent nothing yet.
+fn beside_a_drained_node(silent: bool) -> (Testbed, [HostId<simulated::Client>; 2]) {
+    let mut testbed = Testbed::bare(|options| {
+        options.nodes = 2;
+        options.config.in_flight_max = 64;
+    });
+    let clients = [testbed.started_offender(4), testbed.started_offender(4)];
+    testbed.run_for(SECOND);
+    testbed.scene.drained = vec![1];
+    testbed.scene.post_cluster();
+    testbed.run_for(SECOND / 10);
+    let swallow =
+        |request: &Request<'_>| if is_query(request) { Action::Silence } else { Action::Answer };
+    testbed.scene.world.post(testbed.scene.nodes[0], StubMail::Hook(Some(Box::new(swallow))));
+    testbed.run_for(SECOND / 10);
+    // No other statement keeps its stream for so long.
+    for stream in 0..100 {
+        testbed.send(clients[0], &bytes::query(4, stream, "TRUNCATE bench.kv"));
+    }
+    testbed.run_for(SECOND / 10);
+    if silent {
+        testbed.scene.world.freeze(testbed.scene.nodes[0]);
+    }
+    (testbed, clients)
+}
+
+/// The links to a silent node are given up after 5 s. Until then a drained node takes the queries.
+#[test]
+fn full_links_to_a_silent_node_keep_nobody_from_a_drained_one() {
+    let (mut testbed, [_, second]) = beside_a_drained_node(true);
+    testbed.run_for(3 * SECOND);
+    testbed.send(second, &bytes::query(4, 1, SELECT));
+    testbed.run_for(SECOND / 10);
+    let answers = testbed.take_answers(second);
+    let found: Vec<u8> = answers.iter().map(|answer| answer.header.opcode).collect();
+    assert_eq!(found, [opcode::RESULT], "it waits for the silent node");
+}
+
+#[test]
+fn a_query_that_has_waited_in_vain_goes_to_a_drained_node() {
+    let (mut testbed, [_, second]) = beside_a_drained_node(false);
+    let start_ns = testbed.scene.world.now_ns();
+    testbed.send(second, &bytes::query(4, 1, SELECT));
+    testbed.answered(second, 1);
+    let answer = testbed.take_answers(second).remove(0);
+    assert_eq!(answer.header.opcode, opcode::RESULT, "the drained node has room");
+    let waited_ns = testbed.scene.world.now_ns() - start_ns;
+    assert!(waited_ns > SECOND, "{waited_ns} ns: it waits for an undrained node first");
 }
 
 #[test]
