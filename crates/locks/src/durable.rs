@@ -57,7 +57,7 @@ impl Locks {
             && self.timed.holds[hold].state == HoldState::Writing
         {
             self.forget_write(index);
-            self.end_hold(now, hold, Freed::Released, sink);
+            self.end_hold(now, hold, Freed::GivenBack, sink);
             return;
         }
         self.count_in(hold);
@@ -243,7 +243,7 @@ impl Locks {
         let (token, ttl_ms) = (hold.token, hold.ttl_ms);
         let row = Row { name, slot, owner, role, token, ttl_ms, timestamp_us };
         let bucket = bucket_of(name);
-        sink.write(Write { id, bucket, row });
+        sink.write(Write { id, bucket, row, role: b"", is_release: false });
         self.buckets[usize::from(bucket)].wrote(now);
     }
 

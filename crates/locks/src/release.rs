@@ -148,7 +148,7 @@ impl Locks {
             return;
         };
         self.close(known);
-        self.end_hold(now, hold, Freed::Released, sink);
+        self.end_hold(now, hold, Freed::Released(asked.role), sink);
         sink.reply(asked.ticket, Outcome::Released { waiters: self.waiters(asked, shard) });
     }
 
@@ -173,7 +173,7 @@ impl Locks {
             );
             return;
         }
-        self.end_hold(now, hold, Freed::Released, sink);
+        self.end_hold(now, hold, Freed::GivenBack, sink);
         sink.reply(asked.ticket, Outcome::Released { waiters: self.waiters(asked, shard) });
     }
 
@@ -242,14 +242,15 @@ impl Locks {
     /// Ends a hold and grants the lock to the next requests. If a durable lock becomes free, its
     /// row is written as free for the shard's next owner. No request waits for that write, because
     /// its loss only makes the next holder after a take-over wait.
-    pub(crate) fn end_hold(&mut self, now: Now, index: u32, why: Freed, sink: &mut impl Sink) {
+    pub(crate) fn end_hold(&mut self, now: Now, index: u32, why: Freed<'_>, sink: &mut impl Sink) {
         match why {
-            Freed::Released => self.counters.releases += 1,
+            Freed::Released(_) | Freed::GivenBack => self.counters.releases += 1,
             Freed::Expired => self.counters.expiries += 1,
         }
         self.doubt(index, sink);
         let hold = self.timed.holds[index];
         self.owners.refer_again(hold.owner);
+        self.roles.refer_again(hold.role);
         self.remove_hold(index);
         let handed = self.hand_over(now, hold.lock, sink);
         let superseded = match hold.mode {
@@ -257,13 +258,14 @@ impl Locks {
             Mode::Shared => handed == Handed::Exclusive,
         };
         if self.locks[hold.lock].namespace == Namespace::Durable && !superseded {
-            self.write_free_row(now, &hold, sink);
+            self.write_free_row(now, &hold, why, sink);
         }
         self.owners.release(hold.owner);
+        self.roles.release(hold.role);
         self.forget_unused(hold.lock);
     }
 
-    fn write_free_row(&mut self, now: Now, hold: &Hold, sink: &mut impl Sink) {
+    fn write_free_row(&mut self, now: Now, hold: &Hold, why: Freed<'_>, sink: &mut impl Sink) {
         let shard = self.locks[hold.lock].shard;
         if self.serves(now, shard).is_err() {
             return;
@@ -279,7 +281,11 @@ impl Locks {
         let slot = if hold.mode == Mode::Shared { self.owners.bytes(hold.owner) } else { b"" };
         let row = Row { name, slot, owner: b"", role: b"", token, ttl_ms: 0, timestamp_us: token };
         let bucket = bucket_of(name);
-        sink.write(Write { id: WriteId::UNWATCHED, bucket, row });
+        let (role, is_release) = match why {
+            Freed::Released(role) => (role, true),
+            Freed::GivenBack | Freed::Expired => (self.roles.bytes(hold.role), false),
+        };
+        sink.write(Write { id: WriteId::UNWATCHED, bucket, row, role, is_release });
         self.buckets[usize::from(bucket)].wrote(now);
     }
 

@@ -334,8 +334,11 @@ pub(crate) struct Claim {
 
 /// Reason for the end of a hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Freed {
-    Released,
+pub(crate) enum Freed<'a> {
+    /// This role asked for it.
+    Released(&'a [u8]),
+    /// Nobody wanted the hold any more.
+    GivenBack,
     Expired,
 }
 

@@ -270,6 +270,11 @@ pub struct Write<'a> {
     pub bucket: u16,
     /// Row to be written.
     pub row: Row<'a>,
+    /// The role that a free row counts for, which has none itself: the one that asked for the
+    /// release, or else the holder's. Empty for other rows.
+    pub role: &'a [u8],
+    /// True for the free row of a lock whose release a client asked for.
+    pub is_release: bool,
 }
 
 /// Identifies a reading of a partition, from [`Sink::load`] to [`crate::Locks::loaded`].

@@ -118,3 +118,27 @@ fn an_operator_ends_the_hold_of_any_role_and_no_other() {
     core.locks.release(core.now(), &asked, None, true, &mut core.heard);
     assert_eq!(core.said(), [(3, "granted"), (8, "released")]);
 }
+
+/// Rows that cannot be written yet have a bound for each role.
+#[test]
+fn a_free_row_counts_for_whoever_asked_for_it_or_else_for_the_holder() {
+    let mut core = Core::new(Limits::default());
+    let granted = |core: &mut Core| {
+        core.heard.writes.clear();
+        core.granted(Durable)
+    };
+    granted(&mut core);
+    core.release(Durable, "ann");
+    granted(&mut core);
+    let asked = core.asked(Durable, "root/ann");
+    core.locks.release(core.now(), &asked, None, true, &mut core.heard);
+    let fence = granted(&mut core);
+    core.give_back(Durable, fence);
+    granted(&mut core);
+    core.pass(10_000);
+    let freed = core.heard.freed.iter().map(|(role, is_release)| (&**role, *is_release));
+    assert_eq!(
+        freed.collect::<Vec<_>>(),
+        [("app", true), ("root", true), ("app", false), ("app", false)]
+    );
+}

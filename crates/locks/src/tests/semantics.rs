@@ -21,6 +21,8 @@ pub(super) struct Heard {
     pub(super) answers: Vec<Answer>,
     pub(super) writes: Vec<Sent>,
     pub(super) loads: Vec<LoadId>,
+    /// The role that each free row counts for, and whether a client asked for the release.
+    pub(super) freed: Vec<(String, bool)>,
 }
 
 fn word(outcome: &Outcome<'_>) -> (&'static str, i64) {
@@ -52,6 +54,11 @@ impl Sink for Heard {
 
     fn write(&mut self, write: Write<'_>) {
         let row = write.row;
+        if write.id == WriteId::UNWATCHED {
+            assert_eq!(row.role, b"", "a free row has none itself");
+            let role = String::from_utf8_lossy(write.role).into_owned();
+            self.freed.push((role, write.is_release));
+        }
         self.writes.push((
             write.id,
             row.slot.to_vec(),

@@ -151,7 +151,13 @@ fn found_after(replaces: bool) -> usize {
         };
         store.write(
             (0, 0),
-            &Write { id: WriteId::UNWATCHED, bucket, row: row(b"one", 100) },
+            &Write {
+                id: WriteId::UNWATCHED,
+                bucket,
+                row: row(b"one", 100),
+                role: b"",
+                is_release: false,
+            },
             3,
             &mut random,
         );

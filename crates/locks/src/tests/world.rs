@@ -406,7 +406,7 @@ impl World {
         for (id, bucket, texts, token, ttl_ms, timestamp_us) in said.writes {
             let [name, slot, owner, role] = &texts[..] else { unreachable!() };
             let row = crate::Row { name, slot, owner, role, token, ttl_ms, timestamp_us };
-            let write = Write { id, bucket, row };
+            let write = Write { id, bucket, row, role: b"", is_release: false };
             let (written, reached) = match if self.quiet { 9 } else { self.random.below(12) } {
                 0 => (Written::NotSent, 0),
                 1 | 2 => (Written::Unknown, self.random.below(4) as usize),

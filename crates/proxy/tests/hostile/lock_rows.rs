@@ -76,7 +76,8 @@ fn release(number: u32) -> String {
     format!("DELETE FROM shunt.locks WHERE name = '{number}' IF owner = 'me'")
 }
 
-/// A burst of releases fills the share of its role, and no more.
+/// A burst of releases fills the share of its role, and no more. Every lock that was released has
+/// its row, whoever released it: `bob` is an operator.
 #[test]
 fn one_role_that_releases_very_many_locks_keeps_nobody_else_from_it() {
     let mut ring = LockTestbed::new(|options| {
@@ -93,15 +94,16 @@ fn one_role_that_releases_very_many_locks_keeps_nobody_else_from_it() {
         assert!(ring.applies(bob, &take_for_long(number)));
     }
     ring.tables.lock().unwrap().writes = Writes::UnansweredOf("");
-    assert!(ask_all(&mut ring, ann, &release).len() > 18_000);
-    for number in 50_000..50_100 {
+    let refused = ask_all(&mut ring, ann, &release);
+    assert!((18_000..24_000).contains(&refused.len()), "{}", refused.len());
+    for number in (50_000..50_100).chain(refused[..100].iter().copied()) {
         assert!(ring.applies(bob, &release(number)), "{number}");
     }
     let freed = |ring: &LockTestbed| ring.tables.lock().unwrap().freed.len();
     assert!(freed(&ring) < 10_000, "{}", freed(&ring));
     ring.tables.lock().unwrap().writes = Writes::Acknowledged;
     ring.testbed.run_for(30 * SECOND);
-    assert!(freed(&ring) > 20_000, "{}", freed(&ring));
+    assert_eq!(freed(&ring), 40_000 - refused.len() + 200);
 }
 
 /// A lock whose free row is lost stays held for the next owner of its shard. A row that cannot be

@@ -59,7 +59,8 @@ impl World {
                         ttl_ms: 0,
                         timestamp_us,
                     };
-                    let write = Write { id: WriteId::UNWATCHED, bucket: known.bucket, row };
+                    let (id, bucket) = (WriteId::UNWATCHED, known.bucket);
+                    let write = Write { id, bucket, row, role: b"", is_release: false };
                     self.store.write((now_ms, 9_000), &write, 2, &mut self.random);
                 }
             }

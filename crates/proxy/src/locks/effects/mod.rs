@@ -16,7 +16,22 @@ use crate::locks::reply::{Held, Reply, Verdict};
 struct RowOut {
     id: WriteId,
     timestamp_us: i64,
-    end: usize,
+    is_release: bool,
+    /// Ends of its values, and of the role behind them.
+    ends: (usize, usize),
+}
+
+/// A row to be written, as others read it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RowWrite<'a> {
+    /// Who waits.
+    pub(crate) id: WriteId,
+    pub(crate) timestamp_us: i64,
+    /// [`ROW_VALUES`] values.
+    pub(crate) values: &'a [u8],
+    /// The role that a free row counts for, and whether a client asked for the release.
+    pub(crate) role: &'a [u8],
+    pub(crate) is_release: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -72,14 +87,14 @@ impl Effects {
         self.rows.len()
     }
 
-    /// The rows to be written: who waits, their timestamp in microseconds, and [`ROW_VALUES`]
-    /// values.
-    pub(crate) fn rows(&self) -> impl Iterator<Item = (WriteId, i64, &[u8])> {
-        let starts = std::iter::once(0).chain(self.rows.iter().map(|row| row.end));
-        self.rows
-            .iter()
-            .zip(starts)
-            .map(|(out, start)| (out.id, out.timestamp_us, &self.values[start..out.end]))
+    /// The rows to be written, in order.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = RowWrite<'_>> {
+        let starts = std::iter::once(0).chain(self.rows.iter().map(|row| row.ends.1));
+        self.rows.iter().zip(starts).map(|(out, start)| {
+            let RowOut { id, timestamp_us, is_release, ends: (middle, end) } = *out;
+            let (values, role) = (&self.values[start..middle], &self.values[middle..end]);
+            RowWrite { id, timestamp_us, values, role, is_release }
+        })
     }
 }
 
@@ -100,7 +115,14 @@ impl Sink for Effects {
         }
         put::bytes(values, Some(&row.token.to_be_bytes()));
         put::bytes(values, Some(&row.ttl_ms.cast_signed().to_be_bytes()));
-        self.rows.push(RowOut { id: write.id, timestamp_us: row.timestamp_us, end: values.len() });
+        let middle = values.len();
+        values.extend_from_slice(write.role);
+        self.rows.push(RowOut {
+            id: write.id,
+            timestamp_us: row.timestamp_us,
+            is_release: write.is_release,
+            ends: (middle, values.len()),
+        });
     }
 
     fn load(&mut self, load: LoadId) {

@@ -27,8 +27,8 @@ pub(crate) fn perform(core: &mut Core, io: &mut Io) {
             _ => dispatch::answered(core, io, ticket, &reply),
         }
     }
-    for (id, timestamp_us, values) in effects.rows() {
-        rows::write(core, io, id, timestamp_us, values);
+    for row in effects.rows() {
+        rows::write(core, io, &row);
     }
     for load in &effects.loads {
         rows::read_partition(core, io, *load, None);

@@ -10,11 +10,9 @@
 //! - refuse a role's release because of another role's rows alone.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 
-use shunt_wire::cql::message::{Value, Values};
-
-use crate::fleet::statements;
-use crate::locks::effects::ROW_VALUES;
+use crate::locks::effects::RowWrite;
 
 /// Rows that are kept.
 const ROWS_MAX: usize = 32_768;
@@ -25,9 +23,6 @@ const PARTS: usize = 4;
 /// Parts for a role with its other rows: of holds whose time is over, and of holds that nobody
 /// wanted.
 const ROLE_PARTS: usize = 3;
-
-/// Place of the role among the values of a row.
-const ROLE: usize = 4;
 
 /// Number and bytes of rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,12 +38,26 @@ impl Usage {
     }
 }
 
-/// Rows: the timestamp, and the values as [`super::effects::Effects::rows`] has them.
+/// A row that waits: its timestamp, its values as [`RowWrite`] has them, and the role that it
+/// counts for.
+pub(in crate::locks) struct FreeRow {
+    pub(in crate::locks) timestamp_us: i64,
+    pub(in crate::locks) values: Box<[u8]>,
+    role: Arc<[u8]>,
+}
+
+impl FreeRow {
+    fn bytes(&self) -> usize {
+        self.values.len() + self.role.len()
+    }
+}
+
+/// Rows, in the order in which they are sent.
 #[derive(Default)]
 pub(in crate::locks) struct Backlog {
-    rows: VecDeque<(i64, Box<[u8]>)>,
+    rows: VecDeque<FreeRow>,
     all: Usage,
-    by_role: HashMap<Box<[u8]>, Usage>,
+    by_role: HashMap<Arc<[u8]>, Usage>,
 }
 
 impl Backlog {
@@ -62,37 +71,37 @@ impl Backlog {
         self.by_role.get(role).copied().unwrap_or_default()
     }
 
-    /// Keeps a row. Beyond the limit it is lost: that is of a hold whose time was over, or of one
-    /// that nobody wanted.
-    pub(in crate::locks) fn keep(&mut self, timestamp_us: i64, values: &[u8]) {
-        let role = role_of(values);
-        if self.all.has_room(0, PARTS) && self.of_role(role).has_room(0, ROLE_PARTS) {
-            self.add(values);
-            self.rows.push_back((timestamp_us, values.into()));
+    /// Keeps a row. That of a release always has room, which [`Self::has_room`] admitted. Another
+    /// is lost beyond the limit: that of a hold whose time was over, or of one that nobody wanted.
+    pub(in crate::locks) fn keep(&mut self, row: &RowWrite<'_>) {
+        let role = row.role;
+        let has_room = self.all.has_room(0, PARTS) && self.of_role(role).has_room(0, ROLE_PARTS);
+        if row.is_release || has_room {
+            let known = self.by_role.get_key_value(role).map(|(role, _)| Arc::clone(role));
+            let role = known.unwrap_or_else(|| role.into());
+            let kept = FreeRow { timestamp_us: row.timestamp_us, values: row.values.into(), role };
+            self.add(&kept);
+            self.rows.push_back(kept);
         }
     }
 
-    fn add(&mut self, values: &[u8]) {
-        let role = role_of(values);
-        if !self.by_role.contains_key(role) {
-            self.by_role.insert(role.into(), Usage::default());
-        }
-        for usage in [Some(&mut self.all), self.by_role.get_mut(role)].into_iter().flatten() {
+    fn add(&mut self, row: &FreeRow) {
+        let of_role = self.by_role.entry(Arc::clone(&row.role)).or_default();
+        for usage in [&mut self.all, of_role] {
             usage.rows += 1;
-            usage.bytes += values.len();
+            usage.bytes += row.bytes();
         }
     }
 
     /// The row that has waited longest.
-    pub(in crate::locks) fn take(&mut self) -> Option<(i64, Box<[u8]>)> {
+    pub(in crate::locks) fn take(&mut self) -> Option<FreeRow> {
         let row = self.rows.pop_front()?;
-        let role = role_of(&row.1);
-        for usage in [Some(&mut self.all), self.by_role.get_mut(role)].into_iter().flatten() {
+        for usage in [Some(&mut self.all), self.by_role.get_mut(&row.role)].into_iter().flatten() {
             usage.rows -= 1;
-            usage.bytes -= row.1.len();
+            usage.bytes -= row.bytes();
         }
-        if self.by_role.get(role).is_some_and(|usage| usage.rows == 0) {
-            self.by_role.remove(role);
+        if self.by_role.get(&row.role).is_some_and(|usage| usage.rows == 0) {
+            self.by_role.remove(&row.role);
         }
         if self.rows.is_empty() {
             self.rows = VecDeque::new();
@@ -101,17 +110,9 @@ impl Backlog {
     }
 
     /// The same is to be the next again.
-    pub(in crate::locks) fn put_back(&mut self, timestamp_us: i64, values: Box<[u8]>) {
-        self.add(&values);
-        self.rows.push_front((timestamp_us, values));
-    }
-}
-
-/// The role that held the lock of a row.
-fn role_of(values: &[u8]) -> &[u8] {
-    match Values::positional(statements::VERSION, ROW_VALUES, values).iter().nth(ROLE) {
-        Some((_, Value::Bytes(role))) => role,
-        _ => &[],
+    pub(in crate::locks) fn put_back(&mut self, row: FreeRow) {
+        self.add(&row);
+        self.rows.push_front(row);
     }
 }
 
@@ -123,34 +124,58 @@ pub(in crate::locks) fn bucket_of(values: &[u8]) -> Option<u16> {
 
 #[cfg(test)]
 mod tests {
-    use shunt_locks::{Row, Sink, Write, WriteId};
+    use shunt_locks::{
+        Asked, Lease, Limits, Locks, Mode, Namespace, Now, SHARDS, Ticket, WriteId, Written,
+    };
 
     use super::*;
     use crate::locks::effects::Effects;
 
-    /// The values of a free row, of a lock that this role held.
-    fn values(role: &[u8], name: &[u8]) -> Vec<u8> {
-        let mut effects = Effects::default();
-        let (slot, owner, token) = (&b""[..], &b""[..], 5);
-        let row = Row { name, slot, owner, role, token, ttl_ms: 0, timestamp_us: 5 };
-        effects.write(Write { id: WriteId::UNWATCHED, bucket: 1_023, row });
-        effects.rows().map(|(_, _, values)| values.to_vec()).next().expect("a row")
+    const NOW: Now = Now { boot_ns: 1, wall_us: 1_700_000_000_000_000 };
+
+    /// The free row of a lock with this name that a role held, and released; its TTL is over if
+    /// not. The locks themselves write it.
+    fn with_row(role: &[u8], name: &[u8], is_release: bool, see: impl FnOnce(&RowWrite<'_>)) {
+        let (mut locks, mut effects) = (Locks::new(Limits::default()), Effects::default());
+        let lease = Lease { valid_until_ns: u64::MAX, ts_limit_us: i64::MAX };
+        locks.set_lease(NOW, lease, &mut effects);
+        (0..SHARDS as u8).for_each(|shard| locks.gain(NOW, shard, 0, 0, &mut effects));
+        let namespace = Namespace::Durable;
+        let asked = Asked { namespace, name, role, owner: b"me", ticket: Ticket(1) };
+        locks.acquire(NOW, &asked, Mode::Exclusive, (9_000, 0), &mut effects);
+        for load in std::mem::take(&mut effects.loads) {
+            locks.loaded(NOW, load, std::iter::empty(), true, &mut effects);
+        }
+        let id = effects.rows().next().expect("a row").id;
+        effects.clear();
+        locks.written(NOW, id, Written::Acknowledged, &mut effects);
+        if is_release {
+            locks.release(NOW, &asked, None, false, &mut effects);
+        } else {
+            let late = Now { boot_ns: 60_000_000_000, ..NOW };
+            while locks.tick(late, &mut effects) {}
+        }
+        let row = effects.rows().next().expect("a free row");
+        assert_eq!(row.id, WriteId::UNWATCHED);
+        see(&row);
+    }
+
+    fn keep_many(backlog: &mut Backlog, numbers: std::ops::Range<i64>, row: &RowWrite<'_>) {
+        numbers.for_each(|timestamp_us| backlog.keep(&RowWrite { timestamp_us, ..*row }));
     }
 
     #[test]
     fn rows_wait_in_order_and_there_are_so_many_at_most() {
         let mut backlog = Backlog::default();
-        let (one, two) = (values(b"one", b"name"), values(b"two", b"name"));
-        (0..40_000)
-            .for_each(|number| backlog.keep(number, if number % 2 == 0 { &one } else { &two }));
+        with_row(b"one", b"name", false, |row| keep_many(&mut backlog, 0..20_000, row));
+        with_row(b"two", b"name", false, |row| keep_many(&mut backlog, 20_000..40_000, row));
         assert!(backlog.rows.len() == ROWS_MAX && !backlog.has_room(0, b"three"));
-        let (first, values) = backlog.take().expect("the first");
-        assert!(first == 0 && backlog.has_room(0, b"three") && !backlog.has_room(1, b"three"));
-        backlog.put_back(first, values);
-        assert_eq!(
-            std::iter::from_fn(|| backlog.take()).map(|row| row.0).collect::<Vec<_>>(),
-            (0..32_768).collect::<Vec<_>>()
-        );
+        let first = backlog.take().expect("the first");
+        assert!(first.timestamp_us == 0);
+        assert!(backlog.has_room(0, b"three") && !backlog.has_room(1, b"three"));
+        backlog.put_back(first);
+        let times = std::iter::from_fn(|| backlog.take()).map(|row| row.timestamp_us);
+        assert_eq!(times.collect::<Vec<_>>(), (0..32_768).collect::<Vec<_>>());
         assert_eq!((backlog.all, backlog.rows.capacity()), (Usage::default(), 0));
         assert!(backlog.by_role.is_empty());
     }
@@ -158,9 +183,11 @@ mod tests {
     #[test]
     fn the_bytes_of_all_rows_are_limited() {
         let mut backlog = Backlog::default();
-        let long = vec![b'a'; BYTES_MAX / 4];
-        for (number, role) in (0..).zip([b"one", b"two", b"six", b"ten", b"ann"]) {
-            backlog.keep(number, &values(role, &long));
+        let values = vec![b'a'; BYTES_MAX / 4];
+        let id = WriteId::UNWATCHED;
+        for role in [b"one", b"two", b"six", b"ten", b"ann"] {
+            let row = RowWrite { id, timestamp_us: 5, values: &values, role, is_release: false };
+            backlog.keep(&row);
         }
         assert_eq!(backlog.rows.len(), 4);
     }
@@ -168,34 +195,33 @@ mod tests {
     #[test]
     fn a_roles_releases_have_half_and_others_have_room() {
         let mut backlog = Backlog::default();
-        let one = values(b"one", b"name");
-        (0..16_383).for_each(|number| backlog.keep(number, &one));
-        assert!(backlog.has_room(0, b"one") && !backlog.has_room(1, b"one"));
-        backlog.keep(16_383, &one);
+        with_row(b"one", b"name", true, |row| {
+            keep_many(&mut backlog, 0..16_383, row);
+            assert!(backlog.has_room(0, b"one") && !backlog.has_room(1, b"one"));
+            keep_many(&mut backlog, 0..1, row);
+        });
         assert!(!backlog.has_room(0, b"one"));
         // Rows of holds whose time was over go on beyond that, but leave the others room, too.
-        (16_384..40_000).for_each(|number| backlog.keep(number, &one));
+        with_row(b"one", b"name", false, |row| keep_many(&mut backlog, 0..24_000, row));
         assert_eq!(backlog.rows.len(), 24_576);
         assert!(backlog.has_room(8_191, b"two") && !backlog.has_room(8_192, b"two"));
     }
 
+    /// A release may be answered long after it was admitted: its rows are not read yet.
+    #[test]
+    fn the_row_of_a_release_is_never_lost() {
+        let mut backlog = Backlog::default();
+        with_row(b"one", b"name", false, |row| keep_many(&mut backlog, 0..40_000, row));
+        with_row(b"two", b"name", false, |row| keep_many(&mut backlog, 0..40_000, row));
+        assert_eq!(backlog.rows.len(), ROWS_MAX);
+        with_row(b"one", b"name", true, |row| keep_many(&mut backlog, 0..1, row));
+        assert_eq!(backlog.rows.len(), ROWS_MAX + 1);
+    }
+
     #[test]
     fn the_partition_is_read_from_a_row_as_it_is_written() {
-        let mut effects = Effects::default();
-        let row = Row {
-            name: b"name",
-            slot: b"",
-            owner: b"",
-            role: b"",
-            token: 5,
-            ttl_ms: 0,
-            timestamp_us: 5,
-        };
-        effects.write(Write { id: WriteId::UNWATCHED, bucket: 1_023, row });
-        assert_eq!(
-            effects.rows().map(|(_, _, values)| bucket_of(values)).collect::<Vec<_>>(),
-            [Some(1_023)]
-        );
+        let bucket = shunt_locks::bucket_of(b"name");
+        with_row(b"one", b"name", true, |row| assert_eq!(bucket_of(row.values), Some(bucket)));
         assert_eq!(bucket_of(b""), None);
     }
 }

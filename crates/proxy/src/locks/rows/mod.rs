@@ -17,7 +17,7 @@ use crate::core::Core;
 use crate::fleet::levels;
 use crate::fleet::statements::{self, Heard, Levels, Whose};
 use crate::limits;
-use crate::locks::effects::ROW_VALUES;
+use crate::locks::effects::{ROW_VALUES, RowWrite};
 use crate::locks::keeper;
 use crate::log_limits::Logged;
 use shunt_wire::printable::printable_to;
@@ -34,16 +34,16 @@ const PAGE_ROWS: i32 = 2_000;
 /// more of them than a tick sends, and no answer costs more than these.
 const SENT_PER_ANSWER: usize = 64;
 
-/// Writes a row; `values` are as [`super::effects::Effects::rows`] has them. A free row that cannot
-/// be sent now is sent later: its lock would be held for the shard's next owner.
-pub(super) fn write(core: &mut Core, io: &mut Io, id: WriteId, timestamp_us: i64, values: &[u8]) {
-    if send(core, io, id, timestamp_us, values) {
+/// Writes a row. A free row that cannot be sent now is sent later: its lock would be held for the
+/// shard's next owner.
+pub(super) fn write(core: &mut Core, io: &mut Io, row: &RowWrite<'_>) {
+    if send(core, io, row.id, row.timestamp_us, row.values) {
         return;
     }
-    if id == WriteId::UNWATCHED {
-        core.fleet.locks.backlog.keep(timestamp_us, values);
+    if row.id == WriteId::UNWATCHED {
+        core.fleet.locks.backlog.keep(row);
     } else {
-        keeper::written(core, io, id, Written::NotSent);
+        keeper::written(core, io, row.id, Written::NotSent);
     }
 }
 
@@ -62,12 +62,12 @@ fn send(core: &mut Core, io: &mut Io, id: WriteId, timestamp_us: i64, values: &[
 /// granted the lock since has a later row.
 fn send_unsent(core: &mut Core, io: &mut Io, max: usize) {
     for _ in 0..max {
-        let Some((timestamp_us, values)) = core.fleet.locks.backlog.take() else { return };
-        if !send(core, io, WriteId::UNWATCHED, timestamp_us, &values) {
-            core.fleet.locks.backlog.put_back(timestamp_us, values);
+        let Some(row) = core.fleet.locks.backlog.take() else { return };
+        if !send(core, io, WriteId::UNWATCHED, row.timestamp_us, &row.values) {
+            core.fleet.locks.backlog.put_back(row);
             return;
         }
-        if let Some(bucket) = backlog::bucket_of(&values) {
+        if let Some(bucket) = backlog::bucket_of(&row.values) {
             let now = keeper::now(io);
             core.fleet.locks.table().0.writes_late(now, bucket);
         }

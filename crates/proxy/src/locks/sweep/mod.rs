@@ -216,5 +216,5 @@ pub(crate) fn deleted(core: &mut Core, io: &mut Io, key: u32, heard: &Heard<'_>)
         timestamp_us: free_us,
     };
     let (_, effects) = core.fleet.locks.table();
-    effects.write(Write { id: WriteId::UNWATCHED, bucket, row });
+    effects.write(Write { id: WriteId::UNWATCHED, bucket, row, role: b"", is_release: false });
 }
