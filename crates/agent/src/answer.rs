@@ -339,6 +339,10 @@ pub(crate) fn pump(agent: &mut Agent, io: &mut Io, exchange: usize) {
         kept.drain(..sent);
     }
     if !kept.is_empty() {
+        if state.credit > 0 {
+            // Its turn is over: it takes its next place in line.
+            session.turns.room(state.ticket);
+        }
         return;
     }
     state.answer.kept = Vec::new();

@@ -6,11 +6,14 @@ use std::net::SocketAddr;
 use shunt_handover::agent::SessionId;
 use shunt_handover::message::{Decoder, Encoder, Error};
 use shunt_handover::session::{Instance, OwnerHandshake, OwnerId, SharedKey};
+use shunt_handover::turns::TURN_BYTES;
 use shunt_reactor::sim::{HostId, Options, SECOND, World};
 use shunt_reactor::{Accepted, CloseReason, ConnId, Service};
 
 use super::*;
 use crate::limits;
+=======
+use crate::answer;
 use crate::offers::tests::connection;
 use crate::options::AgentOptions;
 
@@ -77,6 +80,11 @@ struct Scene {
 
 impl Scene {
     fn new() -> Self {
+        Self::with_hold(64 << 10, 0)
+    }
+
+    /// A scene whose agent holds answers of unknown size up to so many bytes, and for this long.
+    fn with_hold(threshold_bytes: u64, hold_ns: u64) -> Self {
         let mut world = World::new(1, Options::calm());
         let (server, owners) =
             (world.add("server", Station::default()), world.add("owners", Station::default()));
@@ -86,8 +94,8 @@ impl Scene {
             upstream: address(80),
             key: key(),
             instance: Instance(1),
-            threshold_bytes: Some(64 << 10),
-            hold_ns: 0,
+            threshold_bytes: Some(threshold_bytes),
+            hold_ns,
             vips: vec![vip()],
             packet_filter: None,
             upstream_connections_max: 4,
@@ -176,8 +184,8 @@ impl Scene {
         agent.sessions[agent.session_keys[&SessionId(session)]].conn
     }
 
-    /// Has the server answer a request so that the agent offers the answer.
-    fn has_offer(&mut self, control: &mut Control) {
+    /// Asks the server, which answers with these fields and this body.
+    fn has_answer(&mut self, control: &mut Control, fields: &str, body: &[u8]) {
         let head: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
         let request =
             message(control, &Message::Request { head, has_body: false, is_idempotent: true });
@@ -185,10 +193,16 @@ impl Scene {
         let conn = *self.world.host(self.server).came.keys().next().expect("the server was asked");
         self.world.with(self.server, |_, io| {
             let out = io.output(conn);
-            out.extend(format!("HTTP/1.1 200 OK\r\nContent-Length: {BODY_BYTES}\r\n\r\n").bytes());
-            out.resize(out.len() + BODY_BYTES, b'a');
+            out.extend(format!("HTTP/1.1 200 OK\r\n{fields}\r\n\r\n").bytes());
+            out.extend_from_slice(body);
         });
         self.world.run_for(SECOND / 10);
+    }
+
+    /// Has the server answer a request so that the agent offers the answer.
+    fn has_offer(&mut self, control: &mut Control) {
+        let fields = format!("Content-Length: {BODY_BYTES}");
+        self.has_answer(control, &fields, &vec![b'a'; BODY_BYTES]);
         assert_eq!(self.heard(control), ["HeldEnd", "Offer"]);
     }
 }
@@ -246,4 +260,40 @@ fn silent_strangers_of_one_host_keep_nobody_out() {
     }
     scene.world.run_for(SECOND / 10);
     scene.owner(1, 3);
+}
+
+/// An answer may have more credit than is left of its turn, and its owner gives no more until it
+/// has used that.
+#[test]
+fn an_answer_whose_turn_is_used_up_waits_for_the_next_one() {
+    const PART: u64 = 50_000;
+    let mut scene = Scene::with_hold(2 * BODY_BYTES as u64, SECOND);
+    let mut control = scene.owner(1, 3);
+    let size = format!("{BODY_BYTES:x}\r\n");
+    let body = [size.as_bytes(), &vec![b'a'; BODY_BYTES], b"\r\n0\r\n\r\n"].concat();
+    scene.has_answer(&mut control, "Transfer-Encoding: chunked", &body);
+    scene.world.with(scene.agent, |agent, io| {
+        let key = agent.session_keys[&SessionId(1)];
+        let exchange = agent.sessions[key].exchanges[&TICKET];
+        let credit = |agent: &Agent| agent.exchanges[exchange].credit;
+        let add_credit = |agent: &mut Agent, io: &mut Io, bytes: u64| {
+            agent.exchanges[exchange].credit += bytes;
+            answer::pump(agent, io, exchange);
+        };
+        assert_eq!(credit(agent), 0, "it has begun");
+        agent.sessions[key].turns.fill();
+        add_credit(agent, io, TURN_BYTES - PART);
+        for other in [8, 9] {
+            assert_eq!(agent.sessions[key].turns.room(Ticket(other)), 0, "others wait behind it");
+        }
+        agent.sessions[key].turns.drained();
+        assert_eq!(agent.sessions[key].turns.next(u64::MAX), Some(TICKET));
+        answer::pump(agent, io, exchange);
+        assert_eq!(credit(agent), 0);
+        add_credit(agent, io, 2 * PART);
+        assert_eq!(credit(agent), PART, "the rest of its turn");
+        answer::serve(agent, io, key);
+        assert_eq!(credit(agent), 0, "its next turn");
+        assert!(!agent.exchanges[exchange].answer.kept.is_empty());
+    });
 }
