@@ -108,7 +108,12 @@ pub(crate) fn failed(
         dispatcher.metrics.repeated.add(1);
         exchange.is_repeated = true;
         exchange.ticket = dispatcher.ticket();
+        let has_body = exchange.body.is_some();
         send(dispatcher, io, client, exchange, backend);
+        // The client may have waited for its turn on the connection that is lost.
+        if has_body && let Some(state) = dispatcher.clients.get(client) {
+            io.resume_reading(state.conn);
+        }
         return;
     }
     reply::error(dispatcher, io, client, Some(&exchange), status, reason);

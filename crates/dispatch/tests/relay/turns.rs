@@ -68,3 +68,33 @@ fn an_answer_of_which_nothing_more_comes_is_broken_off() {
     scene.world.run_for(3 * SECOND);
     assert!(scene.world.host(client).outcomes.first() == Some(&Outcome::Broken));
 }
+
+/// A request that only reads waits for its turn on the connection to an agent that is lost then.
+/// The next agent gets its body.
+#[test]
+fn a_body_that_waits_for_a_lost_agent_goes_to_the_next_one() {
+    let mut plans = vec![vec![Request::Upload(1 << 20)]; 2 * EARLY];
+    plans.push(vec![Request::WithBody(1_000)]);
+    let mut scene = Scene::new(33, Options::calm(), 2, plans);
+    let clients = std::mem::take(&mut scene.clients);
+    scene.wait_for_backends();
+    let dispatcher = scene.dispatcher;
+    let is_up = |scene: &mut Scene, count: usize| {
+        scene.world.run_until(20 * SECOND, |world| world.host(dispatcher).backends_up() == count)
+    };
+    scene.kill_agent(1);
+    assert!(is_up(&mut scene, 1));
+    scene.world.freeze(scene.agents[0]);
+    let (last, uploads) = clients.split_last().expect("clients");
+    uploads.iter().for_each(|client| scene.world.post(*client, ()));
+    scene.world.run_for(SECOND);
+    scene.world.post(*last, ());
+    scene.world.run_for(SECOND);
+    scene.restart_agent(1);
+    assert!(is_up(&mut scene, 2));
+    scene.kill_agent(0);
+    scene.world.run_for(5 * SECOND);
+    assert_eq!(scene.counted().repeated, 1);
+    let outcomes = &scene.world.host(*last).outcomes;
+    assert!(matches!(outcomes[..], [Outcome::Whole { status: 200, .. }]), "{outcomes:?}");
+}
