@@ -126,8 +126,11 @@ pub(crate) fn end(dispatcher: &mut Dispatcher, io: &mut Io, index: usize, why: &
 pub(crate) fn closed(dispatcher: &mut Dispatcher, io: &mut Io, index: usize, reason: CloseReason) {
     let link = &dispatcher.backends[index].link;
     let is_unanswered = matches!(link, Link::Opening { is_answered: false, .. });
-    // Without a connection there was no handshake.
-    let is_connected = !matches!(reason, CloseReason::ConnectFailed(_));
+    // Without a connection there was no handshake, and in time there may have been none.
+    let is_connected = !matches!(
+        reason,
+        CloseReason::ConnectFailed(_) | CloseReason::ConnectTimedOut | CloseReason::Error(_)
+    );
     if let Some(tls) =
         dispatcher.options.agent_tls.as_ref().filter(|_| is_unanswered && is_connected)
     {

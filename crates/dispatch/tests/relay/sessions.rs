@@ -80,6 +80,18 @@ fn an_agent_that_is_lost_gets_a_new_session() {
     assert!(whole.load(Ordering::Relaxed) > REQUESTS, "too few answers to tell anything");
 }
 
+/// Nobody can tell a handshake from the connect that has no answer.
+#[test]
+fn an_agent_that_cannot_be_reached_fails_no_handshake() {
+    let asked = Arc::<Asked>::default();
+    let plans = vec![vec![Request::Length(1_000)]];
+    let mut scene = Scene::with_sessions(5, Options::calm().sealed(), 1, plans, sessions(&asked));
+    scene.world.cut(scene.dispatcher, scene.agents[0]);
+    scene.world.run_for(60 * SECOND);
+    assert!(asked.agents.lock().unwrap().len() > 2, "the dispatcher tries again");
+    assert_eq!(asked.handshakes(), [0, 0]);
+}
+
 #[test]
 fn an_agent_in_clear_text_gets_no_request_of_a_dispatcher_that_encrypts() {
     let asked = Arc::<Asked>::default();
