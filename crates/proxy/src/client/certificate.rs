@@ -189,12 +189,19 @@ pub(crate) fn reloaded(core: &mut Core, io: &mut Io) {
     }
     let cluster = core.router.cluster.as_ref();
     let is_asked = cluster.is_some_and(|cluster| cluster.authenticator.is_some());
-    if is_asked || !core.context.config.lends_certificate(None) {
+    let config = &core.context.config;
+    if is_asked || !config.lends_certificate(None) {
         return;
     }
+    // Nodes that have begun to ask for a login take a client's own; STARTUP lets such clients in.
+    let asked = core.router.login_asked.as_deref();
+    let takes_logins = asked.is_some_and(|asked| !config.lends_certificate(Some(asked)));
     let shows_proxys = |core: &Core, client: &Client| {
         let pool = client.pool.and_then(|pool| core.router.pools.get(pool));
-        pool.is_some_and(|pool| !pool.key.is_own && pool.key.certificate.is_none())
+        pool.map(|pool| &pool.key).is_some_and(|key| {
+            let has_login = takes_logins && key.login.is_some();
+            !key.is_own && key.certificate.is_none() && !has_login
+        })
     };
     for slot in slots(core, shows_proxys) {
         closing::close(core, io, slot, Closing::IdentityChanged, NODES_TAKE_CERTIFICATES);

@@ -457,6 +457,34 @@ fn clients_that_may_have_the_proxys_certificate_are_closed_by_a_reload() {
     assert!(setup.refusal(again).contains("node_tls_certificate"));
 }
 
+/// Nodes have begun to ask for passwords, which the control plane has not heard: STARTUP lets
+/// clients with passwords in, and a reload must not close them.
+#[test]
+fn a_reload_keeps_clients_whose_login_nodes_have_begun_to_ask_for() {
+    let mut setup = with(1, false, |config| {
+        config.identity = Identities::default();
+        config.node_tls_certificate = Some("proxy.crt".into());
+    });
+    let old = setup.certified(&[]);
+    assert_eq!(setup.next_opcode(old), opcode::READY);
+    setup.all(|node| {
+        node.authenticator = "org.apache.cassandra.auth.PasswordAuthenticator";
+        node.asks_for_login = true;
+    });
+    setup.reset_links(None);
+    setup.testbed.closed(old);
+    setup.testbed.run_for(SECOND);
+    let early = setup.with_password();
+    setup.reload(ClientAuth::Optional, both());
+    assert!(!setup.is_closed(early));
+    let late = setup.with_password();
+    setup.reload(ClientAuth::Optional, both());
+    for client in [early, late] {
+        assert!(!setup.is_closed(client));
+        setup.asks_under(client, "");
+    }
+}
+
 /// A ring that begins to take certificates without a word, which the control plane has not heard.
 #[test]
 fn no_link_with_the_proxys_certificate_goes_on_without_a_login() {
