@@ -203,6 +203,9 @@ fn body(agent: &mut Agent, io: &mut Io, upstream: usize, exchange: usize, data: 
     state.credit -= taken as u64;
     state.pace.moved_bytes += taken as u64;
     session.send_body(io, state.ticket, &visible[..taken]);
+    if state.credit == 0 || (data.len() as u64) < room {
+        session.turns.give_back(state.ticket);
+    }
     agent.metrics.answer_bytes.of(Way::Relayed).add(taken as u64);
     let (key, has_waiting) = (state.session, session.turns.has_waiting());
     if is_complete {
@@ -335,6 +338,9 @@ pub(crate) fn pump(agent: &mut Agent, io: &mut Io, exchange: usize) {
         session.send_body(io, state.ticket, &kept[..sent]);
         agent.metrics.answer_bytes.of(Way::Relayed).add(sent as u64);
         state.credit -= sent as u64;
+        if state.credit == 0 {
+            session.turns.give_back(state.ticket);
+        }
         state.pace.moved_bytes += sent as u64;
         kept.drain(..sent);
     }
@@ -353,8 +359,10 @@ pub(crate) fn pump(agent: &mut Agent, io: &mut Io, exchange: usize) {
     let Some(connection) = state.upstream.and_then(|upstream| agent.upstreams.get(upstream)) else {
         return;
     };
-    let may_send = state.credit > 0 && session.turns.room(state.ticket) > 0;
-    if may_send && io.is_paused(connection.conn) {
+    if !io.is_paused(connection.conn) {
+        // The server has sent nothing that waits for room.
+        session.turns.give_back(state.ticket);
+    } else if state.credit > 0 && session.turns.room(state.ticket) > 0 {
         state.deadline_ns = io.now_ns() + agent.options.upstream_timeout_ns;
         io.resume_reading(connection.conn);
     }

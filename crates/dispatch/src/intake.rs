@@ -208,6 +208,9 @@ fn body(dispatcher: &mut Dispatcher, io: &mut Io, client: usize, data: &[u8]) ->
         return None;
     }
     backend.send_body(io, exchange.ticket, &visible[..taken]);
+    if exchange.request_credit == 0 || (data.len() as u64) < room {
+        backend.turns.give_back(exchange.ticket);
+    }
     exchange.progress_bytes += taken as u64;
     if exchange.progress_bytes >= dispatcher.options.body_bytes_per_timeout {
         exchange.progress_bytes = 0;

@@ -6,7 +6,8 @@
 //!
 //! This must never:
 //! - let an exchange go before another that waits, whatever its key or age;
-//! - let a turn that nobody uses hold up the line for longer than until [`Turns::lapse`];
+//! - let a turn that nobody uses hold up the line for longer than until [`Turns::lapse`], or the
+//!   rest of a turn once its exchange has no more to send;
 //! - give so many turns at once that most of them find the connection full again.
 
 use std::collections::{BTreeMap, HashMap};
@@ -80,6 +81,14 @@ impl Turns {
             let used = bytes.min(*left);
             *left -= used;
             self.given_bytes -= used;
+        }
+    }
+
+    /// An exchange can use no more of its turn now: the rest goes to others, and the exchange waits
+    /// behind them for more.
+    pub fn give_back(&mut self, ticket: Ticket) {
+        if matches!(self.of.get(&ticket), Some(Turn::Has(_))) {
+            self.forget(ticket);
         }
     }
 
@@ -171,6 +180,24 @@ mod tests {
         assert_eq!(turns.room(Ticket(1)), 0, "it waits behind the others");
         turns.lapse();
         assert_eq!(served(&mut turns, 2 * TURN_BYTES), [3, 1]);
+    }
+
+    /// Otherwise many slow exchanges would hold up an idle connection until the next lapse.
+    #[test]
+    fn the_rest_of_a_turn_goes_to_others_once_its_exchange_has_no_more_to_send() {
+        let mut turns = full(1..=60);
+        turns.drained();
+        for ticket in 1..=50 {
+            assert_eq!(turns.next(0), Some(Ticket(ticket)));
+            turns.sent(Ticket(ticket), TURN_BYTES / 8);
+            turns.give_back(Ticket(ticket));
+        }
+        assert_eq!(turns.given_bytes, 0);
+        assert_eq!(turns.room(Ticket(1)), 0, "it waits behind the others");
+        turns.give_back(Ticket(1));
+        turns.give_back(Ticket(70));
+        let expected: Vec<u64> = (51..=60).chain([1]).collect();
+        assert_eq!(served(&mut turns, 20 * TURN_BYTES), expected, "a place in line stays");
     }
 
     /// One exchange after another ends, waits or goes on, and nothing is left of them.
