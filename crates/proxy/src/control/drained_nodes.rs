@@ -10,7 +10,7 @@ use shunt_topology::{NodeId, RoutingTable};
 use crate::limits;
 
 /// Host ids of drained nodes.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct DrainedNodes(HashSet<u128>);
 
 impl DrainedNodes {

@@ -88,6 +88,10 @@ impl Follower<'_> {
 
     /// Waits for one event and handles it. `false`: all cores are gone.
     async fn turn(&mut self) -> Result<bool, ControlError> {
+        if self.agreement.due().is_none() && self.plane.may_leave() {
+            return Err(ControlError::Drained);
+        }
+        let next_due = self.plane.next_due();
         let plane = &mut *self.plane;
         tokio::select! {
             event = self.session.connection.next_event() => {
@@ -128,15 +132,13 @@ impl Follower<'_> {
                     self.publish().await;
                 }
             }
-            Some(found) = plane.moves.join_next(), if self.agreement.due().is_none() => {
-                // The next refresh looks again.
-                if let Ok(Some(session)) = found
-                    && self.plane.is_on_drained_node()
-                {
-                    self.plane.next = Some(session);
-                    return Err(ControlError::Drained);
+            Some(found) = plane.moves.join_next() => {
+                // Without one the next refresh looks again.
+                if let Ok(Some(found)) = found {
+                    self.plane.keep_next(found);
                 }
             }
+            () = until(next_due) => self.plane.renew_next(),
             () = until(self.status_due) => self.publish_status().await,
             () = until(self.topology_due) => self.refresh_ring().await?,
             () = until(self.schema_due) => self.refresh_all().await?,

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use shunt_wire::cql::envelope::opcode;
 use shunt_wire::cql::message::{Authenticate, ErrorMessage, Supported, encode, error_code};
+use tokio::time::Instant;
 
 use super::access::Access;
 use super::client::{LOCKS_KEY, LOGIN_KEY, LOGIN_PASSWORD, PROXY_KEY};
@@ -27,6 +28,16 @@ pub(super) struct Session {
     pub(super) keeps_locks: bool,
     /// Class of the authenticator that asked for a login.
     pub(super) authenticator: Option<String>,
+}
+
+/// A session that takes the place of the present control connection.
+#[derive(Debug)]
+pub(super) struct Substitute {
+    pub(super) session: Session,
+    /// The node that the session leads to.
+    pub(super) host_id: u128,
+    /// Time at which it was opened.
+    pub(super) since: Instant,
 }
 
 /// Connects and logs in, in the highest version common to both.

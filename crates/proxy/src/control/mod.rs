@@ -16,6 +16,7 @@ pub mod client;
 mod connection;
 mod contact;
 pub(crate) mod datacentre;
+mod departure;
 mod down_nodes;
 mod drained_nodes;
 mod error;

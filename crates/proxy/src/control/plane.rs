@@ -30,7 +30,7 @@ use super::down_nodes::{Change, DownNodes};
 use super::drained_nodes::DrainedNodes;
 use super::error::{ControlError, Step};
 use super::follow;
-use super::handshake::Session;
+use super::handshake::{Session, Substitute};
 use super::inventory::Inventories;
 use super::log_budget::LogBudget;
 use super::post::{Mailbox, Post};
@@ -50,6 +50,8 @@ use crate::tls::OutgoingTls;
 const RECONNECT_FIRST: Duration = Duration::from_millis(250);
 /// Longest such wait.
 const RECONNECT_MAX: Duration = Duration::from_secs(10);
+/// Age from which on a session that nobody reads is not used.
+const NEXT_AGE_MAX: Duration = Duration::from_secs(10);
 /// Keyspaces without token routing that a line names.
 const UNPLACED_SHOWN_MAX: usize = 8;
 
@@ -107,11 +109,13 @@ pub struct ControlPlane {
     /// Log lines about nodes.
     pub(super) lines: LogBudget,
     /// Nodes that an operator has taken out of routing.
-    drained: DrainedNodes,
+    pub(super) drained: DrainedNodes,
     /// The attempt to get a control connection that goes to no drained node.
-    pub(super) moves: JoinSet<Option<Session>>,
+    pub(super) moves: JoinSet<Option<Substitute>>,
     /// The control connection that takes the place of the present one.
-    pub(super) next: Option<Session>,
+    pub(super) next: Option<Substitute>,
+    /// Age from which on `next` is not used: nobody reads it or keeps it alive.
+    pub(super) next_age_max: Duration,
     /// The node whose control connection was lost last.
     lost: Option<SocketAddr>,
     /// Probes of nodes in progress.
@@ -148,6 +152,7 @@ impl ControlPlane {
             drained: DrainedNodes::default(),
             moves: JoinSet::new(),
             next: None,
+            next_age_max: NEXT_AGE_MAX,
             lost: None,
             probes: Probes::default(),
             agreements: JoinSet::new(),
@@ -239,7 +244,8 @@ impl ControlPlane {
     /// # Errors
     /// No ring is known, no contact point has described one, and one of them is this proxy itself.
     async fn connect(&mut self) -> Option<Result<Session, Unfit>> {
-        if let Some(session) = self.next.take() {
+        let next = self.next.take().filter(|next| next.since.elapsed() < self.next_age_max);
+        if let Some(Substitute { session, .. }) = next {
             return Some(Ok(session));
         }
         let mut backoff = Backoff::new(RECONNECT_FIRST, RECONNECT_MAX);
@@ -264,7 +270,7 @@ impl ControlPlane {
 
     /// Known nodes in random order, those that are up first and those that are drained after them,
     /// then the contact points. The address whose connection was lost last comes after all others.
-    fn candidates(&mut self, config: &Config) -> Candidates {
+    pub(super) fn candidates(&mut self, config: &Config) -> Candidates {
         let mut nodes: Vec<Node> =
             self.ring.as_ref().map(|ring| ring.nodes.clone()).unwrap_or_default();
         let local = config.local_datacentre.as_deref();
@@ -395,34 +401,6 @@ impl ControlPlane {
         let nodes = routing.local_nodes().iter().filter_map(|id| routing.node(*id));
         let mut others = nodes.map(|node| node.host_id).filter(|other| *other != host_id);
         others.any(|other| !self.drained.contains(other) && !self.down.contains(other))
-    }
-
-    /// Begins to look for a control connection to a node that is not drained, if the present one
-    /// goes to a drained node. The present one stays until there is another.
-    pub(super) fn move_away(&mut self) {
-        let Some(ring) = &self.ring else { return };
-        if !self.drained.contains(ring.control_host_id) || !self.moves.is_empty() {
-            return;
-        }
-        let config = self.settings();
-        let is_usable = |node: &&Node| {
-            !self.drained.contains(node.host_id) && !self.down.contains(node.host_id)
-        };
-        let usable: HashSet<SocketAddr> =
-            ring.nodes.iter().filter(is_usable).map(|node| node.address).collect();
-        let mut candidates = self.candidates(&config);
-        candidates.nodes.retain(|address| usable.contains(address));
-        candidates.names.clear();
-        let metrics = Arc::clone(&self.metrics);
-        self.moves.spawn(async move {
-            try_round(config, candidates, metrics).await.ok().map(|(session, _)| session)
-        });
-    }
-
-    /// True if the node of the present control connection is drained.
-    pub(super) fn is_on_drained_node(&self) -> bool {
-        let control = self.ring.as_ref().map(|ring| ring.control_host_id);
-        control.is_some_and(|host_id| self.drained.contains(host_id))
     }
 
     /// Says which keyspaces have no replicas because ring and schema are too large for it, unless

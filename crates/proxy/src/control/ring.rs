@@ -200,6 +200,17 @@ async fn peers(connection: &mut Connection, limit: Duration) -> Result<Vec<Row>,
     }
 }
 
+/// The host id of the node.
+pub(super) async fn host_id(
+    connection: &mut Connection,
+    limit: Duration,
+) -> Result<u128, ControlError> {
+    let query = "SELECT host_id FROM system.local WHERE key = 'local'";
+    let rows = tables::read(connection, query, limit).await?;
+    let host_id = rows.first().and_then(|local| local.uuid("host_id"));
+    host_id.ok_or(ControlError::Incomplete("host_id"))
+}
+
 /// The name of the node's cluster, and the host ids of all nodes that it knows, itself included.
 pub(super) async fn members(
     connection: &mut Connection,

@@ -29,6 +29,7 @@ const NODES_MAX: usize = 32;
 const LOOK_UP_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Addresses to try.
+#[derive(Clone)]
 pub(super) struct Candidates {
     /// Known nodes, the best ones first.
     pub(super) nodes: Vec<SocketAddr>,

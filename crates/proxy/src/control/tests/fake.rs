@@ -45,6 +45,8 @@ pub(super) struct FakeState {
     pub(super) page_rows: usize,
     /// Number of queries answered.
     pub(super) queries: usize,
+    /// Number of times that nodes were asked for their own host id alone.
+    pub(super) introductions: usize,
     /// Number of inventories of the schema that were begun.
     pub(super) inventories: usize,
     /// A node that knows only the first schema version.
@@ -92,6 +94,7 @@ impl FakeRing {
             tells_ports: true,
             page_rows: 2,
             queries: 0,
+            introductions: 0,
             inventories: 0,
             behind: None,
             modes: None,
@@ -395,6 +398,7 @@ impl Server {
         state.queries += 1;
         let query = Query::decode(self.version, body).expect("query");
         let text = query.text;
+        state.introductions += usize::from(text.starts_with("SELECT host_id FROM system.local"));
         state.inventories += usize::from(text.contains("durable_writes"));
         let (columns, rows) = if text.contains("FROM system.local") {
             local(&state, self.host_id)

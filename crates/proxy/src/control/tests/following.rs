@@ -520,6 +520,52 @@ async fn a_drained_node_stays_drained_and_loses_the_control_connection() {
     bench.cluster_where(|state| state.drained.is_empty()).await;
 }
 
+/// Somebody waits for agreement all the time, so that the control connection stays. The session
+/// that is open for its place grows old meanwhile, and its node may end it.
+#[tokio::test]
+async fn a_drained_node_is_not_left_for_a_session_that_nobody_has_read_for_long() {
+    let mut ring = FakeRing::start(3).await;
+    let age_max = |plane: &mut ControlPlane| plane.next_age_max = Duration::from_millis(50);
+    let mut bench = Bench::start_prepared(&[ring.address(1)], None, |_| {}, age_max);
+    bench.cluster_where(|_| true).await;
+    eventually(|| bench.metrics.refreshes.get() > 0).await;
+    let (node, refreshes) = (node_id(&bench, 1), bench.metrics.refreshes.get());
+    ring.edit(|state| state.nodes[2].schema_version = 78);
+    for ticket in 0..3 {
+        let request = ControlRequest::AwaitSchemaAgreement { node, core: 0, ticket, table: None };
+        bench.ask(request).await;
+    }
+    bench.ask(ControlRequest::DrainNode { host_id: 1, drained: true }).await;
+    bench.cluster_where(|state| state.drained == [node]).await;
+    eventually(|| ring.state.lock().expect("lock").introductions > 2).await;
+    ring.edit(agree_as_at_first);
+    eventually(|| bench.metrics.refreshes.get() > refreshes).await;
+    ring.kill(1);
+    ring.add_keyspace("later");
+    ring.event(&schema_change("later"));
+    bench.cluster_where(|state| state.routing.keyspace("later").is_some()).await;
+    assert_eq!(bench.metrics.connections_lost.get(), 0);
+}
+
+/// The address of the other node leads to the drained one: a connection to it is no way out.
+#[tokio::test]
+async fn a_drained_node_is_not_left_for_itself() {
+    let mut ring = FakeRing::start(2).await;
+    ring.kill(2);
+    let elsewhere = bind_soon(ring.address(2)).await;
+    ring.serve(1, elsewhere);
+    let mut bench = started(&ring).await;
+    let (id, refreshes) = (node_id(&bench, 1), bench.metrics.refreshes.get());
+    let queries = ring.state.lock().expect("lock").queries;
+    bench.ask(ControlRequest::DrainNode { host_id: 1, drained: true }).await;
+    bench.cluster_where(|state| state.drained == [id]).await;
+    // Its ring in two queries, and its host id.
+    eventually(|| ring.state.lock().expect("lock").queries >= queries + 3).await;
+    bench.ask(ControlRequest::DrainNode { host_id: 1, drained: false }).await;
+    bench.cluster_where(|state| state.drained.is_empty()).await;
+    assert_eq!(bench.metrics.refreshes.get(), refreshes, "it has another control connection");
+}
+
 #[tokio::test]
 async fn the_last_node_that_takes_queries_is_not_drained() {
     let ring = FakeRing::start(2).await;
