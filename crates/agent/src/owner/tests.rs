@@ -11,9 +11,8 @@ use shunt_reactor::sim::{HostId, Options, SECOND, World};
 use shunt_reactor::{Accepted, CloseReason, ConnId, Service};
 
 use super::*;
-use crate::limits;
-=======
 use crate::answer;
+use crate::limits;
 use crate::offers::tests::connection;
 use crate::options::AgentOptions;
 

@@ -144,7 +144,7 @@ pub(super) fn modes_read(core: &mut Core, io: &mut Io, poll: Poll, heard: &Heard
         let before = &core.router.modes;
         let is_other = |table: &Table| routed.differs_on(before, &table.keyspace, &table.name);
         let plans = &mut core.fleet.transactions.plannings.plans;
-        plans.forget_where(|plan| plan.tables().into_iter().any(|table| is_other(table)));
+        plans.forget_where(|plan| plan.tables().into_iter().any(is_other));
     }
     core.router.modes = routed;
     pause::end_finished_wait(core, now_ns);
