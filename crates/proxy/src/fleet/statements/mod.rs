@@ -317,7 +317,7 @@ mod tests {
             own.place_of(&text(other));
         }
         assert_eq!((own.texts.len(), own.others.len()), (3, 1));
-        let next: Vec<usize> = (1..TEXTS_MAX).map(|other| own.place_of(&text(other))).collect();
+        let next: Vec<usize> = (1..=TEXTS_MAX).map(|other| own.place_of(&text(other))).collect();
         own.prepared(first, number, Some(b"id"));
         assert!(next.contains(&first) && own.texts.iter().all(|(_, text)| text.id.is_none()));
         let number = own.texts[first].number;
