@@ -31,7 +31,7 @@ use crate::multiget::send as multiget;
 use crate::plan::{After, Plan};
 use crate::reply;
 use crate::retained::Retained;
-use crate::route::{self, Choice};
+use crate::route::{self, Choice, WhenFull};
 use crate::router::Router;
 use crate::slow_queries::capture;
 use crate::transactions::{intake as transactions, pause};
@@ -407,7 +407,7 @@ fn send(
     (pool, plan): (PoolId, Plan),
 ) -> Forwarded {
     let Path { router, links, retained, context } = path;
-    let link = match route::choose(router, links, pool, &plan, None) {
+    let link = match route::choose(router, links, pool, &plan, None, WhenFull::Waits) {
         Choice::Link(link) => link,
         choice if !client.refuse_next => return Forwarded::Unsent(choice, plan),
         choice => match route::choose_after_wait(router, links, pool, &plan) {

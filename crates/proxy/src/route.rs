@@ -8,7 +8,7 @@
 
 mod choice;
 
-pub(crate) use choice::{Choice, choose, choose_after_wait, choose_among};
+pub(crate) use choice::{Choice, WhenFull, choose, choose_after_wait, choose_among};
 
 use shunt_language::transaction::{TEXT_BYTES_MAX, guard, mode};
 use shunt_topology::token;

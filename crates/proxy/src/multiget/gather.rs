@@ -17,7 +17,7 @@ use crate::multiget::{Gather, Mistake, Rows, merge};
 use crate::plan::Plan;
 use crate::reply::{self, Answer};
 use crate::retry::{failure, mode_change};
-use crate::route::{self, Choice};
+use crate::route::{self, Choice, WhenFull};
 use crate::slow_queries::capture;
 
 /// Handles the answer to a part: from a node, or from the proxy in its place.
@@ -219,8 +219,10 @@ fn send_whole(core: &mut Core, io: &mut Io, gather: &Gather) {
     if mode_change::is_taken(core, io, &pending, &gather.request) {
         return failure::fail(core, io, &pending, Outcome::Intercepted, mode_change::WHY);
     }
-    let mut choose =
-        |plan: &Plan| route::choose(&mut core.router, &core.links, gather.pool, plan, None);
+    let mut choose = |plan: &Plan| {
+        let (router, links) = (&mut core.router, &core.links);
+        route::choose(router, links, gather.pool, plan, None, WhenFull::Fails)
+    };
     let choice = match choose(&gather.plan) {
         // The original cannot wait as a client's next query can; any node with room will do.
         Choice::Full(_) => choose(&Plan { placement: None, ..gather.plan }),

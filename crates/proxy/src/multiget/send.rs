@@ -17,7 +17,7 @@ use crate::multiget::split::{self, Refused, Request, Run};
 use crate::multiget::{Gather, Part, gather};
 use crate::plan::{After, Plan, Work};
 use crate::prepared::ID_BYTES;
-use crate::route::{self, Choice};
+use crate::route::{self, Choice, WhenFull};
 
 /// Splits a request, if that is provably equal. `false`: it goes whole, and its plan has the route.
 #[cold]
@@ -183,7 +183,9 @@ fn plan_of(plan: &Plan, request: &Request<'_>, run: &Run<'_>, generation: u32) -
 /// The link of a part: to a replica of all its keys, or else as for any query.
 fn choose(core: &mut Core, pool: PoolId, plan: &Plan, run: &Run<'_>) -> Choice {
     match route::choose_among(&core.router, &core.links, pool, &run.replicas) {
-        Choice::Nothing => route::choose(&mut core.router, &core.links, pool, plan, None),
+        Choice::Nothing => {
+            route::choose(&mut core.router, &core.links, pool, plan, None, WhenFull::Waits)
+        }
         found => found,
     }
 }

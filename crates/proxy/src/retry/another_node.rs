@@ -9,7 +9,7 @@ use crate::link::Pending;
 use crate::metrics::Outcome;
 use crate::plan::Plan;
 use crate::retry::{failure, mode_change};
-use crate::route::{self, Choice};
+use crate::route::{self, Choice, WhenFull};
 use crate::slow_queries::capture;
 
 /// Sends a request once more, to the best node now. `avoid`: the node that did not execute it, to
@@ -33,8 +33,10 @@ pub(crate) fn send(
     if mode_change::is_taken(core, io, &pending, body) {
         return failure::fail(core, io, &pending, Outcome::Intercepted, mode_change::WHY);
     }
-    let mut choose =
-        |plan: &Plan| route::choose(&mut core.router, &core.links, pending.pool, plan, avoid);
+    let mut choose = |plan: &Plan| {
+        let (router, links) = (&mut core.router, &core.links);
+        route::choose(router, links, pending.pool, plan, avoid, WhenFull::Fails)
+    };
     let choice = match choose(&pending.plan) {
         // The request cannot wait as a client's next query can; any node with room will do.
         Choice::Full(_) => choose(&Plan { placement: None, ..pending.plan }),

@@ -20,6 +20,15 @@ pub(crate) enum Choice {
     Nothing,
 }
 
+/// The end of a request for which all of the right links are full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WhenFull {
+    /// It waits until there is room.
+    Waits,
+    /// It fails, or goes another way.
+    Fails,
+}
+
 /// The link for a request, among the open links of its pool. `avoid`: a node to use only as the
 /// last resort. Drained nodes get the request only if no other node can take it.
 #[inline]
@@ -29,9 +38,10 @@ pub(crate) fn choose(
     pool: PoolId,
     plan: &Plan,
     avoid: Option<NodeId>,
+    when_full: WhenFull,
 ) -> Choice {
     let choice = choose_in(router, links, pool, plan, avoid, Scope::Undrained);
-    if links.has_drained && !takes(links, choice, avoid) {
+    if links.has_drained && !takes(links, choice, avoid, when_full) {
         return choose_among_all(router, links, pool, plan, avoid);
     }
     choice
@@ -72,12 +82,12 @@ enum Scope {
     All,
 }
 
-/// True if the chosen node can take the request, now or after a wait. A repeated request cannot
+/// True if the chosen node can take the request, now or after a wait. Only clients' requests can
 /// wait for a full link, and none waits for a node that does not answer probes.
-fn takes(links: &Links, choice: Choice, avoid: Option<NodeId>) -> bool {
+fn takes(links: &Links, choice: Choice, avoid: Option<NodeId>, when_full: WhenFull) -> bool {
     match choice {
         Choice::Link(link) => is_responsive(links, link, avoid),
-        Choice::Full(link) => avoid.is_none() && is_responsive(links, link, None),
+        Choice::Full(link) => when_full == WhenFull::Waits && is_responsive(links, link, avoid),
         Choice::Nothing => false,
     }
 }

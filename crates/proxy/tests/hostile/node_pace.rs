@@ -164,6 +164,44 @@ fn a_query_that_has_waited_in_vain_goes_to_a_drained_node() {
     assert!(waited_ns > SECOND, "{waited_ns} ns: it waits for an undrained node first");
 }
 
+/// A query that a lost node did not answer cannot wait for a full link as a new one can.
+#[test]
+fn a_repeated_query_goes_to_a_drained_node_if_the_others_are_full() {
+    const STREAMS: u16 = 64;
+    let mut testbed = Testbed::bare(|options| {
+        options.nodes = 3;
+        options.config.in_flight_max = u32::from(STREAMS);
+    });
+    let clients = [testbed.started_offender(4), testbed.started_offender(4)];
+    testbed.run_for(SECOND);
+    let mut drain = |testbed: &mut Testbed, nodes: &[usize]| {
+        testbed.scene.drained = nodes.to_vec();
+        testbed.scene.post_cluster();
+        testbed.run_for(SECOND / 10);
+    };
+    drain(&mut testbed, &[1, 2]);
+    let swallow =
+        |request: &Request<'_>| if is_query(request) { Action::Silence } else { Action::Answer };
+    for node in [0, 1] {
+        let node = testbed.scene.nodes[node];
+        testbed.scene.world.post(node, StubMail::Hook(Some(Box::new(swallow))));
+    }
+    testbed.run_for(SECOND / 10);
+    for stream in 0..STREAMS as i16 {
+        testbed.send(clients[0], &bytes::query(4, stream, "TRUNCATE bench.kv"));
+    }
+    testbed.run_for(SECOND / 10);
+    drain(&mut testbed, &[2]);
+    testbed.send(clients[1], &bytes::query(4, 1, SELECT));
+    testbed.run_for(SECOND / 10);
+    assert!(testbed.take_answers(clients[1]).is_empty(), "the second node has it");
+    testbed.scene.world.kill(testbed.scene.nodes[1]);
+    testbed.run_for(SECOND / 10);
+    let answers = testbed.take_answers(clients[1]);
+    let found: Vec<u8> = answers.iter().map(|answer| answer.header.opcode).collect();
+    assert_eq!(found, [opcode::RESULT], "the drained node has room");
+}
+
 #[test]
 fn a_node_that_stops() {
     for aggregate in [false, true] {

@@ -15,7 +15,7 @@ use crate::ids::{ClientRef, PoolId};
 use crate::link::{Pending, PoolKey, Purpose, open, pools};
 use crate::metrics::QueryKind;
 use crate::plan::{After, Plan, Work};
-use crate::route::{self, Choice};
+use crate::route::{self, Choice, WhenFull};
 use crate::transactions::part::Part;
 
 /// Asks a statement. Its outcome comes later, once; `false`: it was not sent, and no outcome comes.
@@ -195,7 +195,8 @@ fn put(
     if !core.fleet.statements.in_flight.has_room(&whose) {
         return false;
     }
-    let link = match route::choose(&mut core.router, &core.links, pool, &plan, None) {
+    let (router, links) = (&mut core.router, &core.links);
+    let link = match route::choose(router, links, pool, &plan, None, WhenFull::Fails) {
         Choice::Link(link) => link,
         // Other clients may share the pool: what they leave no room for is theirs.
         Choice::Full(link) if is_fleets => link,
