@@ -96,7 +96,8 @@ pub(crate) fn shake(
                 encoder: session.encoder,
                 decoder: session.decoder,
             }));
-            (backend.back_off_ns, backend.is_told) = (limits::BACK_OFF_NS_MIN, false);
+            backend.back_off_ns = limits::BACK_OFF_NS_MIN;
+            backend.reasons.clear();
             backend.turns = Turns::default();
             (backend.heard_ns, backend.pinged_ns) = (io.now_ns(), io.now_ns());
             handover::control_up(dispatcher, io, index, session.instance);
@@ -152,8 +153,8 @@ pub(crate) fn lost(dispatcher: &mut Dispatcher, io: &mut Io, index: usize, why: 
     backend.link = Link::Down { until_ns: io.now_ns() + back_off_ns };
     backend.back_off_ns = (backend.back_off_ns * 2).min(limits::BACK_OFF_NS_MAX);
     backend.turns = Turns::default();
-    // After a loss, the next attempt may fail for a reason that says more.
-    if !std::mem::replace(&mut backend.is_told, !was_up) {
+    // A later attempt may fail for a reason that says more.
+    if backend.reasons.note(why) {
         warn!(backend = %backend.address, why, "an agent cannot be reached; it is tried again until it can");
     }
     if was_up {

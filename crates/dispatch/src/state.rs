@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use shunt_handover::message::{Decoder, Encoder, Message, Ticket};
+use shunt_handover::outage::Reasons;
 use shunt_handover::owner::{Owner, OwnerLimits};
 use shunt_handover::session::OwnerHandshake;
 use shunt_handover::turns::Turns;
@@ -154,8 +155,8 @@ pub(crate) struct Backend {
     pub(crate) pinged_ns: u64,
     /// Turns of requests with bodies while too much output is pending.
     pub(crate) turns: Turns,
-    /// The log already says that the agent cannot be reached.
-    pub(crate) is_told: bool,
+    /// Reasons for which the agent cannot be reached.
+    pub(crate) reasons: Reasons,
 }
 
 /// State of a control connection.
@@ -325,7 +326,7 @@ impl Backend {
             heard_ns: 0,
             pinged_ns: 0,
             turns: Turns::default(),
-            is_told: false,
+            reasons: Reasons::default(),
         }
     }
 

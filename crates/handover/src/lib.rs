@@ -36,6 +36,7 @@ mod deadlines;
 mod keys;
 pub mod limits;
 pub mod message;
+pub mod outage;
 pub mod owner;
 pub mod session;
 mod steer;

@@ -100,7 +100,8 @@ pub(crate) fn received(core: &mut Core, io: &mut Io, index: u32, data: &[u8]) ->
                     info!(agent = %agent.address, "connected to an agent");
                     let (encoder, decoder) = (Box::new(session.encoder), Box::new(session.decoder));
                     agent.control = Control::Open { conn: *conn, encoder, decoder };
-                    (agent.back_off_ns, agent.is_told) = (limits::AGENT_BACK_OFF_FIRST_NS, false);
+                    agent.back_off_ns = limits::AGENT_BACK_OFF_FIRST_NS;
+                    agent.reasons.clear();
                     agent.pinged_ns = io.now_ns();
                     // The agent knows by its first message that this is no link.
                     agent.send(io, Ticket(0), &Message::Ping);
@@ -167,11 +168,11 @@ pub(crate) fn lost(core: &mut Core, io: &mut Io, index: u32, why: &str) {
     agent.control = Control::Down { until_ns: io.now_ns() + back_off_ns };
     agent.back_off_ns = (agent.back_off_ns * 2).min(limits::AGENT_BACK_OFF_MAX_NS);
     let address = agent.address;
-    // After a loss, the next attempt may fail for a reason that says more.
-    if std::mem::replace(&mut agent.is_told, !was_up) {
-        debug!(agent = %address, why, "an agent cannot be reached");
-    } else {
+    // A later attempt may fail for a reason that says more.
+    if agent.reasons.note(why) {
         warn!(agent = %address, why, "an agent cannot be reached: its node is asked without it, and the agent tried again until it can");
+    } else {
+        debug!(agent = %address, why, "an agent cannot be reached");
     }
     if was_up {
         connections::control_lost(core, io, index);

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use shunt_handover::message::{Decoder, Encoder, Message, SEGMENTS, SEGMENTS_LZ4, Ticket};
+use shunt_handover::outage::Reasons;
 use shunt_handover::session::OwnerHandshake;
 use shunt_reactor::{ConnId, Io};
 use shunt_wire::cql::envelope::HEADER_BYTES;
@@ -19,8 +20,8 @@ pub(crate) struct Agent {
     /// Times of the last bytes from it and of the last probe.
     pub(super) heard_ns: u64,
     pub(super) pinged_ns: u64,
-    /// True if the log has said why it cannot be reached.
-    pub(super) is_told: bool,
+    /// Reasons for which it cannot be reached.
+    pub(super) reasons: Reasons,
     /// End of the time in which links bypass it, because one through it failed to open.
     pub(super) no_links_before_ns: u64,
 }
@@ -52,7 +53,7 @@ impl Agent {
             back_off_ns: limits::AGENT_BACK_OFF_FIRST_NS,
             heard_ns: 0,
             pinged_ns: 0,
-            is_told: false,
+            reasons: Reasons::default(),
             no_links_before_ns: 0,
         }
     }
