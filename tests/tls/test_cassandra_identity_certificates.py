@@ -134,6 +134,15 @@ def lets_in(connect, name: str) -> bool:
     return True
 
 
+def refused(connect, name: str) -> str:
+    """The text of a refusal, or nothing."""
+    try:
+        connect(name)
+    except NoHostAvailable as failed:
+        return str(failed)
+    return ""
+
+
 def refusal(connect, name: str) -> str:
     with pytest.raises(NoHostAvailable) as refused:
         connect(name)
@@ -183,7 +192,7 @@ def test_a_certificate_of_another_role_closes_the_clients(proxy, connect, author
     bob = connect("bob")
     give(proxy.directory, "ann", authority.client(seen_by_nodes("bob")))
     proxy.reload()
-    proxy.wait_until_it_says("a certificate with other names", "spiffe://test/ann")
+    proxy.wait_until_it_says("has changed to another role or certificate", "spiffe://test/ann")
     proxy.wait_until_it_says("closed a client", "identity_changed", "spiffe://test/ann")
     bob.execute("SELECT v FROM his.t")
     now = connect("ann")
@@ -202,8 +211,8 @@ def test_a_certificate_that_nodes_refuse_harms_its_own_clients_alone(proxy, conn
     bob = connect("bob")
     give(proxy.directory, "ann", Authority(tmp_path, name).client(seen_by_nodes("ann")))
     proxy.reload()
-    until(lambda: not lets_in(connect, "ann"), "the nodes refuse it", told=proxy.log_tail)
-    assert "the certificate of this client's identity" in refusal(connect, "ann")
+    # The driver quotes the quotes of the message. Before the new certificate counts, others are right or wrong.
+    until(lambda: "the certificate of this client" in refused(connect, "ann"), "the nodes refuse it", told=proxy.log_tail)
     bob.execute("SELECT v FROM his.t")
     connect("bob").set_keyspace("his")
     give(proxy.directory, "ann", authority.client(seen_by_nodes("ann")))

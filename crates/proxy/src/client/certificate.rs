@@ -184,7 +184,7 @@ pub(crate) fn reloaded(core: &mut Core, io: &mut Io) {
             client.identity = now;
         } else {
             let why = "its identity has another login now, or is gone from the configuration";
-            closing::close(core, io, slot, Closing::IdentityChanged, why);
+            closing::close_identity(core, io, slot, Closing::IdentityChanged, why);
         }
     }
     let cluster = core.router.cluster.as_ref();

@@ -69,6 +69,23 @@ pub(crate) fn close(core: &mut Core, io: &mut Io, slot: u32, closing: Closing, w
     gone(core, io, slot);
 }
 
+/// Closes a client of an identity. A client that waits for the answer to its STARTUP gets an ERROR:
+/// some drivers notice no end of a connection before that answer, and wait for a minute. An ERROR
+/// to a password would be taken for a wrong one.
+pub(crate) fn close_identity(core: &mut Core, io: &mut Io, slot: u32, closing: Closing, why: &str) {
+    let stream = core.clients.get(slot).and_then(|client| {
+        let switch = client.switch.filter(|switch| switch.login).map(|switch| switch.stream);
+        switch.or(client.held_login.as_ref().map(|held| held.stream))
+    });
+    match stream {
+        Some(stream) => {
+            let fault = Fault::overloaded(format!("Shunt: {why}"));
+            refuse_for(core, io, slot, stream, closing, &fault);
+        }
+        None => close(core, io, slot, closing, why),
+    }
+}
+
 /// Closes a client that would not take what is still written to it.
 pub(crate) fn abort(core: &mut Core, io: &mut Io, slot: u32, closing: Closing, why: &str) {
     tell_closed(core, io, slot, closing, why);

@@ -437,8 +437,8 @@ pub(crate) fn complete_switch(core: &mut Core, io: &mut Io, client: ClientRef, i
     core.clients.unstall(&core.context.metrics, client.slot, Stall::SWITCH);
 }
 
-/// Closes a client whose login no node has judged in time. Drivers take an ERROR here, whatever its
-/// code, for a wrong password, and some never try again.
+/// Closes a client whose login no node has judged in time. Drivers take an ERROR to a password,
+/// whatever its code, for a wrong one, and some never try again.
 pub(super) fn close_unchecked(core: &mut Core, io: &mut Io, slot: u32) {
     let is_held = core.clients.get(slot).is_some_and(|client| client.held_login.is_some());
     let why = if is_held {
@@ -447,7 +447,11 @@ pub(super) fn close_unchecked(core: &mut Core, io: &mut Io, slot: u32) {
         "no node could check its login in time"
     };
     core.context.metrics.clients_refused.of(Refusal::LoginUnchecked).add(1);
-    closing::close(core, io, slot, Closing::LoginUnchecked, why);
+    if core.clients.get(slot).is_some_and(|client| client.identity.is_some()) {
+        closing::close_identity(core, io, slot, Closing::LoginUnchecked, why);
+    } else {
+        closing::close(core, io, slot, Closing::LoginUnchecked, why);
+    }
 }
 
 /// Gives up logins and USEs that no node answered in time.
