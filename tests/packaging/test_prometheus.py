@@ -66,6 +66,10 @@ CASES = {
         {f"shunt_keyspaces_without_token_routing{{{PROXY}}}": "3x60"}, {f"shunt_keyspaces_without_token_routing{{{PROXY}}}": "0x60"}),
     "ShuntFleetNoLease": (
         {f"shunt_fleet_lease{{{FLEET}}}": "0x60"}, {f"shunt_fleet_lease{{{FLEET}}}": "1x60", f"shunt_fleet_lease{{{PROXY}}}": "0x60"}),
+    "ShuntOwnStatementsFail": (
+        {f'shunt_own_statement_outcomes_total{{outcome="ok",{FLEET}}}': "0+600x60", f'shunt_own_statement_outcomes_total{{outcome="timed_out",{FLEET}}}': "0+60x60"},
+        {f'shunt_own_statement_outcomes_total{{outcome="ok",{FLEET}}}': "0+600x60", f'shunt_own_statement_outcomes_total{{outcome="error",{FLEET}}}': "0+60x60",
+         f'shunt_own_statement_outcomes_total{{outcome="retried",{FLEET}}}': "0+60x60", f'shunt_own_statement_outcomes_total{{outcome="link_lost",{FLEET}}}': "0+1x60"}),
     "ShuntLockForeignRows": (
         {f"shunt_lock_foreign_tables{{{FLEET}}}": "1x60"}, {f"shunt_lock_foreign_tables{{{FLEET}}}": "0x60"}),
     "ShuntLockUnreadableRow": (

@@ -46,8 +46,7 @@ pub(crate) fn deliver(
     answer: &Answer<'_>,
     outcome: Outcome,
 ) {
-    context.metrics.outcomes.of(outcome).add(1);
-    context.metrics.in_flight.sub(1);
+    context.metrics.count_end(to.client, outcome);
     let time_ns = io.now_ns().saturating_sub(to.received_ns);
     let Some(client) = clients.find_mut(to.client) else {
         if to.client == ClientRef::PROXY || to.client == ClientRef::PART {

@@ -153,6 +153,10 @@ async fn metrics_can_be_parsed_and_are_right() {
     for core in &bench.cores {
         core.queries.of(QueryKind::Execute).add(5);
         core.outcomes.of(Outcome::Ok).add(4);
+        core.in_flight.add(1);
+        core.own_statements.sent.add(9);
+        core.own_statements.outcomes.of(Outcome::Ok).add(7);
+        core.own_statements.in_flight.add(2);
         core.latency_ns.record(1 << 20);
         core.latency_ns.record(1 << 36);
         core.queries_per_write.record(10);
@@ -178,6 +182,12 @@ async fn metrics_can_be_parsed_and_are_right() {
     };
     assert_eq!(value("shunt_queries", "shunt_queries_total{kind=\"execute\"}"), 10.0);
     assert_eq!(value("shunt_query_outcomes", "shunt_query_outcomes_total{outcome=\"ok\"}"), 8.0);
+    assert_eq!(value("shunt_in_flight", "shunt_in_flight{core=\"1\"}"), 1.0);
+    assert_eq!(value("shunt_own_statements", "shunt_own_statements_total"), 18.0);
+    let own = "shunt_own_statement_outcomes";
+    assert_eq!(value(own, &format!("{own}_total{{outcome=\"ok\"}}")), 14.0);
+    let own = "shunt_own_statements_in_flight";
+    assert_eq!(value(own, &format!("{own}{{core=\"1\"}}")), 2.0);
     assert_eq!(value("shunt_clients", "shunt_clients{core=\"1\"}"), 3.0);
     let labels = "node=\"10.0.0.0:9042\",datacentre=\"dc \\\"1\\\"\"";
     assert_eq!(value("shunt_node_queries", &format!("shunt_node_queries_total{{{labels}}}")), 42.0);

@@ -1,5 +1,6 @@
 //! The metrics in Prometheus's format, summed over cores unless a core label says otherwise.
 
+mod own_statements;
 mod tls;
 mod transactions;
 
@@ -44,6 +45,7 @@ impl Sources {
         self.locks(encoder)?;
         self.transactions(encoder)?;
         self.queries(encoder)?;
+        self.own_statements(encoder)?;
         self.multigets(encoder)?;
         self.handovers(encoder)?;
         self.nodes(encoder)?;
@@ -192,13 +194,6 @@ impl Sources {
         encoder.counter("shunt_lock_permission_checks", help, None, &permissions)?;
         let events = self.family(|core| &core.locks.events);
         encoder.counter("shunt_lock_events", "Events of locks.", None, &events)?;
-        let own = self.total(|core| core.own_statements.get()) as f64;
-        encoder.counter(
-            "shunt_own_statements",
-            "Statements of the proxy itself.",
-            None,
-            &[plain(own)],
-        )?;
         let shards = self.total(|core| core.locks.shards.get()) as f64;
         encoder.gauge(
             "shunt_fleet_shards",
@@ -269,7 +264,7 @@ impl Sources {
             &self.family(|core| &core.queries),
         )?;
         let outcomes = self.family(|core| &core.outcomes);
-        let help = "Requests answered, by outcome; retried and reprepared count in addition.";
+        let help = "Requests of clients, by outcome; retried and reprepared count in addition.";
         encoder.counter("shunt_query_outcomes", help, None, &outcomes)?;
         let routed = self.family(|core| &core.routed);
         encoder.counter(
@@ -279,7 +274,7 @@ impl Sources {
             &routed,
         )?;
         let in_flight = self.per_core(|core| core.in_flight.get() as f64);
-        encoder.gauge("shunt_in_flight", "Queries in flight.", None, &in_flight)?;
+        encoder.gauge("shunt_in_flight", "Queries of clients in flight.", None, &in_flight)?;
         let slow = self.total(|core| core.slow_queries.get()) as f64;
         let help = "Queries slower than slow_query_ms, or that nodes could not carry out in time.";
         encoder.counter("shunt_slow_queries", help, None, &[plain(slow)])?;
@@ -427,7 +422,7 @@ impl Sources {
         let renewed = "Links replaced to use new certificates.";
         let strangers = "Links refused because another node or cluster answered at the address.";
         let received = "Bytes received from the node.";
-        let timed_out = "Clients' queries that the node did not answer in time.";
+        let timed_out = "Queries that the node did not answer in time.";
         let counters: [(&str, &str, Option<Unit>, Number); 9] = [
             ("shunt_node_queries", "Queries sent to the node.", None, |node| &node.queries),
             ("shunt_node_writes", "Writes to links that contained queries.", None, |node| {

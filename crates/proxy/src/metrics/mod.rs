@@ -10,6 +10,7 @@ mod handover;
 mod locks;
 mod multiget;
 mod node;
+mod own_statements;
 mod transactions;
 
 pub use control::ControlMetrics;
@@ -17,6 +18,7 @@ pub use handover::{HandedOver, HandoverMetrics, StaysFor};
 pub use locks::{LockEvent, LockMetrics, Partitions, PermissionAnswer};
 pub use multiget::MultigetMetrics;
 pub use node::{NodeMetrics, NodeRegistry};
+pub use own_statements::OwnStatementMetrics;
 pub use shunt_tls_upkeep::{HandshakeResult, HeaderResult, Servers, TlsMetrics};
 pub use transactions::{Observation, TransactionEvent, TransactionMetrics};
 
@@ -24,6 +26,7 @@ use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicUsize;
 
+use crate::ids::ClientRef;
 pub use crate::multiget::reasons::{Lost, Whole};
 pub use shunt_admin::{
     Counter, Family, Gauge, Gauges, Histogram, Label, RequestKind as QueryKind, Snapshot,
@@ -238,14 +241,14 @@ pub struct CoreMetrics {
 
     /// Requests of clients.
     pub queries: Family<QueryKind, { QueryKind::COUNT }>,
-    /// Statements of the proxy itself; they count as requests too.
-    pub own_statements: Counter,
-    /// Ends and events of queries.
+    /// Ends and events of clients' requests.
     pub outcomes: Family<Outcome, { Outcome::COUNT }>,
     /// Choices of nodes for queries.
     pub routed: Family<Routing, { Routing::COUNT }>,
-    /// Queries in flight now.
+    /// Clients' requests in flight now.
     pub in_flight: Gauge,
+    /// Statements of the proxy itself.
+    pub own_statements: OwnStatementMetrics,
     /// Queries slower than `slow_query_ms`, or that nodes could not carry out in time.
     pub slow_queries: Counter,
     /// Nanoseconds from a request's decoding to its reply's encoding.
@@ -283,5 +286,22 @@ impl CoreMetrics {
     /// Metrics of core `core`, all zero.
     pub fn new(core: usize) -> Self {
         Self { core, ..Self::default() }
+    }
+
+    /// Counts an end or an event of a request, among those of its origin.
+    #[inline]
+    pub(crate) fn count_outcome(&self, origin: ClientRef, outcome: Outcome) {
+        let own = &self.own_statements;
+        let outcomes = if origin == ClientRef::PROXY { &own.outcomes } else { &self.outcomes };
+        outcomes.of(outcome).add(1);
+    }
+
+    /// Counts the end of a request, which is no longer in flight.
+    #[inline]
+    pub(crate) fn count_end(&self, origin: ClientRef, outcome: Outcome) {
+        self.count_outcome(origin, outcome);
+        let own = &self.own_statements;
+        let in_flight = if origin == ClientRef::PROXY { &own.in_flight } else { &self.in_flight };
+        in_flight.sub(1);
     }
 }

@@ -35,7 +35,7 @@ pub struct NodeMetrics {
     pub links_given_up: Family<GivenUp, { GivenUp::COUNT }>,
     /// Stream ids held now by queries that timed out.
     pub streams_orphaned: Gauge,
-    /// Clients' queries that the node did not answer in time.
+    /// Queries that the node did not answer in time.
     pub timed_out: Counter,
     /// Nanoseconds from sending a query to its answer.
     pub latency_ns: Histogram,

@@ -46,7 +46,7 @@ pub(crate) fn send(
         Choice::Link(link)
             if aggregate::send(&mut core.links, &mut core.retained, io, link, pending, body) =>
         {
-            core.context.metrics.outcomes.of(Outcome::Retried).add(1);
+            core.context.metrics.count_outcome(pending.client, Outcome::Retried);
         }
         Choice::Link(_) | Choice::Full(_) => {
             end(core, io, &pending, body, Outcome::Overloaded, "the other nodes are overloaded")

@@ -87,7 +87,7 @@ fn expire_requests(core: &mut Core, io: &mut Io, key: LinkKey) {
     }
 }
 
-/// Counts a client's query at the node that did not answer it.
+/// Counts a query at the node that did not answer it.
 fn note_late(core: &Core, at: LinkRef) {
     let node = core.links.find(at).and_then(|link| core.links.node(link.node));
     if let Some(node) = node {

@@ -86,7 +86,7 @@ pub(crate) fn repair(
     if !may_be_prepared(version, &pending, &bytes) {
         return give_to_another(core, io, node, pending, &bytes);
     }
-    core.context.metrics.outcomes.of(Outcome::Reprepared).add(1);
+    core.context.metrics.count_outcome(pending.client, Outcome::Reprepared);
     pending.reprepares += 1;
     let deadline_ns = pending.received_ns + core.context.timeout_ns(&pending.plan);
     let in_first_keyspace =

@@ -27,6 +27,7 @@ mod lost_requests;
 mod no_fleet;
 mod node_answers;
 mod node_pace;
+mod own_statements;
 mod pages;
 mod pool_shares;
 mod digests;

@@ -573,7 +573,7 @@ impl TransactionTestbed {
 
     /// Number of the proxy's own statements.
     pub fn own_statements(&self) -> u64 {
-        self.ring.testbed.scene.metrics[0].own_statements.get()
+        self.ring.testbed.scene.metrics[0].own_statements.sent.get()
     }
 
     /// Metrics of the proxy's only core.

@@ -396,6 +396,7 @@ impl Scene {
                     of_transactions.records.get(),
                     of_transactions.opening.get(),
                     metrics.in_flight.get(),
+                    metrics.own_statements.in_flight.get(),
                     metrics.locks.held.get(),
                     metrics.locks.waiting.get(),
                     (held.unread + held.backlog) as u64,
@@ -405,7 +406,7 @@ impl Scene {
                     left.push(format!("proxy {number} {core:?}: {} timers", held.timers));
                 }
                 if counts.iter().any(|count| *count > 0) {
-                    left.push(format!("proxy {number} {core:?}: transactions, records, openings, in flight, held, waiting, bytes: {counts:?}"));
+                    left.push(format!("proxy {number} {core:?}: transactions, records, openings, in flight, own, held, waiting, bytes: {counts:?}"));
                 }
             }
         }

@@ -479,6 +479,7 @@ impl Scene {
         for (core, metrics) in self.cores.iter().zip(&self.metrics) {
             assert!(self.world.host(*core).has_handed_back());
             assert_eq!(metrics.in_flight.get(), 0, "in flight");
+            assert_eq!(metrics.own_statements.in_flight.get(), 0, "own statements in flight");
             assert_eq!(metrics.clients_paused.get(), 0, "paused clients");
             let held = self.world.held(*core);
             assert_eq!((held.unread, held.backlog, held.retained), (0, 0, 0));

@@ -213,9 +213,8 @@ fn put(
         core.fleet.statements.in_flight.remove(stream);
         return false;
     }
-    let metrics = &core.context.metrics;
-    metrics.own_statements.add(1);
-    metrics.queries.of(plan.kind).add(1);
+    let metrics = &core.context.metrics.own_statements;
+    metrics.sent.add(1);
     metrics.in_flight.add(1);
     true
 }
