@@ -17,6 +17,7 @@ pub(crate) fn due(core: &mut Core, io: &mut Io) {
     table.tick(now, effects);
     recovery::tick(core, io);
     owner::retry_due(core, io);
+    planning::go_on_with_line(core, io);
     set_due(core, io);
 }
 

@@ -1,5 +1,7 @@
 //! A client that asks for more transactions than can run leaves others theirs.
 
+use std::sync::Arc;
+
 use shunt_proxy::config::Secret;
 use shunt_reactor::sim::{MICROSECOND, SECOND};
 use shunt_testing::bytes;
@@ -178,6 +180,44 @@ fn one_role_that_has_wide_transactions_planned_leaves_another_room_and_all_their
     assert_eq!(answer.opcode(), opcode::RESULT, "{answer:?}");
     ring.run_for(5 * SECOND);
     assert!(ring.bank.lock().unwrap().modes_read > before + 1, "they are read every two seconds");
+}
+
+/// Plannings that nobody answers end all at once, and free their places: of the long texts in line,
+/// each turn reads as many bytes as of other heavy requests.
+#[test]
+fn long_texts_in_line_are_planned_in_many_turns() {
+    const SMALL: i16 = 32;
+    const LONG: i16 = 20;
+    let change =
+        |options: &mut super::support::scene::SceneOptions| options.config.query_timeout_ms = 4_000;
+    let mut ring = TransactionTestbed::new(Bank::with(&[("bank", "t")]), change);
+    let eve = ring.client(None);
+    assert_eq!(ring.ask(eve, &put("bank.t", 1, 1)).opcode(), opcode::RESULT);
+    ring.bank.lock().unwrap().missing_unanswered = true;
+    let one = |stream: i16, blanks: usize| {
+        let commit = format!(";{}COMMIT", " ".repeat(blanks));
+        let text = put("bank.x", i32::from(stream), 1).replace("; COMMIT", &commit);
+        bytes::query(4, stream, &text)
+    };
+    ring.send(eve, &(0..SMALL).flat_map(|stream| one(stream, 1)).collect::<Vec<u8>>());
+    ring.run_for(SECOND);
+    (SMALL..SMALL + LONG).for_each(|stream| ring.send(eve, &one(stream, 900 << 10)));
+    ring.run_for(SECOND);
+    assert_eq!(ring.answers(eve).len(), 0, "they wait");
+    let metrics = Arc::clone(&ring.ring.testbed.scene.metrics[0]);
+    let first = metrics.own_statements.get();
+    let (mut before, mut most) = (first, 0);
+    let are_over = ring.ring.testbed.scene.world.run_until(20 * SECOND, |world| {
+        let now = metrics.own_statements.get();
+        most = most.max(now - before);
+        before = now;
+        world.host(eve).answers.len() == (SMALL + LONG) as usize
+    });
+    assert!(are_over, "some are not answered");
+    // Three questions begin a planning, and a fourth follows their answers.
+    let long = LONG as u64;
+    assert!(before - first >= 4 * long, "{} questions: they were not planned", before - first);
+    assert!(most < 2 * long, "a turn has asked {most} questions of {}", 3 * long);
 }
 
 /// A missing right is asked for each time: a client that causes this must not delay other roles'

@@ -52,7 +52,13 @@ impl PlanningLine {
         true
     }
 
-    /// Takes out the next transaction of a client for which there is room.
+    /// The next transaction of a client for which there is room.
+    pub(super) fn first(&self, has_room: impl Fn(&Arc<str>) -> bool) -> Option<u64> {
+        let who = self.turns.iter().find(|who| has_room(who))?;
+        self.clients.get(who)?.front().map(|waiting| waiting.job)
+    }
+
+    /// Takes that transaction out.
     pub(super) fn next(&mut self, has_room: impl Fn(&Arc<str>) -> bool) -> Option<u64> {
         let place = self.turns.iter().position(has_room)?;
         let who = self.turns.remove(place)?;
@@ -103,6 +109,8 @@ mod tests {
         let mut next = |full: &str| line.next(|who| &**who != full);
         assert_eq!([next(""), next(""), next("")], [Some(0), Some(3), Some(4)]);
         assert_eq!([next("ann"), next("ann")], [Some(5), None]);
+        assert_eq!([line.first(|_| true), line.first(|_| false)], [Some(1), None]);
+        let mut next = |full: &str| line.next(|who| &**who != full);
         assert_eq!([next(""), next(""), next("")], [Some(1), Some(2), None]);
         assert!(line.is_empty() && line.clients.is_empty() && line.turns.is_empty());
     }

@@ -2,7 +2,8 @@
 //!
 //! A plan is kept for [`KEPT_NS`], because tables change. A text is planned once for all who wait.
 //! A planning has no deadline: each question has one of its own, and there are few. Transactions
-//! whose client has as many texts planned as it may have wait in line ([`line`]).
+//! whose client has as many texts planned as it may have wait in line ([`line`]). Of the line, a
+//! turn reads no more bytes than of heavy requests.
 
 mod line;
 pub(super) mod texts;
@@ -20,7 +21,7 @@ use shunt_transactions::plan::{Draft, Outline, Plan, PreparedText};
 use shunt_transactions::request::Request;
 use shunt_wire::cql::message::{Consistency, ErrorMessage, ResultMessage, Rows, error_code};
 
-use super::{evaluation, levels, modes};
+use super::{TIMER, TransactionKeeper, evaluation, levels, modes};
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
 use crate::fleet::rights::question::{qualified, write_to};
@@ -157,17 +158,41 @@ fn refuse(core: &mut Core, waiter: Waiter) {
     give(core, waiter, Err(&fault.into()));
 }
 
-/// Has the texts planned that wait for it, as many as there is room for.
+/// Has the texts planned that wait for it, as many as there is room for. A call takes no more bytes
+/// than a turn reads of heavy requests, or one text that is longer; the timer is set for the rest.
 pub(super) fn serve_line(core: &mut Core, io: &mut Io) {
+    let mut taken = 0;
     loop {
-        let Plannings { planning, line, .. } = &mut core.fleet.transactions.plannings;
-        let Some(number) = line.next(|who| has_room(planning, who, false)) else { return };
-        let Some(job) = core.fleet.transactions.jobs.get(&number) else { continue };
+        let TransactionKeeper { plannings, jobs, wakes, .. } = &mut core.fleet.transactions;
+        let Plannings { planning, line, is_line_due, .. } = plannings;
+        let may_go = |who: &Arc<str>| has_room(planning, who, false);
+        let Some(number) = line.first(may_go) else { return *is_line_due = false };
+        let job = jobs.get(&number);
+        let bytes = job.map_or(0, |job| job.message.len());
+        if taken > 0 && taken + bytes > limits::HEAVY_TURN_BYTES_MAX {
+            *is_line_due = true;
+            // Timers of this time are over in this turn.
+            let at_ns = io.now_ns() + 1;
+            if wakes.wants(at_ns) {
+                io.set_timer(at_ns, TIMER);
+            }
+            return;
+        }
+        taken += bytes;
+        line.next(may_go);
+        let Some(job) = job else { continue };
         let (who, message) = (Arc::clone(&job.who), job.message.clone());
         // It was read when the transaction came.
         if let Ok(asked) = Request::decode(&message) {
             request(core, io, (asked.text, asked.keyspace), &who, Waiter::Job(number));
         }
+    }
+}
+
+/// Serves what an earlier turn has left in line.
+pub(super) fn go_on_with_line(core: &mut Core, io: &mut Io) {
+    if core.fleet.transactions.plannings.is_line_due {
+        serve_line(core, io);
     }
 }
 
@@ -556,7 +581,8 @@ fn end(core: &mut Core, io: &mut Io, number: u64, plan: Option<Arc<Plan>>) {
     for waiter in planning.waiting {
         give(core, waiter, plan.as_ref().ok_or(&failed));
     }
-    if !core.fleet.transactions.plannings.line.is_empty() {
+    let Plannings { line, is_line_due, .. } = &mut core.fleet.transactions.plannings;
+    if !line.is_empty() && !std::mem::replace(is_line_due, true) {
         core.fleet.transactions.effects.list.push(Effect::PlanWaiting);
     }
 }

@@ -50,4 +50,6 @@ pub(crate) struct Plannings {
     pub(crate) number: u64,
     /// Transactions that wait until their texts may be planned.
     pub(super) line: PlanningLine,
+    /// The line will be served: the effect is queued, or the timer is set.
+    pub(super) is_line_due: bool,
 }
