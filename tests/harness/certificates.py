@@ -94,6 +94,10 @@ class Authority:
         """What a proxy of a fleet shows to clients, and as a client to the other proxies."""
         return self._issue(name, f"subjectAltName = {','.join(HOSTS)}\nextendedKeyUsage = serverAuth, clientAuth\n", END)
 
+    def nameless(self) -> Pair:
+        """A server's certificate that clients accept for no host."""
+        return self._issue("nameless", "extendedKeyUsage = serverAuth\n", END)
+
     def _issue(self, name: str, extensions: str, end: str) -> Pair:
         self.number += 1
         stem = self.directory / f"{self.number}-{name}"

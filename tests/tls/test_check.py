@@ -5,7 +5,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from harness.certificates import EXPIRED
+from harness.certificates import EXPIRED, Authority
 from harness.proxy import binary
 
 UNUSABLE = 2
@@ -52,6 +52,23 @@ def test_files_that_cannot_be_used(authority, tmp_path):
                            (files(pair, pair.store(store, "secret")), "openssl pkcs12")]:
         code, said = check(*options)
         assert code == UNUSABLE and words in said, said
+
+
+def test_a_chain_that_is_broken(authority, tmp_path):
+    pair, other = authority.server(), Authority(tmp_path, "other")
+    chain = pair.certificate.read_bytes()
+    pair.certificate.write_bytes(chain + other.ca.read_bytes())
+    code, said = check(*files(pair))
+    assert code == UNUSABLE and f"tls_certificate {pair.certificate}: certificate 2 (`CN=other`) did not sign certificate 1" in said, said
+    pair.certificate.write_bytes(chain + authority.ca.read_bytes())
+    assert check(*files(pair)) == (0, "valid\n")
+
+
+def test_a_certificate_without_names_or_for_other_hosts(authority):
+    code, said = check(*files(authority.nameless()))
+    assert code == UNUSABLE and "`CN=nameless` has no subjectAltName" in said, said
+    code, said = check(*files(authority.server()), "--listen", "0.0.0.0:9042", "--advertise", "192.0.2.9:9042")
+    assert code == 0 and "is for localhost, 127.0.0.1, and clients reach 192.0.2.9: " in said, said
 
 
 @pytest.mark.parametrize("options, words", [

@@ -29,14 +29,19 @@ pub struct ListenerOptions {
 }
 
 impl ListenerOptions {
-    /// Checks the files. Returns warnings.
+    /// Checks the files. Returns warnings. `hosts` are names and addresses by which clients reach
+    /// the data path; none: these are not known.
     ///
     /// # Errors
     /// A file cannot be used.
-    pub fn check(self) -> Result<Vec<String>, TlsError> {
+    pub fn check(self, hosts: &[String]) -> Result<Vec<String>, TlsError> {
         let mut warnings = Vec::new();
-        for options in [self.clients, self.admin, self.locks_http].into_iter().flatten() {
+        let unknown: &[String] = &[];
+        let all = [(self.clients, hosts), (self.admin, unknown), (self.locks_http, unknown)];
+        for (options, hosts) in all {
+            let Some(options) = options else { continue };
             let server = Server::open(options)?;
+            warnings.extend(server.hosts_warning(hosts));
             warnings.extend(server.files().iter().filter_map(expires_soon));
             warnings.extend(server.warnings());
         }

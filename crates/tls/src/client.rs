@@ -291,10 +291,11 @@ impl Current {
         let config = match &files.pair {
             None => verified.with_no_client_auth(),
             Some((certificate, key)) => {
-                let (certified, facts) = files::certified_key(certificate, key, names.servers)?;
+                let (certified, facts, chain_warnings) =
+                    files::certified_key(certificate, key, names.servers)?;
                 all.push(facts);
                 subject = certified.cert.first().and_then(SubjectDigest::of);
-                warnings.extend(key.readers_warning());
+                warnings.extend(key.readers_warning().into_iter().chain(chain_warnings));
                 verified.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(certified)))
             }
         };

@@ -12,6 +12,7 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use crate::PROVIDER;
 use crate::certificate::{self, CertificateFile, Origin};
 use crate::error::TlsError;
+use crate::issuers;
 use crate::small_file::SmallFile;
 
 /// Largest file that is read.
@@ -51,8 +52,12 @@ impl File {
 
     /// A warning about a secret that anyone but its owner and its group has access to.
     pub(crate) fn readers_warning(&self) -> Option<String> {
-        let warning = self.content.readers_warning()?;
-        Some(format!("{} {}: {warning}", self.option, self.path.display()))
+        self.content.readers_warning().map(|warning| self.warning(&warning))
+    }
+
+    /// A warning about this file.
+    pub(crate) fn warning(&self, message: &str) -> String {
+        format!("{} {}: {message}", self.option, self.path.display())
     }
 
     /// The certificates of the file, at least one.
@@ -136,12 +141,12 @@ fn is_pkcs12(bytes: &[u8]) -> bool {
     rest.get(skipped..).is_some_and(|content| content.starts_with(&[2, 1, 3]))
 }
 
-/// A certificate with its key, checked, and the facts for pages.
+/// A certificate with its key, checked, the facts for pages, and warnings about its chain.
 pub(crate) fn certified_key(
     certificate: &File,
     key: &File,
     usage: &'static str,
-) -> Result<(CertifiedKey, CertificateFile), TlsError> {
+) -> Result<(CertifiedKey, CertificateFile, Vec<String>), TlsError> {
     let chain = certificate.certificates()?;
     let facts = Origin { usage, file: certificate }.check_chain(&chain, certificate::now_s())?;
     let private = key.private_key()?;
@@ -154,7 +159,8 @@ pub(crate) fn certified_key(
             Error::InvalidCertificate(_) => certificate.error("the certificate cannot be read"),
             _ => key.error("the key cannot be used: RSA, ECDSA (P-256, P-384, P-521) or Ed25519"),
         })?;
-    Ok((certified, facts))
+    let warnings = issuers::check_links(certificate, &certified.cert)?;
+    Ok((certified, facts, warnings))
 }
 
 /// CAs of a file, checked, and the facts for pages.

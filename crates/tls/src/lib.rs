@@ -16,6 +16,7 @@ mod fault;
 mod files;
 #[cfg(any(test, feature = "forgery"))]
 pub mod forgery;
+mod issuers;
 mod names;
 mod resumption;
 mod server;

@@ -11,6 +11,7 @@ use rustls::crypto::aws_lc_rs::Ticketer;
 use rustls::server::{
     NoServerSessionStorage, ProducesTickets, UnbufferedServerConnection, WebPkiClientVerifier,
 };
+use rustls_pki_types::CertificateDer;
 use shunt_reactor::{Session, SessionInfo};
 
 use crate::candidate::Candidate;
@@ -21,10 +22,13 @@ use crate::files::{self, File};
 use crate::names::NamedResolver;
 use crate::session::{FaultySession, TlsSession};
 use crate::tickets::TicketKeys;
-use crate::{PROVIDER, Reloaded, fault};
+use crate::{PROVIDER, Reloaded, fault, issuers};
 
 /// Tickets for each full handshake. A client that opens several connections gets several.
 const TICKETS: usize = 1;
+
+/// Names of the certificate that a warning shows.
+const HOSTS_SHOWN_MAX: usize = 4;
 
 /// Certificates that clients must show.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
@@ -158,6 +162,8 @@ pub(crate) struct Current {
     digests: Vec<[u8; 32]>,
     /// Digest that tickets are bound to.
     binding: [u8; 32],
+    /// The server's own.
+    certificate: CertificateDer<'static>,
     files: Vec<CertificateFile>,
     warnings: Vec<String>,
 }
@@ -216,7 +222,10 @@ impl Current {
     ) -> Result<Current, TlsError> {
         let (names, auth) = (&options.names, options.client_auth);
         let usage = names.clients;
-        let (certified, facts) = files::certified_key(&files.certificate, &files.key, usage)?;
+        let (certified, facts, chain_warnings) =
+            files::certified_key(&files.certificate, &files.key, usage)?;
+        let certificate = certified.cert[0].clone();
+        issuers::check_server(&files.certificate, &certificate)?;
         let mut all = vec![facts];
         let versions = ServerConfig::builder_with_provider(PROVIDER.clone())
             .with_safe_default_protocol_versions()
@@ -242,9 +251,9 @@ impl Current {
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = TICKETS;
         let secrets = [&files.key].into_iter().chain(&files.ticket_keys);
-        let warnings = secrets.filter_map(File::readers_warning).collect();
+        let warnings = secrets.filter_map(File::readers_warning).chain(chain_warnings).collect();
         let (config, digests) = (Arc::new(config), files.digests());
-        Ok(Current { config, digests, binding, files: all, warnings })
+        Ok(Current { config, digests, binding, certificate, files: all, warnings })
     }
 }
 
@@ -335,6 +344,28 @@ impl Server {
     /// Warnings about the files in use.
     pub fn warnings(&self) -> Vec<String> {
         self.current().warnings.clone()
+    }
+
+    /// A warning if clients that verify the host accept the certificate at none of these names and
+    /// addresses.
+    pub fn hosts_warning(&self, hosts: &[String]) -> Option<String> {
+        let current = self.current();
+        let certificate = &current.certificate;
+        if hosts.is_empty() || hosts.iter().any(|host| issuers::is_for(certificate, host)) {
+            return None;
+        }
+        let mut own = issuers::hosts(certificate).unwrap_or_default();
+        let more = if own.len() > HOSTS_SHOWN_MAX { ", .." } else { "" };
+        own.truncate(HOSTS_SHOWN_MAX);
+        let own = if own.is_empty() { "no host".to_owned() } else { own.join(", ") };
+        let hosts = hosts.join(", ");
+        let ServerOptions { names, certificate, .. } = &self.options;
+        Some(format!(
+            "{} {}: the certificate is for {own}{more}, and clients reach {hosts}: unless they \
+             connect by another of its names, add that to subjectAltName",
+            names.certificate,
+            certificate.display()
+        ))
     }
 
     /// The files of certificates in use.

@@ -94,13 +94,30 @@ pub fn check(config: &Config) -> Result<Vec<String>, TlsError> {
     if !idle.is_empty() {
         warnings.push(format!("tls is off, so these have no effect: {}", idle.join(", ")));
     }
-    warnings.extend(listener_options(config).check()?);
+    warnings.extend(listener_options(config).check(&known_hosts(config))?);
     warnings.extend(escape_from_certificates(config).map(str::to_owned));
     warnings.extend(config.identity.open_files());
     warnings.extend(open_admin(config));
     warnings.extend(open_admin_cql(config));
     warnings.extend(open_locks(config));
     Ok(warnings)
+}
+
+/// Names and addresses by which clients reach this proxy, as far as options name them. None if it
+/// has clients on any address of its host, or through balancers, and no address that drivers see.
+fn known_hosts(config: &Config) -> Vec<String> {
+    let listen = || config.listen.tcp.iter().map(|address| address.ip().to_canonical());
+    let is_open = listen().any(|address| address.is_unspecified());
+    if config.advertise.is_none() && (is_open || !config.proxy_protocol_from.is_empty()) {
+        return Vec::new();
+    }
+    let advertised = config.advertise.map(|address| address.ip().to_canonical());
+    let addresses = advertised.into_iter().chain(listen());
+    let known: Vec<_> = addresses.filter(|address| !address.is_unspecified()).collect();
+    let local = known.iter().any(|address| address.is_loopback()).then(|| "localhost".to_owned());
+    let mut hosts: Vec<String> = known.iter().map(ToString::to_string).chain(local).collect();
+    hosts.dedup();
+    hosts
 }
 
 /// A warning about clients in clear text, which need no certificate although those with TLS do.

@@ -246,6 +246,29 @@ fn a_check_warns_of_options_without_effect() {
 }
 
 #[test]
+fn a_certificate_for_other_hosts_is_warned_of() {
+    let placed = Placed::new();
+    let warnings = |listen: &str, advertise: Option<&str>| {
+        let address = |text: &str| text.parse::<std::net::SocketAddr>().expect("an address");
+        let mut config = Config { advertise: advertise.map(address), ..placed.config() };
+        config.listen.tcp = vec![address(listen)];
+        check(&config).expect("usable files")
+    };
+    assert_eq!(warnings("127.0.0.1:9042", None), Vec::<String>::new(), "it is for localhost");
+    assert_eq!(warnings("0.0.0.0:9042", None), Vec::<String>::new(), "clients use any address");
+    let warned = |hosts: &str| {
+        format!(
+            "tls_certificate {}: the certificate is for localhost, and clients reach {hosts}: \
+             unless they connect by another of its names, add that to subjectAltName",
+            placed.path("tls.crt").display()
+        )
+    };
+    assert_eq!(warnings("10.0.9.1:9042", None), [warned("10.0.9.1")]);
+    assert_eq!(warnings("0.0.0.0:9042", Some("10.9.9.9:9042")), [warned("10.9.9.9")]);
+    assert_eq!(warnings("[::1]:9042", Some("10.9.9.9:9042")), Vec::<String>::new());
+}
+
+#[test]
 fn admin_pages_that_others_can_read_are_warned_of() {
     let placed = Placed::new();
     placed.write("token", "a-token-of-20-letters");

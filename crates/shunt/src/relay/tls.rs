@@ -197,7 +197,7 @@ impl ClientTls {
 
 /// Warnings about files that can be used. The checks of the options report those that cannot.
 pub(super) fn file_warnings(files: ListenerOptions) -> Vec<String> {
-    files.check().unwrap_or_default()
+    files.check(&[]).unwrap_or_default()
 }
 
 /// A fault of an option that names a file.

@@ -49,6 +49,14 @@ impl Authority {
         Authority { pem, issuer: Issuer::new(params, key) }
     }
 
+    /// Another certificate of an authority, with the same name and key, which comes from this one.
+    pub(super) fn cross_sign(&self, name: &str, other: &Authority) -> String {
+        let mut params = CertificateParams::new(Vec::new()).expect("parameters");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.signed_by(other.issuer.key(), &self.issuer).expect("a certificate").pem()
+    }
+
     pub(super) fn issue(&self, edit: impl FnOnce(&mut CertificateParams)) -> Pair {
         let mut params = CertificateParams::new(Vec::new()).expect("parameters");
         edit(&mut params);

@@ -4,7 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use rcgen::{DnType, date_time_ymd};
 
-use super::authority::{Authority, Files, Pair, expired, not_yet_valid};
+use super::authority::{Authority, Files, Pair, client_names, expired, not_yet_valid};
 use crate::{Client, ClientAuth, ClientOptions, Server, Verify};
 
 /// Error of a server with this certificate and key, without the directory.
@@ -23,6 +23,7 @@ fn facts_of_files_are_known() {
     let ca = Authority::with("CA", |params| params.not_after = date_time_ymd(2090, 1, 1));
     let files = Files::new();
     let own = ca.issue(|params| {
+        client_names(params);
         params.distinguished_name.push(DnType::CommonName, "a server");
         params.not_after = date_time_ymd(2080, 1, 1);
     });

@@ -8,6 +8,7 @@ mod exhaustion;
 mod files;
 mod handshake;
 mod hostility;
+mod issuers;
 mod link;
 mod memory;
 mod records;
