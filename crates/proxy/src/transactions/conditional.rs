@@ -14,10 +14,11 @@
 //!    unknown outcome, the row is dropped, and the next statement begins at 1.
 //!
 //! This must never: decide by a row to which an unknown write may be outstanding; decide by a row
-//! whose values may have expired, or of a table that was dropped or emptied by a proxy, or of
-//! columns that were dropped more than a second ago, whatever the control connection heard of it,
-//! unless the node in turn is cut off from the others: it names the old version, which counts for
-//! another second; answer that a statement was applied where the next owner may read otherwise.
+//! whose values may have expired, except that a row read in a value's last second counts for 50 ms;
+//! decide by a row of a table that was dropped or emptied by a proxy, or of columns that were
+//! dropped more than a second ago, whatever the control connection heard of it, unless the node in
+//! turn is cut off from the others: it names the old version, which counts for another second;
+//! answer that a statement was applied where the next owner may read otherwise.
 //! [ADR 21](../../../../docs/adr/0021-conditional-statements-decided-by-rows-in-memory.md) has the
 //! reasons.
 
@@ -95,12 +96,16 @@ pub(super) fn start(core: &mut Core, io: &mut Io, number: u64) -> Result<Prerequ
     let known = key.map_or(Knowledge::Nothing, |key| keeper.rows.get(key, of, now_ns));
     let doubt = key.map(|key| keeper.rows.doubt(key)).unwrap_or_default();
     let needs_row = conditional.is_conditional() && !matches!(known, Knowledge::Row(_));
+    let before = job.conditional.as_deref();
+    let reads = ConditionalState::next_read(before, needs_row).ok_or_else(evaluation::expires)?;
     let row = if let Knowledge::Row(row) = &known { Some(row.clone()) } else { None };
     job.conditional = Some(Box::new(ConditionalState {
         key,
         of,
         known,
         asked_ns: now_ns,
+        answered_ns: 0,
+        reads,
         anew: None,
         row,
         is_refused: false,
@@ -119,20 +124,6 @@ pub(super) fn start(core: &mut Core, io: &mut Io, number: u64) -> Result<Prerequ
         Prerequisite::Row
     } else {
         Prerequisite::Name(now_ns.saturating_sub(NAMED_NS))
-    })
-}
-
-/// True if the row that the statement would be decided by was known before the schema changed, or
-/// may have expired since the statement began: nodes may take seconds to name the schema's version.
-pub(super) fn is_outdated(core: &Core, io: &mut Io, number: u64) -> bool {
-    let now_ns = io.read_clock_ns();
-    let keeper = &core.fleet.transactions;
-    let state = keeper.jobs.get(&number).map(|job| job.conditional.as_deref());
-    state.is_some_and(|state| {
-        state.is_none_or(|state| {
-            let Knowledge::Row(row) = &state.known else { return false };
-            state.of.epoch != keeper.rows.epoch() || now_ns >= row.until_ns()
-        })
     })
 }
 

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use shunt_reactor::Io;
 use shunt_transactions::catalogue::table_identity::{Identity, IdentityAnswer, IdentityKind};
+use shunt_transactions::conditional::row::{Knowledge, ReadRow};
 use shunt_transactions::guard::idempotency;
 use shunt_transactions::plan::{Plan, PlanDecision, RowRead};
 use shunt_transactions::request::Head;
@@ -173,6 +174,11 @@ pub(super) fn changed_just_now() -> Fault {
     Fault::new(FaultKind::Unserved, why)
 }
 
+pub(super) fn expires() -> Fault {
+    let why = "Shunt: a value of the row expires about now, and nodes took long to answer; nothing was written, ask again";
+    Fault::new(FaultKind::Unserved, why)
+}
+
 /// Counts an answer, and goes on after the last.
 fn count(core: &mut Core, io: &mut Io, number: u64) {
     let Some(job) = core.fleet.transactions.jobs.get_mut(&number) else { return };
@@ -317,7 +323,7 @@ pub(super) fn row_answered(
             .into(),
         ),
         Heard::Result(ResultMessage::Rows(rows)) => {
-            job.rows[usize::from(read)] = first_row(rows);
+            keep_row(job, usize::from(read), rows, io.now_ns());
             grow(core, number, raw.len()).err().map(Failure::from)
         }
         // The columns have changed since the statement was prepared. Sent as text, it needs no
@@ -355,6 +361,12 @@ pub(super) fn grow(core: &mut Core, number: u64, bytes: usize) -> Result<(), Fau
     Err(Fault::overloaded(why))
 }
 
+/// Keeps a row that was read, and when it came.
+fn keep_row(job: &mut Job, place: usize, rows: &Rows<'_>, now_ns: u64) {
+    job.rows[place] = first_row(rows);
+    job.conditional.iter_mut().for_each(|state| state.answered_ns = now_ns);
+}
+
 fn first_row(rows: &Rows<'_>) -> RowRead {
     let row = rows.rows().next()?.ok()?;
     Some(row.values().map(|value| value.map(Box::from)).collect())
@@ -372,6 +384,25 @@ fn of_node(error: &ErrorMessage<'_>) -> Failure {
     Failure::Node { code: error_code::OVERLOADED, message: why }
 }
 
+/// True if the row that a single statement would be decided by was known before the schema changed,
+/// or may have expired since the statement began: nodes may take seconds to name the schema's
+/// version.
+fn is_outdated(core: &Core, io: &mut Io, number: u64) -> bool {
+    let now_ns = io.read_clock_ns();
+    let keeper = &core.fleet.transactions;
+    let Some(job) = keeper.jobs.get(&number) else { return false };
+    let Some(state) = &job.conditional else { return true };
+    match &state.known {
+        Knowledge::Row(row) => state.of.epoch != keeper.rows.epoch() || now_ns >= row.until_ns(),
+        // A node decides, by its own row.
+        _ if job.is_observed => false,
+        Knowledge::Nothing | Knowledge::Settled => {
+            let seconds = job.rows.first().and_then(ReadRow::shortest_life);
+            state.may_have_expired(seconds, now_ns)
+        }
+    }
+}
+
 fn all_read(core: &mut Core, io: &mut Io, number: u64) {
     let keeper = &mut core.fleet.transactions;
     let Some(job) = keeper.jobs.get_mut(&number) else { return };
@@ -379,7 +410,7 @@ fn all_read(core: &mut Core, io: &mut Io, number: u64) {
     if let Some(plan) = job.plan.clone().filter(|plan| plan.draft.conditional.is_some()) {
         // The schema has changed since its row was written down, or its version is known now, or
         // the row may have expired.
-        if conditional::is_outdated(core, io, number) {
+        if is_outdated(core, io, number) {
             return read_single_row(core, io, number, &plan);
         }
         return match conditional::decide(core, io, number) {

@@ -91,3 +91,62 @@ fn a_condition_on_a_value_that_has_expired_meanwhile_does_not_hold() {
 fn a_row_that_has_expired_meanwhile_does_not_exist() {
     assert!(is_applied_after_the_row(INSERT));
 }
+
+/// A proxy that knows no row, at nodes with the value 1 in its last second.
+fn last_second() -> (TransactionTestbed, HostId<simulated::Client>) {
+    let bank = Bank::with(&[("bank", "t")]);
+    {
+        let mut bank = bank.lock().unwrap();
+        (bank.mode, bank.schema_versions) = (Some("conditional"), vec![[1; 16]]);
+        (bank.valued_us, bank.value_ttl) = (Some(1), Some(1));
+    }
+    let mut ring = TransactionTestbed::new(bank, |_| {});
+    let client = ring.client(None);
+    // The plan and the version of the schema are known.
+    let answer = ring.ask(client, &UPDATE.replace("IF v = 1", "IF v = 3"));
+    assert_eq!(answer.rows()[0][0].as_deref(), Some(&[0][..]));
+    (ring, client)
+}
+
+/// True if the statement is applied. The row is read while its value is there, and a node names the
+/// version of the schema only when the value has expired.
+fn is_applied_after_the_value(text: &str) -> bool {
+    let (mut ring, client) = last_second();
+    let (bank, nodes) = (Arc::clone(&ring.bank), 0..ring.ring.testbed.scene.nodes.len());
+    // The version that was named then is too old for the statement.
+    ring.run_for(2 * SECOND);
+    bank.lock().unwrap().versions_unanswered = nodes.collect();
+    let before = rows_read(&ring);
+    ring.send(client, &bytes::query(4, 1, text));
+    let world = &mut ring.ring.testbed.scene.world;
+    assert!(world.run_until(SECOND, |_| bank.lock().unwrap().rows_read > before), "it is not read");
+    ring.run_for(BEFORE_NS);
+    assert_eq!(ring.answers(client).len(), 0, "it waits for the version");
+    {
+        let mut bank = bank.lock().unwrap();
+        bank.versions_unanswered.clear();
+        bank.valued_us = None;
+    }
+    ring.ring.testbed.answered(client, 1);
+    assert_eq!(rows_read(&ring), before + 2, "the row is read again");
+    ring.answers(client)[0].rows()[0][0].as_deref() == Some(&[1])
+}
+
+#[test]
+fn a_condition_on_a_value_that_has_expired_since_it_was_read_does_not_hold() {
+    assert!(!is_applied_after_the_value(UPDATE));
+}
+
+#[test]
+fn a_row_that_has_expired_since_it_was_read_does_not_exist() {
+    assert!(is_applied_after_the_value(INSERT));
+}
+
+#[test]
+fn a_value_in_its_last_second_is_read_once_if_nodes_answer_at_once() {
+    let (mut ring, client) = last_second();
+    let before = rows_read(&ring);
+    let answer = ring.ask(client, UPDATE);
+    assert_eq!(answer.rows()[0][0].as_deref(), Some(&[1][..]), "{answer:?}");
+    assert_eq!(rows_read(&ring), before + 1);
+}

@@ -67,6 +67,8 @@ pub struct Bank {
     pub reads_unanswered: bool,
     /// Timestamp of the value 1 in each row.
     pub valued_us: Option<i64>,
+    /// Its remaining TTL in seconds.
+    pub value_ttl: Option<i32>,
     /// Number of reads of a row by which a statement is decided.
     pub rows_read: usize,
     /// Versions of the schema that the nodes name in turn; empty: the ring's.
@@ -159,10 +161,12 @@ const VALUED: [(&str, &[u8]); 3] =
     [("v", native::INT), ("ttl(v)", native::INT), ("writetime(v)", native::BIGINT)];
 
 /// Makes such a row.
-fn valued(written_us: i64) -> Vec<u8> {
+fn valued(written_us: i64, ttl: Option<i32>) -> Vec<u8> {
+    let ttl = ttl.map(i32::to_be_bytes);
     bytes::body(|out| {
         let mut writer = RowsWriter::new(out, "bank", "t", &VALUED);
-        writer.value(Some(&1i32.to_be_bytes())).value(None).value(Some(&written_us.to_be_bytes()));
+        writer.value(Some(&1i32.to_be_bytes())).value(ttl.as_ref().map(|ttl| &ttl[..]));
+        writer.value(Some(&written_us.to_be_bytes()));
         writer.finish();
     })
 }
@@ -289,7 +293,7 @@ impl Bank {
             }
             self.rows_read += usize::from(text.contains("WRITETIME(v)"));
             if let Some(valued_us) = self.valued_us.filter(|_| text.contains("WRITETIME(v)")) {
-                return answer(request, &valued(valued_us));
+                return answer(request, &valued(valued_us, self.value_ttl));
             }
             let columns = if text.contains("WRITETIME(v)") { &VALUED[..] } else { &VALUED[..1] };
             let body = bytes::body(|out| RowsWriter::new(out, "bank", "t", columns).finish());

@@ -81,6 +81,14 @@ impl ReadRow {
         Some(row)
     }
 
+    /// The shortest remaining TTL of the values that the statement's SELECT has returned, seconds;
+    /// none for ever. It is rounded up.
+    pub fn shortest_life(read: &Option<Cells>) -> Option<u32> {
+        let ttls = read.iter().flatten().skip(1).step_by(3).flatten();
+        let seconds = ttls.filter_map(|ttl| Some(i32::from_be_bytes(ttl[..].try_into().ok()?)));
+        seconds.map(|seconds| seconds.max(1).cast_unsigned()).min()
+    }
+
     /// Shortens the TTLs by the time since the row was asked for, so that rewriting the row never
     /// extends them.
     pub fn pass(&mut self, passed_ns: u64) {
