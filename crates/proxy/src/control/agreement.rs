@@ -21,6 +21,7 @@ use tracing::debug;
 use super::access::Access;
 use super::error::ControlError;
 use super::event_queue::{EVENTS_BYTES_MAX, EVENTS_MAX};
+use super::ring::SchemaVersions;
 use super::state::TableName;
 use super::{handshake, ring};
 use crate::limits;
@@ -55,8 +56,9 @@ struct Waiting {
     waiter: Waiter,
     number: u64,
     deadline: Instant,
-    /// The nodes that have the change; `None`: the node that made it is not known to be the one
-    /// that is asked, and all nodes must have one version.
+    /// Host id of the node that made the change, if it is known. No other node's answer counts.
+    maker: Option<u128>,
+    /// The nodes that have the change; `None`: all nodes must have one version.
     spread: Option<Spread>,
 }
 
@@ -82,32 +84,42 @@ pub(super) enum Waiter {
 /// after it, so each version that such a node has from then on contains the change, and each node
 /// with such a version has it too. A schema without the change is one of these only if somebody has
 /// taken the change back.
-#[derive(Debug, Default)]
+///
+/// Only the node that made the change tells where it is. An address or a control connection may
+/// lead to another node, to which its own old version would look like one with the change.
+#[derive(Debug)]
 pub(super) struct Spread {
+    maker: u128,
     nodes: HashSet<u128>,
     versions: HashSet<u128>,
 }
 
 impl Spread {
-    /// Takes in the versions that the node which made the change tells: first its own, with its
-    /// host id, then those of its peers. True if all nodes but those that are down have the change.
-    pub(super) fn see(&mut self, versions: &[(u128, u128)], down: &HashSet<u128>) -> bool {
-        self.nodes.extend(versions.first().map(|(maker, _)| maker));
-        loop {
-            let before = (self.nodes.len(), self.versions.len());
-            for (host_id, version) in versions {
-                if self.versions.contains(version) {
-                    self.nodes.insert(*host_id);
-                } else if self.nodes.contains(host_id) && self.versions.len() < VERSIONS_MAX {
-                    self.versions.insert(*version);
-                }
-            }
-            if (self.nodes.len(), self.versions.len()) == before {
-                break;
+    /// A change that the node with this host id has made.
+    pub(super) fn of(maker: u128) -> Self {
+        Self { maker, nodes: HashSet::from([maker]), versions: HashSet::new() }
+    }
+
+    /// Takes in the versions that a node tells. True if the node is the one that made the change,
+    /// and all nodes but those that are down have the change. A node whose version is not known
+    /// does not have it, unless it had it before.
+    pub(super) fn see(&mut self, told: &SchemaVersions, down: &HashSet<u128>) -> bool {
+        if told.asked != self.maker {
+            return false;
+        }
+        // The nodes that this call adds give no versions: two passes are enough.
+        for (host_id, version) in &told.nodes {
+            if self.nodes.contains(host_id) && self.versions.len() < VERSIONS_MAX {
+                self.versions.extend(*version);
             }
         }
-        let mut up = versions.iter().filter(|(host_id, _)| !down.contains(host_id));
-        up.all(|(host_id, _)| self.nodes.contains(host_id))
+        for (host_id, version) in &told.nodes {
+            if version.is_some_and(|version| self.versions.contains(&version)) {
+                self.nodes.insert(*host_id);
+            }
+        }
+        let mut up = told.nodes.keys().filter(|host_id| !down.contains(host_id));
+        up.all(|host_id| self.nodes.contains(host_id))
     }
 }
 
@@ -122,7 +134,7 @@ impl Agreement {
     /// Adds a waiter; the next check is due at once, unless one is scheduled. An event takes the
     /// place of an equal one, and has its deadline. Returns the answers that are due at once,
     /// because there is no more room: to the oldest events, or to this core. `spread` is given if
-    /// the node that is asked has made the change.
+    /// it is known which node has made the change.
     pub(super) fn ask(
         &mut self,
         waiter: Waiter,
@@ -151,9 +163,10 @@ impl Agreement {
             }
             Waiter::Core { .. } => {}
         }
+        let maker = spread.as_ref().map(|spread| spread.maker);
         let spread = spread.filter(|_| self.spreads < SPREADS_MAX);
         self.spreads += usize::from(spread.is_some());
-        self.waiting.push(Waiting { waiter, number: self.next_number, deadline, spread });
+        self.waiting.push(Waiting { waiter, number: self.next_number, deadline, maker, spread });
         self.next_number += 1;
         self.next_check.get_or_insert(now);
         answers
@@ -188,17 +201,17 @@ impl Agreement {
     pub(super) fn finish_check(
         &mut self,
         asked: u64,
-        versions: &[(u128, u128)],
+        told: &SchemaVersions,
         down: &HashSet<u128>,
         now: Instant,
     ) -> Vec<Answer> {
-        let (mut answers, all_agree) = (Vec::new(), agree(versions, down));
+        let (mut answers, all_agree) = (Vec::new(), agree(told, down));
         for mut waiting in std::mem::take(&mut self.waiting) {
             let is_asked = waiting.number < asked;
             let agreed = is_asked
                 && match &mut waiting.spread {
-                    Some(spread) => spread.see(versions, down),
-                    None => all_agree,
+                    Some(spread) => spread.see(told, down),
+                    None => all_agree && waiting.maker.is_none_or(|maker| maker == told.asked),
                 };
             match agreed || is_asked && waiting.deadline <= now {
                 true => answers.push(Answer { waiter: waiting.waiter, agreed }),
@@ -220,19 +233,23 @@ impl Agreement {
     }
 }
 
-/// True if all nodes but those that are down have the same version.
-fn agree(versions: &[(u128, u128)], down: &HashSet<u128>) -> bool {
-    let mut versions =
-        versions.iter().filter(|(host_id, _)| !down.contains(host_id)).map(|(_, version)| version);
-    let first = versions.next();
-    versions.all(|version| Some(version) == first)
+/// True if all nodes but those that are down have the version of the node that was asked.
+fn agree(told: &SchemaVersions, down: &HashSet<u128>) -> bool {
+    let own = told.nodes.get(&told.asked).copied().flatten();
+    let mut up = told.nodes.iter().filter(|(host_id, _)| !down.contains(host_id));
+    own.is_some() && up.all(|(_, version)| *version == own)
 }
 
-/// Waits, on a separate connection, until the node at `address` sees that all nodes have the
-/// change that it made; `false` if it did not in time. A busy node may need longer than a step may
-/// take, and is asked again.
-pub(super) async fn seen_by(address: SocketAddr, access: &Access, down: &HashSet<u128>) -> bool {
-    let mut spread = Spread::default();
+/// Waits, on a separate connection, until the node `maker` at `address` sees that all nodes have
+/// the change that it made; `false` if it did not in time. A busy node may need longer than a step
+/// may take, and is asked again.
+pub(super) async fn seen_by(
+    maker: u128,
+    address: SocketAddr,
+    access: &Access,
+    down: &HashSet<u128>,
+) -> bool {
+    let mut spread = Spread::of(maker);
     let poll = async {
         loop {
             match poll_versions(address, access, &mut spread, down).await {
@@ -260,8 +277,8 @@ async fn poll_versions(
 ) -> Result<(), ControlError> {
     let mut session = handshake::connect(address, access).await?;
     loop {
-        let versions = ring::schema_versions(&mut session.connection, access.limit).await?;
-        if spread.see(&versions, down) {
+        let told = ring::schema_versions(&mut session.connection, access.limit).await?;
+        if spread.see(&told, down) {
             return Ok(());
         }
         sleep(PAUSE).await;
@@ -275,6 +292,12 @@ mod tests {
     /// Host ids and versions that agree, and others that do not.
     const ONE: &[(u128, u128)] = &[(1, 7), (2, 7)];
     const TWO: &[(u128, u128)] = &[(1, 7), (2, 8)];
+
+    /// What node 1 tells: its own version first, then the rows of its peers.
+    fn told(rows: &[(u128, u128)]) -> SchemaVersions {
+        let peers = rows[1..].iter().map(|(host_id, version)| (*host_id, Some(*version)));
+        SchemaVersions::new(rows[0].0, Some(rows[0].1), peers)
+    }
 
     fn up() -> HashSet<u128> {
         HashSet::new()
@@ -294,7 +317,7 @@ mod tests {
         let asked = agreement.start_check();
         assert_eq!(agreement.ask(core(1, 8), None, now), []);
         assert_eq!(
-            agreement.finish_check(asked, ONE, &up(), now),
+            agreement.finish_check(asked, &told(ONE), &up(), now),
             [Answer { waiter: core(0, 7), agreed: true }]
         );
         assert_eq!(agreement.due(), Some(now + PAUSE));
@@ -306,10 +329,10 @@ mod tests {
         let mut agreement = Agreement::default();
         assert_eq!(agreement.ask(core(2, 9), None, now), []);
         let asked = agreement.start_check();
-        assert_eq!(agreement.finish_check(asked, TWO, &up(), now), []);
+        assert_eq!(agreement.finish_check(asked, &told(TWO), &up(), now), []);
         let late = now + LIMIT;
         assert_eq!(
-            agreement.finish_check(asked, TWO, &up(), late),
+            agreement.finish_check(asked, &told(TWO), &up(), late),
             [Answer { waiter: core(2, 9), agreed: false }]
         );
         assert_eq!(agreement.due(), None);
@@ -340,10 +363,10 @@ mod tests {
         for _ in 0..3 {
             assert_eq!(agreement.ask(event(1), None, now + PAUSE), []);
         }
-        assert_eq!(agreement.finish_check(asked, ONE, &up(), now), []);
+        assert_eq!(agreement.finish_check(asked, &told(ONE), &up(), now), []);
         let asked = agreement.start_check();
         let answer = Answer { waiter: event(1), agreed: false };
-        assert_eq!(agreement.finish_check(asked, TWO, &up(), now + LIMIT), [answer]);
+        assert_eq!(agreement.finish_check(asked, &told(TWO), &up(), now + LIMIT), [answer]);
     }
 
     #[test]
@@ -377,10 +400,10 @@ mod tests {
 
     #[test]
     fn a_change_has_spread_once_each_node_had_it_for_a_moment() {
-        let mut spread = Spread::default();
+        let mut spread = Spread::of(1);
         let mut see = |of: [u128; 4]| {
             let versions: Vec<(u128, u128)> = (1..).zip(of).collect();
-            spread.see(&versions, &HashSet::from([4]))
+            spread.see(&told(&versions), &HashSet::from([4]))
         };
         assert!(!see([10, 9, 9, 9]), "the first node has made the change");
         assert!(!see([11, 10, 9, 9]), "the second node has it, and another change came");
@@ -388,9 +411,9 @@ mod tests {
         assert!(!see([13, 21, 8, 9]), "the second has a change of its own");
         assert!(see([14, 22, 21, 9]), "the third follows the second; the fourth is down");
         // The maker's own versions are not the only ones, whatever the order of the nodes.
-        let mut spread = Spread::default();
-        assert!(!spread.see(&[(1, 10), (3, 9), (2, 10)], &up()));
-        assert!(spread.see(&[(1, 11), (3, 21), (2, 21)], &up()));
+        let mut spread = Spread::of(1);
+        assert!(!spread.see(&told(&[(1, 10), (3, 9), (2, 10)]), &up()));
+        assert!(spread.see(&told(&[(1, 11), (3, 21), (2, 21)]), &up()));
     }
 
     #[test]
@@ -398,38 +421,81 @@ mod tests {
         let now = Instant::now();
         let mut agreement = Agreement::default();
         for ticket in 0..=SPREADS_MAX as u64 {
-            assert_eq!(agreement.ask(core(0, ticket), Some(Spread::default()), now), []);
+            assert_eq!(agreement.ask(core(0, ticket), Some(Spread::of(1)), now), []);
         }
         let asked = agreement.start_check();
-        assert_eq!(agreement.finish_check(asked, TWO, &up(), now), []);
-        let followed = [(1, 9), (2, 7)];
+        assert_eq!(agreement.finish_check(asked, &told(TWO), &up(), now), []);
+        let followed = told(&[(1, 9), (2, 7)]);
         assert_eq!(agreement.finish_check(asked, &followed, &up(), now).len(), SPREADS_MAX);
         assert_eq!((agreement.waiting.len(), agreement.spreads), (1, 0));
-        assert_eq!(agreement.finish_check(asked, ONE, &up(), now).len(), 1);
+        assert_eq!(agreement.finish_check(asked, &told(ONE), &up(), now).len(), 1);
     }
 
     #[test]
     fn one_version_is_agreement() {
         for (versions, is_agreed) in [(ONE, true), (TWO, false)] {
-            assert_eq!(agree(versions, &up()), is_agreed);
-            assert_eq!(Spread::default().see(versions, &up()), is_agreed);
-            assert!(Spread::default().see(versions, &HashSet::from([2])), "a node is down");
+            let told = told(versions);
+            assert_eq!(agree(&told, &up()), is_agreed);
+            assert_eq!(Spread::of(1).see(&told, &up()), is_agreed);
+            assert!(Spread::of(1).see(&told, &HashSet::from([2])), "a node is down");
         }
+    }
+
+    #[test]
+    fn a_second_row_of_a_node_does_not_bring_the_change_to_others() {
+        for rows in [[(1, 1), (1, 0), (2, 0), (3, 0)], [(1, 1), (2, 1), (2, 0), (3, 0)]] {
+            let mut spread = Spread::of(1);
+            for _ in 0..3 {
+                assert!(!spread.see(&told(&rows), &up()), "{rows:?}");
+            }
+            assert!(!agree(&told(&rows), &up()), "{rows:?}");
+        }
+        let of_maker = [(1, 1), (1, 0), (2, 1)];
+        assert!(Spread::of(1).see(&told(&of_maker), &up()) && agree(&told(&of_maker), &up()));
+        let of_peer = [(1, 1), (2, 1), (2, 0)];
+        assert!(!Spread::of(1).see(&told(&of_peer), &up()), "either row may be the remnant");
+        assert!(Spread::of(1).see(&told(&of_peer), &HashSet::from([2])));
+    }
+
+    #[test]
+    fn a_node_without_a_version_does_not_have_the_change() {
+        let peers = [(2, Some(1)), (3, None)];
+        let of_peer = SchemaVersions::new(1, Some(1), peers);
+        assert!(!Spread::of(1).see(&of_peer, &up()) && !agree(&of_peer, &up()));
+        let of_maker = SchemaVersions::new(1, None, [(2, Some(1)), (3, Some(1))]);
+        assert!(!Spread::of(1).see(&of_maker, &up()) && !agree(&of_maker, &up()));
+        let of_none = SchemaVersions::new(1, None, [(2, None)]);
+        assert!(!Spread::of(1).see(&of_none, &up()) && !agree(&of_none, &up()));
+    }
+
+    #[test]
+    fn another_node_than_the_maker_does_not_tell_where_the_change_is() {
+        let now = Instant::now();
+        let mut agreement = Agreement::default();
+        let most = SPREADS_MAX as u64;
+        for ticket in 0..=most {
+            assert_eq!(agreement.ask(core(0, ticket), Some(Spread::of(2)), now), []);
+        }
+        let asked = agreement.start_check();
+        assert_eq!(agreement.finish_check(asked, &told(ONE), &up(), now), []);
+        let of_maker = SchemaVersions::new(2, Some(7), [(1, Some(7))]);
+        let answers = agreement.finish_check(asked, &of_maker, &up(), now);
+        assert!(answers.len() as u64 == most + 1 && answers.iter().all(|answer| answer.agreed));
     }
 
     #[test]
     fn a_core_waits_for_no_other_change_than_its_own() {
         let now = Instant::now();
         let mut agreement = Agreement::default();
-        let spread = Some(Spread::default());
+        let spread = Some(Spread::of(1));
         assert_eq!(agreement.ask(core(0, 1), spread, now), []);
         assert_eq!(agreement.ask(event(2), None, now), []);
         let asked = agreement.start_check();
-        assert_eq!(agreement.finish_check(asked, TWO, &up(), now), []);
-        let followed = [(1, 9), (2, 7)];
+        assert_eq!(agreement.finish_check(asked, &told(TWO), &up(), now), []);
+        let followed = told(&[(1, 9), (2, 7)]);
         let answer = Answer { waiter: core(0, 1), agreed: true };
         assert_eq!(agreement.finish_check(asked, &followed, &up(), now), [answer]);
         let answer = Answer { waiter: event(2), agreed: true };
-        assert_eq!(agreement.finish_check(asked, ONE, &up(), now), [answer]);
+        assert_eq!(agreement.finish_check(asked, &told(ONE), &up(), now), [answer]);
     }
 }

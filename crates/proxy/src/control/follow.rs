@@ -33,8 +33,8 @@ const STATUS_PAUSE: Duration = Duration::from_millis(1000);
 const SCHEMA_DELAY: Duration = Duration::from_millis(300);
 /// Shortest deadline for an answer on the control connection.
 const STEP_MIN: Duration = Duration::from_secs(10);
-/// Nodes asked about agreement at a time on separate connections; beyond that the control
-/// connection serves.
+/// Nodes asked about agreement at a time on separate connections. Clients wait for further changes
+/// as long as they may: no other node can tell.
 const AGREEMENTS_MAX: usize = 32;
 /// New tables that are read one by one; for more, one read of the whole schema takes less time.
 const TABLES_MAX: usize = 64;
@@ -415,16 +415,17 @@ impl Follower<'_> {
         let ring = plane.ring.as_ref();
         let maker = ring.and_then(|ring| Some((ring.node(id)?, ring.control_host_id)));
         let is_here = maker.is_some_and(|(node, control)| node.host_id == control);
-        let elsewhere = maker.filter(|_| !is_here).map(|(node, _)| node.address);
-        let Some(address) = elsewhere.filter(|_| plane.agreements.len() < AGREEMENTS_MAX) else {
-            let spread = is_here.then(Spread::default);
+        let maker = maker.map(|(node, _)| (node.host_id, node.address));
+        let elsewhere = maker.filter(|_| !is_here && plane.agreements.len() < AGREEMENTS_MAX);
+        let Some((maker, address)) = elsewhere else {
+            let spread = maker.map(|(host_id, _)| Spread::of(host_id));
             let answers = self.agreement.ask(waiter, spread, Instant::now());
             self.post(answers);
             return;
         };
         let (access, down) = (plane.access(), plane.down.now().clone());
         plane.agreements.spawn(async move {
-            let agreed = agreement::seen_by(address, &access, &down).await;
+            let agreed = agreement::seen_by(maker, address, &access, &down).await;
             Answer { waiter, agreed }
         });
     }
@@ -525,10 +526,10 @@ impl Follower<'_> {
     async fn check_agreement(&mut self) -> Step {
         let limit = self.limit();
         let asked_until = self.agreement.start_check();
-        let versions = ring::schema_versions(&mut self.session.connection, limit).await?;
+        let told = ring::schema_versions(&mut self.session.connection, limit).await?;
         self.still_alive();
         let (down, now) = (self.plane.down.now(), Instant::now());
-        let answers = self.agreement.finish_check(asked_until, &versions, down, now);
+        let answers = self.agreement.finish_check(asked_until, &told, down, now);
         self.answer(answers).await
     }
 

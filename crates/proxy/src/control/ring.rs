@@ -1,7 +1,7 @@
 //! Reads the members of the ring: `system.local` and `system.peers_v2` (or `system.peers`) into
 //! nodes.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
@@ -51,6 +51,37 @@ impl Ring {
     pub(super) fn node(&self, id: NodeId) -> Option<&Node> {
         let place = self.nodes.binary_search_by_key(&id, |node| node.id).ok()?;
         self.nodes.get(place)
+    }
+}
+
+/// The schema versions of all nodes, as one node tells them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct SchemaVersions {
+    /// Host id of the node asked.
+    pub(super) asked: u128,
+    /// Host ids, that of the node asked included, and versions. `None`: the version is not known.
+    pub(super) nodes: BTreeMap<u128, Option<u128>>,
+}
+
+impl SchemaVersions {
+    /// The versions of the node asked and of its peers. A remnant of a node at its former address
+    /// may have an old version, and nobody can tell which row of the two is the remnant. So a node
+    /// with two versions has none that is known.
+    pub(super) fn new(
+        asked: u128,
+        own: Option<u128>,
+        peers: impl IntoIterator<Item = (u128, Option<u128>)>,
+    ) -> Self {
+        let mut nodes = BTreeMap::new();
+        for (host_id, version) in peers {
+            let known = nodes.entry(host_id).or_insert(version);
+            if *known != version {
+                *known = None;
+            }
+        }
+        // A remnant of the node asked says nothing about it.
+        nodes.insert(asked, own);
+        Self { asked, nodes }
     }
 }
 
@@ -228,18 +259,22 @@ pub(super) async fn members(
     })
 }
 
-/// Schema versions of the node asked and of its peers, with their host ids.
+/// Reads the schema versions of the node asked and of its peers. A row of a peer counts if
+/// [`read`] takes it for a node.
 pub(super) async fn schema_versions(
     connection: &mut Connection,
     limit: Duration,
-) -> Result<Vec<(u128, u128)>, ControlError> {
+) -> Result<SchemaVersions, ControlError> {
     let query = "SELECT host_id, schema_version FROM system.local WHERE key = 'local'";
-    let mut rows = tables::read(connection, query, limit).await?;
-    rows.extend(peers(connection, limit).await?);
-    Ok(rows
-        .iter()
-        .filter_map(|row| Some((row.uuid("host_id")?, row.uuid("schema_version")?)))
-        .collect())
+    let rows = tables::read(connection, query, limit).await?;
+    let local = rows.first().ok_or(ControlError::Incomplete("a row in system.local"))?;
+    let asked = local.uuid("host_id").ok_or(ControlError::Incomplete("host_id in system.local"))?;
+    let rows = peers(connection, limit).await?;
+    // The ports of the peers do not matter here.
+    let mut peers = usable(rows, asked, connection.address.port());
+    ring_bounds::leave_out_excess(&mut peers);
+    let peers = peers.iter().map(|peer| (peer.host_id, peer.row.uuid("schema_version")));
+    Ok(SchemaVersions::new(asked, local.uuid("schema_version"), peers))
 }
 
 /// The address at which the peer says that it takes CQL connections, else the address that reached
@@ -340,6 +375,18 @@ mod tests {
             (known.id(7), known.id(9), known.id(7)),
             (Some(NodeId(0)), Some(NodeId(1)), Some(NodeId(0)))
         );
+    }
+
+    #[test]
+    fn a_node_has_one_schema_version_or_none_that_is_known() {
+        fn of(peers: &[(u128, Option<u128>)]) -> Vec<(u128, Option<u128>)> {
+            SchemaVersions::new(1, Some(7), peers.iter().copied()).nodes.into_iter().collect()
+        }
+        assert_eq!(of(&[(2, Some(8)), (2, Some(8))]), [(1, Some(7)), (2, Some(8))]);
+        for rows in [[Some(8), Some(7), Some(7)], [Some(7), None, Some(7)], [None; 3]] {
+            assert_eq!(of(&rows.map(|version| (2, version))), [(1, Some(7)), (2, None)]);
+        }
+        assert_eq!(of(&[(1, Some(6)), (1, None)]), [(1, Some(7))], "a remnant of the node asked");
     }
 
     /// Lets nodes join and leave one after another, next to those that stay; returns the numbers.

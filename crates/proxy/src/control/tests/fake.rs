@@ -23,12 +23,15 @@ pub(super) struct FakeNode {
     pub(super) datacentre: &'static str,
     pub(super) tokens: Vec<i64>,
     pub(super) release_version: &'static str,
+    /// 0: null.
     pub(super) schema_version: u128,
 }
 
 /// The state that all nodes of the ring report.
 pub(super) struct FakeState {
     pub(super) nodes: Vec<FakeNode>,
+    /// Rows that every node has about peers, besides those of the nodes.
+    pub(super) remnants: Vec<FakeNode>,
     pub(super) cluster_name: &'static str,
     /// Name and replication.
     pub(super) keyspaces: Vec<(String, Vec<(String, String)>)>,
@@ -84,6 +87,7 @@ impl FakeRing {
     pub(super) async fn start(count: u128) -> Self {
         let state = FakeState {
             nodes: Vec::new(),
+            remnants: Vec::new(),
             cluster_name: "fake",
             keyspaces: Vec::new(),
             columns: Vec::new(),
@@ -506,7 +510,7 @@ fn common(state: &FakeState, asked: u128, node: &FakeNode) -> Vec<Value> {
         text(node.datacentre),
         text("r1"),
         text(node.release_version),
-        uuid(schema_version),
+        uuid(schema_version).filter(|_| schema_version > 0),
         texts(tokens.iter().map(String::as_str), tokens.len()),
     ]
 }
@@ -547,7 +551,8 @@ fn peers_v2(state: &FakeState, host_id: u128) -> Table {
         row.extend([inet(node.address), inet(node.address), int(node.address.port().into())]);
         row
     };
-    (columns, state.nodes.iter().filter(|node| node.host_id != host_id).map(row).collect())
+    let nodes = state.nodes.iter().filter(|node| node.host_id != host_id);
+    (columns, nodes.chain(&state.remnants).map(row).collect())
 }
 
 /// The old table: no ports, and here every address a wildcard.
@@ -559,7 +564,8 @@ fn peers(state: &FakeState, host_id: u128) -> Table {
         row.extend([inet(node.address), Some(vec![0; 4])]);
         row
     };
-    (columns, state.nodes.iter().filter(|node| node.host_id != host_id).map(row).collect())
+    let nodes = state.nodes.iter().filter(|node| node.host_id != host_id);
+    (columns, nodes.chain(&state.remnants).map(row).collect())
 }
 
 fn keyspaces(state: &FakeState) -> Table {

@@ -13,7 +13,7 @@ use crate::control::contact;
 /// Longest wait of the plane for agreement.
 const AGREEMENT_MAX: Duration = Duration::from_secs(10);
 
-async fn started(ring: &FakeRing) -> Bench {
+pub(super) async fn started(ring: &FakeRing) -> Bench {
     let mut bench = Bench::start(&[ring.address(1)], |_| {});
     bench.cluster_where(|_| true).await;
     // The first read is over, so that its queries do not count among those of a test.
@@ -21,7 +21,7 @@ async fn started(ring: &FakeRing) -> Bench {
     bench
 }
 
-fn node_id(bench: &Bench, host_id: u128) -> NodeId {
+pub(super) fn node_id(bench: &Bench, host_id: u128) -> NodeId {
     let state = bench.view.get().expect("view");
     state.routing.nodes().iter().find(|node| node.host_id == host_id).expect("node").id
 }
@@ -174,7 +174,12 @@ async fn reading_the_same_again_is_not_news() {
 
 /// Checks that the plane waits for agreement, which `disagree` has ended and which comes back after
 /// at least two checks; `node` made the change.
-async fn is_awaited(ring: &FakeRing, bench: &mut Bench, node: u128, disagree: fn(&mut FakeState)) {
+pub(super) async fn is_awaited(
+    ring: &FakeRing,
+    bench: &mut Bench,
+    node: u128,
+    disagree: fn(&mut FakeState),
+) {
     for ticket in 5.. {
         ring.edit(disagree);
         let (queries, begun) = (ring.state.lock().expect("lock").queries, Instant::now());

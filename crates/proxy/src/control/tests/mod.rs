@@ -1,5 +1,6 @@
 //! The control plane against a ring of fake nodes over real sockets.
 
+mod agreement;
 mod encrypted;
 mod fake;
 mod following;
