@@ -174,7 +174,7 @@ fn a_repeated_query_goes_to_a_drained_node_if_the_others_are_full() {
     });
     let clients = [testbed.started_offender(4), testbed.started_offender(4)];
     testbed.run_for(SECOND);
-    let mut drain = |testbed: &mut Testbed, nodes: &[usize]| {
+    let drain = |testbed: &mut Testbed, nodes: &[usize]| {
         testbed.scene.drained = nodes.to_vec();
         testbed.scene.post_cluster();
         testbed.run_for(SECOND / 10);

@@ -205,10 +205,10 @@ fn long_texts_in_line_are_planned_in_many_turns() {
     ring.run_for(SECOND);
     assert_eq!(ring.answers(eve).len(), 0, "they wait");
     let metrics = Arc::clone(&ring.ring.testbed.scene.metrics[0]);
-    let first = metrics.own_statements.get();
+    let first = metrics.own_statements.sent.get();
     let (mut before, mut most) = (first, 0);
     let are_over = ring.ring.testbed.scene.world.run_until(20 * SECOND, |world| {
-        let now = metrics.own_statements.get();
+        let now = metrics.own_statements.sent.get();
         most = most.max(now - before);
         before = now;
         world.host(eve).answers.len() == (SMALL + LONG) as usize
