@@ -7,6 +7,7 @@ use shunt_language::terms::{Bindings, Value};
 use shunt_wire::cql::message::{Value as Sent, Values};
 
 use crate::fault::Fault;
+use crate::limits::BOUND_BYTES_MAX;
 use crate::plan::Marker;
 
 /// Steps of 100 ns from the start of the Gregorian calendar to 1970 (RFC 9562).
@@ -29,7 +30,7 @@ impl Bound {
     /// The values of a request for these markers.
     ///
     /// # Errors
-    /// A value is missing, or there are more values than markers.
+    /// A value is missing, there are more values than markers, or the values are too long.
     pub(crate) fn new(markers: &[Marker], sent: &Values<'_>) -> Result<Bound, Fault> {
         if !sent.is_named() && sent.len() != markers.len() {
             let (markers, sent) = (markers.len(), sent.len());
@@ -37,19 +38,35 @@ impl Bound {
                 "there were {markers} markers(?) in CQL but {sent} bound variables"
             )));
         }
-        let value = |(index, marker): (usize, &Marker)| {
-            let name = &marker.name;
-            let found = if sent.is_named() { sent.named(name) } else { sent.get(index) };
-            match found {
-                Some(Sent::Bytes(bytes)) => Ok(Value::Bytes(bytes.to_vec())),
-                Some(Sent::Null) => Ok(Value::Null),
-                Some(Sent::Unset) => Ok(Value::Unset),
-                None => Err(Fault::invalid(format!("the marker {name} has no value"))),
-            }
+        let found = values_of(markers, sent)?;
+        let bytes: usize = found.iter().copied().filter_map(Sent::bytes).map(<[u8]>::len).sum();
+        if bytes > BOUND_BYTES_MAX {
+            return Err(Fault::invalid(format!(
+                "the values of all bind markers have {bytes} bytes: {BOUND_BYTES_MAX} are the most \
+                 at the admin address"
+            )));
+        }
+        let value = |sent: Sent<'_>| match sent {
+            Sent::Bytes(bytes) => Value::Bytes(bytes.to_vec()),
+            Sent::Null => Value::Null,
+            Sent::Unset => Value::Unset,
         };
-        let values = markers.iter().enumerate().map(value).collect::<Result<_, _>>()?;
-        Ok(Bound { values, now_ms: now_ms() })
+        Ok(Bound { values: found.into_iter().map(value).collect(), now_ms: now_ms() })
     }
+}
+
+/// The value of each marker.
+fn values_of<'v>(markers: &[Marker], sent: &Values<'v>) -> Result<Vec<Sent<'v>>, Fault> {
+    if !sent.is_named() {
+        return Ok(sent.iter().map(|(_, value)| value).collect());
+    }
+    let found = sent.with_names(markers.iter().map(|marker| &*marker.name));
+    let value = |marker: &Marker| {
+        let name = &marker.name;
+        let value = found.get(name.as_str()).copied();
+        value.ok_or_else(|| Fault::invalid(format!("the marker {name} has no value")))
+    };
+    markers.iter().map(value).collect()
 }
 
 impl Environment for Bound {

@@ -1,9 +1,8 @@
 //! One connection: framing, handshake and login, then a request at a time.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use shunt_admin::Pages;
+use shunt_admin::{Pages, Refusal};
 use shunt_wire::cql::envelope::{Header, opcode};
 use shunt_wire::cql::foreign::Foreign;
 use shunt_wire::cql::message::{AuthResponse, Startup, encode, error_code};
@@ -18,7 +17,7 @@ use crate::limits::{
     ANSWER_TIMEOUT, EARLY_REQUEST_BYTES_MAX, IDLE_TIMEOUT, LOGIN_PAUSE, LOGIN_TIMEOUT,
     REQUEST_BYTES_MAX, REQUEST_TIMEOUT,
 };
-use crate::login::{self, AUTHENTICATOR};
+use crate::login::{self, AUTHENTICATOR, Login};
 use crate::prepared::Store;
 use crate::requests::{self, supported};
 
@@ -57,8 +56,7 @@ pub(crate) struct Connection<'s, T> {
     io: T,
     pages: &'s Pages,
     store: &'s Store,
-    /// Set at the end of the login.
-    has_logged_in: &'s AtomicBool,
+    login: &'s Login,
     session: Session,
     stage: Stage,
     version: u8,
@@ -74,14 +72,14 @@ impl<'s, T: AsyncRead + AsyncWrite + Unpin> Connection<'s, T> {
     pub(crate) fn new(
         io: T,
         (pages, store): (&'s Pages, &'s Store),
-        has_logged_in: &'s AtomicBool,
+        login: &'s Login,
         session: Session,
     ) -> Self {
         Self {
             io,
             pages,
             store,
-            has_logged_in,
+            login,
             session,
             stage: Stage::New,
             version: 0,
@@ -166,6 +164,11 @@ impl<'s, T: AsyncRead + AsyncWrite + Unpin> Connection<'s, T> {
 
     async fn answer(&mut self, header: Header, body: &[u8]) -> (Answer, Next) {
         if self.stage == Stage::Open {
+            if !self.login.is_valid(self.pages) {
+                let why = "the password of this connection is no longer a token of the proxy's \
+                           admin_token_file";
+                return self.refuse(Refusal::WrongToken, why);
+            }
             let sources = (self.pages, self.store);
             let answer = requests::answer(header, body, sources, &mut self.session).await;
             return match answer {
@@ -184,7 +187,7 @@ impl<'s, T: AsyncRead + AsyncWrite + Unpin> Connection<'s, T> {
         match (self.stage, header.opcode) {
             (_, opcode::OPTIONS) => (supported(), Next::Request),
             (Stage::New, opcode::STARTUP) => self.startup(header, body),
-            (Stage::Login, opcode::AUTH_RESPONSE) => self.login(body).await,
+            (Stage::Login, opcode::AUTH_RESPONSE) => self.authenticate(body).await,
             (stage, other) => {
                 let name = opcode::name(other).unwrap_or("an unknown opcode");
                 let wanted = if stage == Stage::New { "STARTUP" } else { "a login" };
@@ -205,36 +208,40 @@ impl<'s, T: AsyncRead + AsyncWrite + Unpin> Connection<'s, T> {
             encode::authenticate(&mut body, AUTHENTICATOR);
             Answer::plain(opcode::AUTHENTICATE, body)
         } else {
-            self.open();
+            self.open(&[]);
             Answer::plain(opcode::READY, Vec::new())
         };
         (answer, if header.version >= 5 { Next::Segments } else { Next::Request })
     }
 
-    fn open(&mut self) {
+    fn open(&mut self, password: &[u8]) {
         self.stage = Stage::Open;
-        self.has_logged_in.store(true, Ordering::Relaxed);
+        self.login.end(password);
     }
 
-    async fn login(&mut self, body: &[u8]) -> (Answer, Next) {
+    /// Counts a refusal; no line, because a client could fill the log with them.
+    fn refuse(&self, refusal: Refusal, why: &str) -> (Answer, Next) {
+        self.pages.count_refusal(refusal);
+        let fault = Fault { code: error_code::BAD_CREDENTIALS, message: why.to_owned() };
+        (error(&fault), Next::Close)
+    }
+
+    async fn authenticate(&mut self, body: &[u8]) -> (Answer, Next) {
         let message = match AuthResponse::decode(body) {
             Ok(message) => message.token.unwrap_or_default(),
             Err(why) => return (error(&why.into()), Next::Close),
         };
         match login::check(self.pages, message) {
-            Ok(()) => {
-                self.open();
+            Ok(password) => {
+                self.open(password);
                 let mut body = Vec::new();
                 encode::auth_success(&mut body, None);
                 (Answer::plain(opcode::AUTH_SUCCESS, body), Next::Request)
             }
             Err(refusal) => {
-                // As for the pages, a metric counts refusals: a line for each could fill the log.
-                self.pages.count_refusal(refusal);
                 sleep(LOGIN_PAUSE).await;
-                let message = "the password is no token of the proxy's admin_token_file".to_owned();
-                let fault = Fault { code: error_code::BAD_CREDENTIALS, message };
-                (error(&fault), Next::Close)
+                let why = "the password is no token of the proxy's admin_token_file";
+                self.refuse(refusal, why)
             }
         }
     }
@@ -248,6 +255,8 @@ impl<'s, T: AsyncRead + AsyncWrite + Unpin> Connection<'s, T> {
         let mut out = Vec::new();
         self.writer.push(&mut out, header, &answer.body);
         self.writer.finish(&mut out);
+        // A slow client keeps one copy alone.
+        drop(answer);
         let sent = async {
             self.io.write_all(&out).await?;
             self.io.flush().await

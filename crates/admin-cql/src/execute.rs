@@ -15,7 +15,7 @@ use crate::limits::ROWS_MAX;
 use crate::plan::{Action, Plan};
 use crate::rows::{self, Found};
 use crate::schema::Identity;
-use crate::select::{Row, Select};
+use crate::select::{Select, Selection};
 
 /// Offsets in the body of a RESULT with rows.
 const FLAGS_AT: usize = 4;
@@ -114,7 +114,12 @@ pub(crate) fn type_options(columns: &[(String, CqlType)], version: u8) -> Vec<Ve
 
 /// Appends the page of rows that a client asks for. Pages of one result are read anew each: rows
 /// may have changed in between.
-fn put_page(select: &Select, rows: &[Row], form: Form<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {
+fn put_page(
+    select: &Select,
+    rows: &Selection<'_>,
+    form: Form<'_>,
+    out: &mut Vec<u8>,
+) -> Result<(), Fault> {
     let start = match form.paging_state {
         None | Some([]) => 0,
         Some(state) => {
@@ -124,8 +129,7 @@ fn put_page(select: &Select, rows: &[Row], form: Form<'_>, out: &mut Vec<u8>) ->
         }
     };
     let size = form.page_size.filter(|size| *size > 0).map_or(ROWS_MAX, |size| size as usize);
-    let rest = rows.get(start..).unwrap_or_default();
-    let page = rest.get(..size.min(ROWS_MAX)).unwrap_or(rest);
+    let page = rows.page(start, size.min(ROWS_MAX))?;
     let columns = select.columns();
     let options = type_options(&columns, form.version);
     let named: Vec<_> =
@@ -135,8 +139,8 @@ fn put_page(select: &Select, rows: &[Row], form: Form<'_>, out: &mut Vec<u8>) ->
     } else {
         RowsWriter::new(out, select.table.keyspace, select.table.name, &named)
     };
-    for value in page.iter().flatten() {
-        writer.value(value.as_deref());
+    for value in page.iter().flat_map(|row| rows.values(row)) {
+        writer.value(value);
     }
     writer.finish();
     let end = start.saturating_add(page.len());

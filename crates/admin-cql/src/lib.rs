@@ -23,6 +23,7 @@ mod login;
 mod plan;
 mod prepared;
 mod requests;
+mod room;
 mod rows;
 mod schema;
 mod select;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// Connections at a time. A new one beyond them takes the place of the oldest that has not logged
-/// in, or is closed.
+/// Connections at a time. Beyond them, a new one takes the place of one without a valid login: the
+/// oldest of the host that has the most. Without such a one it is closed.
 pub const CONNECTIONS_MAX: usize = 16;
 /// Bytes of a request.
 pub const REQUEST_BYTES_MAX: u32 = 64 << 10;
@@ -11,6 +11,9 @@ pub const REQUEST_BYTES_MAX: u32 = 64 << 10;
 pub const EARLY_REQUEST_BYTES_MAX: u32 = 8 << 10;
 /// Time from the connection to the end of the login.
 pub const LOGIN_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time that a connection has for its login before it makes place for one of another host that has
+/// as few.
+pub const LOGIN_QUIET: Duration = Duration::from_secs(1);
 /// Time between a wrong password and its answer, with which the connection ends.
 pub const LOGIN_PAUSE: Duration = Duration::from_secs(1);
 /// Time without a request after which a connection is closed. Drivers send one every 30 s.
@@ -21,6 +24,12 @@ pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 /// Rows of an answer. More rows come in further pages.
 pub const ROWS_MAX: usize = 5_000;
+/// Bytes of the values of an answer. More rows come in further pages; a longer row is refused.
+pub const ANSWER_BYTES_MAX: usize = 1 << 20;
+/// Bind markers of a statement.
+pub const MARKERS_MAX: usize = 1_024;
+/// Bytes of the values of all markers: one value may stand for many markers of its name.
+pub const BOUND_BYTES_MAX: usize = 256 << 10;
 /// Conditions of a statement.
 pub const CONDITIONS_MAX: usize = 32;
 /// Values of an `IN`.
@@ -36,5 +45,8 @@ pub const PREPARED_BYTES_MAX: usize = 1 << 20;
 /// Pause after a failed accept, for example when the limit of open files is reached.
 pub const ACCEPT_RETRY: Duration = Duration::from_secs(1);
 
+const _: () = assert!(LOGIN_QUIET.as_secs() < LOGIN_TIMEOUT.as_secs());
 const _: () = assert!(EARLY_REQUEST_BYTES_MAX <= REQUEST_BYTES_MAX);
 const _: () = assert!(REQUEST_BYTES_MAX as usize <= PREPARED_BYTES_MAX);
+const _: () = assert!(REQUEST_BYTES_MAX as usize <= BOUND_BYTES_MAX);
+const _: () = assert!(VALUES_MAX <= MARKERS_MAX);

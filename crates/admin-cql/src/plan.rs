@@ -8,7 +8,8 @@ use shunt_language::{CqlType, Parsed};
 use crate::bindings::now_ms;
 use crate::changes::{Change, plan_delete, plan_update};
 use crate::fault::Fault;
-use crate::select::{Select, plan_select};
+use crate::limits::MARKERS_MAX;
+use crate::select::{Select, at_most, plan_select};
 use crate::tables::{self, KEYSPACES, Table};
 
 /// A bind marker.
@@ -45,6 +46,7 @@ pub(crate) enum Action {
 /// The text is no CQL, or not offered here.
 pub(crate) fn read(text: &str, session: Option<&str>) -> Result<Plan, Fault> {
     let Parsed { statement, markers } = shunt_language::parse(text)?;
+    at_most(markers.len(), MARKERS_MAX, "bind markers")?;
     let mut scope = Scope::new(&(), None, now_ms(), markers.len());
     let action = match statement {
         Statement::Select(select) => Action::Select(plan_select(&select, session, &mut scope)?),

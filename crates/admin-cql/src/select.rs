@@ -8,7 +8,7 @@ use shunt_language::values::{compare, split};
 use shunt_language::{CqlType, ast::NativeType};
 
 use crate::fault::Fault;
-use crate::limits::{CONDITIONS_MAX, ORDER_MAX, SELECTED_MAX, VALUES_MAX};
+use crate::limits::{ANSWER_BYTES_MAX, CONDITIONS_MAX, ORDER_MAX, SELECTED_MAX, VALUES_MAX};
 use crate::plan;
 use crate::tables::Table;
 
@@ -55,8 +55,17 @@ enum Test {
 /// A condition with its values.
 enum Bound {
     Compare(Comparison, Vec<u8>),
+    /// In ascending order, each once.
     In(Vec<Vec<u8>>),
     NotNull,
+}
+
+/// The rows of a result, from which its pages are cut.
+pub(crate) struct Selection<'s> {
+    outputs: &'s [Output],
+    rows: Vec<Row>,
+    /// The value of `count(*)`.
+    count: [u8; 8],
 }
 
 /// Plans a `SELECT`.
@@ -172,7 +181,7 @@ fn plan_conditions(
     Ok(conditions)
 }
 
-fn at_most(count: usize, max: usize, what: &str) -> Result<(), Fault> {
+pub(crate) fn at_most(count: usize, max: usize, what: &str) -> Result<(), Fault> {
     if count <= max {
         return Ok(());
     }
@@ -202,11 +211,11 @@ impl Select {
         &self,
         mut rows: Vec<Row>,
         bindings: &dyn Bindings,
-    ) -> Result<Vec<Row>, Fault> {
+    ) -> Result<Selection<'_>, Fault> {
         for condition in &self.conditions {
             let name = self.table.columns.get(condition.column).map_or("", |column| column.name);
-            let bound = condition.test.bind(name, bindings)?;
             let Some(cql_type) = self.types.get(condition.column) else { continue };
+            let bound = condition.test.bind(name, cql_type, bindings)?;
             rows.retain(|row| bound.holds(cql_type, cell(row, condition.column)));
         }
         if !self.order.is_empty() {
@@ -214,21 +223,14 @@ impl Select {
         }
         let limit = self.limit.as_ref().map(|limit| limit_of(limit, bindings)).transpose()?;
         let is_counted = self.outputs.iter().any(|output| output.column.is_none());
-        let count = (rows.len() as i64).to_be_bytes().to_vec();
+        let count = (rows.len() as i64).to_be_bytes();
         if is_counted {
             // As in Cassandra: one row, with the first row's values of other columns.
             rows.truncate(1);
             rows.resize(1, vec![None; self.types.len()]);
         }
         rows.truncate(limit.unwrap_or(usize::MAX));
-        let shown = |row: Row| {
-            let of = |output: &Output| match output.column {
-                Some(column) => cell(&row, column).map(<[u8]>::to_vec),
-                None => Some(count.clone()),
-            };
-            self.outputs.iter().map(of).collect()
-        };
-        Ok(rows.into_iter().map(shown).collect())
+        Ok(Selection { outputs: &self.outputs, rows, count })
     }
 
     /// The order of two rows; null comes before all values.
@@ -244,6 +246,45 @@ impl Select {
             if *descending { order.reverse() } else { order }
         };
         self.order.iter().map(by).find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
+    }
+}
+
+impl Selection<'_> {
+    /// Number of rows.
+    pub(crate) fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// The rows from `start` that one answer has room for, `rows_max` at most.
+    ///
+    /// # Errors
+    /// The first row alone is too long.
+    pub(crate) fn page(&self, start: usize, rows_max: usize) -> Result<&[Row], Fault> {
+        let rest = self.rows.get(start..).unwrap_or_default();
+        let page = rest.get(..rows_max).unwrap_or(rest);
+        let mut bytes = 0;
+        for (index, row) in page.iter().enumerate() {
+            // Four bytes are the length of each.
+            bytes += self.values(row).map(|value| 4 + value.map_or(0, <[u8]>::len)).sum::<usize>();
+            if bytes > ANSWER_BYTES_MAX && index == 0 {
+                return Err(Fault::invalid(format!(
+                    "a row with these columns has {bytes} bytes, and an answer at the admin address \
+                     at most {ANSWER_BYTES_MAX}: select fewer columns"
+                )));
+            }
+            if bytes > ANSWER_BYTES_MAX {
+                return Ok(page.get(..index).unwrap_or_default());
+            }
+        }
+        Ok(page)
+    }
+
+    /// Values of the selected columns in a row.
+    pub(crate) fn values<'r>(&'r self, row: &'r Row) -> impl Iterator<Item = Option<&'r [u8]>> {
+        self.outputs.iter().map(move |output| match output.column {
+            Some(column) => cell(row, column),
+            None => Some(&self.count[..]),
+        })
     }
 }
 
@@ -277,20 +318,25 @@ pub(crate) fn known_value(
 }
 
 impl Test {
-    fn bind(&self, name: &str, bindings: &dyn Bindings) -> Result<Bound, Fault> {
+    fn bind(
+        &self,
+        name: &str,
+        cql_type: &CqlType,
+        bindings: &dyn Bindings,
+    ) -> Result<Bound, Fault> {
         Ok(match self {
             Test::Compare(comparison, term) => {
                 Bound::Compare(*comparison, known_value(term, name, bindings)?)
             }
             Test::In(terms) => {
                 let values = terms.iter().map(|term| known_value(term, name, bindings));
-                Bound::In(values.collect::<Result<_, _>>()?)
+                Bound::among(values.collect::<Result<_, _>>()?, cql_type)
             }
             Test::InList(term) => {
                 let list = known_value(term, name, bindings)?;
                 let values = split::collection("list", &list)?;
                 at_most(values.len(), VALUES_MAX, "values of IN")?;
-                Bound::In(values.into_iter().map(<[u8]>::to_vec).collect())
+                Bound::among(values.into_iter().map(<[u8]>::to_vec).collect(), cql_type)
             }
             Test::NotNull => Bound::NotNull,
         })
@@ -298,6 +344,18 @@ impl Test {
 }
 
 impl Bound {
+    /// The condition to be one of these values. They are kept in order, because a table may have
+    /// many rows to compare with them.
+    fn among(values: Vec<Vec<u8>>, cql_type: &CqlType) -> Bound {
+        let mut wanted: Vec<Vec<u8>> = Vec::with_capacity(values.len());
+        for value in values {
+            if let Err(place) = wanted.binary_search_by(|one| compare(cql_type, one, &value)) {
+                wanted.insert(place, value);
+            }
+        }
+        Bound::In(wanted)
+    }
+
     /// True if a value meets the condition; null meets none.
     fn holds(&self, cql_type: &CqlType, value: Option<&[u8]>) -> bool {
         let Some(value) = value else { return false };
@@ -305,7 +363,9 @@ impl Bound {
             Bound::Compare(comparison, wanted) => {
                 comparison.of(compare(cql_type, value, wanted)).unwrap_or(false)
             }
-            Bound::In(wanted) => wanted.iter().any(|one| compare(cql_type, value, one).is_eq()),
+            Bound::In(wanted) => {
+                wanted.binary_search_by(|one| compare(cql_type, one, value)).is_ok()
+            }
             Bound::NotNull => true,
         }
     }

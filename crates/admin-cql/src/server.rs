@@ -1,24 +1,24 @@
-//! The listener: the number of connections, and who makes room for whom.
+//! The listener and its connections.
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::io::Result;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use shunt_admin::Pages;
 use shunt_tls::accept_http;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener};
-use tokio::task::{AbortHandle, JoinSet};
-use tokio::time::sleep;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
 use tracing::warn;
 
 use crate::connection::Connection;
 use crate::execute::Session;
-use crate::limits::{ACCEPT_RETRY, CONNECTIONS_MAX, LOGIN_TIMEOUT};
+use crate::limits::{ACCEPT_RETRY, LOGIN_TIMEOUT};
+use crate::login::Login;
 use crate::prepared::Store;
+use crate::room::Room;
 use crate::schema::Identity;
 
 /// Port that clients of a Unix socket see.
@@ -45,9 +45,6 @@ impl fmt::Debug for AdminCql {
     }
 }
 
-/// A connection that is served, and whether it has logged in.
-type Served = (AbortHandle, Arc<AtomicBool>);
-
 impl AdminCql {
     /// Creates a server of these pages, with their tokens as passwords and their TLS.
     pub fn new(pages: Arc<Pages>) -> Arc<AdminCql> {
@@ -56,7 +53,7 @@ impl AdminCql {
 
     /// Serves until the task is dropped. Needs a tokio runtime with I/O and time.
     pub async fn serve(self: Arc<Self>, listener: Listener) {
-        let (mut tasks, mut open) = (JoinSet::new(), VecDeque::<Served>::new());
+        let (mut tasks, mut room) = (JoinSet::new(), Room::default());
         loop {
             let accepted = tokio::select! {
                 accepted = accept(&listener) => accepted,
@@ -70,43 +67,38 @@ impl AdminCql {
                     continue;
                 }
             };
-            if !make_room(&mut open) {
-                // All have logged in, and stay.
+            let (from, now) = (session.from, Instant::now());
+            if !room.make(from, now, &self.pages) {
                 continue;
             }
-            let has_logged_in = Arc::<AtomicBool>::default();
-            let work = Arc::clone(&self).connection(socket, session, Arc::clone(&has_logged_in));
-            open.push_back((tasks.spawn(work), has_logged_in));
+            let login = Arc::<Login>::default();
+            let work = Arc::clone(&self).connection(socket, session, Arc::clone(&login));
+            room.add(from, now, login, tasks.spawn(work));
         }
     }
 
-    async fn connection(
-        self: Arc<Self>,
-        socket: Socket,
-        session: Session,
-        has_logged_in: Arc<AtomicBool>,
-    ) {
+    async fn connection(self: Arc<Self>, socket: Socket, session: Session, login: Arc<Login>) {
         match (socket, &self.pages.access().tls) {
             (Socket::Tcp(stream, peer), Some(tls)) => {
                 if let Some(stream) = accept_http(stream, peer, &**tls, LOGIN_TIMEOUT).await {
-                    self.serve_stream(stream, session, &has_logged_in).await;
+                    self.serve_stream(stream, session, &login).await;
                 }
             }
             (Socket::Tcp(stream, _), None) => {
-                self.serve_stream(stream, session, &has_logged_in).await;
+                self.serve_stream(stream, session, &login).await;
             }
             (Socket::Unix(stream), _) => {
-                self.serve_stream(stream, session, &has_logged_in).await;
+                self.serve_stream(stream, session, &login).await;
             }
         }
     }
 
-    async fn serve_stream<T>(&self, stream: T, session: Session, has_logged_in: &AtomicBool)
+    async fn serve_stream<T>(&self, stream: T, session: Session, login: &Login)
     where
         T: AsyncRead + AsyncWrite + Unpin,
     {
         let sources = (&*self.pages, &self.store);
-        Connection::new(stream, sources, has_logged_in, session).serve().await;
+        Connection::new(stream, sources, login, session).serve().await;
     }
 }
 
@@ -136,17 +128,4 @@ async fn accept(listener: &Listener) -> Result<(Socket, Session)> {
             Ok((Socket::Unix(stream), session(here, here, UNIX_PORT)))
         }
     }
-}
-
-/// Closes the oldest connection that has not logged in if there are as many as there may be. False
-/// if all have logged in.
-fn make_room(open: &mut VecDeque<Served>) -> bool {
-    open.retain(|(task, _)| !task.is_finished());
-    if open.len() < CONNECTIONS_MAX {
-        return true;
-    }
-    let early = open.iter().position(|(_, has_logged_in)| !has_logged_in.load(Ordering::Relaxed));
-    let Some((task, _)) = early.and_then(|early| open.remove(early)) else { return false };
-    task.abort();
-    true
 }

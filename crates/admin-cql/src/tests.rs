@@ -1,18 +1,21 @@
 //! A listener with pages of its own, asked over a socket.
 
 mod hostile;
+mod long_answers;
 mod manual;
 mod statements;
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use shunt_admin::{Access, Change, Encoder, Json, Map, Pages, Part, State};
 use shunt_testing::Handshake;
 use shunt_testing::blocking::Client;
-use shunt_tls::Tokens;
+use shunt_tls::{Reloaded, Tokens};
+use tempfile::NamedTempFile;
 use tokio::sync::oneshot;
 
 use crate::{AdminCql, Listener};
@@ -72,13 +75,17 @@ impl Part for Fixed {
     }
 
     fn pages(&self) -> &'static [&'static str] {
-        &["config"]
+        &["config", "slow_queries"]
     }
 
     fn page(&self, name: &str) -> Option<State<'_>> {
         let option = |key: &str, value: &str| json!({ "key": key, "value": value, "source": "file", "restart_needed": false });
-        let page = json!({ "options": [option("log", "info"), option("cores", "4")] });
-        (name == "config").then(|| Box::pin(std::future::ready(page)) as State<'_>)
+        let page = match name {
+            "config" => json!({ "options": [option("log", "info"), option("cores", "4")] }),
+            "slow_queries" => json!({ "slow_queries": long_answers::slow_queries() }),
+            _ => return None,
+        };
+        Some(Box::pin(std::future::ready(page)))
     }
 
     fn changes(&self) -> &'static [&'static str] {
@@ -116,6 +123,8 @@ fn serve(
 struct Server {
     address: SocketAddr,
     part: Arc<Fixed>,
+    /// The tokens and their file, with a login.
+    tokens: Option<(Arc<Tokens>, NamedTempFile)>,
     _stop: oneshot::Sender<()>,
 }
 
@@ -124,12 +133,13 @@ impl Server {
     fn start(has_login: bool) -> Server {
         let part = Arc::new(Fixed::default());
         let tokens = has_login.then(|| {
-            let file = tempfile::NamedTempFile::new().expect("a file");
+            let file = NamedTempFile::new().expect("a file");
             std::fs::write(file.path(), TOKEN).expect("written");
             let tokens = Tokens::open("admin_token_file", file.path().to_owned());
-            Arc::new(tokens.expect("a token"))
+            (Arc::new(tokens.expect("a token")), file)
         });
-        let access = Access { tokens, ..Access::default() };
+        let accepted = tokens.as_ref().map(|(tokens, _)| Arc::clone(tokens));
+        let access = Access { tokens: accepted, ..Access::default() };
         let pages = Pages::with_access("0.1.0", vec![Arc::clone(&part) as Arc<dyn Part>], access);
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("bind");
         let address = listener.local_addr().expect("bound");
@@ -140,7 +150,7 @@ impl Server {
             move || tokio::net::TcpListener::from_std(listener).map(Listener::Tcp),
             stopped,
         );
-        Server { address, part, _stop: stop }
+        Server { address, part, tokens, _stop: stop }
     }
 
     fn client(&self, version: u8) -> Client {
@@ -150,6 +160,14 @@ impl Server {
     fn login(&self, password: &str) -> Handshake {
         let login = Some(("operator".to_owned(), password.to_owned()));
         Handshake { login, ..Handshake::new(5) }
+    }
+
+    /// Makes `token` the only one.
+    fn replace_token(&self, token: &str) {
+        let (tokens, file) = self.tokens.as_ref().expect("a login");
+        std::fs::write(file.path(), token).expect("written");
+        let written = file.as_file().metadata().and_then(|file| file.modified()).expect("a time");
+        assert_eq!(tokens.reload(written + Duration::from_secs(1)), Ok(Reloaded::Changed));
     }
 
     fn changes(&self) -> Vec<(String, Json)> {

@@ -2,15 +2,18 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::time::Duration;
 
 use shunt_testing::bytes;
 use shunt_wire::cql::envelope::{HEADER_BYTES, Header, opcode};
-use shunt_wire::cql::message::error_code::{BAD_CREDENTIALS, PROTOCOL_ERROR};
-use shunt_wire::cql::message::{ErrorMessage, encode};
+use shunt_wire::cql::message::error_code::{BAD_CREDENTIALS, INVALID, PROTOCOL_ERROR};
+use shunt_wire::cql::message::{
+    Consistency, ErrorMessage, QueryParams, Reader, Values, encode, put,
+};
 
 use super::*;
-use crate::limits::{CONNECTIONS_MAX, EARLY_REQUEST_BYTES_MAX, REQUEST_BYTES_MAX};
+use crate::limits::{
+    BOUND_BYTES_MAX, CONNECTIONS_MAX, EARLY_REQUEST_BYTES_MAX, MARKERS_MAX, REQUEST_BYTES_MAX,
+};
 
 /// A connection for raw bytes.
 fn raw(server: &Server) -> TcpStream {
@@ -73,6 +76,26 @@ fn a_wrong_password_ends_the_connection() {
         sent.extend(bytes::auth_response(4, format!("\0operator\0{TOKEN}").as_bytes()));
         assert_eq!(answered(&server, &sent), Some(BAD_CREDENTIALS), "{message:?}");
     }
+}
+
+#[test]
+fn a_token_that_is_removed_ends_its_connections() {
+    let server = Server::start(true);
+    let mut clients: Vec<Client> =
+        (0..CONNECTIONS_MAX).map(|_| Client::open(server.address, server.login(TOKEN))).collect();
+    let replacement = "a-token-of-its-successor";
+    server.replace_token(replacement);
+    // One that stays silent makes room.
+    let mut successor = Client::open(server.address, server.login(replacement));
+    for client in &mut clients[1..] {
+        let change = "DELETE FROM shunt_admin.client_groups WHERE role = 'shop'";
+        assert_eq!(client.error(change), BAD_CREDENTIALS);
+        assert_eq!(rest(client.socket()), b"");
+    }
+    assert_eq!(rest(clients[0].socket()), b"");
+    assert_eq!(server.changes(), []);
+    successor.run("DELETE FROM shunt_admin.client_groups WHERE role = 'shop'");
+    assert_eq!(server.changes().len(), 1);
 }
 
 #[test]
@@ -167,6 +190,39 @@ fn statements_that_are_garbage_are_errors() {
     encode::register(&mut body, ["SCHEMA_CHANGE"]);
     client.send(Header::request(5, 3, opcode::REGISTER), &body);
     assert_eq!(client.receive().opcode(), opcode::READY);
+}
+
+/// A QUERY whose markers `:a` all have this value.
+fn query_with_value(text: &str, value: &[u8]) -> Vec<u8> {
+    let mut items = Vec::new();
+    put::short(&mut items, 1);
+    put::string(&mut items, "a");
+    put::bytes(&mut items, Some(value));
+    let values = Values::read(&mut Reader::new(&items), 5, true).expect("values");
+    let mut body = Vec::new();
+    let params = QueryParams { values, ..QueryParams::simple(Consistency(1)) };
+    encode::query(&mut body, 5, text, &params);
+    body
+}
+
+#[test]
+fn a_value_is_not_copied_without_bound() {
+    let server = Server::start(false);
+    let mut client = server.client(5);
+    let statement = |markers: usize| {
+        let markers = vec![":a"; markers].join(",");
+        format!("SELECT * FROM system_schema.types WHERE field_names = [{markers}]")
+    };
+    let mut ask = |markers: usize, bytes: usize| {
+        let body = query_with_value(&statement(markers), &vec![b'x'; bytes]);
+        client.send(Header::request(5, 1, opcode::QUERY), &body);
+        client.receive().outcome()
+    };
+    assert_eq!(ask(256, BOUND_BYTES_MAX / 256), Ok(Vec::new()));
+    let refused = ask(256, BOUND_BYTES_MAX / 256 + 1).expect_err("a refusal");
+    assert!(refused.contains("the values of all bind markers have 262400 bytes"), "{refused}");
+    let (code, message) = client.query(&statement(MARKERS_MAX + 1)).error();
+    assert!(code == INVALID && message.contains("at most 1024 bind markers"), "{message}");
 }
 
 #[test]
