@@ -184,7 +184,7 @@ fn files_that_cannot_be_used_leave_the_old_ones() {
     refuses(&setting, |files| write_pair(files, &old), "expired");
     restore();
     let strange = Authority::new("another CA").pem;
-    let strange = [&former[0].1, strange.as_bytes()].concat();
+    let strange = [former[0].1.as_slice(), strange.as_bytes()].concat();
     let broken = |files: &Files| _ = files.write("server.pem", &strange);
     refuses(&setting, broken, "tls_certificate server.pem: certificate 2 (`CN=another CA`) did");
     restore();
