@@ -211,7 +211,7 @@ fn a_value_is_not_copied_without_bound() {
     let mut client = server.client(5);
     let statement = |markers: usize| {
         let markers = vec![":a"; markers].join(",");
-        format!("SELECT * FROM system_schema.types WHERE field_names = [{markers}]")
+        format!("SELECT * FROM shunt_admin.settings WHERE name IN ({markers})")
     };
     let mut ask = |markers: usize, bytes: usize| {
         let body = query_with_value(&statement(markers), &vec![b'x'; bytes]);

@@ -15,7 +15,7 @@ use shunt_testing::{bytes, simulated};
 use shunt_tls::{ClientAuth, ClientOptions, Renewed, SubjectDigest, TlsError};
 use shunt_topology::NodeId;
 use shunt_wire::cql::envelope::opcode;
-use shunt_wire::cql::message::error_code::BAD_CREDENTIALS;
+use shunt_wire::cql::message::error_code::{BAD_CREDENTIALS, OVERLOADED};
 
 use super::handshake_node::{Reaction, select};
 use super::handshake_testbed::{HandshakeTestbed, TOKEN};
@@ -244,7 +244,8 @@ fn a_client_waits_for_a_node_that_takes_the_certificate() {
     setup.testbed.run_for(SECOND / 2);
     assert_eq!(setup.testbed.take_answers(shop).len(), 0);
     setup.testbed.closed(shop);
-    assert_eq!(setup.testbed.take_answers(shop).len(), 0, "nobody has judged");
+    let code = setup.testbed.scene.world.host(shop).last().error().0;
+    assert_eq!(code, OVERLOADED, "nobody has judged");
     setup.all(|node| node.login = Reaction::Refuse(BAD_CREDENTIALS));
     let shop = setup.certified(&[SHOP]);
     assert_eq!(setup.refusal(shop), "the node says no");
