@@ -8,11 +8,10 @@ use shunt_reactor::sim::{SECOND, for_seeds};
 
 use super::{Chaos, Scene, Settings, chaos_of, check, history, run, settings_of};
 
-/// First seed of a search for a violation that one of a thousand runs shows.
-const FIRST_LATE: u64 = 0x9fc;
-
 /// Rates of 0.6 to 1.4.
 const WRONG_PPM: u64 = 400_000;
+/// Rates of 0.4 to 1.6, with which few runs are enough to lose a write.
+const FAR_PPM: u64 = 600_000;
 
 fn run_with(seed: u64, commit: Commit, leases_only: bool) -> Scene {
     run(
@@ -29,8 +28,7 @@ fn transactions_need_no_clock_where_each_is_confirmed() {
 
 #[test]
 fn nor_do_statements_that_are_decided_alone() {
-    // Among them is one in which proxies that commit by leases lose a write.
-    for_seeds(6, |seed| check(&run_late(FIRST_LATE + seed, Commit::Lwt)));
+    for_seeds(6, |seed| check(&run_late(seed, Commit::Lwt, WRONG_PPM)));
 }
 
 #[test]
@@ -70,7 +68,7 @@ fn a_read_that_fails_leaves_nothing_in_doubt() {
 /// A former owner's writes are late, and those that it reported as done may not be there when the
 /// next owner reads. Its clock is the slowest or the fastest, so that some proxies believe for long
 /// that a lease holds, and others soon that it has ended.
-fn run_late(seed: u64, commit: Commit) -> Scene {
+fn run_late(seed: u64, commit: Commit, wrong_ppm: u64) -> Scene {
     let mut settings = Settings {
         commit,
         leases_only: true,
@@ -78,21 +76,24 @@ fn run_late(seed: u64, commit: Commit) -> Scene {
         cores: 1,
         // This is about rates, and seeds in which they are noticed are rare.
         weakened: Weakened { clock: true, ..Weakened::default() },
-        ..settings_of(seed, WRONG_PPM)
+        ..settings_of(seed, wrong_ppm)
     };
     for (number, clock) in settings.clocks.iter_mut().enumerate() {
         let is_slow = (seed as usize + number).is_multiple_of(2);
-        clock.rate_ppm = if is_slow { 1_000_000 - WRONG_PPM } else { 1_000_000 + WRONG_PPM };
+        clock.rate_ppm = if is_slow { 1_000_000 - wrong_ppm } else { 1_000_000 + wrong_ppm };
     }
     run(settings, Chaos::of_late_records(seed), 8 * SECOND)
 }
 
 #[test]
 fn by_leases_what_was_done_is_lost_with_such_clocks() {
-    let found = (FIRST_LATE..FIRST_LATE + 200).find_map(|seed| {
-        let violation = run_late(seed, Commit::Lease).witness.borrow_mut().violation.take();
-        violation.map(|what| (seed, what))
+    let found = (0..200).find_map(|seed| {
+        let scene = run_late(seed, Commit::Lease, FAR_PPM);
+        let violation = scene.witness.borrow_mut().violation.take();
+        // With such clocks a fleet may also take very long to serve again.
+        let lost = violation.filter(|what| !what.contains("not served again"));
+        lost.map(|what| (seed, what))
     });
-    let (seed, what) = found.expect("clocks that are off by a third are noticed");
+    let (seed, what) = found.expect("clocks that are far off are noticed");
     println!("seed {seed:#x}: {what}");
 }
