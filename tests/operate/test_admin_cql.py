@@ -10,26 +10,17 @@ from cassandra import InvalidRequest
 from cassandra.auth import PlainTextAuthProvider
 from cassandra.cluster import Cluster, NoHostAvailable
 from cassandra.connection import UnixSocketEndPoint
-from cassandra.protocol import StartupMessage, SyntaxException
+from cassandra.protocol import SyntaxException
 from cassandra.query import SimpleStatement
 
 from harness import cqlsh
-from harness.driver import UNDISTURBED
+from harness.driver import UNDISTURBED, named_connection
 from harness.embedded import Embedded
 from harness.ports import free_port
 from harness.proxy import UNDISTURBED_PROXY, Proxy, binary
 from harness.waits import until
 
 TOKEN = "a-token-of-operators-of-the-test"
-
-
-class NamedConnection(Cluster.connection_class):
-    """Sends the name of the application in STARTUP, which this driver's own option does not do."""
-
-    def send_msg(self, message, *arguments, **options):
-        if isinstance(message, StartupMessage):
-            message.options["APPLICATION_NAME"] = "shop"
-        return super().send_msg(message, *arguments, **options)
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +55,7 @@ def proxy(node, directory, port):
 
 @pytest.fixture(scope="module")
 def client(proxy):
-    cluster = Cluster([proxy.host], port=proxy.port, connection_class=NamedConnection, **UNDISTURBED)
+    cluster = Cluster([proxy.host], port=proxy.port, connection_class=named_connection("shop"), **UNDISTURBED)
     session = cluster.connect()
     session.execute("SELECT release_version FROM system.local")
     yield session

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 from cassandra.cluster import Cluster, NoHostAvailable
-from cassandra.protocol import StartupMessage
 
 from harness import browser as browsers
-from harness.driver import UNDISTURBED
+from harness.driver import UNDISTURBED, named_connection
 from harness.embedded import Embedded
 from harness.ports import free_port
 from harness.proxy import PATIENT_PROXY, Proxy
@@ -30,15 +29,8 @@ COLUMN = """(() => {{
 
 
 def connect(proxy, application: str):
-    """A driver's cluster and session with the name of an application in STARTUP, which this driver's own option does not send."""
-
-    class Named(Cluster.connection_class):
-        def send_msg(self, message, *arguments, **options):
-            if isinstance(message, StartupMessage):
-                message.options["APPLICATION_NAME"] = application
-            return super().send_msg(message, *arguments, **options)
-
-    cluster = Cluster([proxy.host], port=proxy.port, connection_class=Named, **UNDISTURBED)
+    """A driver's cluster and session with the name of an application in STARTUP."""
+    cluster = Cluster([proxy.host], port=proxy.port, connection_class=named_connection(application), **UNDISTURBED)
     return cluster, cluster.connect()
 
 

@@ -5,9 +5,8 @@ import signal
 
 import pytest
 from cassandra.cluster import Cluster
-from cassandra.protocol import StartupMessage
 
-from harness.driver import UNDISTURBED
+from harness.driver import UNDISTURBED, named_connection
 from harness.embedded import Embedded
 from harness.ports import free_port
 from harness.proxy import UNDISTURBED_PROXY, Proxy
@@ -30,18 +29,9 @@ def proxy(node, tmp_path_factory):
         yield proxy
 
 
-class NamedConnection(Cluster.connection_class):
-    """Sends the name of the application in STARTUP, which this driver's own option does not do."""
-
-    def send_msg(self, message, *arguments, **options):
-        if isinstance(message, StartupMessage):
-            message.options["APPLICATION_NAME"] = "checkout"
-        return super().send_msg(message, *arguments, **options)
-
-
 @pytest.fixture(scope="module")
 def session(proxy):
-    cluster = Cluster([proxy.host], port=proxy.port, connection_class=NamedConnection, **UNDISTURBED)
+    cluster = Cluster([proxy.host], port=proxy.port, connection_class=named_connection("checkout"), **UNDISTURBED)
     session = cluster.connect()
     session.execute("CREATE KEYSPACE shop WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}")
     session.execute("CREATE TABLE shop.items (id int PRIMARY KEY, v text)")

@@ -41,7 +41,7 @@ pub(crate) enum Change {
 /// Plans an `UPDATE`.
 ///
 /// # Errors
-/// It is not one of those that are offered.
+/// The admin address does not offer this change.
 pub(crate) fn plan_update(
     update: &Update,
     session: Option<&str>,
@@ -82,7 +82,7 @@ pub(crate) fn plan_update(
 /// Plans a `DELETE`.
 ///
 /// # Errors
-/// It is not one of those that are offered.
+/// The admin address does not offer this change.
 pub(crate) fn plan_delete(
     delete: &Delete,
     session: Option<&str>,

@@ -42,11 +42,11 @@ enum Stage {
     Open,
 }
 
-/// What follows an answer.
+/// Continuation of a connection after an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
     Request,
-    /// All that follows comes and goes in segments (v5, section 2.3.1).
+    /// Further messages of both sides are in segments (v5, section 2.3.1).
     Segments,
     Close,
 }

@@ -17,7 +17,7 @@ enum Object {
 /// Appends the answer to a client that uses the keyspace `session`.
 ///
 /// # Errors
-/// There is no such keyspace or table.
+/// The keyspace or table does not exist.
 pub(crate) fn answer(
     describe: &Describe,
     session: Option<&str>,

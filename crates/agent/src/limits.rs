@@ -8,7 +8,7 @@ const SECOND: u64 = 1_000 * MS;
 
 /// Control connections at a time: the event loops of all dispatchers.
 pub(crate) const SESSIONS_MAX: usize = 1024;
-/// Those of them that have not proved the key, and those of one host.
+/// Sessions that have not proved the key, and sessions of one host.
 pub(crate) const STRANGERS_MAX: usize = SESSIONS_MAX / 2;
 pub(crate) const STRANGERS_OF_HOST_MAX: usize = SESSIONS_MAX / 4;
 /// Exchanges at a time; more are refused with 503.

@@ -102,7 +102,7 @@ impl Table {
 pub(crate) const KEYSPACES: [&str; 5] =
     [KEYSPACE, "system", "system_schema", "system_views", "system_virtual_schema"];
 
-/// All tables.
+/// Tables of all keyspaces.
 pub(crate) fn all() -> impl Iterator<Item = &'static Table> {
     ADMIN_TABLES.iter().chain(SYSTEM_TABLES)
 }

@@ -22,7 +22,7 @@ fn raw(server: &Server) -> TcpStream {
     stream
 }
 
-/// All that the server sends until it closes.
+/// Bytes that the server sends until it closes.
 fn rest(stream: &mut TcpStream) -> Vec<u8> {
     let mut received = Vec::new();
     // A close with unread bytes comes as a reset.

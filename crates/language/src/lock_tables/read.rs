@@ -29,10 +29,10 @@ pub fn parse(text: &str, keyspace: Option<&str>) -> Result<Option<Statement>, In
     of_parsed(parsed, keyspace)
 }
 
-/// As [`parse`], for a statement that is parsed already.
+/// Does what [`parse`] does, for a statement that is parsed already.
 ///
 /// # Errors
-/// As [`parse`].
+/// The same as those of [`parse`].
 pub fn of_parsed(
     parsed: ast::Parsed,
     keyspace: Option<&str>,

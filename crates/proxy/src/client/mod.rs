@@ -179,7 +179,7 @@ pub(crate) struct Client {
     pub(crate) lock_requests: u32,
     /// OPTIONS that it sent before it logged in.
     pub(crate) early_options: u8,
-    /// Its number among the clients that have not logged in.
+    /// Number of the client among those that have not logged in.
     pub(crate) newcomer: u64,
     /// Address it connected to, which `system.local` shows.
     pub(crate) local: SocketAddr,

@@ -293,7 +293,7 @@ mod tests {
     const ONE: &[(u128, u128)] = &[(1, 7), (2, 7)];
     const TWO: &[(u128, u128)] = &[(1, 7), (2, 8)];
 
-    /// What node 1 tells: its own version first, then the rows of its peers.
+    /// Versions that node 1 tells: its own version first, then those of its peers' rows.
     fn told(rows: &[(u128, u128)]) -> SchemaVersions {
         let peers = rows[1..].iter().map(|(host_id, version)| (*host_id, Some(*version)));
         SchemaVersions::new(rows[0].0, Some(rows[0].1), peers)

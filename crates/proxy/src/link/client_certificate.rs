@@ -72,9 +72,9 @@ fn are_of_all(core: &Core, id: PoolId, now_ns: u64) -> bool {
 
 /// The way in which a node has ended a connection.
 enum End {
-    /// It refuses the certificate, by this alert.
+    /// The node refuses the certificate, by this alert.
     Verdict(&'static str),
-    /// It may refuse the certificate, or have another reason.
+    /// The node perhaps refuses the certificate, or has another reason.
     Doubtful(&'static str),
 }
 

@@ -85,8 +85,9 @@ pub(crate) fn is_on_locks(parsed: &Classified<'_>, session: Option<&str>, text: 
     parse(parsed, session, text).is_some()
 }
 
-/// As [`is_on_locks`], for a text of a BATCH. `budget` is what is left of [`TEXT_BYTES_MAX`] for
-/// all texts of the BATCH: a text beyond it is not parsed, and is on a table if it names one.
+/// Does what [`is_on_locks`] does, for a text of a BATCH. `budget` is the rest of
+/// [`TEXT_BYTES_MAX`] for all texts of the BATCH: a text beyond it is not parsed, and is on a table
+/// if it names one.
 #[cold]
 pub(crate) fn is_on_locks_in_batch(
     parsed: &Classified<'_>,

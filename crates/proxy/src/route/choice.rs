@@ -23,9 +23,9 @@ pub(crate) enum Choice {
 /// The end of a request for which all of the right links are full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WhenFull {
-    /// It waits until there is room.
+    /// The request waits until there is room.
     Waits,
-    /// It fails, or goes another way.
+    /// The request fails, or goes another way.
     Fails,
 }
 

@@ -67,7 +67,7 @@ pub struct Bank {
     pub reads_unanswered: bool,
     /// Timestamp of the value 1 in each row.
     pub valued_us: Option<i64>,
-    /// Its remaining TTL in seconds.
+    /// Remaining TTL of the value, in seconds.
     pub value_ttl: Option<i32>,
     /// Number of reads of a row by which a statement is decided.
     pub rows_read: usize,

@@ -5,7 +5,7 @@ use rcgen::{CertificateParams, DnType, IsCa, KeyPair};
 use super::authority::{Authority, Files, Pair};
 use crate::{Client, Server};
 
-/// What a server says about its certificate followed by others: warnings, or an error.
+/// Warnings or the error of a server about its certificate followed by others.
 fn said(own: &Pair, others: &[&str]) -> Result<Vec<String>, String> {
     let files = Files::new();
     let Pair { certificate, key } = own;

@@ -4,7 +4,7 @@
 //! limit of their own. A role has half of each limit. Waits have three quarters of a connection,
 //! because all clients share it where nobody logs in.
 //!
-//! These limits must never:
+//! The limits must never:
 //! - refuse anything but an acquire because of acquires that wait;
 //! - refuse a renewal or release because of other requests: a holder would lose its lock;
 //! - count what waits on this core or on other cores of this proxy, where the keeper of a lock has

@@ -24,7 +24,7 @@ struct RowOut {
 /// A row to be written, as others read it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RowWrite<'a> {
-    /// Who waits.
+    /// The request that waits.
     pub(crate) id: WriteId,
     pub(crate) timestamp_us: i64,
     /// [`ROW_VALUES`] values.

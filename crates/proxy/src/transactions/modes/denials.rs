@@ -24,7 +24,7 @@ use crate::transactions::part::Poll;
 /// The claim of a node that does not read a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Denial {
-    /// There is no such table.
+    /// The table does not exist.
     Absent,
     /// The proxy's role may not read it.
     Forbidden,

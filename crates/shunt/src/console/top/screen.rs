@@ -90,7 +90,7 @@ fn restore() {
 /// Shows the tables until a key or a signal ends the command.
 ///
 /// # Errors
-/// There is no terminal, or the proxy does not answer the first request.
+/// Standard output is no terminal, or the proxy does not answer the first request.
 pub(super) fn run(access: AdminAccess, table: usize) -> Result<Exit, Failure> {
     if !stdin().is_terminal() || !stdout().is_terminal() {
         return Err(refused("`shunt top` needs a terminal; --once prints one frame".to_owned()));
