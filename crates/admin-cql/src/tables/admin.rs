@@ -47,7 +47,7 @@ pub static ADMIN_TABLES: &[Table] = &[
     ),
     table(
         "client_groups",
-        "clients that are alike in role, identity, address, application, driver, keyspace, \
+        "clients alike in role, identity, address, application, driver, keyspace, \
          protocol and TLS",
         (1, 7),
         Source::PageWithOthers(
@@ -135,7 +135,7 @@ pub static ADMIN_TABLES: &[Table] = &[
             column("partition_token", "bigint", "/token", "token of the key"),
             column("reads_per_second", "double", "/reads_per_s", "reads in a second"),
             column("writes_per_second", "double", "/writes_per_s", "writes in a second"),
-            column("error_per_second", "double", "/error", "most by which both may be off"),
+            column("error_per_second", "double", "/error", "largest error of either rate"),
         ],
     ),
     table(
@@ -234,7 +234,7 @@ const SETTINGS: &[Column] = &[
     column("file_value", "text", "/file_value", "value by flags and file, as last read"),
     column("default_value", "text", "/default", "value of an option that is not given"),
     column("source", "text", "/source", "flag, file, admin, program or default"),
-    column("restart_needed", "boolean", "/restart_needed", "true if `file_value` waits"),
+    column("restart_needed", "boolean", "/restart_needed", "true if `file_value` needs a restart"),
     column("reloadable", "boolean", "/reloadable", "true if a reload can change it"),
 ];
 
@@ -259,5 +259,5 @@ const SLOW_QUERIES: &[Column] = &[
     column("core", "int", "/core", "core of the client"),
     column("wait_ms", "double", "/wait_ms", "time in the proxy"),
     column("node_ms", "double", "/node_ms", "time at the node"),
-    column("total_ms", "double", "/total_ms", "both"),
+    column("total_ms", "double", "/total_ms", "`wait_ms` and `node_ms` together"),
 ];

@@ -15,7 +15,7 @@ fn tables() -> String {
         let keys: Vec<_> = table.columns.iter().take(keys).map(|column| column.name).collect();
         let (name, subject) = (table.name, table.subject);
         let _ = write!(text, "\n### {name}\n\n");
-        let _ = writeln!(text, "Rows: {subject}. Primary key: `{}`.\n", keys.join(", "));
+        let _ = writeln!(text, "Rows: {subject}.\nKey: `{}`.\n", keys.join(", "));
         text.push_str("| column | type | meaning |\n|---|---|---|\n");
         for column in table.columns {
             let _ = writeln!(text, "| `{}` | {} | {} |", column.name, column.cql, column.meaning);

@@ -2,7 +2,6 @@
 //!
 //! Text-level checks of the repository's own sources: simple, fast, and with file and line in each
 //! message.
-//! line.
 
 #![allow(clippy::unwrap_used, reason = "a source that cannot be read fails the test, as it should")]
 

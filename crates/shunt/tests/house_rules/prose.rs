@@ -1,12 +1,14 @@
-//! Comments are prose: a line has at most 100 columns, and a doc comment begins with its subject.
+//! Comments and documents are prose: a line has at most 100 columns, and a doc comment begins with
+//! its subject.
 //!
 //! A comment that opens with a clause, a pronoun or a bare quantifier makes the reader look for the
 //! subject. The share of such openings is held low, as no rule of grammar can be checked by machine
 //! without false alarms: quinn has 5.7 %, rustls 4.7 %, s2n-quic 1.3 %.
 
 use std::collections::BTreeMap;
+use std::fs;
 
-use super::{assert_none, rust_files};
+use super::{assert_none, files, root, rust_files};
 
 const COLUMNS_MAX: usize = 100;
 
@@ -132,4 +134,45 @@ fn comments_have_at_most_a_hundred_columns() {
         }
     }
     assert_none("comments with more than 100 columns", long);
+}
+
+/// Numbers, from 1, of the lines of a document that are too long to read. Code, tables, images, and
+/// lines of one word, such as a long path, cannot be wrapped.
+fn long_lines(document: &str) -> Vec<usize> {
+    let mut long = Vec::new();
+    let mut is_code = false;
+    for (number, line) in document.lines().enumerate() {
+        let text = line.trim_start();
+        is_code ^= text.starts_with("```");
+        let is_prose = !is_code && !text.starts_with(['|', '!']) && text.contains(' ');
+        if is_prose && line.chars().count() > COLUMNS_MAX {
+            long.push(number + 1);
+        }
+    }
+    long
+}
+
+#[test]
+fn long_lines_of_documents_are_found() {
+    let long = "word ".repeat(COLUMNS_MAX / 5) + "a";
+    let path = "`-javaagent:/opt/".repeat(COLUMNS_MAX / 10);
+    let document =
+        format!("{long}\n\n```sh\n{long}\n```\n\n| {long}\n![{long}\n  {path}\n- {long}\n");
+    assert_eq!(long_lines(&document), [1, 10]);
+    assert_eq!(long_lines(&long[..COLUMNS_MAX]), []);
+}
+
+#[test]
+fn documents_have_at_most_a_hundred_columns() {
+    let mut long = Vec::new();
+    for path in files(&[".md"]) {
+        // Each run of `shunt bench` writes this page.
+        if path.ends_with("docs/results/README.md") {
+            continue;
+        }
+        let text = fs::read_to_string(&path).unwrap();
+        let path = path.strip_prefix(root()).unwrap().display();
+        long.extend(long_lines(&text).into_iter().map(|number| format!("{path}:{number}")));
+    }
+    assert_none("lines of documents with more than 100 columns", long);
 }
