@@ -44,7 +44,6 @@ mod service;
 mod session;
 mod shares;
 mod state;
-mod strangers;
 mod connections;
 mod uploads;
 

@@ -3,10 +3,11 @@
 //! have a connection costs a step for each client before it, however many exchanges these have.
 
 use std::collections::{BTreeMap, HashMap};
-use std::net::IpAddr;
+
+use shunt_reactor::ClientHost;
 
 /// A client, as `shares.rs` reads it from a request's head.
-pub(crate) type ClientKey = Option<IpAddr>;
+pub(crate) type ClientKey = Option<ClientHost>;
 
 /// Exchanges in line, each once.
 #[derive(Debug, Default)]
@@ -86,7 +87,7 @@ mod tests {
     const MANY: usize = 8_000;
 
     fn client(number: u8) -> ClientKey {
-        Some(IpAddr::from([192, 0, 2, number]))
+        Some(ClientHost::counted([192, 0, 2, number].into()))
     }
 
     #[test]

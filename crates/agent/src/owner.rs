@@ -24,7 +24,7 @@ pub(crate) fn received(agent: &mut Agent, io: &mut Io, key: usize, data: &[u8]) 
                     used += read;
                     // It has proved the key.
                     let host = session.host;
-                    agent.strangers.remove(host);
+                    agent.handshakes.remove(host);
                     if agent.options.protocol == Protocol::Http {
                         is_control(agent, io, key);
                     }
@@ -175,7 +175,7 @@ pub(crate) fn end(agent: &mut Agent, io: &mut Io, key: usize) {
 pub(crate) fn lost(agent: &mut Agent, io: &mut Io, key: usize) {
     let Some(session) = agent.sessions.try_remove(key) else { return };
     if matches!(session.phase, Phase::Shaking { .. }) {
-        agent.strangers.remove(session.host);
+        agent.handshakes.remove(session.host);
     }
     agent.set_peer(session.conn, Peer::Nobody);
     agent.session_keys.remove(&session.id);

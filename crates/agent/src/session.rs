@@ -15,8 +15,12 @@ pub(crate) fn accepted(agent: &mut Agent, io: &mut Io, conn: ConnId, origin: &Ac
     // A draining agent still lets owners in to take back their connections.
     let is_over = agent.is_draining && agent.moves.flows() == 0;
     let host = origin.peer.counted_host();
-    if is_over || agent.sessions.len() >= limits::SESSIONS_MAX || !agent.strangers.add(host) {
-        debug!(peer = %origin.peer, "a control connection is closed at once: there are as many as there may be, in all or of its host, or the agent is ending");
+    let (most, of_host) = (limits::HANDSHAKES_MAX, limits::HANDSHAKES_OF_HOST_MAX);
+    if is_over
+        || agent.sessions.len() >= limits::SESSIONS_MAX
+        || agent.handshakes.take(host, most, of_host).is_err()
+    {
+        debug!(peer = %origin.peer, "closed a new control connection: there are too many, in all or of its host, or the agent is ending");
         io.close(conn);
         return;
     }

@@ -15,7 +15,7 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-use shunt_reactor::Io;
+use shunt_reactor::{ClientHost, Io};
 
 use crate::limits;
 use crate::line::{ClientKey, Line};
@@ -23,17 +23,13 @@ use crate::pool;
 use crate::request;
 use crate::state::{Agent, Exchange, Stage};
 
-/// The client that a request's head names. One host may have all addresses of a /64, so these are
-/// one client.
+/// The client that a request's head names.
 pub(crate) fn client(head: &[u8]) -> ClientKey {
     const NAME: &[u8] = b"X-Forwarded-For: ";
     let fields = head.strip_suffix(b"\r\n\r\n")?;
     let last = fields.rsplit(|byte| *byte == b'\n').next()?.strip_prefix(NAME)?;
     let address: IpAddr = std::str::from_utf8(last).ok()?.parse().ok()?;
-    Some(match address.to_canonical() {
-        IpAddr::V6(address) => IpAddr::V6((address.to_bits() >> 64 << 64).into()),
-        address => address,
-    })
+    Some(ClientHost::counted(address))
 }
 
 /// The connections that clients have, of one kind, and the share of each client.
@@ -336,7 +332,7 @@ mod tests {
     #[test]
     fn a_client_is_who_the_last_field_names() {
         let of = |fields: &str| client(format!("GET / HTTP/1.1\r\n{fields}\r\n\r\n").as_bytes());
-        let address = |text: &str| Some(text.parse().expect("an address"));
+        let address = |text: &str| Some(ClientHost::Network(text.parse().expect("an address")));
         let forged = "X-Forwarded-For: 192.0.2.1\r\nX-Forwarded-For: 192.0.2.2";
         assert_eq!(of(forged), address("192.0.2.2"));
         assert_eq!(of("X-Forwarded-For: ::ffff:192.0.2.2"), address("192.0.2.2"));

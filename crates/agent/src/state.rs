@@ -10,7 +10,7 @@ use shunt_handover::message::{Decoder, Encoder, Message, Ticket};
 use shunt_handover::session::{AgentHandshake, Instance, OwnerId, Protocol};
 use shunt_handover::turns::Turns;
 use shunt_reactor::moving::{Frozen, TcpState};
-use shunt_reactor::{ClientHost, ConnId, Peers};
+use shunt_reactor::{ClientHost, ConnId, HostShares, Peers};
 use shunt_wire::http1::{BodyReader, Framing, HeadReader};
 use slab::Slab;
 
@@ -23,7 +23,6 @@ use crate::offers::Answers;
 use crate::options::AgentOptions;
 use crate::pace::Pace;
 use crate::packet_filter::{Anywhere, PacketFilter};
-use crate::strangers::Strangers;
 use crate::uploads::Uploads;
 
 /// The agent as a service of an event loop.
@@ -33,7 +32,7 @@ pub struct Agent {
     peers: Peers<Peer>,
     pub(crate) sessions: Slab<Session>,
     /// Sessions within their handshakes.
-    pub(crate) strangers: Strangers,
+    pub(crate) handshakes: HostShares,
     pub(crate) exchanges: Slab<Exchange>,
     pub(crate) upstreams: Slab<Upstream>,
     /// Proxies' links to a CQL server.
@@ -305,7 +304,7 @@ impl Agent {
             options,
             peers: Peers::default(),
             sessions: Slab::new(),
-            strangers: Strangers::default(),
+            handshakes: HostShares::default(),
             exchanges: Slab::new(),
             upstreams: Slab::new(),
             links: Slab::new(),

@@ -18,6 +18,7 @@ use shunt_proxy::config::{Config, Credentials};
 use shunt_proxy::control::Access;
 use shunt_proxy::control::client::{AsyncClient, Failed};
 use shunt_proxy::tls::OutgoingTls;
+use shunt_reactor::Full as NoRoom;
 use shunt_tls::{Sessions, accept_http};
 use shunt_wire::cql::message::error_code;
 use socket2::SockRef;
@@ -38,7 +39,7 @@ use crate::login::Login;
 use crate::pool::{LoggedIn, Pool};
 use crate::reply::{Reply, Status};
 use crate::request::{LockRequest, Operation};
-use crate::room::{Full as NoRoom, Place, Room};
+use crate::room::{Place, Room};
 use crate::stream::{Stream, gone};
 
 /// Order to the listener.
@@ -402,7 +403,7 @@ fn enter(room: &Arc<Room>, peer: IpAddr, max: usize, what: &str) -> Result<Place
         NoRoom::All => {
             Reply::unavailable(&format!("there are {max} {what}, which are the most at a time"))
         }
-        NoRoom::Peer => {
+        NoRoom::Host => {
             let message =
                 format!("this address has its part of the {what} at a time; ask again later");
             Reply::error(StatusCode::TOO_MANY_REQUESTS, message)

@@ -1,8 +1,6 @@
-//! A number of things in each second, of which one client's host gets a part.
+//! A quota of things in each second, of which one client's host gets a share.
 
-use std::collections::HashMap;
-
-use shunt_reactor::{ClientAddress, ClientHost};
+use shunt_reactor::{ClientAddress, ClientHost, HostShares};
 
 use crate::limits;
 
@@ -10,9 +8,7 @@ use crate::limits;
 #[derive(Default)]
 pub(crate) struct HostQuota {
     second: u64,
-    taken: usize,
-    /// Things of each client's host, at most one host for each thing.
-    of_hosts: HashMap<Option<ClientHost>, usize>,
+    shares: HostShares<Option<ClientHost>>,
 }
 
 impl HostQuota {
@@ -21,8 +17,8 @@ impl HostQuota {
         let second = now_ns / limits::SECOND_NS;
         let is_new = second != self.second;
         if is_new {
-            (self.second, self.taken) = (second, 0);
-            self.of_hosts.clear();
+            self.second = second;
+            self.shares.clear();
         }
         is_new
     }
@@ -37,17 +33,7 @@ impl HostQuota {
         most_of_host: usize,
     ) -> bool {
         self.begin_second(now_ns);
-        if self.taken >= most {
-            return false;
-        }
-        let host = client.map(ClientAddress::counted_host);
-        let of_host = self.of_hosts.entry(host).or_default();
-        if *of_host >= most_of_host {
-            return false;
-        }
-        *of_host += 1;
-        self.taken += 1;
-        true
+        self.shares.take(client.map(ClientAddress::counted_host), most, most_of_host).is_ok()
     }
 
     /// True if the second in which something was taken is over.
@@ -55,10 +41,10 @@ impl HostQuota {
         now_ns / limits::SECOND_NS > self.second
     }
 
-    /// Number of hosts that it knows.
+    /// Number of hosts that have taken something.
     #[cfg(test)]
     pub(crate) fn hosts(&self) -> usize {
-        self.of_hosts.len()
+        self.shares.hosts()
     }
 }
 

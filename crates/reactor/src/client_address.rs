@@ -40,14 +40,13 @@ impl ClientAddress {
         }
     }
 
-    /// The client to which shares count: a host of IPv6 has 64 bits of addresses. On a Unix socket,
-    /// each user of this host is a client.
+    /// The host to which shares count ([`ClientHost::counted`]). On a Unix socket, each user of
+    /// this host is one.
     pub fn counted_host(self) -> ClientHost {
-        let ClientHost::Network(address) = self.host() else { return self.host() };
-        ClientHost::Network(match address.to_canonical() {
-            IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
-            address => address,
-        })
+        match self.host() {
+            ClientHost::Network(address) => ClientHost::counted(address),
+            user => user,
+        }
     }
 
     /// The IP address of the client; a process of this host has a loopback address.
@@ -64,6 +63,17 @@ impl ClientAddress {
             ClientAddress::Tcp(address) => Some(address),
             ClientAddress::Forwarded(_) | ClientAddress::Unix { .. } => None,
         }
+    }
+}
+
+impl ClientHost {
+    /// The host to which shares count for an address: a host of IPv6 has 64 bits of addresses, so
+    /// its network counts.
+    pub fn counted(address: IpAddr) -> ClientHost {
+        ClientHost::Network(match address.to_canonical() {
+            IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
+            address => address,
+        })
     }
 }
 
@@ -88,5 +98,19 @@ impl fmt::Display for ClientHost {
 impl From<SocketAddr> for ClientAddress {
     fn from(address: SocketAddr) -> Self {
         ClientAddress::Tcp(address)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_network_of_ipv6_counts_as_one_host() {
+        let of = |text: &str| ClientHost::counted(text.parse().expect("an address"));
+        assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:1"));
+        assert_eq!(of("2001:db8::1:2:3:4").to_string(), "2001:db8::");
+        assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
+        assert_eq!(of("::ffff:10.0.0.1"), of("10.0.0.1"));
     }
 }

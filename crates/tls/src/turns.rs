@@ -7,9 +7,10 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use shunt_reactor::ClientHost;
 use tokio::sync::Semaphore;
 
 /// Steps of handshakes that run at a time.
@@ -23,7 +24,7 @@ pub struct Turns {
 
 /// Addresses whose clients run a step, or wait for one.
 #[derive(Default)]
-struct Addresses(Mutex<HashMap<IpAddr, Address>>);
+struct Addresses(Mutex<HashMap<ClientHost, Address>>);
 
 /// An address with clients.
 struct Address {
@@ -32,7 +33,7 @@ struct Address {
 }
 
 impl Addresses {
-    fn lock(&self) -> MutexGuard<'_, HashMap<IpAddr, Address>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<ClientHost, Address>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -57,7 +58,7 @@ impl Turns {
         address: IpAddr,
         step: impl FnOnce() -> R + Send + 'static,
     ) -> Option<R> {
-        let client = Client::new(&self.addresses, client_of(address));
+        let client = Client::new(&self.addresses, ClientHost::counted(address));
         // The semaphores are never closed.
         let own = Arc::clone(&client.turn).acquire_owned().await.ok()?;
         let all = Arc::clone(&self.all).acquire_owned().await.ok()?;
@@ -81,12 +82,12 @@ impl Turns {
 /// A client that waits for its turn, or has it.
 struct Client {
     addresses: Arc<Addresses>,
-    address: IpAddr,
+    address: ClientHost,
     turn: Arc<Semaphore>,
 }
 
 impl Client {
-    fn new(addresses: &Arc<Addresses>, address: IpAddr) -> Self {
+    fn new(addresses: &Arc<Addresses>, address: ClientHost) -> Self {
         let mut all = addresses.lock();
         let entry = all.entry(address);
         let entry =
@@ -106,18 +107,6 @@ impl Drop for Client {
             if entry.clients == 0 {
                 all.remove(&self.address);
             }
-        }
-    }
-}
-
-/// The client behind an address: an IPv4 address, or the 64 bits of an IPv6 address that name a
-/// network.
-fn client_of(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V4(address) => address.into(),
-        IpAddr::V6(address) => {
-            let network = u128::from(address) & !u128::from(u64::MAX);
-            Ipv6Addr::from(network).into()
         }
     }
 }
@@ -209,13 +198,5 @@ mod tests {
         assert_eq!(next().await, "second");
         assert_eq!((second.await.expect("none"), other.await.expect("none")), (Some(()), Some(())));
         assert_eq!(turns.addresses_count(), 0, "no address is kept");
-    }
-
-    #[test]
-    fn a_network_of_ipv6_is_one_client() {
-        let of = |text: &str| client_of(text.parse().expect("an address"));
-        assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:1"));
-        assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
-        assert_eq!(of("::ffff:10.0.0.1"), of("10.0.0.1"));
     }
 }

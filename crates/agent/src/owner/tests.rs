@@ -251,11 +251,11 @@ fn a_message_about_a_taken_offer_ends_that_session_alone() {
 }
 
 #[test]
-fn silent_strangers_of_one_host_keep_nobody_out() {
+fn silent_connections_of_one_host_keep_nobody_out() {
     let mut scene = Scene::new();
-    let strangers = scene.world.add("strangers", Station::default());
+    let silent = scene.world.add("silent", Station::default());
     for _ in 0..limits::SESSIONS_MAX + 10 {
-        scene.world.with(strangers, |_, io| io.connect(address(7000), SECOND));
+        scene.world.with(silent, |_, io| io.connect(address(7000), SECOND));
     }
     scene.world.run_for(SECOND / 10);
     scene.owner(1, 3);

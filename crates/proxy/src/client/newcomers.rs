@@ -6,9 +6,9 @@
 //! - take the place of a newcomer of a host that has few: up to a sixteenth of the places;
 //! - let two hosts take each other's places in turn: only a host with fewer newcomers gains one.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
-use shunt_reactor::ClientHost;
+use shunt_reactor::{ClientHost, HostShares};
 
 use crate::ids::ClientRef;
 
@@ -20,47 +20,33 @@ const HOST_PARTS: usize = 16;
 pub(crate) struct Newcomers {
     /// Number of the last newcomer.
     last: u64,
-    /// Newcomers of each host, by number: the oldest is the first.
-    hosts: HashMap<ClientHost, BTreeSet<(u64, u32, u32)>>,
-    /// Hosts by the number of their newcomers.
-    by_count: BTreeSet<(usize, ClientHost)>,
+    /// Newcomers by host and number, with slot and id: the oldest of a host is its first.
+    clients: BTreeSet<(ClientHost, u64, u32, u32)>,
+    shares: HostShares,
 }
 
 impl Newcomers {
     /// A client has come. Returns its number among newcomers.
     pub(super) fn join(&mut self, host: ClientHost, client: ClientRef) -> u64 {
         self.last += 1;
-        let clients = self.hosts.entry(host).or_default();
-        self.by_count.remove(&(clients.len(), host));
-        clients.insert((self.last, client.slot, client.id));
-        self.by_count.insert((clients.len(), host));
+        self.clients.insert((host, self.last, client.slot, client.id));
+        self.shares.add(host);
         self.last
     }
 
     /// A client has logged in or is gone, or gets no place.
     pub(super) fn leave(&mut self, host: ClientHost, number: u64, client: ClientRef) {
-        let Some(clients) = self.hosts.get_mut(&host) else { return };
-        let before = clients.len();
-        if !clients.remove(&(number, client.slot, client.id)) {
-            return;
-        }
-        self.by_count.remove(&(before, host));
-        if clients.is_empty() {
-            self.hosts.remove(&host);
-        } else {
-            self.by_count.insert((before - 1, host));
+        if self.clients.remove(&(host, number, client.slot, client.id)) {
+            self.shares.remove(host);
         }
     }
 
     /// The newcomer that makes room for a newcomer of this host, which has been counted, on a core
     /// with so many places.
     pub(super) fn displaced_by(&self, host: ClientHost, places: usize) -> Option<ClientRef> {
-        let (count, heaviest) = self.by_count.last()?;
-        let own = self.hosts.get(&host).map_or(0, BTreeSet::len);
-        if *count <= own || *count <= places.div_ceil(HOST_PARTS) {
-            return None;
-        }
-        let (_, slot, id) = *self.hosts.get(heaviest)?.first()?;
+        let heaviest = self.shares.displaced_by(host, places.div_ceil(HOST_PARTS))?;
+        let mut oldest_first = self.clients.range((heaviest, 0, 0, 0)..);
+        let (.., slot, id) = *oldest_first.next()?;
         Some(ClientRef { slot, id })
     }
 }
@@ -113,7 +99,7 @@ mod tests {
         for (slot, last) in [(0, 1), (1, 2), (2, 1)] {
             newcomers.leave(host(last), numbers[slot as usize], client(slot));
         }
-        assert!(newcomers.hosts.is_empty() && newcomers.by_count.is_empty());
+        assert!(newcomers.clients.is_empty() && newcomers.shares.hosts() == 0);
         assert_eq!(newcomers.displaced_by(host(3), 16), None);
     }
 }

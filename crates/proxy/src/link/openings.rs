@@ -10,7 +10,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use shunt_reactor::ClientHost;
+use shunt_reactor::{ClientHost, HostShares};
 
 use crate::client::account::Account;
 use crate::ids::PoolId;
@@ -54,21 +54,17 @@ pub(crate) struct Openings {
     line: Line,
 }
 
-/// Numbers of doubtful links, in all and of each host.
+/// Doubtful links of each host.
 #[derive(Default)]
-struct Guesses {
-    all: usize,
-    of_hosts: HashMap<Option<ClientHost>, usize>,
-}
+struct Guesses(HostShares<Option<ClientHost>>);
 
 impl Guesses {
     fn has_room(&self) -> bool {
-        self.all < limits::TLS_GUESSES_TICK_MAX
+        self.0.taken() < limits::TLS_GUESSES_TICK_MAX
     }
 
     fn has_room_for(&self, host: Option<ClientHost>) -> bool {
-        let of_host = self.of_hosts.get(&host).copied().unwrap_or_default();
-        self.has_room() && of_host < limits::TLS_GUESSES_TICK_MAX / 4
+        self.has_room() && self.0.of(host) < limits::TLS_GUESSES_TICK_MAX / 4
     }
 }
 
@@ -86,7 +82,7 @@ impl Openings {
     /// Gives doubtful links with TLS their bound anew. Returns whether pools wait that may go on.
     pub(crate) fn tick(&mut self) -> bool {
         let Some(guesses) = &mut self.guesses else { return false };
-        let had_some = std::mem::take(guesses).all > 0;
+        let had_some = std::mem::take(guesses).0.taken() > 0;
         had_some && self.waiting() > 0
     }
 
@@ -120,8 +116,7 @@ impl Openings {
         self.all += 1;
         self.doubtful += usize::from(opening.is_doubtful);
         if let Some(guesses) = self.guesses.as_mut().filter(|_| opening.is_doubtful) {
-            guesses.all += 1;
-            *guesses.of_hosts.entry(opening.host).or_default() += 1;
+            guesses.0.add(opening.host);
         }
     }
 

@@ -8,7 +8,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use shunt_reactor::ClientHost;
+use shunt_reactor::{ClientHost, HostShares};
 use slab::Slab;
 
 use crate::client::account::{Account, LoginId};
@@ -48,7 +48,7 @@ pub(crate) struct Pools {
     count: Count,
     counts: HashMap<Account, Count>,
     /// Pools whose login no node has accepted, by the host whose client tried it first.
-    of_hosts: HashMap<ClientHost, usize>,
+    of_hosts: HostShares,
 }
 
 impl Pools {
@@ -116,9 +116,8 @@ impl Pools {
 
     /// True if a client of this host may try another login that no node has accepted, of some role.
     pub(crate) fn has_room_of(&self, host: ClientHost) -> bool {
-        let of_host = self.of_hosts.get(&host).copied().unwrap_or_default();
         self.count.unverified < limits::POOLS_UNVERIFIED_MAX
-            && of_host < limits::POOLS_UNVERIFIED_OF_HOST_MAX
+            && self.of_hosts.of(host) < limits::POOLS_UNVERIFIED_OF_HOST_MAX
     }
 
     /// True if another login of this role may be tried that no node has accepted.
@@ -152,7 +151,7 @@ impl Pools {
             count.unverified += usize::from(pool.is_unverified());
         }
         if let Some(host) = pool.tried_by.filter(|_| pool.is_unverified()) {
-            *self.of_hosts.entry(host).or_default() += 1;
+            self.of_hosts.add(host);
         }
     }
 
@@ -168,13 +167,8 @@ impl Pools {
         if pool.key.is_own {
             return;
         }
-        if let Some(host) = pool.tried_by.filter(|_| pool.is_unverified())
-            && let Entry::Occupied(mut of_host) = self.of_hosts.entry(host)
-        {
-            *of_host.get_mut() -= 1;
-            if *of_host.get() == 0 {
-                of_host.remove();
-            }
+        if let Some(host) = pool.tried_by.filter(|_| pool.is_unverified()) {
+            self.of_hosts.remove(host);
         }
         let Entry::Occupied(mut of_account) = self.counts.entry(pool.account) else { return };
         for count in [&mut self.count, of_account.get_mut()] {
@@ -361,7 +355,7 @@ mod tests {
         pools.set_verified(ids[0], 0);
         assert!(!pools.has_room_of(guesser));
         ids.into_iter().for_each(|id| drop(pools.remove(id)));
-        assert!(pools.of_hosts.is_empty());
+        assert_eq!(pools.of_hosts.hosts(), 0);
     }
 
     #[test]
