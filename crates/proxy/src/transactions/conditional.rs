@@ -24,7 +24,6 @@
 
 use shunt_locks::{Now, Written};
 use shunt_reactor::Io;
-use shunt_transactions::catalogue::table_identity::IdentityKind;
 use shunt_transactions::conditional::doubt::Doubt;
 use shunt_transactions::conditional::row::{Change, Knowledge, ReadRow, Row, RowVersion};
 use shunt_transactions::conditional::state::{ConditionalState, ObservedState};
@@ -37,7 +36,7 @@ use shunt_wire::cql::envelope::opcode;
 use shunt_wire::cql::message::encode_result::RowsWriter;
 use shunt_wire::cql::message::{Consistency, ErrorMessage, ResultMessage, encode, error_code};
 
-use super::{confirmation, evaluation, levels, observation, table_identity, writes};
+use super::{confirmation, evaluation, levels, observation, writes};
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
 use crate::fleet::statements::{self, Heard, Levels, Whose};
@@ -45,7 +44,7 @@ use crate::limits::SECOND_NS;
 use crate::metrics::Observation;
 use crate::transactions::job::{Failure, Job};
 use crate::transactions::ownership::Unconfirmed;
-use crate::transactions::part::{IdentityWaiter, Parked, Part, Who};
+use crate::transactions::part::{Parked, Part, Who};
 use crate::transactions::timer::set_due;
 
 /// Age of an answer about the table's name, or the version of the schema, that is accepted if the
@@ -567,18 +566,4 @@ pub(super) fn answer(state: &ConditionalState) -> Vec<u8> {
         encode::void(&mut out);
         out
     })
-}
-
-/// Asks a node for the table's identity or columns, no older than this.
-pub(super) fn look_up_table(
-    core: &mut Core,
-    io: &mut Io,
-    number: u64,
-    plan: &Plan,
-    (what, since_ns): (IdentityKind, u64),
-) {
-    if let Some(table) = plan.tables().first() {
-        let waits = IdentityWaiter::Job { number, table: 0, what };
-        table_identity::look_up(core, io, (&table.keyspace, &table.name), since_ns, waits);
-    }
 }

@@ -61,13 +61,7 @@ pub(super) fn read_rows(core: &mut Core, io: &mut Io, id: TransactionId, number:
             .into_iter()
             .filter(|what| *what == IdentityKind::Id || *asks_columns)
         {
-            table_identity::look_up(
-                core,
-                io,
-                name,
-                since_ns,
-                IdentityWaiter::Job { number, table: place, what },
-            );
+            look_up(core, io, (number, place, what), name, since_ns);
         }
     }
 }
@@ -99,12 +93,12 @@ fn read_single_row(core: &mut Core, io: &mut Io, number: u64, plan: &Arc<Plan>) 
                 return give_up(core, io, number, &failed);
             }
             let since_ns = io.now_ns();
-            conditional::look_up_table(core, io, number, plan, (IdentityKind::Columns, since_ns));
+            look_up_table(core, io, number, plan, (IdentityKind::Columns, since_ns));
             since_ns
         }
         Err(failed) => return give_up(core, io, number, &failed),
     };
-    conditional::look_up_table(core, io, number, plan, (IdentityKind::Id, since_ns));
+    look_up_table(core, io, number, plan, (IdentityKind::Id, since_ns));
     look_up_version(core, io, number);
 }
 
@@ -112,8 +106,34 @@ fn read_single_row(core: &mut Core, io: &mut Io, number: u64, plan: &Arc<Plan>) 
 fn look_up_version(core: &mut Core, io: &mut Io, number: u64) {
     let versions = &core.fleet.transactions.schema_versions;
     let since_ns = versions.since_ns(io.now_ns(), conditional::NAMED_NS);
-    let waits = IdentityWaiter::Job { number, table: 0, what: IdentityKind::Schema };
-    table_identity::look_up(core, io, ("", ""), since_ns, waits);
+    look_up(core, io, (number, 0, IdentityKind::Schema), ("", ""), since_ns);
+}
+
+/// Looks up the table of a single statement.
+fn look_up_table(
+    core: &mut Core,
+    io: &mut Io,
+    number: u64,
+    plan: &Plan,
+    (what, since_ns): (IdentityKind, u64),
+) {
+    if let Some(table) = plan.tables().first() {
+        look_up(core, io, (number, 0, what), (&table.keyspace, &table.name), since_ns);
+    }
+}
+
+/// Has a node confirm the id or columns of a table, or takes in an answer that is known.
+fn look_up(
+    core: &mut Core,
+    io: &mut Io,
+    (number, table, what): (u64, u16, IdentityKind),
+    name: (&str, &str),
+    since_ns: u64,
+) {
+    let waiter = IdentityWaiter::Job { number, table, what };
+    if let Some(known) = table_identity::look_up(core, io, name, since_ns, waiter) {
+        identity_known(core, io, (number, table, what), known);
+    }
 }
 
 /// Takes in the id or columns of one of the plan's tables.

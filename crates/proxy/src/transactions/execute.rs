@@ -75,7 +75,10 @@ pub(crate) fn start(core: &mut Core, io: &mut Io, ticket: Ticket, who: &str, mes
     };
     keeper.jobs.insert(number, job);
     keeper.by_ticket.insert(ticket.0, number);
-    planning::request(core, io, (asked.text, asked.keyspace), &who, Waiter::Job(number));
+    let text = (asked.text, asked.keyspace);
+    if let Some(plan) = planning::request(core, io, text, &who, Waiter::Job(number)) {
+        plan_ready(core, io, number, Ok(plan));
+    }
 }
 
 /// Takes in a plan, or why there is none.

@@ -62,7 +62,6 @@ mod timer;
 pub(crate) mod writes;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::sync::Arc;
 
 use shunt_fleet::{SHARDS, Shard};
 use shunt_locks::Ticket;
@@ -70,12 +69,11 @@ use shunt_transactions::catalogue::table_identity::{Names, SchemaVersions};
 use shunt_transactions::conditional::row::Rows;
 use shunt_transactions::guard::fences::Fences;
 use shunt_transactions::quotas::Shares;
-use shunt_transactions::request::{Head, Summary};
+use shunt_transactions::request::Head;
 use shunt_transactions::{Claim, Limits, TransactionId, Transactions};
 use shunt_wire::cql::envelope::opcode;
 use shunt_wire::cql::message::encode;
 
-use crate::fleet::forwarding::Login;
 use crate::fleet::requests::retry::TransactionRetries;
 use crate::transactions::effects::{Effect, EffectQueue};
 use crate::transactions::job::{Failure, GuardedRequest, Job, UndecidedRights};
@@ -251,18 +249,6 @@ impl TransactionKeeper {
             Failure::Node { code, message } => encode::error(&mut body, *code, message),
         }
         self.tell(ticket, (opcode::ERROR, 0), body);
-    }
-
-    /// Sends on a transaction whose client may do what it does.
-    fn allow(
-        &mut self,
-        ticket: (Ticket, bool),
-        login: Login,
-        known: &Arc<Summary>,
-        message: Vec<u8>,
-    ) {
-        let known = Arc::clone(known);
-        self.effects.list.push(Effect::SendToOwner { ticket, login, known, message });
     }
 
     /// Notes that a shard which is being handed over may be idle now.

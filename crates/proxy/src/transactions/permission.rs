@@ -24,6 +24,7 @@ use crate::fleet::rights::question::{Reading, qualified};
 use crate::fleet::rights::right::{Action, Right};
 use crate::fleet::rights::waiters::Waiter;
 use crate::ids::PoolId;
+use crate::transactions::intake::owner;
 use crate::transactions::job::Undecided;
 use crate::transactions::part::Who;
 
@@ -53,7 +54,7 @@ fn decide(core: &mut Core, io: &mut Io, undecided: Undecided) {
     let Undecided { pool, ticket, came_ns, .. } = undecided;
     let Some(right) = unknown_right(core, &undecided) else {
         let Undecided { known, message, login: (login, _), .. } = undecided;
-        return core.fleet.transactions.allow(ticket, login, &known, message);
+        return owner::send_to_owner(core, io, ticket, &login, &known.domain, &message);
     };
     let bytes = undecided.message.len();
     match question(core, io, pool, &right, (came_ns, bytes)) {

@@ -60,25 +60,26 @@ fn silent_ns(io: &Io, what: IdentityKind) -> u64 {
     }
 }
 
-/// Gives a waiter the table of this name, or its columns, as asked for no earlier than `since_ns`.
-/// The waiter is told once, later.
+/// Returns the answer about the table of this name, or its columns, if one is known that was asked
+/// for no earlier than `since_ns`. Otherwise the waiter gets it once, later.
 pub(super) fn look_up(
     core: &mut Core,
     io: &mut Io,
     (keyspace, table): (&str, &str),
     since_ns: u64,
     waits: IdentityWaiter,
-) {
+) -> Option<IdentityAnswer> {
     let what = if let IdentityWaiter::Job { what, .. } = waits { what } else { IdentityKind::Id };
     let key = (what, Box::from(keyspace), Box::from(table));
     let name = core.fleet.transactions.names.entry(&key);
     if let Some(last) = name.last.filter(|last| last.asked_ns >= since_ns) {
-        return core.fleet.transactions.effects.list.push(Effect::IdentityKnown(waits, last));
+        return Some(last);
     }
     name.waiting.push((since_ns, waits));
     if name.is_to_be_asked(silent_ns(io, what)) {
         ask(core, io, &key);
     }
+    None
 }
 
 /// Asks another node for the version of the schema, if those asked before are silent.

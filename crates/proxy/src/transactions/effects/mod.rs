@@ -8,13 +8,12 @@ use std::sync::Arc;
 use shunt_locks::{Ticket, Written};
 use shunt_transactions::catalogue::table_identity::IdentityAnswer;
 use shunt_transactions::plan::Plan;
-use shunt_transactions::request::{Head, Summary};
+use shunt_transactions::request::Head;
 use shunt_transactions::{
     Claim, Effects, Generation, Outcome, Place, Position, Refused, Row, Ticket as Number,
     TransactionId,
 };
 
-use crate::fleet::forwarding::Login;
 use crate::transactions::job::Failure;
 use crate::transactions::ownership::Unconfirmed;
 use crate::transactions::part::{IdentityWaiter, OneWrite};
@@ -63,14 +62,6 @@ pub(crate) enum Effect {
     PlanReady(Waiter, Result<Arc<Plan>, Failure>),
     /// Has texts planned that wait for it.
     PlanWaiting,
-    /// Sends a request to its shard's owner: its client may do what it does. The second of the
-    /// ticket says that it was forwarded.
-    SendToOwner {
-        ticket: (Ticket, bool),
-        login: Login,
-        known: Arc<Summary>,
-        message: Vec<u8>,
-    },
     /// Sends a request to this core, with the client whose quota it counts against: its lock is
     /// held, or does not matter.
     SendToCore(Ticket, (usize, Arc<str>), Box<[u8]>),

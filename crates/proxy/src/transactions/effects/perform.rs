@@ -60,9 +60,6 @@ pub(crate) fn perform(core: &mut Core, io: &mut Io) {
                 core.fleet.transactions.fail(ticket, &failed)
             }
             Effect::PlanWaiting => planning::serve_line(core, io),
-            Effect::SendToOwner { ticket, login, known, message } => {
-                owner::send_to_owner(core, io, ticket, &login, &known.domain, &message);
-            }
             Effect::SendToCore(ticket, (keeper, who), message) => {
                 owner::send_to_core(core, io, ticket, keeper, &who, &message)
             }

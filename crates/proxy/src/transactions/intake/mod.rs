@@ -17,7 +17,7 @@ use shunt_wire::cql::envelope::{Header, opcode};
 use shunt_wire::cql::message::{Prepare, Query, Values, split_request_prefix};
 use shunt_wire::cql::statement::{Kind, classify};
 
-use super::{modes, pause, permission, planning};
+use super::{answer, modes, pause, permission, planning};
 use crate::core::Core;
 use crate::fault::Fault;
 use crate::fleet::forwarding;
@@ -157,7 +157,10 @@ fn prepare(
     let Some(ticket) = add_pending(core, io, (slot, header)) else { return Ok(()) };
     let who = client::share_of(core, ticket, keyspace.unwrap_or_default());
     let waiter = Waiter::Prepare(ticket, prepare.text.into());
-    planning::request(core, io, (&known.text, &known.keyspace), &who, waiter);
+    let text = (&*known.text, &*known.keyspace);
+    if let Some(plan) = planning::request(core, io, text, &who, waiter) {
+        answer::prepared(core, ticket, prepare.text, &plan);
+    }
     Ok(())
 }
 

@@ -15,7 +15,7 @@ use shunt_language::transaction::mode::TransactionalMode;
 use shunt_reactor::Io;
 use shunt_transactions::catalogue::replicas;
 use shunt_transactions::catalogue::switching::TableState;
-use shunt_transactions::plan::cache::Entry;
+use shunt_transactions::plan::cache::{Entry, Key};
 use shunt_transactions::plan::schema::{self, Table, Types};
 use shunt_transactions::plan::{Draft, Outline, Plan, PreparedText};
 use shunt_transactions::request::Request;
@@ -45,27 +45,27 @@ const PREPARES_MAX: usize = 16;
 /// One client's quota of either is a half.
 const SHARES: usize = 2;
 
-/// Gives a waiter the plan of a text, now or later, or the reason why there is none. `who` is the
-/// client whose quota it counts against.
+/// Returns the plan of a text if it is kept. Otherwise the waiter gets the plan later, or the
+/// reason why there is none. `who` is the client whose quota it counts against.
 pub(super) fn request(
     core: &mut Core,
     io: &mut Io,
     (text, keyspace): (&str, &str),
     who: &Arc<str>,
     waiter: Waiter,
-) {
+) -> Option<Arc<Plan>> {
     let key: (Arc<str>, Arc<str>) = (keyspace.into(), text.into());
     let plannings = &mut core.fleet.transactions.plannings;
-    let now_ns = io.now_ns();
-    let mut waiter = Some(waiter);
-    if let Some((plan, is_due)) =
-        plannings.plans.usable(&key, now_ns).map(|(plan, is_due)| (Arc::clone(plan), is_due))
-    {
-        waiter.take().into_iter().for_each(|waiter| give(core, waiter, Ok(&plan)));
-        if !is_due {
-            return;
-        }
+    let kept = plannings.plans.usable(&key, io.now_ns());
+    let kept = kept.map(|(plan, is_due)| (Arc::clone(plan), is_due));
+    if kept.as_ref().is_none_or(|(_, is_due)| *is_due) {
+        plan_text(core, io, key, who, kept.is_none().then_some(waiter));
     }
+    kept.map(|(plan, _)| plan)
+}
+
+/// Plans a text, or renews its plan for no waiter.
+fn plan_text(core: &mut Core, io: &mut Io, key: Key, who: &Arc<str>, waiter: Option<Waiter>) {
     let plannings = &mut core.fleet.transactions.plannings;
     if let Some(Entry::Planning(number)) = plannings.plans.by_text.get(&key)
         && let Some(planning) = plannings.planning.get_mut(number)
@@ -77,6 +77,7 @@ pub(super) fn request(
     if !has_room(&plannings.planning, who, is_prepare) {
         return waiter.into_iter().for_each(|waiter| wait(core, who, waiter));
     }
+    let (keyspace, text) = &key;
     let outline = match Outline::parse(text, keyspace) {
         Ok(outline) => outline,
         Err(refusal) => {
@@ -84,7 +85,7 @@ pub(super) fn request(
             return waiter.into_iter().for_each(|waiter| give(core, waiter, Err(&failed)));
         }
     };
-    plannings.plans.make_room(0, now_ns);
+    plannings.plans.make_room(0, io.now_ns());
     plannings.number += 1;
     let number = plannings.number;
     match plannings.plans.by_text.get_mut(&key) {
@@ -184,7 +185,12 @@ pub(super) fn serve_line(core: &mut Core, io: &mut Io) {
         let (who, message) = (Arc::clone(&job.who), job.message.clone());
         // It was read when the transaction came.
         if let Ok(asked) = Request::decode(&message) {
-            request(core, io, (asked.text, asked.keyspace), &who, Waiter::Job(number));
+            let waiter = Waiter::Job(number);
+            if let Some(plan) =
+                request(core, io, (asked.text, asked.keyspace), &who, waiter.clone())
+            {
+                give(core, waiter, Ok(&plan));
+            }
         }
     }
 }

@@ -111,7 +111,12 @@ pub(super) fn start(core: &mut Core, io: &mut Io, write: OneWrite) {
         return send_or_park(core, io, write, &sent);
     }
     let since_ns = io.now_ns().saturating_sub(table_identity::FRESH_NS);
-    table_identity::look_up(core, io, (&keyspace, &table), since_ns, IdentityWaiter::Write(write));
+    let name = (&*keyspace, &*table);
+    if let Some(known) =
+        table_identity::look_up(core, io, name, since_ns, IdentityWaiter::Write(write))
+    {
+        identity_known(core, io, write, known);
+    }
 }
 
 /// Takes in which table has the name.
