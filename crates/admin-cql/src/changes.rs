@@ -169,11 +169,12 @@ impl Change {
                 }
                 let outcome = ask(pages, "kick", &parameters.into(), from).await?;
                 let missing = outcome["cores_missing"].as_array().map_or(0, Vec::len);
-                let mut told = vec![format!("closed {} clients", outcome["closed"])];
+                let mut lines = vec![format!("closed {} clients", outcome["closed"])];
                 if missing > 0 {
-                    told.push(format!("{missing} cores have not answered in time: repeat this"));
+                    lines
+                        .push(format!("{missing} cores did not answer in time; repeat the DELETE"));
                 }
-                Ok(told)
+                Ok(lines)
             }
         }
     }
@@ -188,8 +189,8 @@ fn text_of(term: &Prepared, name: &str, bindings: &dyn Bindings) -> Result<Strin
 async fn set(pages: &Pages, name: &str, value: &str, from: IpAddr) -> Result<Vec<String>, Fault> {
     if name != "log" {
         return Err(Fault::invalid(format!(
-            "{name} cannot be changed here: change it in the configuration file, and run \
-             `shunt reload`; only `log` changes while the proxy runs"
+            "UPDATE changes only `log`; to change `{name}`, edit the configuration file and run \
+             `shunt reload`"
         )));
     }
     ask(pages, "log_level", &json!({ "level": value }), from).await?;

@@ -112,7 +112,8 @@ impl<'s, T: AsyncRead + AsyncWrite + Unpin> Connection<'s, T> {
                 self.reader.start_segments(false);
                 self.writer.start_segments(false);
             }
-            // A client with many requests shares the thread with the ring's watch.
+            // A client with many requests must let the watch of the ring run: both share the
+            // thread.
             tokio::task::yield_now().await;
         }
     }
@@ -219,7 +220,7 @@ impl<'s, T: AsyncRead + AsyncWrite + Unpin> Connection<'s, T> {
         self.login.end(password);
     }
 
-    /// Counts a refusal; no line, because a client could fill the log with them.
+    /// Counts a refusal. It writes no line, because a client could fill the log.
     fn refuse(&self, refusal: Refusal, why: &str) -> (Answer, Next) {
         self.pages.count_refusal(refusal);
         let fault = Fault { code: error_code::BAD_CREDENTIALS, message: why.to_owned() };
@@ -255,7 +256,7 @@ impl<'s, T: AsyncRead + AsyncWrite + Unpin> Connection<'s, T> {
         let mut out = Vec::new();
         self.writer.push(&mut out, header, &answer.body);
         self.writer.finish(&mut out);
-        // A slow client keeps one copy alone.
+        // Only one copy is kept while a client is slow.
         drop(answer);
         let sent = async {
             self.io.write_all(&out).await?;
@@ -284,13 +285,13 @@ fn check(header: Header, stage: Stage, version: u8) -> Result<(), Fault> {
     }
     if version != 0 && header.version != version {
         return Err(Fault::protocol(format!(
-            "a request of version {} in a connection of version {version}",
+            "the request has version {}, but the connection speaks version {version}",
             header.version
         )));
     }
     if header.length > max {
         return Err(Fault::protocol(format!(
-            "a request of {} bytes: {max} are the most at the admin address",
+            "the request has {} bytes; the admin address takes at most {max}",
             header.length
         )));
     }

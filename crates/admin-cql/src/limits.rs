@@ -11,8 +11,8 @@ pub const REQUEST_BYTES_MAX: u32 = 64 << 10;
 pub const EARLY_REQUEST_BYTES_MAX: u32 = 8 << 10;
 /// Time from the connection to the end of the login.
 pub const LOGIN_TIMEOUT: Duration = Duration::from_secs(10);
-/// Time that a connection has for its login before it makes place for one of another host that has
-/// as few.
+/// Time after which a connection without a login may lose its place to a host with as many
+/// connections.
 pub const LOGIN_QUIET: Duration = Duration::from_secs(1);
 /// Time between a wrong password and its answer, with which the connection ends.
 pub const LOGIN_PAUSE: Duration = Duration::from_secs(1);

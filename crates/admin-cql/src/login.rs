@@ -31,8 +31,8 @@ pub(crate) fn is_needed(pages: &Pages) -> bool {
     pages.access().tokens.is_some()
 }
 
-/// The password of a message if it is a right one. The name says nothing: every token has all
-/// rights.
+/// Returns the password of a message if it is a token. The name does not matter, as every token
+/// has all rights.
 pub(crate) fn check<'m>(pages: &Pages, message: &'m [u8]) -> Result<&'m [u8], Refusal> {
     let password = message.splitn(3, |byte| *byte == 0).nth(2);
     let password = password.filter(|password| !password.is_empty()).ok_or(Refusal::NoToken)?;

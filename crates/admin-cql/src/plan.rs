@@ -1,5 +1,4 @@
-//! Statements as they are carried out: names looked up, terms checked, and what is not offered
-//! refused.
+//! Plans of statements: names are looked up, terms are checked, and unsupported clauses refused.
 
 use shunt_language::ast::{Describe, Mutation, QualifiedName, Statement};
 use shunt_language::terms::Scope;

@@ -10,7 +10,7 @@ use crate::schema::{self, Identity};
 use crate::select::Row;
 use crate::tables::{Source, Table};
 
-/// Rows, and what the client must know of them.
+/// Rows, and warnings about them.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     pub(crate) rows: Vec<Row>,
@@ -84,7 +84,7 @@ fn cells(table: &Table, types: &[CqlType], row: &Page) -> Row {
     table.columns.iter().zip(types).map(cell).collect()
 }
 
-/// The same JSON as the language knows it.
+/// Converts JSON into the form that the language crate uses.
 fn tree(page: &Page) -> Json {
     match page {
         Page::Null => Json::Null,

@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 
 use crate::tables::{self, KEYSPACE, KEYSPACES, Table};
 
-/// Version of Cassandra whose statements these are.
+/// Version of Cassandra that clients see.
 pub(crate) const RELEASE_VERSION: &str = "5.0.0";
-/// Version of CQL of that Cassandra.
+/// Version of CQL that clients see.
 pub(crate) const CQL_VERSION: &str = "3.4.7";
-/// The partitioner that drivers know.
+/// Partitioner that clients see.
 pub(crate) const PARTITIONER: &str = "org.apache.cassandra.dht.Murmur3Partitioner";
 /// Name of the cluster.
 pub(crate) const CLUSTER: &str = "shunt admin";

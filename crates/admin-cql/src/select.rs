@@ -20,7 +20,7 @@ pub(crate) type Row = Vec<Option<Vec<u8>>>;
 pub(crate) struct Select {
     pub(crate) table: &'static Table,
     conditions: Vec<Condition>,
-    /// Columns to order by, and whether downwards.
+    /// Columns to order by; true: in descending order.
     order: Vec<(usize, bool)>,
     limit: Option<Prepared>,
     outputs: Vec<Output>,
@@ -344,8 +344,8 @@ impl Test {
 }
 
 impl Bound {
-    /// The condition to be one of these values. They are kept in order, because a table may have
-    /// many rows to compare with them.
+    /// Makes the condition that a value is one of these. It keeps them in order, because a table
+    /// may have many rows to compare with them.
     fn among(values: Vec<Vec<u8>>, cql_type: &CqlType) -> Bound {
         let mut wanted: Vec<Vec<u8>> = Vec::with_capacity(values.len());
         for value in values {

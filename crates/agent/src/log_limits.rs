@@ -1,6 +1,6 @@
 //! Limits on log lines that others can cause: connections to the agent's port that prove no key,
-//! and clients that read slowly. Each kind has a line a second in an event loop, with the number of
-//! lines left out before it.
+//! and clients that read slowly. An event loop writes one line a second of each kind. The line says
+//! how many lines were left out before it.
 //!
 //! This must never hide the first line of a kind, or forget how many were left out.
 
@@ -13,9 +13,9 @@ use crate::limits::LOG_INTERVAL_NS;
 pub(crate) enum Line {
     /// A control connection whose other end lacks the key.
     Refused,
-    /// A control connection that ended for what came on it, or for a newer one.
+    /// A control connection that the agent closed for a wrong message, or for a newer connection.
     Closed,
-    /// A control connection on which nothing came.
+    /// A control connection that was silent for too long.
     Silent,
     /// An answer on its client's own connection.
     BrokenOff,
@@ -45,7 +45,7 @@ impl LogLimits {
         Some(std::mem::take(suppressed))
     }
 
-    /// Tells of lines that were left out and that no line has told of since.
+    /// Logs how many lines were left out, if no line has said so since.
     pub(crate) fn tick(&mut self, now_ns: u64) {
         for (line, what) in KINDS {
             let (next_ns, suppressed) = self.0[line as usize];

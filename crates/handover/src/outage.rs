@@ -1,9 +1,9 @@
-//! The reasons for which an agent cannot be reached: the log has each once for an outage.
+//! Reasons why an agent cannot be reached. The log has each reason once per outage.
 
 /// Reasons of one outage in the log. An agent's answers are part of some, so their number is
 /// bounded.
 const REASONS_MAX: usize = 4;
-/// Bytes of a reason that count.
+/// Bytes of a reason that are kept and compared.
 const REASON_BYTES_MAX: usize = 256;
 
 /// The reasons of the present outage that the log has.
@@ -21,7 +21,7 @@ impl Reasons {
         is_new
     }
 
-    /// Begins anew: the agent was reached.
+    /// Ends the outage: the agent was reached.
     pub fn clear(&mut self) {
         self.0.clear();
     }

@@ -1,8 +1,8 @@
 //! Turns of exchanges on a control connection that has no room for all of them.
 //!
-//! While a connection has room and no exchange waits, everyone sends as it likes. Once it is full,
-//! an exchange that has more waits in line, and the line is served in order: each gets a turn of
-//! [`TURN_BYTES`], and those that have had one go behind the others.
+//! While a connection has room and no exchange waits, exchanges send freely. Once it is full, an
+//! exchange with more to send waits in line. The line is served in order: each exchange gets a turn
+//! of [`TURN_BYTES`], and then goes behind the others.
 //!
 //! This must never:
 //! - let an exchange go before another that waits, whatever its key or age;
@@ -18,7 +18,7 @@ use crate::message::Ticket;
 /// Bytes of one turn: the most that an exchange can send without new credit.
 pub const TURN_BYTES: u64 = CREDIT_BYTES as u64;
 
-/// State of an exchange that does not send as it likes.
+/// State of an exchange that may not send freely.
 #[derive(Clone, Copy, Debug)]
 enum Turn {
     /// In line, at this place.
@@ -50,7 +50,7 @@ impl Turns {
         !self.waiting.is_empty()
     }
 
-    /// The connection is full. `false`: it was before.
+    /// Notes that the connection is full. Returns false if it was full before.
     pub fn fill(&mut self) -> bool {
         !std::mem::replace(&mut self.is_full, true)
     }
@@ -75,7 +75,7 @@ impl Turns {
         0
     }
 
-    /// An exchange has sent bytes.
+    /// Notes bytes that an exchange has sent.
     pub fn sent(&mut self, ticket: Ticket, bytes: u64) {
         if let Some(Turn::Has(left)) = self.of.get_mut(&ticket) {
             let used = bytes.min(*left);
@@ -84,15 +84,15 @@ impl Turns {
         }
     }
 
-    /// An exchange can use no more of its turn now: the rest goes to others, and the exchange waits
-    /// behind them for more.
+    /// Ends the turn of an exchange that can use no more of it now. The rest goes to others, and
+    /// the exchange waits behind them for more.
     pub fn give_back(&mut self, ticket: Ticket) {
         if matches!(self.of.get(&ticket), Some(Turn::Has(_))) {
             self.forget(ticket);
         }
     }
 
-    /// An exchange has ended.
+    /// Forgets an exchange that has ended.
     pub fn forget(&mut self, ticket: Ticket) {
         match self.of.remove(&ticket) {
             Some(Turn::Waits(place)) => _ = self.waiting.remove(&place),
@@ -101,7 +101,7 @@ impl Turns {
         }
     }
 
-    /// The connection has room again.
+    /// Notes that the connection has room again.
     pub fn drained(&mut self) {
         self.is_full = false;
     }

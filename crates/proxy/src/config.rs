@@ -110,7 +110,7 @@ options! {
     admin_cql: Option<ListenAddress> {
         kind: AdminCql, value: "ADDR", default: "off",
         allowed: Form("address, `unix:PATH` or `off`", "127.0.0.1:9181"), change: AfterRestart,
-        manual: "Tables for [cqlsh and drivers](admin-cql.md). Tokens of `--admin-token-file` are the passwords; without that file it must be an address that only this host reaches",
+        manual: "Tables for [cqlsh and drivers](admin-cql.md). The passwords are the tokens of `--admin-token-file`. Without that file, the proxy accepts only an address of this host or a Unix socket",
     }
     /// Address that drivers see for this proxy
     advertise: Option<SocketAddr> {
@@ -235,7 +235,7 @@ options! {
     admin_token_file: Option<PathBuf> {
         kind: PathBuf, value: "FILE", default: None => "",
         allowed: Form("path", "/etc/shunt/admin-token"), change: AfterRestart,
-        manual: "Clients send `Authorization: Bearer TOKEN`. `/healthz` and `/readyz` stay open. A token is also the right to [close clients, reload and set the log level](operate.md#what-may-change-a-proxy). Keep it readable by its owner alone",
+        manual: "Clients send `Authorization: Bearer TOKEN`. `/healthz` and `/readyz` stay open. A token also allows [closing clients, draining nodes, reloads and changes of the log level](operate.md#what-may-change-a-proxy). Make the file readable by its owner only",
     }
     /// Certificate of locks over HTTP and its intermediate certificates (PEM); switches TLS on
     locks_http_tls_certificate: Option<PathBuf> {

@@ -126,12 +126,13 @@ pub(crate) fn refusal(header: &Header, body: &[u8]) -> String {
     let message = split_request_prefix(header.flags, body).map(|(_, message)| message);
     let text = message.and_then(|message| Reader::new(message).long_string("query text"));
     if text.is_ok_and(|text| is_on_admin_tables(&statement::classify(text))) {
-        return "Shunt: the tables of shunt_admin are not at the clients' address: set admin_cql of \
-            the proxy, and connect to that address"
+        return "Shunt: this address does not serve the tables of shunt_admin; set the proxy's option \
+            admin_cql, and connect to the address that it names"
             .to_owned();
     }
     format!(
-        "Shunt: this SELECT may read a table of the keyspace system, whose name has to stand within the first {} bytes",
+        "Shunt: this SELECT may read the keyspace system; the name of its table must stand within the \
+         first {} bytes",
         statement::TEXT_BYTES_MAX
     )
 }

@@ -221,7 +221,7 @@ Examples:
 const TOP_EXAMPLES: &str = "\
 Examples:
   shunt top
-      Shows clients, queries, nodes and hot keys, and closes clients. The key ? lists the others.
+      Shows clients, queries, nodes and hot keys, and closes clients. Press ? for the other keys.
 
   shunt top --once --table nodes
   shunt top --once --json
@@ -285,7 +285,7 @@ Examples:
   shunt log-level debug
   shunt log-level info,shunt_proxy::control=debug
 
-The proxy accepts changes from its own machine, and from others with --token-file.
+Without --token-file, the proxy accepts changes only from its own machine.
 ";
 
 const KICK_EXAMPLES: &str = "\

@@ -31,8 +31,8 @@ pub struct Column {
 pub(crate) enum Source {
     /// A page: its name, and the place of the rows in it (RFC 6901). An object is one row.
     Page(&'static str, &'static str),
-    /// The same, with the sums of the rows that the page leaves out: their place, and the field
-    /// that is 0 if there is none.
+    /// A page as above, and one more row with the sums of the rows that the page leaves out: the
+    /// place of the sums, and the field that is 0 if the page is complete.
     PageWithOthers(&'static str, &'static str, &'static str, &'static str),
     /// This crate.
     Own,

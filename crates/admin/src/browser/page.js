@@ -246,11 +246,11 @@ function alerts(status, config) {
   }
   if (status.ring && !status.control_connected) {
     add("The proxy has no control connection",
-      "Contact points, firewalls, username. Queries go on with the view of the ring that there is.", "ShuntRingViewOld");
+      "Check the contact points, firewalls and username. The proxy routes by the ring as it last saw it.", "ShuntRingViewOld");
   }
   for (const core of status.client_groups.cores_missing) {
-    add(`Core ${core} has not answered in time`,
-      "/healthz, the end of the log, and whether the machine was paused.", "ShuntLoopStandsStill");
+    add(`Core ${core} did not answer in time`,
+      "Check /healthz and the end of the log, and whether the machine was paused.", "ShuntLoopStandsStill");
   }
   for (const what of status.fleet ? status.fleet.alerts : []) {
     add(`Fleet: ${what}`, "shunt fleet status; docs/monitoring.md explains the fields of fleet in Status.");
@@ -315,7 +315,7 @@ function showTable(name) {
   const missing = view.missing ? view.missing(page) : [];
   const rest = found.length > ROWS_MAX ? `; the first ${ROWS_MAX} are shown` : "";
   write(by("count"), `${number(found.length)} of ${number(all.length)}${rest}`);
-  const silent = missing.length > 0 && `Cores that have not answered in time: ${missing.join(", ")}.`;
+  const silent = missing.length > 0 && `Cores that did not answer in time: ${missing.join(", ")}.`;
   write(by("table-note"), [view.absence && view.absence(page), silent, view.note].filter(Boolean).join(" "));
   hideEmpty(filled);
   [...by("heading").children].slice(0, view.columns.length).forEach((cell, index) => {
@@ -416,7 +416,7 @@ async function kick() {
   write(by("outcome"), "closing");
   try {
     const outcome = await ask("kick", Object.fromEntries(chosen().map((box) => [box.name, box.name.startsWith("without_") || box.value])));
-    const missing = outcome.cores_missing.length ? "; some cores have not answered in time: ask again" : "";
+    const missing = outcome.cores_missing.length ? "; some cores did not answer in time, try again" : "";
     write(by("outcome"), `closed ${outcome.closed} ${outcome.closed === 1 ? "client" : "clients"}${missing}`);
     write(by("cancel"), "Done");
   } catch (failure) {

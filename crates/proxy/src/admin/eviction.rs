@@ -45,7 +45,9 @@ impl Evictions {
         };
         Box::pin(async move {
             let Ok(_running) = self.running.try_lock() else {
-                return Err(json!({ "error": "another is under way" }));
+                return Err(
+                    json!({ "error": "another kick is running; try again when it has ended" }),
+                );
             };
             let mut closed = 0;
             let question = |answer| CoreMail::Kick(Arc::clone(&selection), answer);
@@ -95,7 +97,7 @@ fn selection(parameters: &Value) -> Result<Selection, String> {
         match key.as_str() {
             // Pages and the log cut long roles, and several may have the same beginning.
             "role" if value.as_str().is_some_and(|role| role.ends_with('…')) => {
-                return Err("`role` is cut: the whole role is expected".to_owned());
+                return Err("`role` was shortened for display; give the whole role".to_owned());
             }
             "role" => set(&mut selection.role, key, NameCondition::Is(text()?))?,
             "application" => set(&mut selection.application, key, NameCondition::Is(text()?))?,
@@ -118,8 +120,8 @@ fn selection(parameters: &Value) -> Result<Selection, String> {
         }
     }
     match (all, selection.is_everyone()) {
-        (true, false) => Err("`all` goes with no condition".to_owned()),
-        (false, true) => Err("a condition is missing; `all` closes every client".to_owned()),
+        (true, false) => Err("`all` and a condition exclude each other".to_owned()),
+        (false, true) => Err("no condition; to close every client, set `all`".to_owned()),
         _ => Ok(selection),
     }
 }
@@ -160,7 +162,10 @@ mod tests {
         let others = async {
             let answer = evictions.recv().await.expect("the first eviction");
             let other = cores.kick(&json!({ "role": "cron" }), HERE).await;
-            assert_eq!(other, Err(json!({ "error": "another is under way" })));
+            assert_eq!(
+                other,
+                Err(json!({ "error": "another kick is running; try again when it has ended" }))
+            );
             answer.try_send(CoreEviction { core: 0, closed: 3 }).expect("somebody waits");
         };
         let (outcome, ()) = tokio::join!(first, others);

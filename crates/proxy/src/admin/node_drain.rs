@@ -28,7 +28,7 @@ pub(super) const UNDRAIN: &str = "undrain_node";
 /// Longest time that the control plane may take. It may be reading a large schema.
 const PATIENCE: Duration = Duration::from_secs(8);
 
-/// The way to the control plane, once there is one. It does not keep the plane alive.
+/// Sends requests to the control plane once it runs, and does not keep it alive.
 #[derive(Default)]
 pub(super) struct NodeDrain {
     control: OnceLock<mpsc::WeakSender<ControlRequest>>,
@@ -60,7 +60,9 @@ impl NodeDrain {
         };
         Box::pin(async move {
             let Ok(_running) = self.running.try_lock() else {
-                return Err(error("another is under way"));
+                return Err(error(
+                    "another drain or undrain is running; try again when it has ended",
+                ));
             };
             let Some(cluster) = view.get() else {
                 return Err(error("the ring is not known yet"));
@@ -118,7 +120,7 @@ fn find<'c>(cluster: &'c ClusterState, name: &str) -> Result<&'c Node, String> {
     }
 }
 
-/// Refuses to drain a node that nobody can stand in for.
+/// Refuses to drain a node if no other node can take its queries.
 fn check(cluster: &ClusterState, cores: &[Arc<CoreMetrics>], node: &Node) -> Result<(), String> {
     let local = cluster.routing.local_nodes();
     if !local.contains(&node.id) {

@@ -37,7 +37,7 @@ impl DrainedNodes {
         self.0.contains(&host_id)
     }
 
-    /// The numbers of those that are in the ring, sorted.
+    /// Returns the numbers of the drained nodes that are in the ring, in order.
     pub(super) fn numbers(&self, routing: &RoutingTable) -> Vec<NodeId> {
         if self.0.is_empty() {
             return Vec::new();

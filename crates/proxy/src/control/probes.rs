@@ -10,7 +10,7 @@ use tracing::debug;
 use super::access::Access;
 use super::handshake;
 
-/// Probes at a time that have a connection. The ring may have many nodes that never answer.
+/// Most probes with a connection at a time. The ring may have many nodes that never answer.
 const PROBES_MAX: usize = 512;
 
 /// Probes of nodes under way.

@@ -8,7 +8,7 @@ use tokio::time::sleep;
 use super::post::{POST_RETRY, Post};
 use super::state::{ControlRequest, CoreMail};
 
-/// Interval between checks whether all cores are gone while a request of theirs waits.
+/// Interval of the checks whether all cores are gone, while a request of theirs waits.
 const GONE_EVERY: Duration = Duration::from_millis(50);
 
 /// Forwards the requests of cores until all cores are gone; the receiver may be busy with a node.

@@ -27,18 +27,18 @@ impl CertificateEnds {
         self.nodes.insert(node);
     }
 
-    /// True if the node has ended one.
+    /// True if the node has ended a connection.
     pub(crate) fn are_of(&self, node: NodeId) -> bool {
         self.nodes.contains(&node)
     }
 
-    /// True if they are more than a node that stops would cause.
+    /// True if there are more ends than a node that stops would cause.
     pub(crate) fn are_many(&self) -> bool {
         self.count >= ENDS_MIN
     }
 
-    /// True if each of these nodes has ended one. Without an open link, a few nodes are enough: the
-    /// pool asks only one node at a time then.
+    /// True if each of these nodes has ended a connection. Without an open link, a few nodes are
+    /// enough: the pool asks only one node at a time then.
     pub(crate) fn are_of_all(
         &self,
         has_open_links: bool,

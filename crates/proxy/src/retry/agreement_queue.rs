@@ -8,8 +8,8 @@ use crate::ids::Ticket;
 use crate::limits;
 use crate::retry::AwaitingAgreement;
 
-/// The waiting answers of a core. A node may add warnings of megabytes to each answer, and a role
-/// may change the schema without end: neither fills the memory, or takes all places.
+/// The waiting answers of a core. A node may add megabytes of warnings to each answer, and a role
+/// may change the schema without end. Neither can fill the memory or take all places.
 #[derive(Default)]
 pub(crate) struct AgreementQueue {
     by_ticket: BTreeMap<Ticket, AwaitingAgreement>,

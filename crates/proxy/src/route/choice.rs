@@ -14,13 +14,13 @@ use crate::router::Router;
 pub(crate) enum Choice {
     /// This link.
     Link(LinkKey),
-    /// The right links exist but are full; the request waits for this one.
+    /// All suitable links are full; the request waits for this one.
     Full(LinkKey),
     /// No link of the pool is open.
     Nothing,
 }
 
-/// The end of a request for which all of the right links are full.
+/// The fate of a request when all suitable links are full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WhenFull {
     /// The request waits until there is room.

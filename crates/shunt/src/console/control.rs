@@ -170,7 +170,7 @@ impl Kick {
                 }
                 let is_whole = views::rows(&outcome, "/cores_missing").is_empty();
                 if !is_whole {
-                    eprintln!("error: some cores have not answered in time; ask again");
+                    eprintln!("error: some cores did not answer in time; run the command again");
                 }
                 if is_whole { Exit::Done } else { Exit::Failed }
             }

@@ -130,7 +130,7 @@ impl Listing {
         let missing = page.pointer(view.missing).and_then(Value::as_array);
         if let Some(missing) = missing.filter(|missing| !missing.is_empty()) {
             let cores: Vec<String> = missing.iter().map(ToString::to_string).collect();
-            eprintln!("warning: these cores have not answered in time: {}", cores.join(", "));
+            eprintln!("warning: these cores did not answer in time: {}", cores.join(", "));
         }
     }
 }

@@ -17,11 +17,11 @@ use crate::locks::request::Operation;
 
 /// Acquires that wait, on all connections.
 const WAITS_MAX: usize = 131_072;
-/// Other requests but renewals and releases, on all connections.
+/// Requests on all connections that neither wait nor renew nor release.
 const PROMPT_MAX: usize = 65_536;
-/// Requests of both these kinds and renewals and releases, beyond what they share with the others.
+/// Renewals and releases on all connections, and the requests above that take their room.
 const KEEPS_MAX: usize = PROMPT_MAX + PROMPT_MAX / 2;
-/// Parts of a limit of which one role has one.
+/// Parts of a limit; one role has one part.
 const PARTS: usize = 2;
 
 /// Requests in flight on one connection.
@@ -31,7 +31,7 @@ const CONNECTION_OTHERS_MAX: usize = CONNECTION_MAX - 1_024;
 /// Acquires that wait on one connection.
 const CONNECTION_WAITS_MAX: usize = CONNECTION_MAX / 4 * 3;
 
-/// Kinds of requests, by what may keep them out.
+/// Kinds of requests, by the limits that apply to them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RequestKind {
     /// An acquire that may wait.

@@ -1,4 +1,4 @@
-//! The proxy's own statements, as Prometheus reads them.
+//! Metrics of the proxy's own statements, for Prometheus.
 
 use std::fmt;
 

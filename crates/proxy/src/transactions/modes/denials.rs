@@ -1,15 +1,15 @@
-//! Denials of one of the fleet's own tables: it does not exist, as before `shunt fleet init`, or
-//! the proxy's role may not read it.
+//! Nodes' denials of a table of the fleet: the table does not exist (yet), or the proxy's role may
+//! not read it.
 //!
-//! A node that has missed the schema denies a table that exists and has rows. A node that has
-//! missed a GRANT, or keeps old permissions, denies a right that the role has. Rows of a quorum
-//! refute either, and no single denial counts as an answer. The next questions go to one node of
-//! the local datacentre after another.
+//! A denial can be wrong. A node that missed the schema denies a table that exists and has rows. A
+//! node that missed a GRANT, or caches old permissions, denies a right that the role has. So no
+//! single denial counts as an answer, and rows from a quorum refute every denial. After a denial,
+//! the core asks the nodes of the local datacentre one after another.
 //!
-//! The table is absent once every node of every datacentre has denied it: a table may have one
-//! replica, and a quorum may be of other datacentres alone. A core has no links to those, so on a
-//! ring of several datacentres only rows end its doubt. The right is missing once every node of the
-//! local datacentre has denied it: the core can ask no other node.
+//! The core takes the table as absent once every node of every datacentre has denied it: the table
+//! may have one replica, and a quorum may lie in other datacentres alone. The core has no links to
+//! those, so on a ring of several datacentres only rows end its doubt. It takes the right as
+//! missing once every node of the local datacentre has denied it, as it can ask no other node.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ use crate::fault::is_right_missing;
 use crate::fleet::statements::Heard;
 use crate::transactions::part::Poll;
 
-/// The claim of a node that does not read a table.
+/// A node's reason not to read a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Denial {
     /// The table does not exist.
@@ -31,7 +31,7 @@ pub(super) enum Denial {
 }
 
 impl Denial {
-    /// The denial in a node's answer; none if it says something else.
+    /// Reads the denial in a node's answer, if it is one.
     pub(super) fn of(heard: &Heard<'_>) -> Option<Denial> {
         let Heard::Error(error) = heard else { return None };
         if denies_table(error) {
@@ -46,30 +46,29 @@ impl Denial {
 pub(crate) struct Denials {
     /// The last denial of each node, with the time of the question that it answers.
     denials: BTreeMap<NodeId, (Denial, u64)>,
-    /// Time of the last question that went to each node alone.
+    /// The time at which each node was last asked by itself.
     questions: BTreeMap<NodeId, u64>,
-    /// The next question goes to one node, because some node has denied the table.
+    /// True after a denial: the next question goes to one node.
     pub(super) is_suspected: bool,
-    /// Rows of the table were read: it exists.
+    /// True once rows were read: the table exists.
     pub(crate) has_rows: bool,
 }
 
 impl Denials {
-    /// Forgets all denials: the table was read, or the process was paused.
+    /// Forgets all denials, after the table was read or the process was paused.
     pub(crate) fn clear(&mut self) {
         self.is_suspected = false;
         self.denials.clear();
         self.questions.clear();
     }
 
-    /// Notes that a question goes to this node alone.
+    /// Notes a question that goes to this node alone.
     pub(super) fn note(&mut self, node: NodeId, now_ns: u64) {
         self.questions.insert(node, now_ns);
     }
 
-    /// Notes that a question was answered by a denial. True if the node's last denial no longer
-    /// held, or if the node is unknown: another node should be asked at once, so that the denials
-    /// of all hold at one time.
+    /// Notes a denial. Returns true if the node's last denial no longer held, or if the node is
+    /// unknown. The caller then asks another node at once, so that all denials hold at one time.
     pub(super) fn deny(&mut self, Poll { asked_ns, node }: Poll, denial: Denial) -> bool {
         let is_first = !std::mem::replace(&mut self.is_suspected, true);
         match node {
@@ -82,13 +81,13 @@ impl Denials {
         }
     }
 
-    /// The node's last denial, if it is so young that it still holds.
+    /// Returns the node's last denial while it holds.
     fn denial(&self, node: NodeId, now_ns: u64) -> Option<Denial> {
         let (denial, denied_ns) = self.denials.get(&node)?;
         (now_ns.saturating_sub(*denied_ns) <= MODES_TRUSTED_NS).then_some(*denial)
     }
 
-    /// True if all these nodes agree in this denial.
+    /// Returns true if each of these nodes has made this denial, and all of them still hold.
     pub(super) fn is_certain(
         &self,
         denial: Denial,
@@ -99,8 +98,8 @@ impl Denials {
         nodes.peek().is_some() && nodes.all(|node| self.denial(node, now_ns) == Some(denial))
     }
 
-    /// These nodes, in the order in which to ask them: first those whose answer is unknown. A
-    /// silent one does not keep its turn among them.
+    /// Returns these nodes in the order in which to ask them: nodes without a denial first, and
+    /// among those the one that was asked longest ago, so that a silent node delays no other.
     pub(super) fn order(&self, nodes: &[NodeId], now_ns: u64) -> Vec<NodeId> {
         let mut nodes = nodes.to_vec();
         let turn = |node: &NodeId| {
@@ -111,17 +110,17 @@ impl Denials {
     }
 }
 
-/// True of an error that says that there is no such table.
+/// Returns true if the error says that the table does not exist.
 ///
-/// Nodes use the same code for a table with other columns, and Cassandra before 3.0 for a level
-/// that it does not know. Neither means that no table has a mode.
+/// Nodes send the same code for a table with other columns, and Cassandra before 3.0 sends it for a
+/// level that it does not know. Neither error means that no table has a mode.
 fn denies_table(error: &ErrorMessage<'_>) -> bool {
     let denies = |words: &str| error.message.contains(words);
     error.code == error_code::INVALID && (denies("unconfigured") || denies("does not exist"))
 }
 
-/// True of an error that says that the table of modes or of rules has another layout than this
-/// version's.
+/// Returns true if the error says that the table of modes or rules has a layout that this version
+/// does not know.
 pub(super) fn denies_layout(error: &ErrorMessage<'_>) -> bool {
     error.code == error_code::INVALID
         && !denies_table(error)

@@ -1,8 +1,8 @@
-//! Times and outcomes of the questions for all modes, or all rules.
+//! The state of a core's reads of all modes, or of all rules.
 //!
-//! A question that is not answered within [`RETRY_NS`] is repeated. Each answer is as old as its
-//! own question, and counts for [`MODES_TRUSTED_NS`] from then on, unless a later question was
-//! answered before.
+//! A core asks again after [`RETRY_NS`] without an answer. An answer is as old as its question, and
+//! counts for [`MODES_TRUSTED_NS`] from then on. The core drops an answer to an earlier question
+//! than the one that it last got an answer to.
 
 use shunt_transactions::catalogue::switching::{EVERY_NS, MODES_TRUSTED_NS};
 
@@ -13,40 +13,41 @@ use crate::limits::{REASON_SHOWN_BYTES_MAX, SECOND_NS};
 use crate::transactions::modes::denials::{Denials, denies_layout};
 use crate::transactions::part::Poll;
 
-/// Interval after a question that no node has answered yet.
+/// Time without an answer after which a core asks again.
 pub(super) const RETRY_NS: u64 = SECOND_NS;
-/// Interval after a failed read.
+/// Time from a failed read to the next question.
 pub(super) const AGAIN_NS: u64 = SECOND_NS / 2;
 
-/// Times and outcomes of the questions for modes, or for rules.
+/// The state of a core's reads of modes, or of rules.
 #[derive(Debug, Default)]
 pub(crate) struct Polling {
-    /// The time of the next question.
+    /// Time of the next question.
     pub(crate) next_ns: u64,
-    /// The time of the last question.
+    /// Time of the last question.
     pub(super) asked_ns: u64,
-    /// The time of the question whose answer is the current knowledge.
+    /// Time of the question whose answer is in force.
     pub(crate) known_ns: Option<u64>,
-    /// A quorum told the table's rows before this core began.
+    /// True if a quorum had read the table before this core began.
     pub(crate) was_read: bool,
-    /// All nodes of the local datacentre have said that this proxy's role may not read the table,
-    /// and it was never read.
+    /// True if every node of the local datacentre has denied this proxy's role the right to read
+    /// the table, and the table was never read.
     pub(crate) is_forbidden: bool,
-    /// A node has said that the table is not as this version makes it, and none has read it since.
+    /// True if a node has denied this version's layout of the table, and no read succeeded since.
     pub(crate) has_other_layout: bool,
     /// Nodes' denials of the table.
     pub(crate) denials: Denials,
 }
 
 impl Polling {
-    /// True of a question whose answer is too old at `now_ns`, or older than the knowledge.
+    /// Returns true if the answer to a question is too old at `now_ns`, or older than the one in
+    /// force.
     pub(super) fn is_outdated(&self, poll: Poll, now_ns: u64) -> bool {
         now_ns.saturating_sub(poll.asked_ns) > MODES_TRUSTED_NS
             || self.known_ns.is_some_and(|known_ns| poll.asked_ns < known_ns)
     }
 
-    /// Takes in an answer with rows, and sets the time of the next question. True if the reads were
-    /// interrupted for so long that the rows may have been others in between.
+    /// Notes an answer with rows, and sets the time of the next question. Returns true after a gap
+    /// between reads in which the table may have had other rows.
     pub(super) fn note_rows(&mut self, poll: Poll, woke_ns: u64) -> bool {
         let known_ns = self.known_ns.replace(poll.asked_ns);
         self.denials.clear();
@@ -60,44 +61,44 @@ impl Polling {
         known_ns.is_none_or(|known_ns| poll.asked_ns.saturating_sub(known_ns) > MODES_TRUSTED_NS)
     }
 
-    /// Takes in a node's error. One that says nothing about the layout takes nothing back.
+    /// Notes a node's error. Only rows take a denial of the layout back, never another error.
     pub(super) fn note_error(&mut self, error: &ErrorMessage<'_>) {
         if denies_layout(error) && !std::mem::replace(&mut self.has_other_layout, true) {
             let error = printable_to(error.message, REASON_SHOWN_BYTES_MAX);
             tracing::warn!(
                 %error,
-                "the table of modes or of rules is not as this version makes it, so this proxy cannot read it: see what shunt doctor says"
+                "this version cannot read the fleet's table of modes or rules, as its layout is another: run shunt doctor"
             );
         }
     }
 
-    /// Sets the time of the next question after one that has failed.
+    /// Sets the time of the next question after a failed read.
     pub(super) fn note_failure(&mut self, now_ns: u64) {
         self.next_ns = self.next_ns.min(now_ns + AGAIN_NS);
     }
 
-    /// Notes that no node has the table.
+    /// Notes that the table is absent.
     pub(super) fn note_absence(&mut self, poll: Poll, now_ns: u64) {
         self.known_ns = Some(poll.asked_ns);
         self.is_forbidden = false;
         self.next_ns = now_ns + EVERY_NS;
     }
 
-    /// Notes that all nodes deny the right to read the table. True if this is news. A role that
-    /// could read it before lost the right, and what it read gets old.
+    /// Notes that all nodes deny the right to read the table. Returns true if the core did not know
+    /// so before. A role that has read the table before has lost its right, and its rows get old.
     pub(super) fn note_missing_right(&mut self) -> bool {
         let was_read = self.was_read || self.known_ns.is_some();
         !was_read && !std::mem::replace(&mut self.is_forbidden, true)
     }
 
-    /// Forgets all denials: the process was paused.
+    /// Forgets all denials, after a pause of the process.
     pub(crate) fn forget_denials(&mut self) {
         self.denials.clear();
         self.is_forbidden = false;
     }
 
-    /// True if the knowledge that this core has, or began with at `began_ns`, is too old. A role
-    /// that may not read the table never had any.
+    /// Returns true if the rows that this core has read, or began with at `began_ns`, are too old.
+    /// A role that may not read the table has none that could get old.
     pub(crate) fn is_old(&self, began_ns: u64, now_ns: u64) -> bool {
         !self.is_forbidden
             && now_ns.saturating_sub(self.known_ns.unwrap_or(began_ns)) > MODES_TRUSTED_NS

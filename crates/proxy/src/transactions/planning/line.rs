@@ -1,8 +1,8 @@
 //! Transactions that wait until their texts may be planned.
 //!
-//! Any role can have all plans forgotten, by a change of the schema or of a table's mode, so a role
-//! with many texts has more to plan at once than its share. Its transactions wait here, and roles
-//! take turns.
+//! A change of the schema or of a table's mode makes a core forget all plans. A role with many
+//! texts then has more to plan at once than its share. Its transactions wait here, and roles take
+//! turns.
 //!
 //! This must never:
 //! - let one role's transactions wait behind all of another's;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 /// Transactions in line.
 const LINE_MAX: usize = 1_024;
-/// One client's share of it is a half.
+/// One client may have half of the line.
 const SHARES: usize = 2;
 
 /// A transaction in line.
@@ -58,7 +58,7 @@ impl PlanningLine {
         self.clients.get(who)?.front().map(|waiting| waiting.job)
     }
 
-    /// Takes that transaction out.
+    /// Takes the transaction out that [`first`](PlanningLine::first) returns.
     pub(super) fn next(&mut self, has_room: impl Fn(&Arc<str>) -> bool) -> Option<u64> {
         let place = self.turns.iter().position(has_room)?;
         let who = self.turns.remove(place)?;

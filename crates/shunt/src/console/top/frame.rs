@@ -70,7 +70,7 @@ fn table_text(state: &State, width: Option<usize>) -> String {
     match (view.absence)(page) {
         Some(reason) => format!("{reason}\n"),
         None if state.filter().is_empty() => format!("the proxy shows no {}\n", view.subject),
-        None => "nothing has the text of the filter\n".to_owned(),
+        None => "no row matches the filter\n".to_owned(),
     }
 }
 
@@ -97,7 +97,7 @@ pub(super) fn summary_object(state: &State) -> Value {
     })
 }
 
-/// Two lines.
+/// The summary, in two lines.
 fn summary(state: &State) -> String {
     let figures = summary_object(state);
     let figure =
@@ -109,7 +109,7 @@ fn summary(state: &State) -> String {
         _ => format!("not ready: {}", word("reason")),
     };
     let missing = views::rows(&figures, "/cores_missing");
-    let missing = if missing.is_empty() { "" } else { "; some cores have not answered in time" };
+    let missing = if missing.is_empty() { "" } else { "; some cores did not answer in time" };
     format!(
         "{ready}; version {}, up {} s; nodes up {} of {}{missing}\n\
          clients {} ({} paused), in flight {}, queries/s {}, p50 {} ms, p99 {} ms",

@@ -81,7 +81,7 @@ fn prepare() -> io::Result<Terminal<CrosstermBackend<Stdout>>> {
     Terminal::new(CrosstermBackend::new(stdout()))
 }
 
-/// Restores the terminal. After a failure, nobody could show another one.
+/// Restores the terminal. Errors are dropped, as there is no terminal to show them on.
 fn restore() {
     let _ = disable_raw_mode();
     let _ = execute!(stdout(), LeaveAlternateScreen, Show);
@@ -170,7 +170,7 @@ fn converse(
 
 fn kick_outcome(outcome: &Value) -> String {
     let is_whole = outcome["cores_missing"].as_array().is_none_or(Vec::is_empty);
-    let rest = if is_whole { "" } else { "; some cores have not answered in time: ask again" };
+    let rest = if is_whole { "" } else { "; some cores did not answer in time, try again" };
     format!("closed {} clients{rest}", outcome["closed"])
 }
 

@@ -10,7 +10,7 @@ use super::super::views::{self, Order, View};
 pub(super) const SUMMARY: &str = "/status";
 /// Number of tables.
 const TABLES_COUNT: usize = 4;
-/// Start of the name of a condition that clients have no such name.
+/// Prefix of the conditions that select clients without a role or an application.
 pub(super) const WITHOUT: &str = "without_";
 /// Longest filter, in characters.
 const FILTER_MAX: usize = 128;
