@@ -332,7 +332,7 @@ def test_a_command_does_not_run_under_a_row_that_a_node_or_a_proxy_of_no_fleet_w
             code, out, err = locks(contact)
             assert (code, out) == (2, "") and what in err
         cluster = Cluster([alone.host], port=alone.port, **PATIENT)
-        with pytest.raises(InvalidRequest, match="this proxy is of no fleet"):
+        with pytest.raises(InvalidRequest, match="this proxy is in no fleet"):
             cluster.connect().execute("SELECT * FROM shunt.rwlocks")
         cluster.shutdown()
     host, port = node.rsplit(":", 1)

@@ -6,7 +6,8 @@
 //!
 //! | file | content |
 //! |---|---|
-//! | `locks.rs` | the state machine; `tick` ends holds whose time has run out |
+//! | `locks.rs` | the state machine |
+//! | `expiry.rs` | holds, waits and writes whose time is over |
 //! | `acquire.rs` | requests for a lock: granted, refused, or queued in order |
 //! | `release.rs` | end of a hold by its owner, an operator or its time, and the next grant; renewals; queries |
 //! | `durable.rs` | outcomes of writing a grant's row |
@@ -25,6 +26,7 @@
 
 mod acquire;
 mod durable;
+mod expiry;
 mod list;
 mod load;
 mod locks;

@@ -5,16 +5,11 @@ use std::hash::RandomState;
 
 use crate::slab::Slab;
 use crate::state::{
-    Apart, Awaits, Bucket, Due, Freed, HoldRow, Lock, Neighbours, Queue, RoleUse, Shard, Timed,
+    Apart, Awaits, Bucket, HoldRow, Lock, Neighbours, Queue, RoleUse, Shard, Timed,
 };
 use crate::text::{LongNames, Texts};
-use crate::types::{
-    BUCKETS, Counters, Handle, Lease, Limits, NotServed, Now, Outcome, SHARDS, Sink,
-};
+use crate::types::{BUCKETS, Counters, Handle, Lease, Limits, Now, Outcome, SHARDS, Sink};
 use crate::wheel::Wheel;
-
-/// Due entries handled in one call of [`Locks::tick`]; the rest is left for the next.
-const DUE_PER_TICK: usize = 4096;
 
 /// The locks of one core.
 #[derive(Debug)]
@@ -81,24 +76,6 @@ impl Locks {
         }
     }
 
-    /// Does the work that is due. True if there is more, and it should be called again soon.
-    pub fn tick(&mut self, now: Now, sink: &mut impl Sink) -> bool {
-        let mut steps = DUE_PER_TICK;
-        while let Some(id) = self.wheel.next_due(&mut self.timed, now.ms(), &mut steps) {
-            match Due::of(id) {
-                Due::Hold(hold) => self.end_hold(now, hold, Freed::Expired, sink),
-                Due::Request(request) => self.wait_ended(now, request, sink),
-                Due::Write(write) => self.redrive(now, write, sink),
-            }
-        }
-        steps == 0
-    }
-
-    /// Time of the next work for [`Locks::tick`], in milliseconds of [`Now::boot_ns`].
-    pub fn next_due_ms(&self) -> Option<u64> {
-        self.wheel.next_ms()
-    }
-
     /// Cancels a request whose client has gone or withdrawn it: it gets no answer. A lock that is
     /// being granted to it is released. `false` if it was answered before.
     pub fn cancel(&mut self, now: Now, handle: Handle, sink: &mut impl Sink) -> bool {
@@ -157,22 +134,5 @@ impl Locks {
         sink.reply(self.timed.requests[request].ticket, outcome);
         self.counters.in_doubt += u64::from(outcome == Outcome::InDoubt);
         self.forget_request(request);
-    }
-
-    /// Ends a request's wait.
-    fn wait_ended(&mut self, now: Now, request: u32, sink: &mut impl Sink) {
-        match self.timed.requests[request].awaits {
-            Awaits::Turn(lock) => {
-                self.counters.wait_timeouts += 1;
-                let ticket = self.timed.requests[request].ticket;
-                self.forget_request(request);
-                sink.reply(ticket, self.refused(now, lock));
-                // Readers behind a writer that has stopped waiting may share the lock with its
-                // holders.
-                self.hand_over(now, lock, sink);
-                self.forget_unused(lock);
-            }
-            _ => self.answer(request, Outcome::NotServed(NotServed::Loading), sink),
-        }
     }
 }

@@ -88,7 +88,9 @@ fn read_batch(
     }
     let singles = batch.mutations.iter().zip(tables).map(|(mutation, table)| match table {
         Some(table) => read_mutation(table, mutation),
-        None => Err(refuse("a batch on the tables of shunt has no statements on other tables")),
+        None => {
+            Err(refuse("a batch on the tables of shunt cannot have statements on other tables"))
+        }
     });
     singles.collect::<Result<_, _>>().map(Some)
 }

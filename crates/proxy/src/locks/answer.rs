@@ -19,11 +19,11 @@ pub(crate) const OTHER_ROLE: &str =
 const REASONS: [(NotServed, &str); 3] = [
     (
         NotServed::Grace,
-        "Shunt: locks in memory are not granted yet: those that a former proxy granted may still be held; ask again soon",
+        "Shunt: this proxy grants no locks in memory yet, because locks that a former proxy granted may still be held; ask again soon",
     ),
     (
         NotServed::Loading,
-        "Shunt: the rows of this lock could not be read in time; ask again. If that lasts, the log of the proxy that owns it says why",
+        "Shunt: the rows of this lock could not be read in time; ask again. If this goes on, see the log of the proxy that owns the lock",
     ),
     (NotServed::Store, "Shunt: the row of this lock could not be sent to a node; ask again"),
 ];
@@ -115,7 +115,7 @@ pub(crate) fn error(verdict: &Verdict) -> Option<ErrorMessage<'static>> {
         Verdict::Seen | Verdict::Listed | Verdict::Locks => return None,
         Verdict::NotServed(why) => not_served(match why {
             NotServed::Elsewhere => {
-                "Shunt: this lock is another proxy's, or nobody's yet; ask the next host"
+                "Shunt: another proxy owns this lock, or none does yet; ask the next host"
             }
             NotServed::LeaseOver => {
                 "Shunt: this proxy cannot grant locks now: it has not reached a quorum of the ring in time"
@@ -126,7 +126,7 @@ pub(crate) fn error(verdict: &Verdict) -> Option<ErrorMessage<'static>> {
         }),
         Verdict::InDoubt => ErrorMessage {
             code: error_code::WRITE_TIMEOUT,
-            message: "Shunt: nobody knows yet if the lock was granted; ask again with the same owner",
+            message: "Shunt: it is not known yet whether the lock was granted; ask again with the same owner",
             details: ErrorDetails::WriteTimeout {
                 counts: ReplicaCounts {
                     consistency: Consistency::QUORUM,
@@ -144,18 +144,20 @@ pub(crate) fn error(verdict: &Verdict) -> Option<ErrorMessage<'static>> {
         ),
         Verdict::OtherMode => ErrorMessage::plain(
             error_code::INVALID,
-            "Shunt: this owner holds the lock in the other mode, which no statement changes: renew it in the mode that it is held in, or \
-             release it first",
+            "Shunt: this owner holds the lock in the other mode, and no statement changes the mode: renew the lock in its mode, or release \
+             it first",
         ),
         Verdict::Quota(quota) => ErrorMessage::plain(
             error_code::OVERLOADED,
             match quota {
-                Quota::HoldsOfRole => "Shunt: this role holds as many locks as it may",
-                Quota::Holds => "Shunt: as many locks are held as this proxy keeps",
-                Quota::RequestsOfRole => {
-                    "Shunt: as many requests for locks of this role wait as may"
+                Quota::HoldsOfRole => {
+                    "Shunt: this role holds the most locks that one role may hold"
                 }
-                Quota::Requests => "Shunt: as many requests for locks wait as may",
+                Quota::Holds => "Shunt: this proxy holds the most locks that it can keep",
+                Quota::RequestsOfRole => {
+                    "Shunt: too many requests of this role wait for locks; ask again"
+                }
+                Quota::Requests => "Shunt: too many requests wait for locks; ask again",
             },
         ),
     })

@@ -116,7 +116,7 @@ fn take_apart(
             let known = core.router.prepared.statement(execute.id);
             let Some(statement) = known.and_then(|known| known.locks.clone()) else {
                 return Err(Fault::invalid(
-                    "Shunt: this statement is not known any more; prepare it again",
+                    "Shunt: the proxy no longer has this statement; prepare it again",
                 ));
             };
             one(core, io, from, &statement, &execute.params.values, execute.params.skips_metadata())
@@ -142,8 +142,8 @@ fn take_apart(
 /// This proxy has no locks to grant, and a node's answer would be wrong.
 fn of_no_fleet() -> Fault {
     Fault::invalid(
-        "Shunt: this proxy is of no fleet, and the keyspace shunt_meta shows that a fleet answers statements on the locks of this \
-         ring: ask one of its proxies, or start this one with --fleet",
+        "Shunt: this proxy is in no fleet, and the keyspace shunt_meta shows that a fleet serves the locks of this ring: ask one of \
+         its proxies, or start this one with --fleet",
     )
 }
 
@@ -234,7 +234,9 @@ fn take_batch(
     if batch.kind == BatchKind::Counter
         || batch.params.timestamp.is_some_and(|timestamp| timestamp == i64::MIN)
     {
-        return Err(Fault::invalid("Shunt: a batch on the tables of shunt is no counter batch"));
+        return Err(Fault::invalid(
+            "Shunt: a batch on the tables of shunt cannot be a counter batch",
+        ));
     }
     let mut statements: Vec<(Arc<Statement>, Values<'_>)> = Vec::new();
     let mut budget = ParseBudget::of_locks();
@@ -248,7 +250,7 @@ fn take_batch(
             }
             BatchStatement::Text(text) if !budget.covers(text) => {
                 return Err(Fault::invalid(format!(
-                    "Shunt: the texts of a batch on the tables of shunt have more than {TEXT_BYTES_MAX} bytes together"
+                    "Shunt: the texts of a batch on the tables of shunt may have {TEXT_BYTES_MAX} bytes together"
                 )));
             }
             BatchStatement::Text(text) => {
@@ -258,7 +260,7 @@ fn take_batch(
         };
         let Some(statement) = statement.filter(|statement| statement.len() == 1) else {
             return Err(Fault::invalid(
-                "Shunt: a batch on the tables of shunt has no statements on other tables",
+                "Shunt: a batch on the tables of shunt cannot have statements on other tables",
             ));
         };
         statements.push((statement, child.values));

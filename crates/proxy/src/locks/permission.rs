@@ -206,7 +206,12 @@ pub(crate) fn take_answer(core: &mut Core, io: &mut Io, answer: &Answer) {
     if let Some(suppressed) = core.context.log_limits.admit(Logged::Permission, now_ns) {
         let table = table.name();
         let (Reading::Invalid(why) | Reading::Unknown(why)) = &answer.reading else { return };
-        tracing::warn!(table, why, suppressed, "a node did not say if a role may use locks");
+        tracing::warn!(
+            table,
+            why,
+            suppressed,
+            "a node did not decide whether a role may use locks"
+        );
     }
 }
 

@@ -151,7 +151,6 @@ pub(crate) fn take_answer(core: &mut Core, io: &mut Io, answer: &Answer) {
 
 /// No node has decided. Drivers go to the next host.
 fn undecided_fault() -> Fault {
-    let why =
-        "Shunt: no node has said if this role may do this; nothing was written, ask the next host";
+    let why = "Shunt: no node has decided whether this role may do this; nothing was written, ask the next host";
     Fault::new(FaultKind::Unserved, why)
 }

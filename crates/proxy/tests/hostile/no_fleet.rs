@@ -48,7 +48,7 @@ fn batch(statement: BatchStatement<'_>) -> Vec<u8> {
 fn is_refused(answer: &Answer) -> bool {
     answer.header.opcode == opcode::ERROR && {
         let (code, text) = answer.error();
-        code == INVALID && text.contains("this proxy is of no fleet")
+        code == INVALID && text.contains("this proxy is in no fleet")
     }
 }
 

@@ -1,24 +1,25 @@
-//! The proxy as a part of the process: messages of its threads, drain, reload.
+//! The proxy as a part of the process: messages of its threads, and its drain.
+
+mod reload;
 
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 use shunt_locks_http::Order;
-use shunt_proxy::admin::{Admin, Order as AdminOrder, Source, SourceMap, Verdict};
-use shunt_proxy::config::{Config, OPTIONS, Problem, Reloaded};
+use shunt_proxy::admin::{Admin, Order as AdminOrder, Source};
+use shunt_proxy::config::Config;
 use shunt_proxy::control::CoreMail;
 use shunt_proxy::metrics::CoreMetrics;
-use shunt_proxy::tls::{IdentityFiles, Outgoing, client_options};
+use shunt_proxy::tls::{IdentityFiles, Outgoing};
 use shunt_reactor::{Acceptor, Mailer};
 use shunt_tls_upkeep::Listeners;
 use tokio::sync::watch;
 use tracing::{error, info, warn};
 
 use crate::exit::Exit;
-use crate::logging::FilterHandle;
-use crate::settings::SettingsError;
+pub(crate) use crate::proxy::part::reload::Reload;
 use crate::supervise::Part;
 
 /// Time limit for cores to close their clients after the drain's time is over. By then the cores
@@ -51,16 +52,6 @@ pub(super) enum Notice {
         /// The reason, if the thread should not have ended.
         failure: Option<String>,
     },
-}
-
-/// The means to reload the configuration.
-pub(crate) struct Reload {
-    /// Reads the configuration.
-    pub(crate) load: Box<dyn Fn() -> Result<(Config, SourceMap), SettingsError>>,
-    /// The sources of the options with which the proxy has started.
-    pub(crate) sources: SourceMap,
-    /// Filter of the logs, whose level may change.
-    pub(crate) filter: FilterHandle,
 }
 
 /// The proxy while it runs, and the handles to end it.
@@ -254,128 +245,6 @@ impl ProxyPart {
         self.config.send_replace(config);
     }
 
-    /// Reloads as SIGHUP does, and returns the outcome.
-    fn reload_for_verdict(&mut self) -> Verdict {
-        let Some(reload) = self.reload.take() else {
-            return Err(json!({ "error": "this process has no configuration to read again" }));
-        };
-        let outcome = self.reload_configuration(&reload);
-        self.reload = Some(reload);
-        let faults = self.reload_files();
-        match outcome {
-            Ok(Reloaded { changed, waiting, .. }) if faults.is_empty() => {
-                Ok(json!({ "applied": changed, "needs_restart": waiting }))
-            }
-            Ok(Reloaded { changed, waiting, .. }) => Err(json!({
-                "error": "the options are in force, but a file cannot be used: its former content \
-                stays in use",
-                "problems": faults,
-                "applied": changed,
-                "needs_restart": waiting,
-            })),
-            Err(problems) => Err(json!({
-                "error": "the configuration stays as it is",
-                "problems": problems,
-            })),
-        }
-    }
-
-    /// Reads certificates, tokens and passwords again. Returns the faults of certificates and
-    /// tokens that cannot be used. Passwords are read at the next look.
-    fn reload_files(&mut self) -> Vec<String> {
-        let faults = self.listeners.reload().into_iter().chain(self.outgoing.reload());
-        let mut faults: Vec<String> = faults.map(|fault| fault.to_string()).collect();
-        // Clients and other proxies may have the same files.
-        faults.sort_unstable();
-        faults.dedup();
-        self.identity_files.advance();
-        faults
-    }
-
-    /// Reads the configuration again and applies what can change while the proxy runs. Returns the
-    /// faults of one that is refused.
-    fn reload_configuration(&mut self, reload: &Reload) -> Result<Reloaded, Vec<String>> {
-        let outcome = self.prepare_and_apply(reload);
-        if let Err(problems) = &outcome {
-            self.pages.refuse_settings(problems.clone());
-        }
-        outcome
-    }
-
-    fn prepare_and_apply(&mut self, reload: &Reload) -> Result<Reloaded, Vec<String>> {
-        let (new, sources) = (reload.load)().map_err(|problems| {
-            error!("the configuration stays as it is, because the new one is not valid");
-            for problem in problems.lines() {
-                error!(%problem, "a fault of the new configuration");
-            }
-            problems.lines().to_vec()
-        })?;
-        let before = Arc::clone(&self.config.borrow());
-        let mut reloaded = before.reloaded(&new);
-        // Options of `node_tls` that wait for a restart hold for the identities' certificates too.
-        reloaded.config.identity.adopt_logins(&before.identity);
-        let unreadable = reloaded.config.read_identities();
-        // The new configuration is valid as a whole. The part of it that can change now may not fit
-        // the options that need a restart.
-        let problems = [unreadable, reloaded.config.problems()].concat();
-        for Problem { key, message: why } in &problems {
-            error!(key, why, needs_restart = ?reloaded.waiting, "the configuration stays as it is: the new one is valid only after a restart");
-        }
-        if !problems.is_empty() {
-            let told = problems.iter().map(|Problem { key, message }| {
-                format!("`{key}`: {message}; the new configuration is valid only after a restart")
-            });
-            return Err(told.collect());
-        }
-        if let Err(why) = self.pages.has_datacentre(reloaded.config.local_datacentre.as_deref()) {
-            error!(%why, "the configuration stays as it is, because the new one does not match \
-            the ring");
-            return Err(vec![why]);
-        }
-        let listeners = self.listeners.prepare(client_options(&reloaded.config));
-        let outgoing = self.outgoing.prepare(&reloaded.config);
-        let (listeners, outgoing) =
-            listeners.and_then(|listeners| Ok((listeners, outgoing?))).map_err(|why| {
-                error!(%why, "the configuration stays as it is, because a file of the new one \
-                cannot be used");
-                vec![why.to_string()]
-            })?;
-        self.tell_changes(&reloaded, &new);
-        self.pages.set_settings(Arc::new(new), sources);
-        if !reloaded.changed.is_empty() {
-            reload.filter.set(&reloaded.config.log);
-            self.listeners.apply(listeners);
-            self.outgoing.apply(outgoing);
-            self.apply(reloaded.config.clone());
-        }
-        Ok(reloaded)
-    }
-
-    /// Logs the options that a reload changes, with their old and new values.
-    fn tell_changes(&self, reloaded: &Reloaded, new: &Config) {
-        if !reloaded.waiting.is_empty() {
-            warn!(keys = ?reloaded.waiting, "these keys have changed and need a restart");
-        }
-        if reloaded.changed.is_empty() {
-            info!("configuration read again, no options have changed");
-            return;
-        }
-        info!(keys = ?reloaded.changed, "configuration applied");
-        let old = self.config.borrow().clone();
-        for option in OPTIONS.iter().filter(|option| reloaded.changed.contains(&option.key)) {
-            let value = |config: &Config| (option.text)(config).unwrap_or_default();
-            info!(key = option.key, old = value(&old), new = value(new), "an option has changed");
-        }
-    }
-
-    /// Passes new passwords and certificates of identities on.
-    fn reload_identities(&mut self) {
-        let config = Arc::clone(&self.config.borrow());
-        let (now, clock) = (Instant::now(), SystemTime::now());
-        let Some(identity) = self.identity_files.tick(&config, now, clock) else { return };
-        self.apply(Config { identity, ..(*config).clone() });
-    }
-
     fn order_http(&self, order: Order) {
         if let Some(http) = &self.http {
             http.send_replace(order);
@@ -432,12 +301,7 @@ impl Part for ProxyPart {
     }
 
     fn reload(&mut self) {
-        if let Some(reload) = self.reload.take() {
-            // The log and the page of options have the faults.
-            let _ = self.reload_configuration(&reload);
-            self.reload = Some(reload);
-        }
-        self.reload_files();
+        self.reload_on_signal();
     }
 
     fn drain(&mut self, signal: Option<&'static str>) -> Duration {
@@ -479,10 +343,12 @@ mod tests {
     use std::net::SocketAddr;
     use std::rc::Rc;
 
+    use shunt_proxy::admin::SourceMap;
     use shunt_proxy::config::HttpAddress;
     use tokio::sync::oneshot;
 
     use super::*;
+    use crate::logging::FilterHandle;
     use crate::supervise::Events;
 
     /// Configuration of a proxy without nodes.

@@ -171,8 +171,8 @@ pub(crate) fn loaded(core: &mut Core, io: &mut Io, load: LoadId, heard: &Heard<'
                         bucket = load.bucket,
                         name = &*name,
                         suppressed,
-                        "a row of shunt_meta.lock is not as a proxy writes it, and no lock of its partition is served: see who \
-                         wrote it, and delete it"
+                        "a row of shunt_meta.lock has a form that no proxy writes, so no lock of its partition is served: find out what \
+                         wrote the row, and delete it"
                     );
                 }
                 if keeper::load_failed(core, io, load) {
@@ -197,8 +197,8 @@ fn tell_full(core: &Core, io: &Io, load: LoadId) {
         tracing::warn!(
             bucket = load.bucket,
             suppressed,
-            "rows of locks show more holders than this proxy keeps of those who have not asked it yet: the locks of the partition are not \
-             served until some of their times are over"
+            "rows of locks show more holders than this proxy can keep: it does not serve the locks of the partition until some of them \
+             expire"
         );
     }
 }
