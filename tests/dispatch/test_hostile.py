@@ -295,7 +295,7 @@ class WithRogue(Listening):
                 control.say(rogue.RESPONSE, ticket, rogue.response(head, 0))
 
 
-@pytest.mark.parametrize(("what", "why"), [("body", "more of an answer than it was given credit for"), ("interim", "more interim answers (1xx)")])
+@pytest.mark.parametrize(("what", "why"), [("body", "more of an answer than it was given credit for"), ("interim", "too many interim answers (1xx)")])
 def test_an_agent_that_sends_what_it_may_not_is_given_up(tmp_path, what, why):
     relay = WithRogue(tmp_path, servers=2)
     relay.what = what

@@ -42,7 +42,7 @@ impl Bound {
         let bytes: usize = found.iter().copied().filter_map(Sent::bytes).map(<[u8]>::len).sum();
         if bytes > BOUND_BYTES_MAX {
             return Err(Fault::invalid(format!(
-                "the values of all bind markers have {bytes} bytes: {BOUND_BYTES_MAX} are the most \
+                "the values of all bind markers have {bytes} bytes; the limit is {BOUND_BYTES_MAX} \
                  at the admin address"
             )));
         }

@@ -100,7 +100,7 @@ fn head(agent: &mut Agent, io: &mut Io, upstream: usize, exchange: usize, data: 
     state.request = Vec::new();
     state.deadline_ns = io.now_ns() + agent.options.upstream_timeout_ns;
     if found.status == 101 {
-        let reason = "the server has changed the protocol, which nobody asked for";
+        let reason = "the server has changed the protocol without being asked";
         request::fail(agent, io, exchange, 502, reason);
         return Step::Gone;
     }

@@ -43,7 +43,7 @@ pub(crate) fn received(agent: &mut Agent, io: &mut Io, key: usize, data: &[u8]) 
             Ok(Some((read, Read::Body(ticket, bytes)))) => {
                 used += read;
                 if !request::body(agent, io, key, ticket, bytes) {
-                    let why = "a dispatcher has sent more of a body than it may";
+                    let why = "a dispatcher has sent more of a body than its credit allows";
                     close(agent, io, key, &why);
                 }
             }

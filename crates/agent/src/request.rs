@@ -28,7 +28,7 @@ pub(crate) fn start(
     };
     let refusal = match agent.exchanges.len() >= limits::EXCHANGES_MAX {
         _ if !is_taken => Some("the agent is ending"),
-        true => Some("the agent has as many requests as it may have"),
+        true => Some("the agent has too many requests"),
         false => None,
     };
     if let Some(reason) = refusal {
@@ -117,13 +117,7 @@ fn bound_waiting(agent: &mut Agent, io: &mut Io) {
         && let Some((bytes, exchange)) = waiting.pop()
     {
         agent.waiting_bytes -= bytes;
-        fail(
-            agent,
-            io,
-            exchange,
-            503,
-            "the agent has as many bytes of waiting requests as it may have",
-        );
+        fail(agent, io, exchange, 503, "the requests that wait at the agent have too many bytes");
     }
 }
 

@@ -67,8 +67,7 @@ pub(crate) fn is_out(dispatcher: &mut Dispatcher, io: &mut Io, client: usize) {
 pub(crate) type Wrong = &'static str;
 
 const OUT_OF_ORDER: Wrong = "the agent has sent parts of an answer out of order";
-const TOO_MANY_INTERIM: Wrong =
-    "the agent has sent more interim answers (1xx) to one request than it may";
+const TOO_MANY_INTERIM: Wrong = "the agent has sent too many interim answers (1xx) to one request";
 const NO_CREDIT: Wrong = "the agent has sent more of an answer than it was given credit for";
 
 /// Takes the head of an answer.

@@ -34,9 +34,7 @@ pub(crate) fn choose(
             Some(primary) if !primary.is_up() => {
                 Err("the primary backend cannot be reached, and it alone takes this method")
             }
-            _ => Some(0)
-                .filter(usable)
-                .ok_or("the primary backend has as many requests as it may have"),
+            _ => Some(0).filter(usable).ok_or("the primary backend has too many requests"),
         };
     }
     let count = backends.len();
@@ -44,7 +42,7 @@ pub(crate) fn choose(
     let turns = (0..count).map(|step| (start + step) % count);
     let Some(chosen) = turns.filter(usable).min_by_key(|index| backends[*index].in_flight) else {
         return Err(match backends.iter().any(|backend| backend.is_up()) {
-            true => "the backends have as many requests as they may have",
+            true => "all backends have too many requests",
             false => "no backend can be reached",
         });
     };

@@ -93,7 +93,7 @@ impl Reply {
     /// Answer for a request that may have been carried out.
     pub(crate) fn in_doubt(why: &str) -> Self {
         let message = format!(
-            "{why}; it may have been carried out, so ask again with the same owner: what was granted is found again"
+            "{why}; the request may have been carried out, so ask again with the same owner, who gets a lock that was granted"
         );
         Self::error(StatusCode::GATEWAY_TIMEOUT, message)
     }

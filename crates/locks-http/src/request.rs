@@ -114,7 +114,7 @@ fn place(path: &str) -> Result<(String, bool), Reply> {
         0 => Err(wrong("the lock has no name".to_owned())),
         1..=NAME_BYTES_MAX => Ok((name, is_queue)),
         bytes => Err(wrong(format!(
-            "the name of the lock has {bytes} bytes, {NAME_BYTES_MAX} are the most"
+            "the name of the lock has {bytes} bytes; the limit is {NAME_BYTES_MAX}"
         ))),
     }
 }

@@ -400,9 +400,7 @@ impl LocksHttp {
 /// Takes a place, or returns the answer that there is none.
 fn enter(room: &Arc<Room>, peer: IpAddr, max: usize, what: &str) -> Result<Place, Reply> {
     room.enter(peer).map_err(|full| match full {
-        NoRoom::All => {
-            Reply::unavailable(&format!("there are {max} {what}, which are the most at a time"))
-        }
+        NoRoom::All => Reply::unavailable(&format!("there are {max} {what}, which is the limit")),
         NoRoom::Host => {
             let message =
                 format!("this address has its part of the {what} at a time; ask again later");

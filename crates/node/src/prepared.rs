@@ -33,7 +33,7 @@ pub(crate) fn check(text: &str) -> Result<(), CqlError> {
     let characters =
         (most - limits::PREPARED_STATEMENT_BYTES) / limits::PREPARED_BYTES_PER_CHARACTER;
     Err(CqlError::Invalid(format!(
-        "a statement of {} bytes is too long to be prepared, {characters} are the most: bind its values",
+        "a statement of {} bytes is too long to prepare; the limit is {characters}: bind its values",
         text.len()
     )))
 }

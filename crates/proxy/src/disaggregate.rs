@@ -370,7 +370,7 @@ fn take(core: &mut Core, io: &mut Io, at: LinkRef, answer: &Answer<'_>) {
             core,
             io,
             at.key,
-            &format!("it answered stream {}, which nobody asked for", answer.stream),
+            &format!("it answered stream {}, which has no request", answer.stream),
         );
         return;
     };

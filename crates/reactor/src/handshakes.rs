@@ -51,7 +51,7 @@ const FULL_WAIT_NS: u64 = 1_000_000;
 
 /// Fault of a connection that makes room for another.
 const TOO_MANY: SessionFault =
-    SessionFault("too many handshakes are going on, of which this was the oldest");
+    SessionFault("too many handshakes at a time; this one was the oldest");
 
 /// Fault of a connection whose events the kernel does not report: it has no memory or no watches.
 const UNWATCHABLE: SessionFault = SessionFault("this host has no resources for the connection");

@@ -396,7 +396,7 @@ impl Client {
         let name = self.options.name.as_deref().unwrap_or(host);
         let faulty = |fault| Box::new(FaultySession(fault, SessionInfo::default()));
         let Ok(name) = ServerName::try_from(name.to_owned()) else {
-            return faulty(SessionFault("the node's name is none that a certificate can have"));
+            return faulty(SessionFault("no certificate can have the node's name"));
         };
         let current = self.current();
         match ClientConnection::new(&current.config, &current.sessions, name) {

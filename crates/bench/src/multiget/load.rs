@@ -266,7 +266,7 @@ impl Load {
     fn answer(&mut self, io: &mut Io, link: usize, answer: &[u8]) -> Result<(), String> {
         let server = self.links[link].server;
         let expected =
-            self.links[link].expected.pop_front().ok_or("has answered what nobody asked")?;
+            self.links[link].expected.pop_front().ok_or("has sent an answer to no request")?;
         if let Some((Value::Error(text), _)) = value(answer) {
             return Err(format!("has answered {}", String::from_utf8_lossy(text)));
         }

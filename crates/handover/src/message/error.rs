@@ -40,7 +40,7 @@ impl std::fmt::Display for Error {
             Self::Short(kind) => write!(f, "a message of kind {kind} is cut short"),
             Self::Behind(kind) => write!(f, "a message of kind {kind} has bytes behind its fields"),
             Self::Field(name) => write!(f, "the field `{name}` has a value that means nothing"),
-            Self::Oversized(name) => write!(f, "the field `{name}` is longer than it may be"),
+            Self::Oversized(name) => write!(f, "the field `{name}` is too long"),
             Self::Contradictory(what) => f.write_str(what),
             Self::Version(version) => write!(
                 f,

@@ -249,10 +249,7 @@ fn a_connection_that_contradicts_itself_is_refused_on_both_ends() {
             with(|f| f.state.window.largest = 1),
             "the peer's window is larger than the largest that it has offered",
         ),
-        (
-            with(|f| f.unread = vec![0; UNREAD_BYTES_MAX + 1]),
-            "the field `unread` is longer than it may be",
-        ),
+        (with(|f| f.unread = vec![0; UNREAD_BYTES_MAX + 1]), "the field `unread` is too long"),
     ];
     for (frozen, said) in cases {
         assert_eq!(encode_frozen(&frozen, &mut Vec::new()).unwrap_err().to_string(), said);
@@ -280,7 +277,7 @@ fn a_connection_that_contradicts_itself_is_refused_on_both_ends() {
         decoded(28, 15),
         Err("the field `window scale` has a value that means nothing".into())
     );
-    assert_eq!(decoded(50, 1), Err("the field `unacknowledged` is longer than it may be".into()));
+    assert_eq!(decoded(50, 1), Err("the field `unacknowledged` is too long".into()));
     assert_eq!(decode_frozen(&good[..good.len() - 1]), Err(Error::Short(kind::TAKE)));
     assert_eq!(decode_frozen(&[&good[..], b"x"].concat()), Err(Error::Behind(kind::TAKE)));
 }

@@ -302,7 +302,7 @@ pub fn may_be_together<'a>(
     if singles.len() > BATCH_MAX {
         let count = singles.len();
         return Err(InvalidRequest::new(format!(
-            "a batch of {count} statements on locks: {BATCH_MAX} are the most"
+            "a batch on locks has {count} statements; the limit is {BATCH_MAX}"
         )));
     }
     let kind = |single: &Single| match single.form {

@@ -267,7 +267,7 @@ fn read_columns(table: Table, clause: &SelectClause) -> Result<Vec<Selected>, In
     if items.len() > COLUMNS_MAX {
         let count = items.len();
         return Err(refuse(format!(
-            "a SELECT of {count} columns from the tables of shunt: {COLUMNS_MAX} are the most"
+            "a SELECT from the tables of shunt has {count} columns; the limit is {COLUMNS_MAX}"
         )));
     }
     let read = items.iter().map(|item| {

@@ -126,7 +126,7 @@ pub fn guarded(text: &str) -> Result<Option<(String, Guards)>, InvalidRequest> {
     let left = guards.markers.saturating_sub(guards.gone().count());
     if left > super::MARKERS_MAX {
         return Err(InvalidRequest::new(format!(
-            "a statement that names a lock has {left} bind markers: {} are the most",
+            "a statement that names a lock has {left} bind markers; the limit is {}",
             super::MARKERS_MAX
         )));
     }

@@ -94,7 +94,7 @@ fn read(
 ) -> Result<Transaction, Refusal> {
     if text.len() > TEXT_BYTES_MAX {
         let bytes = text.len();
-        let message = format!("a transaction has {bytes} bytes: {TEXT_BYTES_MAX} are the most");
+        let message = format!("a transaction has {bytes} bytes; the limit is {TEXT_BYTES_MAX}");
         return Err(InvalidRequest::new(message).into());
     }
     let transaction = rule(text, STATEMENTS_MAX)?;

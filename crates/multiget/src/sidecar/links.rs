@@ -227,7 +227,7 @@ impl Sidecar {
             }
             let link = &mut self.links[index];
             let Some((expected, _)) = link.expected.pop_front() else {
-                self.lose(io, index, "has answered what nobody asked");
+                self.lose(io, index, "has sent an answer to no request");
                 return data.len();
             };
             if !matches!(expected, Expected::Begins(_)) {

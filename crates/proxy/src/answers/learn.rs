@@ -79,7 +79,8 @@ pub(crate) fn ask_to_prepare_again(
 
 fn answer_unprepared(core: &mut Core, io: &mut Io, slot: u32, header: &Header, id: &[u8]) {
     core.context.metrics.outcomes.of(Outcome::Intercepted).add(1);
-    let why = "Shunt: this statement was not prepared here, or so long ago that it is forgotten; prepare it";
+    let why =
+        "Shunt: this statement was not prepared here, or the proxy has forgotten it; prepare it";
     let answer = unprepared::words(header.version, id, why);
     reply::message(core, io, slot, opcode::ERROR, header.stream, &answer);
 }

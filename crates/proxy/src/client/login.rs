@@ -36,7 +36,7 @@ pub(crate) fn take_login(core: &mut Core, io: &mut Io, slot: u32, stream: i16, t
     let of_ring = core.router.cluster.as_ref().and_then(|cluster| cluster.authenticator.as_deref());
     if token.len() > limits::LOGIN_BYTES_MAX {
         let (length, max) = (token.len(), limits::LOGIN_BYTES_MAX);
-        let why = format!("Shunt: a login has {length} bytes; {max} are the most");
+        let why = format!("Shunt: a login has {length} bytes; the limit is {max}");
         closing::refuse(core, io, slot, stream, &Fault::invalid(why));
         return;
     }
@@ -159,7 +159,7 @@ pub(crate) fn use_keyspace(
         Some(keyspace) => take_use(core, io, slot, header.stream, &keyspace.to_string()),
         None if text.len() > TEXT_BYTES_MAX => {
             let (bytes, max) = (text.len(), TEXT_BYTES_MAX);
-            let why = format!("Shunt: a USE has {bytes} bytes; {max} are the most");
+            let why = format!("Shunt: a USE has {bytes} bytes; the limit is {max}");
             reply::error(core, io, slot, header.stream, &Fault::invalid(why));
         }
         None => reply::error(
@@ -176,7 +176,7 @@ pub(crate) fn use_keyspace(
 fn take_use(core: &mut Core, io: &mut Io, slot: u32, stream: i16, keyspace: &str) {
     if keyspace.len() > limits::KEYSPACE_NAME_BYTES_MAX {
         let (length, max) = (keyspace.len(), limits::KEYSPACE_NAME_BYTES_MAX);
-        let why = format!("Shunt: no keyspace has a name of {length} bytes; {max} are the most");
+        let why = format!("Shunt: no keyspace has a name of {length} bytes; the limit is {max}");
         reply::error(core, io, slot, stream, &Fault::invalid(why));
         return;
     }

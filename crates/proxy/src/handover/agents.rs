@@ -119,9 +119,7 @@ pub(crate) fn received(core: &mut Core, io: &mut Io, index: u32, data: &[u8]) ->
                     }
                     "what it says of a connection cannot be".to_owned()
                 }
-                Ok(Some((_, Read::Body(..)))) => {
-                    "it sends a body, which nobody asked for".to_owned()
-                }
+                Ok(Some((_, Read::Body(..)))) => "it sends a body without a request".to_owned(),
                 Err(error) => error.to_string(),
             },
         };

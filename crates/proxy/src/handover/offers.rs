@@ -35,7 +35,7 @@ pub(crate) fn offered(core: &mut Core, io: &mut Io, at: LinkRef, answer: &Answer
     let (Some(via), Some(ticket), Some(length), Some(handover), Some(pending)) =
         (link.via, ticket, length, handover, link.streams.get_mut(answer.stream as u16))
     else {
-        let why = format!("it offers an answer on stream {} that nobody asked for", answer.stream);
+        let why = format!("it offers an answer on stream {}, which has no request", answer.stream);
         return lifecycle::fault(core, io, at.key, &why);
     };
     let Some(agent) = handover.agents.get_mut(via as usize) else { return };

@@ -151,7 +151,7 @@ fn is_too_long(parsed: &Classified<'_>, session: Option<&str>, text: &str) -> bo
 pub(super) fn too_long(text: &str) -> InvalidRequest {
     let bytes = text.len();
     InvalidRequest::new(format!(
-        "a statement on the tables of shunt has {bytes} bytes: {TEXT_BYTES_MAX} are the most"
+        "a statement on the tables of shunt has {bytes} bytes; the limit is {TEXT_BYTES_MAX}"
     ))
 }
 

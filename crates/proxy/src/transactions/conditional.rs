@@ -287,7 +287,7 @@ fn failed(fault: &Fault) -> (Head, Vec<u8>) {
 fn too_long(answer: &[u8]) -> Fault {
     let bytes = answer.len();
     Fault::invalid(format!(
-        "Shunt: its conditions do not hold, and what it would be told of its row has {bytes} bytes: {ANSWER_BYTES_MAX} are the most; nothing was \
+        "Shunt: the conditions do not hold, and the part of the row in the answer has {bytes} bytes; the limit is {ANSWER_BYTES_MAX}; nothing was \
          written. Ask for shorter columns by IF, or SELECT the row"
     ))
 }

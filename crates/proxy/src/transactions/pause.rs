@@ -234,15 +234,15 @@ pub(super) fn refusal(core: &Core, header: &Header, body: &[u8]) -> Option<Fault
     is_refused.then(|| {
         Fault::overloaded(match keeper.modes.has_known {
             _ if has_other_layout => {
-                "Shunt: shunt_meta.transactional or shunt.guards is not as this version makes it, so this proxy cannot read the tables' \
+                "Shunt: shunt_meta.transactional or shunt.guards has a layout that this version does not know, so this proxy cannot read \
                  modes and rules; nothing was written. Run shunt doctor, and do what it says"
             }
             true => {
-                "Shunt: this proxy has not been able to read the tables' modes and rules lately; nothing was written. Ask another \
-                 proxy, or see why too few replicas of shunt_meta answer"
+                "Shunt: this proxy could not read the tables' modes and rules lately; nothing was written. Ask another proxy, or find \
+                 out why too few replicas of shunt_meta answer"
             }
             false => {
-                "Shunt: this proxy has not been able to read the tables' modes and rules since it began; nothing was written. Ask \
+                "Shunt: this proxy could not read the tables' modes and rules since it began; nothing was written. Ask \
                  another proxy, or see why too few replicas of shunt_meta answer; if the fleet does not exist yet, run shunt fleet init"
             }
         })

@@ -138,7 +138,7 @@ fn a_table_of_an_earlier_version_is_refused_in_words() {
             let answer = ring.ask(client, text);
             let (code, why) = answer.error();
             let is_told = code == OVERLOADED
-                && why.contains("is not as this version makes it")
+                && why.contains("has a layout that this version does not know")
                 && why.contains("shunt doctor");
             assert!(is_told, "{count}: {text}: {code:#x} {why}");
         }

@@ -211,7 +211,7 @@ fn a_node_whose_name_no_certificate_can_have_is_refused() {
     let mut session = client(&ca, None).session("a name with spaces");
     assert!(!session.has_pending());
     let fault = session.open(&mut [], &mut Vec::new()).expect_err("a fault");
-    assert_eq!(fault.0, "the node's name is none that a certificate can have");
+    assert_eq!(fault.0, "no certificate can have the node's name");
 }
 
 #[test]

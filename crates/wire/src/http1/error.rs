@@ -167,7 +167,7 @@ impl fmt::Display for Refusal {
             Refusal::Method => "the method is no token",
             Refusal::Connect => "CONNECT asks for a tunnel, and there are none here",
             Refusal::Target => {
-                "the target has characters it may not have, or a form that does not go with the method"
+                "the target has forbidden characters, or a form that the method does not allow"
             }
             Refusal::Version => "only HTTP/1.0 and HTTP/1.1 are spoken here",
             Refusal::Status => "the status is not three digits, 100 or more",

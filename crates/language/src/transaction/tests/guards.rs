@@ -138,7 +138,7 @@ fn a_batch_has_as_many_guards_and_markers_as_it_may_and_no_more() {
     for markers in [4_097, 65_000, 65_335] {
         let error = guarded(&batch(100, markers)).expect_err("too many");
         assert!(
-            error.message.contains(&format!("{markers} bind markers: 4096 are the most")),
+            error.message.contains(&format!("{markers} bind markers; the limit is 4096")),
             "{}",
             error.message
         );

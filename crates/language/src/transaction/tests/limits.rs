@@ -37,7 +37,7 @@ fn and_so_many_bytes() {
     };
     assert!(parse(&text(TEXT_BYTES_MAX)).is_ok());
     let error = parse(&text(TEXT_BYTES_MAX + 1)).expect_err("too long");
-    assert_eq!(error.message(), "a transaction has 1048577 bytes: 1048576 are the most");
+    assert_eq!(error.message(), "a transaction has 1048577 bytes; the limit is 1048576");
     assert!(matches!(error, Refusal::Invalid(_)));
     assert!(parse(&deletes(100_000)).is_err());
 }

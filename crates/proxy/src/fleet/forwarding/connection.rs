@@ -131,7 +131,7 @@ fn take(
         (Step::Ready, opcode::RESULT | opcode::ERROR) if header.stream > 0 => {
             let (to, login) = (link.address, link.login.clone());
             let Some(sent) = core.fleet.peers.take(key, header.stream as usize - 1) else {
-                return Err("it answered what nobody asked");
+                return Err("it sent an answer to no request");
             };
             let Some(SentLock { operation, .. }) = sent.lock else {
                 transactions::forwarded(core, sent.ticket, header, body);

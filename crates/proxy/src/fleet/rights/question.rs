@@ -100,7 +100,7 @@ pub(super) fn read(heard: &Heard<'_>, action: &Action) -> Reading {
         Heard::Error(error) => {
             Reading::Unknown(format!("error {:#06x}: {}", error.code, error.message).into())
         }
-        _ => Reading::Unknown("the answer is none to such a question".into()),
+        _ => Reading::Unknown("the answer does not fit the question".into()),
     }
 }
 

@@ -67,7 +67,7 @@ impl Polling {
             let error = printable_to(error.message, REASON_SHOWN_BYTES_MAX);
             tracing::warn!(
                 %error,
-                "this version cannot read the fleet's table of modes or rules, as its layout is another: run shunt doctor"
+                "this version does not know the layout of the fleet's table of modes or rules: run shunt doctor"
             );
         }
     }

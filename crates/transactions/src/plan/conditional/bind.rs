@@ -198,7 +198,7 @@ impl Bound<'_> {
             return Ok(());
         }
         Err(InvalidRequest::new(format!(
-            "Shunt: the row has {bytes} bytes, its key counted for each column: {ANEW_BYTES_MAX} are the most for a statement with conditions on a table with the mode 'conditional'; DELETE it, or write less by statements without conditions"
+            "Shunt: the row has {bytes} bytes, its key counted for each column; the limit is {ANEW_BYTES_MAX} for a statement with conditions on a table with the mode 'conditional'; DELETE it, or write less by statements without conditions"
         )))
     }
 
